@@ -70,7 +70,8 @@ def smallest(day: Dispatch, most: int) -> IntArray:
     low, high = np.zeros(num, dtype=np.int64), np.full(num, most)
     while (high - low > 1 + high // 50).any():
         middle = np.maximum((low + high) // 2, 1)
-        fits = day.run(middle).zone_waits(day.requests, num) <= TARGET
+        waits = np.bincount(day.requests.zone, day.run(middle).waits, minlength=num)
+        fits = waits <= TARGET * np.maximum(np.bincount(day.requests.zone, minlength=num), 1)
         low, high = np.where(fits, low, middle), np.where(fits, middle, high)
     return high
 

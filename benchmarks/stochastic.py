@@ -21,7 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 import dunnage as dn
-from dunnage.bins.sampling import held_out_feasibility
+from dunnage.bins.sampling import fits_by_permutation
 from dunnage.planning.published import sampled_assignment
 from dunnage.samples import draw_weights
 
@@ -80,10 +80,9 @@ def outcome(plan: Callable[..., IntArray], release: dn.Release, capacity: float,
     values = np.empty(len(known))
     values[np.argsort(known.class_id, kind="stable")] = np.concatenate(known.scenarios or ())
     rooms = np.array([capacity])
-    share, _, _ = held_out_feasibility(
-        values, known.class_id, bins, rooms, permutations=PERMUTATIONS, seed=HELD_OUT_SEED
-    )
-    return Outcome(spent, int(bins.max()) + 1, share)
+    tried = fits_by_permutation(values, known.class_id, bins, rooms, permutations=PERMUTATIONS, seed=HELD_OUT_SEED)
+    hits = sum(int(fits.all(axis=1).sum()) for fits in tried)
+    return Outcome(spent, int(bins.max()) + 1, hits / PERMUTATIONS)
 
 
 def outcomes(name: str, k: int, num: int, seconds: float) -> list[tuple[Outcome, Outcome]]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dunnage.planning.dispatch import Requests, Service
+from dunnage.planning.dispatch import Dispatch, Operation, Requests, Service
 
 SHAPES = ("spread", "commute", "waves", "linked", "crowd")
 
@@ -25,6 +25,13 @@ class Case:
     @property
     def num_zones(self) -> int:
         return len(self.homes)
+
+
+def simulate(
+    requests: Requests, fleet: Any, times: Any, homes: Any, service: Service | None = None, **options: float
+) -> Operation:
+    """Operate a fleet on requests."""
+    return Dispatch(requests, times, homes, service or Service()).run(fleet, **options)
 
 
 def plane_times(num_stops: int, rng: np.random.Generator, across_seconds: int = 900) -> NDArray[np.int32]:

@@ -229,7 +229,7 @@ def test_worst_risks_are_no_bounds_unless_every_value_was_tried(monkeypatch: pyt
     data = load(60, 9)
     release, _ = publish(NoisyValues(epsilon=1), data)
     whole = {item.name: item for item in audit(release, external=True).findings}
-    monkeypatch.setattr("dunnage.planning.linkage.MOST_WORK", 1)
+    monkeypatch.setattr("dunnage.planning.linkage.MAX_WORK", 1)
     some = {item.name: item for item in audit(release, external=True).findings}
     top = 1 / (1 + 59 * math.exp(-2))
     for name in ("prosecutor risk", "identification expected, worst"):

@@ -98,7 +98,7 @@ def test_any_small_case_whatever_the_seed(case: tuple[list[int], int], seed: int
 
 def test_l2_never_exceeds_the_optimum_with_all_or_few_thresholds(monkeypatch: pytest.MonkeyPatch) -> None:
     for most in (2000, 1):
-        monkeypatch.setattr(bins, "MOST_THRESHOLDS", most)
+        monkeypatch.setattr(bins, "MAX_THRESHOLDS", most)
         for weights, capacity in tiny(2, 600):
             positive = [w for w in weights if w]
             bound = bins.l2_bound(np.array(positive, dtype=np.int64), capacity)
@@ -126,7 +126,7 @@ def test_dominance_keeps_an_optimal_packing() -> None:
 
 @pytest.mark.parametrize("width", [200_000, 7, 3])
 def test_farley_bound_holds_for_any_prices_and_rounding(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bins, "MOST_TABLE_WIDTH", width)
+    monkeypatch.setattr(bins, "MAX_TABLE_WIDTH", width)
     generator = np.random.default_rng(4)
     for weights, capacity in tiny(4, 500):
         items = np.array([w for w in weights if w], dtype=np.int64)
@@ -144,7 +144,7 @@ def test_farley_bound_holds_for_any_prices_and_rounding(width: int, monkeypatch:
 @pytest.mark.parametrize("width", [200_000, 11])
 def test_column_generation_alone_never_exceeds_the_optimum(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """L2 and the quick heuristics are switched off, so that bound and packing come from patterns."""
-    monkeypatch.setattr(bins, "MOST_TABLE_WIDTH", width)
+    monkeypatch.setattr(bins, "MAX_TABLE_WIDTH", width)
     monkeypatch.setattr(bins, "l2_bound", lambda weights, capacity: 0)
     monkeypatch.setattr(bins, "best_fit_decreasing", lambda items, rest, capacity: [[i] for i in rest])
     monkeypatch.setattr(bins, "fill_by_subset_sums", lambda *args, **kwargs: None)
@@ -154,13 +154,13 @@ def test_column_generation_alone_never_exceeds_the_optimum(width: int, monkeypat
 
 
 def test_coarsened_sizes_give_packings_but_no_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bins, "MOST_EASY_SIZES", 1)
+    monkeypatch.setattr(bins, "MAX_EASY_SIZES", 1)
     monkeypatch.setattr(bins, "COARSE_SIZES", 2)
     monkeypatch.setattr(bins, "best_fit_decreasing", lambda items, rest, capacity: [[i] for i in rest])
     monkeypatch.setattr(bins, "fill_by_subset_sums", lambda *args, **kwargs: None)
     for weights, capacity in tiny(6, 250):
         assert solved(weights, capacity).objective == fewest_bins(weights, capacity)
-    monkeypatch.setattr(bins, "MOST_SIZES", 0)
+    monkeypatch.setattr(bins, "MAX_SIZES", 0)
     for weights, capacity in tiny(6, 250):
         packing = solved(weights, capacity)
         assert packing.bound <= fewest_bins(weights, capacity) <= packing.objective
@@ -206,7 +206,7 @@ def test_subset_sums_fill_in_a_small_window_and_stop_when_late(monkeypatch: pyte
     items = np.random.default_rng(9).integers(10, 60, 300)
     order = list(range(300))
     for window in (4000, 5):
-        monkeypatch.setattr(bins, "MOST_WINDOW", window)
+        monkeypatch.setattr(bins, "MAX_WINDOW", window)
         found = bins.fill_by_subset_sums(items, order, 100)
         assert found is not None
         check(Packing(found, 0, 0.0), items, 100)

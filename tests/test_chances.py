@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from dunnage.bins import chances as module
-from dunnage.bins.chances import ROUNDING, Between, Chances, Members, Sums, draw_sums, fit_chance
+from dunnage.bins.chances import ROUNDING, Between, Chances, Members, SumLaw, draw_sums, fit_chance
 from dunnage.errors import ParameterError
 
 Member = tuple[int, ...]
@@ -92,7 +92,7 @@ class TestSums:
     def test_shares_and_counts_agree(self, resources: int, monkeypatch: pytest.MonkeyPatch) -> None:
         own = np.random.default_rng(3).integers(0, 5, (30, resources))
         counted = draw_sums(own, 12)
-        monkeypatch.setattr(module, "_MOST_COUNTED", 0)
+        monkeypatch.setattr(module, "_MAX_COUNTED", 0)
         shared = draw_sums(own, 12)
         assert counted is not None
         assert shared is not None
@@ -101,7 +101,7 @@ class TestSums:
             assert np.abs(left.chances - right.chances).max() < 1e-14
 
     def test_too_many_sums_are_given_up(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(module, "MOST_SUMS", 50)
+        monkeypatch.setattr(module, "MAX_SUMS", 50)
         own = np.column_stack([2 ** np.arange(12), 3 ** np.arange(12)])
         assert draw_sums(own, 6) is None
 
@@ -137,7 +137,7 @@ class TestPatterns:
         classes, pattern, capacity = case
         truth = true_chance(classes, pattern, capacity)
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(module, "MOST_COMBINATIONS", 0)
+            patched.setattr(module, "MAX_COMBINATIONS", 0)
             low, high = Chances([Members(np.array(own)) for own in classes], np.array(capacity)).fits(pattern)
         assert low - ROUNDING <= truth <= high + ROUNDING
 
@@ -175,7 +175,7 @@ class TestPatterns:
         parts = []
         for _ in range(3):
             values = np.unique(generator.integers(0, 60_000, 300)).reshape(-1, 1)
-            parts.append(Sums(values, np.full(len(values), 1 / len(values))))
+            parts.append(SumLaw(values, np.full(len(values), 1 / len(values))))
         pair = (parts[0].values + parts[1].values.T).ravel()
         for capacity in (1000, 40_000, 90_000, 120_000, 179_000):
             last = np.sort(parts[2].values[:, 0])
@@ -187,7 +187,7 @@ class TestPatterns:
 class Unsure(Members):
     """Members whose exact sums are not to be had, only rounded ones."""
 
-    def draws(self, most: int, resource: int | None, step: int, upward: bool) -> list[Sums] | None:
+    def draws(self, most: int, resource: int | None, step: int, upward: bool) -> list[SumLaw] | None:
         return None if step == 1 and self.values.max() > 6 else super().draws(most, resource, step, upward)
 
 

@@ -14,18 +14,18 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dunnage.bins.covering import Choice, Cover, CoverProgram, Listing
+from dunnage.bins.covering import Cover, CoverProgram, KindPatterns, PatternList
 
 Pattern = tuple[int, ...]
 
 
-def listing(patterns: Sequence[Pattern], risk: Sequence[float] | None = None) -> Listing:
+def listing(patterns: Sequence[Pattern], risk: Sequence[float] | None = None) -> PatternList:
     """Put patterns into a listing."""
     table = np.array(patterns, dtype=np.int64)
     lines, kinds = np.nonzero(table)
     starts = np.concatenate([[0], np.cumsum((table > 0).sum(axis=1))])
     own = np.zeros(len(table)) if risk is None else np.array(risk, dtype=np.float64)
-    return Listing(starts, kinds, table[lines, kinds], own, table.shape[1])
+    return PatternList(starts, kinds, table[lines, kinds], own, table.shape[1])
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def least_cost(demand: Pattern, kinds: Sequence[Kind], budget: float) -> int | N
 
 def solve(demand: Pattern, kinds: Sequence[Kind], budget: float = math.inf, **options: float) -> Cover:
     program = CoverProgram(
-        np.array(demand), [Choice(listing(kind.patterns, kind.use), kind.cost, kind.count) for kind in kinds]
+        np.array(demand), [KindPatterns(listing(kind.patterns, kind.use), kind.cost, kind.count) for kind in kinds]
     )
     use = None if math.isinf(budget) else program.risk
     return program.solve(deadline=time.monotonic() + 600, use=use, budget=budget, **options)  # type: ignore[arg-type]
@@ -199,14 +199,14 @@ def test_many_items_and_no_cover() -> None:
 
 
 def test_no_time_leaves_what_was_known() -> None:
-    program = CoverProgram(np.array([3]), [Choice(listing([(1,)]))])
+    program = CoverProgram(np.array([3]), [KindPatterns(listing([(1,)]))])
     cover = program.solve(deadline=time.monotonic() - 1, known_bound=2)
     assert cover.cost is None
     assert cover.bound == 2
 
 
 def test_patterns_may_be_excluded() -> None:
-    program = CoverProgram(np.array([2]), [Choice(listing([(1,), (2,)]))])
+    program = CoverProgram(np.array([2]), [KindPatterns(listing([(1,), (2,)]))])
     cover = program.solve(deadline=time.monotonic() + 600, usable=np.array([True, False]))
     assert cover.cost == cover.bound == 2
     assert cover.rows.tolist() == [0, 0]

@@ -119,7 +119,7 @@ def test_a_stop_that_the_city_lacks_is_named_if_trips_need_it():
 
 def test_too_many_trips_are_refused(monkeypatch):
     counts = counts_of(universe(), {(0, 1, 0): 11})
-    monkeypatch.setattr(demand, "MOST_TRIPS", 10)
+    monkeypatch.setattr(demand, "MAX_TRIPS", 10)
     with pytest.raises(ParameterError, match=r"at most 10 trips a day. Got 11"):
         counts.expanded(0, (0,))
     assert counts.count.sum() == 11

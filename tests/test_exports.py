@@ -94,7 +94,7 @@ def test_what_cannot_be_exported_is_refused(tmp_path, monkeypatch):
     (tmp_path / "there").mkdir()
     with pytest.raises(OutputError):
         export_fleetpy(tmp_path / "there", requests, ground.city, times=ground.times)
-    monkeypatch.setattr(exports, "MOST_STOPS_WITH_EDGES", 9)
+    monkeypatch.setattr(exports, "MAX_STOPS_WITH_EDGES", 9)
     with pytest.raises(ParameterError, match="at most 9 stops"):
         export_fleetpy(tmp_path / "out", requests, ground.city, times=ground.times)
     with pytest.raises(ParameterError, match="needs coordinates"):
@@ -146,7 +146,7 @@ def test_geojson_is_as_the_standard_says(released, tmp_path):
 
 def test_flows_are_the_largest(released, tmp_path, monkeypatch):
     place, release = released
-    monkeypatch.setattr(exports, "MOST_FLOWS", 3)
+    monkeypatch.setattr(exports, "MAX_FLOWS", 3)
     folder = export_geojson(tmp_path / "maps", place, release)
     assert len(json.loads((folder / "flows.geojson").read_text())["features"]) == 3
 

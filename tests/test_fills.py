@@ -23,12 +23,11 @@ from dunnage.bins import fills as sweep
 from dunnage.bins import pack_bins
 from dunnage.bins.fills import (
     Fills,
+    FillSlots,
     Items,
-    Slots,
     count_fills,
     estimate_chances,
     is_feasible,
-    sealed_linkage,
     seeded_words,
     solve_fill,
 )
@@ -36,10 +35,10 @@ from dunnage.errors import NoPlanError, ParameterError
 
 TWO_PAIRS = Items(np.array([0, 0, 1, 1]), np.array([[1], [2], [3], [4]]))
 """Two light and two heavy items: one of each in a bin of 5 is possible in two ways that no single exchange joins."""
-TWO_BINS = Slots(np.array([[1, 1], [1, 1]]), np.array([[5], [5]]))
+TWO_BINS = FillSlots(np.array([[1, 1], [1, 1]]), np.array([[5], [5]]))
 
 
-def all_fills(items: Items, slots: Slots) -> list[tuple[int, ...]]:
+def all_fills(items: Items, slots: FillSlots) -> list[tuple[int, ...]]:
     """Slow and independent: item by item into every bin that still has a slot for it and room."""
     counts, capacities = slots.counts.tolist(), slots.capacities.tolist()
     class_of, sizes = items.class_of.tolist(), items.sizes.tolist()
@@ -74,7 +73,7 @@ def slots_of_packing(class_of: np.ndarray, bin_of: np.ndarray, num_bins: int, nu
     return counts
 
 
-def tiny_problem(rng: np.random.Generator) -> tuple[Items, Slots]:
+def tiny_problem(rng: np.random.Generator) -> tuple[Items, FillSlots]:
     """A random fill of random items, and slots and capacities around it: often tight, sometimes hopeless."""
     num_items, num_bins = int(rng.integers(0, 9)), int(rng.integers(1, 5))
     num_classes, num_resources = int(rng.integers(1, 4)), int(rng.integers(1, 3))
@@ -87,12 +86,12 @@ def tiny_problem(rng: np.random.Generator) -> tuple[Items, Slots]:
     capacities = np.maximum(loads + spare, 0)
     if rng.random() < 0.4:
         capacities[:] = capacities.max(axis=0)
-    return Items(class_of, sizes), Slots(slots_of_packing(class_of, bin_of, num_bins, num_classes), capacities)
+    return Items(class_of, sizes), FillSlots(slots_of_packing(class_of, bin_of, num_bins, num_classes), capacities)
 
 
 def packed_problem(
     n: int, k: int, seed: int, *, capacity: int = 500, low: int = 125, high: int = 375
-) -> tuple[Items, Slots]:
+) -> tuple[Items, FillSlots]:
     """Weights in classes of k or more neighbours, and the slots of a packing of the true weights: a tight plan."""
     weights = np.sort(np.random.default_rng(seed).integers(low, high + 1, n))
     class_of = np.minimum(np.arange(n) // k, max(n // k - 1, 0))
@@ -101,16 +100,16 @@ def packed_problem(
     for b, members in enumerate(bins):
         bin_of[members] = b
     counts = slots_of_packing(class_of, bin_of, len(bins), int(class_of.max()) + 1)
-    return Items(class_of, weights[:, None]), Slots(counts, np.full((len(bins), 1), capacity))
+    return Items(class_of, weights[:, None]), FillSlots(counts, np.full((len(bins), 1), capacity))
 
 
-def counted(items: Items, slots: Slots) -> Fills:
+def counted(items: Items, slots: FillSlots) -> Fills:
     fills = count_fills(items, slots)
     assert fills is not None
     return fills
 
 
-def check_exactly(items: Items, slots: Slots) -> int:
+def check_exactly(items: Items, slots: FillSlots) -> int:
     """Compare number and chances with the list of all fills, to the last bit; return how many there are."""
     found, fills = all_fills(items, slots), counted(items, slots)
     assert fills.number == len(found)
@@ -128,7 +127,7 @@ def test_number_and_chances_are_those_of_all_fills_listed() -> None:
 
 
 def test_counting_with_rooms_rounded_less_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweep, "MOST_SUMS", 1)
+    monkeypatch.setattr(sweep, "MAX_SUMS", 1)
     rng = np.random.default_rng(21)
     assert sum(check_exactly(*tiny_problem(rng)) for _ in range(200)) > 1000
 
@@ -151,7 +150,7 @@ def test_any_order_of_classes_gives_the_same_number(data: st.DataObject) -> None
         assert len(numbers) == 1
 
 
-def number_bin_by_bin(items: Items, slots: Slots) -> int:
+def number_bin_by_bin(items: Items, slots: FillSlots) -> int:
     """Count in another way: bin after bin takes a subset of what is left. For up to 14 or so items."""
     sizes, class_of = items.sizes[:, 0].tolist(), items.class_of.tolist()
 
@@ -200,7 +199,7 @@ def test_two_fills_that_no_exchange_joins() -> None:
 def test_free_bins_are_shared_out_in_closed_form() -> None:
     sizes = np.arange(100)[:, None]
     counts = np.array([[30], [30], [40]])
-    fills = counted(Items(np.zeros(100, dtype=np.int64), sizes), Slots(counts, np.full((3, 1), 10**6)))
+    fills = counted(Items(np.zeros(100, dtype=np.int64), sizes), FillSlots(counts, np.full((3, 1), 10**6)))
     assert fills.number == math.factorial(100) // math.factorial(30) ** 2 // math.factorial(40)
     assert np.array_equal(fills.chances(), np.tile([0.3, 0.3, 0.4], (100, 1)))
     assert np.bincount(fills.draw(random.Random(3).randrange)).tolist() == [30, 30, 40]
@@ -208,7 +207,7 @@ def test_free_bins_are_shared_out_in_closed_form() -> None:
 
 def test_equal_items_take_room_but_do_not_matter() -> None:
     items = Items(np.array([0, 0, 1, 1]), np.array([[4], [4], [1], [2]]))
-    fills = counted(items, Slots(np.array([[1, 1], [1, 1]]), np.array([[5], [6]])))
+    fills = counted(items, FillSlots(np.array([[1, 1], [1, 1]]), np.array([[5], [6]])))
     assert fills.number == 2
     assert fills.chances().tolist() == [[0.5, 0.5], [0.5, 0.5], [1.0, 0.0], [0.0, 1.0]]
 
@@ -217,19 +216,19 @@ def test_parts_multiply() -> None:
     items = Items(
         np.concatenate([TWO_PAIRS.class_of + 2 * part for part in range(40)]), np.tile(TWO_PAIRS.sizes, (40, 1))
     )
-    slots = Slots(np.kron(np.eye(40, dtype=np.int64), TWO_BINS.counts), np.tile(TWO_BINS.capacities, (40, 1)))
+    slots = FillSlots(np.kron(np.eye(40, dtype=np.int64), TWO_BINS.counts), np.tile(TWO_BINS.capacities, (40, 1)))
     assert counted(items, slots).number == 2**40
 
 
 def test_no_items_and_no_bins() -> None:
     nothing = Items(np.empty(0, dtype=np.int64), np.empty((0, 1), dtype=np.int64))
     for num_bins in (0, 2):
-        slots = Slots(np.zeros((num_bins, 1), dtype=np.int64), np.ones((num_bins, 1), dtype=np.int64))
+        slots = FillSlots(np.zeros((num_bins, 1), dtype=np.int64), np.ones((num_bins, 1), dtype=np.int64))
         fills = counted(nothing, slots)
         assert fills.number == 1
         assert fills.chances().shape == (0, num_bins)
         assert fills.draw(random.randrange).shape == (0,)
-    assert sealed_linkage(fills.chances()).shape == (0,)
+    assert fills.chances().max(axis=1, initial=0.0).shape == (0,)
     estimate = estimate_chances(nothing, slots, seconds=60, most_rounds=2)
     assert estimate is not None
     assert estimate.chances.shape == (0, 2)
@@ -238,7 +237,7 @@ def test_no_items_and_no_bins() -> None:
 
 
 def test_nothing_feasible() -> None:
-    tight = Slots(TWO_BINS.counts, np.array([[5], [4]]))
+    tight = FillSlots(TWO_BINS.counts, np.array([[5], [4]]))
     fills = counted(TWO_PAIRS, tight)
     assert fills.number == 0
     with pytest.raises(NoPlanError, match="no fill"):
@@ -265,7 +264,7 @@ def p_value(draw: Callable[[], np.ndarray], fills: list[tuple[int, ...]], num_dr
     return float(stats.chisquare([met[fill] for fill in fills]).pvalue)
 
 
-def problems_with_fills(least: int, most: int, count: int) -> list[tuple[Items, Slots, list[tuple[int, ...]]]]:
+def problems_with_fills(least: int, most: int, count: int) -> list[tuple[Items, FillSlots, list[tuple[int, ...]]]]:
     rng = np.random.default_rng(77)
     found = []
     while len(found) < count:
@@ -319,7 +318,7 @@ def test_walks_come_close_to_the_truth(n: int, k: int, capacity: int) -> None:
     estimate = estimate_chances(items, slots, seconds=60, seed=1, most_rounds=400)
     assert estimate is not None
     assert np.abs(estimate.chances - truth).max() < 0.05
-    assert abs(sealed_linkage(estimate.chances).mean() - sealed_linkage(truth).mean()) < 0.02
+    assert abs(estimate.chances.max(axis=1).mean() - truth.max(axis=1).mean()) < 0.02
     assert np.allclose(estimate.chances.sum(axis=1), 1)
     assert is_feasible(items, slots, estimate.drawn)
 
@@ -329,7 +328,7 @@ def test_walks_with_several_resources() -> None:
     bin_of, class_of, sizes = np.arange(12) % 4, np.arange(12) % 3, rng.integers(1, 30, (12, 2))
     loads = np.zeros((4, 2), dtype=np.int64)
     np.add.at(loads, bin_of, sizes)
-    items, slots = Items(class_of, sizes), Slots(slots_of_packing(class_of, bin_of, 4, 3), loads + 4)
+    items, slots = Items(class_of, sizes), FillSlots(slots_of_packing(class_of, bin_of, 4, 3), loads + 4)
     truth = counted(items, slots)
     estimate = estimate_chances(items, slots, seconds=60, seed=2, most_rounds=400)
     assert estimate is not None
@@ -339,7 +338,7 @@ def test_walks_with_several_resources() -> None:
 
 def test_walks_do_not_depend_on_the_unit() -> None:
     items, slots = packed_problem(25, 5, 6)
-    finer = Items(items.class_of, items.sizes * 10**14), Slots(slots.counts, slots.capacities * 10**14)
+    finer = Items(items.class_of, items.sizes * 10**14), FillSlots(slots.counts, slots.capacities * 10**14)
     estimate = estimate_chances(*finer, seconds=60, seed=1, most_rounds=200)
     assert estimate is not None
     assert np.abs(estimate.chances - counted(items, slots).chances()).max() < 0.05
@@ -347,7 +346,7 @@ def test_walks_do_not_depend_on_the_unit() -> None:
 
 def test_equal_items_get_equal_estimates() -> None:
     items = Items(np.array([0, 0, 0, 1, 1]), np.array([[3], [3], [1], [2], [5]]))
-    slots = Slots(np.array([[1, 1], [2, 1]]), np.array([[8], [9]]))
+    slots = FillSlots(np.array([[1, 1], [2, 1]]), np.array([[8], [9]]))
     estimate = estimate_chances(items, slots, seconds=60, most_rounds=50)
     assert estimate is not None
     assert np.array_equal(estimate.chances[0], estimate.chances[1])
@@ -398,42 +397,19 @@ def test_is_feasible_sees_every_fault() -> None:
 
 
 @pytest.mark.parametrize(
-    ("class_of", "sizes", "message"),
-    [
-        ([0, 1], [[1]], "every item"),
-        ([[0]], [[1]], "class_of must be whole"),
-        ([0], [1], "sizes must be whole"),
-        ([0], [[1.5]], "sizes must be whole"),
-        ([0], [[-1]], "at least 0"),
-        ([-1], [[1]], "at least 0"),
-    ],
-)
-def test_items_are_checked(class_of: list[int], sizes: list[list[int]], message: str) -> None:
-    with pytest.raises(ParameterError, match=message):
-        Items(np.array(class_of), np.array(sizes))
-
-
-def test_slots_are_checked() -> None:
-    with pytest.raises(ParameterError, match="every bin"):
-        Slots(np.array([[1], [1]]), np.array([[5]]))
-    with pytest.raises(ParameterError, match="at least 0"):
-        Slots(np.array([[-1]]), np.array([[5]]))
-
-
-@pytest.mark.parametrize(
     ("items", "slots", "message"),
     [
-        (TWO_PAIRS, Slots(np.array([[1, 1], [1, 0]]), np.array([[5], [5]])), "as many slots"),
-        (TWO_PAIRS, Slots(np.array([[2], [2]]), np.array([[5], [5]])), "as many slots"),
-        (TWO_PAIRS, Slots(np.array([[1, 1], [1, 1]]), np.array([[5, 1], [5, 1]])), "same resources"),
+        (TWO_PAIRS, FillSlots(np.array([[1, 1], [1, 0]]), np.array([[5], [5]])), "as many slots"),
+        (TWO_PAIRS, FillSlots(np.array([[2], [2]]), np.array([[5], [5]])), "as many slots"),
+        (TWO_PAIRS, FillSlots(np.array([[1, 1], [1, 1]]), np.array([[5, 1], [5, 1]])), "same resources"),
         (
             Items(np.array([0, 0, 0]), np.full((3, 1), 2**61)),
-            Slots(np.array([[3]]), np.array([[2**62]])),
+            FillSlots(np.array([[3]]), np.array([[2**62]])),
             "coarser unit",
         ),
     ],
 )
-def test_what_does_not_match_is_refused(items: Items, slots: Slots, message: str) -> None:
+def test_what_does_not_match_is_refused(items: Items, slots: FillSlots, message: str) -> None:
     for use in (
         lambda: count_fills(items, slots),
         lambda: estimate_chances(items, slots, seconds=0.1),
@@ -446,7 +422,7 @@ def test_what_does_not_match_is_refused(items: Items, slots: Slots, message: str
 
 def test_nothing_private_is_printed() -> None:
     items = Items(np.array([0, 0]), np.array([[7777], [8888]]))
-    slots = Slots(np.array([[1], [1]]), np.array([[9000], [8000]]))
+    slots = FillSlots(np.array([[1], [1]]), np.array([[9000], [8000]]))
     estimate = estimate_chances(items, slots, seconds=10, most_rounds=2)
     shown = "".join(map(repr, (items, counted(items, slots), estimate)))
     assert "7777" not in shown

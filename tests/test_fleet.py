@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.fleet_help import simulate
 from tests.oracles.operations import check_operation
 
 import dunnage as dn
@@ -18,7 +19,7 @@ from dunnage.errors import InputError, NoPlanError, ParameterError, Refusal
 from dunnage.ledger import Ledger
 from dunnage.noise import Noise
 from dunnage.planning.demand import Day, Ground, Trips
-from dunnage.planning.dispatch import Service, simulate
+from dunnage.planning.dispatch import Service
 from dunnage.planning.fleet import FleetTask, expanded_days, planned_task, size, solo_cover, wait_facts
 from dunnage.planning.plan import FleetModel, FleetPlan, Waits, ZoneFacts, is_fleet_plan
 
@@ -340,7 +341,7 @@ def test_more_trips_than_the_limit_are_refused(published, monkeypatch):
     from dunnage.planning import demand
 
     place, release = published
-    monkeypatch.setattr(demand, "MOST_TRIPS", 50)
+    monkeypatch.setattr(demand, "MAX_TRIPS", 50)
     with pytest.raises(ParameterError, match="at most 50 trips"):
         size(release, place)
 

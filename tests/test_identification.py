@@ -231,7 +231,7 @@ def test_some_values_give_nearly_what_all_do(law: str, monkeypatch: pytest.Monke
     release = release_of(cells, noisy)
     truck = np.arange(40) % 5
     whole = noisy_linkage(release, truck)
-    monkeypatch.setattr(identification, "MOST_WORK", 100_000)
+    monkeypatch.setattr(identification, "MAX_WORK", 100_000)
     some = noisy_linkage(release, truck)
     assert "likely" in some.note
     assert "likely" not in whole.note

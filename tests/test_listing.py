@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from dunnage.bins.chances import ROUNDING, Members, draw_sums
-from dunnage.bins.covering import Listing, list_patterns
+from dunnage.bins.covering import PatternList, list_patterns
 
 Member = tuple[int, ...]
 Pattern = tuple[int, ...]
@@ -61,7 +61,7 @@ class Case:
             for r, room in enumerate(self.capacity)
         )
 
-    def listed(self, risk: Fraction, *, step: int = 1, **options: int) -> Listing:
+    def listed(self, risk: Fraction, *, step: int = 1, **options: int) -> PatternList:
         classes = [Members(np.array(own)) for own in self.classes]
         draws = [draw_sums(known.values // step, cap) for known, cap in zip(classes, self.caps, strict=True)]
         worst = [-(-known.largest(cap) // step) for known, cap in zip(classes, self.caps, strict=True)]
@@ -76,7 +76,7 @@ class Case:
         return listing
 
 
-def risks(listing: Listing) -> dict[Pattern, float]:
+def risks(listing: PatternList) -> dict[Pattern, float]:
     """Return the listed patterns with their risks; none is listed twice."""
     table = listing.matrix().toarray().astype(int)
     found = dict(zip(map(tuple, table.tolist()), listing.risk.tolist(), strict=True))
@@ -172,7 +172,7 @@ def test_too_much_is_given_up() -> None:
 
 def test_listings_of_different_classes_join() -> None:
     one, other = Case([[(1,), (2,)]], [2], [3]), Case([[(2,)], [(3,)]], [1, 1], [3])
-    both = Listing.together(
+    both = PatternList.together(
         [(one.listed(Fraction(0)), np.array([1])), (other.listed(Fraction(0)), np.array([0, 2]))], 3
     )
     assert risks(both) == {(0, 2, 0): 0.0, (1, 0, 0): 0.0, (0, 0, 1): 0.0}

@@ -426,8 +426,8 @@ def test_a_fine_grid_is_coarsened_outward(monkeypatch: pytest.MonkeyPatch) -> No
     seen = [10.0, 20.0, 15.0]
     release = weights_release(cells, seen)
     exact = chance_by_hand(cells, laws_by_hand(cells, seen, Prior()), [0, 0, 0], Fraction(53))
-    monkeypatch.setattr("dunnage.planning.noisy.MOST_WIDTH", 12)
-    monkeypatch.setattr("dunnage.planning.noisy.LEAST_WIDTH", 12)
+    monkeypatch.setattr("dunnage.planning.noisy.MAX_WIDTH", 12)
+    monkeypatch.setattr("dunnage.planning.noisy.MIN_WIDTH", 12)
     odds = odds_of(problem_of(release, 53), Prior())
     bins, kinds = np.zeros(3, dtype=np.int64), np.zeros(1, dtype=np.int64)
     assert odds.at_least(bins, kinds) + 0.01 < exact < odds.at_most(bins, kinds) - 0.01
@@ -615,7 +615,7 @@ def test_more_rows_than_are_searched_are_packed_with_buffers(monkeypatch: pytest
     release = weights_release(*spread_weights(40, "20", 8))
     model = dn.Stochastic(risk="0.05", prior="uniform")
     searched = dn.pack(release, capacity=1000, model=model, seconds=10)
-    monkeypatch.setattr(noisy, "MOST_SEARCHED", 10)
+    monkeypatch.setattr(noisy, "MAX_SEARCHED", 10)
     plain = dn.pack(release, capacity=1000, model=model, seconds=10)
     assert plain.certified.at_least >= Fraction(19, 20)
     assert plain.bound <= searched.bound <= searched.num_bins <= plain.num_bins

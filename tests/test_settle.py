@@ -460,8 +460,8 @@ def test_exchanges_keep_how_many_of_a_class_a_bin_takes() -> None:
 @pytest.mark.parametrize("seed", range(24))
 def test_no_repair_of_small_plans_is_worse_than_need_be(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """As many bins as the true weights need, or else as few packages left behind as there can be."""
-    monkeypatch.setattr(repair, "MOST_REPAIRS", 3)
-    monkeypatch.setattr(repair, "MOST_IDLE_STARTS", 3)
+    monkeypatch.setattr(repair, "MAX_REPAIRS", 3)
+    monkeypatch.setattr(repair, "MAX_IDLE_STARTS", 3)
     generator = np.random.default_rng(seed)
     weights = generator.uniform(1, 60, 12) if seed % 2 else generator.integers(1, 60, 12).astype(float)
     bins = np.unique(generator.integers(0, 4, 12), return_inverse=True)[1].tolist()
@@ -492,7 +492,7 @@ def test_smaller_trucks_are_opened_when_the_larger_ones_are_used_up() -> None:
 
 def test_repairs_found_are_drawn_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two repairs exist. 500 draws find a bias of 15 points almost surely and pass a fair one but for p = 1e-9."""
-    monkeypatch.setattr(repair, "MOST_IDLE_STARTS", 8)
+    monkeypatch.setattr(repair, "MAX_IDLE_STARTS", 8)
     case = Case(FOUR)
     plan = case.plan([0, 1, 0, 1], 90)
     seen = Counter(tuple(case.bins_by_source(case.apply(plan, repair=True, noise=Noise()))) for _ in range(500))

@@ -235,7 +235,7 @@ def test_fills_too_many_to_count_are_an_estimate(monkeypatch: pytest.MonkeyPatch
 
 
 def test_slots_too_many_to_write_down_are_filled_by_exchanges(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(repair, "MOST_CELLS", 0)
+    monkeypatch.setattr(repair, "MAX_CELLS", 0)
     case = Case((10, 20, 30, 60, 70, 80), 3)
     table = [[1, 1], [1, 1], [1, 1]]
     fills = list(case.fills(case.class_id.tolist(), slots_of(table), 95))
@@ -361,7 +361,7 @@ def test_feasibility_is_estimated_where_orders_cannot_be_counted(monkeypatch: py
     case = Case((10, 20, 30, 60, 70, 80), 3)
     plan = case.rows([0, 1, 2, 2, 1, 0], 100)
     exact = feasibility(plan, case.data, case.release, case.key)
-    monkeypatch.setattr(repair, "MOST_CELLS", 0)
+    monkeypatch.setattr(repair, "MAX_CELLS", 0)
     found = feasibility(plan, case.data, case.release, case.key, noise=Noise(seed=1))
     assert (found.kind, found.permutations) == ("estimate", 10_000)
     assert abs(found.value - exact.value) < 6.2 * 0.5 / 100  # p = 1e-9
@@ -383,8 +383,8 @@ def test_a_sealed_plan_is_feasible_if_it_can_be_filled(capacity: float, value: f
 
 def test_repairs_of_sealed_plans_start_from_slots_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """No bin of a repair by exchanges takes more or fewer of a class than its slots say."""
-    monkeypatch.setattr(repair, "MOST_CELLS", 0)
-    monkeypatch.setattr(repair, "MOST_REPAIRS", 5)
+    monkeypatch.setattr(repair, "MAX_CELLS", 0)
+    monkeypatch.setattr(repair, "MAX_REPAIRS", 5)
     generator = np.random.default_rng(5)
     case = Case(generator.integers(10, 300, 30).tolist(), 5)
     num = len(case.release.classes)

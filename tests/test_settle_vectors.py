@@ -203,7 +203,7 @@ def test_several_quantities_are_told_apart_in_files(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("seed", "apart"), [(0, None), (1, "town"), (2, None), (3, "town")])
 def test_repaired_plans_of_vectors_hold(seed: int, apart: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(repair, "MOST_REPAIRS", 3)
+    monkeypatch.setattr(repair, "MAX_REPAIRS", 3)
     monkeypatch.setattr(repair, "STAGE_SECONDS", 0.5)
     generator = np.random.default_rng(seed)
     towns = generator.choice(["A", "B"], 40)
@@ -299,7 +299,7 @@ def test_kinds_that_hold_nothing_of_a_quantity_are_refused() -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_repairs_with_several_kinds_hold(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(repair, "MOST_REPAIRS", 3)
+    monkeypatch.setattr(repair, "MAX_REPAIRS", 3)
     generator = np.random.default_rng(seed)
     columns = {"weight": generator.uniform(20, 200, 30).round(1), "volume": generator.uniform(1, 20, 30).round(2)}
     case = Case(columns, k=3)

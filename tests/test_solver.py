@@ -7,14 +7,13 @@ import itertools
 import math
 import subprocess
 import sys
-from typing import Any
 
 import numpy as np
 import pytest
 from scipy.optimize import linprog
 from scipy.sparse import csr_matrix
 
-from dunnage.solver import _checked, affordable, relax_cover, solve_prices, solve_program, whole_cover
+from dunnage.solver import CoverTable, _checked, affordable, relax_cover, solve_prices, solve_program, whole_cover
 
 # Three rows, every two of them together: each once needs two patterns, or three halves.
 PAIRS = np.array([[1, 1, 0], [1, 0, 1], [0, 1, 1]], dtype=np.int32)
@@ -113,12 +112,9 @@ class Priced:
         self.budget = float(draw.choice([0.02, 0.05, 0.1]))
 
     @property
-    def rules(self) -> dict[str, Any]:
-        return {"kinds": self.kinds, "limits": self.limits, "use": self.use, "budget": self.budget, "seconds": 5}
-
-    @property
-    def table(self) -> Any:
-        return csr_matrix(self.patterns.astype(np.float64))
+    def table(self) -> CoverTable:
+        patterns = csr_matrix(self.patterns.astype(np.float64))
+        return CoverTable(patterns, self.demand, self.cost, self.kinds, self.limits, self.use, self.budget)
 
     def fractional(self) -> float | None:
         """Solve the fractional cover itself, not its dual; None if nothing covers."""
@@ -153,7 +149,7 @@ def test_prices_bound_the_fractional_cover_and_meet_it() -> None:
     covered = 0
     for seed in range(120):
         problem = Priced(seed)
-        prices = solve_prices(problem.table, problem.demand, problem.cost, **problem.rules)
+        prices = solve_prices(problem.table, seconds=600)
         assert prices is not None
         allowed = problem.cost + sum(price * (problem.kinds == kind) for kind, price in prices.limits.items())
         if problem.use is not None:
@@ -176,14 +172,14 @@ def test_whole_programs_by_trying_everything() -> None:
         problem.patterns, problem.kinds = problem.patterns[:6], problem.kinds[:6]
         problem.cost, problem.use = problem.cost[:6], None if problem.use is None else problem.use[:6]
         problem.demand = np.minimum(problem.demand, 2)
-        answer = solve_program(problem.table, problem.demand, problem.cost, at_most=None, **problem.rules)
+        answer = solve_program(problem.table, at_most=None, seconds=600)
         best = problem.whole()
         assert answer.impossible == (best is None)
         assert (answer.values is None) == (best is None)
         if best is not None and answer.values is not None:
             assert round(float(problem.cost @ answer.values)) == best
             assert best - 0.02 <= answer.bound <= best
-            tighter = solve_program(problem.table, problem.demand, problem.cost, at_most=best - 1, **problem.rules)
+            tighter = solve_program(problem.table, at_most=best - 1, seconds=600)
             assert tighter.impossible
             assert tighter.values is None
 
@@ -191,15 +187,6 @@ def test_whole_programs_by_trying_everything() -> None:
 def test_a_solution_above_the_budget_is_thrown_away() -> None:
     """The solver's tolerance lets a budget be overdrawn by a hair; what is returned never is."""
     for hair in (1e-7, 1e-9, 1e-12):
-        answer = solve_program(
-            csr_matrix(np.array([[1.0]])),
-            np.array([1]),
-            np.array([1.0]),
-            kinds=np.array([0]),
-            limits={},
-            use=np.array([0.05 * (1 + hair)]),
-            budget=0.05,
-            at_most=None,
-            seconds=600,
-        )
-        assert answer.values is None
+        one, use = np.array([1]), np.array([0.05 * (1 + hair)])
+        table = CoverTable(csr_matrix(np.array([[1.0]])), one, np.ones(1), np.array([0]), {}, use, 0.05)
+        assert solve_program(table, at_most=None, seconds=600).values is None

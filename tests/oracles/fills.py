@@ -6,17 +6,17 @@ from __future__ import annotations
 import time
 
 from dunnage.arrays import IntArray
-from dunnage.bins.fills import MOST_ROUNDS, Items, Slots, _Board, _Chains, _check_match, seeded_words
+from dunnage.bins.fills import MAX_ROUNDS, FillSlots, Items, _Board, _Chains, _check_match, seeded_words
 
 
-def find_fill(items: Items, slots: Slots, *, seconds: float, seed: int = 0) -> IntArray | None:
+def find_fill(items: Items, slots: FillSlots, *, seconds: float, seed: int = 0) -> IntArray | None:
     """Look for a feasible fill by walks from random starts."""
     _check_match(items, slots)
     board, words = _Board.of(items, slots), seeded_words(seed)
     deadline = time.monotonic() + seconds
     while True:
         chains = _Chains(board, items, words, None)
-        for _ in range(MOST_ROUNDS):
+        for _ in range(MAX_ROUNDS):
             chains.go_round(note=True)
             if chains.num_met:
                 return chains.kept

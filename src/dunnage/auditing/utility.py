@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.bins import BinKind, pack_vectors
-from dunnage.bins.fills import Items, Slots, count_fills
+from dunnage.bins.fills import FillSlots, Items, count_fills
 from dunnage.bins.sampling import clopper_pearson, fits_by_permutation
 from dunnage.dataset import Dataset
 from dunnage.errors import NoPlanError, ParameterError, ReleaseError
@@ -403,7 +403,7 @@ def _mean_of_bins(task: Task) -> float | None:
         if sort not in known:
             alone = np.broadcast_to(task.whole.sum(axis=0), rooms.shape).copy()  # the others hold everything
             alone[bin_] = np.minimum(room, alone[bin_])
-            fills = count_fills(Items(task.group, task.whole), Slots(counts, alone), deadline=deadline)
+            fills = count_fills(Items(task.group, task.whole), FillSlots(counts, alone), deadline=deadline)
             if fills is None:
                 return None
             known[sort] = Fraction(fills.number, _num_fills(counts))

@@ -33,17 +33,17 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.bins.chances import ROUNDING, Chances, ClassSizes, Members, Sums
-from dunnage.bins.covering import MOST_PATTERNS, Choice, CoverProgram, Listing, list_patterns, without_surplus
+from dunnage.bins.chances import ROUNDING, Chances, ClassSizes, Members, SumLaw
+from dunnage.bins.covering import MAX_PATTERNS, CoverProgram, KindPatterns, PatternList, list_patterns, without_surplus
 from dunnage.bins.scalar import PRICE_SCALE, Pricing, Sizes, best_fit_decreasing, fill_by_subset_sums, pack_bins
 from dunnage.compiling import kernel
 from dunnage.errors import NoPlanError
-from dunnage.solver import Prices, csr, solve_prices, solve_program
+from dunnage.solver import CoverTable, csr, solve_prices, solve_program
 
 # --- Bins of several kinds at least cost, for one resource and more patterns than can be listed: column generation.
 #
@@ -53,14 +53,13 @@ from dunnage.solver import Prices, csr, solve_prices, solve_program
 # prices be lowered until z is c. Then an integer program chooses among the patterns met.
 
 
-MOST_SIZES = 600
+MAX_SIZES = 600
 _MARGIN = 1e-6
 _BEST_FILLS = 3
 _FILL_SECONDS = 0.5
 
 
-@dataclass(frozen=True, eq=False)
-class FleetPacking:
+class FleetPacking(NamedTuple):
     """Bins as patterns over the sizes (they may take more than there is), the kind of each, and a bound."""
 
     patterns: IntArray
@@ -135,80 +134,51 @@ class FleetPricing:
         self._columns.setdefault((kind, pattern.astype(np.int64).tobytes()), pattern.astype(np.int64))
         return len(self._columns) > before
 
+    def _table(self) -> CoverTable:
+        kinds = np.array([kind for kind, _ in self._columns], dtype=np.int64)
+        patterns = np.array(list(self._columns.values()), dtype=np.int64)
+        return CoverTable(csr(patterns), self.demand, self.costs[kinds], kinds, self.limits)
+
     def solve(self, *, at_most: int | None) -> FleetPacking:
         """Generate patterns, then choose among them; ``at_most`` is the largest cost of interest."""
-        bound = 0
-        while time.monotonic() < self.deadline:
-            prices = self._prices()
+        bound, fresh = 0, True
+        while fresh and time.monotonic() < self.deadline:
+            prices = solve_prices(self._table(), seconds=self.deadline - time.monotonic())
             if prices is None:
                 break
-            least, fresh = self._priced(prices)
-            bound = max(bound, least)
-            if not fresh or bound >= math.ceil(prices.objective / self.step - _MARGIN) * self.step:
-                break
-        return self._chosen(bound, at_most)
-
-    def _table(self) -> tuple[object, IntArray]:
-        kinds = np.array([kind for kind, _ in self._columns], dtype=np.int64)
-        return csr(np.array(list(self._columns.values()), dtype=np.int64)), kinds
-
-    def _prices(self) -> Prices | None:
-        table, kinds = self._table()
-        return solve_prices(
-            table,
-            self.demand,
-            self.costs[kinds],
-            kinds=kinds,
-            limits=self.limits,
-            use=None,
-            budget=math.inf,
-            seconds=self.deadline - time.monotonic(),
-        )
-
-    def _priced(self, prices: Prices) -> tuple[int, bool]:
-        """Add the patterns that are worth more than they cost; return a bound, and whether any was added."""
-        worth = np.zeros(len(self.costs))
-        fresh = False
-        for kind, (pricing, own) in enumerate(zip(self.pricings, self.fitting, strict=True)):
-            if not len(own):
-                continue
-            allowed = self.costs[kind] + prices.limits.get(kind, 0.0)
-            # Rounded up, so that what a bin holds is never understated.
-            scaled = np.ceil(prices.cover[own] / allowed * PRICE_SCALE).astype(np.int64)
-            most = pricing.most_worth(scaled)
-            if most is None:
-                return 0, False
-            worth[kind] = most / PRICE_SCALE * allowed
-            for pattern in pricing.valuable(scaled):
-                whole = np.zeros(len(self.sizes), dtype=np.int64)
-                whole[own] = pattern
-                fresh = self.add(kind, whole) or fresh
-        return self._bound(prices.cover, worth), fresh
-
-    def _bound(self, cover: FloatArray, worth: FloatArray) -> int:
-        free = [kind for kind in range(len(self.costs)) if kind not in self.limits and worth[kind] > 0]
-        share = min([1.0, *(self.costs[kind] / worth[kind] for kind in free)])
-        taken = sum(count * max(0.0, share * worth[kind] - self.costs[kind]) for kind, count in self.limits.items())
-        value = share * float(cover @ self.demand) - taken
-        return int(max(0, math.ceil(value / self.step - _MARGIN)) * self.step)
-
-    def _chosen(self, bound: int, at_most: int | None) -> FleetPacking:
-        table, kinds = self._table()
-        answer = solve_program(
-            table,
-            self.demand,
-            self.costs[kinds],
-            kinds=kinds,
-            limits=self.limits,
-            use=None,
-            budget=math.inf,
-            at_most=at_most,
-            seconds=max(self.deadline - time.monotonic(), 0.05),
-        )
-        values = np.zeros(len(kinds), dtype=np.int64) if answer.values is None else answer.values
-        rows = np.repeat(np.arange(len(kinds)), values)
+            # Add the patterns that are worth more than they cost.
+            worth, fresh = np.zeros(len(self.costs)), False
+            for kind, (pricing, own) in enumerate(zip(self.pricings, self.fitting, strict=True)):
+                if not len(own):
+                    continue
+                allowed = self.costs[kind] + prices.limits.get(kind, 0.0)
+                # Rounded up, so that what a bin holds is never understated.
+                scaled = np.ceil(prices.cover[own] / allowed * PRICE_SCALE).astype(np.int64)
+                most = pricing.most_worth(scaled)
+                if most is None:
+                    fresh = False
+                    break
+                worth[kind] = most / PRICE_SCALE * allowed
+                for pattern in pricing.valuable(scaled):
+                    whole = np.zeros(len(self.sizes), dtype=np.int64)
+                    whole[own] = pattern
+                    fresh = self.add(kind, whole) or fresh
+            else:
+                free = [kind for kind in range(len(self.costs)) if kind not in self.limits and worth[kind] > 0]
+                share = min([1.0, *(self.costs[kind] / worth[kind] for kind in free)])
+                taken = sum(
+                    most * max(0.0, share * worth[kind] - self.costs[kind]) for kind, most in self.limits.items()
+                )
+                value = share * float(prices.cover @ self.demand) - taken
+                bound = max(bound, math.ceil(value / self.step - _MARGIN) * self.step)
+                if bound >= math.ceil(prices.objective / self.step - _MARGIN) * self.step:
+                    break
+        table = self._table()
+        answer = solve_program(table, at_most=at_most, seconds=max(self.deadline - time.monotonic(), 0.05))
+        values = np.zeros(len(table.kinds), dtype=np.int64) if answer.values is None else answer.values
+        rows = np.repeat(np.arange(len(values)), values)
         patterns = np.array(list(self._columns.values()), dtype=np.int64)[rows]
-        return FleetPacking(patterns, kinds[rows], bound)
+        return FleetPacking(patterns, table.kinds[rows], bound)
 
 
 # --- Search for a plan with a given number of bins whose risk is small: which class goes where, by annealing.
@@ -219,7 +189,7 @@ class FleetPricing:
 
 
 STEPS_PER_ITEM = 4000
-MOST_STEPS = 3_000_000
+MAX_STEPS = 3_000_000
 
 
 def mix_classes(
@@ -233,27 +203,20 @@ def mix_classes(
     mean = np.array([mean / unit for mean, _ in moments])
     spread = np.array([variance / unit**2 for _, variance in moments])
     generator = np.random.default_rng(seed)
-    start = _dealt(mean, sizes, caps, room / unit, generator)
-    if start is None:
-        return None
-    found: IntArray = _anneal(start, mean, spread, sizes, caps, room / unit, steps, generator.integers(2**62))
-    return found
-
-
-def _dealt(mean: FloatArray, sizes: IntArray, caps: IntArray, room: FloatArray, generator: Any) -> IntArray | None:
-    """Deal items, largest classes first, each to the bin with most room that may still take one of its class."""
-    counts = np.zeros((len(room), len(sizes)), dtype=np.int64)
     if (caps * len(room) < sizes).any():
         return None
-    left = room.copy()
+    # Deal items, largest classes first, each to the bin with most room that may still take one of its class.
+    start = np.zeros((len(room), len(sizes)), dtype=np.int64)
+    left = room / unit
     for kind in np.argsort(-mean.max(axis=1), kind="stable").tolist():
         for _ in range(int(sizes[kind])):
-            open_ = np.flatnonzero(counts[:, kind] < caps[kind])
+            open_ = np.flatnonzero(start[:, kind] < caps[kind])
             rooms = left[open_].min(axis=1) + generator.random(len(open_)) * 1e-3
             bin_ = int(open_[np.argmax(rooms)])
-            counts[bin_, kind] += 1
+            start[bin_, kind] += 1
             left[bin_] -= mean[kind]
-    return counts
+    mixed: IntArray = _anneal(start, mean, spread, sizes, caps, room / unit, steps, generator.integers(2**62))
+    return mixed
 
 
 @kernel
@@ -346,12 +309,12 @@ Progress = Callable[[str, int, int], None]
 EXACT_WORK = 3 * 10**8
 FINE_CELLS = 5000
 COARSE_CELLS = 1500
-MOST_REFINEMENTS = 200
+MAX_REFINEMENTS = 200
 COARSE_WORK = 2 * 10**9
 BOUND_SECONDS = 2.0
 SEARCHES = 8
-MOST_SEARCHED = 2000
-MOST_FILLINGS = 300
+MAX_SEARCHED = 2000
+MAX_FILLINGS = 300
 COMBINE_SECONDS = 5.0
 LONG_EFFORT = 6
 _FIRST_SEARCHES = 3
@@ -365,7 +328,7 @@ _WORK_PER_SECOND = 2.5e8
 class BinKind:
     """A kind of bin: what it holds of each resource, what one costs, how many there are (None: any number).
 
-    A :class:`ChancePacker` takes whole costs only; :func:`~dunnage.bins.vectors.pack_vectors` takes fractions too.
+    A :class:`ChancePacker` takes whole costs only; :func:`pack_vectors` takes fractions too.
     """
 
     capacity: tuple[int, ...]
@@ -384,7 +347,7 @@ class ClassPacking:
 
 
 @dataclass
-class _Search:
+class _PlanSearch:
     """The best plan and bound so far. The plan is None until one is found."""
 
     deadline: float
@@ -454,7 +417,15 @@ class ChancePacker:
         at_least, at_most = self.weighed(counts, kinds)
         if at_least < 1.0 - self.risk:
             # A risk such as 1 in 20 is met exactly by one choice of twenty: then only fractions can tell.
-            if at_least < 1.0 - self.risk - _BORDER or not self._holds_exactly(counts, kinds):
+            if at_least < 1.0 - self.risk - _BORDER:
+                return None
+            failing = Fraction(0)
+            for line, kind in zip(counts, kinds.tolist(), strict=True):
+                fits = Fraction(1) if self.chances[kind].surely(line) else self.chances[kind].exactly(line)
+                if fits is None:
+                    return None
+                failing += 1 - fits
+            if failing > self.exact_risk:
                 return None
             # The largest double that is not above a fraction.
             value = 1 - self.exact_risk
@@ -462,15 +433,6 @@ class ChancePacker:
             at_least = near if Fraction(near) <= value else math.nextafter(near, -math.inf)
         cost = sum(self.costs[kind] for kind in kinds.tolist())
         return ClassPacking(counts=counts, kinds=kinds, cost=cost, bound=0, at_least=at_least, at_most=at_most)
-
-    def _holds_exactly(self, counts: IntArray, kinds: IntArray) -> bool:
-        failing = Fraction(0)
-        for line, kind in zip(counts, kinds.tolist(), strict=True):
-            fits = Fraction(1) if self.chances[kind].surely(line) else self.chances[kind].exactly(line)
-            if fits is None:
-                return False
-            failing += 1 - fits
-        return failing <= self.exact_risk
 
     def solve(
         self,
@@ -481,7 +443,7 @@ class ChancePacker:
         start: tuple[IntArray, IntArray] | None = None,  # Counts and kinds of a plan to begin with
     ) -> ClassPacking | None:
         """Find the cheapest plan that can be found in time, with a bound; None if none was found."""
-        search = _Search(time.monotonic() + seconds, progress)
+        search = _PlanSearch(time.monotonic() + seconds, progress)
         search.offer(self.greedy() if start is None else self.planned(*start))
         search.raise_bound(aim if aim is not None else self._members_bound(min(BOUND_SECONDS, seconds / 4)))
         # How many items of mean size the largest bin takes.
@@ -498,25 +460,7 @@ class ChancePacker:
             if not self._cover(search, listings, listings):
                 return None
         elif self._plain():
-            sizes = np.array([int(known.smallest(1)[1, 0]) for known in self.classes])
-            order = np.argsort(-sizes, kind="stable")
-            rooms = [kind.capacity[0] for kind in self.kinds]
-            counts = [kind.count for kind in self.kinds]
-            self._fill(search, sizes, rooms, counts)
-            pricing = FleetPricing(
-                sizes[order], self.demand[order], rooms, self.costs, counts, deadline=search.deadline
-            )
-            limit = None
-            if search.plan is not None:
-                limit = search.plan.cost - pricing.step
-                for line, kind in zip(search.plan.counts, search.plan.kinds.tolist(), strict=True):
-                    pricing.add(kind, line[order])
-            found = pricing.solve(at_most=limit)
-            search.raise_bound(found.bound)
-            if len(found.kinds):
-                patterns = np.empty_like(found.patterns)
-                patterns[:, order] = found.patterns
-                search.offer(self.planned(*without_surplus(patterns, found.kinds, self.demand)))
+            self._solve_plain(search)
         elif len(self.members) > 1:
             self._apart(search)
             self._combine(search)
@@ -528,20 +472,36 @@ class ChancePacker:
         return self._answer(search)
 
     def _plain(self) -> bool:
-        one = len(self.kinds[0].capacity) == 1 and len(self.members) == 1 and len(self.classes) <= MOST_SIZES
+        one = len(self.kinds[0].capacity) == 1 and len(self.members) == 1 and len(self.classes) <= MAX_SIZES
         equal = all(isinstance(known, Members) and (known.values == known.values[0]).all() for known in self.classes)
         capped = bool((self.caps < self.demand).any())
         return one and equal and not capped and min(int(known.smallest(1)[1, 0]) for known in self.classes) > 0
 
-    def _fill(self, search: _Search, sizes: IntArray, rooms: list[int], counts: list[int | None]) -> None:
+    def _solve_plain(self, search: _PlanSearch) -> None:
+        """Pack equal sizes of one resource: fill bins of one kind after another, then generate patterns."""
+        sizes = np.array([int(known.smallest(1)[1, 0]) for known in self.classes])
+        rooms, counts = [kind.capacity[0] for kind in self.kinds], [kind.count for kind in self.kinds]
         class_of = np.repeat(np.arange(len(sizes)), self.demand)
         for bins, kinds in fill_then_pack(sizes[class_of], rooms, self.costs, counts, deadline=search.deadline):
             if search.done:
-                return
+                break
             lines = [np.bincount(class_of[bin_], minlength=len(sizes)) for bin_ in bins]
             search.offer(self.planned(np.array(lines, dtype=np.int64), np.array(kinds, dtype=np.int64)))
+        order = np.argsort(-sizes, kind="stable")
+        pricing = FleetPricing(sizes[order], self.demand[order], rooms, self.costs, counts, deadline=search.deadline)
+        limit = None
+        if search.plan is not None:
+            limit = search.plan.cost - pricing.step
+            for line, kind in zip(search.plan.counts, search.plan.kinds.tolist(), strict=True):
+                pricing.add(kind, line[order])
+        packing = pricing.solve(at_most=limit)
+        search.raise_bound(packing.bound)
+        if len(packing.kinds):
+            patterns = np.empty_like(packing.patterns)
+            patterns[:, order] = packing.patterns
+            search.offer(self.planned(*without_surplus(patterns, packing.kinds, self.demand)))
 
-    def _apart(self, search: _Search) -> None:
+    def _apart(self, search: _PlanSearch) -> None:
         """Solve each group by itself, with an equal part of the risk; what one leaves of limited bins is the next's."""
         kinds, plans = list(self.kinds), []
         for number, own in enumerate(self.members):
@@ -552,11 +512,11 @@ class ChancePacker:
                 risk=self.exact_risk / len(self.members),
                 seed=self.seed,
             )
-            found = part.solve(seconds=max(search.seconds_left, 0.05) / (len(self.members) - number))
-            if found is None:
+            plan_of_part = part.solve(seconds=max(search.seconds_left, 0.05) / (len(self.members) - number))
+            if plan_of_part is None:
                 return
-            plans.append((own, found))
-            used = np.bincount(found.kinds, minlength=len(kinds)).tolist()
+            plans.append((own, plan_of_part))
+            used = np.bincount(plan_of_part.kinds, minlength=len(kinds)).tolist()
             kinds = [
                 kind if kind.count is None else replace(kind, count=kind.count - times)
                 for kind, times in zip(kinds, used, strict=True)
@@ -568,7 +528,7 @@ class ChancePacker:
             at += len(plan.kinds)
         search.offer(self.planned(counts, np.concatenate([plan.kinds for _, plan in plans])))
 
-    def _answer(self, search: _Search) -> ClassPacking | None:
+    def _answer(self, search: _PlanSearch) -> ClassPacking | None:
         return None if search.plan is None else replace(search.plan, bound=min(search.bound, search.plan.cost))
 
     def greedy(self, generator: np.random.Generator | None = None) -> ClassPacking | None:
@@ -590,125 +550,123 @@ class ChancePacker:
                 return None
         return self.planned(*filling.exchanged())
 
-    def _combine(self, search: _Search) -> None:
+    def _combine(self, search: _PlanSearch) -> None:
         """Fill bins greedily in many random orders, and choose among all the bins met at least cost."""
-        if search.done or int(self.demand.sum()) > MOST_SEARCHED:
+        if search.done or int(self.demand.sum()) > MAX_SEARCHED:
             return
         generator = np.random.default_rng(self.seed)
         stop = time.monotonic() + min(search.seconds_left / 2, COMBINE_SECONDS)
         met: dict[tuple[int, bytes], IntArray] = {}
         plan = search.plan
-        for _ in range(MOST_FILLINGS):
+        for _ in range(MAX_FILLINGS):
             for line, kind in zip(plan.counts, plan.kinds.tolist(), strict=True) if plan is not None else ():
                 met[kind, line.tobytes()] = line
             if time.monotonic() > stop or search.done:
                 break
             plan = self.greedy(generator)
             search.offer(plan)
-        self._choose(search, met)
-
-    def _choose(self, search: _Search, met: dict[tuple[int, bytes], IntArray]) -> None:
         if search.done or not met:
             return
         kinds = np.array([kind for kind, _ in met], dtype=np.int64)
-        table = np.array(list(met.values()), dtype=np.int64)
-        step = math.gcd(*self.costs)
+        patterns = np.array(list(met.values()), dtype=np.int64)
+        limits = {kind: bins.count for kind, bins in enumerate(self.kinds) if bins.count is not None}
+        table = CoverTable(csr(patterns), self.demand, np.array(self.costs, dtype=np.float64)[kinds], kinds, limits)
         answer = solve_program(
-            csr(table),
-            self.demand,
-            np.array(self.costs, dtype=np.float64)[kinds],
-            kinds=kinds,
-            limits={kind: bins.count for kind, bins in enumerate(self.kinds) if bins.count is not None},
-            use=None,
-            budget=math.inf,
-            at_most=None if search.plan is None else search.plan.cost - step,
+            table,
+            at_most=None if search.plan is None else search.plan.cost - math.gcd(*self.costs),
             seconds=min(search.seconds_left, COMBINE_SECONDS),
         )
         if answer.values is not None:
             rows = np.repeat(np.arange(len(kinds)), answer.values)
-            search.offer(self.planned(*without_surplus(table[rows], kinds[rows], self.demand)))
+            search.offer(self.planned(*without_surplus(patterns[rows], kinds[rows], self.demand)))
 
     def _members_bound(self, seconds: float) -> int:
         """Bound the cost by packing the smallest sizes that the items may have, each resource by itself."""
         share = seconds / len(self.kinds[0].capacity) / len(self.members)
-        every = range(len(self.kinds[0].capacity))
-        return sum(max(self._resource_bound(own, resource, share) for resource in every) for own in self.members)
+        total = 0
+        for own in self.members:
+            tables = [self.classes[number].smallest(self.classes[number].count) for number in own.tolist()]
+            bounds = []
+            for resource in range(len(self.kinds[0].capacity)):
+                sizes = np.concatenate([np.diff(table[:, resource]) for table in tables]).astype(np.int64)
+                rooms = [kind.capacity[resource] for kind in self.kinds]
+                if len(self.kinds) > 1:
+                    bounds.append(self._total_bound(int(sizes.sum()), rooms))
+                elif int(sizes.max()) > rooms[0]:
+                    bounds.append(self.costs[0])
+                else:
+                    bounds.append(pack_bins(sizes, rooms[0], seconds=share).bound * self.costs[0])
+            total += max(bounds)
+        return total
 
-    def _resource_bound(self, own: IntArray, resource: int, seconds: float) -> int:
-        """Bound what the classes of a group cost, by one resource."""
-        known = [self.classes[number] for number in own.tolist()]
-        sizes = np.concatenate([np.diff(one.smallest(one.count)[:, resource]) for one in known]).astype(np.int64)
-        room = [kind.capacity[resource] for kind in self.kinds]
-        if len(self.kinds) > 1:
-            # Bound the cost of bins that hold a total: fill those of least cost for their room first, the last in part.
-            total = int(sizes.sum())
-            step = math.gcd(*(int(kind.cost) for kind in self.kinds))
-            cost, left = 0.0, float(total)
-            for kind in sorted(
-                (k for k in range(len(self.kinds)) if room[k] > 0), key=lambda k: self.kinds[k].cost / room[k]
-            ):
-                count = self.kinds[kind].count
-                used = left / room[kind] if count is None else min(float(count), left / room[kind])
-                cost += used * float(self.kinds[kind].cost)
-                left -= used * room[kind]
-                if left <= 0:
-                    break
-            return max(step, math.ceil(cost / step - 1e-9) * step)
-        if int(sizes.max()) > room[0]:
-            return self.costs[0]
-        return pack_bins(sizes, room[0], seconds=seconds).bound * self.costs[0]
+    def _total_bound(self, total: int, rooms: list[int]) -> int:
+        """Bound the cost of bins that hold a total: fill those of least cost for their room first, the last in part."""
+        step = math.gcd(*self.costs)
+        cost, left = 0.0, float(total)
+        for kind in sorted((k for k in range(len(rooms)) if rooms[k] > 0), key=lambda k: self.costs[k] / rooms[k]):
+            count = self.kinds[kind].count
+            used = left / rooms[kind] if count is None else min(float(count), left / rooms[kind])
+            cost += used * float(self.costs[kind])
+            left -= used * rooms[kind]
+            if left <= 0:
+                break
+        return max(step, math.ceil(cost / step - 1e-9) * step)
 
-    def _listings(self, *, step: int, upward: bool, work: int, least: int = 0) -> list[Listing] | None:
-        found: list[Listing] = []
+    def _listings(self, *, step: int, upward: bool, work: int, least: int = 0) -> list[PatternList] | None:
+        listings: list[PatternList] = []
         share = work // len(self.kinds) // len(self.members)
         for kind in self.kinds:
             parts = [self._listed(kind, own, step, upward, share, least) for own in self.members]
             if any(part is None for part in parts):
                 return None
             whole = [(part, own) for part, own in zip(parts, self.members, strict=True) if part is not None]
-            found.append(Listing.together(whole, len(self.classes)))
-        return found
+            listings.append(PatternList.together(whole, len(self.classes)))
+        return listings
 
-    def _listed(self, kind: BinKind, own: IntArray, step: int, upward: bool, work: int, least: int) -> Listing | None:
+    def _listed(
+        self, kind: BinKind, own: IntArray, step: int, upward: bool, work: int, least: int
+    ) -> PatternList | None:
         """List the patterns of one group of classes for one kind of bin; None if they are too many or not known."""
         capacity = np.array(kind.capacity)
-        known = [(self.classes[number], self._most(number, capacity)) for number in own.tolist()]
-        drawn = _largest_sums if self.risk == 0 else _drawn_sums  # without risk only the largest members matter
-        draws = [drawn(sizes, cap, step, upward) for sizes, cap in known]
-        if any(sums is None for sums in draws):
-            return None
+        known, draws = [], []
+        for number in own.tolist():
+            sizes = self.classes[number]
+            smallest = sizes.smallest(min(int(self.caps[number]), sizes.count))
+            most = int((smallest <= capacity).all(axis=1).sum()) - 1  # that a bin can take
+            if self.risk == 0:  # then only the largest members matter
+                lines = sizes.largest(most)
+                draws.append([SumLaw.certain(-(-line // step) if upward else line // step) for line in lines])
+            elif (sums := sizes.draws(most, None, step, upward)) is None:
+                return None
+            else:
+                draws.append(sums)
+            known.append((sizes, most))
+        slack = 0
+        if step > 1:  # how many items a bin can take at most, of one resource
+            all_sizes = np.concatenate([np.diff(sizes.smallest(sizes.count)[:, 0]) for sizes in self.classes])
+            slack = int((np.cumsum(np.sort(all_sizes)) <= capacity[0]).sum())
         # What fits surely stands for all it contains, so it must do so truly: the largest sums are rounded up always.
-        worst = [sizes.largest(cap) for sizes, cap in known]
         return list_patterns(
-            [sums for sums in draws if sums is not None],
-            [-(-table // step) for table in worst],
+            draws,
+            [-(-sizes.largest(most) // step) for sizes, most in known],
             capacity // step,
             most_risk=self.risk,
             least=least // step,
-            slack=0 if step == 1 else self._most_items(capacity),
-            most_patterns=MOST_PATTERNS // len(self.kinds) // len(self.members) + 1000,
+            slack=slack,
+            most_patterns=MAX_PATTERNS // len(self.kinds) // len(self.members) + 1000,
             most_work=work,
         )
 
-    def _most_items(self, capacity: IntArray) -> int:
-        """Return how many items a bin of a capacity can take at most, of one resource."""
-        smallest = np.sort(np.concatenate([np.diff(known.smallest(known.count)[:, 0]) for known in self.classes]))
-        return int((np.cumsum(smallest) <= capacity[0]).sum())
-
-    def _most(self, number: int, capacity: IntArray) -> int:
-        """Return how many items of a class a bin of a capacity can take at most."""
-        cap = min(int(self.caps[number]), self.classes[number].count)
-        smallest = self.classes[number].smallest(cap)
-        return int((smallest <= capacity).all(axis=1).sum()) - 1
-
-    def _program(self, listings: Sequence[Listing]) -> CoverProgram:
+    def _program(self, listings: Sequence[PatternList]) -> CoverProgram:
         choices = [
-            Choice(listing, cost, kind.count)
+            KindPatterns(listing, cost, kind.count)
             for listing, cost, kind in zip(listings, self.costs, self.kinds, strict=True)
         ]
         return CoverProgram(self.demand, choices)
 
-    def _cover(self, search: _Search, safe: Sequence[Listing] | None, hopeful: Sequence[Listing] | None) -> bool:
+    def _cover(
+        self, search: _PlanSearch, safe: Sequence[PatternList] | None, hopeful: Sequence[PatternList] | None
+    ) -> bool:
         """Solve the sufficient program over safe risks and the necessary one over hopeful risks.
 
         Returns whether a plan may exist.
@@ -724,7 +682,7 @@ class ChancePacker:
                     budget = self.risk + (0.0 if margin else _BORDER)
                     limit = math.inf if search.plan is None else float(search.plan.cost)
                     deadline = search.deadline if margin else time.monotonic() + search.seconds_left / 2
-                    found = program.solve(
+                    cover = program.solve(
                         deadline=deadline,
                         use=use,
                         budget=budget,
@@ -732,21 +690,21 @@ class ChancePacker:
                         known_bound=search.bound,
                         usable=program.risk == 0 if margin and self.risk == 0 else None,
                     )
-                    if found.cost is not None:
-                        search.offer(self.planned(found.patterns, found.kinds))
+                    if cover.cost is not None:
+                        search.offer(self.planned(cover.patterns, cover.kinds))
         return True
 
-    def _necessary(self, search: _Search, program: CoverProgram) -> bool:
+    def _necessary(self, search: _PlanSearch, program: CoverProgram) -> bool:
         """Raise the bound by the necessary program; return whether a plan may exist.
 
         Where it finds a cover that is no plan, risks that were only rounded down are computed, and it is solved anew.
         """
         risk = program.risk.copy()
         deadline = time.monotonic() + search.seconds_left / 2
-        for _ in range(MOST_REFINEMENTS):
+        for _ in range(MAX_REFINEMENTS):
             least = np.maximum(risk - ROUNDING, 0.0)
             limit = math.inf if search.plan is None else float(search.plan.cost)
-            found = program.solve(
+            cover = program.solve(
                 deadline=deadline,
                 use=-np.log1p(-least) if self.product_holds and self.risk > 0 else None,
                 budget=-math.log1p(-self.risk) * (1 + 1e-9) + 1e-12,
@@ -754,39 +712,42 @@ class ChancePacker:
                 known_bound=search.bound,
                 usable=risk <= self.risk + ROUNDING,
             )
-            if found.bound is None and search.plan is None:
+            if cover.bound is None and search.plan is None:
                 return False
             # Nothing covers at all: not with the loads that one bin fewer would need.
-            search.raise_bound(int(limit) if found.bound is None else found.bound)
-            if found.cost is not None:
-                search.offer(self.planned(found.patterns, found.kinds))
-            if found.cost is None or search.done or not self._refined(program, risk, found.rows):
+            search.raise_bound(int(limit) if cover.bound is None else cover.bound)
+            if cover.cost is not None:
+                search.offer(self.planned(cover.patterns, cover.kinds))
+            if cover.cost is None or search.done:
+                break
+            before = risk[cover.rows].copy()
+            for row in np.unique(cover.rows).tolist():
+                pattern = np.asarray(program.matrix[row].toarray()).ravel().astype(np.int64)
+                risk[row] = max(risk[row], 1.0 - self.chances[int(program.kind[row])].fits(pattern.tolist())[1])
+            if not (risk[cover.rows] > before + ROUNDING).any():
                 break
         return True
 
-    def _refined(self, program: CoverProgram, risk: FloatArray, rows: IntArray) -> bool:
-        """Compute the risks of some listed patterns exactly; return whether any is higher than was thought."""
-        before = risk[rows].copy()
-        for row in np.unique(rows).tolist():
-            pattern = np.asarray(program.matrix[row].toarray()).ravel().astype(np.int64)
-            risk[row] = max(risk[row], 1.0 - self.chances[int(program.kind[row])].fits(pattern.tolist())[1])
-        return bool((risk[rows] > before + ROUNDING).any())
-
-    def _search(self, search: _Search, *, searches: int, stop: int | None = None, effort: int = 1) -> None:
+    def _search(self, search: _PlanSearch, *, searches: int, stop: int | None = None, effort: int = 1) -> None:
         """Look for plans with few bins of one kind, from the bound upward; ``stop`` says how many numbers to try."""
-        large = int(self.demand.sum()) > MOST_SEARCHED
+        large = int(self.demand.sum()) > MAX_SEARCHED
         if len(self.kinds) > 1 or len(self.members) > 1 or large or search.done:
             return
         most = int(self.demand.sum()) if self.kinds[0].count is None else self.kinds[0].count
         least = max(1, search.bound // self.costs[0])
         last = most + 1 if search.plan is None else len(search.plan.kinds)
+        steps = min(effort * STEPS_PER_ITEM * int(self.demand.sum()), MAX_STEPS)
         for number in range(least, last if stop is None else min(last, least + stop)):
+            room = np.array([self.kinds[0].capacity] * number)
             for attempt in range(searches):
-                plan = (
-                    None
-                    if search.seconds_left < 0
-                    else self._mixed(number, self.seed * SEARCHES + attempt + 1000 * effort, effort)
-                )
+                if search.seconds_left < 0:
+                    return
+                seed = self.seed * SEARCHES + attempt + 1000 * effort
+                counts = mix_classes(self.classes, self.caps, room, seed=seed, steps=steps)
+                if counts is None:
+                    continue
+                used = counts[counts.any(axis=1)]
+                plan = self.planned(used, np.zeros(len(used), dtype=np.int64))
                 if plan is not None:
                     search.offer(plan)
                     return
@@ -799,63 +760,35 @@ class ChancePacker:
             return None
         bins = pack_bins(totals, self.kinds[0].capacity[0], seconds=seconds).bins
         counts = np.zeros((len(bins), len(totals)), dtype=np.int64)
-        for number, held in enumerate(bins):
-            counts[number, held] = self.demand[held]
-        count = self.kinds[0].count
-        return (
-            self.planned(counts, np.zeros(len(bins), dtype=np.int64)) if count is None or len(bins) <= count else None
-        )
-
-    def _mixed(self, number: int, seed: int, effort: int) -> ClassPacking | None:
-        room = np.array([self.kinds[0].capacity] * number)
-        steps = effort * STEPS_PER_ITEM * int(self.demand.sum())
-        counts = mix_classes(self.classes, self.caps, room, seed=seed, steps=min(steps, MOST_STEPS))
-        if counts is None:
+        for number, content in enumerate(bins):
+            counts[number, content] = self.demand[content]
+        if self.kinds[0].count is not None and len(bins) > self.kinds[0].count:
             return None
-        used = counts[counts.any(axis=1)]
-        return self.planned(used, np.zeros(len(used), dtype=np.int64))
+        return self.planned(counts, np.zeros(len(bins), dtype=np.int64))
 
-    def _cover_coarsely(self, search: _Search) -> None:
+    def _cover_coarsely(self, search: _PlanSearch) -> None:
         """List patterns with sizes rounded to a coarse grid: down for the bound, up for plans."""
         if search.done or len(self.kinds[0].capacity) > 1:
             return
-        room = min(kind.capacity[0] for kind in self.kinds)
-        least = self._least_load(search)
+        room, least = min(kind.capacity[0] for kind in self.kinds), 0
+        if search.plan is not None and len(self.kinds) == 1 and self.known:
+            # What every bin must hold, up to the risk, if one bin fewer than found is to be enough. All items together
+            # weigh the same whichever they are: where the other bins fit, this one holds what they cannot.
+            total = sum(int(known.largest(known.count)[-1, 0]) for known in self.classes)
+            least = max(0, total - (len(search.plan.kinds) - 2) * self.kinds[0].capacity[0])
         for cells in (FINE_CELLS, COARSE_CELLS):
-            step = max(1, room // cells)
-            listings = (
-                None
-                if search.done
-                else self._listings(step=step, upward=False, work=search.work(COARSE_WORK), least=least)
-            )
-            if listings is not None:
-                self._cover(search, None, listings)
+            if search.done:
+                return
+            work = search.work(COARSE_WORK)
+            hopeful = self._listings(step=max(1, room // cells), upward=False, work=work, least=least)
+            if hopeful is not None:
+                self._cover(search, None, hopeful)
                 break
-        safe = (
-            None
-            if search.done
-            else self._listings(step=max(1, room // COARSE_CELLS), upward=True, work=search.work(COARSE_WORK))
-        )
-        if safe is not None:
-            self._cover(search, safe, None)
-
-    def _least_load(self, search: _Search) -> int:
-        """Return what every bin must hold, up to the risk, if one bin fewer than found is to be enough.
-
-        All items together weigh the same whichever they are. Where the other bins fit, this one holds what they cannot.
-        """
-        if search.plan is None or len(self.kinds) > 1 or not self.known:
-            return 0
-        total = sum(int(known.largest(known.count)[-1, 0]) for known in self.classes)
-        return max(0, total - (len(search.plan.kinds) - 2) * self.kinds[0].capacity[0])
-
-
-def _drawn_sums(sizes: ClassSizes, most: int, step: int, upward: bool) -> list[Sums] | None:
-    return sizes.draws(most, None, step, upward)
-
-
-def _largest_sums(sizes: ClassSizes, most: int, step: int, upward: bool) -> list[Sums] | None:
-    return [Sums.certain(-(-line // step) if upward else line // step) for line in sizes.largest(most)]
+        if not search.done:
+            step = max(1, room // COARSE_CELLS)
+            safe = self._listings(step=step, upward=True, work=search.work(COARSE_WORK))
+            if safe is not None:
+                self._cover(search, safe, None)
 
 
 class _Filling:
@@ -915,8 +848,8 @@ class _Filling:
                     self.kinds[bin_] = other
                     break
         counts = np.zeros((len(self.kinds), len(self.largest)), dtype=np.int64)
-        for bin_, held in enumerate(self.held):
-            for class_, number in held.items():
+        for bin_, content in enumerate(self.held):
+            for class_, number in content.items():
                 counts[bin_, class_] = number
         return counts, np.array(self.kinds, dtype=np.int64)
 
@@ -963,10 +896,17 @@ def pack_vectors(
             Members(np.repeat(line[None, 1:], number, axis=0)) for line, number in zip(types, times, strict=True)
         ]
         packer = ChancePacker(classes, times, whole, risk=Fraction(0), groups=types[:, 0], seed=seed)
-        found, type_of = packer.solve(seconds=seconds, progress=progress), type_of.reshape(-1)
-        if found is None:
+        plan, type_of = packer.solve(seconds=seconds, progress=progress), type_of.reshape(-1)
+        if plan is None:
             raise NoPlanError("the items were not packed with the bins there are. Give more or larger ones.")
-        bins, kind_of_bin, least = items_of_counts(found, type_of), found.kinds.tolist(), Fraction(found.bound, unit)
+        order = np.argsort(type_of, kind="stable")
+        starts = np.cumsum(times) - times
+        bins = []
+        for line in plan.counts:
+            chosen = [order[starts[kind] : starts[kind] + line[kind]] for kind in np.flatnonzero(line).tolist()]
+            starts = starts + line
+            bins.append(np.concatenate(chosen).tolist() if chosen else [])
+        kind_of_bin, least = plan.kinds.tolist(), Fraction(plan.bound, unit)
     return VectorPacking(
         bins=bins,
         kind_of_bin=kind_of_bin,
@@ -974,14 +914,3 @@ def pack_vectors(
         bound=least,
         seconds=time.monotonic() - start,
     )
-
-
-def items_of_counts(packing: ClassPacking, class_of: IntArray) -> list[list[int]]:
-    order = np.argsort(class_of, kind="stable")
-    starts = np.concatenate([[0], np.cumsum(np.bincount(class_of, minlength=packing.counts.shape[1]))])[:-1]
-    bins: list[list[int]] = []
-    for line in packing.counts:
-        chosen = [order[starts[kind] : starts[kind] + line[kind]] for kind in np.flatnonzero(line).tolist()]
-        starts = starts + line
-        bins.append(np.concatenate(chosen).tolist() if chosen else [])
-    return bins

@@ -25,39 +25,39 @@ from dunnage.arrays import FloatArray, IntArray
 from dunnage.errors import ParameterError
 
 ROUNDING = 1e-11
-MOST_SUMS = 200_000
-MOST_DENSE_CELLS = 4_000_000
-MOST_COMBINATIONS = 4_000_000
+MAX_SUMS = 200_000
+MAX_DENSE_CELLS = 4_000_000
+MAX_COMBINATIONS = 4_000_000
 GRID = 4096
 _LISTED_COMBINATIONS = 2000
 _DIRECT_PRODUCTS = 2_000_000
-_MOST_COUNTED = 2**1000
-_MOST_COUNTING = 2 * 10**6
+_MAX_COUNTED = 2**1000
+_MAX_COUNTING = 2 * 10**6
 _BELOW_ONE = math.nextafter(1.0, 0.0)
 
 
 @dataclass(frozen=True, eq=False)
-class Sums:
+class SumLaw:
     """The possible sums of some draws, and the probability of each. Shapes: (s, resources) and (s,)."""
 
     values: IntArray
     chances: FloatArray
 
     @classmethod
-    def certain(cls, value: IntArray) -> Sums:
+    def certain(cls, value: IntArray) -> SumLaw:
         return cls(np.asarray(value, dtype=np.int64).reshape(1, -1), np.ones(1))
 
 
-def draw_sums(members: IntArray, most: int) -> list[Sums] | None:
+def draw_sums(members: IntArray, most: int) -> list[SumLaw] | None:
     """Return the sums of 0, 1, ... ``most`` members drawn without replacement; None if there are too many."""
     members = np.asarray(members, dtype=np.int64)
     if most > len(members):
         raise ParameterError(f"{most} draws from a class of {len(members)} members. Draw fewer.")
     values, copies = np.unique(members, axis=0, return_counts=True)
     if len(values) == 1:
-        return [Sums.certain(values[0] * number) for number in range(most + 1)]
-    countable = math.comb(len(members), min(most, len(members) // 2)) < _MOST_COUNTED
-    if members.shape[1] == 1 and most * int(np.ptp(values)) * (most + 1) <= MOST_DENSE_CELLS:
+        return [SumLaw.certain(values[0] * number) for number in range(most + 1)]
+    countable = math.comb(len(members), min(most, len(members) // 2)) < _MAX_COUNTED
+    if members.shape[1] == 1 and most * int(np.ptp(values)) * (most + 1) <= MAX_DENSE_CELLS:
         return _dense_sums(members[:, 0], most, countable)
     # List sums value by value, merging equal ones after each; by counts, or by shares as above.
     zero = np.zeros((1, values.shape[1]), dtype=np.int64)
@@ -76,18 +76,22 @@ def draw_sums(members: IntArray, most: int) -> list[Sums] | None:
                 for taken in range(min(copy, number) + 1)
                 if len(ways[number - taken][0])
             ]
-            if sum(len(part[0]) for part in parts) > MOST_SUMS:
+            if sum(len(part[0]) for part in parts) > MAX_SUMS:
                 return None
-            longer.append(_merged(parts))
+            sums, counts = (np.concatenate(column) for column in zip(*parts, strict=True))
+            if len(parts) > 1:
+                sums, where = np.unique(sums, axis=0, return_inverse=True)
+                counts = np.bincount(where.reshape(-1), weights=counts).astype(np.float64)
+            longer.append((sums, counts))
         ways = longer + ways[len(longer) :]
         before += copy
     return [
-        Sums(sums, shares / (math.comb(before, number) if countable else 1))
+        SumLaw(sums, shares / (math.comb(before, number) if countable else 1))
         for number, (sums, shares) in enumerate(ways)
     ]
 
 
-def _dense_sums(members: IntArray, most: int, countable: bool) -> list[Sums]:
+def _dense_sums(members: IntArray, most: int, countable: bool) -> list[SumLaw]:
     """Count subsets by number and sum over the whole range; counts stay exact in a double up to 2**53.
 
     Counts that no double holds are replaced by shares: of the subsets of the members so far, those with the newest are
@@ -103,23 +107,15 @@ def _dense_sums(members: IntArray, most: int, countable: bool) -> list[Sums]:
         with_newest = ways[:top, : width - extra] * share
         ways[1 : top + 1] *= 1.0 if countable else 1 - share
         ways[1 : top + 1, extra:] += with_newest
-    found = []
+    sums = []
     for number in range(most + 1):
         cells = np.flatnonzero(ways[number])
         whole = math.comb(size, number) if countable else 1
-        found.append(Sums((cells + number * low).reshape(-1, 1), ways[number, cells] / whole))
-    return found
+        sums.append(SumLaw((cells + number * low).reshape(-1, 1), ways[number, cells] / whole))
+    return sums
 
 
-def _merged(parts: list[tuple[IntArray, FloatArray]]) -> tuple[IntArray, FloatArray]:
-    sums, counts = (np.concatenate(column) for column in zip(*parts, strict=True))
-    if len(parts) == 1:
-        return sums, counts
-    distinct, where = np.unique(sums, axis=0, return_inverse=True)
-    return distinct, np.bincount(where.reshape(-1), weights=counts).astype(np.float64)
-
-
-def fit_chance(parts: Sequence[Sums], capacity: IntArray) -> float | None:
+def fit_chance(parts: Sequence[SumLaw], capacity: IntArray) -> float | None:
     """Return the probability that a sum of independent parts is at most the capacity in every resource.
 
     None if there are too many combinations. The last part is never combined but searched (one resource).
@@ -129,9 +125,9 @@ def fit_chance(parts: Sequence[Sums], capacity: IntArray) -> float | None:
     ordered = sorted(parts, key=lambda part: len(part.values))
     if len(capacity) == 1 and math.prod(len(part.values) for part in ordered[:-1]) > _LISTED_COMBINATIONS:
         return _dense_chance(ordered, int(capacity[0]))
-    total = Sums.certain(np.zeros(len(capacity), dtype=np.int64))
+    total = SumLaw.certain(np.zeros(len(capacity), dtype=np.int64))
     for part in ordered[:-1]:
-        if len(total.values) * len(part.values) > MOST_COMBINATIONS:
+        if len(total.values) * len(part.values) > MAX_COMBINATIONS:
             return None
         total = _within(total, part, capacity)
     last = ordered[-1]
@@ -140,18 +136,18 @@ def fit_chance(parts: Sequence[Sums], capacity: IntArray) -> float | None:
         below = np.concatenate([[0.0], np.cumsum(last.chances[order])])
         room = np.searchsorted(last.values[order, 0], int(capacity[0]) - total.values[:, 0], side="right")
         return min(1.0, math.fsum((total.chances * below[room]).tolist()))
-    if len(total.values) * len(last.values) > MOST_COMBINATIONS:
+    if len(total.values) * len(last.values) > MAX_COMBINATIONS:
         return None
     return min(1.0, math.fsum(_within(total, last, capacity).chances.tolist()))
 
 
-def _dense_chance(parts: Sequence[Sums], capacity: int) -> float | None:
+def _dense_chance(parts: Sequence[SumLaw], capacity: int) -> float | None:
     """Combine sums over their whole range, by convolution."""
     from scipy.signal import fftconvolve
 
     lows = [int(part.values.min()) for part in parts]
     widths = [int(part.values.max()) - low + 1 for part, low in zip(parts, lows, strict=True)]
-    if sum(widths) > MOST_DENSE_CELLS:
+    if sum(widths) > MAX_DENSE_CELLS:
         return None
     total = np.ones(1)
     for part, low, width in zip(parts, lows, widths, strict=True):
@@ -162,22 +158,21 @@ def _dense_chance(parts: Sequence[Sums], capacity: int) -> float | None:
     return min(1.0, max(0.0, math.fsum(fitting.tolist())))
 
 
-def _within(left: Sums, right: Sums, capacity: IntArray) -> Sums:
+def _within(left: SumLaw, right: SumLaw, capacity: IntArray) -> SumLaw:
     """Combine two sums, dropping what is above the capacity already, and merge equal values."""
     values = (left.values[:, None, :] + right.values[None, :, :]).reshape(-1, len(capacity))
     chances = (left.chances[:, None] * right.chances[None, :]).reshape(-1)
     fits = (values <= capacity).all(axis=1)
     distinct, where = np.unique(values[fits], axis=0, return_inverse=True)
-    return Sums(
+    return SumLaw(
         distinct, np.bincount(where.reshape(-1), weights=chances[fits], minlength=len(distinct)).astype(np.float64)
     )
 
 
 class ClassSizes(Protocol):
     count: int
-    resources: int
 
-    def draws(self, most: int, resource: int | None, step: int, upward: bool) -> list[Sums] | None:
+    def draws(self, most: int, resource: int | None, step: int, upward: bool) -> list[SumLaw] | None:
         """Return the sums of 0 to ``most`` items, of all resources or of one, in steps rounded up or down."""
 
     def largest(self, most: int) -> IntArray:
@@ -197,7 +192,7 @@ class Members:
         self.values = np.asarray(values, dtype=np.int64)
         self.count, self.resources = self.values.shape
 
-    def draws(self, most: int, resource: int | None, step: int, upward: bool) -> list[Sums] | None:
+    def draws(self, most: int, resource: int | None, step: int, upward: bool) -> list[SumLaw] | None:
         values = self.values if resource is None else self.values[:, resource : resource + 1]
         return draw_sums(-(-values // step) if upward else values // step, most)
 
@@ -222,20 +217,20 @@ class Between:
         self.lower, self.upper = np.asarray(lower, dtype=np.int64), np.asarray(upper, dtype=np.int64)
         self.count, self.resources = count, len(self.lower)
 
-    def draws(self, most: int, resource: int | None, step: int, upward: bool) -> list[Sums] | None:
+    def draws(self, most: int, resource: int | None, step: int, upward: bool) -> list[SumLaw] | None:
         """Return the sums of 0 to ``most`` items on a grid; None for several resources, whose joint law is unknown."""
         if resource is None and self.resources > 1:
             return None
         low, high = (int(ends[resource or 0]) for ends in (self.lower, self.upper))
         if low == high or self.count == 1:
-            return [Sums.certain(_grid(np.array([[number * high]]), step, upward)[0]) for number in range(most + 1)]
+            return [SumLaw.certain(_grid(np.array([[number * high]]), step, upward)[0]) for number in range(most + 1)]
         first, last = (int(_grid(np.array([end]), step, upward)[0]) for end in (low, high))
         cells = np.arange(first, last + 1)  # a uniform value between two ends, rounded to the grid
         edges = (np.append(cells - 1, last) if upward else np.append(cells, last + 1)) * step
         between = np.asarray(np.diff(np.clip(edges, low, high)) / (high - low))
         return [self._sum(number, first, last, between) for number in range(most + 1)]
 
-    def _sum(self, number: int, first: int, last: int, between: FloatArray) -> Sums:
+    def _sum(self, number: int, first: int, last: int, between: FloatArray) -> SumLaw:
         """Mix over whether the item at each end is among the ``number`` drawn."""
         width = last - first
         total = np.zeros(number * width + 1)
@@ -249,7 +244,7 @@ class Between:
                 share = ways / math.comb(self.count, number)
                 total[high * width : high * width + len(law)] += share * law
         cells = np.flatnonzero(total)
-        return Sums((cells + number * first).reshape(-1, 1), total[cells])
+        return SumLaw((cells + number * first).reshape(-1, 1), total[cells])
 
     def largest(self, most: int) -> IntArray:
         """Return the largest sums: all at the upper end, but for the one at the lower end if it is among them."""
@@ -279,23 +274,15 @@ def _counted(members: IntArray, number: int) -> dict[tuple[int, ...], int] | Non
     steps = 0
     for member in members.tolist():
         steps += sum(map(len, ways))
-        if steps > _MOST_COUNTING:
+        if steps > _MAX_COUNTING:
             return None
         for taken in range(number, 0, -1):
             for total, times in ways[taken - 1].items():
                 longer = tuple(map(int.__add__, total, member))
                 ways[taken][longer] = ways[taken].get(longer, 0) + times
-            if len(ways[taken]) > MOST_SUMS:
+            if len(ways[taken]) > MAX_SUMS:
                 return None
     return ways[number]
-
-
-def _added(left: dict[tuple[int, ...], int], right: dict[tuple[int, ...], int]) -> dict[tuple[int, ...], int]:
-    found: dict[tuple[int, ...], int] = {}
-    for (one, ways), (other, more) in itertools.product(left.items(), right.items()):
-        total = tuple(map(int.__add__, one, other))
-        found[total] = found.get(total, 0) + ways * more
-    return found
 
 
 def _pairs(pattern: Sequence[int] | IntArray) -> tuple[tuple[int, int], ...]:
@@ -312,7 +299,7 @@ class Chances:
         self.classes = list(classes)
         self.worst = [sizes.largest(sizes.count) for sizes in self.classes]
         self._known: dict[tuple[tuple[int, int], ...], tuple[float, float]] = {}
-        self._draws: dict[tuple[Any, ...], Sums | None] = {}
+        self._draws: dict[tuple[Any, ...], SumLaw | None] = {}
 
     def surely(self, pattern: Sequence[int] | IntArray) -> bool:
         return self._surely(_pairs(pattern))
@@ -328,7 +315,19 @@ class Chances:
         """
         used = _pairs(pattern)
         if used not in self._known:
-            self._known[used] = (1.0, 1.0) if self._surely(used) else self._uncertain(used)
+            if self._surely(used):
+                self._known[used] = 1.0, 1.0
+                return 1.0, 1.0
+            known = all(isinstance(self.classes[kind], Members) for kind, _ in used)
+            exact = self._chance(used, None, 1, True) if known else None
+            if exact is not None:
+                low = high = exact
+            else:
+                # One resource at a time: all fit at most as often as the one that fits least often, and fail at most as
+                # often as the resources fail together.
+                single = [self._bounds(used, resource) for resource in range(len(self.capacity))]
+                low, high = max(0.0, 1 - sum(1 - low for low, _ in single)), min(high for _, high in single)
+            self._known[used] = min(low, _BELOW_ONE), high
         return self._known[used]
 
     def exactly(self, pattern: Sequence[int] | IntArray) -> Fraction | None:
@@ -337,26 +336,16 @@ class Chances:
         sums: dict[tuple[int, ...], int] = {(0,) * len(self.capacity): 1}
         for known, number in used:
             ways = _counted(known.values, number) if isinstance(known, Members) else None
-            if ways is None or len(ways) * len(sums) > MOST_SUMS:
+            if ways is None or len(ways) * len(sums) > MAX_SUMS:
                 return None
-            sums = _added(sums, ways)
+            added: dict[tuple[int, ...], int] = {}
+            for (one, times), (other, more) in itertools.product(sums.items(), ways.items()):
+                total = tuple(map(int.__add__, one, other))
+                added[total] = added.get(total, 0) + times * more
+            sums = added
         room = self.capacity.tolist()
         fitting = sum(ways for total, ways in sums.items() if all(map(int.__le__, total, room)))
         return Fraction(fitting, math.prod(math.comb(known.count, number) for known, number in used))
-
-    def _uncertain(self, used: tuple[tuple[int, int], ...]) -> tuple[float, float]:
-        low, high = self._computed(used)
-        return min(low, _BELOW_ONE), high
-
-    def _computed(self, used: tuple[tuple[int, int], ...]) -> tuple[float, float]:
-        if all(isinstance(self.classes[kind], Members) for kind, _ in used):
-            exact = self._chance(used, None, 1, True)
-            if exact is not None:
-                return exact, exact
-        # One resource at a time: all fit at most as often as the one that fits least often, and fail at most as often
-        # as the resources fail together.
-        single = [self._bounds(used, resource) for resource in range(len(self.capacity))]
-        return max(0.0, 1 - sum(1 - low for low, _ in single)), min(high for _, high in single)
 
     def _bounds(self, used: tuple[tuple[int, int], ...], resource: int) -> tuple[float, float]:
         """Bound the probability for one resource, by rounding sizes up and down to a grid if need be."""
@@ -374,10 +363,10 @@ class Chances:
         known = [part for part in parts if part is not None]
         return fit_chance(known, room // step) if len(known) == len(parts) else None
 
-    def _sums(self, kind: int, number: int, resource: int | None, step: int, upward: bool) -> Sums | None:
+    def _sums(self, kind: int, number: int, resource: int | None, step: int, upward: bool) -> SumLaw | None:
         key = (kind, number, resource, step, upward)
         if key not in self._draws:
-            found = self.classes[kind].draws(number, resource, step, upward)
+            draws = self.classes[kind].draws(number, resource, step, upward)
             for taken in range(number + 1):
-                self._draws[kind, taken, resource, step, upward] = None if found is None else found[taken]
+                self._draws[kind, taken, resource, step, upward] = None if draws is None else draws[taken]
         return self._draws[key]

@@ -21,37 +21,37 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.bins.chances import ROUNDING, Sums
+from dunnage.bins.chances import ROUNDING, SumLaw
 from dunnage.compiling import kernel
-from dunnage.solver import solve_prices, solve_program
+from dunnage.solver import CoverTable, solve_prices, solve_program
 
 # --- List every pattern worth using: how many items of each class a bin may take, and the risk that they do not fit.
 #
-# One walk serves all models. A class is a list of :class:`~dunnage.bins.chances.Sums`, one for each number of items; a
-# class whose items all count the same has one sum with probability 1, so that a pattern either fits or does not. Taking
-# one more item never lowers the risk, so a walk turns back at the first that is above the limit.
+# One walk serves all models. A class is a list of sums, one for each number of items; a class whose items all count the
+# same has one sum with probability 1, so that a pattern either fits or does not. Taking one more item never lowers the
+# risk, so a walk turns back at the first that is above the limit.
 #
 # A pattern that another contains at no more risk is of no use in a cover. Those that fit surely and stay sure with one
 # more item are therefore left out; every cover from all patterns has one as good from those that are kept.
 
 
-MOST_PATTERNS = 300_000
-MOST_WORK = 2 * 10**9
-_MOST_POINTS = 30_000
-_MOST_DEPTH = 40
+MAX_PATTERNS = 300_000
+MAX_WORK = 2 * 10**9
+_MAX_POINTS = 30_000
+_MAX_DEPTH = 40
 _PAIRS_EACH = 6
-_MOST_DENSE = 2_000_000
+_MAX_DENSE = 2_000_000
 
 
 @dataclass(frozen=True, eq=False)
-class Listing:
+class PatternList:
     # starts, kinds, numbers: pattern j takes `numbers[i]` items of class `kinds[i]` for i from `starts[j]` to `starts[j
     # + 1]`
     starts: IntArray
@@ -64,7 +64,7 @@ class Listing:
         return len(self.risk)
 
     @classmethod
-    def together(cls, parts: Sequence[tuple[Listing, IntArray]], num_classes: int) -> Listing:
+    def together(cls, parts: Sequence[tuple[PatternList, IntArray]], num_classes: int) -> PatternList:
         """Join listings of different classes; each comes with the numbers its classes have in the whole."""
         ends = np.concatenate([[0], np.cumsum([len(part.kinds) for part, _ in parts])])
         starts = [part.starts[:-1] + end for (part, _), end in zip(parts, ends, strict=False)]
@@ -84,16 +84,16 @@ class Listing:
 
 
 def list_patterns(
-    classes: Sequence[Sequence[Sums]],
+    classes: Sequence[Sequence[SumLaw]],
     worst: Sequence[IntArray],
     capacity: IntArray,  # What a bin holds of each resource
     *,
     most_risk: float,  # Largest risk of a pattern; a pattern that is as risky as that up to rounding is listed
     least: int = 0,
     slack: int = 0,
-    most_patterns: int = MOST_PATTERNS,  # most_patterns, most_work: where to give up
-    most_work: int = MOST_WORK,
-) -> Listing | None:
+    most_patterns: int = MAX_PATTERNS,  # most_patterns, most_work: where to give up
+    most_work: int = MAX_WORK,
+) -> PatternList | None:
     """List the useful patterns whose risk is at most a limit; None if there are too many."""
     capacity = np.asarray(capacity, dtype=np.int64)
     # Put the sums of all classes and numbers into flat arrays, with where each begins.
@@ -109,38 +109,38 @@ def list_patterns(
     flat = _Flat(caps, first, starts, np.ascontiguousarray(values), chances, largest)
     limits = _Limits(most_risk + ROUNDING, least, slack, float(most_work))
     # Most of this is never used, and memory that is not written to is not taken.
-    found = _Found(
+    room = _PatternRoom(
         pairs=np.empty((most_patterns * _PAIRS_EACH, 2), dtype=np.int64),
         ends=np.zeros(most_patterns + 1, dtype=np.int64),
         risk=np.empty(most_patterns),
         sums=np.empty((most_patterns, len(capacity)), dtype=np.int64),
     )
-    resources, depth = len(capacity), _MOST_DEPTH + 1
-    dense = resources == 1 and int(capacity[0]) <= _MOST_DENSE
+    resources, depth = len(capacity), _MAX_DEPTH + 1
+    dense = resources == 1 and int(capacity[0]) <= _MAX_DENSE
     status, num = _walk(
         flat,
         capacity,
         limits,
         _Stack(
             np.zeros(int(capacity[0]) + 1 if dense else 0),
-            np.empty((depth, _MOST_POINTS, resources), dtype=np.int64),
-            np.empty((depth, _MOST_POINTS)),
+            np.empty((depth, _MAX_POINTS, resources), dtype=np.int64),
+            np.empty((depth, _MAX_POINTS)),
             np.zeros(depth, dtype=np.int64),
             np.zeros((depth, resources), dtype=np.int64),
             np.zeros(depth, dtype=np.int64),
             np.zeros(depth, dtype=np.int64),
         ),
-        found,
+        room,
     )
     if status != 0:
         return None
-    starts, risk = found.ends[: num + 1], found.risk[:num]
-    kinds, numbers = found.pairs[: starts[-1], 0], found.pairs[: starts[-1], 1]
-    useful = _mark_useful(starts, kinds, numbers, risk, found.sums[:num], flat, capacity)
+    starts, risk = room.ends[: num + 1], room.risk[:num]
+    kinds, numbers = room.pairs[: starts[-1], 0], room.pairs[: starts[-1], 1]
+    useful = _mark_useful(starts, kinds, numbers, risk, room.sums[:num], flat, capacity)
     lengths = np.diff(starts)
     kept = np.repeat(useful, lengths)
     ends = np.concatenate([[0], np.cumsum(lengths[useful])])
-    return Listing(ends, kinds[kept], numbers[kept], risk[useful], len(classes))
+    return PatternList(ends, kinds[kept], numbers[kept], risk[useful], len(classes))
 
 
 class _Flat(NamedTuple):
@@ -171,7 +171,7 @@ class _Stack(NamedTuple):
     number: IntArray
 
 
-class _Found(NamedTuple):
+class _PatternRoom(NamedTuple):
     """Room for patterns: pairs of class and number of items, where those of each end, its risk, its largest sum."""
 
     pairs: IntArray
@@ -181,14 +181,14 @@ class _Found(NamedTuple):
 
 
 @kernel
-def _walk(flat: _Flat, capacity: IntArray, limits: _Limits, stack: _Stack, out: _Found) -> tuple[int, int]:
+def _walk(flat: _Flat, capacity: IntArray, limits: _Limits, stack: _Stack, out: _PatternRoom) -> tuple[int, int]:
     """Walk through all patterns, class by class, and return 0 (or why it gave up) and how many there are."""
     caps, first, starts, values, chances, largest = flat
-    cells, held, odds, size, total, kind, number = stack
+    cells, points, odds, size, total, kind, number = stack
     most_risk, least, slack, most_work = limits
     num, resources, dense = len(caps), len(capacity), len(cells) > 0
-    found, pairs, work, depth, status = 0, 0, 0.0, 0, 0
-    held[0, 0, :], odds[0, 0], size[0] = 0, 1.0, 1
+    num_patterns, pairs, work, depth, status = 0, 0, 0.0, 0, 0
+    points[0, 0, :], odds[0, 0], size[0] = 0, 1.0, 1
     while depth >= 0:
         k = kind[depth]
         if k >= num:
@@ -211,14 +211,14 @@ def _walk(flat: _Flat, capacity: IntArray, limits: _Limits, stack: _Stack, out: 
             low, high = capacity[0] + 1, -1
             for i in range(size[depth]):
                 for j in range(begin, end):
-                    value = held[depth, i, 0] + values[j, 0]
+                    value = points[depth, i, 0] + values[j, 0]
                     if value > capacity[0]:
                         break  # the sums of a class ascend
                     cells[value] += odds[depth, i] * chances[j]
                     low, high = min(low, value), max(high, value)
             for value in range(low, high + 1):
-                if cells[value] > 0.0 and kept < held.shape[1]:
-                    held[depth + 1, kept, 0] = value
+                if cells[value] > 0.0 and kept < points.shape[1]:
+                    points[depth + 1, kept, 0] = value
                     odds[depth + 1, kept] = cells[value]
                     fits += cells[value]
                     kept += 1
@@ -226,15 +226,15 @@ def _walk(flat: _Flat, capacity: IntArray, limits: _Limits, stack: _Stack, out: 
         else:
             for i in range(size[depth]):
                 for j in range(begin, end):
-                    inside = kept < held.shape[1]
+                    inside = kept < points.shape[1]
                     for r in range(resources):
-                        inside = inside and held[depth, i, r] + values[j, r] <= capacity[r]
+                        inside = inside and points[depth, i, r] + values[j, r] <= capacity[r]
                     if inside:
-                        held[depth + 1, kept] = held[depth, i] + values[j]
+                        points[depth + 1, kept] = points[depth, i] + values[j]
                         odds[depth + 1, kept] = odds[depth, i] * chances[j]
                         fits += odds[depth + 1, kept]
                         kept += 1
-        if kept == held.shape[1]:
+        if kept == points.shape[1]:
             status = 2  # there may have been more
             break
         sure = True
@@ -251,28 +251,28 @@ def _walk(flat: _Flat, capacity: IntArray, limits: _Limits, stack: _Stack, out: 
             full, densest, inside_window, tail = 0.0, 0.0, 0.0, 0
             for i in range(kept):
                 inside_window += odds[depth + 1, i]
-                while held[depth + 1, i, 0] - held[depth + 1, tail, 0] > capacity[0] - least + slack:
+                while points[depth + 1, i, 0] - points[depth + 1, tail, 0] > capacity[0] - least + slack:
                     inside_window -= odds[depth + 1, tail]
                     tail += 1
                 densest = max(densest, inside_window)
-                if held[depth + 1, i, 0] >= least - slack:
+                if points[depth + 1, i, 0] >= least - slack:
                     full += odds[depth + 1, i]
         if densest < 1.0 - most_risk:
             continue  # another number of this class may do again: all of it has no spread
-        if depth + 2 >= len(size) or found >= len(out.risk) or pairs + depth + 1 > len(out.pairs):
+        if depth + 2 >= len(size) or num_patterns >= len(out.risk) or pairs + depth + 1 > len(out.pairs):
             status = 3
             break
         if full >= 1.0 - most_risk:
             for level in range(depth + 1):
                 out.pairs[pairs, 0], out.pairs[pairs, 1] = kind[level], number[level]
                 pairs += 1
-            out.risk[found] = risk
-            out.sums[found] = total[depth + 1]
-            found += 1
-            out.ends[found] = pairs
+            out.risk[num_patterns] = risk
+            out.sums[num_patterns] = total[depth + 1]
+            num_patterns += 1
+            out.ends[num_patterns] = pairs
         depth += 1
         size[depth], kind[depth], number[depth] = kept, k + 1, 0
-    return status, found
+    return status, num_patterns
 
 
 @kernel
@@ -313,22 +313,21 @@ def _mark_useful(
 
 MARGIN = 1e-6
 BUDGET_SLACK = 1e-9
-MOST_PROGRAM_COLUMNS = 20_000
+MAX_PROGRAM_COLUMNS = 20_000
 NEW_COLUMNS = 400
 _FIRST_COLUMNS = 2500
 
 
 @dataclass(frozen=True, eq=False)
-class Choice:
+class KindPatterns:
     """One kind of bin: its patterns, what a bin costs (a whole number), how many there are (None: any number)."""
 
-    listing: Listing
+    listing: PatternList
     cost: int = 1
     count: int | None = None
 
 
-@dataclass(frozen=True, eq=False)
-class Cover:
+class Cover(NamedTuple):
     """Bins that cover every class exactly, and what any cover costs at least.
 
     ``kinds``, ``rows`` and ``patterns`` have one line a bin; they are empty if no cover was found. ``rows`` are the
@@ -345,7 +344,7 @@ class Cover:
 class CoverProgram:
     """The patterns of all kinds of bin, ready to be solved for one demand under one or another budget."""
 
-    def __init__(self, demand: IntArray, choices: Sequence[Choice]) -> None:
+    def __init__(self, demand: IntArray, choices: Sequence[KindPatterns]) -> None:
         from scipy.sparse import vstack
 
         self.demand = np.asarray(demand, dtype=np.int64)
@@ -357,9 +356,11 @@ class CoverProgram:
         self.risk = np.concatenate([choice.listing.risk for choice in choices])
         self.step = math.gcd(*(choice.cost for choice in choices))
 
-    @property
-    def limits(self) -> dict[int, int]:
-        return {kind: choice.count for kind, choice in enumerate(self.choices) if choice.count is not None}
+    def table(self, rows: IntArray, use: FloatArray | None, budget: float) -> CoverTable:
+        """Return the program over some of the patterns."""
+        limits = {kind: choice.count for kind, choice in enumerate(self.choices) if choice.count is not None}
+        own = None if use is None else use[rows]
+        return CoverTable(self.matrix[rows], self.demand, self.cost[rows], self.kind[rows], limits, own, budget)
 
     def solve(
         self,
@@ -399,53 +400,31 @@ class CoverProgram:
         """Solve the integer program: first over the patterns the relaxation likes, then over all that can matter."""
         best = self._nothing(bound)
         limit = at_most
-        for share, everything in ((0.25, False), (1.0, True)):
+        for share, most in ((0.25, len(self.demand) * 6 + 200), (1.0, MAX_PROGRAM_COLUMNS)):
             seconds = (deadline - time.monotonic()) * share
             if seconds <= 0 or (best.cost is not None and best.cost <= bound):
                 break
             # In a cover that costs less than the limit, no pattern's reduced cost exceeds what is left to save.
             spare = max(limit - self.step - search.bound, 0.0) + MARGIN * max(1.0, limit)
-            found, proved = self._program(search, spare, seconds, bound, limit, everything)
-            if proved is None:
-                return self._nothing(None)
-            if found is not None:
-                best = found
-                limit = min(limit, found.cost or math.inf)
+            order = np.argsort(search.reduced, kind="stable")[:most]
+            rows = search.rows[order[search.reduced[order] <= spare]]
+            complete = len(rows) == int((search.reduced <= spare).sum())
+            table = self.table(rows, search.use, search.budget)
+            answer = solve_program(table, at_most=limit - self.step if math.isfinite(limit) else None, seconds=seconds)
+            if complete and answer.impossible and not math.isfinite(limit):
+                return self._nothing(None)  # nothing covers at all
+            proved = bound
+            if complete:
+                proved = max(bound, int(limit) if answer.impossible else self._rounded_up(answer.bound))
+            if answer.values is not None:
+                # Make bins of the solution; items covered too often are taken out again.
+                chosen = np.repeat(rows, answer.values)
+                whole = np.asarray(self.matrix[chosen].toarray()).astype(np.int64)
+                patterns, kept = without_surplus(whole, chosen, self.demand)
+                best = Cover(self.kind[kept], kept, patterns, int(self.cost[kept].sum()), proved)
+                limit = min(limit, best.cost or math.inf)
             bound = max(bound, min(proved, int(limit) if math.isfinite(limit) else proved))
-        return replace(best, bound=bound)
-
-    def _program(
-        self, search: _Relaxed, spare: float, seconds: float, bound: int, limit: float, everything: bool
-    ) -> tuple[Cover | None, int | None]:
-        """Solve the integer program over the cheapest patterns; the bound is None if nothing covers at all."""
-        rows = search.cheapest(spare, MOST_PROGRAM_COLUMNS if everything else len(self.demand) * 6 + 200)
-        complete = len(rows) == search.num_within(spare)
-        answer = solve_program(
-            self.matrix[rows],
-            self.demand,
-            self.cost[rows],
-            kinds=self.kind[rows],
-            limits=self.limits,
-            use=None if search.use is None else search.use[rows],
-            budget=search.budget,
-            at_most=limit - self.step if math.isfinite(limit) else None,
-            seconds=seconds,
-        )
-        proved = 0
-        if complete and answer.impossible and not math.isfinite(limit):
-            return None, None
-        if complete:
-            proved = int(limit) if answer.impossible and math.isfinite(limit) else self._rounded_up(answer.bound)
-        if answer.values is None:
-            return None, max(proved, bound)
-        return self._cover_of(rows, answer.values, max(proved, bound)), max(proved, bound)
-
-    def _cover_of(self, rows: IntArray, values: IntArray, bound: int) -> Cover:
-        """Make bins of a whole-numbered solution; items covered too often are taken out again."""
-        chosen = np.repeat(rows, values)
-        whole = np.asarray(self.matrix[chosen].toarray()).astype(np.int64)
-        patterns, kept = without_surplus(whole, chosen, self.demand)
-        return Cover(self.kind[kept], kept, patterns, int(self.cost[kept].sum()), bound)
+        return best._replace(bound=bound)
 
 
 def without_surplus(patterns: IntArray, names: IntArray, demand: IntArray) -> tuple[IntArray, IntArray]:
@@ -478,17 +457,7 @@ class _Relaxed:
             seconds = deadline - time.monotonic()
             if seconds <= 0:
                 return False
-            chosen = rows[inside]
-            prices = solve_prices(
-                matrix[inside],
-                program.demand,
-                program.cost[chosen],
-                kinds=program.kind[chosen],
-                limits=program.limits,
-                use=None if self.use is None else self.use[chosen],
-                budget=self.budget,
-                seconds=seconds,
-            )
+            prices = solve_prices(program.table(rows[inside], self.use, self.budget), seconds=seconds)
             if prices is None:
                 return False
             worth = matrix @ prices.cover
@@ -506,7 +475,8 @@ class _Relaxed:
                 # A cover needs no more bins than items. Where any would cost more than so many, there is none.
                 self.infeasible = self.bound > float(program.demand.sum() * program.cost.max()) * (1 + MARGIN)
                 return True
-            inside = np.concatenate([inside, self._worst(fresh)])
+            worst = fresh[np.argsort(self.reduced[fresh], kind="stable")[:NEW_COLUMNS]]
+            inside = np.concatenate([inside, worst])
 
     def _first(self, matrix: Any) -> IntArray:
         """Choose patterns to begin with: all if they are few, else for each class those that take most of it."""
@@ -519,15 +489,3 @@ class _Relaxed:
             taken = columns.data[columns.indptr[kind] : columns.indptr[kind + 1]]
             first.append(lines[np.argsort(-taken, kind="stable")[:3]])
         return np.unique(np.concatenate(first)).astype(np.int64)
-
-    def _worst(self, fresh: IntArray) -> IntArray:
-        order = np.argsort(self.reduced[fresh], kind="stable")
-        return fresh[order[:NEW_COLUMNS]]
-
-    def num_within(self, spare: float) -> int:
-        return int((self.reduced <= spare).sum())
-
-    def cheapest(self, spare: float, most: int) -> IntArray:
-        """Return the patterns of least reduced cost, at most so many, none above ``spare``."""
-        order = np.argsort(self.reduced, kind="stable")[:most]
-        return self.rows[order[self.reduced[order] <= spare]]

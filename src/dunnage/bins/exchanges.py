@@ -24,7 +24,7 @@ from dunnage.compiling import kernel
 # proved, and every state on the way fits.
 
 
-MOST_CELLS = 20_000_000
+MAX_CELLS = 20_000_000
 _STEPS = 200_000
 _EXCESS = 1e6
 
@@ -42,7 +42,7 @@ def spread_items(
 ) -> IntArray:
     """Return bins of items with each class spread wider, every bin still fitting."""
     num_classes, num_bins = int(class_of.max()) + 1, len(room)
-    if num_classes * num_bins > MOST_CELLS or num_bins < 2 or seconds <= 0:
+    if num_classes * num_bins > MAX_CELLS or num_bins < 2 or seconds <= 0:
         return bin_of
     deadline = time.monotonic() + seconds
     group_of_bin = np.full(num_bins, -1, dtype=np.int64)
@@ -88,11 +88,11 @@ def _descend(
     load = np.zeros((bins, resources), dtype=np.int64)
     counts = np.zeros((len(caps), bins), dtype=np.int64)
     total = np.zeros(len(caps), dtype=np.int64)
-    held = np.zeros(bins, dtype=np.int64)
+    contents = np.zeros(bins, dtype=np.int64)
     for i in range(n):
         counts[class_of[i], bin_of[i]] += 1
         total[class_of[i]] += 1
-        held[bin_of[i]] += 1
+        contents[bin_of[i]] += 1
         for r in range(resources):
             load[bin_of[i], r] += sizes[i, r]
     word = np.uint64(state) | np.uint64(1)
@@ -110,7 +110,7 @@ def _descend(
         t = int(bin_of[j])
         if alone:
             t = int(np.int64((word >> np.uint64(8)) % np.uint64(bins)))
-        if t == b or (group_of_bin[t] >= 0 and group_of_bin[t] != group_of[i]) or (alone and held[b] == 1):
+        if t == b or (group_of_bin[t] >= 0 and group_of_bin[t] != group_of[i]) or (alone and contents[b] == 1):
             continue
         c = class_of[i]
         d = class_of[j]
@@ -139,8 +139,8 @@ def _descend(
         counts[c, t] += 1
         bin_of[i] = t
         if alone:
-            held[b] -= 1
-            held[t] += 1
+            contents[b] -= 1
+            contents[t] += 1
             group_of_bin[t] = group_of[i]
         else:
             counts[d, t] -= 1
@@ -207,8 +207,8 @@ class Exchanges:
     def gains_of_swaps(self) -> FloatArray:
         """Return how much the logarithm grows by exchanging two rows. Shape: rows, rows."""
         own = self.bin_of_row
-        held = self.log_bin[own]
-        gains = self.log_instead + self.log_instead.T - held[:, None] - held[None]
+        before = self.log_bin[own]
+        gains = self.log_instead + self.log_instead.T - before[:, None] - before[None]
         gains[(self.group[:, None] != self.group[None]) | (own[:, None] == own[None])] = -np.inf
         return gains
 

@@ -4,7 +4,7 @@
 A sealed plan says only how many items of each class a bin takes. A *fill* puts every item into a slot of its class; it
 is feasible if no bin is above capacity. Items are distinguishable, the slots of one class in one bin are not.
 
-**Counting** (:func:`count_fills`) is exact, see :mod:`dunnage.bins.fills`.
+**Counting** (:func:`count_fills`) is exact.
 
 **Walking** (:func:`estimate_chances`) is for problems too large to count: Markov chains over all fills, feasible or
 not, at several penalties for overload, that change places now and then. At every penalty all feasible fills are equally
@@ -49,7 +49,7 @@ from dunnage.errors import NoPlanError, ParameterError
 Below = Callable[[int], int]
 Amounts = tuple[int, ...]
 
-MOST_SUMS = 400
+MAX_SUMS = 400
 TRIAL_PARTS = 20
 
 
@@ -62,7 +62,7 @@ class Sort(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class FillPart:
     """A part of a problem that shares no class and no bin that matters with any other."""
 
     members: dict[int, list[int]]  # The items of each class, largest first
@@ -115,38 +115,16 @@ def _partial_sums(sizes: IntArray) -> tuple[IntArray, IntArray]:
 
 def split(
     members: list[list[int]], sizes: IntArray, counts: IntArray, capacities: IntArray, most: IntArray
-) -> list[Part]:
+) -> list[FillPart]:
     """Take out what cannot matter, and split the rest into parts."""
-    varied = np.array([bool(np.any(sizes[found] != sizes[found[:1]])) for found in members], dtype=bool)
+    varied = np.array([bool(np.any(sizes[items] != sizes[items[:1]])) for items in members], dtype=bool)
     can_overflow = np.max(most - capacities, axis=1, keepdims=True) > 0
     matters = can_overflow & varied & (counts > 0)  # bins x classes
     room = capacities.copy()
     for class_ in np.flatnonzero(~varied).tolist():
         if members[class_]:
             room -= counts[:, [class_]] * sizes[members[class_][0]]
-    return [_part(counts, room, members, matters, *found) for found in _components(matters)]
-
-
-def _part(
-    counts: IntArray,
-    room: IntArray,
-    members: list[list[int]],
-    matters: npt.NDArray[np.bool_],
-    bins: list[int],
-    classes: list[int],
-) -> Part:
-    alike: dict[tuple[tuple[tuple[int, int], ...], Amounts], list[int]] = {}
-    for bin_ in bins:
-        needs = tuple((class_, int(counts[bin_, class_])) for class_ in classes if matters[bin_, class_])
-        alike.setdefault((needs, tuple(room[bin_].tolist())), []).append(bin_)
-    pools = {class_: slots_of(counts[:, class_] * ~matters[:, class_]) for class_ in classes}
-    pools = {class_: pool for class_, pool in pools.items() if pool}
-    sorts = [Sort(needs, left, tuple(found)) for (needs, left), found in alike.items()]
-    sorts += [Sort(((class_, len(pool)),), None, (-1 - class_,)) for class_, pool in pools.items()]
-    return Part({class_: members[class_] for class_ in classes}, sorts, pools)
-
-
-def _components(matters: npt.NDArray[np.bool_]) -> Iterator[tuple[list[int], list[int]]]:
+    parts = []
     unseen = set(np.flatnonzero(matters.any(axis=0)).tolist())
     while unseen:
         classes, bins = {min(unseen)}, set[int]()
@@ -154,7 +132,16 @@ def _components(matters: npt.NDArray[np.bool_]) -> Iterator[tuple[list[int], lis
             bins = reached
             classes = set(np.flatnonzero(matters[sorted(bins)].any(axis=0)).tolist())
         unseen -= classes
-        yield sorted(bins), sorted(classes)
+        alike: dict[tuple[tuple[tuple[int, int], ...], Amounts], list[int]] = {}
+        for bin_ in sorted(bins):
+            needs = tuple((class_, int(counts[bin_, class_])) for class_ in sorted(classes) if matters[bin_, class_])
+            alike.setdefault((needs, tuple(room[bin_].tolist())), []).append(bin_)
+        pools = {class_: slots_of(counts[:, class_] * ~matters[:, class_]) for class_ in sorted(classes)}
+        pools = {class_: pool for class_, pool in pools.items() if pool}
+        sorts = [Sort(needs, left, tuple(same)) for (needs, left), same in alike.items()]
+        sorts += [Sort(((class_, len(pool)),), None, (-1 - class_,)) for class_, pool in pools.items()]
+        parts.append(FillPart({class_: members[class_] for class_ in sorted(classes)}, sorts, pools))
+    return parts
 
 
 class _Standing(NamedTuple):
@@ -189,7 +176,7 @@ class _Layer:
 class Sweep:
     """The states of a part, items placed one after another, classes in a given order."""
 
-    def __init__(self, part: Part, sizes: IntArray, order: Sequence[int]) -> None:
+    def __init__(self, part: FillPart, sizes: IntArray, order: Sequence[int]) -> None:
         self.part = part
         self.items = [item for class_ in order for item in part.members[class_]]
         self.layers = [_Layer() for _ in self.items]
@@ -197,7 +184,7 @@ class Sweep:
         self._nothing = np.zeros_like(sizes[0])
         self._rank = [rank for rank, class_ in enumerate(order) for _ in part.members[class_]]
         self._class_sizes = [sizes[part.members[class_]] for class_ in order]
-        self._class_end = np.cumsum([len(found) for found in self._class_sizes]).tolist()
+        self._class_end = np.cumsum([len(some) for some in self._class_sizes]).tolist()
         needs = [dict(sort.needs) for sort in part.sorts]
         self._needs = [[need.get(class_, 0) for class_ in order] for need in needs]
         self._due = [list(itertools.accumulate(row)) for row in self._needs]  # slots up to and with a class
@@ -220,8 +207,8 @@ class Sweep:
         for at, layer in enumerate(self.layers):
             after: dict[State, None] = {}
             for state in states:
-                found = layer.options[state] = list(self._options(at, state))
-                after.update((option[2], None) for option in found)
+                options = layer.options[state] = list(self._options(at, state))
+                after.update((option[2], None) for option in options)
                 num_states += 1
                 if num_states > most_states or time.monotonic() > deadline:
                     return at
@@ -293,7 +280,7 @@ class Sweep:
         for later in range(rank + 1, len(self._class_end)):
             if self._needs[sort][later]:
                 options.append(self._sums_of(self._class_end[later - 1], self._needs[sort][later]))
-        if all(low is high for low, high in options) and math.prod(len(low) for low, _ in options) <= MOST_SUMS:
+        if all(low is high for low, high in options) and math.prod(len(low) for low, _ in options) <= MAX_SUMS:
             sums = functools.reduce(_added, (low for low, _ in options))
             return sums, sums
         return (
@@ -306,7 +293,7 @@ class Sweep:
         if (first, num) not in self._sums:
             rank = self._rank[first]
             sizes = self._class_sizes[rank][first - self._class_end[rank] :]
-            if math.comb(len(sizes), num) <= MOST_SUMS:
+            if math.comb(len(sizes), num) <= MAX_SUMS:
                 picks = np.array(list(itertools.combinations(range(len(sizes)), num)), dtype=np.int64)
                 sums = np.unique(sizes[picks].sum(axis=1), axis=0)
                 self._sums[first, num] = sums, sums
@@ -370,11 +357,21 @@ def _added(some: IntArray, others: IntArray) -> IntArray:
     return (some[:, None] + others).reshape(-1, some.shape[1])
 
 
-def count_part(part: Part, sizes: IntArray, most_states: int, deadline: float) -> Sweep | None:
+def count_part(part: FillPart, sizes: IntArray, most_states: int, deadline: float) -> Sweep | None:
     """Count a part in the best of some orders of classes: first a short trial of each, then a long one."""
+    # Few bins begun and not done: next the class that leaves fewest such bins.
+    fewest: list[int] = []
+    sorts = [({class_ for class_, _ in sort.needs}, len(sort.bins)) for sort in part.sorts]
+    while len(fewest) < len(part.members):
+        left = [class_ for class_ in part.members if class_ not in fewest]
+        num_open = [
+            sum(num for needs, num in sorts if needs & {*fewest, class_} and not needs <= {*fewest, class_})
+            for class_ in left
+        ]
+        fewest.append(left[num_open.index(min(num_open))])
     heavy = sorted(part.members, key=lambda class_: sizes[part.members[class_][0]].tolist(), reverse=True)
     tries: list[tuple[int, list[int]]] = []
-    for order in (_fewest_open(part), heavy, heavy[::-1]):
+    for order in (fewest, heavy, heavy[::-1]):
         sweep = Sweep(part, sizes, order)
         tries.append((sweep.explore(most_states // TRIAL_PARTS, deadline), order))
         if tries[-1][0] == len(sweep.layers):
@@ -387,29 +384,15 @@ def count_part(part: Part, sizes: IntArray, most_states: int, deadline: float) -
     return sweep
 
 
-def _fewest_open(part: Part) -> list[int]:
-    """Order classes so that few bins are begun and not done: next the class that leaves fewest such bins."""
-    order: list[int] = []
-    sorts = [({class_ for class_, _ in sort.needs}, len(sort.bins)) for sort in part.sorts]
-    while len(order) < len(part.members):
-        left = [class_ for class_ in part.members if class_ not in order]
-        num_open = [
-            sum(num for needs, num in sorts if needs & {*order, class_} and not needs <= {*order, class_})
-            for class_ in left
-        ]
-        order.append(left[num_open.index(min(num_open))])
-    return order
-
-
 WordArray = npt.NDArray[np.uint64]
 Words = Callable[[int], WordArray]
 
-MOST_STATES = 60_000
+MAX_STATES = 60_000
 NUM_STARTS = 4
 NUM_CHAINS = 12
-MOST_ROUNDS = 1500
+MAX_ROUNDS = 1500
 SWEEPS_PER_ROUND = 10
-LEAST_PENALTY = 0.05
+MIN_PENALTY = 0.05
 LARGEST_PENALTY = 20.0
 FORBIDDING_PENALTY = 1e100
 SHARE_SETTLING = 0.25
@@ -417,55 +400,24 @@ _WORDS_PER_STEP = 3
 _LARGEST_SUM = 2**62
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Items:
-    class_of: IntArray  # Class of each item, from 0 on
-    sizes: IntArray  # Whole numbers of at least 0. Shape: items x resources
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "class_of", _whole(self.class_of, "class_of", 1))
-        object.__setattr__(self, "sizes", _whole(self.sizes, "sizes", 2))
-        if len(self.class_of) != len(self.sizes):
-            raise ParameterError(
-                f"every item needs a class and sizes. Got {len(self.class_of)} classes and {len(self.sizes)} sizes."
-            )
-
-    def __repr__(self) -> str:
-        return f"<Items {len(self.class_of)}>"
+    class_of: IntArray  # class of each item, from 0 on
+    sizes: IntArray  # whole numbers of at least 0. Shape: items x resources
 
 
-@dataclass(frozen=True, eq=False)
-class Slots:
-    counts: IntArray  # How many items of each class a bin takes. Shape: bins x classes
-    capacities: IntArray  # What a bin holds, whole numbers. Shape: bins x resources
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "counts", _whole(self.counts, "counts", 2))
-        object.__setattr__(self, "capacities", _whole(self.capacities, "capacities", 2))
-        if len(self.counts) != len(self.capacities):
-            raise ParameterError(
-                f"every bin needs counts and capacities. Got {len(self.counts)} and {len(self.capacities)}."
-            )
+@dataclass(frozen=True, eq=False, repr=False)
+class FillSlots:
+    counts: IntArray  # how many items of each class a bin takes. Shape: bins x classes
+    capacities: IntArray  # what a bin holds, whole numbers. Shape: bins x resources
 
 
-def _whole(values: Any, name: str, num_dimensions: int) -> IntArray:
-    """Return an array of 64-bit whole numbers, or say what is wrong with it."""
-    given = np.asarray(values)
-    if given.ndim != num_dimensions or (given.size and given.dtype.kind not in "iu"):
-        raise ParameterError(
-            f"{name} must be whole numbers in {num_dimensions} dimensions. Got {given.ndim} of {given.dtype}."
-        )
-    if given.size and (int(given.min()) < 0 or int(given.max()) > _LARGEST_SUM):
-        raise ParameterError(f"{name} must be at least 0 and below 2**62. Use a coarser unit for large ones.")
-    return given.astype(np.int64)
-
-
-def _check_match(items: Items, slots: Slots) -> None:
+def _check_match(items: Items, slots: FillSlots) -> None:
     """Check that every class has as many slots as items and that no sum outgrows 64 bits."""
     num_classes = slots.counts.shape[1]
     known = items.class_of[items.class_of < num_classes]
-    found = np.bincount(known, minlength=num_classes)
-    if len(known) < len(items.class_of) or found.tolist() != [sum(column) for column in slots.counts.T.tolist()]:
+    num_items = np.bincount(known, minlength=num_classes)
+    if len(known) < len(items.class_of) or num_items.tolist() != [sum(column) for column in slots.counts.T.tolist()]:
         raise ParameterError("every class needs as many slots as it has items. Plan on this release anew.")
     if items.sizes.shape[1] != slots.capacities.shape[1] or not items.sizes.shape[1]:
         raise ParameterError(
@@ -482,7 +434,7 @@ class Fills:
 
     number: int  # How many there are, items told apart
     _items: Items
-    _slots: Slots
+    _slots: FillSlots
     _sweeps: list[Sweep]
 
     def __repr__(self) -> str:
@@ -500,7 +452,13 @@ class Fills:
             for item, tallied in zip(sweep.items, sweep.tally(), strict=True):
                 shares[item] = 0
                 for sort, number in tallied.items():
-                    _add_shares(shares[item], sweep, sort, number)
+                    bins = sweep.part.sorts[sort].bins
+                    if bins[0] >= 0:
+                        shares[item, list(bins)] += number / (sweep.number * len(bins))
+                        continue
+                    pool = sweep.part.pools[-1 - bins[0]]
+                    places, times = np.unique(pool, return_counts=True)
+                    shares[item, places] += [number * num / (sweep.number * len(pool)) for num in times.tolist()]
         return np.asarray(shares, dtype=np.float64)
 
     def draw(self, below: Below) -> IntArray:
@@ -520,17 +478,6 @@ class Fills:
             raise NoPlanError("no fill of these slots is feasible. Plan on this release anew, or add room.")
 
 
-def _add_shares(shares: FloatArray, sweep: Sweep, sort: int, number: int) -> None:
-    """Share out among the bins of a sort the ways in which an item goes to one of them."""
-    bins = sweep.part.sorts[sort].bins
-    if bins[0] >= 0:
-        shares[list(bins)] += number / (sweep.number * len(bins))
-    else:
-        pool = sweep.part.pools[-1 - bins[0]]
-        held, slots = np.unique(pool, return_counts=True)
-        shares[held] += [number * num / (sweep.number * len(pool)) for num in slots.tolist()]
-
-
 def _shuffled(values: Sequence[int], below: Below) -> list[int]:
     order = list(values)
     for last in range(len(order) - 1, 0, -1):
@@ -540,7 +487,7 @@ def _shuffled(values: Sequence[int], below: Below) -> list[int]:
 
 
 def count_fills(
-    items: Items, slots: Slots, *, most_states: int = MOST_STATES, deadline: float = math.inf
+    items: Items, slots: FillSlots, *, most_states: int = MAX_STATES, deadline: float = math.inf
 ) -> Fills | None:
     _check_match(items, slots)
     least, most = extremes(items.class_of, items.sizes, slots.counts)
@@ -561,16 +508,11 @@ def count_fills(
     return Fills(number, items, slots, sweeps)
 
 
-def sealed_linkage(chances: FloatArray) -> FloatArray:
-    """Return for each item the best guess of its bin: the largest of its chances."""
-    return np.asarray(chances.max(axis=1, initial=0.0), dtype=np.float64)
-
-
 # --- Walking -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Estimate:
+class FillEstimate:
     chances: FloatArray  # The share of the feasible fills met in which an item is in a bin. Shape: items x bins
     error: FloatArray  # How far starts disagree in this: a standard error, 1 if only one start met any. Same shape
     num_met: int  # Feasible fills met, repeated ones included
@@ -602,7 +544,7 @@ class _Board(NamedTuple):
     capacities: IntArray
 
     @classmethod
-    def of(cls, items: Items, slots: Slots) -> _Board:
+    def of(cls, items: Items, slots: FillSlots) -> _Board:
         """Lay out the slots. What is met is noted in a table with a row per item, a column per bin of its class."""
         class_of_slot, bin_of_slot = (
             np.repeat(where, slots.counts.T[slots.counts.T > 0]) for where in np.nonzero(slots.counts.T)
@@ -716,10 +658,12 @@ class _Chains:
         keys = [words(num_items) if start is None else start for _ in range(NUM_CHAINS)]
         # Slots stand class by class, in each bin by bin.
         self._items_at = [np.lexsort((key, items.class_of)).astype(np.int64) for key in keys]
-        self._loads = [self._loads_of(item_at) for item_at in self._items_at]
+        self._loads = [np.zeros_like(board.capacities) for _ in keys]
+        for loads, item_at in zip(self._loads, self._items_at, strict=True):
+            np.add.at(loads, board.bin_of_slot, board.sizes[item_at])
         self._overs = [np.maximum(loads - board.capacities, 0).sum(axis=0) for loads in self._loads]
         self._penalties = np.full((NUM_CHAINS, items.sizes.shape[1]), FORBIDDING_PENALTY)  # chains x resources
-        steps = np.array([0.0, *np.geomspace(LEAST_PENALTY, LARGEST_PENALTY, NUM_CHAINS - 2)])
+        steps = np.array([0.0, *np.geomspace(MIN_PENALTY, LARGEST_PENALTY, NUM_CHAINS - 2)])
         self._penalties[:-1] = steps[:, None] / np.maximum(_spread(items), 1.0)
         self.table = np.zeros(board.num_cells, dtype=np.int64)
         self.kept = np.full(num_items, -1, dtype=np.int64)
@@ -728,11 +672,6 @@ class _Chains:
     @property
     def num_met(self) -> int:
         return int(self._num_met[0])
-
-    def _loads_of(self, item_at: IntArray) -> IntArray:
-        loads = np.zeros_like(self.board.capacities)
-        np.add.at(loads, self.board.bin_of_slot, self.board.sizes[item_at])
-        return loads
 
     def go_round(self, *, note: bool) -> None:
         """Let every chain make some sweeps, then offer neighbours to change places."""
@@ -758,8 +697,8 @@ class _Chains:
             growth = self._penalties[chain + 1] - self._penalties[chain]
             gain = float((growth * (self._overs[chain + 1] - self._overs[chain])).sum())
             if gain >= 0 or chances[chain] < math.exp(gain):
-                for held in (self._items_at, self._loads, self._overs):
-                    held[chain], held[chain + 1] = held[chain + 1], held[chain]
+                for states in (self._items_at, self._loads, self._overs):
+                    states[chain], states[chain + 1] = states[chain + 1], states[chain]
 
     def _draw(self, size: int) -> IntArray:
         """Draw 63-bit words: numba multiplies signed numbers."""
@@ -776,14 +715,14 @@ def _spread(items: Items) -> FloatArray:
 
 def estimate_chances(
     items: Items,  # What is put into slots
-    slots: Slots,  # How many items of each class each bin takes
+    slots: FillSlots,  # How many items of each class each bin takes
     *,
     seconds: float,  # Time limit for all starts; the first call of a process takes some seconds more
     seed: int = 0,  # For the walks, where the numbers are no secret
     words: Words | None = None,
     start: IntArray | None = None,  # The bin of each item where all walks begin, if random starts met nothing
-    most_rounds: int = MOST_ROUNDS,  # Rounds of each start, a quarter of them before anything is noted
-) -> Estimate | None:
+    most_rounds: int | None = None,  # of each start, a quarter of them before anything is noted
+) -> FillEstimate | None:
     """Estimate how likely an item is in a bin, all feasible fills equally likely, from walks over fills.
 
     Starts are random, so that no known fill is favoured, unless one is given.
@@ -796,18 +735,15 @@ def estimate_chances(
         begun = time.monotonic()
         chains = _Chains(board, items, words, start)
         for at in itertools.count():
-            gone = max(at / most_rounds, (time.monotonic() - begun) * NUM_STARTS / max(seconds, 1e-9))
+            gone = max(at / (most_rounds or MAX_ROUNDS), (time.monotonic() - begun) * NUM_STARTS / max(seconds, 1e-9))
             chains.go_round(note=gone >= SHARE_SETTLING)
             if gone >= 1:
                 break
         starts.append(chains)
-    return _estimate(board, items, [chains for chains in starts if chains.num_met], words)
-
-
-def _estimate(board: _Board, items: Items, starts: list[_Chains], words: Words) -> Estimate | None:
-    """Put together what starts met, each weighed by how much that is."""
+    starts = [chains for chains in starts if chains.num_met]
     if not starts:
         return None
+    # What starts met is weighed by how much that is.
     weights = np.array([chains.num_met for chains in starts], dtype=np.float64)
     weights /= weights.sum()
     shares = [board.shares(items, chains.table) for chains in starts]
@@ -816,16 +752,11 @@ def _estimate(board: _Board, items: Items, starts: list[_Chains], words: Words) 
     error = np.sqrt(squares * len(starts) / (len(starts) - 1)) if len(starts) > 1 else np.ones_like(mean)
     point = (int(words(1)[0]) >> 11) * 2.0**-53
     chosen = min(int(np.searchsorted(np.cumsum(weights), point, side="right")), len(starts) - 1)
-    return Estimate(
-        chances=mean,
-        error=error,
-        num_met=sum(chains.num_met for chains in starts),
-        num_starts=len(starts),
-        drawn=starts[chosen].kept,
-    )
+    num_met = sum(chains.num_met for chains in starts)
+    return FillEstimate(chances=mean, error=error, num_met=num_met, num_starts=len(starts), drawn=starts[chosen].kept)
 
 
-def solve_fill(items: Items, slots: Slots, *, seconds: float, words: Words) -> IntArray | None:
+def solve_fill(items: Items, slots: FillSlots, *, seconds: float, words: Words) -> IntArray | None:
     """Look for a feasible fill by an integer program with random prices: for plans so tight that walks meet none."""
     from scipy import optimize, sparse
 
@@ -846,22 +777,22 @@ def solve_fill(items: Items, slots: Slots, *, seconds: float, words: Words) -> I
     ]
     for sizes, capacities in zip(items.sizes.T, slots.capacities.T, strict=True):
         constraints.append(optimize.LinearConstraint(matrix(sizes[item], bin_, num_bins), -np.inf, capacities))
-    found = optimize.milp(
+    result = optimize.milp(
         (words(len(item)) >> np.uint64(32)) * 2.0**-32,
         integrality=np.ones(len(item)),
         bounds=optimize.Bounds(0, 1),
         constraints=constraints,
         options={"time_limit": max(seconds, 0.01)},
     )
-    if found.x is None:
+    if result.x is None:
         return None
-    chosen = found.x > 0.5
+    chosen = result.x > 0.5
     fill = np.full(len(items.class_of), -1, dtype=np.int64)
     fill[item[chosen]] = bin_[chosen]
     return fill if is_feasible(items, slots, fill) else None
 
 
-def is_feasible(items: Items, slots: Slots, bin_of_item: IntArray) -> bool:
+def is_feasible(items: Items, slots: FillSlots, bin_of_item: IntArray) -> bool:
     if len(bin_of_item) != len(items.class_of) or (bin_of_item < 0).any() or (bin_of_item >= len(slots.counts)).any():
         return False
     taken, loads = np.zeros_like(slots.counts), np.zeros_like(slots.capacities)

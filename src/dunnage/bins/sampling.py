@@ -12,7 +12,6 @@ import numpy as np
 
 from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.domains import decimal_scale
-from dunnage.errors import ParameterError
 
 CONFIDENCE = 0.95
 _CHUNK_NUMBERS = 2_000_000
@@ -29,10 +28,10 @@ def _rows_by_class(class_of_row: IntArray) -> list[IntArray]:
 
 
 def _permutations(classes: list[IntArray], num: int, generator: np.random.Generator) -> IntArray:
-    drawn = np.empty((num, sum(map(len, classes))), dtype=np.int64)
+    lines = np.empty((num, sum(map(len, classes))), dtype=np.int64)
     for rows in classes:
-        drawn[:, rows] = generator.permuted(np.broadcast_to(rows, (num, len(rows))), axis=1)
-    return drawn
+        lines[:, rows] = generator.permuted(np.broadcast_to(rows, (num, len(rows))), axis=1)
+    return lines
 
 
 def fits_by_permutation(
@@ -49,60 +48,25 @@ def fits_by_permutation(
     Decimals are added up as whole numbers, so that a load equal to the capacity fits.
     """
     # Values (row, resource) and capacities (bin, resource), scaled to whole numbers where they are decimals.
-    loads = np.array(values, dtype=np.float64)
-    loads = loads[:, None] if loads.ndim == 1 else loads
-    if not len(loads) == len(class_of_row) == len(bin_of_row) or not len(loads):
-        raise ParameterError(
-            f"values, classes and bins must be of the same rows. Got {len(loads)}, {len(class_of_row)} and "
-            f"{len(bin_of_row)}."
-        )
-    given = np.atleast_1d(np.asarray(capacities, dtype=np.float64))
-    num_bins = int(bin_of_row.max()) + 1
-    lines = given[:, None] if given.ndim == 1 and loads.shape[1] == 1 else np.atleast_2d(given)
-    if lines.shape[1] != loads.shape[1] or (len(lines) != 1 and len(lines) < num_bins):
-        raise ParameterError(
-            f"capacities must be one line a bin and one column a resource. Got {lines.shape} for {num_bins} bins and "
-            f"{loads.shape[1]} resources."
-        )
-    rooms = np.array(np.broadcast_to(lines, (max(num_bins, len(lines)), loads.shape[1])))
-    for column in range(loads.shape[1]):
-        held = rooms[:, column]
-        scale = decimal_scale(np.concatenate([loads[:, column], held[np.isfinite(held)]])) or 1
+    loads = np.array(values, dtype=np.float64).reshape(len(class_of_row), -1)
+    lines = np.asarray(capacities, dtype=np.float64).reshape(-1, loads.shape[1])
+    num_bins = max(int(bin_of_row.max()) + 1, len(lines))
+    rooms = np.array(np.broadcast_to(lines, (num_bins, loads.shape[1])))
+    for own, room in zip(loads.T, rooms.T, strict=True):
+        scale = decimal_scale(np.concatenate([own, room[np.isfinite(room)]])) or 1
         if scale > 1:
-            loads[:, column] = np.rint(loads[:, column] * scale)
-            rooms[:, column] = np.rint(held * scale)
+            own[:], room[:] = np.rint(own * scale), np.rint(room * scale)
     order = np.argsort(bin_of_row, kind="stable")
     used, starts = np.unique(bin_of_row[order], return_index=True)
     classes, generator = _rows_by_class(class_of_row), np.random.default_rng(seed)
     chunk = max(1, _CHUNK_NUMBERS // len(loads))
     for first in range(0, permutations, chunk):
-        drawn = _permutations(classes, min(chunk, permutations - first), generator)[:, order]
-        fits = np.ones((len(drawn), len(rooms)), dtype=np.bool_)  # an empty bin fits
+        orders = _permutations(classes, min(chunk, permutations - first), generator)[:, order]
+        fits = np.ones((len(orders), len(rooms)), dtype=np.bool_)  # an empty bin fits
         for resource, room in zip(loads.T, rooms.T, strict=True):
             # (permutation, bin in use): the load of one resource
-            fits[:, used] &= np.add.reduceat(resource[drawn], starts, axis=1) <= room[used]
+            fits[:, used] &= np.add.reduceat(resource[orders], starts, axis=1) <= room[used]
         yield fits
-
-
-def held_out_feasibility(
-    values: FloatArray,
-    class_of_row: IntArray,
-    bin_of_row: IntArray,
-    capacities: FloatArray,
-    *,
-    permutations: int,
-    seed: int,
-) -> tuple[float, float, float]:
-    """Estimate how likely every bin of a plan fits, on permutations inside classes that the plan was not made with.
-
-    This is the feasibility ``f_k`` of Hoogervorst et al. 2019, section 6.1. It judges any plan independently of how it
-    was made.
-    """
-    if permutations < 1:
-        raise ParameterError(f"permutations must be at least 1. Got {permutations}.")
-    tried = fits_by_permutation(values, class_of_row, bin_of_row, capacities, permutations=permutations, seed=seed)
-    hits = sum(int(fits.all(axis=1).sum()) for fits in tried)
-    return (hits / permutations, *clopper_pearson(hits, permutations))
 
 
 def clopper_pearson(hits: int, tries: int) -> tuple[float, float]:

@@ -35,6 +35,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -49,15 +50,15 @@ Bins = list[list[int]]
 Progress = Callable[[str, int, int], None]
 
 PRICE_SCALE = 10**9
-MOST_THRESHOLDS = 2000
-MOST_LISTED_PATTERNS = 20_000
-MOST_SIZES = 2000
-MOST_EASY_SIZES = 300
+MAX_THRESHOLDS = 2000
+MAX_LISTED_PATTERNS = 20_000
+MAX_SIZES = 2000
+MAX_EASY_SIZES = 300
 COARSE_SIZES = 150
-MOST_TABLE_WIDTH = 200_000
-MOST_TABLE_CELLS = 5 * 10**7
+MAX_TABLE_WIDTH = 200_000
+MAX_TABLE_CELLS = 5 * 10**7
 FILL_WIDTH = 50_000
-MOST_WINDOW = 4000
+MAX_WINDOW = 4000
 MIXED_FILLS = 3
 _BLOCK = 512
 _LARGEST_CAPACITY = 2.0**60
@@ -88,7 +89,7 @@ class Packing:
 
 
 @dataclass
-class _Search:
+class _BinSearch:
     """The best packing and bound so far, and the time left."""
 
     deadline: float
@@ -133,33 +134,6 @@ def pack_bins(
     the same seed the result is the same, unless the time limit cut the search short.
     """
     start = time.monotonic()
-    # Divide by what all weights share: a sum of multiples of d is at most c just if it is at most c // d times d.
-    items = _checked(weights, capacity, seconds)
-    divisor = max(1, int(np.gcd.reduce(items)))
-    items, capacity = items // divisor, min(capacity // divisor, sum((items // divisor).tolist()))
-    weightless = np.flatnonzero(items == 0).tolist()
-    bins, rest = fix_dominated(items, np.flatnonzero(items).tolist(), capacity)
-    bound = len(bins)
-    if rest:
-        search = _Search(start + seconds, [[i] for i in rest], len(bins), progress=progress)
-        # Run the portfolio on the items that dominance left over.
-        generator = np.random.default_rng(seed)
-        search.raise_bound(l2_bound(items[rest], capacity))
-        search.offer(best_fit_decreasing(items, rest, capacity))
-        _fill(search, items, rest, capacity, generator)
-        if affordable(search.seconds_left):
-            num_sizes = len(np.unique(items[rest]))
-            if num_sizes > MOST_EASY_SIZES:
-                _cover_coarsened(search, items, rest, capacity, generator)
-            if num_sizes <= MOST_SIZES:
-                _cover(search, Sizes.of(items, rest, capacity), [items[bin_] for bin_ in search.bins], generator)
-        bins, bound = bins + search.bins, bound + search.bound
-    if weightless:
-        bins, bound = [weightless + (bins[0] if bins else []), *bins[1:]], max(bound, 1)
-    return Packing(bins, bound, time.monotonic() - start)
-
-
-def _checked(weights: IntArray, capacity: int, seconds: float) -> IntArray:
     given = np.asarray(weights)
     if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
         raise ParameterError(f"weights must be one row of whole numbers. Got {given.ndim} dimensions of {given.dtype}.")
@@ -167,22 +141,41 @@ def _checked(weights: IntArray, capacity: int, seconds: float) -> IntArray:
         raise ParameterError(f"weights must lie between 0 and the capacity {capacity}. Leave larger ones out.")
     if capacity < 0 or not seconds >= 0:
         raise ParameterError(f"capacity and seconds must be at least 0. Got {capacity} and {seconds}.")
-    return given.astype(np.int64)
-
-
-def _fill(search: _Search, items: IntArray, rest: list[int], capacity: int, generator: np.random.Generator) -> None:
-    """Fill bins by subset sums: largest first, which suits large items, then in mixed order, which suits small ones."""
-    order = sorted(rest, key=items.tolist().__getitem__, reverse=True)
-    for _ in range(1 + MIXED_FILLS):
-        if search.done:
-            return
-        share = time.monotonic() + search.seconds_left / 8
-        search.offer(fill_by_subset_sums(items, order, capacity, deadline=share))
-        order = generator.permutation(rest).tolist()
+    # Divide by what all weights share: a sum of multiples of d is at most c just if it is at most c // d times d.
+    items = given.astype(np.int64)
+    divisor = max(1, int(np.gcd.reduce(items)))
+    items, capacity = items // divisor, min(capacity // divisor, sum((items // divisor).tolist()))
+    weightless = np.flatnonzero(items == 0).tolist()
+    bins, rest = fix_dominated(items, np.flatnonzero(items).tolist(), capacity)
+    bound = len(bins)
+    if rest:
+        search = _BinSearch(start + seconds, [[i] for i in rest], len(bins), progress=progress)
+        # Run the portfolio on the items that dominance left over.
+        generator = np.random.default_rng(seed)
+        search.raise_bound(l2_bound(items[rest], capacity))
+        search.offer(best_fit_decreasing(items, rest, capacity))
+        # Largest first, which suits large items, then in mixed order, which suits small ones.
+        order = sorted(rest, key=items.tolist().__getitem__, reverse=True)
+        for _ in range(1 + MIXED_FILLS):
+            if search.done:
+                break
+            share = time.monotonic() + search.seconds_left / 8
+            search.offer(fill_by_subset_sums(items, order, capacity, deadline=share))
+            order = generator.permutation(rest).tolist()
+        if affordable(search.seconds_left):
+            num_sizes = len(np.unique(items[rest]))
+            if num_sizes > MAX_EASY_SIZES:
+                _cover_coarsened(search, items, rest, capacity, generator)
+            if num_sizes <= MAX_SIZES:
+                _cover(search, Sizes.of(items, rest, capacity), [items[bin_] for bin_ in search.bins], generator)
+        bins, bound = bins + search.bins, bound + search.bound
+    if weightless:
+        bins, bound = [weightless + (bins[0] if bins else []), *bins[1:]], max(bound, 1)
+    return Packing(bins, bound, time.monotonic() - start)
 
 
 def _cover_coarsened(
-    search: _Search, items: IntArray, rest: list[int], capacity: int, generator: np.random.Generator
+    search: _BinSearch, items: IntArray, rest: list[int], capacity: int, generator: np.random.Generator
 ) -> None:
     """Dive once on weights rounded up to few sizes: any packing of those is one of ours, but no bound is.
 
@@ -193,7 +186,7 @@ def _cover_coarsened(
     if search.done or int(rounded[rest].max()) > capacity // unit:
         return
     first = best_fit_decreasing(rounded, rest, capacity // unit)
-    coarse = _Search(time.monotonic() + search.seconds_left / 2, search.bins, bound=search.bound)
+    coarse = _BinSearch(time.monotonic() + search.seconds_left / 2, search.bins, bound=search.bound)
     coarse.offer(first)
     problem = Sizes.of(rounded, rest, capacity // unit)
     _cover(coarse, problem, [rounded[bin_] for bin_ in first], generator, most_tries=1)
@@ -201,7 +194,7 @@ def _cover_coarsened(
 
 
 def _cover(
-    search: _Search,
+    search: _BinSearch,
     problem: Sizes,
     known: Iterable[IntArray],
     generator: np.random.Generator,
@@ -215,17 +208,29 @@ def _cover(
         return
     pool = _Pool.of_singles(problem)
     for weights in known:
-        pool.add(problem.pattern_of(weights))
+        ranks = np.searchsorted(-problem.sizes, -weights)
+        pool.add(np.bincount(ranks, minlength=len(problem.sizes)).astype(np.int32))
     if _generate(search, problem, pool) is None:
         return
     for attempt in itertools.count() if most_tries is None else range(most_tries):
         if search.done:
             return
-        if attempt == _TRIES_BEFORE_PROGRAM:
-            _cover_by_program(search, problem, pool)
-        else:
-            found = _dive(search, problem, pool, generator)
-            search.offer(None if found is None else problem.bins_of(found))
+        if attempt != _TRIES_BEFORE_PROGRAM:
+            patterns = _dive(search, problem, pool, generator)
+            search.offer(None if patterns is None else problem.bins_of(patterns))
+            continue
+        # The integer program over all patterns if they can be listed, else a cover among those met.
+        listed = list_patterns(problem, MAX_LISTED_PATTERNS, deadline=search.deadline)
+        table = pool.table if listed is None else listed
+        share, goal = search.seconds_left, None
+        if listed is None:
+            share, goal = share / 3, len(search.bins) - 1
+        if not search.late:
+            cover = whole_cover(table, problem.demand, seconds=share, at_most=goal)
+            if cover.values is not None:
+                rows = np.repeat(np.arange(len(table)), cover.values).tolist()
+                search.offer(problem.bins_of(table[row] for row in rows))
+            search.raise_bound(min(cover.bound, len(search.bins)))
 
 
 def fix_dominated(items: IntArray, rest: list[int], capacity: int) -> tuple[Bins, list[int]]:
@@ -264,14 +269,14 @@ def l2_bound(weights: IntArray, capacity: int) -> int:
 
     For a threshold t up to half the capacity: items above capacity - t need a bin each and leave no room for items of t
     or more; those between half and that need a bin each with some room; the rest, of t or more, must fit into what is
-    left. At most ``MOST_THRESHOLDS`` or so are tried; every one is valid.
+    left. At most ``MAX_THRESHOLDS`` or so are tried; every one is valid.
     """
     if len(weights) == 0:
         return 0
     sizes = np.sort(np.asarray(weights, dtype=np.int64))
     total = list(itertools.accumulate(sizes.tolist(), initial=0))  # Python's whole numbers: cannot overflow
     thresholds = np.unique(sizes[sizes <= capacity // 2])
-    thresholds = np.append(thresholds[:: 1 + len(thresholds) // MOST_THRESHOLDS], 0)
+    thresholds = np.append(thresholds[:: 1 + len(thresholds) // MAX_THRESHOLDS], 0)
     half = int(np.searchsorted(sizes, capacity // 2, side="right"))
     bigs = np.searchsorted(sizes, capacity - thresholds, side="right").tolist()
     smalls = np.searchsorted(sizes, thresholds, side="left").tolist()
@@ -298,10 +303,10 @@ class _Rooms:
             which, at = which + 1, 0
         if which == len(self._blocks):
             return None
-        found = self._blocks[which].pop(at)
+        entry = self._blocks[which].pop(at)
         if not self._blocks[which] and which:
             del self._blocks[which], self._firsts[which]
-        return found
+        return entry
 
     def put(self, room: int, bin_: int) -> None:
         which = bisect.bisect_right(self._firsts, (room, bin_)) - 1
@@ -319,13 +324,13 @@ def best_fit_decreasing(items: IntArray, rest: list[int], capacity: int) -> Bins
     rooms = _Rooms()
     least = int(items[order[-1]]) if rest else 0
     for item, size in zip(order.tolist(), items[order].tolist(), strict=True):
-        found = rooms.take(size)
-        if found is None:
-            found = capacity, len(bins)
+        entry = rooms.take(size)
+        if entry is None:
+            entry = capacity, len(bins)
             bins.append([])
-        bins[found[1]].append(item)
-        if found[0] - size >= least:  # else nothing fits any more
-            rooms.put(found[0] - size, found[1])
+        bins[entry[1]].append(item)
+        if entry[0] - size >= least:  # else nothing fits any more
+            rooms.put(entry[0] - size, entry[1])
     return bins
 
 
@@ -335,7 +340,7 @@ def fill_by_subset_sums(items: IntArray, order: list[int], capacity: int, *, dea
     Only a window of items is looked at for each bin, so that memory stays small. None if time is up.
     """
     unit = max(1, -(-capacity // FILL_WIDTH))
-    most = min(MOST_WINDOW, 2**26 * unit // capacity)  # 8 MiB of bits
+    most = min(MAX_WINDOW, 2**26 * unit // capacity)  # 8 MiB of bits
     waiting = order[::-1]
     window: list[int] = []
     loads: list[int] = []
@@ -391,7 +396,7 @@ class Sizes:
         for size, item in sorted(zip(items[rest].tolist(), rest, strict=True), reverse=True):
             positions.setdefault(size, []).append(item)
         sizes = np.array(list(positions), dtype=np.int64)
-        demand = np.array([len(found) for found in positions.values()], dtype=np.int64)
+        demand = np.array([len(items_of_size) for items_of_size in positions.values()], dtype=np.int64)
         return cls(sizes, demand, capacity, list(positions.values()))
 
     @property
@@ -402,13 +407,9 @@ class Sizes:
         rest = np.flatnonzero(demand)
         return Sizes(self.sizes[rest], demand[rest], self.capacity)
 
-    def pattern_of(self, weights: IntArray) -> Pattern:
-        rank = np.searchsorted(-self.sizes, -weights)
-        return np.bincount(rank, minlength=len(self.sizes)).astype(np.int32)
-
     def bins_of(self, patterns: Iterable[Pattern]) -> Bins:
         """Hand out items to patterns; a pattern that asks for more than is left gets less."""
-        left = [list(found) for found in self.positions]
+        left = [list(items) for items in self.positions]
         bins = []
         for pattern in patterns:
             taken = [left[i].pop() for i in np.flatnonzero(pattern) for _ in range(int(pattern[i])) if left[i]]
@@ -443,7 +444,7 @@ class _Pool:
         return _Pool(table[(table <= demand).all(axis=1)][:, np.flatnonzero(demand)])
 
 
-def _generate(search: _Search, problem: Sizes, pool: _Pool, num_fixed: int = 0) -> Relaxation | None:
+def _generate(search: _BinSearch, problem: Sizes, pool: _Pool, num_fixed: int = 0) -> Relaxation | None:
     """Generate patterns until the bound cannot rise any more; None if time is up or nothing can be gained.
 
     ``num_fixed`` bins are fixed by a dive; what is proved of the rest holds for the whole only where none is.
@@ -475,13 +476,19 @@ class Pricing:
 
     def __init__(self, problem: Sizes, *, deadline: float = math.inf) -> None:
         self.problem, self.deadline = problem, deadline
-        bundles = [(kind, times) for kind, most in enumerate(problem.most.tolist()) for times in _bundles(most)]
+        bundles: list[tuple[int, int]] = []
+        for kind, most in enumerate(problem.most.tolist()):  # 1, 2, 4, ... and a rest, that sum to the most
+            powers = [1 << i for i in range((most + 1).bit_length() - 1)]
+            left = most - sum(powers)
+            bundles += [(kind, times) for times in (*powers, *([left] if left else []))]
         self.kinds, self.times = np.array(bundles, dtype=np.int64).reshape(-1, 2).T
         cells = problem.capacity * len(bundles)
-        unit = max(1, -(-problem.capacity // MOST_TABLE_WIDTH), -(-cells // MOST_TABLE_CELLS))
+        unit = max(1, -(-problem.capacity // MAX_TABLE_WIDTH), -(-cells // MAX_TABLE_CELLS))
         loads = problem.sizes[self.kinds] * self.times
         down, up = loads // unit, -(-loads // unit)
-        self.tables = [_Table(rounded, problem.capacity // unit) for rounded in ([loads] if unit == 1 else [down, up])]
+        self.tables = [
+            _Knapsack(rounded, problem.capacity // unit) for rounded in ([loads] if unit == 1 else [down, up])
+        ]
 
     def bound(self, prices: IntArray) -> int:
         """Return how many bins are needed at least: all items' worth by the most a bin can hold.
@@ -500,7 +507,7 @@ class Pricing:
 
     def valuable(self, prices: IntArray) -> list[Pattern]:
         """Return for each bundle the best pattern whose last it is, if it is worth more than one bin and fits."""
-        found = []
+        patterns = []
         worths = prices[self.kinds] * self.times
         for table, last in itertools.product(self.tables, np.flatnonzero(worths).tolist()):
             if time.monotonic() > self.deadline:
@@ -510,11 +517,11 @@ class Pricing:
                 pattern = np.zeros(len(prices), dtype=np.int32)
                 np.add.at(pattern, self.kinds[chosen], self.times[chosen])
                 if int(pattern @ self.problem.sizes) <= self.problem.capacity:
-                    found.append(pattern)
-        return found
+                    patterns.append(pattern)
+        return patterns
 
 
-class _Table:
+class _Knapsack:
     """The dynamic program of one knapsack, and for each bundle and room whether it was taken."""
 
     def __init__(self, loads: IntArray, width: int) -> None:
@@ -548,14 +555,7 @@ class _Table:
         return chosen
 
 
-def _bundles(most: int) -> list[int]:
-    """Return 1, 2, 4, ... and a rest, that sum to ``most``."""
-    powers = [1 << i for i in range((most + 1).bit_length() - 1)]
-    rest = most - sum(powers)
-    return powers + [rest] * (rest > 0)
-
-
-def _dive(search: _Search, problem: Sizes, pool: _Pool, generator: np.random.Generator) -> list[Pattern] | None:
+def _dive(search: _BinSearch, problem: Sizes, pool: _Pool, generator: np.random.Generator) -> list[Pattern] | None:
     """Fix what the fractional cover likes most, solve the rest anew, and so on; None if that cannot improve."""
     demand = problem.demand.copy()
     fixed: list[Pattern] = []
@@ -589,31 +589,18 @@ def _dive(search: _Search, problem: Sizes, pool: _Pool, generator: np.random.Gen
     return fixed
 
 
-def _cover_by_program(search: _Search, problem: Sizes, pool: _Pool) -> None:
-    """Solve the integer program over all patterns if they can be listed, else look for a cover among those met."""
-    listed = list_patterns(problem, MOST_LISTED_PATTERNS, deadline=search.deadline)
-    table = pool.table if listed is None else listed
-    share, goal = (search.seconds_left / 3, len(search.bins) - 1) if listed is None else (search.seconds_left, None)
-    if search.late:
-        return
-    cover = whole_cover(table, problem.demand, seconds=share, at_most=goal)
-    if cover.values is not None:
-        search.offer(problem.bins_of(table[j] for j in np.repeat(np.arange(len(table)), cover.values).tolist()))
-    search.raise_bound(min(cover.bound, len(search.bins)))
-
-
 def list_patterns(problem: Sizes, most: int, *, deadline: float = math.inf) -> Patterns | None:
     """List all patterns to which no item can be added; None if there are more than ``most`` or time is up."""
     sizes, demand = problem.sizes.tolist(), problem.demand.tolist()
     after = list(itertools.accumulate((problem.sizes * problem.demand)[::-1].tolist(), initial=0))[::-1]
-    found: list[Pattern] = []
+    patterns: list[Pattern] = []
     # Still to do: next size to decide on, room, smallest size left out, and the numbers decided on so far. The first
     # size that fits comes next: larger ones never will, so they need no decision.
     stack: list[tuple[int, int, int, tuple[int, ...]]] = [(0, problem.capacity, problem.capacity + 1, ())]
     for step in itertools.count():
         if not stack:
-            return np.array(found)
-        if len(found) > most or step > 20 * most or (step % 1024 == 0 and time.monotonic() > deadline):
+            return np.array(patterns)
+        if len(patterns) > most or step > 20 * most or (step % 1024 == 0 and time.monotonic() > deadline):
             return None
         i, room, left_out, numbers = stack.pop()
         i = max(i, bisect.bisect_left(sizes, -room, key=lambda size: -size))
@@ -621,7 +608,7 @@ def list_patterns(problem: Sizes, most: int, *, deadline: float = math.inf) -> P
         if room - after[i] >= left_out:
             continue  # even with all that is to come, what was left out would fit
         if i == len(sizes):
-            found.append(np.array(numbers, dtype=np.int32))
+            patterns.append(np.array(numbers, dtype=np.int32))
             continue
         for times in range(min(demand[i], room // sizes[i]) + 1):
             least = sizes[i] if times < demand[i] else left_out
@@ -629,8 +616,7 @@ def list_patterns(problem: Sizes, most: int, *, deadline: float = math.inf) -> P
     return None
 
 
-@dataclass(frozen=True, eq=False)
-class WholeNumbers:
+class WholeNumbers(NamedTuple):
     """Weights and capacity as whole numbers.
 
     ``below`` is None where they hold every number exactly. Otherwise weights are rounded up and the capacity down, so

@@ -25,12 +25,10 @@ from dunnage.release import Release
 from dunnage.routes import Routes, find_routes
 from dunnage.trips import Universe
 
-MOST_TRIPS = 5_000_000
-"""Most trips of one day that are expanded."""
-_MOST_STOPS_NAMED = 5
-_MOST_STOPS_FOR_PATHS = 1_500
-WHOLE_DAY = "all days"
-"""What a day is called where days are not told apart."""
+MAX_TRIPS = 5_000_000  # of one day that are expanded
+_MAX_STOPS_NAMED = 5
+_MAX_STOPS_FOR_PATHS = 1_500
+WHOLE_DAY = "all days"  # what a day is called where days are not told apart
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -72,9 +70,9 @@ class TripCounts:
         return float(self.count[self.day == day].sum()) / self.num_dates[day]
 
     def expanded(self, day: int, seed: Sequence[int]) -> Trips:
-        if (num := self.trips_a_date(day)) > MOST_TRIPS:
+        if (num := self.trips_a_date(day)) > MAX_TRIPS:
             raise ParameterError(
-                f"a fleet is sized for at most {MOST_TRIPS:,} trips a day. Got {num:,.0f}: noise may have made most of "
+                f"a fleet is sized for at most {MAX_TRIPS:,} trips a day. Got {num:,.0f}: noise may have made most of "
                 "them. Publish with a threshold, or with constrained counts."
             )
         # No privacy rests on it: counts are released ones, or the owner drew the seed from noise.
@@ -106,7 +104,14 @@ def counted_trips(universe: Universe, cells: IntArray, counts: IntArray, city: C
     pairs, slots = universe.split(cells)
     ends = np.divmod(pairs, len(universe.stops))
     number = stop_numbers(universe.stops, city)
-    check_stops(universe.stops, number, np.unique(np.concatenate(ends)))
+    used = np.unique(np.concatenate(ends)).tolist()
+    lacking = [universe.stops[code] for code in used if number[code] < 0]
+    if lacking:  # stops without trips do not matter
+        named = ", ".join(map(repr, lacking[:_MAX_STOPS_NAMED]))
+        more = f" and {len(lacking) - _MAX_STOPS_NAMED} more" if len(lacking) > _MAX_STOPS_NAMED else ""
+        raise ParameterError(
+            f"the city lacks stops that trips begin or end at: {named}{more}. Give the city they are in."
+        )
     days, windows = np.divmod(slots, len(universe.windows))
     starts, lengths = window_seconds(universe)
     return TripCounts(
@@ -131,17 +136,6 @@ def stop_numbers(stops: Sequence[str], city: City) -> IntArray:
     """Return the number that each stop has in a city, -1 for one that it lacks."""
     number = {stop: place for place, stop in enumerate(city.stops)}
     return np.array([number.get(stop, -1) for stop in stops], dtype=np.int64)
-
-
-def check_stops(stops: Sequence[str], number: IntArray, used: IntArray) -> None:
-    """Refuse trips at stops that a city lacks; stops without trips do not matter."""
-    lacking = [stops[code] for code in used.tolist() if number[code] < 0]
-    if lacking:
-        named = ", ".join(map(repr, lacking[:_MOST_STOPS_NAMED]))
-        more = f" and {len(lacking) - _MOST_STOPS_NAMED} more" if len(lacking) > _MOST_STOPS_NAMED else ""
-        raise ParameterError(
-            f"the city lacks stops that trips begin or end at: {named}{more}. Give the city they are in."
-        )
 
 
 def window_seconds(universe: Universe) -> tuple[IntArray, IntArray]:
@@ -220,24 +214,24 @@ class Ground:
         """Stops where the shuttles of each zone start and park: its hubs, or else the stop nearest to all of it."""
         zones, hubs = self.city.zones, self.city.hubs
         assert zones is not None  # completed
-        found = []
+        homes = []
         for zone in range(len(self.zones)):
             own = np.flatnonzero(zones == zone)
             parks = own[hubs[own]] if hubs is not None else own[:0]
             if not len(parks) and len(own):
                 parks = own[[np.argmin(self.times[np.ix_(own, own)].sum(axis=1, dtype=np.int64))]]
-            found.append(parks.tolist() or [0])  # without stops there are no rides either
-        return found
+            homes.append(parks.tolist() or [0])  # without stops there are no rides either
+        return homes
 
     @cached_property
     def shortest(self) -> NDArray[np.int32] | None:
         """Seconds between stops by whatever way is quickest; None where there are too many stops to tell."""
-        if len(self.times) > _MOST_STOPS_FOR_PATHS:
+        if len(self.times) > _MAX_STOPS_FOR_PATHS:
             return None
-        found = self.times.copy()
-        for stop in range(len(found)):
-            np.minimum(found, found[:, stop, None] + found[None, stop], out=found)
-        return found
+        seconds = self.times.copy()
+        for stop in range(len(seconds)):
+            np.minimum(seconds, seconds[:, stop, None] + seconds[None, stop], out=seconds)
+        return seconds
 
     def digest(self) -> str:
         """Return a digest of everything about the city that a fleet depends on."""

@@ -44,10 +44,10 @@ from dunnage.errors import ParameterError
 EVENTS = ("park", "depart", "turn", "arrive", "dropoff", "pickup")
 """What happens to a shuttle: it parks, leaves a stop, turns back to the stop it left, reaches a stop; riders."""
 
-MOST_LEGS = 50_000_000
+MAX_LEGS = 50_000_000
 """Most legs that are operated at once: all are held in memory."""
 
-MOST_SECONDS = 1 << 40
+MAX_SECONDS = 1 << 40
 
 _NEVER = 1 << 62
 
@@ -124,16 +124,14 @@ class Requests:
         sizes = {len(getattr(self, item.name)) for item in fields(self)}
         if len(sizes) > 1:
             raise ParameterError(f"all columns of requests must have the same length. Got {sorted(sizes)}.")
-        if len(self) > MOST_LEGS:
-            raise ParameterError(f"at most {MOST_LEGS:,} legs are operated at once. Got {len(self):,}. Take fewer.")
-        if len(self):
-            self._check_values()
-
-    def _check_values(self) -> None:
+        if len(self) > MAX_LEGS:
+            raise ParameterError(f"at most {MAX_LEGS:,} legs are operated at once. Got {len(self):,}. Take fewer.")
+        if not len(self):
+            return
         if min(self.zone.min(), self.origin.min(), self.destination.min()) < 0:
             raise ParameterError("zones and stops must be numbers from 0. Got one below.")
-        if max(self.seconds.max(), self.lag.max()) > MOST_SECONDS or min(self.seconds.min(), self.lag.min()) < 0:
-            raise ParameterError(f"seconds and lags must be from 0 to {MOST_SECONDS:,}. Got one that is not.")
+        if max(self.seconds.max(), self.lag.max()) > MAX_SECONDS or min(self.seconds.min(), self.lag.min()) < 0:
+            raise ParameterError(f"seconds and lags must be from 0 to {MAX_SECONDS:,}. Got one that is not.")
         if self.after.min() < -1 or self.after.max() >= len(self):
             raise ParameterError(f"after must be -1 or the number of a leg, below {len(self)}. Got another number.")
         above = self.after
@@ -150,16 +148,10 @@ class Requests:
     @classmethod
     def single(cls, zone: ArrayLike, origin: ArrayLike, destination: ArrayLike, seconds: ArrayLike) -> Requests:
         """Return requests of riders with one leg each."""
-        num = len(np.asarray(zone))
-        return cls(
-            rider=np.arange(num),
-            zone=np.asarray(zone),
-            origin=np.asarray(origin),
-            destination=np.asarray(destination),
-            seconds=np.asarray(seconds),
-            after=np.full(num, -1),
-            lag=np.zeros(num, dtype=np.int64),
-        )
+        given = {"zone": zone, "origin": origin, "destination": destination, "seconds": seconds}
+        columns = {name: np.asarray(column) for name, column in given.items()}
+        num = len(columns["zone"])
+        return cls(rider=np.arange(num), after=np.full(num, -1), lag=np.zeros(num, dtype=np.int64), **columns)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -235,11 +227,6 @@ class Operation:
         """Mean seconds from request to boarding; 0 if there is no request."""
         return float(self.waits.mean()) if len(self.waits) else 0.0
 
-    def zone_waits(self, requests: Requests, num_zones: int) -> NDArray[np.float64]:
-        """Return the mean wait of each zone; 0 where there is no request. Shape: zones."""
-        sums = np.bincount(requests.zone, self.waits, minlength=num_zones)
-        return np.asarray(sums / np.maximum(np.bincount(requests.zone, minlength=num_zones), 1))
-
     @property
     def horizon(self) -> int:
         """Seconds from the first request until the last shuttle is parked."""
@@ -255,29 +242,12 @@ class Operation:
         """Seconds that each shuttle drives without riders. Shape: shuttles."""
         return self._sums(*self._spans(busy=False))
 
-    @property
-    def parked(self) -> IntArray:
-        """Seconds that each shuttle stands and serves nobody. Shape: shuttles."""
-        return self.horizon - self.busy - self.empty
-
-    @property
-    def idle(self) -> IntArray:
-        """Seconds that each shuttle serves nobody, standing or driving. Shape: shuttles."""
-        return self.horizon - self.busy
-
-    @property
-    def occupancy(self) -> float:
-        """Mean number of riders aboard while driving, empty drives included; 0 if nobody drives."""
-        moves = self.moves
-        seconds = moves.arrived - moves.departed
-        return float((seconds * moves.carried).sum() / total) if (total := seconds.sum()) else 0.0
-
     def by_period(self, period_seconds: int = 1800) -> dict[str, NDArray[np.float64]]:
         """Return how many shuttles are busy, empty and parked on average in each period.
 
         Periods start at multiples of their length; ``seconds`` says when. Shapes: periods.
         """
-        _check_number("period_seconds", period_seconds, 1, MOST_SECONDS)
+        _check_number("period_seconds", period_seconds, 1, MAX_SECONDS)
         first, last = self.start // period_seconds, -(-self.end // period_seconds)
         edges = np.arange(first, max(last, first + 1) + 1) * period_seconds
         spent: dict[str, NDArray[np.float64]] = {
@@ -289,8 +259,44 @@ class Operation:
 
     @cached_property
     def events(self) -> Events:
+        """What happened; events of one second in the order in which they happen."""
         self._need_whole()
-        return _events(self)
+        moves, num_shuttles = self.moves, self.num_shuttles
+        reached = np.where(moves.turned >= 0, moves.origin, moves.destination)
+        drives = np.flatnonzero((moves.origin != moves.destination) | (moves.departed != moves.arrived))
+        turns = np.flatnonzero(moves.turned >= 0)
+        # When the shuttle of each move departs next, or a time after all others.
+        order = np.argsort(moves.shuttle, kind="stable")
+        followed = np.full(len(order), _NEVER)
+        same = moves.shuttle[order[1:]] == moves.shuttle[order[:-1]]
+        followed[order[:-1][same]] = moves.departed[order[1:][same]]
+        parks = np.flatnonzero(followed > moves.left)
+        started, legs = np.arange(num_shuttles), np.arange(len(self.shuttle))
+        boarded, alighted, goes = self.boarded, self.alighted, moves.destination[drives]
+        # Kind by kind, as those of one move happen: the move, shuttle, seconds, stop, leg and target of each.
+        kinds: list[tuple[Any, ...]] = [
+            ("park", started - num_shuttles, started, self.start, self.home, -1, -1),
+            ("depart", drives, moves.shuttle[drives], moves.departed[drives], moves.origin[drives], -1, goes),
+            ("turn", turns, moves.shuttle[turns], moves.turned[turns], moves.origin[turns], -1, -1),
+            ("arrive", drives, moves.shuttle[drives], moves.arrived[drives], reached[drives], -1, -1),
+            ("dropoff", alighted, self.shuttle, self.dropped, reached[alighted], legs, -1),
+            ("pickup", boarded, self.shuttle, self.picked_up, reached[boarded], legs, -1),
+            ("park", parks, moves.shuttle[parks], moves.left[parks], reached[parks], -1, -1),
+        ]
+        columns: list[list[IntArray]] = [[] for _ in range(8)]
+        for phase, (kind, move, *values) in enumerate(kinds):
+            for column, value in zip(columns, (phase, EVENTS.index(kind), move, *values), strict=True):
+                column.append(np.broadcast_to(np.asarray(value, dtype=np.int64), (len(move),)))
+        phases, events, of_move, shuttle, seconds, stop, leg, target = map(np.concatenate, columns)
+        order = np.lexsort((leg, seconds, phases, of_move, shuttle))
+        return Events(
+            shuttle=shuttle[order].astype(np.int32),
+            seconds=seconds[order],
+            stop=stop[order].astype(np.int32),
+            event=events[order].astype(np.int8),
+            leg=leg[order],
+            target=target[order].astype(np.int32),
+        )
 
     def _need_whole(self) -> None:
         if self.aborted:
@@ -324,59 +330,14 @@ def _until(edges: IntArray, start: IntArray, end: IntArray) -> IntArray:
     return total
 
 
-def _events(operation: Operation) -> Events:
-    """List events; those of one second in the order in which they happen."""
-    columns: list[list[Any]] = [[] for _ in range(8)]
-    for phase, (kind, move, *values) in enumerate(_kinds_of_events(operation)):
-        for column, value in zip(columns, (phase, EVENTS.index(kind), move, *values), strict=True):
-            column.append(np.broadcast_to(np.asarray(value, dtype=np.int64), (len(move),)))
-    phases, kinds, moves, shuttle, seconds, stop, leg, target = (np.concatenate(column) for column in columns)
-    order = np.lexsort((leg, seconds, phases, moves, shuttle))
-    return Events(
-        shuttle=shuttle[order].astype(np.int32),
-        seconds=seconds[order],
-        stop=stop[order].astype(np.int32),
-        event=kinds[order].astype(np.int8),
-        leg=leg[order],
-        target=target[order].astype(np.int32),
-    )
-
-
-def _kinds_of_events(operation: Operation) -> list[tuple[Any, ...]]:
-    """List events kind by kind, in the order in which those of one move happen.
-
-    Each has the move it belongs to, shuttle, seconds, stop, leg and target.
-    """
-    moves, num_shuttles = operation.moves, operation.num_shuttles
-    reached = np.where(moves.turned >= 0, moves.origin, moves.destination)
-    drives = np.flatnonzero((moves.origin != moves.destination) | (moves.departed != moves.arrived))
-    turns = np.flatnonzero(moves.turned >= 0)
-    # When the shuttle of each move departs next, or a time after all others.
-    order = np.argsort(moves.shuttle, kind="stable")
-    followed = np.full(len(order), _NEVER)
-    same = moves.shuttle[order[1:]] == moves.shuttle[order[:-1]]
-    followed[order[:-1][same]] = moves.departed[order[1:][same]]
-    parks = np.flatnonzero(followed > moves.left)
-    started, legs = np.arange(num_shuttles), np.arange(len(operation.shuttle))
-    boarded, alighted = operation.boarded, operation.alighted
-    goes = moves.destination[drives]
-    return [
-        ("park", started - num_shuttles, started, operation.start, operation.home, -1, -1),
-        ("depart", drives, moves.shuttle[drives], moves.departed[drives], moves.origin[drives], -1, goes),
-        ("turn", turns, moves.shuttle[turns], moves.turned[turns], moves.origin[turns], -1, -1),
-        ("arrive", drives, moves.shuttle[drives], moves.arrived[drives], reached[drives], -1, -1),
-        ("dropoff", alighted, operation.shuttle, operation.dropped, reached[alighted], legs, -1),
-        ("pickup", boarded, operation.shuttle, operation.picked_up, reached[boarded], legs, -1),
-        ("park", parks, moves.shuttle[parks], moves.left[parks], reached[parks], -1, -1),
-    ]
-
-
 class Dispatch:
     """Requests made ready to be operated by fleets of different sizes."""
 
     def __init__(
         self, requests: Requests, times: ArrayLike, homes: Sequence[int | Sequence[int]] | IntArray, service: Service
     ) -> None:
+        from dunnage.planning import dispatch_kernels as k
+
         self.requests, self.service = requests, service
         self.times = _checked_times(times)
         self.homes = [np.unique(np.atleast_1d(np.asarray(stops))) for stops in homes]
@@ -420,17 +381,11 @@ class Dispatch:
         )
         free = np.flatnonzero(requests.after < 0)
         self._order = free[np.argsort(requests.seconds[free], kind="stable")]
-        self._legs = self._leg_table(place)
-
-    def _leg_table(self, place: IntArray) -> IntArray:
-        from dunnage.planning import dispatch_kernels as k
-
-        requests = self.requests
         legs = np.full((len(requests), k.LEG_COLUMNS), -1, dtype=np.int64)
         legs[:, k.ZONE] = requests.zone
         legs[:, k.ORIGIN] = place[requests.zone, requests.origin]
         legs[:, k.DESTINATION] = place[requests.zone, requests.destination]
-        legs[:, k.LONGEST] = self.service.longest(self.times[requests.origin, requests.destination].astype(np.int64))
+        legs[:, k.LONGEST] = service.longest(self.times[requests.origin, requests.destination].astype(np.int64))
         legs[:, k.LAG] = requests.lag
         legs[:, k.REQUESTED] = np.where(requests.after < 0, requests.seconds, -1)
         linked = np.flatnonzero(requests.after >= 0)
@@ -440,12 +395,12 @@ class Dispatch:
         legs[linked[:-1][same], k.SIBLING] = linked[1:][same]
         # Written backwards, so that the first of those who wait for the same leg stays.
         legs[first[::-1], k.CHILD] = linked[::-1]
-        return legs
+        self._legs = legs
 
     def run(self, fleet: ArrayLike, *, abort_mean_wait: float | None = None) -> Operation:
         from dunnage.planning import dispatch_kernels as k
 
-        vehicles = self._checked_fleet(fleet)
+        vehicles, of = self._checked_fleet(fleet), self.service
         num, num_legs, num_places = int(vehicles.sum()), len(self.requests), len(self._stops)
         most = _NEVER
         if abort_mean_wait is not None:
@@ -471,19 +426,40 @@ class Dispatch:
         heads = np.full(k.PARTS * num_places, -1, dtype=np.int64)
         demand = np.zeros((num_places, k.DEMAND_COLUMNS), dtype=np.int64)
         spare = k.park_all(nodes, shuttles, heads, demand, parked, start, extra)
-        found = np.zeros(k.FOUND, dtype=np.int64)
+        # Heaps of shuttles and of second legs by when they are due: heap, places in it, times (and size).
+        clock = np.arange(num), np.arange(num), np.full(num, _NEVER)
+        num_second = num_legs - len(self._order)
+        spots, keys = (np.empty(num_legs if num_second else 0, dtype=np.int64) for _ in range(2))
+        linked = np.empty(num_second, dtype=np.int64), spots, keys, np.zeros(1, dtype=np.int64)
+        # zones : first place, places, square of times, first home, homes, first shuttle, shuttles, latest, asleep
+        sizes = np.array([len(stops) for stops in self.homes], dtype=np.int64)
+        homes, fleets = (np.cumsum(column) - column for column in (sizes, vehicles))
+        places_of = (self._firsts[:-1], np.diff(self._firsts), self._squares[:-1])
+        table = np.column_stack([*places_of, homes, sizes, fleets, vehicles, 0 * sizes, vehicles])
+        weights = (of.wait_weight, of.ride_weight, of.drive_weight)
+        best = np.zeros(k.BEST_COLUMNS, dtype=np.int64)
         aborted, late = k.operate(
             (nodes, shuttles, legs, moves),
-            self._zone_table(vehicles),
+            np.ascontiguousarray(table, dtype=np.int64),
             (self._times, self._near),
             self._home_places,
-            self._rules(),
+            np.array([of.capacity, of.max_wait_seconds, of.dwell_seconds, *weights], dtype=np.int64),
             self._order,
-            (heads, *self._clocks(num), demand, spare),
+            (heads, clock, linked, demand, spare),
             most,
-            found,
+            best,
         )
-        made = self._moves(moves[: spare[k.NUM_MOVES]])
+        moves = moves[: spare[k.NUM_MOVES]]
+        made = Moves(
+            shuttle=moves[:, k.MOVED].astype(np.int32),
+            origin=self._stops[moves[:, k.FROM]].astype(np.int32),
+            destination=self._stops[moves[:, k.TO]].astype(np.int32),
+            departed=moves[:, k.DEPARTED].copy(),
+            turned=moves[:, k.TURNED].copy(),
+            arrived=moves[:, k.ARRIVED].copy(),
+            left=moves[:, k.LEFT].copy(),
+            carried=moves[:, k.CARRIED].astype(np.int32),
+        )
         return Operation(
             requested=legs[:, k.REQUESTED].copy(),
             picked_up=legs[:, k.PICKED].copy(),
@@ -495,55 +471,10 @@ class Dispatch:
             end=int(made.left.max(initial=start)),
             aborted=bool(aborted),
             late=int(late),
-            work=int(found[k.POSITIONS] + found[k.PLACES]),
+            work=int(best[k.POSITIONS] + best[k.PLACES]),
             moves=made,
             boarded=legs[:, k.BOARD_MOVE].copy(),
             alighted=legs[:, k.ALIGHT_MOVE].copy(),
-        )
-
-    def _clocks(self, num: int) -> tuple[tuple[IntArray, ...], tuple[IntArray, ...]]:
-        """Return heaps of shuttles and of second legs by when they are due: heap, places in it, times (and size)."""
-        numbers, num_legs = np.arange(num), len(self.requests)
-        second = num_legs - len(self._order)
-        spots, keys = (np.empty(num_legs if second else 0, dtype=np.int64) for _ in range(2))
-        linked = (np.empty(second, dtype=np.int64), spots, keys, np.zeros(1, dtype=np.int64))
-        return (numbers.copy(), numbers.copy(), np.full(num, _NEVER)), linked
-
-    def _moves(self, moves: IntArray) -> Moves:
-        from dunnage.planning import dispatch_kernels as k
-
-        return Moves(
-            shuttle=moves[:, k.MOVED].astype(np.int32),
-            origin=self._stops[moves[:, k.FROM]].astype(np.int32),
-            destination=self._stops[moves[:, k.TO]].astype(np.int32),
-            departed=moves[:, k.DEPARTED].copy(),
-            turned=moves[:, k.TURNED].copy(),
-            arrived=moves[:, k.ARRIVED].copy(),
-            left=moves[:, k.LEFT].copy(),
-            carried=moves[:, k.CARRIED].astype(np.int32),
-        )
-
-    def _zone_table(self, vehicles: IntArray) -> IntArray:
-        sizes = np.array([len(stops) for stops in self.homes], dtype=np.int64)
-        starts = [np.cumsum(column) - column for column in (sizes, vehicles)]
-        columns = (
-            self._firsts[:-1],
-            np.diff(self._firsts),
-            self._squares[:-1],
-            starts[0],
-            sizes,
-            starts[1],
-            vehicles,
-            0 * sizes,
-            vehicles,
-        )
-        return np.ascontiguousarray(np.column_stack(columns), dtype=np.int64)
-
-    def _rules(self) -> IntArray:
-        of = self.service
-        return np.array(
-            [of.capacity, of.max_wait_seconds, of.dwell_seconds, of.wait_weight, of.ride_weight, of.drive_weight],
-            dtype=np.int64,
         )
 
     def _checked_fleet(self, fleet: ArrayLike) -> IntArray:
@@ -562,27 +493,6 @@ class Dispatch:
                 f"a zone with requests needs a shuttle. Got none for zone {lacking[0]}, counted from 0. Give it one."
             )
         return vehicles
-
-
-def simulate(
-    requests: Requests,  # Legs that are wanted
-    fleet: ArrayLike,  # Shuttles of each zone. Shape: zones
-    times: ArrayLike,  # Seconds from each stop to each other. Shape: stops, stops
-    homes: Sequence[int | Sequence[int]] | IntArray,
-    service: Service | None = None,  # What shuttles offer
-    *,
-    abort_mean_wait: float | None = None,
-) -> Operation:
-    """Operate a fleet on requests.
-
-    Examples
-    --------
-    >>> requests = Requests.single(zone=[0], origin=[1], destination=[2], seconds=[60])
-    >>> times = [[0, 100, 200], [100, 0, 100], [200, 100, 0]]
-    >>> simulate(requests, [1], times, [0]).waits.tolist()
-    [100]
-    """
-    return Dispatch(requests, times, homes, service or Service()).run(fleet, abort_mean_wait=abort_mean_wait)
 
 
 def _checked_times(times: ArrayLike) -> NDArray[np.int32]:

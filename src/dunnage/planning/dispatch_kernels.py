@@ -51,14 +51,14 @@ MOVE_COLUMNS = 8
 FIRST, SIZE, SQUARE, HOME, HOMES, FLEET, VEHICLES, LATEST, ASLEEP = range(9)
 ZONE_COLUMNS = 9
 # Rules of a service.
-CAPACITY, MOST_WAIT, DWELL, WEIGH_WAIT, WEIGH_RIDE, WEIGH_DRIVE = range(6)
+CAPACITY, MAX_WAIT, DWELL, WEIGH_WAIT, WEIGH_RIDE, WEIGH_DRIVE = range(6)
 # Columns of demand, one line a place: number of the running window, requests in it and in the one before, and shuttles
 # without work that are there or on their way there.
 NUMBER, RUNNING, BYGONE, STOCK = range(4)
 DEMAND_COLUMNS = 4
-# What was found: the cost, the node after or at which the rider boards, and where the rider alights.
+# The best so far: its cost, the node after or at which the rider boards, and where the rider alights.
 COST, BOARD_AT, ALIGHT_AT, HOW, POSITIONS, PLACES = range(6)
-FOUND = 6
+BEST_COLUMNS = 6
 AT_ONCE, AFTER, WITH = range(3)  # directly after boarding, at a visit inserted after a node, or at a node
 NEVER = 1 << 62
 # Parts of the index, each with a list a place: visits that others follow, last visits and where shuttles stand, where
@@ -198,20 +198,6 @@ def drop_node(nodes: Any, heads: Any, spare: Any, node: int) -> Any:
 
 
 @piece
-def back_by(tables: Any, zone: Any, times: Any, node: int, now: int) -> Any:
-    """Say when a shuttle on its way to stand elsewhere can be back where it left, if it turns now.
-
-    Turning back takes the same share of the way back as was driven of the way out.
-    """
-    nodes, shuttles, _, moves = tables
-    goal, start = nodes[shuttles[node, AT], PLACE], nodes[node, PLACE]
-    origin = zone[SQUARE] - zone[FIRST] * (zone[SIZE] + 1)
-    out, back = times[origin + start * zone[SIZE] + goal], times[origin + goal * zone[SIZE] + start]
-    driven = now - moves[nodes[node, MOVE], DEPARTED]
-    nodes[node, ARRIVE] = nodes[node, LEAVE] = now + (back * driven + out - 1) // out
-
-
-@piece
 def consider(nodes: Any, zone: Any, times: Any, rules: Any, node: int, rider: Any, best: Any) -> Any:
     """Test boarding at or after a node, with every place to alight; note it if it is better than the best so far.
 
@@ -307,14 +293,16 @@ def search(tables: Any, heads: Any, zone: Any, ways: Any, rules: Any, rider: Any
     ends at one place only the first to be free is looked at, and of those which can turn back to it only that which
     left last. Who may have to wait for ever is put at an end, or with others who board at the same place.
     """
-    nodes, num = tables[0], len(heads) // PARTS
+    nodes, shuttles, _, moves = tables
+    num = len(heads) // PARTS
     times, near = ways
     now, origin, _, most_wait, _ = rider
     size, first = zone[SIZE], zone[FIRST]
+    start = zone[SQUARE] - first * (size + 1)
     row = zone[SQUARE] + (origin - first) * size
     for rank in range(size):
         place = first + near[row + rank]
-        far = times[zone[SQUARE] + (place - first) * size + origin - first]
+        far = times[start + place * size + origin]
         if far > most_wait or rules[WEIGH_WAIT] * far >= best[COST]:
             return
         best[PLACES] += 1
@@ -324,7 +312,11 @@ def search(tables: Any, heads: Any, zone: Any, ways: Any, rules: Any, rider: Any
             consider(nodes, zone, times, rules, node, rider, best)
         node = heads[TURNS * num + place]
         if node >= 0:
-            back_by(tables, zone, times, node, now)
+            # Turning back takes the same share of the way back as was driven of the way out.
+            goal = nodes[shuttles[node, AT], PLACE]
+            out, back = times[start + place * size + goal], times[start + goal * size + place]
+            driven = now - moves[nodes[node, MOVE], DEPARTED]
+            nodes[node, ARRIVE] = nodes[node, LEAVE] = now + (back * driven + out - 1) // out
             consider(nodes, zone, times, rules, node, rider, best)
         node = heads[VISITS * num + place] if place == origin or most_wait < NEVER else -1
         while node >= 0:
@@ -332,26 +324,6 @@ def search(tables: Any, heads: Any, zone: Any, ways: Any, rules: Any, rider: Any
             if place == origin or rules[WEIGH_WAIT] * (nodes[node, LEAVE] + far - now) < best[COST]:
                 consider(nodes, zone, times, rules, node, rider, best)
             node = nodes[node, BESIDE]
-
-
-@piece
-def take_up(tables: Any, heads: Any, spare: Any, demand: Any, node: int, now: int) -> Any:
-    """Call a shuttle to work, turning it back if that was chosen; return the node that it can leave from."""
-    nodes, shuttles, _, moves = tables
-    shuttle = nodes[node, SHUTTLE]
-    if shuttles[shuttle, STATE] != SERVING:
-        demand[nodes[shuttles[shuttle, AT], PLACE], STOCK] -= 1
-    if shuttles[shuttle, STATE] == REPOSITIONING:
-        unlink(nodes, heads, shuttle)
-        if node == shuttle:
-            move = nodes[shuttle, MOVE]
-            drop_node(nodes, heads, spare, shuttles[shuttle, AT])
-            node = new_node(nodes, spare, shuttle, nodes[shuttle, PLACE])
-            nodes[node, ARRIVE] = nodes[node, LEAVE] = nodes[shuttle, LEAVE]
-            nodes[node, MOVE] = move
-            moves[move, TURNED], moves[move, ARRIVED], moves[move, LEFT] = now, nodes[node, LEAVE], nodes[node, LEAVE]
-            shuttles[shuttle, AT] = shuttles[shuttle, LAST] = node
-    return node
 
 
 @piece
@@ -378,27 +350,21 @@ def new_move(moves: Any, spare: Any, shuttle: int, start: int, end: int) -> Any:
 
 
 @piece
-def board_here(tables: Any, spare: Any, rules: Any, node: int, leg: int, now: int) -> Any:
-    """Let a rider board where the shuttle stands or is about to arrive: all who board get the whole stay."""
-    nodes, _, legs, moves = tables
-    if nodes[node, MOVE] < 0 or moves[nodes[node, MOVE], LEFT] < now:  # it stood there for nobody
-        move = new_move(moves, spare, nodes[node, SHUTTLE], nodes[node, PLACE], nodes[node, PLACE])
-        moves[move, DEPARTED] = moves[move, ARRIVED] = nodes[node, ARRIVE] = now
-        moves[move, CARRIED] = 0
-        nodes[node, MOVE] = move
-    pick = max(nodes[node, ARRIVE], now)
-    nodes[node, LEAVE] = max(nodes[node, LEAVE], pick + rules[DWELL])
-    moves[nodes[node, MOVE], LEFT] = nodes[node, LEAVE]
-    legs[leg, PICKED], legs[leg, BOARD_MOVE] = pick, nodes[node, MOVE]
-
-
-@piece
 def board(tables: Any, spare: Any, rules: Any, node: int, leg: int, now: int) -> Any:
     """Enter where a rider boards; return that node."""
-    nodes, shuttles, legs, _ = tables
+    nodes, shuttles, legs, moves = tables
     if nodes[node, PLACE] == legs[leg, ORIGIN]:
         if node == shuttles[nodes[node, SHUTTLE], AT]:
-            board_here(tables, spare, rules, node, leg, now)
+            # Where the shuttle stands or is about to arrive: all who board get the whole stay.
+            if nodes[node, MOVE] < 0 or moves[nodes[node, MOVE], LEFT] < now:  # it stood there for nobody
+                move = new_move(moves, spare, nodes[node, SHUTTLE], nodes[node, PLACE], nodes[node, PLACE])
+                moves[move, DEPARTED] = moves[move, ARRIVED] = nodes[node, ARRIVE] = now
+                moves[move, CARRIED] = 0
+                nodes[node, MOVE] = move
+            pick = max(nodes[node, ARRIVE], now)
+            nodes[node, LEAVE] = max(nodes[node, LEAVE], pick + rules[DWELL])
+            moves[nodes[node, MOVE], LEFT] = nodes[node, LEAVE]
+            legs[leg, PICKED], legs[leg, BOARD_MOVE] = pick, nodes[node, MOVE]
             nodes[node, LOAD] += 1
             return node
     else:
@@ -447,29 +413,27 @@ def retime(nodes: Any, zone: Any, times: Any, rules: Any, node: int) -> Any:
 
 
 @piece
-def sum_up(nodes: Any, last: int, first: int) -> Any:
-    """Renew what is summed from the end of a shuttle's visits, down to the first."""
-    slack, to_board, to_alight = np.int64(NEVER), np.int64(0), np.int64(0)
-    node = last
-    while node != first:
-        slack = min(slack, nodes[node, DEADLINE] - nodes[node, ARRIVE])
-        to_board += nodes[node, BOARDS]
-        to_alight += nodes[node, ALIGHTS]
-        nodes[node, SLACK], nodes[node, TO_BOARD], nodes[node, TO_ALIGHT] = slack, to_board, to_alight
-        node = nodes[node, PREVIOUS]
-
-
-@piece
 def accept(
     tables: Any, heads: Any, spare: Any, demand: Any, zone: Any, times: Any, rules: Any, leg: int, best: Any
 ) -> Any:
-    """Give a rider to the shuttle that was found, and return it."""
-    nodes, shuttles, legs, _ = tables
-    now = legs[leg, REQUESTED]
-    node = take_up(tables, heads, spare, demand, best[BOARD_AT], now)
+    """Give a rider to the best shuttle, and return it."""
+    nodes, shuttles, legs, moves = tables
+    now, node = legs[leg, REQUESTED], best[BOARD_AT]
+    shuttle = nodes[node, SHUTTLE]
+    if shuttles[shuttle, STATE] != SERVING:
+        demand[nodes[shuttles[shuttle, AT], PLACE], STOCK] -= 1
+    if shuttles[shuttle, STATE] == REPOSITIONING:
+        unlink(nodes, heads, shuttle)
+        if node == shuttle:  # it turns back
+            move = nodes[shuttle, MOVE]
+            drop_node(nodes, heads, spare, shuttles[shuttle, AT])
+            node = new_node(nodes, spare, shuttle, nodes[shuttle, PLACE])
+            nodes[node, ARRIVE] = nodes[node, LEAVE] = nodes[shuttle, LEAVE]
+            nodes[node, MOVE] = move
+            moves[move, TURNED], moves[move, ARRIVED], moves[move, LEFT] = now, nodes[node, LEAVE], nodes[node, LEAVE]
+            shuttles[shuttle, AT] = shuttles[shuttle, LAST] = node
     if best[HOW] == AT_ONCE:
         best[ALIGHT_AT] = node
-    shuttle = nodes[node, SHUTTLE]
     if shuttles[shuttle, STATE] == PARKED:
         nodes[node, LEAVE] = now
     boarded = board(tables, spare, rules, node, leg, now)
@@ -479,66 +443,23 @@ def accept(
     pick = legs[leg, PICKED] if boarded == at else nodes[boarded, ARRIVE]
     # Who is served late may become a little later still, else nobody could be put before.
     if boarded != at:
-        latest = now + rules[MOST_WAIT]
+        latest = now + rules[MAX_WAIT]
         nodes[boarded, DEADLINE] = min(nodes[boarded, DEADLINE], latest if pick <= latest else pick + GRACE)
     latest, drop = pick + legs[leg, LONGEST], nodes[alighted, ARRIVE]
     nodes[alighted, DEADLINE] = min(nodes[alighted, DEADLINE], latest if drop <= latest else drop + GRACE)
-    sum_up(nodes, shuttles[shuttle, LAST], at)
+    # Renew what is summed from the end of the shuttle's visits.
+    slack, to_board, to_alight = np.int64(NEVER), np.int64(0), np.int64(0)
+    node = shuttles[shuttle, LAST]
+    while node != at:
+        slack = min(slack, nodes[node, DEADLINE] - nodes[node, ARRIVE])
+        to_board += nodes[node, BOARDS]
+        to_alight += nodes[node, ALIGHTS]
+        nodes[node, SLACK], nodes[node, TO_BOARD], nodes[node, TO_ALIGHT] = slack, to_board, to_alight
+        node = nodes[node, PREVIOUS]
     index(nodes, heads, rules, at, shuttles[shuttle, LAST])
     shuttles[shuttle, STATE] = SERVING
     legs[leg, BY] = shuttle
     return shuttle
-
-
-@piece
-def arrive(tables: Any, linked: Any, node: int) -> Any:
-    """Settle who boards and alights at a node that the shuttle now drives to; return the sum of their waits."""
-    nodes, _, legs, _ = tables
-    waits = np.int64(0)
-    time = nodes[node, ARRIVE]
-    leg = nodes[node, BOARDING]
-    while leg >= 0:
-        legs[leg, PICKED], legs[leg, BOARD_MOVE] = time, nodes[node, MOVE]
-        waits += time - legs[leg, REQUESTED]
-        leg = legs[leg, NEXT_BOARD]
-    leg = nodes[node, ALIGHTING]
-    while leg >= 0:
-        legs[leg, DROPPED], legs[leg, ALIGHT_MOVE] = time, nodes[node, MOVE]
-        child = legs[leg, CHILD]
-        while child >= 0:
-            await_leg(linked, child, time + legs[child, LAG])
-            child = legs[child, SIBLING]
-        leg = legs[leg, NEXT_ALIGHT]
-    return waits
-
-
-@piece
-def await_leg(linked: Any, leg: int, time: int) -> Any:
-    """Enter a second leg, to be requested at a time that is now known."""
-    heap, spots, keys, size = linked
-    keys[leg] = time
-    heap[size[0]], spots[leg] = leg, size[0]
-    size[0] += 1
-    sift_up(heap, spots, keys, spots[leg])
-
-
-@piece
-def next_linked(linked: Any) -> Any:
-    """Take out the second leg that is requested first."""
-    heap, spots, keys, size = linked
-    leg = heap[0]
-    size[0] -= 1
-    heap[0] = heap[size[0]]
-    spots[heap[0]] = 0
-    sift_down(heap, spots, keys, 0, size[0])
-    return leg
-
-
-@piece
-def note_demand(demand: Any, place: int, now: int) -> Any:
-    """Count a request at a place, in the window of time that runs and the one before."""
-    roll(demand, place, now)
-    demand[place, RUNNING] += 1
 
 
 @piece
@@ -568,16 +489,11 @@ def wanted_place(zone: Any, times: Any, homes: Any, demand: Any, rules: Any, pla
             turn = (demand[there, STOCK] + 1) * rules[CAPACITY] * WINDOW * WINDOW // requests + times[row + there]
             if turn < least:
                 best, least = there, turn
-    return best if best >= 0 else nearest_home(zone, times, homes, place)
-
-
-@piece
-def nearest_home(zone: Any, times: Any, homes: Any, place: int) -> Any:
-    row = zone[SQUARE] + (place - zone[FIRST]) * zone[SIZE] - zone[FIRST]
-    best = homes[zone[HOME]]
-    for home in homes[zone[HOME] : zone[HOME] + zone[HOMES]]:
-        if times[row + home] < times[row + best]:
-            best = home
+    if best < 0:
+        best = homes[zone[HOME]]
+        for home in homes[zone[HOME] : zone[HOME] + zone[HOMES]]:
+            if times[row + home] < times[row + best]:
+                best = home
     return best
 
 
@@ -587,7 +503,7 @@ def rest(tables: Any, lists: Any, zone: Any, times: Any, homes: Any, rules: Any,
 
     It drives to where it is wanted, or parks. After a drive it parks first, so that it can be seen to stand.
     """
-    nodes, shuttles, _, _ = tables
+    nodes, shuttles, _, moves = tables
     heads, spare, demand = lists
     state, at = shuttles[shuttle, STATE], shuttles[shuttle, AT]
     place = nodes[at, PLACE]
@@ -600,23 +516,15 @@ def rest(tables: Any, lists: Any, zone: Any, times: Any, homes: Any, rules: Any,
     goal = place
     if state == SERVING or spare[EXTRA] > 0:
         goal = wanted_place(zone, times, homes, demand, rules, place, now)
-    if times[zone[SQUARE] + (place - zone[FIRST]) * zone[SIZE] + goal - zone[FIRST]] == 0:
+    drive = times[zone[SQUARE] + (place - zone[FIRST]) * zone[SIZE] + goal - zone[FIRST]]
+    if drive == 0:
         goal = place
     demand[goal, STOCK] += 1
     if goal == place:
         shuttles[shuttle, STATE] = PARKED
         return now + REVIEW
     spare[EXTRA] -= state == PARKED
-    return set_out(tables, heads, spare, zone, times, shuttle, goal, now)
-
-
-@piece
-def set_out(tables: Any, heads: Any, spare: Any, zone: Any, times: Any, shuttle: int, goal: int, now: int) -> Any:
-    """Send a shuttle somewhere empty; return when it is there."""
-    nodes, shuttles, _, moves = tables
-    at = shuttles[shuttle, AT]
-    place = nodes[at, PLACE]
-    there = now + times[zone[SQUARE] + (place - zone[FIRST]) * zone[SIZE] + goal - zone[FIRST]]
+    there = now + drive
     move = new_move(moves, spare, shuttle, place, goal)
     moves[move, DEPARTED], moves[move, ARRIVED], moves[move, LEFT], moves[move, CARRIED] = now, there, there, 0
     node = new_node(nodes, spare, shuttle, goal)
@@ -632,26 +540,9 @@ def set_out(tables: Any, heads: Any, spare: Any, zone: Any, times: Any, shuttle:
 
 
 @piece
-def quiet(zone: Any, now: int) -> Any:
-    """Return whether nothing was requested in a zone of late, so that shuttles that are parked may sleep."""
-    return now - zone[LATEST] > 2 * WINDOW
-
-
-@piece
-def wake(shuttles: Any, clock: Any, zone: Any, now: int) -> Any:
-    """Wake the shuttles that sleep in a zone."""
-    for shuttle in range(zone[FLEET], zone[FLEET] + zone[VEHICLES]):
-        if zone[ASLEEP] == 0:
-            return
-        if shuttles[shuttle, STATE] == PARKED and clock[2][shuttle] == NEVER:
-            reschedule(clock, shuttle, now)
-            zone[ASLEEP] -= 1
-
-
-@piece
 def depart(tables: Any, heads: Any, spare: Any, linked: Any, shuttle: int) -> Any:
     """Drive on to the next visit; return the waits of those who board there."""
-    nodes, shuttles, _, moves = tables
+    nodes, shuttles, legs, moves = tables
     at = shuttles[shuttle, AT]
     node = nodes[at, NEXT]
     move = new_move(moves, spare, shuttle, nodes[at, PLACE], nodes[node, PLACE])
@@ -660,7 +551,27 @@ def depart(tables: Any, heads: Any, spare: Any, linked: Any, shuttle: int) -> An
     nodes[node, MOVE], nodes[node, PREVIOUS] = move, -1
     shuttles[shuttle, AT] = node
     drop_node(nodes, heads, spare, at)
-    return arrive(tables, linked, node)
+    # Who boards and alights there is settled now.
+    heap, spots, keys, size = linked
+    waits = np.int64(0)
+    time = nodes[node, ARRIVE]
+    leg = nodes[node, BOARDING]
+    while leg >= 0:
+        legs[leg, PICKED], legs[leg, BOARD_MOVE] = time, move
+        waits += time - legs[leg, REQUESTED]
+        leg = legs[leg, NEXT_BOARD]
+    leg = nodes[node, ALIGHTING]
+    while leg >= 0:
+        legs[leg, DROPPED], legs[leg, ALIGHT_MOVE] = time, move
+        child = legs[leg, CHILD]
+        while child >= 0:  # a second leg, to be requested at a time that is now known
+            keys[child] = time + legs[child, LAG]
+            heap[size[0]], spots[child] = child, size[0]
+            size[0] += 1
+            sift_up(heap, spots, keys, spots[child])
+            child = legs[child, SIBLING]
+        leg = legs[leg, NEXT_ALIGHT]
+    return waits
 
 
 @piece
@@ -678,7 +589,8 @@ def stir(tables: Any, lists: Any, zones: Any, times: Any, homes: Any, rules: Any
         return boards, waits, boards * nodes[at, ARRIVE] - waits
     now = clock[2][shuttle]
     again = rest(tables, (heads, spare, demand), zone, times, homes, rules, shuttle, now)
-    if shuttles[shuttle, STATE] == PARKED and (over or quiet(zone, now)):
+    # Where nothing was requested of late, shuttles that are parked may sleep.
+    if shuttles[shuttle, STATE] == PARKED and (over or now - zone[LATEST] > 2 * WINDOW):
         again = NEVER
         zone[ASLEEP] += 1
     reschedule(clock, shuttle, again)
@@ -692,22 +604,26 @@ def match(tables: Any, lists: Any, zone: Any, ways: Any, rules: Any, leg: int, b
     heads, clock, _, demand, spare = lists
     now = legs[leg, REQUESTED]
     best[COST] = NEVER
-    rider = (now, legs[leg, ORIGIN], legs[leg, DESTINATION], rules[MOST_WAIT], legs[leg, LONGEST])
+    rider = (now, legs[leg, ORIGIN], legs[leg, DESTINATION], rules[MAX_WAIT], legs[leg, LONGEST])
     search(tables, heads, zone, ways, rules, rider, best)
-    found = best[COST] < NEVER
-    if not found:
+    within = best[COST] < NEVER
+    if not within:
         rider = (now, legs[leg, ORIGIN], legs[leg, DESTINATION], np.int64(NEVER), np.int64(NEVER))
         search(tables, heads, zone, ways, rules, rider, best)
-    asleep = (
-        shuttles[nodes[best[BOARD_AT], SHUTTLE], STATE] == PARKED and clock[2][nodes[best[BOARD_AT], SHUTTLE]] == NEVER
-    )
-    zone[ASLEEP] -= asleep
+    chosen = nodes[best[BOARD_AT], SHUTTLE]
+    zone[ASLEEP] -= shuttles[chosen, STATE] == PARKED and clock[2][chosen] == NEVER
     shuttle = accept(tables, heads, spare, demand, zone, ways[0], rules, leg, best)
     reschedule(clock, shuttle, nodes[shuttles[shuttle, AT], LEAVE])
-    note_demand(demand, legs[leg, ORIGIN], now)
+    roll(demand, legs[leg, ORIGIN], now)
+    demand[legs[leg, ORIGIN], RUNNING] += 1
     zone[LATEST] = now
-    wake(shuttles, clock, zone, now)
-    return found
+    for other in range(zone[FLEET], zone[FLEET] + zone[VEHICLES]):  # wake those that sleep
+        if zone[ASLEEP] == 0:
+            break
+        if shuttles[other, STATE] == PARKED and clock[2][other] == NEVER:
+            reschedule(clock, other, now)
+            zone[ASLEEP] -= 1
+    return within
 
 
 @kernel
@@ -735,7 +651,12 @@ def operate(
         if time == NEVER:
             return False, late
         if by_link:
-            leg = next_linked(linked)
+            heap, spots, keys, size = linked
+            leg = heap[0]
+            size[0] -= 1
+            heap[0] = heap[size[0]]
+            spots[heap[0]] = 0
+            sift_down(heap, spots, keys, 0, size[0])
             legs[leg, REQUESTED] = time
         else:
             leg = order[taken]

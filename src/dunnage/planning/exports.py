@@ -29,10 +29,9 @@ from dunnage.planning.trucks import write_lines
 from dunnage.release import Release
 
 MARKER = "README.md"
-MOST_STOPS_WITH_EDGES = 1_000
-MOST_FLOWS = 5_000
+MAX_STOPS_WITH_EDGES = 1_000
+MAX_FLOWS = 5_000  # that are drawn, the largest first
 Feature = dict[str, object]
-"""Most flows that are drawn, the largest first."""
 _MERCATOR_METRES = 6_378_137.0
 _MERCATOR_DEGREES = 85.06
 _METRES_A_SECOND = 20 / 3.6
@@ -93,29 +92,13 @@ def export_fleetpy(
     name: str = "dunnage",
     requested: IntArray | None = None,
 ) -> Path:
-    """Write rides and travel times in FleetPy's layout.
+    """Write rides and travel times in FleetPy's layout; the folder's content goes into FleetPy's ``data``.
 
-    Parameters
-    ----------
-    folder
-        Folder to make; its content goes into FleetPy's ``data``.
-    requests, city, times
-        The rides, the city they are made in, and its travel times in seconds.
-    name
-        Name of network and demand.
-    requested
-        When each ride was really requested; by default when it can be at the earliest.
-
-    Raises
-    ------
-    ParameterError
-        If there are too many stops for an edge between any two.
-    OutputError
-        If the folder cannot be made.
+    ``requested`` says when each ride was really requested; by default that is when it can be at the earliest.
     """
-    if len(city.stops) > MOST_STOPS_WITH_EDGES:
+    if len(city.stops) > MAX_STOPS_WITH_EDGES:
         raise ParameterError(
-            f"edges between all stops are written for at most {MOST_STOPS_WITH_EDGES:,} stops. Got {len(city.stops):,}."
+            f"edges between all stops are written for at most {MAX_STOPS_WITH_EDGES:,} stops. Got {len(city.stops):,}."
         )
     if not name.isidentifier():
         raise ParameterError(f"name must be letters, digits and _. Got {name!r}. Name it dunnage, say.")
@@ -177,26 +160,27 @@ def export_geojson(
 ) -> Path:
     """Write ``stops.geojson``, ``zones.geojson`` and, with a release of counts, ``flows.geojson``.
 
-    Parameters
-    ----------
-    folder
-        Folder to make.
-    city
-        The city; its stops need coordinates.
-    release
-        Whose counts are drawn as flows, as trips of an average date; the largest flows where there are many.
-    shuttles
-        Shuttles of each zone, where a fleet was sized.
-
-    Raises
-    ------
-    ParameterError
-        If stops have no coordinates, or the release does not fit the city.
-    OutputError
-        If the folder cannot be made.
+    Flows are trips of an average date; the largest where there are many. ``shuttles`` are those of each zone.
     """
-    places = _places(city)
-    collections = {"stops": _stop_features(city, places), "zones": _zone_features(city, places, shuttles)}
+    if city.lat is None or city.lon is None:
+        raise ParameterError("a map needs coordinates. The city's stops have none. Add lat and lon to its stops.csv.")
+    places = [[round(float(lon), 6), round(float(lat), 6)] for lon, lat in zip(city.lon, city.lat, strict=True)]
+    zones = [None] * len(places) if city.zones is None else [city.zone_names[zone] for zone in city.zones]
+    hubs = [False] * len(places) if city.hubs is None else city.hubs.tolist()
+    stops = [
+        _feature("Point", place, {"stop": stop, "zone": zone, "hub": hub})
+        for stop, place, zone, hub in zip(city.stops, places, zones, hubs, strict=True)
+    ]
+    # The hull of each zone: a polygon, or a line or point where its stops do not span one.
+    hulls = []
+    for number, name in enumerate(city.zone_names if city.zones is not None else ()):
+        members = np.flatnonzero(city.zones == number).tolist()
+        if members:
+            ring = convex_hull([places[stop] for stop in members])
+            more: Feature = {} if shuttles is None else {"shuttles": int(shuttles[number])}
+            shapes = {1: ("Point", ring[0]), 2: ("LineString", ring), 3: ("Polygon", [[*ring, ring[0]]])}
+            hulls.append(_feature(*shapes[min(len(ring), 3)], {"zone": name, "stops": len(members), **more}))
+    collections = {"stops": stops, "zones": hulls}
     if release is not None:
         collections["flows"] = _flow_features(released_counts(release, city), city, places)
     with new_folder(folder, marker="stops.geojson") as work:
@@ -206,67 +190,27 @@ def export_geojson(
     return Path(folder)
 
 
-def _places(city: City) -> list[list[float]]:
-    if city.lat is None or city.lon is None:
-        raise ParameterError("a map needs coordinates. The city's stops have none. Add lat and lon to its stops.csv.")
-    return [[round(float(lon), 6), round(float(lat), 6)] for lon, lat in zip(city.lon, city.lat, strict=True)]
-
-
 def _feature(geometry: str, coordinates: object, properties: Feature) -> Feature:
     return {"type": "Feature", "geometry": {"type": geometry, "coordinates": coordinates}, "properties": properties}
 
 
-def _stop_features(city: City, places: list[list[float]]) -> list[Feature]:
-    zones = [None] * len(places) if city.zones is None else [city.zone_names[zone] for zone in city.zones]
-    hubs = [False] * len(places) if city.hubs is None else city.hubs.tolist()
-    return [
-        _feature("Point", place, {"stop": stop, "zone": zone, "hub": hub})
-        for stop, place, zone, hub in zip(city.stops, places, zones, hubs, strict=True)
-    ]
-
-
-def _zone_features(city: City, places: list[list[float]], shuttles: Sequence[int] | None) -> list[Feature]:
-    """Draw the hull of each zone: a polygon, or a line or point where its stops do not span one."""
-    if city.zones is None:
-        return []
-    found = []
-    for number, zone in enumerate(city.zone_names):
-        members = np.flatnonzero(city.zones == number).tolist()
-        if not members:
-            continue
-        ring = convex_hull([places[stop] for stop in members])
-        more: Feature = {} if shuttles is None else {"shuttles": int(shuttles[number])}
-        shapes = {1: ("Point", ring[0]), 2: ("LineString", ring), 3: ("Polygon", [[*ring, ring[0]]])}
-        found.append(_feature(*shapes[min(len(ring), 3)], {"zone": zone, "stops": len(members), **more}))
-    return found
-
-
 def convex_hull(points: Sequence[Sequence[float]]) -> list[list[float]]:
-    """Return the corners of the convex hull, counter-clockwise, without repeating the first.
-
-    Examples
-    --------
-    >>> convex_hull([[0, 0], [2, 0], [1, 0], [2, 2], [1, 1]])
-    [[0, 0], [2, 0], [2, 2]]
-    """
+    """Return the corners of the convex hull, counter-clockwise, without repeating the first."""
     ordered = sorted({(x, y) for x, y in points})
     if len(ordered) < 3:
         return [list(point) for point in ordered]
-    lower, upper = _chain(ordered), _chain(ordered[::-1])
-    return [list(point) for point in lower[:-1] + upper[:-1]]
-
-
-def _chain(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Return the part of the hull that turns left from the first point to the last."""
-    kept: list[tuple[float, float]] = []
-    for x, y in points:
-        while len(kept) > 1:
-            (ax, ay), (bx, by) = kept[-2:]
-            if (bx - ax) * (y - ay) - (by - ay) * (x - ax) > 0:
-                break
-            kept.pop()
-        kept.append((x, y))
-    return kept
+    hull: list[list[float]] = []
+    for chain in (ordered, ordered[::-1]):  # the part of the hull that turns left from the first point to the last
+        kept: list[tuple[float, float]] = []
+        for x, y in chain:
+            while len(kept) > 1:
+                (ax, ay), (bx, by) = kept[-2:]
+                if (bx - ax) * (y - ay) - (by - ay) * (x - ax) > 0:
+                    break
+                kept.pop()
+            kept.append((x, y))
+        hull += [list(point) for point in kept[:-1]]
+    return hull
 
 
 def _flow_features(counts: TripCounts, city: City, places: list[list[float]]) -> list[Feature]:
@@ -274,12 +218,12 @@ def _flow_features(counts: TripCounts, city: City, places: list[list[float]]) ->
     num = len(city.stops)
     pairs, place = np.unique(counts.origin * num + counts.destination, return_inverse=True)
     trips = np.bincount(place.reshape(-1), weights=counts.count, minlength=len(pairs)) / sum(counts.num_dates)
-    found = []
-    for index in np.argsort(-trips, kind="stable")[:MOST_FLOWS].tolist():
+    features = []
+    for index in np.argsort(-trips, kind="stable")[:MAX_FLOWS].tolist():
         start, end = divmod(int(pairs[index]), num)
         same = places[start] == places[end]
         geometry, line = ("Point", places[start]) if same else ("LineString", [places[start], places[end]])
         flow = round(float(trips[index]), 3)
         about: Feature = {"origin": city.stops[start], "destination": city.stops[end], "trips": flow}
-        found.append(_feature(geometry, line, about))
-    return found
+        features.append(_feature(geometry, line, about))
+    return features

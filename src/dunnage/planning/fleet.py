@@ -42,18 +42,18 @@ Progress = Callable[[str], None]
 Fleet = tuple[int, ...]
 
 MAX_WAIT_SECONDS = 180
-MOST_WAIT_SECONDS = 86_400
+WAIT_LIMIT_SECONDS = 86_400
 """Longest mean wait that may be asked for: a day."""
 # The mean wait falls with about this power of the fleet near the answer; only where the search looks next rests on it.
 _WAIT_POWER = 5.0
 # Riders that a shuttle takes at once, as a first guess.
 _GUESSED_SHARING = 4.5
 _SAFE = 1e-9
-_MOST_ROUNDS = 40
+_MAX_ROUNDS = 40
 # Days that the search for all zones together begins with.
 _FIRST_DAYS = 2
 # Fleets of whose runs more than the waits is remembered: they are large.
-_MOST_KNOWN = 8
+_MAX_KNOWN = 8
 # Zones of at least twice as many shuttles are sized to one part in so many only: expansions differ by more than that.
 _FINE = 200
 
@@ -200,7 +200,7 @@ class FleetTask:
         run = DayRun.of(self.days[day], self._simulated(day, fleet), len(fleet))
         self._sums[fleet, day] = zone_sums(self.days[day], run.waits, len(fleet))
         self._known.setdefault(fleet, {})[day] = run
-        while len(self._known) > _MOST_KNOWN:
+        while len(self._known) > _MAX_KNOWN:
             del self._known[next(iter(self._known))]
         return run
 
@@ -236,18 +236,19 @@ class FleetTask:
 
     def _alone(self, zone: int) -> list[int]:
         """Return the smallest fleet of one zone for each day, other zones left aside."""
-        found: list[int] = []
+        sizes: list[int] = []
         for day in range(len(self.days)):
             if not self.legs[day, zone]:
-                found.append(0)
+                sizes.append(0)
                 continue
-            last = next((number for number in reversed(found) if number), 0)
-            guess = last or self._guess(day, zone)
-            found.append(self._smallest_alone(day, zone, guess, step=1 if last else max(1, guess // 10)))
-        return found
-
-    def _guess(self, day: int, zone: int) -> int:
-        return max(1, round(solo_cover(self._rides(day, zone).requests, self.ground.times) / _GUESSED_SHARING))
+            last = next((number for number in reversed(sizes) if number), 0)
+            guess, step = last, 1
+            if not last:
+                solo = solo_cover(self._rides(day, zone).requests, self.ground.times)
+                guess = max(1, round(solo / _GUESSED_SHARING))
+                step = max(1, guess // 10)
+            sizes.append(self._smallest_alone(day, zone, guess, step=step))
+        return sizes
 
     def _rides(self, day: int, zone: int) -> Dispatch:
         """Return the rides of one zone, each requested when that is expected whatever other zones do."""
@@ -262,12 +263,12 @@ class FleetTask:
 
     def _smallest_alone(self, day: int, zone: int, guess: int, *, step: int = 1) -> int:
         """Find the smallest fleet from a guess: widen until it is bracketed, halve, and try two fewer."""
-        known: dict[int, bool] = {}
+        tried: dict[int, bool] = {}
 
         def does(number: int) -> bool:
-            if number not in known:
-                known[number] = self._does_alone(day, zone, number)
-            return known[number]
+            if number not in tried:
+                tried[number] = self._does_alone(day, zone, number)
+            return tried[number]
 
         most = self.most_shuttles(zone)
         enough, wide = min(max(1, guess), most), step
@@ -275,7 +276,7 @@ class FleetTask:
             if enough == most:  # one day may miss what all together meet
                 return most
             enough, wide = min(most, enough + wide), 2 * wide
-        few = max((number for number, good in known.items() if not good and number < enough), default=0)
+        few = max((number for number, good in tried.items() if not good and number < enough), default=0)
         while few == 0 and enough > 1:
             number = max(1, enough - step)
             if not does(number):
@@ -313,7 +314,7 @@ class FleetTask:
         brackets = [_Bracket(self.most_shuttles(zone)) for zone in range(len(fleet))]
         while True:
             waits, before, rounds = self.mean_waits(fleet, days=days), list(fleet), rounds + 1
-            halve = rounds < _MOST_ROUNDS
+            halve = rounds < _MAX_ROUNDS
             for zone in self.served:
                 bracket, did = brackets[zone], bool(waits[zone] <= self.max_wait)
                 bracket.learn(fleet[zone], did=did)
@@ -339,8 +340,9 @@ class FleetTask:
             waits = self.mean_waits(fleet)
             # The zone with most to spare first.
             for zone in sorted(self.served, key=lambda zone: waits[zone]):
-                if fleet[zone] > 1 and (self.mean_waits(_less(fleet, zone)) <= self.max_wait).all():
-                    fleet = _less(fleet, zone)
+                less = (*fleet[:zone], fleet[zone] - grain(fleet[zone]), *fleet[zone + 1 :])
+                if fleet[zone] > 1 and (self.mean_waits(less) <= self.max_wait).all():
+                    fleet = less
                     break
             else:
                 return fleet
@@ -386,19 +388,15 @@ class FleetTask:
 
 
 def check_max_wait(max_wait: float) -> None:
-    if not 0 < max_wait <= MOST_WAIT_SECONDS:
+    if not 0 < max_wait <= WAIT_LIMIT_SECONDS:
         raise ParameterError(
-            f"the longest mean wait must be above 0 seconds, and at most {MOST_WAIT_SECONDS}. Got {max_wait:g}. "
+            f"the longest mean wait must be above 0 seconds, and at most {WAIT_LIMIT_SECONDS}. Got {max_wait:g}. "
             "Ask for 180, say."
         )
 
 
 def _as_fleet(fleet: Sequence[int]) -> Fleet:
     return tuple(int(number) for number in fleet)
-
-
-def _less(fleet: Fleet, zone: int) -> Fleet:
-    return (*fleet[:zone], fleet[zone] - grain(fleet[zone]), *fleet[zone + 1 :])
 
 
 def solo_cover(requests: Requests, times: NDArray[np.int32]) -> int:
@@ -414,7 +412,7 @@ def solo_cover(requests: Requests, times: NDArray[np.int32]) -> int:
 
 
 EXPANSIONS = 5
-MOST_EXPANSIONS = 1_000
+MAX_EXPANSIONS = 1_000
 # Trips of a date from which on fewer expansions are drawn: they differ less, and take longer.
 _MANY_TRIPS = 60_000
 
@@ -526,24 +524,13 @@ def released_task(
 def planned_task(release: Release, ground: Ground, plan: FleetPlan, *, progress: Progress | None = None) -> FleetTask:
     """Draw the days again that a plan was sized for: to run its fleet, or to see waits around it."""
     model = plan.model
-    if (
-        model is None
-        or model.service is None
-        or model.max_wait_seconds is None
-        or model.expansions is None
-        or model.seed is None
-    ):
+    wait = None if model is None else model.max_wait_seconds
+    if model is None or wait is None or model.service is None or model.expansions is None or model.seed is None:
         raise ParameterError("the plan does not say how it was sized. Size the fleet anew.")
-    check_max_wait(model.max_wait_seconds)
+    check_max_wait(wait)
+    how = {"expansions": model.expansions, "seed": model.seed}
     return released_task(
-        release,
-        ground,
-        max_wait=float(model.max_wait_seconds),
-        expansions=model.expansions,
-        service=model.service,
-        seed=model.seed,
-        day=model.day,
-        progress=progress,
+        release, ground, max_wait=float(wait), service=model.service, day=model.day, progress=progress, **how
     )
 
 
@@ -554,18 +541,18 @@ def expanded_days(
 
     Of a day with more than 60,000 trips a date fewer are drawn: their fleets hardly differ.
     """
-    if not 1 <= expansions <= MOST_EXPANSIONS:
-        raise ParameterError(f"expansions must be 1 to {MOST_EXPANSIONS}. Got {expansions}. Ask for 5, say.")
+    if not 1 <= expansions <= MAX_EXPANSIONS:
+        raise ParameterError(f"expansions must be 1 to {MAX_EXPANSIONS}. Got {expansions}. Ask for 5, say.")
     if day is not None and day not in counts.days:
         raise ParameterError(f"the release tells no day {day!r} apart. It has: {', '.join(counts.days)}.")
     chosen = [number for number, label in enumerate(counts.days) if day in (None, label)]
     each = math.ceil(expansions / len(chosen))
     # As many as asked for, fewer of many trips, one at least.
     fewer = {number: math.floor(each * _MANY_TRIPS / max(counts.trips_a_date(number), 1.0)) for number in chosen}
-    drawn = {number: max(1, min(each, most)) for number, most in fewer.items()}
+    draws = {number: max(1, min(each, most)) for number, most in fewer.items()}
     return [
         Day.of(counts.expanded(number, (seed, number, draw)), ground, counts.num_dates[number] / num_draws)
-        for number, num_draws in drawn.items()
+        for number, num_draws in draws.items()
         for draw in range(num_draws)
     ]
 
@@ -594,7 +581,7 @@ def demand_facts(task: FleetTask) -> Demand:
 
 def zone_facts(task: FleetTask, sized: Sized, bounds: Sequence[int]) -> dict[str, ZoneFacts]:
     """Say of each zone what it was sized for, how sure its fleet is, and how it runs."""
-    found = {}
+    facts = {}
     rides = np.average(task.legs, axis=0, weights=task.weights) if len(task.days) else np.zeros(len(bounds))
     for zone, name in enumerate(task.ground.zones):
         alone = sized.alone[:, zone]
@@ -603,14 +590,14 @@ def zone_facts(task: FleetTask, sized: Sized, bounds: Sequence[int]) -> dict[str
             mean = round(float(fleets.mean()), 6)
             spread = FleetSpread(smallest=int(fleets.min()), mean=mean, largest=int(fleets.max()))
         run = run_facts(task, sized.fleet, sized.runs, zone=zone)
-        found[name] = ZoneFacts(
+        facts[name] = ZoneFacts(
             legs=round(float(rides[zone]), 6),
             bound=bounds[zone],
             solo_cover=task.solo_cover(zone),
             spread=spread,
             wait_seconds=None,
         ).model_copy(update={} if run is None else dict(run))
-    return found
+    return facts
 
 
 def run_facts(task: FleetTask, fleet: Sequence[int], runs: Sequence[DayRun], *, zone: int | None = None) -> Run | None:

@@ -23,17 +23,16 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from dunnage.arrays import FloatArray, IntArray
+from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.bins.exchanges import over_caps, spread_items
-from dunnage.bins.fills import Items, count_fills, estimate_chances, sealed_linkage
-from dunnage.bins.fills import Slots as FillSlots
+from dunnage.bins.fills import FillSlots, Items, count_fills, estimate_chances
 from dunnage.certificate import NoiseCell
 from dunnage.domains import Numeric, domain_from
 from dunnage.errors import ParameterError
@@ -48,10 +47,10 @@ def exchangeable(release: Release) -> IntArray:
 
     Noise makes every row different, so a noisy row is exchangeable with no other.
     """
-    told = [name for name, item in release.attributes.items() if item.role in ("public", "sensitive")]
-    told_apart = combinations(release, told)
-    num_told = int(told_apart.max(initial=0)) + 1
-    return np.asarray(np.unique(release.class_of_row * num_told + told_apart, return_inverse=True)[1].reshape(-1))
+    shown = [name for name, item in release.attributes.items() if item.role in ("public", "sensitive")]
+    looks = combinations(release, shown)
+    num_looks = int(looks.max(initial=0)) + 1
+    return np.asarray(np.unique(release.class_of_row * num_looks + looks, return_inverse=True)[1].reshape(-1))
 
 
 LINKAGE_NOTE = (
@@ -65,18 +64,13 @@ def truck_linkage(group: IntArray, bin_of_row: IntArray) -> Linkage:
 
     Rows of a group are exchangeable, so the truck of a package of the group is each truck with the share of the
     group's rows that go there; the best guess is the largest share. ``mean`` is over released packages.
-
-    Examples
-    --------
-    >>> truck_linkage(np.array([0, 0, 0, 1]), np.array([0, 0, 1, 1])).mean
-    0.75
     """
     _, largest, sizes = _largest_shares(group, bin_of_row)
     mean, worst = float(largest.sum() / sizes.sum()), float((largest / sizes).max())
     return Linkage(mean=mean, worst=worst, kind="exact", note=LINKAGE_NOTE)
 
 
-def linkage_of_rows(group: IntArray, bin_of_row: IntArray) -> npt.NDArray[np.float64]:
+def linkage_of_rows(group: IntArray, bin_of_row: IntArray) -> FloatArray:
     """Return for each row the best guess that :func:`truck_linkage` summarises."""
     group, largest, sizes = _largest_shares(group, bin_of_row)
     return np.asarray((largest / sizes)[group])
@@ -157,20 +151,14 @@ def slots_linkage(
 
 
 def told_number(number: int | None) -> int | float | None:
-    """Return a number of fills as files can hold it: beyond 15 digits as a double, beyond 300 as 1e300.
-
-    Examples
-    --------
-    >>> told_number(6), told_number(10**20), told_number(10**5000)
-    (6, 1e+20, 1e+300)
-    """
+    """Return a number of fills as files can hold it: beyond 15 digits as a double, beyond 300 as 1e300."""
     if number is None or number < 10**15:
         return number
     return float(min(number, 10**300))
 
 
 def _stated(chances: FloatArray, kind: Literal["exact", "estimate"]) -> Linkage:
-    best = sealed_linkage(chances)
+    best = chances.max(axis=1, initial=0.0)
     worst = float(best.max())
     mean = min(float(best.mean()), worst)  # equal chances add up to a little more
     return Linkage(mean=mean, worst=worst, kind=kind, note=SEALED_NOTE)
@@ -197,17 +185,17 @@ def linkage_of_plan(plan: Plan, release: Release, *, seconds: float = ESTIMATE_S
     rooms = {truck.name: line for truck, line in zip(plan.trucks, members[1].rooms, strict=True)}
     room = np.array([rooms[name] for name in plan.truck_of_bin])
     class_of = np.repeat(np.arange(len(sizes)), sizes)
-    found = slots_linkage(class_of, members[1].values, plan.slots, room, seconds=seconds)
-    assert found is not None  # with time given there is always an answer
-    return found
+    linkage = slots_linkage(class_of, members[1].values, plan.slots, room, seconds=seconds)
+    assert linkage is not None  # with time given there is always an answer
+    return linkage
 
 
 # Noisy rows
 
 
-MOST_WORK = 20_000_000
+MAX_WORK = 20_000_000
 """Pairs of a true value and a row that are looked at for one figure of truck linkage."""
-MOST_POINTS = 4096
+MAX_POINTS = 4096
 _CHUNK = 1_000_000
 _NODES = 1024
 
@@ -320,17 +308,17 @@ class NoisyRows:
     def cell_of_group(self) -> IntArray:
         """Cell of each group in each column. Shape: columns, groups."""
         first = np.unique(self.group, return_index=True)[1]
-        found = [cells.index(column[first]) for cells, column in zip(self.cells, self.steps, strict=True)]
-        return np.array(found, dtype=np.int64).reshape(len(self.cells), len(first))
+        columns = [cells.index(column[first]) for cells, column in zip(self.cells, self.steps, strict=True)]
+        return np.array(columns, dtype=np.int64).reshape(len(self.cells), len(first))
 
     @cached_property
     def log_evidence(self) -> FloatArray:
         """Logarithm of the probability of each row's noisy values, if any true values of its cells were as likely."""
-        found = np.zeros(len(self))
+        logs = np.zeros(len(self))
         for cells, column in zip(self.cells, self.steps, strict=True):
             for cell, rows in _by_cell(cells, cells.index(column)):
-                found[rows] += np.log(cell.law.evidence(column[rows] - cell.first))
-        return found
+                logs[rows] += np.log(cell.law.evidence(column[rows] - cell.first))
+        return logs
 
     def steps_of(self, truths: Mapping[str, npt.ArrayLike]) -> IntArray:
         """Return the grid steps of true values, column by column. Shape: columns, records."""
@@ -353,9 +341,9 @@ class NoisyRows:
         order = np.lexsort((own,) if by is None else (by, own))
         sizes = np.bincount(own, minlength=num)
         begins = np.concatenate(([0], np.cumsum(sizes)))
-        found = np.flatnonzero(group >= 0)
+        records = np.flatnonzero(group >= 0)
         stratum_of_group = self.stratum[np.unique(self.group, return_index=True)[1]]
-        run = stratum_of_group[group[found]] if as_printed else group[found]
+        run = stratum_of_group[group[records]] if as_printed else group[records]
         ends, start = np.cumsum(sizes[run]), 0
         while start < len(run):  # parts whose rows are not too many together
             before = int(ends[start - 1]) if start else 0
@@ -365,32 +353,28 @@ class NoisyRows:
             starts = np.concatenate(([0], np.cumsum(lengths)[:-1]))
             shift = np.repeat(begins[run[part]] - starts, lengths)
             rows = order[shift + np.arange(len(shift))]
-            logs = self._logs(rows, truths[:, np.repeat(found[part], lengths)], as_printed=as_printed)
-            yield Segments(found[part], starts, rows, np.exp(logs))
+            logs = self._logs(rows, truths[:, np.repeat(records[part], lengths)], as_printed=as_printed)
+            yield Segments(records[part], starts, rows, np.exp(logs))
 
     def _logs(self, rows: IntArray, truths: IntArray, *, as_printed: bool) -> FloatArray:
         """Return how likely rows are by true values: over their evidence, or by the density that the paper prints."""
-        found = np.zeros(len(rows)) if as_printed else -self.log_evidence[rows]
+        logs = np.zeros(len(rows)) if as_printed else -self.log_evidence[rows]
         for cells, column, truth in zip(self.cells, self.steps, truths, strict=True):
             seen = column[rows]
             for cell, some in _by_cell(cells, cells.index(seen)):
-                if as_printed:
-                    found[some] += _log_density(cell, seen[some], truth[some])
+                law, far = cell.law, np.abs(seen[some] - truth[some])
+                if not as_printed:
+                    logs[some] += law.log_likelihood(seen[some] - cell.first, truth[some] - cell.first)
+                # The density of eq. 29, or of the other law, at the distance of two points, as if nothing were clamped.
+                elif law.last == 0:
+                    logs[some] += np.where(far == 0, 0.0, -np.inf)
+                elif isinstance(law, PiecewiseLaw):
+                    scale = math.log((2 * law.half + 1) * math.exp(law.epsilon) + law.last)
+                    logs[some] += np.where(far <= law.half, float(law.epsilon), 0.0) - scale
                 else:
-                    found[some] += cell.law.log_likelihood(seen[some] - cell.first, truth[some] - cell.first)
-        return found
-
-
-def _log_density(cell: Cell, seen: IntArray, truth: IntArray) -> FloatArray:
-    """Give the density of eq. 29, or of the other law, at the distance of two points, as if nothing were clamped."""
-    law, far = cell.law, np.abs(seen - truth)
-    if law.last == 0:
-        return np.where(far == 0, 0.0, -np.inf)
-    if isinstance(law, PiecewiseLaw):
-        growth = math.exp(law.epsilon)
-        return np.where(far <= law.half, float(law.epsilon), 0.0) - math.log((2 * law.half + 1) * growth + law.last)
-    step = 1 / float(law.scale)
-    return np.asarray(math.log(math.tanh(step / 2)) - step * far)
+                    step = 1 / float(law.scale)
+                    logs[some] += math.log(math.tanh(step / 2)) - step * far
+        return logs
 
 
 def _by_cell(cells: Cells, of_cell: IntArray) -> Iterator[tuple[Cell, Any]]:
@@ -411,8 +395,8 @@ def stated_cells(release: Release, name: str, laws: Sequence[NoiseCell]) -> Cell
 
 
 def _numbers(release: Release, name: str) -> FloatArray:
-    found = release.data.column(name).combine_chunks().to_numpy(zero_copy_only=False)
-    return np.asarray(found, dtype=np.float64)
+    column = release.data.column(name).combine_chunks().to_numpy(zero_copy_only=False)
+    return np.asarray(column, dtype=np.float64)
 
 
 def _noisy_steps(release: Release, name: str, cells: Cells, rows: IntArray) -> IntArray:
@@ -425,12 +409,12 @@ def _noisy_steps(release: Release, name: str, cells: Cells, rows: IntArray) -> I
     lower, upper = (_numbers(release, f"{name}_{end}")[rows] for end in ("lower", "upper"))
     # An end lies half a step beyond the last point inside.
     low, high = cells.steps(lower), np.maximum(cells.domain.steps_below(upper), 0)
-    found: IntArray = (low + high) // 2
-    for cell, some in _by_cell(cells, cells.index(found)):
+    steps: IntArray = (low + high) // 2
+    for cell, some in _by_cell(cells, cells.index(steps)):
         reach = max(cell.law.radius, 0)
-        around = np.where(high[some] < cell.end, high[some] - reach, found[some])
-        found[some] = np.where(low[some] > cell.first, low[some] + reach, around)
-    return np.clip(found, 0, cells.domain.num_steps)
+        around = np.where(high[some] < cell.end, high[some] - reach, steps[some])
+        steps[some] = np.where(low[some] > cell.first, low[some] + reach, around)
+    return np.clip(steps, 0, cells.domain.num_steps)
 
 
 def noisy_rows(release: Release) -> IntArray:
@@ -456,23 +440,22 @@ def row_posterior(
         )
     steps = rows.steps_of(truths)
     given = np.zeros(steps.shape[1], dtype=np.int64) if stratum is None else stratum
-    found = np.zeros((steps.shape[1], len(release)))
+    posterior = np.zeros((steps.shape[1], len(release)))
     for part in rows.segments(steps, rows.group_of(steps, given), as_printed=as_printed):
-        found[np.repeat(part.truths, part.lengths), rows.rows[part.rows]] = part.probabilities
-    return found
+        posterior[np.repeat(part.truths, part.lengths), rows.rows[part.rows]] = part.probabilities
+    return posterior
 
 
 # Trucks
 
 
-@dataclass(frozen=True)
-class _Guesses:
+class _Guesses(NamedTuple):
     """What the best guess at a truck comes to, added up over packages."""
 
     total: float
     worst: float
     points: int = 0
-    error: float = 0.0  # Standard error of the total, if not all points were looked at
+    error: float = 0.0  # standard error of the total, if not all points were looked at
 
 
 def noisy_linkage(release: Release, bin_of_row: IntArray) -> Linkage | None:
@@ -486,43 +469,40 @@ def noisy_linkage(release: Release, bin_of_row: IntArray) -> Linkage | None:
     rows = NoisyRows.of(release)
     if rows is None or not len(release):
         return None
-    truck = np.unique(bin_of_row, return_inverse=True)[1].reshape(-1)
-    found = _noisy_guesses(rows, truck[rows.rows])
-    notes = [NOISY_NOTE, *([POINTS_NOTE.format(points=found.points)] if found.points else [])]
-    total, worst = found.total, found.worst
+    truck_of_row = np.unique(bin_of_row, return_inverse=True)[1].reshape(-1)
+    guesses, notes = _Guesses(0.0, 0.0), [NOISY_NOTE]
+    if len(rows):
+        truck = truck_of_row[rows.rows]
+        least = np.full(len(rows.sizes), len(truck), dtype=np.int64)
+        most = np.full(len(rows.sizes), -1, dtype=np.int64)
+        np.minimum.at(least, rows.group, truck)
+        np.maximum.at(most, rows.group, truck)
+        mixed = least < most
+        sure = int(rows.sizes[~mixed].sum())  # rows of a group that is all in one truck are certain
+        if mixed.any():
+            # True values that there may be in each group; doubles, as they may be very many.
+            points = np.ones(len(rows.sizes))
+            for cells, of_group in zip(rows.cells, rows.cell_of_group, strict=True):
+                points *= np.array([cell.law.last + 1.0 for cell in cells.cells])[of_group]
+            work = math.fsum((rows.sizes * points)[mixed].tolist())
+            guesses = _over_all(rows, truck, mixed, points) if work <= MAX_WORK else _over_some(rows, truck, mixed)
+        guesses = guesses._replace(total=sure + guesses.total, worst=max(guesses.worst, float(sure > 0)))
+    if guesses.points:
+        notes.append(POINTS_NOTE.format(points=guesses.points))
+    total, worst = guesses.total, guesses.worst
     if len(rows) < len(release):
         kept = np.setdiff1d(np.arange(len(release)), rows.rows)
-        best = linkage_of_rows(exchangeable(release)[kept], truck[kept])
+        best = linkage_of_rows(exchangeable(release)[kept], truck_of_row[kept])
         total, worst = total + float(best.sum()), max(worst, float(best.max()))
         notes.append(LEFT_OUT_NOTE)
     mean = min(total / len(release), worst)
     linkage = Linkage(mean=mean, worst=worst, kind="estimate", note="; ".join(notes))
-    if not found.points:
+    if not guesses.points:
         return linkage
-    return linkage.model_copy(update={"points": found.points, "error": found.error / len(release)})
+    return linkage.model_copy(update={"points": guesses.points, "error": guesses.error / len(release)})
 
 
-def _noisy_guesses(rows: NoisyRows, truck: IntArray) -> _Guesses:
-    """Add up the best guesses over noisy rows; a group that is all in one truck is certain."""
-    if not len(rows):
-        return _Guesses(0.0, 0.0)
-    least = np.full(len(rows.sizes), len(truck), dtype=np.int64)
-    most = np.full(len(rows.sizes), -1, dtype=np.int64)
-    np.minimum.at(least, rows.group, truck)
-    np.maximum.at(most, rows.group, truck)
-    mixed = least < most
-    sure = int(rows.sizes[~mixed].sum())
-    if not mixed.any():
-        return _Guesses(float(sure), 1.0)
-    points = np.ones(len(rows.sizes))  # true values that there may be in each group; doubles, as they may be very many
-    for cells, of_group in zip(rows.cells, rows.cell_of_group, strict=True):
-        points *= np.array([cell.law.last + 1.0 for cell in cells.cells])[of_group]
-    work = math.fsum((rows.sizes * points)[mixed].tolist())
-    found = _over_all(rows, truck, mixed, points) if work <= MOST_WORK else _over_some(rows, truck, mixed)
-    return replace(found, total=sure + found.total, worst=max(found.worst, float(sure > 0)))
-
-
-def _over_all(rows: NoisyRows, truck: IntArray, mixed: npt.NDArray[np.bool_], points: FloatArray) -> _Guesses:
+def _over_all(rows: NoisyRows, truck: IntArray, mixed: BoolArray, points: FloatArray) -> _Guesses:
     """Sum over all true values that there may be."""
     groups = np.flatnonzero(mixed)
     each = points[groups].astype(np.int64)
@@ -544,43 +524,32 @@ def _over_all(rows: NoisyRows, truck: IntArray, mixed: npt.NDArray[np.bool_], po
     return _Guesses(total, min(worst, 1.0))
 
 
-def _over_some(rows: NoisyRows, truck: IntArray, mixed: npt.NDArray[np.bool_]) -> _Guesses:
+def _over_some(rows: NoisyRows, truck: IntArray, mixed: BoolArray) -> _Guesses:
     """Average over true values that are likely by the rows: some rows evenly, at even quantiles of their posteriors."""
     chosen = np.flatnonzero(mixed[rows.group])
     chosen = chosen[np.lexsort((rows.steps[0][chosen], rows.group[chosen]))]
     pairs = float(rows.sizes[rows.group[chosen]].mean())
-    num = int(min(max(MOST_WORK / pairs, 64), MOST_POINTS))
-    index = np.arange(num)
+    num = int(min(max(MAX_WORK / pairs, 64), MAX_POINTS))
+    index, num_axes = np.arange(num), len(rows.cells)
     some = chosen[(index * len(chosen) + len(chosen) // 2) // num % len(chosen)]
-    truths = np.array(
-        [_likely(rows, axis, some, _even(index, axis, len(rows.cells))) for axis in range(len(rows.cells))]
-    )
-    best = np.empty(num)
-    for part in rows.segments(truths, rows.group[some], by=truck):
-        sums, _, begins = part.by_truck(truck)
-        best[part.truths] = np.maximum.reduceat(sums, begins) / part.totals
-    total, error = float(best.mean()) * len(chosen), float(best.std()) / math.sqrt(num) * len(chosen)
-    return _Guesses(total, min(float(best.max()), 1.0), num, error)
-
-
-def _even(index: IntArray, axis: int, num_axes: int) -> FloatArray:
-    """Return points between 0 and 1 that are even in each axis and in all together (Kronecker's sequence)."""
+    # Points between 0 and 1 that are even in each axis and in all together (Kronecker's sequence).
     root = 1.5
     for _ in range(64):  # the positive solution of root**(d + 1) = root + 1
         root = (1 + root) ** (1 / (num_axes + 1))
-    return np.asarray(np.mod(0.5 + (index + 1) * root ** -(axis + 1), 1.0))
-
-
-def _likely(rows: NoisyRows, axis: int, some: IntArray, share: FloatArray) -> IntArray:
-    """Return for some rows the true value below which a share of its posterior lies."""
-    cells, seen = rows.cells[axis], rows.steps[axis][some]
-    found: IntArray = np.empty(len(seen), dtype=np.int64)
-    for number in np.unique(cells.index(seen)).tolist():
-        cell = cells.cells[number]
-        places = np.flatnonzero(cells.index(seen) == number)
-        for part in np.array_split(places, -(-len(places) * 2 * _NODES // _CHUNK)):
-            found[part] = cell.first + _quantile(cell.law, seen[part] - cell.first, share[part])
-    return found
+    truths = np.empty((num_axes, num), dtype=np.int64)
+    for axis, (cells, steps) in enumerate(zip(rows.cells, rows.steps, strict=True)):
+        share = np.mod(0.5 + (index + 1) * root ** -(axis + 1), 1.0)
+        seen, of_cell = steps[some], cells.index(steps[some])
+        for number in np.unique(of_cell).tolist():
+            cell, places = cells.cells[number], np.flatnonzero(of_cell == number)
+            for part in np.array_split(places, -(-len(places) * 2 * _NODES // _CHUNK)):
+                truths[axis, part] = cell.first + _quantile(cell.law, seen[part] - cell.first, share[part])
+    best = np.empty(num)
+    for run in rows.segments(truths, rows.group[some], by=truck):
+        sums, _, begins = run.by_truck(truck)
+        best[run.truths] = np.maximum.reduceat(sums, begins) / run.totals
+    total, error = float(best.mean()) * len(chosen), float(best.std()) / math.sqrt(num) * len(chosen)
+    return _Guesses(total, min(float(best.max()), 1.0), num, error)
 
 
 def _quantile(law: Law, seen: IntArray, share: FloatArray) -> IntArray:

@@ -24,7 +24,7 @@ STATISTICS = ("upper", "mean")
 BUDGETS = ("largest", "items", "published")
 DEFAULT_RISK = Fraction(1, 20)
 DEFAULT_SCENARIOS = 100
-_MOST_PRIOR = Fraction(10**12)
+_MAX_PRIOR = Fraction(10**12)
 
 
 class PackingModel(documents.Model):
@@ -118,13 +118,7 @@ class Robust:
 
 @dataclass(frozen=True, kw_only=True)
 class Prior:
-    """What true weights are taken to be drawn from before the noisy ones are seen; public, over grid points.
-
-    Examples
-    --------
-    >>> Prior.parse("normal:250:60.5").text
-    'normal:250:60.5'
-    """
+    """What true weights are taken to be drawn from before the noisy ones are seen; public, over grid points."""
 
     # mean, deviation: of a normal law, cut off at the ends of the domain; None for the uniform one
     mean: Fraction | None = None
@@ -139,7 +133,7 @@ class Prior:
         if len(parts) != 3 or parts[0] != "normal":
             raise ParameterError(f"prior must be uniform or normal:MEAN:SD. Got {shown(text)}. Say normal:250:60.")
         mean, deviation = exact(parts[1], what="the prior's mean"), exact(parts[2], what="the prior's deviation")
-        if not 1 / _MOST_PRIOR <= deviation <= _MOST_PRIOR or abs(mean) > _MOST_PRIOR:
+        if not 1 / _MAX_PRIOR <= deviation <= _MAX_PRIOR or abs(mean) > _MAX_PRIOR:
             raise ParameterError(
                 f"the prior's deviation must be more than 0, and neither number extreme. Got {shown(text)}."
             )

@@ -18,6 +18,7 @@ rounded up for a bound from below and down for one from above; floating point is
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -25,6 +26,7 @@ from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -107,11 +109,6 @@ def item_risk(risk: Fraction, num: int) -> Fraction:
     """Return how likely each of some independent things may fail so that all hold with probability 1 - risk.
 
     The largest such share, rounded down: (1 - share)^num >= 1 - risk.
-
-    Examples
-    --------
-    >>> float(item_risk(Fraction(1, 20), 1)), item_risk(Fraction(0), 25)
-    (0.05, Fraction(0, 1))
     """
     if not risk or not num:
         return risk
@@ -131,23 +128,23 @@ def simultaneous_sizes(problem: PackingProblem, risk: Fraction) -> tuple[list[Fl
     sizes, misses = [], list[tuple[Fraction, int]]()
     for known in problem.known:
         cells = cells_of(problem.release, known.name)
-        told = _noisy_values(cells, known, noisy)
-        held = known.upper.copy()
-        held[noisy] = cells.upper(told, share)
-        sizes.append(held)
-        met = np.bincount(cells.index(cells.steps(told)), minlength=len(cells.cells)).tolist()
+        values = _noisy_values(cells, known, noisy)
+        upper = known.upper.copy()
+        upper[noisy] = cells.upper(values, share)
+        sizes.append(upper)
+        met = np.bincount(cells.index(cells.steps(values)), minlength=len(cells.cells)).tolist()
         misses += [(cell.law.miss(cell.law.reach(share)), times) for cell, times in zip(cells.cells, met, strict=True)]
     return sizes, Certified(at_least=all_hold(misses), at_most=1.0, rests_on=ANY_DATA.format(size="size"))
 
 
 def _noisy_values(cells: Cells, known: Uncertain, rows: IntArray) -> FloatArray:
     """Return the noisy value of each of some rows; where only intervals were released, the largest it may have."""
-    told = known.upper if known.nominal is None else known.nominal
-    if not cells.domain.contains(told[rows]).all():
+    values = (known.upper if known.nominal is None else known.nominal)[rows]
+    if not cells.domain.contains(values).all():
         raise ParameterError("a noisy value lies outside its public domain. Verify the release.")
     if known.nominal is not None:
-        return known.nominal[rows]
-    high = cells.domain.steps_below(told[rows])
+        return values
+    high = cells.domain.steps_below(values)
     of_cell = cells.index(high)
     end = np.array([cell.end for cell in cells.cells])[of_cell]
     radius = np.array([max(cell.law.radius, 0) for cell in cells.cells])[of_cell]
@@ -172,6 +169,57 @@ def odds_of(problem: PackingProblem, prior: Prior) -> Odds:
         tuple(exact(truck.capacity[known.name], what="capacity") for known in problem.known) for truck in problem.trucks
     )
     return Odds(tuple(beliefs), rooms)
+
+
+class LikelyPlan(NamedTuple):
+    """A plan that fits with the stated probability under a prior: where rows go, and what is proved."""
+
+    bin_of_row: IntArray
+    kinds: IntArray
+    bound: int
+    certified: Certified
+
+
+def likely_plan(
+    problem: PackingProblem,
+    model: Stochastic,
+    packed: Callable[[Sequence[FloatArray], float], Packed],  # packs rows of given sizes in so many seconds
+    groups: Sequence[IntArray],  # rows of each group that is packed apart
+    deadline: float,
+    tell: Telling | None = None,
+) -> LikelyPlan:
+    """Pack noisy rows so that everything fits with probability 1 - risk, given the release, under the model's prior."""
+    odds, risk = odds_of(problem, Prior.parse(model.prior or "uniform")), model.risk
+    costs = np.array([kind.cost for kind in problem.kinds(np.zeros((len(problem.trucks), len(problem.known)), int))])
+    (start, kinds), sure = _started(problem, odds, risk, packed, costs, deadline)
+    bins, bound = start, 0
+    if len(odds) <= MAX_SEARCHED:  # else the sizes would be all but 0
+        # Bound what any likely plan costs by packing sizes that all rows reach at once with more than the risk. Such a
+        # plan, and rows that are all so large, happen together sometimes: so the plan fits on these sizes.
+        share = item_risk(1 - risk, len(odds) * len(odds.beliefs)) * Fraction(999_999, 10**6) if risk else _ALMOST_SURE
+        sizes = [belief.low_quantiles(share) for belief in odds.beliefs]
+        with contextlib.suppress(NoPlanError):
+            bound = packed(sizes, _seconds(odds, deadline))[2]
+    if len(problem.trucks) > 1:
+        bound = max(bound, least_cost(odds, costs, risk))
+    else:
+        bound = max(bound, least_bins(odds, groups, risk))
+        if len(odds) <= MAX_SEARCHED:
+            bins = _searched(odds, problem.group, bins, bound, risk, deadline, tell)
+        kinds = np.zeros(int(bins.max()) + 1, dtype=np.int64)
+    at_least = max(odds.at_least(bins, kinds), sure if bins is start else 0.0)
+    parts = []
+    for known, belief in zip(problem.known, odds.beliefs, strict=True):
+        domain, prior = belief.cells.domain, belief.prior
+        assert domain.resolution is not None
+        ends = f"{shown_number(domain.lower)} to {shown_number(domain.upper)} {known.unit}".strip()
+        parts.append(f"{prior.text} over {known.name} from {ends} in steps of {shown_number(domain.resolution)}")
+    rests_on = (
+        f"the stated prior ({'; '.join(parts)}): right on average over data drawn from it, whichever plan is chosen, "
+        "not for every data set"
+    )
+    certified = Certified(at_least=at_least, at_most=odds.at_most(bins, kinds), rests_on=rests_on)
+    return LikelyPlan(bins, kinds, bound, certified)
 
 
 def _searched(
@@ -203,64 +251,10 @@ def _searched(
     return best
 
 
-@dataclass(frozen=True, eq=False)
-class Likely:
-    """A plan that fits with the stated probability under a prior: where rows go, and what is proved."""
-
-    bin_of_row: IntArray
-    kinds: IntArray
-    bound: int
-    certified: Certified
-
-
-def likely_plan(
-    problem: PackingProblem,  # What is packed
-    model: Stochastic,  # Risk and prior
-    packed: Callable[[Sequence[FloatArray], float], Packed],  # Packs rows of given sizes in so many seconds
-    groups: Sequence[IntArray],  # Rows of each group that is packed apart
-    deadline: float,  # When to stop
-    tell: Telling | None = None,  # Called with stage, trucks or cost, and bound
-) -> Likely:
-    """Pack noisy rows so that everything fits with probability 1 - risk, given the release, under the model's prior."""
-    odds = odds_of(problem, Prior.parse(model.prior or "uniform"))
-    costs = np.array([kind.cost for kind in problem.kinds(np.zeros((len(problem.trucks), len(problem.known)), int))])
-    start, sure = _started(problem, odds, model.risk, packed, costs, deadline)
-    bound = _least_for_small(odds, model.risk, packed, deadline)
-    if len(problem.trucks) > 1:
-        bins, kinds = start
-        bound = max(bound, least_cost(odds, costs, model.risk))
-    else:
-        bound = max(bound, least_bins(odds, groups, model.risk))
-        bins = start[0]
-        if len(odds) <= MOST_SEARCHED:
-            bins = _searched(odds, problem.group, bins, bound, model.risk, deadline, tell)
-        kinds = np.zeros(int(bins.max()) + 1, dtype=np.int64)
-    at_least = max(odds.at_least(bins, kinds), sure if bins is start[0] else 0.0)
-    certified = Certified(at_least=at_least, at_most=odds.at_most(bins, kinds), rests_on=_rests_on(problem, odds))
-    return Likely(bins, kinds, bound, certified)
-
-
 def plan_odds(problem: PackingProblem, model: Stochastic, bin_of_row: IntArray, kinds: IntArray) -> tuple[float, float]:
     """Bound from below and above how likely a plan fits given the release, under the model's prior."""
     odds = odds_of(problem, Prior.parse(model.prior or "uniform"))
     return odds.at_least(bin_of_row, kinds), odds.at_most(bin_of_row, kinds)
-
-
-def _least_for_small(
-    odds: Odds, risk: Fraction, packed: Callable[[Sequence[FloatArray], float], Packed], deadline: float
-) -> int:
-    """Bound what any likely plan costs by packing sizes that all rows reach at once with more than the risk.
-
-    A plan that fits with probability 1 - risk and rows that are all so large with more than the risk happen together
-    sometimes: so the plan fits on these sizes.
-    """
-    if len(odds) > MOST_SEARCHED:
-        return 0  # the sizes would be all but 0
-    share = item_risk(1 - risk, len(odds) * len(odds.beliefs)) * Fraction(999_999, 10**6) if risk else _ALMOST_SURE
-    try:
-        return packed([belief.low_quantiles(share) for belief in odds.beliefs], _seconds(odds, deadline))[2]
-    except NoPlanError:
-        return 0
 
 
 def _seconds(odds: Odds, deadline: float) -> float:
@@ -280,7 +274,7 @@ def _started(
     Sizes are quantiles, those that hold for any data, or the mean and some deviations. A plan on the second is taken
     only if it is likely given this release: whoever took the better of two kinds of plan would meet both their risks.
     """
-    found: list[tuple[int, float, IntArray, IntArray]] = []
+    plans: list[tuple[int, float, IntArray, IntArray]] = []
 
     def offer(sizes: Sequence[FloatArray], sure: float = 0.0) -> bool:
         try:
@@ -289,7 +283,7 @@ def _started(
             return True  # smaller sizes are to be tried, as if these had been enough
         likely = sure >= 1 - risk or odds.at_least(bins, kinds) >= 1 - risk
         if likely:
-            found.append((int(costs[kinds].sum()), -sure, bins, kinds))
+            plans.append((int(costs[kinds].sum()), -sure, bins, kinds))
         return likely
 
     share = item_risk(risk, len(odds) * len(odds.beliefs))
@@ -301,57 +295,39 @@ def _started(
         if time.monotonic() > halfway:
             break
         middle = (low + high) / 2
-        sizes = [_buffered(odds, axis, middle) for axis in range(len(odds.beliefs))]
+        sizes = []
+        for axis, belief in enumerate(odds.beliefs):
+            # The mean of each row and some deviations, rounded up to the grid, but no more than a truck holds: a row
+            # that may be larger than any truck goes alone, and counts with its own chance.
+            (mean, deviation), domain = belief.moments, belief.cells.domain
+            wanted = domain.steps_above(domain.clamp(mean + middle * deviation))
+            largest = np.array([max(room[axis] for room in odds.rooms)], dtype=np.float64)
+            most = int(domain.steps_below(domain.clamp(largest))[0])
+            sizes.append(domain.grid_values(np.minimum(wanted, most)))
         low, high = (low, middle) if offer(sizes) else (middle, high)
-    if not found:
+    if not plans:
         alone = np.arange(len(odds))
         for kind, truck in enumerate(problem.trucks):
             kinds = np.full(len(odds), kind)
             if (truck.count is None or truck.count >= len(odds)) and odds.at_least(alone, kinds) >= 1 - risk:
-                found.append((int(costs[kinds].sum()), 0.0, alone, kinds))
-    if not found:
+                plans.append((int(costs[kinds].sum()), 0.0, alone, kinds))
+    if not plans:
         raise NoPlanError(
             f"no plan was found that fits with probability {shown_number(1 - risk)}. {problem.remedy} "
             "Or allow more risk."
         )
-    _, sure, bins, kinds = min(found, key=lambda one: one[:2])
+    _, sure, bins, kinds = min(plans, key=lambda one: one[:2])
     return (bins, kinds), -sure
-
-
-def _buffered(odds: Odds, axis: int, deviations: float) -> FloatArray:
-    """Return the mean of each row and some deviations, rounded up to the grid, but no more than a truck holds."""
-    belief = odds.beliefs[axis]
-    mean, deviation = belief.moments
-    domain = belief.cells.domain
-    wanted = domain.steps_above(domain.clamp(mean + deviations * deviation))
-    # A row that may be larger than any truck goes alone, and counts with its own chance.
-    largest = np.array([max(room[axis] for room in odds.rooms)], dtype=np.float64)
-    most = int(domain.steps_below(domain.clamp(largest))[0])
-    return domain.grid_values(np.minimum(wanted, most))
-
-
-def _rests_on(problem: PackingProblem, odds: Odds) -> str:
-    parts = []
-    for known, belief in zip(problem.known, odds.beliefs, strict=True):
-        domain, prior = belief.cells.domain, belief.prior
-        assert domain.resolution is not None
-        law = "uniform" if prior.mean is None else prior.text
-        ends = f"{shown_number(domain.lower)} to {shown_number(domain.upper)} {known.unit}".strip()
-        parts.append(f"{law} over {known.name} from {ends} in steps of {shown_number(domain.resolution)}")
-    return (
-        f"the stated prior ({'; '.join(parts)}): right on average over data drawn from it, whichever plan is chosen, "
-        "not for every data set"
-    )
 
 
 # What noisy values and a prior tell of the true ones
 
 
-MOST_SEARCHED = 500
+MAX_SEARCHED = 500
 """Most rows whose plan is searched row by row; more are packed with a buffer for each."""
-LEAST_WIDTH, MOST_WIDTH = 512, 1 << 15
-MOST_TOTAL_WIDTH = 1 << 18
-MOST_POINTS = 10**8
+MIN_WIDTH, MAX_WIDTH = 512, 1 << 15
+MAX_TOTAL_WIDTH = 1 << 18
+MAX_POINTS = 10**8
 _CELLS = 4_000_000
 _ROUNDING = 1e-10
 """Allowance for floating point in a chance, for each row of a bin."""
@@ -366,9 +342,6 @@ def all_hold(misses: Iterable[tuple[Fraction, int]]) -> float:
             return 0.0
         total += times * math.log1p(-above)
     return max(0.0, math.exp(total) * (1 - 1e-12)) if total else 1.0
-
-
-# What a prior and the noisy values tell of the true ones
 
 
 @dataclass(frozen=True, eq=False)
@@ -387,7 +360,7 @@ class Beliefs:
         steps, of_row = np.unique(cells.steps(values), return_inverse=True)
         met = np.bincount(cells.index(steps), minlength=len(cells.cells))
         work = sum(int(times) * (cell.law.last + 1) for times, cell in zip(met, cells.cells, strict=True))
-        if work > MOST_POINTS:
+        if work > MAX_POINTS:
             raise ParameterError(
                 f"a prior is weighed at every grid point for every noisy value: {work:,} points are too many. "
                 "Leave the prior out, or ask the owner for a coarser resolution."
@@ -441,28 +414,28 @@ class Beliefs:
 
     def quantiles(self, risk: Fraction) -> tuple[FloatArray, float]:
         """Return what each row's true value is above with at most this probability; and how likely none is above."""
-        found, missed = np.empty(len(self.steps), dtype=np.int64), np.empty(len(self.steps))
+        steps, missed = np.empty(len(self.steps), dtype=np.int64), np.empty(len(self.steps))
         for part, truth, likely in self.laws():
             above = np.zeros_like(likely)
             above[:, :-1] = np.cumsum(likely[:, :0:-1], axis=1)[:, ::-1] * (1 + 1e-9)
             first = (above <= float(risk)).argmax(axis=1)
-            found[part], missed[part] = truth[first], above[np.arange(len(part)), first]
+            steps[part], missed[part] = truth[first], above[np.arange(len(part)), first]
         rows = np.bincount(self.of_row, minlength=len(self.steps)).tolist()
         likely_all = all_hold((Fraction(miss), times) for miss, times in zip(missed.tolist(), rows, strict=True))
-        return self.cells.domain.grid_values(found)[self.of_row], likely_all
+        return self.cells.domain.grid_values(steps)[self.of_row], likely_all
 
     def low_quantiles(self, risk: Fraction) -> FloatArray:
         """Return what each row's true value is below with at most this probability."""
-        found = np.empty(len(self.steps), dtype=np.int64)
+        steps = np.empty(len(self.steps), dtype=np.int64)
         for part, truth, likely in self.laws():
             below = np.zeros_like(likely)
             below[:, 1:] = np.cumsum(likely[:, :-1], axis=1) * (1 + 1e-9)
-            found[part] = truth[len(truth) - 1 - (below <= float(risk))[:, ::-1].argmax(axis=1)]
-        return self.cells.domain.grid_values(found)[self.of_row]
+            steps[part] = truth[len(truth) - 1 - (below <= float(risk))[:, ::-1].argmax(axis=1)]
+        return self.cells.domain.grid_values(steps)[self.of_row]
 
     def table(self, unit: int, width: int, rounded: str) -> FloatArray:
         """Return the law of each distinct value in units of so many measures, up to a width."""
-        found = np.zeros((len(self.steps), width + 2))
+        table = np.zeros((len(self.steps), width + 2))
         for part, truth, likely in self.laws():
             amounts = self.amounts(truth)
             units = -(-amounts // unit) if rounded == "up" else amounts // unit
@@ -470,10 +443,10 @@ class Beliefs:
             at = np.minimum(units[starts], width + 1)
             if rounded == "near":
                 high = likely * ((amounts % unit) / unit)
-                np.add.at(found, (part[:, None], np.minimum(at + 1, width + 1)), np.add.reduceat(high, starts, axis=1))
+                np.add.at(table, (part[:, None], np.minimum(at + 1, width + 1)), np.add.reduceat(high, starts, axis=1))
                 likely = likely - high
-            np.add.at(found, (part[:, None], at[None]), np.add.reduceat(likely, starts, axis=1))
-        return found[:, : width + 1]
+            np.add.at(table, (part[:, None], at[None]), np.add.reduceat(likely, starts, axis=1))
+        return table[:, : width + 1]
 
 
 def convolved(first: FloatArray, second: FloatArray, width: int) -> FloatArray:
@@ -507,7 +480,7 @@ class Odds:
         return [math.floor(room[axis] / (unit * self.beliefs[axis].measure)) for room in self.rooms]
 
     def _tabled(self, axis: int, rounded: str) -> tuple[FloatArray, list[int]]:
-        unit = self.unit(axis, min(MOST_WIDTH, max(LEAST_WIDTH, _CELLS // len(self))))
+        unit = self.unit(axis, min(MAX_WIDTH, max(MIN_WIDTH, _CELLS // len(self))))
         limits = self.limits(axis, unit)
         return self.beliefs[axis].table(unit, max(limits), rounded), limits
 
@@ -550,9 +523,9 @@ def _bin_chances(
     table: FloatArray, of_row: IntArray, bin_of_row: IntArray, sizes: IntArray, limits: IntArray, bins: IntArray
 ) -> FloatArray:
     """Return how likely each of some bins holds at most its limit; bins of as many rows are done together."""
-    found = np.empty(len(bins))
+    chances = np.empty(len(bins))
     if not len(bins):
-        return found
+        return chances
     order = np.argsort(bin_of_row, kind="stable")
     starts = np.cumsum(sizes) - sizes
     cumulated = np.cumsum(table, axis=1)
@@ -566,10 +539,10 @@ def _bin_chances(
             for column in range(1, size - 1):
                 loads = convolved(loads, table[rows[:, column]], table.shape[1] - 1)
             if size == 1:
-                found[part] = cumulated[rows[:, 0], limit]
+                chances[part] = cumulated[rows[:, 0], limit]
             else:
-                found[part] = (loads[:, : limit + 1] * cumulated[rows[:, -1], limit::-1]).sum(axis=1)
-    return found
+                chances[part] = (loads[:, : limit + 1] * cumulated[rows[:, -1], limit::-1]).sum(axis=1)
+    return chances
 
 
 # What any plan needs
@@ -577,18 +550,14 @@ def _bin_chances(
 
 def least_bins(odds: Odds, groups: Sequence[IntArray], risk: Fraction) -> int:
     """Bound from below how many trucks of the only kind any plan needs that fits with probability 1 - risk."""
-    return sum(
-        max(
-            1,
-            *(math.ceil(least_total(belief, rows, risk) / odds.rooms[0][axis]) for axis, belief in _each(odds)),
-            *(_least_by_sharing(odds, axis, rows, risk) for axis in range(len(odds.beliefs))),
-        )
-        for rows in groups
-    )
-
-
-def _each(odds: Odds) -> Iterator[tuple[int, Beliefs]]:
-    return iter(enumerate(odds.beliefs))
+    total = 0
+    for rows in groups:
+        bounds = [1]
+        for axis, belief in enumerate(odds.beliefs):
+            bounds.append(math.ceil(least_total(belief, rows, risk) / odds.rooms[0][axis]))
+            bounds.append(_least_by_sharing(odds, axis, rows, risk))
+        total += max(bounds)
+    return total
 
 
 def least_total(belief: Beliefs, rows: IntArray, risk: Fraction) -> Fraction:
@@ -600,9 +569,9 @@ def least_total(belief: Beliefs, rows: IntArray, risk: Fraction) -> Fraction:
     mean, deviation = belief.moments
     total, spread = float(mean[rows].sum()), math.sqrt(float((deviation[rows] ** 2).sum()))
     by_moments = (total - spread * math.sqrt(float(risk / (1 - risk)))) * (1 - 1e-9) - 1e-9
-    if len(rows) > MOST_SEARCHED:
+    if len(rows) > MAX_SEARCHED:
         return Fraction(max(by_moments, 0.0))
-    unit = max(1, -(-int(belief.tops[rows].sum()) // MOST_TOTAL_WIDTH))
+    unit = max(1, -(-int(belief.tops[rows].sum()) // MAX_TOTAL_WIDTH))
     table = belief.table(unit, int(belief.tops.max()) // unit, "down")
     sums = [table[law] for law in belief.of_row[rows].tolist()]
     while len(sums) > 1:
@@ -620,51 +589,44 @@ def _least_by_sharing(odds: Odds, axis: int, rows: IntArray, risk: Fraction) -> 
     1/a of the bin's part of the budget, which is at least what the row and the a - 1 smallest rows take. Any price for
     the budget gives a bound.
     """
-    if len(odds) > MOST_SEARCHED:
+    if len(odds) > MAX_SEARCHED:
         return 0
     table, (limit,) = odds.down[axis]
     cumulated = np.cumsum(table[odds.beliefs[axis].of_row[rows]], axis=1)
-    smallest = _smallest(cumulated)
+    # Laws such that the sum of any a rows is at least, in law, that of the first a; one for each row.
+    ordered = cumulated[np.argsort(-cumulated.sum(axis=1), kind="stable")]
+    if (np.diff(ordered, axis=0) > 1e-12).any():  # rows cannot be ordered: none is smaller than the least of all
+        ordered = np.broadcast_to(cumulated.max(axis=0), cumulated.shape)
+    smallest = np.diff(ordered, axis=1, prepend=0.0)
     loads = np.zeros(limit + 1)
     loads[0] = 1.0
-    costs: list[FloatArray] = []
+    rows_costs: list[FloatArray] = []
     for others, smaller in enumerate(smallest):
         chance = np.minimum(cumulated[:, ::-1] @ loads + _ROUNDING * (others + 2), 1.0)
         allowed = chance >= float(1 - risk)
         if not allowed.any():
             break
-        costs.append(np.where(allowed, -np.log(np.maximum(chance, 1e-300)), np.inf))
+        rows_costs.append(np.where(allowed, -np.log(np.maximum(chance, 1e-300)), np.inf))
         loads = convolved(loads, smaller, limit)
-    if not costs:
+    if not rows_costs:
         return len(rows)
-    return math.ceil(_best_price(np.array(costs), -math.log1p(-float(risk)) + 1e-12) - 1e-6)
-
-
-def _smallest(cumulated: FloatArray) -> FloatArray:
-    """Return laws such that the sum of any a rows is at least, in law, that of the first a; one for each row."""
-    ordered = cumulated[np.argsort(-cumulated.sum(axis=1), kind="stable")]
-    if (np.diff(ordered, axis=0) > 1e-12).any():  # rows cannot be ordered: none is smaller than the least of all
-        ordered = np.broadcast_to(cumulated.max(axis=0), cumulated.shape)
-    return np.diff(ordered, axis=1, prepend=0.0)
-
-
-def _best_price(costs: FloatArray, budget: float) -> float:
-    """Return the best bound over prices of the budget. Shape of costs: rows in the bin, rows."""
+    # The best bound over prices of the budget. Shape of costs: rows in the bin, rows
+    costs, budget = np.array(rows_costs), -math.log1p(-float(risk)) + 1e-12
     share = 1.0 / np.arange(1, len(costs) + 1)[:, None]
     barred = np.isinf(costs)  # sharing that is not allowed is not free at price 0 either
     paid = np.where(barred, 0.0, costs)
-    bounds: list[float] = []
+    best = -math.inf
     for price in (0.0, *np.geomspace(1e-2, 1e4, 61).tolist()):
         parts = np.where(barred, np.inf, share * (1 + price * paid)).min(axis=0)
-        bounds.append(float(parts.sum()) - price * budget)
-    return max(bounds)
+        best = max(best, float(parts.sum()) - price * budget)
+    return math.ceil(best - 1e-6)
 
 
 def least_cost(odds: Odds, costs: IntArray, risk: Fraction) -> int:
     """Bound from below what trucks cost, by what they must hold together."""
     everything = np.arange(len(odds))
-    found = [int(costs.min())]
+    bounds = [int(costs.min())]
     for axis, belief in enumerate(odds.beliefs):
         cheapest = min(int(cost) / room[axis] for cost, room in zip(costs.tolist(), odds.rooms, strict=True))
-        found.append(math.ceil(least_total(belief, everything, risk) * cheapest))
-    return max(found)
+        bounds.append(math.ceil(least_total(belief, everything, risk) * cheapest))
+    return max(bounds)

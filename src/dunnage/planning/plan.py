@@ -14,7 +14,7 @@ from __future__ import annotations
 import csv
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -44,10 +44,8 @@ SLOTS_HEADER = ("bin", "class_id", "count")
 FLEET_FILE = "fleet.csv"
 FLEET_HEADER = ("zone", "shuttles")
 PACKING_HEADER = ("row", "bin")
-MOST_SHUTTLES = 1_000_000
-"""Most shuttles of a zone that a plan may name."""
-_ANEW = "Make the plan anew."
-
+MAX_SHUTTLES = 1_000_000  # of a zone
+_OTHER_VERSION = "is not a plan of this version. Make it anew."
 # What plan.json says
 
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -250,73 +248,33 @@ class Slots:
         return cls(pairs // num_classes, pairs % num_classes, counts.astype(np.int64))
 
     def table(self, num_bins: int, num_classes: int) -> IntArray:
-        found = np.zeros((num_bins, num_classes), dtype=np.int64)
-        np.add.at(found, (self.bin, self.class_id), self.count)
-        return found
+        counts = np.zeros((num_bins, num_classes), dtype=np.int64)
+        np.add.at(counts, (self.bin, self.class_id), self.count)
+        return counts
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Plan:
-    """Which released row goes into which bin, or how many of which class.
+    """Which released row goes into which bin, or how many of which class."""
 
-    Parameters
-    ----------
-    release
-        Digest of the certificate of the release that was planned on; empty for somebody else's plan.
-    bin_of_row
-        Bin of each released row, from 0; None if the plan is sealed.
-    slots
-        For a sealed plan, how many rows of each class a bin takes.
-    truck_of_bin
-        Name of the truck each bin is.
-    trucks
-        The kinds of truck.
-    model
-        Name and parameters of the model.
-    bound
-        No plan of this model has a smaller objective: proved.
-    seconds
-        Time taken.
-    quantities
-        What is packed: name and unit of each quantity.
-    by, apart
-        Public columns whose values never share a truck, if any.
-    spread
-        No truck takes more than this part (1/spread) of a class; None if that was not asked for.
-    margin
-        Part of every capacity that the plan left free; None if that was not asked for.
-    certified
-        What is proved of the truth: between which bounds lies the probability that every bin fits, and what that rests
-        on; None for a model that proves nothing of the kind.
-    truck_linkage
-        How likely an attacker who knows a package's weight, the release and the plan names its truck; None if the
-        release does not say how its noise was drawn.
-    unplanned
-        Packages known to travel outside the plan.
-    external
-        Whether somebody else made it.
-    private
-        Whether it was made with private knowledge, and so must not be handed out.
-    """
-
-    release: str
-    bin_of_row: IntArray | None
-    truck_of_bin: tuple[str, ...]
-    trucks: tuple[Truck, ...]
-    model: PackingModel
-    bound: float
-    seconds: float
-    quantities: Mapping[str, str]
-    slots: Slots | None = None
-    by: str | None = None
+    release: str  # digest of the certificate of the release that was planned on; empty for somebody else's plan
+    bin_of_row: IntArray | None  # bin of each released row, from 0; None if the plan is sealed
+    truck_of_bin: tuple[str, ...]  # name of the truck each bin is
+    trucks: tuple[Truck, ...]  # the kinds of truck
+    model: PackingModel  # name and parameters of the model
+    bound: float  # no plan of this model has a smaller objective: proved
+    seconds: float  # time taken
+    quantities: Mapping[str, str]  # what is packed: name and unit of each quantity
+    slots: Slots | None = None  # for a sealed plan, how many rows of each class a bin takes
+    by: str | None = None  # by, apart: public columns whose values never share a truck, if any
     apart: str | None = None
-    spread: int | None = None
-    margin: float | str | None = None
-    certified: Certified | None = None
-    truck_linkage: Linkage | None = None
-    unplanned: Unplanned | None = None
-    external: bool = False
-    private: bool = False
+    spread: int | None = None  # no truck takes more than this part (1/spread) of a class
+    margin: float | str | None = None  # part of every capacity that the plan left free
+    certified: Certified | None = None  # how likely every bin fits in truth; None for a model that proves nothing of it
+    truck_linkage: Linkage | None = None  # None if the release does not say how its noise was drawn
+    unplanned: Unplanned | None = None  # packages known to travel outside the plan
+    external: bool = False  # whether somebody else made it
+    private: bool = False  # whether it was made with private knowledge, and so must not be handed out
 
     def __post_init__(self) -> None:
         if (self.bin_of_row is None) == (self.slots is None):
@@ -366,36 +324,24 @@ class Plan:
 
     def capacity_of_bins(self, quantity: str) -> npt.NDArray[np.float64]:
         """Return what each bin holds of a quantity."""
-        held = {truck.name: truck.capacity[quantity] for truck in self.trucks}
-        return np.array([held[name] for name in self.truck_of_bin])
+        rooms = {truck.name: truck.capacity[quantity] for truck in self.trucks}
+        return np.array([rooms[name] for name in self.truck_of_bin])
 
     def to_dict(self) -> dict[str, Any]:
         """Give everything but the assignment as plain data."""
+        stated = {name: getattr(self, name) for name in PlanDocument.model_fields if hasattr(self, name)}
         trucks = [_TruckLine(truck=t.name, capacity=dict(t.capacity), count=t.count, cost=t.cost) for t in self.trucks]
-        return PlanDocument(
-            format=1,
-            kind="packing",
-            release=self.release,
-            objective=self.objective,
-            minimises=self.minimises,
-            bins=self.num_bins,
-            bound=self.bound,
-            gap=self.gap,
-            status=self.status,
-            seconds=round(self.seconds, 3),
-            model=self.model,
-            quantities=dict(self.quantities),
-            sealed=self.slots is not None,
-            by=self.by,
-            apart=self.apart,
-            spread=self.spread,
-            margin=self.margin,
-            certified=self.certified,
-            trucks=trucks,
-            truck_linkage=self.truck_linkage,
-            unplanned=self.unplanned,
-            software=Software(dunnage=__version__),
-        ).plain()
+        derived = {
+            "format": FORMAT,
+            "kind": "packing",
+            "bins": self.num_bins,
+            "seconds": round(self.seconds, 3),
+            "quantities": dict(self.quantities),
+            "sealed": self.slots is not None,
+            "trucks": trucks,
+            "software": Software(dunnage=__version__),
+        }
+        return PlanDocument.model_validate(stated | derived).plain()
 
     def summary(self) -> str:
         """Describe the plan for a person."""
@@ -406,9 +352,9 @@ class Plan:
             f"Model       {', '.join(f'{key} {value}' for key, value in self.model.plain().items())}",
         ]
         for truck in self.trucks:
-            held = ", ".join(f"{q} {c:g} {self.quantities.get(q, '')}".strip() for q, c in truck.capacity.items())
+            rooms = ", ".join(f"{q} {c:g} {self.quantities.get(q, '')}".strip() for q, c in truck.capacity.items())
             used = f", {self.truck_of_bin.count(truck.name)} used at {truck.cost:g}" if len(self.trucks) > 1 else ""
-            lines.append(f"Truck       {truck.name}: {held}{used}")
+            lines.append(f"Truck       {truck.name}: {rooms}{used}")
         if self.certified:
             low, high = self.certified.at_least, self.certified.at_most
             lines.append(f"Certified   everything fits with probability {low:.4f} at least, {high:.4f} at most")
@@ -441,82 +387,63 @@ class Plan:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Plan:
-        """Read a plan folder.
-
-        Raises
-        ------
-        InputError
-            With what is wrong, if it is not a plan.
-        """
+        """Read a plan folder; an :class:`InputError` says what is wrong with it."""
         folder = Path(path)
-        told = documents.read(folder / PLAN_FILE, PlanDocument, what="a packing plan", remedy=_ANEW)
-        truck_of_bin, sealed = _read_bins(folder / "bins.csv"), told.sealed
-        filled = _read_slots(folder / SLOTS_FILE) if sealed else _read_rows(folder / ASSIGNMENT_FILE, None)
-        bins = filled.bin if isinstance(filled, Slots) else filled
+        stated = documents.read(folder / PLAN_FILE, PlanDocument, what="a packing plan", remedy="Make the plan anew.")
+        lines = read_lines(folder / "bins.csv", ("bin", "truck"))  # bins are numbered from 0 in order
+        wrong = [number for number, line in enumerate(lines, 1) if line[0].strip() != str(number - 1)]
+        if wrong:
+            next_bin = Problem(
+                "is not the next bin", rows=tuple(wrong[:20]), num_rows=len(wrong), remedy="Number them from 0."
+            )
+            raise InputError(str(folder / "bins.csv"), [next_bin])
+        truck_of_bin, slots, bin_of_row = [line[1] for line in lines], None, None
+        file = folder / (SLOTS_FILE if stated.sealed else ASSIGNMENT_FILE)
+        if stated.sealed:
+            slots = Slots(*_whole_columns(file, SLOTS_HEADER).T)
+            pairs, times = np.unique([slots.bin, slots.class_id], axis=1, return_counts=True)
+            problems = []
+            if (times > 1).any():
+                problems.append("has two lines for one bin and class. Give one line each.")
+            if not pairs.size or (slots.count < 1).any():
+                problems.append("has no line, or a count below 1. Give one line for each class a bin takes.")
+            if problems:
+                raise InputError(str(file), problems)
+        else:
+            bin_of_row = _read_rows(file, None)
+        bins = np.asarray(bin_of_row if slots is None else slots.bin)
         if len(bins) and int(bins.max()) >= len(truck_of_bin):
-            what = f"{'line' if sealed else 'row'} {named_rows(np.flatnonzero(bins >= len(truck_of_bin)))}"
-            file = folder / (SLOTS_FILE if sealed else ASSIGNMENT_FILE)
+            what = f"{'line' if stated.sealed else 'row'} {named_rows(np.flatnonzero(bins >= len(truck_of_bin)))}"
             raise InputError(
                 str(file), [f"{what} is in a bin without a truck. Name the truck of every bin in bins.csv."]
             )
         plan = cls(
-            release=told.release,
-            bin_of_row=None if isinstance(filled, Slots) else filled,
-            slots=filled if isinstance(filled, Slots) else None,
-            truck_of_bin=tuple(truck_of_bin),
-            trucks=tuple(Truck(name=t.truck, capacity=t.capacity, count=t.count, cost=t.cost) for t in told.trucks),
-            model=told.model,
-            bound=told.bound,
-            seconds=told.seconds,
-            quantities=told.quantities,
-            by=told.by,
-            apart=told.apart,
-            spread=told.spread,
-            margin=told.margin,
-            certified=told.certified,
-            truck_linkage=told.truck_linkage,
-            unplanned=told.unplanned,
-            external=told.status == "external",
+            **{item.name: getattr(stated, item.name) for item in fields(cls) if hasattr(stated, item.name)}
+            | {
+                "bin_of_row": bin_of_row,
+                "slots": slots,
+                "truck_of_bin": tuple(truck_of_bin),
+                "trucks": tuple(
+                    Truck(name=t.truck, capacity=t.capacity, count=t.count, cost=t.cost) for t in stated.trucks
+                ),
+                "external": stated.status == "external",
+            }
         )
         names = [truck.name for truck in plan.trucks]
         if (
             len(set(names)) < len(names)
             or not set(truck_of_bin) <= set(names)
             or any(not plan.quantities.keys() <= truck.capacity.keys() for truck in plan.trucks)
-            or told.objective != plan.objective
+            or stated.objective != plan.objective
             or plan.bound > plan.objective
         ):
-            raise InputError(str(folder / PLAN_FILE), ["is not a plan of this version. Make it anew."])
+            raise InputError(str(folder / PLAN_FILE), [_OTHER_VERSION])
         return plan
 
 
 def whole_if_possible(value: Fraction) -> float:
     """Return a whole number as one, and anything else as the nearest double."""
     return value.numerator if value.denominator == 1 else float(value)
-
-
-def _read_bins(path: Path) -> list[str]:
-    """Read ``bin,truck`` and return the truck of each bin, numbered from 0 in order."""
-    lines = read_lines(path, ("bin", "truck"))
-    wrong = [number for number, line in enumerate(lines, 1) if line[0].strip() != str(number - 1)]
-    if wrong:
-        what = Problem("is not the next bin", rows=tuple(wrong[:20]), num_rows=len(wrong), remedy="Number them from 0.")
-        raise InputError(str(path), [what])
-    return [line[1] for line in lines]
-
-
-def _read_slots(path: Path) -> Slots:
-    """Read ``bin,class_id,count``; no line may stand twice, and every count is 1 or more."""
-    cells = _whole_columns(path, SLOTS_HEADER)
-    pairs, times = np.unique(cells[:, :2], axis=0, return_counts=True)
-    problems = []
-    if (times > 1).any():
-        problems.append("has two lines for one bin and class. Give one line each.")
-    if not len(pairs) or (cells[:, 2] < 1).any():
-        problems.append("has no line, or a count below 1. Give one line for each class a bin takes.")
-    if problems:
-        raise InputError(str(path), problems)
-    return Slots(cells[:, 0], cells[:, 1], cells[:, 2])
 
 
 def read_assignment(path: Path, *, num_rows: int | None = None) -> IntArray:
@@ -538,28 +465,26 @@ def _read_rows(path: Path, num_rows: int | None) -> IntArray:
         (np.setdiff1d(wanted, distinct), "row {} is missing. Assign every row of the release."),
         (distinct[distinct >= len(wanted)] if num_rows is not None else distinct[:0], "the release has no row {}."),
     )
-    problems = [text.format(named_rows(found)) for found, text in faults if len(found)]
+    problems = [text.format(named_rows(bin_of_row)) for bin_of_row, text in faults if len(bin_of_row)]
     if problems or not len(rows):
         raise InputError(str(path), problems or ["assigns no row. Assign every row of the release."])
-    found = np.empty(len(rows), dtype=np.int64)
-    found[rows] = bins
-    return found
+    bin_of_row = np.empty(len(rows), dtype=np.int64)
+    bin_of_row[rows] = bins
+    return bin_of_row
 
 
 def _whole_columns(path: Path, header: Sequence[str]) -> IntArray:
     """Read lines of whole numbers. Shape: lines by columns."""
-    lines = [line[: len(header)] for line in read_lines(path, header)]
-    wrong = [number for number, line in enumerate(lines, 1) if not all(map(_is_whole, line))]
+    lines = [[cell.strip() for cell in line[: len(header)]] for line in read_lines(path, header)]
+    wrong = [
+        number for number, line in enumerate(lines, 1) if not all(cell.isdecimal() and len(cell) < 10 for cell in line)
+    ]
     if wrong:
         remedy = "Write whole numbers from 0, below a thousand million."
         raise InputError(
             str(path), [Problem("holds no whole number", rows=tuple(wrong[:20]), num_rows=len(wrong), remedy=remedy)]
         )
     return np.array([[int(cell) for cell in line] for line in lines], dtype=np.int64).reshape(-1, len(header))
-
-
-def _is_whole(cell: str) -> bool:
-    return cell.strip().isdecimal() and len(cell.strip()) < 10
 
 
 def named_rows(numbers: IntArray) -> str:
@@ -573,60 +498,30 @@ def named_rows(numbers: IntArray) -> str:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FleetPlan:
-    """How many shuttles each zone of a city gets.
+    """How many shuttles each zone of a city gets."""
 
-    Parameters
-    ----------
-    release
-        Digest of the certificate of the release that was planned on; empty for somebody else's plan.
-    zones, shuttles
-        Names of the zones, and the shuttles of each.
-    model
-        What was asked for: ``name``, ``max_wait_seconds``, the service, how trips were given seconds.
-    bound
-        No smaller fleet can meet the target on the trips that were planned for: proved, and weak.
-    seconds, probes
-        Time taken, and how many days were simulated.
-    by_zone
-        For each zone what it is planned for (``legs``), what bounds it (``bound``; ``solo_cover`` for orientation
-        only), the fleets that single expansions need, the zone by itself (``spread``), and how it runs.
-    operation
-        How all zones run: ``wait_seconds`` (mean, median, 95 %), ``busy_share``, ``empty_share``, ``parked_share``,
-        ``idle_share``, ``idle_seconds`` of a shuttle and day, ``occupancy``.
-    demand
-        What was planned for, on an average day: ``trips``, ``legs``, those that need no shuttle, shares of modes.
-    city
-        Digest of the city that was planned in, and its size.
-    assumed, notes
-        What the plan takes for granted, and what its reader should know; sentences.
-    unplanned
-        Trips known to be made outside the plan.
-    external
-        Whether somebody else made it.
-    """
-
-    release: str
-    zones: tuple[str, ...]
+    release: str  # digest of the certificate of the release that was planned on; empty for somebody else's plan
+    zones: tuple[str, ...]  # zones, shuttles: names of the zones, and the shuttles of each
     shuttles: tuple[int, ...]
-    model: FleetModel | None = None
-    bound: int = 0
-    seconds: float = 0.0
+    model: FleetModel | None = None  # what was asked for
+    bound: int = 0  # no smaller fleet can meet the target on the trips that were planned for: proved, and weak
+    seconds: float = 0.0  # seconds, probes: time taken, and how many days were simulated
     probes: int = 0
-    by_zone: Mapping[str, ZoneFacts] = field(default_factory=dict)
-    operation: Run | None = None
-    demand: Demand | None = None
-    city: CityFacts | None = None
-    assumed: tuple[str, ...] = ()
+    by_zone: Mapping[str, ZoneFacts] = field(default_factory=dict)  # what each zone is planned for, and how it runs
+    operation: Run | None = None  # how all zones run
+    demand: Demand | None = None  # what was planned for, on an average day
+    city: CityFacts | None = None  # digest of the city that was planned in, and its size
+    assumed: tuple[str, ...] = ()  # assumed, notes: what the plan takes for granted, and what its reader should know
     notes: tuple[str, ...] = ()
-    unplanned: Unplanned = Unplanned(count=0)  # noqa: RUF009 - it is frozen
-    external: bool = False
+    unplanned: Unplanned = Unplanned(count=0)  # noqa: RUF009 - it is frozen. Trips known to be made outside the plan
+    external: bool = False  # whether somebody else made it
     minimises: ClassVar[str] = "shuttles"
 
     def __post_init__(self) -> None:
         if len(self.zones) != len(self.shuttles) or len(set(self.zones)) < len(self.zones):
             raise ParameterError("a plan of shuttles names each zone once, with its shuttles. Mend zones and shuttles.")
-        if any(not 0 <= number <= MOST_SHUTTLES for number in self.shuttles):
-            raise ParameterError(f"a zone has 0 to {MOST_SHUTTLES:,} shuttles. Got another number. Mend the plan.")
+        if any(not 0 <= number <= MAX_SHUTTLES for number in self.shuttles):
+            raise ParameterError(f"a zone has 0 to {MAX_SHUTTLES:,} shuttles. Got another number. Mend the plan.")
         if not 0 <= self.bound <= self.objective:
             raise ParameterError("a bound is at least 0 and at most the shuttles of the plan. Mend it.")
 
@@ -646,50 +541,43 @@ class FleetPlan:
         return "external" if self.external else "feasible"
 
     def shuttles_of(self, zones: Sequence[str], source: str = "plan") -> list[int]:
-        """Return the shuttles of each zone of a city.
-
-        Raises
-        ------
-        InputError
-            If the plan lacks one of the zones, or has another.
-        """
-        held = dict(zip(self.zones, self.shuttles, strict=True))
-        problems = [f"has no line for zone {zone!r}. Add it, with 0 if need be." for zone in zones if zone not in held]
-        problems += [f"names {zone!r}, which is no zone of the city. Remove it." for zone in held if zone not in zones]
+        """Return the shuttles of each zone of a city; an error if the plan lacks one of the zones, or has another."""
+        fleet = self._fleet
+        problems = [f"has no line for zone {zone!r}. Add it, with 0 if need be." for zone in zones if zone not in fleet]
+        problems += [f"names {zone!r}, which is no zone of the city. Remove it." for zone in fleet if zone not in zones]
         if problems:
             raise InputError(source, problems[:20])
-        return [held[zone] for zone in zones]
+        return [fleet[zone] for zone in zones]
 
     def to_dict(self) -> dict[str, Any]:
         """Give the plan as plain data."""
-        return FleetDocument(
-            format=1,
-            kind="fleet",
-            release=self.release,
-            objective=self.objective,
-            minimises=self.minimises,
-            bound=self.bound,
-            gap=self.gap,
-            status=self.status,
-            seconds=round(self.seconds, 3),
-            probes=self.probes,
-            model=self.model,
-            fleet=dict(self._listed()),
-            zones=dict(self.by_zone),
-            operation=self.operation,
-            demand=self.demand,
-            city=self.city,
-            assumed=list(self.assumed),
-            notes=list(self.notes),
-            unplanned=self.unplanned,
-            software=Software(dunnage=__version__),
-        ).plain()
+        stated = {name: getattr(self, name) for name in FleetDocument.model_fields if hasattr(self, name)}
+        derived = {
+            "format": FORMAT,
+            "kind": "fleet",
+            "seconds": round(self.seconds, 3),
+            "fleet": self._fleet,
+            "zones": dict(self.by_zone),
+            "assumed": list(self.assumed),
+            "notes": list(self.notes),
+            "software": Software(dunnage=__version__),
+        }
+        return FleetDocument.model_validate(stated | derived).plain()
 
     def summary(self) -> str:
         """Describe the plan for a person."""
         least = "" if self.external else f", at least {self.bound} needed"
         lines = [f"Shuttles    {self.objective}{least}: {self.status}"]
-        lines += [f"Zone        {zone}: {self._zone_text(zone, number)}" for zone, number in self._listed()]
+        for zone, number in self._fleet.items():
+            lines.append(f"Zone        {zone}: {several(number, 'shuttle')}")
+            if (facts := self.by_zone.get(zone)) is None:
+                continue
+            lines[-1] += f" for {several(round(facts.legs), 'ride')} a day"
+            if facts.wait_seconds is not None:
+                lines[-1] += f", wait {facts.wait_seconds.mean:.0f} s"
+            if (spread := facts.spread) is not None:
+                largest = "" if spread.smallest == spread.largest else f" to {spread.largest}"
+                lines[-1] += f"; by itself {spread.smallest}{largest} for single days"
         if (run := self.operation) is not None:
             wait = run.wait_seconds
             lines += [
@@ -711,100 +599,69 @@ class FleetPlan:
             lines.append(f"Seconds     {self.seconds:.2f}, {several(self.probes, 'day')} simulated")
         return "\n".join(lines)
 
-    def _listed(self) -> list[tuple[str, int]]:
-        return list(zip(self.zones, self.shuttles, strict=True))
-
-    def _zone_text(self, zone: str, number: int) -> str:
-        facts = self.by_zone.get(zone)
-        if facts is None:
-            return several(number, "shuttle")
-        between, spread = "", facts.spread
-        if spread is not None:
-            most = "" if spread.smallest == spread.largest else f" to {spread.largest}"
-            between = f"; by itself {spread.smallest}{most} for single days"
-        wait = f", wait {facts.wait_seconds.mean:.0f} s" if facts.wait_seconds else ""
-        return f"{several(number, 'shuttle')} for {several(round(facts.legs), 'ride')} a day{wait}{between}"
+    @property
+    def _fleet(self) -> dict[str, int]:
+        return dict(zip(self.zones, self.shuttles, strict=True))
 
     def write(self, folder: str | os.PathLike[str], *, page: str = "", force: bool = False) -> Path:
         """Write the plan: ``plan.json``, ``fleet.csv`` and, if given, its page ``plan.html``."""
         with new_folder(folder, marker=PLAN_FILE, force=force, may_hold=(PLAN_PAGE,)) as work:
             (work / PLAN_FILE).write_text(documents.to_text(self.to_dict()), encoding="utf-8")
-            write_lines(work / FLEET_FILE, FLEET_HEADER, self._listed())
+            write_lines(work / FLEET_FILE, FLEET_HEADER, list(self._fleet.items()))
             if page:
                 (work / PLAN_PAGE).write_text(page, encoding="utf-8")
         return Path(folder)
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> FleetPlan:
-        """Read a plan folder, or a bare CSV file ``zone,shuttles``.
-
-        Raises
-        ------
-        InputError
-            With what is wrong, if it is not a plan.
-        """
+        """Read a plan folder, or a bare CSV file ``zone,shuttles``; an :class:`InputError` says what is wrong."""
         place = Path(path)
         if not place.is_dir():
             zones, shuttles = _read_fleet(place)
             return cls(release="", zones=zones, shuttles=shuttles, model=FleetModel(name="external"), external=True)
         remedy = "Give one that size made."
-        told = documents.read(place / PLAN_FILE, FleetDocument, what="a plan of shuttles", remedy=remedy)
+        stated = documents.read(place / PLAN_FILE, FleetDocument, what="a plan of shuttles", remedy=remedy)
         zones, shuttles = _read_fleet(place / FLEET_FILE)
         try:
             plan = cls(
-                release=told.release,
-                zones=zones,
-                shuttles=shuttles,
-                model=told.model,
-                bound=told.bound,
-                seconds=told.seconds,
-                probes=told.probes,
-                by_zone=told.zones,
-                operation=told.operation,
-                demand=told.demand,
-                city=told.city,
-                assumed=tuple(told.assumed),
-                notes=tuple(told.notes),
-                unplanned=told.unplanned,
-                external=told.status == "external",
+                **{item.name: getattr(stated, item.name) for item in fields(cls) if hasattr(stated, item.name)}
+                | {
+                    "zones": zones,
+                    "shuttles": shuttles,
+                    "by_zone": stated.zones,
+                    "assumed": tuple(stated.assumed),
+                    "notes": tuple(stated.notes),
+                    "external": stated.status == "external",
+                }
             )
-            same = (told.fleet, told.objective, told.gap) == (dict(plan._listed()), plan.objective, plan.gap)
+            same = (stated.fleet, stated.objective, stated.gap) == (plan._fleet, plan.objective, plan.gap)
         except ParameterError:
             same = False
-        if not same or not told.zones.keys() <= set(zones):
-            raise InputError(str(place / PLAN_FILE), ["is not a plan of this version. Make it anew."])
+        if not same or not stated.zones.keys() <= set(zones):
+            raise InputError(str(place / PLAN_FILE), [_OTHER_VERSION])
         return plan
-
-
-def _kind_of(folder: Path) -> object:
-    path = folder / PLAN_FILE
-    content = documents.load_json(path, what="a plan folder", remedy=_ANEW)
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise InputError(str(path), [f"is not a plan of format {FORMAT}. Use a newer version of Dunnage."])
-    return content.get("kind")
 
 
 def is_fleet_plan(path: str | os.PathLike[str]) -> bool:
     """Tell whether a folder or CSV file is a plan of shuttles; what cannot be read is none."""
-    place = Path(path)
     try:
-        if place.is_dir():
-            return (place / PLAN_FILE).is_file() and _kind_of(place) == "fleet"
-        read_lines(place, FLEET_HEADER)
+        return told_fleet_plan(path)
     except InputError:
         return False
-    return True
 
 
 def told_fleet_plan(path: str | os.PathLike[str]) -> bool:
     """Tell whether a folder or CSV file is a plan of shuttles, or else one of packages."""
     place = Path(path)
     if place.is_dir():
-        kind = _kind_of(place)
-        if kind not in ("packing", "fleet"):
+        file = place / PLAN_FILE
+        content = documents.load_json(file, what="a plan folder", remedy="Make the plan anew.")
+        if not isinstance(content, dict) or content.get("format") != FORMAT:
+            raise InputError(str(file), [f"is not a plan of format {FORMAT}. Use a newer version of Dunnage."])
+        if content.get("kind") not in ("packing", "fleet"):
             what = "is a plan neither of packages nor of shuttles. Give one that pack or size made."
-            raise InputError(str(place / PLAN_FILE), [what])
-        return kind == "fleet"
+            raise InputError(str(file), [what])
+        return bool(content["kind"] == "fleet")
     try:
         with place.open(newline="", encoding="utf-8-sig") as stream:
             header = next((line for line in csv.reader(stream) if line), [])
@@ -829,8 +686,8 @@ def _read_fleet(path: Path) -> tuple[tuple[str, ...], tuple[int, ...]]:
     for row, line in enumerate(lines, 1):
         if len(line) != len(FLEET_HEADER) or not line[0]:
             problems.append(Problem("is not a zone and its shuttles", rows=(row,), remedy="Mend the line."))
-        elif not (line[1].isascii() and line[1].isdecimal() and len(line[1]) < 8 and int(line[1]) <= MOST_SHUTTLES):
-            remedy = f"Write a whole number up to {MOST_SHUTTLES:,}."
+        elif not (line[1].isascii() and line[1].isdecimal() and len(line[1]) < 8 and int(line[1]) <= MAX_SHUTTLES):
+            remedy = f"Write a whole number up to {MAX_SHUTTLES:,}."
             problems.append(Problem("has no whole number of shuttles", rows=(row,), remedy=remedy))
         if line[0] in seen:
             problems.append(Problem("names a zone a second time", rows=(row,), remedy="Remove one."))

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -20,8 +20,8 @@ from dunnage.exact import Exact, exact, shown_number
 from dunnage.planning.trucks import Truck, parse_capacities
 from dunnage.release import Release, Uncertain
 
-MOST_COST = 10**6
-_MOST_ROWS_NAMED = 20
+MAX_COST = 10**6
+_MAX_ROWS_NAMED = 20
 
 Telling = Callable[[str, int, int], None]
 """Called with stage, trucks or cost, and bound."""
@@ -57,8 +57,13 @@ class PackingProblem:
         if not len(release):
             raise NoPlanError("the release has no row to pack. Ask the owner for one that has.")
         kinds = _trucks(release, capacity, trucks, quantity)
+        public = [name for name, item in release.attributes.items() if item.role == "public"]
         for column in (by, apart):
-            _check_public(release, column)
+            if column is not None and column not in public:
+                there = ", ".join(public) or "none, so leave it out"
+                raise ParameterError(
+                    f"rows can be packed apart by a public column only. Got {column!r}. There is: {there}."
+                )
         if spread is not None and (type(spread) is not int or spread < 1):
             raise ParameterError(f"spread must be a whole number of at least 1. Got {spread!r}. Give 3, say.")
         known = tuple(release.uncertain(name) for name in kinds[0].capacity)
@@ -81,13 +86,17 @@ class PackingProblem:
     @cached_property
     def group_of_class(self) -> IntArray:
         """Group of each class; public columns are equal within a class."""
-        found = np.zeros(int(self.class_id.max()) + 1, dtype=np.int64)
-        found[self.class_id] = self.group
-        return found
+        groups = np.zeros(int(self.class_id.max()) + 1, dtype=np.int64)
+        groups[self.class_id] = self.group
+        return groups
 
     @cached_property
     def class_sizes(self) -> IntArray:
         return np.bincount(self.class_id).astype(np.int64)
+
+    @property
+    def class_of_member(self) -> IntArray:
+        return np.repeat(np.arange(len(self.class_sizes)), self.class_sizes)
 
     @cached_property
     def caps(self) -> IntArray:
@@ -104,7 +113,7 @@ class PackingProblem:
         costs = [exact(truck.cost, what="cost") for truck in self.trucks]
         whole = math.lcm(*(cost.denominator for cost in costs))
         measure = Fraction(math.gcd(*(int(cost * whole) for cost in costs)), whole)
-        return max(measure, max(costs) / MOST_COST)
+        return max(measure, max(costs) / MAX_COST)
 
     def with_margin(self, margin: Exact | None) -> PackingProblem:
         """Return the same question for trucks of which a part of every capacity stays free."""
@@ -113,9 +122,20 @@ class PackingProblem:
         free = exact(margin, what="margin")
         if not 0 <= free < 1:
             raise ParameterError(f"margin must be at least 0 and below 1. Got {shown_number(free)}. Give 0.05, say.")
-        held = [{name: _scaled(most, 1 - free) for name, most in truck.capacity.items()} for truck in self.trucks]
-        trucks = tuple(replace(truck, capacity=room) for truck, room in zip(self.trucks, held, strict=True))
-        return replace(self, trucks=trucks, free=free)
+        trucks = []
+        for truck in self.trucks:
+            rooms = {}
+            for name, most in truck.capacity.items():
+                # Part of a capacity as the decimal it is, or the double below it if that has too many digits.
+                wanted = exact(most, what="capacity") * (1 - free)
+                near = float(wanted)
+                rooms[name] = near if exact(near) <= wanted else math.nextafter(near, 0.0)
+            trucks.append(replace(truck, capacity=rooms))
+        return replace(self, trucks=tuple(trucks), free=free)
+
+    def with_any_number(self) -> PackingProblem:
+        """Return the same question with as many trucks as it takes, if there is one kind of them."""
+        return replace(self, trucks=(replace(self.trucks[0], count=None),)) if len(self.trucks) == 1 else self
 
     @property
     def remedy(self) -> str:
@@ -136,18 +156,15 @@ class PackingProblem:
 
     def whole(self, values: Sequence[FloatArray]) -> Whole:
         """Put the values of each quantity, and the trucks' capacities, into whole numbers."""
-        tables, rooms, below, below_rooms = [], [], [], []
+        columns = []
         for known, column in zip(self.known, values, strict=True):
-            held = np.array([truck.capacity[known.name] for truck in self.trucks])
-            numbers = whole_numbers(np.concatenate([column, held]), float(held.max()))
-            safe = numbers.items
-            low = safe if numbers.below is None else numbers.below[0]
-            up = low if numbers.below is None else low + 1
-            tables.append(safe[: len(column)])
-            rooms.append(low[len(column) :])
-            below.append(low[: len(column)])
-            below_rooms.append(up[len(column) :])
-        return Whole(*(np.column_stack(parts) for parts in (tables, rooms, below, below_rooms)))
+            rooms = np.array([truck.capacity[known.name] for truck in self.trucks])
+            numbers = whole_numbers(np.concatenate([column, rooms]), float(rooms.max()))
+            low = numbers.items if numbers.below is None else numbers.below[0]
+            high = low if numbers.below is None else low + 1
+            num = len(column)
+            columns.append((numbers.items[:num], low[num:], low[:num], high[num:]))
+        return Whole(*(np.column_stack(parts) for parts in zip(*columns, strict=True)))
 
     def class_members(self) -> tuple[list[ClassSizes], Whole] | None:
         """Return the members of each class, and the numbers they are in; None without multisets."""
@@ -184,18 +201,16 @@ class PackingProblem:
             fits |= np.logical_and.reduce(parts)
         heavy = np.flatnonzero(~fits)
         if len(heavy):
-            rows = ", ".join(str(row) for row in heavy[:_MOST_ROWS_NAMED].tolist())
-            raise NoPlanError(
-                f"no truck can take {len(heavy)} released rows, heavier than {self._largest_truck()}: "
-                f"row {rows}{' and more' if len(heavy) > _MOST_ROWS_NAMED else ''}. {self.remedy}"
+            rows = ", ".join(str(row) for row in heavy[:_MAX_ROWS_NAMED].tolist())
+            largest = " and ".join(
+                f"{max(truck.capacity[name] for truck in self.trucks):g} {unit}".strip()
+                for name, unit in self.quantities.items()
             )
-
-    def _largest_truck(self) -> str:
-        largest = " and ".join(
-            f"{max(truck.capacity[name] for truck in self.trucks):g} {unit}".strip()
-            for name, unit in self.quantities.items()
-        )
-        return f"{largest} (with a margin of {shown_number(self.free)})" if self.free else largest
+            margin = f" (with a margin of {shown_number(self.free)})" if self.free else ""
+            raise NoPlanError(
+                f"no truck can take {len(heavy)} released rows, heavier than {largest}{margin}: "
+                f"row {rows}{' and more' if len(heavy) > _MAX_ROWS_NAMED else ''}. {self.remedy}"
+            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,20 +229,6 @@ class Whole:
     @property
     def exact(self) -> bool:
         return bool(np.array_equal(self.values, self.below) and np.array_equal(self.rooms, self.below_rooms))
-
-
-def _scaled(held: float, share: Fraction) -> float:
-    """Return a part of a capacity as the decimal it is, or the double below it if that has too many digits."""
-    wanted = exact(held, what="capacity") * share
-    near = float(wanted)
-    return near if exact(near) <= wanted else math.nextafter(near, 0.0)
-
-
-def _check_public(release: Release, column: str | None) -> None:
-    public = [name for name, item in release.attributes.items() if item.role == "public"]
-    if column is not None and column not in public:
-        known = ", ".join(public) or "none, so leave it out"
-        raise ParameterError(f"rows can be packed apart by a public column only. Got {column!r}. There is: {known}.")
 
 
 def _trucks(
@@ -250,37 +251,26 @@ def _trucks(
         if not texts:
             raise ParameterError(f"there is no capacity. Give one of {', '.join(wanted)}, such as 500.")
         return (Truck(name="truck", capacity=parse_capacities([str(text) for text in texts], wanted)),)
-    return _checked(tuple(trucks), wanted)
-
-
-def _checked(trucks: tuple[Truck, ...], units: Mapping[str, str]) -> tuple[Truck, ...]:
     if not trucks:
         raise ParameterError("there is no kind of truck. Give one line or more.")
     if len({truck.name for truck in trucks}) < len(trucks):
         raise ParameterError("two kinds of truck have one name. Give each its own.")
-    held = [name for name in units if all(name in truck.capacity for truck in trucks)]
+    packed = [name for name in wanted if all(name in truck.capacity for truck in trucks)]
     for truck in trucks:
-        _check_truck(truck, held, units)
+        bad = [name for name in packed if not _is_amount(truck.capacity[name])]
+        if bad or not packed:
+            lacking = ", ".join(bad) or " or ".join(wanted)
+            raise ParameterError(f"truck {truck.name!r} has no capacity for {lacking}. Give it one above 0.")
+        if not _is_amount(truck.cost):
+            raise ParameterError(f"truck {truck.name!r} must cost more than 0. Got {truck.cost!r}.")
+        if truck.count is not None and (type(truck.count) is not int or truck.count < 0):
+            raise ParameterError(f"truck {truck.name!r} must have a whole count of at least 0. Got {truck.count!r}.")
     costs = [truck.cost for truck in trucks]
-    if max(costs) > MOST_COST * min(costs):
+    if max(costs) > MAX_COST * min(costs):
         raise ParameterError(
-            f"one truck costs over {MOST_COST:,} times another. Got {max(costs):g} and {min(costs):g}. Leave one out."
+            f"one truck costs over {MAX_COST:,} times another. Got {max(costs):g} and {min(costs):g}. Leave one out."
         )
-    return tuple(
-        Truck(name=t.name, capacity={q: t.capacity[q] for q in held}, count=t.count, cost=t.cost) for t in trucks
-    )
-
-
-def _check_truck(truck: Truck, held: Sequence[str], units: Mapping[str, str]) -> None:
-    bad = [name for name in held if not _is_amount(truck.capacity[name])]
-    if bad or not held:
-        raise ParameterError(
-            f"truck {truck.name!r} has no capacity for {', '.join(bad) or ' or '.join(units)}. Give it one above 0."
-        )
-    if not _is_amount(truck.cost):
-        raise ParameterError(f"truck {truck.name!r} must cost more than 0. Got {truck.cost!r}.")
-    if truck.count is not None and (type(truck.count) is not int or truck.count < 0):
-        raise ParameterError(f"truck {truck.name!r} must have a whole count of at least 0. Got {truck.count!r}.")
+    return tuple(replace(truck, capacity={name: truck.capacity[name] for name in packed}) for truck in trucks)
 
 
 def _is_amount(value: object) -> bool:

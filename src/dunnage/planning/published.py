@@ -24,42 +24,33 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.bins import pack_bins, whole_numbers
-from dunnage.bins.covering import Choice, CoverProgram, Listing
+from dunnage.bins.covering import CoverProgram, KindPatterns, PatternList
 from dunnage.bins.sampling import within_class_permutations
 from dunnage.errors import NoPlanError, ParameterError
-from dunnage.exact import Exact, exact, shown_number
+from dunnage.exact import Exact, exact
 from dunnage.planning.models import Robust
 from dunnage.planning.problem import PackingProblem
 
 # The budgeted robust model
 
 
-MOST_PATTERNS = 60_000
+MAX_PATTERNS = 60_000
 _ROUNDING = 1e-9
 
 
-@dataclass(frozen=True, eq=False)
-class BudgetedPacking:
-    """How many rows of each class each bin takes (None: nothing better than was known), and a bound."""
-
-    counts: IntArray | None
+class BudgetedPacking(NamedTuple):
+    counts: IntArray | None  # how many rows of each class each bin takes; None: nothing better than was known
     bound: int
 
 
 def budget_of(model: Robust, num_rows: int, in_bin: int) -> float:
-    """Return how many rows of a bin may deviate at once.
-
-    Examples
-    --------
-    >>> round(budget_of(Robust(budget="published"), 25, 2), 1)
-    17.6
-    """
+    """Return how many rows of a bin may deviate at once."""
     over = num_rows if model.budget == "published" else in_bin
     return math.sqrt(-2 * over * math.log(float(model.risk) / num_rows))
 
@@ -89,26 +80,14 @@ def budgeted_packing(
     most = int(capacity // max(float(mean.min()), 1e-12)) if mean.min() > 0 else len(problem.class_id)
     if budget_of(model, len(problem.class_id), max(1, most)) >= most:
         return None
-    listing = _listed(problem, model, mean, deviation, capacity)
-    if listing is None:
-        return BudgetedPacking(None, 0)
-    program = CoverProgram(problem.class_sizes, [Choice(listing, 1, problem.trucks[0].count)])
-    found = program.solve(deadline=deadline, at_most=known_bins)
-    bound = known_bins if found.bound is None else found.bound
-    return BudgetedPacking(found.patterns if found.cost is not None else None, bound)
-
-
-def _listed(
-    problem: PackingProblem, model: Robust, mean: FloatArray, deviation: FloatArray, capacity: float
-) -> Listing | None:
-    """List every pattern that fits, class by class; None if they are too many."""
+    # List every pattern that fits, class by class.
     num = len(problem.class_id)
     patterns: list[tuple[tuple[int, int], ...]] = []
     stack: list[tuple[int, tuple[tuple[int, int], ...]]] = [(0, ())]
     while stack:
         kind, taken = stack.pop()
-        if len(patterns) > MOST_PATTERNS:
-            return None
+        if len(patterns) > MAX_PATTERNS:
+            return BudgetedPacking(None, 0)
         if kind == len(mean):
             if taken:
                 patterns.append(taken)
@@ -123,10 +102,13 @@ def _listed(
             if load > capacity * (1 + _ROUNDING):
                 break
             stack.append((kind + 1, longer))
-    lengths = [len(pattern) for pattern in patterns]
     pairs = np.array([pair for pattern in patterns for pair in pattern], dtype=np.int64).reshape(-1, 2)
-    starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    return Listing(starts, pairs[:, 0], pairs[:, 1], np.zeros(len(patterns)), len(mean))
+    starts = np.concatenate([[0], np.cumsum([len(pattern) for pattern in patterns])]).astype(np.int64)
+    listing = PatternList(starts, pairs[:, 0], pairs[:, 1], np.zeros(len(patterns)), len(mean))
+    program = CoverProgram(problem.class_sizes, [KindPatterns(listing, 1, problem.trucks[0].count)])
+    cover = program.solve(deadline=deadline, at_most=known_bins)
+    bound = known_bins if cover.bound is None else cover.bound
+    return BudgetedPacking(cover.patterns if cover.cost is not None else None, bound)
 
 
 # The sampled stochastic model
@@ -136,6 +118,7 @@ Progress = Callable[[str], None]
 
 _BOUND_MARGIN = 0.01  # as everywhere: far above the tolerances of solvers
 _START_SHARE = 0.1  # of the time, for the plan to start with, and again for a bound
+_MIN_SECONDS = 0.01  # no solver takes 0 for a limit
 _TERMS_A_SECOND = 300_000  # how fast eq. 13 can be written down
 
 
@@ -152,10 +135,6 @@ class _Sample:
     @property
     def num_rows(self) -> int:
         return int(self.weights.shape[1])
-
-    @property
-    def num_terms(self) -> int:
-        return len(self.weights) * self.num_rows * (self.num_rows + 1) // 2
 
     def fits(self, bin_of_row: IntArray) -> bool:
         """Return whether a plan fits in enough scenarios."""
@@ -189,32 +168,15 @@ def sampled_assignment(
     the largest values of the classes, so there is always a plan; the best one found in time is returned. The model has
     a term for each scenario and pair of rows: where these cannot even be written down in time, nothing is searched.
     """
-    _check(members_by_class, class_of_row, risk, num_scenarios, seconds)
     deadline = time.monotonic() + seconds
     sample = _draw(members_by_class, class_of_row, capacity, risk, num_scenarios, seconds, seed)
-    left = deadline - time.monotonic()
-    if sample.start.max() < sample.least or sample.num_terms > left * _TERMS_A_SECOND:
+    num_terms = len(sample.weights) * sample.num_rows * (sample.num_rows + 1) // 2
+    if sample.start.max() < sample.least or num_terms > (deadline - time.monotonic()) * _TERMS_A_SECOND:
         return sample.start, sample.least
     solve = _solve_cp_sat if importlib.util.find_spec("ortools") else _solve_highs
-    found, bound = solve(sample, deadline, seed, progress)
-    better = found is not None and found.max() < sample.start.max() and sample.fits(found)
-    chosen = found if found is not None and better else sample.start
-    return chosen, max(bound, sample.least)
-
-
-def _check(
-    members_by_class: Sequence[FloatArray], class_of_row: IntArray, risk: Exact, num_scenarios: int, seconds: float
-) -> None:
-    if not 0 <= (share := exact(risk, what="risk")) < 1:
-        raise ParameterError(f"risk must be at least 0 and less than 1. Got {shown_number(share)}. Take 0.05, say.")
-    if num_scenarios < 1:
-        raise ParameterError(f"num_scenarios must be at least 1. Got {num_scenarios!r}. The paper takes 100.")
-    if not seconds > 0:
-        raise ParameterError(f"seconds must be more than 0. Got {seconds!r}. Give a time limit.")
-    sizes = [len(members) for members in members_by_class]
-    rows = np.bincount(class_of_row, minlength=len(sizes)).tolist()
-    if rows != sizes or not sizes:
-        raise ParameterError(f"each class needs one value for each of its rows. Got {sizes} values for {rows} rows.")
+    bins, bound = solve(sample, deadline, seed, progress)
+    better = bins is not None and bins.max() < sample.start.max() and sample.fits(bins)
+    return bins if bins is not None and better else sample.start, max(bound, sample.least)
 
 
 def _draw(
@@ -247,10 +209,6 @@ def _draw(
     return _Sample(weights, numbers.capacity, misses, max(least, 1), start)
 
 
-def _seconds_left(deadline: float) -> float:
-    return max(deadline - time.monotonic(), 0.01)  # no solver takes 0 for a limit
-
-
 def _pairs(sample: _Sample) -> list[tuple[int, int]]:
     """Return the pairs (bin, row) that a plan may use: a bin is named after its first row, so no bin has two names."""
     return [(first, row) for row in range(sample.num_rows) for first in range(row + 1)]
@@ -259,34 +217,13 @@ def _pairs(sample: _Sample) -> list[tuple[int, int]]:
 def _solve_cp_sat(
     sample: _Sample, deadline: float, seed: int, progress: Progress | None
 ) -> tuple[IntArray | None, int]:
-    cp_model = importlib.import_module("ortools.sat.python.cp_model")
+    cp_model: Any = importlib.import_module("ortools.sat.python.cp_model")
     model = cp_model.CpModel()
     inside = {pair: model.new_bool_var("") for pair in _pairs(sample)}
     missed = [model.new_bool_var("") for _ in sample.weights]
     used = [inside[row, row] for row in range(sample.num_rows)]
     model.minimize(sum(used))  # eq. 12
-    _add_rules(model, sample, inside, missed)
-    _, first_rows, bin_of_row = np.unique(sample.start, return_index=True, return_inverse=True)
-    start = first_rows[bin_of_row]  # the first row of each row's bin
-    for (first, row), variable in inside.items():
-        model.add_hint(variable, bool(start[row] == first))
-    for variable in missed:
-        model.add_hint(variable, False)
-    solver = cp_model.CpSolver()
-    solver.parameters.max_time_in_seconds = _seconds_left(deadline)
-    solver.parameters.num_workers = 1
-    solver.parameters.random_seed = seed % 2**31
-    status = solver.solve(model, _teller(cp_model, progress))
-    bound = math.ceil(solver.best_objective_bound - _BOUND_MARGIN)
-    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        return None, max(bound, 0)
-    first_of_row = [next(i for i in range(row + 1) if solver.value(inside[i, row])) for row in range(sample.num_rows)]
-    return np.unique(first_of_row, return_inverse=True)[1].reshape(-1), max(bound, 0)
-
-
-def _add_rules(model: Any, sample: _Sample, inside: dict[tuple[int, int], Any], missed: list[Any]) -> None:
-    rows = range(sample.num_rows)
-    for first in rows:
+    for first in range(sample.num_rows):
         members = [inside[first, row] for row in range(first, sample.num_rows)]
         for scenario, miss in zip(sample.weights[:, first:].tolist(), missed, strict=True):  # eq. 13
             excess = max(sum(scenario) - sample.capacity, 0)
@@ -294,37 +231,76 @@ def _add_rules(model: Any, sample: _Sample, inside: dict[tuple[int, int], Any], 
             model.add(load - excess * miss <= sample.capacity * members[0])
         for member in members[1:]:
             model.add_implication(member, members[0])
-    for row in rows:
+    for row in range(sample.num_rows):
         model.add_exactly_one(inside[first, row] for first in range(row + 1))  # eq. 14
     model.add(sum(missed) <= sample.misses)  # eq. 15
-    model.add(sum(inside[row, row] for row in rows) >= sample.least)
+    model.add(sum(used) >= sample.least)
     for one, other in sample.apart():
         for first in range(one + 1):
             model.add_at_most_one(inside[first, one], inside[first, other])
-
-
-def _teller(cp_model: Any, progress: Progress | None) -> Any:
-    if progress is None:
-        return None
-    tell = progress
+    _, first_rows, bin_of_row = np.unique(sample.start, return_index=True, return_inverse=True)
+    start = first_rows[bin_of_row]  # the first row of each row's bin
+    for (first, row), variable in inside.items():
+        model.add_hint(variable, bool(start[row] == first))
+    for variable in missed:
+        model.add_hint(variable, False)
+    solver = cp_model.CpSolver()
+    solver.parameters.max_time_in_seconds = max(deadline - time.monotonic(), _MIN_SECONDS)
+    solver.parameters.num_workers = 1
+    solver.parameters.random_seed = seed % 2**31
 
     class Teller(cp_model.CpSolverSolutionCallback):  # type: ignore[misc]  # known at run time only
         def on_solution_callback(self) -> None:
-            tell(f"{self.objective_value:.0f} bins, at least {self.best_objective_bound:.0f} needed")
+            if progress is not None:
+                progress(f"{self.objective_value:.0f} bins, at least {self.best_objective_bound:.0f} needed")
 
-    return Teller()
+    status = solver.solve(model, Teller() if progress is not None else None)
+    bound = math.ceil(solver.best_objective_bound - _BOUND_MARGIN)
+    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        return None, max(bound, 0)
+    first_of_row = [next(i for i in range(row + 1) if solver.value(inside[i, row])) for row in range(sample.num_rows)]
+    return np.unique(first_of_row, return_inverse=True)[1].reshape(-1), max(bound, 0)
 
 
 def _solve_highs(sample: _Sample, deadline: float, seed: int, progress: Progress | None) -> tuple[IntArray | None, int]:
-    from scipy.optimize import Bounds, milp
+    from scipy.optimize import Bounds, LinearConstraint, milp
+    from scipy.sparse import csr_matrix
 
     pairs = _pairs(sample)
-    num = len(pairs) + len(sample.weights)
+    number_of = {pair: number for number, pair in enumerate(pairs)}
+    rows, num = range(sample.num_rows), len(pairs) + len(sample.weights)
+
+    def sparse(lines: list[dict[int, float]]) -> Any:
+        values = [value for line in lines for value in line.values()]
+        columns = [column for line in lines for column in line]
+        return csr_matrix((values, columns, np.cumsum([0, *map(len, lines)])), shape=(len(lines), num))
+
+    loads: list[dict[int, float]] = []
+    for first in rows:
+        for miss, scenario in enumerate(sample.weights[:, first:].tolist()):  # eq. 13
+            line = {number_of[first, first + place]: float(weight) for place, weight in enumerate(scenario)}
+            line[number_of[first, first]] -= sample.capacity
+            line[len(pairs) + miss] = -float(max(sum(scenario) - sample.capacity, 0))
+            loads.append(line)
+    loads += [{number_of[i, j]: 1.0, number_of[i, i]: -1.0} for i, j in pairs if i < j]
+    once = [{number_of[first, row]: 1.0 for first in range(row + 1)} for row in rows]
+    missed = {len(pairs) + miss: 1.0 for miss in range(len(sample.weights))}
+    apart = [
+        {number_of[first, one]: 1.0, number_of[first, other]: 1.0}
+        for one, other in sample.apart()
+        for first in range(one + 1)
+    ]
     cost = np.zeros(num)
     cost[[number for number, (first, row) in enumerate(pairs) if first == row]] = 1.0
+    rules = [
+        LinearConstraint(sparse(loads), ub=0.0),
+        LinearConstraint(sparse(once), lb=1.0, ub=1.0),  # eq. 14
+        LinearConstraint(sparse([missed]), ub=float(sample.misses)),  # eq. 15
+        LinearConstraint(cost[None, :], lb=float(sample.least)),
+        *([LinearConstraint(sparse(apart), ub=1.0)] if apart else []),
+    ]
     # A relative gap would stop short of the optimum when there are many bins.
-    rules = _linear_rules(sample, pairs, cost)
-    options = {"time_limit": _seconds_left(deadline), "mip_rel_gap": 0.0}
+    options = {"time_limit": max(deadline - time.monotonic(), _MIN_SECONDS), "mip_rel_gap": 0.0}
     result = milp(cost, constraints=rules, integrality=np.ones(num), bounds=Bounds(0, 1), options=options)
     dual = result.get("mip_dual_bound")
     bound = math.ceil(dual - _BOUND_MARGIN) if dual is not None and math.isfinite(dual) else 0
@@ -337,41 +313,3 @@ def _solve_highs(sample: _Sample, deadline: float, seed: int, progress: Progress
         first, row = pairs[number]
         first_of_row[row] = first
     return np.unique(first_of_row, return_inverse=True)[1].reshape(-1), max(bound, 0)
-
-
-def _linear_rules(sample: _Sample, pairs: list[tuple[int, int]], cost: FloatArray) -> list[Any]:
-    from scipy.optimize import LinearConstraint
-
-    number_of = {pair: number for number, pair in enumerate(pairs)}
-    rows, num = range(sample.num_rows), len(cost)
-    loads: list[dict[int, float]] = []
-    for first in rows:
-        for miss, scenario in enumerate(sample.weights[:, first:].tolist()):  # eq. 13
-            line = {number_of[first, first + place]: float(weight) for place, weight in enumerate(scenario)}
-            line[number_of[first, first]] -= sample.capacity
-            line[len(pairs) + miss] = -float(max(sum(scenario) - sample.capacity, 0))
-            loads.append(line)
-    loads += [{number_of[i, j]: 1.0, number_of[i, i]: -1.0} for i, j in pairs if i < j]
-    apart = [
-        {number_of[first, one]: 1.0, number_of[first, other]: 1.0}
-        for one, other in sample.apart()
-        for first in range(one + 1)
-    ]
-    once = [{number_of[first, row]: 1.0 for first in range(row + 1)} for row in rows]
-    missed = {len(pairs) + miss: 1.0 for miss in range(len(sample.weights))}
-    rules = [
-        LinearConstraint(_sparse(loads, num), ub=0.0),
-        LinearConstraint(_sparse(once, num), lb=1.0, ub=1.0),  # eq. 14
-        LinearConstraint(_sparse([missed], num), ub=float(sample.misses)),  # eq. 15
-        LinearConstraint(cost[None, :], lb=float(sample.least)),
-    ]
-    return [*rules, LinearConstraint(_sparse(apart, num), ub=1.0)] if apart else rules
-
-
-def _sparse(lines: list[dict[int, float]], num_columns: int) -> Any:
-    from scipy.sparse import csr_matrix
-
-    values = [value for line in lines for value in line.values()]
-    columns = [column for line in lines for column in line]
-    starts = np.cumsum([0, *map(len, lines)])
-    return csr_matrix((values, columns, starts), shape=(len(lines), num_columns))

@@ -99,11 +99,6 @@ def parse_capacities(given: Sequence[str | float], units: Mapping[str, str]) -> 
     """Read capacities such as ``500``, ``500kg`` or ``volume=9 m3``, and say what each is a capacity of.
 
     One without a name is of the quantity left over, or of the one among those left that has its unit.
-
-    Examples
-    --------
-    >>> parse_capacities(["500kg", "volume=9"], {"weight": "kg", "volume": "m3"})
-    {'weight': 500.0, 'volume': 9.0}
     """
     texts = [str(text).strip() for text in given]
     found: dict[str, float] = {}

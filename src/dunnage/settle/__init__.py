@@ -50,7 +50,7 @@ from dunnage.settle.repair import (
     LEFT_BEHIND,
     LINKAGE_NOTE,
     AboveSpread,
-    Drawn,
+    DrawnFill,
     Fill,
     PrivateModel,
     Repair,
@@ -155,67 +155,30 @@ def overload_text(overloaded: list[Overload]) -> str:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Settlement:
-    """A plan applied to the true data. Private; its ``repr`` shows no row.
-
-    Parameters
-    ----------
-    plan, release
-        The plan, and the digest of the release it was made on.
-    quantities
-        What was packed: name and unit of each quantity.
-    loads, capacities
-        True load and capacity of each bin of the plan, before repair. Shape: bins by quantities.
-    overloaded
-        What is above capacity before repair, by bin and quantity: ``bin``, ``quantity``, ``load``, ``capacity``.
-    plan_feasible, bins_feasible
-        Whether every bin fits, and the share of bins that do; before repair.
-    sealed
-        For a sealed plan, how many feasible fills one was drawn from (``fills``; None if they were not counted, 1e300
-        for any larger number), and whether all were equally likely (``exact``); None for any other plan.
-    repair
-        None if none was asked for or needed; else ``feasible``, ``permuted``, ``moved``, ``opened``, ``left_behind``,
-        ``repairs_found`` and a ``sentence``.
-    bin_of_row
-        Final bin of each released row, -1 if it is left behind.
-    truck_of_bin, final_loads, final_capacities
-        Truck, loads and capacities of each final bin; opened ones come last.
-    truck_linkage
-        As in the plan, restated: exact where the ways to fill the trucks were counted, else an estimate with how many
-        repairs it rests on; ``if_seen_to_fit`` bounds it for someone who sees that everything fitted. None if the
-        release does not say how its noise was drawn.
-    above_spread
-        Where a repair broke the spread that was planned: ``bin``, ``class_id``, ``count``, ``allowed``.
-    unplanned
-        Packages that travel outside the plan: ``count``, ``left_out``, ``unsampled`` if the release is of a sample,
-        ``suppressed``, ``left_behind``.
-    loading
-        ``row``, ``source_row``, ``bin`` and the identifiers, by bin; those left behind (bin -1) last.
-    task
-        The plan beside the truth, as it was settled.
-    seconds
-        Time taken.
-    """
+    """A plan applied to the true data. Private; its ``repr`` shows no row."""
 
     plan: Plan
-    release: str
-    quantities: Mapping[str, str]
-    loads: FloatArray
+    release: str  # digest of the release it was made on
+    quantities: Mapping[str, str]  # what was packed: name and unit of each quantity
+    loads: FloatArray  # loads, capacities: of each bin in truth, before repair. Shape: bins by quantities
     capacities: FloatArray
-    overloaded: list[Overload]
-    plan_feasible: bool
-    bins_feasible: float
-    sealed: SealedFill | None
-    repair: RepairReport | None
-    bin_of_row: IntArray
-    truck_of_bin: tuple[str, ...]
+    overloaded: list[Overload]  # what is above capacity before repair, by bin and quantity
+    plan_feasible: bool  # whether every bin fits, before repair
+    bins_feasible: float  # the share of bins that do
+    sealed: SealedFill | None  # what the fill of a sealed plan was drawn from; None for any other plan
+    repair: RepairReport | None  # None if none was asked for or needed
+    bin_of_row: IntArray  # final bin of each released row, -1 if it is left behind
+    truck_of_bin: tuple[str, ...]  # truck, loads and capacities of each final bin; opened ones come last
     final_loads: FloatArray
     final_capacities: FloatArray
+    # As in the plan, restated: exact where the ways to fill the trucks were counted, else an estimate with how many
+    # repairs it rests on; `if_seen_to_fit` bounds it for someone who sees that everything fitted.
     truck_linkage: Linkage | None
-    above_spread: list[AboveSpread]
-    unplanned: Outside
-    loading: pa.Table
-    task: Task
-    seconds: float
+    above_spread: list[AboveSpread]  # where a repair broke the spread that was planned
+    unplanned: Outside  # packages that travel outside the plan
+    loading: pa.Table  # row, source_row, bin and the identifiers, by bin; those left behind (bin -1) last
+    task: Task  # the plan beside the truth, as it was settled
+    seconds: float  # time taken
 
     def __repr__(self) -> str:
         over = {item.bin for item in self.overloaded}
@@ -229,42 +192,27 @@ class Settlement:
     @property
     def document(self) -> SettlementDocument:
         """What ``settlement.json`` says: everything but the loading list."""
+        stated = {name: getattr(self, name) for name in SettlementDocument.model_fields if hasattr(self, name)}
         spread = None
         if self.plan.spread is not None:
             spread = SpreadKept(planned=self.plan.spread, kept=not self.above_spread, above=self.above_spread)
-        found = SettlementDocument(
-            format=1,
-            kind="packing",
-            release=self.release,
-            external=self.plan.external,
-            quantities=dict(self.quantities),
-            plan_feasible=self.plan_feasible,
-            bins_feasible=self.bins_feasible,
-            feasible=self.feasible,
-            overloaded=self.overloaded,
-            sealed=self.sealed,
-            repair=self.repair,
-            spread=spread,
-            unplanned=self.unplanned,
-            truck_linkage=self.truck_linkage,
-            loads=self._by_quantity(self.loads),
-            capacities=self._by_quantity(self.capacities),
-            final_loads=self._by_quantity(self.final_loads),
-            seconds=round(self.seconds, 3),
-        )
-        if len(self.quantities) > 1:
-            return found
-        only = dict(zip(("quantity", "unit"), next(iter(self.quantities.items())), strict=True))
-        return found.model_copy(update=only)
+        derived: dict[str, object] = {
+            "format": 1,
+            "kind": "packing",
+            "external": self.plan.external,
+            "spread": spread,
+            "seconds": round(self.seconds, 3),
+        }
+        for name in ("loads", "capacities", "final_loads"):  # bins by quantities: a list if there is one quantity
+            columns = dict(zip(self.quantities, getattr(self, name).T.tolist(), strict=True))
+            derived[name] = columns if len(columns) > 1 else next(iter(columns.values()))
+        if len(self.quantities) == 1:
+            derived["quantity"], derived["unit"] = next(iter(self.quantities.items()))
+        return SettlementDocument.model_validate(stated | derived)
 
     def to_dict(self) -> dict[str, Any]:
         """Give everything but the loading list as plain data."""
         return self.document.plain()
-
-    def _by_quantity(self, table: FloatArray) -> list[float] | dict[str, list[float]]:
-        """Give a table of bins by quantities as a list if there is one quantity, else as one list for each."""
-        columns = dict(zip(self.quantities, table.T.tolist(), strict=True))
-        return columns if len(columns) > 1 else next(iter(columns.values()))
 
     def summary(self) -> str:
         """Describe the settlement for its owner."""
@@ -359,16 +307,35 @@ def apply(
     chosen = received_plan(plan, release, capacity, trucks)
     amounts = np.column_stack([data.numbers(quantity)[records] for quantity in chosen.quantities])
     task = task_of(chosen, amounts, release, noise)
-    drawn = None
+    fill, start_bins, changed = None, task.start, None
     if chosen.slots is not None:
         tell("filling sealed slots")
-        drawn = draw(task, noise)
-        if not drawn.exact and drawn.bin_of_row is None:
-            drawn = find_exchange(task, noise)
-    planned, mended = Fill.of(task, task.start if drawn is None or drawn.bin_of_row is None else drawn.bin_of_row), None
+        fill = draw(task, noise)
+        if not fill.exact and fill.bin_of_row is None:
+            fill = find_exchange(task, noise)
+        start_bins = task.start if fill.bin_of_row is None else fill.bin_of_row
+    planned = Fill.of(task, start_bins)
     if (repair or leave_behind) and planned.overload:
-        mended = find_repair(task, noise, leave_behind=leave_behind, tell=tell, tried=drawn)
-    final = mended.fill if mended else planned
+        changed = find_repair(task, noise, leave_behind=leave_behind, tell=tell, tried=fill)
+    final = changed.fill if changed else planned
+    not_released, left_behind = len(data) - len(final.bin_of_row), int((final.bin_of_row == LEFT_BEHIND).sum())
+    outside = {
+        "count": data.num_left_out + not_released + left_behind,
+        "left_out": data.num_left_out,
+        "suppressed": not_released,
+        "left_behind": left_behind,
+    }
+    unsampled = key.facts.get("unsampled")
+    # Without the figure, or with a strange one, all that was not released counts as suppressed.
+    if isinstance(unsampled, int) and 0 <= unsampled <= not_released:
+        outside |= {"unsampled": unsampled, "suppressed": not_released - unsampled}
+    # loading : row, source_row, bin, identifiers; a line per source row, so several for a row of merged ones
+    table = key.table.replace_schema_metadata(None)
+    rows = table.column("row").to_numpy()
+    bins = final.bin_of_row[rows]
+    columns = {"row": table.column("row"), "source_row": table.column("source_row"), "bin": bins}
+    columns |= {name: table.column(name) for name in table.column_names if name not in (*columns, "class_id")}
+    loading = pa.table(columns).take(pa.array(np.lexsort((rows, bins, bins == LEFT_BEHIND))))
     # What the plan is worth before any repair. Shapes: bins by quantities
     loads, capacities = task.in_units(planned.loads), task.in_units(planned.capacities)
     over, names = np.argwhere(planned.loads > planned.capacities).tolist(), list(chosen.quantities)
@@ -384,45 +351,19 @@ def apply(
         ],
         plan_feasible=not over,
         bins_feasible=(len(loads) - len(planned.overloaded)) / len(loads),
-        sealed=None if drawn is None else SealedFill(fills=told_number(drawn.number), exact=drawn.exact),
-        repair=mended.report if mended else None,
+        sealed=None if fill is None else SealedFill(fills=told_number(fill.number), exact=fill.exact),
+        repair=changed.report if changed else None,
         bin_of_row=final.bin_of_row,
         truck_of_bin=tuple(truck.name for truck in final.truck_of_bin),
         final_loads=task.in_units(final.loads),
         final_capacities=task.in_units(final.capacities),
-        truck_linkage=restated_linkage(task, release, final, mended, drawn),
+        truck_linkage=restated_linkage(task, release, final, changed, fill),
         above_spread=task.above_spread(final.bin_of_row),
-        unplanned=_unplanned(data, key, final),
-        loading=_loading(key, final.bin_of_row),
+        unplanned=Outside(**outside),
+        loading=loading,
         task=task,
         seconds=time.monotonic() - start,
     )
-
-
-def _unplanned(data: Dataset, key: Key, final: Fill) -> Outside:
-    not_released, left_behind = len(data) - len(final.bin_of_row), int((final.bin_of_row == LEFT_BEHIND).sum())
-    found = Outside(
-        count=data.num_left_out + not_released + left_behind,
-        left_out=data.num_left_out,
-        suppressed=not_released,
-        left_behind=left_behind,
-    )
-    unsampled = key.facts.get("unsampled")
-    # Without the figure, or with a strange one, all that was not released counts as suppressed.
-    if not isinstance(unsampled, int) or not 0 <= unsampled <= not_released:
-        return found
-    return found.model_copy(update={"unsampled": unsampled, "suppressed": not_released - unsampled})
-
-
-def _loading(key: Key, bin_of_row: IntArray) -> pa.Table:
-    # loading : row, source_row, bin, identifiers; a line per source row, so several for a row of merged ones
-    table = key.table.replace_schema_metadata(None)
-    rows = table.column("row").to_numpy()
-    bins = bin_of_row[rows]
-    identifiers = [name for name in table.column_names if name not in ("row", "source_row", "class_id")]
-    columns = {"row": table.column("row"), "source_row": table.column("source_row"), "bin": bins}
-    listed = pa.table({**columns, **{name: table.column(name) for name in identifiers}})
-    return listed.take(pa.array(np.lexsort((rows, bins, bins == LEFT_BEHIND))))
 
 
 def matched_records(data: Dataset, release: Release, key: Key) -> IntArray:
@@ -446,10 +387,10 @@ def matched_records(data: Dataset, release: Release, key: Key) -> IntArray:
             "the key was not made from these rows: another file, period or policy, or a cell was altered. "
             "Give the data exactly as they were published."
         )
-    found = data.parts.records_of(source)
-    records: IntArray = found[first]
-    one_each = np.array_equal(found, records[rows]) and len(np.unique(source)) == len(source)
-    if (found < 0).any() or not one_each or len(data.parts.of(records)[0]) != len(source):
+    matches = data.parts.records_of(source)
+    records: IntArray = matches[first]
+    one_each = np.array_equal(matches, records[rows]) and len(np.unique(source)) == len(source)
+    if (matches < 0).any() or not one_each or len(data.parts.of(records)[0]) != len(source):
         raise ReleaseError("the key names records that the data have not. Give the file that publish wrote.")
     return records
 
@@ -469,39 +410,39 @@ def received_plan(
     if not len(release):
         raise ReleaseError("the release has no row, so no plan can be applied to it. Publish the data anew.")
     if isinstance(plan, Plan):
-        source, found = "plan", plan
+        source, chosen = "plan", plan
     elif (path := Path(plan)).is_dir():
-        source, found = str(path), Plan.read(path)
+        source, chosen = str(path), Plan.read(path)
     else:
         return _external_plan(path, release, capacity, trucks)
-    if found.release != release.certificate.digest and (found.release or not found.external):
+    if chosen.release != release.certificate.digest and (chosen.release or not chosen.external):
         raise ReleaseError(f"{source} was made on another release. Give that release, or plan on this one.")
-    if found.slots is None:
-        _check_rows(source, found.assignment, found.num_bins, len(release))
+    if chosen.slots is None:
+        bins, num_rows = chosen.assignment, len(release)
+        bad = np.flatnonzero((bins < 0) | (bins >= chosen.num_bins))
+        problem = ""
+        if len(bins) < num_rows:
+            missing = named_rows(np.arange(len(bins), num_rows))
+            problem = f"row {missing} is missing. Assign every row of the release."
+        elif len(bins) > num_rows:
+            more = named_rows(np.arange(num_rows, len(bins)))
+            problem = f"the release has no row {more}. Plan on the rows it has."
+        elif len(bad):
+            problem = f"row {named_rows(bad)} is in a bin without a truck. Name a truck for every bin."
+        if problem:
+            raise InputError(source, [problem])
     else:
-        _check_slots(source, found.slots, found.num_bins, release.class_of_row)
-    _check_quantities(found, release)
+        _check_slots(source, chosen.slots, chosen.num_bins, release.class_of_row)
+    _check_quantities(chosen, release)
     if trucks is not None:
-        found = replace(found, trucks=tuple(trucks))
+        chosen = replace(chosen, trucks=tuple(trucks))
     elif capacity is not None:
-        if len(found.trucks) != 1:
-            raise ParameterError(f"the plan has {len(found.trucks)} kinds of truck. Give trucks instead of a capacity.")
-        held = {**found.trucks[0].capacity, **parse_capacities(listed(capacity), found.quantities)}
-        found = replace(found, trucks=(replace(found.trucks[0], capacity=held),))
-    return _checked_trucks(found)
-
-
-def _check_rows(source: str, bin_of_row: IntArray, num_bins: int, num_rows: int) -> None:
-    planned = len(bin_of_row)
-    if planned < num_rows:
-        missing = np.arange(planned, num_rows)
-        raise InputError(source, [f"row {named_rows(missing)} is missing. Assign every row of the release."])
-    if planned > num_rows:
-        more = np.arange(num_rows, planned)
-        raise InputError(source, [f"the release has no row {named_rows(more)}. Plan on the rows it has."])
-    bad = np.flatnonzero((bin_of_row < 0) | (bin_of_row >= num_bins))
-    if len(bad):
-        raise InputError(source, [f"row {named_rows(bad)} is in a bin without a truck. Name a truck for every bin."])
+        if len(chosen.trucks) != 1:
+            num = len(chosen.trucks)
+            raise ParameterError(f"the plan has {num} kinds of truck. Give trucks instead of a capacity.")
+        room = {**chosen.trucks[0].capacity, **parse_capacities(listed(capacity), chosen.quantities)}
+        chosen = replace(chosen, trucks=(replace(chosen.trucks[0], capacity=room),))
+    return _checked_trucks(chosen)
 
 
 def _check_slots(source: str, slots: Slots, num_bins: int, class_id: IntArray) -> None:
@@ -542,8 +483,8 @@ def check_kinds(trucks: Sequence[Truck], quantities: Iterable[str]) -> None:
     """Check that every kind of truck says what it holds and costs."""
     for truck in trucks:
         for quantity in quantities:
-            held = truck.capacity.get(quantity, 0)
-            if not (math.isfinite(held) and held > 0):
+            room = truck.capacity.get(quantity, 0)
+            if not (math.isfinite(room) and room > 0):
                 raise ParameterError(f"truck {truck.name!r} has no capacity for {quantity}. Give it one above 0.")
         if not (math.isfinite(truck.cost) and truck.cost > 0):
             raise ParameterError(f"truck {truck.name!r} has no cost above 0. Give it one.")
@@ -609,42 +550,38 @@ def planned_linkage(release: Release, group: IntArray, bin_of_row: IntArray) -> 
 
 
 def restated_linkage(
-    task: Task, release: Release, final: Fill, mended: Repair | None, drawn: Drawn | None
+    task: Task, release: Release, final: Fill, repair: Repair | None, fill: DrawnFill | None
 ) -> Linkage | None:
     """State truck linkage for the final bins; packages left behind count as if they were in one truck."""
-    counted = mended.counted if mended is not None else drawn
+    counted = repair.counted if repair is not None else fill
     if counted is not None and (best := counted.best_guess) is not None:
         note = LINKAGE_NOTE if counted.exact else f"{LINKAGE_NOTE}; {ESTIMATE_NOTE}"
-        return Linkage(
-            mean=float(best.mean()),
-            worst=float(best.max()),
-            kind="exact" if counted.exact and not release.noisy else "estimate",
-            note=f"{note}; {OUTSIDE_NOTE}",
-        )
+        kind: Literal["exact", "estimate"] = "exact" if counted.exact and not release.noisy else "estimate"
+        mean, worst = float(best.mean()), float(best.max())
+        return Linkage(mean=mean, worst=worst, kind=kind, note=f"{note}; {OUTSIDE_NOTE}")
     bins = np.where(final.bin_of_row == LEFT_BEHIND, len(final.loads), final.bin_of_row)
     linkage = planned_linkage(release, task.group, bins)
     if linkage is None:
         return None
     note = f"{linkage.note}; {OUTSIDE_NOTE}"
-    if mended is None:
-        linkage = linkage.model_copy(update={"note": note})
+    if repair is None:
         fits = task.plan.slots is None and not len(final.overloaded)
         least = 0.0 if task.plan.certified is None else task.plan.certified.at_least
         # Where it rests on noise, how likely everything fits says nothing of how likely it does given the release.
         if release.noisy or not fits or least <= 0:
-            return linkage
+            return linkage.model_copy(update={"note": note})
         # Seeing what happens with probability f multiplies no chance by more than 1/f.
-        return linkage.model_copy(update={"if_seen_to_fit": min(1.0, linkage.worst / least)})
+        return linkage.model_copy(update={"note": note, "if_seen_to_fit": min(1.0, linkage.worst / least)})
     if "class_id" not in release.data.column_names:
         return linkage.model_copy(update={"note": f"{note}; {MOVED_NOTE}"})
     # Bins get the same numbers in all repairs: opened ones have none of their own, so they count as one.
-    found = most_frequent_share(np.array([np.minimum(fill.bin_of_row, task.plan.num_bins) for fill in mended.found]))
-    share = np.maximum(linkage_of_rows(task.group, bins), found)
+    num, num_bins = len(repair.options), task.plan.num_bins
+    frequent = most_frequent_share(np.array([np.minimum(fill.bin_of_row, num_bins) for fill in repair.options]))
+    share = np.maximum(linkage_of_rows(task.group, bins), frequent)
     return Linkage(
         mean=float(share.mean()),
         worst=float(share.max()),
         kind="estimate",
-        repairs=len(mended.found),
-        note=f"{note}; the repair was drawn from {len(mended.found)} found; others may exist, "
-        "and few make the estimate high",
+        repairs=num,
+        note=f"{note}; the repair was drawn from {num} found; others may exist, and few make the estimate high",
     )

@@ -10,17 +10,16 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import date
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from dunnage import documents
-from dunnage.arrays import IntArray
+from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.city import City
 from dunnage.columns import write_csv
 from dunnage.dataset import Dataset
@@ -63,10 +62,10 @@ from dunnage.trips import Universe
 
 EVENTS_FILE = "events.csv"
 SETTLEMENT_PAGE = "settlement.html"
-MOST_SETTLEMENT_BYTES = 1 << 26
-MOST_SHUTTLE_HOUR = 1e9
+MAX_SETTLEMENT_BYTES = 1 << 26
+MAX_SHUTTLE_HOUR = 1e9
 """Most that an hour of a shuttle may cost, in any currency."""
-_MOST_ZONES_NAMED = 5
+_MAX_ZONES_NAMED = 5
 
 Progress = Callable[[str], None]
 
@@ -140,7 +139,21 @@ class FleetSettlementDocument(PrivateModel):
             needed = "" if zone.needed is None else f", {zone.needed} needed"
             waits = "" if zone.wait_seconds is None else f"; wait {zone.wait_seconds:.0f} s as planned"
             lines.append(f"Zone        {zone.zone}: {zone.shuttles} planned{needed}{waits}")
-        lines += [f"WARNING     {warning}" for warning in self._warnings()]
+        # Warn of riders who wait longer than was asked for, all together or in some zones, or are not served.
+        target, missed = self.max_wait_seconds, [zone for zone in self.zones if not zone.meets_target]
+        if self.wait_seconds > target:
+            longer = _above(self.wait_seconds, target)
+            lines.append(f"WARNING     true riders wait {longer} on average; the target is {target:g} s")
+        if missed:
+            named = ", ".join(
+                f"{zone.zone} {_above(zone.wait_seconds, target)}"
+                if zone.wait_seconds is not None and zone.wait_seconds > target
+                else f"{zone.zone} (not all served)"
+                for zone in missed[:_MAX_ZONES_NAMED]
+            )
+            more = f" and {len(missed) - _MAX_ZONES_NAMED} more" if len(missed) > _MAX_ZONES_NAMED else ""
+            zones = f"{several(len(missed), 'zone')} {'misses' if len(missed) == 1 else 'miss'}"
+            lines.append(f"WARNING     {zones} the target of {target:g} s: {named}{more}")
         if ideal is None:
             lines.append(f"Note        no fleet meets {self.max_wait_seconds:g} s on the true trips")
         if self.unserved:
@@ -148,30 +161,12 @@ class FleetSettlementDocument(PrivateModel):
         if cost is not None:
             text = f"{cost.planned_per_day:,.2f} a day at {cost.per_shuttle_hour:g} a shuttle-hour"
             if cost.needed_per_day is not None:
-                more = f"{cost.difference_per_day:,.2f}"
-                text += f"; {cost.needed_per_day:,.2f} for the fleet needed: privacy costs {more}"
+                difference = f"{cost.difference_per_day:,.2f}"
+                text += f"; {cost.needed_per_day:,.2f} for the fleet needed: privacy costs {difference}"
             lines.append(f"Cost        {text}")
         if not self.checked:
             lines.append("Note        without the key, nobody checked that these are the trips that were published")
         return "\n".join([*lines, f"Seconds     {self.seconds:.2f}"])
-
-    def _warnings(self) -> list[str]:
-        """Warn of riders who wait longer than was asked for, all together or in some zones, or are not served."""
-        target, found = self.max_wait_seconds, []
-        if self.wait_seconds > target:
-            found.append(f"true riders wait {_above(self.wait_seconds, target)} on average; the target is {target:g} s")
-        missed = [zone for zone in self.zones if not zone.meets_target]
-        if missed:
-            named = ", ".join(
-                f"{zone.zone} {_above(zone.wait_seconds, target)}"
-                if zone.wait_seconds is not None and zone.wait_seconds > target
-                else f"{zone.zone} (not all served)"
-                for zone in missed[:_MOST_ZONES_NAMED]
-            )
-            more = f" and {len(missed) - _MOST_ZONES_NAMED} more" if len(missed) > _MOST_ZONES_NAMED else ""
-            miss = "misses" if len(missed) == 1 else "miss"
-            found.append(f"{several(len(missed), 'zone')} {miss} the target of {target:g} s: {named}{more}")
-        return found
 
 
 def _above(wait: float, target: float) -> str:
@@ -180,56 +175,31 @@ def _above(wait: float, target: float) -> str:
 
 
 def _compared(word: str, planned: str, needed: str | None, error: float | None) -> str:
-    told = "" if needed is None else f"; with the fleet that the true trips need {needed}"
-    return f"{word:<11} {planned} as planned{told}" + ("" if error is None else f" ({error:+.1%})")
+    beside = "" if needed is None else f"; with the fleet that the true trips need {needed}"
+    return f"{word:<11} {planned} as planned{beside}" + ("" if error is None else f" ({error:+.1%})")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FleetSettlement:
-    """A planned fleet run on the true trips. Private; its ``repr`` shows nothing of them.
-
-    Parameters
-    ----------
-    plan, release
-        The plan, and the digest of the release it was made on.
-    zones, planned, needed
-        Names of the zones, their planned shuttles, and those that the same method finds on the true trips; None if it
-        finds none that meets the target.
-    zone_waits, unserved_by_zone
-        Mean wait of each zone's true riders with the planned fleet, in seconds, None where nobody is served; and its
-        rides on an average day that nobody serves, as a zone got no shuttle.
-    operation, ideal
-        How the planned fleet runs on the true trips, and how the needed one does, as in a plan.
-    demand
-        What the true trips ask for, as in a plan.
-    cost
-        What both fleets cost a day; None if nobody said what an hour of a shuttle costs.
-    events
-        What the planned shuttles do: ``shuttle``, ``seconds``, ``stop``, ``event``, ``rider`` (a running number), and
-        ``day`` where there are several.
-    task
-        The true days, for pages.
-    checked
-        Whether the trips are known to be those that were published.
-    seconds
-        Time taken.
-    """
+    """A planned fleet run on the true trips. Private; its ``repr`` shows nothing of them."""
 
     plan: FleetPlan
-    release: str
-    zones: tuple[str, ...]
-    planned: tuple[int, ...]
-    needed: tuple[int, ...] | None
-    zone_waits: tuple[float | None, ...]
-    unserved_by_zone: tuple[float, ...]
-    operation: Run | None
+    release: str  # digest of the release it was made on
+    zones: tuple[str, ...]  # names of the zones
+    planned: tuple[int, ...]  # their planned shuttles
+    needed: tuple[int, ...] | None  # those that the same method finds on the true trips; None if none meets the target
+    zone_waits: tuple[float | None, ...]  # mean wait of each zone's true riders; None where nobody is served
+    unserved_by_zone: tuple[float, ...]  # its rides on an average day that nobody serves, as a zone got no shuttle
+    operation: Run | None  # operation, ideal: how the planned fleet runs on the true trips, and how the needed one does
     ideal: Run | None
-    demand: Demand
-    cost: FleetCost | None
-    events: pa.Table
-    task: FleetTask
-    checked: bool
-    seconds: float
+    demand: Demand  # what the true trips ask for, as in a plan
+    cost: FleetCost | None  # what both fleets cost a day; None if nobody said what an hour of a shuttle costs
+    events: (
+        pa.Table
+    )  # what the planned shuttles do: shuttle, seconds, stop, event, rider; and day, if there are several
+    task: FleetTask  # the true days, for pages
+    checked: bool  # whether the trips are known to be those that were published
+    seconds: float  # time taken
 
     def __repr__(self) -> str:
         return f"FleetSettlement({len(self.zones)} zones, private)"
@@ -306,27 +276,18 @@ class FleetSettlement:
             )
             for place, zone in enumerate(self.zones)
         ]
-        return FleetSettlementDocument(
-            format=1,
-            kind="fleet",
-            release=self.release,
-            external=self.plan.external,
-            checked=self.checked,
-            shuttles=self.shuttles,
-            wait_seconds=self.wait_seconds,
-            idle_seconds=self.idle_seconds,
-            max_wait_seconds=self.task.max_wait,
-            relative_error=self.relative_error,
-            unserved=self.unserved,
-            fleet=dict(zip(self.zones, self.planned, strict=True)),
-            zones=zones,
-            operation=self.operation,
-            sized_on_truth=self.sized_on_truth,
-            demand=self.demand,
-            cost=self.cost,
-            days=len(self.task.days),
-            seconds=round(self.seconds, 3),
-        )
+        stated = {name: getattr(self, name) for name in FleetSettlementDocument.model_fields if hasattr(self, name)}
+        derived = {
+            "format": 1,
+            "kind": "fleet",
+            "external": self.plan.external,
+            "max_wait_seconds": self.task.max_wait,
+            "fleet": dict(zip(self.zones, self.planned, strict=True)),
+            "zones": zones,
+            "days": len(self.task.days),
+            "seconds": round(self.seconds, 3),
+        }
+        return FleetSettlementDocument.model_validate(stated | derived)
 
     def to_dict(self) -> dict[str, Any]:
         """Give everything but the events as plain data."""
@@ -338,8 +299,8 @@ class FleetSettlement:
 
     def write(self, folder: str | os.PathLike[str], *, page: str = "", force: bool = False) -> Path:
         """Write ``settlement.json``, ``events.csv`` and, if given, a page; all readable by their owner alone."""
-        held = (EVENTS_FILE, SETTLEMENT_PAGE)
-        with new_folder(folder, marker=SETTLEMENT_FILE, force=force, private=True, may_hold=held) as work:
+        files = (EVENTS_FILE, SETTLEMENT_PAGE)
+        with new_folder(folder, marker=SETTLEMENT_FILE, force=force, private=True, may_hold=files) as work:
             (work / SETTLEMENT_FILE).write_text(documents.to_text(self.to_dict()), encoding="utf-8")
             write_csv(self.events, work / EVENTS_FILE)
             if page:
@@ -347,18 +308,18 @@ class FleetSettlement:
         return Path(folder)
 
 
-def _relative(found: float, wanted: float) -> float | None:
+def _relative(value: float, wanted: float) -> float | None:
     """Return a relative error; None where there is nothing to relate to."""
     if wanted:
-        return (found - wanted) / wanted
-    return 0.0 if found == wanted else None
+        return (value - wanted) / wanted
+    return 0.0 if value == wanted else None
 
 
 def read_settlement(folder: str | os.PathLike[str]) -> FleetSettlementDocument | SettlementDocument:
     """Read what a settlement says, of shuttles or of packages."""
     path = Path(folder) / SETTLEMENT_FILE
     what, remedy = "a settlement", "Apply the plan anew."
-    content = documents.load_json(path, what=what, remedy=remedy, max_bytes=MOST_SETTLEMENT_BYTES)
+    content = documents.load_json(path, what=what, remedy=remedy, max_bytes=MAX_SETTLEMENT_BYTES)
     if isinstance(content, dict) and content.get("kind") == "fleet":
         return documents.check(content, FleetSettlementDocument, path, what=what, remedy=remedy)
     return documents.check(content, SettlementDocument, path, what=what, remedy=remedy)
@@ -404,10 +365,23 @@ def apply_fleet(
     start = time.monotonic()
     tell = progress or (lambda line: None)
     chosen, source = (plan, "plan") if isinstance(plan, FleetPlan) else (FleetPlan.read(plan), str(plan))
-    _check_parts(chosen, source, data, release, key)
-    if shuttle_hour is not None and not 0 <= shuttle_hour <= MOST_SHUTTLE_HOUR:
+    # Parts that do not belong together are refused before any trip is looked at.
+    if release.kind != COUNTS or data.schema.trip is None:
         raise ParameterError(
-            f"an hour of a shuttle costs 0 or more, and at most {MOST_SHUTTLE_HOUR:,.0f}. Got {shuttle_hour:g}. "
+            "a fleet is applied to trips, and to a release of their counts. Got others. Give those it was sized on."
+        )
+    if not chosen.external and chosen.release != release.certificate.digest:
+        raise ReleaseError(f"{source} was made on another release. Give that release, or size on this one.")
+    if key is not None and key.certificate_digest and key.certificate_digest != release.certificate.digest:
+        raise ReleaseError("the key belongs to another release. Give the key that was written beside this one.")
+    if key is not None and not key.belongs_to(data):
+        raise ReleaseError(
+            "the key was not made from these trips: another file, period or policy, or a cell was altered. "
+            "Give the data exactly as they were published."
+        )
+    if shuttle_hour is not None and not 0 <= shuttle_hour <= MAX_SHUTTLE_HOUR:
+        raise ParameterError(
+            f"an hour of a shuttle costs 0 or more, and at most {MAX_SHUTTLE_HOUR:,.0f}. Got {shuttle_hour:g}. "
             "Mend --shuttle-hour."
         )
     tell("finding routes")
@@ -426,7 +400,18 @@ def apply_fleet(
         sized = task.size()
     except NoPlanError:  # its message tells of the trips
         sized = None
-    needed = None if sized is None else sized.fleet
+    needed, cost = None if sized is None else sized.fleet, None
+    if shuttle_hour is not None:
+        hours = (task.span[1] - task.span[0]) / 3600
+        ours = sum(fleet) * hours * shuttle_hour
+        theirs = None if needed is None else sum(needed) * hours * shuttle_hour
+        cost = FleetCost(
+            per_shuttle_hour=shuttle_hour,
+            hours_a_day=hours,
+            planned_per_day=ours,
+            needed_per_day=theirs,
+            difference_per_day=None if theirs is None else ours - theirs,
+        )
     return FleetSettlement(
         plan=chosen,
         release=release.certificate.digest,
@@ -438,7 +423,7 @@ def apply_fleet(
         operation=run_facts(served, fleet, runs),
         ideal=None if sized is None else run_facts(task, sized.fleet, sized.runs),
         demand=demand_facts(task),
-        cost=None if shuttle_hour is None else _cost(shuttle_hour, task.span, sum(fleet), needed),
+        cost=cost,
         events=_events(served, operations),
         task=task,
         checked=key is not None,
@@ -446,39 +431,7 @@ def apply_fleet(
     )
 
 
-def _check_parts(plan: FleetPlan, source: str, data: Dataset, release: Release, key: Key | None) -> None:
-    """Refuse parts that do not belong together, before any trip is looked at."""
-    if release.kind != COUNTS or data.schema.trip is None:
-        raise ParameterError(
-            "a fleet is applied to trips, and to a release of their counts. Got others. Give those it was sized on."
-        )
-    if not plan.external and plan.release != release.certificate.digest:
-        raise ReleaseError(f"{source} was made on another release. Give that release, or size on this one.")
-    if key is None:
-        return
-    if key.certificate_digest and key.certificate_digest != release.certificate.digest:
-        raise ReleaseError("the key belongs to another release. Give the key that was written beside this one.")
-    if not key.belongs_to(data):
-        raise ReleaseError(
-            "the key was not made from these trips: another file, period or policy, or a cell was altered. "
-            "Give the data exactly as they were published."
-        )
-
-
-def _cost(hour: float, span: tuple[int, int], planned: int, needed: tuple[int, ...] | None) -> FleetCost:
-    hours = (span[1] - span[0]) / 3600
-    ours = planned * hours * hour
-    theirs = None if needed is None else sum(needed) * hours * hour
-    return FleetCost(
-        per_shuttle_hour=hour,
-        hours_a_day=hours,
-        planned_per_day=ours,
-        needed_per_day=theirs,
-        difference_per_day=None if theirs is None else ours - theirs,
-    )
-
-
-def _rides(task: FleetTask) -> NDArray[np.float64]:
+def _rides(task: FleetTask) -> FloatArray:
     """Return the rides of each zone on an average day."""
     return np.asarray(task.weights @ task.legs / (float(task.weights.sum()) or 1.0))
 
@@ -528,7 +481,7 @@ def true_days(data: Dataset, universe: Universe, ground: Ground, day: str | None
         return None
     number = stop_numbers(universe.stops, ground.city)
     origins, destinations = (number[end] for end in np.divmod(pairs, len(universe.stops)))
-    found = []
+    days = []
     for label in range(len(dates)):
         name = universe.days[label] if universe.days else ""
         if day not in (None, name or WHOLE_DAY):
@@ -540,10 +493,10 @@ def true_days(data: Dataset, universe: Universe, ground: Ground, day: str | None
             parts = [(date.fromordinal(int(d)).isoformat(), rows[own_dates == d]) for d in np.unique(own_dates)]
         for title, own in parts:
             trips = Trips.in_order(origins[own], destinations[own], seconds[own])
-            found.append(replace(Day.of(trips, ground), label=title))
+            days.append(replace(Day.of(trips, ground), label=title))
         if dates[label] > len(parts):  # dates without any trip
-            found.append(Day.of(Trips.none(), ground, dates[label] - len(parts)))
-    return found
+            days.append(Day.of(Trips.none(), ground, dates[label] - len(parts)))
+    return days
 
 
 def _check_true_stops(universe: Universe, cells: IntArray, city: City) -> None:
@@ -566,22 +519,13 @@ def served_task(task: FleetTask, fleet: tuple[int, ...]) -> FleetTask:
     return FleetTask(task.ground, days, service=task.service, max_wait=task.max_wait, span=task.span)
 
 
-def _without(requests: Requests, some: NDArray[np.bool_]) -> Requests:
+def _without(requests: Requests, some: BoolArray) -> Requests:
     kept = some[requests.zone]
     follows = requests.after >= 0
     kept[follows] &= kept[requests.after[follows]]
     place = np.cumsum(kept) - 1
-    own = np.flatnonzero(kept)
-    after = requests.after[own]
-    return Requests(
-        rider=requests.rider[own],
-        zone=requests.zone[own],
-        origin=requests.origin[own],
-        destination=requests.destination[own],
-        seconds=requests.seconds[own],
-        after=np.where(after >= 0, place[after], -1),
-        lag=requests.lag[own],
-    )
+    rest = {item.name: getattr(requests, item.name)[kept] for item in fields(requests)}
+    return Requests(**rest | {"after": np.where(rest["after"] >= 0, place[rest["after"]], -1)})
 
 
 def _events(task: FleetTask, operations: tuple[Operation, ...]) -> pa.Table:

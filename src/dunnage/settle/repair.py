@@ -31,7 +31,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -42,10 +42,9 @@ import numpy as np
 import numpy.typing as npt
 
 from dunnage import noise_arrays
-from dunnage.arrays import FloatArray, IntArray
+from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.bins import BinKind, pack_bins, pack_vectors, whole_numbers
-from dunnage.bins.fills import Fills, Items, Words, count_fills, estimate_chances, sealed_linkage, solve_fill
-from dunnage.bins.fills import Slots as FillSlots
+from dunnage.bins.fills import Fills, FillSlots, Items, Words, count_fills, estimate_chances, solve_fill
 from dunnage.documents import Model, Number
 from dunnage.domains import decimal_scale
 from dunnage.errors import NoPlanError, ParameterError
@@ -67,13 +66,7 @@ WholeArray = npt.NDArray[Any]
 
 
 def whole_amounts(values: FloatArray) -> tuple[WholeArray, int]:
-    """Write numbers, each meaning the decimal it prints as, as whole numbers of one unit.
-
-    Examples
-    --------
-    >>> whole_amounts(np.array([0.1, 2.25]))
-    (array([ 10, 225]), 100)
-    """
+    """Write numbers, each meaning the decimal it prints as, as whole numbers of one unit, and say how many make one."""
     scale = decimal_scale(values)
     if scale is not None:
         whole = [int(value) for value in np.rint(values * scale).tolist()]
@@ -118,25 +111,19 @@ class RepairReport(PrivateModel):
 class Task:
     """What does not change while a plan is applied and repaired. Private: its ``repr`` shows none of it."""
 
-    plan: Plan  # The plan
-    start: IntArray  # The bin of each row as planned; for a sealed plan one fill of its slots, drawn at random
-    # amounts, whole, scales: true amounts (rows by quantities), as doubles and as whole numbers, and how many units of
-    # a quantity make one
-    amounts: FloatArray
-    whole: WholeArray
-    scales: tuple[int, ...]
-    # prices, size: what a unit of each quantity counts for where quantities are added up, and the sum of it for each
-    # row
-    prices: WholeArray
-    size: WholeArray
-    capacity_of: dict[str, WholeArray]  # What a kind of truck holds, by its name
-    # group, members: number of the rows that may be exchanged, and the rows of each number: same class and, unless the
-    # plan is sealed, equal public and sensitive values
-    group: IntArray
-    stratum: IntArray  # Number of the rows that may share a truck
-    too_heavy: npt.NDArray[np.bool_]  # Rows that no truck can take
-    members: list[IntArray]
-    class_id: IntArray  # Class of each row
+    plan: Plan
+    start: IntArray  # the bin of each row as planned; for a sealed plan one fill of its slots, drawn at random
+    amounts: FloatArray  # true amounts. Shape: rows by quantities
+    whole: WholeArray  # the same as whole numbers
+    scales: tuple[int, ...]  # how many units of a quantity make one
+    prices: WholeArray  # what a unit of each quantity counts for where quantities are added up
+    size: WholeArray  # the sum of it for each row
+    capacity_of: dict[str, WholeArray]  # what a kind of truck holds, by its name
+    group: IntArray  # rows that may be exchanged: same class and, unless sealed, equal public and sensitive values
+    members: list[IntArray]  # the rows of each group
+    stratum: IntArray  # rows that may share a truck
+    too_heavy: BoolArray  # rows that no truck can take
+    class_id: IntArray
 
     def above_spread(self, bin_of_row: IntArray) -> list[AboveSpread]:
         """List the classes of which a bin holds more than the plan's spread allows."""
@@ -146,16 +133,16 @@ class Task:
         pairs, counts = np.unique(np.stack([bin_of_row, self.class_id])[:, loaded], axis=1, return_counts=True)
         allowed = np.bincount(self.class_id)[pairs[1]] // self.plan.spread
         over = counts > allowed
-        found = zip(*pairs[:, over].tolist(), counts[over].tolist(), allowed[over].tolist(), strict=True)
-        return [AboveSpread(bin=b, class_id=c, count=count, allowed=most) for b, c, count, most in found]
+        lines = zip(*pairs[:, over].tolist(), counts[over].tolist(), allowed[over].tolist(), strict=True)
+        return [AboveSpread(bin=b, class_id=c, count=count, allowed=most) for b, c, count, most in lines]
 
     @cached_property
     def strata(self) -> tuple[frozenset[int], ...]:
         """For each bin of the plan the strata that it puts there, and so may hold."""
-        found: list[set[int]] = [set() for _ in self.plan.truck_of_bin]
+        strata: list[set[int]] = [set() for _ in self.plan.truck_of_bin]
         for bin_, stratum in set(zip(self.start.tolist(), self.stratum.tolist(), strict=True)):
-            found[bin_].add(stratum)
-        return tuple(frozenset(held) for held in found)
+            strata[bin_].add(stratum)
+        return tuple(map(frozenset, strata))
 
     @property
     def rooms(self) -> WholeArray:
@@ -164,41 +151,44 @@ class Task:
 
     def in_units(self, whole: WholeArray) -> FloatArray:
         """Return numbers in the units of the data, each the double nearest to the exact one. Last axis: quantities."""
-        found = [[int(value) / scale for value, scale in zip(row, self.scales, strict=True)] for row in whole]
-        return np.array(found, dtype=np.float64).reshape(whole.shape)
+        lines = [[int(value) / scale for value, scale in zip(row, self.scales, strict=True)] for row in whole]
+        return np.array(lines, dtype=np.float64).reshape(whole.shape)
 
     def priced(self, amounts: WholeArray) -> WholeArray:
         """Add up the quantities at their prices. Shapes: rows x quantities -> rows."""
         return amounts[:, 0] if len(self.prices) == 1 else np.asarray(amounts @ self.prices)
 
-    def fits(self, rows: IntArray, capacity: WholeArray) -> npt.NDArray[np.bool_]:
+    def fits(self, rows: IntArray, capacity: WholeArray) -> BoolArray:
         """Say which rows a bin of some capacity can take by themselves."""
         return np.asarray((self.whole[rows] <= capacity).all(axis=1), dtype=bool)
 
-    def kernel_numbers(self, rows: IntArray, capacities: WholeArray) -> tuple[IntArray, IntArray, bool]:
-        """Give amounts and capacities as 64-bit numbers, and whether these are exact.
-
-        Those that are not are rounded outward, so that what fits by them fits in truth.
-        """
+    def kernel_numbers(self, rows: IntArray, capacities: WholeArray) -> tuple[IntArray, IntArray]:
+        """Give amounts and capacities as 64-bit numbers; rounded outward if need be: what fits by them fits."""
         whole = self.whole[rows]
         if whole.dtype != object:
-            return whole, np.asarray(capacities, dtype=np.int64), True
-        shift = np.array(
-            [max(int(most).bit_length() - _KERNEL_BITS, 0) for most in capacities.max(axis=0)], dtype=object
-        )
-        return (-(-whole >> shift)).astype(np.int64), (capacities >> shift).astype(np.int64), not shift.any()
+            return whole, np.asarray(capacities, dtype=np.int64)
+        bits = [max(int(most).bit_length() - _KERNEL_BITS, 0) for most in capacities.max(axis=0)]
+        shift = np.array(bits, dtype=object)
+        return (-(-whole >> shift)).astype(np.int64), (capacities >> shift).astype(np.int64)
 
 
 def task_of(plan: Plan, amounts: FloatArray, release: Release, noise: Noise) -> Task:
-    """Prepare a plan for settling."""
-    held = np.array([[truck.capacity[quantity] for quantity in plan.quantities] for truck in plan.trucks])
-    whole, capacities, scales, prices = whole_table(amounts, held)
+    """Prepare a plan for settling; refuse one that says it keeps values apart, and does not."""
+    rooms = np.array([[truck.capacity[quantity] for quantity in plan.quantities] for truck in plan.trucks])
+    whole, capacities, scales, prices = whole_table(amounts, rooms)
     classes = release.class_of_row
     # Slots name classes only, so a sealed plan lets rows be exchanged whatever their sensitive values.
     group = exchangeable(release) if plan.slots is None else np.unique(classes, return_inverse=True)[1].reshape(-1)
     start = plan.assignment if plan.slots is None else random_fill(plan.slots, classes, noise)
     stratum = combinations(release, columns_apart(release, plan.by, plan.apart))
-    _check_apart(plan, start, stratum)
+    if plan.by is not None or plan.apart is not None:
+        bins, times = np.unique(np.unique(np.column_stack([start, stratum]), axis=0)[:, 0], return_counts=True)
+        if (times > 1).any():
+            names = " and ".join(name for name in dict.fromkeys((plan.by, plan.apart)) if name is not None)
+            raise ParameterError(
+                f"bin {int(bins[times > 1][0])} holds rows of different {names}, which the plan is to keep apart. "
+                "Plan on the release anew."
+            )
     return Task(
         plan=plan,
         start=start,
@@ -209,16 +199,16 @@ def task_of(plan: Plan, amounts: FloatArray, release: Release, noise: Noise) -> 
         size=whole @ prices,
         capacity_of={truck.name: room for truck, room in zip(plan.trucks, capacities, strict=True)},
         group=group,
+        members=rows_by_group(group),
         stratum=stratum,
         too_heavy=~np.any([(whole <= room).all(axis=1) for room in capacities], axis=0),
-        members=rows_by_group(group),
         class_id=classes,
     )
 
 
-def whole_table(amounts: FloatArray, held: FloatArray) -> tuple[WholeArray, WholeArray, tuple[int, ...], WholeArray]:
+def whole_table(amounts: FloatArray, rooms: FloatArray) -> tuple[WholeArray, WholeArray, tuple[int, ...], WholeArray]:
     """Write amounts and capacities as whole numbers, quantity by quantity, and price them."""
-    columns = [whole_amounts(column) for column in np.vstack([amounts, held]).T]
+    columns = [whole_amounts(column) for column in np.vstack([amounts, rooms]).T]
     least = [int(column[len(amounts) :].min()) for column, _ in columns]
     # Relative to the smallest truck, so that quantities in large and in small units weigh alike.
     prices = [1] if len(least) == 1 else [-(-_PRICE_DIGITS * max(least) // room) for room in least]
@@ -239,20 +229,6 @@ def columns_apart(release: Release, by: str | None, apart: str | None) -> list[s
     return named or public
 
 
-def _check_apart(plan: Plan, start: IntArray, stratum: IntArray) -> None:
-    """Refuse a plan that says it keeps values apart, and does not."""
-    if plan.by is None and plan.apart is None:
-        return
-    pairs = np.unique(np.column_stack([start, stratum]), axis=0)
-    bins, times = np.unique(pairs[:, 0], return_counts=True)
-    if (times > 1).any():
-        names = " and ".join(name for name in dict.fromkeys((plan.by, plan.apart)) if name is not None)
-        raise ParameterError(
-            f"bin {int(bins[times > 1][0])} holds rows of different {names}, which the plan is to keep apart. "
-            "Plan on the release anew."
-        )
-
-
 def random_fill(slots: Slots, class_id: IntArray, noise: Noise) -> IntArray:
     """Fill the slots of a sealed plan uniformly at random, whatever the weights, and return the bin of each row."""
     by_class = np.lexsort((noise_arrays.permutation(noise, len(class_id)), class_id))
@@ -260,15 +236,6 @@ def random_fill(slots: Slots, class_id: IntArray, noise: Noise) -> IntArray:
     bin_of_row = np.empty(len(class_id), dtype=np.int64)
     bin_of_row[by_class] = np.repeat(slots.bin[order], slots.count[order])
     return bin_of_row
-
-
-def add_up(bin_of_row: IntArray, amounts: WholeArray, num_bins: int) -> WholeArray:
-    """Return the load of each bin; rows set aside count nowhere. Shape: bins by quantities."""
-    loads = np.zeros((num_bins, amounts.shape[1]), dtype=amounts.dtype)
-    loaded = bin_of_row != LEFT_BEHIND
-    for column, amount in zip(loads.T, amounts.T, strict=True):
-        np.add.at(column, bin_of_row[loaded], amount[loaded])
-    return loads
 
 
 @dataclass(eq=False, repr=False)
@@ -285,9 +252,11 @@ class Fill:
     @classmethod
     def of(cls, task: Task, bin_of_row: IntArray) -> Fill:
         """Fill the plan's bins so; what a bin may hold is what the plan puts there."""
-        plan = task.plan
-        trucks = [plan.truck(name) for name in plan.truck_of_bin]
-        loads = add_up(bin_of_row, task.whole, plan.num_bins)
+        trucks = [task.plan.truck(name) for name in task.plan.truck_of_bin]
+        loads = np.zeros((task.plan.num_bins, task.whole.shape[1]), dtype=task.whole.dtype)
+        loaded = bin_of_row != LEFT_BEHIND
+        for column, amount in zip(loads.T, task.whole.T, strict=True):
+            np.add.at(column, bin_of_row[loaded], amount[loaded])
         return cls(task, bin_of_row.copy(), loads, task.rooms, trucks, list(task.strata))
 
     @property
@@ -303,6 +272,15 @@ class Fill:
     def overload(self) -> int:
         """How much is above capacity, over all bins and quantities, at the task's prices."""
         return int(self.task.priced(np.maximum(self.excess, 0)).sum())
+
+    @property
+    def aside(self) -> IntArray:
+        """The rows set aside that some truck could take."""
+        return np.flatnonzero((self.bin_of_row == LEFT_BEHIND) & ~self.task.too_heavy)
+
+    def aside_of(self, stratum: int) -> IntArray:
+        aside = self.aside
+        return np.asarray(aside[self.task.stratum[aside] == stratum])
 
     def rows_of(self, bins: IntArray) -> IntArray:
         chosen = np.zeros(len(self.loads) + 1, dtype=bool)  # the last is for rows set aside: -1
@@ -340,7 +318,7 @@ class Fill:
 
 WALK_SECONDS = 2.5
 COUNT_SECONDS = 2.0
-MOST_CELLS = 20_000_000
+MAX_CELLS = 20_000_000
 LINKAGE_NOTE = (
     "the best guess of someone who knows all released weights, the weight of one package and the slots, when every "
     "feasible fill is equally likely; seeing that everything fitted adds nothing, knowing where others are does"
@@ -349,13 +327,13 @@ ESTIMATE_NOTE = "fills were too many to count: taken from those that random walk
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Drawn:
+class DrawnFill:
     """A fill drawn from all feasible ones."""
 
-    bin_of_row: IntArray | None  # The bin of each row; None if no feasible fill exists, or none was found
-    exact: bool  # Whether all were counted: then the draw is exactly uniform, and None means that there is none
-    number: int | None  # How many feasible fills there are; None if they were not counted
-    best_guess: FloatArray | None  # For each row the largest chance that it is in a bin; None without a fill
+    bin_of_row: IntArray | None  # the bin of each row; None if no feasible fill exists, or none was found
+    exact: bool  # whether all were counted: then the draw is exactly uniform, and None means that there is none
+    number: int | None  # how many feasible fills there are; None if they were not counted
+    best_guess: FloatArray | None  # for each row the largest chance that it is in a bin; None without a fill
 
 
 def noise_words(noise: Noise) -> Words:
@@ -363,13 +341,15 @@ def noise_words(noise: Noise) -> Words:
     return lambda size: np.frombuffer(noise.draw_bytes(8 * size), dtype=np.uint64)
 
 
-def walked_fill(items: Items, slots: FillSlots, noise: Noise, seconds: float) -> Drawn:
+def walked_fill(items: Items, slots: FillSlots, noise: Noise, seconds: float) -> DrawnFill:
     """Draw from the feasible fills that random walks meet; from a fill of an integer program, if these meet none."""
     words = noise_words(noise)
     met = estimate_chances(items, slots, seconds=seconds, words=words)
-    if met is None and (found := solve_fill(items, slots, seconds=seconds / 2, words=words)) is not None:
-        met = estimate_chances(items, slots, seconds=seconds / 2, words=words, start=found)
-    return Drawn(None if met is None else met.drawn, False, None, None if met is None else sealed_linkage(met.chances))
+    if met is None and (start := solve_fill(items, slots, seconds=seconds / 2, words=words)) is not None:
+        met = estimate_chances(items, slots, seconds=seconds / 2, words=words, start=start)
+    if met is None:
+        return DrawnFill(None, False, None, None)
+    return DrawnFill(met.drawn, False, None, met.chances.max(axis=1, initial=0.0))
 
 
 def planned_counts(task: Task) -> IntArray:
@@ -379,52 +359,45 @@ def planned_counts(task: Task) -> IntArray:
     return counts
 
 
+def _problem(task: Task) -> tuple[Items, FillSlots] | None:
+    """Write a plan as a counting problem; None if it is too large for one, or its numbers are."""
+    if task.plan.num_bins * max(len(task.members), len(task.whole)) > MAX_CELLS or task.whole.dtype == object:
+        return None
+    return Items(task.group, task.whole), FillSlots(planned_counts(task), task.rooms)
+
+
 def counted_fills(task: Task) -> Fills | None:
     """Count the feasible fills with the plan's numbers of each group in each bin; None if they cannot be counted."""
     problem = _problem(task)
     return count_fills(*problem, deadline=time.monotonic() + COUNT_SECONDS) if problem is not None else None
 
 
-def _problem(task: Task) -> tuple[Items, FillSlots] | None:
-    """Write a plan as a counting problem; None if it is too large for one, or its numbers are."""
-    if task.plan.num_bins * max(len(task.members), len(task.whole)) > MOST_CELLS or task.whole.dtype == object:
-        return None
-    return Items(task.group, task.whole), FillSlots(planned_counts(task), task.rooms)
-
-
-def count_and_draw(task: Task, noise: Noise) -> Drawn | None:
+def count_and_draw(task: Task, noise: Noise) -> DrawnFill | None:
     """Draw a fill exactly uniformly from all feasible ones; None if they cannot be counted."""
     if len(task.members) == len(task.start):  # no two rows look alike, so the plan's own fill is the only one
         fits = not len(Fill.of(task, task.start).overloaded)
-        return Drawn(task.start, True, 1, np.ones(len(task.start))) if fits else Drawn(None, True, 0, None)
+        return DrawnFill(task.start, True, 1, np.ones(len(task.start))) if fits else DrawnFill(None, True, 0, None)
     fills = counted_fills(task)
-    if fills is None:
-        return None
-    if fills.number == 0:
-        return Drawn(None, True, 0, None)
-    return Drawn(fills.draw(noise.below), True, fills.number, fills.chances().max(axis=1))
+    if fills is None or fills.number == 0:
+        return None if fills is None else DrawnFill(None, True, 0, None)
+    return DrawnFill(fills.draw(noise.below), True, fills.number, fills.chances().max(axis=1))
 
 
-def draw(task: Task, noise: Noise) -> Drawn:
+def draw(task: Task, noise: Noise) -> DrawnFill:
     """Draw a feasible fill: exactly uniformly if they can be counted, else from those that random walks meet."""
-    problem = None if task.too_heavy.any() else _problem(task)
+    if task.too_heavy.any():
+        return DrawnFill(None, True, 0, None)
+    problem = _problem(task)
     if problem is None:
-        return Drawn(None, bool(task.too_heavy.any()), 0 if task.too_heavy.any() else None, None)
+        return DrawnFill(None, False, None, None)
     return count_and_draw(task, noise) or walked_fill(*problem, noise, WALK_SECONDS)
 
 
 def most_frequent_share(bins: IntArray) -> FloatArray:
-    """Return for each row the share of its most frequent bin. Shapes: repairs x rows -> rows.
-
-    Examples
-    --------
-    >>> most_frequent_share(np.array([[0, 1], [0, 2], [1, 3]])).round(2).tolist()
-    [0.67, 0.33]
-    """
-    ranked = np.sort(bins, axis=0)
+    """Return for each row the share of its most frequent bin. Shapes: repairs x rows -> rows."""
     run = np.ones(bins.shape[1], dtype=np.int64)
     longest = run.copy()
-    for above, below in itertools.pairwise(ranked):
+    for above, below in itertools.pairwise(np.sort(bins, axis=0)):
         run = np.where(above == below, run + 1, 1)
         longest = np.maximum(longest, run)
     return np.asarray(longest / len(bins))
@@ -435,26 +408,29 @@ def most_frequent_share(bins: IntArray) -> FloatArray:
 
 STAGE_SECONDS = 2.0
 ROW_SECONDS = 1e-4
-MOST_REPAIRS = 200
-MOST_IDLE_STARTS = 30
-MOST_STUCK_STEPS = 25
-MOST_MIXING_STEPS = 2000
-MOST_PAIRS = 200_000
+MAX_REPAIRS = 200
+MAX_IDLE_STARTS = 30
+MAX_STUCK_STEPS = 25
+MAX_MIXING_STEPS = 2000
+MAX_PAIRS = 200_000
+REPACK_SECONDS = 1.0
+MAX_REPACKED = 5000
+_STAGES = ("exchanging packages that look alike", "moving packages", "opening bins", "leaving packages behind")
 
 Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Repair:
-    """The repair drawn, those it was drawn from (all there are, if they were counted), and what to say of it."""
-
     fill: Fill
-    found: list[Fill]
-    counted: Drawn | None
+    options: list[Fill]  # the repairs it was drawn from
+    counted: DrawnFill | None  # if all there are were counted
     report: RepairReport
 
 
-def find_repair(task: Task, noise: Noise, *, leave_behind: bool, tell: Progress, tried: Drawn | None = None) -> Repair:
+def find_repair(
+    task: Task, noise: Noise, *, leave_behind: bool, tell: Progress, tried: DrawnFill | None = None
+) -> Repair:
     """Go through the stages until one finds repairs, and draw one of its best uniformly."""
     tell(_STAGES[0])
     counted = None if task.too_heavy.any() else tried or count_and_draw(task, noise)
@@ -467,78 +443,67 @@ def find_repair(task: Task, noise: Noise, *, leave_behind: bool, tell: Progress,
         if not done:
             tell(line)
             best, done = _search(task, noise, stage)
-    drawn = best[noise.below(len(best))]
+    fill = best[noise.below(len(best))]
     feasible = done and (leave_behind or not task.too_heavy.any())
     if not leave_behind:
-        for row in np.flatnonzero(drawn.bin_of_row == LEFT_BEHIND).tolist():
-            drawn.put(row, int(task.start[row]))
-    return Repair(drawn, best, None, _report(drawn, feasible, len(best) if feasible else 0))
+        for row in np.flatnonzero(fill.bin_of_row == LEFT_BEHIND).tolist():
+            fill.put(row, int(task.start[row]))
+    return Repair(fill, best, None, _report(fill, feasible, len(best) if feasible else 0))
 
 
-def find_exchange(task: Task, noise: Noise) -> Drawn:
+def find_exchange(task: Task, noise: Noise) -> DrawnFill:
     """Look for fills in which every bin fits by exchanging rows alone, and draw one of those found uniformly."""
-    found, done = _search(task, noise, 1)
+    fills, done = _search(task, noise, 1)
     if not done or task.too_heavy.any():
-        return Drawn(None, False, None, None)
-    share = most_frequent_share(np.array([fill.bin_of_row for fill in found]))
-    drawn = found[noise.below(len(found))].bin_of_row
-    return Drawn(drawn, False, None, np.maximum(share, linkage_of_rows(task.group, drawn)))
-
-
-_STAGES = ("exchanging packages that look alike", "moving packages", "opening bins", "leaving packages behind")
+        return DrawnFill(None, False, None, None)
+    share = most_frequent_share(np.array([fill.bin_of_row for fill in fills]))
+    bins = fills[noise.below(len(fills))].bin_of_row
+    return DrawnFill(bins, False, None, np.maximum(share, linkage_of_rows(task.group, bins)))
 
 
 def _search(task: Task, noise: Noise, stage: int) -> tuple[list[Fill], bool]:
     """Look for repairs of a stage from many random starts; return the distinct best, and whether they are repairs."""
     deadline = time.monotonic() + STAGE_SECONDS + len(task.whole) * ROW_SECONDS
-    found: dict[bytes, Fill] = {}
+    best: dict[bytes, Fill] = {}
+    # What does not fit, what breaks the spread, packages left behind, cost of bins opened.
     cost: tuple[int, int, int, Fraction] | None = None
     idle = 0
-    while cost is None or (time.monotonic() < deadline and idle < MOST_IDLE_STARTS and len(found) < MOST_REPAIRS):
+    while cost is None or (time.monotonic() < deadline and idle < MAX_IDLE_STARTS and len(best) < MAX_REPAIRS):
         fill = _attempt(task, noise, stage, deadline)
-        own = _cost(fill, stage)
+        above = sum(item.count - item.allowed for item in task.above_spread(fill.bin_of_row))
+        num_aside, opened = len(fill.aside), fill.truck_of_bin[task.plan.num_bins :]
+        paid = sum((exact(truck.cost, what="cost") for truck in opened), Fraction(0))
+        own = (fill.overload + (num_aside if stage < 4 else 0), above, num_aside, paid)
         idle += 1
         if cost is None or own < cost:
-            found, cost, idle = {}, own, 0
-        if own == cost and fill.bin_of_row.tobytes() not in found:
-            found[fill.bin_of_row.tobytes()] = fill
+            best, cost, idle = {}, own, 0
+        if own == cost and fill.bin_of_row.tobytes() not in best:
+            best[fill.bin_of_row.tobytes()] = fill
             idle = 0 if cost[0] == 0 else idle
-    return list(found.values()), cost is not None and cost[0] == 0
-
-
-def _cost(fill: Fill, stage: int) -> tuple[int, int, int, Fraction]:
-    """Say how bad a fill is: what does not fit, what breaks the spread, packages left behind, cost of bins opened."""
-    above = sum(item.count - item.allowed for item in fill.task.above_spread(fill.bin_of_row))
-    aside = len(set_aside(fill))
-    opened = fill.truck_of_bin[fill.task.plan.num_bins :]
-    cost = sum((exact(truck.cost, what="cost") for truck in opened), Fraction(0))
-    return fill.overload + (aside if stage < 4 else 0), above, aside, cost
+    return list(best.values()), cost is not None and cost[0] == 0
 
 
 def _attempt(task: Task, noise: Noise, stage: int, deadline: float) -> Fill:
-    fill = _shuffled(task, noise)
-    _descend(fill, noise, _exchanges, deadline)
-    if fill.overload and stage >= 2:
-        _descend(fill, noise, _moves, deadline)
-        _repack(fill, noise, deadline)
-    if fill.overload and stage >= 3:
-        spill(fill)
-        open_bins(fill, noise, deadline)
-    if stage >= 4 and set_aside(fill).size:
-        leave_fewest(fill, noise, deadline)
-    if not fill.overload:
-        _mix(fill, noise)
-    return fill
-
-
-def _shuffled(task: Task, noise: Noise) -> Fill:
-    """Fill the plan's bins anew: rows that may be exchanged, at random; rows too heavy for any truck, set aside."""
+    # Fill the plan's bins again: rows that may be exchanged, at random; rows too heavy for any truck, set aside.
     planned = np.where(task.too_heavy, LEFT_BEHIND, task.start)
     group = np.where(task.too_heavy, -1, task.group)
     keys = noise_arrays.permutation(noise, len(group))
     bin_of_row = np.empty_like(planned)
     bin_of_row[np.argsort(group, kind="stable")] = planned[np.lexsort((keys, group))]
-    return Fill.of(task, bin_of_row)
+    fill = Fill.of(task, bin_of_row)
+    _descend(fill, noise, _exchanges, deadline)
+    if fill.overload and stage >= 2:
+        _descend(fill, noise, _moves, deadline)
+        _repack(fill, noise, deadline)
+    if fill.overload and stage >= 3:
+        _spill(fill)
+        for stratum in np.unique(task.stratum[fill.aside]).tolist():
+            _open_bins(fill, noise, stratum, deadline)
+    if stage >= 4 and fill.aside.size:
+        _leave_fewest(fill, noise, deadline)
+    if not fill.overload:
+        _mix(fill, noise)
+    return fill
 
 
 class _Changes(NamedTuple):
@@ -554,7 +519,7 @@ def _descend(fill: Fill, noise: Noise, changes: Callable[[Fill, Noise, int], _Ch
     total = lowest = fill.overload
     best: tuple[IntArray, WholeArray] | None = None  # None while the fill itself is the best met
     stuck = 0
-    while lowest and stuck < MOST_STUCK_STEPS and time.monotonic() < deadline:
+    while lowest and stuck < MAX_STUCK_STEPS and time.monotonic() < deadline:
         over = fill.overloaded
         bin_ = int(over[noise.below(len(over))])
         options = changes(fill, noise, bin_)
@@ -592,9 +557,8 @@ def _exchanges(fill: Fill, noise: Noise, bin_: int) -> _Changes:
     """List swaps of a bin's rows with rows elsewhere that look the same to the planner."""
     task = fill.task
     rows = fill.rows_of(np.array([bin_])).tolist()
-    partners = [_few(task.members[task.group[row]], MOST_PAIRS // len(rows), noise) for row in rows]
-    row = np.repeat(rows, [len(found) for found in partners])
-    back = np.concatenate(partners)
+    partners = [_few(task.members[task.group[row]], MAX_PAIRS // len(rows), noise) for row in rows]
+    row, back = np.repeat(rows, list(map(len, partners))), np.concatenate(partners)
     other = (fill.bin_of_row[back] != bin_) & (fill.bin_of_row[back] != LEFT_BEHIND)
     row, back = row[other], back[other]
     other = (task.whole[row] != task.whole[back]).any(axis=1)
@@ -613,62 +577,53 @@ def _moves(fill: Fill, noise: Noise, bin_: int) -> _Changes:
     may_come = np.isin(task.stratum, list(fill.strata[bin_]))
     parts = []
     for stratum in np.unique(task.stratum[rows]).tolist():
-        bins = np.array([b for b, held in enumerate(fill.strata) if stratum in held and b != bin_], dtype=np.int64)
+        bins = np.array([b for b, strata in enumerate(fill.strata) if stratum in strata and b != bin_], dtype=np.int64)
         own = rows[task.stratum[rows] == stratum]
         back = fill.rows_of(bins)
-        back = back[may_come[back]]
-        back = _few(back, MOST_PAIRS // len(own), noise)
+        back = _few(back[may_come[back]], MAX_PAIRS // len(own), noise)
         nobody = np.full(len(bins), -1)
         to, back = np.concatenate([bins, fill.bin_of_row[back]]), np.concatenate([nobody, back])
         parts.append(_Changes(np.repeat(own, len(to)), np.tile(to, len(own)), np.tile(back, len(own))))
     return _Changes(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
-def _alike(fill: Fill) -> Iterator[IntArray]:
-    """Yield bins of equal capacity and strata, some of them overloaded: their rows may change places freely."""
+def _repack(fill: Fill, noise: Noise, deadline: float) -> None:
+    """Pack bins that are alike again, a few of them or else many, where that needs no more bins than there are."""
+    # Bins of equal capacity and strata, some of them overloaded: their rows may change places freely.
     alike: dict[tuple[tuple[int, ...], frozenset[int]], list[int]] = {}
     for bin_, (room, strata) in enumerate(zip(fill.capacities.tolist(), fill.strata, strict=True)):
         alike.setdefault((tuple(room), strata), []).append(bin_)
-    over = set(fill.overloaded.tolist())
-    yield from (np.array(bins) for bins in alike.values() if not over.isdisjoint(bins))
-
-
-def _repack(fill: Fill, noise: Noise, deadline: float) -> None:
-    """Pack bins that are alike anew, a few of them or else many, where that needs no more bins than there are."""
-    for bins in _alike(fill):
-        for chosen in _few_then_many(fill, bins, noise):
+    overloaded = set(fill.overloaded.tolist())
+    for bins in alike.values():
+        if overloaded.isdisjoint(bins):
+            continue
+        order = np.array(bins)[noise_arrays.permutation(noise, len(bins))]
+        over = (fill.excess[order] > 0).any(axis=1)
+        order, num_over = order[np.argsort(~over, kind="stable")], int(over.sum())
+        sizes = np.bincount(fill.bin_of_row + 1, minlength=len(fill.loads) + 1)[1:]
+        # The overloaded bins with some others at random, then with as many as can be packed again in a second.
+        most = max(num_over, int(np.searchsorted(np.cumsum(sizes[order]), MAX_REPACKED, side="right")))
+        few = min(3 * num_over + 5, most)
+        for num in (few, most) if few < most else (few,):
+            chosen = order[:num]
             packed = packed_rows(fill.task, fill.rows_of(chosen), fill.capacities[chosen[0]], noise, deadline)
             if packed is not None and len(packed) <= len(chosen):
-                assign(fill, packed, chosen.tolist())
+                _assign(fill, packed, chosen.tolist())
                 break
 
 
-def _few_then_many(fill: Fill, bins: IntArray, noise: Noise) -> Iterator[IntArray]:
-    """Yield the overloaded bins with some others at random, then with as many as can be packed anew in a second."""
-    order = bins[noise_arrays.permutation(noise, len(bins))]
-    over = (fill.excess[order] > 0).any(axis=1)
-    order, num_over = order[np.argsort(~over, kind="stable")], int(over.sum())
-    sizes = np.bincount(fill.bin_of_row + 1, minlength=len(fill.loads) + 1)[1:]
-    most = max(num_over, int(np.searchsorted(np.cumsum(sizes[order]), MOST_REPACKED, side="right")))
-    few = min(3 * num_over + 5, most)
-    yield order[:few]
-    if few < most:
-        yield order[:most]
-
-
 def _mix(fill: Fill, noise: Noise) -> None:
-    """Swap rows that look alike at random wherever all still fits, so that the fill tells less of how it was found."""
+    """Swap rows that look alike at random wherever all still fits, so that the fill tells less of its making."""
     task = fill.task
-    rows = np.concatenate([found for found in task.members if len(found) > 1] or [np.empty(0, dtype=np.int64)])
+    rows = np.concatenate([rows for rows in task.members if len(rows) > 1] or [np.empty(0, dtype=np.int64)])
     if not len(rows):
         return
-    steps = min(4 * len(rows), MOST_MIXING_STEPS)
-    drawn = rows[noise_arrays.below(noise, len(rows), steps)]
-    mates = [task.members[group] for group in task.group[drawn].tolist()]
+    chosen = rows[noise_arrays.below(noise, len(rows), min(4 * len(rows), MAX_MIXING_STEPS))]
+    mates = [task.members[group] for group in task.group[chosen].tolist()]
     others = np.array([int(members[noise.below(len(members))]) for members in mates])
-    less = (task.whole[drawn] - task.whole[others]).tolist()
+    less = (task.whole[chosen] - task.whole[others]).tolist()
     room = (-fill.excess).tolist()
-    for row, other, change in zip(drawn.tolist(), others.tolist(), less, strict=True):
+    for row, other, change in zip(chosen.tolist(), others.tolist(), less, strict=True):
         here, there = int(fill.bin_of_row[row]), int(fill.bin_of_row[other])
         if LEFT_BEHIND in (here, there) or here == there:
             continue
@@ -688,40 +643,33 @@ def _report(fill: Fill, feasible: bool, num_found: float | None) -> RepairReport
     change = Counter((task.group * num_bins + after)[after != LEFT_BEHIND].tolist())
     change.subtract((task.group * num_bins + before).tolist())
     moved = sum(number for number in change.values() if number > 0)
-    permuted = int(((before != after) & (after != LEFT_BEHIND)).sum()) - moved
-    opened, left_behind = len(fill.loads) - task.plan.num_bins, int((after == LEFT_BEHIND).sum())
+    counts = {
+        "permuted": int(((before != after) & (after != LEFT_BEHIND)).sum()) - moved,
+        "moved": moved,
+        "opened": len(fill.loads) - task.plan.num_bins,
+        "left_behind": int((after == LEFT_BEHIND).sum()),
+    }
     words = (
-        (permuted, "packages changed places with others of their class"),
-        (moved, "moved to another bin"),
-        (opened, "bins opened"),
-        (left_behind, "left behind"),
+        "packages changed places with others of their class",
+        "moved to another bin",
+        "bins opened",
+        "left behind",
     )
-    done = ", ".join(f"{number} {text}" for number, text in words if number)
-    remedy = "Leave packages behind, or use more or larger trucks."
-    return RepairReport(
-        feasible=feasible,
-        permuted=permuted,
-        moved=moved,
-        opened=opened,
-        left_behind=left_behind,
-        repairs_found=num_found,
-        sentence=f"every bin fits: {done}."
-        if feasible
-        else f"not every bin fits{f', though {done}' if done else ''}. {remedy}",
-    )
+    done = ", ".join(f"{number} {text}" for number, text in zip(counts.values(), words, strict=True) if number)
+    sentence = f"every bin fits: {done}."
+    if not feasible:
+        remedy = "Leave packages behind, or use more or larger trucks."
+        sentence = f"not every bin fits{f', though {done}' if done else ''}. {remedy}"
+    return RepairReport(feasible=feasible, repairs_found=num_found, sentence=sentence, **counts)
 
 
-# Setting aside, packing anew, opening bins
-
-
-REPACK_SECONDS = 1.0
-MOST_REPACKED = 5000
+# Setting aside, packing again, opening bins
 
 
 def packed_rows(
     task: Task, rows: IntArray, capacity: WholeArray, noise: Noise, deadline: float
 ) -> list[IntArray] | None:
-    """Pack rows into bins of one capacity by their true amounts."""
+    """Pack rows into bins of one capacity by their true amounts; None if that cannot be."""
     if not task.fits(rows, capacity).all():
         return None
     rows = rows[noise_arrays.permutation(noise, len(rows))]
@@ -730,7 +678,7 @@ def packed_rows(
         numbers = whole_numbers(task.amounts[rows, 0], int(capacity[0]) / task.scales[0])
         bins = pack_bins(numbers.items, numbers.capacity, seconds=seconds, seed=noise.bits(32)).bins
     else:
-        items, room, _ = task.kernel_numbers(rows, capacity[None])
+        items, room = task.kernel_numbers(rows, capacity[None])
         if (items > room).any():  # rounded outward
             return None
         kind = BinKind(capacity=tuple(room[0].tolist()))
@@ -746,24 +694,19 @@ def _seconds_left(deadline: float) -> float:
     return min(max(deadline - time.monotonic(), REPACK_SECONDS / 10), REPACK_SECONDS)
 
 
-def assign(fill: Fill, packed: list[IntArray], bins: list[int]) -> None:
+def _assign(fill: Fill, packed: list[IntArray], bins: list[int]) -> None:
     """Give each packed set the bin, of those left, that held most of it."""
     free = set(bins)
     before = [Counter(fill.bin_of_row[items].tolist()) for items in packed]
     for number in sorted(range(len(packed)), key=lambda i: -max(before[i].values())):
-        known = [bin_ for bin_, _ in before[number].most_common() if bin_ in free]
-        bin_ = known[0] if known else min(free)
+        bin_ = next((bin_ for bin_, _ in before[number].most_common() if bin_ in free), None)
+        bin_ = min(free) if bin_ is None else bin_
         free.remove(bin_)
         for row in packed[number].tolist():
             fill.put(row, bin_)
 
 
-def set_aside(fill: Fill) -> IntArray:
-    """Return the rows set aside that some truck could take."""
-    return np.flatnonzero((fill.bin_of_row == LEFT_BEHIND) & ~fill.task.too_heavy)
-
-
-def spill(fill: Fill) -> None:
+def _spill(fill: Fill) -> None:
     """Set rows aside until every bin fits: as few as will do, the last one no heavier than needed."""
     task = fill.task
     for bin_ in fill.overloaded.tolist():
@@ -775,61 +718,69 @@ def spill(fill: Fill) -> None:
             taken = int(enough[0]) if len(enough) else int(np.argmax(relief))
             fill.put(int(rows[taken]), LEFT_BEHIND)
             rows = np.delete(rows, taken)
-    _place_all(fill, set_aside(fill))
+    _place_all(fill, fill.aside)
 
 
 def _place_all(fill: Fill, rows: IntArray) -> None:
-    """Put rows into bins that can take them, the heaviest first."""
-    for row in sorted(rows.tolist(), key=lambda row: -int(fill.task.size[row])):
-        _place(fill, row)
-
-
-def _place(fill: Fill, row: int) -> None:
-    """Put a row into the fullest bin that may and can take it, if there is one."""
-    task, room = fill.task, -fill.excess
-    able = np.flatnonzero((room >= task.whole[row]).all(axis=1))
-    fitting = [bin_ for bin_ in able.tolist() if task.stratum[row] in fill.strata[bin_]]
-    if fitting:
-        priced = task.priced(room)
-        fill.put(row, min(fitting, key=lambda bin_: int(priced[bin_])))
-
-
-def open_bins(fill: Fill, noise: Noise, deadline: float) -> None:
-    """Open bins for what was set aside, each stratum apart, at as little cost as can be found and as trucks allow."""
+    """Put rows, the heaviest first, each into the fullest bin that may and can take it, if there is one."""
     task = fill.task
-    for stratum in np.unique(task.stratum[set_aside(fill)]).tolist():
-        _give_over(fill, noise, stratum, deadline)
-        if len(task.plan.trucks) > 1:
-            _open_cheapest(fill, noise, _aside_of(fill, stratum), deadline)
-        while (truck := _next_truck(fill, rows := _aside_of(fill, stratum))) is not None:
-            _open_kind(fill, noise, truck, rows[task.fits(rows, task.capacity_of[truck.name])], deadline)
+    for row in sorted(rows.tolist(), key=lambda row: -int(task.size[row])):
+        room = -fill.excess
+        able = np.flatnonzero((room >= task.whole[row]).all(axis=1))
+        fitting = [bin_ for bin_ in able.tolist() if task.stratum[row] in fill.strata[bin_]]
+        if fitting:
+            priced = task.priced(room).tolist()
+            fill.put(row, min(fitting, key=priced.__getitem__))
 
 
-def _aside_of(fill: Fill, stratum: int) -> IntArray:
-    aside = set_aside(fill)
-    found: IntArray = aside[fill.task.stratum[aside] == stratum]
-    return found
+def _open_bins(fill: Fill, noise: Noise, stratum: int, deadline: float) -> None:
+    """Open bins for what was set aside of a stratum, at as little cost as can be found and as trucks allow."""
+    task = fill.task
+    _give_over(fill, noise, stratum, deadline)
+    if len(task.plan.trucks) > 1:
+        _open_cheapest(fill, noise, fill.aside_of(stratum), deadline)
+
+    def cost(truck: Truck) -> Fraction:
+        return exact(truck.cost, what="cost")
+
+    def room(truck: Truck) -> Fraction:
+        return Fraction(int(task.priced(task.capacity_of[truck.name][None])[0]))
+
+    while True:
+        # The kind to open next: the cheapest that takes all the rows, else the most room for its cost.
+        rows = fill.aside_of(stratum)
+        free = [truck for truck in task.plan.trucks if fill.num_free(truck) != 0]
+        free = [truck for truck in free if task.fits(rows, task.capacity_of[truck.name]).any()]
+        if not free:
+            return
+        total = task.whole[rows].sum(axis=0)
+        enough = [truck for truck in free if (total <= task.capacity_of[truck.name]).all()]
+        if enough:
+            truck = min(enough, key=lambda truck: (cost(truck), room(truck)))
+        else:
+            truck = max(free, key=lambda truck: (room(truck) / cost(truck), room(truck)))
+        _open_kind(fill, noise, truck, rows[task.fits(rows, task.capacity_of[truck.name])], deadline)
 
 
 def _give_over(fill: Fill, noise: Noise, stratum: int, deadline: float) -> None:
     """Pack other strata into fewer bins where they can do with fewer, and use those saved before any is opened."""
-    for other in {next(iter(held)) for held in fill.strata if len(held) == 1} - {stratum}:
-        single = [b for b, held in enumerate(fill.strata) if held == {other}]
-        for room in {tuple(held) for held in fill.capacities[single].tolist()}:
+    for other in {next(iter(strata)) for strata in fill.strata if len(strata) == 1} - {stratum}:
+        single = [b for b, strata in enumerate(fill.strata) if strata == {other}]
+        for room in {tuple(line) for line in fill.capacities[single].tolist()}:
             capacity = np.array(room, dtype=fill.capacities.dtype)
             own = _bins_for(fill, other, capacity)
             rows = fill.rows_of(own)
             loads = fill.loads[own].sum(axis=0)
             needed = max(-(-int(load) // most) for load, most in zip(loads, room, strict=True))
-            if needed >= len(own) or not 0 < len(rows) <= MOST_REPACKED:
+            if needed >= len(own) or not 0 < len(rows) <= MAX_REPACKED:
                 continue
             packed = packed_rows(fill.task, rows, capacity, noise, deadline)
             if packed is None or len(packed) >= len(own):
                 continue
-            assign(fill, packed, own.tolist())
+            _assign(fill, packed, own.tolist())
             for bin_ in set(own.tolist()) - set(fill.bin_of_row[rows].tolist()):
                 fill.strata[bin_] = frozenset({stratum})
-    _place_all(fill, _aside_of(fill, stratum))
+    _place_all(fill, fill.aside_of(stratum))
 
 
 def _open_cheapest(fill: Fill, noise: Noise, rows: IntArray, deadline: float) -> None:
@@ -837,10 +788,10 @@ def _open_cheapest(fill: Fill, noise: Noise, rows: IntArray, deadline: float) ->
     task = fill.task
     free = [truck for truck in task.plan.trucks if fill.num_free(truck) != 0]
     rooms = np.array([task.capacity_of[truck.name] for truck in free], dtype=task.whole.dtype)
-    if not free or not 0 < len(rows) <= MOST_REPACKED:
+    if not free or not 0 < len(rows) <= MAX_REPACKED:
         return
     rows = rows[noise_arrays.permutation(noise, len(rows))]
-    items, rooms, _ = task.kernel_numbers(rows, rooms)
+    items, rooms = task.kernel_numbers(rows, rooms)
     if not np.any(np.all(items[:, None] <= rooms, axis=2), axis=1).all():
         return
     kinds = [
@@ -851,60 +802,40 @@ def _open_cheapest(fill: Fill, noise: Noise, rows: IntArray, deadline: float) ->
         packing = pack_vectors(items, kinds, seconds=_seconds_left(deadline), seed=noise.bits(32))
     except NoPlanError:
         return
-    stratum = int(task.stratum[rows[0]])
     for packed, kind in zip(packing.bins, packing.kind_of_bin, strict=True):
-        bin_ = fill.open(free[kind], stratum)
+        bin_ = fill.open(free[kind], int(task.stratum[rows[0]]))
         for row in rows[packed].tolist():
             fill.put(row, bin_)
 
 
-def _next_truck(fill: Fill, rows: IntArray) -> Truck | None:
-    """Choose the kind of truck to open next: the cheapest that takes all the rows, else the most room for its cost."""
-    task = fill.task
-    free = [truck for truck in task.plan.trucks if fill.num_free(truck) != 0]
-    free = [truck for truck in free if task.fits(rows, task.capacity_of[truck.name]).any()]
-    if not free:
-        return None
-    total = task.whole[rows].sum(axis=0)
-    enough = [truck for truck in free if (total <= task.capacity_of[truck.name]).all()]
-    if enough:
-        return min(enough, key=lambda truck: (exact(truck.cost, what="cost"), _room(task, truck)))
-    return max(free, key=lambda truck: (_room(task, truck) / exact(truck.cost, what="cost"), _room(task, truck)))
-
-
-def _room(task: Task, truck: Truck) -> Fraction:
-    return Fraction(int(task.priced(task.capacity_of[truck.name][None])[0]))
-
-
 def _open_kind(fill: Fill, noise: Noise, truck: Truck, rows: IntArray, deadline: float) -> None:
-    """Open bins of one kind for rows of one stratum: beside the bins there are, or by packing those anew too."""
+    """Open bins of one kind for rows of one stratum: beside the bins there are, or by packing those again too."""
     task = fill.task
     capacity, stratum, free = task.capacity_of[truck.name], int(task.stratum[rows[0]]), fill.num_free(truck)
     packed = packed_rows(task, rows, capacity, noise, deadline) or np.split(rows, len(rows))
     own = _bins_for(fill, stratum, capacity)
     together = np.concatenate([fill.rows_of(own), rows])
-    if len(packed) > 1 and len(together) <= MOST_REPACKED:
-        anew = packed_rows(task, together, capacity, noise, deadline)
-        more = max(len(anew) - len(own), 0) if anew is not None else len(packed)
-        if anew is not None and more < len(packed) and (free is None or more <= free):
-            assign(fill, anew, own.tolist() + [fill.open(truck, stratum) for _ in range(more)])
+    if len(packed) > 1 and len(together) <= MAX_REPACKED:
+        again = packed_rows(task, together, capacity, noise, deadline)
+        more = max(len(again) - len(own), 0) if again is not None else len(packed)
+        if again is not None and more < len(packed) and (free is None or more <= free):
+            _assign(fill, again, own.tolist() + [fill.open(truck, stratum) for _ in range(more)])
             return
     packed = sorted(packed, key=len, reverse=True)[:free]  # without trucks enough, those that take most packages
-    assign(fill, packed, [fill.open(truck, stratum) for _ in packed])
+    _assign(fill, packed, [fill.open(truck, stratum) for _ in packed])
 
 
-def _bins_for(fill: Fill, stratum: int, capacity: WholeArray) -> IntArray:
-    """Return the bins that may hold one stratum only, of one capacity."""
-    held, alike = frozenset({stratum}), (fill.capacities == capacity).all(axis=1)
-    return np.array([b for b, strata in enumerate(fill.strata) if strata == held and alike[b]], dtype=np.int64)
+def _bins_for(fill: Fill, stratum: int, capacity: WholeArray | None = None) -> IntArray:
+    """Return the bins that may hold one stratum only, and are of one capacity if that is given."""
+    bins = np.array([b for b, strata in enumerate(fill.strata) if strata == {stratum}], dtype=np.int64)
+    return bins if capacity is None else bins[(fill.capacities[bins] == capacity).all(axis=1)]
 
 
-def leave_fewest(fill: Fill, noise: Noise, deadline: float) -> None:
+def _leave_fewest(fill: Fill, noise: Noise, deadline: float) -> None:
     """Leave fewer rows behind where the same bins can be packed to hold all but the heaviest ones."""
     task = fill.task
-    for stratum in np.unique(task.stratum[set_aside(fill)]).tolist():
-        own = _aside_of(fill, stratum)
-        bins = np.array([b for b, held in enumerate(fill.strata) if held == frozenset({stratum})], dtype=np.int64)
+    for stratum in np.unique(task.stratum[fill.aside]).tolist():
+        own, bins = fill.aside_of(stratum), _bins_for(fill, stratum)
         capacities = fill.capacities[bins]
         if len(own) < 2 or not len(bins) or (capacities != capacities[0]).any():
             continue
@@ -915,5 +846,5 @@ def leave_fewest(fill: Fill, noise: Noise, deadline: float) -> None:
             if packed is not None and len(packed) <= len(bins):
                 for row in rows[-num_left:].tolist():
                     fill.put(row, LEFT_BEHIND)
-                assign(fill, packed, bins.tolist())
+                _assign(fill, packed, bins.tolist())
                 break
