@@ -7,8 +7,9 @@ import contextlib
 import json
 import os
 import shlex
+import shutil
+import signal
 import stat
-import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -24,18 +25,16 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from scipy import stats
 
-from dunnage.advising import advice, common, losses, sweep
-from dunnage.advising.advice import choose, limit_of, share_of, wish
+from dunnage.advising import advice, rows, sweep
+from dunnage.advising.advice import DISTORTION, NUMBER_ERROR, TRUCKS, choose, limit_of, share_of, wish
 from dunnage.advising.frontier import OVERLOADED, Failure, Frontier, Limit, Measure, Point
-from dunnage.advising.losses import DISTORTION
 from dunnage.advising.policies import BasePolicy
-from dunnage.advising.sweep import Asked, Case, Drawn, Goal, Reference, Store, Task
-from dunnage.advising.trucks import TRUCKS, TrucksCase
+from dunnage.advising.sweep import Cache, Candidate, Draw, Goal, Reference, Request, Subject
+from dunnage.advising.rows import RowSubject
 from dunnage.auditing.utility import plan_utility
 from dunnage.dataset import Dataset
 from dunnage.domains import Numeric
 from dunnage.errors import InputError, NoPlanError, OutputError, ParameterError, PolicyError
-from dunnage.guarantees import PureDP
 from dunnage.io import draft, load
 from dunnage.ledger import Ledger
 from dunnage.noise import Noise
@@ -44,7 +43,7 @@ from dunnage.planning.models import Sealed, Standard
 from dunnage.planning.packing import pack
 from dunnage.policy import Policy
 from dunnage.publishing import mechanism_of, publish
-from dunnage.samples.like import like_rows
+from dunnage.samples import like
 from dunnage.settle import apply
 
 POLICY = """# kept
@@ -87,9 +86,9 @@ def place(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def _asked(place: Path, **more: Any) -> Asked:
+def _asked(place: Path, **more: Any) -> Request:
     given = {"capacity": ("100kg",), "draws": 2, "quick": True, **more}
-    return Asked(data=place / "parcels.csv", base=BasePolicy.read(place / "base.toml"), **given)
+    return Request(data=place / "parcels.csv", base=BasePolicy.read(place / "base.toml"), **given)
 
 
 def _point(name: str, cost: float, risk: float, **more: Any) -> Point:
@@ -354,7 +353,7 @@ class Measured:
         self.names: list[str] = []
         self.refuses, self.stops_at = refuses, stops_at
 
-    def __call__(self, task: Task) -> Point:
+    def __call__(self, task: Candidate) -> Point:
         """Measure a task."""
         if task.name == self.stops_at:
             raise KeyboardInterrupt
@@ -364,9 +363,9 @@ class Measured:
         return _point(task.name, 0.1, 0.2)
 
 
-def _tasks(names: str = "abcd") -> list[Task]:
+def _tasks(names: str = "abcd") -> list[Candidate]:
     return [
-        Task(name=name, mechanism="partition", parameters={"k": 2}, guarantee="k-anonymity, k 2", basis="proved")
+        Candidate(name=name, mechanism="partition", parameters={"k": 2}, guarantee="k-anonymity, k 2", basis="proved")
         for name in names
     ]
 
@@ -374,46 +373,46 @@ def _tasks(names: str = "abcd") -> list[Task]:
 def test_interrupted_sweep_continues_and_failures_do_not_end_it(tmp_path):
     folder, first = tmp_path / "f.partial", Measured(refuses="b", stops_at="c")
     with pytest.raises(KeyboardInterrupt):
-        sweep.sweep(_tasks(), first, store=Store.open(folder, "same"))
+        sweep.sweep(_tasks(), first, cache=Cache.open(folder, "same"))
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert stat.S_IMODE((folder / "points.jsonl").stat().st_mode) == 0o600
     with (folder / "points.jsonl").open("a") as stream:
         stream.write('{"point": {"name": "c", ')  # cut off
     lines: list[str] = []
     second = Measured()
-    store = Store.open(folder, "same")
-    points, failed = sweep.sweep(_tasks(), second, store=store, progress=lines.append)
+    store = Cache.open(folder, "same")
+    points, failed = sweep.sweep(_tasks(), second, cache=store, progress=lines.append)
     assert second.names == ["c", "d"]
     assert [point.name for point in points] == ["a", "c", "d"]
     assert failed == (Failure(name="b", why="no such plan."),)
     assert lines[-1] == "4 of 4: d"
-    assert set(Store.open(folder, "same").done) == set("abcd")  # also the line after the one that was cut off
-    store.remove()
+    assert set(Cache.open(folder, "same").done) == set("abcd")  # also the line after the one that was cut off
+    shutil.rmtree(folder)
     assert not folder.exists()
 
 
 def test_points_of_another_run_are_refused_or_replaced(tmp_path):
     folder = tmp_path / "f.partial"
-    Store.open(folder, "one").keep(_point("a", 0, 0))
+    Cache.open(folder, "one").keep(_point("a", 0, 0))
     with pytest.raises(OutputError, match="another run"):
-        Store.open(folder, "other")
-    assert not Store.open(folder, "other", force=True).done
+        Cache.open(folder, "other")
+    assert not Cache.open(folder, "other", force=True).done
     (folder / "mine.txt").write_text("keep me")
     with pytest.raises(OutputError, match="no folder of points"):
-        Store.open(folder, "third", force=True)
+        Cache.open(folder, "third", force=True)
     assert (folder / "mine.txt").exists()
 
 
 def test_run_whose_points_were_replaced_adds_nothing_to_those_of_another(tmp_path):
     folder = tmp_path / "f.partial"
-    first = Store.open(folder, "one")
+    first = Cache.open(folder, "one")
     first.keep(_point("a", 0, 0))
-    second = Store.open(folder, "two", force=True)
+    second = Cache.open(folder, "two", force=True)
     with pytest.raises(OutputError, match="replaced by another run"):
         first.keep(_point("b", 0, 0))
     second.keep(_point("c", 0, 0))
-    assert set(Store.open(folder, "two").done) == {"c"}
-    second.remove()
+    assert set(Cache.open(folder, "two").done) == {"c"}
+    shutil.rmtree(folder)
     with pytest.raises(OutputError, match="removed"):
         second.keep(_point("d", 0, 0))
     assert not folder.exists()
@@ -422,21 +421,20 @@ def test_run_whose_points_were_replaced_adds_nothing_to_those_of_another(tmp_pat
 def test_sweep_in_processes_gives_points_in_the_order_of_tasks(place):
     asked = _asked(place)
     case = DISTORTION.open(asked)
-    tasks = [task for task in DISTORTION.tasks(case)[0] if task.mechanism == "full-domain"]
-    points, failed = sweep.sweep(tasks, partial(sweep.measured, DISTORTION, case), jobs=2)
+    tasks = [task for task in DISTORTION.candidates(case)[0] if task.mechanism == "full-domain"]
+    points, failed = sweep.sweep(tasks, partial(sweep.measured_point, DISTORTION, case), jobs=2)
     assert [point.name for point in points] == [task.name for task in tasks]
     assert not failed
 
 
-def _constant(measure: Callable[[Case, Task], Drawn], **more: Any) -> Goal[Case]:
+def _constant(measure: Callable[[Subject, Candidate], Draw], **more: Any) -> Goal[Subject]:
     """A goal whose draws are given."""
     return Goal(
-        name="constant",
         cost_name="cost",
         cost_unit="more",
         risk_name="risk",
-        open=lambda asked: Case(asked=asked, data=None, digest=""),
-        tasks=lambda case: (_tasks("a"), []),
+        open=lambda request: Subject(request=request, digest=""),
+        candidates=lambda case: (_tasks("a"), []),
         measure=measure,
         reference=lambda case: Reference(risk_without_privacy=1, risk_of_chance=0, cost_baseline="nothing"),
         **more,
@@ -444,9 +442,9 @@ def _constant(measure: Callable[[Case, Task], Drawn], **more: Any) -> Goal[Case]
 
 
 def test_every_draw_counts(place):
-    draws = [Drawn(cost=0.0, risk=0.5, figures={"x": 1.0}), Drawn(cost=0.2, risk=0.5, figures={"x": 2.0, "y": 4.0})]
+    draws = [Draw(cost=0.0, risk=0.5, figures={"x": 1.0}), Draw(cost=0.2, risk=0.5, figures={"x": 2.0, "y": 4.0})]
     goal = _constant(lambda case, task: draws.pop(0))
-    point = sweep.measured(goal, goal.open(_asked(place)), _tasks("a")[0])
+    point = sweep.measured_point(goal, goal.open(_asked(place)), _tasks("a")[0])
     assert point.draws == 2
     assert not draws
     assert point.cost.value == pytest.approx(0.1)
@@ -467,50 +465,46 @@ def test_generated_rows_rest_on_public_facts_alone(place):
             return super().column(name)
 
     watched = Watched(table=data._table, policy=policy, period=None, source="x", parts=data.parts, num_left_out=0)
-    made = like_rows(watched, policy, 40, Noise(), {"weight": 62.5})
+    made = like(policy, 40, data=watched, largest={"weight": 62.5})
     assert set(seen) == {"port"}
     weights = made.numbers("weight")
     assert ((weights >= 0) & (weights <= 62)).all()
     assert (weights == np.round(weights)).all()
     assert Counter(made.column("port").to_pylist()) == Counter(data.column("port").to_pylist())
-    assert len(like_rows(data, policy, 7, Noise())) == 7
+    assert len(like(policy, 7, data=data)) == 7
     # Values are spread evenly over the whole domain, wherever the true ones are.
-    many = like_rows(data, policy, 4000, Noise()).numbers("weight")
+    many = like(policy, 4000, data=data).numbers("weight")
     assert stats.chisquare(np.histogram(many, bins=np.arange(102) - 0.5)[0]).pvalue > 1e-9
 
 
 def test_size_of_generated_data_is_public_or_rounded(place):
-    policy = BasePolicy.read(place / "base.toml").policy({"name": "noisy-values", "epsilon": 1})
-    data = load(place / "parcels.csv", policy)
-    replaced, added = (PureDP(epsilon=1, protects="x", neighbours=how) for how in ("replace-one", "add-remove"))
-    assert common.generated_size(None, data, replaced) == 40
-    assert common.generated_size(12, data, added) == 12
-    assert [common.rounded(number) for number in (1, 9, 14, 15, 94, 95, 4321)] == [1, 9, 10, 20, 90, 100, 4000]
+    (place / "parcels.csv").write_text(_rows(44))
+    case = TRUCKS.open(_asked(place, on="generated", quick=False))
+    named = {candidate.mechanism: candidate for candidate in TRUCKS.candidates(case)[0]}
+    sizes = {name: len(case.rows(candidate, Noise())) for name, candidate in named.items()}
+    assert sizes == {name: 40 if name == "sampled-lattice" else 44 for name in sizes}
+    fewer = TRUCKS.open(_asked(place, on="generated", size=12))
+    assert len(fewer.rows(named["sampled-lattice"], Noise())) == 12
+    assert [rows.rounded(number) for number in (1, 9, 14, 15, 94, 95, 4321)] == [1, 9, 10, 20, 90, 100, 4000]
 
 
 def test_of_many_rows_whole_strata_are_taken(place):
-    policy = BasePolicy.read(place / "base.toml").policy({"name": "partition", "k": 2})
-    data = load(place / "parcels.csv", policy)
-    strata = common.codes_of(data, ["port"])
-    some = common.some_rows(data, policy, [strata], Noise(), most=30)
+    case = DISTORTION.open(_asked(place))
+    some = case.some_rows(case.policy, Noise(), 30)
     assert len(some) == 20
     assert len(set(some.column("port").to_pylist())) == 1
-    assert len(common.some_rows(data, policy, [strata], Noise(), most=15)) == 15
-    assert len(common.some_rows(data, policy, [strata], Noise(), most=40)) == 40
+    assert [len(case.some_rows(case.policy, Noise(), limit)) for limit in (15, 40)] == [15, 40]
     release, _ = publish(some, ledger=":memory:")
     assert len(release) == 20
 
 
-def test_rows_of_a_group_that_is_too_large_are_added_where_whole_ones_are_few(place):
-    policy = BasePolicy.read(place / "base.toml").policy({"name": "partition", "k": 2})
-    data = load(place / "parcels.csv", policy)
+def test_rows_of_a_group_that_is_too_large_are_added_where_whole_ones_are_few():
     group = np.repeat([0, 1], [2, 38])  # either comes first: 2 whole and 8 more, or 10 of the large one
     inner = np.concatenate([[0, 0], np.repeat(np.arange(1, 20), 2)])
     for _ in range(10):
-        some = common.some_rows(data, policy, [group, inner], Noise(), most=10)
-        rows = [int(name[1:]) for name in some.column("parcel").to_pylist()]
-        assert len(set(rows)) == 10
-        assert all(size == 2 for size in Counter(inner[rows].tolist()).values())  # whole inner groups
+        taken = rows._some(np.arange(40), [group, inner], 10, Noise())
+        assert len(set(taken.tolist())) == 10
+        assert all(size == 2 for size in Counter(inner[taken].tolist()).values())  # whole inner groups
 
 
 def test_optimum_that_was_not_proven_is_said(place):
@@ -518,15 +512,15 @@ def test_optimum_that_was_not_proven_is_said(place):
     case = TRUCKS.open(_asked(place))
     assert any("1 point was compared" in line for line in advice._measured_says(case, points))
     assert not any("were compared with the best" in line for line in advice._measured_says(case, points[1:]))
-    drawn = TRUCKS.measure(case, TRUCKS.tasks(case)[0][0])
+    drawn = TRUCKS.measure(case, TRUCKS.candidates(case)[0][0])
     assert drawn.figures["optimum proven"] == 1
 
 
 def test_of_many_packages_some_are_measured_and_that_is_said(place, monkeypatch):
-    monkeypatch.setattr("dunnage.advising.trucks.MOST_RECORDS", 20)
-    monkeypatch.setattr("dunnage.advising.trucks.MOST_SIMPLE", 30)
+    monkeypatch.setattr("dunnage.advising.rows.MAX_RECORDS", 20)
+    monkeypatch.setattr("dunnage.advising.rows.MAX_SIMPLE", 30)
     case = TRUCKS.open(_asked(place, by="port"))
-    task = TRUCKS.tasks(case)[0][0]
+    task = TRUCKS.candidates(case)[0][0]
     drawn = TRUCKS.measure(case, task)
     assert drawn.figures["packages"] == 20  # one port of two
     told = TRUCKS.reference(case)
@@ -539,9 +533,9 @@ def test_of_many_packages_some_are_measured_and_that_is_said(place, monkeypatch)
 
 
 def test_fewer_records_are_measured_for_distortion_and_error(place):
-    for goal in (DISTORTION, losses.ROW_ERROR):
+    for goal in (DISTORTION, NUMBER_ERROR):
         case = goal.open(_asked(place, size=10))
-        task = next(task for task in goal.tasks(case)[0] if task.mechanism == "partition")
+        task = next(task for task in goal.candidates(case)[0] if task.mechanism == "partition")
         assert len(case.rows(task, Noise())) == 10
         assert task.on == "sample"
         assert "at most 10 of the true ones, random rows" in " ".join(goal.reference(case).says)
@@ -555,10 +549,10 @@ def test_whole_groups_are_promised_only_where_they_are_taken(sizes, most, inside
         1
     ]
     for groups in ([outer], [outer, inner]):
-        if len(outer) <= most or not common.takes_whole_groups(groups, most):
+        if len(outer) <= most or not rows.takes_whole_groups(groups, most):
             continue
         for _ in range(4):
-            taken = common._some(np.arange(len(outer)), groups, most, Noise())
+            taken = rows._some(np.arange(len(outer)), groups, most, Noise())
             assert 0 < len(taken) <= most
             rest = np.setdiff1d(np.arange(len(outer)), taken)
             assert not set(groups[-1][taken].tolist()) & set(groups[-1][rest].tolist())
@@ -571,14 +565,14 @@ def test_figures_of_many_rows_are_those_of_publishing_all_of_them(tmp_path):
     (tmp_path / "base.toml").write_text(
         POLICY.replace("resolution = 1\ndoubling = 5", "resolution = 0.01\ndoubling = 2")
     )
-    for goal in (DISTORTION, losses.ROW_ERROR):
+    for goal in (DISTORTION, NUMBER_ERROR):
         case = goal.open(_asked(tmp_path))
-        task = next(task for task in goal.tasks(case)[0] if task.name == "partition k=20")
+        task = next(task for task in goal.candidates(case)[0] if task.name == "partition k=20")
         assert task.on == "data"
         drawn = goal.measure(case, task)
-        policy = case.asked.base.policy({"name": "partition", **task.parameters})
+        policy = case.request.base.policy({"name": "partition", **task.parameters})
         data = load(tmp_path / "parcels.csv", policy)
-        again = losses.row_errors(publish(data, ledger=":memory:"), data)
+        again = rows.row_errors(publish(data, ledger=":memory:"), data)
         assert drawn.risk == pytest.approx(again.risk, abs=1e-3)
         assert goal is DISTORTION or drawn.cost == pytest.approx(again.cost, abs=1e-3)
     assert "of the true ones" not in " ".join(goal.reference(case).says)
@@ -608,7 +602,7 @@ def test_plans_that_take_minutes_with_several_quantities_are_left_out(place):
     (place / "parcels.csv").write_text("\n".join([f"{rows[0]},volume", *(f"{row},7" for row in rows[1:])]) + "\n")
     for capacity, left_out in (("100kg", False), ("1000kg", True)):
         case = TRUCKS.open(_asked(place, capacity=(capacity, "volume=400"), quick=False))
-        tasks, failed = TRUCKS.tasks(case)
+        tasks, failed = TRUCKS.candidates(case)
         plans = {task.plan["name"] for task in tasks}
         assert ("sealed" in plans) is not left_out
         assert [item.name for item in failed if "minutes" in item.why] == (
@@ -617,17 +611,17 @@ def test_plans_that_take_minutes_with_several_quantities_are_left_out(place):
 
 
 def test_measurement_that_takes_too_long_is_given_up(place):
-    def endless(case: Case, task: Task) -> Drawn:
+    def endless(case: Subject, task: Candidate) -> Draw:
         """Take for ever, whatever else is caught on the way."""
         while True:
             with contextlib.suppress(Exception):
-                time.sleep(0.01)
+                sum(range(1000))
 
     goal = _constant(endless, draw_seconds=0.05)
-    found = sweep.attempted(partial(sweep.measured, goal, goal.open(_asked(place))), _tasks("a")[0])
+    found = sweep.attempted(partial(sweep.measured_point, goal, goal.open(_asked(place))), _tasks("a")[0])
     assert isinstance(found, Failure)
     assert "more than 0.05 seconds" in found.why
-    time.sleep(0.1)  # no alarm is left behind
+    assert not signal.getitimer(signal.ITIMER_PROF)[0]  # no alarm is left behind
 
 
 # --- The goals -----------------------------------------------------------------------------------------------------
@@ -635,12 +629,12 @@ def test_measurement_that_takes_too_long_is_given_up(place):
 
 def test_points_of_trucks_agree_with_a_plan_made_by_hand(place):
     case = TRUCKS.open(_asked(place, by="port"))
-    tasks = {task.name: task for task in TRUCKS.tasks(case)[0]}
+    tasks = {task.name: task for task in TRUCKS.candidates(case)[0]}
     for plan, model in (("upper bounds", Standard()), ("sealed", Sealed())):
         task = tasks[f"partition k=5, {plan} plan"]
         assert (task.on, task.guarantee, task.basis) == ("data", "k-anonymity, k 5", "proved")
-        point = sweep.measured(TRUCKS, case, task)
-        policy = case.asked.base.policy({"name": task.mechanism, **task.parameters})
+        point = sweep.measured_point(TRUCKS, case, task)
+        policy = case.request.base.policy({"name": task.mechanism, **task.parameters})
         data = load(place / "parcels.csv", policy)
         release, key = publish(data, ledger=":memory:")
         made = pack(release, capacity="100kg", by="port", model=model, seconds=2)
@@ -669,7 +663,7 @@ def test_next_step_is_read_by_a_shell_as_it_was_meant(place):
 
 def test_packages_outside_the_plan_need_trucks_too(place):
     case = TRUCKS.open(_asked(place))
-    task = next(task for task in TRUCKS.tasks(case)[0] if task.mechanism == "sampled-lattice")
+    task = next(task for task in TRUCKS.candidates(case)[0] if task.mechanism == "sampled-lattice")
     assert task.on == "generated"
     assert task.guarantee.startswith("sampled-dp, epsilon 1, delta 0.0007")
     task = replace(task, parameters={"k": 2, "beta": 0.5, "epsilon_choice": 1})
@@ -683,7 +677,7 @@ def test_packages_outside_the_plan_need_trucks_too(place):
 def test_candidates_that_do_not_fit_are_told_once(place):
     text = (place / "base.toml").read_text().replace("doubling = 5\n", "").replace("resolution = 1\n", "")
     (place / "base.toml").write_text(text)
-    tasks, failed = TRUCKS.tasks(TRUCKS.open(_asked(place, quick=False)))
+    tasks, failed = TRUCKS.candidates(TRUCKS.open(_asked(place, quick=False)))
     assert {task.mechanism for task in tasks} == {"partition"}
     assert len({task.name for task in tasks}) == len(tasks)
     assert {int(task.parameters["k"]) for task in tasks} == {2, 3, 5, 10, 20}
@@ -694,7 +688,7 @@ def test_candidates_that_do_not_fit_are_told_once(place):
 
 def test_what_is_measured_on_what(place):
     for on, kinds in (("auto", {"data", "generated"}), ("data", {"data"}), ("generated", {"generated"})):
-        tasks, _ = TRUCKS.tasks(TRUCKS.open(_asked(place, on=on)))
+        tasks, _ = TRUCKS.candidates(TRUCKS.open(_asked(place, on=on)))
         assert {task.on for task in tasks} == kinds
         if on == "auto":
             assert all((task.on == "data") == task.guarantee.startswith("k-anonymity") for task in tasks)
@@ -727,12 +721,12 @@ def test_goals_say_which_other_goal_a_policy_is_for(place):
 
 def test_ranges_cut_a_domain_on_its_grid():
     domain = Numeric(lower=0, upper=1, resolution="0.1")
-    assert [Fraction(str(border)) for border in common.ranges_of(domain, 4)] == [
+    assert [Fraction(str(border)) for border in rows.ranges_of(domain, 4)] == [
         Fraction(1, 5),
         Fraction(1, 2),
         Fraction(7, 10),
     ]
-    assert common.ranges_of(Numeric(lower=0, upper=2, resolution=1), 4) == [1]
+    assert rows.ranges_of(Numeric(lower=0, upper=2, resolution=1), 4) == [1]
 
 
 # --- Advice --------------------------------------------------------------------------------------------------------
@@ -774,7 +768,7 @@ def test_advice_ends_with_a_policy_that_publishes(place):
     assert len(release) == 40
     drawn = DISTORTION.measure(
         DISTORTION.open(_asked(place)),
-        Task(
+        Candidate(
             name="again",
             mechanism=str(policy.mechanism["name"]),
             parameters={key: value for key, value in policy.mechanism.items() if key != "name"},
@@ -796,11 +790,11 @@ def test_second_run_of_the_same_command_measures_nothing_anew(place, monkeypatch
         "quick": True,
     }
     monkeypatch.setattr(
-        "dunnage.advising.losses._table_candidates",
-        lambda case: [Task(name="p", mechanism="partition", parameters={"k": 4})],
+        "dunnage.advising.rows._table_candidates",
+        lambda case: [Candidate(name="p", mechanism="partition", parameters={"k": 4})],
     )
     first = advice.advise(place / "parcels.csv", **asked)
-    monkeypatch.setattr(advice, "measured", lambda *given: pytest.fail("measured anew"))
+    monkeypatch.setattr(advice, "measured_point", lambda *given: pytest.fail("measured anew"))
     again = advice.advise(place / "parcels.csv", max_cost="1%", **asked)  # another wish, the same points
     assert again.points == first.points
     assert not again.meets_limit
@@ -811,14 +805,14 @@ def test_second_run_of_the_same_command_measures_nothing_anew(place, monkeypatch
 
 
 def test_choosing_dp_by_the_data_is_said_loudly(place, monkeypatch):
-    def only(case: TrucksCase) -> list[Task]:
+    def only(case: RowSubject) -> list[Candidate]:
         plan = {"name": "upper bounds", "model": "standard", "statistic": "upper"}
         return [
-            Task(name="k", mechanism="partition", parameters={"k": 2}, plan=plan),
-            Task(name="dp", mechanism="noisy-values", parameters={"epsilon": 8}, plan=plan),
+            Candidate(name="k", mechanism="partition", parameters={"k": 2}, plan=plan),
+            Candidate(name="dp", mechanism="noisy-values", parameters={"epsilon": 8}, plan=plan),
         ]
 
-    monkeypatch.setattr("dunnage.advising.trucks._candidates", only)
+    monkeypatch.setattr("dunnage.advising.rows._truck_candidates", only)
     told = {}
     for on in ("auto", "data", "generated"):
         found = advice.advise(
@@ -867,8 +861,8 @@ def test_frontier_folder_that_holds_a_ledger_is_never_replaced(place):
 
 def test_nothing_measured_is_an_error_with_all_reasons(place, monkeypatch):
     monkeypatch.setattr(
-        "dunnage.advising.losses._table_candidates",
-        lambda case: [Task(name="p", mechanism="partition", parameters={"k": 39})],
+        "dunnage.advising.rows._table_candidates",
+        lambda case: [Candidate(name="p", mechanism="partition", parameters={"k": 39})],
     )
     with pytest.raises(NoPlanError, match="no policy could be measured") as error:
         advice.advise(place / "parcels.csv", policy=place / "base.toml", goal="distortion", draws=2)
@@ -889,9 +883,8 @@ def _commanded(*given: Any) -> Any:
 
 @pytest.mark.parametrize("goal", ["trucks", "distortion", "error"])
 def test_command_says_how_to_publish(place, monkeypatch, goal):
-    for module in ("trucks", "losses"):
-        monkeypatch.setattr(f"dunnage.advising.{module}.QUICK_KS", (3,))
-        monkeypatch.setattr(f"dunnage.advising.{module}.QUICK_EPSILONS", (4,))
+    monkeypatch.setattr("dunnage.advising.rows.QUICK_KS", (3,))
+    monkeypatch.setattr("dunnage.advising.rows.QUICK_EPSILONS", (4,))
     (place / "parcels.csv").write_text(_rows(12))
     text = (place / "base.toml").read_text().replace("doubling = 5\n", "")
     (place / "base.toml").write_text(text)
@@ -911,8 +904,8 @@ def test_command_says_how_to_publish(place, monkeypatch, goal):
 
 def test_command_writes_a_frontier_folder(place, monkeypatch):
     monkeypatch.setattr(
-        "dunnage.advising.losses._table_candidates",
-        lambda case: [Task(name="p", mechanism="partition", parameters={"k": 4})],
+        "dunnage.advising.rows._table_candidates",
+        lambda case: [Candidate(name="p", mechanism="partition", parameters={"k": 4})],
     )
     given = [place / "parcels.csv", "--policy", place / "base.toml", "--goal", "distortion"]
     result = _commanded(*given, "-o", place / "f", "--json")

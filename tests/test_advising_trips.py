@@ -17,25 +17,25 @@ import typer
 from typer.testing import CliRunner
 
 from dunnage.advising import vehicles
-from dunnage.advising.advice import error_goal
+from dunnage.advising.advice import COUNT_ERROR, NUMBER_ERROR, REPORT_ERROR, SHUTTLES, goal_of
 from dunnage.advising.frontier import Measure, Point
-from dunnage.advising.losses import ROW_ERROR, row_errors
 from dunnage.advising.policies import BasePolicy
-from dunnage.advising.shuttles import SHUTTLES, FleetDraw, ShuttleCase, draw_fleets
-from dunnage.advising.sweep import Asked, Task, attempted, measured
+from dunnage.advising.rows import released, row_errors
+from dunnage.advising.sweep import Candidate, Request, attempted, measured_point
 from dunnage.advising.trips import (
-    LEAST_MINUTES,
-    TRIP_ERROR,
+    MIN_MINUTES,
+    FleetDraw,
+    ShuttleSubject,
     Slice,
-    TripCase,
+    TripSubject,
+    count_candidates,
     count_errors,
-    count_tasks,
+    draw_fleets,
     membership_guess,
     narrowed_trips,
     open_trips,
-    released_counts_of,
 )
-from dunnage.advising.vehicles import CARRIER_ERROR, CarrierCase, carrier_tasks, measure_carriers, open_carriers
+from dunnage.advising.vehicles import FleetSubject, measure_fleet, open_fleet, payable_candidates
 from dunnage.auditing.tracking import channel_matrix
 from dunnage.city import City
 from dunnage.cli.auditing import advise
@@ -50,7 +50,7 @@ from dunnage.mechanisms.counting import true_counts
 from dunnage.noise import Noise
 from dunnage.policy import Policy
 from dunnage.publishing import mechanism_of, publish
-from dunnage.samples.like import deterred, like_trips, like_vehicles
+from dunnage.samples.like import deterred, like, like_reports
 
 STOPS = """stop,zone,lat,lon
 A,west,48.000,9.000
@@ -112,7 +112,7 @@ def _policy(folder: Path, text: str = TRIPS) -> Policy:
 def _trips_file(folder: Path, size: int) -> Path:
     """Write trips of the small city."""
     policy = _policy(folder)
-    data = like_trips(Slice.of(policy, size).policy, size, noise=Noise(seed=1))
+    data = like(Slice.of(policy, size).policy, size, seed=1)
     rows = [["card", "from", "to", "at"]]
     stamps = data.column("at").to_numpy() % 86400
     for number, (origin, destination, second) in enumerate(
@@ -131,27 +131,27 @@ def _trips_file(folder: Path, size: int) -> Path:
 def test_generated_trips_are_what_the_policy_says(tmp_path, days):
     text = TRIPS.replace("window_minutes = 30", f"window_minutes = 30\n{DAYS[days]}")
     part = Slice.of(_policy(tmp_path, text), 400)
-    data = like_trips(part.policy, 400)
+    data = like(part.policy, 400)
     counted = true_counts(data)
     assert len(data) + data.num_left_out == 400
     assert data.num_left_out <= 20  # what a clock skips
     assert counted.num_trips == len(data)
     pairs, _ = counted.universe.split(counted.cells)
     assert (pairs // 6 != pairs % 6).all()
-    other = true_counts(like_trips(part.policy, 400))
+    other = true_counts(like(part.policy, 400))
     assert not (np.array_equal(other.cells, counted.cells) and np.array_equal(other.counts, counted.counts))
 
 
 def test_generated_trips_count_riders_labels_and_rows_that_stand_for_trips(tmp_path):
     text = TRIPS.replace('"trip"', '"rider"') + '[contribution]\nperson = "card"\nmax = 2\nper = "period"\n'
-    data = like_trips(Slice.of(_policy(tmp_path, text), 300).policy, 300)
+    data = like(Slice.of(_policy(tmp_path, text), 300).policy, 300)
     assert data.persons is not None
     assert 100 < data.persons.max() < 200
     labelled = TRIPS.replace('time = "at"', 'time = "at"\nday = "kind"\ncount = "number"') + (
         '[attributes.kind]\nrole = "quasi-identifier"\nkind = "ordinal"\ndomain = ["work", "rest"]\n'
         '[attributes.number]\nrole = "quasi-identifier"\nkind = "numeric"\ndomain = [0, 99]\nresolution = 1\n'
     )
-    counted = true_counts(like_trips(Slice.of(_policy(tmp_path, labelled), 300).policy, 300))
+    counted = true_counts(like(Slice.of(_policy(tmp_path, labelled), 300).policy, 300))
     assert counted.num_trips == 300
     assert counted.universe.days == ("work", "rest")
 
@@ -167,21 +167,21 @@ def test_near_stops_are_ridden_between_less(tmp_path):
 
 def test_a_slice_is_the_busiest_part_that_fits(tmp_path):
     policy = _policy(tmp_path)
-    whole = Slice.of(policy, 1000, most=1000)
+    whole = Slice.of(policy, 1000, limit=1000)
     assert (whole.size, whole.says) == (1000, "")
-    part = Slice.of(policy, 1000, most=400)
+    part = Slice.of(policy, 1000, limit=400)
     time = part.policy.schema.time
-    assert LEAST_MINUTES * 60 <= time.upper_seconds - time.lower_seconds < 6 * 3600
+    assert MIN_MINUTES * 60 <= time.upper_seconds - time.lower_seconds < 6 * 3600
     assert 150 <= part.size <= 400
     assert time.lower in part.says
-    least = Slice.of(policy, 10**6, most=1).policy.schema.time
+    least = Slice.of(policy, 10**6, limit=1).policy.schema.time
     assert least.upper_seconds - least.lower_seconds == 3600
 
 
 def test_a_slice_of_true_trips_has_their_counts(tmp_path):
     policy = _policy(tmp_path)
-    data = like_trips(Slice.of(policy, 500).policy, 500)
-    part = Slice.of(policy, 500, most=150)
+    data = like(Slice.of(policy, 500).policy, 500)
+    part = Slice.of(policy, 500, limit=150)
     narrow = true_counts(narrowed_trips(data, part.policy))
     counted = true_counts(data)
     first = counted.universe.windows.index(narrow.universe.windows[0])
@@ -194,13 +194,13 @@ def test_a_slice_of_true_trips_has_their_counts(tmp_path):
 # Counts
 
 
-def _asked(folder: Path, data: Any, base: BasePolicy, **more: Any) -> Asked:
-    return Asked(data=data, base=base, draws=2, **more)
+def _asked(folder: Path, data: Any, base: BasePolicy, **more: Any) -> Request:
+    return Request(data=data, base=base, draws=2, **more)
 
 
 def test_errors_of_counts_are_those_of_dense_tables(tmp_path):
-    data = like_trips(Slice.of(_policy(tmp_path), 300).policy, 300)
-    release, truth = released_counts_of(data)
+    data = like(Slice.of(_policy(tmp_path), 300).policy, 300)
+    release, truth = released(data, Noise()).release, true_counts(data)
     found = count_errors(release, truth)
     dense = np.zeros((2, truth.universe.num_slots, 6, 6))
     for table, cells, counts in zip(
@@ -225,14 +225,14 @@ def test_the_membership_guess_is_the_bound_of_the_promise():
 def test_candidates_of_counts_are_all_accepted_and_need_no_more_than_is_known(tmp_path):
     base = _base(tmp_path)
     case = open_trips(_asked(tmp_path, _trips_file(tmp_path, 300), base))
-    tasks, failed = count_tasks(case)
+    tasks, failed = count_candidates(case)
     assert not failed
     assert {task.parameters["features"] for task in tasks if "features" in task.parameters} == {"O4", "H4"}
     assert len({task.name for task in tasks}) == len(tasks) >= 25
     assert all(task.on == "generated" and task.basis == "proved" for task in tasks)
-    quick, _ = count_tasks(replace(case, asked=replace(case.asked, quick=True)))
+    quick, _ = count_candidates(replace(case, request=replace(case.request, quick=True)))
     assert len(quick) < len(tasks) / 2
-    on_data, _ = count_tasks(replace(case, asked=replace(case.asked, on="data")))
+    on_data, _ = count_candidates(replace(case, request=replace(case.request, on="data")))
     assert {task.on for task in on_data} == {"data"}
     loud = [task for task in tasks if "threshold" in task.parameters]
     assert loud
@@ -240,14 +240,14 @@ def test_candidates_of_counts_are_all_accepted_and_need_no_more_than_is_known(tm
 
 
 def test_the_goal_error_measures_counts(tmp_path):
-    goal = error_goal(_asked(tmp_path, None, _base(tmp_path)))
-    assert goal is TRIP_ERROR
+    goal = goal_of("error", _base(tmp_path))
+    assert goal is COUNT_ERROR
     asked = _asked(tmp_path, _trips_file(tmp_path, 300), _base(tmp_path))
     case = goal.open(asked)
-    assert isinstance(case, TripCase)
+    assert isinstance(case, TripSubject)
     assert "private" not in repr(case)
-    tasks = {task.name: task for task in goal.tasks(case)[0]}
-    measuring = pickle.loads(pickle.dumps(partial(measured, goal, case)))
+    tasks = {task.name: task for task in goal.candidates(case)[0]}
+    measuring = pickle.loads(pickle.dumps(partial(measured_point, goal, case)))
     strict, loose = (
         attempted(measuring, tasks[f"constrained-counts O4 uniform epsilon={epsilon}"]) for epsilon in ("0.1", "10")
     )
@@ -275,18 +275,18 @@ def test_other_stops_are_another_run(tmp_path):
 # Shuttles
 
 
-def _shuttle_case(folder: Path, **more: Any) -> ShuttleCase:
+def _shuttle_case(folder: Path, **more: Any) -> ShuttleSubject:
     data, base = _trips_file(folder, 200), _base(folder)
     city = folder / "city"
     city.mkdir(exist_ok=True)
     (city / "stops.csv").write_text(STOPS)
     case = SHUTTLES.open(_asked(folder, data, base, city=city, **more))
-    assert isinstance(case, ShuttleCase)
+    assert isinstance(case, ShuttleSubject)
     return case
 
 
-def _task(name: str, **parameters: Any) -> Task:
-    return Task(name=name, mechanism=name, parameters=parameters, guarantee="dp", basis="proved", on="generated")
+def _task(name: str, **parameters: Any) -> Candidate:
+    return Candidate(name=name, mechanism=name, parameters=parameters, guarantee="dp", basis="proved", on="generated")
 
 
 def test_shuttles_too_many_and_missing_both_count():
@@ -307,7 +307,7 @@ def test_without_noise_privacy_costs_no_shuttle(tmp_path):
 
 def test_noise_costs_shuttles_and_too_much_of_it_is_refused(tmp_path):
     case = pickle.loads(pickle.dumps(_shuttle_case(tmp_path, quick=True)))
-    point = measured(SHUTTLES, case, _task("constrained-counts", epsilon=0.1, features="O4"))
+    point = measured_point(SHUTTLES, case, _task("constrained-counts", epsilon=0.1, features="O4"))
     assert point.cost.value >= abs(point.figures["signed_error"]) - 1e-9
     assert point.figures["shuttles_needed"] >= 1
     assert point.risk.value == membership_guess(0.1)
@@ -321,7 +321,7 @@ def test_noise_costs_shuttles_and_too_much_of_it_is_refused(tmp_path):
 def test_true_trips_are_sized_for_where_that_is_asked(tmp_path):
     case = _shuttle_case(tmp_path, on="data", quick=True)
     task = replace(_task("noisy-counts", epsilon=60.0), on="data")
-    first, second = (draw_fleets(case, case.drawn(task)) for _ in range(2))
+    first, second = (draw_fleets(case, case.trips(task)) for _ in range(2))
     assert first.planned == first.needed
     assert max(abs(one - other) for one, other in zip(first.needed, second.needed, strict=True)) <= 2
 
@@ -407,13 +407,13 @@ def test_errors_of_noisy_numbers_are_those_of_the_release():
 def test_the_goal_error_measures_numbers(tmp_path):
     base = BasePolicy.of(Policy.from_dict(_PACKAGES))
     frame = pa.table({"weight": pa.array([float(w % 97) for w in range(200)])})
-    goal = error_goal(_asked(tmp_path, frame, base))
-    assert goal is ROW_ERROR
+    goal = goal_of("error", base)
+    assert goal is NUMBER_ERROR
     case = goal.open(_asked(tmp_path, frame, base, quick=True))
-    tasks, _ = goal.tasks(case)
+    tasks, _ = goal.candidates(case)
     assert {task.mechanism for task in tasks} >= {"partition", "noisy-values"}
     assert {task.on for task in tasks} == {"data", "generated"}
-    points = [attempted(partial(measured, goal, case), task) for task in tasks]
+    points = [attempted(partial(measured_point, goal, case), task) for task in tasks]
     found = {point.name: point for point in points if isinstance(point, Point)}
     assert len(found) == len(tasks)
     assert found["partition k=2"].cost.value < found["partition k=20"].cost.value
@@ -467,22 +467,22 @@ NUMBERS = '[mechanisms.telemetry]\nname = "local-numeric"\nas_published = true\n
 PLACES = '[mechanisms.places]\nname = "local-location"\ntiers = ["basic"]\n'
 
 
-def _carriers(folder: Path, duties: str, **more: Any) -> CarrierCase:
+def _carriers(folder: Path, duties: str, **more: Any) -> FleetSubject:
     (folder / "fleet.toml").write_text(DEVICES + duties)
     rows = [
         f"v{number % 300},{(number * 7) % 131},{number % 41},{9.01 + number % 39 / 100},48.1" for number in range(600)
     ]
     (folder / "fleet.csv").write_text("\n".join(["vehicle,speed,load,lon,lat", *rows]) + "\n")
-    return open_carriers(_asked(folder, folder / "fleet.csv", BasePolicy.read(folder / "fleet.toml"), **more))
+    return open_fleet(_asked(folder, folder / "fleet.csv", BasePolicy.read(folder / "fleet.toml"), **more))
 
 
-def _chosen(case: CarrierCase, name: str) -> Task:
-    return next(task for task in carrier_tasks(case)[0] if task.name == name)
+def _chosen(case: FleetSubject, name: str) -> Candidate:
+    return next(task for task in payable_candidates(case)[0] if task.name == name)
 
 
 def test_generated_vehicles_are_of_the_public_domain(tmp_path):
     case = _carriers(tmp_path, NUMBERS + PLACES)
-    speed, load = like_vehicles(case.purpose, 2000, Noise())
+    speed, load = like_reports(case.purpose, 2000, Noise())
     assert 0 < np.isnan(speed).mean() < 0.1
     assert np.nanmin(speed) >= 0
     assert np.nanmax(speed) <= 130
@@ -491,7 +491,7 @@ def test_generated_vehicles_are_of_the_public_domain(tmp_path):
 
 def test_errors_of_means_are_within_what_is_predicted_at_worst(tmp_path):
     case = _carriers(tmp_path, NUMBERS + PLACES)
-    drawn = measure_carriers(case, _chosen(case, "telemetry: hybrid epsilon=1"))
+    drawn = measure_fleet(case, _chosen(case, "telemetry: hybrid epsilon=1"))
     # 20 fleets of two numbers: a mean square of five times its mean comes up less than once in 1e9 times.
     assert drawn.cost < math.sqrt(5) * drawn.figures["predicted_at_worst"]
     assert drawn.figures["vehicles"] == 300
@@ -501,14 +501,14 @@ def test_errors_of_means_are_within_what_is_predicted_at_worst(tmp_path):
     assert "telemetry" in repr(private)
     assert "array" not in repr(private)
     strict, loose = (
-        measure_carriers(private, _chosen(private, f"telemetry: laplace epsilon={epsilon}")) for epsilon in ("0.5", "4")
+        measure_fleet(private, _chosen(private, f"telemetry: laplace epsilon={epsilon}")) for epsilon in ("0.5", "4")
     )
     assert strict.cost > loose.cost
     assert strict.risk < loose.risk
 
 
 def test_what_the_allowance_does_not_pay_for_is_told(tmp_path):
-    tasks, failed = carrier_tasks(_carriers(tmp_path, NUMBERS + PLACES))
+    tasks, failed = payable_candidates(_carriers(tmp_path, NUMBERS + PLACES))
     assert {task.parameters["epsilon"] for task in tasks} == {0.5, 1.0, 2.0, 4.0}
     assert len(failed) == len(vehicles.METHODS["local-numeric"])
     assert all("limit" in item.why for item in failed)
@@ -516,11 +516,11 @@ def test_what_the_allowance_does_not_pay_for_is_told(tmp_path):
 
 def test_a_policy_for_devices_is_written_so_that_it_makes_a_task(tmp_path):
     case = _carriers(tmp_path, PLACES + NUMBERS.replace("as_published = true\n", ""))
-    goal = error_goal(case.asked)
-    assert goal.open is CARRIER_ERROR.open
+    goal = goal_of("error", case.request.base)
+    assert goal.open is REPORT_ERROR.open
     task = _chosen(case, "places: auto epsilon=2, 2 levels")
-    point = measured(goal, case, task)
-    text = case.asked.base.text_with(goal.tables(case, point), place=tmp_path)
+    point = measured_point(goal, case, task)
+    text = case.request.base.text_with(goal.tables(case, point), place=tmp_path)
     (tmp_path / "chosen.toml").write_text(text)
     made = read_task(tmp_path / "chosen.toml")
     purpose = made.purposes[0]
@@ -560,12 +560,12 @@ def test_too_few_vehicles_for_any_map_are_told_at_once(tmp_path, monkeypatch):
     monkeypatch.setitem(globals(), "DEVICES", DEVICES.replace("levels = 3", "levels = 6"))
     duties = PLACES + NUMBERS.replace("as_published = true\n", "")
     case = _carriers(tmp_path, duties, size=2)
-    goal = error_goal(case.asked)
+    goal = goal_of("error", case.request.base)
     with pytest.raises(Refusal, match=r"About [\d,]+ are needed at least") as error:
-        goal.tasks(case)
+        goal.candidates(case)
     needed = int(str(error.value).split("About ")[1].split(" ")[0].replace(",", ""))
     assert 2 < needed < 100_000
-    assert goal.tasks(_carriers(tmp_path, duties, size=needed))[0]
+    assert goal.candidates(_carriers(tmp_path, duties, size=needed))[0]
 
 
 def test_coarser_cells_hold_the_cells_inside_them():
@@ -586,7 +586,7 @@ def test_coarser_cells_hold_the_cells_inside_them():
 def test_the_risk_on_a_coarser_grid_is_that_of_naming_a_cell_of_the_policy(tmp_path):
     """Bayes by brute force: all pairs of reports, and every cell of the policy's grid as a guess."""
     case = _carriers(tmp_path, PLACES + NUMBERS.replace("as_published = true\n", ""))
-    drawn = measure_carriers(case, _chosen(case, "places: auto epsilon=2, 2 levels"))
+    drawn = measure_fleet(case, _chosen(case, "places: auto epsilon=2, 2 levels"))
     grid = Grid(box=("9.0", "48.0", "9.4", "48.2"), levels=2)
     matrix = channel_matrix(LocalLocation(grid=grid, epsilon=2).channel("all"))
     rows = np.vstack([np.repeat(matrix[:-1], 4, axis=0), matrix[-1:]])  # of the 16 cells, and of outside
@@ -597,6 +597,6 @@ def test_the_risk_on_a_coarser_grid_is_that_of_naming_a_cell_of_the_policy(tmp_p
 def test_a_map_that_would_be_noise_is_refused(tmp_path):
     case = _carriers(tmp_path, PLACES + NUMBERS.replace("as_published = true\n", ""), size=20)
     with pytest.raises(Refusal, match="noise"):
-        measure_carriers(case, _chosen(case, "places: auto epsilon=0.5"))
+        measure_fleet(case, _chosen(case, "places: auto epsilon=0.5"))
     with pytest.raises(ParameterError, match="path"):
-        open_carriers(replace(case.asked, data=pa.table({"vehicle": ["a"]})))
+        open_fleet(replace(case.request, data=pa.table({"vehicle": ["a"]})))

@@ -38,10 +38,10 @@ from dunnage.mechanisms.partition import Partition
 from dunnage.mechanisms.perturb import NoisyColumns, cut_cells, noisy_domains
 from dunnage.mechanisms.sampled_lattice import SampledLattice
 from dunnage.noise import Noise
-from dunnage.proving import desk, examining, primitives, sampling
+from dunnage.proving import desk, examining, primitives, rows
 from dunnage.proving.counts import TABLES, counts_case, examine_extremes, examine_large_universe, examine_shares
 from dunnage.proving.desk import Proof, checks, prove
-from dunnage.proving.examining import Case, examine, examine_count_law, sentence_of, unreachable_share
+from dunnage.proving.examining import NeighbourCase, examine, examine_count_law, sentence_of, unreachable_share
 from dunnage.proving.replay import (
     Decisions,
     NotEnumerable,
@@ -52,8 +52,7 @@ from dunnage.proving.replay import (
     epsilon_between,
     outcomes,
 )
-from dunnage.proving.rows import examine_border_shares, values_case
-from dunnage.proving.sampling import lattice_case, numbers
+from dunnage.proving.rows import examine_border_shares, lattice_case, numbers, values_case
 from dunnage.proving.verdict import FAILS, HOLDS, NOISE, UNBOUNDED, VOID, Verdict, judged, within
 
 
@@ -631,7 +630,7 @@ def test_zeros_of_two_signs_are_caught(monkeypatch):
 
 
 def test_numbers_that_a_law_does_not_have_are_caught():
-    law = primitives.Law(np.array([0.5, 0.5]))
+    law = primitives.ExactLaw(np.array([0.5, 0.5]))
     assert primitives.off_by([0, 1] * 500 + [2], law) == math.inf
     assert primitives.off_by([0, 1] * 500, law) == 0
     assert primitives.off_by([0, 0, 1] * 500, law) > 0
@@ -665,11 +664,11 @@ def test_borders_that_cost_more_than_their_share_are_caught(monkeypatch):
 
 
 def test_a_k_and_a_rate_that_are_off_are_caught(monkeypatch):
-    smallest, largest = sampling.smallest_k, sampling.sampling_beta
-    monkeypatch.setattr(sampling, "smallest_k", lambda beta, delta: max(2, smallest(beta, delta) - 1))
-    monkeypatch.setattr(sampling, "sampling_beta", lambda rest: largest(rest) * Fraction(21, 20))
-    assert not sampling.examine_smallest_k().as_expected
-    assert not sampling.examine_largest_rate().as_expected
+    smallest, largest = rows.smallest_k, rows.sampling_beta
+    monkeypatch.setattr(rows, "smallest_k", lambda beta, delta: max(2, smallest(beta, delta) - 1))
+    monkeypatch.setattr(rows, "sampling_beta", lambda rest: largest(rest) * Fraction(21, 20))
+    assert not rows.examine_smallest_k().as_expected
+    assert not rows.examine_largest_rate().as_expected
 
 
 def test_bare_cells_of_very_many_are_caught():
@@ -741,7 +740,7 @@ def test_senseless_verdicts_are_refused(wrong):
 def test_a_case_needs_neighbours():
     whole = values_case(epsilon=1, last=1, law="laplace")
     with pytest.raises(ParameterError):
-        Case(mechanism=whole.mechanism, policy=whole.policy, tables=whole.tables[:1], reach=whole.reach)
+        NeighbourCase(mechanism=whole.mechanism, policy=whole.policy, tables=whole.tables[:1], reach=whole.reach)
 
 
 # The command

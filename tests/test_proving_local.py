@@ -38,14 +38,12 @@ from dunnage.proving import classes, local
 from dunnage.proving.local import (
     ACROSS,
     WITHIN,
-    Setting,
+    DeviceSetting,
     examine,
     examine_lifetime,
     examine_window,
-    loss_between,
-    replayed,
 )
-from dunnage.proving.replay import NotEnumerable
+from dunnage.proving.replay import NotEnumerable, loss_between, replayed
 from dunnage.proving.verdict import FAILS, HOLDS, UNBOUNDED, VOID
 
 BOX = ("103.9", "30.5", "104.2", "30.8")
@@ -221,7 +219,7 @@ def test_paths_come_out_as_they_must():
 
 
 def place_setting(mechanism, **more):
-    return Setting(**{"mechanism": mechanism, "variant": "broken", "values": PLACES, **more})
+    return DeviceSetting(**{"mechanism": mechanism, "variant": "broken", "values": PLACES, **more})
 
 
 class TooTrue(RandomisedResponse):
@@ -418,7 +416,7 @@ class Undercharged(LocalNumeric):
 def test_a_report_that_is_charged_too_little_is_caught():
     two = [Quantity(name=name, low=-1, high=1, steps=1) for name in ("speed", "load")]
     mechanism = Undercharged(quantities=two, epsilon=1, as_published=True)
-    setting = Setting(
+    setting = DeviceSetting(
         mechanism=mechanism, variant="broken", values=[(-1, -1), (1, 1)], expected=FAILS, replays=False, witnesses=200
     )
     found = examine(setting)
@@ -435,7 +433,7 @@ def numbers_by(kind, **more):
         def _report(self, epsilon):
             return SampledReport((kind(epsilon=epsilon, steps=2),), 1)
 
-    return Setting(
+    return DeviceSetting(
         mechanism=Broken(quantities=(NUMBER,), epsilon=1, method="laplace"), variant="broken", values=POINTS, **more
     )
 
@@ -580,10 +578,10 @@ def test_a_window_gives_away_what_is_stated_for_it(monkeypatch):
 # Classes
 
 
-@pytest.mark.parametrize("settings", [classes._partition, classes._full_domain, classes._utility_clusters])
-def test_classes_come_out_as_they_must(settings):
+@pytest.mark.parametrize("kind", classes.CHECKS)
+def test_classes_come_out_as_they_must(kind):
     """The first two settings of each; the others are left to the desk as a whole."""
-    for setting in itertools.islice(settings(False), 2):
+    for setting in itertools.islice(classes.settings_of(kind, False), 2):
         found = classes.examine(setting)
         assert found.as_expected
         assert found.quantity == "k"
@@ -609,9 +607,7 @@ def test_every_table_is_tried():
 
 def weights(parameters, tables=None, **more):
     listed = [{"weight": [0.0, 1.0, 5.0, 9.0, 16.0]}, {"weight": [0.0, 0.0, 1.0]}] if tables is None else tables
-    return classes.Setting(
-        variant="broken", attributes={"weight": classes.WEIGHT}, parameters=parameters, tables=listed, **more
-    )
+    return classes.ClassSetting(variant="broken", parameters=parameters, tables=listed, **more)
 
 
 class OneShort(Partition):
@@ -626,7 +622,7 @@ class OneShort(Partition):
 
 
 def test_a_partition_that_makes_a_class_of_one_too_few_is_caught():
-    found = classes.examine(weights({"name": "partition", "k": 2}), OneShort(k=2))
+    found = classes.examine(weights({"name": "partition", "k": 2}, mechanism=OneShort(k=2)))
     assert (found.claimed, found.measured, found.verdict) == (3, 2, FAILS)
     assert not found.as_expected
 
@@ -683,16 +679,14 @@ def test_counting_from_outside():
 def test_records_are_not_persons():
     """The published way counts records: with few senders a class of two packages may be one sender's."""
     tables = [{"weight": [0.0, 0.0, 16.0, 16.0], "card": ["A", "A", "B", "C"]}]
-    attributes = {"weight": classes.WEIGHT, "card": classes.CARD}
+    both = {"columns": ("weight", "card"), "tables": tables}
     parameters = {"name": "utility-clusters", "k": 2, "method": "published-greedy"}
-    records = classes.Setting(variant="records", attributes=attributes, parameters=parameters, tables=tables)
+    records = classes.ClassSetting(variant="records", parameters=parameters, **both)
     assert classes.examine(records).as_expected
     parameters = {"name": "utility-clusters", "k": 2}
-    persons = classes.Setting(
-        variant="persons", attributes=attributes, parameters=parameters, tables=tables, person="card"
-    )
+    persons = classes.ClassSetting(variant="persons", parameters=parameters, person="card", **both)
     counted = UtilityClusters(k=2, method="published-greedy")
-    data = dn.load(pa.table(tables[0]), records.policy())
+    data = dn.load(pa.table(tables[0]), records.policy)
     made = counted.release(data, ledger=dn.Ledger(":memory:"), noise=Noise())
     assert classes.smallest_class(made, person="card") == 1
     assert classes.examine(persons).measured >= 2

@@ -16,7 +16,7 @@ from dunnage.city import Buses, City
 from dunnage.errors import ParameterError, Refusal
 from dunnage.routes import TRIP_MODES, Routes, RouteSetting, find_routes
 from dunnage.samples import trip_modes, trip_stops
-from dunnage.samples.town import lay_town, town
+from dunnage.samples.town import lay_town
 
 NAMES = list(TRIP_MODES)
 NEVER = float("inf")
@@ -196,7 +196,7 @@ def test_the_generated_town_has_the_modes_it_always_had():
 
 def test_modes_of_the_town_do_not_hang_on_a_second():
     """The quickest two modes of a pair tie exactly or differ by more than rounding to seconds can change."""
-    city = replace(town().city, modes=None, mode_names=())
+    city = replace(lay_town().city, modes=None, mode_names=())
     for shift in (-1, 1):
         times = np.maximum(city.times + shift, 0).astype(np.int32)
         np.fill_diagonal(times, 0)

@@ -31,7 +31,7 @@ from dunnage.samples import (
     trips,
     trips_policy,
 )
-from dunnage.samples.town import Town, town
+from dunnage.samples.town import Town, lay_town
 
 BUSY = ("08:00", "10:00")
 
@@ -123,7 +123,7 @@ def test_trips_in_the_towns_own_city_are_much_like_those_without_one():
     """Places are rounded in a file, so not every trip is the same; the shape is."""
     flat = Town.of(city())
     assert flat.scale == pytest.approx(1.0, abs=0.01)
-    assert np.abs(flat.apart - town().apart).max() < 0.05
+    assert np.abs(flat.apart - lay_town().apart).max() < 0.05
     own, given = (trips(seed=1, window=BUSY, city=made)["board_stop"].to_pylist() for made in (None, city()))
     common = sum((Counter(own) & Counter(given)).values())
     assert common > 0.9 * len(own)

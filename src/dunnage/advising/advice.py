@@ -6,19 +6,23 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
+import textwrap
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from dunnage._version import __version__
+from dunnage.advising import rows, trips, vehicles
 from dunnage.advising.frontier import (
     CONFIDENCE,
     DATA,
     GENERATED,
-    MOST_OVERLOADED,
+    MAX_OVERLOADED,
     OVERLOADED,
     POLICY_FILE,
     PROVEN,
@@ -30,39 +34,99 @@ from dunnage.advising.frontier import (
     check_place,
     with_ends,
 )
-from dunnage.advising.losses import DISTORTION, ROW_ERROR
 from dunnage.advising.policies import BasePolicy
-from dunnage.advising.shuttles import SHUTTLES
-from dunnage.advising.sweep import ON, Asked, Case, Goal, Store, digest_of, measured, sweep
-from dunnage.advising.trips import TRIP_ERROR
-from dunnage.advising.trucks import TRUCKS
-from dunnage.advising.vehicles import CARRIER_ERROR, MAP_ERROR, advised_kind
-from dunnage.devices.numbers import LocalNumeric
+from dunnage.advising.sweep import ON, Cache, Goal, Progress, Request, Subject, cache_folder, measured_point, sweep
 from dunnage.documents import suggestion
 from dunnage.errors import NoPlanError, ParameterError
+from dunnage.local.numeric import LocalNumeric
 from dunnage.mechanisms import MECHANISMS
 from dunnage.policy import Policy
+from dunnage.publishing import LEDGER_FILE
 from dunnage.text import large_percent
 
-
-def error_goal(asked: Asked) -> Goal[Any]:
-    about = asked.base.about
-    if about != "devices":
-        return TRIP_ERROR if about == "trips" else ROW_ERROR
-    kind = asked.base.document["mechanisms"][advised_kind(asked.base)]
-    return CARRIER_ERROR if kind.get("name") == LocalNumeric.name else MAP_ERROR
-
-
-GOALS: Mapping[str, Callable[[Asked], Goal[Any]]] = {
-    "trucks": lambda asked: TRUCKS,
-    "shuttles": lambda asked: SHUTTLES,
-    "distortion": lambda asked: DISTORTION,
-    "error": error_goal,
-}
-"""By name, the goal that suits what the policy is about; it refuses what it cannot measure."""
 DEFAULT_MAX_COST = 0.05
-DRAWS, QUICK_DRAWS, MOST_DRAWS = 7, 4, 1000
-Progress = Callable[[str], None]
+DRAWS, QUICK_DRAWS, MAX_DRAWS = 7, 4, 1000
+
+TRUCKS = Goal(
+    cost_name="trucks",
+    cost_unit="more trucks",
+    risk_name="truck linkage",
+    open=rows.open_trucks,
+    candidates=rows.truck_candidates,
+    measure=rows.measure_trucks,
+    reference=rows.truck_reference,
+    next_step=rows.pack_command,
+    draw_seconds=60.0,
+)
+DISTORTION = Goal(
+    cost_name="total distortion",
+    cost_unit="distortion",
+    risk_name="record linkage",
+    open=rows.open_table,
+    candidates=rows.table_candidates,
+    measure=rows.measure_table,
+    reference=rows.table_reference,
+    default_max_cost=0.25,
+    draw_seconds=60.0,
+)
+SHUTTLES = Goal(
+    cost_name="shuttles",
+    cost_unit="shuttles too many or missing",
+    risk_name="membership guess",
+    open=trips.open_shuttles,
+    candidates=trips.count_candidates,
+    measure=trips.measure_shuttles,
+    reference=trips.shuttles_reference,
+    next_step=trips.size_command,
+    default_max_cost=0.15,
+)
+NUMBER_ERROR = Goal(
+    cost_name="error of a number",
+    cost_unit="error of a number, in mean values",
+    risk_name="record linkage",
+    open=rows.open_numbers,
+    candidates=rows.number_candidates,
+    measure=rows.measure_numbers,
+    reference=rows.numbers_reference,
+    draw_seconds=60.0,
+)
+COUNT_ERROR = Goal(
+    cost_name="error of a count",
+    cost_unit="error of a count, in mean counts",
+    risk_name="membership guess",
+    open=trips.open_trips,
+    candidates=trips.count_candidates,
+    measure=trips.measure_counts,
+    reference=trips.counts_reference,
+    default_max_cost=0.25,
+)
+REPORT_ERROR = Goal(
+    cost_name="error of an estimate",
+    cost_unit="error",
+    risk_name="naming one vehicle's value",
+    open=vehicles.open_fleet,
+    candidates=vehicles.fleet_candidates,
+    measure=vehicles.measure_fleet,
+    reference=vehicles.fleet_reference,
+    tables=vehicles.fleet_tables,
+    next_step=vehicles.simulate_command,
+)
+# By name and what the policy is about; a goal refuses what it cannot measure.
+GOALS: Mapping[str, Mapping[str, Goal[Any]]] = {
+    "trucks": dict.fromkeys(("rows", "trips", "devices"), TRUCKS),
+    "shuttles": dict.fromkeys(("rows", "trips", "devices"), SHUTTLES),
+    "distortion": dict.fromkeys(("rows", "trips", "devices"), DISTORTION),
+    "error": {"rows": NUMBER_ERROR, "trips": COUNT_ERROR, "devices": REPORT_ERROR},
+}
+
+
+def goal_of(name: str, base: BasePolicy) -> Goal[Any]:
+    goal = GOALS[name][base.about]
+    if goal is REPORT_ERROR:
+        kind = base.document["mechanisms"][vehicles.advised_kind(base)]
+        if kind.get("name") != LocalNumeric.name:
+            return replace(goal, default_max_cost=vehicles.MAP_COST)
+    return goal
 
 
 def advise(
@@ -134,15 +198,15 @@ def advise(
     if on not in ON:
         raise ParameterError(f"on must be one of {', '.join(ON)}. Got {str(on)[:20]!r}. Choose one.")
     num = (QUICK_DRAWS if quick else DRAWS) if draws is None else draws
-    for name, value, least, most in (("draws", num, 2, MOST_DRAWS), ("size", size, 2, 10**7), ("jobs", jobs, 1, 64)):
+    for name, value, least, most in (("draws", num, 2, MAX_DRAWS), ("size", size, 2, 10**7), ("jobs", jobs, 1, 64)):
         if value is not None and (type(value) is not int or not least <= value <= most):
             raise ParameterError(f"{name} must be a whole number from {least} to {most:,}. Got {str(value)[:20]!r}.")
-    held = [capacity] if isinstance(capacity, str | int | float) else list(capacity)
-    asked = Asked(
+    capacities = [capacity] if isinstance(capacity, str | int | float) else list(capacity)
+    request = Request(
         data=data,
         base=BasePolicy.of(policy) if isinstance(policy, Policy) else BasePolicy.read(policy),
         period=period,
-        capacity=tuple(str(item) for item in held),
+        capacity=tuple(str(item) for item in capacities),
         by=by,
         city=None if city is None else Path(city),
         on=on,
@@ -150,21 +214,22 @@ def advise(
         draws=num,
         quick=quick,
     )
-    chosen = GOALS[goal](asked)
+    chosen = goal_of(goal, request.base)
     limit = limit_of(max_cost, max_risk, chosen.default_max_cost)
     if out is not None:
         check_place(out, force=force)
     tell("reading")
-    case = chosen.open(asked)
-    tasks, unfit = chosen.tasks(case)
-    store = Store.nowhere() if out is None else Store.open(Store.beside(out), digest_of(case, goal), force=force)
-    points, failed = sweep(tasks, partial(measured, chosen, case), jobs=jobs, progress=tell, store=store)
+    subject = chosen.open(request)
+    candidates, unfit = chosen.candidates(subject)
+    digest = request.digest(goal, subject.digest)
+    cache = None if out is None else Cache.open(cache_folder(out), digest, force=force)
+    points, failed = sweep(candidates, partial(measured_point, chosen, subject), jobs=jobs, progress=tell, cache=cache)
     if not points:
         reasons = "".join(f"\n  - {item.name}: {item.why}" for item in (*unfit, *failed))
         raise NoPlanError(f"no policy could be measured for the goal {goal}.{reasons}")
     tell("comparing")
-    reference, choice = chosen.reference(case), choose(points, limit)
-    says = [_recommendation(chosen, choice, limit), *_measured_says(case, points), *reference.says]
+    reference, choice = chosen.reference(subject), choose(points, limit)
+    says = [_recommendation_says(chosen, choice, limit), *_measured_says(subject, points), *reference.says]
     if names := list(dict.fromkeys(item.name for item in unfit if item.name in MECHANISMS)):
         says.append(
             f"Not tried for want of something in the policy: {', '.join(names)}. What could not be measured, and why, "
@@ -172,7 +237,7 @@ def advise(
         )
     place = None if out is None else Path(out)
     return Frontier(
-        dataset=asked.base.dataset,
+        dataset=request.base.dataset,
         goal=goal,
         cost_name=chosen.cost_name,
         cost_unit=chosen.cost_unit,
@@ -186,14 +251,14 @@ def advise(
         recommended=None if choice.point is None else choice.point.name,
         meets_limit=choice.meets_limit,
         says=tuple(says),
-        policy="" if choice.point is None else _policy_text(chosen, case, choice.point, says, place),
+        policy="" if choice.point is None else _policy_text(goal, chosen, subject, choice.point, says, place),
         seconds=time.monotonic() - start,
     )
 
 
 def finish(out: str | os.PathLike[str]) -> None:
     """Remove what was kept beside a frontier while it was measured, now that it is written."""
-    Store(Store.beside(out), {}).remove()
+    shutil.rmtree(cache_folder(out), ignore_errors=True)
 
 
 # --- Which point keeps to what the owner asked for ------------------------------------------------------------------
@@ -202,18 +267,12 @@ _SHARE = re.compile(r"^\s*(?P<number>\d+(\.\d*)?|\.\d+)\s*(?P<end>%|/\s*(?P<belo
 
 
 def share_of(given: str | float | Fraction, what: str, *, most: float = float("inf")) -> float:
-    """Read ``5%``, ``1/20`` or ``0.05``.
-
-    Examples
-    --------
-    >>> share_of("5%", "max_cost"), share_of("1/20", "max_risk"), share_of("0.05", "max_cost"), share_of(0, "max_cost")
-    (0.05, 0.05, 0.05, 0.0)
-    """
-    found = _SHARE.match(str(given))
-    if found is None:
+    """Read ``5%``, ``1/20`` or ``0.05``."""
+    match = _SHARE.match(str(given))
+    if match is None:
         raise ParameterError(f"{what} must be a share: 5%, 1/20 or 0.05. Got {str(given)[:20]!r}. Write one of these.")
-    number = Fraction(found["number"])
-    value = float(number / 100 if found["end"] == "%" else number / int(found["below"] or 1))
+    number = Fraction(match["number"])
+    value = float(number / 100 if match["end"] == "%" else number / int(match["below"] or 1))
     if value > most:
         raise ParameterError(f"{what} must be {most:g} at most. Got {str(given)[:20]!r}. Write 5%, say, or 0.05.")
     return value
@@ -222,7 +281,7 @@ def share_of(given: str | float | Fraction, what: str, *, most: float = float("i
 def limit_of(
     max_cost: str | float | None, max_risk: str | float | None, default_max_cost: float = DEFAULT_MAX_COST
 ) -> Limit:
-    """Read what was asked for; if nothing was, at most so much cost."""
+    """Read what was requested; if nothing was, at most so much cost."""
     if max_cost is None and max_risk is None:
         return Limit(max_cost=default_max_cost, asked=False)
     return Limit(
@@ -231,62 +290,58 @@ def limit_of(
     )
 
 
-class Choice(NamedTuple):
-    point: Point | None  # It; None if there is none
-    meets_limit: bool  # Whether it keeps to the limit, the upper ends of its intervals included
+class Recommendation(NamedTuple):
+    point: Point | None
+    meets_limit: bool  # the upper ends of its intervals included
 
 
-def choose(points: Sequence[Point], limit: Limit) -> Choice:
+def choose(points: Sequence[Point], limit: Limit) -> Recommendation:
     """Choose a point: with a limit on the cost that of least risk, with one on the risk alone that of least cost.
 
     Guarantees that are proved come before those that are only claimed; one that is void is never chosen. One whose plan
     overloads many trucks is chosen only if there is no other, and so is one that hardly protects anybody, if there is
     no limit on the risk. If no point keeps to the limit, the one that comes closest to it is chosen.
     """
+
+    def excess(point: Point) -> float:
+        pairs = ((point.cost, limit.max_cost), (point.risk, limit.max_risk))
+        return sum(max(measure.upper - most, 0.0) for measure, most in pairs if most is not None)
+
+    def preference(point: Point) -> tuple[float, float]:
+        first, second = (point.risk, point.cost) if limit.max_cost is not None else (point.cost, point.risk)
+        return first.value, second.value
+
     promising = [point for point in points if point.basis != "void"]
     kept = [point for point in promising if not point.mended] or promising
     usable = [point for point in kept if limit.max_risk is not None or not point.weak] or kept
     for basis in ("proved", "claimed"):
-        fitting = [point for point in usable if point.basis == basis and _excess(point, limit) <= 0]
+        fitting = [point for point in usable if point.basis == basis and excess(point) <= 0]
         if fitting:
-            return Choice(point=min(fitting, key=lambda point: _preference(point, limit)), meets_limit=True)
+            return Recommendation(min(fitting, key=preference), meets_limit=True)
     proved = [point for point in usable if point.basis == "proved"] or usable
-    if not proved:
-        return Choice(point=None, meets_limit=False)
-    return Choice(
-        point=min(proved, key=lambda point: (_excess(point, limit), *_preference(point, limit))), meets_limit=False
-    )
-
-
-def _excess(point: Point, limit: Limit) -> float:
-    pairs = ((point.cost, limit.max_cost), (point.risk, limit.max_risk))
-    return sum(max(measure.upper - most, 0.0) for measure, most in pairs if most is not None)
-
-
-def _preference(point: Point, limit: Limit) -> tuple[float, float]:
-    first, second = (point.risk, point.cost) if limit.max_cost is not None else (point.cost, point.risk)
-    return first.value, second.value
+    closest = min(proved, key=lambda point: (excess(point), *preference(point)), default=None)
+    return Recommendation(closest, meets_limit=False)
 
 
 def wish(limit: Limit, cost_unit: str, risk_name: str) -> str:
-    parts: Iterable[str] = (
+    parts = [
         *([f"at most {large_percent(limit.max_cost)} {cost_unit}"] if limit.max_cost is not None else []),
         *([f"{risk_name} of at most {large_percent(limit.max_risk)}"] if limit.max_risk is not None else []),
-    )
+    ]
     return " and ".join(parts)
 
 
 # --- What is said ----------------------------------------------------------------------------------------------------
 
 
-def _recommendation(goal: Goal[Any], choice: Choice, limit: Limit) -> str:
+def _recommendation_says(goal: Goal[Any], choice: Recommendation, limit: Limit) -> str:
     asked = wish(limit, goal.cost_unit, goal.risk_name)
     if not limit.asked:
         asked += " (the default: give --max-cost or --max-risk for another)"
     if choice.point is None:
         return f"Asked for: {asked}. Nothing can be recommended: no policy that was measured promises anything."
     point = choice.point
-    told = (
+    words = (
         f"{point.name}: {with_ends(point.cost)} {goal.cost_unit}, {goal.risk_name} {with_ends(point.risk)}; "
         f"it promises {point.guarantee} ({point.basis})"
     )
@@ -295,14 +350,14 @@ def _recommendation(goal: Goal[Any], choice: Choice, limit: Limit) -> str:
     if point.measured_on == SAMPLE:
         more += " These figures are of random samples of the rows, not of all."
     if choice.meets_limit:
-        return f"Asked for: {asked}. Recommended: {told}.{more}"
+        return f"Asked for: {asked}. Recommended: {words}.{more}"
     return (
         f"Asked for: {asked}. No policy that was measured keeps to that, the upper ends of intervals included. The "
-        f"closest is {told}. It does NOT keep to what was asked for.{more}"
+        f"closest is {words}. It does NOT keep to what was asked for.{more}"
     )
 
 
-def _measured_says(case: Case, points: Sequence[Point]) -> list[str]:
+def _measured_says(subject: Subject, points: Sequence[Point]) -> list[str]:
     """Say what was measured on what, and what choosing by it tells."""
     of_data = [point for point in points if point.measured_on != GENERATED]
     generated = [point for point in points if point.measured_on == GENERATED]
@@ -318,14 +373,14 @@ def _measured_says(case: Case, points: Sequence[Point]) -> list[str]:
     elif generated:
         says.append("All points were measured on generated data of the same public shape; the true data may differ.")
     if generated:
-        about = case.asked.base.about
+        about = subject.request.base.about
         parts = ["columns that are released as they are"] if about == "rows" else []
-        if case.asked.size is None:
+        if subject.request.size is None:
             parts.append("the number of vehicles" if about == "devices" else f"the rounded number of {_RECORDS[about]}")
         but = f"but {' and '.join(parts)} " if parts else ""
         says.append(
             "Generated data are made from public facts alone, "
-            + _SPREAD.get(case.asked.base.about, "")
+            + _SPREAD[about]
             + f": nothing of the true data {but}went into them, so choosing by them tells nothing else."
         )
     says.append(_CHOOSING + (_BY_DATA if of_data else _BY_GENERATED))
@@ -342,7 +397,7 @@ def _measured_says(case: Case, points: Sequence[Point]) -> list[str]:
     if mended := [point for point in points if point.mended]:
         says.append(
             f"{_points(mended, 'is', 'are')} not recommended, and no reason to leave out others: the plan overloads "
-            f"more than {large_percent(MOST_OVERLOADED)} of the trucks, and after so much repair it is the owner who "
+            f"more than {large_percent(MAX_OVERLOADED)} of the trucks, and after so much repair it is the owner who "
             "planned, by the true weights."
         )
     if unproven := [point for point in points if point.figures.get(PROVEN, 1.0) < 1]:
@@ -370,12 +425,6 @@ _BY_GENERATED = ": so these were measured on generated data."
 
 
 _RECORDS = {"rows": "records (the number itself, where that is public)", "trips": "trips"}
-
-
-def _points(points: Sequence[Point], one: str, several: str) -> str:
-    return f"1 point {one}" if len(points) == 1 else f"{len(points)} points {several}"
-
-
 _WITH_DP = "with a differential-privacy guarantee"
 _SPREAD = {
     "rows": "values spread evenly over their domains",
@@ -384,10 +433,12 @@ _SPREAD = {
 }
 
 
+def _points(points: Sequence[Point], one: str, several: str) -> str:
+    return f"1 point {one}" if len(points) == 1 else f"{len(points)} points {several}"
+
+
 def publish_command(base: BasePolicy, place: Path | None, *, data: str = "DATA", period: str | None = None) -> str:
     """Say how to publish under the recommended policy, charged to the ledger of the one that advice began with."""
-    from dunnage.publishing import LEDGER_FILE
-
     policy = Path(POLICY_FILE) if place is None else place / POLICY_FILE
     if base.for_devices:
         if len(base.blank_kinds) > 1:  # one was advised on
@@ -398,20 +449,22 @@ def publish_command(base: BasePolicy, place: Path | None, *, data: str = "DATA",
     return shlex.join(["dunnage", "publish", data, "--policy", str(policy), *of_period, *ledger, "-o", "RELEASE"])
 
 
-def _policy_text(goal: Goal[Any], case: Case, point: Point, says: Sequence[str], place: Path | None) -> str:
-    import textwrap
-
+def _policy_text(
+    name: str, goal: Goal[Any], subject: Subject, point: Point, says: Sequence[str], place: Path | None
+) -> str:
+    request = subject.request
+    onward = ":" if request.base.for_devices else ", with the ledger beside the policy advice began with:"
     notes = [
-        f"Made by dunnage advise {__version__}, for the goal {goal.name}. Private until it is published under.",
+        f"Made by dunnage advise {__version__}, for the goal {name}. Private until it is published under.",
         *says,
         "",
-        "To go on" + (":" if case.asked.base.for_devices else ", with the ledger beside the policy advice began with:"),
-        f"  {publish_command(case.asked.base, place, period=case.asked.period)}",
-        *([f"  {step}"] if goal.next_step is not None and (step := goal.next_step(case, point)) else []),
+        f"To go on{onward}",
+        f"  {publish_command(request.base, place, period=request.period)}",
+        *([f"  {step}"] if goal.next_step is not None and (step := goal.next_step(subject, point)) else []),
     ]
     lines: list[str] = []
     for note in notes:  # what is indented, a command, is kept whole
         whole = not note or note.startswith(" ")
         lines += [note] if whole else textwrap.wrap(note, 116, break_long_words=False, break_on_hyphens=False)
     wrapped = [" ".join(line.splitlines()) for line in lines]
-    return case.asked.base.text_with(goal.tables(case, point), place=place, notes=wrapped)
+    return request.base.text_with(goal.tables(subject, point), place=place, notes=wrapped)

@@ -25,7 +25,7 @@ FRONTIER_FILE = "frontier.json"
 TABLE_FILE = "frontier.csv"
 PAGE_FILE = "frontier.html"
 POLICY_FILE = "policy.toml"
-MOST_FRONTIER_BYTES = 1 << 26
+MAX_FRONTIER_BYTES = 1 << 26
 CONFIDENCE = 0.99
 """Of one figure, so that all figures of several points that are measured again mostly agree."""
 DATA, GENERATED, SAMPLE = "data", "generated", "sample"
@@ -34,7 +34,7 @@ OVERLOADED = "overloaded before repair"
 """The figure that says which share of a plan's trucks did not fit the truth."""
 PROVEN = "optimum proven"
 """The figure that says in which share of the draws the decision without privacy was proven to be the best."""
-MOST_OVERLOADED = 0.1
+MAX_OVERLOADED = 0.1
 """A plan that overloads more of its trucks is no plan: its owner must plan anew, by the true weights."""
 WEAK_RISK = 0.9
 """An attacker who is right more often is hardly kept out: only a limit on the risk can ask for such a point."""
@@ -44,18 +44,10 @@ Table = Mapping[str, JsonValue]
 
 
 class Measure(Model):
-    """A measured figure, and where a second, independent measurement with as many draws falls with 99 %.
+    """A measured figure, and where a second, independent measurement with as many draws falls with 99 %."""
 
-    Parameters
-    ----------
-    value
-        Mean over the draws.
-    lower, upper
-        Ends of the interval; equal to the value where every draw must come out the same.
-    """
-
-    value: int | float
-    lower: int | float
+    value: int | float  # mean over the draws
+    lower: int | float  # lower, upper: equal to the value where every draw must come out the same
     upper: int | float
 
     @model_validator(mode="after")
@@ -71,35 +63,16 @@ class Measure(Model):
         cls,
         draws: Sequence[float],
         *,
-        step: float = 0.0,
-        reach: float = 0.0,
+        step: float = 0.0,  # the least by which two draws that differ do so; 0 where all must come out the same
+        reach: float = 0.0,  # how far the interval reaches at least, for what does not average out over draws
         least: float = -math.inf,
         most: float = math.inf,
     ) -> Measure:
         """Make a measure of the figures of several draws.
 
         Two means of as many draws differ by less than ``t * s * sqrt(2 / draws)`` with 99 %: ``s`` is the standard
-        deviation of the draws, ``t`` the 99.5 % point of Student's law.
-
-        Parameters
-        ----------
-        draws
-            One figure a draw.
-        step
-            The least by which two draws that differ do so. The interval reaches one step divided by the number of
-            draws to either side at least: as far as one draw more of another kind would move the mean. 0 where every
-            draw must come out the same.
-        reach
-            How far the interval reaches to either side at least, for what does not average out over draws.
-        least, most
-            No mean is below or above.
-
-        Examples
-        --------
-        >>> Measure.of([1.0, 1.0, 1.0])
-        Measure(value=1.0, lower=1.0, upper=1.0)
-        >>> Measure.of([2.0, 2.0], step=0.5)
-        Measure(value=2.0, lower=1.75, upper=2.25)
+        deviation of the draws, ``t`` the 99.5 % point of Student's law. The interval reaches one step divided by the
+        number of draws to either side at least: as far as one draw more of another kind would move the mean.
         """
         mean, num = fmean(draws), len(draws)
         reach = max(reach, step / num)
@@ -112,55 +85,28 @@ class Measure(Model):
 
 
 class Point(Model):
-    """One policy, with what it costs and what an attacker still gets.
+    """One policy, with what it costs and what an attacker still gets."""
 
-    Parameters
-    ----------
-    name
-        Unique in its frontier: ``partition k=5, sealed plan``.
-    mechanism
-        Its name in a policy; one colour each on a page.
-    parameters
-        What stands in ``[mechanism]`` besides the name (for carriers: in the purpose's table), as TOML values.
-    plan
-        How it was planned on, ``{"model": "sealed"}``; empty if there is no plan.
-    cost
-        In the goal's unit, above the decision without privacy: 0.05 is 5 % more trucks.
-    risk
-        Probability that the goal's attacker succeeds.
-    guarantee, basis
-        The promise in words, and what it rests on: ``proved``, ``claimed`` or ``void``.
-    measured_on
-        ``data``, ``sample`` or ``generated``.
-    draws
-        How many times it was measured.
-    figures
-        More to be shown, such as ``trucks`` and ``optimum``: means over the draws.
-    seconds
-        Time it took.
-    dominated
-        Whether another point, measured on the same kind of data, costs no more and risks no more, and one of both less;
-        points that are ``mended`` dominate only one another. The frontier sets it.
-    """
-
-    name: str
-    mechanism: str
-    parameters: Table
-    plan: Table
-    cost: Measure
-    risk: Measure
-    guarantee: str
+    name: str  # unique in its frontier: "partition k=5, sealed plan"
+    mechanism: str  # its name in a policy; one colour each on a page
+    parameters: Table  # what stands in [mechanism] besides the name (for carriers: in the purpose's table)
+    plan: Table  # how it was planned on, {"model": "sealed"}; empty if there is no plan
+    cost: Measure  # in the goal's unit, above the decision without privacy: 0.05 is 5 % more trucks
+    risk: Measure  # probability that the goal's attacker succeeds
+    guarantee: str  # guarantee, basis: the promise in words, and "proved", "claimed" or "void"
     basis: str
-    measured_on: str
+    measured_on: str  # "data", "sample" or "generated"
     draws: int
-    figures: Mapping[str, int | float]
+    figures: Mapping[str, int | float]  # more to be shown, such as "trucks" and "optimum": means over the draws
     seconds: float
+    # Whether another point, measured on the same kind of data, costs no more and risks no more, and one of both less;
+    # points that are `mended` dominate only one another. The frontier sets it.
     dominated: bool = False
 
     @property
     def mended(self) -> bool:
         """Whether so many trucks of its plan were overloaded that the repair is a new plan, by the true weights."""
-        return self.figures.get(OVERLOADED, 0.0) > MOST_OVERLOADED
+        return self.figures.get(OVERLOADED, 0.0) > MAX_OVERLOADED
 
     @property
     def weak(self) -> bool:
@@ -169,16 +115,16 @@ class Point(Model):
 
 
 class Failure(Model):
-    name: str  # name, why: the point's name, and a sentence without private figures
-    why: str
+    name: str  # of the point
+    why: str  # a sentence without private figures
 
 
 class Limit(Model):
-    """What the owner asked for; at least one of both is given."""
+    """What the owner requested; at least one of both is given."""
 
-    max_cost: float | None = None  # Most that privacy may cost, in the goal's unit: 0.05
-    max_risk: float | None = None  # Most that the attacker may succeed with: 0.05
-    asked: bool = True  # False if nothing was asked for, so that a default was taken
+    max_cost: float | None = None  # in the goal's unit: 0.05
+    max_risk: float | None = None
+    asked: bool = True  # false if nothing was requested, so that a default was taken
 
 
 class Frontier(Model):
@@ -236,7 +182,7 @@ class Frontier(Model):
 
     @field_validator("points")
     @classmethod
-    def _tell_dominated(cls, points: tuple[Point, ...]) -> tuple[Point, ...]:
+    def _mark_dominated(cls, points: tuple[Point, ...]) -> tuple[Point, ...]:
         return tuple(p.model_copy(update={"dominated": any(_beats(other, p) for other in points)}) for p in points)
 
     @model_validator(mode="after")
@@ -254,18 +200,12 @@ class Frontier(Model):
     __str__ = __repr__
 
     def point(self, name: str) -> Point:
-        """Return a point by its name.
-
-        Raises
-        ------
-        ParameterError
-            If there is no such point.
-        """
+        """Return a point by its name."""
         for item in self.points:
             if item.name == name:
                 return item
-        known = ", ".join(item.name for item in self.points)
-        raise ParameterError(f"the frontier has no point {name!r}. It has: {known}.")
+        names = ", ".join(item.name for item in self.points)
+        raise ParameterError(f"the frontier has no point {name!r}. It has: {names}.")
 
     def to_dict(self) -> dict[str, JsonValue]:
         """Give the frontier as plain data."""
@@ -311,17 +251,7 @@ class Frontier(Model):
         return text.getvalue()
 
     def write(self, folder: str | os.PathLike[str], *, page: str = "", force: bool = False) -> Path:
-        """Write ``frontier.json``, ``frontier.csv``, ``policy.toml`` and, if given, the page; for their owner alone.
-
-        Parameters
-        ----------
-        folder
-            Folder to make.
-        page
-            HTML text.
-        force
-            Replace a frontier that is there.
-        """
+        """Write ``frontier.json``, ``frontier.csv``, ``policy.toml`` and, if given, the page; for their owner alone."""
         texts = {FRONTIER_FILE: to_text(self), TABLE_FILE: self.table(), PAGE_FILE: page, POLICY_FILE: self.policy}
         with new_folder(
             folder, marker=FRONTIER_FILE, force=force, private=True, may_hold=(PAGE_FILE, POLICY_FILE)
@@ -333,15 +263,9 @@ class Frontier(Model):
 
     @classmethod
     def read(cls, folder: str | os.PathLike[str]) -> Frontier:
-        """Read a frontier folder.
-
-        Raises
-        ------
-        InputError
-            If it is not one.
-        """
+        """Read a frontier folder."""
         path, what = Path(folder) / FRONTIER_FILE, "a frontier folder"
-        return read(path, cls, what=what, remedy="Make it anew.", max_bytes=MOST_FRONTIER_BYTES)
+        return read(path, cls, what=what, remedy="Make it anew.", max_bytes=MAX_FRONTIER_BYTES)
 
 
 def check_place(folder: str | os.PathLike[str], *, force: bool = False) -> None:
@@ -354,7 +278,7 @@ def check_place(folder: str | os.PathLike[str], *, force: bool = False) -> None:
 
 _NOT_RECOMMENDED = (
     f"is not recommended: the attacker is right more than {WEAK_RISK:.0%} of the time (unless --max-risk allows it), "
-    f"or more than {MOST_OVERLOADED:.0%} of the trucks are overloaded before repair"
+    f"or more than {MAX_OVERLOADED:.0%} of the trucks are overloaded before repair"
 ).replace("%", " %")
 _FILES = (FRONTIER_FILE, TABLE_FILE, PAGE_FILE, POLICY_FILE)
 _COLUMNS = (

@@ -29,51 +29,54 @@ from dunnage.mechanisms.base import Mechanism
 from dunnage.policy import Policy
 
 POINTS_FILE = "points.jsonl"
-STORE_ENDING = ".partial"
+CACHE_ENDING = ".partial"
 ON = ("auto", "data", "generated")
 Progress = Callable[[str], None]
+Result = Point | Failure
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
-    data: Any = field(repr=False)  # Path of the private rows; from Python also a frame
-    base: BasePolicy  # The policy to begin with
-    period: str | None = None  # Which period of the data, if the policy tells periods apart
-    capacity: tuple[str, ...] = ()  # What a truck holds, one text for each quantity: `("500kg",)`
-    by: str | None = None  # Public column whose values never share a truck
-    city: Path | None = None  # Folder or feed of the city a fleet is sized in
-    # What to measure on: `data`, `generated`, or `auto` (k-anonymous mechanisms on the data, the others on generated
-    # ones)
-    on: str = "auto"
-    # How many records generated data have, and how many true ones are measured on at most; None takes what may be told,
-    # and some of many
+class Request:
+    data: Any = field(repr=False)  # path of the private rows; from Python also a frame
+    base: BasePolicy  # the policy to begin with
+    period: str | None = None
+    capacity: tuple[str, ...] = ()  # what a truck holds, one text for each quantity: ("500kg",)
+    by: str | None = None  # public column whose values never share a truck
+    city: Path | None = None  # folder or feed of the city a fleet is sized in
+    on: str = "auto"  # k-anonymous mechanisms on the data, the others on generated ones; or all on either
+    # How many records generated data have, and how many true ones are measured on at most; None takes what may be
+    # published, and some of many.
     size: int | None = None
-    draws: int = 7  # How many times each point is measured
-    quick: bool = False  # Whether fewer candidates are enough
+    draws: int = 7  # how many times each point is measured
+    quick: bool = False  # whether fewer candidates are enough
+
+    def digest(self, goal: str, data_digest: str) -> str:
+        """Tell runs apart: what one measured the other need not measure again if this is the same."""
+        options = [self.period, self.capacity, self.by, str(self.city), self.on, self.size, self.draws, self.quick]
+        content = json.dumps([__version__, goal, data_digest, self.base.text, options])
+        return hashlib.sha256(content.encode()).hexdigest()
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Case:
-    """What a goal opened: goals may derive their own, with more. It travels to other processes, so it must pickle."""
+class Subject:
+    """What a goal is measured on: goals derive their own, with more. It travels to other processes, so it pickles."""
 
-    asked: Asked  # What was asked for
-    data: Any = field(repr=False)  # The rows, or the fleet, as the goal reads them
-    # Digest of the private rows and of all other files read, so that another run can tell that they are the same
-    digest: str
+    request: Request
+    digest: str  # of the private rows and of all other files read
 
 
 @dataclass(frozen=True, kw_only=True)
-class Task:
-    name: str  # name, mechanism, parameters, plan: as of a :class:`~dunnage.advising.frontier.Point`
+class Candidate:
+    name: str  # name, mechanism, parameters, plan: as of a point
     mechanism: str
     parameters: Table
     plan: Table = field(default_factory=dict)
-    guarantee: str = ""  # guarantee, basis: the promise in words, and what it rests on; empty until it was looked up
+    guarantee: str = ""  # guarantee, basis: of the promise; empty until it was looked up
     basis: str = ""
-    on: str = DATA  # What it is measured on: `data`, `sample` or `generated`
+    on: str = DATA  # what it is measured on: "data", "sample" or "generated"
 
     @classmethod
-    def of(cls, kind: type[Mechanism], words: str, parameters: Table, plan: Table | None = None) -> Task:
+    def of(cls, kind: type[Mechanism], words: str, parameters: Table, plan: Table | None = None) -> Candidate:
         return cls(name=f"{kind.name} {words}", mechanism=kind.name, parameters=parameters, plan=plan or {})
 
     @property
@@ -85,96 +88,84 @@ class Task:
         return replace(policy, mechanism=table, document={**policy.document, "mechanism": table})
 
 
-@dataclass(frozen=True, kw_only=True)
-class Drawn:
-    """What one independent measurement of a task gave."""
+Candidates = tuple[Sequence[Candidate], Sequence[Failure]]
+"""Candidates that fit the data, and those that do not and would be missed."""
 
-    cost: float  # cost, risk: in the goal's unit, above the decision without privacy; and the attacker's probability
-    risk: float
-    # cost_step, risk_step: the least by which two draws that differ do so: one truck of the optimum's, `1 / optimum`. 0
-    # where every draw must come out the same
+
+@dataclass(frozen=True, kw_only=True)
+class Draw:
+    """What one independent measurement of a candidate gave."""
+
+    cost: float  # in the goal's unit, above the decision without privacy
+    risk: float  # the attacker's probability
+    # The least by which two draws that differ do so: one truck of the optimum's. 0 where all must come out the same.
     cost_step: float = 0.0
     risk_step: float = 0.0
-    # How far another measurement may be off for reasons that do not average out over draws: a search that finds less on
-    # a busy machine
+    # How far another measurement may be off for reasons that do not average out: a search that finds less when busy.
     risk_reach: float = 0.0
-    cost_least: float = -math.inf  # No cost can be below: 0 where the decision without privacy is the best there is
-    figures: Mapping[str, float] = field(default_factory=dict)  # More figures, to be shown
+    min_cost: float = -math.inf  # 0 where the decision without privacy is the best there is
+    figures: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reference:
-    # risk_without_privacy, risk_of_chance: what the attacker gets with the true table, and without any release
-    risk_without_privacy: float
-    risk_of_chance: float
-    cost_baseline: str  # In words, the decision without privacy
-    says: tuple[str, ...] = ()  # Sentences of the goal's own: what was left out, measured on a sample, and so on
+    risk_without_privacy: float  # what the attacker gets with the true table
+    risk_of_chance: float  # and without any release
+    cost_baseline: str  # the decision without privacy, in words
+    says: tuple[str, ...] = ()  # sentences of the goal's own: what was left out, measured on a sample, and so on
 
 
-Tasks = tuple[Sequence[Task], Sequence[Failure]]
-C = TypeVar("C", bound=Case)
+S = TypeVar("S", bound=Subject)
 
 
-def mechanism_table(case: Case, point: Point) -> Mapping[str, Table]:
+def mechanism_table(subject: Subject, point: Point) -> Mapping[str, Table]:
     return {"mechanism": {"name": point.mechanism, **point.parameters}}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Goal(Generic[C]):
-    """What privacy may cost something in, and how that is measured; its functions pickle."""
+class Goal(Generic[S]):
+    """What privacy may cost something in, and the functions that measure it; they pickle."""
 
-    name: str  # `trucks`, `shuttles`, `distortion` or `error`
-    cost_name: str  # What the cost is: `trucks`
-    cost_unit: str  # What a cost of 5 % is 5 % of: `more trucks`
-    risk_name: str  # What the risk is: `truck linkage`
-    # Checks what was asked for and reads the data; raises a UserError that says what to give or fill in
-    open: Callable[[Asked], C]
-    tasks: Callable[[C], Tasks]  # Names the candidates that fit the data, and those that do not and would be missed
-    # Measures a task once, with randomness of its own. Spends nothing and writes nothing
-    measure: Callable[[C, Task], Drawn]
-    reference: Callable[[C], Reference]  # Says what costs and risks are compared with
-    # Gives the tables that a point replaces in the policy: `{"mechanism": {"name": ..., "k": 5}}`
-    tables: Callable[[C, Point], Mapping[str, Table]] = mechanism_table
-    next_step: Callable[[C, Point], str] | None = None  # Says how to plan on a release of a point
-    default_max_cost: float = 0.05  # If nothing is asked for
-    draw_seconds: float = math.inf  # After how long one measurement is given up
+    cost_name: str  # "trucks"
+    cost_unit: str  # what a cost of 5 % is 5 % of: "more trucks"
+    risk_name: str  # "truck linkage"
+    open: Callable[[Request], S]  # checks a request and reads the data, or says what to give or fill in
+    candidates: Callable[[S], Candidates]
+    measure: Callable[[S, Candidate], Draw]  # once, with randomness of its own; spends nothing and writes nothing
+    reference: Callable[[S], Reference]  # what costs and risks are compared with
+    tables: Callable[[S, Point], Mapping[str, Table]] = mechanism_table  # that a point replaces in the policy
+    next_step: Callable[[S, Point], str] | None = None  # how to plan on a release of a point
+    default_max_cost: float = 0.05  # if nothing is requested
+    draw_seconds: float = math.inf  # of CPU time, after which one measurement is given up
 
 
-def measured(goal: Goal[C], case: C, task: Task) -> Point:
+def measured_point(goal: Goal[S], subject: S, candidate: Candidate) -> Point:
     start = time.monotonic()
     draws = []
-    for _ in range(case.asked.draws):
+    for _ in range(subject.request.draws):
         try:
             with _alarm(goal.draw_seconds):
-                draws.append(goal.measure(case, task))
+                draws.append(goal.measure(subject, candidate))
         except _TookTooLong:
             raise NoPlanError(
                 f"one measurement takes more than {goal.draw_seconds:g} seconds, so it was given up. Measure on fewer "
                 "records: --size 500, say."
             ) from None
-    names = dict.fromkeys(name for drawn in draws for name in drawn.figures)
+    names = dict.fromkeys(name for draw in draws for name in draw.figures)
+    cost_step, risk_step = max(draw.cost_step for draw in draws), max(draw.risk_step for draw in draws)
+    reach, min_cost = max(draw.risk_reach for draw in draws), min(draw.min_cost for draw in draws)
     return Point(
-        name=task.name,
-        mechanism=task.mechanism,
-        parameters=dict(task.parameters),
-        plan=dict(task.plan),
-        cost=Measure.of(
-            [drawn.cost for drawn in draws],
-            step=max(drawn.cost_step for drawn in draws),
-            least=min(drawn.cost_least for drawn in draws),
-        ),
-        risk=Measure.of(
-            [drawn.risk for drawn in draws],
-            step=max(drawn.risk_step for drawn in draws),
-            reach=max(drawn.risk_reach for drawn in draws),
-            least=0.0,
-            most=1.0,
-        ),
-        guarantee=task.guarantee,
-        basis=task.basis,
-        measured_on=task.on,
+        name=candidate.name,
+        mechanism=candidate.mechanism,
+        parameters=dict(candidate.parameters),
+        plan=dict(candidate.plan),
+        cost=Measure.of([draw.cost for draw in draws], step=cost_step, least=min_cost),
+        risk=Measure.of([draw.risk for draw in draws], step=risk_step, reach=reach, least=0.0, most=1.0),
+        guarantee=candidate.guarantee,
+        basis=candidate.basis,
+        measured_on=candidate.on,
         draws=len(draws),
-        figures={name: fmean(drawn.figures[name] for drawn in draws if name in drawn.figures) for name in names},
+        figures={name: fmean(draw.figures[name] for draw in draws if name in draw.figures) for name in names},
         seconds=time.monotonic() - start,
     )
 
@@ -185,67 +176,69 @@ class _TookTooLong(BaseException):
 
 @contextlib.contextmanager
 def _alarm(seconds: float) -> Iterator[None]:
-    """Interrupt what takes too long, where the system can: in the main thread, if no other alarm is set."""
+    """Interrupt what takes too long, where the system can: in the main thread, if no other alarm is set.
+
+    Seconds are those of this process's CPU: what is given up must not depend on how busy the machine is.
+    """
     import signal
     import threading
 
     able = hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread()
-    if not able or math.isinf(seconds) or signal.getitimer(signal.ITIMER_REAL)[0]:
+    if not able or math.isinf(seconds) or signal.getitimer(signal.ITIMER_PROF)[0]:
         yield
         return
 
     def ring(number: int, frame: object) -> None:
         raise _TookTooLong
 
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    before = signal.signal(signal.SIGPROF, ring)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
 
 
 # --- Many points ---------------------------------------------------------------------------------------------------
 
-Measuring = Callable[[Task], Point]
+Measuring = Callable[[Candidate], Point]
 _measuring: Measuring | None = None
 
 
 def sweep(
-    tasks: Sequence[Task],  # What to measure
-    measure: Measuring,  # Measures one of them. With several jobs it is pickled once for each process
+    candidates: Sequence[Candidate],
+    measure: Measuring,  # with several jobs it is pickled once for each process
     *,
-    jobs: int = 1,  # How many processes; 1 measures in this one
-    progress: Progress | None = None,  # Called with `12 of 40: partition k=5`
-    store: Store | None = None,  # Keeps what is done, and knows what was done before
+    jobs: int = 1,  # processes; 1 measures in this one
+    progress: Progress | None = None,  # called with "12 of 40: partition k=5"
+    cache: Cache | None = None,  # keeps what is done, and knows what was done before
 ) -> tuple[tuple[Point, ...], tuple[Failure, ...]]:
-    """Measure many tasks, in the order they finish; what could not be measured is told, and does not end it."""
-    tell, store = progress or (lambda line: None), store or Store.nowhere()
-    found: dict[str, Point | Failure] = {task.name: store.done[task.name] for task in tasks if task.name in store.done}
-    todo = [task for task in tasks if task.name not in found]
-    if found and todo:
-        tell(f"{len(found)} of {len(tasks)} were done before")
-    one_by_one = (attempted(measure, task) for task in todo)
-    results = one_by_one if jobs <= 1 or len(todo) <= 1 else _in_parallel(todo, measure, jobs)
-    with contextlib.closing(results):
-        for result in results:
-            found[result.name] = result
-            store.keep(result)
-            tell(f"{len(found)} of {len(tasks)}: {result.name}")
-    ordered = [found[task.name] for task in tasks]
-    return (
-        tuple(item for item in ordered if isinstance(item, Point)),
-        tuple(item for item in ordered if isinstance(item, Failure)),
-    )
+    """Measure many candidates, in the order they finish; what could not be measured is listed, and does not end it."""
+    tell, before = progress or (lambda line: None), cache.done if cache else {}
+    results = {candidate.name: before[candidate.name] for candidate in candidates if candidate.name in before}
+    todo = [candidate for candidate in candidates if candidate.name not in results]
+    if results and todo:
+        tell(f"{len(results)} of {len(candidates)} were done before")
+    one_by_one = (attempted(measure, candidate) for candidate in todo)
+    finished = one_by_one if jobs <= 1 or len(todo) <= 1 else _in_parallel(todo, measure, jobs)
+    with contextlib.closing(finished):
+        for result in finished:
+            results[result.name] = result
+            if cache is not None:
+                cache.keep(result)
+            tell(f"{len(results)} of {len(candidates)}: {result.name}")
+    ordered = [results[candidate.name] for candidate in candidates]
+    points = tuple(item for item in ordered if isinstance(item, Point))
+    return points, tuple(item for item in ordered if isinstance(item, Failure))
 
 
-def attempted(measure: Measuring, task: Task) -> Point | Failure:
-    """Measure a task; a refusal is a result like any other."""
+def attempted(measure: Measuring, candidate: Candidate) -> Result:
+    """Measure a candidate; a refusal is a result like any other."""
     try:
-        return measure(task)
+        return measure(candidate)
     except DunnageError as error:
-        return Failure(name=task.name, why=reason(error))
+        return Failure(name=candidate.name, why=reason(error))
 
 
 def reason(error: DunnageError) -> str:
@@ -255,17 +248,17 @@ def reason(error: DunnageError) -> str:
     return " ".join(text.split())
 
 
-def _in_parallel(tasks: Sequence[Task], measure: Measuring, jobs: int) -> Generator[Point | Failure, None, None]:
+def _in_parallel(todo: Sequence[Candidate], measure: Measuring, jobs: int) -> Generator[Result, None, None]:
     """Measure in processes that start afresh; an interruption leaves what has not begun undone."""
     import multiprocessing
     from concurrent.futures import ProcessPoolExecutor, as_completed
     from concurrent.futures.process import BrokenProcessPool
 
     pool = ProcessPoolExecutor(
-        min(jobs, len(tasks)), mp_context=multiprocessing.get_context("spawn"), initializer=_begin, initargs=(measure,)
+        min(jobs, len(todo)), mp_context=multiprocessing.get_context("spawn"), initializer=_begin, initargs=(measure,)
     )
     try:
-        for future in as_completed([pool.submit(_attempt_here, task) for task in tasks]):
+        for future in as_completed([pool.submit(_attempt_here, candidate) for candidate in todo]):
             yield future.result()
     except BrokenProcessPool:
         raise DunnageError(
@@ -298,44 +291,33 @@ def _begin(measure: Measuring) -> None:
     threading.Thread(target=follow, daemon=True).start()
 
 
-def _attempt_here(task: Task) -> Point | Failure:
+def _attempt_here(candidate: Candidate) -> Result:
     assert _measuring is not None
-    return attempted(_measuring, task)
+    return attempted(_measuring, candidate)
 
 
 # --- What is done is kept ------------------------------------------------------------------------------------------
 
 
-def digest_of(case: Case, goal: str) -> str:
-    asked = case.asked
-    options = [asked.period, asked.capacity, asked.by, str(asked.city), asked.on, asked.size, asked.draws, asked.quick]
-    content = json.dumps([__version__, goal, case.digest, asked.base.text, options])
-    return hashlib.sha256(content.encode()).hexdigest()
+def cache_folder(out: str | os.PathLike[str]) -> Path:
+    path = Path(os.path.abspath(out))
+    return path.with_name(path.name + CACHE_ENDING)
 
 
 @dataclass(frozen=True, eq=False)
-class Store:
-    """A private folder in which finished points wait until all are."""
+class Cache:
+    """A private folder in which finished points wait until all are: one JSON line each, after one that says whose."""
 
-    folder: Path | None  # Where; None keeps nothing
-    done: Mapping[str, Point | Failure]  # What an earlier run of the same kind finished
-    digest: str = ""  # Of the run whose results are kept
-
-    @classmethod
-    def nowhere(cls) -> Store:
-        return cls(None, {})
+    folder: Path
+    digest: str  # of the run whose results are kept
+    done: Mapping[str, Result]  # what an earlier run of the same kind finished
 
     @classmethod
-    def beside(cls, out: str | os.PathLike[str]) -> Path:
-        path = Path(os.path.abspath(out))
-        return path.with_name(path.name + STORE_ENDING)
-
-    @classmethod
-    def open(cls, folder: Path, digest: str, *, force: bool = False) -> Store:
+    def open(cls, folder: Path, digest: str, *, force: bool = False) -> Cache:
         if os.path.lexists(folder):
             before = _read_points(folder)
             if before is not None and before[0] == digest:
-                return cls(folder, before[1], digest)
+                return cls(folder, digest, before[1])
             if before is None or not force:
                 what = "is no folder of points" if before is None else "holds what another run of advise has measured"
                 remedy = "Move it away." if before is None else "Run that again, or replace it with --force."
@@ -345,73 +327,58 @@ class Store:
             folder.mkdir(mode=0o700)
         except OSError as error:
             raise OutputError(f"{folder} cannot be made: {error.strerror}. Choose another place.") from None
-        store = cls(folder, {}, digest)
-        store._append({"format": 1, "kind": "points", "digest": digest}, first=True)
-        return store
+        cache = cls(folder, digest, {})
+        cache._append({"format": 1, "kind": "points", "digest": digest}, first=True)
+        return cache
 
-    def keep(self, result: Point | Failure) -> None:
+    def keep(self, result: Result) -> None:
         """Keep a result, so that it is there after a crash of the machine."""
-        if self.folder is None:
-            return
         self._append({"failed" if isinstance(result, Failure) else "point": result.model_dump(mode="json")})
 
     def _append(self, content: Table, *, first: bool = False) -> None:
         """Add a line to the file that this run opened: never to one that another run put in its place."""
-        assert self.folder is not None
-        path = self.folder / POINTS_FILE
+        replaced = f"{self.folder} was removed or replaced by another run of advise while this one measured. "
+        replaced += "Choose another place for one of them."
         try:
             flags = os.O_RDWR | os.O_APPEND | (os.O_CREAT | os.O_EXCL if first else 0)
-            with os.fdopen(os.open(path, flags, 0o600), "ab+") as stream:
-                if not first:
-                    stream.seek(0)
-                    head = next((line for line in stream if line.strip()), b"{}")
-                    try:
-                        own = json.loads(head).get("digest") == self.digest
-                    except (ValueError, AttributeError):
-                        own = False
-                    if not own:  # what is written to one that is removed later is lost with it
-                        raise OutputError(f"{self.folder} {_REPLACED}")
+            with os.fdopen(os.open(self.folder / POINTS_FILE, flags, 0o600), "ab+") as stream:
+                stream.seek(0)
+                if not first and next(_lines(stream.read()), {}).get("digest") != self.digest:
+                    raise OutputError(replaced)  # what is written to one that is removed later is lost with it
                 # A line before it may have been cut off.
                 stream.write(b"\n" + json.dumps(content, ensure_ascii=False, allow_nan=False).encode() + b"\n")
                 stream.flush()
                 os.fsync(stream.fileno())
         except FileNotFoundError:
-            raise OutputError(f"{self.folder} {_REPLACED}") from None
+            raise OutputError(replaced) from None
         except OSError as error:
             raise OutputError(f"{self.folder} cannot be written: {error.strerror}. Choose another place.") from None
 
-    def remove(self) -> None:
-        """Remove the folder, when everything it held is in its place."""
-        if self.folder is not None:
-            shutil.rmtree(self.folder, ignore_errors=True)
+
+def _lines(content: bytes) -> Iterator[dict[str, Any]]:
+    """Read JSON lines; one that was cut off is none."""
+    for text in content.split(b"\n"):
+        with contextlib.suppress(ValueError):
+            line = json.loads(text)
+            if isinstance(line, dict):
+                yield line
 
 
-_REPLACED = (
-    "was removed or replaced by another run of advise while this one measured. Choose another place for one of them."
-)
-
-
-def _read_points(folder: Path) -> tuple[str, dict[str, Point | Failure]] | None:
-    """Read the digest and the results of a store; None if it is none. A last line that was cut off is no result."""
+def _read_points(folder: Path) -> tuple[str, dict[str, Result]] | None:
+    """Read the digest and the results of a cache; None if it is none."""
     if folder.is_symlink() or not folder.is_dir() or {path.name for path in folder.iterdir()} - {POINTS_FILE}:
         return None
-    path = folder / POINTS_FILE
-    if not path.exists():
-        return "", {}  # made, and interrupted before its first line
-    lines = []
-    with contextlib.suppress(OSError):
-        for text in path.read_bytes().split(b"\n"):
-            with contextlib.suppress(ValueError):
-                content = json.loads(text)
-                lines += [content] if isinstance(content, dict) else []
+    try:
+        lines = list(_lines((folder / POINTS_FILE).read_bytes()))
+    except OSError:
+        lines = []
     if not lines:
-        return "", {}
+        return "", {}  # made, and interrupted before its first line
     if lines[0].get("kind") != "points":
         return None
-    done: dict[str, Point | Failure] = {}
+    done: dict[str, Result] = {}
     for line in lines[1:]:
         with contextlib.suppress(TypeError, KeyError, ValueError):
-            kind: type[Point | Failure] = Point if "point" in line else Failure
-            made = kind.model_validate(line["point" if "point" in line else "failed"])
-            done[made.name] = made
+            result = Point.model_validate(line["point"]) if "point" in line else Failure.model_validate(line["failed"])
+            done[result.name] = result
     return str(lines[0].get("digest")), done

@@ -1,28 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What goals about trips share, and the goal error of counts.
+"""Goals on counts of trips: the error of counts, and what privacy costs in a fleet that is sized on them.
 
 Trips are the owner's, or generated ones of the same public shape. A slice of the day stands for all of it where a day
 has many trips: noise is drawn for each cell by itself, so what it does in two hours it does in all.
+
+At each draw a fleet is sized on a release and one on the same trips as they are, with the same random seconds. Shuttles
+too many and shuttles missing both count, zone by zone: noise that takes riders away makes a fleet smaller, and it would
+be wrong to call that cheap.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
+import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from statistics import fmean
+from typing import NamedTuple
 
 import numpy as np
 
-from dunnage.advising.common import check_digest, in_words, rounded
-from dunnage.advising.frontier import DATA, GENERATED, Failure, Table
-from dunnage.advising.sweep import Asked, Case, Drawn, Goal, Reference, Task, Tasks, reason
+from dunnage.advising.frontier import DATA, GENERATED, Failure, Point, Table
+from dunnage.advising.rows import check_digest, in_words, released, rounded
+from dunnage.advising.sweep import Candidate, Candidates, Draw, Reference, Request, Subject, reason
 from dunnage.city import City
 from dunnage.counting.laplace import RoundedLaplace, surplus
 from dunnage.dataset import Dataset
-from dunnage.errors import ParameterError, PolicyError, Refusal
+from dunnage.errors import NoPlanError, ParameterError, PolicyError, Refusal
 from dunnage.exact import exact
+from dunnage.gtfs import load_city
 from dunnage.io import load
-from dunnage.ledger import Ledger
 from dunnage.mechanisms.constrained_counts import ConstrainedCounts
 from dunnage.mechanisms.counting import Counted, trip_cells, true_counts
 from dunnage.mechanisms.features import Feature
@@ -30,17 +38,20 @@ from dunnage.mechanisms.hierarchical_counts import HierarchicalCounts
 from dunnage.mechanisms.noisy_counts import MOST_THRESHOLD, NoisyCounts
 from dunnage.mechanisms.tabulated import sensitivity
 from dunnage.noise import Noise
+from dunnage.planning.demand import Ground, counted_trips, service_seconds, stop_numbers
+from dunnage.planning.dispatch import Service
+from dunnage.planning.fleet import MAX_WAIT_SECONDS, FleetTask, expanded_days
 from dunnage.policy import Policy
 from dunnage.publishing import promise as promise_of
-from dunnage.publishing import publish
 from dunnage.release import Release
-from dunnage.samples.like import Trips, like_trips, trip_rows, window_shares
+from dunnage.samples.like import SlotTrips, like, trip_rows, window_shares
+from dunnage.settle.fleets import served_task
 
-MOST_TRIPS = 2_500
-"""Trips of one date that are generated at most, unless a single hour has more."""
-MOST_COUNTED = 20_000
-"""Trips of a date that are counted, at most, unless one hour has more."""
-LEAST_MINUTES = 60
+MAX_TRIPS, MAX_COUNTED = 2_500, 20_000
+"""Trips of one date that are generated, and that are counted, at most, unless a single hour has more."""
+MAX_SIZED, QUICK_SIZED = 2_000, 800
+"""Trips of a date for which fleets are sized, at most, unless one hour has more."""
+MIN_MINUTES = 60
 """Length of the shortest slice."""
 EPSILONS, QUICK_EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0), (0.3, 1.0, 3.0)
 _SHARES, _QUICK_SHARES = ("uniform", "cells", "margins"), ("uniform", "margins")
@@ -56,36 +67,32 @@ _SUMS: Mapping[str, tuple[str, ...]] = {
 _PLACEHOLDER: Table = {"name": NoisyCounts.name, "epsilon": 1}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Slice:
+class Slice(NamedTuple):
     """Part of a service day that is measured in place of all of it."""
 
-    policy: Policy  # The policy, its time narrowed to the slice; times outside are left out
-    size: int  # Trips that fall into the slice, roughly, on all dates together
-    says: str = ""  # What was done, in a sentence; empty if the slice is the whole day
+    policy: Policy  # its time narrowed to the slice; times outside are left out
+    size: int  # trips that fall into the slice, roughly, on all dates together
+    says: str = ""  # what was done; empty if the slice is the whole day
 
     @classmethod
-    def of(cls, policy: Policy, size: int, *, period: str | None = None, most: int = MOST_TRIPS) -> Slice:
+    def of(cls, policy: Policy, size: int, *, period: str | None = None, limit: int = MAX_TRIPS) -> Slice:
         """Choose the busiest hours, as far as is publicly known, that hold at most so many trips a date."""
         universe, time = policy.schema.universe(period), policy.schema.time
         shares = window_shares(universe)
         num_dates = sum(universe.num_dates) or max(1, len(universe.days))
-        room = most / max(size / max(1, num_dates), 1.0)
+        room = limit / max(size / max(1, num_dates), 1.0)
         num = len(shares)  # of windows in a row that hold at most a share of all trips, wherever they are
         while num > 1 and np.convolve(shares, np.ones(num), "valid").max() > room:
             num -= 1
-        num = max(num, min(len(shares), -(-LEAST_MINUTES // universe.window_minutes)))
+        num = max(num, min(len(shares), -(-MIN_MINUTES // universe.window_minutes)))
         if num == len(shares):
-            return cls(policy=_narrowed(policy, time.lower, time.upper), size=size)
+            return cls(_narrowed(policy, time.lower, time.upper), size)
         sums = np.convolve(shares, np.ones(num), "valid")
         first = int(np.argmax(sums))
         lower = universe.windows[first]
         upper = universe.windows[first + num] if first + num < len(shares) else time.upper
-        return cls(
-            policy=_narrowed(policy, lower, upper),
-            size=max(1, round(size * float(sums[first]))),
-            says=f"Measured from {lower} to {upper} only, which stands for the whole service day.",
-        )
+        says = f"Measured from {lower} to {upper} only, which stands for the whole service day."
+        return cls(_narrowed(policy, lower, upper), max(1, round(size * float(sums[first]))), says)
 
 
 def _narrowed(policy: Policy, lower: str, upper: str) -> Policy:
@@ -97,7 +104,7 @@ def _narrowed(policy: Policy, lower: str, upper: str) -> Policy:
     return Policy.from_dict(document, path=policy.path)
 
 
-def narrowed_trips(data: Dataset, policy: Policy, *, noise: Noise | None = None) -> Dataset:
+def narrowed_trips(data: Dataset, policy: Policy) -> Dataset:
     """Return the owner's trips under a narrowed policy: those of its windows, each at a random second of its own."""
     universe, narrow, trip = data.schema.universe(data.period), policy.schema.universe(data.period), data.schema.trip
     assert trip is not None
@@ -111,93 +118,88 @@ def narrowed_trips(data: Dataset, policy: Policy, *, noise: Noise | None = None)
     windows -= universe.windows.index(narrow.windows[0])
     kept = (windows >= 0) & (windows < len(narrow.windows))
     origins, destinations = np.divmod(pairs[kept], len(universe.stops))
-    trips = Trips(origins, destinations, days[kept] * len(narrow.windows) + windows[kept], riders[kept])
-    return trip_rows(policy, data.period, narrow, trips, noise or Noise())
+    trips = SlotTrips(origins, destinations, days[kept] * len(narrow.windows) + windows[kept], riders[kept])
+    return trip_rows(policy, data.period, narrow, trips, Noise())
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class TripCase(Case):
-    part: Slice  # The slice, with its policy
-    place: City | None = None  # The city whose distances generated trips go by, where there is one
-    size: int  # Trips on all dates, for the whole service day, as they are generated
-    says: tuple[str, ...] = ()  # Sentences about what was measured
+class TripSubject(Subject):
+    data: Dataset = field(repr=False)
+    part: Slice
+    place: City | None = None  # the city whose distances generated trips go by, where there is one
+    size: int  # trips on all dates, for the whole service day, as they are generated
+    says: tuple[str, ...] = ()  # about what was measured
 
-    @property
-    def trips(self) -> Dataset:
-        found: Dataset = self.data
-        return found
+    def generated(self, policy: Policy) -> Dataset:
+        return like(policy, self.part.size, period=self.request.period, city=self.place)
 
-    def alike(self, policy: Policy | None = None) -> Dataset:
-        return like_trips(policy or self.part.policy, self.part.size, period=self.asked.period, city=self.place)
-
-    def drawn(self, task: Task) -> Dataset:
-        """Return trips to be released as a task says: the owner's, or generated ones."""
-        policy = task.under(self.part.policy)
-        return narrowed_trips(self.trips, policy) if task.on == DATA else self.alike(policy)
+    def trips(self, candidate: Candidate) -> Dataset:
+        """Return trips to be released as a candidate says: the owner's, or generated ones."""
+        policy = candidate.under(self.part.policy)
+        return narrowed_trips(self.data, policy) if candidate.on == DATA else self.generated(policy)
 
 
-def open_trips(asked: Asked, place: City | None = None, *, most: int | None = None) -> TripCase:
+def open_trips(request: Request, place: City | None = None, *, limit: int = MAX_COUNTED) -> TripSubject:
     """Read trips under a policy whose mechanism does not matter yet."""
-    policy = asked.base.policy(_PLACEHOLDER)
+    policy = request.base.policy(_PLACEHOLDER)
     if policy.schema.trip is None:
         raise ParameterError(
             f"{policy.dataset} has no trips: its policy has no [trip]. Say there which columns are origin, destination "
             "and time, or choose another goal."
         )
-    data: Dataset = load(asked.data, policy, period=asked.period)
+    data: Dataset = load(request.data, policy, period=request.period)
     num = true_counts(data).num_trips
-    size = num if asked.on == DATA else asked.size or rounded(num)
-    part = Slice.of(policy, size, period=asked.period, most=size if most is None else most)
-    told = ""
-    if asked.on != DATA and asked.size is not None:
-        told = f"Generated trips are {size:,}, as was asked for."
-    elif asked.on != DATA:
-        told = (
+    size = num if request.on == DATA else request.size or rounded(num)
+    part = Slice.of(policy, size, period=request.period, limit=limit)
+    number = ""
+    if request.on != DATA and request.size is not None:
+        number = f"Generated trips are {size:,}, as was asked for."
+    elif request.on != DATA:
+        number = (
             f"Generated trips are {size:,}: as many as the data have, rounded to one digit. The number of trips "
             "is not public under such a policy; give --size if even that says too much."
         )
-    says = tuple(line for line in (told, part.says) if line)
-    return TripCase(
-        asked=asked, data=data, digest=check_digest(data, policy), part=part, place=place, size=size, says=says
+    return TripSubject(
+        request=request,
+        data=data,
+        digest=check_digest(data, policy),
+        part=part,
+        place=place,
+        size=size,
+        says=tuple(line for line in (number, part.says) if line),
     )
 
 
-def released_counts_of(data: Dataset) -> tuple[Release, Counted]:
-    """Release trips under their policy, in memory and without a ledger of the owner's; also return the truth."""
-    with Ledger(":memory:") as ledger:
-        publication = publish(data, ledger=ledger)
-    return publication.release, true_counts(data)
-
-
-def count_tasks(case: TripCase) -> Tasks:
+def count_candidates(subject: TripSubject) -> Candidates:
     """List mechanisms of counts and their parameters, as far as public facts allow them."""
-    policy, on = case.asked.base.policy(_PLACEHOLDER), DATA if case.asked.on == DATA else GENERATED
-    found: list[Task] = []
+    request = subject.request
+    policy, on = request.base.policy(_PLACEHOLDER), DATA if request.on == DATA else GENERATED
+    fitting: list[Candidate] = []
     failed: list[Failure] = []
-    for task in _candidates(case, policy):
+    for candidate in _candidates(subject, policy):
         try:
-            promise = promise_of(task.under(policy))
+            promise = promise_of(candidate.under(policy))
         except PolicyError as error:
-            failed.append(Failure(name=task.name, why=reason(error)))
+            failed.append(Failure(name=candidate.name, why=reason(error)))
             continue
         guarantee = f"{in_words(promise.guarantee)}, one {policy.schema.protects}"
-        found.append(replace(task, guarantee=guarantee, basis=str(promise.basis), on=on))
-    return found, failed
+        fitting.append(replace(candidate, guarantee=guarantee, basis=str(promise.basis), on=on))
+    return fitting, failed
 
 
-def _candidates(case: TripCase, policy: Policy) -> Iterator[Task]:
-    quick, period = case.asked.quick, case.asked.period
+def _candidates(subject: TripSubject, policy: Policy) -> Iterator[Candidate]:
+    quick, period = subject.request.quick, subject.request.period
     epsilons = QUICK_EPSILONS if quick else EPSILONS
     features = ConstrainedCounts.richest_features(policy.schema.city)
     for share in _QUICK_SHARES if quick else _SHARES:
         for epsilon in epsilons:
             parameters: Table = {"epsilon": epsilon, "features": features, "budget_shares": share}
-            yield Task.of(ConstrainedCounts, f"{features} {share} epsilon={epsilon:g}", parameters)
+            yield Candidate.of(ConstrainedCounts, f"{features} {share} epsilon={epsilon:g}", parameters)
     features = HierarchicalCounts.richest_features(policy.schema.city)
     for epsilon in () if quick else epsilons:
         parameters = {"epsilon": epsilon, "features": features}
-        yield Task.of(HierarchicalCounts, f"{features} epsilon={epsilon:g}", parameters)
-    change, room = exact(sensitivity(policy.schema, period)), _CREATED * case.size
+        yield Candidate.of(HierarchicalCounts, f"{features} epsilon={epsilon:g}", parameters)
+    change, room = exact(sensitivity(policy.schema, period)), _CREATED * subject.size
     room /= policy.schema.universe(period).num_cells
     for epsilon in epsilons:
         # The least threshold at which noise creates few trips; by public facts and the rough number of trips.
@@ -205,63 +207,47 @@ def _candidates(case: TripCase, policy: Policy) -> Iterator[Task]:
         while surplus(law, threshold) > room and threshold < MOST_THRESHOLD:
             threshold += max(1, threshold // 8)
         if threshold == 1 or not quick:
-            yield Task.of(NoisyCounts, f"epsilon={epsilon:g}", {"epsilon": epsilon})
+            yield Candidate.of(NoisyCounts, f"epsilon={epsilon:g}", {"epsilon": epsilon})
         if threshold > 1:
             parameters = {"epsilon": epsilon, "threshold": threshold}
-            yield Task.of(NoisyCounts, f"threshold {threshold} epsilon={epsilon:g}", parameters)
-
-
-def membership_says(policy: Policy) -> str:
-    return (
-        f"The risk is the best guess that the promise allows about whether one {policy.schema.protects} is in the "
-        "data, by somebody who knows all others; a coin is right with 50 %. From epsilon 3 on it is right with 95 % or "
-        "more, and the promise is worth little."
-    )
+            yield Candidate.of(NoisyCounts, f"threshold {threshold} epsilon={epsilon:g}", parameters)
 
 
 def membership_guess(epsilon: float) -> float:
-    """Return how often the best guess about one protected unit is right at most, from a suspicion of one half.
-
-    Examples
-    --------
-    >>> round(membership_guess(1.0), 3)
-    0.731
-    """
+    """Return how often the best guess about one protected unit is right at most, from a suspicion of one half."""
     return 1 / (1 + math.exp(-epsilon))
+
+
+def _reference(subject: TripSubject, baseline: str, *says: str) -> Reference:
+    return Reference(
+        risk_without_privacy=1.0,
+        risk_of_chance=0.5,
+        cost_baseline=baseline,
+        says=(
+            *subject.says,
+            *says,
+            "The risk is the best guess that the promise allows about whether one "
+            f"{subject.part.policy.schema.protects} is in the data, by somebody who knows all others; a coin is right "
+            "with 50 %. From epsilon 3 on it is right with 95 % or more, and the promise is worth little.",
+        ),
+    )
 
 
 # The goal error of counts
 
 
-def _open(asked: Asked) -> TripCase:
-    return open_trips(asked, most=MOST_COUNTED)
-
-
-def _measure(case: TripCase, task: Task) -> Drawn:
-    release, truth = released_counts_of(case.drawn(task))
+def measure_counts(subject: TripSubject, candidate: Candidate) -> Draw:
+    data = subject.trips(candidate)
+    release, truth = released(data, Noise()).release, true_counts(data)
     if not truth.num_trips:
         raise Refusal("there are no trips in the hours that are measured. Give --size, or other data.")
     errors = count_errors(release, truth)
-    return Drawn(
+    return Draw(
         cost=errors.pop("counts"),
-        risk=membership_guess(task.epsilon),
+        risk=membership_guess(candidate.epsilon),
         cost_step=1 / truth.num_trips,
-        cost_least=0.0,
+        min_cost=0.0,
         figures={f"error of {name}": error for name, error in errors.items()},
-    )
-
-
-def _reference(case: TripCase) -> Reference:
-    return Reference(
-        risk_without_privacy=1.0,
-        risk_of_chance=0.5,
-        cost_baseline="true counts; publishing nothing has an error of 100 %",
-        says=(
-            *case.says,
-            "The cost is the mean absolute error of a count over all trip types, in mean counts: trips that are "
-            "missing or too many in some cell, as a part of all trips.",
-            membership_says(case.part.policy),
-        ),
     )
 
 
@@ -273,22 +259,182 @@ def count_errors(release: Release, truth: Counted) -> dict[str, float]:
     differences[np.searchsorted(both, cells)] += counts
     differences[np.searchsorted(both, truth.cells)] -= truth.counts
     total, places = truth.num_trips, truth.universe.split(both)
-    found = {"counts": float(np.abs(differences).sum()) / total, "the total": abs(int(differences.sum())) / total}
+    errors = {"counts": float(np.abs(differences).sum()) / total, "the total": abs(int(differences.sum())) / total}
     for name, columns in _SUMS.items():
         if set(columns) <= set(truth.universe.columns):
             sums = Feature.of(truth.universe, columns).sums(*places, differences)
-            found[name] = float(np.abs(sums).sum()) / total
-    return found
+            errors[name] = float(np.abs(sums).sum()) / total
+    return errors
 
 
-TRIP_ERROR = Goal(
-    name="error",
-    cost_name="error of a count",
-    cost_unit="error of a count, in mean counts",
-    risk_name="membership guess",
-    open=_open,
-    tasks=count_tasks,
-    measure=_measure,
-    reference=_reference,
-    default_max_cost=0.25,
-)
+def counts_reference(subject: TripSubject) -> Reference:
+    return _reference(
+        subject,
+        "true counts; publishing nothing has an error of 100 %",
+        "The cost is the mean absolute error of a count over all trip types, in mean counts: trips that are "
+        "missing or too many in some cell, as a part of all trips.",
+    )
+
+
+# The goal shuttles
+
+EXPANSIONS = 2
+REPEATS = 3
+"""Fleets that are sized and averaged in one draw, each for trips of its own: single ones differ much."""
+MAX_TIMES = 6
+"""Times the true trips that a release may have: a fleet for more is of no use, and takes long to size."""
+WAITS = (MAX_WAIT_SECONDS, 2 * MAX_WAIT_SECONDS, 5 * MAX_WAIT_SECONDS)
+"""Mean waits that fleets are sized for: the first that can be met in the city."""
+_TRIED = 3
+_MAX_LABELS = 3
+_MAX_SEATS = 1_000
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ShuttleSubject(TripSubject):
+    ground: Ground  # the city with its routes
+    service: Service  # what shuttles promise
+    day: str | None = None  # label of the only day that is sized for; None for all
+    max_wait: float = MAX_WAIT_SECONDS  # longest mean wait of a zone's riders, in seconds
+
+    def task(self, counted: Counted, seed: int) -> FleetTask:
+        counts = counted_trips(counted.universe, counted.cells, counted.counts, self.ground.city)
+        days = expanded_days(counts, self.ground, expansions=EXPANSIONS, seed=seed, day=self.day)
+        span = service_seconds(counted.universe)
+        return FleetTask(self.ground, days, service=self.service, max_wait=self.max_wait, span=span)
+
+
+class FleetDraw(NamedTuple):
+    """Two fleets for the same trips."""
+
+    planned: tuple[int, ...]  # planned, needed: shuttles by zone, sized on the release and on the true trips
+    needed: tuple[int, ...]
+    wait_seconds: float  # mean wait of the true riders with the planned fleet, of those who are served
+    unserved: float  # share of the true rides in zones without a shuttle
+
+    @property
+    def apart(self) -> float:
+        """Shuttles too many and shuttles missing, zone by zone, as a part of those needed."""
+        many = sum(abs(one - other) for one, other in zip(self.planned, self.needed, strict=True))
+        return many / sum(self.needed)
+
+    @property
+    def signed(self) -> float:
+        """By what part of the needed fleet the planned one is larger."""
+        return sum(self.planned) / sum(self.needed) - 1
+
+
+def open_shuttles(request: Request) -> ShuttleSubject:
+    if request.city is None:
+        raise ParameterError("a fleet of shuttles is sized in a city. Got none. Give --city CITY.")
+    service = Service()
+    if request.capacity:
+        text = request.capacity[0].strip()
+        if len(request.capacity) > 1 or not text.isdecimal() or not 1 <= int(text) <= _MAX_SEATS:
+            got = ", ".join(request.capacity)
+            raise ParameterError(f"the capacity of a shuttle is its number of seats. Got {got}. Give 8.")
+        service = Service(capacity=int(text))
+    ground = Ground.of(load_city(request.city))
+    trips = open_trips(request, ground.city, limit=QUICK_SIZED if request.quick else MAX_SIZED)
+    universe = trips.part.policy.schema.universe(request.period)
+    number = stop_numbers(universe.stops, ground.city)
+    if (number < 0).any():
+        lacking = universe.stops[int(np.argmin(number))]
+        raise ParameterError(
+            f"the city lacks stops of the policy, such as {lacking!r}. Give the city that all of them are in."
+        )
+    day = None
+    if len(universe.days) > _MAX_LABELS:  # the day of most dates stands for many
+        day = universe.days[int(np.argmax(universe.num_dates or (1,) * len(universe.days)))]
+    subject = ShuttleSubject(
+        request=request,
+        data=trips.data,
+        digest=hashlib.sha256(f"{trips.digest} {ground.digest()}".encode()).hexdigest(),
+        part=trips.part,
+        place=trips.place,
+        size=trips.size,
+        says=(*trips.says, *([f"Only {day} was sized for."] if day else [])),
+        ground=ground,
+        service=service,
+        day=day,
+    )
+    # The first of the waits that fleets can meet for generated trips: whether they can is a public fact.
+    samples = [true_counts(subject.generated(subject.part.policy)) for _ in range(_TRIED)]
+    for wait in WAITS:
+        trial = replace(subject, max_wait=wait)
+        try:
+            for counted in samples:
+                _smallest(trial.task(counted, Noise().bits(32)))
+            return trial
+        except NoPlanError:
+            if wait == WAITS[-1]:
+                raise
+    raise AssertionError  # the last wait is met or refused
+
+
+def measure_shuttles(subject: ShuttleSubject, candidate: Candidate) -> Draw:
+    repeats = 1 if subject.request.quick else REPEATS
+    draws = [draw_fleets(subject, subject.trips(candidate)) for _ in range(repeats)]
+    return Draw(
+        cost=fmean(draw.apart for draw in draws),
+        risk=membership_guess(candidate.epsilon),
+        cost_step=fmean(1 / sum(draw.needed) for draw in draws) / repeats,
+        min_cost=0.0,
+        figures={
+            "shuttles": fmean(sum(draw.planned) for draw in draws),
+            "shuttles_needed": fmean(sum(draw.needed) for draw in draws),
+            "signed_error": fmean(draw.signed for draw in draws),
+            "wait_seconds": fmean(draw.wait_seconds for draw in draws),
+            "unserved": fmean(draw.unserved for draw in draws),
+        },
+    )
+
+
+def draw_fleets(subject: ShuttleSubject, data: Dataset) -> FleetDraw:
+    """Release trips, size a fleet on that and one on the truth, and run the first on the true trips."""
+    release, truth = released(data, Noise()).release, true_counts(data)
+    cells, counts = release.counted()
+    if counts.sum() > MAX_TIMES * max(truth.num_trips, 1):
+        raise Refusal(
+            f"noise makes more than {MAX_TIMES} times the trips there are: a fleet for them is of no use. "
+            "Set a threshold, use constrained counts, or raise epsilon."
+        )
+    # The same seconds for both, so that only what was released makes a difference; drawn again each time.
+    seed = Noise().bits(32)
+    true_task = subject.task(truth, seed)
+    planned = _smallest(subject.task(Counted(universe=release.universe, cells=cells, counts=counts), seed))
+    needed = _smallest(true_task)
+    if not sum(needed):
+        raise Refusal("no trip needs a shuttle in this city, so that there is no fleet to compare with.")
+    served = served_task(true_task, planned)
+    rides = float(served.weights @ served.legs.sum(axis=1))
+    runs = served.runs(planned)
+    waited = sum(weight * float(run.waits.sum()) for weight, run in zip(served.weights, runs, strict=True))
+    return FleetDraw(
+        planned=planned,
+        needed=needed,
+        wait_seconds=waited / rides if rides else 0.0,
+        unserved=1 - float(rides / (true_task.weights @ true_task.legs.sum(axis=1))),
+    )
+
+
+def _smallest(task: FleetTask) -> tuple[int, ...]:
+    try:
+        return task.size().fleet
+    except NoPlanError:  # whose message tells of the trips
+        raise NoPlanError(
+            f"no fleet gives every zone a mean wait of at most {task.max_wait:g} seconds. Divide large zones."
+        ) from None
+
+
+def shuttles_reference(subject: ShuttleSubject) -> Reference:
+    return _reference(
+        subject,
+        "the fleet that the same method sizes on the true counts, zone by zone",
+        f"Fleets are sized for a mean wait of {subject.max_wait:g} seconds and {subject.service.capacity} seats. "
+        "Shuttles too many and shuttles missing both count as cost: look at wait_seconds, too.",
+    )
+
+
+def size_command(subject: ShuttleSubject, point: Point) -> str:
+    return shlex.join(["dunnage", "size", "RELEASE", "--city", str(subject.request.city), "-o", "PLAN"])

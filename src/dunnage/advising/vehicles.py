@@ -10,9 +10,10 @@ are public.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -22,23 +23,22 @@ import numpy as np
 from dunnage import noise_arrays
 from dunnage.advising.frontier import DATA, GENERATED, Failure, Point, Table
 from dunnage.advising.policies import BasePolicy
-from dunnage.advising.sweep import Asked, Case, Drawn, Goal, Reference, Task, Tasks, reason
+from dunnage.advising.sweep import Candidate, Candidates, Draw, Reference, Request, Subject, reason
 from dunnage.arrays import FloatArray
 from dunnage.auditing.fleet import NUM_BUCKETS, Fleet, inputs_of
 from dunnage.auditing.tracking import even_weights, guess_numbers, locate
-from dunnage.collecting.batch import perturb_column
-from dunnage.collecting.estimate import estimate_means, estimate_shares
-from dunnage.collecting.tasks import CarrierPolicy, carriers_from_text, task_of
-from dunnage.devices.client import check_task, mechanism_of
-from dunnage.devices.numbers import LocalNumeric
-from dunnage.devices.paths import LocalTrajectory
-from dunnage.devices.places import LocalLocation
-from dunnage.devices.subjects import Grid, Tier
-from dunnage.devices.task import Purpose
-from dunnage.devices.task import Task as DeviceTask
 from dunnage.errors import ParameterError, PolicyError, Refusal, TaskError
+from dunnage.local.batch import perturb_column
+from dunnage.local.client import check_task, mechanism_of
+from dunnage.local.estimators import estimate_means, estimate_shares
+from dunnage.local.location import LocalLocation
+from dunnage.local.numeric import LocalNumeric
+from dunnage.local.subjects import Grid
+from dunnage.local.task import Purpose, Task, Tier
+from dunnage.local.tasks import CarrierPolicy, carriers_from_text, task_of
+from dunnage.local.trajectory import LocalTrajectory
 from dunnage.noise import Noise
-from dunnage.samples.like import like_vehicles
+from dunnage.samples.like import like_reports
 
 EPSILONS, QUICK_EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0), (1.0, 2.0, 4.0)
 METHODS = {
@@ -46,26 +46,26 @@ METHODS = {
     LocalLocation.name: ("auto", "randomised-response", "symmetric-unary", "hadamard"),
     LocalTrajectory.name: ("auto", "hadamard"),
 }
-MOST_LEVELS_FEWER = 2
-MOST_VEHICLES = 1_000_000
-REPORTS_A_DRAW, MOST_REPEATS = 100_000, 20
+MAX_LEVELS_FEWER = 2
+MAX_VEHICLES = 1_000_000
+REPORTS_A_DRAW, MAX_REPEATS = 100_000, 20
 """Reports that are simulated in one draw, and fleets at most: errors of single fleets differ much."""
 MAP_COST = 0.5
 """Error of a share that a map may have unless told: shares are small, and a mean over all of them is the unit."""
 _CONFIDENCE = 0.95
 _HARDLY_ANY = 0.001
-_CHOSEN_ANEW = ("tiers", "sampled", "as_published", "area_in_clear")
+_CHOSEN_AGAIN = ("tiers", "sampled", "as_published", "area_in_clear")
 """What a policy says of a kind of report that is left out: it belongs to another choice, or promises less."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class CarrierCase(Case):
+class FleetSubject(Subject):
     """Vehicles, and the one kind of report that is advised on."""
 
-    rules: CarrierPolicy  # The policy with a first epsilon filled in
-    duty: str  # Name of the kind of report
-    num_vehicles: int  # How many vehicles report
-    # What the owner's vehicles would report, one row each; None to generate vehicles
+    rules: CarrierPolicy  # the policy with a first epsilon filled in
+    duty: str  # name of the kind of report
+    num_vehicles: int
+    # What the owner's vehicles would report, one row each; None to generate vehicles.
     columns: tuple[FloatArray, ...] | None = field(default=None, repr=False)
 
     @property
@@ -74,26 +74,26 @@ class CarrierCase(Case):
         return next(item for item in task_of(self.rules).purposes if item.name == self.duty)
 
 
-def open_carriers(asked: Asked) -> CarrierCase:
-    name = advised_kind(asked.base)
-    rules = _rules(asked, {"epsilon": EPSILONS[0]})
-    if not isinstance(asked.data, str | os.PathLike):
+def open_fleet(request: Request) -> FleetSubject:
+    name = advised_kind(request.base)
+    rules = _rules(request, {"epsilon": EPSILONS[0]})
+    if not isinstance(request.data, str | os.PathLike):
         raise ParameterError("rows of vehicles are read from a file. Got something else. Give the path of one.")
-    fleet = Fleet.read(asked.data, rules)
-    num = asked.size if asked.size is not None and asked.on != DATA else fleet.num_vehicles
-    if num > MOST_VEHICLES:
-        raise ParameterError(f"at most {MOST_VEHICLES:,} vehicles are simulated. Got {num:,}. Give --size.")
-    with Path(asked.data).open("rb") as stream:
+    fleet = Fleet.read(request.data, rules)
+    num = request.size if request.size is not None and request.on != DATA else fleet.num_vehicles
+    if num > MAX_VEHICLES:
+        raise ParameterError(f"at most {MAX_VEHICLES:,} vehicles are simulated. Got {num:,}. Give --size.")
+    with Path(request.data).open("rb") as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
     columns = None
-    if asked.on == DATA:  # each vehicle reports one of its rows, drawn at random
+    if request.on == DATA:  # each vehicle reports one of its rows, drawn at random
         purpose = next(item for item in fleet.task.purposes if item.name == name)
         vehicles = np.sort(fleet.vehicles)  # rows come vehicle by vehicle
         starts = np.flatnonzero(np.concatenate(([True], vehicles[1:] != vehicles[:-1])))
         rows = starts + noise_arrays.below_each(Noise(), np.diff(np.append(starts, len(vehicles))))
         readings = next(iter(fleet.by_row()))
         columns = tuple(column[rows] for column in readings.columns(purpose, fleet.columns.places))
-    return CarrierCase(asked=asked, data=None, digest=digest, rules=rules, duty=name, num_vehicles=num, columns=columns)
+    return FleetSubject(request=request, digest=digest, rules=rules, duty=name, num_vehicles=num, columns=columns)
 
 
 def advised_kind(base: BasePolicy) -> str:
@@ -104,14 +104,14 @@ def advised_kind(base: BasePolicy) -> str:
 # Policies
 
 
-def _changed(asked: Asked, chosen: Table) -> dict[str, Table]:
+def _changed(request: Request, chosen: Table) -> dict[str, Table]:
     """Return the tables of the policy with one kind of report changed: its epsilon, method, and levels of its grid."""
     tables, attributes, name = (
-        asked.base.document["mechanisms"],
-        asked.base.document["attributes"],
-        advised_kind(asked.base),
+        request.base.document["mechanisms"],
+        request.base.document["attributes"],
+        advised_kind(request.base),
     )
-    duty = {key: value for key, value in tables[name].items() if key not in _CHOSEN_ANEW}
+    duty = {key: value for key, value in tables[name].items() if key not in _CHOSEN_AGAIN}
     duty.update({key: value for key, value in chosen.items() if key != "levels"})
     changed: dict[str, Table] = {"mechanisms": {**tables, name: duty}}
     if (levels := chosen.get("levels")) is not None:
@@ -123,102 +123,97 @@ def _changed(asked: Asked, chosen: Table) -> dict[str, Table]:
     return changed
 
 
-def _rules(asked: Asked, chosen: Table) -> CarrierPolicy:
+def _rules(request: Request, chosen: Table) -> CarrierPolicy:
     """Read a policy with a choice; kinds of report that are still blank take hardly anything of the allowance."""
     import tomli_w
 
-    document = {**asked.base.document, **_changed(asked, chosen)}
-    blank = [name for name in asked.base.blank_kinds if name != advised_kind(asked.base)]
+    document = {**request.base.document, **_changed(request, chosen)}
+    blank = [name for name in request.base.blank_kinds if name != advised_kind(request.base)]
     filled = {name: {**document["mechanisms"][name], "epsilon": _HARDLY_ANY} for name in blank}
     document["mechanisms"] = {**document["mechanisms"], **filled}
-    return carriers_from_text(tomli_w.dumps(document), path=asked.base.path)
+    return carriers_from_text(tomli_w.dumps(document), path=request.base.path)
 
 
-def _tables(case: CarrierCase, point: Point) -> Mapping[str, Table]:
-    return _changed(case.asked, point.parameters)
+def fleet_tables(subject: FleetSubject, point: Point) -> Mapping[str, Table]:
+    return _changed(subject.request, point.parameters)
 
 
 # Candidates
 
 
-def carrier_tasks(case: CarrierCase) -> Tasks:
-    """List methods, epsilons and grids; those that the allowance of a vehicle does not pay for are told."""
-    found: list[Task] = []
-    failed: list[Failure] = []
-    for task in _candidates(case):
-        try:
-            mechanism = _device_task(case, task)[1]
-        except (PolicyError, TaskError) as error:
-            failed.append(Failure(name=task.name, why=reason(error)))
-            continue
-        guarantee = f"local dp, epsilon {task.epsilon:g}, one report"
-        found.append(replace(task, guarantee=guarantee, basis=str(mechanism.promise().basis)))
-    return found, failed
-
-
-def _candidates(case: CarrierCase) -> Iterator[Task]:
-    """Try methods, and coarser grids that a map could have where no others report on the same grid."""
-    purpose, quick = case.purpose, case.asked.quick
-    methods, grid = METHODS[purpose.mechanism], purpose.grid
-    levels: Sequence[int] = ()
-    if purpose.mechanism == LocalLocation.name and grid is not None:
-        alone = sum(item.grid == grid for item in task_of(case.rules).purposes) == 1
-        levels = range(grid.levels - 1, max(1, grid.levels - 1 - MOST_LEVELS_FEWER), -1) if alone else ()
-    tried = [(method, None) for method in (methods[:1] if quick else methods)]
-    for method, level in (*tried, *((methods[0], level) for level in levels)):
-        for epsilon in QUICK_EPSILONS if quick else EPSILONS:
-            more, words = ({}, "") if level is None else ({"levels": level}, f", {level} levels")
-            yield Task(
-                name=f"{case.duty}: {method} epsilon={epsilon:g}{words}",
-                mechanism=purpose.mechanism,
-                parameters={"epsilon": epsilon, "method": method, **more},
-                on=GENERATED if case.columns is None else DATA,
-            )
-
-
-def _device_task(case: CarrierCase, task: Task) -> tuple[DeviceTask, Any]:
-    """Return what devices would be told for a candidate, and the mechanism of the kind of report advised on."""
-    made = task_of(_rules(case.asked, task.parameters))
-    check_task(made)
-    return made, mechanism_of(made, next(item for item in made.purposes if item.name == case.duty))
-
-
-def _tasks(case: CarrierCase) -> Tasks:
+def fleet_candidates(subject: FleetSubject) -> Candidates:
     """List candidates; refuse at once to measure maps that would all be noise."""
-    tasks, failed = carrier_tasks(case)
-    laws = [_device_task(case, task)[1] for task in tasks]
+    candidates, failed = payable_candidates(subject)
+    laws = [_device_task(subject, candidate)[1] for candidate in candidates]
 
     def all_noise(num_vehicles: int) -> bool:
         return all(law.noise_verdict(num_vehicles).is_noise for law in laws)
 
-    if not laws or any(isinstance(law, LocalNumeric) for law in laws) or not all_noise(case.num_vehicles):
-        return tasks, failed
-    needed = case.num_vehicles
-    while needed < MOST_VEHICLES and all_noise(needed):
-        needed = min(needed + max(1, needed // 20), MOST_VEHICLES)
-    least = f"About {needed:,} are needed" if needed < MOST_VEHICLES else f"More than {MOST_VEHICLES:,} are needed"
+    if not laws or any(isinstance(law, LocalNumeric) for law in laws) or not all_noise(subject.num_vehicles):
+        return candidates, failed
+    needed = subject.num_vehicles
+    while needed < MAX_VEHICLES and all_noise(needed):
+        needed = min(needed + max(1, needed // 20), MAX_VEHICLES)
+    least = f"About {needed:,} are needed" if needed < MAX_VEHICLES else f"More than {MAX_VEHICLES:,} are needed"
     raise Refusal(
-        f"with {case.num_vehicles:,} vehicles everything that {case.duty} would estimate is noise, whatever epsilon "
-        f"was tried. {least} at least. Take a grid with fewer levels, or see what more vehicles give: --size."
+        f"with {subject.num_vehicles:,} vehicles everything that {subject.duty} would estimate is noise, whatever "
+        f"epsilon was tried. {least} at least. Take a grid with fewer levels, or see what more vehicles give: --size."
     )
+
+
+def payable_candidates(subject: FleetSubject) -> Candidates:
+    """List methods, epsilons and grids; those that the allowance of a vehicle does not pay for are listed as failed.
+
+    Coarser grids are tried that a map could have where no others report on the same grid.
+    """
+    purpose, quick = subject.purpose, subject.request.quick
+    methods, grid = METHODS[purpose.mechanism], purpose.grid
+    levels: Sequence[int] = ()
+    if purpose.mechanism == LocalLocation.name and grid is not None:
+        alone = sum(item.grid == grid for item in task_of(subject.rules).purposes) == 1
+        levels = range(grid.levels - 1, max(1, grid.levels - 1 - MAX_LEVELS_FEWER), -1) if alone else ()
+    on = GENERATED if subject.columns is None else DATA
+    variants: list[tuple[str, str, Table]] = [(method, "", {}) for method in (methods[:1] if quick else methods)]
+    variants += [(methods[0], f", {level} levels", {"levels": level}) for level in levels]
+    fitting: list[Candidate] = []
+    failed: list[Failure] = []
+    for (method, words, more), epsilon in itertools.product(variants, QUICK_EPSILONS if quick else EPSILONS):
+        name = f"{subject.duty}: {method} epsilon={epsilon:g}{words}"
+        parameters: Table = {"epsilon": epsilon, "method": method, **more}
+        candidate = Candidate(name=name, mechanism=purpose.mechanism, parameters=parameters, on=on)
+        try:
+            mechanism = _device_task(subject, candidate)[1]
+        except (PolicyError, TaskError) as error:
+            failed.append(Failure(name=name, why=reason(error)))
+            continue
+        guarantee = f"local dp, epsilon {epsilon:g}, one report"
+        fitting.append(replace(candidate, guarantee=guarantee, basis=str(mechanism.promise().basis)))
+    return fitting, failed
+
+
+def _device_task(subject: FleetSubject, candidate: Candidate) -> tuple[Task, Any]:
+    """Return the task of devices for a candidate, and the mechanism of the kind of report advised on."""
+    task = task_of(_rules(subject.request, candidate.parameters))
+    check_task(task)
+    return task, mechanism_of(task, next(item for item in task.purposes if item.name == subject.duty))
 
 
 # Measuring
 
 
-def measure_carriers(case: CarrierCase, task: Task) -> Drawn:
+def measure_fleet(subject: FleetSubject, candidate: Candidate) -> Draw:
     """Simulate some collections and attack one vehicle: its bucket or cell, all being alike beforehand."""
-    device_task, mechanism = _device_task(case, task)
+    device_task, mechanism = _device_task(subject, candidate)
     tier = mechanism.levels[0]
     numbers = isinstance(mechanism, LocalNumeric)
-    if not numbers and (verdict := mechanism.noise_verdict(case.num_vehicles)).is_noise:
+    if not numbers and (verdict := mechanism.noise_verdict(subject.num_vehicles)).is_noise:
         raise Refusal(f"what is estimated would be noise: {verdict.message}.")
     squares, more = [], []
-    for _ in range(max(1, min(MOST_REPEATS, REPORTS_A_DRAW // case.num_vehicles))):
+    for _ in range(max(1, min(MAX_REPEATS, REPORTS_A_DRAW // subject.num_vehicles))):
         noise = Noise()
-        columns = list(case.columns or like_vehicles(case.purpose, case.num_vehicles, noise))
+        columns = list(subject.columns or like_reports(subject.purpose, subject.num_vehicles, noise))
         tally = perturb_column(mechanism, tier, columns, noise)
-        square, figure = (_mean_squares if numbers else _share_squares)(case, mechanism, tally, columns)
+        square, figure = (_mean_squares if numbers else _share_squares)(subject, mechanism, tally, columns)
         squares.append(square)
         more.append(figure)
     if numbers:
@@ -226,26 +221,26 @@ def measure_carriers(case: CarrierCase, task: Task) -> Drawn:
     else:
         law = mechanism.channel(tier)
         risk = locate(law, device_task.schedule.slots_per_day).value
-        if isinstance(mechanism, LocalLocation) and case.purpose.grid is not None:
+        if isinstance(mechanism, LocalLocation) and subject.purpose.grid is not None:
             # On a coarser grid a cell is named of those inside the guessed one, which are alike.
-            risk *= float(law.num_inputs) / (case.purpose.grid.num_cells + 1)
+            risk *= float(law.num_inputs) / (subject.purpose.grid.num_cells + 1)
     # The allowance of a vehicle lasts for so many days, of the tier that it lasts shortest for.
     losses = check_task(device_task)
     days = [loss for name in device_task.tier_names if (loss := losses.of_day(name)) is not None]
-    return Drawn(
+    return Draw(
         cost=math.sqrt(float(np.mean(squares))),
         risk=risk,
-        cost_least=0.0,
+        min_cost=0.0,
         figures={
             "predicted_at_worst" if numbers else "wrongly_placed": float(np.mean(more)),
-            "vehicles": float(case.num_vehicles),
+            "vehicles": float(subject.num_vehicles),
             "days": float(device_task.limits.lifetime // max(days)) if days else 0.0,
         },
     )
 
 
 def _mean_squares(
-    case: CarrierCase, mechanism: LocalNumeric, tally: Any, columns: Sequence[FloatArray]
+    subject: FleetSubject, mechanism: LocalNumeric, tally: Any, columns: Sequence[FloatArray]
 ) -> tuple[float, float]:
     """Compare means with the true ones, in parts of their domains; also return what is predicted at worst."""
     means, _ = estimate_means(mechanism, [tally], confidence=_CONFIDENCE, rule="stratify")
@@ -262,19 +257,19 @@ def _mean_squares(
 
 
 def _share_squares(
-    case: CarrierCase, mechanism: LocalLocation | LocalTrajectory, tally: Any, columns: Sequence[FloatArray]
+    subject: FleetSubject, mechanism: LocalLocation | LocalTrajectory, tally: Any, columns: Sequence[FloatArray]
 ) -> tuple[float, float]:
     """Compare shares with the true ones on the policy's grid, in mean shares; also return what is wrongly placed.
 
     Coarser maps are spread evenly.
     """
-    found = estimate_shares(mechanism, [tally], confidence=_CONFIDENCE, rule="stratify").value
+    shares = estimate_shares(mechanism, [tally], confidence=_CONFIDENCE, rule="stratify").value
     wanted: Any = mechanism
-    if isinstance(mechanism, LocalLocation) and case.purpose.grid is not None:
-        found = _spread(found, mechanism.grid, case.purpose.grid)
-        wanted = LocalLocation(grid=case.purpose.grid, epsilon=mechanism.levels[0].epsilon, method="hadamard")
+    if isinstance(mechanism, LocalLocation) and subject.purpose.grid is not None:
+        shares = _spread(shares, mechanism.grid, subject.purpose.grid)
+        wanted = LocalLocation(grid=subject.purpose.grid, epsilon=mechanism.levels[0].epsilon, method="hadamard")
     law = wanted.channel(wanted.levels[0])
-    errors = found - np.bincount(inputs_of(wanted, law, columns), minlength=law.num_inputs) / len(columns[0])
+    errors = shares - np.bincount(inputs_of(wanted, law, columns), minlength=law.num_inputs) / len(columns[0])
     return float(np.mean(np.square(errors))) * law.num_inputs**2, float(np.abs(errors).sum()) / 2
 
 
@@ -293,11 +288,11 @@ def number_risk(mechanism: LocalNumeric, tier: Tier) -> float:
     return max(guess.value for guess, given in zip(guesses, weights, strict=True) if given is not None)
 
 
-def _reference(case: CarrierCase) -> Reference:
-    purpose, task = case.purpose, task_of(case.rules)
-    blank = [name for name in case.asked.base.blank_kinds if name != case.duty]
-    others = [item.name for item in task.purposes if item.name not in (case.duty, *blank)]
-    left = [f"Only {case.duty} was advised on."] if blank or others else []
+def fleet_reference(subject: FleetSubject) -> Reference:
+    purpose, task = subject.purpose, task_of(subject.rules)
+    blank = [name for name in subject.request.base.blank_kinds if name != subject.duty]
+    others = [item.name for item in task.purposes if item.name not in (subject.duty, *blank)]
+    left = [f"Only {subject.duty} was advised on."] if blank or others else []
     if others:
         left.append(f"As they were: {', '.join(others)}.")
     if blank:
@@ -305,7 +300,7 @@ def _reference(case: CarrierCase) -> Reference:
             f"Still blank: {', '.join(blank)}. Run dunnage advise again on the policy that is recommended here, which "
             f"advises on {blank[0]}. Until then the allowance of a vehicle is shared with hardly anything: leave some."
         )
-    fleet = f"{case.num_vehicles:,} {'generated ' if case.columns is None else ''}vehicles, one report each"
+    fleet = f"{subject.num_vehicles:,} {'generated ' if subject.columns is None else ''}vehicles, one report each"
     if purpose.grid is None:
         chance = 1 / NUM_BUCKETS
         cost = "the root mean square error of means, in parts of the domain of each number"
@@ -330,22 +325,7 @@ def _reference(case: CarrierCase) -> Reference:
     )
 
 
-def _try_task(case: CarrierCase, point: Point) -> str:
+def simulate_command(subject: FleetSubject, point: Point) -> str:
     """Say how to try the task on rows of many vehicles; nothing while another kind of report is blank."""
-    several = len(case.asked.base.blank_kinds) > 1
+    several = len(subject.request.base.blank_kinds) > 1
     return "" if several else "dunnage device simulate DATA --task TASK.json -o REPORTS.jsonl"
-
-
-CARRIER_ERROR = Goal(
-    name="error",
-    cost_name="error of an estimate",
-    cost_unit="error",
-    risk_name="naming one vehicle's value",
-    open=open_carriers,
-    tasks=_tasks,
-    measure=measure_carriers,
-    reference=_reference,
-    tables=_tables,
-    next_step=_try_task,
-)
-MAP_ERROR = replace(CARRIER_ERROR, default_max_cost=MAP_COST)

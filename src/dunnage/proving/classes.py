@@ -17,17 +17,17 @@ from __future__ import annotations
 
 import itertools
 import math
-import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from dunnage.dataset import Dataset
 from dunnage.errors import Refusal
-from dunnage.guarantees import KAnonymity, Neighbours
+from dunnage.guarantees import KAnonymity, Neighbours, Promise
 from dunnage.io import load
 from dunnage.ledger import Ledger
 from dunnage.mechanisms.full_domain import FullDomain
@@ -43,79 +43,76 @@ from dunnage.publishing import mechanism_of
 Table = Mapping[str, Sequence[Any]]
 """Columns by name."""
 Record = tuple[Any, ...]
-
-Attribute = Mapping[str, object]
-WEIGHT: Attribute = {"role": "quasi-identifier", "kind": "numeric", "domain": [0, 16], "resolution": 1, "doubling": 2}
-KIND: Attribute = {"role": "quasi-identifier", "kind": "category", "domain": ["box", "bag"]}
-TOWN: Attribute = {"role": "public"}
-CARD: Attribute = {"role": "identifier"}
+WEIGHT = {"role": "quasi-identifier", "kind": "numeric", "domain": [0, 16], "resolution": 1, "doubling": 2}
+ATTRIBUTES: Mapping[str, Mapping[str, object]] = {
+    "weight": WEIGHT,
+    "height": WEIGHT,
+    "kind": {"role": "quasi-identifier", "kind": "category", "domain": ["box", "bag"]},
+    "town": {"role": "public"},
+    "card": {"role": "identifier"},
+}
 _REPEATS = 4
 _ORDERINGS = 200  # releases of three rows: each of their 6 orders is then expected 33 times
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setting:
-    variant: str  # What sets it apart
-    attributes: Mapping[str, Mapping[str, object]]  # The columns, as a policy has them
-    parameters: Mapping[str, object]  # The mechanism table of the policy
-    tables: Iterable[Table]  # What is released
-    expected: str = HOLDS  # The verdict that must come out
-    person: str | None = None  # The column that tells persons apart, if k counts them
+class ClassSetting:
+    variant: str  # what sets it apart
+    columns: Sequence[str] = ("weight",)
+    parameters: Mapping[str, object]  # the mechanism table of the policy
+    tables: Iterable[Table] = ()  # what is released
+    expected: str = HOLDS  # the verdict that must come out
+    person: str | None = None  # the column that tells persons apart, if k counts them
+    mechanism: Any = None  # to examine instead of the policy's
 
+    @property
     def policy(self) -> Policy:
         document: dict[str, object] = {
             "dataset": "proof",
             "protects": "package",
             "small": "suppress",
-            "attributes": {name: dict(attribute) for name, attribute in self.attributes.items()},
+            "attributes": {name: dict(ATTRIBUTES[name]) for name in self.columns},
             "mechanism": dict(self.parameters),
         }
         if self.person is not None:
             document["contribution"] = {"person": self.person}
         return Policy.from_dict(document)
 
-
-@dataclass
-class _Seen:
-    releases: int = 0
-    refusals: int = 0
-    smallest: int | None = None
-
-    def add(self, size: int) -> None:
-        self.releases += 1
-        self.smallest = size if self.smallest is None else min(size, self.smallest)
+    def made(self) -> tuple[Any, Policy, Promise]:
+        policy = self.policy
+        mechanism = self.mechanism or mechanism_of(policy)
+        return mechanism, policy, mechanism.promise(policy.schema)
 
 
-def examine(setting: Setting, mechanism: Any = None) -> Verdict:
+def _data(table: Table, policy: Policy) -> Dataset:
+    return load(pa.table({name: list(column) for name, column in table.items()}), policy)
+
+
+def examine(setting: ClassSetting) -> Verdict:
     """Release every table, and compare the smallest class that was met with the promised k."""
-    started = time.perf_counter()
-    policy = setting.policy()
-    made: Any = mechanism_of(policy) if mechanism is None else mechanism
-    promise = made.promise(policy.schema)
+    mechanism, policy, promise = setting.made()
     claimed = promise.guarantee.k if isinstance(promise.guarantee, KAnonymity) else 0
-    seen, noise = _Seen(), Noise()
     sensitive = {attribute.name for attribute in policy.schema.sensitive}
+    noise, refusals, sizes = Noise(), 0, []
     for table in setting.tables:
-        dataset = load(pa.table({name: list(column) for name, column in table.items()}), policy)
         try:
-            publication = made.release(dataset, ledger=Ledger(":memory:"), noise=noise)
+            publication = mechanism.release(_data(table, policy), ledger=Ledger(":memory:"), noise=noise)
         except Refusal:
-            seen.refusals += 1
+            refusals += 1
         else:
-            seen.add(smallest_class(publication, sensitive=sensitive, person=setting.person))
-    measured = float(seen.smallest or 0)
+            sizes.append(smallest_class(publication, sensitive=sensitive, person=setting.person))
+    measured = float(min(sizes, default=0))
     unit = "persons" if setting.person else "records"
     return Verdict.of(
-        made.name,
+        mechanism.name,
         setting.variant,
+        float(claimed),
+        measured,
         basis=promise.basis,
-        claimed=float(claimed),
-        measured=measured,
         quantity="k",
-        method=f"{seen.releases:,} releases counted from outside, {seen.refusals:,} tables refused",
+        method=f"{len(sizes):,} releases counted from outside, {refusals:,} tables refused",
         expected=setting.expected,
-        sentence=f"The smallest class of {seen.releases:,} releases has {measured:g} {unit}; promised are {claimed}.",
-        started=started,
+        sentence=f"The smallest class of {len(sizes):,} releases has {measured:g} {unit}; promised are {claimed}.",
     )
 
 
@@ -139,74 +136,69 @@ def smallest_class(publication: Publication, *, sensitive: Iterable[str] = (), p
     return min([*(sizes[look] for look in set(shown)), *listed.values()], default=0)
 
 
-def examine_epsilon(setting: Setting, one: Table, other: Table, mechanism: Any = None) -> Verdict:
+def examine_epsilon(setting: ClassSetting, one: Table, other: Table) -> Verdict:
     """Show that two tables that differ in one record lead to releases that cannot be mistaken for each other."""
-    started = time.perf_counter()
-    policy = setting.policy()
-    made: Any = mechanism_of(policy) if mechanism is None else mechanism
-    promise = made.promise(policy.schema)
+    mechanism, policy, promise = setting.made()
     claim = promise.true_loss(Neighbours.REPLACE_ONE)
-    found = [_outputs(made, load(pa.table(dict(table)), policy)) for table in (one, other)]
-    apart = not found[0] & found[1]
+    outputs: list[set[tuple[str, ...]]] = []
+    for table in (one, other):
+        data, noise, ledger = _data(table, policy), Noise(), Ledger(":memory:", again=True)
+        releases = (mechanism.release(data, ledger=ledger, noise=noise) for _ in range(_REPEATS))
+        outputs.append({tuple(sorted(looks(publication))) for publication in releases})
     return Verdict.of(
-        made.name,
+        mechanism.name,
         f"{setting.variant}, no epsilon" if setting.variant else "no epsilon",
+        UNBOUNDED if claim.epsilon is None else float(claim.epsilon),
+        0.0 if outputs[0] & outputs[1] else UNBOUNDED,
         basis=promise.basis,
-        claimed=UNBOUNDED if claim.epsilon is None else float(claim.epsilon),
-        measured=UNBOUNDED if apart else 0.0,
         method=f"two tables that differ in one record, each released {_REPEATS} times",
         expected=setting.expected,
         sentence="A k-anonymous release bounds no epsilon: one record can change what is released for certain.",
-        started=started,
     )
 
 
-def _outputs(mechanism: Any, dataset: Any) -> set[tuple[str, ...]]:
-    noise, ledger = Noise(), Ledger(":memory:", again=True)
-    return {tuple(sorted(looks(mechanism.release(dataset, ledger=ledger, noise=noise)))) for _ in range(_REPEATS)}
-
-
-def examine_order(setting: Setting, table: Table, mechanism: Any = None) -> Verdict:
+def examine_order(setting: ClassSetting, table: Table) -> Verdict:
     """Release one table over and over, and count the records that a row may be, by its place and what it shows."""
-    started = time.perf_counter()
-    policy = setting.policy()
-    made: Any = mechanism_of(policy) if mechanism is None else mechanism
-    promise = made.promise(policy.schema)
-    dataset = load(pa.table(dict(table)), policy)
-    orders, behind = _orders(made, dataset)
-    every = itertools.permutations(range(len(dataset)))
-    even = agrees(orders, dict.fromkeys(every, 1 / math.factorial(len(dataset)))) >= UNLIKELY
-    problems = () if even else ("some orders of the released rows are likelier than others",)
-    told = "A row's place in the release tells nothing of its record: all orders of rows are equally likely."
-    return Verdict.of(
-        made.name,
-        setting.variant,
-        basis=promise.basis,
-        claimed=float(promise.guarantee.k),
-        measured=float(min(len(records) for records in behind.values())),
-        quantity="k",
-        method=f"{len(dataset)} records released {_ORDERINGS} times, their order read from the owner's key",
-        expected=setting.expected,
-        sentence=told if even else "The order of the released rows tells which record is which.",
-        started=started,
-        problems=problems,
-    )
-
-
-def _orders(mechanism: Any, dataset: Any) -> tuple[Counter[tuple[int, ...]], dict[tuple[int, str], set[int]]]:
-    """Return how often rows came in each order, and which records a row of some place and look came from."""
-    noise = Noise()
+    mechanism, policy, promise = setting.made()
+    data, noise = _data(table, policy), Noise()
+    # How often rows came in each order, and which records a row of some place and look came from.
     orders, behind = Counter[tuple[int, ...]](), defaultdict[tuple[int, str], set[int]](set)
     for _ in range(_ORDERINGS):
-        publication = mechanism.release(dataset, ledger=Ledger(":memory:"), noise=noise)
+        publication = mechanism.release(data, ledger=Ledger(":memory:"), noise=noise)
         record_of = {line["row"]: line["source_row"] for line in publication.key.table.to_pylist()}
         orders[tuple(record_of[row] for row in sorted(record_of))] += 1
         for row, look in enumerate(looks(publication)):
             behind[row, look].add(record_of[row])
-    return orders, behind
+    every = itertools.permutations(range(len(data)))
+    even = agrees(orders, dict.fromkeys(every, 1 / math.factorial(len(data)))) >= UNLIKELY
+    meaning = "A row's place in the release tells nothing of its record: all orders of rows are equally likely."
+    return Verdict.of(
+        mechanism.name,
+        setting.variant,
+        float(getattr(promise.guarantee, "k", 0)),
+        float(min(len(records) for records in behind.values())),
+        basis=promise.basis,
+        quantity="k",
+        method=f"{len(data)} records released {_ORDERINGS} times, their order read from the owner's key",
+        expected=setting.expected,
+        sentence=meaning if even else "The order of the released rows tells which record is which.",
+        problems=() if even else ("some orders of the released rows are likelier than others",),
+    )
 
 
 # Tables
+
+
+class _Tables(NamedTuple):
+    """Every multiset of some records up to a size, and a larger table of each of some sizes."""
+
+    records: Sequence[Record]
+    larger: Callable[[int, int], Record]  # makes the record of a number, in a table of a size
+    most: tuple[int, int]  # records of a table, in the short form and in the long one
+    end: int = 60  # of the sizes of larger tables in the long form
+    sizes: tuple[int, ...] = (13, 29)  # in the short form
+    num_records: int | None = None  # that are used in the short form
+    least: int = 2
 
 
 def every_table(names: Sequence[str], records: Sequence[Record], most: int, *, least: int = 2) -> Iterator[Table]:
@@ -216,127 +208,110 @@ def every_table(names: Sequence[str], records: Sequence[Record], most: int, *, l
             yield dict(zip(names, zip(*chosen, strict=True), strict=True))
 
 
-def larger_tables(names: Sequence[str], record: Callable[[int, int], Record], sizes: Iterable[int]) -> Iterator[Table]:
-    """Yield a table of each size; ``record`` makes the record of a number, in a table of a size."""
-    for size in sizes:
-        yield dict(zip(names, zip(*(record(at, size) for at in range(size)), strict=True), strict=True))
-
-
 def _scattered(at: int, size: int) -> float:
     """Return one of 17 weights, without pattern and with many that are equal."""
     return float((at * at * 7 + at * size + size) % 17 // (1 + size % 3))
 
 
-def _weights(long: bool, points: Sequence[float] = (0.0, 1.0, 16.0)) -> Iterator[Table]:
-    yield from every_table(["weight"], [(point,) for point in points], 9 if long else 6)
-    sizes = range(12, 120, 4) if long else (13, 29, 60)
-    yield from larger_tables(["weight"], lambda at, size: (_scattered(at, size),), sizes)
+_TABLES: Mapping[tuple[str, ...], _Tables] = {
+    ("weight",): _Tables(
+        [(0.0,), (1.0,), (16.0,)], lambda at, size: (_scattered(at, size),), (6, 9), end=120, sizes=(13, 29, 60)
+    ),
+    ("weight", "height"): _Tables(
+        [*itertools.product((0.0, 16.0), repeat=2), (8.0, 8.0)],
+        lambda at, size: (_scattered(at, size), _scattered(size - at, size + 1)),
+        (6, 6),
+        end=80,
+        num_records=3,
+    ),
+    ("weight", "town"): _Tables(
+        [(0.0, "north"), (16.0, "north"), (0.0, "south"), (16.0, "south")],
+        lambda at, size: (_scattered(at, size), "ns"[at % 2]),
+        (5, 7),
+    ),
+    ("weight", "kind"): _Tables(
+        [(0.0, "box"), (16.0, "box"), (1.0, "bag"), (16.0, "bag")],
+        lambda at, size: (_scattered(at, size), ("box", "bag")[at * size % 3 % 2]),
+        (6, 7),
+        num_records=3,
+    ),
+    ("weight", "card"): _Tables(
+        [(0.0, "A"), (16.0, "A"), (0.0, "B"), (16.0, "C")],
+        lambda at, size: (_scattered(at, size), f"card {at % 5}"),
+        (5, 6),
+        least=3,
+    ),
+}
 
 
-def _pairs(long: bool) -> Iterator[Table]:
-    corners = list(itertools.product((0.0, 16.0), repeat=2))
-    yield from every_table(["weight", "height"], [*corners, (8.0, 8.0)][: 5 if long else 3], 6)
-    sizes = range(12, 80, 4) if long else (13, 29)
-    yield from larger_tables(
-        ["weight", "height"], lambda at, size: (_scattered(at, size), _scattered(size - at, size + 1)), sizes
-    )
-
-
-def _towns(long: bool) -> Iterator[Table]:
-    records = [(0.0, "north"), (16.0, "north"), (0.0, "south"), (16.0, "south")]
-    yield from every_table(["weight", "town"], records, 7 if long else 5)
-    sizes = range(12, 60, 4) if long else (13, 29)
-    yield from larger_tables(["weight", "town"], lambda at, size: (_scattered(at, size), "ns"[at % 2]), sizes)
-
-
-def _kinds(long: bool) -> Iterator[Table]:
-    records = [(0.0, "box"), (16.0, "box"), (1.0, "bag"), (16.0, "bag")][: 4 if long else 3]
-    yield from every_table(["weight", "kind"], records, 7 if long else 6)
-    sizes = range(12, 60, 4) if long else (13, 29)
-    yield from larger_tables(
-        ["weight", "kind"], lambda at, size: (_scattered(at, size), ("box", "bag")[at * size % 3 % 2]), sizes
-    )
-
-
-def _cards(long: bool) -> Iterator[Table]:
-    records = [(0.0, "A"), (16.0, "A"), (0.0, "B"), (16.0, "C")]
-    yield from every_table(["weight", "card"], records, 6 if long else 5, least=3)
-    sizes = range(12, 60, 4) if long else (13, 29)
-    yield from larger_tables(["weight", "card"], lambda at, size: (_scattered(at, size), f"card {at % 5}"), sizes)
+def tables_of(columns: tuple[str, ...], long: bool) -> Iterator[Table]:
+    made = _TABLES[columns]
+    records = made.records if long else made.records[: made.num_records]
+    yield from every_table(columns, records, made.most[long], least=made.least)
+    for size in range(12, made.end, 4) if long else made.sizes:
+        rows = (made.larger(at, size) for at in range(size))
+        yield dict(zip(columns, zip(*rows, strict=True), strict=True))
 
 
 _THREE = {"weight": [0.0, 1.0, 1.0]}
 _ONE, _OTHER = {"weight": [0.0, 0.0, 1.0, 16.0]}, {"weight": [0.0, 0.0, 16.0, 16.0]}
 
-
-def _partition(long: bool) -> Iterator[Setting]:
-    name = {"name": Partition.name}
-    weight = {"weight": WEIGHT}
-    for k in (2, 3, *([5] if long else [])):
-        yield Setting(variant=f"k = {k}", attributes=weight, parameters={**name, "k": k}, tables=_weights(long))
-    for told in ("mean", "multiset"):
-        parameters = {**name, "k": 3, "statistic": told, "bounds": "grid"}
-        yield Setting(variant=f"k = 3, {told}, grid", attributes=weight, parameters=parameters, tables=_weights(long))
-    parameters = {**name, "k": 2, "goal": "packing", "capacity": 20}
-    yield Setting(variant="k = 2, for packing", attributes=weight, parameters=parameters, tables=_weights(long))
-    both = {"weight": WEIGHT, "height": WEIGHT}
-    yield Setting(variant="k = 2, 2 numbers", attributes=both, parameters={**name, "k": 2}, tables=_pairs(long))
-    towns = {"weight": WEIGHT, "town": TOWN}
-    yield Setting(variant="k = 2, public towns", attributes=towns, parameters={**name, "k": 2}, tables=_towns(long))
-
-
-def _full_domain(long: bool) -> Iterator[Setting]:
-    name = {"name": FullDomain.name}
-    for k in (2, 3, *([5] if long else [])):
-        parameters = {**name, "k": k}
-        yield Setting(variant=f"k = {k}", attributes={"weight": WEIGHT}, parameters=parameters, tables=_weights(long))
-    kinds = {"weight": WEIGHT, "kind": KIND}
-    parameters = {**name, "k": 2, "statistic": "multiset", "alpha": 0.25}
-    yield Setting(variant="k = 2, 2 columns", attributes=kinds, parameters=parameters, tables=_kinds(long))
-    towns = {"weight": WEIGHT, "town": TOWN}
-    parameters = {**name, "k": 3, "max_suppressed": 0.5}
-    yield Setting(variant="k = 3, public towns", attributes=towns, parameters=parameters, tables=_towns(long))
-
-
-def _utility_clusters(long: bool) -> Iterator[Setting]:
-    name = {"name": UtilityClusters.name}
-    kinds = {"weight": WEIGHT, "kind": KIND}
-    for k in (2, 3, *([5] if long else [])):
-        yield Setting(variant=f"k = {k}", attributes=kinds, parameters={**name, "k": k}, tables=_kinds(long))
-    towns = {"weight": WEIGHT, "town": TOWN}
-    parameters = {**name, "k": 2, "limits": {"weight": 4}, "max_suppressed": 1}
-    yield Setting(variant="k = 2, limits, towns", attributes=towns, parameters=parameters, tables=_towns(long))
-    persons = {"weight": WEIGHT, "card": CARD}
-    yield Setting(
-        variant="k = 2 persons", attributes=persons, parameters={**name, "k": 2}, tables=_cards(long), person="card"
-    )
-    # As published, k records are kept too: what these forms lose is utility, and the count of persons.
-    for method in ("published-greedy", "published-density"):
-        parameters = {**name, "k": 3, "method": method}
-        yield Setting(variant=f"{method}, k = 3", attributes=kinds, parameters=parameters, tables=_kinds(long))
-
-
-def _any(kind: type[Any], long: bool) -> Iterator[Setting]:
-    for k in (2, 3):
-        parameters = {"name": kind.name, "k": k}
-        yield Setting(variant=f"k = {k}", attributes={"weight": WEIGHT}, parameters=parameters, tables=_weights(long))
-
-
-_SETTINGS: Mapping[type[Any], Callable[[bool], Iterator[Setting]]] = {
-    Partition: _partition,
-    FullDomain: _full_domain,
-    UtilityClusters: _utility_clusters,
+# By mechanism, the columns on which every k is tried, and further settings: variant, columns, parameters.
+_ONE_COLUMN, _TWO, _TOWNS, _KINDS, _CARDS = _TABLES
+_Further = Sequence[tuple[str, tuple[str, ...], Mapping[str, object]]]
+_SETTINGS: Mapping[type[Any], tuple[tuple[str, ...], _Further]] = {
+    Partition: (
+        _ONE_COLUMN,
+        [
+            ("k = 3, mean, grid", _ONE_COLUMN, {"k": 3, "statistic": "mean", "bounds": "grid"}),
+            ("k = 3, multiset, grid", _ONE_COLUMN, {"k": 3, "statistic": "multiset", "bounds": "grid"}),
+            ("k = 2, for packing", _ONE_COLUMN, {"k": 2, "goal": "packing", "capacity": 20}),
+            ("k = 2, 2 numbers", _TWO, {"k": 2}),
+            ("k = 2, public towns", _TOWNS, {"k": 2}),
+        ],
+    ),
+    FullDomain: (
+        _ONE_COLUMN,
+        [
+            ("k = 2, 2 columns", _KINDS, {"k": 2, "statistic": "multiset", "alpha": 0.25}),
+            ("k = 3, public towns", _TOWNS, {"k": 3, "max_suppressed": 0.5}),
+        ],
+    ),
+    UtilityClusters: (
+        _KINDS,
+        [
+            ("k = 2, limits, towns", _TOWNS, {"k": 2, "limits": {"weight": 4}, "max_suppressed": 1}),
+            ("k = 2 persons", _CARDS, {"k": 2}),
+            # As published, k records are kept too: what these forms lose is utility, and the count of persons.
+            ("published-greedy, k = 3", _KINDS, {"k": 3, "method": "published-greedy"}),
+            ("published-density, k = 3", _KINDS, {"k": 3, "method": "published-density"}),
+        ],
+    ),
 }
+
+
+def settings_of(kind: type[Any], long: bool) -> Iterator[ClassSetting]:
+    """Yield the settings of a mechanism; one without settings of its own is tried with two ks on one column."""
+    own = kind in _SETTINGS
+    main, further = _SETTINGS.get(kind, (_ONE_COLUMN, ()))
+    every_k = [(f"k = {k}", main, {"k": k}) for k in ((2, 3, 5) if long and own else (2, 3))]
+    for variant, columns, parameters in (*every_k, *further):
+        yield ClassSetting(
+            variant=variant,
+            columns=columns,
+            parameters={"name": kind.name, **parameters},
+            tables=tables_of(columns, long),
+            person="card" if columns == _CARDS else None,
+        )
 
 
 def check_any(kind: type[Any], long: bool) -> Iterator[Verdict]:
     """Count classes in every setting of a mechanism, then look for an epsilon, and at the order of rows."""
-    for setting in _SETTINGS.get(kind, partial(_any, kind))(long):
+    for setting in settings_of(kind, long):
         yield examine(setting)
-    name, weight = kind.name, {"weight": WEIGHT}
-    setting = Setting(variant="", attributes=weight, parameters={"name": name, "k": 2}, tables=(), expected=VOID)
+    setting = ClassSetting(variant="", parameters={"name": kind.name, "k": 2}, expected=VOID)
     yield examine_epsilon(setting, _ONE, _OTHER)
-    setting = replace(setting, variant="order of rows", parameters={"name": name, "k": 3}, expected=HOLDS)
+    setting = replace(setting, variant="order of rows", parameters={"name": kind.name, "k": 3}, expected=HOLDS)
     yield examine_order(setting, _THREE)
 
 

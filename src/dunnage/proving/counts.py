@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-import time
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from functools import cache, partial
+from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any, get_args
 
@@ -26,10 +26,17 @@ from dunnage.mechanisms.noisy_counts import NoisyCounts
 from dunnage.mechanisms.tabulated import DrawnCounts, Query
 from dunnage.noise import Noise
 from dunnage.policy import Policy
-from dunnage.proving.examining import Case, Rows, dataset_of, examine, examine_count_law, examine_floating_noise
+from dunnage.proving.examining import (
+    NeighbourCase,
+    Rows,
+    dataset_of,
+    examine,
+    examine_count_law,
+    examine_floating_noise,
+)
 from dunnage.proving.replay import Decisions, Reach, diverted, outcomes
 from dunnage.proving.statistical import UNLIKELY, agrees
-from dunnage.proving.verdict import FAILS, HOLDS, UNBOUNDED, Checks, Verdict
+from dunnage.proving.verdict import FAILS, UNBOUNDED, Checks, Verdict, as_sentence
 
 Draw = Callable[[Dataset, Noise], DrawnCounts]
 
@@ -79,54 +86,41 @@ def trips(counts: Sequence[int], *, cards: Sequence[str] | None = None) -> Rows:
     return {"card": named, "from": ["S"] * len(times), "to": ["S"] * len(times), "at": times}
 
 
-def counts_case(mechanism: Any, tables: Sequence[Sequence[int]], *, steps: int, **more: Any) -> Case:
+def _case(mechanism: Any, policy: Policy, tables: Sequence[Rows], steps: int, **more: Any) -> NeighbourCase:
+    reach = Reach(steps=steps, beyond="left out", orders=True)
+    return NeighbourCase(mechanism=mechanism, policy=policy, tables=tables, reach=reach, **more)
+
+
+def counts_case(mechanism: Any, tables: Sequence[Sequence[int]], *, steps: int, **more: Any) -> NeighbourCase:
     """Return a case of tables of counts; those that differ by one trip are neighbours."""
-    num = len(tables[0])
-    more.setdefault("pairs", [(a, b) for a in range(len(tables)) for b in range(a) if _one_more(tables[b], tables[a])])
-    return Case(
-        mechanism=mechanism,
-        policy=trips_policy(num),
-        tables=[trips(counts) for counts in tables],
-        reach=Reach(steps=steps, beyond="left out", orders=True),
-        **more,
-    )
 
+    def one_more(few: Sequence[int], many: Sequence[int]) -> bool:
+        return sorted(b - a for a, b in zip(few, many, strict=True)) == [*[0] * (len(few) - 1), 1]
 
-def _one_more(few: Sequence[int], more: Sequence[int]) -> bool:
-    steps = [b - a for a, b in zip(few, more, strict=True)]
-    return sorted(steps) == [*[0] * (len(steps) - 1), 1]
+    more.setdefault("pairs", [(a, b) for a in range(len(tables)) for b in range(a) if one_more(tables[b], tables[a])])
+    return _case(mechanism, trips_policy(len(tables[0])), [trips(counts) for counts in tables], steps, **more)
 
 
 TABLES = ((0, 0), (1, 0), (1, 1), (2, 0))
 
 
-def _riders(mechanism: Any, *, most: int, trips_of_rider: Sequence[int], steps: int, variant: str) -> Case:
+def _riders(mechanism: Any, *, most: int, trips_of_rider: Sequence[int], steps: int) -> NeighbourCase:
     """Return the case of one rider more: who has trips of the kinds given, beside another with one."""
     other = trips((1, 0), cards=["A"])
     both = trips([1 + trips_of_rider[0], trips_of_rider[1]], cards=["A"] + ["B"] * sum(trips_of_rider))
-    return Case(
-        mechanism=mechanism,
-        policy=trips_policy(2, most=most),
-        tables=[other, both],
-        reach=Reach(steps=steps, beyond="left out", orders=True),
-        variant=variant,
-    )
+    variant = f"riders of at most {most} trip{'s' * (most > 1)}"
+    return _case(mechanism, trips_policy(2, most=most), [other, both], steps, variant=variant)
 
 
-def _days(mechanism: Any, *, most: int, steps: int) -> Case:
+def _days(mechanism: Any, *, most: int, steps: int) -> NeighbourCase:
     """Return the case of a rider with trips on two days, of which so many count on each: twice as many in all."""
     stamps = [f"{DAYS[0]}T{WINDOWS[0]}:00", *(f"{day}T{WINDOWS[0]}:00" for day in DAYS for _ in range(most))]
     rider: Rows = {"card": ["B"] * len(stamps), "from": ["S"] * len(stamps), "to": ["S"] * len(stamps), "at": stamps}
-    return Case(
-        mechanism=mechanism,
-        policy=trips_policy(1, most=most, daily=True),
-        tables=[trips(()), rider],
-        reach=Reach(steps=steps, beyond="left out", orders=True),
-        variant=f"riders of at most {most} trip{'s' * (most > 1)} on each of 2 days",
-    )
+    variant = f"riders of at most {most} trip{'s' * (most > 1)} on each of 2 days"
+    return _case(mechanism, trips_policy(1, most=most, daily=True), [trips(()), rider], steps, variant=variant)
 
 
-def _group(mechanism: Any, size: int, steps: int) -> Case:
+def _group(mechanism: Any, size: int, steps: int) -> NeighbourCase:
     """Return the case of a rider of several trips under a promise for single trips: that many times epsilon."""
     return counts_case(
         mechanism,
@@ -147,67 +141,59 @@ def examine_extremes(
     Only the first and the last word of every number are tried: what is released rises with the noise of a cell and of
     sums over it, and falls with that of other cells.
     """
-    start, policy = time.perf_counter(), trips_policy(2)
+    policy = trips_policy(2)
     promise = mechanism.promise(policy.schema)
-    none, one = (_largest_count(mechanism, policy, counts) for counts in ((0, 0), (1, 0)))
-    measured: float | str = UNBOUNDED if one > none else float(promise.guarantee.epsilon)
-    told = (
+    largest = []
+    for counts in ((0, 0), (1, 0)):
+        data = dataset_of(trips(counts), policy)
+
+        def first_count(noise: Decisions, data: Dataset = data) -> int:
+            release, _ = mechanism.release(data, ledger=Ledger(":memory:"), noise=noise)
+            windows, released = (release.data[name].to_pylist() for name in ("window", "count"))
+            return int(dict(zip(windows, released, strict=True)).get(WINDOWS[0], 0))
+
+        with diverted():
+            law = outcomes(first_count, Reach(steps=1, beyond="extremes"))
+        largest.append(max(int(str(count)) for count in law.chances))
+    none, one = largest
+    claimed = float(promise.guarantee.epsilon)
+    reason = (
         f"A count of {one} can be released if there was a trip, and never without it: noise in floating point has an "
         "end, and its last digits tell the count."
     )
     return Verdict.of(
         mechanism.name,
         variant,
+        claimed,
+        UNBOUNDED if one > none else claimed,
         basis=promise.basis,
-        claimed=float(promise.guarantee.epsilon),
         holds=holds,
-        measured=measured,
         method="the first and the last word of all noise tried on two neighbours",
         expected=FAILS,
-        sentence=told if one > none else "No count was found that only one of two neighbours can lead to.",
-        started=start,
+        sentence=reason if one > none else "No count was found that only one of two neighbours can lead to.",
     )
-
-
-def _largest_count(mechanism: Any, policy: Policy, counts: Sequence[int]) -> int:
-    data = dataset_of(trips(counts), policy)
-
-    def first_count(noise: Decisions) -> int:
-        release, _ = mechanism.release(data, ledger=Ledger(":memory:"), noise=noise)
-        found: Mapping[str, int] = dict(
-            zip(release.data["window"].to_pylist(), release.data["count"].to_pylist(), strict=True)
-        )
-        return found.get(WINDOWS[0], 0)
-
-    with diverted():
-        found = outcomes(first_count, Reach(steps=1, beyond="extremes"))
-    return max(int(str(count)) for count in found.chances)
 
 
 def examine_shares(mechanisms: Sequence[Any]) -> Verdict:
     """Examine how some mechanisms of one kind share epsilon out: exact fractions, which may not exceed 1 in all."""
-    start, schema = time.perf_counter(), trips_policy(2).schema
-    sums = [_share_sum(mechanism, schema) for mechanism in mechanisms]
+    schema, sums = trips_policy(2).schema, []
+    for mechanism in mechanisms:
+        try:
+            queries: Sequence[Query] = mechanism.queries(schema)
+        except ParameterError:
+            queries = ()
+        sums.append(sum((query.share for query in queries), Fraction(0)))
     worst = max(sums)
     over = f"The features of a release are given {float(worst):.3g} times epsilon between them."
     return Verdict.of(
         mechanisms[0].name,
         "shares of epsilon",
-        claimed=1.0,
-        measured=float(worst),
+        1.0,
+        float(worst),
         method=f"exact sums of the shares of {len(sums)} settings",
-        verdict=FAILS if worst > 1 else HOLDS,
         sentence=over if worst > 1 else "However it is shared out, the features never get more than epsilon.",
-        started=start,
+        problems=("its shares add up to more than 1",) if worst > 1 else (),
     )
-
-
-def _share_sum(mechanism: Any, schema: Any) -> Fraction:
-    try:
-        queries: Sequence[Query] = mechanism.queries(schema)
-    except ParameterError:
-        return Fraction(0)
-    return sum((query.share for query in queries), Fraction(0))
 
 
 @contextlib.contextmanager
@@ -229,7 +215,7 @@ def examine_large_universe(mechanism: Any, draw: Draw, *, steps: int, draws: int
 
     Two cells are drawn as if they were too many, and compared with all ways in which two cells can be drawn.
     """
-    start, policy = time.perf_counter(), trips_policy(2)
+    policy = trips_policy(2)
     data = dataset_of(trips((2, 0)), policy)
     promise = mechanism.promise(policy.schema)
 
@@ -244,27 +230,21 @@ def examine_large_universe(mechanism: Any, draw: Draw, *, steps: int, draws: int
         drawn = Counter(seen(noise) for _ in range(draws))
     wrong = agrees(drawn, law.chances) < UNLIKELY
     problem = "what is drawn of very many cells does not have the law of noise on each"
-    told = problem if wrong else "what is drawn of very many cells has the law of noise on each"
     return Verdict.of(
         mechanism.name,
         variant,
+        float(promise.guarantee.epsilon),
+        0.0,
         basis=promise.basis,
-        claimed=float(promise.guarantee.epsilon),
-        measured=0.0,
         confidence=1 - UNLIKELY,
         method=f"{draws:,} tables drawn as if cells were too many to hold; {len(law):,} outputs enumerated",
-        sentence=f"{told[0].upper()}{told[1:]}.",
-        started=start,
+        sentence=as_sentence(problem if wrong else "what is drawn of very many cells has the law of noise on each"),
         problems=(problem,) if wrong else (),
     )
 
 
-def _noisy_table(mechanism: NoisyCounts, data: Dataset, noise: Noise) -> DrawnCounts:
-    return mechanism.draw_counts(true_counts(data), mechanism.law(data), noise)
-
-
 def check_noisy_counts(long: bool) -> Iterator[Verdict]:
-    """Check noisy-counts: both roundings, thresholds, riders, laws, and floating point as published."""
+    """Check both roundings, thresholds, riders, laws, and floating point as published."""
     yield examine_extremes(NoisyCounts(epsilon=1, as_published=True))
     yield examine_floating_noise(NoisyCounts.name, Fraction(1))
     for rounding in ("round", "floor"):
@@ -272,16 +252,16 @@ def check_noisy_counts(long: bool) -> Iterator[Verdict]:
         yield examine(counts_case(mechanism, TABLES, steps=3, variant=f"{rounding}, 2 cells"), long=long)
     yield examine(_group(NoisyCounts(epsilon=3), 2, steps=5), long=long)
     rider = NoisyCounts(epsilon=6)
-    yield examine(
-        _riders(rider, most=2, trips_of_rider=(2, 0), steps=5, variant="riders of at most 2 trips"), long=long
-    )
-    yield examine(_riders(rider, most=1, trips_of_rider=(1, 1), steps=3, variant="riders of at most 1 trip"), long=long)
+    yield examine(_riders(rider, most=2, trips_of_rider=(2, 0), steps=5), long=long)
+    yield examine(_riders(rider, most=1, trips_of_rider=(1, 1), steps=3), long=long)
     yield examine(_days(rider, most=1, steps=5), long=long)
     for rounding in ("round", "floor"):
         made = NoisyCounts(epsilon=2, rounding=rounding)
-        yield examine_large_universe(
-            made, partial(_noisy_table, made), steps=6, draws=_LAZY_DRAWS, variant=f"{rounding}, very many cells"
-        )
+
+        def table(data: Dataset, noise: Noise, made: NoisyCounts = made) -> DrawnCounts:
+            return made.draw_counts(true_counts(data), made.law(data), noise)
+
+        yield examine_large_universe(made, table, steps=6, draws=_LAZY_DRAWS, variant=f"{rounding}, very many cells")
     for law in (RoundedLaplace, FlooredLaplace):
         yield examine_count_law(NoisyCounts.name, law(Fraction(5)), reach=60)
     if not long:
@@ -298,34 +278,27 @@ def check_noisy_counts(long: bool) -> Iterator[Verdict]:
             yield examine_count_law(NoisyCounts.name, law(scale), reach=int(12 * scale) + 8)
 
 
-def _tree_cases(long: bool) -> Iterator[Case]:
-    for prune in (True, False) if long else (True,):
-        made = HierarchicalCounts(epsilon=9 if long else 12, features=[[]], budget="uniform", prune=prune)
-        told = f"2 cells and their total{'' if prune else ', not pruned'}"
-        yield counts_case(made, TABLES if long else TABLES[:2], steps=3 if long else 2, variant=told)
-    if long:
-        grown = HierarchicalCounts(epsilon=9, features=[[]])
-        yield counts_case(grown, TABLES[:3], steps=3, variant="geometric budget")
-
-
 def check_hierarchical_counts(long: bool) -> Iterator[Verdict]:
-    """Check hierarchical-counts: a tree of two cells, the law of its noise, and floating point as published."""
-    published = HierarchicalCounts(epsilon=1, features=[[]], prune=False, as_published=True)
-    yield examine_extremes(published)
+    """Check a tree of two cells, the law of its noise, and floating point as published."""
+    yield examine_extremes(HierarchicalCounts(epsilon=1, features=[[]], prune=False, as_published=True))
     yield examine_count_law(HierarchicalCounts.name, DiscreteLaplace(Fraction(3)), reach=50)
     yield examine_shares(
         [HierarchicalCounts(epsilon=1, features=f, budget=b) for f in _FEATURES for b in ("geometric", "uniform")]
     )
     rider = HierarchicalCounts(epsilon=16, features=[[]], budget="uniform")
-    yield examine(
-        _riders(rider, most=2, trips_of_rider=(2, 0), steps=2, variant="riders of at most 2 trips"), long=long
-    )
+    yield examine(_riders(rider, most=2, trips_of_rider=(2, 0), steps=2), long=long)
     yield examine(_days(rider, most=1, steps=2), long=long)
-    for case in _tree_cases(long):
-        yield examine(case, long=long)
+    for prune in (True, False) if long else (True,):
+        made = HierarchicalCounts(epsilon=9 if long else 12, features=[[]], budget="uniform", prune=prune)
+        variant = f"2 cells and their total{'' if prune else ', not pruned'}"
+        tables = TABLES if long else TABLES[:2]
+        yield examine(counts_case(made, tables, steps=3 if long else 2, variant=variant), long=long)
+    if long:
+        grown = HierarchicalCounts(epsilon=9, features=[[]])
+        yield examine(counts_case(grown, TABLES[:3], steps=3, variant="geometric budget"), long=long)
 
 
-def _projected_cases(long: bool) -> Iterator[Case]:
+def _projected_cases(long: bool) -> Iterator[NeighbourCase]:
     for structure in ("flat", "hierarchical"):
         made = ConstrainedCounts(epsilon=9 if long else 12, features=[[]], structure=structure)
         yield counts_case(made, TABLES if long else TABLES[:2], steps=3 if long else 2, variant=structure)
@@ -338,27 +311,20 @@ def _projected_cases(long: bool) -> Iterator[Case]:
         even = ConstrainedCounts(epsilon=9, features=[[]], feature_weights="uniform")
         yield counts_case(even, TABLES[:3], steps=3, variant="flat, uniform weights")
     rider = ConstrainedCounts(epsilon=16, features=[[]])
-    yield _riders(rider, most=2, trips_of_rider=(2, 0), steps=2, variant="riders of at most 2 trips")
+    yield _riders(rider, most=2, trips_of_rider=(2, 0), steps=2)
     yield _days(rider, most=1, steps=2)
 
 
-def _shared_out() -> list[ConstrainedCounts]:
-    """Return settings of all presets, and tables of shares of which one adds up to 2 and must be refused."""
-    made = [
-        ConstrainedCounts(epsilon=1, features=features, budget_shares=preset, structure=structure)
-        for features in _FLAT_FEATURES
-        for preset in constrained_counts.PRESETS
-        for structure in get_args(constrained_counts.Structure)
-    ]
-    tables = ({"cells": "0.7", "total": "0.3"}, {"cells": 1, "total": 1})
-    return [*made, *(ConstrainedCounts(epsilon=1, features=[[]], budget_shares=table) for table in tables)]
-
-
 def check_constrained_counts(long: bool) -> Iterator[Verdict]:
-    """Check constrained-counts: both structures, the law of their noise, and floating point as published."""
+    """Check both structures, the law of their noise, and floating point as published."""
     yield examine_extremes(ConstrainedCounts(epsilon=1, features=[[]], as_published=True))
     yield examine_count_law(ConstrainedCounts.name, DiscreteLaplace(Fraction(5, 2)), reach=40)
-    yield examine_shares(_shared_out())
+    # Settings of all presets, and tables of shares of which one adds up to 2 and must be refused.
+    presets = product(_FLAT_FEATURES, constrained_counts.PRESETS, get_args(constrained_counts.Structure))
+    settings: list[dict[str, Any]] = [{"features": f, "budget_shares": p, "structure": s} for f, p, s in presets]
+    for table in ({"cells": "0.7", "total": "0.3"}, {"cells": 1, "total": 1}):
+        settings.append({"features": [[]], "budget_shares": table})
+    yield examine_shares([ConstrainedCounts(epsilon=1, **setting) for setting in settings])
     # The total is nearly exact, so that what is drawn of the cells shows in how they share it.
     shares = {"cells": "0.2", "total": "0.8"}
     made = ConstrainedCounts(epsilon=5, features=[[]], budget_shares=shares, feature_weights="uniform")

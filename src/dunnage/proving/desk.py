@@ -14,10 +14,7 @@ from functools import partial
 from dunnage.documents import Model
 from dunnage.errors import CheckFailed, ParameterError
 from dunnage.mechanisms import MECHANISMS
-from dunnage.proving.examining import Case, examine
 from dunnage.proving.verdict import FAILS, HOLDS, NOISE, UNBOUNDED, VOID, Check, Verdict, raised
-
-__all__ = ["Case", "Proof", "checks", "examine", "prove"]
 
 Progress = Callable[[str], None]
 _HEAD = ("verdict", "mechanism", "variant", "basis", "claimed", "found")
@@ -25,10 +22,11 @@ _HEAD = ("verdict", "mechanism", "variant", "basis", "claimed", "found")
 
 def checks() -> dict[str, Check]:
     """Return the check of every mechanism, by its name in a policy, and of the noise that all draw from."""
-    from dunnage.proving import classes, counts, local, primitives, rows, sampling
+    from dunnage.proving import classes, counts, local, primitives, rows
 
     # The longest first, so that two processes end together.
-    own = {kind.name: check for part in (counts, rows, local, sampling, classes) for kind, check in part.CHECKS.items()}
+    parts = (counts.CHECKS, rows.CHECKS, local.CHECKS, rows.SAMPLED_CHECKS, classes.CHECKS)
+    own = {kind.name: check for part in parts for kind, check in part.items()}
     by_kind = {"counts": counts.check_any, "noisy": rows.check_any, "classes": classes.check_any}
     others = {kind.name: partial(by_kind[kind.kind], kind) for name, kind in MECHANISMS.items() if name not in own}
     return {**own, **others, **primitives.CHECKS}
@@ -60,52 +58,43 @@ class Proof(Model):
 
     def to_dict(self) -> dict[str, object]:
         """Give the proof as plain data."""
-        found = [verdict.to_dict() for verdict in self.verdicts]
-        return {"as_expected": self.as_expected, "seconds": round(self.seconds, 3), "mechanisms": found}
+        mechanisms = [verdict.to_dict() for verdict in self.verdicts]
+        return {"as_expected": self.as_expected, "seconds": round(self.seconds, 3), "mechanisms": mechanisms}
 
     def summary(self) -> str:
         """Return the proof for a person: a table, why claims fail, and what it comes to."""
-        rows = [_HEAD, *(_cells(verdict) for verdict in self.verdicts)]
+        rows = [_HEAD]
+        for verdict in self.verdicts:
+            mark = "" if verdict.as_expected else "! "
+            least = "" if verdict.exact or isinstance(verdict.measured, str) else "at least "
+            claimed = f"{verdict.quantity} {_figure(verdict.claimed)}"
+            measured = f"{least}{_figure(verdict.measured)}"
+            rows.append(
+                (f"{mark}{verdict.verdict}", verdict.mechanism, verdict.variant, verdict.basis, claimed, measured)
+            )
         widths = [max(len(row[at]) for row in rows) for at in range(len(_HEAD))]
         lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
         failing = [verdict for verdict in self.verdicts if verdict.verdict == FAILS or not verdict.as_expected]
         if failing:
-            lines += ["", "What fails, and why:", *(f"- {_named(verdict)}: {_why(verdict)}" for verdict in failing)]
-        return "\n".join([*lines, "", self._conclusion()])
-
-    def _conclusion(self) -> str:
-        num = len(self.verdicts)
-        text = f"{num} check{'s' * (num != 1)} in {self.seconds:.0f} s"
-        if surprises := len(self.surprises):
-            return f"{text}: {surprises} {'is' if surprises == 1 else 'are'} not what must come out (marked !)."
+            lines += ["", "What fails, and why:"]
+        for verdict in failing:
+            more = ""
+            if not verdict.as_expected:
+                exceeds = not verdict.within_promise and verdict.verdict == verdict.expected
+                must = f' The verdict must be "{verdict.expected}".'
+                more = " It exceeds what its certificate says is true." if exceeds else must
+            lines.append(f"- {_named(verdict)}: {verdict.sentence}{more}")
+        num, surprises = len(self.verdicts), len(self.surprises)
         failed = sum(verdict.verdict == FAILS for verdict in self.verdicts)
         known = f", and what is known to be wrong fails ({failed})" if failed else ""
-        return f"{text}: everything proved stays within its bound{known}."
+        conclusion = f": everything proved stays within its bound{known}."
+        if surprises:
+            conclusion = f": {surprises} {'is' if surprises == 1 else 'are'} not what must come out (marked !)."
+        return "\n".join([*lines, "", f"{num} check{'s' * (num != 1)} in {self.seconds:.0f} s{conclusion}"])
 
 
 def _named(verdict: Verdict) -> str:
     return f"{verdict.mechanism}, {verdict.variant}" if verdict.variant else verdict.mechanism
-
-
-def _why(verdict: Verdict) -> str:
-    if verdict.as_expected:
-        return verdict.sentence
-    if not verdict.within_promise and verdict.verdict == verdict.expected:
-        return f"{verdict.sentence} It exceeds what its certificate says is true."
-    return f'{verdict.sentence} The verdict must be "{verdict.expected}".'
-
-
-def _cells(verdict: Verdict) -> tuple[str, ...]:
-    mark = "" if verdict.as_expected else "! "
-    least = "" if verdict.exact or isinstance(verdict.measured, str) else "at least "
-    return (
-        f"{mark}{verdict.verdict}",
-        verdict.mechanism,
-        verdict.variant,
-        verdict.basis,
-        f"{verdict.quantity} {_figure(verdict.claimed)}",
-        f"{least}{_figure(verdict.measured)}",
-    )
 
 
 def _figure(value: float | str) -> str:
@@ -145,14 +134,14 @@ def prove(
     ParameterError
         If there is no mechanism of such a name.
     """
-    known = checks()
+    every = checks()
     names = list(dict.fromkeys(mechanisms)) if mechanisms is not None else []
-    if strange := [name for name in names if name not in known]:
-        raise ParameterError(f"there is no mechanism {strange[0]!r}. Use {', '.join(sorted(known))}.")
+    if strange := [name for name in names if name not in every]:
+        raise ParameterError(f"there is no mechanism {strange[0]!r}. Use {', '.join(sorted(every))}.")
     start, tell = time.perf_counter(), progress or (lambda stage: None)
-    asked = [name for name in known if name in names or name == NOISE or not names]
-    run = _in_parallel if jobs > 1 and len(asked) > 1 else _one_by_one
-    verdicts = sorted(run(asked, long, jobs, tell), key=_badness, reverse=True)
+    chosen = [name for name in every if name in names or name == NOISE or not names]
+    run = _in_parallel if jobs > 1 and len(chosen) > 1 else _one_by_one
+    verdicts = sorted(run(chosen, long, jobs, tell), key=_badness, reverse=True)
     return Proof(verdicts=tuple(verdicts), seconds=time.perf_counter() - start)
 
 
@@ -165,12 +154,17 @@ def _one_by_one(names: Sequence[str], long: bool, jobs: int, tell: Progress) -> 
 
 
 def _verdicts(name: str, long: bool) -> Iterator[Verdict]:
-    """Check one mechanism; an error ends its check, and is one more verdict."""
-    start = time.perf_counter()
-    try:
-        yield from checks()[name](long)
-    except Exception as error:  # whatever a broken mechanism raises, all others are still checked
-        yield raised(name, "", error, start)
+    """Check one mechanism and note how long each verdict took; an error ends its check, and is one more verdict."""
+    verdicts = checks()[name](long)
+    while True:
+        start = time.perf_counter()
+        try:
+            verdict = next(verdicts, None)
+        except Exception as error:  # whatever a broken mechanism raises, all others are still checked
+            verdict, verdicts = raised(name, "", error), iter(())
+        if verdict is None:
+            return
+        yield verdict.model_copy(update={"seconds": time.perf_counter() - start})
 
 
 def _checked(name: str, long: bool) -> list[Verdict]:

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import json
 import math
-import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import partial
 from itertools import combinations, pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +25,7 @@ import pyarrow as pa
 from dunnage.counting.laplace import FLOATING_BITS, CountLaw, floating_noise
 from dunnage.dataset import Dataset
 from dunnage.errors import DunnageError, ParameterError
-from dunnage.guarantees import Basis, Loss, Neighbours, Promise
+from dunnage.guarantees import Basis, Neighbours, Promise
 from dunnage.laws import LAWS
 from dunnage.ledger import Ledger, Statement
 from dunnage.noise import Noise
@@ -41,8 +41,8 @@ from dunnage.proving.replay import (
     largest,
     outcomes,
 )
-from dunnage.proving.statistical import CONFIDENCE, UNLIKELY, LowerBound, agrees, lower_bound
-from dunnage.proving.verdict import FAILS, HOLDS, UNBOUNDED, VOID, Verdict, judged, raised, within
+from dunnage.proving.statistical import CONFIDENCE, UNLIKELY, agrees, lower_bound
+from dunnage.proving.verdict import FAILS, HOLDS, UNBOUNDED, VOID, Verdict, as_sentence, judged, raised, within
 from dunnage.release import Release
 
 Rows = Mapping[str, Sequence[Any]]
@@ -54,33 +54,31 @@ _NO_OUTPUT = frozenset({"spend", "time", "composition", "software", "digests_say
 _TYPES = {float: pa.float64(), str: pa.string(), int: pa.int64()}
 DRAWS, MANY_DRAWS = 80, 400
 _BLIND_DRAWS = 3_000
-_MOST_MISSED = 1e-3
+_MAX_MISSED = 1e-3
 LAW_DRAWS = 40_000
 _OFF_LAW = "its draws do not follow the law that its decisions have"
 _WORDS = 1 << FLOATING_BITS
 
 
 @dataclass(frozen=True, kw_only=True)
-class Case:
+class NeighbourCase:
     """A mechanism, and the neighbouring datasets to examine it on."""
 
-    mechanism: Any  # Anything with `promise(schema)` and `release(dataset, *, ledger, noise)`
-    policy: Policy  # What governs the rows
-    tables: Sequence[Rows]  # Tiny datasets, column by column
-    reach: Reach  # How far endless laws are followed
-    pairs: Sequence[tuple[int, int]] | None = None  # Which of them are neighbours, by position; all pairs by default
-    name: str = ""  # The mechanism's name in a policy; by default its own
-    variant: str = ""  # What sets this case apart
-    expected: str = HOLDS  # The verdict that must come out
-    # claimed, epsilon: what is claimed where it is not what the promise states, and the epsilon that goes with a
-    # claimed delta
-    claimed: float | None = None
-    epsilon: float | None = None
-    basis: str = ""  # basis, holds: what is stated of it, and as true, where it is not what the promise states
+    mechanism: Any  # anything with `promise(schema)` and `release(dataset, *, ledger, noise)`
+    policy: Policy
+    tables: Sequence[Rows]  # tiny datasets, column by column
+    reach: Reach  # how far endless laws are followed
+    pairs: Sequence[tuple[int, int]] | None = None  # which of them are neighbours, by position; all by default
+    name: str = ""  # the mechanism's name in a policy; by default its own
+    variant: str = ""  # what sets this case apart
+    expected: str = HOLDS  # the verdict that must come out
+    claimed: float | None = None  # claimed, basis, holds: where they are not what the promise states
+    basis: str = ""
     holds: float | str | None = None
-    separates: Separates | None = None  # Which outputs the promise is not about
-    draws: int = DRAWS  # How many real releases to draw of either dataset of the worst pair
-    sentence: str = ""  # What to tell a person; by default it follows from the figures
+    epsilon: float | None = None  # that goes with a claimed delta
+    separates: Separates | None = None  # which outputs the promise is not about
+    draws: int = DRAWS  # real releases of either dataset of the worst pair
+    sentence: str = ""  # for a person; by default it follows from the figures
 
     def __post_init__(self) -> None:
         if len(self.tables) < 2:
@@ -89,6 +87,10 @@ class Case:
     @property
     def neighbours(self) -> list[tuple[int, int]]:
         return list(self.pairs if self.pairs is not None else combinations(range(len(self.tables)), 2))
+
+    @property
+    def mechanism_name(self) -> str:
+        return self.name or str(getattr(self.mechanism, "name", type(self.mechanism).__name__))
 
 
 def dataset_of(rows: Rows, policy: Policy) -> Dataset:
@@ -112,8 +114,7 @@ def shown(release: Release, *, ordered: bool) -> Hashable:
     return tuple(tables), json.dumps(body, sort_keys=True)
 
 
-@dataclass(frozen=True)
-class _Receipt:
+class _Receipt(NamedTuple):
     id: str = "0" * 32
     at: str = "2000-01-01T00:00:00Z"
 
@@ -126,30 +127,39 @@ class _Till:
     spent: list[tuple[Promise, int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._before = self._drawn()
+        self._before = self._num_drawn()
 
-    def _drawn(self) -> int:
+    def _num_drawn(self) -> int:
         return self.noise.num_decisions if isinstance(self.noise, Decisions) else self.noise.bytes_drawn
 
     def spend(self, promise: Promise, purpose: object) -> _Receipt:
-        self.spent.append((promise, self._drawn() - self._before))
+        self.spent.append((promise, self._num_drawn() - self._before))
         return _Receipt()
 
     def statement(self, dataset: str) -> Statement:
         return Statement(dataset=dataset)
 
 
-@dataclass
 class _Examined:
-    """One case at work: the datasets, and what has been found of each."""
+    """One case at work: the datasets, what is claimed, and what has been found of each."""
 
-    case: Case
-
-    def __post_init__(self) -> None:
-        self.data = [dataset_of(rows, self.case.policy) for rows in self.case.tables]
-        self.promise: Promise = self.case.mechanism.promise(self.case.policy.schema)
+    def __init__(self, case: NeighbourCase) -> None:
+        self.case = case
+        self.data = [dataset_of(rows, case.policy) for rows in case.tables]
+        self.promise: Promise = case.mechanism.promise(case.policy.schema)
         self.laws: dict[int, Outcomes] = {}
-        self.problems: list[str] = []
+        self.problems: dict[str, None] = {}
+        guarantee, basis = self.promise.guarantee, self.promise.basis
+        self.quantity = "delta" if getattr(guarantee, "delta", None) is not None else "epsilon"
+        # The epsilon that a claimed delta goes with, what is claimed, and what holds instead where it is only claimed.
+        self.epsilon = float(getattr(guarantee, "epsilon", 0)) if case.epsilon is None else case.epsilon
+        self.claimed: float | str = UNBOUNDED
+        if basis is not Basis.VOID:
+            self.claimed = float(getattr(guarantee, self.quantity)) if case.claimed is None else case.claimed
+        self.holds = case.holds
+        if self.holds is None and basis is not Basis.PROVED:
+            stated = getattr(self.promise.holds, self.quantity, None)
+            self.holds = UNBOUNDED if stated is None else float(stated)
 
     def run(self, which: int, noise: Noise) -> Hashable:
         """Release a dataset once; a refusal is an output like any other."""
@@ -158,24 +168,21 @@ class _Examined:
             release, _ = self.case.mechanism.release(self.data[which], ledger=till, noise=noise)
         except DunnageError as refusal:
             return "refused", type(refusal).__name__
-        self._note(till)
+        if len(till.spent) != 1:
+            self.problems[f"it spends {len(till.spent)} times for one release"] = None
+        elif till.spent[0][1]:
+            self.problems["it draws before it spends"] = None
         return shown(release, ordered=self.case.reach.orders)
 
-    def _note(self, till: _Till) -> None:
-        if len(till.spent) != 1:
-            self._problem(f"it spends {len(till.spent)} times for one release")
-        elif till.spent[0][1]:
-            self._problem("it draws before it spends")
-
-    def _problem(self, text: str) -> None:
-        if text not in self.problems:
-            self.problems.append(text)
+    def drawn(self, which: int, size: int) -> list[Hashable]:
+        noise = Noise()
+        return [self.run(which, noise) for _ in range(size)]
 
     def law(self, which: int) -> Outcomes:
         if which not in self.laws:
             with diverted():
                 self.laws[which] = outcomes(lambda noise: self.run(which, noise), self.case.reach)
-            if self.laws[which].missed > _MOST_MISSED:  # real draws could not be compared with what is left
+            if self.laws[which].missed > _MAX_MISSED:  # real draws could not be compared with what is left
                 raise NotEnumerable
         return self.laws[which]
 
@@ -186,44 +193,6 @@ class _Examined:
         kept = None if separates is None else lambda output: not separates(output, rows[one], rows[other])
         return epsilon_between(self.law(one), self.law(other), kept)
 
-    @property
-    def quantity(self) -> str:
-        return "delta" if getattr(self.promise.guarantee, "delta", None) is not None else "epsilon"
-
-    @property
-    def epsilon(self) -> float:
-        """The epsilon that a claimed delta goes with."""
-        stated: Fraction = getattr(self.promise.guarantee, "epsilon", Fraction(0))
-        return float(stated) if self.case.epsilon is None else self.case.epsilon
-
-    @property
-    def claimed(self) -> float | str:
-        if self.promise.basis is Basis.VOID:
-            return UNBOUNDED
-        return float(getattr(self.promise.guarantee, self.quantity)) if self.case.claimed is None else self.case.claimed
-
-    @property
-    def holds(self) -> float | str | None:
-        """What the promise says holds instead, where it is only claimed."""
-        if self.case.holds is not None or self.promise.basis is Basis.PROVED:
-            return self.case.holds
-        held = getattr(self.promise.holds, self.quantity, None)
-        return UNBOUNDED if held is None else float(held)
-
-    def worst(self) -> tuple[float | str, tuple[int, int]]:
-        found = [(self.loss(*pair), pair) for pair in self.case.neighbours]
-        return max(found, key=lambda item: math.inf if isinstance(item[0], str) else item[0])
-
-    def drawn(self, which: int, size: int) -> list[Hashable]:
-        noise = Noise()
-        return [self.run(which, noise) for _ in range(size)]
-
-    def check_draws(self, pair: tuple[int, int]) -> None:
-        for which in pair:
-            p = agrees(Counter(self.drawn(which, self.case.draws)), self.law(which).chances)
-            if p < UNLIKELY:
-                self._problem(_OFF_LAW)
-
     def check_spend(self, measured: float | str) -> None:
         """Charge a real ledger, and compare what it was charged with what was measured."""
         ledger, noise = Ledger(":memory:"), Noise()
@@ -231,109 +200,93 @@ class _Examined:
             release, _ = self.case.mechanism.release(self.data[0], ledger=ledger, noise=noise)
         except DunnageError:
             return
-        spends = ledger.statement(self.case.policy.dataset).spends
+        dataset = self.case.policy.dataset
+        spends = ledger.statement(dataset).spends
         neighbours = getattr(self.promise.guarantee, "neighbours", Neighbours.ADD_REMOVE)
         stated = self.claimed if self.holds is None else self.holds
         for spend in spends:
-            losses = [figure for figure in (measured, stated) if not self._spent(spend.loss(neighbours), figure)]
-            if len(losses) == 2:  # what is spent for a loss as stated is right: it is the loss that is too large
-                self._problem("it spends less than it loses")
-        self._check_sum(ledger)
-        if [spend.promise_digest for spend in spends] != [self.promise.digest()]:
-            self._problem("it does not spend what it promises")
-        if release.certificate.basis is not self.promise.basis:
-            self._problem(f"its certificate says {release.certificate.basis}, its promise {self.promise.basis}")
-
-    def _spent(self, spent: Loss, loss: float | str) -> bool:
-        if spent.epsilon is None:
-            return True
-        return within(loss, float(spent.delta if self.quantity == "delta" else spent.epsilon), self.quantity)
-
-    def _check_sum(self, ledger: Ledger) -> None:
-        """Spend once more, as for a release under another policy: what the two cost must add up."""
+            spent = spend.loss(neighbours)
+            if spent.epsilon is None:
+                continue
+            charged = float(spent.delta if self.quantity == "delta" else spent.epsilon)
+            # What is spent for a loss as stated is right: then it is the loss that is too large.
+            if not any(within(loss, charged, self.quantity) for loss in (measured, stated)):
+                self.problems["it spends less than it loses"] = None
+        # Spend once more, as for a release under another policy: what the two cost must add up.
         ledger.spend(self.promise, replace(self.data[0].purpose, policy_digest="0" * 64))
-        statement = ledger.statement(self.case.policy.dataset)
+        statement = ledger.statement(dataset)
         each = [spend.loss(statement.neighbours) for spend in statement.spends]
-        known = [loss.epsilon for loss in each if loss.epsilon is not None]
+        epsilons = [loss.epsilon for loss in each if loss.epsilon is not None]
         total = statement.total
-        if total.epsilon is None:
-            return
-        if len(known) < len(each) or total.epsilon < sum(known) or total.delta < sum(loss.delta for loss in each):
-            self._problem("two releases do not add up in the ledger")
+        if total.epsilon is not None and (
+            len(epsilons) < len(each) or total.epsilon < sum(epsilons) or total.delta < sum(loss.delta for loss in each)
+        ):
+            self.problems["two releases do not add up in the ledger"] = None
+        if [spend.promise_digest for spend in spends] != [self.promise.digest()]:
+            self.problems["it does not spend what it promises"] = None
+        if release.certificate.basis is not self.promise.basis:
+            self.problems[f"its certificate says {release.certificate.basis}, its promise {self.promise.basis}"] = None
+
+    def verdict(self, measured: float | str, method: str, confidence: float | None = None) -> Verdict:
+        case = self.case
+        meaning = case.sentence or sentence_of(
+            protects=str(getattr(self.promise.guarantee, "protects", "record")),
+            verdict=judged(measured, self.claimed, self.quantity),
+            claimed=self.claimed,
+            holds=self.holds,
+            measured=measured,
+            quantity=self.quantity,
+            exact=confidence is None,
+        )
+        if self.problems:  # say first what is lost, then what else was found
+            meaning = f"{meaning} Besides, {'; '.join(self.problems)}."
+        return Verdict.of(
+            case.mechanism_name,
+            case.variant,
+            self.claimed,
+            measured,
+            basis=case.basis or self.promise.basis,
+            holds=self.holds,
+            quantity=self.quantity,
+            confidence=confidence,
+            method=method,
+            expected=case.expected,
+            sentence=meaning,
+            problems=tuple(self.problems),
+        )
 
 
-def examine(case: Case, *, long: bool = False) -> Verdict:
-    start = time.perf_counter()
+def examine(case: NeighbourCase, *, long: bool = False) -> Verdict:
     try:
         work = _Examined(replace(case, draws=max(case.draws, MANY_DRAWS)) if long else case)
         try:
-            measured, pair = work.worst()
+            losses = [(work.loss(*pair), pair) for pair in case.neighbours]
         except NotEnumerable:
             # Bound the loss from below by draws alone.
-            best: LowerBound | None = None
             granted = float(getattr(work.promise.guarantee, "delta", 0))
-            for one, other in work.case.neighbours:
-                found = lower_bound(work.drawn(one, _BLIND_DRAWS), work.drawn(other, _BLIND_DRAWS), delta=granted)
-                best = found if best is None or found.epsilon > best.epsilon else best
-            assert best is not None  # a case has neighbours
+            bounds = [
+                lower_bound(work.drawn(one, _BLIND_DRAWS), work.drawn(other, _BLIND_DRAWS), delta=granted)
+                for one, other in case.neighbours
+            ]
+            best = max(bounds, key=lambda bound: bound.epsilon)
             work.check_spend(best.epsilon if work.quantity == "epsilon" else 0.0)
-            method = f"{best.num_drawn:,} releases drawn, which show {best.event}"
-            return _verdict(work, best.epsilon, start, exact=False, confidence=CONFIDENCE, method=method)
-        work.check_draws(pair)
+            return work.verdict(best.epsilon, f"{best.num_drawn:,} releases drawn, which show {best.event}", CONFIDENCE)
+        measured, worst = max(losses, key=lambda item: math.inf if isinstance(item[0], str) else item[0])
+        for which in worst:
+            if agrees(Counter(work.drawn(which, work.case.draws)), work.law(which).chances) < UNLIKELY:
+                work.problems[_OFF_LAW] = None
         if case.claimed is None:  # otherwise it is another promise that is examined, not the one that is spent on
             work.check_spend(measured)
-        return _verdict(work, measured, start, exact=True, confidence=None, method=_method(work))
+        laws, pairs = work.laws.values(), len(case.neighbours)
+        missed = max(law.missed for law in laws)
+        but = f", all but a chance of {missed:.0e}" if missed else ""
+        method = (
+            f"all {sum(map(len, laws)):,} outputs of {pairs:,} pair{'s' * (pairs > 1)} of neighbours enumerated in "
+            f"{sum(law.runs for law in laws):,} runs{but}; {2 * work.case.draws} releases drawn"
+        )
+        return work.verdict(measured, method)
     except Exception as error:  # a broken mechanism may raise anything; what else is examined goes on
-        return raised(_name(case), case.variant, error, start)
-
-
-def _method(work: _Examined) -> str:
-    laws = work.laws.values()
-    num = sum(len(law) for law in laws)
-    pairs, runs = len(work.case.neighbours), sum(law.runs for law in laws)
-    missed = max(law.missed for law in laws)
-    but = f", all but a chance of {missed:.0e}" if missed else ""
-    between = f"{pairs:,} pair{'s' * (pairs > 1)} of neighbours"
-    return f"all {num:,} outputs of {between} enumerated in {runs:,} runs{but}; {2 * work.case.draws} releases drawn"
-
-
-def _verdict(
-    work: _Examined, measured: float | str, start: float, *, exact: bool, confidence: float | None, method: str
-) -> Verdict:
-    case, claimed = work.case, work.claimed
-    verdict = judged(measured, claimed, work.quantity)
-    meaning = case.sentence or sentence_of(
-        protects=str(getattr(work.promise.guarantee, "protects", "record")),
-        verdict=verdict,
-        claimed=claimed,
-        holds=work.holds,
-        measured=measured,
-        quantity=work.quantity,
-        exact=exact,
-    )
-    if work.problems:  # say first what is lost, then what else was found
-        meaning = f"{meaning} Besides, {'; '.join(work.problems)}."
-    return Verdict.of(
-        _name(case),
-        case.variant,
-        basis=case.basis or work.promise.basis,
-        claimed=claimed,
-        holds=work.holds,
-        measured=measured,
-        quantity=work.quantity,
-        exact=exact,
-        confidence=confidence,
-        method=method,
-        verdict=FAILS if work.problems and verdict == HOLDS else verdict,
-        expected=case.expected,
-        sentence=meaning,
-        started=start,
-        problems=work.problems,
-    )
-
-
-def _name(case: Case) -> str:
-    return case.name or str(getattr(case.mechanism, "name", type(case.mechanism).__name__))
+        return raised(case.mechanism_name, case.variant, error)
 
 
 def sentence_of(
@@ -350,25 +303,22 @@ def sentence_of(
     if verdict == VOID:
         return f"Nothing is claimed, and nothing keeps one {protects} secret."
     if quantity == "delta":
-        return _delta_sentence(protects, verdict, float(claimed), float(measured), holds)
+        more = f"With a chance of {measured:.3g} a release tells more of one {protects} than epsilon allows"
+        if verdict == HOLDS:
+            return f"{more}; {claimed:.3g} is promised."
+        stated = f" {holds:.3g} is what holds." if isinstance(holds, float) else ""
+        return f"{more}, where {claimed:.3g} is claimed.{stated}"
     if isinstance(measured, str):
         return f"One {protects} can be told for sure: there are releases that only one of two neighbours can lead to."
-    found, allowed = f"{'' if exact else 'at least '}{_factor(measured)}", _factor(float(claimed))
+    factor, allowed = f"{'' if exact else 'at least '}{_factor(measured)}", _factor(float(claimed))
+    changes = f"One {protects} changes the odds of a release by a factor of {factor}"
     if verdict == FAILS:
-        return f"One {protects} changes the odds of a release by a factor of {found}, where {allowed} is claimed."
+        return f"{changes}, where {allowed} is claimed."
     if not exact:
-        return f"One {protects} changes the odds of a release by a factor of {found}; {allowed} is promised."
+        return f"{changes}; {allowed} is promised."
     if within(measured, float(claimed), quantity) and measured < float(claimed) * 0.999:
-        return f"One {protects} changes the odds of a release by a factor of {found}, less than the {allowed} promised."
-    return f"One {protects} changes the odds of any release by a factor of at most {found}, as promised."
-
-
-def _delta_sentence(protects: str, verdict: str, claimed: float, measured: float, holds: float | str | None) -> str:
-    found = f"With a chance of {measured:.3g} a release tells more of one {protects} than epsilon allows"
-    if verdict == HOLDS:
-        return f"{found}; {claimed:.3g} is promised."
-    stated = f" {holds:.3g} is what holds." if isinstance(holds, float) else ""
-    return f"{found}, where {claimed:.3g} is claimed.{stated}"
+        return f"{changes}, less than the {allowed} promised."
+    return f"One {protects} changes the odds of any release by a factor of at most {factor}, as promised."
 
 
 def _factor(epsilon: float) -> str:
@@ -381,41 +331,31 @@ def _factor(epsilon: float) -> str:
 
 def examine_point_law(mechanism: str, law: str, *, last: int, epsilon: Any) -> Verdict:
     """Examine a law on the points of a grid: between any two points, and drawn at both ends."""
-    start = time.perf_counter()
     made = LAWS[law](last=last, epsilon=Fraction(str(epsilon)), confidence=Fraction(9, 10))
 
-    def seen(point: int, noise: Noise, size: int = 1) -> list[int]:
+    def drawn(point: int, noise: Noise, size: int = 1) -> list[int]:
         return [int(value) for value in made.perturb(np.full(size, point, dtype=np.int64), noise)]
 
-    def chances(point: int) -> Outcomes:
-        return outcomes(lambda noise: seen(point, noise)[0], Reach(steps=last))
+    def first(point: int, noise: Noise) -> int:
+        return drawn(point, noise)[0]
 
     with diverted():
-        tables = [chances(point) for point in range(last + 1)]
-    measured = largest(epsilon_between(tables[a], tables[b]) for a in range(last + 1) for b in range(a))
-    ends = [(tables[point], seen(point, Noise(), LAW_DRAWS)) for point in (0, last)]
-    return _law_verdict(
-        mechanism, f"law {law}, {last + 1} points", float(made.epsilon), measured, ends, start, protects="package"
-    )
+        tables = [outcomes(partial(first, point), Reach(steps=last)) for point in range(last + 1)]
+    measured = largest(epsilon_between(one, other) for one, other in combinations(tables, 2))
+    ends = [(tables[point], drawn(point, Noise(), LAW_DRAWS)) for point in (0, last)]
+    variant = f"law {law}, {last + 1} points"
+    return _law_verdict(mechanism, variant, float(made.epsilon), measured, ends, protects="package")
 
 
 def examine_count_law(mechanism: str, law: CountLaw, *, reach: int) -> Verdict:
     """Examine a law of noise on counts: between any two counts that differ by one."""
-    start = time.perf_counter()
     with diverted():
         masses = outcomes(lambda noise: int(law.draw(noise, 1)[0]), Reach(steps=reach, beyond="left out"))
     inside = range(1 - reach, reach)  # beyond, the tails are geometric, and so are their ratios
     measured = max(abs(math.log(masses.chances[b] / masses.chances[a])) for a, b in pairwise(inside))
     drawn = [int(value) for value in law.draw(Noise(), LAW_DRAWS)]
-    return _law_verdict(
-        mechanism,
-        f"law {law.name}, scale {float(law.scale):.3g}",
-        1 / float(law.scale),
-        measured,
-        [(masses, drawn)],
-        start,
-        protects="trip",
-    )
+    variant = f"law {law.name}, scale {float(law.scale):.3g}"
+    return _law_verdict(mechanism, variant, 1 / float(law.scale), measured, [(masses, drawn)], protects="trip")
 
 
 def _law_verdict(
@@ -424,11 +364,10 @@ def _law_verdict(
     claimed: float,
     measured: float | str,
     drawn: Sequence[tuple[Outcomes, list[int]]],
-    start: float,
     *,
     protects: str,
 ) -> Verdict:
-    problems = tuple({_OFF_LAW for law, values in drawn if agrees(Counter(values), law.chances) < UNLIKELY})
+    problems = {_OFF_LAW for law, values in drawn if agrees(Counter(values), law.chances) < UNLIKELY}
     verdict, num = judged(measured, claimed, "epsilon"), sum(len(law) for law, _ in drawn)
     sentence = sentence_of(
         protects=protects, verdict=verdict, claimed=claimed, holds=None, measured=measured, quantity="epsilon"
@@ -436,12 +375,11 @@ def _law_verdict(
     return Verdict.of(
         mechanism,
         variant,
-        claimed=claimed,
-        measured=measured,
+        claimed,
+        measured,
         method=f"chances of {num:,} numbers read from the drawing code; {len(drawn) * LAW_DRAWS:,} numbers drawn",
-        sentence=f"{_OFF_LAW[0].upper()}{_OFF_LAW[1:]}." if problems else sentence,
-        started=start,
-        problems=problems,
+        sentence=as_sentence(_OFF_LAW) if problems else sentence,
+        problems=tuple(problems),
     )
 
 
@@ -467,18 +405,16 @@ def unreachable_share(scale: Fraction, *, size: int = 2_000) -> float:
 
 def examine_floating_noise(mechanism: str, scale: Fraction) -> Verdict:
     """Examine noise in floating point before it is rounded: which noisy numbers can come of which count."""
-    start = time.perf_counter()
     share = unreachable_share(scale)
     return Verdict.of(
         mechanism,
         "floating-point Laplace",
+        1 / float(scale),
+        UNBOUNDED if share > 0 else 1 / float(scale),
         basis="claimed",
-        claimed=1 / float(scale),
         holds=UNBOUNDED,
-        measured=UNBOUNDED if share > 0 else 1 / float(scale),
         method="for 2,000 noisy numbers of a count of 1, the words that a count of 0 would need looked up",
         expected=FAILS,
         sentence=f"Of the noisy numbers that a count of 1 gives, {100 * share:.0f} % cannot come of a count of 0: "
         "their last digits tell the count.",
-        started=start,
     )

@@ -11,12 +11,10 @@ from __future__ import annotations
 
 import inspect
 import math
-import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import permutations
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,58 +26,58 @@ from dunnage.proving.statistical import UNLIKELY
 from dunnage.proving.verdict import NOISE, UNBOUNDED, Check, Verdict
 
 FEW, SOME, MANY = 20_000, 100_000, 1_000_000
-_MOST_BINS = 64
+_MAX_BINS = 64
 _ENOUGH = 25.0  # expected draws from which on the chi-square law is close enough far out in its tail
 _SURE = 6.5  # standard deviations that no right law strays by
 
 Draw = Callable[[Noise], Any]
 
 
-@dataclass(frozen=True)
-class Law:
+class ExactLaw(NamedTuple):
     """Chances of whole numbers in a row, as a definition states them."""
 
-    chances: FloatArray  # Of `first` and the numbers behind it
-    first: int = 0  # The first of them
-    endless: bool = False  # Whether there are numbers beyond, on either side, of hardly any chance
+    chances: FloatArray  # of `first` and the numbers behind it
+    first: int = 0
+    endless: bool = False  # whether there are numbers beyond, on either side, of hardly any chance
 
 
-@dataclass(frozen=True)
-class Trial:
+class Trial(NamedTuple):
     draw: Draw
-    law: Law
+    law: ExactLaw
 
 
-def _uniform(num: int) -> Law:
-    return Law(np.full(num, 1 / num))
+def _uniform(num: int) -> ExactLaw:
+    return ExactLaw(np.full(num, 1 / num))
 
 
-def _coin(chance: float) -> Law:
-    return Law(np.array([1 - chance, chance]))
+def _coin(chance: float) -> ExactLaw:
+    return ExactLaw(np.array([1 - chance, chance]))
 
 
-def _geometric(scale: Fraction) -> Law:
+def _geometric(scale: Fraction) -> ExactLaw:
     values = np.arange(math.ceil(40 * scale) + 1)
-    return Law(-math.expm1(-1 / scale) * np.exp(-values / float(scale)), endless=True)
+    return ExactLaw(-math.expm1(-1 / scale) * np.exp(-values / float(scale)), endless=True)
 
 
-def _laplace(scale: Fraction) -> Law:
+def _laplace(scale: Fraction) -> ExactLaw:
     last = math.ceil(40 * scale)
-    return Law(math.tanh(1 / (2 * scale)) * np.exp(-np.abs(np.arange(-last, last + 1)) / float(scale)), -last, True)
+    return ExactLaw(
+        math.tanh(1 / (2 * scale)) * np.exp(-np.abs(np.arange(-last, last + 1)) / float(scale)), -last, True
+    )
 
 
-def _binomial(num: int, chance: float) -> Law:
-    return Law(np.array([math.comb(num, k) * chance**k * (1 - chance) ** (num - k) for k in range(num + 1)]))
+def _binomial(num: int, chance: float) -> ExactLaw:
+    return ExactLaw(np.array([math.comb(num, k) * chance**k * (1 - chance) ** (num - k) for k in range(num + 1)]))
 
 
-def _choice(scores: list[Fraction]) -> Law:
+def _choice(scores: list[Fraction]) -> ExactLaw:
     weights = np.exp([float(score) for score in scores])
-    return Law(weights / weights.sum())
+    return ExactLaw(weights / weights.sum())
 
 
-def _bins(law: Law, size: int) -> NDArray[np.intp]:
+def _bins(law: ExactLaw, size: int) -> NDArray[np.intp]:
     """Return where bins of enough expected draws begin. Zero is one by itself if it can be, as signs meet there."""
-    enough = max(_ENOUGH / size, 1 / _MOST_BINS if len(law.chances) > 2 * _MOST_BINS else 0.0)
+    enough = max(_ENOUGH / size, 1 / _MAX_BINS if len(law.chances) > 2 * _MAX_BINS else 0.0)
     starts, held, zero = [0], 0.0, -law.first
     for at, chance in enumerate(law.chances):
         alone = at in (zero, zero + 1) and law.chances[zero] * size >= _ENOUGH and held * size >= _ENOUGH
@@ -92,7 +90,7 @@ def _bins(law: Law, size: int) -> NDArray[np.intp]:
     return np.array(starts, dtype=np.intp)
 
 
-def off_by(drawn: Any, law: Law) -> float:
+def off_by(drawn: Any, law: ExactLaw) -> float:
     """Return by how much the chances of drawn numbers are off, as a logarithm: 0 if they agree with a law."""
     from scipy.special import chdtrc
 
@@ -125,7 +123,7 @@ _EXPONENTS = (Fraction(1, 2), Fraction(7, 3))
 _LOGISTIC = (Fraction(2), Fraction(-5, 2))
 _SCALES = (Fraction(3, 2), Fraction(5001, 2))
 """A small one, and one from which on numbers are made of digits and signs."""
-_EIGHTHS = Law(np.array([1 / 8, 3 / 8, 1 / 2]))
+_EIGHTHS = ExactLaw(np.array([1 / 8, 3 / 8, 1 / 2]))
 
 
 def _logistic(x: Fraction) -> float:
@@ -141,7 +139,7 @@ def _eighths(bits: int) -> list[tuple[int, int]]:
     return [((eighths << bits) // 8, -(-(eighths << bits) // 8)) for eighths in (1, 4)]
 
 
-def _numbers(size: int, law: Law, name: str, *given: Any) -> Trial:
+def _numbers(size: int, law: ExactLaw, name: str, *given: Any) -> Trial:
     def draw(noise: Noise) -> list[int]:
         one = getattr(noise, name)
         return [one(*given) for _ in range(size)]
@@ -149,7 +147,7 @@ def _numbers(size: int, law: Law, name: str, *given: Any) -> Trial:
     return Trial(draw, law)
 
 
-def _arrays(law: Law, name: str, *given: Any) -> Trial:
+def _arrays(law: ExactLaw, name: str, *given: Any) -> Trial:
     return Trial(lambda noise: getattr(noise_arrays, name)(noise, *given), law)
 
 
@@ -194,8 +192,8 @@ def public_draws() -> dict[str, list[str]]:
     numbers = [name for name, kept in vars(Noise).items() if inspect.isfunction(kept)]
     functions = inspect.getmembers(noise_arrays, inspect.isfunction)
     arrays = [name for name, kept in functions if kept.__module__ == noise_arrays.__name__]
-    found = {"numbers": numbers, "arrays": arrays}
-    return {kind: [name for name in names if not name.startswith("_")] for kind, names in found.items()}
+    every = {"numbers": numbers, "arrays": arrays}
+    return {kind: [name for name in names if not name.startswith("_")] for kind, names in every.items()}
 
 
 def trials() -> dict[str, Mapping[str, list[Trial]]]:
@@ -224,45 +222,40 @@ def trials() -> dict[str, Mapping[str, list[Trial]]]:
 
 def examine_draws(kind: str, name: str, tried: list[Trial]) -> Verdict:
     """Draw very many numbers of a law and compare them with what it should be."""
-    start, noise, num, worst = time.perf_counter(), Noise(), 0, 0.0
+    noise, num, worst = Noise(), 0, 0.0
     for trial in tried:
         drawn = trial.draw(noise)
         num += len(drawn)
         worst = max(worst, off_by(drawn, trial.law))
-    missing = () if tried else ("no check compares its draws with its law",)
-    problems = ("its draws do not follow its law",) if worst else missing
+    problems: tuple[str, ...] = ("its draws do not follow its law",) if worst else ()
+    sentence = "What is drawn follows the law that every mechanism counts on."
+    if not tried:
+        problems, sentence = ("no check compares its draws with its law",), "No check compares its draws with its law."
+    elif math.isinf(worst):
+        sentence = "It draws numbers that its law does not have: nothing that rests on this draw keeps its promise."
+    elif worst:
+        sentence = (
+            f"The chances of its draws are off by a factor of at least {math.exp(worst):.3g}: nothing that rests on "
+            "this draw keeps its promise exactly."
+        )
     return Verdict.of(
         NOISE,
         f"{name}, {kind}",
-        claimed=0.0,
-        measured=UNBOUNDED if math.isinf(worst) else worst,
+        0.0,
+        UNBOUNDED if math.isinf(worst) else worst,
         confidence=1 - UNLIKELY,
         method=f"{num:,} numbers drawn and compared with the exact law",
-        sentence=_sentence(worst, bool(tried)),
-        started=start,
+        sentence=sentence,
         problems=problems,
     )
 
 
-def _sentence(worst: float, tried: bool) -> str:
-    if not tried:
-        return "No check compares its draws with its law."
-    if math.isinf(worst):
-        return "It draws numbers that its law does not have: nothing that rests on this draw keeps its promise."
-    if worst:
-        return (
-            f"The chances of its draws are off by a factor of at least {math.exp(worst):.3g}: nothing that rests on "
-            "this draw keeps its promise exactly."
-        )
-    return "What is drawn follows the law that every mechanism counts on."
-
-
 def check_noise(long: bool) -> Iterator[Verdict]:
     """Check every draw of ``Noise`` and of ``noise_arrays``; one without a check fails."""
-    known = trials()
+    every = trials()
     for kind, names in public_draws().items():
         for name in names:
-            yield examine_draws(kind, name, known[kind].get(name, []))
+            yield examine_draws(kind, name, every[kind].get(name, []))
 
 
 CHECKS: dict[str, Check] = {NOISE: check_noise}

@@ -11,19 +11,25 @@ is clamped to a public range (``beyond="together"``); or left out, and with what
 
 What the code does without asking the noise it was handed is taken as certain, so that a mechanism that draws elsewhere,
 or not at all, shows as one that hides nothing.
+
+Of what a device draws, a uniform number stays undecided until the code looks at it, and then only as far as it looks,
+so that comparing 64 random digits with a threshold is one decision of two ways (:class:`Undecided`). Loops that refuse
+a draw never end: paths that are too unlikely are left out, and with what chance is kept.
 """
 
 from __future__ import annotations
 
 import contextlib
 import math
+import operator
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import islice, permutations
-from typing import Any, ClassVar, Final
+from functools import partial
+from itertools import permutations
+from typing import Any, Final
 
 import numpy as np
 
@@ -34,9 +40,8 @@ from dunnage.proving.verdict import UNBOUNDED
 
 FAR: Final = 1 << 20
 """The number that stands for all beyond the reach."""
-MOST_RUNS: Final = 400_000
-_MOST_BELOW = 4096
-_MOST_ORDERED = 5
+MAX_RUNS: Final = 400_000
+_MAX_BELOW, _MAX_ORDERED = 4096, 5
 _BEYOND = ("together", "left out", "extremes")
 
 
@@ -46,13 +51,12 @@ class NotEnumerable(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Reach:
-    steps: int  # How far on either side
-    # `"together"`: what is beyond is one outcome, far away; `"left out"`: it is not looked at; `"extremes"`: only the
-    # first and the last outcome of every law are tried, and their chances mean nothing
+    steps: int  # how far on either side
+    # "together": what is beyond is one outcome, far away; "left out": it is not looked at; "extremes": only the first
+    # and the last outcome of every law are tried, and their chances mean nothing.
     beyond: str = "together"
-    # Whether every order of shuffled rows is tried. Otherwise rows keep theirs, and whoever compares must sort them
-    orders: bool = False
-    tail: float = 0.0  # If above 0, each law is followed until about this chance is beyond, instead of so many steps
+    orders: bool = False  # whether every order of shuffled rows is tried; else whoever compares must sort them
+    tail: float = 0.0  # if above 0, each law is followed until about this chance is beyond, instead of so many steps
 
     def __post_init__(self) -> None:
         if self.beyond not in _BEYOND:
@@ -110,7 +114,7 @@ class Decisions(Noise):
     def below(self, n: int) -> int:
         if self._reach.beyond == "extremes":
             return int(self._take((0, n - 1), (1.0, 1.0))) if n > 1 else 0
-        if n > _MOST_BELOW:
+        if n > _MAX_BELOW:
             raise NotEnumerable
         return int(self._take(range(n), [1 / n] * n)) if n > 1 else 0
 
@@ -131,22 +135,21 @@ class Decisions(Noise):
 
     def geometric(self, scale: int | Fraction) -> int:
         step, reach = 1 / float(scale), self._reach.steps_of(float(scale))
-        inner = [-math.expm1(-step) * math.exp(-step * i) for i in range(reach + 1)]
-        values = list(range(reach + 1))
-        if self._reach.beyond == "together":
-            return int(self._take([*values, FAR], [*inner, math.exp(-step * (reach + 1))]))
-        self.complete = False
-        return int(self._take(values, inner))
+        return self._endless(range(reach + 1), step, -math.expm1(-step), math.exp(-step * (reach + 1)))
 
     def discrete_laplace(self, scale: int | Fraction) -> int:
         step, reach = 1 / float(scale), self._reach.steps_of(float(scale))
-        values = list(range(-reach, reach + 1))
-        inner = [math.tanh(step / 2) * math.exp(-step * abs(i)) for i in values]
+        tail = math.exp(-step * (reach + 1)) / (1 + math.exp(-step))
+        return self._endless(range(-reach, reach + 1), step, math.tanh(step / 2), tail)
+
+    def _endless(self, values: Sequence[int], step: float, weight: float, tail: float) -> int:
+        """Take a value of a law that falls off exponentially; its tails are taken together, or left out."""
+        chances = [weight * math.exp(-step * abs(value)) for value in values]
         if self._reach.beyond == "together":
-            tail = math.exp(-step * (reach + 1)) / (1 + math.exp(-step))
-            return int(self._take([-FAR, *values, FAR], [tail, *inner, tail]))
+            below = [-FAR] if values[0] < 0 else []
+            return int(self._take([*below, *values, FAR], [*(tail for _ in below), *chances, tail]))
         self.complete = False
-        return int(self._take(values, inner))
+        return int(self._take(values, chances))
 
     def exponential_choice(self, scores: Sequence[int | Fraction]) -> int:
         numbers = [float(score) for score in scores]
@@ -158,46 +161,37 @@ class Decisions(Noise):
         """Decide on an order, or keep the one there is, as the reach says."""
         if not self._reach.orders or n < 2:
             return list(range(n))
-        if n > _MOST_ORDERED:
+        if n > _MAX_ORDERED:
             raise NotEnumerable
         orders = list(permutations(range(n)))
         return list(self._take(orders, [1 / len(orders)] * len(orders)))
 
 
-class _Diverted:
-    """The functions of :mod:`dunnage.noise_arrays`, for decisions: one decision for each number of the array."""
+_NUMBERS = ("below", "geometric", "discrete_laplace", "exponential_choice")
+_COINS = ("bernoulli", "bernoulli_exp", "bernoulli_logistic", "bernoulli_odds")
+_OTHERS = ("below_each", "permutation", "tail_counts", "binomial_exp", "binomial", "packed_bits")
 
-    single: ClassVar[Mapping[str, type]] = {
-        "below": int,
-        "bernoulli": bool,
-        "bernoulli_exp": bool,
-        "bernoulli_logistic": bool,
-        "bernoulli_odds": bool,
-        "geometric": int,
-        "discrete_laplace": int,
-        "exponential_choice": int,
-    }
-    whole = ("below_each", "permutation", "tail_counts", "binomial_exp", "binomial", "packed_bits")
 
-    @staticmethod
-    def drawn(name: str, noise: Decisions, *given: Any) -> Any:
-        """Take the decisions that one call stands for."""
-        if name in _Diverted.single:
-            *parameters, size = given
-            draw, kind = getattr(noise, name), _Diverted.single[name]
-            return np.array([draw(*parameters) for _ in range(size)], dtype=np.int64 if kind is int else np.bool_)
-        if name == "permutation":
-            return np.array(noise.permutation(*given), dtype=np.int64)
-        if name == "below_each":
-            return np.array([noise.below(int(limit)) for limit in given[0]], dtype=np.int64)
-        raise NotEnumerable
+def _stand_in(name: str, draw: Callable[..., Any], noise: Noise, *given: Any) -> Any:
+    """Stand in for a function of :mod:`dunnage.noise_arrays`: one decision for each number of the array."""
+    if not isinstance(noise, Decisions):
+        return draw(noise, *given)
+    if name in (*_NUMBERS, *_COINS):
+        *parameters, size = given
+        one = getattr(noise, name)
+        return np.array([one(*parameters) for _ in range(size)], dtype=np.int64 if name in _NUMBERS else np.bool_)
+    if name == "permutation":
+        return np.array(noise.permutation(*given), dtype=np.int64)
+    if name == "below_each":
+        return np.array([noise.below(int(limit)) for limit in given[0]], dtype=np.int64)
+    raise NotEnumerable
 
 
 @contextlib.contextmanager
 def diverted() -> Iterator[None]:
     """Let array draws from :class:`Decisions` be decisions too; draws from any other noise stay what they are."""
-    originals = {name: getattr(noise_arrays, name) for name in (*_Diverted.single, *_Diverted.whole)}
-    stand_ins = {id(draw): _stand_in(name, draw) for name, draw in originals.items()}
+    draws = {name: getattr(noise_arrays, name) for name in (*_NUMBERS, *_COINS, *_OTHERS)}
+    stand_ins = {id(draw): partial(_stand_in, name, draw) for name, draw in draws.items()}
     # Some modules hold a function under a name of their own.
     places = [
         (module, name, value)
@@ -215,43 +209,228 @@ def diverted() -> Iterator[None]:
             setattr(module, name, value)
 
 
-def _stand_in(name: str, draw: Callable[..., Any]) -> Callable[..., Any]:
-    def either(noise: Noise, *given: Any) -> Any:
-        return _Diverted.drawn(name, noise, *given) if isinstance(noise, Decisions) else draw(noise, *given)
-
-    return either
-
-
 @dataclass(frozen=True, kw_only=True)
 class Outcomes:
-    chances: Mapping[Hashable, float]  # Probability of each output
-    missed: float  # Probability of all that was not looked at; 0 if all was
-    runs: int  # How many runs it took
+    chances: Mapping[Hashable, float]  # probability of each output
+    missed: float  # probability of all that was not looked at; 0 if all was
+    runs: int
 
     def __len__(self) -> int:
         return len(self.chances)
 
 
-def outcomes(run: Callable[[Decisions], Hashable], reach: Reach, *, most: int = MOST_RUNS) -> Outcomes:
-    found: dict[Hashable, list[float]] = defaultdict(list)
-    runs, complete = 0, True
-    for noise, output in islice(_runs(run, reach), most + 1):
-        found[output].append(noise.chance)
-        complete = complete and noise.complete
-        runs += 1
-    if runs > most:
-        raise NotEnumerable
-    chances = {output: math.fsum(parts) for output, parts in found.items()}
+def outcomes(run: Callable[[Decisions], Hashable], reach: Reach, *, most: int = MAX_RUNS) -> Outcomes:
+    """Find all that a function can return, and how likely each is, by taking every decision all ways."""
+    return _all_ways(run, lambda script: Decisions(script, reach), most)
+
+
+def replayed(draw: Callable[[Noise], Hashable], *, most_draws: int | None = None) -> Outcomes:
+    """Find the law of what a device draws; a round of more draws than the most was refused, and is left out."""
+    return _all_ways(draw, lambda script: Undecided(script, most_draws), None)
+
+
+def _all_ways(
+    run: Callable[[Any], Hashable], noise_of: Callable[[Sequence[int]], Decisions], most: int | None
+) -> Outcomes:
+    parts: dict[Hashable, list[float]] = defaultdict(list)
+    refused, runs, complete = [0.0], 0, True
+    script: list[int] | None = []
+    while script is not None:
+        noise = noise_of(script)
+        try:
+            output = run(noise)
+            parts[output].append(noise.chance)
+        except _Restarted:
+            refused.append(noise.chance)
+        except _TooUnlikely:
+            complete = False
+        complete, runs, script = complete and noise.complete, runs + 1, noise.following()
+        if most is not None and runs > most:
+            raise NotEnumerable
+    kept = 1 - math.fsum(refused)
+    chances = {output: math.fsum(chance) / kept for output, chance in parts.items()}
     missed = 0.0 if complete else max(0.0, 1 - math.fsum(chances.values())) + 1e-15
     return Outcomes(chances=chances, missed=missed, runs=runs)
 
 
-def _runs(run: Callable[[Decisions], Hashable], reach: Reach) -> Iterator[tuple[Decisions, Hashable]]:
-    script: list[int] | None = []
-    while script is not None:
-        noise = Decisions(script, reach)
-        yield noise, run(noise)
-        script = noise.following()
+# Numbers that are decided only as far as the code looks at them
+
+CUT = 1e-13
+"""A path of decisions less likely than this is not followed; with what chance is kept."""
+MAX_LISTED = 1 << 12
+"""Largest uniform draw whose values are listed; of a larger one only comparisons are followed."""
+_SURELY = 1e6  # an output so much likelier than all that was not followed is impossible where it was not met
+
+
+class _TooUnlikely(Exception):
+    """The path is not worth following."""
+
+
+class _Restarted(Exception):
+    """A round was refused, and the next begins as if nothing had been."""
+
+
+class Undecided(Decisions):
+    """Decisions of a device: a uniform number is decided only as far as the code looks at it.
+
+    Whether 64 random digits are below a threshold is then one decision of two ways, and a loop that draws until
+    something holds is one path a round, followed until it is too unlikely.
+    """
+
+    __slots__ = ("_draws_left",)
+
+    def __init__(self, script: Sequence[int], most_draws: int | None = None) -> None:
+        super().__init__(script, Reach(steps=1, beyond="left out"))
+        self._draws_left = most_draws
+
+    def _take(self, values: Sequence[Any], chances: Sequence[float]) -> Any:
+        """Take the next decision, among those that are worth following."""
+        worth = [at for at, chance in enumerate(chances) if self.chance * chance >= CUT]
+        if len(worth) < len(chances):
+            self.complete = False
+        if not worth:
+            raise _TooUnlikely
+        return super()._take([values[at] for at in worth], [chances[at] for at in worth])
+
+    def decide(self, chances: Sequence[float]) -> int:
+        return int(self._take(range(len(chances)), chances))
+
+    def _count(self) -> None:
+        if self._draws_left is not None:
+            if not self._draws_left:
+                raise _Restarted
+            self._draws_left -= 1
+
+    def bits(self, n: int) -> int:
+        return self.below(1 << n)
+
+    def below(self, n: int) -> int:
+        self._count()
+        # To the code that draws it is a whole number like any other.
+        return _Drawn(self, [range(n)], int) if n <= MAX_LISTED else _Word(self, n)  # type: ignore[return-value]
+
+    def _yes(self, chance: float) -> bool:
+        self._count()
+        return super()._yes(chance)
+
+    def discrete_laplace(self, scale: int | Fraction) -> int:
+        self._count()
+        step = 1 / float(scale)
+        far = math.ceil(-math.log(CUT) / step)
+        values = range(-far, far + 1)
+        return int(self._take(values, [math.tanh(step / 2) * math.exp(-step * abs(value)) for value in values]))
+
+
+class _Drawn:
+    """A uniform number, or a function of one, that is not decided yet."""
+
+    __slots__ = ("_left", "_noise", "_value")
+
+    def __init__(self, noise: Undecided, left: list[Sequence[int]], value: Callable[[int], Any]) -> None:
+        # What the uniform number may still be is shared: what one function of it shows all others know.
+        self._noise, self._left, self._value = noise, left, value
+
+    def joined(self, other: Any, function: Callable[[Any, Any], Any]) -> Any:
+        mine = self._value
+        if isinstance(other, int):
+            return _Drawn(self._noise, self._left, lambda at: function(mine(at), other))
+        if isinstance(other, _Drawn) and other._left is self._left:
+            its = other._value
+            return _Drawn(self._noise, self._left, lambda at: function(mine(at), its(at)))
+        return function(int(self), other)
+
+    def __index__(self) -> int:
+        parts: dict[int, list[int]] = defaultdict(list)
+        for at in self._left[0]:
+            parts[self._value(at)].append(at)
+        values, num = list(parts), len(self._left[0])
+        way = self._noise.decide([len(parts[value]) / num for value in values]) if len(values) > 1 else 0
+        self._left[0] = parts[values[way]]
+        return int(values[way])
+
+    def __bool__(self) -> bool:
+        return bool(int(self.joined(0, operator.ne)))
+
+    def __hash__(self) -> int:
+        return hash(int(self))
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self.joined(other, operator.eq))
+
+    def __invert__(self) -> Any:
+        return self.joined(-1, operator.xor)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "bit_count":
+            return lambda: self.joined(0, lambda value, _: int.bit_count(value))
+        return getattr(int(self), name)  # any other look decides it
+
+
+def _swapped(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    return lambda a, b: function(b, a)
+
+
+def _left_open(function: Callable[[Any, Any], Any]) -> Callable[[_Drawn, Any], Any]:
+    return lambda self, other: self.joined(other, function)
+
+
+def _decided(function: Callable[[Any, Any], Any]) -> Callable[[_Drawn, Any], Any]:
+    return lambda self, other: function(int(self), other)
+
+
+def _compared(function: Callable[[Any, Any], Any]) -> Callable[[_Drawn, Any], bool]:
+    return lambda self, other: bool(self.joined(other, function))  # which decides this and no more
+
+
+_MAKERS: Mapping[Callable[..., Any], tuple[str, ...]] = {
+    _left_open: ("mul", "and_", "or_", "xor", "lshift", "rshift"),
+    _decided: ("add", "sub", "floordiv", "mod"),  # what is added up is told, so it may as well be decided
+    _compared: ("lt", "le", "gt", "ge", "ne"),
+}
+for _made, _names in _MAKERS.items():
+    for _name in _names:
+        _function = getattr(operator, _name)
+        setattr(_Drawn, f"__{_name.rstrip('_')}__", _made(_function))
+        setattr(_Drawn, f"__r{_name.rstrip('_')}__", _made(_swapped(_function)))
+
+
+class _Word:
+    """A uniform number out of very many, of which the code may ask only whether it is below or equal to another."""
+
+    __slots__ = ("_left", "_noise")
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, noise: Undecided, size: int) -> None:
+        self._noise, self._left = noise, [range(size)]
+
+    def __lt__(self, other: int) -> bool:
+        return self._split([range(part.start, max(part.start, min(part.stop, other))) for part in self._left])
+
+    def __ge__(self, other: int) -> bool:
+        return not self < other
+
+    def __eq__(self, other: object) -> bool:
+        at = operator.index(other)  # type: ignore[arg-type]
+        return self._split([range(at, at + 1) if at in part else range(part.start, part.start) for part in self._left])
+
+    def __ror__(self, other: int) -> _Word:
+        if other:
+            raise NotEnumerable
+        return self
+
+    def _split(self, inside: Sequence[range]) -> bool:
+        """Decide whether the number lies in the given piece of each part that it may still lie in."""
+        yes, num = _size(inside), _size(self._left)
+        found = bool(self._noise.decide(((num - yes) / num, yes / num))) if 0 < yes < num else yes == num
+        pieces: list[range] = []
+        for part, piece in zip(self._left, inside, strict=True):
+            pieces += [piece] if found else [range(part.start, piece.start), range(piece.stop, part.stop)]
+        self._left = [piece for piece in pieces if piece.start < piece.stop]
+        return found
+
+
+def _size(parts: Sequence[range]) -> int:
+    return sum(part.stop - part.start for part in parts)  # which len cannot say of a part of 2^64
 
 
 # How far apart the outputs of two neighbouring datasets are
@@ -264,17 +443,13 @@ def epsilon_between(one: Outcomes, other: Outcomes, kept: Kept | None = None) ->
 
     What was not looked at is counted for the side that makes the ratio smaller, so that nothing is overstated.
     """
-    found = [_one_way(*pair, kept) for pair in ((one, other), (other, one))]
-    return UNBOUNDED if math.inf in found else max(found)
-
-
-def _one_way(one: Outcomes, other: Outcomes, kept: Kept | None) -> float:
     worst = 0.0
-    for output, chance in one.chances.items():
-        if chance > 0 and (kept is None or kept(output)):
-            against = other.chances.get(output, 0.0) + other.missed
-            worst = max(worst, math.log(chance / against) if against else math.inf)
-    return worst
+    for here, there in ((one, other), (other, one)):
+        for output, chance in here.chances.items():
+            if chance > 0 and (kept is None or kept(output)):
+                against = there.chances.get(output, 0.0) + there.missed
+                worst = max(worst, math.log(chance / against) if against else math.inf)
+    return UNBOUNDED if math.isinf(worst) else worst
 
 
 def delta_between(one: Outcomes, other: Outcomes, epsilon: float) -> float:
@@ -288,6 +463,14 @@ def delta_between(one: Outcomes, other: Outcomes, epsilon: float) -> float:
     )
 
 
-def largest(found: Iterable[float | str]) -> float | str:
-    losses = list(found)
-    return UNBOUNDED if UNBOUNDED in losses else max((float(loss) for loss in losses), default=0.0)
+def loss_between(one: Outcomes, other: Outcomes) -> float | str:
+    """Return the worst loss between two inputs; no bound if an output of one is surely none of the other."""
+    for here, there in ((one, other), (other, one)):
+        if any(chance > _SURELY * there.missed and not there.chances.get(y) for y, chance in here.chances.items()):
+            return UNBOUNDED
+    return epsilon_between(one, other)
+
+
+def largest(losses: Iterable[float | str]) -> float | str:
+    every = list(losses)
+    return UNBOUNDED if UNBOUNDED in every else max((float(loss) for loss in every), default=0.0)

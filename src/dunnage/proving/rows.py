@@ -1,26 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of the mechanisms that add noise to the values of records: noisy-values and noisy-clusters."""
+"""Checks of the mechanisms that add noise to the values of records or release a sample of them."""
 
 from __future__ import annotations
 
 import json
-import time
+import math
+from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import cached_property
 from itertools import combinations, combinations_with_replacement, pairwise, product
 from typing import Any
+
+import numpy as np
 
 from dunnage.ledger import Ledger
 from dunnage.mechanisms.noisy_clusters import NoisyClusters
 from dunnage.mechanisms.noisy_values import NoisyValues
+from dunnage.mechanisms.sampled_lattice import SampledLattice, _CountRule
 from dunnage.noise import Noise
 from dunnage.policy import Policy
-from dunnage.proving.examining import Case, Rows, dataset_of, examine, examine_point_law
+from dunnage.proving.examining import NeighbourCase, Rows, dataset_of, examine, examine_point_law
 from dunnage.proving.replay import Reach
-from dunnage.proving.verdict import FAILS, Checks, Verdict
+from dunnage.proving.verdict import FAILS, UNBOUNDED, Checks, Verdict
+from dunnage.sampling_loss import sampling_beta, sampling_delta, sampling_epsilon, smallest_k
 
 COLUMNS = ("weight", "length", "width")
+LAW_NAMES = ("laplace", "piecewise")
 
 
 def rows_policy(lasts: Sequence[int], mechanism: Mapping[str, object]) -> Policy:
@@ -39,47 +46,40 @@ def records(points: Sequence[Sequence[int]]) -> Rows:
 def replaced(lasts: Sequence[int], num: int) -> tuple[list[Rows], list[tuple[int, int]]]:
     """Return all datasets of ``num`` records, and which of them differ in one record."""
     grid = list(product(*(range(last + 1) for last in lasts)))
-    found = list(combinations_with_replacement(grid, num))
-    pairs = [(a, b) for a, b in combinations(range(len(found)), 2) if _differ_in_one(found[a], found[b])]
-    return [records(points) for points in found], pairs
-
-
-def _differ_in_one(one: Sequence[Any], other: Sequence[Any]) -> bool:
-    rest = list(other)
-    for point in one:
-        if point in rest:
-            rest.remove(point)
-    return len(rest) == 1
+    datasets = list(combinations_with_replacement(grid, num))
+    counters = [Counter(points) for points in datasets]
+    pairs = [(a, b) for a, b in combinations(range(len(datasets)), 2) if (counters[b] - counters[a]).total() == 1]
+    return [records(points) for points in datasets], pairs
 
 
 def values_case(
     *,
-    epsilon: Any,  # epsilon, law, confidence: parameters of the mechanism
-    last: int | Sequence[int],  # Last point of the grid, or of each column's grid
+    epsilon: Any,
+    last: int | Sequence[int],  # point of the grid, or of each column's grid
     law: str,
-    num: int = 1,  # Records of a dataset
+    num: int = 1,  # records of a dataset
     confidence: Any = 0.9,
-    mechanism: Any = None,  # What to examine instead: anything that promises and releases like noisy-values
-    variant: str | None = None,  # What sets the case apart; by default told by the parameters
-) -> Case:
+    mechanism: Any = None,  # to examine instead: anything that promises and releases like noisy-values
+    variant: str | None = None,
+) -> NeighbourCase:
     lasts = [last] if isinstance(last, int) else list(last)
     made = mechanism or NoisyValues(epsilon=epsilon, law=law, confidence=confidence)
     tables, pairs = replaced(lasts, num)
-    told = f"{law}, {len(lasts)} column{'s' * (len(lasts) > 1)}, {num} record{'s' * (num > 1)}"
+    words = f"{law}, {len(lasts)} column{'s' * (len(lasts) > 1)}, {num} record{'s' * (num > 1)}"
     policy = rows_policy(lasts, {"name": NoisyValues.name, "epsilon": float(made.epsilon)})
-    return Case(
+    return NeighbourCase(
         mechanism=made,
         policy=policy,
         tables=tables,
         pairs=pairs,
         reach=Reach(steps=max(lasts), orders=num > 1),
         name=NoisyValues.name,
-        variant=told if variant is None else variant,
+        variant=words if variant is None else variant,
     )
 
 
 def check_noisy_values(long: bool) -> Iterator[Verdict]:
-    """Check noisy-values: both laws, several columns that share epsilon, and records beside each other."""
+    """Check both laws, several columns that share epsilon, and records beside each other."""
     # With a confidence of one half the window of the piecewise law is a single point, and all of epsilon is used.
     for law, confidence in (("laplace", "0.9"), ("piecewise", "0.5")):
         yield examine(values_case(epsilon=2, last=4, law=law, confidence=confidence), long=long)
@@ -88,7 +88,7 @@ def check_noisy_values(long: bool) -> Iterator[Verdict]:
         yield examine_point_law(NoisyValues.name, law, last=30 if long else 12, epsilon=1)
     if not long:
         return
-    for law, epsilon in product(("laplace", "piecewise"), ("0.1", 5)):
+    for law, epsilon in product(LAW_NAMES, ("0.1", 5)):
         yield examine(values_case(epsilon=epsilon, last=9, law=law), long=long)
         yield examine(values_case(epsilon=epsilon, last=(2, 2), law=law, confidence=0), long=long)
         yield examine(values_case(epsilon=epsilon, last=3 if law == "laplace" else 2, law=law, num=2), long=long)
@@ -100,15 +100,10 @@ def _cell(borders: Sequence[float], value: float) -> int:
     return sum(value >= border for border in borders)
 
 
-def _borders(output: Hashable) -> Mapping[str, Sequence[float]]:
-    assert isinstance(output, tuple)  # of tables and certificate: the sound forms refuse nothing
-    found: Mapping[str, Sequence[float]] = json.loads(output[1])["measures"].get("borders", {})
-    return found
-
-
 def _separates(output: Hashable, one: Rows, other: Rows) -> bool:
     """Tell whether the published borders separate the values in which two datasets differ."""
-    borders = _borders(output)
+    assert isinstance(output, tuple)  # of tables and certificate: the sound forms refuse nothing
+    borders: Mapping[str, Sequence[float]] = json.loads(output[1])["measures"].get("borders", {})
     cells = [
         sorted(
             tuple(_cell(borders.get(name, ()), value) for name, value in zip(rows, point, strict=True))
@@ -119,50 +114,46 @@ def _separates(output: Hashable, one: Rows, other: Rows) -> bool:
     return cells[0] != cells[1]
 
 
-def _public_borders(epsilon: Any, last: int, borders: Sequence[int], law: str, num: int) -> Case:
-    """Return the case of public borders: neighbours have the differing value between the same two."""
-    tables, pairs = replaced([last], num)
-    within = [
-        (a, b)
-        for a, b in pairs
-        if sorted(_cell(borders, v) for v in tables[a]["weight"])
-        == sorted(_cell(borders, v) for v in tables[b]["weight"])
-    ]
-    mechanism = NoisyClusters(epsilon=epsilon, borders=borders, law=law)
-    policy = rows_policy([last], {"name": NoisyClusters.name, "epsilon": epsilon, "borders": list(borders)})
-    ends = [0, *borders, last + 1]
-    reach = Reach(steps=max(b - a - 1 for a, b in pairwise(ends)), orders=num > 1)  # noise stays in a cluster
-    variant = f"public borders, {law}, {num} record{'s' * (num > 1)}"
-    return Case(mechanism=mechanism, policy=policy, tables=tables, pairs=within, reach=reach, variant=variant)
+def _borders_case(
+    epsilon: Any, last: int, law: str, num: int, *, borders: Sequence[int] = (), quantiles: Sequence[Any] = ()
+) -> NeighbourCase:
+    """Return the case of public borders, or of private ones at quantiles.
 
-
-def _private_borders(epsilon: Any, last: int, quantiles: Sequence[Any], law: str, num: int) -> Case:
+    With public borders neighbours have the differing value between the same two, and noise stays in a cluster.
+    """
     tables, pairs = replaced([last], num)
-    mechanism = NoisyClusters(epsilon=epsilon, quantiles=quantiles, law=law)
-    parameters = {"name": NoisyClusters.name, "epsilon": epsilon, "quantiles": [float(q) for q in quantiles]}
-    return Case(
-        mechanism=mechanism,
-        policy=rows_policy([last], parameters),
+    records_text = f"{law}, {num} record{'s' * (num > 1)}"
+    if borders:
+        cells = [sorted(_cell(borders, value) for value in table["weight"]) for table in tables]
+        pairs = [(a, b) for a, b in pairs if cells[a] == cells[b]]
+        parameters: dict[str, Any] = {"borders": list(borders)}
+        steps = max(b - a - 1 for a, b in pairwise([0, *borders, last + 1]))
+        variant = f"public borders, {records_text}"
+    else:
+        parameters, steps = {"quantiles": [float(q) for q in quantiles]}, last
+        variant = f"{len(quantiles)} private border{'s' * (len(quantiles) > 1)}, {records_text}"
+    return NeighbourCase(
+        mechanism=NoisyClusters(epsilon=epsilon, law=law, borders=borders or None, quantiles=quantiles or None),
+        policy=rows_policy([last], {"name": NoisyClusters.name, "epsilon": epsilon, **parameters}),
         tables=tables,
         pairs=pairs,
-        reach=Reach(steps=last, orders=num > 1),
-        separates=_separates,
-        variant=f"{len(quantiles)} private border{'s' * (len(quantiles) > 1)}, {law}, {num} record{'s' * (num > 1)}",
+        reach=Reach(steps=steps, orders=num > 1),
+        separates=None if borders else _separates,
+        variant=variant,
     )
 
 
 class _Listening(Noise):
-    """Noise that keeps what it was asked to choose by."""
+    """Noise that keeps the scores it chose by."""
 
-    __slots__ = ("asked",)
+    __slots__ = ("scores",)
 
     def __init__(self) -> None:
         super().__init__()
-        self.asked: list[list[Fraction]] = []
+        self.scores: list[list[Fraction]] = []
 
     def exponential_choice(self, scores: Sequence[int | Fraction]) -> int:
-        """Choose as ever, and keep the scores."""
-        self.asked.append([Fraction(score) for score in scores])
+        self.scores.append([Fraction(score) for score in scores])
         return super().exponential_choice(scores)
 
 
@@ -171,7 +162,7 @@ def examine_border_shares() -> Verdict:
 
     If scores change by d, which is at least a and at most b, the odds of what is chosen change by e^(b - a) at most.
     """
-    start, quantiles, last = time.perf_counter(), ["0.2", "0.4", "0.6", "0.8"], 20
+    quantiles, last = ["0.2", "0.4", "0.6", "0.8"], 20
     mechanism = NoisyClusters(epsilon=2, quantiles=quantiles)
     policy = rows_policy([last], {"name": NoisyClusters.name, "epsilon": 2, "quantiles": [float(q) for q in quantiles]})
     pair = []
@@ -179,7 +170,7 @@ def examine_border_shares() -> Verdict:
         noise = _Listening()
         data = dataset_of(records([[value] for value in values]), policy)
         mechanism.release(data, ledger=Ledger(":memory:"), noise=noise)
-        pair.append(noise.asked)
+        pair.append(noise.scores)
     changes = [[b - a for a, b in zip(*scores, strict=True)] for scores in zip(*pair, strict=True)]
     measured = float(sum(max(change) - min(change) for change in changes))
     claimed = float(mechanism.epsilon * mechanism.border_share)
@@ -188,22 +179,21 @@ def examine_border_shares() -> Verdict:
     return Verdict.of(
         NoisyClusters.name,
         f"epsilon of {len(quantiles)} private borders",
-        claimed=claimed,
-        measured=measured,
+        claimed,
+        measured,
         method=f"exact change of the scores of {len(changes)} borders between two neighbours",
         sentence=f"All borders together cost {measured:.3g} of the {claimed:.3g} that is set aside for them.",
-        started=start,
         problems=problems,
     )
 
 
 def check_noisy_clusters(long: bool) -> Iterator[Verdict]:
-    """Check noisy-clusters: public and private borders, and the published form, which must fail."""
+    """Check public and private borders, and the published form, which must fail."""
     # The published form on a pair of neighbours within one cluster.
     mechanism = NoisyClusters(epsilon=1, quantiles=["0.1"], as_published=True)
     parameters = {"name": NoisyClusters.name, "epsilon": 1, "quantiles": [0.1], "as_published": True}
     yield examine(
-        Case(
+        NeighbourCase(
             mechanism=mechanism,
             policy=rows_policy([6], parameters),
             tables=[records([[1], [3]]), records([[1], [6]]), records([[1], [1]])],
@@ -216,17 +206,17 @@ def check_noisy_clusters(long: bool) -> Iterator[Verdict]:
         ),
         long=long,
     )
-    for law in ("laplace", "piecewise"):
-        yield examine(_public_borders(1, 6, [3], law, 1), long=long)
-        yield examine(_private_borders(2, 6, ["0.1"], law, 1), long=long)
-    yield examine(_public_borders(2, 3, [2], "laplace", 2), long=long)
+    for law in LAW_NAMES:
+        yield examine(_borders_case(1, 6, law, 1, borders=[3]), long=long)
+        yield examine(_borders_case(2, 6, law, 1, quantiles=["0.1"]), long=long)
+    yield examine(_borders_case(2, 3, "laplace", 2, borders=[2]), long=long)
     yield examine_border_shares()
     if not long:
         return
-    yield examine(_private_borders(1, 5, ["0.5"], "laplace", 2), long=long)
-    for law in ("laplace", "piecewise"):
-        yield examine(_public_borders("0.3", 9, [2, 5], law, 1), long=long)
-        yield examine(_private_borders(3, 7, ["0.3", "0.7"], law, 1), long=long)
+    yield examine(_borders_case(1, 5, "laplace", 2, quantiles=["0.5"]), long=long)
+    for law in LAW_NAMES:
+        yield examine(_borders_case("0.3", 9, law, 1, borders=[2, 5]), long=long)
+        yield examine(_borders_case(3, 7, law, 1, quantiles=["0.3", "0.7"]), long=long)
 
 
 def check_any(kind: type[Any], long: bool) -> Iterator[Verdict]:
@@ -235,4 +225,156 @@ def check_any(kind: type[Any], long: bool) -> Iterator[Verdict]:
         yield examine(replace(case, name=kind.name), long=long)
 
 
+# Sampled lattices
+
+BETA = "0.7"
+TOLD_APART = (("x", "x"), ("x", "y"), ("y", "x"))
+"""Three records of two flags: each flag alone puts the first with one of the others."""
+_SIZES = 400
+_FLAG = {"role": "quasi-identifier", "kind": "tree", "parents": {"x": "*", "y": "*"}}
+_NUMBER = {"role": "quasi-identifier", "kind": "numeric", "resolution": 1, "doubling": 2}
+
+
+class _OneSampleRule(_CountRule):
+    """The sound rule, but for the sample: the node is chosen on the one that is released."""
+
+    def sample(self, released: Any, draw: Any) -> Any:
+        return released
+
+
+class ChosenOnRelease(SampledLattice):
+    """Sampled-lattice with its node chosen on the released sample, which the theorem does not allow for."""
+
+    @cached_property
+    def _rule(self) -> _OneSampleRule:
+        return _OneSampleRule(self.least, self.rate, self.epsilon_choice)
+
+
+FLAGS = {"this": _FLAG, "that": _FLAG}
+
+
+def flags(points: Sequence[Sequence[str]]) -> Rows:
+    return {name: [point[at] for point in points] for at, name in enumerate(FLAGS)}
+
+
+def numbers(values: Sequence[float]) -> Rows:
+    return {"weight": [float(value) for value in values]}
+
+
+def lattice_case(
+    mechanism: SampledLattice, tables: Sequence[Rows], *, last: int = 4, orders: bool = False, **more: Any
+) -> NeighbourCase:
+    """Return a case of datasets of which each has one record more than the one before, unless pairs say otherwise."""
+    attributes = FLAGS if "this" in tables[0] else {"weight": {**_NUMBER, "domain": [0, last]}}
+    table = {"name": SampledLattice.name, "k": 2, "beta": 0.7, "epsilon_choice": 1}
+    more.setdefault("pairs", [(at, at + 1) for at in range(len(tables) - 1)])
+    return NeighbourCase(
+        mechanism=mechanism,
+        policy=Policy.from_dict(
+            {"dataset": "proof", "protects": "package", "attributes": attributes, "mechanism": table}
+        ),
+        tables=tables,
+        reach=Reach(steps=last, orders=orders),
+        name=SampledLattice.name,
+        **more,
+    )
+
+
+def _sound(long: bool) -> Iterator[NeighbourCase]:
+    two = [numbers([0.0] * num) for num in (1, 2)]
+    yield lattice_case(SampledLattice(k=2, beta=BETA, epsilon_choice=1), two, orders=True, variant="1 number, k 2")
+    three = [flags(TOLD_APART[1:]), flags(TOLD_APART)]
+    yield lattice_case(SampledLattice(k=2, beta=BETA, epsilon_choice=8), three, variant="2 flags, k 2")
+    asked = SampledLattice(epsilon=3, delta="0.3", epsilon_choice="0.5")
+    yield lattice_case(asked, [numbers([0.0] * num) for num in (2, 3)], variant="epsilon and delta asked for")
+    if long:
+        for k, beta, epsilon in ((2, "0.2", "0.5"), (2, "0.5", 1), (3, BETA, 4)):
+            mechanism = SampledLattice(k=k, beta=beta, epsilon_choice=epsilon)
+            # The case of all datasets of up to so many records of three values, and all their neighbours.
+            variant = f"1 number, k {k}, beta {beta}"
+            every = [values for num in range(1, 3 + 1) for values in combinations_with_replacement((0, 1, 2), num)]
+            places = {values: at for at, values in enumerate(every)}
+            grown = [(values, tuple(sorted((*values, extra)))) for values in every for extra in (0, 1, 2)]
+            pairs = [(places[one], places[more]) for one, more in grown if more in places]
+            yield lattice_case(mechanism, [numbers(values) for values in every], pairs=pairs, variant=variant)
+        pooled = SampledLattice(k=2, beta=BETA, epsilon_choice=1, left_out="pool")
+        yield lattice_case(pooled, two, variant="left out: pool")
+
+
+def examine_smallest_k() -> Verdict:
+    """Examine the k that is chosen for a delta: what it loses, worked out term by term, is no more than requested."""
+    settings = [(beta, delta) for beta in ("0.1", "0.5", BETA) for delta in ("0.3", "0.05", "1e-4")]
+    losses = [(_delta_of(smallest_k(beta, delta), float(beta)), float(delta)) for beta, delta in settings]
+    words = "The k that is chosen for a delta of {:g} loses one of {:.3g}."
+    return _worst_figure("smallest k for a delta", "delta", losses, words)
+
+
+def _delta_of(k: int, beta: float) -> float:
+    """Work out the largest chance that a class tells too much: P(Bin(n, beta) > gamma n), over many n."""
+    from scipy.special import bdtrc
+
+    gamma = 1 - (1 - beta) ** 2
+    first = math.ceil(k / gamma - 1 - 1e-12)
+    sizes = np.arange(max(first, 1), first + _SIZES)
+    return float(bdtrc(np.floor(gamma * sizes + 1e-9), sizes, beta).max())
+
+
+def examine_largest_rate() -> Verdict:
+    """Examine the rate that is chosen for an epsilon: it costs no more than requested."""
+    settings = ("0.01", "0.5", "1", "1.204", "3")
+    losses = [(-math.log1p(-float(sampling_beta(rest))), float(rest)) for rest in settings]
+    words = "The rate that is chosen for an epsilon of {:g} costs {:.6g}."
+    return _worst_figure("largest rate for an epsilon", "epsilon", losses, words)
+
+
+def _worst_figure(variant: str, quantity: str, losses: Sequence[tuple[float, float]], words: str) -> Verdict:
+    measured, claimed = max(losses, key=lambda pair: pair[0] / pair[1])
+    method = f"worked out anew for {len(losses)} settings, of which this is the worst"
+    sentence = words.format(claimed, measured)
+    return Verdict.of(
+        SampledLattice.name, variant, claimed, measured, quantity=quantity, method=method, sentence=sentence
+    )
+
+
+def _unsound() -> Iterator[NeighbourCase]:
+    three, chosen = [flags(TOLD_APART[1:]), flags(TOLD_APART)], 6
+    # The published form, at the epsilon that it states for the largest sample of three records.
+    yield lattice_case(
+        SampledLattice(k=2, beta=BETA, epsilon_choice=chosen, as_published=True),
+        three,
+        variant="as published",
+        expected=FAILS,
+        claimed=float(sampling_delta(2, BETA, as_published=True)),
+        epsilon=float(sampling_epsilon(BETA)) + 2 * chosen * 2 / 3,
+    )
+    yield lattice_case(
+        ChosenOnRelease(k=2, beta=Fraction(BETA), epsilon_choice=Fraction(8)),
+        three,
+        variant="node chosen on the released sample",
+        expected=FAILS,
+        basis="claimed",
+        holds=UNBOUNDED,
+        claimed=float(sampling_delta(2, BETA)),
+        sentence="Choosing the node on the sample that is released lets it seek the telling class: the theorem of the "
+        "sample does not cover that, and a second sample is needed.",
+    )
+    yield lattice_case(
+        SampledLattice(k=2, beta=BETA, epsilon_choice=1, left_out="noisy", left_out_epsilon=1),
+        [numbers([1]), numbers([1, 1])],
+        last=1,
+        variant="left out: noisy",
+        expected=FAILS,
+        sentence="Rows for the records left out show how many records there are: the sample is no longer secret.",
+    )
+
+
+def check_sampled_lattice(long: bool) -> Iterator[Verdict]:
+    """Check all samples, nodes and releases of a few records, the published form, and one sample for both uses."""
+    yield examine_smallest_k()
+    yield examine_largest_rate()
+    for case in (*_unsound(), *_sound(long)):
+        yield examine(case, long=long)
+
+
 CHECKS: Checks = {NoisyValues: check_noisy_values, NoisyClusters: check_noisy_clusters}
+SAMPLED_CHECKS: Checks = {SampledLattice: check_sampled_lattice}

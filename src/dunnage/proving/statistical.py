@@ -12,24 +12,22 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from dunnage.errors import ParameterError
 
 CONFIDENCE = 0.999999
-"""Of a lower bound, unless told otherwise: wrong once in a million."""
+"""Of a lower bound, unless given: wrong once in a million."""
 UNLIKELY = 1e-9
 """A p value below this says that draws do not follow a law: no check that is right fails by chance."""
 _THRESHOLDS = 64  # about how many events of each kind are compared, in each direction
 _ENOUGH_EXPECTED = 25.0  # from here on the chi-square law is close enough far out in its tail
 
 
-@dataclass(frozen=True)
-class Event:
+class Event(NamedTuple):
     """A set of outputs: some of a list, or all numbers from one on, or up to one."""
 
-    members: frozenset[Hashable] = frozenset()  # The outputs, if they are listed
+    members: frozenset[Hashable] = frozenset()  # if they are listed
     least: float | None = None  # least, most: ends of a half-line of numbers, if they are not
     most: float | None = None
 
@@ -40,9 +38,6 @@ class Event:
             return bool(output <= self.most)
         return output in self.members
 
-    def count(self, counts: Mapping[Any, int]) -> int:
-        return sum(num for output, num in counts.items() if self.holds(output))
-
     def __str__(self) -> str:
         if self.least is not None:
             return f"outputs of at least {self.least:g}"
@@ -51,15 +46,13 @@ class Event:
         return f"{len(self.members)} output{'s' if len(self.members) != 1 else ''}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class LowerBound:
-    epsilon: float  # The bound: 0 if the draws show nothing
-    delta: float  # The delta that was granted
-    confidence: float  # How sure the bound is
-    event: Event  # What the two inputs were told apart by
+class LowerBound(NamedTuple):
+    epsilon: float  # 0 if the draws show nothing
+    confidence: float
+    event: Event  # what the two inputs were told apart by
     likely: float  # likely, unlikely: lower limit of the larger of its two probabilities, upper limit of the smaller
     unlikely: float
-    num_drawn: int  # Draws that measured it, of both inputs together
+    num_drawn: int  # draws that measured it, of both inputs together
 
 
 def lower_bound(
@@ -68,27 +61,32 @@ def lower_bound(
     """Bound the loss between two inputs from below, by what was drawn for each."""
     if not (0 < confidence < 1 and 0 <= delta < 1):
         raise ParameterError("confidence must lie between 0 and 1, and delta from 0 to below 1. Use 0.999 and 0, say.")
-    draws = [_outputs(drawn) for drawn in (one, other)]
-    if min(map(len, draws)) < 4:
+    outputs = [draws.tolist() if hasattr(draws, "tolist") else list(draws) for draws in (one, other)]
+    outputs = [[tuple(value) if isinstance(value, list) else value for value in values] for values in outputs]
+    if min(map(len, outputs)) < 4:
         raise ParameterError("a lower bound needs at least four draws of each input. Draw more.")
     # Events are made up from a quarter of the draws and compared on another: the best of many sets of rare outputs
     # would else be the one that fits the noise best.
     making, comparing, measuring = (
-        [Counter(drawn[len(drawn) * first // 4 : len(drawn) * last // 4]) for drawn in draws]
+        [Counter(values[len(values) * first // 4 : len(values) * last // 4]) for values in outputs]
         for first, last in ((0, 1), (1, 2), (2, 4))
     )
+
+    def bounded(event: Event, likely: Counter[Any], unlikely: Counter[Any]) -> LowerBound:
+        wrong = (1 - confidence) / 2  # each limit may be wrong as often
+        hits = [sum(num for output, num in counts.items() if event.holds(output)) for counts in (likely, unlikely)]
+        low = lower_limit(hits[0], likely.total(), wrong)
+        high = upper_limit(hits[1], unlikely.total(), wrong)
+        epsilon = max(math.log((low - delta) / high), 0.0) if low > delta else 0.0
+        return LowerBound(epsilon, confidence, event, low, high, likely.total() + unlikely.total())
+
     best, best_order, best_epsilon = Event(), 0, -1.0
     for order in (0, 1):
         for event in _events(making[order], making[1 - order]):
-            found = _bounded(event, comparing[order], comparing[1 - order], delta, confidence).epsilon
-            if found > best_epsilon:
-                best, best_order, best_epsilon = event, order, found
-    return _bounded(best, measuring[best_order], measuring[1 - best_order], delta, confidence)
-
-
-def _outputs(drawn: Iterable[Any]) -> list[Any]:
-    values = drawn.tolist() if hasattr(drawn, "tolist") else list(drawn)
-    return [tuple(value) if isinstance(value, list) else value for value in values]
+            epsilon = bounded(event, comparing[order], comparing[1 - order]).epsilon
+            if epsilon > best_epsilon:
+                best, best_order, best_epsilon = event, order, epsilon
+    return bounded(best, measuring[best_order], measuring[1 - best_order])
 
 
 def _events(likely: Counter[Any], unlikely: Counter[Any]) -> Iterator[Event]:
@@ -111,28 +109,12 @@ def _events(likely: Counter[Any], unlikely: Counter[Any]) -> Iterator[Event]:
 
 def _sizes(counts: Sequence[int], num: int) -> list[int]:
     """Return after how many outputs to cut: evenly by number of draws, and after the first few in any case."""
-    found, seen = set(range(1, min(len(counts), 8) + 1)), 0
+    sizes, seen = set(range(1, min(len(counts), 8) + 1)), 0
     for size, count in enumerate(counts, start=1):
         if (seen + count) * _THRESHOLDS // num > seen * _THRESHOLDS // num:
-            found.add(size)
+            sizes.add(size)
         seen += count
-    return sorted(found)
-
-
-def _bounded(event: Event, likely: Counter[Any], unlikely: Counter[Any], delta: float, confidence: float) -> LowerBound:
-    wrong = (1 - confidence) / 2  # each limit may be wrong as often
-    low = lower_limit(event.count(likely), likely.total(), wrong)
-    high = upper_limit(event.count(unlikely), unlikely.total(), wrong)
-    epsilon = math.log((low - delta) / high) if low > delta else 0.0
-    return LowerBound(
-        epsilon=max(epsilon, 0.0),
-        delta=delta,
-        confidence=confidence,
-        event=event,
-        likely=low,
-        unlikely=high,
-        num_drawn=likely.total() + unlikely.total(),
-    )
+    return sorted(sizes)
 
 
 def lower_limit(successes: int, num: int, wrong: float) -> float:
@@ -159,8 +141,7 @@ def agrees(observed: Mapping[Any, int], masses: Mapping[Any, float]) -> float:
         return 1.0
     if rest < UNLIKELY / num and any(count and not masses.get(outcome) for outcome, count in observed.items()):
         return 0.0  # an outcome that the law does not have
-    alone = [outcome for outcome, mass in masses.items() if mass * num >= 5]
-    cells = [(observed.get(outcome, 0), masses[outcome]) for outcome in alone]
+    cells = [(observed.get(outcome, 0), mass) for outcome, mass in masses.items() if mass * num >= 5]
     pooled = max(0.0, 1.0 - math.fsum(mass for _, mass in cells))
     cells.append((num - sum(count for count, _ in cells), pooled))
     return min(1.0, 2 * min(_exactly(cells, num), _chi_square(cells, num)))

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, Self
 
@@ -76,12 +75,12 @@ class Verdict(Model):
     method: str
     expected: str
     sentence: str
-    seconds: float
+    seconds: float = 0.0
     problems: Listed[str] = ()
 
     @model_validator(mode="before")
     @classmethod
-    def _found_again(cls, content: Any) -> Any:
+    def _left_out(cls, content: Any) -> Any:
         """Leave out what a file says follows from the rest: it is worked out anew."""
         return {k: v for k, v in content.items() if k != "as_expected"} if isinstance(content, dict) else content
 
@@ -105,25 +104,24 @@ class Verdict(Model):
         cls,
         mechanism: str,
         variant: str,
-        *,
         claimed: float | str,
         measured: float | str,
+        *,
         method: str,
         sentence: str,
-        started: float,
         basis: str = "proved",
         holds: float | str | None = None,
         quantity: str = "epsilon",
-        verdict: str | None = None,
         expected: str = HOLDS,
         confidence: float | None = None,
         exact: bool | None = None,
         problems: Sequence[str] = (),
     ) -> Verdict:
-        """Compare what was found with what is claimed; it fails, too, if there are problems, unless told otherwise.
+        """Compare what was measured with what is claimed; what would hold fails, too, if there are problems.
 
-        ``started`` is when the check began. What has a confidence is a bound from draws, and all else exact.
+        What has a confidence is a bound from draws, and all else exact. How long it took the desk notes.
         """
+        verdict = judged(measured, claimed, quantity)
         return cls(
             mechanism=mechanism,
             variant=variant,
@@ -135,10 +133,9 @@ class Verdict(Model):
             exact=confidence is None if exact is None else exact,
             confidence=confidence,
             method=method,
-            verdict=verdict or (FAILS if problems else judged(measured, claimed, quantity)),
+            verdict=FAILS if problems and verdict == HOLDS else verdict,
             expected=expected,
             sentence=sentence,
-            seconds=time.perf_counter() - started,
             problems=tuple(problems),
         )
 
@@ -165,22 +162,25 @@ Checks = Mapping[type[Any], Check]
 """The checks of a module, by the class of their mechanism."""
 
 
-def raised(mechanism: str, variant: str, error: Exception, started: float) -> Verdict:
+def raised(mechanism: str, variant: str, error: Exception) -> Verdict:
     """Return the verdict on something that raised an error where it should have been examined: it fails."""
     text = " ".join(str(error).split())[:160]
-    told = f"it raised {type(error).__name__}{': ' * bool(text)}{text}".rstrip(".")
+    problem = f"it raised {type(error).__name__}{': ' * bool(text)}{text}".rstrip(".")
     return Verdict.of(
         mechanism,
         variant,
+        0.0,
+        UNBOUNDED,
         basis="claimed",
-        claimed=0.0,
-        measured=UNBOUNDED,
         exact=False,
         method="run as it is",
-        sentence=f"{told[0].upper()}{told[1:]}. What it gives away was not found out.",
-        started=started,
-        problems=(told,),
+        sentence=f"{as_sentence(problem)} What it gives away was not found out.",
+        problems=(problem,),
     )
+
+
+def as_sentence(words: str) -> str:
+    return f"{words[0].upper()}{words[1:]}."
 
 
 def within(measured: float | str, stated: float | str, quantity: str) -> bool:

@@ -1,81 +1,43 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Generated datasets for demos, documents, tests and benchmarks. Illustrations, not evidence.
+"""Generated datasets for demos, documents, tests, benchmarks and advice. Illustrations, not evidence.
 
 Nothing here protects anyone, so ordinary seeded random numbers are used.
 """
 
-from dunnage.routes import TRIP_MODES
-from dunnage.samples.packages import (
-    LAWS,
-    PackageSetting,
-    draw_weights,
-    generate_packages,
-    package_setting,
-    packages,
-    packages_policy,
-)
-from dunnage.samples.rides import (
-    PASSENGER_PARENTS,
-    PASSENGER_TYPES,
-    SERVICE_DAY,
-    RideSetting,
-    generate_rides,
-    metro_edges,
-    rides,
-    rides_policy,
-)
-from dunnage.samples.telemetry import (
-    CITY_BOX,
-    TELEMETRY_LAWS,
-    PositionSetting,
-    Sensor,
-    TelemetrySetting,
-    generate_positions,
-    generate_telemetry,
-    positions,
-    positions_policy,
-    telemetry,
-    telemetry_policy,
-)
-from dunnage.samples.town import CitySetting, city, generate_city, trip_modes, trip_stops
-from dunnage.samples.trips import TripSetting, generate_city_trips, generate_trips, trips, trips_policy
-
-__all__ = [
-    "CITY_BOX",
-    "LAWS",
-    "PASSENGER_PARENTS",
-    "PASSENGER_TYPES",
-    "SERVICE_DAY",
-    "TELEMETRY_LAWS",
-    "TRIP_MODES",
-    "CitySetting",
-    "PackageSetting",
-    "PositionSetting",
-    "RideSetting",
-    "Sensor",
-    "TelemetrySetting",
-    "TripSetting",
-    "city",
-    "draw_weights",
-    "generate_city",
-    "generate_city_trips",
-    "generate_packages",
-    "generate_positions",
-    "generate_rides",
-    "generate_telemetry",
-    "generate_trips",
-    "metro_edges",
-    "package_setting",
-    "packages",
-    "packages_policy",
-    "positions",
-    "positions_policy",
-    "rides",
-    "rides_policy",
-    "telemetry",
-    "telemetry_policy",
-    "trip_modes",
-    "trip_stops",
-    "trips",
-    "trips_policy",
-]
+from dunnage.routes import TRIP_MODES as TRIP_MODES
+from dunnage.samples.like import like as like
+from dunnage.samples.packages import LAWS as LAWS
+from dunnage.samples.packages import PackageSetting as PackageSetting
+from dunnage.samples.packages import draw_weights as draw_weights
+from dunnage.samples.packages import generate_packages as generate_packages
+from dunnage.samples.packages import package_setting as package_setting
+from dunnage.samples.packages import packages as packages
+from dunnage.samples.packages import packages_policy as packages_policy
+from dunnage.samples.rides import PASSENGER_PARENTS as PASSENGER_PARENTS
+from dunnage.samples.rides import PASSENGER_TYPES as PASSENGER_TYPES
+from dunnage.samples.rides import SERVICE_DAY as SERVICE_DAY
+from dunnage.samples.rides import RideSetting as RideSetting
+from dunnage.samples.rides import generate_rides as generate_rides
+from dunnage.samples.rides import metro_edges as metro_edges
+from dunnage.samples.rides import rides as rides
+from dunnage.samples.rides import rides_policy as rides_policy
+from dunnage.samples.telemetry import CITY_BOX as CITY_BOX
+from dunnage.samples.telemetry import TELEMETRY_LAWS as TELEMETRY_LAWS
+from dunnage.samples.telemetry import PositionSetting as PositionSetting
+from dunnage.samples.telemetry import TelemetrySetting as TelemetrySetting
+from dunnage.samples.telemetry import generate_positions as generate_positions
+from dunnage.samples.telemetry import generate_telemetry as generate_telemetry
+from dunnage.samples.telemetry import positions as positions
+from dunnage.samples.telemetry import positions_policy as positions_policy
+from dunnage.samples.telemetry import telemetry as telemetry
+from dunnage.samples.telemetry import telemetry_policy as telemetry_policy
+from dunnage.samples.town import CitySetting as CitySetting
+from dunnage.samples.town import city as city
+from dunnage.samples.town import generate_city as generate_city
+from dunnage.samples.town import trip_modes as trip_modes
+from dunnage.samples.town import trip_stops as trip_stops
+from dunnage.samples.trips import TripSetting as TripSetting
+from dunnage.samples.trips import generate_city_trips as generate_city_trips
+from dunnage.samples.trips import generate_trips as generate_trips
+from dunnage.samples.trips import trips as trips
+from dunnage.samples.trips import trips_policy as trips_policy

@@ -14,18 +14,19 @@ import pyarrow.compute as pc
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.errors import OutputError
 
-# Twice the trips are not on twice the cells, and a cell's share of a window's trips falls off with its rank.
-CELLS_GROW, _RANK_OFFSET, _RANK_POWER = 0.75, 2.0, 1.88
 PAIRS_DIFFER, _WINDOWS_DIFFER = 1.0, 0.5
+_RANK_OFFSET, _RANK_POWER = 2.0, 1.88  # a cell's share of a window's trips falls off with its rank
 _WALKED_KM, _FAR_KM = 1.5, 6.0
 
 
-def targets(out: str | os.PathLike[str], endings: tuple[str, ...], force: bool) -> list[Path]:
-    """Name the files to write, the first as it was asked for; refuse to write over others."""
+def targets(
+    out: str | os.PathLike[str], endings: tuple[str, ...], force: bool, kinds: tuple[str, ...] = (".csv",)
+) -> list[Path]:
+    """Name the files to write, the first as requested; refuse to write over others."""
     path = Path(out)
-    if path.suffix != ".csv":
-        raise OutputError(f"{path} must end in .csv. Choose such a name.")
-    files = [path.with_name(path.stem + ending) for ending in endings]
+    if path.suffix not in kinds:
+        raise OutputError(f"{path} must end in {' or '.join(kinds)}. Choose such a name.")
+    files = [path, *(path.with_name(path.stem + ending) for ending in endings)]
     for file in files:
         if file.exists() and not force:
             raise OutputError(f"{file} exists already. Choose another name, or replace it with --force.")
@@ -46,8 +47,8 @@ def card_names(numbers: IntArray) -> pa.Array:
 def choose(weights: FloatArray, uniforms: FloatArray) -> IntArray:
     """Choose places by their weights, with a number from 0 to 1 for each."""
     until = np.cumsum(weights)
-    drawn = np.searchsorted(until, uniforms * until[-1], side="right")
-    return np.asarray(np.minimum(drawn, len(weights) - 1), dtype=np.int64)
+    places = np.searchsorted(until, uniforms * until[-1], side="right")
+    return np.asarray(np.minimum(places, len(weights) - 1), dtype=np.int64)
 
 
 def deterrence(apart_km: FloatArray) -> FloatArray:

@@ -4,7 +4,7 @@
 Everything rests on public facts: domains, resolutions, labels, hierarchies, networks, stops, windows, days, boxes and
 a rough number. Public and sensitive columns of rows are released as they are, so theirs may be taken from the data;
 each is taken apart from the quasi-identifiers, and sensitive ones apart from one another. Where people go is made up
-anew at each draw: homes and workplaces of different weight, fewer trips between stops that are near enough to walk or
+again at each draw: homes and workplaces of different weight, fewer trips between stops that are near enough to walk or
 far apart, most trips on few pairs, more of them in the rush hours.
 """
 
@@ -28,20 +28,37 @@ from dunnage.errors import ParameterError
 from dunnage.noise import Noise
 from dunnage.planning.demand import stop_numbers, window_seconds
 from dunnage.policy import Policy
-from dunnage.samples.common import CELLS_GROW, PAIRS_DIFFER, busiest, choose, deterrence
+from dunnage.samples.common import PAIRS_DIFFER, busiest, choose, deterrence
+from dunnage.samples.trips import num_cells, trips_of_hours
 from dunnage.schema import Role
 from dunnage.trips import Universe
 
 _FINE_STEPS = 10**6
 _WORD = 53
-_HOURS = (3, 1, 1, 1, 2, 8, 25, 60, 70, 60, 55, 58, 65, 62, 68, 82, 95, 92, 68, 48, 34, 25, 17, 9)
-"""Trips that begin in each hour of a day, relative to each other: a public guess."""
-_PAIRS_OF_ONE, _STOPS_DIFFER, _TRIPS_OF_RIDER = 0.72, 0.7, 1.7
-_MOST_STOPS = 1_000
-"""Stops that generated trips are made between at most; which ones is drawn."""
+_STOPS_DIFFER, _TRIPS_OF_RIDER = 0.7, 1.7
+_MAX_STOPS = 1_000  # that generated trips are made between; which ones is drawn
 _SOME_MONDAY = date(2026, 10, 12).toordinal()
+_NUM_LABELS = 10  # of a column without a domain
 _MISSING = 0.02
 _CENTRES, _EVENLY, _AROUND, _STEP = 5, 0.3, 0.08, 0.03
+
+
+def like(
+    policy: Policy,
+    size: int,
+    seed: int | None = None,
+    *,
+    noise: Noise | None = None,  # instead of a seed
+    period: str | None = None,
+    data: Dataset | None = None,  # rows whose public and sensitive columns are taken as they are
+    largest: Mapping[str, float] | None = None,  # values by column, where something else than the domain bounds them
+    city: City | None = None,  # that distances of trips are those of; by default the policy's
+) -> Dataset:
+    """Generate rows or trips of a policy's public shape."""
+    noise = noise or Noise(seed=seed)
+    if policy.schema.trip is not None:
+        return _like_trips(policy, size, noise, period, city or policy.schema.city)
+    return _like_rows(policy, size, noise, period if data is None else data.period, data, largest or {})
 
 
 def _uniforms(noise: Noise, size: int) -> FloatArray:
@@ -58,22 +75,24 @@ def _normals(noise: Noise, size: int) -> FloatArray:
 # Rows
 
 
-def like_rows(
-    data: Dataset, policy: Policy, size: int, noise: Noise, most: Mapping[str, float] | None = None
+def _like_rows(
+    policy: Policy, size: int, noise: Noise, period: str | None, data: Dataset | None, largest: Mapping[str, float]
 ) -> Dataset:
-    """Generate rows whose quasi-identifiers are spread evenly over their domains, up to the most there may be."""
-    rows = np.arange(size) if size == len(data) else noise_arrays.below(noise, len(data), size)
+    """Generate rows whose quasi-identifiers are spread evenly over their domains, up to the largest there may be."""
+    rows = np.arange(size)
+    if data is not None and size != len(data):
+        rows = noise_arrays.below(noise, len(data), size)
     columns: dict[str, pa.Array] = {}
     for item in policy.schema:
         domain = item.domain
-        if item.role is Role.PUBLIC:
+        if data is not None and item.role is Role.PUBLIC:
             column = data.column(item.name).take(pa.array(rows))
-        elif item.role is Role.SENSITIVE:
+        elif data is not None and item.role is Role.SENSITIVE:
             column = data.column(item.name).take(pa.array(rows[noise_arrays.permutation(noise, size)]))
-        elif item.role is not Role.QUASI_IDENTIFIER:
+        elif item.role in (Role.IDENTIFIER, Role.DROP):
             column = pa.array(np.arange(size, dtype=np.float64)) if item.kind == Numeric.kind else _labels(size)
         elif isinstance(domain, Numeric):
-            upper = min(domain.upper_float, (most or {}).get(item.name, domain.upper_float))
+            upper = min(domain.upper_float, largest.get(item.name, domain.upper_float))
             if domain.resolution is not None:
                 steps = int(domain.steps_below([max(upper, domain.lower_float)])[0])
                 values = domain.grid_values(noise_arrays.below(noise, steps + 1, size))
@@ -82,18 +101,20 @@ def like_rows(
                 values = domain.lower_float + share * (upper - domain.lower_float)
                 values = np.clip(values, domain.lower_float, domain.upper_float)
             column = pa.array(values)
-        elif domain is None or isinstance(domain, Windows) or not hasattr(domain, "labels"):
-            raise ParameterError(f"rows with {item.name!r} cannot be generated. Measure on the data: --on data.")
-        else:
+        elif domain is not None and not isinstance(domain, Windows) and hasattr(domain, "labels"):
             labels = np.array(domain.labels, dtype=object)
             column = pa.array(labels[noise_arrays.below(noise, len(labels), size)].tolist())
+        elif item.role is Role.QUASI_IDENTIFIER:
+            raise ParameterError(f"rows with {item.name!r} cannot be generated. Measure on the data: --on data.")
+        else:
+            column = _labels(_NUM_LABELS).take(pa.array(noise_arrays.below(noise, _NUM_LABELS, size)))
         columns[item.name] = column
     if policy.schema.together is not None:
         columns[policy.schema.together] = _labels(size, "group")
-    if policy.period is not None and policy.period.column is not None and data.period is not None:
-        day = data.period if len(data.period) > len("2026-11") else f"{data.period}-01"
+    if policy.period is not None and policy.period.column is not None and period is not None:
+        day = period if len(period) > len("2026-11") else f"{period}-01"
         columns[policy.period.column] = pa.array([day] * size)
-    return Dataset.from_table(pa.table(columns), policy, period=data.period, source="generated data")
+    return Dataset.from_table(pa.table(columns), policy, period=period, source="generated data")
 
 
 def _labels(size: int, word: str = "generated") -> pa.Array:
@@ -103,7 +124,7 @@ def _labels(size: int, word: str = "generated") -> pa.Array:
 # Trips
 
 
-class Trips(NamedTuple):
+class SlotTrips(NamedTuple):
     """Single trips by the codes of their stops, their slot and their rider."""
 
     origins: IntArray
@@ -112,40 +133,35 @@ class Trips(NamedTuple):
     riders: IntArray
 
 
-def like_trips(
-    policy: Policy, size: int, *, period: str | None = None, city: City | None = None, noise: Noise | None = None
-) -> Dataset:
-    """Generate trips slot by slot: so many pairs, attractive ones rather, and one trip at least on each.
-
-    Distances are those of the city, if it says where its stops are.
-    """
-    noise, universe = noise or Noise(), policy.schema.universe(period)
-    stops = np.sort(noise_arrays.permutation(noise, len(universe.stops))[:_MOST_STOPS])
+def _like_trips(policy: Policy, size: int, noise: Noise, period: str | None, city: City | None) -> Dataset:
+    """Generate trips slot by slot: so many pairs, attractive ones rather, and one trip at least on each."""
+    universe = policy.schema.universe(period)
+    stops = np.sort(noise_arrays.permutation(noise, len(universe.stops))[:_MAX_STOPS])
     num = len(stops)
     homes, work = _STOPS_DIFFER * _normals(noise, num), 2 * _STOPS_DIFFER * _normals(noise, num)
     pairs = PAIRS_DIFFER * _normals(noise, num * num).reshape(num, num)
     # attraction : (stops, stops), as logarithms
-    attraction = homes[:, None] + work[None] + pairs - deterred(universe, stops, city or policy.schema.city)
+    attraction = homes[:, None] + work[None] + pairs - deterred(universe, stops, city)
     if num > 1:
         np.fill_diagonal(attraction, -np.inf)
     dates = np.array(universe.num_dates or [1] * max(1, len(universe.days)), dtype=np.float64)
     weights = np.outer(dates, window_shares(universe)).reshape(-1)
     quotas = np.bincount(choose(weights, _uniforms(noise, size)), minlength=universe.num_slots)
     chosen = [np.zeros(0, dtype=np.int64)]
-    for quota in quotas[quotas > 0].tolist():
-        wanted = max(1, min(quota, round(_PAIRS_OF_ONE * quota**CELLS_GROW)))
-        found, falling = busiest(attraction.reshape(-1), _normals(noise, num * num), wanted)
-        chosen += [found, found[choose(falling, _uniforms(noise, quota - len(found)))]]
+    for quota, wanted in zip(quotas.tolist(), num_cells(quotas).tolist(), strict=True):
+        if quota:
+            cells, falling = busiest(attraction.reshape(-1), _normals(noise, num * num), max(1, wanted))
+            chosen += [cells, cells[choose(falling, _uniforms(noise, quota - len(cells)))]]
     origins, destinations = np.divmod(np.concatenate(chosen), num)
     riders = noise_arrays.below(noise, max(1, round(size / _TRIPS_OF_RIDER)), len(origins))
     slots = np.repeat(np.arange(len(quotas)), quotas)
-    return trip_rows(policy, period, universe, Trips(stops[origins], stops[destinations], slots, riders), noise)
+    return trip_rows(policy, period, universe, SlotTrips(stops[origins], stops[destinations], slots, riders), noise)
 
 
 def window_shares(universe: Universe) -> FloatArray:
     starts, lengths = window_seconds(universe)
-    middles = (starts + lengths / 2) / 3600 % 24
-    weights = lengths * np.interp(middles, np.arange(-1, 26) + 0.5, [_HOURS[-1], *_HOURS, *_HOURS[:2]])
+    middles, hours = (starts + lengths / 2) / 3600 % 24, trips_of_hours()
+    weights = lengths * np.interp(middles, np.arange(-1, 26) + 0.5, [hours[-1], *hours, *hours[:2]])
     return np.asarray(weights / weights.sum())
 
 
@@ -158,7 +174,7 @@ def deterred(universe: Universe, stops: IntArray, city: City | None) -> FloatArr
     return np.zeros((len(stops), len(stops)))
 
 
-def trip_rows(policy: Policy, period: str | None, universe: Universe, trips: Trips, noise: Noise) -> Dataset:
+def trip_rows(policy: Policy, period: str | None, universe: Universe, trips: SlotTrips, noise: Noise) -> Dataset:
     """Write trips as rows that the policy reads, each at a random second of its window."""
     trip = policy.schema.trip
     assert trip is not None
@@ -183,17 +199,16 @@ def trip_rows(policy: Policy, period: str | None, universe: Universe, trips: Tri
 def _times(time: Windows, period: str | None, days: IntArray, seconds: IntArray, noise: Noise) -> list[str]:
     """Write moments as a policy of trips reads them: with a date where days are told apart or counted."""
     calendar = time.calendar(period)
+    later, within = np.divmod(seconds, DAY_SECONDS)
     if calendar is None and time.day is None:
         return [_clock(second) for second in seconds.tolist()]
-    known = np.arange(*((calendar.start, calendar.stop) if calendar else (_SOME_MONDAY, _SOME_MONDAY + 7)))
-    codes = time.day_codes(known, period)
+    dates = np.arange(*((calendar.start, calendar.stop) if calendar else (_SOME_MONDAY, _SOME_MONDAY + 7)))
+    codes = time.day_codes(dates, period)
     labels = days if time.day is not None else np.zeros_like(days)
     ordinals = np.zeros(len(days), dtype=np.int64)
     for day in np.unique(labels).tolist():
-        rows = np.flatnonzero(labels == day)
-        own = known[codes == day]
+        rows, own = np.flatnonzero(labels == day), dates[codes == day]
         ordinals[rows] = own[noise_arrays.below(noise, len(own), len(rows))]
-    later, within = np.divmod(seconds, DAY_SECONDS)
     moments = zip((ordinals + later).tolist(), within.tolist(), strict=True)
     return [f"{date.fromordinal(ordinal).isoformat()}T{_clock(second)}" for ordinal, second in moments]
 
@@ -205,7 +220,7 @@ def _clock(second: int) -> str:
 # Vehicles
 
 
-def like_vehicles(purpose: Purpose, num: int, noise: Noise) -> tuple[FloatArray, ...]:
+def like_reports(purpose: Purpose, num: int, noise: Noise) -> tuple[FloatArray, ...]:
     """Generate what vehicles would report: numbers around middles that are drawn, too, or places and short ways.
 
     Places are around some centres and all over the box. Some numbers are missing where that is reported.

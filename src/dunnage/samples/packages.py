@@ -24,33 +24,18 @@ _CITIES = ("Antwerp", "Bremen", "Calais", "Dover", "Esbjerg", "Felixstowe", "Gda
 
 @dataclass(frozen=True, kw_only=True)
 class PackageSetting:
-    """How package weights are drawn.
-
-    Parameters
-    ----------
-    size
-        Number of packages.
-    law
-        ``uniform`` on [low, high]; ``normal`` with mean and sd, truncated to [low, high]; ``unequal``: three quarters
-        uniform on the lower half of [low, high], the rest on the upper half.
-    low, high, mean, sd
-        Parameters of the law.
-    capacity
-        Capacity of a truck in the paper the setting comes from.
-    destinations
-        Number of destinations; 0 leaves the column out.
-    decimals
-        Decimals a weight is recorded with.
-    """
+    """How package weights are drawn."""
 
     size: int = 200
+    # Uniform on [low, high]; normal with mean and sd, truncated to [low, high]; or unequal: three quarters uniform on
+    # the lower half of [low, high], the rest on the upper half.
     law: str = "uniform"
     low: float = 125.0
     high: float = 375.0
     mean: float = 250.0
     sd: float = 100.0
-    capacity: float = 500.0
-    destinations: int = 0
+    capacity: float = 500.0  # of a truck, in the paper the setting comes from
+    destinations: int = 0  # 0 leaves the column out
     decimals: int = 0
 
     def __post_init__(self) -> None:
@@ -70,23 +55,10 @@ class PackageSetting:
 
 
 def package_setting(name: str) -> PackageSetting:
-    """Return a setting of the papers by its name.
+    """Return a setting of the papers by its name: ``25-L-U``, or ``200-L`` for the hard instance of Scholl.
 
-    Parameters
-    ----------
-    name
-        ``25-L-U``: number of packages, Large (capacity 500) or Small (2500) relative to the truck, and the law:
-        ``U`` uniform on [125, 375], ``N`` normal(250, 100) on [0, 500], ``Un`` unequal halves. ``200-L`` is the
-        hard instance of Scholl: uniform on [20000, 35000], capacity 100000.
-
-    References
-    ----------
-    Hoogervorst et al. 2019, Table 2 (25-L-U, 50-L-U, 25-S-U, 50-S-U, 25-L-Un); Li et al. 2022, Tables 1 and 2.
-
-    Examples
-    --------
-    >>> package_setting("25-S-U").capacity
-    2500.0
+    Number of packages, Large (capacity 500) or Small (2500) relative to the truck, and the law: Uniform on [125, 375],
+    Normal(250, 100) on [0, 500], Unequal halves. Hoogervorst et al. 2019, Table 2; Li et al. 2022, Tables 1 and 2.
     """
     match = _SETTING.match(name)
     if not match or (match["law"] is None and match["items"] == "S"):
@@ -110,8 +82,8 @@ def draw_weights(setting: PackageSetting, generator: np.random.Generator) -> Flo
     if setting.law == "normal":
         weights = np.empty(0)
         while len(weights) < setting.size:
-            drawn = generator.normal(setting.mean, setting.sd, 2 * setting.size)
-            weights = np.concatenate([weights, drawn[(drawn >= low) & (drawn <= high)]])
+            more = generator.normal(setting.mean, setting.sd, 2 * setting.size)
+            weights = np.concatenate([weights, more[(more >= low) & (more <= high)]])
         weights = weights[: setting.size]
     elif setting.law == "unequal":
         num_light = round(0.75 * setting.size)
@@ -126,13 +98,7 @@ def draw_weights(setting: PackageSetting, generator: np.random.Generator) -> Flo
 
 
 def packages(setting: PackageSetting, *, seed: int | None = None) -> pa.Table:
-    """Generate packages: ``parcel_id``, ``destination`` if asked for, ``weight``.
-
-    Examples
-    --------
-    >>> packages(package_setting("25-L-U"), seed=1).num_rows
-    25
-    """
+    """Generate packages: ``parcel_id``, ``destination`` if requested, ``weight``."""
     generator = np.random.default_rng(seed)
     weights = draw_weights(setting, generator)
     columns: dict[str, object] = {"parcel_id": [f"P{number:07d}" for number in range(1, setting.size + 1)]}
@@ -170,14 +136,8 @@ statistic = "multiset"
 def generate_packages(
     setting: PackageSetting, out: str | os.PathLike[str], *, seed: int | None = None, force: bool = False
 ) -> tuple[Path, Path]:
-    """Write generated packages as CSV, and a starter policy beside it.
-
-    Returns
-    -------
-    tuple
-        The paths of the CSV file and of the policy.
-    """
-    path, policy = targets(out, (".csv", ".toml"), force)
+    """Write generated packages as CSV, and a starter policy beside it; return both paths."""
+    path, policy = targets(out, (".toml",), force)
     pacsv.write_csv(packages(setting, seed=seed), str(path))
     policy.write_text(packages_policy(setting, path.stem), encoding="utf-8")
     return path, policy

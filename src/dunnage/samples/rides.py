@@ -11,6 +11,7 @@ import string
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -44,19 +45,9 @@ _RING, _OFFSET, _SAME_PLACE = 0.45, 0.17, 0.07
 
 @dataclass(frozen=True, kw_only=True)
 class RideSetting:
-    """How rides are drawn.
-
-    Parameters
-    ----------
-    size
-        Number of rides.
-    stations, lines
-        Stations of the network, and its lines: one ring, and others across it that meet it and each other.
-    """
-
-    size: int = 10_000
+    size: int = 10_000  # rides
     stations: int = 150
-    lines: int = 8
+    lines: int = 8  # one ring, and others across it that meet it and each other
 
     def __post_init__(self) -> None:
         if self.size < 1:
@@ -68,8 +59,7 @@ class RideSetting:
             )
 
 
-@dataclass(frozen=True, eq=False)
-class _Metro:
+class _Metro(NamedTuple):
     """A network: names and places of its stations, in a disc of radius 1, and which are next to each other."""
 
     names: tuple[str, ...]
@@ -78,15 +68,7 @@ class _Metro:
 
 
 def metro_edges(stations: int = 150, lines: int = 8) -> tuple[tuple[str, str], ...]:
-    """Return which stations of the generated network are next to each other; the same for every seed.
-
-    A station is called by a line that it is on and its place there: ``C07``.
-
-    Examples
-    --------
-    >>> len({station for edge in metro_edges() for station in edge})
-    150
-    """
+    """Return which stations of the network are next to each other; ``C07`` is the seventh station of line C."""
     setting = RideSetting(stations=stations, lines=lines)
     return _metro(setting.stations, setting.lines).edges
 
@@ -161,18 +143,6 @@ def rides(setting: RideSetting | int, seed: int | None = None) -> pa.Table:
     lie rather outside, places to go to inside, near ones are chosen more often, and some stations are far busier than
     others. Most go to work in the morning and back in the evening. Shares are such that the entropies of type,
     stations and start (in buckets of 900 s) are about as those of the rides in Bhati et al. 2021, Table 4.
-
-    Parameters
-    ----------
-    setting
-        The setting, or the number of rides.
-    seed
-        Seed, for the same rides again.
-
-    Examples
-    --------
-    >>> rides(100, seed=1).column_names
-    ['card', 'type', 'board', 'alight', 'start']
     """
     if not isinstance(setting, RideSetting):
         setting = RideSetting(size=setting)
@@ -223,10 +193,10 @@ def _between(generator: np.random.Generator, law: FloatArray, low: FloatArray, h
     """Draw from normal laws (mean and sd of each), truncated to bounds."""
     from scipy.special import ndtr, ndtri
 
-    mean, sd = law[:, 0], law[:, 1]
+    mean, sd = law.T
     least, most = ndtr((low - mean) / sd), ndtr((high - mean) / sd)
-    drawn = mean + sd * ndtri(least + (most - least) * generator.random(len(mean)))
-    return np.asarray(np.clip(drawn, low, high))
+    values = mean + sd * ndtri(least + (most - least) * generator.random(len(mean)))
+    return np.asarray(np.clip(values, low, high))
 
 
 def _stops(metro: _Metro, num: int, generator: np.random.Generator) -> IntArray:
@@ -235,10 +205,10 @@ def _stops(metro: _Metro, num: int, generator: np.random.Generator) -> IntArray:
     homes = np.exp(0.5 * far + 1.2 * generator.standard_normal(len(far)))
     goals = np.exp(-1.3 * far + 1.2 * generator.standard_normal(len(far)))
     apart = np.linalg.norm(metro.places[:, None] - metro.places[None], axis=2)
-    drawn = homes[:, None] * goals[None] * np.exp(-apart / 0.8) * (apart > 0)
-    home, place = np.divmod(choose(drawn.ravel(), generator.random(num)), len(far))
+    weights = homes[:, None] * goals[None] * np.exp(-apart / 0.8) * (apart > 0)
+    home, place = np.divmod(choose(weights.ravel(), generator.random(num)), len(far))
     # An errand for each home, by the weights of its row. All rows one after the other are one increasing list.
-    shares = np.cumsum(drawn / drawn.sum(axis=1, keepdims=True), axis=1)
+    shares = np.cumsum(weights / weights.sum(axis=1, keepdims=True), axis=1)
     shares[:, -1] = 1.0
     until = (shares + np.arange(len(shares))[:, None]).ravel()
     errand = np.searchsorted(until, home + generator.random(num), side="right") - home * len(shares)
@@ -284,14 +254,8 @@ k = 10
 def generate_rides(
     setting: RideSetting, out: str | os.PathLike[str], *, seed: int | None = None, force: bool = False
 ) -> tuple[Path, Path, Path]:
-    """Write generated rides as CSV, and beside it a starter policy and the edges of the network.
-
-    Returns
-    -------
-    tuple
-        The paths of the CSV file, of the policy and of the edges.
-    """
-    path, policy, edges = targets(out, (".csv", ".toml", ".edges.csv"), force)
+    """Write generated rides as CSV, and beside it a starter policy and the edges of the network; return the paths."""
+    path, policy, edges = targets(out, (".toml", ".edges.csv"), force)
     pacsv.write_csv(rides(setting, seed=seed), str(path))
     lines = ("from,to", *(f"{start},{end}" for start, end in metro_edges(setting.stations, setting.lines)))
     edges.write_text("\n".join(lines) + "\n", encoding="utf-8")

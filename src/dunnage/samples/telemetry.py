@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +28,7 @@ from dunnage.errors import OutputError, ParameterError
 from dunnage.samples.common import targets, texts
 
 TELEMETRY_LAWS = ("fleet", "gauss", "uniform", "census")
-MOST_READINGS = 500_000_000
+MAX_READINGS = 500_000_000
 """Most rows that are generated at once."""
 FIRST_DAY = datetime(2026, 10, 14)
 """Midnight of the first generated day."""
@@ -38,13 +39,12 @@ _KINDS = (".csv", ".parquet")
 _MINUTES = 1440
 
 
-@dataclass(frozen=True, kw_only=True)
-class Sensor:
-    name: str  # Column
-    low: int  # low, high: the public domain: what a number of this kind is taken to lie between, whatever was drawn
+class Sensor(NamedTuple):
+    name: str
+    low: int  # low, high: the public domain, whatever was drawn
     high: int
-    unit: str = ""  # Its unit
-    decimals: int = 0  # Decimals that are recorded
+    unit: str = ""
+    decimals: int = 0
 
 
 _FLEET = (
@@ -79,28 +79,13 @@ _HOURS, _DRIVING = (0, 4, 6, 9, 12, 13, 17, 20, 24), (0.1, 0.12, 0.5, 0.75, 0.55
 
 @dataclass(frozen=True, kw_only=True)
 class TelemetrySetting:
-    """Which telemetry is generated.
-
-    Parameters
-    ----------
-    size
-        Number of vehicles; 5,000 as in Yao et al. 2024.
-    days
-        Number of days.
-    readings
-        Rows of a vehicle on a day, evenly spaced, from 1 to 1440.
-    attributes
-        How many numbers a row has, from 2 to 10 (``census``: 5). By default 8 for ``fleet``, else all.
-    law
-        ``fleet``: trucks, with readings that are missing or lie outside the domain. ``gauss``: mean 60, standard
-        deviation 1. ``uniform``: each number has a mean of its own between 30 and 70, and lies within 30 of it.
-        ``census``: five skewed numbers of persons, such as income.
-    """
-
-    size: int = 5_000
+    size: int = 5_000  # vehicles, as in Yao et al. 2024
     days: int = 1
-    readings: int = 24
-    attributes: int | None = None
+    readings: int = 24  # rows of a vehicle on a day, evenly spaced, from 1 to 1440
+    attributes: int | None = None  # numbers of a row, from 2 to 10 (census: 5); by default 8 for fleet, else all
+    # fleet: trucks, with readings that are missing or lie outside the domain. gauss: mean 60, standard deviation 1.
+    # uniform: each number has a mean of its own between 30 and 70, and lies within 30 of it. census: five skewed
+    # numbers of persons, such as income.
     law: str = "fleet"
 
     def __post_init__(self) -> None:
@@ -111,9 +96,9 @@ class TelemetrySetting:
                 "size and days must be at least 1, readings of a day 1 to 1440. "
                 f"Got {self.size}, {self.days} and {self.readings}."
             )
-        if self.num_rows > MOST_READINGS:
+        if self.num_rows > MAX_READINGS:
             raise ParameterError(
-                f"at most {MOST_READINGS:,} rows are generated. Got {self.num_rows:,}. Ask for fewer vehicles or days."
+                f"at most {MAX_READINGS:,} rows are generated. Got {self.num_rows:,}. Ask for fewer vehicles or days."
             )
         if self.attributes is not None and not 2 <= self.attributes <= len(_SENSORS[self.law]):
             raise ParameterError(
@@ -136,21 +121,16 @@ def telemetry(setting: TelemetrySetting | int, seed: int | None = None) -> pa.Ta
     Rows are in the order of vehicles, and of time for each. A truck that drives is fast unless it is heavy, a cooled
     one is cold and dry, its hold is dark until a door is opened, and shocks come with speed. A driver's tenure grows
     with age. Some readings are missing, a few lie outside the public domain as those of a broken sensor do.
-
-    Examples
-    --------
-    >>> telemetry(10, seed=1).column_names[:4]
-    ['vehicle', 'time', 'speed', 'load']
     """
     if not isinstance(setting, TelemetrySetting):
         setting = TelemetrySetting(size=setting)
-    return plain_table(pa.concat_tables(_pieces(setting, seed)))
+    return _plain_table(pa.concat_tables(_telemetry_pieces(setting, seed)))
 
 
-def _pieces(setting: TelemetrySetting, seed: int | None) -> Iterator[pa.Table]:
+def _telemetry_pieces(setting: TelemetrySetting, seed: int | None) -> Iterator[pa.Table]:
     """Draw some vehicles after others, so that few rows are in memory at once."""
     generator = np.random.default_rng(seed)
-    names = vehicle_names(setting.size)
+    names = _vehicle_names(setting.size)
     means = generator.uniform(30, 70, len(setting.sensors))
     of_vehicle = setting.days * setting.readings
     of_day = np.arange(setting.readings) * _MINUTES // setting.readings
@@ -160,31 +140,22 @@ def _pieces(setting: TelemetrySetting, seed: int | None) -> Iterator[pa.Table]:
         num = min(step, setting.size - first)
         # minutes : (vehicles, readings), evenly spaced over days, each vehicle with a first minute of its own
         minutes = generator.integers(0, _MINUTES // setting.readings, num)[:, None] + readings
-        drawn = _draw(setting, minutes, means, generator)
+        if setting.law == "gauss":
+            numbers = [np.asarray(generator.normal(60, 1, minutes.shape)) for _ in setting.sensors]
+        elif setting.law == "uniform":
+            numbers = [np.asarray(generator.uniform(mean - 30, mean + 30, minutes.shape)) for mean in means]
+        else:
+            numbers = (_census if setting.law == "census" else _trucks)(minutes, generator)[: len(setting.sensors)]
+            numbers = [np.clip(n, sensor.low, sensor.high) for n, sensor in zip(numbers, setting.sensors, strict=True)]
+        if setting.law == "fleet":
+            numbers = [
+                _broken(n, sensor, setting, generator) for n, sensor in zip(numbers, setting.sensors, strict=True)
+            ]
         vehicles = np.repeat(np.arange(first, first + num), of_vehicle)
-        columns = {"vehicle": coded(names, vehicles), "time": moments(minutes.ravel())}
-        columns |= {
-            sensor.name: pa.array(np.round(values.ravel(), sensor.decimals), from_pandas=True)
-            for sensor, values in zip(setting.sensors, drawn, strict=True)
-        }
+        columns = {"vehicle": _coded(names, vehicles), "time": _moments(minutes.ravel())}
+        for sensor, values in zip(setting.sensors, numbers, strict=True):
+            columns[sensor.name] = pa.array(np.round(values.ravel(), sensor.decimals), from_pandas=True)
         yield pa.table(columns)
-
-
-def _draw(
-    setting: TelemetrySetting, minutes: IntArray, means: FloatArray, generator: np.random.Generator
-) -> list[FloatArray]:
-    """Draw each number for all rows of some vehicles. Shapes: vehicles, readings."""
-    if setting.law == "gauss":
-        return [generator.normal(60, 1, minutes.shape) for _ in setting.sensors]
-    if setting.law == "uniform":
-        return [generator.uniform(mean - 30, mean + 30, minutes.shape) for mean in means]
-    census = setting.law == "census"
-    drawn = (_census if census else _trucks)(minutes, generator)[: len(setting.sensors)]
-    return [
-        inside if census else _broken(inside, sensor, setting, generator)
-        for sensor, values in zip(setting.sensors, drawn, strict=True)
-        for inside in [np.clip(values, sensor.low, sensor.high)]
-    ]
 
 
 def _census(minutes: IntArray, generator: np.random.Generator) -> list[FloatArray]:
@@ -281,15 +252,9 @@ name = "local-numeric"     # all numbers above; at both tiers
 def generate_telemetry(
     setting: TelemetrySetting, out: str | os.PathLike[str], *, seed: int | None = None, force: bool = False
 ) -> tuple[Path, Path]:
-    """Write generated telemetry as CSV or Parquet, by the ending, and a starter policy beside it.
-
-    Returns
-    -------
-    tuple
-        The paths of the data and of the policy.
-    """
-    path, policy = data_and_policy(out, force)
-    write_pieces(_pieces(setting, seed), path)
+    """Write generated telemetry as CSV or Parquet, by the ending, and a starter policy beside it; return both paths."""
+    path, policy = targets(out, (".toml",), force, _KINDS)
+    _write_pieces(_telemetry_pieces(setting, seed), path)
     policy.write_text(telemetry_policy(setting, path.stem), encoding="utf-8")
     return path, policy
 
@@ -297,36 +262,27 @@ def generate_telemetry(
 # What positions are written with as well
 
 
-def data_and_policy(out: str | os.PathLike[str], force: bool) -> tuple[Path, Path]:
-    """Name the files to write, data as CSV or Parquet and the policy beside it; refuse to write over others."""
-    path = Path(out)
-    if path.suffix not in _KINDS:
-        raise OutputError(f"{path} must end in {' or '.join(_KINDS)}. Choose such a name.")
-    data, policy = targets(path.with_suffix(".csv"), (path.suffix, ".toml"), force)
-    return data, policy
-
-
-def vehicle_names(num: int) -> pa.Array:
+def _vehicle_names(num: int) -> pa.Array:
     return pa.array([f"V{number:07d}" for number in range(1, num + 1)], pa.string())
 
 
-def coded(labels: pa.Array, codes: IntArray) -> pa.DictionaryArray:
+def _coded(labels: pa.Array, codes: IntArray) -> pa.DictionaryArray:
     """Give a label to each row without spelling it out for each."""
     return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), labels)
 
 
-def moments(minutes: IntArray) -> pa.Array:
+def _moments(minutes: IntArray) -> pa.Array:
     """Turn minutes since the midnight of the first day into moments."""
     return pa.array(np.datetime64(FIRST_DAY, "ms") + minutes * np.timedelta64(60_000, "ms"))
 
 
-def plain_table(table: pa.Table) -> pa.Table:
+def _plain_table(table: pa.Table) -> pa.Table:
     """Spell out the names of vehicles."""
     at = table.column_names.index("vehicle")
     return table.set_column(at, "vehicle", table["vehicle"].cast(pa.string())).combine_chunks()
 
 
-def write_pieces(pieces: Iterable[pa.Table], path: Path) -> None:
+def _write_pieces(pieces: Iterable[pa.Table], path: Path) -> None:
     """Write tables of one kind one after the other, as CSV or Parquet by the ending; nothing half-written stays."""
     work = path.with_name(f".{path.name}.{secrets.token_hex(6)}.partial")
     csv = path.suffix == ".csv"
@@ -353,7 +309,7 @@ def write_pieces(pieces: Iterable[pa.Table], path: Path) -> None:
 
 def _as_text(piece: pa.Table) -> pa.Table:
     """Spell out names, and write moments as ISO 8601 does, with a T; each is spelled once."""
-    table = plain_table(piece)
+    table = _plain_table(piece)
     minutes = table["time"].combine_chunks().cast(pa.int64()).to_numpy() // 60_000
     known, codes = np.unique(minutes, return_inverse=True)
     spelled = [(datetime(1970, 1, 1) + timedelta(minutes=int(minute))).isoformat() for minute in known]
@@ -368,7 +324,7 @@ def _as_text(piece: pa.Table) -> pa.Table:
 
 CITY_BOX = (103.95, 30.56, 104.19, 30.76)
 """West, south, east and north of the city, about 23 by 22 km: public, whatever was drawn."""
-MOST_VEHICLES = 1_000_000
+MAX_VEHICLES = 1_000_000
 """Most vehicles that are moved at once: all are held in memory, moment by moment."""
 EPOCH_MINUTES = 5
 
@@ -392,26 +348,16 @@ _STRICT, _BASIC = 1.0, 2.0
 
 @dataclass(frozen=True, kw_only=True)
 class PositionSetting:
-    """Which positions are generated.
-
-    Parameters
-    ----------
-    size
-        Number of vehicles.
-    epochs
-        Number of moments, five minutes apart from midnight on; more than 288 reach into further days.
-    """
-
-    size: int = 9_858
-    epochs: int = 265
+    size: int = 9_858  # vehicles
+    epochs: int = 265  # moments, five minutes apart from midnight on; more than 288 reach into further days
 
     def __post_init__(self) -> None:
-        if not 1 <= self.size <= MOST_VEHICLES or self.epochs < 1:
+        if not 1 <= self.size <= MAX_VEHICLES or self.epochs < 1:
             raise ParameterError(
-                f"size must be 1 to {MOST_VEHICLES:,} vehicles, epochs at least 1. Got {self.size} and {self.epochs}."
+                f"size must be 1 to {MAX_VEHICLES:,} vehicles, epochs at least 1. Got {self.size} and {self.epochs}."
             )
-        if self.num_rows > MOST_READINGS:
-            raise ParameterError(f"at most {MOST_READINGS:,} rows are generated. Got {self.num_rows:,}. Ask for fewer.")
+        if self.num_rows > MAX_READINGS:
+            raise ParameterError(f"at most {MAX_READINGS:,} rows are generated. Got {self.num_rows:,}. Ask for fewer.")
 
     @property
     def num_rows(self) -> int:
@@ -425,22 +371,17 @@ def positions(setting: PositionSetting | int, seed: int | None = None) -> pa.Tab
     while and returns; some stay parked all the time. Streets are dense and slow in the centre, main streets are fast,
     and at night few drive. Some places to go to lie outside the box, and a receiver loses its position now and then, or
     for a while.
-
-    Examples
-    --------
-    >>> positions(PositionSetting(size=20, epochs=3), seed=1).num_rows
-    60
     """
     if not isinstance(setting, PositionSetting):
         setting = PositionSetting(size=setting)
-    return plain_table(pa.concat_tables(_position_pieces(setting, seed)))
+    return _plain_table(pa.concat_tables(_position_pieces(setting, seed)))
 
 
 def _position_pieces(setting: PositionSetting, seed: int | None) -> Iterator[pa.Table]:
     """Move the fleet from moment to moment; so many moments make a table that few rows are in memory at once."""
     generator = np.random.default_rng(seed)
-    fleet = _Fleet(setting.size, generator)
-    names, numbers = vehicle_names(setting.size), np.arange(setting.size)
+    fleet = _Vehicles(setting.size, generator)
+    names, numbers = _vehicle_names(setting.size), np.arange(setting.size)
     step = max(1, GROUP_ROWS // setting.size)
     for first in range(0, setting.epochs, step):
         epochs = range(first, min(first + step, setting.epochs))
@@ -449,15 +390,15 @@ def _position_pieces(setting: PositionSetting, seed: int | None) -> Iterator[pa.
         minutes = EPOCH_MINUTES * np.array(epochs)
         yield pa.table(
             {
-                "vehicle": coded(names, np.tile(numbers, len(epochs))),
-                "time": moments(np.repeat(minutes, setting.size)),
+                "vehicle": _coded(names, np.tile(numbers, len(epochs))),
+                "time": _moments(np.repeat(minutes, setting.size)),
                 "lon": pa.array(fixes[:, 0].ravel(), from_pandas=True),
                 "lat": pa.array(fixes[:, 1].ravel(), from_pandas=True),
             }
         )
 
 
-class _Fleet:
+class _Vehicles:
     """Where all vehicles are, where they go, and how long they stay.
 
     A place is a pair of streets: a vehicle is always on one of them, at least one of its two numbers is whole. It goes
@@ -485,8 +426,8 @@ class _Fleet:
         at = self.generator.normal(_CENTRE, _STREETS / 6, (2, num))
         shares = 1 / np.arange(1, _MARKETS + 1)
         chosen = self.markets[:, self.generator.choice(_MARKETS, num, p=shares / shares.sum())]
-        drawn = np.where(self.generator.random(num) < 0.4, chosen, np.rint(at).astype(np.int64))
-        return np.clip(drawn, _BEYOND, _STREETS - _BEYOND)
+        places = np.where(self.generator.random(num) < 0.4, chosen, np.rint(at).astype(np.int64))
+        return np.clip(places, _BEYOND, _STREETS - _BEYOND)
 
     def next_fixes(self, epoch: int) -> FloatArray:
         """Return where receivers say that vehicles are, NaN if they do not know, and drive on. Shape: 2, vehicles."""
@@ -496,13 +437,7 @@ class _Fleet:
         lost = self.silent | (generator.random(num) < _UNHEARD)
         fixes = np.round(_degrees(self.place) + _ERROR_DEGREES * generator.standard_normal((2, num)), 6)
         fixes[:, lost] = np.nan
-        self._leave(epoch)
-        self._drive()
-        return fixes
-
-    def _leave(self, epoch: int) -> None:
-        """Send vehicles that have stayed long enough to their next place; at night most stay on."""
-        generator = self.generator
+        # Vehicles that have stayed long enough go to their next place; at night most stay on.
         arrived = (self.place == self.goal).all(axis=0) & ~self.parked
         self.stay[arrived] -= 1
         active = np.interp(epoch * EPOCH_MINUTES / 60 % 24, _ACTIVE_HOURS, _ACTIVE)
@@ -520,9 +455,7 @@ class _Fleet:
         self.first[ready] = generator.integers(0, 2, num)
         home = (self.goal[:, ready] == self.home[:, ready]).all(axis=0)
         self.stay[ready] = generator.geometric(1 / np.where(home, _HOME_EPOCHS, _STAY_EPOCHS))
-
-    def _drive(self) -> None:
-        """Move all vehicles towards their goals, along the street they are to take first and then along the other."""
+        # All move towards their goals, along the street they are to take first and then along the other.
         driving = np.flatnonzero((self.place != self.goal).any(axis=0))
         place, goal, first = self.place[:, driving], self.goal[:, driving], self.first[driving]
         numbers = np.arange(len(driving))
@@ -530,7 +463,7 @@ class _Fleet:
         main = (place % _MAIN_STREET == 0).any(axis=0)
         slow = np.clip(0.5 + np.hypot(*(place - _CENTRE)) / _CENTRE, 0.5, 1.0)
         pace = np.where(main, _MAIN_PACE, _PACE) * slow * self.pace[driving]
-        reach = pace * self.generator.uniform(0.4, 1.2, len(driving))
+        reach = pace * generator.uniform(0.4, 1.2, len(driving))
         for axis in (first, 1 - first):
             ahead = goal[axis, numbers] - place[axis, numbers]
             moved = np.minimum(np.abs(ahead), reach)
@@ -540,6 +473,7 @@ class _Fleet:
             place[axis, numbers] = there
             reach = reach - moved
         self.place[:, driving] = place
+        return fixes
 
 
 def _degrees(place: FloatArray) -> FloatArray:
@@ -611,16 +545,11 @@ steps = 2
 def generate_positions(
     setting: PositionSetting, out: str | os.PathLike[str], *, seed: int | None = None, force: bool = False
 ) -> tuple[Path, Path]:
-    """Write generated positions as CSV or Parquet, by the ending, and a starter policy beside it.
+    """Write generated positions as CSV or Parquet, by the ending, and a starter policy beside it; return both paths.
 
     Rows are written as they are made, some moments at a time, so that memory does not grow with their number.
-
-    Returns
-    -------
-    tuple
-        The paths of the data and of the policy.
     """
-    path, policy = data_and_policy(out, force)
-    write_pieces(_position_pieces(setting, seed), path)
+    path, policy = targets(out, (".toml",), force, _KINDS)
+    _write_pieces(_position_pieces(setting, seed), path)
     policy.write_text(positions_policy(setting, path.stem), encoding="utf-8")
     return path, policy

@@ -23,7 +23,7 @@ from dunnage.routes import find_routes
 from dunnage.samples.common import texts
 
 ZONES = ("north", "east", "south", "west")
-MOST_STOPS, MOST_ZONES = 4_000, 100
+MAX_STOPS, MAX_ZONES = 4_000, 100
 
 _NUM_STOPS = 130
 _RADIUS_KM = 6.5
@@ -39,9 +39,9 @@ _HEADWAY_SECONDS = 480
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Town:
-    names: tuple[str, ...]  # Names of the stops
-    places: FloatArray  # Where they are: km east and north of the centre. Shape: stops, 2
-    scale: float = 1.0  # How many times larger the town of the case study is
+    names: tuple[str, ...]  # of the stops
+    places: FloatArray  # km east and north of the centre. Shape: stops, 2
+    scale: float = 1.0  # how many times larger the town of the case study is
 
     @staticmethod
     def of(city: City) -> Town:
@@ -57,7 +57,7 @@ class Town:
         per_degree = np.radians(EARTH_KM)
         places = per_degree * np.column_stack([away * np.cos(middle), city.lat - np.median(city.lat)])
         far = float(np.linalg.norm(places, axis=1).mean())
-        usual = float(np.linalg.norm(town().places, axis=1).mean())
+        usual = float(np.linalg.norm(lay_town().places, axis=1).mean())
         return Town(names=city.stops, places=places, scale=usual / far if far > 0 else 1.0)
 
     @cached_property
@@ -67,38 +67,17 @@ class Town:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MadeTown(Town):
-    # zone_names, zones: names of the zones, and the zone of each stop as a place among them
     zone_names: tuple[str, ...]
-    zones: IntArray
-    hubs: IntArray  # Stops that are hubs; the first is that in the centre, which all zones share
-    lines: tuple[tuple[int, ...], ...]  # Bus lines, each as the hubs it calls at, by their places in `hubs`
+    zones: IntArray  # of each stop
+    hubs: IntArray  # stops that are hubs; the first is that in the centre, which all zones share
+    lines: tuple[tuple[int, ...], ...]  # bus lines, each as the hubs it calls at, by their places in `hubs`
 
     @cached_property
     def city(self) -> City:
         """The town as a city, with travel times, buses and modes."""
         lat = _CENTRE_DEGREES[0] + self.places[:, 1] / _KM_PER_DEGREE
         lon = _CENTRE_DEGREES[1] + self.places[:, 0] / (_KM_PER_DEGREE * np.cos(np.radians(_CENTRE_DEGREES[0])))
-        city = City(
-            stops=self.names,
-            zone_names=self.zone_names,
-            zones=self.zones.astype(np.int32),
-            lat=np.round(lat, 6),
-            lon=np.round(lon, 6),
-            hubs=np.isin(np.arange(len(self.names)), self.hubs),
-            times=np.rint(self.apart * (3600 / _SHUTTLE_KMH)).astype(np.int32),
-            buses=self._buses,
-            assumed=(
-                "The city is made up.",
-                f"Shuttles drive at {_SHUTTLE_KMH:g} km/h and buses at {_BUS_KMH:g} km/h as the crow flies.",
-                f"Buses go every {_HEADWAY_SECONDS / 60:g} minutes.",
-            ),
-        )
-        routes = find_routes(city)
-        return city.with_modes(routes.mode_names, routes.mode)
-
-    @property
-    def _buses(self) -> Buses:
-        """Each ride along a line; where lines share one, the quickest."""
+        # Each ride along a bus line; where lines share one, the quickest.
         far = self.apart[np.ix_(self.hubs, self.hubs)]
         rides: dict[tuple[int, int], int] = {}
         for line in self.lines:
@@ -109,25 +88,38 @@ class MadeTown(Town):
                 rides[pair] = min(seconds, rides.get(pair, seconds))
         pairs = sorted(rides)
         ends = np.array(pairs, dtype=np.int32).reshape(-1, 2)
-        return Buses(
+        buses = Buses(
             origins=ends[:, 0],
             destinations=ends[:, 1],
             seconds=np.array([rides[pair] for pair in pairs], dtype=np.int32),
             headway_seconds=np.full(len(pairs), _HEADWAY_SECONDS, dtype=np.int32),
         )
-
-
-def town() -> MadeTown:
-    return lay_town()
+        city = City(
+            stops=self.names,
+            zone_names=self.zone_names,
+            zones=self.zones.astype(np.int32),
+            lat=np.round(lat, 6),
+            lon=np.round(lon, 6),
+            hubs=np.isin(np.arange(len(self.names)), self.hubs),
+            times=np.rint(self.apart * (3600 / _SHUTTLE_KMH)).astype(np.int32),
+            buses=buses,
+            assumed=(
+                "The city is made up.",
+                f"Shuttles drive at {_SHUTTLE_KMH:g} km/h and buses at {_BUS_KMH:g} km/h as the crow flies.",
+                f"Buses go every {_HEADWAY_SECONDS / 60:g} minutes.",
+            ),
+        )
+        routes = find_routes(city)
+        return city.with_modes(routes.mode_names, routes.mode)
 
 
 @lru_cache(maxsize=4)
 def lay_town(num_stops: int = _NUM_STOPS, num_zones: int = len(ZONES), seed: int | None = None) -> MadeTown:
     """Lay stops on a spiral, denser inside; cut zones; make hubs of the stops nearest to where one belongs."""
-    if not 1 <= num_zones <= MOST_ZONES:
-        raise ParameterError(f"there are 1 to {MOST_ZONES} zones. Got {num_zones}. Ask for as many.")
-    if not 2 <= num_stops <= MOST_STOPS:
-        raise ParameterError(f"there are 2 to {MOST_STOPS} stops. Got {num_stops}. Ask for as many.")
+    if not 1 <= num_zones <= MAX_ZONES:
+        raise ParameterError(f"there are 1 to {MAX_ZONES} zones. Got {num_zones}. Ask for as many.")
+    if not 2 <= num_stops <= MAX_STOPS:
+        raise ParameterError(f"there are 2 to {MAX_STOPS} stops. Got {num_stops}. Ask for as many.")
     size = float(np.sqrt(num_stops / _NUM_STOPS))
     turn = np.arange(num_stops) * np.pi * (3 - np.sqrt(5))
     out = _RADIUS_KM * ((np.arange(num_stops) + 0.5) / num_stops) ** _DENSER_INSIDE
@@ -171,14 +163,8 @@ def lay_town(num_stops: int = _NUM_STOPS, num_zones: int = len(ZONES), seed: int
 
 
 def trip_stops() -> pa.Table:
-    """Return the stops of generated trips: ``stop``, ``zone``, ``lat``, ``lon``, ``hub``; the same for every seed.
-
-    Examples
-    --------
-    >>> trip_stops().num_rows
-    130
-    """
-    here = town()
+    """Return the stops of generated trips: ``stop``, ``zone``, ``lat``, ``lon``, ``hub``; the same for every seed."""
+    here = lay_town()
     return pa.table(
         {
             "stop": list(here.names),
@@ -197,13 +183,8 @@ def trip_modes() -> pa.Table:
     or none: twelve modes, see ``TRIP_MODES``. Who has no shuttle walks, at most 800 m. Shuttles go from door to door
     within their zone (mode ``shuttle``) and to and from its hubs and the central one, where riders may change from one
     zone's shuttle to another's (``shuttle-hub-shuttle``).
-
-    Examples
-    --------
-    >>> trip_modes().num_rows
-    16900
     """
-    city = town().city
+    city = lay_town().city
     num = len(city.stops)
     assert city.modes is not None
     return pa.table(
@@ -220,39 +201,16 @@ def trip_modes() -> pa.Table:
 
 @dataclass(frozen=True, kw_only=True)
 class CitySetting:
-    """Which city is generated.
-
-    Parameters
-    ----------
-    stops
-        Number of stops.
-    zones
-        Number of zones; each has two hubs, and all share one more in the centre.
-    """
-
-    stops: int = 130
-    zones: int = 4
+    stops: int = _NUM_STOPS
+    zones: int = len(ZONES)  # each has two hubs, and all share one more in the centre
 
 
-def city(stops: int = 130, zones: int = 4, seed: int | None = None) -> City:
-    """Generate a city with zones, hubs, travel times, buses and the mode of each pair of stops.
-
-    Examples
-    --------
-    >>> len(city(60, 3, seed=1).zone_names)
-    3
-    """
+def city(stops: int = _NUM_STOPS, zones: int = len(ZONES), seed: int | None = None) -> City:
+    """Generate a city with zones, hubs, travel times, buses and the mode of each pair of stops."""
     return lay_town(stops, zones, seed).city
 
 
 def generate_city(
     setting: CitySetting, out: str | os.PathLike[str], *, seed: int | None = None, force: bool = False
 ) -> Path:
-    """Write the folder of a generated city.
-
-    Returns
-    -------
-    Path
-        The folder.
-    """
     return city(setting.stops, setting.zones, seed).write(out, force=force)

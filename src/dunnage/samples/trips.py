@@ -14,19 +14,20 @@ import re
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
-from dunnage.arrays import BoolArray, IntArray
+from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.city import City
 from dunnage.errors import ParameterError
-from dunnage.samples.common import CELLS_GROW, PAIRS_DIFFER, busiest, card_names, deterrence, targets, texts
-from dunnage.samples.town import Town, town, trip_modes, trip_stops
+from dunnage.samples.common import PAIRS_DIFFER, busiest, card_names, deterrence, targets, texts
+from dunnage.samples.town import Town, lay_town, trip_modes, trip_stops
 
 WHOLE_DAY = ("00:00", "24:00")
-MOST_TRIPS = 50_000_000
+MAX_TRIPS = 50_000_000
 """Most trips that are generated at once: all are held in memory."""
 
 # Trips that begin in each half-hour of a day. The weekday's sum to 37,714, those of 8 to 10 am to 4,878.
@@ -47,7 +48,8 @@ _WEEKEND = np.array([
 _WEEKDAY_DATE, _WEEKEND_DATE = date(2026, 10, 14), date(2026, 10, 17)
 _HALF_HOUR = 1800
 _BUSY = slice(16, 20)
-_BUSY_CELLS = 591
+_BUSY_CELLS, _CELLS_GROW = 591, 0.75
+_AT_NIGHT = 20
 # Hour of day and share of trips that go the way to work then.
 _OUTWARD_HOURS, _OUTWARD_SHARES = (0, 5, 9.5, 13, 17, 24), (0.1, 0.9, 0.85, 0.5, 0.2, 0.15)
 _OUTWARD_WEEKEND = (0.1, 0.7, 0.7, 0.55, 0.4, 0.2)
@@ -62,31 +64,19 @@ _WINDOW = re.compile("([01]?[0-9]|2[0-4]):([03]0)")
 
 @dataclass(frozen=True, kw_only=True)
 class TripSetting:
-    """Which trips are generated.
-
-    Parameters
-    ----------
-    size
-        Number of trips in the window; as in the case study if left out (a weekday: 37,714; 8 to 10 am: 4,878).
-    weekend
-        A Saturday, with fewer trips that begin later: 18,300, a choice of ours. Otherwise a weekday.
-    window
-        Trips begin from the first time on and before the second, in half-hours.
-    """
-
-    size: int | None = None
-    weekend: bool = False
-    window: tuple[str, str] = WHOLE_DAY
+    size: int | None = None  # trips in the window; by default as in the case study (37,714; 8 to 10 am: 4,878)
+    weekend: bool = False  # a Saturday, with fewer trips that begin later: 18,300, a choice of ours
+    window: tuple[str, str] = WHOLE_DAY  # trips begin from the first time on and before the second, in half-hours
 
     def __post_init__(self) -> None:
         if self.size is not None and self.size < 1:
             raise ParameterError(f"size must be at least 1. Got {self.size}.")
-        if self.size is not None and self.size > MOST_TRIPS:
-            raise ParameterError(f"size must be at most {MOST_TRIPS:,}. Got {self.size:,}. Ask for fewer trips.")
-        start, end = map(_half_hour, self.window)
-        if start >= end:
+        if self.size is not None and self.size > MAX_TRIPS:
+            raise ParameterError(f"size must be at most {MAX_TRIPS:,}. Got {self.size:,}. Ask for fewer trips.")
+        half_hours = self.half_hours
+        if half_hours.start >= half_hours.stop:
             raise ParameterError(f"a window must end after it starts. Got {self.window[0]} to {self.window[1]}.")
-        if not self._profile[start:end].any():
+        if not self._profile[half_hours].any():
             raise ParameterError(
                 f"no trips are made from {self.window[0]} to {self.window[1]}: nothing runs in the small hours. "
                 "Choose another window."
@@ -108,7 +98,7 @@ class TripSetting:
     @property
     def domain(self) -> tuple[str, str]:
         """The window, as hours and minutes of two digits each."""
-        start, end = (f"{half // 2:02d}:{half % 2 * 30:02d}" for half in map(_half_hour, self.window))
+        start, end = (f"{half // 2:02d}:{half % 2 * 30:02d}" for half in (self.half_hours.start, self.half_hours.stop))
         return start, end
 
     @property
@@ -120,32 +110,38 @@ class TripSetting:
         weights, total = self._profile[self.half_hours], self.num_trips
         num_trips, left = np.divmod(weights * total, weights.sum())  # the largest remainders are rounded up
         num_trips[np.argsort(-left, kind="stable")[: total - int(num_trips.sum())]] += 1
-        cells = _BUSY_CELLS * num_trips**CELLS_GROW / (_WEEKDAY[_BUSY] ** CELLS_GROW).sum()
-        return num_trips, np.minimum(np.rint(cells).astype(np.int64), num_trips)
+        return num_trips, num_cells(num_trips)
+
+
+def num_cells(num_trips: IntArray) -> IntArray:
+    """Return on how many cells the trips of a half-hour are: twice the trips are not on twice the cells."""
+    cells = _BUSY_CELLS * num_trips**_CELLS_GROW / (_WEEKDAY[_BUSY] ** _CELLS_GROW).sum()
+    return np.asarray(np.minimum(np.rint(cells).astype(np.int64), num_trips))
+
+
+def trips_of_hours() -> FloatArray:
+    """Return how many trips of a weekday begin in each hour; some in every one, as other cities run at night."""
+    return np.asarray(np.maximum(_WEEKDAY.reshape(24, 2).sum(axis=1), _AT_NIGHT), dtype=np.float64)
 
 
 def _half_hour(time: str) -> int:
-    found = _WINDOW.fullmatch(time)
-    if not found or (half := 2 * int(found[1]) + (found[2] == "30")) > 48:
+    match = _WINDOW.fullmatch(time)
+    if not match or (half := 2 * int(match[1]) + (match[2] == "30")) > 48:
         raise ParameterError(f"a window starts and ends at a half-hour such as 08:00 or 17:30. Got {time!r}.")
     return half
 
 
-@dataclass(frozen=True, eq=False)
-class _Trips:
+class _DayTrips(NamedTuple):
     """Single trips: stops as numbers, and the second of the day at which each begins. Shapes: trips."""
 
     origins: IntArray
     destinations: IntArray
     seconds: IntArray
 
-    def __len__(self) -> int:
-        return len(self.seconds)
-
 
 def trips(
-    size: int | None = None,  # size, weekend, window: as of `TripSetting`
-    seed: int | None = None,  # Seed, for the same trips again
+    size: int | None = None,
+    seed: int | None = None,
     *,
     weekend: bool = False,
     window: tuple[str, str] = WHOLE_DAY,
@@ -158,17 +154,6 @@ def trips(
     a few are shared (a school's, a hotel's) and may have dozens of trips. Some trips begin after midnight, but all are
     of one calendar day. With the same seed and no size, trips of a window are those of the whole day that begin in it,
     except that cards are given out anew.
-
-    A trip's mode (``trip_modes``) says how a new system of shuttles and buses would carry it.
-
-    References
-    ----------
-    Fioretto, Lee, Van Hentenryck 2018: its counts are met where no ``size`` is asked for.
-
-    Examples
-    --------
-    >>> trips(seed=1, window=("08:00", "10:00")).num_rows
-    4878
     """
     return _table(TripSetting(size=size, weekend=weekend, window=window), seed, city)
 
@@ -176,23 +161,23 @@ def trips(
 def _table(setting: TripSetting, seed: int | None, city: City | None = None) -> pa.Table:
     # A stream for each half-hour, so that it is the same in every window.
     streams = [np.random.default_rng(own) for own in np.random.SeedSequence(seed).spawn(2 + len(_WEEKDAY))]
-    here = town() if city is None else Town.of(city)
-    drawn = _draw_trips(setting, here, streams[0], streams[2:])
-    cards = _cards(drawn, here, streams[1])
+    here = lay_town() if city is None else Town.of(city)
+    made = _draw_trips(setting, here, streams[0], streams[2:])
+    cards = _cards(made, here, streams[1])
     midnight = np.datetime64(setting.date.isoformat(), "s")
     return pa.table(
         {
             "card": card_names(cards),
-            "board_stop": texts(here.names, drawn.origins),
-            "alight_stop": texts(here.names, drawn.destinations),
-            "tap_in": midnight + drawn.seconds.astype("timedelta64[s]"),
+            "board_stop": texts(here.names, made.origins),
+            "alight_stop": texts(here.names, made.destinations),
+            "tap_in": midnight + made.seconds.astype("timedelta64[s]"),
         }
     )
 
 
 def _draw_trips(
     setting: TripSetting, here: Town, generator: np.random.Generator, streams: list[np.random.Generator]
-) -> _Trips:
+) -> _DayTrips:
     """Draw how many trips each cell has, half-hour by half-hour, and when exactly they begin; sorted by start."""
     # to_work : (stops, stops), how likely each pair is the way from a home to a workplace, as logarithms
     num = len(here.names)
@@ -210,28 +195,30 @@ def _draw_trips(
         np.arange(len(_WEEKDAY)) / 2, _OUTWARD_HOURS, _OUTWARD_WEEKEND if setting.weekend else _OUTWARD_SHARES
     )
     ways, seconds = [], []
-    for half, num_trips, num_cells in zip(range(len(_WEEKDAY))[setting.half_hours], *setting.quotas(), strict=True):
+    for half, num_trips, num in zip(range(len(_WEEKDAY))[setting.half_hours], *setting.quotas(), strict=True):
         either = np.logaddexp(np.log(shares[half]) + to_work, np.log(1 - shares[half]) + to_work.T)
-        cells, falling = busiest(either.reshape(-1), streams[half].standard_normal(either.size), int(num_cells))
+        cells, falling = busiest(either.reshape(-1), streams[half].standard_normal(either.size), int(num))
         counts = 1 + streams[half].multinomial(num_trips - len(cells), falling / falling.sum()) if len(cells) else cells
         begin = np.sort(streams[half].integers(_HALF_HOUR, size=num_trips)) + half * _HALF_HOUR
         ways.append(streams[half].permutation(np.repeat(cells, counts)))
         seconds.append(begin)
     origins, destinations = np.divmod(np.concatenate(ways), len(to_work))
-    return _Trips(origins, destinations, np.concatenate(seconds))
+    return _DayTrips(origins, destinations, np.concatenate(seconds))
 
 
-def _cards(drawn: _Trips, here: Town, generator: np.random.Generator) -> IntArray:
+def _cards(trips: _DayTrips, here: Town, generator: np.random.Generator) -> IntArray:
     """Give trips to cards: many go out and back, some go on, a few are shared. Returns numbers of cards, from 0."""
-    shared = generator.random(len(drawn)) < _SHARED
-    after = np.full(len(drawn), -1)
+    shared = generator.random(len(trips.seconds)) < _SHARED
+    after = np.full(len(trips.seconds), -1)
     # At 15 km/h and after a wait.
-    arrivals = np.asarray(drawn.seconds + 300 + 240 * here.apart[drawn.origins, drawn.destinations]).astype(np.int64)
-    out, back = _returns(drawn, arrivals, generator)
+    arrivals = np.asarray(trips.seconds + 300 + 240 * here.apart[trips.origins, trips.destinations]).astype(np.int64)
+    out, back = _returns(trips, arrivals, generator)
     own = ~shared[out] & ~shared[back]
     after[out[own]] = back[own]
     for _ in range(_JOINS):
-        ends, starts = _joins(drawn, arrivals, after, ~shared & (generator.random(len(drawn)) < _JOINED), generator)
+        ends, starts = _joins(
+            trips, arrivals, after, ~shared & (generator.random(len(trips.seconds)) < _JOINED), generator
+        )
         after[ends] = starts
     card = np.arange(len(after))  # the first trip of the chain that each is in
     card[after[after >= 0]] = np.flatnonzero(after >= 0)
@@ -240,19 +227,19 @@ def _cards(drawn: _Trips, here: Town, generator: np.random.Generator) -> IntArra
     # Shared cards have a few trips each, some dozens.
     num = int(shared.sum())
     until = np.cumsum(2 + np.minimum(generator.zipf(_POOL_POWER, num), _LARGEST_POOL - 2))
-    card[shared] = len(drawn) + generator.permutation(np.searchsorted(until, np.arange(num), side="right"))
+    card[shared] = len(trips.seconds) + generator.permutation(np.searchsorted(until, np.arange(num), side="right"))
     _, numbers = np.unique(card, return_inverse=True)
     return np.asarray(generator.permutation(numbers.max() + 1)[numbers])
 
 
-def _returns(drawn: _Trips, arrivals: IntArray, generator: np.random.Generator) -> tuple[IntArray, IntArray]:
+def _returns(trips: _DayTrips, arrivals: IntArray, generator: np.random.Generator) -> tuple[IntArray, IntArray]:
     """Match trips of the morning with trips back in the afternoon; returns both."""
-    num = 1 + int(max(drawn.origins.max(), drawn.destinations.max()))
-    forth = drawn.origins * num + drawn.destinations
-    late = drawn.seconds >= _NOON
-    key = np.where(late, drawn.destinations * num + drawn.origins, forth)
+    num = 1 + int(max(trips.origins.max(), trips.destinations.max()))
+    forth = trips.origins * num + trips.destinations
+    late = trips.seconds >= _NOON
+    key = np.where(late, trips.destinations * num + trips.origins, forth)
     # One list sorted by way, and in it the n-th out and the n-th back, both shuffled, are those of one rider.
-    shuffled = generator.permutation(len(drawn))
+    shuffled = generator.permutation(len(trips.seconds))
     order = shuffled[np.argsort(2 * key[shuffled] + late[shuffled], kind="stable")]
     group = 2 * key[order] + late[order]
     rank = np.arange(len(order)) - np.searchsorted(group, group)
@@ -260,12 +247,12 @@ def _returns(drawn: _Trips, arrivals: IntArray, generator: np.random.Generator) 
     morning = ~late[order]
     _, out, back = np.intersect1d(turn[morning], turn[~morning], assume_unique=True, return_indices=True)
     out, back = order[morning][out], order[~morning][back]
-    kept = (arrivals[out] + _SHORTEST_STAY < drawn.seconds[back]) & (generator.random(len(out)) < _RETURN)
+    kept = (arrivals[out] + _SHORTEST_STAY < trips.seconds[back]) & (generator.random(len(out)) < _RETURN)
     return out[kept], back[kept]
 
 
 def _joins(
-    drawn: _Trips, arrivals: IntArray, after: IntArray, chosen: BoolArray, generator: np.random.Generator
+    trips: _DayTrips, arrivals: IntArray, after: IntArray, chosen: BoolArray, generator: np.random.Generator
 ) -> tuple[IntArray, IntArray]:
     """Find ends of chains among the chosen trips, and a chosen one each that goes on from there a stay later."""
     begins = np.ones(len(after), dtype=bool)
@@ -274,8 +261,8 @@ def _joins(
     stay = _SHORTEST_STAY + generator.exponential(_MEAN_STAY, len(ends)).astype(np.int64)
     ready = arrivals[ends] + stay
     # events : ends that are ready and starts, by stop and time; at each stop an end is joined to a start right after it
-    stop = np.concatenate([drawn.destinations[ends], drawn.origins[starts]])
-    time = np.concatenate([ready, drawn.seconds[starts]])
+    stop = np.concatenate([trips.destinations[ends], trips.origins[starts]])
+    time = np.concatenate([ready, trips.seconds[starts]])
     order = np.lexsort((time, stop))
     is_end = order < len(ends)
     joined = np.flatnonzero(is_end[:-1] & ~is_end[1:] & (stop[order[:-1]] == stop[order[1:]]))
@@ -319,14 +306,8 @@ features = {json.dumps(features)}
 def generate_trips(
     setting: TripSetting, out: str | os.PathLike[str], *, seed: int | None = None, force: bool = False
 ) -> tuple[Path, Path, Path, Path]:
-    """Write generated trips as CSV, and beside it a starter policy, the stops and the mode of each pair.
-
-    Returns
-    -------
-    tuple
-        The paths of the CSV file, of the policy, of the stops and of the modes.
-    """
-    path, policy, stops, modes = targets(out, (".csv", ".toml", "-stops.csv", "-modes.csv"), force)
+    """Write generated trips as CSV, and beside it a starter policy, the stops and the mode of each pair."""
+    path, policy, stops, modes = targets(out, (".toml", "-stops.csv", "-modes.csv"), force)
     pacsv.write_csv(_as_text(_table(setting, seed), setting.date), str(path))
     pacsv.write_csv(trip_stops(), str(stops))
     pacsv.write_csv(trip_modes(), str(modes))
@@ -342,28 +323,11 @@ def generate_city_trips(
     seed: int | None = None,
     force: bool = False,
 ) -> tuple[Path, Path]:
-    """Write trips generated in a city as CSV, and beside it a starter policy that names the city's own files.
-
-    Parameters
-    ----------
-    setting
-        Which trips.
-    city
-        Folder of a city that says where its stops are.
-    out
-        CSV file to write.
-    seed, force
-        Seed, for the same trips again; whether to replace files.
-
-    Returns
-    -------
-    tuple
-        The paths of the CSV file and of the policy.
-    """
+    """Write trips generated in a city as CSV, and beside it a starter policy that names the city's own files."""
     from dunnage.mechanisms.constrained_counts import ConstrainedCounts
 
     here = City.read_folder(city)
-    path, policy = targets(out, (".csv", ".toml"), force)
+    path, policy = targets(out, (".toml",), force)
     table = _table(setting, seed, here)
     names = [os.path.relpath(Path(city) / name, path.parent) for name in ("stops.csv", "modes.csv")]
     features = ConstrainedCounts.richest_features(here)

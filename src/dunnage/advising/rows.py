@@ -1,0 +1,717 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Goals on an owner's rows: trucks, distortion, and the error of numbers.
+
+============  =========================================================  ============================================
+goal          cost                                                       risk
+============  =========================================================  ============================================
+trucks        trucks above the best plan on the true weights             naming a package's truck
+distortion    total distortion of a table, all attributes alike          record linkage
+error         mean absolute error of a number, in mean values            record linkage
+============  =========================================================  ============================================
+
+Distortion is one measure for all mechanisms, whatever they minimise themselves: a record that was not released is lost
+altogether. Record linkage is the chance to name the row of a released record all of whose values are known.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import shlex
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import cached_property, lru_cache
+
+import numpy as np
+import pyarrow as pa
+from pydantic import JsonValue
+
+from dunnage import noise_arrays
+from dunnage.advising.frontier import DATA, GENERATED, OVERLOADED, PROVEN, SAMPLE, Failure, Point, Table
+from dunnage.advising.sweep import Candidate, Candidates, Draw, Reference, Request, Subject, reason
+from dunnage.arrays import FloatArray, IntArray
+from dunnage.auditing import attacks
+from dunnage.auditing.inside import Case as ClassCase
+from dunnage.auditing.noisy import NoisyCase, NoisySight
+from dunnage.auditing.rides import Distortion
+from dunnage.auditing.sight import Sight
+from dunnage.auditing.utility import TruePacking, pack_truth
+from dunnage.dataset import Dataset
+from dunnage.domains import Numeric
+from dunnage.errors import NoPlanError, ParameterError, PolicyError, Refusal
+from dunnage.exact import plain
+from dunnage.guarantees import Guarantee, KAnonymity, Neighbours
+from dunnage.io import load
+from dunnage.ledger import Ledger
+from dunnage.mechanisms import MECHANISMS
+from dunnage.mechanisms.base import Mechanism
+from dunnage.mechanisms.full_domain import FullDomain
+from dunnage.mechanisms.noisy_clusters import NoisyClusters
+from dunnage.mechanisms.noisy_values import NoisyValues
+from dunnage.mechanisms.partition import Partition
+from dunnage.mechanisms.sampled_lattice import SampledLattice
+from dunnage.mechanisms.utility_clusters import UtilityClusters
+from dunnage.noise import Noise
+from dunnage.planning.linkage import truck_linkage
+from dunnage.planning.models import Model, Sealed, Standard, Stochastic
+from dunnage.planning.packing import pack
+from dunnage.planning.trucks import Truck, parse_capacities
+from dunnage.policy import Policy
+from dunnage.publication import Publication
+from dunnage.publishing import promise as promise_of
+from dunnage.publishing import publish
+from dunnage.samples.like import like
+from dunnage.schema import Role
+from dunnage.settle import apply
+
+KS, QUICK_KS = (2, 3, 5, 10, 20, 50), (2, 5, 20)
+EPSILONS, QUICK_EPSILONS = (0.5, 1, 2, 4, 8), (1, 4)
+SAMPLED_EPSILONS, QUICK_SAMPLED_EPSILONS, DELTA = (1, 2, 4), (2,), 1e-3
+DISTORTIONS, QUICK_DISTORTIONS = (0.05, 0.1, 0.2, 0.3), (0.1,)
+LAWS = ("laplace", "piecewise")
+NUM_RANGES = 4
+MAX_RECORDS = 1500
+"""Records that one draw measures on unless more are requested: some seconds each, and many draws make a frontier."""
+MAX_ALONG_ONE, MAX_ALONG_SEVERAL = 200_000, 10_000
+"""Records that a fast mechanism is measured on, where nothing is planned: with one quasi-identifier, and with more."""
+MAX_SIMPLE = 10_000
+"""Packages of which classes are packed by their upper bounds or means in some seconds."""
+MAX_WITH_SEVERAL = 1000
+"""Packages that a draw with several quantities is measured on."""
+MAX_IN_A_TRUCK = 12
+"""Packages in a truck up to which sealed and certified plans with several quantities are tried."""
+MAX_ATTRIBUTES = 4
+"""A partition by more attributes than this takes too long to be measured again and again."""
+MIN_SEALED, MANY_PACKAGES = 5, 1000
+"""With smaller classes it takes long to find a sealed plan that tells little: of many packages, or if it must be quick,
+none is tried."""
+SEALED_SECONDS = 12.0
+"""In less time a sealed plan that tells more is found: what is measured must not depend on how busy the machine is."""
+ESTIMATED_REACH, SEALED_REACH = 0.2, 0.05
+"""Shares of truck linkage that it may be off by: estimated from the repairs or fills found, or of the plan found."""
+_MAX_PAIRS = 2_000_000
+"""Pairs of records and rows that are compared in one attack at most; of more records some are attacked."""
+# Any mechanism does to read a policy whose own is blank; what it is, is chosen later.
+_ANY_MECHANISM: Table = {"name": Partition.name, "k": 2}
+_SEARCHED = "max_distortion"
+"""The parameter to keep to which classes are searched for again and again, in all groups together."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RowSubject(Subject):
+    """An owner's rows, read under the policy whose mechanism is to be chosen."""
+
+    data: Dataset = field(repr=False)
+    policy: Policy  # they were read under
+    rooms: Mapping[str, float] = field(default_factory=dict)  # what a truck holds, by quantity; empty without trucks
+
+    @property
+    def several(self) -> bool:
+        return len(self.rooms) > 1
+
+    @property
+    def max_records(self) -> int:
+        """How many records a draw is measured on, at most: fewer if several quantities make packing slow."""
+        if self.rooms:
+            return self.request.size or (MAX_WITH_SEVERAL if self.several else MAX_RECORDS)
+        several = len(self.policy.schema.quasi_identifiers) > 1
+        return self.request.size or (MAX_ALONG_SEVERAL if several else MAX_ALONG_ONE)
+
+    @property
+    def max_compared(self) -> int:
+        """How many records are compared with, at most: as many as most candidates are measured on."""
+        return self.request.size or MAX_SIMPLE if self.rooms and not self.several else self.max_records
+
+    def max_of(self, candidate: Candidate) -> int:
+        """How many records a candidate is measured on: more if it is fast, or if classes are packed by one number."""
+        if self.rooms:
+            simple = candidate.plan.get("name") in (UPPER, MEAN)
+            simple &= "statistic" in MECHANISMS[candidate.mechanism].model_fields
+            return self.max_compared if simple else self.max_records
+        fast = MECHANISMS[candidate.mechanism].fast and _SEARCHED not in candidate.parameters
+        return self.request.size or (self.max_records if fast else min(self.max_records, MAX_RECORDS))
+
+    @property
+    def num_measured(self) -> int:
+        return min(len(self.data), self.max_records)
+
+    @cached_property
+    def groups(self) -> tuple[IntArray, ...]:
+        """Numbers of the group of each row: groups that are measured as a whole if they can be, and those inside."""
+        public = codes_of(self.data, [item.name for item in self.policy.schema.public])
+        return (public,) if self.request.by is None else (codes_of(self.data, [self.request.by]), public)
+
+    def rows(self, candidate: Candidate, noise: Noise) -> Dataset:
+        """Return rows to measure a candidate on, true or generated ones, under its policy."""
+        policy, limit = candidate.under(self.policy), self.max_of(candidate)
+        if candidate.on != GENERATED:
+            return self.some_rows(policy, noise, limit)
+        # As many as there are if that may be published, else about so many; if they are many, some are enough.
+        guarantee, num = promise_of(policy).guarantee, len(self.data)
+        public = isinstance(guarantee, KAnonymity) or getattr(guarantee, "neighbours", None) is Neighbours.REPLACE_ONE
+        size = self.request.size or min(num if public else rounded(num), limit)
+        return like(policy, size, noise=noise, data=self.data, largest=self.rooms)
+
+    def rows_compared(self, noise: Noise) -> Dataset:
+        """Return rows to compare with, of the kind that most candidates are measured on."""
+        if self.request.on != GENERATED:
+            return self.some_rows(self.policy, noise, self.max_compared)
+        size = self.request.size or self.num_measured
+        return like(self.policy, size, noise=noise, data=self.data, largest=self.rooms)
+
+    def some_rows(self, policy: Policy, noise: Noise, limit: int) -> Dataset:
+        """Return all rows, or if they are many some whole groups at random; of a group that is too large, some rows."""
+        records = np.sort(_some(np.arange(len(self.data)), self.groups, limit, noise))
+        columns = {}
+        for item in self.data.schema:
+            if item.role is not Role.DROP:
+                try:
+                    columns[item.name] = self.data.column(item.name)
+                except KeyError:  # identifiers of merged rows are kept with their parts alone
+                    continue
+        return Dataset(
+            table=pa.table(columns).take(pa.array(records)),
+            policy=policy,
+            period=self.data.period,
+            source=self.data.source,
+            parts=self.data.parts.take(records),
+            num_left_out=0,
+        )
+
+    def kind_of_rows(self, candidate: Candidate) -> str:
+        """Say what true rows are that a candidate is measured on: data if its classes are those of all rows."""
+        limit = self.max_of(candidate)
+        if len(self.data) <= limit:
+            return DATA
+        apart = MECHANISMS[candidate.mechanism].apart and _SEARCHED not in candidate.parameters
+        return DATA if apart and takes_whole_groups(self.groups, limit) else SAMPLE
+
+
+def _read_rows(request: Request, goal: str) -> RowSubject:
+    if request.base.for_devices:
+        raise ParameterError(f"the policy is for devices, which have no {goal}. Use --goal error.")
+    policy = request.base.policy(_ANY_MECHANISM)
+    if policy.schema.trip is not None:
+        raise ParameterError(f"the policy counts trips, which have no {goal}. Use --goal shuttles.")
+    if isinstance(request.data, Dataset):
+        data = request.data
+        if data.schema != policy.schema:
+            raise ParameterError("the rows were read under another policy. Give their own, or the path of the rows.")
+    else:
+        data = load(request.data, policy, period=request.period)
+    return RowSubject(request=request, data=data, digest=check_digest(data, policy), policy=policy)
+
+
+def check_digest(data: Dataset, policy: Policy) -> str:
+    """Return a digest of private rows and of the files that their policy names, to tell whether both are the same."""
+    return hashlib.sha256(f"{data.keyed_digest(b'advise')} {sorted(policy.files.items())}".encode()).hexdigest()
+
+
+def codes_of(data: Dataset, names: Iterable[str]) -> IntArray:
+    """Give records with equal values in some columns the same number, from 0 on."""
+    codes = np.zeros(len(data), dtype=np.int64)
+    for name in names:
+        column = data.column(name).dictionary_encode(null_encoding="encode").indices
+        own = column.to_numpy(zero_copy_only=False).astype(np.int64)
+        codes = np.unique(codes * (int(own.max(initial=0)) + 1) + own, return_inverse=True)[1].reshape(-1)
+    return codes
+
+
+def takes_whole_groups(groups: Sequence[IntArray], limit: int) -> bool:
+    """Whether ``some_rows`` takes whole groups, or whole groups inside one, whichever it chooses."""
+    sizes = np.unique(groups[0], return_counts=True)[1]
+    smallest, largest = int(sizes.min()), int(sizes.max())
+    if largest <= limit and (2 * largest <= limit or 2 * smallest >= limit):
+        return True
+    # More than half the rows are left to be taken from inside a group that is too large.
+    return any(4 * int(np.unique(inner, return_counts=True)[1].max()) <= limit for inner in groups[1:])
+
+
+def _some(rows: IntArray, groups: Sequence[IntArray], limit: int, noise: Noise) -> IntArray:
+    """Choose whole groups at random, as many as fit; if that is little, also rows of the next one."""
+    if len(rows) <= limit:
+        return rows
+    if not groups:
+        return rows[noise_arrays.permutation(noise, len(rows))[:limit]]
+    place, sizes = np.unique(groups[0][rows], return_inverse=True, return_counts=True)[1:]
+    order = noise_arrays.permutation(noise, len(sizes))
+    fitting = int(np.searchsorted(np.cumsum(sizes[order]), limit, side="right"))
+    whole = rows[np.isin(place.reshape(-1), order[:fitting])]
+    if 2 * len(whole) >= limit:
+        return whole
+    following = rows[place.reshape(-1) == order[fitting]]
+    return np.concatenate([whole, _some(following, groups[1:], limit - len(whole), noise)])
+
+
+def rounded(number: int) -> int:
+    """Round to one significant digit: 4000 for 4321."""
+    scale: int = 10 ** max(len(str(number)) - 1, 0)
+    return max(math.floor(number / scale + 0.5) * scale, 1)
+
+
+def in_words(guarantee: Guarantee) -> str:
+    """Write a guarantee in a few words: ``k-anonymity, k 5``."""
+    values = ((name, getattr(guarantee, name, None)) for name in ("k", "epsilon", "delta", "beta"))
+    numbers = [f"{name} {v if isinstance(v, int) else f'{float(v):.4g}'}" for name, v in values if v is not None]
+    neighbours = getattr(guarantee, "neighbours", None)
+    return ", ".join([guarantee.model, *numbers, *([str(neighbours)] if neighbours else [])])
+
+
+def _checked(subject: RowSubject, candidates: Iterable[Candidate]) -> Candidates:
+    """Return candidates that the policy allows, with what they promise, and why others are not: each reason once."""
+    fitting: list[Candidate] = []
+    failed: dict[tuple[str, str], Failure] = {}
+    for candidate in candidates:
+        try:
+            promise = promise_of(candidate.under(subject.policy))
+        except PolicyError as error:
+            why = reason(error)
+            failed.setdefault((candidate.mechanism, why), Failure(name=candidate.mechanism, why=why))
+            continue
+        on = subject.request.on
+        if on == "auto":
+            on = DATA if isinstance(promise.guarantee, KAnonymity) else GENERATED
+        on = GENERATED if on == GENERATED else subject.kind_of_rows(candidate)
+        words = in_words(promise.guarantee)
+        fitting.append(replace(candidate, guarantee=words, basis=str(promise.basis), on=on))
+    return fitting, list(failed.values())
+
+
+def _ks(subject: RowSubject) -> list[int]:
+    return [k for k in (QUICK_KS if subject.request.quick else KS) if k <= subject.num_measured // 2]
+
+
+def _sampled_lattice(epsilon: float, plan: Table | None = None, words: str = "") -> Candidate:
+    parameters: Table = {"epsilon": epsilon, "delta": DELTA, "epsilon_choice": epsilon / 4}
+    return Candidate.of(SampledLattice, f"epsilon={epsilon:g}, delta={DELTA:g}{words}", parameters, plan)
+
+
+def released(data: Dataset, noise: Noise) -> Publication:
+    """Release rows in memory and without a ledger of the owner's."""
+    with Ledger(":memory:") as ledger:
+        return publish(data, ledger=ledger, noise=noise)
+
+
+def _sampled_says(subject: RowSubject, candidates: Sequence[Candidate]) -> tuple[str, ...]:
+    """Say that many rows were not all measured on, where they were not: which mechanisms, on how many, what differs."""
+    by_limit: dict[tuple[int, str], dict[str, None]] = {}
+    for candidate in candidates:
+        limit = subject.max_of(candidate)
+        if len(subject.data) > limit:
+            more = f" with {_SEARCHED}" if _SEARCHED in candidate.parameters else ""
+            more += f" for {candidate.plan['name']} plans" if candidate.plan else ""
+            by_limit.setdefault((limit, candidate.on), {})[candidate.mechanism + more] = None
+    says = [
+        f"The data have more records than were measured on: each draw of {', '.join(names)} takes at most {limit:,}"
+        f"{_TAKEN[on]}"
+        for (limit, on), names in by_limit.items()
+    ]
+    return (*says, "--size measures on more, which takes longer.") if says else ()
+
+
+_TAKEN = {
+    DATA: " of the true ones, all of some public values, chosen anew; their classes are those of all records.",
+    SAMPLE: (
+        " of the true ones, random rows chosen anew, so these points are marked as measured on a sample. With all rows "
+        "there are more to hide among: classes are narrower, or hold more where max_distortion is given, and costs and "
+        "the linkage of records are rather lower, often several times. Truck linkage differs by much, either way. Do "
+        "not compare them with points of all rows."
+    ),
+    GENERATED: " generated ones. With more, classes are narrower, and costs and the linkage of records rather lower.",
+}
+
+
+# --- What a table loses ----------------------------------------------------------------------------------------------
+
+
+def open_table(request: Request) -> RowSubject:
+    subject = _read_rows(request, "distortion")
+    if not subject.policy.schema.quasi_identifiers:
+        raise ParameterError(
+            "nothing can be distorted without a quasi-identifier. The policy has none. Give the columns that an "
+            'outsider may know role = "quasi-identifier".'
+        )
+    return subject
+
+
+def table_candidates(subject: RowSubject) -> Candidates:
+    return _checked(subject, _table_candidates(subject))
+
+
+def _table_candidates(subject: RowSubject) -> Iterator[Candidate]:
+    quick, ks = subject.request.quick, _ks(subject)
+    for k in ks:
+        yield Candidate.of(UtilityClusters, f"k={k}", {"k": k})
+    for limit in QUICK_DISTORTIONS if quick else DISTORTIONS:
+        yield Candidate.of(UtilityClusters, f"distortion={limit:g}", {_SEARCHED: limit})
+    few = len(subject.policy.schema.quasi_identifiers) <= MAX_ATTRIBUTES
+    for kind in (FullDomain, Partition) if few else (FullDomain,):
+        for k in ks:
+            yield Candidate.of(kind, f"k={k}", {"k": k})
+    for epsilon in QUICK_SAMPLED_EPSILONS if quick else SAMPLED_EPSILONS:
+        yield _sampled_lattice(epsilon)
+
+
+def measure_table(subject: RowSubject, candidate: Candidate) -> Draw:
+    """Measure a release by what its owner knows: how many records are not in it is shown to nobody else."""
+    noise = Noise()
+    data = subject.rows(candidate, noise)
+    release, key = released(data, noise)
+    if not len(release):
+        raise NoPlanError("nothing was released, so that everything is lost.")
+    sight = Sight.of(release)
+    names = list(sight.names)
+    inside = Distortion.of(sight).by_generalisation(dict.fromkeys(names, 1 / len(names)))
+    lost = 1 - len(release) / len(data)
+    case = ClassCase.of(sight, data, key)
+    linkage = attacks.record_linkage(case.sight, case.known).probability[case.released]
+    return Draw(
+        cost=inside + (1 - inside) * lost,
+        risk=float(linkage.mean()),
+        cost_step=1 / len(data),
+        risk_step=1 / len(data),
+        min_cost=0.0,
+        figures={
+            "records": float(len(data)),
+            "not released": lost,
+            "distortion by generalisation": inside,
+            "worst record linkage": float(linkage.max()),
+            "classes": float(len(sight.sizes)),
+        },
+    )
+
+
+def table_reference(subject: RowSubject) -> Reference:
+    """See who is named in the true table, and by guessing."""
+    data, schema = subject.rows_compared(Noise()), subject.policy.schema
+    shown = [item.name for item in (*schema.public, *schema.quasi_identifiers)]
+    return Reference(
+        # Of records that are alike in the true table one is named right on average.
+        risk_without_privacy=len(set(codes_of(data, shown).tolist())) / len(data),
+        risk_of_chance=1 / len(data),
+        cost_baseline=f"the true table of {len(data):,} records: nothing is lost, 100 % would tell nothing",
+        says=(
+            "Distortion is how much of its domain a record's intervals, sets or nodes span on average, all attributes "
+            "counting alike; a record that was not released is lost altogether. Record linkage is of a released record "
+            "all of whose quasi-identifiers are known exactly.",
+            *_sampled_says(subject, table_candidates(subject)[0]),
+        ),
+    )
+
+
+# --- Errors of numbers -----------------------------------------------------------------------------------------------
+
+
+def open_numbers(request: Request) -> RowSubject:
+    subject = _read_rows(request, "error")
+    if not any(isinstance(item.domain, Numeric) for item in subject.policy.schema.quasi_identifiers):
+        raise ParameterError(
+            "the goal error compares numbers. The policy has no quasi-identifier of kind numeric. Give one, or use "
+            "--goal distortion."
+        )
+    return subject
+
+
+def number_candidates(subject: RowSubject) -> Candidates:
+    quick = subject.request.quick
+    classes = [
+        Candidate.of(kind, f"k={k}", {"k": k, "statistic": "mean"})
+        for k in _ks(subject)
+        for kind in (Partition, FullDomain)
+    ]
+    noisy = [
+        Candidate.of(NoisyValues, f"{law} epsilon={epsilon:g}", {"epsilon": float(epsilon), "law": law})
+        for law in (LAWS[:1] if quick else LAWS)
+        for epsilon in (QUICK_EPSILONS if quick else EPSILONS)
+    ]
+    return _checked(subject, [*classes, *noisy])
+
+
+def measure_numbers(subject: RowSubject, candidate: Candidate) -> Draw:
+    noise = Noise()
+    data = subject.rows(candidate, noise)
+    return row_errors(released(data, noise), data)
+
+
+def row_errors(publication: Publication, data: Dataset) -> Draw:
+    """Compare the numbers of a release with the true ones, and link its rows to records."""
+    errors: dict[str, float] = {}
+    if publication.release.noisy:
+        noisy = NoisyCase.of(NoisySight.of(publication.release), data, publication.key)
+        if noisy.sight.rows is None:
+            raise Refusal("how noise was drawn is not stated, so that nobody knows what it tells.")
+        for name, truth in zip(noisy.sight.domains, noisy.values, strict=True):
+            errors[name] = _relative(noisy.sight.column(name) - truth, truth)
+        risk = float(noisy.attack(noisy.some(_MAX_PAIRS)).hit.mean())
+    else:
+        case = ClassCase.of(Sight.of(publication.release), data, publication.key)
+        if not case.released.any():
+            raise Refusal("nothing was released.")
+        for axis, shown in enumerate(case.sight.told):
+            if shown.numeric is not None:
+                guesses = (shown.lower + shown.upper) / 2 if shown.means is None else shown.means
+                truth = case.known.low[axis, case.released]
+                errors[shown.name] = _relative(guesses[case.of_record[case.released]] - truth, truth)
+        risk = float(attacks.record_linkage(case.sight, case.known).probability[case.released].mean())
+    return Draw(
+        cost=float(np.mean(list(errors.values()))),
+        risk=risk,
+        cost_step=1 / len(data),
+        min_cost=0.0,
+        risk_step=1 / len(data),
+        figures={f"error of {name}": error for name, error in errors.items()},
+    )
+
+
+def _relative(errors: FloatArray, truth: FloatArray) -> float:
+    """Return the mean size of errors, in mean sizes of the true values."""
+    mean = float(np.abs(truth).mean())
+    return float(np.abs(errors).mean()) / (mean or 1.0)
+
+
+def numbers_reference(subject: RowSubject) -> Reference:
+    return Reference(
+        risk_without_privacy=1.0,
+        risk_of_chance=1 / subject.num_measured,
+        cost_baseline="the true numbers",
+        says=(
+            "The cost is the mean absolute error of a number, in mean values of its column; classes are read by "
+            "their means. The risk is that somebody who knows a record's values names its row.",
+            *_sampled_says(subject, number_candidates(subject)[0]),
+        ),
+    )
+
+
+# --- Trucks ----------------------------------------------------------------------------------------------------------
+
+UPPER, MEAN, CERTIFIED, SEALED = "upper bounds", "mean", "certified 95 %", "sealed"
+# How a class is summarised for each plan, how pack is called for it, and its model.
+_STATISTICS = {UPPER: "bounds", MEAN: "mean", CERTIFIED: "multiset", SEALED: "multiset"}
+_PLANS: Mapping[str, Table] = {
+    UPPER: {"model": "standard", "statistic": "upper"},
+    MEAN: {"model": "standard", "statistic": "mean"},
+    CERTIFIED: {"model": "stochastic", "risk": 0.05},
+    SEALED: {"model": "sealed"},
+}
+_MODELS: Mapping[str, Model] = {
+    UPPER: Standard(statistic="upper"),
+    MEAN: Standard(statistic="mean"),
+    CERTIFIED: Stochastic(risk=Fraction(1, 20)),
+    SEALED: Sealed(),
+}
+
+
+def open_trucks(request: Request) -> RowSubject:
+    if not request.capacity:
+        raise ParameterError("the goal trucks needs what a truck holds. Got none. Give --capacity 500kg, say.")
+    subject = _read_rows(request, "trucks")
+    schema = subject.policy.schema
+    quantities = [item for item in schema.quasi_identifiers if isinstance(item.domain, Numeric)]
+    if not quantities:
+        raise ParameterError(
+            "the goal trucks packs numeric quasi-identifiers. The policy has none. Give the column of weights "
+            'role = "quasi-identifier", kind = "numeric" and a domain.'
+        )
+    public = [item.name for item in schema.public]
+    if request.by is not None and request.by not in public:  # the planner will not see it
+        names = f"Public are: {', '.join(public)}." if public else 'Give one role = "public" in the policy.'
+        raise ParameterError(f"trucks can be kept apart by a public column. Got {request.by!r}, which is none. {names}")
+    rooms = parse_capacities(request.capacity, {item.name: item.numeric.unit for item in quantities})
+    subject = replace(subject, rooms=rooms)
+    heavy = int((_amounts(subject, subject.data) > list(rooms.values())).any(axis=1).sum())
+    if heavy:
+        raise ParameterError(f"{heavy:,} of the packages are too large for the truck. Give a larger --capacity.")
+    return subject
+
+
+def truck_candidates(subject: RowSubject) -> Candidates:
+    candidates, failed = _checked(subject, _truck_candidates(subject))
+    # With several quantities it takes minutes to compute how likely a truck of a class plan fits, once there are many
+    # packages in it.
+    full = (_amounts(subject, subject.data).mean(axis=0) / list(subject.rooms.values())).max()
+    if not subject.several or full * MAX_IN_A_TRUCK >= 1:
+        return candidates, failed
+    slow = [CERTIFIED, SEALED]
+    why = (
+        "with several quantities and many packages a truck they take minutes to measure. Try one by hand: dunnage pack."
+    )
+    left_out = [Failure(name=f"{kind} plans", why=why) for kind in slow[subject.request.quick :]]
+    return [one for one in candidates if one.plan["name"] not in slow], [*failed, *left_out]
+
+
+def _truck_candidates(subject: RowSubject) -> Iterator[Candidate]:
+    quick, several, ks = subject.request.quick, subject.several, _ks(subject)
+    if several:  # they take longer to pack
+        ks = ks[1:] if quick else ks[::2]
+    min_sealed = MIN_SEALED if quick or subject.num_measured >= MANY_PACKAGES else 0
+    classes: list[tuple[type[Mechanism], int, str]] = [
+        (Partition, k, plan)
+        for k in ks
+        for plan in ((UPPER, MEAN, SEALED) if quick else (UPPER, MEAN, CERTIFIED, SEALED))
+        if plan != SEALED or k >= min_sealed
+    ]
+    coarse = ks if several and not quick else ks[::2]
+    classes += [(FullDomain, k, plan) for k in coarse for plan in (UPPER, SEALED)]
+    for kind, k, plan in classes:
+        yield Candidate.of(kind, f"k={k}{_ending(plan)}", {"k": k, "statistic": _STATISTICS[plan]}, _plan(plan))
+    epsilons: Sequence[float] = QUICK_EPSILONS if quick else EPSILONS[::2] if several else EPSILONS
+    plans = (MEAN,) if quick else (UPPER, MEAN)
+    for epsilon in epsilons:
+        for law in LAWS if not quick and epsilon in QUICK_EPSILONS else LAWS[:1]:
+            for plan in plans:
+                words = f"epsilon={epsilon:g}, {law}{_ending(plan)}"
+                yield Candidate.of(NoisyValues, words, {"epsilon": epsilon, "law": law}, _plan(plan))
+    for epsilon in epsilons:
+        for ranges, table in _ranges(subject, private=not quick and epsilon in QUICK_EPSILONS):
+            for plan in plans:
+                words = f"epsilon={epsilon:g}, {ranges}{_ending(plan)}"
+                yield Candidate.of(NoisyClusters, words, {"epsilon": epsilon, **table}, _plan(plan))
+    for epsilon in [epsilon for epsilon in epsilons if epsilon >= 1]:
+        yield _sampled_lattice(epsilon, _plan(UPPER), _ending(UPPER))
+
+
+def _plan(name: str) -> Table:
+    return {"name": name, **_PLANS[name]}
+
+
+def _ending(plan: str) -> str:
+    return f", {plan} plan"
+
+
+def _ranges(subject: RowSubject, *, private: bool) -> Iterator[tuple[str, Table]]:
+    """Give the ways to cut domains into ranges: at public borders, and if requested at private quantiles."""
+    domains = {
+        item.name: item.numeric
+        for item in subject.policy.schema.quasi_identifiers
+        if isinstance(item.domain, Numeric) and item.numeric.resolution is not None
+    }
+
+    def alone(table: Table) -> JsonValue:
+        """Write the list of a single attribute without its name."""
+        return next(iter(table.values())) if len(table) == 1 else dict(table)
+
+    borders = {name: cuts for name, domain in domains.items() if (cuts := ranges_of(domain, NUM_RANGES))}
+    if borders and len(borders) == len(domains):
+        yield f"{NUM_RANGES} public ranges", {"borders": alone(borders)}
+    if private:
+        shares: JsonValue = [number / NUM_RANGES for number in range(1, NUM_RANGES)]
+        quantiles = alone(dict.fromkeys(domains, shares)) if domains else shares
+        yield f"{NUM_RANGES} private ranges", {"quantiles": quantiles}
+
+
+def ranges_of(domain: Numeric, number: int) -> list[JsonValue]:
+    """Cut a domain with a grid into so many ranges of about equal width; return the borders, or nothing if too few."""
+    assert domain.resolution is not None
+    steps = sorted({domain.num_steps * part // number for part in range(1, number)} - {0})
+    return [plain(domain.lower + step * domain.resolution) for step in steps if step < domain.num_steps]
+
+
+def measure_trucks(subject: RowSubject, candidate: Candidate) -> Draw:
+    """Publish, plan, apply and repair once, count the trucks, and compare with the best plan on the true weights."""
+    noise = Noise()
+    data = subject.rows(candidate, noise)
+    everything = candidate.on != GENERATED and len(subject.data) <= subject.max_of(candidate)
+    best = _best_of_data(subject) if everything else _packed(subject, data)
+    release, key = released(data, noise)
+    if not len(release):
+        raise NoPlanError("nothing was released, so there is nothing to plan on.")
+    name = str(candidate.plan["name"])
+    # How long a packing on one number a package may take; most end before.
+    seconds = 2.0 + subject.num_measured / (500 if subject.several else 1000)
+    seconds = SEALED_SECONDS if name == SEALED else min(seconds, 4.0 if subject.several else 6.0)
+    request = subject.request
+    plan = pack(release, capacity=request.capacity, by=request.by, model=_MODELS[name], seconds=seconds)
+    done = apply(plan, data, release, key, repair=True, noise=noise)
+    if not done.feasible:
+        raise NoPlanError("the plan overloads trucks, and no repair was found. Use larger trucks.")
+    linkage = done.truck_linkage
+    if linkage is None:
+        raise NoPlanError("truck linkage is not known, as the release does not say how its noise was drawn.")
+    # Packages that were not released are in no plan, and need trucks, too.
+    num_rest = len(data) - len(release)
+    trucks = len(np.unique(done.bin_of_row[done.bin_of_row >= 0]))
+    if num_rest:
+        planned = data.parts.records_of(done.loading.column("source_row").to_numpy())
+        trucks += int(_packed(subject, data, np.setdiff1d(np.arange(len(data)), planned)).cost)
+    optimum = min(int(best.cost), trucks)
+    sure = best.cost == best.bound and done.plan.objective == done.plan.bound
+    same = everything and done.plan_feasible and not num_rest and sure
+    reach = SEALED_REACH * linkage.mean if name == SEALED else 0.0
+    if linkage.kind == "estimate" and not release.noisy:  # of noise it is computed by its law
+        reach = ESTIMATED_REACH * linkage.mean
+    return Draw(
+        cost=trucks / optimum - 1,
+        risk=linkage.mean,
+        cost_step=0.0 if same else 1 / optimum,
+        risk_step=1 / len(data),
+        risk_reach=reach,  # how far it may be off on another machine, where it rests on a search bounded in time
+        min_cost=0.0,
+        figures={
+            "trucks": float(trucks),
+            "optimum": float(optimum),
+            PROVEN: float(optimum == best.bound),
+            "planned trucks": float(done.plan.num_bins),
+            OVERLOADED: 1 - done.bins_feasible,
+            "packages moved": float(done.repair.moved if done.repair else 0),
+            "packages outside the plan": float(num_rest),
+            "worst truck linkage": linkage.worst,
+            "packages": float(len(data)),
+        },
+    )
+
+
+def truck_reference(subject: RowSubject) -> Reference:
+    """Pack the true weights, and see what somebody who has them all, or nothing but the plan, names."""
+    data, schema = subject.rows_compared(Noise()), subject.policy.schema
+    best = _packed(subject, data)
+    public = [item.name for item in schema.public]
+    shown = [*public, *(item.name for item in schema.quasi_identifiers)]
+    where = "generated packages" if subject.request.on == GENERATED else f"{len(data):,} packages"
+    sure = "proven" if best.cost == best.bound else f"not proven: at least {best.bound}"
+    return Reference(
+        risk_without_privacy=truck_linkage(codes_of(data, shown), best.bin_of_row).mean,
+        risk_of_chance=truck_linkage(codes_of(data, public), best.bin_of_row).mean,
+        cost_baseline=f"{best.cost} trucks for {where}: the best plan on the true weights ({sure})",
+        says=(
+            "Trucks are those in use after repair on the truth, with trucks for packages that were not released. Where "
+            "a plan overloads trucks, packages are moved by their true weights: who sees which ones learns more of "
+            "them, which truck linkage does not count. See the share of trucks that a plan overloaded: one that must "
+            "be mended a lot is none.",
+            "What a sealed plan or a repair tells depends on which one a search finds in its time: those intervals "
+            f"reach at least {100 * SEALED_REACH:g} % of the figure to either side, or {100 * ESTIMATED_REACH:g} % "
+            "where it was estimated.",
+            *_sampled_says(subject, truck_candidates(subject)[0]),
+        ),
+    )
+
+
+def pack_command(subject: RowSubject, point: Point) -> str:
+    request = subject.request
+    options = [part for name, value in point.plan.items() if name != "name" for part in (f"--{name}", str(value))]
+    capacity = [part for text in request.capacity for part in ("--capacity", text)]
+    by = ["--by", request.by] if request.by else []
+    return shlex.join(["dunnage", "pack", "RELEASE", *capacity, *by, *options, "-o", "PLAN"])
+
+
+def _amounts(subject: RowSubject, data: Dataset) -> FloatArray:
+    return np.column_stack([data.numbers(name) for name in subject.rooms])
+
+
+@lru_cache(maxsize=2)
+def _best_of_data(subject: RowSubject) -> TruePacking:
+    return _packed(subject, subject.data)
+
+
+def _packed(subject: RowSubject, data: Dataset, records: IntArray | None = None) -> TruePacking:
+    """Pack packages, or some of them, as well as is found in time: with several quantities more seldom proves more."""
+    records = np.arange(len(data)) if records is None else records
+    seconds = 2.0 if subject.several else min(2.0 + subject.num_measured / 1000, 6.0)
+    return pack_truth(
+        _amounts(subject, data)[records],
+        list(subject.rooms),
+        [Truck(name="truck", capacity=dict(subject.rooms))],
+        codes_of(data, [subject.request.by] if subject.request.by else [])[records],
+        deadline=time.monotonic() + seconds,
+    )
