@@ -243,19 +243,30 @@ def choose(points: Sequence[Point], limit: Limit) -> Choice:
     overloads many trucks is chosen only if there is no other, and so is one that hardly protects anybody, if there is
     no limit on the risk. If no point keeps to the limit, the one that comes closest to it is chosen.
     """
-    promising = [point for point in points if point.basis != "void"]
-    kept = [point for point in promising if not point.mended] or promising
-    usable = [point for point in kept if limit.max_risk is not None or not point.weak] or kept
-    for basis in ("proved", "claimed"):
-        fitting = [point for point in usable if point.basis == basis and _excess(point, limit) <= 0]
-        if fitting:
-            return Choice(point=min(fitting, key=lambda point: _preference(point, limit)), meets_limit=True)
-    proved = [point for point in usable if point.basis == "proved"] or usable
-    if not proved:
+    ranked = ranking(points, limit)
+    usable = [item for item in ranked if item.group == ranked[0].group]
+    for item in usable:
+        if _excess(item.point, limit) <= 0:
+            return Choice(point=item.point, meets_limit=True)
+    if not usable:
         return Choice(point=None, meets_limit=False)
-    return Choice(
-        point=min(proved, key=lambda point: (_excess(point, limit), *_preference(point, limit))), meets_limit=False
-    )
+    first = [item.point for item in usable if item.point.basis == usable[0].point.basis]
+    return Choice(point=min(first, key=lambda point: _excess(point, limit)), meets_limit=False)
+
+
+class Ranked(NamedTuple):
+    point: Point
+    group: int  # none of a later group is chosen as long as there is one of an earlier
+
+
+def ranking(points: Sequence[Point], limit: Limit) -> list[Ranked]:
+    """Order points that promise anything, the best first, whatever the limits are: it matters only which there are."""
+    ranked = [
+        Ranked(point, 2 * point.mended + (point.weak and limit.max_risk is None))
+        for point in points
+        if point.basis != "void"
+    ]
+    return sorted(ranked, key=lambda item: (item.group, item.point.basis != "proved", *_preference(item.point, limit)))
 
 
 def _excess(point: Point, limit: Limit) -> float:

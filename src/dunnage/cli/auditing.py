@@ -69,7 +69,7 @@ def audit(
     from dunnage.auditing.audit import audit as audit_release
     from dunnage.folders import check_new_folder
     from dunnage.gtfs import load_city
-    from dunnage.pages import write_audit
+    from dunnage.showing.audit import write_audit
 
     if external and (data is not None or policy is not None):
         raise ParameterError("--external looks at release and plan alone. Got DATA or --policy. Leave them out.")
@@ -186,7 +186,7 @@ def advise(
     from dunnage.advising.advice import advise as find_frontier
     from dunnage.advising.advice import finish, publish_command
     from dunnage.advising.policies import BasePolicy
-    from dunnage.pages.frontier import frontier_page
+    from dunnage.showing.frontier import frontier_page
 
     with progress() as tell:
         frontier = find_frontier(

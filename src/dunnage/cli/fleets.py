@@ -37,12 +37,12 @@ def size(
     from dunnage.folders import check_new_folder
     from dunnage.gtfs import load_city
     from dunnage.kinds import COUNTS
-    from dunnage.pages.fleets import plan_page
     from dunnage.planning.dispatch import Service
     from dunnage.planning.exports import export_plan
     from dunnage.planning.fleet import size as size_fleet
     from dunnage.planning.plan import PLAN_FILE, PLAN_PAGE
     from dunnage.release import Release
+    from dunnage.showing.fleets import plan_page
 
     check_new_folder(out, marker=PLAN_FILE, force=force)
     if export is not None:
@@ -94,12 +94,12 @@ def apply_fleet(
     from dunnage.folders import check_new_folder
     from dunnage.gtfs import load_city
     from dunnage.io import load
-    from dunnage.pages.fleets import settlement_page
     from dunnage.publication import Key, key_path
     from dunnage.release import Release
     from dunnage.settle import SETTLEMENT_FILE
     from dunnage.settle.fleets import SETTLEMENT_PAGE
     from dunnage.settle.fleets import apply_fleet as apply_plan
+    from dunnage.showing.fleets import settlement_page
 
     if city is None:
         raise ParameterError("a plan of shuttles is applied in a city. Got none. Give --city CITY, as for size.")
