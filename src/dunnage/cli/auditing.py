@@ -7,11 +7,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
 from dunnage.cli.shared import (
     ForceFlag,
     JsonFlag,
     KeyOption,
+    OptFloat,
+    OptInt,
+    OptPath,
+    OptText,
     PeriodOption,
     ReleaseArgument,
     ShuttleHour,
@@ -28,36 +33,30 @@ if TYPE_CHECKING:
 
 def audit(
     release: ReleaseArgument,
-    out: Annotated[Path, typer.Option("-o", "--out", help="Audit folder to make; private unless --external.")],
-    data: Annotated[Path | None, typer.Argument(help="The private rows that were published.")] = None,
-    policy: Annotated[Path | None, typer.Option("--policy", help="Policy file.")] = None,
-    plan: Annotated[Path | None, typer.Option(help="Plan made on the release, of packages or shuttles.")] = None,
+    out: Annotated[Path, Option("-o", "--out", help="Audit folder to make; private unless --external.")],
+    data: Annotated[OptPath, Argument(help="The private rows that were published.")] = None,
+    policy: Annotated[OptPath, Option("--policy", help="Policy file.")] = None,
+    plan: Annotated[OptPath, Option(help="Plan made on the release, of packages or shuttles.")] = None,
     city: Annotated[
-        Path | None, typer.Option("--city", help="Shuttles: city folder or GTFS feed the fleet was sized in.")
+        OptPath, Option("--city", help="Shuttles: city folder or GTFS feed the fleet was sized in.")
     ] = None,
     shuttle_hour: ShuttleHour = None,
     key: KeyOption = None,
     period: PeriodOption = None,
-    known_within: Annotated[
-        float | None, typer.Option(help="Also attack with numbers known within this share: 0.05.")
-    ] = None,
-    population: Annotated[
-        Path | None, typer.Option(help="Everyone the records were drawn from, under the same policy.")
-    ] = None,
-    also: Annotated[list[Path] | None, typer.Option(help="Another release of the same records; repeatable.")] = None,
+    known_within: Annotated[OptFloat, Option(help="Also attack with numbers known within this share: 0.05.")] = None,
+    population: Annotated[OptPath, Option(help="Everyone the records were drawn from, under the same policy.")] = None,
+    also: Annotated[list[Path] | None, Option(help="Another release of the same records; repeatable.")] = None,
     also_data: Annotated[
-        list[Path] | None, typer.Option(help="Its private rows, in the order of --also; by default DATA.")
+        list[Path] | None, Option(help="Its private rows, in the order of --also; by default DATA.")
     ] = None,
     also_policy: Annotated[
-        list[Path] | None, typer.Option(help="Its policy, in the order of --also; by default --policy.")
+        list[Path] | None, Option(help="Its policy, in the order of --also; by default --policy.")
     ] = None,
     external: Annotated[
-        bool, typer.Option("--external", help="Only what release and plan tell anyone; takes no DATA.")
+        bool, Option("--external", help="Only what release and plan tell anyone; takes no DATA.")
     ] = False,
-    approved_by: Annotated[
-        str | None, typer.Option(help='Who approves the release, for the sign-off: "Name, role".')
-    ] = None,
-    time_limit: Annotated[float, typer.Option(min=0.1, help="Seconds to pack the true weights at most.")] = 10.0,
+    approved_by: Annotated[OptText, Option(help='Who approves the release, for the sign-off: "Name, role".')] = None,
+    time_limit: Annotated[float, Option(min=0.1, help="Seconds to pack the true weights at most.")] = 10.0,
     force: ForceFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
@@ -155,25 +154,23 @@ def _others(
 
 
 def advise(
-    data: Annotated[Path, typer.Argument(help="The private rows: CSV or Parquet.")],
-    policy: Annotated[Path, typer.Option("--policy", help="Policy to begin with; its mechanism may be blank.")],
-    goal: Annotated[str, typer.Option("--goal", help="trucks | shuttles | distortion | error: what privacy costs.")],
-    out: Annotated[Path, typer.Option("-o", "--out", help="Frontier folder to make; private.")],
-    capacity: Annotated[
-        list[str] | None, typer.Option(help="Trucks: what one holds, 500kg or volume=9; repeatable.")
-    ] = None,
-    by: Annotated[str | None, typer.Option(help="Trucks: public column whose values never share one.")] = None,
-    city: Annotated[Path | None, typer.Option(help="Shuttles: city folder or GTFS feed.")] = None,
-    period: Annotated[str | None, typer.Option(help="Which period of the data.")] = None,
-    max_cost: Annotated[str | None, typer.Option(help="Most that privacy may cost: 5%. Default by goal.")] = None,
-    max_risk: Annotated[str | None, typer.Option(help="Most that an attacker may succeed with: 1/20.")] = None,
+    data: Annotated[Path, Argument(help="The private rows: CSV or Parquet.")],
+    policy: Annotated[Path, Option("--policy", help="Policy to begin with; its mechanism may be blank.")],
+    goal: Annotated[str, Option("--goal", help="trucks | shuttles | distortion | error: what privacy costs.")],
+    out: Annotated[Path, Option("-o", "--out", help="Frontier folder to make; private.")],
+    capacity: Annotated[list[str] | None, Option(help="Trucks: what one holds, 500kg or volume=9; repeatable.")] = None,
+    by: Annotated[OptText, Option(help="Trucks: public column whose values never share one.")] = None,
+    city: Annotated[OptPath, Option(help="Shuttles: city folder or GTFS feed.")] = None,
+    period: Annotated[OptText, Option(help="Which period of the data.")] = None,
+    max_cost: Annotated[OptText, Option(help="Most that privacy may cost: 5%. Default by goal.")] = None,
+    max_risk: Annotated[OptText, Option(help="Most that an attacker may succeed with: 1/20.")] = None,
     on: Annotated[
-        str, typer.Option("--on", help="Measure on data | generated | auto: k-anonymous on data, DP on generated.")
+        str, Option("--on", help="Measure on data | generated | auto: k-anonymous on data, DP on generated.")
     ] = "auto",
-    size: Annotated[int | None, typer.Option(min=2, help="Records to generate, and to measure on at most.")] = None,
-    draws: Annotated[int | None, typer.Option(min=2, help="Times each point is measured; 7, quick 4.")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer candidates and draws.")] = False,
-    jobs: Annotated[int, typer.Option(min=1, max=64, help="Processes that measure.")] = 2,
+    size: Annotated[OptInt, Option(min=2, help="Records to generate, and to measure on at most.")] = None,
+    draws: Annotated[OptInt, Option(min=2, help="Times each point is measured; 7, quick 4.")] = None,
+    quick: Annotated[bool, Option("--quick", help="Fewer candidates and draws.")] = False,
+    jobs: Annotated[int, Option(min=1, max=64, help="Processes that measure.")] = 2,
     force: ForceFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
@@ -224,15 +221,13 @@ def advise(
 def prove(
     mechanisms: Annotated[
         list[str] | None,
-        typer.Argument(
+        Argument(
             metavar="MECHANISM",
             help="Names as in a policy; all by default. The noise they draw from is checked with any.",
         ),
     ] = None,
-    long: Annotated[
-        bool, typer.Option("--long", help="Larger domains and more parameters: about five minutes.")
-    ] = False,
-    jobs: Annotated[int, typer.Option(min=1, max=64, help="Processes to use.")] = 2,
+    long: Annotated[bool, Option("--long", help="Larger domains and more parameters: about five minutes.")] = False,
+    jobs: Annotated[int, Option(min=1, max=64, help="Processes to use.")] = 2,
     as_json: JsonFlag = False,
 ) -> None:
     """Check mechanisms themselves: what each claims, what it really gives away, and the verdict.

@@ -11,6 +11,7 @@ from pathlib import Path
 from dunnage.demo import carriers, loads, riders
 from dunnage.demo.story import NUMBERS_FILE, Progress, Story, numbers_table, write_text
 from dunnage.errors import OutputError
+from dunnage.showing.figures import Svg
 from dunnage.showing.pages import render
 
 __all__ = ["Demo", "run_demo"]
@@ -49,7 +50,11 @@ def run_demo(
 
 def demo_page(stories: dict[str, Story]) -> str:
     """Write the page of the demo. It shows true values: keep the file private (mode 0600)."""
-    return render("demo.html", {"stories": stories})
+    numbers = {
+        name: {key: Svg(number.__html__()) for key, number in story.numbers.named.items()}
+        for name, story in stories.items()
+    }
+    return render("demo.html", {"stories": stories, "numbers": numbers})
 
 
 def _make_folder(folder: Path, *, force: bool) -> None:

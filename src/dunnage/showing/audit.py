@@ -15,27 +15,7 @@ from dunnage.auditing.audit import Audit, Statement
 from dunnage.auditing.finding import TOPICS, AtRisk, Finding, RecordAtRisk, RiderAtRisk, TripAtRisk, VehicleAtRisk
 from dunnage.certificate import Composition, JsonObject, Total
 from dunnage.guarantees import Basis
-from dunnage.showing.figures import (
-    BASE,
-    MARKS,
-    Column,
-    Dot,
-    Network,
-    Picture,
-    Scale,
-    Svg,
-    bars,
-    chart,
-    columns,
-    dot,
-    heat_map,
-    joined,
-    lines,
-    lower_axis,
-    tag,
-    upright,
-    x_axis,
-)
+from dunnage.showing import figures as draw
 from dunnage.showing.pages import Figure, render
 from dunnage.text import NO_BREAK, number_text, percent, several
 
@@ -117,20 +97,20 @@ def _key_figures(findings: Sequence[Finding]) -> list[Figure]:
     return [Figure(item.name, item.text(item.value), f"baseline {item.text(item.baseline)}") for item in chosen]
 
 
-def _finding_bars(item: Finding) -> Svg:
+def _finding_bars(item: Finding) -> draw.Svg:
     """Draw the value as a bar, the baseline as a fainter one below it, and the interval as a line, if it is one."""
     low, high = item.interval
-    scale = Scale(0.0, 1.0 if item.is_share else max(high, item.value, item.baseline, 1e-12))
+    scale = draw.Scale(0.0, 1.0 if item.is_share else max(high, item.value, item.baseline, 1e-12))
     parts = [
-        tag("line", class_="axis", x1="0", x2="0", y1="0", y2="30"),
-        tag("line", class_="grid", x1="100%", x2="100%", y1="0", y2="30"),
-        tag("rect", class_="bar", x="0", y="2", width=scale.across(item.value), height="15"),
-        tag("rect", class_="range", x="0", y="20", width=scale.across(item.baseline), height="7"),
+        draw.tag("line", class_="axis", x1="0", x2="0", y1="0", y2="30"),
+        draw.tag("line", class_="grid", x1="100%", x2="100%", y1="0", y2="30"),
+        draw.tag("rect", class_="bar", x="0", y="2", width=scale.across(item.value), height="15"),
+        draw.tag("rect", class_="range", x="0", y="20", width=scale.across(item.baseline), height="7"),
     ]
     if low < high:
-        parts.append(tag("line", class_="limit", x1=scale.across(low), x2=scale.across(high), y1="9.5", y2="9.5"))
+        parts.append(draw.tag("line", class_="limit", x1=scale.across(low), x2=scale.across(high), y1="9.5", y2="9.5"))
     label = f"{item.name}: {item.text(item.value)}, baseline {item.text(item.baseline)}"
-    return chart(30, parts, label=label, kind="flat")
+    return draw.chart(30, parts, label=label, kind="flat")
 
 
 _count = "{:,}".format
@@ -347,7 +327,7 @@ NETWORK_WIDTH = 440.0
 MAX_LABELS_NAMED = 4
 
 
-def ride_pictures(audit: Audit) -> list[Picture]:
+def ride_pictures(audit: Audit) -> list[draw.Picture]:
     findings = {item.name: item for item in audit.findings}
     inside, record = findings.get("distortion by generalisation"), audit.protects
     if inside is None or "costs" not in inside.details or "total distortion" not in findings:
@@ -363,10 +343,10 @@ def ride_pictures(audit: Audit) -> list[Picture]:
         rows.append((f"{words}: {percent(item.value)}", [[("bar", item.value - lost), ("range", lost)]]))
     most = max(weights, key=lambda name: of_attribute[name].value)
     caption = f"{percent(total.value)} is lost in total, most of {most}: {percent(of_attribute[most].value)}."
-    x = Scale(0.0, 1.04 * max(item.value for item in items.values()) or 1.0)
-    by_attribute = Picture(
+    x = draw.Scale(0.0, 1.04 * max(item.value for item in items.values()) or 1.0)
+    by_attribute = draw.Picture(
         title="Distortion by attribute",
-        svg=bars(x, rows, axis="distortion", shares=True, label=caption),
+        svg=draw.bars(x, rows, axis="distortion", shares=True, label=caption),
         caption=caption,
         legend=[("load", "by generalisation"), ("range", "by suppression")][
             : 1 + bool(total.details["by_suppression"])
@@ -375,40 +355,40 @@ def ride_pictures(audit: Audit) -> list[Picture]:
     return [by_attribute, _cost_picture(inside, record), *_network_pictures(inside, record)]
 
 
-def _cost_picture(inside: Finding, record: str) -> Picture:
+def _cost_picture(inside: Finding, record: str) -> draw.Picture:
     """Draw how many records are in classes of which cost."""
     costs = inside.details["costs"]
     step, records = float(costs["step"]), [int(number) for number in costs["records"]]
-    x, y = Scale(0.0, step * max(len(records), 4)), Scale(0.0, 1.05 * max(records), BASE, 38.0)
+    x, y = draw.Scale(0.0, step * max(len(records), 4)), draw.Scale(0.0, 1.05 * max(records), draw.BASE, 38.0)
     stacks = []
     for place, number in enumerate(records):
         tip = f"{number:,} {record}s: {percent(step * place)} to {percent(step * (place + 1))}"
-        stacks.append(Column(step * place, step * (place + 1), [("bar", number)], tip))
+        stacks.append(draw.Column(step * place, step * (place + 1), [("bar", number)], tip))
     caption = (
         f"Half of the {record}s are in classes that leave at most {percent(costs['median'])} of them open; the "
         f"dearest class leaves {percent(costs['highest'])}."
     )
-    svg = columns(
+    svg = draw.columns(
         x,
         y,
         stacks,
         y_title=f"{record}s",
         whole=True,
-        below=x_axis(x, BASE, f"cost of the class of a {record}", shares=True),
-        more=upright(x, inside.value, BASE, f"mean {percent(inside.value)}"),
+        below=draw.x_axis(x, draw.BASE, f"cost of the class of a {record}", shares=True),
+        more=draw.upright(x, inside.value, draw.BASE, f"mean {percent(inside.value)}"),
         label=caption,
     )
     legend = [("load", f"{record}s in classes of this cost")]
-    return Picture(title="What classes cost", svg=svg, caption=caption, legend=legend)
+    return draw.Picture(title="What classes cost", svg=svg, caption=caption, legend=legend)
 
 
-def _network_pictures(inside: Finding, record: str) -> list[Picture]:
+def _network_pictures(inside: Finding, record: str) -> list[draw.Picture]:
     """Draw the sets of some classes, from the cheapest to the most expensive, on a map of their network."""
     network, units = inside.details.get("network"), inside.details["units"]
     if network is None:
         return []
-    names = network["attributes"][: len(MARKS)]
-    layout = Network.of(network["edges"])
+    names = network["attributes"][: len(draw.MARKS)]
+    layout = draw.Network.of(network["edges"])
     width, height = layout.size(width=NETWORK_WIDTH)
     pictures = []
     for item in inside.details["classes"]:
@@ -428,11 +408,11 @@ def _network_pictures(inside: Finding, record: str) -> list[Picture]:
         drawing = layout.drawn({name: values[name] for name in names}, width=NETWORK_WIDTH)
         size = f"0 0 {width:.0f} {height:.0f}"
         pictures.append(
-            Picture(
+            draw.Picture(
                 title=f"Class {values['class_id']:,}, cost {percent(item['cost'])}",
-                svg=tag("svg", drawing, class_="chart map", viewBox=size, role="img", aria_label=caption),
+                svg=draw.tag("svg", drawing, class_="chart map", viewBox=size, role="img", aria_label=caption),
                 caption=caption,
-                legend=list(zip(MARKS, names, strict=False)),
+                legend=list(zip(draw.MARKS, names, strict=False)),
             )
         )
     return pictures
@@ -446,7 +426,7 @@ _ROW = 44.0
 _SUMS = "RMSE of sums ("
 
 
-def count_pictures(audit: Audit) -> list[Picture]:
+def count_pictures(audit: Audit) -> list[draw.Picture]:
     findings = {item.name: item for item in audit.findings}
     apart, created = findings.get("total variation distance"), findings.get("trips created in empty cells")
     if apart is None or created is None or "flows" not in apart.details:
@@ -471,34 +451,34 @@ def count_pictures(audit: Audit) -> list[Picture]:
     return [*pictures, *([_error_picture(errors)] if errors else []), _created_picture(created)]
 
 
-def _flows(names: list[str], counts: list[list[int]], most: int, title: str) -> Picture:
+def _flows(names: list[str], counts: list[list[int]], most: int, title: str) -> draw.Picture:
     """Draw a table of flows; names of many columns stand upright, so that they stay apart on a phone."""
     size, gutter, many, max_letters = len(names), 13.0, 6, 9
     wide, high = (100 - gutter) / size, max(24.0, 150.0 / size)
     top = 26.0 if size <= many else 70.0
     before: dict[str, str] = {"x": f"{gutter:.2f}%", "dx": "-8", "text_anchor": "end"}
-    heads = [tag("text", "to", class_="name", y=top - 12, **before)]
+    heads = [draw.tag("text", "to", class_="name", y=top - 12, **before)]
     for place, label in enumerate(names):
         head = label if len(label) <= max_letters else label[: max_letters - 1] + "…"
-        tip, middle = tag("title", label), f"{gutter + (place + 0.5) * wide:.2f}%"
+        tip, middle = draw.tag("title", label), f"{gutter + (place + 0.5) * wide:.2f}%"
         if size <= many:
-            heads.append(tag("text", head, tip, x=middle, y="14", text_anchor="middle"))
+            heads.append(draw.tag("text", head, tip, x=middle, y="14", text_anchor="middle"))
         else:
-            steep = tag("text", head, tip, x=0, y=4, transform="rotate(-90)")
-            heads.append(tag("svg", steep, class_="spread", x=middle, y=top - 6))
-        heads.append(tag("text", head, tip, y=top + (place + 0.5) * high + 4, **before))
+            steep = draw.tag("text", head, tip, x=0, y=4, transform="rotate(-90)")
+            heads.append(draw.tag("svg", steep, class_="spread", x=middle, y=top - 6))
+        heads.append(draw.tag("text", head, tip, y=top + (place + 0.5) * high + 4, **before))
 
-    def write(row: int, column: int, place: Mapping[str, float | str]) -> list[Svg]:
+    def write(row: int, column: int, place: Mapping[str, float | str]) -> list[draw.Svg]:
         """Write a count into its cell, in thousands where it would not fit."""
         number, narrow = counts[row][column], size > many
         style = ("deep" if number / most > 0.53 else "pale") + (" tight" if narrow else "")
         text = f"{number / 1000:.1f}k" if number < 9950 else f"{number / 1000:,.0f}k"
         if number < 1000 or (number < 100_000 and not narrow):
             text = f"{number:,}"
-        return [tag("text", text, class_=style, **place)] if number else []
+        return [draw.tag("text", text, class_=style, **place)] if number else []
 
     caption = f"{title}: {sum(map(sum, counts)):,} in all, rows from, columns to."
-    svg = heat_map(
+    svg = draw.heat_map(
         [[number / most for number in line] for line in counts],
         tip=lambda row, column: f"{names[row]} to {names[column]}: {several(counts[row][column], 'trip')}",
         heads=heads,
@@ -511,13 +491,13 @@ def _flows(names: list[str], counts: list[list[int]], most: int, title: str) -> 
         label=caption,
     )
     legend = [("load", f"darkest: {several(most, 'trip')} or more, in both tables")]
-    return Picture(title=title, svg=svg, caption=caption, legend=legend)
+    return draw.Picture(title=title, svg=svg, caption=caption, legend=legend)
 
 
-def _error_picture(items: Mapping[str, Finding]) -> Picture:
+def _error_picture(items: Mapping[str, Finding]) -> draw.Picture:
     """Draw errors of cells and sums as a share of what publishing nothing would be off by."""
     shares = {name: item.value / item.baseline for name, item in items.items()}
-    x = Scale(0.0, 104 * max([*shares.values(), 0.01]))
+    x = draw.Scale(0.0, 104 * max([*shares.values(), 0.01]))
     rows = []
     for name, item in items.items():
         words = f"{name}: {number_text(item.value)} trips (nothing: {number_text(item.baseline)})"
@@ -527,16 +507,16 @@ def _error_picture(items: Mapping[str, Finding]) -> Picture:
         f"Root mean square error beside that of publishing nothing. Furthest off: {worst}, {percent(shares[worst])} "
         "of it."
     )
-    svg = bars(x, rows, row=_ROW, room=6.0, axis="error, publishing nothing is 100", limit=100.0, label=caption)
+    svg = draw.bars(x, rows, row=_ROW, room=6.0, axis="error, publishing nothing is 100", limit=100.0, label=caption)
     legend = [("load", "released, in per cent of publishing nothing"), ("limit", "publishing nothing")]
-    return Picture(title="Error by feature", svg=svg, caption=caption, legend=legend[: 1 + (x.high > 100)])
+    return draw.Picture(title="Error by feature", svg=svg, caption=caption, legend=legend[: 1 + (x.high > 100)])
 
 
-def _created_picture(created: Finding) -> Picture:
+def _created_picture(created: Finding) -> draw.Picture:
     """Draw where true trips went, and where released ones come from."""
     kept, lost, added = (int(created.details[name]) for name in ("kept", "lost", "added"))
     made = int(created.value)
-    x = Scale(0.0, 1.02 * max(kept + lost, kept + added + made, 1))
+    x = draw.Scale(0.0, 1.02 * max(kept + lost, kept + added + made, 1))
     rows = [
         (f"truth: {several(kept + lost, 'trip')}", [[("bar", float(kept)), ("range", lost)]]),
         (f"release: {several(kept + added + made, 'trip')}", [[("bar", float(kept)), ("more", added), ("made", made)]]),
@@ -546,9 +526,9 @@ def _created_picture(created: Finding) -> Picture:
         f"{lost:,}; added where there are some: {added:,}; created where nobody travelled: {made:,}, in "
         f"{several(int(created.details['cells']), 'cell')}."
     )
-    svg = bars(x, rows, row=_ROW, room=6.0, axis="trips", label=caption)
+    svg = draw.bars(x, rows, row=_ROW, room=6.0, axis="trips", label=caption)
     legend = [("load", "kept"), ("range", "lost"), ("more", "added"), ("made", "created in empty cells")]
-    return Picture(title="Trips created", svg=svg, caption=caption, legend=legend)
+    return draw.Picture(title="Trips created", svg=svg, caption=caption, legend=legend)
 
 
 # Pictures of estimates from devices. Means, maps and sequences of areas compare with the truth and are private; how
@@ -558,7 +538,7 @@ def _created_picture(created: Finding) -> Picture:
 _HEIGHT, _MAP_HEIGHT = 220.0, 300.0
 
 
-def carrier_pictures(audit: Audit) -> dict[str, list[Picture]]:
+def carrier_pictures(audit: Audit) -> dict[str, list[draw.Picture]]:
     def named(start: str, detail: str) -> list[tuple[str, Finding]]:
         """Return findings of a name, each with what stands in brackets behind it."""
         items = [item for item in audit.findings if item.name.startswith(f"{start} (") and detail in item.details]
@@ -574,36 +554,36 @@ def carrier_pictures(audit: Audit) -> dict[str, list[Picture]]:
     return {topic: drawn for topic, drawn in pictures.items() if drawn}
 
 
-def _means_picture(items: Sequence[Finding]) -> Picture:
+def _means_picture(items: Sequence[Finding]) -> draw.Picture:
     """Draw each mean with its interval, and the truth, all on the width of its domain."""
     height = _ROW * len(items) + 6
-    parts = x_axis(Scale(0.0, 100.0), height, "per cent of the domain")
+    parts = draw.x_axis(draw.Scale(0.0, 100.0), height, "per cent of the domain")
     for number, item in enumerate(items):
         facts, y = item.details, _ROW * number + 29
-        domain = Scale(float(facts["low"]), float(facts["high"]))
+        domain = draw.Scale(float(facts["low"]), float(facts["high"]))
         unit = "" if item.unit == "ratio" else f" {item.unit}"
         value = "no estimate" if facts["value"] is None else f"{number_text(facts['value'])}{unit}"
         words = f"{facts['label']}: {value} (truth {number_text(facts['truth'])})"
         low, high, truth = (domain.at(float(facts[name])) for name in ("lower", "upper", "truth"))
         width = f"{max(high - low, 0.1):.2f}%"
-        parts.append(tag("rect", class_="range", x=f"{low:.2f}%", width=width, y=y - 5, height=10))
-        parts += joined([(truth, y - 10), (truth, y + 10)], "limit")
+        parts.append(draw.tag("rect", class_="range", x=f"{low:.2f}%", width=width, y=y - 5, height=10))
+        parts += draw.joined([(truth, y - 10), (truth, y + 10)], "limit")
         if facts["value"] is not None:
-            parts.append(dot(domain.at(float(facts["value"])), y, words))
-        parts.append(tag("text", words, class_="halo", x="0", y=y - 13))
+            parts.append(draw.dot(domain.at(float(facts["value"])), y, words))
+        parts.append(draw.tag("text", words, class_="halo", x="0", y=y - 13))
     covered = sum(item.details["lower"] <= item.details["truth"] <= item.details["upper"] for item in items)
     caption = (
         f"Estimated means with their intervals, on their domains. {covered} of {len(items)} intervals hold the truth."
     )
-    return Picture(
+    return draw.Picture(
         title="Means, estimated and true",
-        svg=chart(height + 40, parts, label=caption, kind="flat"),
+        svg=draw.chart(height + 40, parts, label=caption, kind="flat"),
         caption=caption,
         legend=[("range", "interval"), ("first", "estimate"), ("limit", "truth")],
     )
 
 
-def _share_maps(name: str, item: Finding) -> list[Picture]:
+def _share_maps(name: str, item: Finding) -> list[draw.Picture]:
     """Draw a map twice, in one scale of colour: as it is in truth, and as it was estimated."""
     shares = item.details["map"]
     most = max((share for side in ("true", "released") for line in shares[side] for share in line), default=0.0) or 1.0
@@ -617,19 +597,19 @@ def _share_maps(name: str, item: Finding) -> list[Picture]:
 
         caption = f"{title}, north above. {percent(sum(map(sum, table)))} of all are inside the box."
         cells = [[share / most for share in line] for line in table]
-        svg = heat_map(cells, tip=tip, height=_MAP_HEIGHT / len(table), label=caption)
+        svg = draw.heat_map(cells, tip=tip, height=_MAP_HEIGHT / len(table), label=caption)
         legend = [("load", f"darkest: {percent(most)}, in both maps")]
-        pictures.append(Picture(title=title, svg=svg, caption=caption, legend=legend))
+        pictures.append(draw.Picture(title=title, svg=svg, caption=caption, legend=legend))
     return pictures
 
 
-def _found_picture(name: str, item: Finding) -> Picture:
+def _found_picture(name: str, item: Finding) -> draw.Picture:
     """Draw how often a parked truck is found by the number of its reports, on a scale of powers."""
     curve = item.details["curve"]
-    x = Scale(math.log10(float(curve[0][0])), math.log10(float(curve[-1][0])), 2.0, 96.0)
-    y = Scale(0.0, 100.0, _HEIGHT, 22.0)
+    x = draw.Scale(math.log10(float(curve[0][0])), math.log10(float(curve[-1][0])), 2.0, 96.0)
+    y = draw.Scale(0.0, 100.0, _HEIGHT, 22.0)
     dots = [
-        Dot(
+        draw.Dot(
             math.log10(float(num)),
             100 * value,
             f"{int(num):,} reports: {percent(value)}",
@@ -643,14 +623,14 @@ def _found_picture(name: str, item: Finding) -> Picture:
         f"How often a truck that does not move is found: {percent(curve[0][1])} by one report, {percent(last[1])} by "
         f"{int(last[0]):,}. At one slot a day 30 reports take a month; at one every five minutes 12 take an hour."
     )
-    return Picture(
+    return draw.Picture(
         title=f"Finding a parked truck by its {name}",
-        svg=lines(
+        svg=draw.lines(
             x,
             y,
             [("mean", dots)],
             y_title="found, per cent",
-            below=lower_axis(_HEIGHT, "reports of one place", labels),
+            below=draw.lower_axis(_HEIGHT, "reports of one place", labels),
             limit=(100 * item.baseline, ""),
             label=caption,
         ),
@@ -659,17 +639,19 @@ def _found_picture(name: str, item: Finding) -> Picture:
     )
 
 
-def _unique_picture(name: str, item: Finding) -> Picture:
+def _unique_picture(name: str, item: Finding) -> draw.Picture:
     """Draw how many vehicles are alone with their sequence of areas, by hours."""
     facts, curve = item.details, item.details["curve"]
-    x, y = Scale(0.0, max(hours for hours, _ in curve), 0.0, 96.0), Scale(0.0, 100.0, _HEIGHT, 22.0)
-    dots = [Dot(hours, 100 * share, f"{number_text(hours)} hours: {percent(share)}") for hours, share in curve]
+    x, y = draw.Scale(0.0, max(hours for hours, _ in curve), 0.0, 96.0), draw.Scale(0.0, 100.0, _HEIGHT, 22.0)
+    dots = [draw.Dot(hours, 100 * share, f"{number_text(hours)} hours: {percent(share)}") for hours, share in curve]
     caption = (
         f"Vehicles whose sequence of {facts['areas']:,} areas, in clear at every slot from {facts['starts']} UTC on, "
         f"no other vehicle has: {percent(curve[0][1])} after {number_text(curve[0][0])} h, {percent(curve[-1][1])} "
         f"after {number_text(curve[-1][0])} h."
     )
-    below = x_axis(x, _HEIGHT, "hours")
-    svg = lines(x, y, [("mean", [Dot(0.0, 0.0), *dots])], y_title="unique, per cent", below=below, label=caption)
+    below = draw.x_axis(x, _HEIGHT, "hours")
+    svg = draw.lines(
+        x, y, [("mean", [draw.Dot(0.0, 0.0), *dots])], y_title="unique, per cent", below=below, label=caption
+    )
     legend = [("first", "vehicles that are alone with their areas")]
-    return Picture(title=f"Unique by areas of {name}", svg=svg, caption=caption, legend=legend)
+    return draw.Picture(title=f"Unique by areas of {name}", svg=svg, caption=caption, legend=legend)

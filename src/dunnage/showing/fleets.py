@@ -29,23 +29,7 @@ from dunnage.planning.plan import FleetPlan
 from dunnage.release import Release
 from dunnage.routes import Routes
 from dunnage.settle.fleets import FleetSettlement
-from dunnage.showing.figures import (
-    BASE,
-    TOP,
-    CityMap,
-    Column,
-    Dot,
-    Flows,
-    Picture,
-    Scale,
-    bars,
-    columns,
-    lines,
-    lower_axis,
-    short,
-    upright,
-    x_axis,
-)
+from dunnage.showing import figures as draw
 from dunnage.showing.pages import render
 from dunnage.text import NO_BREAK, number_text, percent, several
 
@@ -65,7 +49,7 @@ class Running:
     """What a fleet does on days of trips. Its ``repr`` shows nothing of it."""
 
     shuttles: int  # of all zones
-    waits: FloatArray  # share of the rides that wait so long: bars of :data:`WAIT_STEP` seconds, and one for the rest
+    waits: FloatArray  # share of the rides that wait so long: bars of WAIT_STEP seconds, and one for the rest
     mean_wait: float  # seconds
     starts: FloatArray  # second at which each half-hour begins
     busy: FloatArray  # busy, empty: how many shuttles carry riders, or drive without, on average of the half-hour
@@ -242,7 +226,7 @@ def _fleet_page(
     plan: FleetPlan,
     release: Release,
     tasks: Mapping[str, FleetTask],
-    shares: Picture,
+    shares: draw.Picture,
     content: Mapping[str, object],
 ) -> str:
     city = next(iter(tasks.values())).ground.city
@@ -302,49 +286,49 @@ def curve_picture(
     zone: str,
     curves: Mapping[str, tuple[Points, int | None]],  # by side: points, and the number that was chosen
     target: float,  # longest mean wait that was asked for, in seconds
-) -> Picture:
+) -> draw.Picture:
     shown = {
         side: [(number, wait) for number, wait in points if wait <= WORST * target] or points
         for side, (points, _) in curves.items()
     }
     numbers = [number for points in shown.values() for number, _ in points]
     highest = max([target, *(wait for points in shown.values() for _, wait in points)])
-    x, y = Scale(min(numbers) - 0.7, max(numbers) + 0.7), Scale(0.0, 1.12 * highest, BASE, TOP)
+    x, y = draw.Scale(min(numbers) - 0.7, max(numbers) + 0.7), draw.Scale(0.0, 1.12 * highest, draw.BASE, draw.TOP)
     series, words = [], []
     for side, points in shown.items():
         chosen, dots = curves[side][1], []
         for number, wait in points:
             style, radius = (f"point chosen {side}", 6.5) if number == chosen else (f"point {side}", 3.5)
-            dots.append(Dot(number, wait, f"{number} shuttles: {wait:.0f} s", style, radius))
+            dots.append(draw.Dot(number, wait, f"{number} shuttles: {wait:.0f} s", style, radius))
             if number == chosen:
                 words.append(f"{chosen} {'planned' if side == 'release' else 'needed'} ({wait:.0f} s)")
         series.append((f"curve {side}", dots))
     labels = [(x.across(value), number_text(value)) for value in x.ticks(6) if value == round(value)]
     caption = f"{', '.join(words)}." if words else "No fleet near meets the target."
-    svg = lines(
+    svg = draw.lines(
         x,
         y,
         series,
         y_title="mean wait, seconds",
-        below=lower_axis(BASE, "shuttles", labels, grid=TOP - 10),
+        below=draw.lower_axis(draw.BASE, "shuttles", labels, grid=draw.TOP - 10),
         limit=(target, f"target {target:g} s"),
         room=40.0,
         label=f"Mean wait against shuttles of {zone}: {caption}",
     )
-    return Picture(title=zone, svg=svg, caption=caption)
+    return draw.Picture(title=zone, svg=svg, caption=caption)
 
 
-def wait_picture(released: Running | None, true: Running | None, *, target: float) -> Picture:
+def wait_picture(released: Running | None, true: Running | None, *, target: float) -> draw.Picture:
     """Draw how many rides wait how long: as bars what the release tells, as a line the truth."""
     sides = [side for side in (released, true) if side is not None]
-    x = Scale(0.0, (WAIT_STEPS + 1) * WAIT_STEP / 60)
-    y = Scale(0.0, 105 * max(float(side.waits.max()) for side in sides), BASE, TOP)
+    x = draw.Scale(0.0, (WAIT_STEPS + 1) * WAIT_STEP / 60)
+    y = draw.Scale(0.0, 105 * max(float(side.waits.max()) for side in sides), draw.BASE, draw.TOP)
     stacks, legend, words = [], [], []
     for place in range(WAIT_STEPS + 1):
         begin, share = place * WAIT_STEP, 0.0 if released is None else float(released.waits[place])
         until = f" to {begin + WAIT_STEP} s" if place < WAIT_STEPS else " s or longer"
         ends = begin / 60, (begin + WAIT_STEP) / 60
-        stacks.append(Column(*ends, [("bar", 100 * share)], f"{begin}{until}: {percent(share)}"))
+        stacks.append(draw.Column(*ends, [("bar", 100 * share)], f"{begin}{until}: {percent(share)}"))
     if released is not None:
         legend.append(("load", "trips of the release"))
         words.append(f"{'Planned for' if true is not None else 'On average'}: {_wait_words(released)}")
@@ -352,18 +336,18 @@ def wait_picture(released: Running | None, true: Running | None, *, target: floa
         legend.append(("step", "true trips"))
         words.append(f"true riders: {_wait_words(true)}")
     caption = f"{'; '.join(words)}. The last bar is all that is longer."
-    svg = columns(
+    svg = draw.columns(
         x,
         y,
         stacks,
         y_title="per cent of rides",
-        below=x_axis(x, BASE, "minutes from request to boarding"),
+        below=draw.x_axis(x, draw.BASE, "minutes from request to boarding"),
         gap=0.08,
         steps=None if true is None else [100 * share for share in true.waits.tolist()],
-        more=upright(x, target / 60, BASE, f"target of the mean, {target:g} s"),
+        more=draw.upright(x, target / 60, draw.BASE, f"target of the mean, {target:g} s"),
         label=caption,
     )
-    return Picture(title="", svg=svg, caption=caption, legend=legend)
+    return draw.Picture(title="", svg=svg, caption=caption, legend=legend)
 
 
 def _wait_words(side: Running) -> str:
@@ -371,14 +355,14 @@ def _wait_words(side: Running) -> str:
     return f"{side.mean_wait:.0f} s, and {percent(longer)} of the rides wait ten minutes or longer"
 
 
-def hours_picture(shown: Running, planned: Running | None = None) -> Picture:
+def hours_picture(shown: Running, planned: Running | None = None) -> draw.Picture:
     """Draw how many shuttles are busy, empty and parked in each half-hour, and how many were planned to be busy."""
     num = len(shown.starts)
-    x, y = Scale(0.0, num), Scale(0.0, 1.04 * max(shown.shuttles, 1), BASE, TOP)
+    x, y = draw.Scale(0.0, num), draw.Scale(0.0, 1.04 * max(shown.shuttles, 1), draw.BASE, draw.TOP)
     apart = next(step for step in (1, 2, 4, 6, 8, 12, 24, 48, num) if num / step <= 5)
     clock = [f"{int(start) // 3600:02d}:{int(start) % 3600 // 60:02d}" for start in shown.starts.tolist()]
     labels = [
-        (f"{short(100 * place / num)}%", clock[place])
+        (f"{draw.short(100 * place / num)}%", clock[place])
         for place, start in enumerate(shown.starts.tolist())
         if int(start // PERIOD) % apart == 0
     ]
@@ -391,7 +375,7 @@ def hours_picture(shown: Running, planned: Running | None = None) -> Picture:
     for place in range(num):
         tip = ", ".join(f"{values[place]:.1f} {words}" for _, words, values in pieces)
         sizes = [(style, float(values[place])) for style, _, values in pieces]
-        stacks.append(Column(place, place + 1, sizes, f"{clock[place]}: {tip}"))
+        stacks.append(draw.Column(place, place + 1, sizes, f"{clock[place]}: {tip}"))
     legend, steps = [("load", "with riders"), ("more", "driving empty"), ("parked", "parked")], None
     if planned is not None:
         busy = dict(zip(planned.starts.tolist(), planned.busy.tolist(), strict=True))
@@ -402,16 +386,16 @@ def hours_picture(shown: Running, planned: Running | None = None) -> Picture:
         f"Most are busy from {clock[most]}: {shown.busy[most]:.0f} of {shown.shuttles:,} with riders, "
         f"{shown.empty[most]:.0f} driving empty, {shown.parked[most]:.0f} parked on average of half an hour."
     )
-    below = lower_axis(BASE, "time of day", labels, grid=BASE, first="start")
-    svg = columns(x, y, stacks, y_title="shuttles", whole=True, below=below, steps=steps, label=caption)
-    return Picture(title="", svg=svg, caption=caption, legend=legend)
+    below = draw.lower_axis(draw.BASE, "time of day", labels, grid=draw.BASE, first="start")
+    svg = draw.columns(x, y, stacks, y_title="shuttles", whole=True, below=below, steps=steps, label=caption)
+    return draw.Picture(title="", svg=svg, caption=caption, legend=legend)
 
 
-def modes_picture(released: Mapping[str, float], true: Mapping[str, float] | None = None) -> Picture:
+def modes_picture(released: Mapping[str, float], true: Mapping[str, float] | None = None) -> draw.Picture:
     sides = {"bar": released, **({"true-bar": true} if true is not None else {})}
     used = [mode for mode in released if any(side.get(mode, 0.0) > 0 for side in sides.values())]
     used.sort(key=lambda mode: -(true or released).get(mode, 0.0))
-    x = Scale(0.0, 104 * max([side.get(mode, 0.0) for side in sides.values() for mode in used], default=1.0))
+    x = draw.Scale(0.0, 104 * max([side.get(mode, 0.0) for side in sides.values() for mode in used], default=1.0))
     rows = []
     for mode in used:
         words = f"{mode}: {percent(released.get(mode, 0.0))}"
@@ -420,11 +404,11 @@ def modes_picture(released: Mapping[str, float], true: Mapping[str, float] | Non
     caption = f"Most trips go by {used[0]}." if used else "No trip goes from a stop to another."
     legend = [("load", "trips of the release"), ("true-bar", "true trips")] if true is not None else []
     row, bar = (40.0, 14.0) if true is None else (50.0, 10.0)
-    svg = bars(x, rows, row=row, bar=bar, axis="per cent of trips", label=caption)
-    return Picture(title="Modes", svg=svg, caption=caption, legend=legend)
+    svg = draw.bars(x, rows, row=row, bar=bar, axis="per cent of trips", label=caption)
+    return draw.Picture(title="Modes", svg=svg, caption=caption, legend=legend)
 
 
-def _flow_maps(city: City, tasks: Mapping[str, FleetTask]) -> list[Picture]:
+def _flow_maps(city: City, tasks: Mapping[str, FleetTask]) -> list[draw.Picture]:
     """Draw flows on a map, for each side one, in one scale."""
     flows = {}
     for side, task in tasks.items():
@@ -432,8 +416,8 @@ def _flow_maps(city: City, tasks: Mapping[str, FleetTask]) -> list[Picture]:
             np.concatenate([getattr(day.trips, end) for day in task.days]) for end in ("origin", "destination")
         )
         weights = np.repeat(task.weights / (task.weights.sum() or 1.0), [len(day.trips) for day in task.days])
-        flows[side] = Flows.of(origin, destination, weights, len(city.stops))
-    drawing, most, maps = CityMap(city), max(own.most for own in flows.values()) or 1.0, []
+        flows[side] = draw.Flows.of(origin, destination, weights, len(city.stops))
+    drawing, most, maps = draw.CityMap(city), max(own.most for own in flows.values()) or 1.0, []
     for side, own in flows.items():
         title = {"release": "Flows of the release", "truth": "True flows"}[side]
         caption = (
@@ -444,5 +428,5 @@ def _flow_maps(city: City, tasks: Mapping[str, FleetTask]) -> list[Picture]:
         )
         svg = drawing.drawn(own, most=most, style=side, label=f"{title}. {caption}")
         legend = [(side, "trips"), ("stop", "stop"), ("hub", "hub")]
-        maps.append(Picture(title=title, svg=svg, caption=caption, legend=legend))
+        maps.append(draw.Picture(title=title, svg=svg, caption=caption, legend=legend))
     return maps

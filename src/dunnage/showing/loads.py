@@ -21,23 +21,7 @@ from dunnage.domains.numeric import Numeric
 from dunnage.errors import ParameterError
 from dunnage.guarantees import Guarantee
 from dunnage.release import Release
-from dunnage.showing.figures import (
-    SLACK,
-    Column,
-    Picture,
-    Scale,
-    Svg,
-    chart,
-    columns,
-    joined,
-    level,
-    lower_axis,
-    short,
-    span,
-    tag,
-    upright,
-    x_axis,
-)
+from dunnage.showing import figures as draw
 from dunnage.showing.pages import Figure, render, unbroken_percent
 from dunnage.text import NO_BREAK, number_text
 
@@ -136,7 +120,7 @@ class LoadsStory:
     def excess(self, bins: Bins) -> FloatArray:
         """By how much each truck is overloaded that is."""
         over = _loads(bins) - self.capacity
-        excess: FloatArray = over[over > SLACK * self.capacity]
+        excess: FloatArray = over[over > draw.SLACK * self.capacity]
         return excess
 
     def overflow(self, bins: Bins) -> str:
@@ -173,7 +157,7 @@ def loads_page(story: LoadsStory) -> str:
     return render("loads.html", content)
 
 
-def loads_pictures(story: LoadsStory) -> tuple[Picture, dict[str, Picture]]:
+def loads_pictures(story: LoadsStory) -> tuple[draw.Picture, dict[str, draw.Picture]]:
     """Draw the pictures of a story by themselves, for another page: the ranges, and by title the loads."""
     return _interval_picture(story, _ranges(story)), {picture.title: picture for picture in _load_pictures(story)}
 
@@ -296,45 +280,45 @@ def _spread(number: int, most: int) -> IntArray:
     return np.unique(np.linspace(0, number - 1, min(number, most)).round().astype(np.int64))
 
 
-def _interval_picture(story: LoadsStory, ranges: _Ranges) -> Picture:
+def _interval_picture(story: LoadsStory, ranges: _Ranges) -> draw.Picture:
     """Draw classes: the range of each as a bar, its true values as dots, its mean as a tick."""
     drawn, notes = _drawn_classes(ranges)
     true = story.truth[np.concatenate([ranges.members[index] for index in drawn])]
     low = min(float(ranges.lower[drawn].min()), float(true.min()))
     high = max(float(ranges.upper[drawn].max()), float(true.max()))
-    scale = Scale(*span(low, high))
-    parts: list[Svg] = []
+    scale = draw.Scale(*draw.span(low, high))
+    parts: list[draw.Svg] = []
     y, stratum = 4.0, ""
     for index in drawn.tolist():
         if ranges.stratum[index] != stratum:
             stratum = ranges.stratum[index]
             y += 20
-            parts.append(tag("text", stratum, class_="group", x="0", y=y - 6))
+            parts.append(draw.tag("text", stratum, class_="group", x="0", y=y - 6))
         lower, upper, rows = float(ranges.lower[index]), float(ranges.upper[index]), ranges.members[index]
         seen = f"{number_text(lower)} to {story.amount(upper)}"
-        tip = tag("title", f"{_count(len(rows), story.record)} seen as {seen}")
-        width = f"{short(scale.at(upper) - scale.at(lower))}%"
-        parts.append(tag("rect", tip, class_="range", x=scale.across(lower), width=width, y=y, height=11, rx=2))
+        tip = draw.tag("title", f"{_count(len(rows), story.record)} seen as {seen}")
+        width = f"{draw.short(scale.at(upper) - scale.at(lower))}%"
+        parts.append(draw.tag("rect", tip, class_="range", x=scale.across(lower), width=width, y=y, height=11, rx=2))
         values = np.sort(story.truth[rows])[_spread(len(rows), MAX_DOTS_IN_A_CLASS)]
-        dots = [tag("circle", cx=scale.across(float(value)), cy=y + 5.5, r=2.2) for value in values]
-        parts.append(tag("g", *dots, class_="dots"))
+        dots = [draw.tag("circle", cx=scale.across(float(value)), cy=y + 5.5, r=2.2) for value in values]
+        parts.append(draw.tag("g", *dots, class_="dots"))
         if ranges.mean is not None:
             mean = scale.at(float(ranges.mean[index]))
-            parts += joined([(mean, y - 1), (mean, y + 12)], "mean")
+            parts += draw.joined([(mean, y - 1), (mean, y + 12)], "mean")
         y += 15
     if int(ranges.sizes.max()) > MAX_DOTS_IN_A_CLASS:
         notes.append(f"At most {MAX_DOTS_IN_A_CLASS} dots a class.")
     caption = _interval_caption(story, ranges)
-    axis = x_axis(scale, y + 4, f"{story.quantity}, {story.unit}" if story.unit else story.quantity)
-    svg = chart(y + 44, [*axis, *parts], label=caption, kind="flat")
-    return Picture(title="", svg=svg, caption=caption, note=" ".join(notes))
+    axis = draw.x_axis(scale, y + 4, f"{story.quantity}, {story.unit}" if story.unit else story.quantity)
+    svg = draw.chart(y + 44, [*axis, *parts], label=caption, kind="flat")
+    return draw.Picture(title="", svg=svg, caption=caption, note=" ".join(notes))
 
 
 def _interval_caption(story: LoadsStory, ranges: _Ranges) -> str:
     sizes, rows = ranges.sizes, np.concatenate(ranges.members)
     width = float(np.average(ranges.upper - ranges.lower, weights=sizes))
     lower, upper = np.repeat(ranges.lower, sizes), np.repeat(ranges.upper, sizes)
-    room = SLACK * max(1.0, float(np.abs(upper).max()))
+    room = draw.SLACK * max(1.0, float(np.abs(upper).max()))
     inside = int(((story.truth[rows] >= lower - room) & (story.truth[rows] <= upper + room)).sum())
     stated = story.release.attributes[story.quantity].domain
     domain = None if stated is None else domain_from(stated)
@@ -366,7 +350,7 @@ def _drawn_classes(ranges: _Ranges) -> tuple[IntArray, list[str]]:
     return drawn, [f"Drawn: {len(drawn):,} neighbouring classes from the middle{where}, of {number:,} in all."]
 
 
-def _size_picture(story: LoadsStory, ranges: _Ranges) -> Picture | None:
+def _size_picture(story: LoadsStory, ranges: _Ranges) -> draw.Picture | None:
     """Draw how many classes there are of which size, if a least size was asked for."""
     k, sizes = story.release.certificate.rows.k_asked, ranges.sizes
     if k is None:
@@ -375,41 +359,41 @@ def _size_picture(story: LoadsStory, ranges: _Ranges) -> Picture | None:
     low, high = min(k, smallest), max(k + 6, largest)
     step = max(1, math.ceil((high - low + 1) / MAX_SIZES_APART))
     counts = np.bincount((sizes - low) // step).tolist()
-    x = Scale(low - 0.75 * step, low + step * max(len(counts), 4) + 0.25 * step)
-    y = Scale(0, float(max(counts)) * 1.05, 178, 38)
+    x = draw.Scale(low - 0.75 * step, low + step * max(len(counts), 4) + 0.25 * step)
+    y = draw.Scale(0, float(max(counts)) * 1.05, 178, 38)
     stacks = []
     for place, number in enumerate(counts):
         size = low + step * place
         named = f"{size:,}" if step == 1 else f"{size:,} to {size + step - 1:,}"
-        stacks.append(Column(size, size + step, [("bar", number)], f"{_count(number, 'class')} of size {named}"))
+        stacks.append(draw.Column(size, size + step, [("bar", number)], f"{_count(number, 'class')} of size {named}"))
     # a bar stands between its size and the next, so that the line of k is its left edge
     whole = [value for value in x.ticks(6) if value == round(value) and value + step <= x.high]
     labels = [(x.across(value + step / 2), number_text(value)) for value in whole]
     kept = "as asked" if smallest >= k else f"fewer than the {k:,} asked"
     between = f"{smallest:,}" if smallest == largest else f"{smallest:,} to {largest:,}"
     caption = f"{_count(len(sizes), 'class')} of {between} {story.record}s: at least {smallest:,} in each, {kept}."
-    below = lower_axis(178, f"{story.record}s in the class", labels)
-    mark = upright(x, k, 178, f"k = {k:,} asked")
-    svg = columns(x, y, stacks, y_title="classes", whole=True, below=below, more=mark, label=caption)
-    return Picture(title="", svg=svg, caption=caption)
+    below = draw.lower_axis(178, f"{story.record}s in the class", labels)
+    mark = draw.upright(x, k, 178, f"k = {k:,} asked")
+    svg = draw.columns(x, y, stacks, y_title="classes", whole=True, below=below, more=mark, label=caption)
+    return draw.Picture(title="", svg=svg, caption=caption)
 
 
 # Loads of the trucks
 
 
-def _load_pictures(story: LoadsStory) -> list[Picture]:
+def _load_pictures(story: LoadsStory) -> list[draw.Picture]:
     shown: list[tuple[str, Bins]] = []
     for plan in story.plans:
         shown.append((plan.title, plan.bins))
         if plan.bins_repaired is not None:
             shown.append((f"{plan.title}, after repair", plan.bins_repaired))
     fullest = max(float(_loads(bins).max()) for _, bins in shown)
-    y = Scale(0, max(1.12 * story.capacity, 1.02 * fullest), 190, 32)
-    x = Scale(0, float(max(story.num_drawn, 8)))
+    y = draw.Scale(0, max(1.12 * story.capacity, 1.02 * fullest), 190, 32)
+    x = draw.Scale(0, float(max(story.num_drawn, 8)))
     return [_load_picture(story, title, bins, x, y) for title, bins in shown]
 
 
-def _load_picture(story: LoadsStory, title: str, bins: Bins, x: Scale, y: Scale) -> Picture:
+def _load_picture(story: LoadsStory, title: str, bins: Bins, x: draw.Scale, y: draw.Scale) -> draw.Picture:
     """Draw trucks: each a bar to its load, cut where one package ends and the next begins."""
     loads, capacity = _loads(bins), story.capacity
     drawn = min(len(bins), round(x.high))
@@ -419,29 +403,29 @@ def _load_picture(story: LoadsStory, title: str, bins: Bins, x: Scale, y: Scale)
     stacks, cuts = [], []
     for place, i in enumerate(order):
         load = float(loads[i])
-        over = load - capacity > SLACK * capacity
+        over = load - capacity > draw.SLACK * capacity
         tip = f"Truck {place + 1:,}: {story.amount(load)}, {_count(len(bins[i]), story.record)}"
         tip += f", {story.amount(load - capacity)} too much" if over else ""
         # without gaps, each bar reaches a little under the next one, so that no seam shows
         left, right = place + gap, place + 1 - gap + (0 if gap else 0.1)
-        stacks.append(Column(left, right, [("bar over" if over else "bar", load)], tip))
+        stacks.append(draw.Column(left, right, [("bar over" if over else "bar", load)], tip))
         for cut in np.cumsum(sorted(bins[i], reverse=True))[:-1].tolist() if stacked else []:
-            cuts += joined([(x.at(left), y.at(cut)), (x.at(right), y.at(cut))], "cut")
+            cuts += draw.joined([(x.at(left), y.at(cut)), (x.at(right), y.at(cut))], "cut")
     labels = [(x.across(number - 0.5), f"{number:,}") for number in sorted({1, drawn})]
-    marks = level(y, capacity, f"capacity {story.amount(capacity)}")
+    marks = draw.level(y, capacity, f"capacity {story.amount(capacity)}")
     if num_over := len(story.excess(bins)):
-        marks.append(tag("text", f"▲ {num_over:,} overloaded", class_="halo warn", x="0", y=28))
+        marks.append(draw.tag("text", f"▲ {num_over:,} overloaded", class_="halo warn", x="0", y=28))
     mean = float(loads.mean()) / capacity
     caption = f"{_count(len(bins), 'truck')}, filled to {unbroken_percent(mean)} on average; {story.overflow(bins)}."
-    svg = columns(
+    svg = draw.columns(
         x,
         y,
         stacks,
         y_title=f"load, {story.unit}" if story.unit else "load",
-        below=lower_axis(190, "trucks, fullest first", labels),
+        below=draw.lower_axis(190, "trucks, fullest first", labels),
         gap=0.0,
         more=[*cuts, *marks],
         label=f"{title}: {caption}",
     )
     note = f"Drawn: the {drawn:,} fullest of {len(bins):,} trucks." if drawn < len(bins) else ""
-    return Picture(title=title, svg=svg, caption=caption, note=note)
+    return draw.Picture(title=title, svg=svg, caption=caption, note=note)
