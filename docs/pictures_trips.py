@@ -32,7 +32,7 @@ from dunnage.mechanisms.noisy_counts import NoisyCounts
 from dunnage.noise import Noise
 from dunnage.policy import Policy
 from dunnage.samples import TripSetting, generate_trips
-from dunnage.svg import Scale, Svg, tag
+from dunnage.showing.figures import Scale, Svg, tag
 from dunnage.text import number_text
 
 IntArray = npt.NDArray[np.int64]

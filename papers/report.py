@@ -20,7 +20,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Protocol
 
-from dunnage.svg import Scale, Svg, chart, short, span, tag, x_axis, y_axis
+from dunnage.showing.figures import Scale, Svg, chart, short, span, tag, x_axis, y_axis
 from dunnage.text import number_text
 
 Row = Mapping[str, object]
@@ -418,7 +418,7 @@ def write_table(path: Path, rows: Sequence[Row]) -> None:
 
 def write_page(path: Path, *, title: str, lead: str, sections: Sequence[str], foot: str) -> None:
     """Write one HTML document that needs no other file."""
-    css = resources.files("dunnage").joinpath("templates", "page.css").read_text("utf-8") + _STYLE
+    css = resources.files("dunnage.showing").joinpath("templates", "page.css").read_text("utf-8") + _STYLE
     digest = base64.b64encode(hashlib.sha256(css.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
     head = "".join(

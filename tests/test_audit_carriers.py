@@ -72,9 +72,9 @@ from dunnage.local.subjects import Grid, Quantity
 from dunnage.local.tasks import carriers_from_text, read_task, task_of
 from dunnage.local.trajectory import Independent
 from dunnage.noise import Noise
-from dunnage.pages.audit import audit_page
 from dunnage.release import Release
 from dunnage.samples import PackageSetting, generate_packages
+from dunnage.showing.audit import audit_page
 from dunnage.text import several
 
 ORACLES = (RandomisedResponse, SymmetricUnary, OptimisedUnary, PublishedUnary, HadamardResponse)
