@@ -492,27 +492,6 @@ def test_strata_are_named_if_few():
     assert "D0" not in {text for _, text in Page(loads_page(a_story(60, destinations=9))).texts}
 
 
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        ({"quantity": "volume"}, "no quantity 'volume'"),
-        ({"truth": np.zeros(3)}, "one value a released row"),
-        ({"capacity": 0.0}, "capacity must be more than 0"),
-        ({"capacity": math.nan}, "capacity must be more than 0"),
-        ({"plans": []}, "at least one plan"),
-    ],
-)
-def test_bad_stories_are_refused(story, change, says):
-    with pytest.raises(dn.ParameterError, match=says):
-        replace(story, **change)
-
-
-@pytest.mark.parametrize("change", [{"bins": []}, {"ratio": 0.0}, {"ratio": math.inf}])
-def test_bad_plans_are_refused(story, change):
-    with pytest.raises(dn.ParameterError):
-        replace(story.plans[0], **change)
-
-
 def test_nothing_private_is_printed(story):
     shown = repr(story) + repr(story.plans)
     assert not any(f"{value:g}" in shown for value in story.truth)

@@ -18,6 +18,7 @@ import typer
 import typer.core
 from typer import Argument, Option
 
+import dunnage as dn
 from dunnage.cli.auditing import advise, audit, prove
 from dunnage.cli.devices import DEFAULT_DEVICES, device_app, estimate
 from dunnage.cli.generate import generate_app
@@ -132,11 +133,9 @@ def draft(
 
     Example: dunnage draft parcels.csv -o parcels.toml
     """
-    from dunnage.io import draft as draft_text
-
     if out.exists() and (not force or out.samefile(data)):
         raise OutputError(f"{out} exists already. Choose another name, or replace it with --force.")
-    text = draft_text(data, story=story)
+    text = dn.draft(data, story=story)
     try:
         out.write_text(text, encoding="utf-8")
     except OSError as error:
@@ -161,44 +160,39 @@ def publish(
 
     Example: dunnage publish parcels.csv --policy parcels.toml -o release
     """
-    from dunnage.noise import Noise
-
-    noise = Noise(seed=seed)
+    noise = dn.Noise(seed=seed)
     if sign is not None:
         from dunnage.certificate import load_private_key
 
         load_private_key(sign)  # before a long reading of data
     if out is None and not dry_run:
         raise ParameterError("publish needs a folder to write to. Got none. Give -o RELEASE, or look with --dry-run.")
-    from dunnage.io import load
-    from dunnage.policy import Policy
     from dunnage.publication import check_output, key_path
-    from dunnage.publishing import mechanism_of, owner_warnings, rehearse
-    from dunnage.publishing import publish as publish_data
+    from dunnage.publishing import mechanism_of, owner_warnings
     from dunnage.release import describe_release
 
     if out is not None and not dry_run:
         check_output(out, force=force)
     if ledger is not None and ":memory:" in ledger:
         raise ParameterError("a ledger in memory forgets what was spent. Name a file with --ledger.")
-    rules = Policy.read(policy)
+    rules = dn.Policy.read(policy)
     mechanism_of(rules)  # before a long reading of data
     if out is None or dry_run:
-        from dunnage.showing import dry_run_text
+        from dunnage.showing.text import dry_run_text
 
         with progress() as tell:
             tell("reading and checking the data")
-            dataset = load(data, rules, period=period)
-            run = rehearse(dataset, out=out, ledger=ledger, noise=noise, again=again, force=force)
+            dataset = dn.load(data, rules, period=period)
+            run = dn.rehearse(dataset, out=out, ledger=ledger, noise=noise, again=again, force=force)
         print_result(run.to_dict(), dry_run_text(run), as_json)
         return
     with progress() as tell:
         tell("reading and checking the data")
-        dataset = load(data, rules, period=period)
+        dataset = dn.load(data, rules, period=period)
         warnings = owner_warnings(dataset)
         for warning in warnings:  # before anything is spent
             print_text(f"WARNING: {warning}", err=True)
-        release, key = publish_data(
+        release, key = dn.publish(
             dataset, out=out, ledger=ledger, noise=noise, sign=sign, force=force, again=again, progress=tell
         )
     certificate, num_left_out = release.certificate, dataset.num_left_out
@@ -250,11 +244,9 @@ def verify(
 
     Example: dunnage verify release
     """
-    from dunnage.verification import verify as verify_release
-
     with progress() as tell:
         tell("verifying")
-        result = verify_release(release, signed_by=signed_by)
+        result = dn.verify(release, signed_by=signed_by)
     print_result(result.to_dict(), result.summary(), as_json)
     if not result.ok:
         raise typer.Exit(1)
@@ -270,9 +262,7 @@ def budget_show(
 
     Example: dunnage budget show dunnage-ledger.sqlite
     """
-    from dunnage.ledger import Ledger
-
-    with Ledger.open_existing(ledger) as book:
+    with dn.Ledger.open_existing(ledger) as book:
         if dataset is None:
             print_result(book.to_dict(), book.summary(), as_json)
             return
@@ -298,15 +288,14 @@ def budget_set(
     Example: dunnage budget set L.sqlite --dataset rides --epsilon 2 --neighbours add-remove --note "board, 3 May"
     """
     from dunnage.exact import exact
-    from dunnage.guarantees import Budget, Neighbours
-    from dunnage.ledger import Ledger
+    from dunnage.guarantees import Neighbours
 
     if neighbours not in tuple(Neighbours):
         raise ParameterError(f"neighbours must be {' or '.join(Neighbours)}. Got {neighbours!r}.")
-    budget = Budget(
+    budget = dn.Budget(
         epsilon=exact(epsilon, what="epsilon"), delta=exact(delta, what="delta"), neighbours=Neighbours(neighbours)
     )
-    with Ledger(ledger) as book:
+    with dn.Ledger(ledger) as book:
         statement = book.set_budget(dataset, budget, note=note)
         print_result(statement.to_dict(), statement.summary(), as_json)
 

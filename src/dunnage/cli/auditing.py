@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
+import dunnage as dn
 from dunnage.cli.shared import (
     ForceFlag,
     JsonFlag,
@@ -65,9 +66,7 @@ def audit(
     Example: dunnage audit release parcels.csv --policy parcels.toml --plan plan -o audit
     """
     from dunnage.auditing.audit import AUDIT_FILE, PAGE_FILE, SIGNOFF_FILE
-    from dunnage.auditing.audit import audit as audit_release
     from dunnage.folders import check_new_folder
-    from dunnage.gtfs import load_city
     from dunnage.showing.audit import write_audit
 
     if external and (data is not None or policy is not None):
@@ -79,8 +78,8 @@ def audit(
         if city is not None and not external:
             if plan is None:
                 raise ParameterError("--city goes with a plan of shuttles. Got no --plan. Give both, or neither.")
-            place = load_city(city)
-        found = audit_release(
+            place = dn.load_city(city)
+        found = dn.audit(
             release,
             None if external else _audited_rows(release, data, policy, period),
             plan,
@@ -104,18 +103,16 @@ def audit(
 def _key(release: Path, plan: Path | None, key: Path | None) -> Key | None:
     """Read the key: the one named, or, where a plan of packages cannot be applied without, the one beside."""
     from dunnage.planning.plan import is_fleet_plan
-    from dunnage.publication import Key, key_path
+    from dunnage.publication import key_path
 
     if key is None and plan is not None and not is_fleet_plan(plan):
         key = key_path(release)
-    return None if key is None else Key.read(key)
+    return None if key is None else dn.Key.read(key)
 
 
 def _audited_rows(release: Path, data: Path | None, policy: Path | None, period: str | None) -> Dataset | Fleet:
     """Load the rows that a release was made from, or those that devices reported from."""
-    from dunnage.release import Release
-
-    if data is not None and policy is not None and Release.read(release).kind == "estimates":
+    if data is not None and policy is not None and dn.Release.read(release).kind == "estimates":
         from dunnage.auditing.fleet import Fleet
 
         return Fleet.read(data, policy)
@@ -128,10 +125,7 @@ def _audited(release: Path, data: Path | None, policy: Path | None, period: str 
         raise ParameterError(
             "an audit needs DATA and --policy. Give both, or see what anyone can tell with --external."
         )
-    from dunnage.io import load
-    from dunnage.release import Release
-
-    return load(data, policy, period=period or Release.read(release).certificate.period)
+    return dn.load(data, policy, period=period or dn.Release.read(release).certificate.period)
 
 
 def _others(
@@ -180,13 +174,12 @@ def advise(
 
     Example: dunnage advise parcels.csv --policy parcels.toml --goal trucks --capacity 500kg -o frontier
     """
-    from dunnage.advising.advice import advise as find_frontier
     from dunnage.advising.advice import finish, publish_command
     from dunnage.advising.policies import BasePolicy
     from dunnage.showing.frontier import frontier_page
 
     with progress() as tell:
-        frontier = find_frontier(
+        frontier = dn.advise(
             data,
             policy=policy,
             goal=goal,
@@ -236,10 +229,8 @@ def prove(
 
     Example: dunnage prove noisy-counts noisy-clusters
     """
-    from dunnage.proving.desk import prove as prove_mechanisms
-
     with progress() as tell:
-        found = prove_mechanisms(mechanisms or None, long=long, jobs=jobs, progress=tell)
+        found = dn.prove(mechanisms or None, long=long, jobs=jobs, progress=tell)
     print_result(found.to_dict(), found.summary(), as_json)
     if not found.as_expected:
         raise typer.Exit(1)

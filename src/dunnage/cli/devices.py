@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
+import dunnage as dn
 from dunnage.cli.shared import (
     ForceFlag,
     JsonFlag,
@@ -116,13 +117,13 @@ def device_perturb(
 
     Example: dunnage device perturb truck.csv --task task.json --allowance truck.own --enrol --tier basic -o truck.jsonl
     """
-    from dunnage.devices import perturb, read_clock, read_task_file
+    from dunnage.devices import read_clock, read_task_file
     from dunnage.devices.perturbing import check_not_input
 
     check_not_input(out, [task])
     with progress() as tell:
         tell("perturbing")
-        done = perturb(
+        done = dn.perturb(
             data,
             read_task_file(task),
             allowance,
@@ -164,13 +165,13 @@ def device_simulate(
 
     Example: dunnage device simulate positions.parquet --task task.json -o reports.jsonl
     """
-    from dunnage.devices import read_task_file, simulate
+    from dunnage.devices import read_task_file
 
     if tiers_column is not None and seed is not None and every_row:
         raise ParameterError("there is nothing for --seed to draw. Got --tiers-column and --every-row. Leave it out.")
     with progress() as tell:
         tell("reading")
-        done = simulate(
+        done = dn.simulate(
             data,
             read_task_file(task),
             out,
@@ -202,25 +203,24 @@ def estimate(
     Example: dunnage estimate reports.jsonl --task task.json -o estimates
     """
     from dunnage.certificate import load_private_key
-    from dunnage.devices import collect, read_task_file
+    from dunnage.devices import read_task_file
     from dunnage.folders import check_new_folder
-    from dunnage.local.estimate import estimate as estimate_tallies
     from dunnage.local.estimate import write_estimates
     from dunnage.release import CERTIFICATE_FILE, describe_release
-    from dunnage.showing import headlines
+    from dunnage.showing.text import headlines
 
     check_new_folder(out, marker=CERTIFICATE_FILE, force=force)
     if sign is not None:
         load_private_key(sign)  # before a long reading of reports
     with progress() as tell:
         agreed = read_task_file(task)
-        found = collect(reports, agreed, progress=tell)
+        found = dn.collect(reports, agreed, progress=tell)
         for line in found.lines():
             print_text(f"WARNING: left out: {line}", err=True)
         for warning in found.warnings:
             print_text(f"WARNING: {warning}", err=True)
         tell("estimating")
-        release = estimate_tallies(
+        release = dn.estimate(
             found.tallies,
             agreed,
             confidence=confidence,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
+import dunnage as dn
 from dunnage.cli.shared import (
     ForceFlag,
     JsonFlag,
@@ -35,17 +36,15 @@ def _model(
     name: str | None, statistic: str | None, risk: str | None, prior: str | None, budget: str | None, as_published: bool
 ) -> Model:
     """Make the model that was asked for; an option that it does not take is an error."""
-    from dunnage.planning.models import Robust, Sealed, Standard, Stochastic
-
     if name is None:
         name = "standard" if risk is None and prior is None else "stochastic"
     given: dict[str, str | bool | None] = {"statistic": statistic, "risk": risk, "prior": prior, "budget": budget}
     given["as_published"] = as_published or None
     takes: dict[str, tuple[Any, tuple[str, ...]]] = {
-        "standard": (Standard, ("statistic",)),
-        "robust": (Robust, ("risk", "budget")),
-        "stochastic": (Stochastic, ("risk", "prior", "as_published")),
-        "sealed": (Sealed, ()),
+        "standard": (dn.Standard, ("statistic",)),
+        "robust": (dn.Robust, ("risk", "budget")),
+        "stochastic": (dn.Stochastic, ("risk", "prior", "as_published")),
+        "sealed": (dn.Sealed, ()),
     }
     if name not in takes:
         raise ParameterError(f"model must be one of {', '.join(takes)}. Got {name!r}.")
@@ -96,20 +95,17 @@ def pack(
     Example: dunnage pack release --capacity 500kg --model stochastic --risk 0.05 -o plan
     """
     from dunnage.folders import check_new_folder
-    from dunnage.planning.packing import pack as pack_rows
     from dunnage.planning.plan import PLAN_FILE
-    from dunnage.planning.trucks import read_trucks
-    from dunnage.release import Release
 
     chosen = _model(model, statistic, risk, prior, budget, as_published)
     check_new_folder(out, marker=PLAN_FILE, force=force)
     with progress() as tell:
         tell("reading the release")
-        received = Release.read(release)
+        received = dn.Release.read(release)
         received.check_rows("pack")
-        kinds = read_trucks(trucks, received.quantities) if trucks is not None else None
+        kinds = dn.read_trucks(trucks, received.quantities) if trucks is not None else None
         tell("packing")
-        plan = pack_rows(
+        plan = dn.pack(
             received,
             capacity=capacity,
             trucks=kinds,
@@ -143,13 +139,9 @@ def size(
     Example: dunnage size release --city city --max-wait 180 -o plan
     """
     from dunnage.folders import check_new_folder
-    from dunnage.gtfs import load_city
     from dunnage.kinds import COUNTS
     from dunnage.planning.dispatch import Service
-    from dunnage.planning.exports import export_plan
-    from dunnage.planning.fleet import size as size_fleet
     from dunnage.planning.plan import PLAN_FILE, PLAN_PAGE
-    from dunnage.release import Release
     from dunnage.showing.fleets import plan_page
 
     check_new_folder(out, marker=PLAN_FILE, force=force)
@@ -159,12 +151,12 @@ def size(
             raise ParameterError("plan and export need a folder each. Got one for both. Name another.")
     with progress() as tell:
         tell("reading release and city")
-        received = Release.read(release)
+        received = dn.Release.read(release)
         if received.kind != COUNTS:  # before a city is read
             raise ParameterError(f"size needs a release of counts of trips. Got one of {received.kind}. Give another.")
-        plan = size_fleet(
+        plan = dn.size(
             received,
-            (place := load_city(city)),
+            (place := dn.load_city(city)),
             max_wait=max_wait,
             expansions=expansions,
             service=Service(capacity=capacity),
@@ -176,7 +168,7 @@ def size(
         plan.write(out, page=plan_page(plan, received, place), force=force)
         if export is not None:
             tell("exporting")
-            export_plan(export, received, place, plan)
+            dn.export_plan(export, received, place, plan)
     text = f"{plan.summary()}\nPlan        {out}, see {PLAN_PAGE}" + (
         f"\nExports     {export}" if export is not None else ""
     )
@@ -208,14 +200,9 @@ def apply(
     Example: dunnage apply plan parcels.csv --policy parcels.toml --release release --repair -o settlement
     """
     from dunnage.folders import check_new_folder
-    from dunnage.gtfs import load_city
-    from dunnage.io import load
-    from dunnage.planning.plan import Plan, told_fleet_plan
-    from dunnage.planning.trucks import read_trucks
-    from dunnage.publication import Key, key_path
-    from dunnage.release import Release
+    from dunnage.planning.plan import told_fleet_plan
+    from dunnage.publication import key_path
     from dunnage.settle import SETTLEMENT_FILE
-    from dunnage.settle import apply as apply_packing
 
     of_fleet = told_fleet_plan(plan)
     if of_fleet:
@@ -228,31 +215,31 @@ def apply(
     check_new_folder(out, marker=SETTLEMENT_FILE, force=force)
     with progress() as tell:
         tell("reading")
-        published = Release.read(release)
+        published = dn.Release.read(release)
         if not of_fleet:
             published.check_rows("apply")
-        rows = load(data, policy, period=period or published.certificate.period)
+        rows = dn.load(data, policy, period=period or published.certificate.period)
         if city is not None:
-            from dunnage.settle.fleets import SETTLEMENT_PAGE, apply_fleet
+            from dunnage.settle.fleets import SETTLEMENT_PAGE
             from dunnage.showing.fleets import settlement_page
 
-            town, named = load_city(city), key or key_path(release)
-            own = Key.read(named) if key is not None or named.exists() else None
-            ran = apply_fleet(plan, rows, published, town, own, shuttle_hour=shuttle_hour, progress=tell)
+            town, named = dn.load_city(city), key or key_path(release)
+            own = dn.Key.read(named) if key is not None or named.exists() else None
+            ran = dn.apply_fleet(plan, rows, published, town, own, shuttle_hour=shuttle_hour, progress=tell)
             tell("drawing the page")
             ran.write(out, page=settlement_page(ran, published), force=force)
             result, text = ran.to_dict(), f"{ran.summary()}\nSettlement  {out} (private), see {SETTLEMENT_PAGE}"
         else:
             kinds = None
             if trucks is not None:  # a plan that does not say what it packs packs whatever the release has
-                packed = list(Plan.read(plan).quantities) if plan.is_dir() else published.quantities
-                kinds = read_trucks(trucks, packed)
+                packed = list(dn.Plan.read(plan).quantities) if plan.is_dir() else published.quantities
+                kinds = dn.read_trucks(trucks, packed)
             tell("applying the plan")
-            done = apply_packing(
+            done = dn.apply(
                 plan,
                 rows,
                 published,
-                Key.read(key or key_path(release)),
+                dn.Key.read(key or key_path(release)),
                 capacity=capacity or None,
                 trucks=kinds,
                 repair=repair or leave_behind,

@@ -25,7 +25,7 @@ from dunnage.mechanisms.partition import Partition
 from dunnage.mechanisms.sampled_lattice import SampledLattice
 from dunnage.mechanisms.utility_clusters import UtilityClusters
 from dunnage.showing.figures import Scale, Svg, chart, short, tag
-from dunnage.showing.pages import Figure, render
+from dunnage.showing.pages import render
 from dunnage.text import NO_BREAK, number_text, share_text
 
 HEIGHT, FIGURE_HEIGHT = 400.0, 220.0
@@ -48,11 +48,11 @@ def frontier_page(frontier: Frontier) -> str:
     """Write the page of a frontier. It shows private figures: keep the file private (mode 0600)."""
     plot = Plot.of(frontier, top=TOP, height=HEIGHT, moving=True)
     looks, mixed = looks_of(frontier.points), is_mixed(frontier)
-    shown = {}
+    shown: dict[str, object] = {}
     if frontier.points:  # the panel shows the recommended point at first, or else the first
         point = frontier.points[0] if frontier.recommended is None else frontier.point(frontier.recommended)
         shown = {
-            "name": point.name,
+            "point": point,
             "facts": _facts(point, frontier),
             "toml": _toml(point, frontier),
             "words": _point_words(point, frontier),
@@ -62,17 +62,27 @@ def frontier_page(frontier: Frontier) -> str:
         "lead": _unbroken(frontier.says[0]) if frontier.says else "",
         "says": [(_unbroken(sentence), _alert(sentence)) for sentence in frontier.says[1:]],
         "baseline": _unbroken(frontier.cost_baseline),
-        "figures": _figures(frontier),
+        "best": sum(not point.dominated for point in frontier.points),
         "mixed": mixed,
         "legend": [(as_key(picture), words) for picture, words in legend_of(frontier, plot)],
         "crossed": any(why_aside(point, frontier) for point in frontier.points),
         "mechanisms": [(name, as_key(mark(look))) for name, look in looks.items()],
         "chart": chart(plot.base + LOWER, drawn(frontier, plot), label=summary_of(frontier), kind="frontier-chart"),
         "shown": shown,
+        "word": choice_word(frontier),
         "ask": _ask(frontier),
         "on_devices": any(point.mechanism not in MECHANISMS for point in frontier.points),
         "columns": _TABLE,
-        "lines": [_line(point, looks[point.mechanism], mixed, frontier) for point in frontier.points],
+        "rows": [
+            {
+                "point": point,
+                "why": why_aside(point, frontier),
+                "key": as_key(_mark_of(point, frontier, looks, mixed)),
+                "measured_on": _measured_on(point),
+            }
+            for point in frontier.points
+        ],
+        "ends": ends_text,
         "data": _data(frontier, plot),
     }
     return render("frontier.html", content, script="frontier.js")
@@ -109,22 +119,6 @@ def _unbroken(sentence: str) -> str:
 def choice_word(frontier: Frontier) -> str:
     """Name the mark of the recommended point: it may only be the closest to what was asked for."""
     return "recommended" if frontier.meets_limit else "closest"
-
-
-def _figures(frontier: Frontier) -> list[Figure]:
-    figures = []
-    if frontier.recommended is not None:
-        point, word = frontier.point(frontier.recommended), choice_word(frontier)
-        for name, measure in ((frontier.cost_unit, point.cost), (frontier.risk_name, point.risk)):
-            figures.append(Figure(f"{name}, {word}", share_text(measure.value), ends_text(measure)))
-    best = sum(not point.dominated for point in frontier.points)
-    chance = f"by chance, without a release: {share_text(frontier.risk_of_chance)}"
-    measured = f"{best} beaten by no other; {len(frontier.failed)} could not be measured"
-    return [
-        *figures,
-        Figure(f"{frontier.risk_name}, true table", share_text(frontier.risk_without_privacy), chance),
-        Figure("policies measured", number_text(len(frontier.points)), measured),
-    ]
 
 
 def _point_words(point: Point, frontier: Frontier) -> str:
@@ -180,24 +174,6 @@ def _value_text(value: object) -> str:
     if isinstance(value, int | float):
         return number_text(value)
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def _line(point: Point, look: int, mixed: bool, frontier: Frontier) -> dict[str, object]:
-    why = why_aside(point, frontier)
-    return {
-        "key": as_key(mark(look, hollow=mixed and point.measured_on == GENERATED, crossed=bool(why))),
-        "point": point,
-        "aside": f"not recommended: {why}" if why else "",
-        "chosen": choice_word(frontier) if point.name == frontier.recommended else "",
-        "cells": [
-            ("Cost", share_text(point.cost.value), ends_text(point.cost)),
-            ("Risk", share_text(point.risk.value), ends_text(point.risk)),
-            ("Promise", point.guarantee, ""),
-            ("Basis", point.basis, ""),
-            ("Measured on", _measured_on(point), ""),
-            ("Beaten", "yes" if point.dominated else "no", ""),
-        ],
-    }
 
 
 def _toml(point: Point, frontier: Frontier) -> str:
@@ -421,6 +397,11 @@ def mark(look: int, *, hollow: bool = False, crossed: bool = False) -> Svg:
     return Svg(shape + tag("path", class_=f"cross look-{look % COLOURS}", d=CROSS)) if crossed else shape
 
 
+def _mark_of(point: Point, frontier: Frontier, looks: Mapping[str, int], mixed: bool) -> Svg:
+    hollow, crossed = mixed and point.measured_on == GENERATED, bool(why_aside(point, frontier))
+    return mark(looks[point.mechanism], hollow=hollow, crossed=crossed)
+
+
 def as_key(picture: Svg) -> Svg:
     """Let a small picture around the origin stand in a line of text."""
     return tag("svg", picture, class_="mark-key", viewBox="-8 -8 16 16", aria_hidden="true")
@@ -577,7 +558,7 @@ def _mark_part(plot: Plot, place: int, frontier: Frontier, looks: Mapping[str, i
         whiskers.append(plot.part("line", at=upwards, class_="whisker"))
     inside = [
         *([tag("circle", class_="hit", r=12)] if plot.moving else []),
-        mark(look, hollow=mixed and point.measured_on == GENERATED, crossed=bool(why)),
+        _mark_of(point, frontier, looks, mixed),
     ]
     for name, axis, value in (("x", plot.cost, cost.value), ("y", plot.risk, risk.value)):
         if axis.is_beyond(value):

@@ -18,7 +18,6 @@ from dunnage.arrays import FloatArray, IntArray
 from dunnage.certificate import RowMeasures
 from dunnage.domains import domain_from
 from dunnage.domains.numeric import Numeric
-from dunnage.errors import ParameterError
 from dunnage.guarantees import Guarantee
 from dunnage.release import Release
 from dunnage.showing import figures as draw
@@ -58,12 +57,6 @@ class PlanView:
     seconds: float  # time the plan took
     repair: str  # what the repair did, in one sentence; empty if nothing
 
-    def __post_init__(self) -> None:
-        if not self.bins:
-            raise ParameterError(f"plan {self.title!r} has no bins. Give at least one.")
-        if not (math.isfinite(self.ratio) and self.ratio > 0):
-            raise ParameterError(f"the ratio of plan {self.title!r} must be more than 0. Got {self.ratio}.")
-
     @property
     def on_truth(self) -> bool:
         """Whether the plan was made on the true values, without privacy."""
@@ -85,19 +78,6 @@ class LoadsStory:
     truth: FloatArray = field(repr=False)  # true value of each released row: for the owner's eyes
     capacity: float  # what one truck holds
     plans: Sequence[PlanView]  # the plans to compare, in the order to show them
-
-    def __post_init__(self) -> None:
-        if self.quantity not in self.release.quantities:
-            known = ", ".join(self.release.quantities) or "none"
-            raise ParameterError(f"the release has no quantity {self.quantity!r}. It has: {known}.")
-        if len(self.truth) != len(self.release):
-            raise ParameterError(
-                f"truth must have one value a released row. Got {len(self.truth)} for {len(self.release)} rows."
-            )
-        if not (math.isfinite(self.capacity) and self.capacity > 0):
-            raise ParameterError(f"the capacity must be more than 0. Got {self.capacity}.")
-        if not self.plans:
-            raise ParameterError("a story needs at least one plan. Got none.")
 
     @property
     def unit(self) -> str:
