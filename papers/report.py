@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from dunnage.showing.figures import Scale, Svg, chart, short, span, tag, x_axis, y_axis
 from dunnage.text import number_text
@@ -73,25 +73,17 @@ class Reproduce(Protocol):
         """Reproduce a paper."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Quoted:
-    """One figure or finding that a paper states in its text, beside ours."""
+class Quoted(NamedTuple):
+    """One figure or finding that a paper states in its text, beside ours: a line of a table."""
 
     where: str  # where the paper says it
     what: str  # what it says
-    paper: str  # paper, ours: Its value and ours, as text
+    paper: str  # paper, ours: its value and ours, as text
     ours: str
     verdict: str  # ``agrees``, ``differs: why`` or ``not reproducible: why``
 
     def row(self) -> dict[str, object]:
-        """Give it as a line of a table."""
-        return {
-            "where": self.where,
-            "what": self.what,
-            "paper": self.paper,
-            "ours": self.ours,
-            "verdict": self.verdict,
-        }
+        return self._asdict()
 
 
 @dataclass(frozen=True)
