@@ -48,7 +48,7 @@ from dunnage.policy import Policy
 from dunnage.publication import Key
 from dunnage.release import Release
 from dunnage.samples import PackageSetting, draw_weights, generate_packages, package_setting
-from dunnage.svg import Scale, Svg, span, tag, x_axis, y_axis
+from dunnage.showing.figures import Scale, Svg, span, tag, x_axis, y_axis
 from dunnage.text import number_text
 
 FloatArray = npt.NDArray[np.float64]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from dunnage.svg import Scale, Svg, tag
+from dunnage.showing.figures import Scale, Svg, tag
 
 PICTURES = Path(__file__).resolve().parent / "pictures"
 WIDTH = 760.0

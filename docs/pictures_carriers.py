@@ -29,7 +29,7 @@ from dunnage.devices.places import LocalLocation
 from dunnage.devices.subjects import Grid, Quantity
 from dunnage.noise import Noise
 from dunnage.samples.telemetry import CITY_BOX, PositionSetting, TelemetrySetting, positions, telemetry
-from dunnage.svg import Scale, Svg, tag
+from dunnage.showing.figures import Scale, Svg, tag
 from dunnage.text import number_text
 
 FloatArray = npt.NDArray[np.float64]

@@ -24,16 +24,14 @@ from dunnage.city import City
 from dunnage.dataset import Dataset
 from dunnage.ledger import Ledger
 from dunnage.noise import Noise
-from dunnage.pages.city_map import WIDTH as MAP_WIDTH
-from dunnage.pages.city_map import CityMap, Flows
-from dunnage.pages.fleet_pictures import Running
 from dunnage.planning.demand import Ground
 from dunnage.planning.fleet import FleetTask, planned_task, size
 from dunnage.planning.plan import FleetPlan
 from dunnage.release import Release
 from dunnage.samples import city
 from dunnage.settle.fleets import FleetSettlement, apply_fleet
-from dunnage.svg import Scale, Svg, tag
+from dunnage.showing.figures import MAP_WIDTH, CityMap, Flows, Scale, Svg, tag
+from dunnage.showing.fleets import Running
 from dunnage.text import number_text
 
 TARGET = 180

@@ -26,10 +26,10 @@ from dunnage.io import load
 from dunnage.ledger import Ledger
 from dunnage.mechanisms.utility_clusters import UtilityClusters
 from dunnage.noise import Noise
-from dunnage.pages.rides import Map
 from dunnage.policy import Policy
 from dunnage.samples import RideSetting, generate_rides
-from dunnage.svg import Scale, Svg, tag, y_axis
+from dunnage.showing.figures import Network as Map
+from dunnage.showing.figures import Scale, Svg, tag, y_axis
 from dunnage.text import percent
 
 FloatArray = npt.NDArray[np.float64]

@@ -32,7 +32,7 @@ from dunnage.mechanisms.noisy_counts import NoisyCounts
 from dunnage.noise import Noise
 from dunnage.policy import Policy
 from dunnage.samples import TripSetting, generate_trips
-from dunnage.svg import Scale, Svg, tag
+from dunnage.showing.figures import Scale, Svg, tag
 from dunnage.text import number_text
 
 IntArray = npt.NDArray[np.int64]
@@ -97,24 +97,12 @@ def trips(window: tuple[str, str], bound: int | None = None) -> Dataset:
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """How far releases are off, on average over some.
+    """How far releases are off, on average over some."""
 
-    Parameters
-    ----------
-    cells
-        Root mean square over all cells.
-    occupied
-        Mean absolute error where there are trips in truth.
-    sums
-        Root mean square over the sums of each feature, by its name.
-    trips, created
-        Trips in all, and trips in cells that have none in truth.
-    """
-
-    cells: float
-    occupied: float
-    sums: dict[str, float]
-    trips: float
+    cells: float  # root mean square over all cells
+    occupied: float  # mean absolute error where there are trips in truth
+    sums: dict[str, float]  # root mean square over the sums of each feature, by its name
+    trips: float  # trips, created: Trips in all, and trips in cells that have none in truth
     created: float
 
     def summary(self) -> str:

@@ -69,33 +69,15 @@ BINS = 20
 
 @dataclass(frozen=True, kw_only=True)
 class Effort:
-    """How much to measure.
+    """How much to measure."""
 
-    Parameters
-    ----------
-    draws
-        Drawn tables.
-    size
-        Records of a table.
-    ks
-        Values of k.
-    sizes
-        Records of the tables on which time is taken.
-    limits
-        Suppression limits of the two scenarios: hops and seconds.
-    limit_k
-        k at which limits are tried, and of which histograms are drawn.
-    refine_seconds
-        Time for local search.
-    """
-
-    draws: int
-    size: int
-    ks: tuple[int, ...]
-    sizes: tuple[int, ...]
-    limits: Mapping[str, tuple[float, ...]]
-    limit_k: int
-    refine_seconds: float
+    draws: int  # drawn tables
+    size: int  # records of a table
+    ks: tuple[int, ...]  # values of k
+    sizes: tuple[int, ...]  # records of the tables on which time is taken
+    limits: Mapping[str, tuple[float, ...]]  # suppression limits of the two scenarios: hops and seconds
+    limit_k: int  # k at which limits are tried, and of which histograms are drawn
+    refine_seconds: float  # time for local search
 
 
 FULL = Effort(
@@ -121,24 +103,12 @@ QUICK = replace(
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Rides:
-    """A table of rides as numbers and codes, with the distances of its codes.
+    """A table of rides as numbers and codes, with the distances of its codes."""
 
-    Parameters
-    ----------
-    start
-        Second of the day.
-    codes
-        Passenger type, boarding and alighting station. Shape: 3, records.
-    tables
-        Distances of passenger types, and of stations twice.
-    person
-        Code of the card.
-    """
-
-    start: FloatArray
-    codes: CodeArray
-    tables: tuple[FloatArray, FloatArray, FloatArray]
-    person: IntArray
+    start: FloatArray  # second of the day
+    codes: CodeArray  # passenger type, boarding and alighting station. Shape: 3, records
+    tables: tuple[FloatArray, FloatArray, FloatArray]  # distances of passenger types, and of stations twice
+    person: IntArray  # code of the card
 
     def __len__(self) -> int:
         return len(self.start)
@@ -197,90 +167,53 @@ def drawn(size: int, draw: int) -> Rides:
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """One way to cluster one table.
+    """One way to cluster one table."""
 
-    Parameters
-    ----------
-    draw, size
-        Which table, and its records.
-    scenario, method, scaling, k
-        How it is clustered.
-    limit
-        Largest generalisation of the attributes that the scenario limits; none without one.
-    refine_seconds
-        Time for local search.
-    """
-
-    draw: int
+    draw: int  # draw, size: Which table, and its records
     size: int
-    scenario: str
+    scenario: str  # scenario, method, scaling, k: How it is clustered
     method: str
     scaling: str
     k: int
-    limit: float = math.inf
-    refine_seconds: float = 0.0
+    limit: float = math.inf  # largest generalisation of the attributes that the scenario limits; none without one
+    refine_seconds: float = 0.0  # time for local search
 
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """What came of a job.
+    """What came of a job."""
 
-    Parameters
-    ----------
-    draw, size, scenario, method, scaling, k, limit
-        Of the job.
-    type, board, alight, start
-        Distortion of the attributes (eq. 18).
-    total
-        Total distortion (eq. 14) under the scenario's own importance.
-    total_auto, total_equal
-        The same under automatic and under equal importance.
-    suppressed
-        Share of records that are left out.
-    classes, smallest
-        Number of classes, and records of the smallest.
-    persons
-        Distinct cards of the class that has fewest.
-    too_few
-        Share of classes with fewer than k distinct cards.
-    one_type
-        Share of classes in which all passengers are of one type.
-    od_spread, od_possible, od_certain
-        Mean absolute difference of passengers between the original's top pairs of stations, by reading of a set: a
-        record spread evenly over the pairs it may be; counted with every pair it may be; counted only if its pair is
-        certain.
-    start_lower, start_middle
-        Absolute difference of the mean start time, in seconds, from lower ends (as the paper) and from middles.
-    seconds
-        CPU seconds of clustering.
-    """
-
-    draw: int
+    draw: int  # draw, size, scenario, method, scaling, k, limit: Of the job
     size: int
     scenario: str
     method: str
     scaling: str
     k: int
     limit: float
-    type: float
+    type: float  # type, board, alight, start: Distortion of the attributes (eq. 18)
     board: float
     alight: float
     start: float
-    total: float
-    total_auto: float
+    total: float  # total distortion (eq. 14) under the scenario's own importance
+    total_auto: float  # total_auto, total_equal: The same under automatic and under equal importance
     total_equal: float
-    suppressed: float
-    classes: int
+    suppressed: float  # share of records that are left out
+    classes: int  # classes, smallest: Number of classes, and records of the smallest
     smallest: int
-    persons: int
-    too_few: float
-    one_type: float
+    persons: int  # distinct cards of the class that has fewest
+    too_few: float  # share of classes with fewer than k distinct cards
+    one_type: float  # share of classes in which all passengers are of one type
+    # od_spread, od_possible, od_certain: Mean absolute difference of passengers between the original's top pairs of
+    # stations, by reading of a set: a record spread evenly over the pairs it may be; counted with every pair it may
+    # be; counted only if its pair is certain
     od_spread: float
     od_possible: float
     od_certain: float
+    # start_lower, start_middle: Absolute difference of the mean start time, in seconds, from lower ends (as the
+    # paper) and from middles
     start_lower: float
     start_middle: float
-    seconds: float
+    seconds: float  # CPU seconds of clustering
 
     @property
     def stations(self) -> float:

@@ -399,13 +399,7 @@ def short(rows: Sequence[Row]) -> list[dict[str, object]]:
 
 
 def _with_interval(value: float, half: object) -> str:
-    """Write a number to four digits, or to the second digit of its interval.
-
-    Examples
-    --------
-    >>> _with_interval(0.72545, 0.00312), _with_interval(342056.97, 120.4), _with_interval(1.0, 0.0)
-    ('0.7255 ± 0.0031', '342,060 ± 120', '1')
-    """
+    """Write a number to four digits, or to the second digit of its interval."""
     if math.isnan(value):
         return ""
     width = half if isinstance(half, float) and half > 0 else 0.0

@@ -68,13 +68,7 @@ TOWN = "town"
 
 
 def threshold(num_cells: int, epsilon: float) -> int:
-    """Return the least count that noise lifts fewer than one of so many empty cells to, on average.
-
-    Examples
-    --------
-    >>> threshold(67_600, 1.0), threshold(67_600, 0.1)
-    (11, 105)
-    """
+    """Return the least count that noise lifts fewer than one of so many empty cells to, on average."""
     return math.ceil(0.5 + math.log(num_cells / 2) / epsilon)
 
 
@@ -152,29 +146,14 @@ def scene(place: str, day: str, draw: int) -> Scene:
 
 @dataclass(frozen=True, kw_only=True)
 class Effort:
-    """How much to measure.
+    """How much to measure."""
 
-    Parameters
-    ----------
-    runs
-        Releases of each method, epsilon and day.
-    epsilons
-        At which to release.
-    large
-        How many releases of methods that create many trips, at each epsilon.
-    places
-        Other cities and weekdays: the name of the city, and the number of the day.
-    whole
-        How many releases of the whole weekday by O5.
-    examples
-        Releases of more trips than are sized otherwise: day and epsilon of Laplace counts.
-    """
-
-    runs: int
-    epsilons: tuple[float, ...]
-    large: tuple[int, ...]
-    places: tuple[tuple[str, int], ...]
-    whole: int
+    runs: int  # releases of each method, epsilon and day
+    epsilons: tuple[float, ...]  # at which to release
+    large: tuple[int, ...]  # how many releases of methods that create many trips, at each epsilon
+    places: tuple[tuple[str, int], ...]  # other cities and weekdays: the name of the city, and the number of the day
+    whole: int  # how many releases of the whole weekday by O5
+    # releases of more trips than are sized otherwise: day and epsilon of Laplace counts
     examples: tuple[tuple[str, float], ...]
 
 
@@ -206,45 +185,29 @@ class FleetJob:
 
 @dataclass(frozen=True, kw_only=True)
 class FleetRun:
-    """A fleet sized on one release and run on the true trips.
+    """A fleet sized on one release and run on the true trips."""
 
-    Parameters
-    ----------
-    place, day, draw, epsilon, method, form, run
-        What was released, and how.
-    trips, legs
-        Trips released, and shuttle rides that they ask for on one day.
-    expansions
-        Days with random seconds that the fleet was sized for; 0 if it was left out.
-    shuttles, wait, idle
-        The fleet; mean seconds that true riders wait for it; seconds that a shuttle serves nobody.
-    worst_wait, unserved
-        Mean wait of the zone that waits longest; true rides in zones that got no shuttle.
-    true_shuttles, true_wait, true_idle
-        The same of the fleet that the true trips need.
-    seconds
-        CPU time of the sizing.
-    """
-
-    place: str
+    place: str  # place, day, draw, epsilon, method, form, run: What was released, and how
     day: str
     draw: int
     epsilon: float
     method: str
     form: str
     run: int
-    trips: int
+    trips: int  # trips, legs: Trips released, and shuttle rides that they ask for on one day
     legs: int
-    expansions: int
+    expansions: int  # days with random seconds that the fleet was sized for; 0 if it was left out
+    # shuttles, wait, idle: The fleet; mean seconds that true riders wait for it; seconds that a shuttle serves nobody
     shuttles: float
     wait: float
     idle: float
+    # worst_wait, unserved: Mean wait of the zone that waits longest; true rides in zones that got no shuttle
     worst_wait: float
     unserved: float
-    true_shuttles: int
+    true_shuttles: int  # true_shuttles, true_wait, true_idle: The same of the fleet that the true trips need
     true_wait: float
     true_idle: float
-    seconds: float
+    seconds: float  # CPU time of the sizing
 
     @property
     def more_shuttles(self) -> float:

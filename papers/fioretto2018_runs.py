@@ -135,44 +135,29 @@ def trips(day: str, draw: int = 0) -> Trips:
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """One release, measured.
+    """One release, measured."""
 
-    Parameters
-    ----------
-    day, draw, epsilon, method, form, run
-        What was released, and how.
-    rmse, mae
-        Root mean square, and mean, of the differences from the true counts of all cells.
-    rmse_empty, mae_empty, rmse_full, mae_full
-        The same of cells without and with trips.
-    total, windows, zone_pairs, modes, stop_pairs
-        Root mean square of the differences from the true sums.
-    trips, cells
-        Trips released, and cells with one or more.
-    seconds
-        CPU time of noise, projection and rounding.
-    """
-
-    day: str
+    day: str  # day, draw, epsilon, method, form, run: What was released, and how
     draw: int
     epsilon: float
     method: str
     form: str
     run: int
-    rmse: float
+    rmse: float  # rmse, mae: Root mean square, and mean, of the differences from the true counts of all cells
     mae: float
-    rmse_empty: float
+    rmse_empty: float  # rmse_empty, mae_empty, rmse_full, mae_full: The same of cells without and with trips
     mae_empty: float
     rmse_full: float
     mae_full: float
+    # total, windows, zone_pairs, modes, stop_pairs: Root mean square of the differences from the true sums
     total: float
     windows: float
     zone_pairs: float
     modes: float
     stop_pairs: float
-    trips: int
+    trips: int  # trips, cells: Trips released, and cells with one or more
     cells: int
-    seconds: float
+    seconds: float  # CPU time of noise, projection and rounding
 
 
 SUM_COLUMNS = {name: name.replace(" ", "_") for name in SUMS}
@@ -199,18 +184,10 @@ def _root_mean_square(values: FloatArray) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Effort:
-    """How much to measure.
+    """How much to measure."""
 
-    Parameters
-    ----------
-    runs
-        Releases of each method, epsilon and day.
-    draws, draw_runs
-        Further generated weekdays, and releases on each.
-    """
-
-    runs: int
-    draws: int
+    runs: int  # releases of each method, epsilon and day
+    draws: int  # draws, draw_runs: Further generated weekdays, and releases on each
     draw_runs: int
 
 
@@ -237,20 +214,16 @@ class Job:
 
 @dataclass(frozen=True, kw_only=True)
 class Checked:
-    """What was seen before counts are rounded.
+    """What was seen before counts are rounded."""
 
-    Parameters
-    ----------
-    check, day, epsilon, method
-        What was looked at: negative counts of a hierarchical method, or by what the projection shrinks errors.
-    number, mean
-        Negative counts and their mean; or largest and mean ratio of the error after the projection to that before.
-    """
-
+    # check, day, epsilon, method: What was looked at: negative counts of a hierarchical method, or by what the
+    # projection shrinks errors
     check: str
     day: str
     epsilon: float
     method: str
+    # number, mean: Negative counts and their mean; or largest and mean ratio of the error after the projection to
+    # that before
     number: float
     mean: float
 
@@ -465,13 +438,6 @@ def expected_trips(own: Trips, epsilon: float, method: str, *, num_cells: int | 
 
     With ``r = exp(-epsilon)``, a cell of count c is given ``c + r^(c + 1/2) / (2 (1 - r))`` trips on average if noise
     is rounded, and ``c - 1/2 + r^c / (2 (1 - r))`` if it is rounded down; negative counts are none.
-
-    Parameters
-    ----------
-    own, epsilon, method
-        The trips, and how they are released.
-    num_cells
-        Number of cells, if not as many as there are.
     """
     counts = own.counted.counts.astype(np.float64)
     empty = (own.num_cells if num_cells is None else num_cells) - len(counts)

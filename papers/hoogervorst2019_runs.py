@@ -50,19 +50,11 @@ SEALED = "sealed"
 
 @dataclass(frozen=True)
 class Setting:
-    """A line of Table 2.
+    """A line of Table 2."""
 
-    Parameters
-    ----------
-    number, numeral
-        Its number, in both forms.
-    name
-        As :func:`dunnage.package_setting` names it.
-    """
-
-    number: int
+    number: int  # number, numeral: Its number, in both forms
     numeral: str
-    name: str
+    name: str  # as :func:`dunnage.package_setting` names it
 
     @property
     def law(self) -> dn.PackageSetting:
@@ -80,35 +72,19 @@ SETTINGS = tuple(
 
 @dataclass(frozen=True, kw_only=True)
 class Effort:
-    """How much to measure.
+    """How much to measure."""
 
-    Parameters
-    ----------
-    instances
-        Draws of each setting.
-    ks
-        Values of k.
-    permutations
-        On which a plan is judged.
-    seconds
-        Time limit of a plan.
-    sampled_instances, sampled_ks, sampled_seconds
-        Draws, values of k and time limit for the published sampled model, which often uses its time up.
-    spreads
-        For some k, the spreads at which plans are also made.
-    law_draws
-        Draws from which the law of the true optimum is estimated.
-    """
-
-    instances: int
-    ks: tuple[int, ...]
-    permutations: int
-    seconds: float
+    instances: int  # draws of each setting
+    ks: tuple[int, ...]  # values of k
+    permutations: int  # on which a plan is judged
+    seconds: float  # time limit of a plan
+    # sampled_instances, sampled_ks, sampled_seconds: Draws, values of k and time limit for the published sampled
+    # model, which often uses its time up
     sampled_instances: int
     sampled_ks: tuple[int, ...]
     sampled_seconds: float
-    spreads: dict[int, tuple[int, ...]]
-    law_draws: int
+    spreads: dict[int, tuple[int, ...]]  # for some k, the spreads at which plans are also made
+    law_draws: int  # draws from which the law of the true optimum is estimated
 
 
 FULL = Effort(
@@ -138,41 +114,25 @@ QUICK = replace(
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """One plan of one draw, judged.
+    """One plan of one draw, judged."""
 
-    Parameters
-    ----------
-    setting, instance, k
-        What was anonymised: numeral of the setting, number of the draw, k.
-    method
-        How it was anonymised and planned.
-    bins, bound, optimum, ratio
-        Bins of the plan, its proven bound, bins of the true weights, and o / o_n.
-    plan_feasible, plan_low, plan_high
-        Share of permutations for which every bin fits, with its interval: the paper's f_k.
-    bins_feasible
-        Mean share of bins that fit.
-    anonymise_seconds, solve_seconds
-        The paper's t_a and t_o.
-    linkage_mean, linkage_worst, linkage_kind
-        Truck linkage of the plan.
-    """
-
-    setting: str
+    setting: str  # setting, instance, k: What was anonymised: numeral of the setting, number of the draw, k
     instance: int
     k: int
-    method: str
-    bins: int
+    method: str  # how it was anonymised and planned
+    bins: int  # bins, bound, optimum, ratio: Bins of the plan, its proven bound, bins of the true weights, and o / o_n
     bound: float
     optimum: int
     ratio: float
+    # plan_feasible, plan_low, plan_high: Share of permutations for which every bin fits, with its interval: the
+    # paper's f_k
     plan_feasible: float
     plan_low: float
     plan_high: float
-    bins_feasible: float
-    anonymise_seconds: float
+    bins_feasible: float  # mean share of bins that fit
+    anonymise_seconds: float  # anonymise_seconds, solve_seconds: The paper's t_a and t_o
     solve_seconds: float
-    linkage_mean: float
+    linkage_mean: float  # linkage_mean, linkage_worst, linkage_kind: Truck linkage of the plan
     linkage_worst: float
     linkage_kind: str
 

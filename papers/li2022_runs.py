@@ -72,40 +72,21 @@ def settings_of(figure: int) -> tuple[Setting, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class Effort:
-    """How much to measure.
+    """How much to measure."""
 
-    Parameters
-    ----------
-    runs, hard_runs
-        Draws of a setting, and of setting VII.
-    ks, hard_ks
-        Values of k for algorithm 1 and K-Optimize, and of algorithm 1 for setting VII.
-    epsilons, confidences
-        Of algorithm 2 and the Laplace noise.
-    seconds
-        Time limit of a plan.
-    beside_runs, beside_epsilons
-        Draws and epsilons at which the sound forms stand beside the published ones.
-    attacks
-        Releases on which an attacker tries every row.
-    risk_draws
-        Releases on which plan-level risks are counted.
-    cargo_seconds
-        Time limit of a plan of several quantities.
-    """
-
-    runs: int
+    runs: int  # runs, hard_runs: Draws of a setting, and of setting VII
     hard_runs: int
-    ks: tuple[int, ...]
+    ks: tuple[int, ...]  # ks, hard_ks: Values of k for algorithm 1 and K-Optimize, and of algorithm 1 for setting VII
     hard_ks: tuple[int, ...]
-    epsilons: tuple[float, ...]
+    epsilons: tuple[float, ...]  # epsilons, confidences: Of algorithm 2 and the Laplace noise
     confidences: tuple[float, ...]
-    seconds: float
+    seconds: float  # time limit of a plan
+    # beside_runs, beside_epsilons: Draws and epsilons at which the sound forms stand beside the published ones
     beside_runs: int
     beside_epsilons: tuple[float, ...]
-    attacks: int
-    risk_draws: int
-    cargo_seconds: float
+    attacks: int  # releases on which an attacker tries every row
+    risk_draws: int  # releases on which plan-level risks are counted
+    cargo_seconds: float  # time limit of a plan of several quantities
 
 
 FULL = Effort(
@@ -139,50 +120,29 @@ QUICK = replace(
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """One plan of one draw, judged.
+    """One plan of one draw, judged."""
 
-    Parameters
-    ----------
-    figure, setting, instance
-        Which panel and which draw.
-    x
-        k, or epsilon.
-    method
-        ``avg`` or ``max`` of the intervals, or the confidence.
-    rows, kept
-        Packages that were planned, and which share of all they are.
-    bins, optimum, optimum_all
-        Bins of the plan; bins of the true weights of the packages planned, and of all packages.
-    ratio, ratio_all
-        Bins by the two optima.
-    proved
-        Whether plan and optimum are proved to be least.
-    bins_feasible, plan_feasible
-        Share of bins that fit in truth (the paper's f), and 1 if all do.
-    anonymise_seconds, solve_seconds
-        The paper's t_a; and the time to plan.
-    exact
-        Packages whose released value was their true weight because their cluster has no range.
-    """
-
-    figure: int
+    figure: int  # figure, setting, instance: Which panel and which draw
     setting: str
     instance: int
-    x: float
-    method: str
-    rows: int
+    x: float  # k, or epsilon
+    method: str  # ``avg`` or ``max`` of the intervals, or the confidence
+    rows: int  # rows, kept: Packages that were planned, and which share of all they are
     kept: float
+    # bins, optimum, optimum_all: Bins of the plan; bins of the true weights of the packages planned, and of all
+    # packages
     bins: int
     optimum: int
     optimum_all: int
-    ratio: float
+    ratio: float  # ratio, ratio_all: Bins by the two optima
     ratio_all: float
-    proved: bool
+    proved: bool  # whether plan and optimum are proved to be least
+    # bins_feasible, plan_feasible: Share of bins that fit in truth (the paper's f), and 1 if all do
     bins_feasible: float
     plan_feasible: float
-    anonymise_seconds: float
+    anonymise_seconds: float  # anonymise_seconds, solve_seconds: The paper's t_a; and the time to plan
     solve_seconds: float
-    exact: int = 0
+    exact: int = 0  # packages whose released value was their true weight because their cluster has no range
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from dunnage.svg import Scale, Svg, chart, short, span, tag, x_axis, y_axis
+from dunnage.showing.figures import Scale, Svg, chart, short, span, tag, x_axis, y_axis
 from dunnage.text import number_text
 
 Row = Mapping[str, object]
@@ -70,80 +70,31 @@ class Reproduce(Protocol):
     """What each paper's module has: a function that measures everything and writes tables, a report and a page."""
 
     def __call__(self, out: Path, *, quick: bool, workers: int) -> Path:
-        """Reproduce a paper.
-
-        Parameters
-        ----------
-        out
-            Folder to write into; files of an earlier reproduction are replaced.
-        quick
-            Measure less: minutes become seconds, and intervals wider.
-        workers
-            Processes to use.
-
-        Returns
-        -------
-        Path
-            The page.
-        """
+        """Reproduce a paper."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Quoted:
-    """One figure or finding that a paper states in its text, beside ours.
+class Quoted(NamedTuple):
+    """One figure or finding that a paper states in its text, beside ours: a line of a table."""
 
-    Parameters
-    ----------
-    where
-        Where the paper says it.
-    what
-        What it says.
-    paper, ours
-        Its value and ours, as text.
-    verdict
-        ``agrees``, ``differs: why`` or ``not reproducible: why``.
-    """
-
-    where: str
-    what: str
-    paper: str
+    where: str  # where the paper says it
+    what: str  # what it says
+    paper: str  # paper, ours: its value and ours, as text
     ours: str
-    verdict: str
+    verdict: str  # ``agrees``, ``differs: why`` or ``not reproducible: why``
 
     def row(self) -> dict[str, object]:
-        """Give it as a line of a table."""
-        return {
-            "where": self.where,
-            "what": self.what,
-            "paper": self.paper,
-            "ours": self.ours,
-            "verdict": self.verdict,
-        }
+        return self._asdict()
 
 
 @dataclass(frozen=True)
 class Curve:
-    """Points of a line chart.
+    """Points of a line chart."""
 
-    Parameters
-    ----------
-    name
-        For the legend.
-    points
-        Across, mean and standard deviation, from left to right.
-    style
-        Number of the colour.
-    dashed
-        Draw the line dashed and the points hollow.
-    labels
-        What to write beside each point; nothing if empty.
-    """
-
-    name: str
-    points: Sequence[tuple[float, float, float]]
-    style: int
-    dashed: bool = False
-    labels: Sequence[str] = ()
+    name: str  # for the legend
+    points: Sequence[tuple[float, float, float]]  # across, mean and standard deviation, from left to right
+    style: int  # number of the colour
+    dashed: bool = False  # draw the line dashed and the points hollow
+    labels: Sequence[str] = ()  # what to write beside each point; nothing if empty
 
 
 def line_chart(
@@ -157,25 +108,7 @@ def line_chart(
     limit: float | None = None,
     from_zero: bool = False,
 ) -> Svg:
-    """Draw curves with their standard deviations, and the points that the paper quotes as empty diamonds.
-
-    Parameters
-    ----------
-    curves
-        What to draw.
-    label
-        For who cannot see the figure.
-    x_title, y_title
-        Names of the axes.
-    paper
-        Points from the paper.
-    least
-        Values down that must be within the picture.
-    limit
-        Where to draw a line across.
-    from_zero
-        Start at 0 on the left.
-    """
+    """Draw curves with their standard deviations, and the points that the paper quotes as empty diamonds."""
     across, down = _scales(curves, paper, least, from_zero)
     parts: list[str] = [*y_axis(down, y_title), *x_axis(across, _PLOT_BOTTOM, x_title)]
     if limit is not None:
@@ -196,13 +129,7 @@ def log_chart(
     limit: float | None = None,
     falling: bool = False,
 ) -> Svg:
-    """Draw curves of positive values on two logarithmic axes; parameters as of :func:`line_chart`.
-
-    Parameters
-    ----------
-    falling
-        Put large values on the left.
-    """
+    """Draw curves of positive values on two logarithmic axes; parameters as of :func:`line_chart`."""
     sign = -1.0 if falling else 1.0
     drawn = [
         replace(curve, points=[(sign * math.log10(x), math.log10(y), 0.0) for x, y, _ in curve.points])
@@ -316,13 +243,7 @@ def section(title: str, *parts: str) -> Svg:
 
 
 def shown(value: object) -> str:
-    """Write a cell for a person.
-
-    Examples
-    --------
-    >>> shown(1.23456), shown(2.0), shown(float("nan")), shown(None)
-    ('1.235', '2', '', '')
-    """
+    """Write a cell for a person."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
     return f"{value:.3f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
@@ -352,13 +273,7 @@ def short_rows(rows: Sequence[Row]) -> list[dict[str, object]]:
 
 
 def verdict(agrees: bool, why: str) -> str:
-    """Say whether a figure agrees, and why if it does not.
-
-    Examples
-    --------
-    >>> verdict(False, "its draws are unpublished")
-    'differs: its draws are unpublished'
-    """
+    """Say whether a figure agrees, and why if it does not."""
     return "agrees" if agrees else f"differs: {why}"
 
 
@@ -418,7 +333,7 @@ def write_table(path: Path, rows: Sequence[Row]) -> None:
 
 def write_page(path: Path, *, title: str, lead: str, sections: Sequence[str], foot: str) -> None:
     """Write one HTML document that needs no other file."""
-    css = resources.files("dunnage").joinpath("templates", "page.css").read_text("utf-8") + _STYLE
+    css = resources.files("dunnage.showing").joinpath("templates", "page.css").read_text("utf-8") + _STYLE
     digest = base64.b64encode(hashlib.sha256(css.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
     head = "".join(

@@ -143,13 +143,7 @@ def _note(results: Results, quick: bool, seconds: float) -> str:
 
 
 def true_loss(method: str, terms: str, kind: str, size: int) -> str:
-    """Say what one report of a method really gives away.
-
-    Examples
-    --------
-    >>> true_loss(L_LDP, DECLARED, NUMBERS, 10), true_loss(LT_LDP, DECLARED, PATHS, 3)
-    ('10 ε_i', '6 ε_i in an area, ∞ across')
-    """
+    """Say what one report of a method really gives away."""
     own = "ε" if terms == DECLARED and method in runs.ONE_BUDGET else "ε_i"
     if kind == NUMBERS:
         times = size if terms == RAISED or (terms == DECLARED and method == L_LDP) else 1

@@ -174,17 +174,7 @@ def estimate_means(
     *,
     plain: bool,
 ) -> FloatArray:
-    """Perturb, tally and estimate all means in units of [-1, 1].
-
-    Parameters
-    ----------
-    columns, reports, members
-        The data, the law of each tier, and the rows of each tier.
-    noise
-        Where randomness comes from.
-    plain
-        Take the mean of all reports, as Algorithm 2 says, instead of weighing tiers by their precision.
-    """
+    """Perturb, tally and estimate all means in units of [-1, 1]."""
     total, whole = np.zeros(len(columns)), np.zeros(len(columns))
     for report, rows in zip(reports, members, strict=True):
         tally = Tally(purpose=NUMBERS, tier="all")
@@ -258,21 +248,11 @@ def share_mechanism(method: str, on: Grid, steps: int, tiers: Sequence[Tier]) ->
 
 @dataclass(frozen=True)
 class Estimated:
-    """Estimated shares of all inputs of a mechanism.
+    """Estimated shares of all inputs of a mechanism."""
 
-    Parameters
-    ----------
-    mechanism
-        What made the reports.
-    value
-        Unbiased shares, in the mechanism's own numbering of inputs.
-    of_groups
-        Where areas are in clear, the share of reports of each sequence of areas; else empty.
-    """
-
-    mechanism: Shared
-    value: FloatArray
-    of_groups: FloatArray
+    mechanism: Shared  # what made the reports
+    value: FloatArray  # unbiased shares, in the mechanism's own numbering of inputs
+    of_groups: FloatArray  # where areas are in clear, the share of reports of each sequence of areas; else empty
 
     @cached_property
     def projected(self) -> FloatArray:
@@ -404,20 +384,14 @@ def saying_nothing(cells: IntArray, steps: int, levels: int = LEVELS) -> dict[st
 
 @dataclass(frozen=True, kw_only=True)
 class Effort:
-    """How much to measure.
+    """How much to measure."""
 
-    Parameters
-    ----------
-    runs, number_runs, long_runs
-        Repetitions of each method, budget and size; on numbers; where paths of three steps are reported.
-    epsilons
-        Budgets of Figures 7 to 9.
-    """
-
+    # runs, number_runs, long_runs: Repetitions of each method, budget and size; on numbers; where paths of three
+    # steps are reported
     runs: int
     number_runs: int
     long_runs: int
-    epsilons: tuple[float, ...]
+    epsilons: tuple[float, ...]  # budgets of Figures 7 to 9
 
 
 FULL = Effort(runs=100, number_runs=100, long_runs=40, epsilons=EPSILONS)
@@ -426,57 +400,36 @@ QUICK = Effort(runs=4, number_runs=20, long_runs=3, epsilons=(0.5, 1.5, 3.0, 5.0
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """Some repetitions of one kind.
+    """Some repetitions of one kind."""
 
-    Parameters
-    ----------
-    kind
-        ``numbers``, ``places``, ``paths`` or ``grids``.
-    data
-        Law of the numbers, or ``fleet``.
-    method, terms, epsilon
-        What is reported.
-    size
-        Numbers of a report (``numbers``), steps (``places``: of the paths that QJLP reports), or levels (``grids``).
-    runs
-        Repetitions.
-    """
-
-    kind: str
-    data: str
-    method: str
+    kind: str  # ``numbers``, ``places``, ``paths`` or ``grids``
+    data: str  # law of the numbers, or ``fleet``
+    method: str  # method, terms, epsilon: What is reported
     terms: str
     epsilon: float
+    # numbers of a report (``numbers``), steps (``places``: of the paths that QJLP reports), or levels (``grids``)
     size: int
-    runs: int
+    runs: int  # repetitions
 
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """One repetition, measured.
+    """One repetition, measured."""
 
-    Parameters
-    ----------
-    kind, data, method, terms, epsilon, size, run
-        What was reported, and how; see :class:`Job`.
-    mse
-        Mean over attributes of the squared error of the estimated mean, in units of [-1, 1].
-    rmse, mape
-        Root mean square, and mean, of the errors of unbiased shares, for MAPE relative to the share or 0.001.
-    rmse_projected, mape_projected
-        The same after shares are brought to the nearest ones that are not negative and add up to 1.
-    """
-
-    kind: str
+    kind: str  # kind, data, method, terms, epsilon, size, run: What was reported, and how; see :class:`Job`
     data: str
     method: str
     terms: str
     epsilon: float
     size: int
     run: int
-    mse: float = math.nan
+    mse: float = math.nan  # mean over attributes of the squared error of the estimated mean, in units of [-1, 1]
+    # rmse, mape: Root mean square, and mean, of the errors of unbiased shares, for MAPE relative to the share or
+    # 0.001
     rmse: float = math.nan
     mape: float = math.nan
+    # rmse_projected, mape_projected: The same after shares are brought to the nearest ones that are not negative and
+    # add up to 1
     rmse_projected: float = math.nan
     mape_projected: float = math.nan
 

@@ -38,13 +38,13 @@ from dunnage.errors import InputError, NoPlanError, OutputError, ParameterError,
 from dunnage.io import draft, load
 from dunnage.ledger import Ledger
 from dunnage.noise import Noise
-from dunnage.pages.frontier import frontier_page
 from dunnage.planning.models import Sealed, Standard
 from dunnage.planning.packing import pack
 from dunnage.policy import Policy
 from dunnage.publishing import mechanism_of, publish
 from dunnage.samples import like
 from dunnage.settle import apply
+from dunnage.showing.frontier import frontier_page
 
 POLICY = """# kept
 dataset = "parcels"

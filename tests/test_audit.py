@@ -26,13 +26,12 @@ from dunnage.auditing.finding import TOPICS, Finding, wilson
 from dunnage.cli import main
 from dunnage.errors import InputError, OutputError, ParameterError, ReleaseError
 from dunnage.mechanisms.full_domain import FullDomain
-from dunnage.pages import audit_page, write_audit
-from dunnage.pages.signoff import sign_off_page
 from dunnage.planning.linkage import exchangeable, truck_linkage
 from dunnage.planning.models import Standard
 from dunnage.planning.plan import Linkage, Plan, Slots
 from dunnage.planning.trucks import Truck
 from dunnage.release import Release
+from dunnage.showing.audit import audit_page, sign_off_page, write_audit
 from dunnage.text import percent
 
 STATISTICS = ("bounds", "mean", "multiset")

@@ -82,9 +82,9 @@ from dunnage.devices.places import (
 from dunnage.devices.subjects import Grid, Quantity
 from dunnage.errors import InputError, ParameterError, ReleaseError
 from dunnage.noise import Noise
-from dunnage.pages.audit import audit_page
 from dunnage.release import Release
 from dunnage.samples import PackageSetting, generate_packages
+from dunnage.showing.audit import audit_page
 from dunnage.text import several
 
 ORACLES = (RandomisedResponse, SymmetricUnary, OptimisedUnary, PublishedUnary, HadamardResponse)

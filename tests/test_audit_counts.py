@@ -31,12 +31,11 @@ from dunnage.domains import Numeric, Stops, Windows
 from dunnage.errors import ReleaseError
 from dunnage.mechanisms.constrained_counts import ConstrainedCounts
 from dunnage.mechanisms.counting import true_counts
-from dunnage.pages import audit_page, write_audit
-from dunnage.pages.counts import count_pictures
 from dunnage.policy import Policy
 from dunnage.publishing import publish
 from dunnage.release import Release
 from dunnage.schema import Attribute, Contribution, Role, Schema
+from dunnage.showing.audit import audit_page, count_pictures, write_audit
 from dunnage.trips import Trip
 
 STOPS = ("B", "A", "C", "<D>")

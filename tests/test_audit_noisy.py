@@ -30,12 +30,12 @@ from dunnage.mechanisms.noisy_clusters import NoisyClusters
 from dunnage.mechanisms.noisy_values import NoisyValues
 from dunnage.mechanisms.sampled_lattice import SampledLattice
 from dunnage.noise import Noise
-from dunnage.pages import audit_page, write_audit
 from dunnage.planning.linkage import NoisyRows, noisy_linkage, row_posterior
 from dunnage.planning.models import PackingModel
 from dunnage.planning.plan import Plan
 from dunnage.planning.problem import combinations
 from dunnage.planning.trucks import Truck
+from dunnage.showing.audit import audit_page, write_audit
 from dunnage.text import percent
 
 FAR = 6.2

@@ -41,10 +41,10 @@ from dunnage.domains import Category, Graph, Numeric, Ordinal, Tree
 from dunnage.errors import ReleaseError
 from dunnage.mechanisms.recode import Classes, Generalised, Intervals, Nodes, Sets
 from dunnage.mechanisms.utility_clusters import UtilityClusters
-from dunnage.pages import write_audit
 from dunnage.policy import Policy
 from dunnage.samples import RideSetting, generate_rides
 from dunnage.schema import Attribute, Role, Schema
+from dunnage.showing.audit import write_audit
 
 EDGES = [("A", "B"), ("B", "C"), ("C", "D"), ("D", "E"), ("B", "F", 2), ("F", "G")]
 STATIONS = Graph(edges=EDGES)

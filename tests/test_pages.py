@@ -20,11 +20,11 @@ from dunnage.auditing.audit import audit
 from dunnage.auditing.finding import About, Figure
 from dunnage.certificate import Certificate, odds
 from dunnage.guarantees import Loss
-from dunnage.pages import LoadsStory, PlanView, audit_page, loads_page
-from dunnage.pages.loads import loads_pictures
-from dunnage.pages.rides import Map, ride_pictures
 from dunnage.release import Release
 from dunnage.samples import metro_edges
+from dunnage.showing.audit import audit_page, ride_pictures
+from dunnage.showing.figures import Network
+from dunnage.showing.loads import LoadsStory, PlanView, loads_page, loads_pictures
 
 VOID_TAGS = {"meta", "link", "br", "hr", "img", "input"}
 CAPACITY = 500.0
@@ -492,27 +492,6 @@ def test_strata_are_named_if_few():
     assert "D0" not in {text for _, text in Page(loads_page(a_story(60, destinations=9))).texts}
 
 
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        ({"quantity": "volume"}, "no quantity 'volume'"),
-        ({"truth": np.zeros(3)}, "one value a released row"),
-        ({"capacity": 0.0}, "capacity must be more than 0"),
-        ({"capacity": math.nan}, "capacity must be more than 0"),
-        ({"plans": []}, "at least one plan"),
-    ],
-)
-def test_bad_stories_are_refused(story, change, says):
-    with pytest.raises(dn.ParameterError, match=says):
-        replace(story, **change)
-
-
-@pytest.mark.parametrize("change", [{"bins": []}, {"ratio": 0.0}, {"ratio": math.inf}])
-def test_bad_plans_are_refused(story, change):
-    with pytest.raises(dn.ParameterError):
-        replace(story.plans[0], **change)
-
-
 def test_nothing_private_is_printed(story):
     shown = repr(story) + repr(story.plans)
     assert not any(f"{value:g}" in shown for value in story.truth)
@@ -693,8 +672,8 @@ def test_clusters_without_a_network_have_no_map(tmp_path):
     ids=["edge", "star", "ring", "both ways", "metro"],
 )
 def test_a_map_keeps_vertices_apart_and_neighbours_near(edges):
-    found = Map.of(edges)
-    assert Map.of([list(edge) for edge in edges]).places == found.places
+    found = Network.of(edges)
+    assert Network.of([list(edge) for edge in edges]).places == found.places
     names = {name for edge in edges for name in edge}
     assert set(found.places) == names
     places = np.array(list(found.places.values()))

@@ -22,20 +22,25 @@ from tests.test_settle_fleets import WAIT, policy_of, publish, trip_table
 import dunnage as dn
 from dunnage.city import City
 from dunnage.errors import OutputError, ParameterError
-from dunnage.pages.city_map import FOOT, MOST_FLOWS, WIDTH, CityMap, Flows
-from dunnage.pages.fleet_pictures import WAIT_STEP, WAIT_STEPS, Curves, Running, fleets_around, hours_picture
-from dunnage.pages.fleets import (
-    MOST_CURVES,
-    PRIVATE_SAYS,
-    PUBLIC_SAYS,
-    plan_page,
-    settlement_page,
-)
 from dunnage.planning.demand import Ground
 from dunnage.planning.fleet import planned_task, size
 from dunnage.planning.plan import FleetPlan
 from dunnage.settle.fleets import apply_fleet, read_settlement
+from dunnage.showing.figures import FOOT, MAP_WIDTH, MAX_FLOWS, CityMap, Flows
+from dunnage.showing.fleets import (
+    MAX_CURVES,
+    WAIT_STEP,
+    WAIT_STEPS,
+    Curves,
+    Running,
+    fleets_around,
+    hours_picture,
+    plan_page,
+    settlement_page,
+)
 
+PUBLIC_SAYS = "Public: made from the release and the city alone."
+PRIVATE_SAYS = "Owner's view: shows true trips. Do not hand out."
 HOSTILE = "<script>alert(1)</script>&\"'"
 
 
@@ -211,7 +216,7 @@ def test_a_city_without_coordinates_has_no_map(tmp_path):
 
 
 def test_many_zones_are_not_all_drawn(tmp_path):
-    num = 2 * (MOST_CURVES + 2)
+    num = 2 * (MAX_CURVES + 2)
     rng = np.random.default_rng(3)
     place = City(
         stops=tuple(f"S{i}" for i in range(num)),
@@ -222,7 +227,7 @@ def test_many_zones_are_not_all_drawn(tmp_path):
     )
     found = settle(tmp_path, place, num=300)
     page = Page(plan_page(found.plan, found.release, place))
-    assert page.text.count("target 300 s") == MOST_CURVES
+    assert page.text.count("target 300 s") == MAX_CURVES
     assert "with fewer rides not drawn." in page.text
     assert len(Table(plan_page(found.plan, found.release, place)).rows) == num // 2
 
@@ -352,8 +357,8 @@ def test_only_the_largest_flows_are_drawn():
     flows = Flows.of(origin, destination, np.ones(num * num), num)
     place = City(stops=tuple(map(str, range(num))), lat=np.linspace(0, 1, num), lon=np.linspace(0, 1, num) ** 2)
     drawn = CityMap(place).drawn(flows, most=flows.most, style="release", label="map")
-    assert drawn.count('class="flow release"') == MOST_FLOWS
-    assert flows.shown_share == pytest.approx(MOST_FLOWS / 190)
+    assert drawn.count('class="flow release"') == MAX_FLOWS
+    assert flows.shown_share == pytest.approx(MAX_FLOWS / 190)
 
 
 @pytest.mark.parametrize(
@@ -379,7 +384,7 @@ def test_stops_stay_inside_the_map(lat, lon):
     )
     drawing = CityMap(place)
     assert (drawing.places >= 0).all()
-    assert (drawing.places[:, 0] <= WIDTH).all()
+    assert (drawing.places[:, 0] <= MAP_WIDTH).all()
     assert (drawing.places[:, 1] <= drawing.height - FOOT).all()
     none = np.zeros(0, dtype=np.int64)
     html = drawing.drawn(Flows.of(none, none, np.zeros(0), num), most=1.0, style="truth", label="map")
@@ -405,7 +410,7 @@ def test_names_of_zones_hide_no_hub_and_no_other_name():
         ]
         assert len(feet) == 3
         for x, y in feet:
-            assert 0 < x < WIDTH
+            assert 0 < x < MAP_WIDTH
             for hub_x, hub_y in drawing.places[hubs].tolist():
                 assert abs(hub_x - x) > 25 or not y - 16 < hub_y < y + 4
         for first, second in itertools.combinations(feet, 2):

@@ -37,10 +37,9 @@ from dunnage.errors import InputError, ParameterError, ReleaseError
 from dunnage.gtfs import load_city
 from dunnage.mechanisms.noisy_clusters import NoisyClusters
 from dunnage.mechanisms.noisy_values import NoisyValues
-from dunnage.pages import audit_page, write_audit
-from dunnage.pages.signoff import sign_off_page
 from dunnage.planning.plan import FleetPlan
 from dunnage.settle.fleets import apply_fleet
+from dunnage.showing.audit import audit_page, sign_off_page, write_audit
 
 
 def said(page: str) -> str:

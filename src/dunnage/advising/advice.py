@@ -302,25 +302,40 @@ def choose(points: Sequence[Point], limit: Limit) -> Recommendation:
     overloads many trucks is chosen only if there is no other, and so is one that hardly protects anybody, if there is
     no limit on the risk. If no point keeps to the limit, the one that comes closest to it is chosen.
     """
+    ranked = ranking(points, limit)
+    usable = [item for item in ranked if item.group == ranked[0].group]
+    for item in usable:
+        if _excess(item.point, limit) <= 0:
+            return Recommendation(item.point, meets_limit=True)
+    if not usable:
+        return Recommendation(None, meets_limit=False)
+    first = [item.point for item in usable if item.point.basis == usable[0].point.basis]
+    return Recommendation(min(first, key=lambda point: _excess(point, limit)), meets_limit=False)
 
-    def excess(point: Point) -> float:
-        pairs = ((point.cost, limit.max_cost), (point.risk, limit.max_risk))
-        return sum(max(measure.upper - most, 0.0) for measure, most in pairs if most is not None)
 
-    def preference(point: Point) -> tuple[float, float]:
-        first, second = (point.risk, point.cost) if limit.max_cost is not None else (point.cost, point.risk)
-        return first.value, second.value
+class Ranked(NamedTuple):
+    point: Point
+    group: int  # none of a later group is chosen as long as there is one of an earlier
 
-    promising = [point for point in points if point.basis != "void"]
-    kept = [point for point in promising if not point.mended] or promising
-    usable = [point for point in kept if limit.max_risk is not None or not point.weak] or kept
-    for basis in ("proved", "claimed"):
-        fitting = [point for point in usable if point.basis == basis and excess(point) <= 0]
-        if fitting:
-            return Recommendation(min(fitting, key=preference), meets_limit=True)
-    proved = [point for point in usable if point.basis == "proved"] or usable
-    closest = min(proved, key=lambda point: (excess(point), *preference(point)), default=None)
-    return Recommendation(closest, meets_limit=False)
+
+def ranking(points: Sequence[Point], limit: Limit) -> list[Ranked]:
+    """Order points that promise anything, the best first, whatever the limits are: it matters only which there are."""
+    ranked = [
+        Ranked(point, 2 * point.mended + (point.weak and limit.max_risk is None))
+        for point in points
+        if point.basis != "void"
+    ]
+    return sorted(ranked, key=lambda item: (item.group, item.point.basis != "proved", *_preference(item.point, limit)))
+
+
+def _excess(point: Point, limit: Limit) -> float:
+    pairs = ((point.cost, limit.max_cost), (point.risk, limit.max_risk))
+    return sum(max(measure.upper - most, 0.0) for measure, most in pairs if most is not None)
+
+
+def _preference(point: Point, limit: Limit) -> tuple[float, float]:
+    first, second = (point.risk, point.cost) if limit.max_cost is not None else (point.cost, point.risk)
+    return first.value, second.value
 
 
 def wish(limit: Limit, cost_unit: str, risk_name: str) -> str:

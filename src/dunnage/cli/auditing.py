@@ -7,11 +7,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
+import dunnage as dn
 from dunnage.cli.shared import (
     ForceFlag,
     JsonFlag,
     KeyOption,
+    OptFloat,
+    OptInt,
+    OptPath,
+    OptText,
     PeriodOption,
     ReleaseArgument,
     ShuttleHour,
@@ -28,36 +34,30 @@ if TYPE_CHECKING:
 
 def audit(
     release: ReleaseArgument,
-    out: Annotated[Path, typer.Option("-o", "--out", help="Audit folder to make; private unless --external.")],
-    data: Annotated[Path | None, typer.Argument(help="The private rows that were published.")] = None,
-    policy: Annotated[Path | None, typer.Option("--policy", help="Policy file.")] = None,
-    plan: Annotated[Path | None, typer.Option(help="Plan made on the release, of packages or shuttles.")] = None,
+    out: Annotated[Path, Option("-o", "--out", help="Audit folder to make; private unless --external.")],
+    data: Annotated[OptPath, Argument(help="The private rows that were published.")] = None,
+    policy: Annotated[OptPath, Option("--policy", help="Policy file.")] = None,
+    plan: Annotated[OptPath, Option(help="Plan made on the release, of packages or shuttles.")] = None,
     city: Annotated[
-        Path | None, typer.Option("--city", help="Shuttles: city folder or GTFS feed the fleet was sized in.")
+        OptPath, Option("--city", help="Shuttles: city folder or GTFS feed the fleet was sized in.")
     ] = None,
     shuttle_hour: ShuttleHour = None,
     key: KeyOption = None,
     period: PeriodOption = None,
-    known_within: Annotated[
-        float | None, typer.Option(help="Also attack with numbers known within this share: 0.05.")
-    ] = None,
-    population: Annotated[
-        Path | None, typer.Option(help="Everyone the records were drawn from, under the same policy.")
-    ] = None,
-    also: Annotated[list[Path] | None, typer.Option(help="Another release of the same records; repeatable.")] = None,
+    known_within: Annotated[OptFloat, Option(help="Also attack with numbers known within this share: 0.05.")] = None,
+    population: Annotated[OptPath, Option(help="Everyone the records were drawn from, under the same policy.")] = None,
+    also: Annotated[list[Path] | None, Option(help="Another release of the same records; repeatable.")] = None,
     also_data: Annotated[
-        list[Path] | None, typer.Option(help="Its private rows, in the order of --also; by default DATA.")
+        list[Path] | None, Option(help="Its private rows, in the order of --also; by default DATA.")
     ] = None,
     also_policy: Annotated[
-        list[Path] | None, typer.Option(help="Its policy, in the order of --also; by default --policy.")
+        list[Path] | None, Option(help="Its policy, in the order of --also; by default --policy.")
     ] = None,
     external: Annotated[
-        bool, typer.Option("--external", help="Only what release and plan tell anyone; takes no DATA.")
+        bool, Option("--external", help="Only what release and plan tell anyone; takes no DATA.")
     ] = False,
-    approved_by: Annotated[
-        str | None, typer.Option(help='Who approves the release, for the sign-off: "Name, role".')
-    ] = None,
-    time_limit: Annotated[float, typer.Option(min=0.1, help="Seconds to pack the true weights at most.")] = 10.0,
+    approved_by: Annotated[OptText, Option(help='Who approves the release, for the sign-off: "Name, role".')] = None,
+    time_limit: Annotated[float, Option(min=0.1, help="Seconds to pack the true weights at most.")] = 10.0,
     force: ForceFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
@@ -66,10 +66,8 @@ def audit(
     Example: dunnage audit release parcels.csv --policy parcels.toml --plan plan -o audit
     """
     from dunnage.auditing.audit import AUDIT_FILE, PAGE_FILE, SIGNOFF_FILE
-    from dunnage.auditing.audit import audit as audit_release
     from dunnage.folders import check_new_folder
-    from dunnage.gtfs import load_city
-    from dunnage.pages import write_audit
+    from dunnage.showing.audit import write_audit
 
     if external and (data is not None or policy is not None):
         raise ParameterError("--external looks at release and plan alone. Got DATA or --policy. Leave them out.")
@@ -80,8 +78,8 @@ def audit(
         if city is not None and not external:
             if plan is None:
                 raise ParameterError("--city goes with a plan of shuttles. Got no --plan. Give both, or neither.")
-            place = load_city(city)
-        found = audit_release(
+            place = dn.load_city(city)
+        found = dn.audit(
             release,
             None if external else _audited_rows(release, data, policy, period),
             plan,
@@ -105,18 +103,16 @@ def audit(
 def _key(release: Path, plan: Path | None, key: Path | None) -> Key | None:
     """Read the key: the one named, or, where a plan of packages cannot be applied without, the one beside."""
     from dunnage.planning.plan import is_fleet_plan
-    from dunnage.publication import Key, key_path
+    from dunnage.publication import key_path
 
     if key is None and plan is not None and not is_fleet_plan(plan):
         key = key_path(release)
-    return None if key is None else Key.read(key)
+    return None if key is None else dn.Key.read(key)
 
 
 def _audited_rows(release: Path, data: Path | None, policy: Path | None, period: str | None) -> Dataset | Fleet:
     """Load the rows that a release was made from, or those that devices reported from."""
-    from dunnage.release import Release
-
-    if data is not None and policy is not None and Release.read(release).kind == "estimates":
+    if data is not None and policy is not None and dn.Release.read(release).kind == "estimates":
         from dunnage.auditing.fleet import Fleet
 
         return Fleet.read(data, policy)
@@ -129,10 +125,7 @@ def _audited(release: Path, data: Path | None, policy: Path | None, period: str 
         raise ParameterError(
             "an audit needs DATA and --policy. Give both, or see what anyone can tell with --external."
         )
-    from dunnage.io import load
-    from dunnage.release import Release
-
-    return load(data, policy, period=period or Release.read(release).certificate.period)
+    return dn.load(data, policy, period=period or dn.Release.read(release).certificate.period)
 
 
 def _others(
@@ -155,25 +148,23 @@ def _others(
 
 
 def advise(
-    data: Annotated[Path, typer.Argument(help="The private rows: CSV or Parquet.")],
-    policy: Annotated[Path, typer.Option("--policy", help="Policy to begin with; its mechanism may be blank.")],
-    goal: Annotated[str, typer.Option("--goal", help="trucks | shuttles | distortion | error: what privacy costs.")],
-    out: Annotated[Path, typer.Option("-o", "--out", help="Frontier folder to make; private.")],
-    capacity: Annotated[
-        list[str] | None, typer.Option(help="Trucks: what one holds, 500kg or volume=9; repeatable.")
-    ] = None,
-    by: Annotated[str | None, typer.Option(help="Trucks: public column whose values never share one.")] = None,
-    city: Annotated[Path | None, typer.Option(help="Shuttles: city folder or GTFS feed.")] = None,
-    period: Annotated[str | None, typer.Option(help="Which period of the data.")] = None,
-    max_cost: Annotated[str | None, typer.Option(help="Most that privacy may cost: 5%. Default by goal.")] = None,
-    max_risk: Annotated[str | None, typer.Option(help="Most that an attacker may succeed with: 1/20.")] = None,
+    data: Annotated[Path, Argument(help="The private rows: CSV or Parquet.")],
+    policy: Annotated[Path, Option("--policy", help="Policy to begin with; its mechanism may be blank.")],
+    goal: Annotated[str, Option("--goal", help="trucks | shuttles | distortion | error: what privacy costs.")],
+    out: Annotated[Path, Option("-o", "--out", help="Frontier folder to make; private.")],
+    capacity: Annotated[list[str] | None, Option(help="Trucks: what one holds, 500kg or volume=9; repeatable.")] = None,
+    by: Annotated[OptText, Option(help="Trucks: public column whose values never share one.")] = None,
+    city: Annotated[OptPath, Option(help="Shuttles: city folder or GTFS feed.")] = None,
+    period: Annotated[OptText, Option(help="Which period of the data.")] = None,
+    max_cost: Annotated[OptText, Option(help="Most that privacy may cost: 5%. Default by goal.")] = None,
+    max_risk: Annotated[OptText, Option(help="Most that an attacker may succeed with: 1/20.")] = None,
     on: Annotated[
-        str, typer.Option("--on", help="Measure on data | generated | auto: k-anonymous on data, DP on generated.")
+        str, Option("--on", help="Measure on data | generated | auto: k-anonymous on data, DP on generated.")
     ] = "auto",
-    size: Annotated[int | None, typer.Option(min=2, help="Records to generate, and to measure on at most.")] = None,
-    draws: Annotated[int | None, typer.Option(min=2, help="Times each point is measured; 7, quick 4.")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer candidates and draws.")] = False,
-    jobs: Annotated[int, typer.Option(min=1, max=64, help="Processes that measure.")] = 2,
+    size: Annotated[OptInt, Option(min=2, help="Records to generate, and to measure on at most.")] = None,
+    draws: Annotated[OptInt, Option(min=2, help="Times each point is measured; 7, quick 4.")] = None,
+    quick: Annotated[bool, Option("--quick", help="Fewer candidates and draws.")] = False,
+    jobs: Annotated[int, Option(min=1, max=64, help="Processes that measure.")] = 2,
     force: ForceFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
@@ -183,13 +174,12 @@ def advise(
 
     Example: dunnage advise parcels.csv --policy parcels.toml --goal trucks --capacity 500kg -o frontier
     """
-    from dunnage.advising.advice import advise as find_frontier
     from dunnage.advising.advice import finish, publish_command
     from dunnage.advising.policies import BasePolicy
-    from dunnage.pages.frontier import frontier_page
+    from dunnage.showing.frontier import frontier_page
 
     with progress() as tell:
-        frontier = find_frontier(
+        frontier = dn.advise(
             data,
             policy=policy,
             goal=goal,
@@ -224,15 +214,13 @@ def advise(
 def prove(
     mechanisms: Annotated[
         list[str] | None,
-        typer.Argument(
+        Argument(
             metavar="MECHANISM",
             help="Names as in a policy; all by default. The noise they draw from is checked with any.",
         ),
     ] = None,
-    long: Annotated[
-        bool, typer.Option("--long", help="Larger domains and more parameters: about five minutes.")
-    ] = False,
-    jobs: Annotated[int, typer.Option(min=1, max=64, help="Processes to use.")] = 2,
+    long: Annotated[bool, Option("--long", help="Larger domains and more parameters: about five minutes.")] = False,
+    jobs: Annotated[int, Option(min=1, max=64, help="Processes to use.")] = 2,
     as_json: JsonFlag = False,
 ) -> None:
     """Check mechanisms themselves: what each claims, what it really gives away, and the verdict.
@@ -241,10 +229,8 @@ def prove(
 
     Example: dunnage prove noisy-counts noisy-clusters
     """
-    from dunnage.proving.desk import prove as prove_mechanisms
-
     with progress() as tell:
-        found = prove_mechanisms(mechanisms or None, long=long, jobs=jobs, progress=tell)
+        found = dn.prove(mechanisms or None, long=long, jobs=jobs, progress=tell)
     print_result(found.to_dict(), found.summary(), as_json)
     if not found.as_expected:
         raise typer.Exit(1)

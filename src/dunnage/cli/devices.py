@@ -7,13 +7,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
-from dunnage.cli.shared import ForceFlag, JsonFlag, SeedOption, SignOption, print_result, print_text, progress
+import dunnage as dn
+from dunnage.cli.shared import (
+    ForceFlag,
+    JsonFlag,
+    OptInt,
+    OptText,
+    SeedOption,
+    SignOption,
+    print_result,
+    print_text,
+    progress,
+)
 from dunnage.errors import OutputError, ParameterError
 
 if TYPE_CHECKING:
-    from dunnage.collecting.identity import KeyRing
-    from dunnage.collecting.reading import FileColumns
+    from dunnage.devices import FileColumns
     from dunnage.release import Release
 
 device_app = typer.Typer(
@@ -23,26 +34,26 @@ device_app = typer.Typer(
     epilog="Example: dunnage device task fleet.toml -o task.json",
 )
 
-TaskOption = Annotated[Path, typer.Option("--task", help="Task file, as dunnage device task wrote it.")]
-VehicleColumn = Annotated[str, typer.Option(help="Column that names the vehicle.")]
-TimeColumn = Annotated[str, typer.Option(help="Column of the moment; UTC unless it has a zone or an offset.")]
-PlaceColumns = Annotated[str, typer.Option(help="Columns of longitude and latitude, with a comma between them.")]
+TaskOption = Annotated[Path, Option("--task", help="Task file, as dunnage device task wrote it.")]
+VehicleColumn = Annotated[str, Option(help="Column that names the vehicle.")]
+TimeColumn = Annotated[str, Option(help="Column of the moment; UTC unless it has a zone or an offset.")]
+PlaceColumns = Annotated[str, Option(help="Columns of longitude and latitude, with a comma between them.")]
 MaxAge = Annotated[
-    int | None,
-    typer.Option(help="Minutes that a row may be old at its slot's moment; by default the length of a slot."),
+    OptInt,
+    Option(help="Minutes that a row may be old at its slot's moment; by default the length of a slot."),
 ]
-KeysOption = Annotated[Path, typer.Option("--keys", help="Key ring file, as dunnage device keys wrote it.")]
-AliasColumn = Annotated[str, typer.Option(help="Column of the vehicle's alias, which stays readable.")]
+KeysOption = Annotated[Path, Option("--keys", help="Key ring file, as dunnage device keys wrote it.")]
+AliasColumn = Annotated[str, Option(help="Column of the vehicle's alias, which stays readable.")]
 
-MOST_TOP_ROWS = 10
+MAX_ROWS = 10  # estimates of a quantity that are printed
 DEFAULT_DEVICES = 5_000
 
 
 @device_app.command("task")
 def device_task(
-    policy: Annotated[Path, typer.Argument(help="Policy file, for devices.")],
-    out: Annotated[Path, typer.Option("-o", "--out", help="Task file to write (.json).")],
-    devices: Annotated[int, typer.Option(min=1, help="How many vehicles to predict errors for.")] = DEFAULT_DEVICES,
+    policy: Annotated[Path, Argument(help="Policy file, for devices.")],
+    out: Annotated[Path, Option("-o", "--out", help="Task file to write (.json).")],
+    devices: Annotated[int, Option(min=1, help="How many vehicles to predict errors for.")] = DEFAULT_DEVICES,
     force: ForceFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
@@ -50,10 +61,10 @@ def device_task(
 
     Example: dunnage device task fleet.toml -o task.json
     """
-    from dunnage.collecting.tasks import read_task
-    from dunnage.devices.client import check_task
     from dunnage.folders import new_file
-    from dunnage.showing.devices import predictions
+    from dunnage.local.client import check_task
+    from dunnage.local.tasks import read_task
+    from dunnage.showing.text import predictions
 
     if out.suffix != ".json":
         raise OutputError(f"{out} must end in .json. Choose such a name.")
@@ -72,26 +83,26 @@ def device_task(
 
 
 def _columns(vehicle: str, time: str, places: str) -> FileColumns:
-    from dunnage.collecting.reading import FileColumns
+    from dunnage.devices import FileColumns
 
     return FileColumns(vehicle=vehicle, time=time, places=tuple(name.strip() for name in places.split(",")))  # type: ignore[arg-type]
 
 
 @device_app.command("perturb")
 def device_perturb(
-    data: Annotated[Path, typer.Argument(help="CSV or Parquet file with rows of the vehicle.")],
+    data: Annotated[Path, Argument(help="CSV or Parquet file with rows of the vehicle.")],
     task: TaskOption,
-    allowance: Annotated[Path, typer.Option(help="Allowance file of the vehicle; private.")],
-    out: Annotated[Path, typer.Option("-o", "--out", help="Report file to write (.jsonl or .bin).")],
-    vehicle: Annotated[str | None, typer.Option(help="Which vehicle, if the file has several.")] = None,
-    tier: Annotated[str | None, typer.Option(help="The vehicle's public tier, to enrol in.")] = None,
-    enrol: Annotated[bool, typer.Option("--enrol", help="Start the allowance of a new vehicle.")] = False,
-    adopt: Annotated[bool, typer.Option("--adopt", help="Take on another task; what was spent stays spent.")] = False,
+    allowance: Annotated[Path, Option(help="Allowance file of the vehicle; private.")],
+    out: Annotated[Path, Option("-o", "--out", help="Report file to write (.jsonl or .bin).")],
+    vehicle: Annotated[OptText, Option(help="Which vehicle, if the file has several.")] = None,
+    tier: Annotated[OptText, Option(help="The vehicle's public tier, to enrol in.")] = None,
+    enrol: Annotated[bool, Option("--enrol", help="Start the allowance of a new vehicle.")] = False,
+    adopt: Annotated[bool, Option("--adopt", help="Take on another task; what was spent stays spent.")] = False,
     now: Annotated[
-        str | None, typer.Option(help="Report what is due at this time, or now. Else: play back the file's days.")
+        OptText, Option(help="Report what is due at this time, or now. Else: play back the file's days.")
     ] = None,
     accept_clock: Annotated[
-        bool, typer.Option("--accept-clock", help="The time is right, though more than 400 days after the last.")
+        bool, Option("--accept-clock", help="The time is right, though more than 400 days after the last.")
     ] = False,
     vehicle_column: VehicleColumn = "vehicle",
     time_column: TimeColumn = "time",
@@ -106,12 +117,13 @@ def device_perturb(
 
     Example: dunnage device perturb truck.csv --task task.json --allowance truck.own --enrol --tier basic -o truck.jsonl
     """
-    from dunnage.collecting.files import check_not_input, perturb, read_clock, read_task_file
+    from dunnage.devices import read_clock, read_task_file
+    from dunnage.devices.perturbing import check_not_input
 
     check_not_input(out, [task])
     with progress() as tell:
         tell("perturbing")
-        done = perturb(
+        done = dn.perturb(
             data,
             read_task_file(task),
             allowance,
@@ -133,16 +145,15 @@ def device_perturb(
 
 @device_app.command("simulate")
 def device_simulate(
-    data: Annotated[Path, typer.Argument(help="CSV or Parquet file with rows of many vehicles.")],
+    data: Annotated[Path, Argument(help="CSV or Parquet file with rows of many vehicles.")],
     task: TaskOption,
     out: Annotated[
-        Path,
-        typer.Option("-o", "--out", help="Report file to write (.jsonl or .bin); with --tally, of tallies (.json)."),
+        Path, Option("-o", "--out", help="Report file to write (.jsonl or .bin); with --tally, of tallies (.json).")
     ],
-    tiers_column: Annotated[str | None, typer.Option(help="Public column of tiers; else tiers are drawn.")] = None,
+    tiers_column: Annotated[OptText, Option(help="Public column of tiers; else tiers are drawn.")] = None,
     seed: SeedOption = None,
-    every_row: Annotated[bool, typer.Option("--every-row", help="Every row is a slot; says what that costs.")] = False,
-    tally: Annotated[bool, typer.Option("--tally", help="Keep tallies only: for many millions of rows.")] = False,
+    every_row: Annotated[bool, Option("--every-row", help="Every row is a slot; says what that costs.")] = False,
+    tally: Annotated[bool, Option("--tally", help="Keep tallies only: for many millions of rows.")] = False,
     vehicle_column: VehicleColumn = "vehicle",
     time_column: TimeColumn = "time",
     place_columns: PlaceColumns = "lon,lat",
@@ -154,14 +165,13 @@ def device_simulate(
 
     Example: dunnage device simulate positions.parquet --task task.json -o reports.jsonl
     """
-    from dunnage.collecting.files import read_task_file
-    from dunnage.collecting.fleet import simulate
+    from dunnage.devices import read_task_file
 
     if tiers_column is not None and seed is not None and every_row:
         raise ParameterError("there is nothing for --seed to draw. Got --tiers-column and --every-row. Leave it out.")
     with progress() as tell:
         tell("reading")
-        done = simulate(
+        done = dn.simulate(
             data,
             read_task_file(task),
             out,
@@ -178,12 +188,12 @@ def device_simulate(
 
 
 def estimate(
-    reports: Annotated[list[Path], typer.Argument(help="Report files (.jsonl or .bin), or files of tallies (.json).")],
+    reports: Annotated[list[Path], Argument(help="Report files (.jsonl or .bin), or files of tallies (.json).")],
     task: TaskOption,
-    out: Annotated[Path, typer.Option("-o", "--out", help="Release folder to make.")],
-    confidence: Annotated[float, typer.Option(help="How sure intervals are.")] = 0.95,
-    combine: Annotated[str, typer.Option(help="How tiers are combined: auto | precision | stratify.")] = "auto",
-    allow_noise: Annotated[bool, typer.Option("--allow-noise", help="Also make a map that is noise.")] = False,
+    out: Annotated[Path, Option("-o", "--out", help="Release folder to make.")],
+    confidence: Annotated[float, Option(help="How sure intervals are.")] = 0.95,
+    combine: Annotated[str, Option(help="How tiers are combined: auto | precision | stratify.")] = "auto",
+    allow_noise: Annotated[bool, Option("--allow-noise", help="Also make a map that is noise.")] = False,
     sign: SignOption = None,
     force: ForceFlag = False,
     as_json: JsonFlag = False,
@@ -193,25 +203,24 @@ def estimate(
     Example: dunnage estimate reports.jsonl --task task.json -o estimates
     """
     from dunnage.certificate import load_private_key
-    from dunnage.collecting.estimate import estimate as estimate_tallies
-    from dunnage.collecting.estimate import write_estimates
-    from dunnage.collecting.files import collect, read_task_file
+    from dunnage.devices import read_task_file
     from dunnage.folders import check_new_folder
+    from dunnage.local.estimate import write_estimates
     from dunnage.release import CERTIFICATE_FILE, describe_release
-    from dunnage.showing import headlines
+    from dunnage.showing.text import headlines
 
     check_new_folder(out, marker=CERTIFICATE_FILE, force=force)
     if sign is not None:
         load_private_key(sign)  # before a long reading of reports
     with progress() as tell:
         agreed = read_task_file(task)
-        found = collect(reports, agreed, progress=tell)
+        found = dn.collect(reports, agreed, progress=tell)
         for line in found.lines():
             print_text(f"WARNING: left out: {line}", err=True)
         for warning in found.warnings:
             print_text(f"WARNING: {warning}", err=True)
         tell("estimating")
-        release = estimate_tallies(
+        release = dn.estimate(
             found.tallies,
             agreed,
             confidence=confidence,
@@ -226,39 +235,35 @@ def estimate(
     print_result(result, "\n".join([*lines, *_rows_text(release)]), as_json)
 
 
-EstimateRow = dict[str, Any]  # a line of the table of estimates, by column
-
-
 def _rows_text(release: Release) -> list[str]:
     """Write the estimates of each purpose; of many, those with the largest values."""
-    groups: dict[str, list[EstimateRow]] = {}
+    groups: dict[str, list[dict[str, Any]]] = {}
     for row in release.data.to_pylist():
         groups.setdefault(f"{row['purpose']}: {row['quantity']}", []).append(row)
     lines = []
-    for title, rows in groups.items():
-        ranked = rows if len(rows) <= MOST_TOP_ROWS else sorted(rows, key=lambda row: -(row["value"] or 0))
-        lines.append(title + (f" (top {MOST_TOP_ROWS} of {len(rows):,})" if len(rows) > MOST_TOP_ROWS else ""))
-        lines += [_row_text(row) for row in ranked[:MOST_TOP_ROWS]]
-    return lines
-
-
-def _row_text(row: EstimateRow) -> str:
     figures = ("value", "lower", "upper")
-    cells = [row[key] for key in row if key not in ("quantity", "purpose", "unit", *figures)]
-    told = (f"{cell:.4f}" if isinstance(cell, float) else str(cell) for cell in cells if cell not in (None, ""))
-    # The cell past the last has no place.
-    nowhere = row.get("cell") is not None and row["lon"] is None
-    name = "outside or missing" if nowhere else ", ".join(told)
-    value, lower, upper = ("-" if row[key] is None else f"{row[key]:.4g}" for key in figures)
-    return f"  {name:<28} {value:>9}  [{lower}, {upper}] {row['unit']}".rstrip()
+    for title, rows in groups.items():
+        ranked = rows if len(rows) <= MAX_ROWS else sorted(rows, key=lambda row: -(row["value"] or 0))
+        lines.append(title + (f" (top {MAX_ROWS} of {len(rows):,})" if len(rows) > MAX_ROWS else ""))
+        for row in ranked[:MAX_ROWS]:
+            cells = [row[key] for key in row if key not in ("quantity", "purpose", "unit", *figures)]
+            texts = (
+                f"{cell:.4f}" if isinstance(cell, float) else str(cell) for cell in cells if cell not in (None, "")
+            )
+            # The cell past the last has no place.
+            nowhere = row.get("cell") is not None and row["lon"] is None
+            name = "outside or missing" if nowhere else ", ".join(texts)
+            value, lower, upper = ("-" if row[key] is None else f"{row[key]:.4g}" for key in figures)
+            lines.append(f"  {name:<28} {value:>9}  [{lower}, {upper}] {row['unit']}".rstrip())
+    return lines
 
 
 @device_app.command("keys")
 def device_keys(
-    ring: Annotated[Path, typer.Argument(help="Key ring file to make, renew or show; private.")],
-    renew: Annotated[bool, typer.Option("--renew", help="Add a new active key; old ones still open.")] = False,
-    drop: Annotated[str | None, typer.Option(help="Drop a retired key: nobody opens its records any more.")] = None,
-    algorithm: Annotated[str | None, typer.Option(help="AES-256-GCM (by default) | SM4-GCM.")] = None,
+    ring: Annotated[Path, Argument(help="Key ring file to make, renew or show; private.")],
+    renew: Annotated[bool, Option("--renew", help="Add a new active key; old ones still open.")] = False,
+    drop: Annotated[OptText, Option(help="Drop a retired key: nobody opens its records any more.")] = None,
+    algorithm: Annotated[OptText, Option(help="AES-256-GCM (by default) | SM4-GCM.")] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Make a key ring, or renew it; without options, show which keys an existing one has, never the keys themselves.
@@ -267,18 +272,8 @@ def device_keys(
     """
     if renew and drop is not None:
         raise ParameterError("--renew and --drop are two steps. Got both. Renew, seal again, then drop.")
-    keys = _changed_ring(ring, renew, drop, algorithm)
-    listed = [
-        {"id": key.key_id, "algorithm": key.algorithm, "created": key.created, "state": key.state} for key in keys.keys
-    ]
-    lines = [f"Key ring  {ring} (private; keep a copy: without it nothing opens)"]
-    lines += [f"  {key['id']}  {key['algorithm']:<11}  {key['created']}  {key['state']}" for key in listed]
-    print_result({"ring": str(ring), "keys": listed}, "\n".join(lines), as_json)
-
-
-def _changed_ring(ring: Path, renew: bool, drop: str | None, algorithm: str | None) -> KeyRing:
-    """Make, change or just read a key ring."""
-    from dunnage.collecting.identity import KeyRing, locked_ring
+    from dunnage.devices.sealing import KeyRing, locked_ring
+    from dunnage.showing.files import ring_keys, ring_lines
 
     if not ring.exists():
         if renew or drop is not None:
@@ -286,25 +281,25 @@ def _changed_ring(ring: Path, renew: bool, drop: str | None, algorithm: str | No
         keys = KeyRing.new(algorithm or "AES-256-GCM")
         with locked_ring(ring):
             keys.write(ring)
-        return keys
-    if algorithm is not None and not renew:
+    elif algorithm is not None and not renew:
         raise ParameterError(f"{ring} exists already. --algorithm goes with --renew then. Add it.")
-    if not renew and drop is None:
-        return KeyRing.read(ring)
-    with locked_ring(ring):
-        held = KeyRing.read(ring)
-        keys = held.renewed(algorithm) if renew else held.without(str(drop))
-        keys.write(ring, force=True)
-    return keys
+    elif renew or drop is not None:
+        with locked_ring(ring):
+            before = KeyRing.read(ring)
+            keys = before.renewed(algorithm) if renew else before.without(str(drop))
+            keys.write(ring, force=True)
+    else:
+        keys = KeyRing.read(ring)
+    listed = ring_keys(keys)
+    lines = [f"Key ring  {ring} (private; keep a copy: without it nothing opens)", *ring_lines(listed)]
+    print_result({"ring": str(ring), "keys": listed}, "\n".join(lines), as_json)
 
 
 @device_app.command("seal")
 def device_seal(
-    records: Annotated[
-        Path, typer.Argument(help="CSV file of identity records; or sealed lines (.jsonl), to seal anew.")
-    ],
+    records: Annotated[Path, Argument(help="CSV file of identity records; or sealed lines (.jsonl), to seal anew.")],
     keys: KeysOption,
-    out: Annotated[Path, typer.Option("-o", "--out", help="Sealed lines to write (.jsonl).")],
+    out: Annotated[Path, Option("-o", "--out", help="Sealed lines to write (.jsonl).")],
     alias_column: AliasColumn = "vehicle",
     force: ForceFlag = False,
     as_json: JsonFlag = False,
@@ -313,8 +308,9 @@ def device_seal(
 
     Example: dunnage device seal vehicles.csv --keys fleet.keys -o vehicles.jsonl
     """
-    from dunnage.collecting.files import check_not_input
-    from dunnage.collecting.identity import KeyRing, rotate_file, seal_file
+    from dunnage.devices import rotate_file, seal_file
+    from dunnage.devices.perturbing import check_not_input
+    from dunnage.devices.sealing import KeyRing
 
     check_not_input(out, [keys])
     if out.suffix != ".jsonl":
@@ -330,9 +326,9 @@ def device_seal(
 
 @device_app.command("open")
 def device_open(
-    sealed: Annotated[Path, typer.Argument(help="Sealed lines (.jsonl).")],
+    sealed: Annotated[Path, Argument(help="Sealed lines (.jsonl).")],
     keys: KeysOption,
-    out: Annotated[Path, typer.Option("-o", "--out", help="CSV file to write; private.")],
+    out: Annotated[Path, Option("-o", "--out", help="CSV file to write; private.")],
     alias_column: AliasColumn = "vehicle",
     force: ForceFlag = False,
     as_json: JsonFlag = False,
@@ -341,8 +337,9 @@ def device_open(
 
     Example: dunnage device open vehicles.jsonl --keys fleet.keys -o vehicles.csv
     """
-    from dunnage.collecting.files import check_not_input
-    from dunnage.collecting.identity import KeyRing, open_file
+    from dunnage.devices import open_file
+    from dunnage.devices.perturbing import check_not_input
+    from dunnage.devices.sealing import KeyRing
 
     check_not_input(out, [keys])
     if out.suffix != ".csv":

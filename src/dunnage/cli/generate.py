@@ -4,14 +4,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from typer import Option
 
-from dunnage.cli.shared import ForceFlag, JsonFlag, SeedOption, print_result, progress
-
-if TYPE_CHECKING:
-    pass
+from dunnage.cli.shared import (
+    ForceFlag,
+    JsonFlag,
+    OptFloat,
+    OptInt,
+    OptPath,
+    OptText,
+    SeedOption,
+    print_result,
+    progress,
+)
 
 generate_app = typer.Typer(
     no_args_is_help=True,
@@ -27,18 +35,16 @@ def _counted(num: int, noun: str) -> str:
 
 @generate_app.command("packages")
 def generate_packages(
-    out: Annotated[Path, typer.Option("-o", "--out", help="CSV file to write; the policy goes beside it.")],
-    setting: Annotated[
-        str | None, typer.Option(help="A setting of the papers: 25-L-U, 50-S-U, 25-L-N, 25-L-Un ...")
-    ] = None,
-    size: Annotated[int | None, typer.Option(help="Number of packages.")] = None,
-    law: Annotated[str | None, typer.Option(help="Law of weights: uniform | normal | unequal.")] = None,
-    low: Annotated[float | None, typer.Option(help="Smallest weight.")] = None,
-    high: Annotated[float | None, typer.Option(help="Largest weight.")] = None,
-    mean: Annotated[float | None, typer.Option(help="Mean of the normal law.")] = None,
-    sd: Annotated[float | None, typer.Option(help="Standard deviation of the normal law.")] = None,
-    destinations: Annotated[int | None, typer.Option(help="Number of destinations; 0 for no such column.")] = None,
-    decimals: Annotated[int | None, typer.Option(help="Number of decimals of a weight.")] = None,
+    out: Annotated[Path, Option("-o", "--out", help="CSV file to write; the policy goes beside it.")],
+    setting: Annotated[OptText, Option(help="A setting of the papers: 25-L-U, 50-S-U, 25-L-N, 25-L-Un ...")] = None,
+    size: Annotated[OptInt, Option(help="Number of packages.")] = None,
+    law: Annotated[OptText, Option(help="Law of weights: uniform | normal | unequal.")] = None,
+    low: Annotated[OptFloat, Option(help="Smallest weight.")] = None,
+    high: Annotated[OptFloat, Option(help="Largest weight.")] = None,
+    mean: Annotated[OptFloat, Option(help="Mean of the normal law.")] = None,
+    sd: Annotated[OptFloat, Option(help="Standard deviation of the normal law.")] = None,
+    destinations: Annotated[OptInt, Option(help="Number of destinations; 0 for no such column.")] = None,
+    decimals: Annotated[OptInt, Option(help="Number of decimals of a weight.")] = None,
     seed: SeedOption = None,
     force: ForceFlag = False,
     as_json: JsonFlag = False,
@@ -52,16 +58,8 @@ def generate_packages(
     from dunnage.samples import PackageSetting, package_setting
     from dunnage.samples import generate_packages as generate
 
-    free = {
-        "size": size,
-        "law": law,
-        "low": low,
-        "high": high,
-        "mean": mean,
-        "sd": sd,
-        "destinations": destinations,
-        "decimals": decimals,
-    }
+    free = {"size": size, "law": law, "low": low, "high": high, "mean": mean, "sd": sd}
+    free |= {"destinations": destinations, "decimals": decimals}
     given: dict[str, Any] = {name: value for name, value in free.items() if value is not None}
     chosen = replace(package_setting(setting) if setting else PackageSetting(), **given)
     data, policy = generate(chosen, out, seed=seed, force=force)
@@ -71,10 +69,10 @@ def generate_packages(
 
 @generate_app.command("rides")
 def generate_rides(
-    out: Annotated[Path, typer.Option("-o", "--out", help="CSV file to write; policy and edges go beside it.")],
-    size: Annotated[int, typer.Option(help="Number of rides.")] = 10_000,
-    stations: Annotated[int, typer.Option(help="Number of stations of the network.")] = 150,
-    lines: Annotated[int, typer.Option(help="Number of lines of the network.")] = 8,
+    out: Annotated[Path, Option("-o", "--out", help="CSV file to write; policy and edges go beside it.")],
+    size: Annotated[int, Option(help="Number of rides.")] = 10_000,
+    stations: Annotated[int, Option(help="Number of stations of the network.")] = 150,
+    lines: Annotated[int, Option(help="Number of lines of the network.")] = 8,
     seed: SeedOption = None,
     force: ForceFlag = False,
     as_json: JsonFlag = False,
@@ -94,14 +92,12 @@ def generate_rides(
 
 @generate_app.command("trips")
 def generate_trips(
-    out: Annotated[Path, typer.Option("-o", "--out", help="CSV file to write; policy, stops, modes go beside it.")],
-    size: Annotated[int | None, typer.Option(help="Number of trips; by default as many as in the paper.")] = None,
-    weekend: Annotated[bool, typer.Option("--weekend", help="A Saturday, not a weekday.")] = False,
-    start: Annotated[str, typer.Option("--from", help="Trips begin at this time or later: a half-hour.")] = "00:00",
-    end: Annotated[str, typer.Option("--to", help="Trips begin before this time.")] = "24:00",
-    city: Annotated[
-        Path | None, typer.Option(help="City folder to make them in; the policy then names its files.")
-    ] = None,
+    out: Annotated[Path, Option("-o", "--out", help="CSV file to write; policy, stops, modes go beside it.")],
+    size: Annotated[OptInt, Option(help="Number of trips; by default as many as in the paper.")] = None,
+    weekend: Annotated[bool, Option("--weekend", help="A Saturday, not a weekday.")] = False,
+    start: Annotated[str, Option("--from", help="Trips begin at this time or later: a half-hour.")] = "00:00",
+    end: Annotated[str, Option("--to", help="Trips begin before this time.")] = "24:00",
+    city: Annotated[OptPath, Option(help="City folder to make them in; the policy then names its files.")] = None,
     seed: SeedOption = None,
     force: ForceFlag = False,
     as_json: JsonFlag = False,
@@ -129,17 +125,15 @@ def generate_trips(
 
 @generate_app.command("city")
 def generate_city(
-    out: Annotated[Path, typer.Option("-o", "--out", help="City folder to make: stops, travel times, buses, modes.")],
-    stops: Annotated[int | None, typer.Option(help="Number of stops of a made-up city; by default 130.")] = None,
-    zones: Annotated[int | None, typer.Option(help="Number of zones; by default 4.")] = None,
-    gtfs: Annotated[
-        Path | None, typer.Option(help="Make it of this GTFS feed (folder or zip; needs the extra gtfs).")
-    ] = None,
+    out: Annotated[Path, Option("-o", "--out", help="City folder to make: stops, travel times, buses, modes.")],
+    stops: Annotated[OptInt, Option(help="Number of stops of a made-up city; by default 130.")] = None,
+    zones: Annotated[OptInt, Option(help="Number of zones; by default 4.")] = None,
+    gtfs: Annotated[OptPath, Option(help="Make it of this GTFS feed (folder or zip; needs the extra gtfs).")] = None,
     date: Annotated[
-        str | None, typer.Option(help="Service day of the feed, such as 2026-11-16; by default its busiest.")
+        OptText, Option(help="Service day of the feed, such as 2026-11-16; by default its busiest.")
     ] = None,
-    hubs: Annotated[int | None, typer.Option(help="Number of hubs to choose in the feed; by default 12.")] = None,
-    zone_id: Annotated[bool, typer.Option("--zone-id", help="Take the zones that the feed names.")] = False,
+    hubs: Annotated[OptInt, Option(help="Number of hubs to choose in the feed; by default 12.")] = None,
+    zone_id: Annotated[bool, Option("--zone-id", help="Take the zones that the feed names.")] = False,
     seed: SeedOption = None,
     force: ForceFlag = False,
     as_json: JsonFlag = False,
@@ -201,12 +195,12 @@ def generate_city(
 
 @generate_app.command("telemetry")
 def generate_telemetry(
-    out: Annotated[Path, typer.Option("-o", "--out", help="CSV or Parquet file to write; the policy goes beside it.")],
-    size: Annotated[int, typer.Option(help="Number of vehicles.")] = 5_000,
-    days: Annotated[int, typer.Option(help="Number of days.")] = 1,
-    readings: Annotated[int, typer.Option(help="Number of rows of a vehicle on a day.")] = 24,
-    attributes: Annotated[int | None, typer.Option(help="How many numbers a row has, 2 to 10.")] = None,
-    law: Annotated[str, typer.Option(help="Law of readings: fleet | gauss | uniform | census.")] = "fleet",
+    out: Annotated[Path, Option("-o", "--out", help="CSV or Parquet file to write; the policy goes beside it.")],
+    size: Annotated[int, Option(help="Number of vehicles.")] = 5_000,
+    days: Annotated[int, Option(help="Number of days.")] = 1,
+    readings: Annotated[int, Option(help="Number of rows of a vehicle on a day.")] = 24,
+    attributes: Annotated[OptInt, Option(help="How many numbers a row has, 2 to 10.")] = None,
+    law: Annotated[str, Option(help="Law of readings: fleet | gauss | uniform | census.")] = "fleet",
     seed: SeedOption = None,
     force: ForceFlag = False,
     as_json: JsonFlag = False,
@@ -220,17 +214,14 @@ def generate_telemetry(
 
     setting = TelemetrySetting(size=size, days=days, readings=readings, attributes=attributes, law=law)
     data, policy = generate(setting, out, seed=seed, force=force)
-    what = f"{setting.num_rows} readings of {_counted(size, 'vehicle')}"
-    text = f"Data      {data}: {what}\nPolicy    {policy}, to start with"
-    result = {"data": str(data), "policy": str(policy), "size": size, "rows": setting.num_rows}
-    print_result(result, text, as_json)
+    _print_made(data, policy, "readings", size, setting.num_rows, as_json)
 
 
 @generate_app.command("positions")
 def generate_positions(
-    out: Annotated[Path, typer.Option("-o", "--out", help="CSV or Parquet file to write; the policy goes beside it.")],
-    size: Annotated[int, typer.Option(help="Number of vehicles.")] = 9_858,
-    epochs: Annotated[int, typer.Option(help="Number of moments, five minutes apart.")] = 265,
+    out: Annotated[Path, Option("-o", "--out", help="CSV or Parquet file to write; the policy goes beside it.")],
+    size: Annotated[int, Option(help="Number of vehicles.")] = 9_858,
+    epochs: Annotated[int, Option(help="Number of moments, five minutes apart.")] = 265,
     seed: SeedOption = None,
     force: ForceFlag = False,
     as_json: JsonFlag = False,
@@ -246,7 +237,9 @@ def generate_positions(
     with progress() as tell:
         tell("moving the fleet")
         data, policy = generate(setting, out, seed=seed, force=force)
-    what = f"{setting.num_rows} positions of {_counted(size, 'vehicle')}"
-    text = f"Data      {data}: {what}\nPolicy    {policy}, to start with"
-    result = {"data": str(data), "policy": str(policy), "size": size, "rows": setting.num_rows}
-    print_result(result, text, as_json)
+    _print_made(data, policy, "positions", size, setting.num_rows, as_json)
+
+
+def _print_made(data: Path, policy: Path, what: str, size: int, num_rows: int, as_json: bool) -> None:
+    text = f"Data      {data}: {num_rows} {what} of {_counted(size, 'vehicle')}\nPolicy    {policy}, to start with"
+    print_result({"data": str(data), "policy": str(policy), "size": size, "rows": num_rows}, text, as_json)

@@ -12,17 +12,23 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
-JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
-ForceFlag = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
-PolicyOption = Annotated[Path, typer.Option("--policy", help="Policy file.")]
-ReleaseArgument = Annotated[Path, typer.Argument(help="Release folder.")]
-KeyOption = Annotated[Path | None, typer.Option(help="Key file; by default RELEASE.key.parquet.")]
-PeriodOption = Annotated[str | None, typer.Option(help="Which period was published; by default the release's.")]
-ShuttleHour = Annotated[float | None, typer.Option(help="Shuttles: what an hour of one costs.")]
-PlanOut = Annotated[Path, typer.Option("-o", "--out", help="Plan folder to make.")]
-SignOption = Annotated[Path | None, typer.Option(help="Ed25519 private key (PEM) to sign with.")]
-SeedOption = Annotated[int | None, typer.Option(min=0, help="Seed, for the same result again.")]
+OptPath = Path | None
+OptText = str | None
+OptInt = int | None
+OptFloat = float | None
+
+JsonFlag = Annotated[bool, Option("--json", help="Print JSON for programs.")]
+ForceFlag = Annotated[bool, Option("--force", help="Replace what is there.")]
+PolicyOption = Annotated[Path, Option("--policy", help="Policy file.")]
+ReleaseArgument = Annotated[Path, Argument(help="Release folder.")]
+KeyOption = Annotated[OptPath, Option(help="Key file; by default RELEASE.key.parquet.")]
+PeriodOption = Annotated[OptText, Option(help="Which period was published; by default the release's.")]
+ShuttleHour = Annotated[OptFloat, Option(help="Shuttles: what an hour of one costs.")]
+PlanOut = Annotated[Path, Option("-o", "--out", help="Plan folder to make.")]
+SignOption = Annotated[OptPath, Option(help="Ed25519 private key (PEM) to sign with.")]
+SeedOption = Annotated[OptInt, Option(min=0, help="Seed, for the same result again.")]
 
 # Names of files and columns come from others: none may steer the terminal it is printed on.
 _STEERS_TERMINAL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")

@@ -5,63 +5,59 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from dunnage.demo import carriers, loads, riders
 from dunnage.demo.story import NUMBERS_FILE, Progress, Story, numbers_table, write_text
 from dunnage.errors import OutputError
-from dunnage.pages.demo import demo_page
+from dunnage.showing.figures import Svg
+from dunnage.showing.pages import render
 
 __all__ = ["Demo", "run_demo"]
 
 REPORT = "report.html"
-_STORIES = {loads.NAME: loads.tell_loads, riders.NAME: riders.tell_riders, carriers.NAME: carriers.tell_carriers}
-_WRITTEN: Mapping[str, frozenset[str]] = {
-    loads.NAME: loads.WRITTEN,
-    riders.NAME: riders.WRITTEN,
-    carriers.NAME: carriers.WRITTEN,
+_STORIES = {"loads": loads.tell_loads, "riders": riders.tell_riders, "carriers": carriers.tell_carriers}
+_WRITTEN = {"loads": loads.WRITTEN, "riders": riders.WRITTEN, "carriers": carriers.WRITTEN}
+# What the demo wrote when it told of loads alone.
+_EARLIER = {
+    *(REPORT, "parcels.csv", "parcels.toml", "dunnage-ledger.sqlite", "release", "release.key.parquet"),
+    *(f"{kind}-{name}" for kind in ("plan", "settlement") for name in loads.PLANS),
 }
-_EARLIER = frozenset(
-    {
-        REPORT,
-        "parcels.csv",
-        "parcels.toml",
-        "dunnage-ledger.sqlite",
-        "release",
-        "release.key.parquet",
-        *(f"{kind}-{name}" for kind in ("plan", "settlement") for name in loads.PLANS),
-    }
-)
-"""What the demo wrote when it told of loads alone."""
 
 
 @dataclass(frozen=True, eq=False)
 class Demo:
-    report: Path  # The page
-    lines: tuple[str, ...]  # What came out, one line a story
+    report: Path  # the page
+    lines: tuple[str, ...]  # what came out, one line a story
 
 
 def run_demo(
     out: str | os.PathLike[str], *, quick: bool = False, force: bool = False, progress: Progress | None = None
 ) -> Demo:
-    folder = _fresh_folder(Path(out), force=force)
+    folder = Path(out)
+    _make_folder(folder, force=force)
     tell = progress or (lambda stage: None)
-    told = [_run(folder / name, name, quick, tell) for name in _STORIES]
+    stories: dict[str, Story] = {}
+    for name, run in _STORIES.items():
+        (folder / name).mkdir(mode=0o700)
+        stories[name] = run(folder / name, quick=quick, tell=tell)
     tell("writing the page")
-    write_text(folder / NUMBERS_FILE, numbers_table([story.numbers for story in told]))
-    report = folder / REPORT
-    write_text(report, demo_page([story.chapter for story in told]))
-    return Demo(report, tuple(str(story.line) for story in told))
+    write_text(folder / NUMBERS_FILE, numbers_table([story.numbers for story in stories.values()]))
+    write_text(folder / REPORT, demo_page(stories))
+    return Demo(folder / REPORT, tuple(story.line for story in stories.values()))
 
 
-def _run(folder: Path, name: str, quick: bool, tell: Progress) -> Story:
-    folder.mkdir(mode=0o700)
-    return _STORIES[name](folder, quick=quick, tell=tell)
+def demo_page(stories: dict[str, Story]) -> str:
+    """Write the page of the demo. It shows true values: keep the file private (mode 0600)."""
+    numbers = {
+        name: {key: Svg(number.__html__()) for key, number in story.numbers.named.items()}
+        for name, story in stories.items()
+    }
+    return render("demo.html", {"stories": stories, "numbers": numbers})
 
 
-def _fresh_folder(folder: Path, *, force: bool) -> Path:
+def _make_folder(folder: Path, *, force: bool) -> None:
     """Make the folder; with ``force`` replace one that holds nothing but what a demo writes."""
     if os.path.lexists(folder):
         if not _is_ours(folder):
@@ -75,7 +71,6 @@ def _fresh_folder(folder: Path, *, force: bool) -> Path:
         folder.mkdir(parents=True)
     except OSError as error:
         raise OutputError(f"{folder} cannot be made: {error.strerror}. Choose another place.") from None
-    return folder
 
 
 def _is_ours(folder: Path) -> bool:
@@ -85,10 +80,9 @@ def _is_ours(folder: Path) -> bool:
     names = {path.name for path in folder.iterdir()}
     if {REPORT, "parcels.csv", "release"} <= names <= _EARLIER:
         return True
-    if not names <= {*_WRITTEN, REPORT, NUMBERS_FILE}:
-        return False
-    chapters = [folder / name for name in names & _WRITTEN.keys()]
-    return all(
-        path.is_dir() and not path.is_symlink() and {item.name for item in path.iterdir()} <= _WRITTEN[path.name]
-        for path in chapters
+    return names <= {*_WRITTEN, REPORT, NUMBERS_FILE} and all(
+        (folder / name).is_dir()
+        and not (folder / name).is_symlink()
+        and {item.name for item in (folder / name).iterdir()} <= _WRITTEN[name]
+        for name in names & _WRITTEN.keys()
     )

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from dunnage.arrays import FloatArray
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.auditing.audit import audit
 from dunnage.auditing.utility import PlanUtility, plan_utility, true_plan
 from dunnage.dataset import Dataset
@@ -21,10 +21,10 @@ from dunnage.demo.story import (
     Numbers,
     Progress,
     Story,
-    advised,
+    bars_picture,
     check,
-    frontier_part,
     plain,
+    read_frontier,
     signed,
     write_frontier,
     write_json,
@@ -34,9 +34,6 @@ from dunnage.io import load
 from dunnage.mechanisms.noisy_clusters import exposed_records, published_noise
 from dunnage.mechanisms.partition import Partition
 from dunnage.noise import Noise
-from dunnage.pages import LoadsStory, PlanView, loads_page, write_audit
-from dunnage.pages.demo import Chapter, Claim, Part, Table, Told, bars_picture
-from dunnage.pages.loads import loads_pictures
 from dunnage.planning.models import Model, Sealed, Standard, Stochastic
 from dunnage.planning.packing import pack
 from dunnage.planning.plan import Plan
@@ -45,50 +42,34 @@ from dunnage.publishing import publish
 from dunnage.release import Release
 from dunnage.samples import PackageSetting, generate_packages
 from dunnage.settle import Settlement, apply, matched_records
-from dunnage.svg import Picture
+from dunnage.showing.audit import write_audit
+from dunnage.showing.figures import Picture
+from dunnage.showing.loads import LoadsStory, PlanView, loads_page, loads_pictures
 from dunnage.text import percent
 
-NAME = "loads"
 CAPACITY, BY, QUANTITY = 500.0, "destination", "weight"
 PLAN_SECONDS = 20.0
-QUICK_ADVICE_SIZE = 30
-"""Packages that are generated to measure a policy on, if it has to be quick."""
-PUBLISHED_SIZE = 25
-"""Packages of the smallest setting in the paper of noisy clusters."""
+QUICK_ADVICE_SIZE = 30  # packages that are generated to measure a policy on, if it has to be quick
+PUBLISHED_SIZE = 25  # packages of the smallest setting in the paper of noisy clusters
 PUBLISHED_SHARES = tuple(Fraction(share, 100) for share in (5, 35, 65, 95))
 PUBLISHED_EPSILON = 1
-_ADVICE_NOTE = " One whose plan overloads many trucks before the owner repairs it is crossed out, and not advised."
 CERTIFICATE, UTILITY, AUDIT = "release/certificate.json", "utility.json", "audit/audit.json"
-
-# title, name of the folders, model; the first is the plan without privacy
+AS_PUBLISHED = "as-published.csv"
+# By the name of its folders: title and model.
 PLANS: Mapping[str, tuple[str, Model]] = {
     "mean": ("Class means", Standard(statistic="mean")),
     "upper": ("Upper bounds", Standard()),
     "stochastic": ("Certified", Stochastic()),
     "sealed": ("Sealed slots", Sealed()),
 }
-DRAWN = ("mean", "sealed")
-WRITTEN = frozenset(
-    {
-        "parcels.csv",
-        "parcels.toml",
-        "dunnage-ledger.sqlite",
-        "release",
-        "release.key.parquet",
-        *(f"{kind}-{name}" for kind in ("plan", "settlement") for name in PLANS),
-        "utility.json",
-        "audit",
-        "frontier",
-        "frontier.partial",
-        "as-published.csv",
-        "figures.json",
-        "loads.html",
-    }
-)
+WRITTEN = {
+    *("parcels.csv", "parcels.toml", "dunnage-ledger.sqlite", "release", "release.key.parquet"),
+    *(f"{kind}-{name}" for kind in ("plan", "settlement") for name in PLANS),
+    *(UTILITY, "audit", "frontier", "frontier.partial", AS_PUBLISHED, "figures.json", "loads.html"),
+}
 
 
-@dataclass(frozen=True, eq=False)
-class _Packed:
+class _Packed(NamedTuple):
     """One plan, what became of it, and what it cost."""
 
     title: str
@@ -105,7 +86,14 @@ def tell_loads(folder: Path, *, quick: bool, tell: Progress) -> Story:
     tell("loads: publishing and verifying")
     release, key = publish(data, out=folder / "release")
     check(folder / "release")
-    packed = {name: _pack(folder, name, data, release, key, tell) for name in PLANS}
+    packed = {}
+    for name, (title, model) in PLANS.items():
+        tell(f"loads: packing, {title.lower()}")
+        plan = pack(release, capacity=CAPACITY, by=BY, model=model, seconds=PLAN_SECONDS)
+        plan.write(folder / f"plan-{name}")
+        done = apply(plan, data, release, key, repair=True)
+        done.write(folder / f"settlement-{name}")
+        packed[name] = _Packed(title, plan, done, plan_utility(done, data))
     plans = {name: {"planned": one.plan.num_bins, **one.utility.to_dict()} for name, one in packed.items()}
     write_json(folder / UTILITY, {"format": 1, "capacity": CAPACITY, "plans": plans})
     tell("loads: attacking release and plan")
@@ -124,20 +112,9 @@ def tell_loads(folder: Path, *, quick: bool, tell: Progress) -> Story:
         size=QUICK_ADVICE_SIZE if quick else None,
         max_cost="5%",
         quick=quick,
-        tell=lambda stage: tell(f"loads: frontier, {stage}"),
+        tell=tell,
     )
-    return _told(Numbers(folder), pictured)
-
-
-def _pack(folder: Path, name: str, data: Dataset, release: Release, key: Key, tell: Progress) -> _Packed:
-    """Plan on the release, apply the plan, and keep both."""
-    title, model = PLANS[name]
-    tell(f"loads: packing, {title.lower()}")
-    plan = pack(release, capacity=CAPACITY, by=BY, model=model, seconds=PLAN_SECONDS)
-    plan.write(folder / f"plan-{name}")
-    done = apply(plan, data, release, key, repair=True)
-    done.write(folder / f"settlement-{name}")
-    return _Packed(title, plan, done, plan_utility(done, data))
+    return _chapter(Numbers(folder), pictured)
 
 
 def _write_published(folder: Path, weights: FloatArray) -> None:
@@ -148,10 +125,7 @@ def _write_published(folder: Path, weights: FloatArray) -> None:
     )
     exact = exposed_records(steps, PUBLISHED_SHARES)
     lines = [f"{true / 10:g},{told / 10:g},{int(out)}" for true, told, out in zip(steps, noisy, exact, strict=True)]
-    write_text(folder / "as-published.csv", "\n".join(["weight,published,without_noise", *lines, ""]))
-
-
-# Pictures
+    write_text(folder / AS_PUBLISHED, "\n".join(["weight,published,without_noise", *lines, ""]))
 
 
 def _pictured(data: Dataset, release: Release, key: Key, packed: Mapping[str, _Packed]) -> LoadsStory:
@@ -192,7 +166,7 @@ def _view(packed: _Packed, truth: FloatArray) -> PlanView:
     )
 
 
-def _bins(weights: FloatArray, bin_of_row: npt.NDArray[np.int64], num_bins: int) -> list[list[float]]:
+def _bins(weights: FloatArray, bin_of_row: IntArray, num_bins: int) -> list[list[float]]:
     bins: list[list[float]] = [[] for _ in range(num_bins)]
     for weight, number in zip(weights.tolist(), bin_of_row.tolist(), strict=True):
         if number >= 0:
@@ -203,212 +177,112 @@ def _bins(weights: FloatArray, bin_of_row: npt.NDArray[np.int64], num_bins: int)
 # The chapter
 
 
-def _told(numbers: Numbers, pictured: LoadsStory) -> Story:
-    _name_numbers(numbers)
-    figures = [
-        ("packages", "records", "released, {kept_back} kept back"),
-        ("look alike", "k", "packages at least, proved"),
-        ("trucks, no privacy", "optimum", "the fewest there can be"),
-        ("trucks, private", "trucks", "sealed slots"),
-        ("cost of privacy", "cost", "trucks"),
-        ("truck named", "linkage", "by who knows the weight"),
-    ]
+def _chapter(n: Numbers, pictured: LoadsStory) -> Story:
+    _name_numbers(n)
     intervals, cards = loads_pictures(pictured)
-    chapter = Chapter(
-        name=NAME,
-        title="Trucks packed without telling which package is which",
-        lead=numbers.say(
-            "A delivery centre lets an outside planner pack its trucks. The planner sees no package's weight: each of "
-            "{records} packages is published as a range that at least {k} packages of its destination share."
-        ),
-        tile=(numbers["trucks"], numbers.say("trucks, where {optimum} would do if the planner knew every weight")),
-        figures=[numbers.key_figure(*figure) for figure in figures],
-        parts=[
-            _protected(numbers, intervals),
-            _cost(numbers, cards),
-            _attacked(numbers),
-            frontier_part(
-                numbers,
-                cost="more trucks",
-                risk="a truck is named with",
-                note=_ADVICE_NOTE,
-                more=_why_not_advised(numbers),
-            ),
-            Part(
-                title="What the papers claimed, and what is true", claims=[_noise_claim(numbers), _plan_claim(numbers)]
-            ),
-        ],
-        links=[
-            ("All plans in detail", "loads/loads.html"),
-            ("Audit", "loads/audit/audit.html"),
-            ("Sign-off", "loads/audit/sign-off.html"),
-            ("Frontier", "loads/frontier/frontier.html"),
-            ("What the planner got", "loads/release/README.md"),
-            ("Certificate", "loads/release/certificate.json"),
-            ("Loading list", "loads/settlement-sealed/loading.csv"),
-        ],
-    )
-    line = numbers.say(
-        "Loads     {records} packages, {k} look alike at least: {trucks} trucks, {optimum} without privacy; a truck is "
-        "named with {linkage}"
-    )
-    return Story(chapter, numbers, line)
-
-
-def _name_numbers(numbers: Numbers) -> None:
-    """Read every number of the chapter, by the name that its sentences use."""
-    optimum = numbers.read("trucks that the true weights need", UTILITY, "/plans/sealed/optimum")
-    trucks = numbers.read("trucks of the sealed plan", UTILITY, "/plans/sealed/objective")
-    worst = "truck linkage at worst, upper bounds"
-    numbers.name(
-        records=numbers.read("packages released", CERTIFICATE, "/measures/records"),
-        kept_back=numbers.read("packages kept back", CERTIFICATE, "/measures/suppressed/count"),
-        k=numbers.read("k reached", CERTIFICATE, "/measures/k_reached"),
-        classes=numbers.read("classes", CERTIFICATE, "/measures/classes"),
-        loss=numbers.read("information loss", CERTIFICATE, "/measures/loss/total", percent),
-        named=numbers.read("a row is named with at most", CERTIFICATE, "/meaning/odds/0/right_at_most", percent),
-        optimum=optimum,
-        trucks=trucks,
-        cost=numbers.compute(
-            "trucks more, sealed plan",
-            float(trucks.value) / float(optimum.value) - 1,
-            "trucks of the sealed plan over those that the true weights need, less one",
-            [trucks, optimum],
-            signed,
-        ),
-        capacity=numbers.read("capacity of a truck", UTILITY, "/capacity", "{:g} kg".format),
-        linkage=numbers.finding(AUDIT, "truck linkage"),
-        linkage_worst=numbers.finding(AUDIT, "truck linkage, worst"),
-        chance=numbers.finding(AUDIT, "truck linkage", "baseline"),
-        row=numbers.finding(AUDIT, "record linkage"),
-        row_worst=numbers.finding(AUDIT, "record linkage, worst"),
-        upper=numbers.read("truck linkage, upper bounds", UTILITY, "/plans/upper/truck_linkage/mean", percent),
-        upper_worst=numbers.read(worst, UTILITY, "/plans/upper/truck_linkage/worst", percent),
-        near=numbers.finding(AUDIT, f"value linkage ({QUANTITY})"),
-        blind=numbers.finding(AUDIT, f"value linkage ({QUANTITY})", "baseline"),
-    )
-
-
-def _protected(numbers: Numbers, intervals: Picture) -> Part:
-    words = numbers.say(
-        "Which package weighs what. Who knows a package and finds its range names its row with at most {named}; the "
-        "certificate says so, and anyone can verify it by counting."
-    )
-    picture = replace(
+    plans, pictures = _plan_table(n, cards)
+    pictures["intervals"] = replace(
         intervals,
         title="What the planner saw, and what is true",
-        caption=numbers.say("{classes} ranges in all; on average one covers {loss} of the public domain."),
-        sources=[numbers.place("release/classes.csv"), numbers.place("parcels.csv")],
+        sources=[n.place("release/classes.csv"), n.place("parcels.csv")],
         legend=[("range", "range seen by the planner"), ("mean", "class mean"), ("dot", "true weight, owner only")],
     )
-    return Part(title="What was protected", words=[words], pictures=[picture])
-
-
-def _cost(numbers: Numbers, cards: Mapping[str, Picture]) -> Part:
-    columns: dict[str, tuple[str, str, Callable[[float], str]]] = {
-        "Trucks planned": ("trucks planned", "planned", plain),
-        "Trucks that leave": ("trucks that leave", "objective", plain),
-        "Over the optimum": ("over the optimum", "ratio", "{:.3f}".format),
-        "Trucks that fit": ("trucks that fit", "bins_feasible", percent),
-        "Truck named": ("truck linkage", "truck_linkage/mean", percent),
-        "At worst": ("truck linkage at worst", "truck_linkage/worst", percent),
-    }
-    rows, pictures = [], []
-    for name, (title, _) in PLANS.items():
-        cells = [
-            numbers.read(f"{title}, {words}", UTILITY, f"/plans/{name}/{field}", show)
-            for words, field, show in columns.values()
-        ]
-        rows.append((title, cells))
-        if name in DRAWN:
-            caption = "{planned} trucks as planned; {fit} of them hold their true load."
-            pictures.append(
-                replace(
-                    cards[title],
-                    title=f"How full the trucks really are: {title.lower()}",
-                    caption=Told(caption, planned=cells[0], fit=cells[3]),
-                    sources=[numbers.place(f"settlement-{name}/settlement.json")],
-                    legend=[("load", "true load"), ("over", "overloaded"), ("limit", "capacity")],
-                )
-            )
-    words = numbers.say(
-        "Four plans were made from the release alone, for trucks of {capacity}, and then met the true weights. Plans "
-        "on upper bounds always fit, and take more trucks. Those on means take fewer and overflow in places; the owner "
-        "repairs them. With sealed slots the planner says only how many packages of each class a truck takes, and the "
-        "owner fills them."
-    )
-    table = Table(columns=["Plan on", *columns], rows=rows)
-    return Part(title="What it cost", words=[words], table=table, pictures=pictures)
-
-
-def _why_not_advised(numbers: Numbers) -> list[Told]:
-    """Say why something else than the advice was published, if so."""
-    found = advised(numbers)
-    if found is None or (found[0].mechanism == Partition.name and found[0].parameters.get("k") == numbers["k"].value):
-        return []
-    words = (
-        "What was published above, {k} packages alike, is the policy that the packages were generated with, before "
-        "anything was measured; the advice is for who publishes next."
-    )
-    return [numbers.say(words)]
-
-
-def _attacked(numbers: Numbers) -> Part:
-    words = numbers.say(
-        "A thief who knows a package's weight wants its truck. By chance, from its destination and the plan alone, a "
-        "guess is right with {chance}; with the release it is {upper} on upper bounds and {linkage} with sealed slots, "
-        "which pay for fewer trucks with leaving fewer ways to load them. Who knows only the class of a package "
-        "guesses its weight closely for {near} of all; without the release, for {blind}."
-    )
-    bars = bars_picture(
+    pictures["attack"] = bars_picture(
         "How often the attacker is right",
         [
-            ("truck, by chance", numbers["chance"], "range"),
-            ("row, from the release", numbers["row"], "bar"),
-            ("truck, plan on upper bounds", numbers["upper"], "bar"),
-            ("truck, sealed slots", numbers["linkage"], "bar"),
+            ("truck, by chance", n["chance"], "range"),
+            ("row, from the release", n["row"], "bar"),
+            ("truck, plan on upper bounds", n["upper"], "bar"),
+            ("truck, sealed slots", n["linkage"], "bar"),
         ],
-        Told("On average over all packages, by somebody who knows the exact weight of a package."),
+        "On average over all packages, by somebody who knows the exact weight of a package.",
     )
-    return Part(title="What an attacker got", words=[words], pictures=[bars])
+    pictures["frontier"], frontier, advice = read_frontier(n)
+    # The chapter says so if something else than the advice was published.
+    k = int(float(n["k"]))
+    is_advised = advice is not None and advice.mechanism == Partition.name and advice.parameters.get("k") == k
+    _name_published(n)
+    line = (
+        f"Loads     {n['records']} packages, {n['k']} look alike at least: {n['trucks']} trucks, {n['optimum']} "
+        f"without privacy; a truck is named with {n['linkage']}"
+    )
+    facts = {"plans": plans, "frontier": frontier, "other_published": advice is not None and not is_advised}
+    return Story(n, line, pictures, facts)
 
 
-def _noise_claim(numbers: Numbers) -> Claim:
+def _name_numbers(n: Numbers) -> None:
+    """Read every number of the chapter, by the name that its sentences use."""
+    optimum = n.read("trucks that the true weights need", UTILITY, "/plans/sealed/optimum")
+    trucks = n.read("trucks of the sealed plan", UTILITY, "/plans/sealed/objective")
+    over = "trucks of the sealed plan over those that the true weights need, less one"
+    more, worst = float(trucks) / float(optimum) - 1, "truck linkage at worst, upper bounds"
+    n.name(
+        records=n.read("packages released", CERTIFICATE, "/measures/records"),
+        kept_back=n.read("packages kept back", CERTIFICATE, "/measures/suppressed/count"),
+        k=n.read("k reached", CERTIFICATE, "/measures/k_reached"),
+        classes=n.read("classes", CERTIFICATE, "/measures/classes"),
+        loss=n.read("information loss", CERTIFICATE, "/measures/loss/total", percent),
+        named=n.read("a row is named with at most", CERTIFICATE, "/meaning/odds/0/right_at_most", percent),
+        optimum=optimum,
+        trucks=trucks,
+        cost=n.compute("trucks more, sealed plan", more, over, [trucks, optimum], signed),
+        capacity=n.read("capacity of a truck", UTILITY, "/capacity", "{:g} kg".format),
+        linkage=n.finding(AUDIT, "truck linkage"),
+        linkage_worst=n.finding(AUDIT, "truck linkage, worst"),
+        chance=n.finding(AUDIT, "truck linkage", "baseline"),
+        row=n.finding(AUDIT, "record linkage"),
+        row_worst=n.finding(AUDIT, "record linkage, worst"),
+        upper=n.read("truck linkage, upper bounds", UTILITY, "/plans/upper/truck_linkage/mean", percent),
+        upper_worst=n.read(worst, UTILITY, "/plans/upper/truck_linkage/worst", percent),
+        near=n.finding(AUDIT, f"value linkage ({QUANTITY})"),
+        blind=n.finding(AUDIT, f"value linkage ({QUANTITY})", "baseline"),
+    )
+
+
+def _plan_table(n: Numbers, cards: Mapping[str, Picture]) -> tuple[list[list[object]], dict[str, Picture]]:
+    """Read what each plan cost, one row a plan, and draw the loads of the first and the last."""
+    columns: dict[str, tuple[str, Callable[[float], str]]] = {
+        "trucks planned": ("planned", plain),
+        "trucks that leave": ("objective", plain),
+        "over the optimum": ("ratio", "{:.3f}".format),
+        "trucks that fit": ("bins_feasible", percent),
+        "truck linkage": ("truck_linkage/mean", percent),
+        "truck linkage at worst": ("truck_linkage/worst", percent),
+    }
+    rows: list[list[object]] = []
+    pictures = {}
+    for name, (title, _) in PLANS.items():
+        cells = [
+            n.read(f"{title}, {words}", UTILITY, f"/plans/{name}/{field}", show)
+            for words, (field, show) in columns.items()
+        ]
+        rows.append([title, *cells])
+        if name in ("mean", "sealed"):
+            n.name(**{f"{name}_planned": cells[0], f"{name}_fit": cells[3]})
+            pictures[name] = replace(
+                cards[title],
+                title=f"How full the trucks really are: {title.lower()}",
+                note="",
+                sources=[n.place(f"settlement-{name}/settlement.json")],
+                legend=[("load", "true load"), ("over", "overloaded"), ("limit", "capacity")],
+            )
+    return rows, pictures
+
+
+def _name_published(n: Numbers) -> None:
     """Count what the published form of noisy clusters printed without noise."""
-    file = "as-published.csv"
-    with (numbers.folder / file).open(encoding="utf-8", newline="") as stream:
+    with (n.folder / AS_PUBLISHED).open(encoding="utf-8", newline="") as stream:
         rows = [{name: float(cell) for name, cell in row.items()} for row in csv.DictReader(stream)]
     bare = sum(bool(row["without_noise"]) for row in rows)
     heaviest = max(rows, key=lambda row: row["weight"])["published"]
-    of_heaviest, run_with = "published weight of the heaviest package", "the epsilon it was run with"
-    numbers.name(
-        tried=numbers.compute("packages tried as published", len(rows), "rows of the file", [file]),
-        printed=numbers.compute("weights printed exactly", bare, "rows of clusters without any noise", [file]),
-        weight=numbers.compute("heaviest weight, as printed", heaviest, of_heaviest, [file], "{:g} kg".format),
-        epsilon=numbers.compute("epsilon claimed for noisy clusters", PUBLISHED_EPSILON, run_with, [file]),
+    of_heaviest, run_with, files = (
+        "published weight of the heaviest package",
+        "the epsilon it was run with",
+        [AS_PUBLISHED],
     )
-    return Claim(
-        paper="Li, Erkin and Lagendijk, 2022",
-        claimed=numbers.say(
-            "Noise by the range of each cluster of weights keeps every package private, at epsilon {epsilon} say."
-        ),
-        found=numbers.say(
-            "The range comes from the weights themselves, and a cluster of one package has none. Run as printed on "
-            "{tried} of these packages it gave {printed} weights away without any noise, the heaviest, {weight}, among "
-            "them. There is no bound at all, and its certificate says so. Ours scales noise by public ranges."
-        ),
-        holds=False,
-    )
-
-
-def _plan_claim(numbers: Numbers) -> Claim:
-    return Claim(
-        paper="Hoogervorst et al., 2019",
-        claimed=numbers.say("Planning on k-anonymous weights keeps each package hidden among k: here {k}."),
-        found=numbers.say(
-            "Of rows that is true: none is named with more than {row_worst}. Of trucks it is not, and they are what a "
-            "thief wants: at worst a truck is named with {upper_worst} from the plan on upper bounds, and with "
-            "{linkage_worst} from sealed slots. So every plan states it."
-        ),
-        holds=None,
+    n.name(
+        tried_as_published=n.compute("packages tried as published", len(rows), "rows of the file", files),
+        printed=n.compute("weights printed exactly", bare, "rows of clusters without any noise", files),
+        weight=n.compute("heaviest weight, as printed", heaviest, of_heaviest, files, "{:g} kg".format),
+        epsilon=n.compute("epsilon claimed for noisy clusters", PUBLISHED_EPSILON, run_with, files),
     )

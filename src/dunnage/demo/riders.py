@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow.csv as pacsv
@@ -18,11 +19,10 @@ from dunnage.demo.story import (
     Numbers,
     Progress,
     Story,
+    bars_picture,
     check,
-    frontier_part,
-    seconds,
+    read_frontier,
     signed,
-    times,
     write_frontier,
     write_json,
     write_text,
@@ -31,12 +31,6 @@ from dunnage.gtfs import load_city
 from dunnage.io import load
 from dunnage.mechanisms.constrained_counts import ConstrainedCounts
 from dunnage.mechanisms.noisy_counts import NoisyCounts
-from dunnage.pages import write_audit
-from dunnage.pages.city_map import CityMap, Flows
-from dunnage.pages.counts import count_pictures
-from dunnage.pages.demo import Chapter, Claim, Part, Told, Traced, bars_picture
-from dunnage.pages.fleet_pictures import Running, wait_picture
-from dunnage.pages.fleets import plan_page, settlement_page
 from dunnage.planning.fleet import planned_task, size
 from dunnage.planning.plan import FleetPlan
 from dunnage.proving.desk import checks
@@ -44,44 +38,25 @@ from dunnage.publishing import publish
 from dunnage.release import Release
 from dunnage.samples import CitySetting, TripSetting, generate_city, generate_city_trips
 from dunnage.settle.fleets import FleetSettlement, apply_fleet
-from dunnage.svg import Picture
+from dunnage.showing.audit import count_pictures, write_audit
+from dunnage.showing.figures import CityMap, Flows, Picture
+from dunnage.showing.fleets import Running, plan_page, settlement_page, wait_picture
 from dunnage.text import percent
 
-NAME = "riders"
 HOURS = ("07:00", "09:00")
 MAX_WAIT, SHUTTLE_HOUR = 180.0, 60.0
 CERTIFICATE, SETTLEMENT, AUDIT = "release/certificate.json", "settlement/settlement.json", "audit/audit.json"
 PROOF = "proof.json"
-FAR_OFF = 0.3
-"""By what part of the needed fleet another is far too large, or too small."""
-LAPLACE = "laplace"
-"""What the fleet would be on counts with plain noise; a comparison that is handed to nobody."""
-WRITTEN = frozenset(
-    {
-        "city",
-        "trips.csv",
-        "trips.toml",
-        "dunnage-ledger.sqlite",
-        "release",
-        "release.key.parquet",
-        "plan",
-        "settlement",
-        "audit",
-        "frontier",
-        "frontier.partial",
-        "laplace.toml",
-        "laplace",
-        "laplace.key.parquet",
-        "laplace-plan",
-        "laplace-settlement",
-        "proof.json",
-        "figures.json",
-    }
-)
+FAR_OFF = 0.3  # by what part of the needed fleet another is far too large, or too small
+LAPLACE = "laplace"  # what the fleet would be on counts with plain noise; a comparison that is handed to nobody
+WRITTEN = {
+    *("city", "trips.csv", "trips.toml", "dunnage-ledger.sqlite", "release", "release.key.parquet", "plan"),
+    *("settlement", "audit", "frontier", "frontier.partial", "laplace.toml", "laplace", "laplace.key.parquet"),
+    *("laplace-plan", "laplace-settlement", "proof.json", "figures.json"),
+}
 
 
-@dataclass(frozen=True, eq=False)
-class _Run:
+class _Run(NamedTuple):
     """A release of counts, the fleet sized on it, and what became of that."""
 
     release: Release
@@ -102,30 +77,21 @@ def tell_riders(folder: Path, *, quick: bool, tell: Progress) -> Story:
     plain_noise = starter.replace(f'"{ConstrainedCounts.name}"', f'"{NoisyCounts.name}"')
     write_text(folder / f"{LAPLACE}.toml", re.sub(r"features = .*\n", "", plain_noise))
     city = load_city(folder / "city")
-    run = _sized(folder, city, ("trips.toml", "release", "plan", "settlement"), tell)
+    run = _run(folder, city, ("trips.toml", "release", "plan", "settlement"), tell)
     names = (f"{LAPLACE}.toml", LAPLACE, f"{LAPLACE}-plan", f"{LAPLACE}-settlement")
-    _sized(folder, city, names, lambda stage: tell(f"{stage}, plain noise"))
+    _run(folder, city, names, lambda stage: tell(f"{stage}, plain noise"))
     tell("riders: attacking release and plan")
-    found = audit(folder / "release", load(source, policy), run.plan, city=city, shuttle_hour=SHUTTLE_HOUR)
-    write_audit(found, folder / "audit")
+    result = audit(folder / "release", load(source, policy), run.plan, city=city, shuttle_hour=SHUTTLE_HOUR)
+    write_audit(result, folder / "audit")
     tell("riders: what noise in floating point gives away")
-    desk = checks()[NoisyCounts.name](False)
-    proof = next(one for one in desk if one.variant == "floating-point Laplace")
+    proof = next(one for one in checks()[NoisyCounts.name](False) if one.variant == "floating-point Laplace")
     write_json(folder / PROOF, {"format": 1, "mechanisms": [proof.to_dict()]})
-    write_frontier(
-        folder,
-        source,
-        policy,
-        goal="shuttles",
-        city=folder / "city",
-        max_risk="3/4",
-        quick=quick,
-        tell=lambda stage: tell(f"riders: frontier, {stage}"),
-    )
-    return _told(Numbers(folder), city, run, found)
+    city_folder = folder / "city"
+    write_frontier(folder, source, policy, quick=quick, tell=tell, goal="shuttles", city=city_folder, max_risk="3/4")
+    return _chapter(Numbers(folder), city, run, result)
 
 
-def _sized(folder: Path, city: City, names: tuple[str, str, str, str], tell: Progress) -> _Run:
+def _run(folder: Path, city: City, names: tuple[str, str, str, str], tell: Progress) -> _Run:
     """Publish, verify, size a fleet and run it; everything is written under these names."""
     policy, release_name, plan_name, settlement_name = names
     tell("riders: publishing and verifying")
@@ -146,244 +112,127 @@ def _sized(folder: Path, city: City, names: tuple[str, str, str, str], tell: Pro
 # The chapter
 
 
-def _told(numbers: Numbers, city: City, run: _Run, found: Audit) -> Story:
-    _name_numbers(numbers)
-    figures = [
-        ("trips", "trips", "of a morning"),
-        ("epsilon", "epsilon", "for a whole rider, {most} trips counted at most"),
-        ("shuttles, no privacy", "needed", "sized on the true trips"),
-        ("shuttles, private", "planned", "{error} against those"),
-        ("true wait", "wait", "on average, target {target} a zone"),
-        ("rider guessed", "guess", "at best, a coin gets {coin}"),
-    ]
-    chapter = Chapter(
-        name=NAME,
-        title="A shuttle fleet for riders nobody can point at",
-        lead=numbers.say(
-            "A transit operator publishes how many trips go from where to where in each half-hour of a morning, "
-            "{trips} in all. A planner sizes a fleet of shuttles on the counts, so that riders wait at most {target} "
-            "on average in each zone; the operator runs it on the true trips."
-        ),
-        tile=(
-            numbers["planned"],
-            numbers.say("shuttles planned, where the true trips need {needed}; riders then wait {wait}"),
-        ),
-        figures=[numbers.key_figure(*figure) for figure in figures],
-        parts=[
-            _protected(numbers, city, run),
-            _cost(numbers, run, found),
-            _attacked(numbers),
-            frontier_part(
-                numbers,
-                cost="of the shuttles too many or missing",
-                risk="whether somebody rode is guessed, by the certificate's bound, with",
-            ),
-            _claims(numbers),
+def _chapter(n: Numbers, city: City, run: _Run, result: Audit) -> Story:
+    _name_numbers(n)
+    pictures = _flow_pictures(n, city, run) | _cost_pictures(n, run, result)
+    pictures["attack"] = bars_picture(
+        "How often the attacker is right",
+        [
+            ("by a coin", n["coin"], "range"),
+            ("from the release, at best", n["guess"], "bar"),
+            ("bound of the certificate", n["bound"], "range"),
         ],
-        links=[
-            ("Plan", "riders/plan/plan.html"),
-            ("The fleet on the true trips", "riders/settlement/settlement.html"),
-            ("Audit", "riders/audit/audit.html"),
-            ("Sign-off", "riders/audit/sign-off.html"),
-            ("Frontier", "riders/frontier/frontier.html"),
-            ("Certificate", "riders/release/certificate.json"),
-            ("The fleet on plain noise", "riders/laplace-settlement/settlement.html"),
-        ],
+        "Did this rider travel? The best possible test, against the rider who is easiest to see.",
+        most=1.0,
     )
-    line = numbers.say(
-        "Riders    {trips} trips, epsilon {epsilon} a rider: {planned} shuttles, {needed} without privacy; whether "
-        "somebody rode is guessed with {guess}"
+    pictures["frontier"], frontier, _ = read_frontier(n)
+    holds = True if float(n["laplace_ratio"]) > 1 + FAR_OFF and abs(float(n["ratio"]) - 1) < FAR_OFF else None
+    line = (
+        f"Riders    {n['trips']} trips, epsilon {n['epsilon']} a rider: {n['planned']} shuttles, {n['needed']} without "
+        f"privacy; whether somebody rode is guessed with {n['guess']}"
     )
-    return Story(chapter, numbers, line)
+    return Story(n, line, pictures, {"frontier": frontier, "fleets_hold": holds})
 
 
-def _name_numbers(numbers: Numbers) -> None:
+def _name_numbers(n: Numbers) -> None:
     """Read every number of the chapter, by the name that its sentences use."""
-    made = numbers.finding(AUDIT, "trips created in empty cells")
-    told = numbers.finding(AUDIT, "error of the total", "details/released")
-    epsilon = numbers.read("epsilon", CERTIFICATE, "/guarantee/epsilon")
-    planned = numbers.read("shuttles planned", SETTLEMENT, "/shuttles")
-    needed = numbers.read("shuttles that the true trips need", SETTLEMENT, "/sized_on_truth/shuttles")
-    laplace = numbers.read("shuttles on plain noise", f"{LAPLACE}-settlement/settlement.json", "/shuttles")
-    cards = Counter(pacsv.read_csv(numbers.folder / "trips.csv").column("card").to_pylist())
-    busiest = numbers.compute(
-        "trips of the busiest card", max(cards.values()), "most rows with one card", ["trips.csv"]
+    made, told = (
+        n.finding(AUDIT, "trips created in empty cells"),
+        n.finding(AUDIT, "error of the total", "details/released"),
     )
-    ratio = "shuttles over those that the true trips need"
-    numbers.name(
-        trips=numbers.finding(AUDIT, "error of the total", "details/true"),
+    epsilon = n.read("epsilon", CERTIFICATE, "/guarantee/epsilon")
+    planned = n.read("shuttles planned", SETTLEMENT, "/shuttles")
+    needed = n.read("shuttles that the true trips need", SETTLEMENT, "/sized_on_truth/shuttles")
+    laplace = n.read("shuttles on plain noise", f"{LAPLACE}-settlement/settlement.json", "/shuttles")
+    cards = Counter(pacsv.read_csv(n.folder / "trips.csv").column("card").to_pylist())
+    busiest = n.compute("trips of the busiest card", max(cards.values()), "most rows with one card", ["trips.csv"])
+    of_busiest = float(busiest) * float(epsilon), "trips of the busiest card times epsilon", [busiest, epsilon]
+    in_empty = float(made) / max(float(told), 1.0), "trips created in empty cells over all trips told", [made, told]
+    fleet, over = max(float(needed), 1.0), "shuttles over those that the true trips need"
+    seconds, times = "{:.0f} s".format, "{:.2f} times".format
+    n.name(
+        trips=n.finding(AUDIT, "error of the total", "details/true"),
         told=told,
-        made=numbers.compute(
-            "share of trips in empty cells",
-            _share(made, told),
-            "trips created in empty cells over all trips told",
-            [made, told],
-            percent,
-        ),
+        made=n.compute("share of trips in empty cells", *in_empty, percent),
         epsilon=epsilon,
-        most=numbers.read("trips of a rider that are counted", CERTIFICATE, "/measures/contribution/max"),
-        cells=numbers.read("types of trips", CERTIFICATE, "/measures/cells"),
-        before=numbers.read("a suspicion before", CERTIFICATE, "/meaning/odds/1/before", percent),
-        after=numbers.read("a suspicion after, at most", CERTIFICATE, "/meaning/odds/1/at_most", percent),
+        most=n.read("trips of a rider that are counted", CERTIFICATE, "/measures/contribution/max"),
+        cells=n.read("types of trips", CERTIFICATE, "/measures/cells"),
+        before=n.read("a suspicion before", CERTIFICATE, "/meaning/odds/1/before", percent),
+        after=n.read("a suspicion after, at most", CERTIFICATE, "/meaning/odds/1/at_most", percent),
         planned=planned,
         needed=needed,
         laplace=laplace,
-        error=numbers.read("shuttles more or fewer", SETTLEMENT, "/relative_error/shuttles", signed),
-        laplace_ratio=numbers.compute("fleet on plain noise", _share(laplace, needed), ratio, [laplace, needed], times),
-        ratio=numbers.compute("fleet on the release", _share(planned, needed), ratio, [planned, needed], times),
-        target=numbers.read("longest mean wait", SETTLEMENT, "/max_wait_seconds", seconds),
-        wait=numbers.read("true mean wait", SETTLEMENT, "/wait_seconds", seconds),
-        said_wait=numbers.read("mean wait as planned", "plan/plan.json", "/operation/wait_seconds/mean", seconds),
-        true_wait=numbers.finding(AUDIT, "wait", "value", seconds),
-        ideal_wait=numbers.finding(AUDIT, "wait", "baseline", seconds),
-        in_time=numbers.finding(AUDIT, "zones in time"),
-        hour=numbers.read("cost of a shuttle and hour", SETTLEMENT, "/cost/per_shuttle_hour"),
-        cost=numbers.read("cost a day", SETTLEMENT, "/cost/planned_per_day"),
-        ideal_cost=numbers.read("cost a day without privacy", SETTLEMENT, "/cost/needed_per_day"),
-        guess=numbers.finding(AUDIT, "membership guess"),
-        coin=numbers.finding(AUDIT, "membership guess", "baseline"),
-        bound=numbers.finding(AUDIT, "membership bound"),
+        error=n.read("shuttles more or fewer", SETTLEMENT, "/relative_error/shuttles", signed),
+        laplace_ratio=n.compute("fleet on plain noise", float(laplace) / fleet, over, [laplace, needed], times),
+        ratio=n.compute("fleet on the release", float(planned) / fleet, over, [planned, needed], times),
+        target=n.read("longest mean wait", SETTLEMENT, "/max_wait_seconds", seconds),
+        wait=n.read("true mean wait", SETTLEMENT, "/wait_seconds", seconds),
+        said_wait=n.read("mean wait as planned", "plan/plan.json", "/operation/wait_seconds/mean", seconds),
+        true_wait=n.finding(AUDIT, "wait", "value", seconds),
+        ideal_wait=n.finding(AUDIT, "wait", "baseline", seconds),
+        in_time=n.finding(AUDIT, "zones in time"),
+        hour=n.read("cost of a shuttle and hour", SETTLEMENT, "/cost/per_shuttle_hour"),
+        cost=n.read("cost a day", SETTLEMENT, "/cost/planned_per_day"),
+        ideal_cost=n.read("cost a day without privacy", SETTLEMENT, "/cost/needed_per_day"),
+        guess=n.finding(AUDIT, "membership guess"),
+        coin=n.finding(AUDIT, "membership guess", "baseline"),
+        bound=n.finding(AUDIT, "membership bound"),
         busiest=busiest,
-        loss=numbers.compute(
-            "loss of the busiest card as published",
-            float(busiest.value) * float(epsilon.value),
-            "trips of the busiest card times epsilon",
-            [busiest, epsilon],
-        ),
-        claimed=numbers.read("epsilon claimed for Laplace noise", PROOF, "/mechanisms/0/claimed"),
-        measured=numbers.read("loss of noise in floating point", PROOF, "/mechanisms/0/measured"),
-        sentence=numbers.read("why", PROOF, "/mechanisms/0/sentence"),
+        loss=n.compute("loss of the busiest card as published", *of_busiest),
+        claimed=n.read("epsilon claimed for Laplace noise", PROOF, "/mechanisms/0/claimed"),
+        measured=n.read("loss of noise in floating point", PROOF, "/mechanisms/0/measured"),
+        sentence=n.read("why", PROOF, "/mechanisms/0/sentence"),
     )
 
 
-def _share(part: Traced, whole: Traced) -> float:
-    return float(part.value) / max(float(whole.value), 1.0)
-
-
-def _protected(numbers: Numbers, city: City, run: _Run) -> Part:
-    """Draw the largest flows besides, as they are and as they were told, in one scale."""
-    words = numbers.say(
-        "Whether any one rider travelled at all that morning, with all trips of that rider together. Who suspects it "
-        "with {before} suspects it with {after} at most after the release, whatever else is known. Each of {cells} "
-        "types of trips got noise, whether anybody travels so or not."
-    )
+def _flow_pictures(n: Numbers, city: City, run: _Run) -> dict[str, Picture]:
+    """Draw the largest flows as they are and as they were published, in one scale."""
     counts, stop = run.release.data, {name: place for place, name in enumerate(city.stops)}
     origin, destination = (
         np.array([stop[name] for name in counts.column(side).to_pylist()]) for side in ("origin", "destination")
     )
-    told = Flows.of(origin, destination, counts.column("count").to_numpy().astype(np.float64), len(stop))
+    published = Flows.of(origin, destination, counts.column("count").to_numpy().astype(np.float64), len(stop))
     day = run.done.task.days[0].trips
     true = Flows.of(day.origin, day.destination, np.ones(len(day)), len(stop))
-    drawing, most = CityMap(city), max(told.most, true.most) or 1.0
-    pictures = []
+    drawing, most = CityMap(city), max(published.most, true.most) or 1.0
+    pictures = {}
     for side, title, flows, name, source in (
         ("truth", "True flows", true, "largest true flow", "trips.csv"),
-        ("release", "Flows as published", told, "largest flow told", "release/data.csv"),
+        ("release", "Flows as published", published, "largest flow told", "release/data.csv"),
     ):
-        largest = numbers.compute(name, flows.most, "trips of the busiest pair, both ways", [source])
-        caption = Told("The thickest line is {most} trips, both ways.", most=largest)
-        pictures.append(
-            Picture(
-                title=title,
-                svg=drawing.drawn(flows, most=most, style=side, label=f"{title}. {caption}"),
-                caption=caption,
-                sources=[numbers.place(source)],
-                legend=[(side, "trips"), ("stop", "stop"), ("hub", "hub")],
-            )
+        largest = n.compute(name, flows.most, "trips of the busiest pair, both ways", [source])
+        n.name(**{f"largest_{side}": largest})
+        label = f"{title}. The thickest line is {largest} trips, both ways."
+        pictures[side] = Picture(
+            title=title,
+            svg=drawing.drawn(flows, most=most, style=side, label=label),
+            caption="",
+            sources=[n.place(source)],
+            legend=[(side, "trips"), ("stop", "stop"), ("hub", "hub")],
         )
-    return Part(title="What was protected", words=[words], pictures=pictures)
+    return pictures
 
 
-def _cost(numbers: Numbers, run: _Run, found: Audit) -> Part:
-    pictures = [
-        bars_picture(
+def _cost_pictures(n: Numbers, run: _Run, result: Audit) -> dict[str, Picture]:
+    pictures = {
+        "shuttles": bars_picture(
             "Shuttles",
             [
-                ("the true trips need", numbers["needed"], "true-bar"),
-                ("sized on the release", numbers["planned"], "bar"),
-                ("sized on plain noise, same epsilon", numbers["laplace"], "made"),
+                ("the true trips need", n["needed"], "true-bar"),
+                ("sized on the release", n["planned"], "bar"),
+                ("sized on plain noise, same epsilon", n["laplace"], "made"),
             ],
-            Told("Smallest fleets found that keep every zone's mean wait within its target."),
+            "Smallest fleets found that keep every zone's mean wait within its target.",
         )
-    ]
+    }
     # How long riders wait, as planned and in truth, if every zone with riders has a shuttle in both.
     true, fleet = run.done.task, run.done.planned
-    told = planned_task(run.release, true.ground, run.plan)
-    if all(fleet[zone] for task in (told, true) for zone in task.served):
-        waits = wait_picture(Running.of(told, fleet), Running.of(true, fleet), target=true.max_wait)
-        caption = numbers.say("Planned for a mean of {said_wait}; the true riders wait {wait}.")
-        sources = [numbers.place("plan/plan.json"), numbers.place("settlement/events.csv")]
-        pictures.append(replace(waits, title="How long riders wait", caption=caption, sources=sources))
-    tables = [one for one in count_pictures(found) if one.title.endswith("by zone")]
-    captions = ("True trips from zone (rows) to zone (columns).", "The same as published.")
-    pictures += [
-        replace(one, caption=Told(words), sources=[numbers.place(AUDIT)], legend=())
-        for one, words in zip(tables, captions, strict=False)
-    ]
-    words = (
-        "{planned} shuttles were planned; the same method finds {needed} on the true trips. At {hour} for a shuttle "
-        "and hour that is {cost} a day instead of {ideal_cost}. Sums by zone, mode and half-hour are nearly right, and "
-        "they decide the fleet. Single counts are not: of {told} trips told, {made} are of types that nobody "
-        "travelled.",
-        "Fleet and wait belong together: a fleet that is too small is cheap, and its riders wait. With the planned one "
-        "the true riders wait {true_wait} on average, and {in_time} of the zones keep to the target; with the needed "
-        "one {ideal_wait}.",
-    )
-    return Part(title="What it cost", words=[numbers.say(sentence) for sentence in words], pictures=pictures)
-
-
-def _attacked(numbers: Numbers) -> Part:
-    words = numbers.say(
-        "Somebody who knows every trip of that morning but those of one rider, and sees even the noise before it was "
-        "smoothed, guesses whether that rider travelled right with {guess}. A coin gets {coin}, and more than {bound} "
-        "is impossible, proved."
-    )
-    bars = bars_picture(
-        "How often the attacker is right",
-        [
-            ("by a coin", numbers["coin"], "range"),
-            ("from the release, at best", numbers["guess"], "bar"),
-            ("bound of the certificate", numbers["bound"], "range"),
-        ],
-        Told("Did this rider travel? The best possible test, against the rider who is easiest to see."),
-        most=1.0,
-    )
-    return Part(title="What an attacker got", words=[words], pictures=[bars])
-
-
-def _claims(numbers: Numbers) -> Part:
-    paper = "Fioretto, Lee and Van Hentenryck, 2018"
-    plain_ratio, ratio = (float(numbers[name].value) for name in ("laplace_ratio", "ratio"))
-    return Part(
-        title="What the paper claimed, and what is true",
-        claims=[
-            Claim(
-                paper=paper,
-                claimed=Told("Plain noise makes fleets far too large; counts made consistent with sums do not."),
-                found=numbers.say(
-                    "Rounded Laplace noise at the same epsilon asks for {laplace_ratio} the shuttles that are needed, "
-                    "for people who do not exist; constrained counts for {ratio}."
-                ),
-                holds=True if plain_ratio > 1 + FAR_OFF and abs(ratio - 1) < FAR_OFF else None,
-            ),
-            Claim(
-                paper=paper,
-                claimed=numbers.say("Epsilon {epsilon} protects the people whose trips are counted."),
-                found=numbers.say(
-                    "The paper's epsilon is for one trip. The busiest card here made {busiest} trips that morning and "
-                    "would lose {loss} in that form. Here whole riders are protected: {most} trips of each count at "
-                    "most, and the noise is larger for it."
-                ),
-                holds=None,
-            ),
-            Claim(
-                paper=paper,
-                claimed=numbers.say("Laplace noise on a count keeps epsilon, {claimed} say."),
-                found=numbers.say(
-                    "On paper. Drawn in floating point, as programs do, its loss is {measured}. {sentence} Here noise "
-                    "is drawn in whole trips, exactly."
-                ),
-                holds=None,
-            ),
-        ],
-    )
+    released = planned_task(run.release, true.ground, run.plan)
+    if all(fleet[zone] for task in (released, true) for zone in task.served):
+        waits = wait_picture(Running.of(released, fleet), Running.of(true, fleet), target=true.max_wait)
+        sources = [n.place("plan/plan.json"), n.place("settlement/events.csv")]
+        pictures["waits"] = replace(waits, title="How long riders wait", sources=sources)
+    tables = [one for one in count_pictures(result) if one.title.endswith("by zone")]
+    for side, one in zip(("true_zones", "released_zones"), tables, strict=False):
+        pictures[side] = replace(one, sources=[n.place(AUDIT)], legend=())
+    return pictures

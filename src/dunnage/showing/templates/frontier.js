@@ -137,26 +137,18 @@
     ask();
   }
 
-  // What to choose: the same rule as in the advice
+  // What to choose: the first that keeps to the limits in the order that the advice made, or else the closest
 
-  function choose(points, limit) {
-    const promising = points.filter((point) => point.basis !== "void");
-    const orAll = (some, all) => (some.length ? some : all);
-    const kept = orAll(promising.filter((point) => !point.mended), promising);
-    const usable = orAll(kept.filter((point) => limit.risk !== null || !point.weak), kept);
+  function choose(data, hidden, limit) {
+    const kind = limit.cost === null ? "risk" : limit.risk === null ? "cost" : "both";
+    const shown = data.ranking[kind].filter(([index]) => !hidden.has(data.points[index].mechanism));
+    const usable = shown.filter(([, group]) => group === shown[0][1]).map(([index]) => data.points[index]);
     const over = (measure, most) => (most === null ? 0 : Math.max(measure[2] - most, 0));
     const excess = (point) => over(point.cost, limit.cost) + over(point.risk, limit.risk);
-    const parts = limit.cost === null ? ["cost", "risk"] : ["risk", "cost"];
-    const compare = (a, b) => a[parts[0]][0] - b[parts[0]][0] || a[parts[1]][0] - b[parts[1]][0];
-    const first = (list, order) => list.reduce((best, point) => (order(point, best) < 0 ? point : best));
-    for (const basis of ["proved", "claimed"]) {
-      const fitting = usable.filter((point) => point.basis === basis && excess(point) <= 0);
-      if (fitting.length) return { point: first(fitting, compare), meets: true };
-    }
-    const proved = usable.filter((point) => point.basis === "proved");
-    const rest = proved.length ? proved : usable;
-    if (!rest.length) return { point: null, meets: false };
-    return { point: first(rest, (a, b) => excess(a) - excess(b) || compare(a, b)), meets: false };
+    const fitting = usable.find((point) => excess(point) <= 0);
+    if (fitting || !usable.length) return { point: fitting ?? null, meets: Boolean(fitting) };
+    const first = usable.filter((point) => point.basis === usable[0].basis);
+    return { point: first.reduce((best, point) => (excess(point) < excess(best) ? point : best)), meets: false };
   }
 
   function limitOf(field, given, convert) {
@@ -200,10 +192,9 @@
       said.textContent = "Give a limit on the cost, on the risk, or on both.";
       return;
     }
-    const points = shownPoints().map((index) => data.points[index]);
     const found = asGiven && data.recommended !== null
       ? { point: data.points[data.recommended], meets: data.meets }
-      : choose(points, limit);
+      : choose(data, hidden, limit);
     const choice = chart.querySelector(".choice");
     choice.classList.toggle("off", found.point === null);
     read("choice-toml").textContent = found.point?.toml ?? "";

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Text for a person of what promises: a release, a policy, a dry run, a task."""
+"""Text for a person of what promises: a release, a policy, a dry run, a task, a policy for devices."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,16 +22,25 @@ from dunnage.local.client import mechanism_of as device_mechanism
 from dunnage.local.estimators import normal_quantile
 from dunnage.local.task import Purpose as TaskPurpose
 from dunnage.local.task import Task
-from dunnage.mechanisms.base import Foresight
+from dunnage.local.tasks import read_carriers, task_of
 from dunnage.policy import Policy
 from dunnage.publishing import DryRun, mechanism_of
 from dunnage.release import Release
 from dunnage.text import several
 
 PICTURE_WIDTH = 50
-MOST_LABELS_NAMED = 4
+MAX_LABELS_NAMED = 4
 _LABEL_WORDS = {"tree": "leaves", "graph": "vertices", "ordinal": "levels", "category": "values"}
 _FIRST = ("name", "model", "protects", "k", "epsilon", "delta", "beta", "neighbours")
+
+
+def titled(title: str) -> str:
+    return f"{title}\n{'=' * len(title)}"
+
+
+def labelled(*pairs: tuple[str, object], width: int = 11) -> list[str]:
+    """Write a column of labels with texts beside them, one line each; what is None is left out."""
+    return [f"{label:<{width}} {text}" for label, text in pairs if text is not None]
 
 
 def release_text(release: Release) -> str:
@@ -40,7 +50,7 @@ def release_text(release: Release) -> str:
     pictured = [name for name in release.attributes if f"{name}_lower" in release.data.column_names]
     try:
         parts = [
-            f"{title}\n{'=' * len(title)}",
+            titled(title),
             statement_text(certificate),
             "\n".join(release.owner.figures(release)),
             *(interval_picture(release, name) for name in pictured),
@@ -82,18 +92,19 @@ def _in_order(names: Iterable[str]) -> list[str]:
 def statement_text(certificate: Certificate) -> str:
     """Describe what a certificate states: guarantee, basis, mechanism, proof, what it means and rests on."""
     parameters = certificate.mechanism
-    mechanism = ", ".join(f"{key} {_parameter_text(key, parameters[key])}" for key in _in_order(parameters))
-    title = "Stated" if certificate.basis is Basis.CLAIMED else "Guarantee"
-    lines = [f"{title:<11} {guarantee_words(certificate.guarantee)}", f"Basis       {certificate.basis}"]
-    lines.append(f"Mechanism   {mechanism}")
-    lines += [f"Claimed     {certificate.claim}"] if certificate.claim is not None else []
-    lines += [f"Why         {certificate.why}"] if certificate.why is not None else []
-    lines += [f"Holds       {guarantee_words(certificate.holds)}"] if certificate.holds is not None else []
-    lines += [f"Proof       {certificate.proof}"] if certificate.proof is not None else []
-    lines += [f"WARNING     {warning}" for warning in certificate.warnings or []]
+    lines = labelled(
+        ("Stated" if certificate.basis is Basis.CLAIMED else "Guarantee", guarantee_words(certificate.guarantee)),
+        ("Basis", certificate.basis),
+        ("Mechanism", ", ".join(f"{key} {_parameter_text(key, parameters[key])}" for key in _in_order(parameters))),
+        ("Claimed", certificate.claim),
+        ("Why", certificate.why),
+        ("Holds", None if certificate.holds is None else guarantee_words(certificate.holds)),
+        ("Proof", certificate.proof),
+        *(("WARNING", warning) for warning in certificate.warnings or []),
+    )
     lines += ["What it means", *_bullets(certificate.meaning.sentences)]
     lines += _bullets([row.sentence for row in certificate.meaning.odds if row.sentence is not None])
-    lines += ["In clear", *_bullets(certificate.in_clear), "Assumes", *_bullets([*certificate.assumptions])]
+    lines += ["In clear", *_bullets(certificate.in_clear), "Assumes", *_bullets(certificate.assumptions)]
     return "\n".join(lines)
 
 
@@ -104,16 +115,8 @@ def _parameter_text(key: str, value: Any) -> str:
     return str(value)
 
 
-def _bullets(items: list[str]) -> list[str]:
+def _bullets(items: Iterable[str]) -> list[str]:
     return [f"  - {item}" for item in items]
-
-
-def foresight_text(foresight: Foresight) -> str:
-    """Describe what a mechanism tells its owner beforehand; empty if that is nothing."""
-    lines = [f"WARNING       {warning}" for warning in foresight.warnings]
-    if foresight.lines:
-        lines += ["For you only", *_bullets(list(foresight.lines))]
-    return "\n".join(lines)
 
 
 def interval_picture(release: Release, name: str) -> str:
@@ -163,8 +166,8 @@ def _labels_text(told: str | list[str]) -> str:
     """Write a node, or a set by its first labels."""
     if isinstance(told, str):
         return told
-    more = [f"and {len(told) - MOST_LABELS_NAMED} more"] if len(told) > MOST_LABELS_NAMED else []
-    return "{" + ", ".join([*told[:MOST_LABELS_NAMED], *more]) + "}"
+    more = [f"and {len(told) - MAX_LABELS_NAMED} more"] if len(told) > MAX_LABELS_NAMED else []
+    return "{" + ", ".join([*told[:MAX_LABELS_NAMED], *more]) + "}"
 
 
 def _strata_of_classes(release: Release) -> list[str]:
@@ -209,43 +212,53 @@ def policy_text(policy: Policy) -> str:
 
 
 def promise_text(promise: Promise) -> str:
-    title = "Claims" if promise.basis is Basis.CLAIMED else "Promises"
-    lines = [f"{title:<13} {guarantee_words(promise.guarantee)}; basis {promise.basis}"]
-    lines += [f"Claimed       {promise.claim}"] if promise.claim else []
-    lines += [f"Why           {promise.why}"] if promise.why else []
-    lines += [f"Really holds  {guarantee_words(promise.holds)}"] if promise.holds is not None else []
-    lines += [f"Proof         {Proof.model_validate(proof)}"] if (proof := promise.to_dict().get("proof")) else []
-    lines += [f"WARNING       {warning}" for warning in promise.warnings]
-    lines += ["In clear", *_bullets([*promise.in_clear])]
-    lines += ["Assumes", *_bullets([f"{item.name}: {item.says}" for item in promise.assumptions])]
+    proof = promise.to_dict().get("proof")
+    lines = labelled(
+        (
+            "Claims" if promise.basis is Basis.CLAIMED else "Promises",
+            f"{guarantee_words(promise.guarantee)}; basis {promise.basis}",
+        ),
+        ("Claimed", promise.claim or None),
+        ("Why", promise.why or None),
+        ("Really holds", None if promise.holds is None else guarantee_words(promise.holds)),
+        ("Proof", Proof.model_validate(proof) if proof else None),
+        *(("WARNING", warning) for warning in promise.warnings),
+        width=13,
+    )
+    lines += ["In clear", *_bullets(promise.in_clear)]
+    lines += ["Assumes", *_bullets(f"{item.name}: {item.says}" for item in promise.assumptions)]
     return "\n".join(lines)
 
 
 def dry_run_text(run: DryRun) -> str:
+    foresight = run.foresight  # what a mechanism tells its owner beforehand
+    left_out = f"{run.num_rows} valid, {run.num_left_out} left out by the policy"
     return "\n".join(
         [
             "Dry run: nothing was drawn, spent or written.",
-            f"Records       {run.num_rows} valid, {run.num_left_out} left out by the policy",
+            *labelled(("Records", left_out), width=13),
             promise_text(run.promise),
-            f"Would spend   {run.asked}",
-            f"Spent so far  {run.before.total}",
-            f"Left now      {run.before.left_text()}",
-            f"Left then     {run.after.left_text()}",
-            *([text] if (text := foresight_text(run.foresight)) else []),
+            *labelled(
+                ("Would spend", run.asked),
+                ("Spent so far", run.before.total),
+                ("Left now", run.before.left_text()),
+                ("Left then", run.after.left_text()),
+                *(("WARNING", warning) for warning in foresight.warnings),
+                width=13,
+            ),
+            *(["For you only", *_bullets(foresight.lines)] if foresight.lines else []),
         ]
     )
 
 
 def task_text(task: Task, devices: int | None = None, *, confidence: float = 0.95) -> str:
     """Describe a task: what it asks, what vehicles give away, and how far estimates of a fleet would be off."""
-    title = f"Task of {task.dataset}, version {task.version}"
     schedule = task.schedule
+    slots = f"{several(schedule.slots_per_day, 'slot')} a day of {schedule.num_moments:,}, drawn before the day"
+    late = f"sent within {several(schedule.lateness_minutes, 'minute')}; a day closes at {schedule.closing} UTC"
     lines = [
-        f"{title}\n{'=' * len(title)}",
-        f"Digest      {task.digest}",
-        f"Protects    {task.protects}",
-        f"Schedule    {several(schedule.slots_per_day, 'slot')} a day of {schedule.num_moments:,}, drawn before the "
-        f"day; sent within {several(schedule.lateness_minutes, 'minute')}; a day closes at {schedule.closing} UTC",
+        titled(f"Task of {task.dataset}, version {task.version}"),
+        *labelled(("Digest", task.digest), ("Protects", task.protects), ("Schedule", f"{slots}; {late}")),
     ]
     for purpose in task.purposes:
         lines += ["", *_purpose_lines(task, purpose)]
@@ -315,3 +328,55 @@ def _loss_lines(task: Task) -> Iterator[str]:
             yield f"    {name:<28} {bound}"
         if day is not None:
             yield f"    {'lasts for':<28} {several(task.limits.lifetime // day, 'day')}, then the vehicle falls silent"
+
+
+def predictions(task: Task, devices: int) -> list[str]:
+    """Say in a line for each purpose how far estimates of a fleet would be off."""
+    hints = []
+    for purpose in task.purposes:
+        mechanism = device_mechanism(task, purpose)
+        if purpose.grid is not None:
+            hints.append(f"{purpose.name}: {mechanism.noise_verdict(devices).message}")
+            continue
+        tier = min(task.slot_tiers(purpose), key=lambda tier: tier.epsilon)
+        sds = mechanism.predicted_sd(tier, devices)
+        means = (f"{q.name} {2 * sd:.2g} {q.unit}".rstrip() for q, sd in zip(purpose.quantities, sds, strict=True))
+        told = f"means are within about {', '.join(means)}"
+        hints.append(f"{purpose.name}: {devices:,} vehicles, all of tier {tier.name}: {told}")
+    return hints
+
+
+def device_policy_text(path: Path, devices: int) -> tuple[dict[str, object], str]:
+    """Describe a policy for devices: what each mechanism promises, tiers, schedule, predicted errors."""
+    policy = read_carriers(path)
+    task = task_of(policy)
+    promises = {purpose.name: device_mechanism(task, purpose).promise() for purpose in task.purposes}
+    statements, hints = check_task(task).statements(), predictions(task, devices)
+    schedule, limits = task.schedule, task.limits
+    lines = [f"Policy for {policy.dataset}, protecting one {policy.protects}; for devices", "Reported"]
+    lines += [f"  {n.name:<20} number [{float(n.low):g}, {float(n.high):g}] {n.unit}".rstrip() for n in policy.numbers]
+    lines += [f"  {name:<20} {grid.num_cells:,} cells of a box" for name, grid in policy.grids.items()]
+    tiers = {tier.name: tier.epsilon for purpose in task.purposes for tier in purpose.tiers}
+    listed = ", ".join(f"{name} (epsilon {float(epsilon):g})" for name, epsilon in tiers.items())
+    day = "" if limits.day is None else f", of a day {float(limits.day):g}"
+    slots = f"{schedule.slots_per_day} of {schedule.num_moments} moments a day, drawn before it"
+    late = f"a report may come {schedule.lateness_minutes} minutes late; a day closes at {schedule.closing} UTC"
+    lines += labelled(
+        ("Tiers", listed),
+        ("Schedule", f"{slots}; {late}"),
+        ("Allowance", f"of a lifetime epsilon {float(limits.lifetime):g}{day}"),
+        width=13,
+    )
+    parts = ["\n".join(lines)]
+    parts += [f"Mechanism {name}\n{promise_text(promise)}" for name, promise in promises.items()]
+    parts.append("\n".join(["Gives away", *(f"  {text}" for text in statements)]))
+    parts.append("\n".join(["Predicted error", *(f"  {text}" for text in hints)]))
+    described: dict[str, object] = {
+        "dataset": policy.dataset,
+        "digest": policy.digest(),
+        "task": task.to_dict(),
+        "promises": {name: promise.to_dict() for name, promise in promises.items()},
+        "losses": statements,
+        "predicted": hints,
+    }
+    return described, "\n\n".join(parts)

@@ -1,0 +1,258 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands ``pack``, ``size`` and ``apply``: plans made on a release, and what becomes of them on the true data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from typer import Argument, Option
+
+import dunnage as dn
+from dunnage.cli.shared import (
+    ForceFlag,
+    JsonFlag,
+    KeyOption,
+    OptInt,
+    OptPath,
+    OptText,
+    PeriodOption,
+    PlanOut,
+    PolicyOption,
+    ReleaseArgument,
+    SeedOption,
+    ShuttleHour,
+    print_result,
+    progress,
+)
+from dunnage.errors import ParameterError
+
+if TYPE_CHECKING:
+    from dunnage.planning.models import Model
+
+
+def _model(
+    name: str | None, statistic: str | None, risk: str | None, prior: str | None, budget: str | None, as_published: bool
+) -> Model:
+    """Make the model that was asked for; an option that it does not take is an error."""
+    if name is None:
+        name = "standard" if risk is None and prior is None else "stochastic"
+    given: dict[str, str | bool | None] = {"statistic": statistic, "risk": risk, "prior": prior, "budget": budget}
+    given["as_published"] = as_published or None
+    takes: dict[str, tuple[Any, tuple[str, ...]]] = {
+        "standard": (dn.Standard, ("statistic",)),
+        "robust": (dn.Robust, ("risk", "budget")),
+        "stochastic": (dn.Stochastic, ("risk", "prior", "as_published")),
+        "sealed": (dn.Sealed, ()),
+    }
+    if name not in takes:
+        raise ParameterError(f"model must be one of {', '.join(takes)}. Got {name!r}.")
+    kind, options = takes[name]
+    wrong = [option for option, value in given.items() if value is not None and option not in options]
+    if wrong:
+        listed = ", ".join(f"--{option.replace('_', '-')}" for option in wrong)
+        raise ParameterError(f"the {name} model does not take {listed}. Leave it out, or choose another --model.")
+    made: Model = kind(**{option: given[option] for option in options if given[option] is not None})
+    return made
+
+
+def pack(
+    release: ReleaseArgument,
+    out: PlanOut,
+    capacity: Annotated[list[str] | None, Option(help="What a truck holds: 500kg or volume=9; repeatable.")] = None,
+    trucks: Annotated[OptPath, Option(help="Trucks file: CSV truck,count,cost and capacities.")] = None,
+    by: Annotated[OptText, Option(help="Public column whose values are packed apart.")] = None,
+    apart: Annotated[OptText, Option(help="Another public column whose values never share a truck.")] = None,
+    model: Annotated[
+        OptText,
+        Option(
+            help="standard | robust | stochastic | sealed; by default standard, with a risk or prior stochastic. "
+            "Noisy releases: standard or stochastic."
+        ),
+    ] = None,
+    statistic: Annotated[
+        OptText, Option(help="Standard: upper (everything fits; noisy: as sure as stated) | mean (fewer trucks).")
+    ] = None,
+    risk: Annotated[
+        OptText, Option(help="Stochastic, robust: chance that something in the whole plan may not fit.")
+    ] = None,
+    prior: Annotated[
+        OptText, Option(help="Stochastic on noisy releases: uniform | normal:MEAN:SD, what weights are drawn from.")
+    ] = None,
+    budget: Annotated[OptText, Option(help="Robust: largest | items | published.")] = None,
+    as_published: Annotated[bool, Option("--as-published", help="Stochastic: the paper's sampled model.")] = False,
+    spread: Annotated[OptInt, Option(help="No truck takes more than 1/SPREAD of a class.")] = None,
+    margin: Annotated[
+        OptText, Option(help="Part of every capacity to leave free, such as 0.05; with every model.")
+    ] = None,
+    time_limit: Annotated[float, Option(min=0.1, help="Seconds to search at most.")] = 60.0,
+    force: ForceFlag = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Pack released rows into as few trucks as can be found, with a proven bound. Needs only the release.
+
+    Example: dunnage pack release --capacity 500kg --model stochastic --risk 0.05 -o plan
+    """
+    from dunnage.folders import check_new_folder
+    from dunnage.planning.plan import PLAN_FILE
+
+    chosen = _model(model, statistic, risk, prior, budget, as_published)
+    check_new_folder(out, marker=PLAN_FILE, force=force)
+    with progress() as tell:
+        tell("reading the release")
+        received = dn.Release.read(release)
+        received.check_rows("pack")
+        kinds = dn.read_trucks(trucks, received.quantities) if trucks is not None else None
+        tell("packing")
+        plan = dn.pack(
+            received,
+            capacity=capacity,
+            trucks=kinds,
+            model=chosen,
+            by=by,
+            apart=apart,
+            spread=spread,
+            margin=margin,
+            seconds=time_limit,
+            progress=tell,
+        )
+        plan.write(out, force=force)
+    print_result({"plan": str(out), **plan.to_dict()}, f"{plan.summary()}\nPlan        {out}", as_json)
+
+
+def size(
+    release: Annotated[Path, Argument(help="Release folder of counts.")],
+    city: Annotated[Path, Option("--city", help="City folder, or GTFS feed (folder or zip).")],
+    out: PlanOut,
+    max_wait: Annotated[float, Option(help="Longest mean wait in each zone, in seconds.")] = 180,
+    expansions: Annotated[int, Option(help="Days with random seconds to simulate.")] = 5,
+    capacity: Annotated[int, Option(help="Seats of a shuttle.")] = 8,
+    day: Annotated[OptText, Option(help="Size for this day only, by its label in the release.")] = None,
+    export: Annotated[OptPath, Option(help="Folder to make for other tools: FleetPy's files, and GeoJSON.")] = None,
+    seed: SeedOption = None,
+    force: ForceFlag = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Size the smallest fleet of shuttles per zone for released counts of trips. Needs only release and city.
+
+    Example: dunnage size release --city city --max-wait 180 -o plan
+    """
+    from dunnage.folders import check_new_folder
+    from dunnage.kinds import COUNTS
+    from dunnage.planning.dispatch import Service
+    from dunnage.planning.plan import PLAN_FILE, PLAN_PAGE
+    from dunnage.showing.fleets import plan_page
+
+    check_new_folder(out, marker=PLAN_FILE, force=force)
+    if export is not None:
+        check_new_folder(export, marker=PLAN_FILE, force=False)
+        if export.resolve() == out.resolve():
+            raise ParameterError("plan and export need a folder each. Got one for both. Name another.")
+    with progress() as tell:
+        tell("reading release and city")
+        received = dn.Release.read(release)
+        if received.kind != COUNTS:  # before a city is read
+            raise ParameterError(f"size needs a release of counts of trips. Got one of {received.kind}. Give another.")
+        plan = dn.size(
+            received,
+            (place := dn.load_city(city)),
+            max_wait=max_wait,
+            expansions=expansions,
+            service=Service(capacity=capacity),
+            seed=seed or 0,
+            day=day,
+            progress=tell,
+        )
+        tell("drawing the page")
+        plan.write(out, page=plan_page(plan, received, place), force=force)
+        if export is not None:
+            tell("exporting")
+            dn.export_plan(export, received, place, plan)
+    text = f"{plan.summary()}\nPlan        {out}, see {PLAN_PAGE}" + (
+        f"\nExports     {export}" if export is not None else ""
+    )
+    exported = {"export": str(export)} if export is not None else {}
+    print_result({"plan": str(out), **exported, **plan.to_dict()}, text, as_json)
+
+
+def apply(
+    plan: Annotated[Path, Argument(help="Plan folder, or a CSV file row,bin or zone,shuttles of others.")],
+    data: Annotated[Path, Argument(help="The private rows that were published.")],
+    policy: PolicyOption,
+    release: Annotated[Path, Option("--release", help="Release folder the plan was made on.")],
+    out: Annotated[Path, Option("-o", "--out", help="Settlement folder to make; private.")],
+    key: KeyOption = None,
+    period: PeriodOption = None,
+    repair: Annotated[bool, Option("--repair", help="Repair bins that overflow.")] = False,
+    leave_behind: Annotated[bool, Option("--leave-behind", help="Leave packages behind if need be.")] = False,
+    capacity: Annotated[
+        list[str] | None, Option(help="What a truck holds, for a CSV plan or instead of a plan's own; repeatable.")
+    ] = None,
+    trucks: Annotated[OptPath, Option(help="Trucks file, for a CSV plan or instead of a plan's own.")] = None,
+    city: Annotated[OptPath, Option(help="Shuttles: city folder or GTFS feed the fleet was sized in.")] = None,
+    shuttle_hour: ShuttleHour = None,
+    force: ForceFlag = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Apply a plan to the true data: what really overflows, repaired if asked; or how shuttles really run.
+
+    Example: dunnage apply plan parcels.csv --policy parcels.toml --release release --repair -o settlement
+    """
+    from dunnage.folders import check_new_folder
+    from dunnage.planning.plan import told_fleet_plan
+    from dunnage.publication import key_path
+    from dunnage.settle import SETTLEMENT_FILE
+
+    of_fleet = told_fleet_plan(plan)
+    if of_fleet:
+        for_packages = {"--repair": repair, "--leave-behind": leave_behind, "--capacity": capacity, "--trucks": trucks}
+        _refuse_options(for_packages, "a plan of shuttles")
+        if city is None:
+            raise ParameterError("a plan of shuttles is applied in a city. Got none. Give --city CITY, as for size.")
+    else:
+        _refuse_options({"--city": city, "--shuttle-hour": shuttle_hour}, "a plan of packages")
+    check_new_folder(out, marker=SETTLEMENT_FILE, force=force)
+    with progress() as tell:
+        tell("reading")
+        published = dn.Release.read(release)
+        if not of_fleet:
+            published.check_rows("apply")
+        rows = dn.load(data, policy, period=period or published.certificate.period)
+        if city is not None:
+            from dunnage.settle.fleets import SETTLEMENT_PAGE
+            from dunnage.showing.fleets import settlement_page
+
+            town, named = dn.load_city(city), key or key_path(release)
+            own = dn.Key.read(named) if key is not None or named.exists() else None
+            ran = dn.apply_fleet(plan, rows, published, town, own, shuttle_hour=shuttle_hour, progress=tell)
+            tell("drawing the page")
+            ran.write(out, page=settlement_page(ran, published), force=force)
+            result, text = ran.to_dict(), f"{ran.summary()}\nSettlement  {out} (private), see {SETTLEMENT_PAGE}"
+        else:
+            kinds = None
+            if trucks is not None:  # a plan that does not say what it packs packs whatever the release has
+                packed = list(dn.Plan.read(plan).quantities) if plan.is_dir() else published.quantities
+                kinds = dn.read_trucks(trucks, packed)
+            tell("applying the plan")
+            done = dn.apply(
+                plan,
+                rows,
+                published,
+                dn.Key.read(key or key_path(release)),
+                capacity=capacity or None,
+                trucks=kinds,
+                repair=repair or leave_behind,
+                leave_behind=leave_behind,
+                progress=tell,
+            )
+            done.write(out, force=force)
+            result, text = done.to_dict(), f"{done.summary()}\nSettlement  {out} (private)"
+    print_result({"settlement": str(out), **result}, text, as_json)
+
+
+def _refuse_options(options: Mapping[str, object], what: str) -> None:
+    """Refuse options that a kind of plan does not take; those not given are None, False or empty."""
+    given = [name for name, value in options.items() if not (value is None or value is False or value == [])]
+    if given:
+        raise ParameterError(f"{what} does not take {', '.join(given)}. Leave it out.")

@@ -1,0 +1,657 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pages of an audit: every finding beside its baseline, some as pictures; and the sign-off, one printed page."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import JsonValue
+
+from dunnage.auditing.audit import Audit, Statement
+from dunnage.auditing.finding import TOPICS, AtRisk, Finding, RecordAtRisk, RiderAtRisk, TripAtRisk, VehicleAtRisk
+from dunnage.certificate import Composition, JsonObject, Total
+from dunnage.guarantees import Basis
+from dunnage.showing import figures as draw
+from dunnage.showing.pages import Figure, render
+from dunnage.text import NO_BREAK, number_text, percent, several
+
+_STATISTICS = {
+    "bounds": "the bounds of each class",
+    "mean": "bounds and mean of each class",
+    "multiset": "bounds, mean and every value of each class",
+    "values": "of each class the smallest and largest number, the lowest common node, or the set of labels",
+    "noise": "a noisy value and an interval for each record",
+    "counts": "how many trips there are of each type, as noise allows",
+    "estimates": "means and shares with intervals, estimated from what devices perturbed before they sent it",
+}
+# Shown first, in this order, as far as they were found; the part of a name before a bracket.
+_KEY_FINDINGS = (
+    *("localisation, 1 day", "localisation, 30 days", "tuple guess", "unique by areas, 4 hours", "error of the mean"),
+    *("RMSE of shares", "membership guess", "membership bound", "shuttles", "wait", "RMSE per cell"),
+    *("error of the total", "total variation distance", "trips created in empty cells", "trips created, expected"),
+    *("noise", "record linkage", "identification expected", "identification before release", "prosecutor risk"),
+    *("attribute linkage", "certain absence", "correspondence, worst", "truck linkage", "objective ratio", "trucks"),
+    *("total distortion", "coverage", "interval width"),
+)
+_MAX_KEY_FIGURES = 6
+
+
+def audit_page(audit: Audit) -> str:
+    """Write the page of an audit.
+
+    That of an audit which is not external shows private figures: keep the file private (mode 0600).
+    """
+    pictures = {"utility": [*ride_pictures(audit), *count_pictures(audit)]}
+    for topic, more in carrier_pictures(audit).items():
+        pictures.setdefault(topic, []).extend(more)
+    topics = []
+    for topic in TOPICS:
+        cards = [
+            {**finding_line(item), "private": item.private, "svg": _finding_bars(item)}
+            for item in audit.findings
+            if item.topic == topic
+        ]
+        if cards:
+            topics.append((topic, pictures.get(topic, []), cards))
+    content = {
+        "audit": audit,
+        "title": f"Audit of {audit.dataset}" + (f", {audit.period}" if audit.period else ""),
+        "released": _STATISTICS[audit.statistic],
+        "figures": _key_figures(audit.findings),
+        "topics": topics,
+        "at_risk": _risk_table(audit),
+    }
+    return render("audit.html", content)
+
+
+def write_audit(audit: Audit, folder: str | os.PathLike[str], *, force: bool = False) -> Path:
+    """Write an audit folder with its page and sign-off, readable by its owner alone unless the audit is external."""
+    return audit.write(folder, page=audit_page(audit), sign_off=sign_off_page(audit), force=force)
+
+
+def finding_line(item: Finding, room: int | None = None) -> dict[str, str]:
+    """Write the figures and the sentence of a finding for a page."""
+    low, high = item.interval
+    sentence = item.sentence if room is None else _cut(item.sentence, room)
+    return {
+        "name": item.name,
+        "value": item.text(item.value),
+        "between": f"{item.text(low)} to {item.text(high)}" if low < high else "",
+        "baseline": item.text(item.baseline),
+        "sentence": sentence.replace(" %", f"{NO_BREAK}%"),
+    }
+
+
+def _key_figures(findings: Sequence[Finding]) -> list[Figure]:
+    first: dict[str, Finding] = {}
+    for item in findings:
+        name = item.name.partition(" (")[0]
+        # Of several attributes the worst is shown; of what privacy cost, the first.
+        if name not in first or (item.topic != "utility" and item.value > first[name].value):
+            first[name] = item
+    chosen = [first[name] for name in _KEY_FINDINGS if name in first][:_MAX_KEY_FIGURES]
+    return [Figure(item.name, item.text(item.value), f"baseline {item.text(item.baseline)}") for item in chosen]
+
+
+def _finding_bars(item: Finding) -> draw.Svg:
+    """Draw the value as a bar, the baseline as a fainter one below it, and the interval as a line, if it is one."""
+    low, high = item.interval
+    scale = draw.Scale(0.0, 1.0 if item.is_share else max(high, item.value, item.baseline, 1e-12))
+    parts = [
+        draw.tag("line", class_="axis", x1="0", x2="0", y1="0", y2="30"),
+        draw.tag("line", class_="grid", x1="100%", x2="100%", y1="0", y2="30"),
+        draw.tag("rect", class_="bar", x="0", y="2", width=scale.across(item.value), height="15"),
+        draw.tag("rect", class_="range", x="0", y="20", width=scale.across(item.baseline), height="7"),
+    ]
+    if low < high:
+        parts.append(draw.tag("line", class_="limit", x1=scale.across(low), x2=scale.across(high), y1="9.5", y2="9.5"))
+    label = f"{item.name}: {item.text(item.value)}, baseline {item.text(item.baseline)}"
+    return draw.chart(30, parts, label=label, kind="flat")
+
+
+_count = "{:,}".format
+# Columns of the table of those most at risk: title, figure, and how that is written.
+_RISK_COLUMNS: Mapping[type[AtRisk], tuple[tuple[str, str, Callable[[Any], str]], ...]] = {
+    RecordAtRisk: (
+        ("Rows that may be it", "rows", _count),
+        ("Row named", "record_linkage", percent),
+        ("Value guessed", "attribute_linkage", lambda by: ", ".join(f"{name} {percent(p)}" for name, p in by.items())),
+    ),
+    TripAtRisk: (
+        ("Suspicion of one half became", "suspicion", percent),
+        ("Trips of its type", "alike", _count),
+        ("Released of its type", "released", _count),
+    ),
+    RiderAtRisk: (
+        ("Presence guessed", "guess", percent),
+        ("Trips counted", "trips", _count),
+        ("Types of trip", "types", _count),
+    ),
+    VehicleAtRisk: (
+        ("Rows in one place", "stays", percent),
+        ("Found if it always stays", "found_if_it_stays", percent),
+    ),
+}
+
+
+def _risk_table(audit: Audit) -> dict[str, object]:
+    """List the records most at risk by their place in the source, from 1 below the header, without empty columns."""
+    table = []
+    for record in audit.at_risk:
+        figures = [(title, getattr(record, name), text) for title, name, text in _RISK_COLUMNS[type(record)]]
+        cells = {title: "" if figure is None else text(figure) for title, figure, text in figures}
+        table.append((f"{record.source_row + 1:,}", cells))
+    titles = [title for title in (table[0][1] if table else ()) if any(cells[title] for _, cells in table)]
+    return {"titles": titles, "lines": [(row, *(cells[title] for title in titles)) for row, cells in table]}
+
+
+# The sign-off. Long texts and lists are cut to what a page of A4 holds, and how many entries there are besides is said.
+
+
+MAX_RISKS, MAX_COSTS, FEWEST = 4, 4, 2
+# Characters that a page holds of each part.
+_ROOM = {"title": 60, "mechanism": 220, "promise": 450, "in_clear": 400, "warnings": 240, "sentence": 250, "table": 700}
+# Characters of assumptions if nothing else is long, and at least; and of all else that leave them as much room.
+_MAX_ASSUMED, _MIN_ASSUMED, _ALL_ELSE = 1150, 280, 2400
+# What is shown, in this order, as far as it was found; the part of a name before a bracket.
+_RISKS = (
+    *("membership guess", "membership guess, rider", "membership bound", "localisation, 1 day"),
+    *("localisation, 30 days", "tuple guess", "suspicion at most, one slot", "record linkage", "truck linkage"),
+    *("attribute linkage", "prosecutor risk", "marketer risk", "journalist risk", "identification before release"),
+    *("certain absence",),
+)
+_COSTS = (
+    *("trucks", "shuttles", "cost", "wait", "plan feasible", "total distortion", "RMSE per cell"),
+    *("error of the total", "total variation distance", "RMSE of shares", "error of the mean", "mean absolute error"),
+    *("interval width", "top pairs kept", "coverage", "trips created, expected", "noise"),
+)
+_MODELS = {
+    "k-anonymity": "k-anonymity: every released record looks like k - 1 others at least",
+    "dp": "Differential privacy: what is released hardly depends on any one {unit}",
+    "sampled-dp": "Differential privacy by a secret sample: it hardly shows whether any one {unit} is in the data",
+    "within-cluster": "Differential privacy within clusters: values of one cluster are hardly told apart",
+    "within-published-borders": "Differential privacy within published borders",
+    "local-dp": "Local differential privacy: a device perturbs before it sends, and no report tells much",
+    "metric-local-dp": "Local differential privacy by distance: near values are hardly told apart",
+}
+
+
+def sign_off_page(audit: Audit) -> str:
+    """Write the one-page sign-off of an audit.
+
+    That of an audit which is not external shows private figures: keep the file private (mode 0600). The same audit
+    always gives the same page.
+    """
+    stated, assumed = audit.statement, audit.statement.assumptions
+    shown = [item for item in audit.findings if not (audit.external and item.private)]
+    risks, costs = _chosen(shown, _RISKS, MAX_RISKS), _chosen(shown, _COSTS, MAX_COSTS)
+    promise, warnings = _fitting(_promises(stated), _ROOM["promise"]), _fitting(stated.warnings, _ROOM["warnings"])
+    mechanism = _cut(_mechanism(stated.mechanism), _ROOM["mechanism"])
+    # Assumptions have the room that all else leaves; their names say enough to look them up.
+    sentences = [_cut(item.sentence, _ROOM["sentence"]) for item in (*risks, *costs)]
+    used = sum(map(len, [*sentences, *promise, mechanism, *warnings]))
+    room = max(_MIN_ASSUMED, min(_MAX_ASSUMED, _MAX_ASSUMED + _ALL_ELSE - used))
+    terms = [f"{name}: {words}" for name, words in assumed.items()]
+    terms = terms if sum(map(len, terms)) <= room else [", ".join(assumed)]
+    lists = {
+        "It assumes": _fitting(terms, room),
+        "In clear": _fitting(stated.in_clear, _ROOM["in_clear"]),
+        "Warnings": warnings,
+    }
+    # The lines to sign on are filled in as far as it is known who approved.
+    name, _, role = (audit.approved.name if audit.approved else "").partition(",")
+    content = {
+        "audit": audit,
+        "stated": stated,
+        "title": _cut(f"Sign-off: {audit.dataset}" + (f", {audit.period}" if audit.period else ""), _ROOM["title"]),
+        "dataset": _cut(audit.dataset, _ROOM["title"]),
+        "mechanism": mechanism,
+        "composed": _composed(stated.composition),
+        "promise": promise,
+        "odds": _odds(stated),
+        "risks": [finding_line(item, _ROOM["sentence"]) for item in risks],
+        "costs": [finding_line(item, _ROOM["sentence"]) for item in costs],
+        "lists": [(title, items) for title, items in lists.items() if items],
+        "approver": name.strip(),
+        "role": role.strip(),
+    }
+    return render("signoff.html", content)
+
+
+def _mechanism(mechanism: JsonObject) -> str:
+    """Write a mechanism and its parameters; those that are not set are left out."""
+    parts = []
+    for key, value in mechanism.items():
+        if key == "purposes" and isinstance(value, dict):
+            purposes = [f"{name} ({_purpose(item)})" for name, item in sorted(value.items())]
+            parts.append(f"{key} {' and '.join(purposes)}")
+        elif key != "name" and value is not None and value is not False and value != {}:
+            parts.append(f"{key} {_parameter(value)}")
+    return ": ".join(part for part in (str(mechanism.get("name", "unknown")), ", ".join(parts)) if part)
+
+
+def _parameter(value: JsonValue) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_parameter(part)}" for name, part in value.items())
+    return "/".join(_parameter(part) for part in value) if isinstance(value, list) else str(value)
+
+
+def _purpose(item: JsonValue) -> str:
+    if not isinstance(item, dict):
+        return str(item)
+    tiers = item.get("tiers")
+    losses = ", ".join(f"{name} epsilon {loss}" for name, loss in tiers.items()) if isinstance(tiers, dict) else ""
+    return ", ".join(part for part in (str(item.get("name", "")), losses) if part)
+
+
+def _composed(composition: Composition | None) -> str:
+    """Say what this and all earlier releases of the dataset add up to."""
+    if composition is None or not isinstance(composition.total, Total):
+        return "no total exists: " + (composition.rule if composition else "").removeprefix("does not compose: ")
+    total = composition.total
+    delta = f", delta {total.delta}" if total.delta else ""
+    return f"epsilon {total.epsilon}{delta} in all ({composition.neighbours or ''})"
+
+
+def _promises(stated: Statement) -> list[str]:
+    """Say in plain words what is promised; of a claim, what is claimed too."""
+    promised = []
+    if stated.guarantee is not None and stated.basis == Basis.PROVED:
+        words = _MODELS[stated.guarantee.model].format(unit=stated.guarantee.protects)
+        parts = stated.guarantee.to_dict()
+        figures = [f"{name} = {parts[name]}" for name in ("k", "epsilon", "delta", "beta") if parts.get(name)]
+        promised = [f"{words} ({', '.join(figures)})."]
+    claim = [f"Claimed: {stated.claim}."] if stated.claim else []
+    return [*promised, *(stated.meaning.sentences if stated.meaning is not None else []), *claim]
+
+
+def _odds(stated: Statement) -> list[tuple[str, str]]:
+    """Give what a suspicion may become, or how often a row may be named, at most."""
+    rows = []
+    for row in stated.meaning.odds if stated.meaning is not None else []:
+        before = f"a suspicion of {percent(row.before)}" if row.before is not None else ""
+        if row.at_most is not None:
+            rows.append((f"{before} becomes", percent(row.at_most)))
+        elif row.right_guess_at_most is not None:
+            rows.append((f"with {before} the best guess is right", percent(row.right_guess_at_most)))
+        elif row.right_at_most is not None:
+            rows.append((row.attack or "a guess is right", percent(row.right_at_most)))
+    return [(f"{words[0].upper()}{words[1:]}", most) for words, most in rows]
+
+
+def _chosen(findings: Sequence[Finding], wanted: Sequence[str], most: int) -> list[Finding]:
+    """Choose the findings to show, as far as there is room: of several attributes the worst one."""
+    worst: dict[str, tuple[float, Finding]] = {}
+    for item in findings:
+        name = item.name.partition(" (")[0]
+        if name not in wanted and name.startswith("membership guess, rider"):
+            name = "membership guess, rider"
+        badness = item.value / item.baseline if item.baseline else item.value
+        if name in wanted and (name not in worst or badness > worst[name][0]):
+            worst[name] = badness, item
+    kept: list[Finding] = []
+    for _, item in (worst[name] for name in wanted if name in worst):
+        room = _ROOM["table"] - sum(len(one.sentence) for one in kept)
+        if len(kept) < FEWEST or (len(kept) < most and len(item.sentence) <= room):
+            kept.append(item)
+    return kept
+
+
+def _fitting(items: Sequence[str], room: int) -> list[str]:
+    """Keep as many items as there is room for, one at least, and say how many more there are."""
+    kept: list[str] = []
+    for item in items:
+        if kept and sum(map(len, kept)) + len(item) > room:
+            return [*kept, f"and {len(items) - len(kept)} more: see the certificate."]
+        kept.append(_cut(item, room))
+    return kept
+
+
+def _cut(text: str, room: int) -> str:
+    """Cut a text that is too long for its place, between two words if it has any near."""
+    if len(text) <= room:
+        return text
+    whole = text[:room].rsplit(" ", 1)[0]
+    return (whole if 2 * len(whole) > room else text[:room]) + " ..."
+
+
+# Pictures of clustered records: distortion by attribute, what classes cost, sets of stations on a map. All of it
+# follows from the release, so that an external audit shows it too.
+
+
+NETWORK_WIDTH = 440.0
+MAX_LABELS_NAMED = 4
+
+
+def ride_pictures(audit: Audit) -> list[draw.Picture]:
+    findings = {item.name: item for item in audit.findings}
+    inside, record = findings.get("distortion by generalisation"), audit.protects
+    if inside is None or "costs" not in inside.details or "total distortion" not in findings:
+        return []
+    # Distortion by attribute: that of released records, then the share of suppressed ones.
+    total = findings["total distortion"]
+    weights = total.details["weights"]
+    of_attribute = {name: findings[f"distortion ({name})"] for name in weights}
+    items = {"in total": total} | {f"{n}, weight {percent(weights[n])}": item for n, item in of_attribute.items()}
+    rows = []
+    for words, item in items.items():
+        lost = float(item.details["by_suppression"])
+        rows.append((f"{words}: {percent(item.value)}", [[("bar", item.value - lost), ("range", lost)]]))
+    most = max(weights, key=lambda name: of_attribute[name].value)
+    caption = f"{percent(total.value)} is lost in total, most of {most}: {percent(of_attribute[most].value)}."
+    x = draw.Scale(0.0, 1.04 * max(item.value for item in items.values()) or 1.0)
+    by_attribute = draw.Picture(
+        title="Distortion by attribute",
+        svg=draw.bars(x, rows, axis="distortion", shares=True, label=caption),
+        caption=caption,
+        legend=[("load", "by generalisation"), ("range", "by suppression")][
+            : 1 + bool(total.details["by_suppression"])
+        ],
+    )
+    return [by_attribute, _cost_picture(inside, record), *_network_pictures(inside, record)]
+
+
+def _cost_picture(inside: Finding, record: str) -> draw.Picture:
+    """Draw how many records are in classes of which cost."""
+    costs = inside.details["costs"]
+    step, records = float(costs["step"]), [int(number) for number in costs["records"]]
+    x, y = draw.Scale(0.0, step * max(len(records), 4)), draw.Scale(0.0, 1.05 * max(records), draw.BASE, 38.0)
+    stacks = []
+    for place, number in enumerate(records):
+        tip = f"{number:,} {record}s: {percent(step * place)} to {percent(step * (place + 1))}"
+        stacks.append(draw.Column(step * place, step * (place + 1), [("bar", number)], tip))
+    caption = (
+        f"Half of the {record}s are in classes that leave at most {percent(costs['median'])} of them open; the "
+        f"dearest class leaves {percent(costs['highest'])}."
+    )
+    svg = draw.columns(
+        x,
+        y,
+        stacks,
+        y_title=f"{record}s",
+        whole=True,
+        below=draw.x_axis(x, draw.BASE, f"cost of the class of a {record}", shares=True),
+        more=draw.upright(x, inside.value, draw.BASE, f"mean {percent(inside.value)}"),
+        label=caption,
+    )
+    legend = [("load", f"{record}s in classes of this cost")]
+    return draw.Picture(title="What classes cost", svg=svg, caption=caption, legend=legend)
+
+
+def _network_pictures(inside: Finding, record: str) -> list[draw.Picture]:
+    """Draw the sets of some classes, from the cheapest to the most expensive, on a map of their network."""
+    network, units = inside.details.get("network"), inside.details["units"]
+    if network is None:
+        return []
+    names = network["attributes"][: len(draw.MARKS)]
+    layout = draw.Network.of(network["edges"])
+    width, height = layout.size(width=NETWORK_WIDTH)
+    pictures = []
+    for item in inside.details["classes"]:
+        values, texts = item["told"], []
+        for column, value in values.items():
+            name = column.removesuffix("_lower")
+            if isinstance(value, list):
+                first = ", ".join(value[:MAX_LABELS_NAMED])
+                few = len(value) <= MAX_LABELS_NAMED
+                texts.append(f"{name} {first if few else f'one of {len(value)} ({first}, …)'}")
+            elif name in units and name != column:
+                end = f"{number_text(values[f'{name}_upper'])} {units[name]}".rstrip()
+                texts.append(f"{name} {number_text(value)} to {end}")
+            elif isinstance(value, str):
+                texts.append(f"{name} {value}")
+        caption = f"{values['size']:,} {record}s look alike: {'; '.join(texts)}."
+        drawing = layout.drawn({name: values[name] for name in names}, width=NETWORK_WIDTH)
+        size = f"0 0 {width:.0f} {height:.0f}"
+        pictures.append(
+            draw.Picture(
+                title=f"Class {values['class_id']:,}, cost {percent(item['cost'])}",
+                svg=draw.tag("svg", drawing, class_="chart map", viewBox=size, role="img", aria_label=caption),
+                caption=caption,
+                legend=list(zip(draw.MARKS, names, strict=False)),
+            )
+        )
+    return pictures
+
+
+# Pictures of counts of trips: flows true against released, error by feature, trips created. They compare with the
+# truth, so that an external audit has none.
+
+
+_ROW = 44.0
+_SUMS = "RMSE of sums ("
+
+
+def count_pictures(audit: Audit) -> list[draw.Picture]:
+    findings = {item.name: item for item in audit.findings}
+    apart, created = findings.get("total variation distance"), findings.get("trips created in empty cells")
+    if apart is None or created is None or "flows" not in apart.details:
+        return []
+    pictures = []
+    for kind, words in {"zones": "by zone", "stops": "between the busiest stops"}.items():
+        table = apart.details["flows"].get(kind)
+        if table is None:
+            continue
+        # Both tables are in one scale of colour; the rest would outshine every single stop.
+        named = len(table["names"]) - bool(table.get("with_rest"))
+        cells = [line[:named] for name in ("true", "released") for line in table[name][:named]]
+        most = max(map(max, cells), default=0) or 1
+        for name in ("true", "released"):
+            pictures.append(_flows(table["names"], table[name], most, f"{name.capitalize()} trips {words}"))
+    names = {"RMSE per cell": "cells", "error of the total": "total"}
+    errors = {names[item.name]: item for item in audit.findings if item.name in names}
+    for item in audit.findings:
+        if item.name.startswith(_SUMS):  # short, for narrow screens
+            errors[item.name[len(_SUMS) : -1].replace("origin_zone x destination_zone", "zone pair")] = item
+    errors = {name: item for name, item in errors.items() if item.baseline > 0}  # without trips none to be off by
+    return [*pictures, *([_error_picture(errors)] if errors else []), _created_picture(created)]
+
+
+def _flows(names: list[str], counts: list[list[int]], most: int, title: str) -> draw.Picture:
+    """Draw a table of flows; names of many columns stand upright, so that they stay apart on a phone."""
+    size, gutter, many, max_letters = len(names), 13.0, 6, 9
+    wide, high = (100 - gutter) / size, max(24.0, 150.0 / size)
+    top = 26.0 if size <= many else 70.0
+    before: dict[str, str] = {"x": f"{gutter:.2f}%", "dx": "-8", "text_anchor": "end"}
+    heads = [draw.tag("text", "to", class_="name", y=top - 12, **before)]
+    for place, label in enumerate(names):
+        head = label if len(label) <= max_letters else label[: max_letters - 1] + "…"
+        tip, middle = draw.tag("title", label), f"{gutter + (place + 0.5) * wide:.2f}%"
+        if size <= many:
+            heads.append(draw.tag("text", head, tip, x=middle, y="14", text_anchor="middle"))
+        else:
+            steep = draw.tag("text", head, tip, x=0, y=4, transform="rotate(-90)")
+            heads.append(draw.tag("svg", steep, class_="spread", x=middle, y=top - 6))
+        heads.append(draw.tag("text", head, tip, y=top + (place + 0.5) * high + 4, **before))
+
+    def write(row: int, column: int, place: Mapping[str, float | str]) -> list[draw.Svg]:
+        """Write a count into its cell, in thousands where it would not fit."""
+        number, narrow = counts[row][column], size > many
+        style = ("deep" if number / most > 0.53 else "pale") + (" tight" if narrow else "")
+        text = f"{number / 1000:.1f}k" if number < 9950 else f"{number / 1000:,.0f}k"
+        if number < 1000 or (number < 100_000 and not narrow):
+            text = f"{number:,}"
+        return [draw.tag("text", text, class_=style, **place)] if number else []
+
+    caption = f"{title}: {sum(map(sum, counts)):,} in all, rows from, columns to."
+    svg = draw.heat_map(
+        [[number / most for number in line] for line in counts],
+        tip=lambda row, column: f"{names[row]} to {names[column]}: {several(counts[row][column], 'trip')}",
+        heads=heads,
+        text=write,
+        left=gutter,
+        top=top,
+        height=high,
+        gap=1.0,
+        room=4.0,
+        label=caption,
+    )
+    legend = [("load", f"darkest: {several(most, 'trip')} or more, in both tables")]
+    return draw.Picture(title=title, svg=svg, caption=caption, legend=legend)
+
+
+def _error_picture(items: Mapping[str, Finding]) -> draw.Picture:
+    """Draw errors of cells and sums as a share of what publishing nothing would be off by."""
+    shares = {name: item.value / item.baseline for name, item in items.items()}
+    x = draw.Scale(0.0, 104 * max([*shares.values(), 0.01]))
+    rows = []
+    for name, item in items.items():
+        words = f"{name}: {number_text(item.value)} trips (nothing: {number_text(item.baseline)})"
+        rows.append((words, [[("bar", 100 * shares[name])]]))
+    worst = max(shares, key=lambda name: shares[name])
+    caption = (
+        f"Root mean square error beside that of publishing nothing. Furthest off: {worst}, {percent(shares[worst])} "
+        "of it."
+    )
+    svg = draw.bars(x, rows, row=_ROW, room=6.0, axis="error, publishing nothing is 100", limit=100.0, label=caption)
+    legend = [("load", "released, in per cent of publishing nothing"), ("limit", "publishing nothing")]
+    return draw.Picture(title="Error by feature", svg=svg, caption=caption, legend=legend[: 1 + (x.high > 100)])
+
+
+def _created_picture(created: Finding) -> draw.Picture:
+    """Draw where true trips went, and where released ones come from."""
+    kept, lost, added = (int(created.details[name]) for name in ("kept", "lost", "added"))
+    made = int(created.value)
+    x = draw.Scale(0.0, 1.02 * max(kept + lost, kept + added + made, 1))
+    rows = [
+        (f"truth: {several(kept + lost, 'trip')}", [[("bar", float(kept)), ("range", lost)]]),
+        (f"release: {several(kept + added + made, 'trip')}", [[("bar", float(kept)), ("more", added), ("made", made)]]),
+    ]
+    caption = (
+        f"{several(kept, 'trip')} {'is' if kept == 1 else 'are'} where {'it was' if kept == 1 else 'they were'}. Lost: "
+        f"{lost:,}; added where there are some: {added:,}; created where nobody travelled: {made:,}, in "
+        f"{several(int(created.details['cells']), 'cell')}."
+    )
+    svg = draw.bars(x, rows, row=_ROW, room=6.0, axis="trips", label=caption)
+    legend = [("load", "kept"), ("range", "lost"), ("more", "added"), ("made", "created in empty cells")]
+    return draw.Picture(title="Trips created", svg=svg, caption=caption, legend=legend)
+
+
+# Pictures of estimates from devices. Means, maps and sequences of areas compare with the truth and are private; how
+# soon a parked truck is found follows from the task alone, so that an external audit has it as well.
+
+
+_HEIGHT, _MAP_HEIGHT = 220.0, 300.0
+
+
+def carrier_pictures(audit: Audit) -> dict[str, list[draw.Picture]]:
+    def named(start: str, detail: str) -> list[tuple[str, Finding]]:
+        """Return findings of a name, each with what stands in brackets behind it."""
+        items = [item for item in audit.findings if item.name.startswith(f"{start} (") and detail in item.details]
+        return [(item.name[item.name.index("(") + 1 : -1], item) for item in items]
+
+    means = [item for _, item in named("error of the mean", "truth")]
+    maps = [one for place in named("total variation distance", "map") for one in _share_maps(*place)]
+    pictures = {
+        "utility": [*maps, *([_means_picture(means)] if means else [])],
+        "attributes": [_found_picture(*place) for place in named("localisation, 1 day", "curve")],
+        "records": [_unique_picture(*place) for place in named("unique by areas, 1 hour", "curve")],
+    }
+    return {topic: drawn for topic, drawn in pictures.items() if drawn}
+
+
+def _means_picture(items: Sequence[Finding]) -> draw.Picture:
+    """Draw each mean with its interval, and the truth, all on the width of its domain."""
+    height = _ROW * len(items) + 6
+    parts = draw.x_axis(draw.Scale(0.0, 100.0), height, "per cent of the domain")
+    for number, item in enumerate(items):
+        facts, y = item.details, _ROW * number + 29
+        domain = draw.Scale(float(facts["low"]), float(facts["high"]))
+        unit = "" if item.unit == "ratio" else f" {item.unit}"
+        value = "no estimate" if facts["value"] is None else f"{number_text(facts['value'])}{unit}"
+        words = f"{facts['label']}: {value} (truth {number_text(facts['truth'])})"
+        low, high, truth = (domain.at(float(facts[name])) for name in ("lower", "upper", "truth"))
+        width = f"{max(high - low, 0.1):.2f}%"
+        parts.append(draw.tag("rect", class_="range", x=f"{low:.2f}%", width=width, y=y - 5, height=10))
+        parts += draw.joined([(truth, y - 10), (truth, y + 10)], "limit")
+        if facts["value"] is not None:
+            parts.append(draw.dot(domain.at(float(facts["value"])), y, words))
+        parts.append(draw.tag("text", words, class_="halo", x="0", y=y - 13))
+    covered = sum(item.details["lower"] <= item.details["truth"] <= item.details["upper"] for item in items)
+    caption = (
+        f"Estimated means with their intervals, on their domains. {covered} of {len(items)} intervals hold the truth."
+    )
+    return draw.Picture(
+        title="Means, estimated and true",
+        svg=draw.chart(height + 40, parts, label=caption, kind="flat"),
+        caption=caption,
+        legend=[("range", "interval"), ("first", "estimate"), ("limit", "truth")],
+    )
+
+
+def _share_maps(name: str, item: Finding) -> list[draw.Picture]:
+    """Draw a map twice, in one scale of colour: as it is in truth, and as it was estimated."""
+    shares = item.details["map"]
+    most = max((share for side in ("true", "released") for line in shares[side] for share in line), default=0.0) or 1.0
+    pictures = []
+    for side, word in (("true", "True"), ("released", "Estimated")):
+        table, title = shares[side], f"{word} shares of {name}"
+
+        def tip(row: int, column: int, table: Sequence[Sequence[float]] = table) -> str:
+            where = f"column {column + 1} from the west, row {len(table) - row} from the south"
+            return f"{where}: {percent(table[row][column])}"
+
+        caption = f"{title}, north above. {percent(sum(map(sum, table)))} of all are inside the box."
+        cells = [[share / most for share in line] for line in table]
+        svg = draw.heat_map(cells, tip=tip, height=_MAP_HEIGHT / len(table), label=caption)
+        legend = [("load", f"darkest: {percent(most)}, in both maps")]
+        pictures.append(draw.Picture(title=title, svg=svg, caption=caption, legend=legend))
+    return pictures
+
+
+def _found_picture(name: str, item: Finding) -> draw.Picture:
+    """Draw how often a parked truck is found by the number of its reports, on a scale of powers."""
+    curve = item.details["curve"]
+    x = draw.Scale(math.log10(float(curve[0][0])), math.log10(float(curve[-1][0])), 2.0, 96.0)
+    y = draw.Scale(0.0, 100.0, _HEIGHT, 22.0)
+    dots = [
+        draw.Dot(
+            math.log10(float(num)),
+            100 * value,
+            f"{int(num):,} reports: {percent(value)}",
+            ends=(100 * low, 100 * high),
+        )
+        for num, value, low, high in curve
+    ]
+    labels = [(f"{x.at(one.x):.2f}%", f"{int(num):,}") for one, (num, *_) in zip(dots, curve, strict=True)]
+    last = curve[-1]
+    caption = (
+        f"How often a truck that does not move is found: {percent(curve[0][1])} by one report, {percent(last[1])} by "
+        f"{int(last[0]):,}. At one slot a day 30 reports take a month; at one every five minutes 12 take an hour."
+    )
+    return draw.Picture(
+        title=f"Finding a parked truck by its {name}",
+        svg=draw.lines(
+            x,
+            y,
+            [("mean", dots)],
+            y_title="found, per cent",
+            below=draw.lower_axis(_HEIGHT, "reports of one place", labels),
+            limit=(100 * item.baseline, ""),
+            label=caption,
+        ),
+        caption=caption,
+        legend=[("first", "likeliest place is the true one"), ("limit", "without reports")],
+    )
+
+
+def _unique_picture(name: str, item: Finding) -> draw.Picture:
+    """Draw how many vehicles are alone with their sequence of areas, by hours."""
+    facts, curve = item.details, item.details["curve"]
+    x, y = draw.Scale(0.0, max(hours for hours, _ in curve), 0.0, 96.0), draw.Scale(0.0, 100.0, _HEIGHT, 22.0)
+    dots = [draw.Dot(hours, 100 * share, f"{number_text(hours)} hours: {percent(share)}") for hours, share in curve]
+    caption = (
+        f"Vehicles whose sequence of {facts['areas']:,} areas, in clear at every slot from {facts['starts']} UTC on, "
+        f"no other vehicle has: {percent(curve[0][1])} after {number_text(curve[0][0])} h, {percent(curve[-1][1])} "
+        f"after {number_text(curve[-1][0])} h."
+    )
+    below = draw.x_axis(x, _HEIGHT, "hours")
+    svg = draw.lines(
+        x, y, [("mean", [draw.Dot(0.0, 0.0), *dots])], y_title="unique, per cent", below=below, label=caption
+    )
+    legend = [("first", "vehicles that are alone with their areas")]
+    return draw.Picture(title=f"Unique by areas of {name}", svg=svg, caption=caption, legend=legend)

@@ -1,0 +1,528 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Figures: data in, SVG out. Bars, columns, lines, heat maps and maps, and the axes and marks that they are made of.
+
+Horizontal positions are percentages and vertical ones pixels, so that a figure fills a phone or a desk and its text
+keeps its size. Maps keep their proportions instead. Colours are classes of ``page.css``, light and dark.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from dunnage.arrays import FloatArray, IntArray
+from dunnage.city import EARTH_KM, City
+from dunnage.planning.exports import convex_hull
+from dunnage.text import number_text, percent
+
+SLACK = 1e-9  # sums of floats; far below any scale's resolution
+FAINTEST = 0.06
+BASE, TOP = 178.0, 34.0  # lower and upper end of a chart with an axis of numbers at its left, in pixels
+
+
+class Svg(str):
+    """Text that is markup already; anything else is escaped when it is placed into markup."""
+
+    def __html__(self) -> str:
+        return self
+
+
+def tag(name: str, *children: str, **attributes: float | str) -> Svg:
+    """Write an element; attribute values and children that are plain text are escaped."""
+    names = {key: key.rstrip("_").replace("_", "-") for key in attributes}
+    given = "".join(f' {names[key]}="{html.escape(short(value))}"' for key, value in attributes.items())
+    inner = "".join(child if isinstance(child, Svg) else html.escape(child) for child in children)
+    return Svg(f"<{name}{given}>{inner}</{name}>" if children else f"<{name}{given}/>")
+
+
+def short(value: float | str) -> str:
+    """Write a place with two decimals at most."""
+    return value if isinstance(value, str) else f"{value:.2f}".rstrip("0").rstrip(".")
+
+
+@dataclass(frozen=True)
+class Scale:
+    """A straight map from values to places: per cent across, pixels down."""
+
+    low: float
+    high: float
+    start: float = 0.0
+    stop: float = 100.0
+
+    def at(self, value: float) -> float:
+        return self.start + (value - self.low) / (self.high - self.low) * (self.stop - self.start)
+
+    def across(self, value: float) -> str:
+        """Return the place of a value in per cent of the width."""
+        return f"{short(self.at(value))}%"
+
+    def ticks(self, most: int) -> list[float]:
+        """Return round values, at most so many and one."""
+        rough = (self.high - self.low) / most
+        power = 10.0 ** math.floor(math.log10(rough))
+        step = next(power * factor for factor in (1, 2, 2.5, 5, 10) if power * factor >= rough * (1 - SLACK))
+        first, last = math.ceil(self.low / step - SLACK), math.floor(self.high / step + SLACK)
+        return [index * step for index in range(first, last + 1)]
+
+
+def span(low: float, high: float) -> tuple[float, float]:
+    """Widen a span that is a point, and leave a little room on both sides."""
+    room = 0.02 * (high - low) or 0.05 * abs(high) or 1.0
+    return low - room, high + room
+
+
+Legend = Sequence[tuple[str, str]]  # styles, and what they mean
+
+
+@dataclass(frozen=True, kw_only=True)
+class Picture:
+    """A figure as pages show it."""
+
+    title: str
+    svg: Svg
+    caption: object  # words, or what writes itself as markup
+    legend: Legend = ()
+    note: str = ""
+    sources: Sequence[str] = ()  # files it was drawn from, relative to the page
+
+
+def chart(height: float, parts: Iterable[str], *, label: str, kind: str = "") -> Svg:
+    """Put parts together into a figure with a label for who cannot see it."""
+    return tag("svg", *parts, class_=f"chart {kind}".strip(), height=height, role="img", aria_label=label)
+
+
+# Axes and marks
+
+
+def lower_axis(
+    base: float,
+    title: str,
+    labels: Iterable[tuple[str, str]],  # places and their texts
+    *,
+    grid: float | None = None,  # where faint lines upwards end
+    first: str = "middle",  # how a text at the very left is anchored
+) -> list[Svg]:
+    """Draw a line with texts below, and the axis's name under its end."""
+    parts = [tag("line", class_="axis", x1="0", x2="100%", y1=base, y2=base)]
+    for x, text in labels:
+        if grid is not None:
+            parts.append(tag("line", class_="grid", x1=x, x2=x, y1=grid, y2=base + 4))
+        parts.append(tag("text", text, x=x, y=base + 17, text_anchor=first if x == "0%" else "middle"))
+    return [*parts, tag("text", title, class_="name", x="100%", y=base + 34, text_anchor="end")]
+
+
+def x_axis(scale: Scale, y: float, title: str, *, shares: bool = False) -> list[Svg]:
+    """Draw an axis of round numbers, or of shares in per cent."""
+    write = percent if shares else number_text
+    labels = [(scale.across(value), write(value)) for value in scale.ticks(6)]
+    return lower_axis(y, title, labels, grid=0, first="start" if shares else "middle")
+
+
+def y_axis(scale: Scale, title: str, *, whole: bool = False) -> list[Svg]:
+    """Draw lines across with numbers at the left, and the axis's name on top."""
+    parts = [tag("text", title, class_="name", x="-40", y="12")]
+    for value in scale.ticks(4):
+        if whole and value != round(value):
+            continue
+        y = scale.at(value)
+        parts.append(tag("line", class_="grid", x1="0", x2="100%", y1=y, y2=y))
+        parts.append(tag("text", number_text(value), x="-6", y=y + 4, text_anchor="end"))
+    return parts
+
+
+def joined(points: Iterable[tuple[float, float]], style: str) -> list[Svg]:
+    """Draw straight lines between points; a line may end in per cent, a path may not."""
+    return [
+        tag("line", class_=style, x1=f"{short(x1)}%", y1=y1, x2=f"{short(x2)}%", y2=y2)
+        for (x1, y1), (x2, y2) in pairwise(points)
+    ]
+
+
+def dot(x: float, y: float, tip: str, *, style: str = "first", radius: float = 5.0) -> Svg:
+    """Draw a mark at per cent across and pixels down."""
+    return tag("circle", tag("title", tip), class_=style, cx=f"{short(x)}%", cy=y, r=radius)
+
+
+def level(y: Scale, value: float, words: str = "") -> list[Svg]:
+    """Draw a limit across the figure, with words above its end."""
+    line = tag("line", class_="limit", x1="0", x2="100%", y1=y.at(value), y2=y.at(value))
+    text = tag("text", words, class_="halo", x="100%", y=y.at(value) - 5, text_anchor="end")
+    return [line, text] if words else [line]
+
+
+def upright(x: Scale, value: float, base: float, words: str) -> list[Svg]:
+    """Draw a limit from the base upwards, with words beside its upper end."""
+    place = x.across(value)
+    line = tag("line", class_="limit", x1=place, x2=place, y1=20, y2=base)
+    return [line, tag("text", words, class_="halo", x=place, dx="5", y=30)]
+
+
+# Kinds of charts
+
+
+def bars(
+    x: Scale,
+    rows: Sequence[tuple[str, Sequence[Sequence[tuple[str, float]]]]],  # words, and lanes of styled lengths
+    *,
+    label: str,
+    axis: str = "",  # its name; without one there are no numbers, only a line at the left
+    shares: bool = False,
+    limit: float | None = None,
+    row: float = 40.0,
+    bar: float = 14.0,
+    room: float = 4.0,  # below the last row, in pixels
+) -> Svg:
+    """Draw rows below each other: words, then bars, each of pieces one after the other."""
+    height = row * len(rows) + room
+    parts = x_axis(x, height, axis, shares=shares) if axis else []
+    if not axis:
+        parts.append(tag("line", class_="axis", x1="0", x2="0", y1="0", y2=row * len(rows)))
+    if limit is not None and x.high > limit:
+        parts.append(tag("line", class_="limit", x1=x.across(limit), x2=x.across(limit), y1="0", y2=height))
+    for place, (words, lanes) in enumerate(rows):
+        parts.append(tag("text", words, class_="halo", x=0 if axis else 6, y=row * place + 15))
+        for lane, pieces in enumerate(lanes):
+            at, y = 0.0, row * place + 20 + lane * (bar + 1)
+            for style, length in pieces:
+                if length > 0:
+                    across = {"x": x.across(at), "width": x.across(length)}
+                    parts.append(tag("rect", class_=style, y=y, height=bar, **across))
+                at += length
+    return chart(height + (40 if axis else 0), parts, label=label, kind="flat")
+
+
+class Column(NamedTuple):
+    left: float  # left, right: in the unit of the axis below
+    right: float
+    pieces: Sequence[tuple[str, float]]  # styles and heights, upon each other
+    tip: str
+
+
+def columns(
+    x: Scale,
+    y: Scale,
+    stacks: Iterable[Column],
+    *,
+    label: str,
+    y_title: str,
+    below: Sequence[Svg],  # the lower axis
+    whole: bool = False,
+    gap: float = 0.06,  # at each side, as a share of the width
+    steps: Sequence[float] | None = None,  # heights of a line beside the columns, in the unit of the axis at the left
+    more: Sequence[Svg] = (),
+) -> Svg:
+    """Draw columns of pieces upon each other: a histogram, what is done at which hour, or what is loaded."""
+    parts, edges = [*y_axis(y, y_title, whole=whole), *below], []
+    for stack in stacks:
+        left, width, at = x.at(stack.left), x.at(stack.right) - x.at(stack.left), 0.0
+        across = {"x": f"{short(left + gap * width)}%", "width": f"{short((1 - 2 * gap) * width)}%"}
+        edges.append((left, left + width))
+        for style, size in stack.pieces:
+            if size > 0:
+                top = y.at(at + size)
+                tip = tag("title", stack.tip)
+                parts.append(tag("rect", tip, class_=style, y=top, height=y.at(at) - top, **across))
+            at += size
+    if steps is not None:
+        corners = [(edge, y.at(height)) for ends, height in zip(edges, steps, strict=True) for edge in ends]
+        parts.append(tag("g", *joined(corners, "step")))
+    return chart(max(y.start, y.stop) + 40, [*parts, *more], label=label)
+
+
+class Dot(NamedTuple):
+    x: float
+    y: float
+    tip: str = ""  # without one the line goes through, and there is no mark
+    style: str = "first"
+    radius: float = 5.0
+    ends: tuple[float, float] | None = None  # of its interval
+
+
+def lines(
+    x: Scale,
+    y: Scale,
+    series: Iterable[tuple[str, Sequence[Dot]]],  # styles of lines, and the marks they join
+    *,
+    label: str,
+    y_title: str,
+    below: Sequence[Svg],
+    limit: tuple[float, str] | None = None,  # value and words
+    room: float = 42.0,
+) -> Svg:
+    """Draw lines through marks, each mark with its interval if it has one, below or above a limit."""
+    parts = [*y_axis(y, y_title), *below, *(level(y, *limit) if limit else [])]
+    for style, dots in series:
+        parts += joined([(x.at(one.x), y.at(one.y)) for one in dots], style)
+        for one in dots:
+            if one.ends is not None and one.ends[0] < one.ends[1]:
+                parts += joined([(x.at(one.x), y.at(end)) for end in one.ends], "axis")
+            if one.tip:
+                parts.append(dot(x.at(one.x), y.at(one.y), one.tip, style=one.style, radius=one.radius))
+    return chart(y.start + room, parts, label=label)
+
+
+def heat_map(
+    shares: Sequence[Sequence[float]],  # of the deepest colour
+    *,
+    label: str,
+    tip: Callable[[int, int], str],  # of row and column
+    heads: Sequence[Svg] = (),
+    text: Callable[[int, int, Mapping[str, float | str]], Sequence[Svg]] = lambda row, column, place: (),
+    left: float = 0.0,  # per cent before the cells
+    top: float = 0.0,  # pixels above them
+    height: float,  # of a row
+    gap: float = 0.0,  # between cells: pixels, and tenths of a per cent
+    room: float = 0.0,
+) -> Svg:
+    """Draw a table of cells, the deeper the larger; a cell with something in it has at least :data:`FAINTEST`."""
+    wide, parts = (100 - left) / max(map(len, shares)), list(heads)
+    for row, cells in enumerate(shares):
+        for column, share in enumerate(cells):
+            x, y = left + column * wide, top + row * height
+            opacity = f"{FAINTEST + (1 - FAINTEST) * min(1.0, share):.3f}" if share > 0 else "1"
+            across = {"x": f"{x + gap / 10:.3f}%", "width": f"{wide - gap / 5:.3f}%"}
+            style, place = "heat" if share > 0 else "none-here", {"y": y + gap, "height": height - 2 * gap}
+            title = tag("title", tip(row, column))
+            parts.append(tag("rect", title, class_=style, fill_opacity=opacity, **across, **place))
+            middle: dict[str, float | str] = {"x": f"{x + wide / 2:.2f}%", "text_anchor": "middle"}
+            parts += text(row, column, {"y": y + height / 2 + 4, **middle})
+    return chart(top + height * len(shares) + room, parts, label=label, kind="flat")
+
+
+# A schematic map of a network: places for its vertices, and sets of some of them drawn upon it.
+
+
+ROUNDS = 200
+NUDGE = 0.01  # vertices that would lie on each other are moved apart by so much of an edge, before places are improved
+GOLDEN_ANGLE = 2.399963229728653
+MARKS = ("first", "second")  # styles of sets: a dot, and a ring around it
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """Places of the vertices of a network, the same whenever it is drawn."""
+
+    places: Mapping[str, tuple[float, float]]  # across and down of each vertex, as shares of the width
+    edges: tuple[tuple[str, str], ...]  # pairs of neighbours
+
+    @classmethod
+    def of(cls, edges: Sequence[Sequence[str]]) -> Network:
+        """Lay out a network by its edges, each as long as the others as far as possible."""
+        return _laid_out(tuple((start, end) for start, end, *_ in edges))
+
+    def drawn(self, sets: Mapping[str, Sequence[str]], *, width: float, room: float = 10.0) -> Svg:
+        """Draw the network and some sets of its vertices; the first two have marks."""
+        at = {name: (room + x * width, room + y * width) for name, (x, y) in self.places.items()}
+        ends = [(*at[start], *at[end]) for start, end in self.edges]
+        paths = " ".join(f"M{x1:.1f} {y1:.1f}L{x2:.1f} {y2:.1f}" for x1, y1, x2, y2 in ends)
+        parts = [tag("path", class_="edge", d=paths)]
+        parts += [tag("circle", class_="vertex", cx=x, cy=y, r=1.8) for x, y in at.values()]
+        for kind, radius, (name, members) in zip(MARKS, (4.5, 7.5), sets.items(), strict=False):
+            for vertex in members:
+                tip = tag("title", f"{vertex}: {name}")
+                parts.append(tag("circle", tip, class_=kind, cx=at[vertex][0], cy=at[vertex][1], r=radius))
+        return tag("g", *parts)
+
+    def size(self, *, width: float, room: float = 10.0) -> tuple[float, float]:
+        """Return width and height of what is drawn, in pixels."""
+        return width + 2 * room, max(down for _, down in self.places.values()) * width + 2 * room
+
+
+@lru_cache(maxsize=4)
+def _laid_out(edges: tuple[tuple[str, str], ...]) -> Network:
+    from scipy.sparse import csr_matrix
+    from scipy.sparse.csgraph import shortest_path
+
+    names = sorted({name for edge in edges for name in edge})
+    code = {name: number for number, name in enumerate(names)}
+    ends = np.array([(code[start], code[end]) for start, end in edges]).T
+    table = csr_matrix((np.ones(len(edges)), (ends[0], ends[1])), shape=(len(names), len(names)))
+    # Edges of the shortest way between any two vertices, whichever way an edge leads.
+    places = _places(np.asarray(shortest_path(table, directed=False, unweighted=True)))
+    width = float(np.ptp(places[:, 0])) or 1.0
+    scaled = ((places - places.min(axis=0)) / width).tolist()
+    return Network({name: (x, y) for name, (x, y) in zip(names, scaled, strict=True)}, edges)
+
+
+def _places(hops: FloatArray) -> FloatArray:
+    """Find places whose distances are near those given; near vertices count most. Shape: vertices, 2.
+
+    Gansner, Koren, North 2004, Graph Drawing by Stress Majorization.
+    """
+    num = len(hops)
+    # Classical scaling: the plane that shows most of the distances.
+    middle = np.eye(num) - 1 / num
+    values, vectors = np.linalg.eigh(-middle @ hops**2 @ middle / 2)
+    places = np.asarray(vectors[:, -2:] * np.sqrt(np.maximum(values[-2:], 0.0)))
+    turns = GOLDEN_ANGLE * np.arange(num)
+    places += NUDGE * np.stack([np.cos(turns), np.sin(turns)], axis=1)
+    apart = np.where(hops > 0, hops, 1.0)
+    weights = np.where(hops > 0, apart**-2, 0.0)
+    solved = np.linalg.pinv(np.diag(weights.sum(axis=1)) - weights)
+    for _ in range(ROUNDS):
+        now = np.linalg.norm(places[:, None] - places, axis=2)
+        pull = -weights * apart / np.where(now > 0, now, np.inf)
+        np.fill_diagonal(pull, 0.0)
+        np.fill_diagonal(pull, -pull.sum(axis=1))
+        places = solved @ (pull @ places)
+    # The longest side lies across; the first vertex is in the left upper quarter.
+    centred = places - places.mean(axis=0)
+    _, axes = np.linalg.eigh(centred.T @ centred)
+    turned = centred @ axes[:, ::-1]
+    return np.asarray(turned * np.where(turned[0] > 0, -1.0, 1.0))
+
+
+# A map of a city: zones, stops, hubs and the largest flows of trips, from coordinates alone. North is up. Nothing is
+# fetched: there is no background.
+
+
+MAP_WIDTH, MAX_HEIGHT, MIN_HEIGHT, ROOM, FOOT = 460.0, 480.0, 150.0, 22.0, 30.0  # in pixels, at its own size
+MAX_FLOWS = 80
+THINNEST, THICKEST = 0.7, 8.0
+HUB, LETTER, NAME_HIGH = 6.5, 9.6, 16.0  # half of a hub's mark; how wide a letter and how high a name is, about
+ZONE_STYLES = 6  # colours of zones; where there are more zones, colours come again. Names are written besides
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Flows:
+    """Trips between pairs of stops on an average day, both ways together. Shapes: pairs, the largest first."""
+
+    ends: IntArray  # the two stops of each pair, by number. Shape: (pairs, 2)
+    trips: FloatArray  # trips of each pair
+
+    @classmethod
+    def of(cls, origin: IntArray, destination: IntArray, trips: FloatArray, num_stops: int) -> Flows:
+        """Add up trips both ways; those that end where they begin are left out."""
+        apart = origin != destination
+        low, high = np.minimum(origin, destination)[apart], np.maximum(origin, destination)[apart]
+        pairs, place = np.unique(low * num_stops + high, return_inverse=True)
+        sums = np.bincount(place.reshape(-1), weights=trips[apart], minlength=len(pairs)).astype(np.float64)
+        order = np.argsort(-sums, kind="stable")
+        return cls(ends=np.stack(np.divmod(pairs[order], num_stops), axis=1), trips=sums[order])
+
+    @property
+    def most(self) -> float:
+        """Trips of the largest pair; 0 without any."""
+        return float(self.trips[0]) if len(self.trips) else 0.0
+
+    @property
+    def shown(self) -> int:
+        """Pairs that a map draws."""
+        return min(MAX_FLOWS, len(self.trips))
+
+    @property
+    def shown_share(self) -> float:
+        """Share of the trips between stops that a map draws."""
+        total = float(self.trips.sum())
+        return float(self.trips[: self.shown].sum()) / total if total else 1.0
+
+
+class CityMap:
+    """Where stops of a city are drawn. The city has coordinates."""
+
+    def __init__(self, city: City) -> None:
+        self.city = city
+        lat, lon = np.asarray(city.lat, dtype=float), np.asarray(city.lon, dtype=float)
+        if np.ptp(lon) > 180:  # around the date line
+            lon = np.where(lon < 0, lon + 360, lon)
+        shrink, degree = math.cos(math.radians(float(np.median(lat)))), EARTH_KM * math.pi / 180
+        # East and south of each stop in kilometres, from the north-west corner. Shape: (stops, 2)
+        ground = np.column_stack([(lon - lon.min()) * shrink, lat.max() - lat]) * degree
+        wide, high = np.ptp(ground, axis=0).tolist()
+        fits = [room / size for room, size in ((MAP_WIDTH - 2 * ROOM, wide), (MAX_HEIGHT - 2 * ROOM, high)) if size > 0]
+        self.pixels_a_kilometre: float | None = min(fits, default=None)  # None where all stops are in one place
+        pixels = ground * (self.pixels_a_kilometre or 1.0)
+        wide, high = np.ptp(pixels, axis=0).tolist()
+        self.height = max(MIN_HEIGHT, high + 2 * ROOM) + FOOT  # in pixels, with the scale below
+        corner = np.array([(MAP_WIDTH - wide) / 2, (self.height - FOOT - high) / 2])
+        self.places: FloatArray = np.asarray(pixels + corner)  # across and down of each stop, in pixels
+
+    def drawn(self, flows: Flows, *, most: float, style: str, label: str) -> Svg:
+        parts = [*self._zones(), *self._flows(flows, most, style), *self._stops(), *self._names(), *self._scale()]
+        size = f"0 0 {MAP_WIDTH:.0f} {self.height:.0f}"
+        return tag("svg", *parts, class_="chart map", viewBox=size, role="img", aria_label=label)
+
+    def _members(self) -> list[tuple[int, str, IntArray]]:
+        zones = self.city.zones
+        if zones is None:
+            return []
+        members = [(zone, name, np.flatnonzero(zones == zone)) for zone, name in enumerate(self.city.zone_names)]
+        return [(zone, name, stops) for zone, name, stops in members if len(stops)]
+
+    def _zones(self) -> list[Svg]:
+        parts = []
+        for zone, name, stops in self._members():
+            ring = convex_hull(self.places[stops].tolist())
+            line = "L".join(f"{x:.1f} {y:.1f}" for x, y in (ring if len(ring) > 1 else ring * 2))
+            style = f"zone zone-{zone % ZONE_STYLES}"
+            parts.append(tag("path", tag("title", name), class_=style, d=f"M{line}Z"))
+        return parts
+
+    def _flows(self, flows: Flows, most: float, style: str) -> list[Svg]:
+        parts = []
+        for (start, end), trips in zip(flows.ends[: flows.shown].tolist(), flows.trips.tolist(), strict=False):
+            (x1, y1), (x2, y2) = self.places[start].tolist(), self.places[end].tolist()
+            tip = f"{self.city.stops[start]} and {self.city.stops[end]}: {number_text(round(trips, 1))} trips a day"
+            width = max(THINNEST, THICKEST * math.sqrt(trips / most))
+            place: dict[str, float | str] = {"x1": x1, "y1": y1, "x2": x2, "y2": y2, "stroke_width": width}
+            parts.append(tag("line", tag("title", tip), class_=f"flow {style}", **place))
+        return parts[::-1]  # the largest on top
+
+    def _stops(self) -> list[Svg]:
+        num = len(self.city.stops)
+        hubs = np.zeros(num, dtype=bool) if self.city.hubs is None else self.city.hubs
+        zones = np.zeros(num, dtype=np.int64) if self.city.zones is None else self.city.zones
+        radius = 2.6 if num <= 300 else 1.6
+        parts = []
+        for stop in sorted(range(num), key=lambda stop: bool(hubs[stop])):
+            x, y = self.places[stop].tolist()
+            tip = tag("title", f"{self.city.stops[stop]}{', a hub' if hubs[stop] else ''}")
+            if hubs[stop]:
+                diamond = f"M{x:.1f} {y - HUB:.1f}l{HUB} {HUB}l-{HUB} {HUB}l-{HUB} -{HUB}Z"
+                parts.append(tag("path", tip, class_="hub", d=diamond))
+            else:
+                parts.append(tag("circle", tip, class_=f"stop zone-{zones[stop] % ZONE_STYLES}", cx=x, cy=y, r=radius))
+        return parts
+
+    def _names(self) -> list[Svg]:
+        """Write each zone's name in its middle, or as near as it hides neither a hub nor another name."""
+        hubs = self.places[:0] if self.city.hubs is None else self.places[np.asarray(self.city.hubs, dtype=bool)]
+        steps = [(float(dx), float(dy)) for dx in range(-60, 61, 12) for dy in range(-60, 61, 6)]
+        steps.sort(key=lambda step: math.hypot(*step))
+        parts: list[Svg] = []
+        taken: list[tuple[float, float, float]] = []
+
+        def is_clear(x: float, y: float, half: float) -> bool:
+            if not (half <= x <= MAP_WIDTH - half and NAME_HIGH <= y <= self.height - FOOT):
+                return False
+            # A hub is drawn around its place, and a name from its foot upwards.
+            across, down = np.abs(hubs[:, 0] - x), np.abs(hubs[:, 1] - (y - NAME_HIGH / 2 + 2))
+            on_hub = bool(((across < half + HUB + 6) & (down < NAME_HIGH / 2 + HUB + 3)).any())
+            return not on_hub and not any(abs(x - u) < half + more and abs(y - v) < NAME_HIGH for u, v, more in taken)
+
+        for _, name, stops in self._members():
+            middle, half = self.places[stops].mean(axis=0).tolist(), LETTER * len(name) / 2
+            near = [(middle[0] + dx, middle[1] + dy) for dx, dy in steps]
+            x, y = next((place for place in near if is_clear(*place, half)), (middle[0], middle[1]))
+            taken.append((x, y, half))
+            parts.append(tag("text", name, class_="halo zone-name", x=x, y=y, text_anchor="middle"))
+        return parts
+
+    def _scale(self) -> list[Svg]:
+        """Draw a round length below, left: about a fifth of the width; none where all stops are in one place."""
+        if self.pixels_a_kilometre is None:
+            return []
+        rough = MAP_WIDTH / 5 / self.pixels_a_kilometre
+        power = 10.0 ** math.floor(math.log10(rough))
+        length = max(power * factor for factor in (1, 2, 5) if power * factor <= rough)
+        y, end = self.height - 8, ROOM + length * self.pixels_a_kilometre
+        words = f"{number_text(length)} km" if length >= 1 else f"{number_text(1000 * length)} m"
+        line = tag("path", class_="ruler", d=f"M{ROOM:.1f} {y - 5:.1f}v5H{end:.1f}v-5")
+        return [line, tag("text", words, x=end + 7, y=y + 1)]

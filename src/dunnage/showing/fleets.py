@@ -1,0 +1,432 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pages of fleets: ``plan.html``, public, of a fleet that was sized; ``settlement.html``, private, of what it does.
+
+All figures follow from simulated days. That of a plan needs release and city alone; that of a settlement puts the true
+trips beside. What the release tells is blue, and the truth, where it is shown, has the colour of the text. Only of what
+shuttles do the bars are the fleet that is run, and a line says what was expected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dunnage.arrays import FloatArray
+from dunnage.city import City
+from dunnage.kinds.counts import loss_words
+from dunnage.planning.demand import Ground
+from dunnage.planning.fleet import (
+    EXPANSIONS,
+    DayRun,
+    FleetTask,
+    demand_facts,
+    planned_task,
+    released_task,
+)
+from dunnage.planning.plan import FleetPlan
+from dunnage.release import Release
+from dunnage.routes import Routes
+from dunnage.settle.fleets import FleetSettlement
+from dunnage.showing import figures as draw
+from dunnage.showing.pages import render
+from dunnage.text import NO_BREAK, number_text, percent, several
+
+Points = Sequence[tuple[int, float]]  # shuttles and mean wait in seconds, by rising number
+
+MAX_CURVES = 12  # zones whose waits are drawn, those with most rides first
+PERIOD = 1800
+WAIT_STEP, WAIT_STEPS = 30, 30  # seconds of a bar of waits, and bars; longer waits are in one more
+WORST = 4.0  # mean waits of more than so many times the target are not drawn
+_CHANGES = ((1, 0.05), (2, 0.1), (3, 0.2))
+_MAX_RIDES = 1_500_000  # rides that may be simulated to see waits with other fleets
+_NONE = "-"
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Running:
+    """What a fleet does on days of trips. Its ``repr`` shows nothing of it."""
+
+    shuttles: int  # of all zones
+    waits: FloatArray  # share of the rides that wait so long: bars of WAIT_STEP seconds, and one for the rest
+    mean_wait: float  # seconds
+    starts: FloatArray  # second at which each half-hour begins
+    busy: FloatArray  # busy, empty: how many shuttles carry riders, or drive without, on average of the half-hour
+    empty: FloatArray
+
+    @classmethod
+    def of(cls, task: FleetTask, fleet: Sequence[int]) -> Running:
+        """Run a fleet. Every zone with rides needs a shuttle."""
+        runs = task.operate(fleet)
+        days = [DayRun.of(day, run, len(fleet)) for day, run in zip(task.days, runs, strict=True)]
+        waits, total, rides = np.zeros(WAIT_STEPS + 1), 0.0, 0.0
+        for weight, day in zip(task.weights.tolist(), days, strict=True):
+            steps = np.minimum(day.waits // WAIT_STEP, WAIT_STEPS)
+            waits += weight * np.bincount(steps, minlength=WAIT_STEPS + 1)
+            total, rides = total + weight * float(day.waits.sum()), rides + weight * len(day.waits)
+        # Half-hours: from the first of the service day until all have arrived.
+        first, last = task.span[0] // PERIOD, -(-task.span[1] // PERIOD)
+        num = max(last, -(-max((int(run.dropped.max(initial=0)) for run in runs), default=0) // PERIOD)) - first
+        sums = {name: np.zeros(num) for name in ("busy", "empty")}
+        for weight, run in zip(task.weights.tolist(), runs, strict=True):
+            periods = run.by_period(PERIOD)
+            places = (periods["seconds"] // PERIOD).astype(np.int64) - first
+            inside = (places >= 0) & (places < num)
+            for name, values in sums.items():
+                values[places[inside]] += weight * periods[name][inside]
+        num_days = float(task.weights.sum()) or 1.0
+        return cls(
+            shuttles=sum(fleet),
+            waits=waits / max(rides, 1.0),
+            mean_wait=total / max(rides, 1.0),
+            starts=PERIOD * np.arange(first, first + num, dtype=np.float64),
+            busy=sums["busy"] / num_days,
+            empty=sums["empty"] / num_days,
+        )
+
+    @property
+    def parked(self) -> FloatArray:
+        """Shuttles that stand, on average in each half-hour."""
+        return np.maximum(self.shuttles - self.busy - self.empty, 0.0)
+
+
+def fleets_around(fleet: Sequence[int]) -> list[tuple[int, ...]]:
+    """Return fleets with more and fewer shuttles in all zones at once, up to a fifth or three, the given one first."""
+    fleets = [tuple(fleet)]
+    for sign in (-1, 1):
+        for least, share in _CHANGES:
+            changed = (number and max(1, number + sign * max(least, round(share * number))) for number in fleet)
+            fleets.append(tuple(changed))
+    return list(dict.fromkeys(fleets))
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Curves:
+    """Mean waits of zones against their shuttles. Its ``repr`` shows nothing of it."""
+
+    points: Mapping[int, Points]  # for each zone with rides, by number
+    days: int  # how many days were simulated for each
+
+    @classmethod
+    def of(cls, task: FleetTask, fleets: Sequence[Sequence[int]]) -> Curves:
+        """Run fleets, each with all its zones. Every zone with rides needs a shuttle in each."""
+        rides = np.cumsum(task.legs.sum(axis=1))
+        days = max(1, int(np.searchsorted(rides * len(fleets), _MAX_RIDES, side="right")))
+        points: dict[int, dict[int, float]] = {zone: {} for zone in task.served}
+        for fleet in fleets:
+            waits = task.mean_waits(fleet, days=days)
+            for zone in task.served:
+                points[zone].setdefault(fleet[zone], float(waits[zone]))
+        return cls(points={zone: sorted(own.items()) for zone, own in points.items()}, days=min(days, len(task.days)))
+
+    @classmethod
+    def around(cls, task: FleetTask, fleets: Sequence[Sequence[int]]) -> Curves:
+        """Run fleets around the first, and the others; a zone with rides has a shuttle at least."""
+        served = np.isin(np.arange(len(task.ground.zones)), task.served)
+        first, *others = [np.where(served, np.maximum(fleet, 1), 0).tolist() for fleet in fleets]
+        return cls.of(task, [*fleets_around(first), *others])
+
+
+# The pages
+
+
+def plan_page(plan: FleetPlan, release: Release, city: City, *, routes: Routes | None = None) -> str:
+    """Write the page of a fleet that was sized. Needs only what the planner has, and may be handed out."""
+    task = planned_task(release, Ground.of(city, routes), plan)
+    fleet = tuple(plan.shuttles_of(task.ground.zones))
+    rows = []
+    for zone, number in zip(plan.zones, plan.shuttles, strict=True):
+        facts = plan.by_zone[zone]
+        wait, spread = facts.wait_seconds, facts.spread
+        waits = [f"{part:.0f} s" for part in (wait.mean, wait.median, wait.p95)] if wait else [_NONE] * 3
+        ends = dict.fromkeys((spread.smallest, spread.largest)) if spread else ()
+        between = " to ".join(f"{end:,}" for end in ends) or _NONE
+        rows.append([zone, f"{number:,}", f"{facts.legs:,.0f}", *waits, between, f"{facts.bound:,}"])
+    content: dict[str, object] = {
+        "settlement": None,
+        "target": task.max_wait,
+        "rows": rows,
+        "served": bool(task.served),
+    }
+    if task.served:
+        curves, running, zones = Curves.of(task, fleets_around(fleet)), Running.of(task, fleet), _most_ridden(task)
+        content |= {
+            "curves": [
+                curve_picture(task.ground.zones[zone], {"release": (curves.points[zone], fleet[zone])}, task.max_wait)
+                for zone in zones
+            ],
+            "days": curves.days,
+            "not_drawn": len(task.served) - len(zones),
+            "waits": wait_picture(running, None, target=task.max_wait),
+            "hours": hours_picture(running),
+        }
+    shares = modes_picture(plan.demand.modes if plan.demand else {})
+    return _fleet_page(plan, release, {"release": task}, shares, content)
+
+
+def settlement_page(settlement: FleetSettlement, release: Release) -> str:
+    """Write the owner's page of a fleet run on the true trips. It shows them: keep the file private (mode 0600)."""
+    plan, true, planned, needed = settlement.plan, settlement.task, settlement.planned, settlement.needed
+    if not plan.external:  # days of the release are drawn again, as the plan's were
+        released = planned_task(release, true.ground, plan)
+    else:
+        released = released_task(
+            release, true.ground, max_wait=true.max_wait, expansions=EXPANSIONS, service=true.service
+        )
+    rides = [np.average(task.legs, axis=0, weights=task.weights) for task in (released, true)]
+    rows = [
+        [
+            zone,
+            f"{planned[place]:,}",
+            _NONE if needed is None else f"{needed[place]:,}",
+            *(f"{side[place]:,.0f}" for side in rides),
+            _seconds(settlement.zone_waits[place]),
+            "met" if settlement.meets_target[place] else "missed",
+        ]
+        for place, zone in enumerate(settlement.zones)
+    ]
+    content: dict[str, object] = {
+        "settlement": settlement,
+        "target": true.max_wait,
+        "costs": _cost_rows(settlement),
+        "rows": rows,
+        "served": bool(true.served or released.served),
+        "true_served": bool(true.served),
+        "waits": None,
+        "signed": _signed,
+    }
+    if true.served or released.served:
+        sides = {
+            "release": (Curves.around(released, [planned]), planned),
+            "truth": (Curves.around(true, [planned if needed is None else needed, planned]), needed),
+        }
+        zones, pictures = _most_ridden(true if true.served else released), []
+        for zone in zones:
+            of_zone = {
+                side: (own.points[zone], None if chosen is None else chosen[zone])
+                for side, (own, chosen) in sides.items()
+                if zone in own.points
+            }
+            pictures.append(curve_picture(settlement.zones[zone], of_zone, true.max_wait))
+        not_drawn = len(true.served) - len(zones) if true.served else 0
+        content |= {"curves": pictures, "days": sides["release"][0].days, "not_drawn": not_drawn}
+    # Waits and half-hours of the planned fleet are known where every zone with rides has a shuttle.
+    if true.served and not settlement.unserved:
+        all_served = bool(released.served) and all(planned[zone] for zone in released.served)
+        expected = Running.of(released, planned) if all_served else None
+        actual = Running.of(true, planned)
+        content["waits"] = wait_picture(expected, actual, target=true.max_wait)
+        content["hours"] = hours_picture(actual, expected)
+    shares = modes_picture(demand_facts(released).modes, settlement.demand.modes)
+    return _fleet_page(plan, release, {"truth": true, "release": released}, shares, content)
+
+
+def _fleet_page(
+    plan: FleetPlan,
+    release: Release,
+    tasks: Mapping[str, FleetTask],
+    shares: draw.Picture,
+    content: Mapping[str, object],
+) -> str:
+    city = next(iter(tasks.values())).ground.city
+    has_places = city.lat is not None and city.lon is not None
+    parts = {
+        "plan": plan,
+        "certificate": release.certificate,
+        "has_places": has_places,
+        "trips": [*(_flow_maps(city, tasks) if has_places else []), shares],
+        "losses": loss_words(release.certificate),
+    }
+    return render("fleet.html", {**parts, **content})
+
+
+def _most_ridden(task: FleetTask) -> list[int]:
+    """Return the zones whose waits are drawn, in the order of the city."""
+    rides = task.weights @ task.legs
+    return sorted(sorted(task.served, key=lambda zone: -rides[zone])[:MAX_CURVES])
+
+
+def _signed(error: float | None) -> str:
+    return _NONE if error is None else f"{100 * error:+.1f}{NO_BREAK}%"
+
+
+def _seconds(value: float | None) -> str:
+    return _NONE if value is None else f"{value:,.0f} s"
+
+
+def _cost_rows(settlement: FleetSettlement) -> list[list[str]]:
+    """Tell what privacy cost: the plan, what became of it, the fleet that the truth needs, and the error."""
+    ideal, errors = settlement.sized_on_truth, settlement.relative_error
+    stated, cost = settlement.plan.operation, settlement.cost
+    here = f"{settlement.shuttles:,}"
+    waits = (
+        stated.wait_seconds.mean if stated else None,
+        settlement.wait_seconds,
+        ideal.wait_seconds if ideal else None,
+    )
+    idles = (stated.idle_seconds if stated else None, settlement.idle_seconds, ideal.idle_seconds if ideal else None)
+    rows = [
+        ["Shuttles", here, here, f"{ideal.shuttles:,}" if ideal else _NONE, _signed(errors.shuttles)],
+        ["Mean wait", *map(_seconds, waits), _signed(errors.wait_seconds)],
+        ["Idle, a shuttle and day", *map(_seconds, idles), _signed(errors.idle_seconds)],
+    ]
+    if cost is not None:
+        ours, theirs = cost.planned_per_day, cost.needed_per_day
+        relative = None if not theirs else (ours - theirs) / theirs
+        needed = _NONE if theirs is None else f"{theirs:,.0f}"
+        rows.append(["Cost a day", f"{ours:,.0f}", f"{ours:,.0f}", needed, _signed(relative)])
+    return rows
+
+
+# The pictures
+
+
+def curve_picture(
+    zone: str,
+    curves: Mapping[str, tuple[Points, int | None]],  # by side: points, and the number that was chosen
+    target: float,  # longest mean wait that was asked for, in seconds
+) -> draw.Picture:
+    shown = {
+        side: [(number, wait) for number, wait in points if wait <= WORST * target] or points
+        for side, (points, _) in curves.items()
+    }
+    numbers = [number for points in shown.values() for number, _ in points]
+    highest = max([target, *(wait for points in shown.values() for _, wait in points)])
+    x, y = draw.Scale(min(numbers) - 0.7, max(numbers) + 0.7), draw.Scale(0.0, 1.12 * highest, draw.BASE, draw.TOP)
+    series, words = [], []
+    for side, points in shown.items():
+        chosen, dots = curves[side][1], []
+        for number, wait in points:
+            style, radius = (f"point chosen {side}", 6.5) if number == chosen else (f"point {side}", 3.5)
+            dots.append(draw.Dot(number, wait, f"{number} shuttles: {wait:.0f} s", style, radius))
+            if number == chosen:
+                words.append(f"{chosen} {'planned' if side == 'release' else 'needed'} ({wait:.0f} s)")
+        series.append((f"curve {side}", dots))
+    labels = [(x.across(value), number_text(value)) for value in x.ticks(6) if value == round(value)]
+    caption = f"{', '.join(words)}." if words else "No fleet near meets the target."
+    svg = draw.lines(
+        x,
+        y,
+        series,
+        y_title="mean wait, seconds",
+        below=draw.lower_axis(draw.BASE, "shuttles", labels, grid=draw.TOP - 10),
+        limit=(target, f"target {target:g} s"),
+        room=40.0,
+        label=f"Mean wait against shuttles of {zone}: {caption}",
+    )
+    return draw.Picture(title=zone, svg=svg, caption=caption)
+
+
+def wait_picture(released: Running | None, true: Running | None, *, target: float) -> draw.Picture:
+    """Draw how many rides wait how long: as bars what the release tells, as a line the truth."""
+    sides = [side for side in (released, true) if side is not None]
+    x = draw.Scale(0.0, (WAIT_STEPS + 1) * WAIT_STEP / 60)
+    y = draw.Scale(0.0, 105 * max(float(side.waits.max()) for side in sides), draw.BASE, draw.TOP)
+    stacks, legend, words = [], [], []
+    for place in range(WAIT_STEPS + 1):
+        begin, share = place * WAIT_STEP, 0.0 if released is None else float(released.waits[place])
+        until = f" to {begin + WAIT_STEP} s" if place < WAIT_STEPS else " s or longer"
+        ends = begin / 60, (begin + WAIT_STEP) / 60
+        stacks.append(draw.Column(*ends, [("bar", 100 * share)], f"{begin}{until}: {percent(share)}"))
+    if released is not None:
+        legend.append(("load", "trips of the release"))
+        words.append(f"{'Planned for' if true is not None else 'On average'}: {_wait_words(released)}")
+    if true is not None:
+        legend.append(("step", "true trips"))
+        words.append(f"true riders: {_wait_words(true)}")
+    caption = f"{'; '.join(words)}. The last bar is all that is longer."
+    svg = draw.columns(
+        x,
+        y,
+        stacks,
+        y_title="per cent of rides",
+        below=draw.x_axis(x, draw.BASE, "minutes from request to boarding"),
+        gap=0.08,
+        steps=None if true is None else [100 * share for share in true.waits.tolist()],
+        more=draw.upright(x, target / 60, draw.BASE, f"target of the mean, {target:g} s"),
+        label=caption,
+    )
+    return draw.Picture(title="", svg=svg, caption=caption, legend=legend)
+
+
+def _wait_words(side: Running) -> str:
+    longer = float(side.waits[2 * 5 * 60 // WAIT_STEP :].sum())
+    return f"{side.mean_wait:.0f} s, and {percent(longer)} of the rides wait ten minutes or longer"
+
+
+def hours_picture(shown: Running, planned: Running | None = None) -> draw.Picture:
+    """Draw how many shuttles are busy, empty and parked in each half-hour, and how many were planned to be busy."""
+    num = len(shown.starts)
+    x, y = draw.Scale(0.0, num), draw.Scale(0.0, 1.04 * max(shown.shuttles, 1), draw.BASE, draw.TOP)
+    apart = next(step for step in (1, 2, 4, 6, 8, 12, 24, 48, num) if num / step <= 5)
+    clock = [f"{int(start) // 3600:02d}:{int(start) % 3600 // 60:02d}" for start in shown.starts.tolist()]
+    labels = [
+        (f"{draw.short(100 * place / num)}%", clock[place])
+        for place, start in enumerate(shown.starts.tolist())
+        if int(start // PERIOD) % apart == 0
+    ]
+    pieces = [
+        ("bar", "with riders", shown.busy),
+        ("more", "driving empty", shown.empty),
+        ("parked", "parked", shown.parked),
+    ]
+    stacks = []
+    for place in range(num):
+        tip = ", ".join(f"{values[place]:.1f} {words}" for _, words, values in pieces)
+        sizes = [(style, float(values[place])) for style, _, values in pieces]
+        stacks.append(draw.Column(place, place + 1, sizes, f"{clock[place]}: {tip}"))
+    legend, steps = [("load", "with riders"), ("more", "driving empty"), ("parked", "parked")], None
+    if planned is not None:
+        busy = dict(zip(planned.starts.tolist(), planned.busy.tolist(), strict=True))
+        steps = [min(busy.get(start, 0.0), y.high) for start in shown.starts.tolist()]
+        legend.append(("step", "with riders, as the plan expected"))
+    most = int(np.argmax(shown.busy))
+    caption = (
+        f"Most are busy from {clock[most]}: {shown.busy[most]:.0f} of {shown.shuttles:,} with riders, "
+        f"{shown.empty[most]:.0f} driving empty, {shown.parked[most]:.0f} parked on average of half an hour."
+    )
+    below = draw.lower_axis(draw.BASE, "time of day", labels, grid=draw.BASE, first="start")
+    svg = draw.columns(x, y, stacks, y_title="shuttles", whole=True, below=below, steps=steps, label=caption)
+    return draw.Picture(title="", svg=svg, caption=caption, legend=legend)
+
+
+def modes_picture(released: Mapping[str, float], true: Mapping[str, float] | None = None) -> draw.Picture:
+    sides = {"bar": released, **({"true-bar": true} if true is not None else {})}
+    used = [mode for mode in released if any(side.get(mode, 0.0) > 0 for side in sides.values())]
+    used.sort(key=lambda mode: -(true or released).get(mode, 0.0))
+    x = draw.Scale(0.0, 104 * max([side.get(mode, 0.0) for side in sides.values() for mode in used], default=1.0))
+    rows = []
+    for mode in used:
+        words = f"{mode}: {percent(released.get(mode, 0.0))}"
+        words += "" if true is None else f", true {percent(true.get(mode, 0.0))}"
+        rows.append((words, [[(style, 100 * side.get(mode, 0.0))] for style, side in sides.items()]))
+    caption = f"Most trips go by {used[0]}." if used else "No trip goes from a stop to another."
+    legend = [("load", "trips of the release"), ("true-bar", "true trips")] if true is not None else []
+    row, bar = (40.0, 14.0) if true is None else (50.0, 10.0)
+    svg = draw.bars(x, rows, row=row, bar=bar, axis="per cent of trips", label=caption)
+    return draw.Picture(title="Modes", svg=svg, caption=caption, legend=legend)
+
+
+def _flow_maps(city: City, tasks: Mapping[str, FleetTask]) -> list[draw.Picture]:
+    """Draw flows on a map, for each side one, in one scale."""
+    flows = {}
+    for side, task in tasks.items():
+        origin, destination = (
+            np.concatenate([getattr(day.trips, end) for day in task.days]) for end in ("origin", "destination")
+        )
+        weights = np.repeat(task.weights / (task.weights.sum() or 1.0), [len(day.trips) for day in task.days])
+        flows[side] = draw.Flows.of(origin, destination, weights, len(city.stops))
+    drawing, most, maps = draw.CityMap(city), max(own.most for own in flows.values()) or 1.0, []
+    for side, own in flows.items():
+        title = {"release": "Flows of the release", "truth": "True flows"}[side]
+        caption = (
+            f"The {several(own.shown, 'pair')} of stops with most trips, {percent(own.shown_share)} of all trips "
+            f"between stops; the thickest is {own.most:,.0f} trips a day, both ways."
+            if own.shown
+            else "No trip goes from a stop to another."
+        )
+        svg = drawing.drawn(own, most=most, style=side, label=f"{title}. {caption}")
+        legend = [(side, "trips"), ("stop", "stop"), ("hub", "hub")]
+        maps.append(draw.Picture(title=title, svg=svg, caption=caption, legend=legend))
+    return maps

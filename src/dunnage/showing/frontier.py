@@ -1,0 +1,586 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page of a frontier: cost against risk with every policy's details, a field to ask for less of either, a table.
+
+The page says everything without its script as well; the script moves what is there already, and picks by the ranking
+that advice made. Every place is drawn for one kind of scale; on the page it is told in the data's own figures as well,
+so that the script can move it to the other kind.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+
+from dunnage.advising.advice import ranking
+from dunnage.advising.frontier import DATA, GENERATED, SAMPLE, Frontier, Limit, Measure, Point
+from dunnage.advising.policies import policy_document_or_none
+from dunnage.mechanisms import MECHANISMS
+from dunnage.mechanisms.full_domain import FullDomain
+from dunnage.mechanisms.noisy_clusters import NoisyClusters
+from dunnage.mechanisms.noisy_values import NoisyValues
+from dunnage.mechanisms.partition import Partition
+from dunnage.mechanisms.sampled_lattice import SampledLattice
+from dunnage.mechanisms.utility_clusters import UtilityClusters
+from dunnage.showing.figures import Scale, Svg, chart, short, tag
+from dunnage.showing.pages import render
+from dunnage.text import NO_BREAK, number_text, share_text
+
+HEIGHT, FIGURE_HEIGHT = 400.0, 220.0
+_TABLE = (
+    ("name", "Policy"),
+    ("cost", "Cost"),
+    ("risk", "Risk"),
+    ("guarantee", "Promise"),
+    ("basis", "Basis"),
+    ("measured_on", "Measured on"),
+    ("dominated", "Beaten"),
+)
+_MAX_CHANCE_FOR_ODDS = 0.3  # if a coin is right about as often, "1 in n" says little: the risk is asked in per cent
+# JSON inside a script element: nothing may look like its end, or like a line's end to an old reader.
+_ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
+_ANY = 1e300  # a limit that everything keeps to
+
+
+def frontier_page(frontier: Frontier) -> str:
+    """Write the page of a frontier. It shows private figures: keep the file private (mode 0600)."""
+    plot = Plot.of(frontier, top=TOP, height=HEIGHT, moving=True)
+    looks, mixed = looks_of(frontier.points), is_mixed(frontier)
+    shown: dict[str, object] = {}
+    if frontier.points:  # the panel shows the recommended point at first, or else the first
+        point = frontier.points[0] if frontier.recommended is None else frontier.point(frontier.recommended)
+        shown = {
+            "point": point,
+            "facts": _facts(point, frontier),
+            "toml": _toml(point, frontier),
+            "words": _point_words(point, frontier),
+        }
+    content = {
+        "frontier": frontier,
+        "lead": _unbroken(frontier.says[0]) if frontier.says else "",
+        "says": [(_unbroken(sentence), _alert(sentence)) for sentence in frontier.says[1:]],
+        "baseline": _unbroken(frontier.cost_baseline),
+        "best": sum(not point.dominated for point in frontier.points),
+        "mixed": mixed,
+        "legend": [(as_key(picture), words) for picture, words in legend_of(frontier, plot)],
+        "crossed": any(why_aside(point, frontier) for point in frontier.points),
+        "mechanisms": [(name, as_key(mark(look))) for name, look in looks.items()],
+        "chart": chart(plot.base + LOWER, drawn(frontier, plot), label=summary_of(frontier), kind="frontier-chart"),
+        "shown": shown,
+        "word": choice_word(frontier),
+        "ask": _ask(frontier),
+        "on_devices": any(point.mechanism not in MECHANISMS for point in frontier.points),
+        "columns": _TABLE,
+        "rows": [
+            {
+                "point": point,
+                "why": why_aside(point, frontier),
+                "key": as_key(_mark_of(point, frontier, looks, mixed)),
+                "measured_on": _measured_on(point),
+            }
+            for point in frontier.points
+        ],
+        "ends": ends_text,
+        "data": _data(frontier, plot),
+    }
+    return render("frontier.html", content, script="frontier.js")
+
+
+# Words
+
+
+def measure_text(measure: Measure) -> str:
+    """Write a measure in per cent, with the ends of its interval if they differ."""
+    text, ends = share_text(measure.value), ends_text(measure)
+    return f"{text} ({ends})" if ends else text
+
+
+def ends_text(measure: Measure) -> str:
+    """Write the ends of a measure's interval in per cent; empty if they are the same."""
+    if measure.lower == measure.upper:
+        return ""
+    return f"{share_text(measure.lower)} to {share_text(measure.upper)}"
+
+
+def _alert(sentence: str) -> str:
+    """Return how a sentence is set apart: a warning, or that choosing is not private; empty if it is not."""
+    if sentence.startswith("WARNING"):
+        return "void"
+    return "claimed" if "not private" in sentence else ""
+
+
+def _unbroken(sentence: str) -> str:
+    """Keep a number and its sign on one line."""
+    return sentence.replace(" %", f"{NO_BREAK}%")
+
+
+def choice_word(frontier: Frontier) -> str:
+    """Name the mark of the recommended point: it may only be the closest to what was asked for."""
+    return "recommended" if frontier.meets_limit else "closest"
+
+
+def _point_words(point: Point, frontier: Frontier) -> str:
+    return f"{measure_text(point.cost)} {frontier.cost_unit}, {frontier.risk_name} {measure_text(point.risk)}"
+
+
+def why_aside(point: Point, frontier: Frontier) -> str:
+    """Say why a point cannot be recommended, so that it is crossed out and not on the line; empty if it can be."""
+    if point.name == frontier.recommended:
+        return ""
+    if point.basis == "void":
+        return "promises nothing"
+    if point.mended:
+        return "overloads trucks"
+    # A limit on the risk may ask even for this.
+    return "hardly protects" if point.weak and frontier.limit.max_risk is None else ""
+
+
+def _facts(point: Point, frontier: Frontier) -> list[tuple[str, str]]:
+    risk = measure_text(point.risk)
+    if 0 < point.risk.value < _MAX_CHANCE_FOR_ODDS:
+        risk += f", about 1 in {number_text(float(f'{1 / point.risk.value:.2g}'))}"
+    facts = [
+        ("mechanism", point.mechanism),
+        *((_plain(name), _value_text(value)) for name, value in point.parameters.items()),
+        *((f"plan {_plain(name)}", _value_text(value)) for name, value in point.plan.items()),
+        (frontier.cost_unit, measure_text(point.cost)),
+        (frontier.risk_name, risk),
+        ("promise", point.guarantee),
+        ("basis", point.basis),
+        ("measured on", f"{_measured_on(point)}, {point.draws} times"),
+        ("beaten by another", "yes" if point.dominated else "no"),
+        *((_plain(name), number_text(value)) for name, value in point.figures.items()),
+    ]
+    if point.weak:
+        facts.append(("hardly protects", "recommended only if a limit on the risk allows it"))
+    if point.mended:
+        facts.append(("not recommended", "its plan overloads many trucks"))
+    return facts
+
+
+def _measured_on(point: Point) -> str:
+    return {GENERATED: "generated data", SAMPLE: "a sample of the true data"}.get(point.measured_on, "the true data")
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _value_text(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int | float):
+        return number_text(value)
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _toml(point: Point, frontier: Frontier) -> str:
+    import tomli_w
+
+    duty = point.name.partition(": ")[0]
+    tables = (policy_document_or_none(frontier.policy) or {}).get("mechanisms")
+    table = tables.get(duty) if isinstance(tables, Mapping) else None
+    if not isinstance(table, Mapping) or table.get("name") != point.mechanism:
+        return tomli_w.dumps({"mechanism": {"name": point.mechanism, **point.parameters}})
+    # Of a kind of report, what its policy says besides what is chosen stays.
+    chosen = {name for item in frontier.points for name in item.parameters}
+    kept = {name: value for name, value in table.items() if name not in chosen}
+    parameters = {name: value for name, value in point.parameters.items() if name != "levels"}
+    text = tomli_w.dumps({"mechanisms": {duty: {**kept, **parameters}}})
+    levels = point.parameters.get("levels")
+    return text if levels is None else f"{text}# Its grid in [attributes]: levels = {levels}\n"
+
+
+# What the script reads
+
+
+def _ask(frontier: Frontier) -> dict[str, object]:
+    """Fill in the fields at first with what was asked for."""
+    limit = frontier.limit
+    odds = frontier.risk_of_chance < _MAX_CHANCE_FOR_ODDS
+    highest = max([1e-3, limit.max_cost or 0.0, *(point.cost.upper for point in frontier.points)])
+    step = 10.0 ** math.floor(math.log10(highest)) / 10
+    risk = "" if not limit.max_risk else f"{1 / limit.max_risk if odds else 100 * limit.max_risk:.6g}"
+    return {
+        "cost": "" if limit.max_cost is None else f"{100 * limit.max_cost:.6g}",
+        "risk": risk,
+        "odds": odds,
+        "top": f"{100 * step * math.ceil(highest / step - 1e-9):.6g}",
+        "step": f"{step:.6g}",
+    }
+
+
+def _data(frontier: Frontier, plot: Plot) -> Svg:
+    """Write what the script reads, safe inside a script element."""
+    points = frontier.points
+    place = {point.name: index for index, point in enumerate(points)}
+    # Which points come first depends on what there is a limit on, not on how large it is.
+    limits = {"cost": Limit(max_cost=_ANY), "risk": Limit(max_risk=_ANY), "both": Limit(max_cost=_ANY, max_risk=_ANY)}
+    content = {
+        "points": [_point_data(point, frontier) for point in points],
+        "ranking": {
+            kind: [[place[point.name], group] for point, group in ranking(points, limit)]
+            for kind, limit in limits.items()
+        },
+        "axes": {"x": asdict(plot.cost), "y": asdict(plot.risk), "top": plot.top, "base": plot.base},
+        "limit": {"cost": frontier.limit.max_cost, "risk": frontier.limit.max_risk},
+        "recommended": None if frontier.recommended is None else place[frontier.recommended],
+        "meets": frontier.meets_limit,
+        "words": {"odds": frontier.risk_of_chance < _MAX_CHANCE_FOR_ODDS},
+    }
+    text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return Svg("".join(_ESCAPES.get(letter, letter) for letter in text))
+
+
+def _point_data(point: Point, frontier: Frontier) -> dict[str, object]:
+    words, why = _point_words(point, frontier), why_aside(point, frontier)
+    label = [f"{point.name}: {words}"]
+    label += ["beaten by another"] if point.dominated else []
+    label += [f"not recommended: {why}"] if why else []
+    keys = {name: getattr(point, name) for name, _ in _TABLE}
+    return {
+        "name": point.name,
+        "mechanism": point.mechanism,
+        "cost": [point.cost.value, point.cost.lower, point.cost.upper],
+        "risk": [point.risk.value, point.risk.lower, point.risk.upper],
+        "basis": point.basis,
+        "words": words,
+        "label": ", ".join(label),
+        "facts": _facts(point, frontier),
+        "toml": _toml(point, frontier),
+        "keys": {**keys, "cost": point.cost.value, "risk": point.risk.value, "measured_on": _measured_on(point)},
+    }
+
+
+# Scales
+
+
+TOP, LOWER = 30.0, 44.0  # pixels above the plot, for the name of its axis, and below, for that of the other
+_TICKS = 5
+_WIDE = 40.0  # risks that differ by so much as a factor are drawn on a logarithmic scale at first
+_FAR, _FAR_RISK, _NEAR_ZERO, _ROOM = 2.0, 4.0, 0.3, 0.04
+_LEAST = 1e-9  # shares below are drawn as nothing
+
+
+@dataclass(frozen=True, kw_only=True)
+class Axis:
+    """A map from shares to places between 0 and 1; what is beyond an end is placed there."""
+
+    low: float  # low, high: ends of the even scale
+    high: float
+    floor: float  # floor, most: ends of the logarithmic scale, above 0
+    most: float
+    log: bool = False  # which of both is drawn at first
+
+    @classmethod
+    def of(
+        cls, measures: Sequence[tuple[Measure, bool]], others: Iterable[float], *, may_be_log: bool, far: float = _FAR
+    ) -> Axis:
+        """Fit an axis to measures, each with whether no other beats it, and to other values.
+
+        What is beaten may be far beyond all else; the even scale leaves it at its end.
+        """
+        needed = [*others, *(end for measure, best in measures if best for end in (measure.lower, measure.upper))]
+        cut = far * max(needed, default=0.0) or math.inf
+        values = [measure.value for measure, _ in measures]
+        inside = [*needed, *(value for value in values if value <= cut)]
+        low, high = min(inside, default=0.0), max(inside, default=1.0)
+        low = 0.0 if 0 <= low < _NEAR_ZERO * high else low
+        high = high if high - low > _LEAST else low + max(0.1 * abs(low), 0.001)
+        # The power of ten, or 2 or 5 of it, at or below nine tenths of the least value.
+        least = 0.9 * min(value for value in (*inside, *values, 1.0) if value > _LEAST)
+        power = 10.0 ** math.floor(math.log10(least))
+        floor = max((power * step for step in (1, 2, 5) if power * step <= least), default=power)
+        return cls(
+            low=low and low - _ROOM * (high - low),
+            high=high + _ROOM * (high - low),
+            floor=floor,
+            most=max([*values, high, 10 * floor]) * (1 + _ROOM),
+            log=may_be_log and bool(values) and _LEAST < _WIDE * min(values) < max(values),
+        )
+
+    def is_beyond(self, value: float) -> bool:
+        """Whether a value is beyond the upper end of what is drawn at first."""
+        return value > (self.most if self.log else self.high)
+
+    def share(self, value: float) -> float:
+        if self.log:
+            at = math.log(max(value, self.floor) / self.floor) / math.log(self.most / self.floor)
+        else:
+            at = (value - self.low) / (self.high - self.low)
+        return min(max(at, 0.0), 1.0)
+
+    def ticks(self, *, log: bool, most: int) -> list[float]:
+        """Return round values of one of both scales."""
+        if not log:
+            return Scale(self.low, self.high).ticks(most)
+        first, last = math.floor(math.log10(self.floor)), math.ceil(math.log10(self.most))
+        steps = (1, 2, 5) if last - first <= 3 else (1,)
+        every = 1 + (last - first) // (most + 1)
+        values = [step * 10.0**power for power in range(first, last + 1, every) for step in steps]
+        return [value for value in values if self.floor * (1 - 1e-9) <= value <= self.most]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plot:
+    """Where things of a frontier are drawn: cost to the right, risk upwards."""
+
+    cost: Axis
+    risk: Axis
+    top: float  # top, base: pixels of the plot's upper and lower end
+    base: float
+    moving: bool  # whether every part tells its place in the data's figures, for a script to move it
+
+    @classmethod
+    def of(cls, frontier: Frontier, *, top: float, height: float, moving: bool) -> Plot:
+        """Make room for all points, the limits, and what is known by chance."""
+        limit, points = frontier.limit, frontier.points
+        best = [not point.dominated and not why_aside(point, frontier) for point in points]
+        costs, risks = [point.cost for point in points], [point.risk for point in points]
+        also = [0.0, *([limit.max_cost] if limit.max_cost is not None else [])]
+        also_risk = [frontier.risk_of_chance, *([limit.max_risk] if limit.max_risk is not None else [])]
+        return cls(
+            cost=Axis.of([*zip(costs, best, strict=True)], also, may_be_log=False),
+            risk=Axis.of([*zip(risks, best, strict=True)], also_risk, may_be_log=True, far=_FAR_RISK),
+            top=top,
+            base=top + height,
+            moving=moving,
+        )
+
+    def part(self, name: str, *children: str, at: Mapping[str, float], **attributes: float | str) -> Svg:
+        """Write an element at places given as costs (``x``, ``x1``, ``x2``) and risks (``y``, ``y1``, ``y2``)."""
+        places = {}
+        for key, value in at.items():
+            down = self.base - self.risk.share(value) * (self.base - self.top)
+            places[key] = f"{short(100 * self.cost.share(value))}%" if key[0] == "x" else short(down)
+        figures = {f"data_{key}": f"{value:.9g}" for key, value in at.items()} if self.moving else {}
+        return tag(name, *children, **places, **figures, **attributes)
+
+
+# Marks of mechanisms
+
+
+COLOURS = 6
+# Outlines around the middle of a mark.
+SHAPES = (
+    "M-5 0A5 5 0 1 0 5 0A5 5 0 1 0-5 0Z",
+    "M-4.5-4.5H4.5V4.5H-4.5Z",
+    "M0-6L5.6 4H-5.6Z",
+    "M0-6.3L6.3 0L0 6.3L-6.3 0Z",
+    "M0 6L5.6-4H-5.6Z",
+    "M-2-6H2V-2H6V2H2V6H-2V2H-6V-2H-2Z",
+    "M-3-5.4H3L6 0L3 5.4H-3L-6 0Z",
+)
+BEYOND = "M-5-5L5 0L-5 5Z"
+CROSS = "M-6.5-6.5L6.5 6.5M-6.5 6.5L6.5-6.5"
+# Their colours are the same on every page; others take those that are left.
+_FIRST_LOOKS = [
+    kind.name for kind in (Partition, FullDomain, UtilityClusters, SampledLattice, NoisyValues, NoisyClusters)
+]
+
+
+def looks_of(points: Iterable[Point]) -> dict[str, int]:
+    """Give each mechanism a number of its own: that of its colour and shape."""
+    names = list(dict.fromkeys(point.mechanism for point in points))
+    looks = {name: _FIRST_LOOKS.index(name) for name in names if name in _FIRST_LOOKS}
+    for name in names:
+        looks.setdefault(name, next(place for place in range(len(names) + 6) if place not in looks.values()))
+    return {name: looks[name] for name in names}
+
+
+def mark(look: int, *, hollow: bool = False, crossed: bool = False) -> Svg:
+    """Draw the mark of a mechanism around the origin; crossed out, it is neither filled nor hollow."""
+    kind = f"mark look-{look % COLOURS}" + (" aside" if crossed else " hollow" if hollow else "")
+    shape = tag("path", class_=kind, d=SHAPES[look % len(SHAPES)])
+    return Svg(shape + tag("path", class_=f"cross look-{look % COLOURS}", d=CROSS)) if crossed else shape
+
+
+def _mark_of(point: Point, frontier: Frontier, looks: Mapping[str, int], mixed: bool) -> Svg:
+    hollow, crossed = mixed and point.measured_on == GENERATED, bool(why_aside(point, frontier))
+    return mark(looks[point.mechanism], hollow=hollow, crossed=crossed)
+
+
+def as_key(picture: Svg) -> Svg:
+    """Let a small picture around the origin stand in a line of text."""
+    return tag("svg", picture, class_="mark-key", viewBox="-8 -8 16 16", aria_hidden="true")
+
+
+def is_mixed(frontier: Frontier) -> bool:
+    """Whether points were measured on different data, so that those on generated data are drawn hollow."""
+    kinds = {point.measured_on for point in frontier.points}
+    return GENERATED in kinds and len(kinds) > 1
+
+
+# The picture
+
+
+def frontier_figure(frontier: Frontier, *, height: float = FIGURE_HEIGHT) -> Svg:
+    """Draw a frontier as one small figure with its legend, for a page of other things; nothing moves."""
+    legend = [(mark(look), name) for name, look in looks_of(frontier.points).items()]
+    legend += legend_of(frontier, Plot.of(frontier, top=0.0, height=height, moving=False))
+    # Two in a row, as far as words are short enough for half a phone.
+    row_height, max_letters = 19.0, 20
+    brief = [item for item in legend if len(item[1]) <= max_letters]
+    table = [brief[at : at + 2] for at in range(0, len(brief), 2)]
+    table += [[item] for item in legend if len(item[1]) > max_letters]
+    plot = Plot.of(frontier, top=TOP + row_height * len(table), height=height, moving=False)
+    rows = []
+    for row, line in enumerate(table):
+        for column, (picture, words) in enumerate(line):
+            text, down = tag("text", words, x=13, y=4), 7 + row_height * row
+            rows.append(tag("svg", picture, text, class_="spread", x=f"{50 * column}%", y=down))
+    parts = [tag("svg", *rows, class_="spread", x=-32, y=0, width="100%"), *drawn(frontier, plot)]
+    return chart(plot.base + LOWER, parts, label=summary_of(frontier), kind="frontier-figure")
+
+
+def summary_of(frontier: Frontier) -> str:
+    """Say in a sentence what the picture shows, for who cannot see it."""
+    best = sum(not point.dominated for point in frontier.points)
+    words = (
+        f"{frontier.risk_name} against {frontier.cost_unit}: {len(frontier.points)} policies, {best} of them beaten by "
+        "no other."
+    )
+    if frontier.recommended is None:
+        return words
+    point = frontier.point(frontier.recommended)
+    return (
+        f"{words} {choice_word(frontier).capitalize()}: {point.name}, {share_text(point.cost.value)} "
+        f"{frontier.cost_unit}, {frontier.risk_name} {share_text(point.risk.value)}."
+    )
+
+
+def legend_of(frontier: Frontier, plot: Plot) -> list[tuple[Svg, str]]:
+    """List what looks of marks and lines mean, besides mechanisms, each in a few words."""
+    items: list[tuple[Svg, str]] = []
+    if is_mixed(frontier):
+        items.append((tag("path", class_="mark hollow plain", d=SHAPES[0]), "hollow: on generated data"))
+    if any(point.dominated for point in frontier.points):
+        items.append((tag("path", class_="mark plain faded", d=SHAPES[0]), "faded: another beats it"))
+    why = {why_aside(point, frontier) for point in frontier.points} - {""}
+    if why:
+        crossed = Svg(tag("path", class_="mark plain aside", d=SHAPES[0]) + tag("path", class_="cross plain", d=CROSS))
+        items.append((crossed, f"crossed: {why.pop() if len(why) == 1 else 'not recommended'}"))
+    if any(plot.cost.is_beyond(point.cost.value) for point in frontier.points):
+        items.append((tag("path", class_="mark plain faded", d=BEYOND), "costs more than is shown"))
+    if any(plot.risk.is_beyond(point.risk.value) for point in frontier.points):
+        upwards = tag("path", class_="mark plain faded", d=BEYOND, transform="rotate(-90)")
+        items.append((upwards, "risks more than is shown"))
+    if plot.moving or frontier.limit != Limit(asked=frontier.limit.asked):
+        key = tag("line", class_="limit", x1=-8, x2=8, y1=0, y2=0)
+        items.append((key, "limit asked for" if frontier.limit.asked else "limit, by default"))
+    if _has_chance(frontier, plot):
+        key = tag("line", class_="chance", x1=-8, x2=8, y1=0, y2=0)
+        items.append((key, f"by chance: {share_text(frontier.risk_of_chance)}"))
+    return items
+
+
+def _has_chance(frontier: Frontier, plot: Plot) -> bool:
+    """Whether what an attacker has by chance is drawn."""
+    return frontier.risk_of_chance > max(plot.risk.low, 0.0)
+
+
+def drawn(frontier: Frontier, plot: Plot) -> list[Svg]:
+    """Draw axes, limits, the line of points that no other beats, intervals, marks and the choice, in this order."""
+    mixed, looks = is_mixed(frontier), looks_of(frontier.points)
+    order = sorted(range(len(frontier.points)), key=lambda place: not frontier.points[place].dominated)
+    marks = [_mark_part(plot, place, frontier, looks, mixed) for place in order]
+    return [
+        tag("text", f"{frontier.risk_name}, lower is safer", class_="name", x="-40", y=plot.top - 16),
+        tag("text", frontier.cost_unit, class_="name", x="100%", y=plot.base + 36, text_anchor="end"),
+        *[_ticks("x", plot, plot.cost, log) for log in ((False, True) if plot.moving else (plot.cost.log,))],
+        *[_ticks("y", plot, plot.risk, log) for log in ((False, True) if plot.moving else (plot.risk.log,))],
+        tag("line", class_="axis", x1="0", x2="100%", y1=plot.base, y2=plot.base),
+        *_limits(frontier, plot),
+        *_stairs([point for point in frontier.points if not why_aside(point, frontier)], plot),
+        tag("g", *marks, class_="policies") if marks else Svg(""),
+        *_choice(frontier, plot),
+    ]
+
+
+def _ticks(name: str, plot: Plot, axis: Axis, log: bool) -> Svg:
+    parts: list[Svg] = []
+    for value in axis.ticks(log=log, most=_TICKS):
+        at, text = {f"{name}1": value, f"{name}2": value}, share_text(value)
+        if name == "x":
+            parts.append(plot.part("line", at=at, class_="grid", y1=plot.top, y2=plot.base + 4))
+            parts.append(plot.part("text", text, at={"x": value}, y=plot.base + 18, text_anchor="middle"))
+        else:
+            parts.append(plot.part("line", at=at, class_="grid", x1="0", x2="100%"))
+            parts.append(plot.part("text", text, at={"y": value}, x="-6", dy="4", text_anchor="end"))
+    kind = f"ticks {name}-{'log' if log else 'even'}" + ("" if log == axis.log else " off")
+    return tag("g", *(parts or [Svg("")]), class_=kind)
+
+
+def _limits(frontier: Frontier, plot: Plot) -> list[Svg]:
+    """Draw what was asked for, and what an attacker has by chance."""
+    parts, chance = [], frontier.risk_of_chance
+    if _has_chance(frontier, plot):
+        tip = tag("title", f"by chance, without any release: {share_text(chance)}")
+        parts.append(plot.part("line", tip, at={"y1": chance, "y2": chance}, class_="chance", x1="0", x2="100%"))
+    for name, value in (("x", frontier.limit.max_cost), ("y", frontier.limit.max_risk)):
+        if value is None and not plot.moving:
+            continue
+        ends = {"y1": plot.top, "y2": plot.base} if name == "x" else {"x1": "0", "x2": "100%"}
+        at = {f"{name}1": value or 0.0, f"{name}2": value or 0.0}
+        kind = f"limit limit-{name}" + ("" if value is not None else " off")
+        tip = tag("title", f"asked for: at most {share_text(value or 0.0)}")
+        parts.append(plot.part("line", tip, at=at, class_=kind, **ends))
+    return parts
+
+
+def _stairs(points: Sequence[Point], plot: Plot) -> list[Svg]:
+    """Join points that no other beats by steps: up to there a policy with less of both was not found."""
+    parts = []
+    for kind in (DATA, SAMPLE, GENERATED):
+        best = sorted(
+            {(p.cost.value, p.risk.value) for p in points if not p.dominated and p.measured_on == kind},
+            key=lambda pair: (pair[0], -pair[1]),
+        )
+        for (cost, risk), (next_cost, next_risk) in pairwise(best):
+            across = {"x1": cost, "x2": next_cost, "y1": risk, "y2": risk}
+            down = {"x1": next_cost, "x2": next_cost, "y1": risk, "y2": next_risk}
+            parts += [plot.part("line", at=at, class_=f"stair {kind}") for at in (across, down)]
+    return parts
+
+
+def _mark_part(plot: Plot, place: int, frontier: Frontier, looks: Mapping[str, int], mixed: bool) -> Svg:
+    """Draw a point with its intervals and, for a mouse, what it is."""
+    point = frontier.points[place]
+    look, why, cost, risk = looks[point.mechanism], why_aside(point, frontier), point.cost, point.risk
+    whiskers = []
+    if cost.lower < cost.upper:
+        across = {"x1": cost.lower, "x2": cost.upper, "y1": risk.value, "y2": risk.value}
+        whiskers.append(plot.part("line", at=across, class_="whisker"))
+    if risk.lower < risk.upper:
+        upwards = {"x1": cost.value, "x2": cost.value, "y1": risk.lower, "y2": risk.upper}
+        whiskers.append(plot.part("line", at=upwards, class_="whisker"))
+    inside = [
+        *([tag("circle", class_="hit", r=12)] if plot.moving else []),
+        _mark_of(point, frontier, looks, mixed),
+    ]
+    for name, axis, value in (("x", plot.cost, cost.value), ("y", plot.risk, risk.value)):
+        if axis.is_beyond(value):
+            inside.append(tag("path", class_=f"mark beyond beyond-{name}", d=BEYOND))
+    sign = plot.part("svg", *inside, at={"x": cost.value, "y": risk.value}, class_="spread")
+    reason = f"; not recommended: {why}" if why else ""
+    tip = tag("title", f"{point.name}: {measure_text(cost)} cost, {measure_text(risk)} risk{reason}")
+    kind = f"policy look-{look % COLOURS}" + (" faded" if point.dominated else "")
+    named: dict[str, str] = {"id": f"policy-{place}"} if plot.moving else {}
+    return tag("g", tip, *whiskers, sign, class_=kind, **named)
+
+
+def _choice(frontier: Frontier, plot: Plot) -> list[Svg]:
+    """Draw a ring around the recommended point, with a word beside it."""
+    if frontier.recommended is None and not (plot.moving and frontier.points):
+        return []
+    point = frontier.points[0] if frontier.recommended is None else frontier.point(frontier.recommended)
+    left = plot.cost.share(point.cost.value) > 0.5
+    high = plot.risk.share(point.risk.value) > 0.85
+    place: dict[str, float | str] = {"x": -14 if left else 14, "y": 16 if high else -10}
+    words = tag("text", choice_word(frontier), class_="halo group", **place, text_anchor="end" if left else "start")
+    ring = tag("circle", class_="ring", r=10.5)
+    kind = "spread choice" + (" off" if frontier.recommended is None else "")
+    at = {"x": point.cost.value, "y": point.risk.value}
+    return [plot.part("svg", ring, words, at=at, class_=kind)]

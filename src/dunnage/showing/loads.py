@@ -1,0 +1,411 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The owner's page of a packing story: what was published, and how the plans made from it fared.
+
+It takes bare figures, so it depends on nothing that plans, applies or audits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from dunnage.arrays import FloatArray, IntArray
+from dunnage.certificate import RowMeasures
+from dunnage.domains import domain_from
+from dunnage.domains.numeric import Numeric
+from dunnage.guarantees import Guarantee
+from dunnage.release import Release
+from dunnage.showing import figures as draw
+from dunnage.showing.pages import Figure, render, unbroken_percent
+from dunnage.text import NO_BREAK, number_text
+
+MAX_CLASSES_DRAWN, MAX_CLASSES_THINNED, NEIGHBOURS_DRAWN_OF_MORE = 40, 120, 24
+MAX_STRATA_NAMED, MAX_DOTS_IN_A_CLASS, MAX_SIZES_APART = 8, 40, 30
+MAX_BINS_DRAWN, BINS_DRAWN_OF_MORE, MAX_BINS_WITH_GAPS, MAX_PARTS_DRAWN = 300, 120, 60, 1500
+_MODEL_WORDS = {
+    "k-anonymity": "k-anonymity",
+    "dp": "differential privacy",
+    "sampled-dp": "differential privacy by sampling",
+    "within-cluster": "differential privacy within clusters",
+    "within-published-borders": "differential privacy within published borders",
+    "local-dp": "local differential privacy",
+    "metric-local-dp": "local differential privacy by distance",
+}
+Bins = Sequence[Sequence[float]]  # true value of each package in each bin
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PlanView:
+    """One plan, applied to the true values."""
+
+    title: str  # `Mean`, `Upper bound`, ...; a title that starts with `True` is the plan made without privacy
+    bins: Bins = field(repr=False)  # before any repair
+    bins_repaired: Bins | None = field(repr=False)  # after it; None if there was none
+    objective: int  # trucks
+    bound: int  # the proven least number of them
+    ratio: float  # trucks over the true optimum
+    bins_feasible: float  # share of the bins that fit
+    plan_feasible: bool  # whether all do
+    linkage_mean: float | None  # linkage: how likely somebody who knows a package's value names its truck
+    linkage_worst: float | None
+    linkage_kind: str  # `exact` or `estimate`
+    seconds: float  # time the plan took
+    repair: str  # what the repair did, in one sentence; empty if nothing
+
+    @property
+    def on_truth(self) -> bool:
+        """Whether the plan was made on the true values, without privacy."""
+        return self.title.casefold().startswith("true")
+
+    @property
+    def optimum(self) -> int:
+        """The fewest trucks for the true values, as the ratio states it."""
+        return max(1, round(self.objective / self.ratio))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LoadsStory:
+    """A release of packages and what became of the plans made from it."""
+
+    title: str  # heading of the page
+    release: Release  # what the planner saw
+    quantity: str  # the released number that is packed
+    truth: FloatArray = field(repr=False)  # true value of each released row: for the owner's eyes
+    capacity: float  # what one truck holds
+    plans: Sequence[PlanView]  # the plans to compare, in the order to show them
+
+    @property
+    def unit(self) -> str:
+        return self.release.attributes[self.quantity].unit
+
+    @property
+    def record(self) -> str:
+        """What one released row is, in the certificate's word."""
+        return self.release.certificate.guarantee.protects
+
+    @property
+    def num_drawn(self) -> int:
+        """Trucks that a picture of loads has room for."""
+        most = max(len(bins) for plan in self.plans for bins in (plan.bins, plan.bins_repaired) if bins is not None)
+        return most if most <= MAX_BINS_DRAWN else BINS_DRAWN_OF_MORE
+
+    def amount(self, value: float) -> str:
+        return f"{number_text(value)}{NO_BREAK}{self.unit}" if self.unit else number_text(value)
+
+    def excess(self, bins: Bins) -> FloatArray:
+        """By how much each truck is overloaded that is."""
+        over = _loads(bins) - self.capacity
+        excess: FloatArray = over[over > draw.SLACK * self.capacity]
+        return excess
+
+    def overflow(self, bins: Bins) -> str:
+        excess = self.excess(bins)
+        if not len(excess):
+            return "none overflows"
+        worst = float(excess.max())
+        verb = "overflows" if len(excess) == 1 else "overflow"
+        by = f"{self.amount(worst)} ({unbroken_percent(worst / self.capacity)})"
+        return f"{len(excess):,} of {len(bins):,} {verb}, the worst by {by}"
+
+
+def loads_page(story: LoadsStory) -> str:
+    """Write the owner's page of a packing story.
+
+    It shows true values: keep the file private (mode 0600), as every audit.
+    """
+    certificate, ranges = story.release.certificate, _ranges(story)
+    content = {
+        "story": story,
+        "certificate": certificate,
+        "figures": _key_figures(story),
+        "intervals": _interval_picture(story, ranges),
+        "sizes": _size_picture(story, ranges),
+        "class_facts": _class_facts(certificate.rows),
+        "guarantee": guarantee_words(certificate.guarantee),
+        "holds": "" if certificate.holds is None else guarantee_words(certificate.holds),
+        "loads": _load_pictures(story),
+        "wide": story.num_drawn > MAX_BINS_WITH_GAPS,
+        "has_mean": ranges.mean is not None,
+        "count": _count,
+        "compare": _compare,
+    }
+    return render("loads.html", content)
+
+
+def loads_pictures(story: LoadsStory) -> tuple[draw.Picture, dict[str, draw.Picture]]:
+    """Draw the pictures of a story by themselves, for another page: the ranges, and by title the loads."""
+    return _interval_picture(story, _ranges(story)), {picture.title: picture for picture in _load_pictures(story)}
+
+
+# Words and numbers
+
+
+def _count(number: int, noun: str) -> str:
+    ending = "" if number == 1 or noun.endswith("s") else "s"
+    return f"{number:,} class{'' if number == 1 else 'es'}" if noun == "class" else f"{number:,} {noun}{ending}"
+
+
+def _compare(trucks: int, optimum: int, than: str) -> str:
+    """Say how a number of trucks compares, in per cent."""
+    if trucks == optimum:
+        return f"as many as {than}"
+    change = abs(trucks / optimum - 1)
+    # two digits say enough of a change
+    return f"{unbroken_percent(float(f'{change:.2g}'))} {'more' if trucks > optimum else 'fewer'} than {than}"
+
+
+def _loads(bins: Bins) -> FloatArray:
+    return np.array([math.fsum(parts) for parts in bins])
+
+
+def _key_figures(story: LoadsStory) -> list[Figure]:
+    """Tell of the guarantee, and compare the best plan made from the release with the true optimum."""
+    certificate = story.release.certificate
+    rows, basis = certificate.rows, str(certificate.basis)
+    figures = [Figure(f"{story.record}s", f"{len(story.release):,}", "released")]
+    if rows.k_asked is None or rows.k_reached is None or rows.class_size is None:
+        figures.append(Figure("epsilon", str(certificate.guarantee.to_dict().get("epsilon", "none")), basis))
+    else:
+        figures.append(Figure("k reached", f"{rows.k_reached:,}", f"{rows.k_asked:,} asked, {basis}"))
+        mean = number_text(round(rows.class_size.mean, 1))
+        figures.append(Figure("classes", f"{rows.classes:,}", f"mean size {mean}"))
+    optimum = story.plans[0].optimum
+    figures.append(Figure("trucks, no privacy", f"{optimum:,}", "true optimum"))
+    private = [plan for plan in story.plans if not plan.on_truth]
+    settled: list[tuple[int, str]] = []  # trucks that leave, none overloaded, of plans that get there
+    for plan in private:
+        if plan.bins_repaired is None and plan.plan_feasible:
+            settled.append((plan.objective, plan.title))
+        elif plan.bins_repaired is not None and not len(story.excess(plan.bins_repaired)):
+            settled.append((len(plan.bins_repaired), f"{plan.title}, after repair"))
+    if settled:
+        trucks, note = min(settled, key=lambda pair: pair[0])
+        more = trucks - optimum
+        cost = _compare(trucks, optimum, "without") if more else "no more trucks"
+        figures.append(Figure("trucks, private", f"{trucks:,}", note))
+        figures.append(Figure("cost of privacy", f"{more:+,}" if more else "0", cost))
+    elif private:
+        figures.append(Figure("trucks, private", "none fit", "every plan overflows"))
+    return figures
+
+
+def guarantee_words(stated: Guarantee) -> str:
+    parts = stated.to_dict()
+    model = _MODEL_WORDS.get(str(parts.pop("model")), "a guarantee of another kind")
+    protects, neighbours = parts.pop("protects"), parts.pop("neighbours", None)
+    given = ", ".join(f"{name} = {value}" for name, value in parts.items())
+    words = f"{model} with {given}" if given else model
+    return f"{words}, for one {protects}" + (f" ({neighbours} neighbours)" if neighbours else "")
+
+
+def _class_facts(rows: RowMeasures) -> list[tuple[str, str]]:
+    """Name the figures that users of other tools know."""
+    size, suppressed, risks, loss = rows.class_size, rows.suppressed, rows.risks, rows.loss
+    if size is None or suppressed is None or risks is None or loss is None:
+        return []
+    sizes = f"{size.smallest:,}, {number_text(round(size.mean, 1))}, {size.largest:,}"
+    return [
+        ("Smallest, mean, largest class", sizes),
+        ("Suppressed", f"{suppressed.count:,} ({unbroken_percent(suppressed.share)})"),
+        ("Prosecutor risk, highest", unbroken_percent(risks.prosecutor_highest)),
+        ("Marketer risk", unbroken_percent(risks.marketer)),
+        (f"Information loss, of 100{NO_BREAK}%", unbroken_percent(loss.total)),
+    ]
+
+
+# The release as ranges over the true values
+
+
+class _Ranges(NamedTuple):
+    """Rows that share class and range, in the order to draw them."""
+
+    lower: FloatArray
+    upper: FloatArray
+    mean: FloatArray | None
+    stratum: list[str]  # public values; empty where there are too many to name
+    members: list[IntArray]  # rows of each
+
+    @property
+    def sizes(self) -> IntArray:
+        return np.array([len(rows) for rows in self.members])
+
+
+def _ranges(story: LoadsStory) -> _Ranges:
+    data, name = story.release.data, story.quantity
+    lower, upper = (data.column(f"{name}_{end}").to_numpy() for end in ("lower", "upper"))
+    class_id = data.column("class_id").to_numpy() if "class_id" in data.column_names else np.arange(len(lower))
+    keys = np.stack([class_id, lower, upper], axis=1)
+    _, first, inverse = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+    public = [item.name for item in story.release.certificate.attributes if item.role == "public"]
+    values = [data.column(item).take(first).to_pylist() for item in public if item in data.column_names]
+    strata = [", ".join(map(str, row)) for row in zip(*values, strict=True)] if values else []
+    if not 1 < len(set(strata)) <= MAX_STRATA_NAMED:
+        strata = [""] * len(first)
+    order = sorted(range(len(first)), key=lambda i: (strata[i], lower[first[i]], upper[first[i]]))
+    group = inverse.reshape(-1)
+    ends = np.cumsum(np.bincount(group, minlength=len(first)))[:-1]
+    members = np.split(np.argsort(group, kind="stable"), ends)
+    chosen = first[order]
+    mean = data.column(f"{name}_mean").to_numpy()[chosen] if f"{name}_mean" in data.column_names else None
+    return _Ranges(lower[chosen], upper[chosen], mean, [strata[i] for i in order], [members[i] for i in order])
+
+
+def _spread(number: int, most: int) -> IntArray:
+    """Return at most so many of the first whole numbers, evenly spread, both ends among them."""
+    return np.unique(np.linspace(0, number - 1, min(number, most)).round().astype(np.int64))
+
+
+def _interval_picture(story: LoadsStory, ranges: _Ranges) -> draw.Picture:
+    """Draw classes: the range of each as a bar, its true values as dots, its mean as a tick."""
+    drawn, notes = _drawn_classes(ranges)
+    true = story.truth[np.concatenate([ranges.members[index] for index in drawn])]
+    low = min(float(ranges.lower[drawn].min()), float(true.min()))
+    high = max(float(ranges.upper[drawn].max()), float(true.max()))
+    scale = draw.Scale(*draw.span(low, high))
+    parts: list[draw.Svg] = []
+    y, stratum = 4.0, ""
+    for index in drawn.tolist():
+        if ranges.stratum[index] != stratum:
+            stratum = ranges.stratum[index]
+            y += 20
+            parts.append(draw.tag("text", stratum, class_="group", x="0", y=y - 6))
+        lower, upper, rows = float(ranges.lower[index]), float(ranges.upper[index]), ranges.members[index]
+        seen = f"{number_text(lower)} to {story.amount(upper)}"
+        tip = draw.tag("title", f"{_count(len(rows), story.record)} seen as {seen}")
+        width = f"{draw.short(scale.at(upper) - scale.at(lower))}%"
+        parts.append(draw.tag("rect", tip, class_="range", x=scale.across(lower), width=width, y=y, height=11, rx=2))
+        values = np.sort(story.truth[rows])[_spread(len(rows), MAX_DOTS_IN_A_CLASS)]
+        dots = [draw.tag("circle", cx=scale.across(float(value)), cy=y + 5.5, r=2.2) for value in values]
+        parts.append(draw.tag("g", *dots, class_="dots"))
+        if ranges.mean is not None:
+            mean = scale.at(float(ranges.mean[index]))
+            parts += draw.joined([(mean, y - 1), (mean, y + 12)], "mean")
+        y += 15
+    if int(ranges.sizes.max()) > MAX_DOTS_IN_A_CLASS:
+        notes.append(f"At most {MAX_DOTS_IN_A_CLASS} dots a class.")
+    caption = _interval_caption(story, ranges)
+    axis = draw.x_axis(scale, y + 4, f"{story.quantity}, {story.unit}" if story.unit else story.quantity)
+    svg = draw.chart(y + 44, [*axis, *parts], label=caption, kind="flat")
+    return draw.Picture(title="", svg=svg, caption=caption, note=" ".join(notes))
+
+
+def _interval_caption(story: LoadsStory, ranges: _Ranges) -> str:
+    sizes, rows = ranges.sizes, np.concatenate(ranges.members)
+    width = float(np.average(ranges.upper - ranges.lower, weights=sizes))
+    lower, upper = np.repeat(ranges.lower, sizes), np.repeat(ranges.upper, sizes)
+    room = draw.SLACK * max(1.0, float(np.abs(upper).max()))
+    inside = int(((story.truth[rows] >= lower - room) & (story.truth[rows] <= upper + room)).sum())
+    stated = story.release.attributes[story.quantity].domain
+    domain = None if stated is None else domain_from(stated)
+    share = ""
+    if isinstance(domain, Numeric) and domain.upper > domain.lower:
+        low, high = float(domain.lower), float(domain.upper)
+        public = f"{number_text(low)} to {story.amount(high)}"
+        share = f", {unbroken_percent(width / (high - low))} of the public domain ({public})"
+    return (
+        f"The range of a {story.record} is {story.amount(width)} wide on average{share}; "
+        f"{'all' if inside == len(rows) else f'{inside:,}'} of the {_count(len(rows), 'true ' + story.quantity)} "
+        f"{'lies' if inside == 1 else 'lie'} within the range the planner saw."
+    )
+
+
+def _drawn_classes(ranges: _Ranges) -> tuple[IntArray, list[str]]:
+    """Choose the classes to draw: all, or some over the whole span, or neighbours if single ones would vanish."""
+    number = len(ranges.lower)
+    if number <= MAX_CLASSES_DRAWN:
+        return np.arange(number), []
+    if number <= MAX_CLASSES_THINNED:
+        drawn = _spread(number, MAX_CLASSES_DRAWN)
+        return drawn, [f"Drawn: {len(drawn):,} of {_count(number, 'class')}, evenly spread."]
+    largest, _ = Counter(ranges.stratum).most_common(1)[0]
+    classes = np.array([index for index, name in enumerate(ranges.stratum) if name == largest])
+    start = max(0, (len(classes) - NEIGHBOURS_DRAWN_OF_MORE) // 2)
+    drawn = classes[start : start + NEIGHBOURS_DRAWN_OF_MORE]
+    where = f" of {largest}" if largest else ""
+    return drawn, [f"Drawn: {len(drawn):,} neighbouring classes from the middle{where}, of {number:,} in all."]
+
+
+def _size_picture(story: LoadsStory, ranges: _Ranges) -> draw.Picture | None:
+    """Draw how many classes there are of which size, if a least size was asked for."""
+    k, sizes = story.release.certificate.rows.k_asked, ranges.sizes
+    if k is None:
+        return None
+    smallest, largest = int(sizes.min()), int(sizes.max())
+    low, high = min(k, smallest), max(k + 6, largest)
+    step = max(1, math.ceil((high - low + 1) / MAX_SIZES_APART))
+    counts = np.bincount((sizes - low) // step).tolist()
+    x = draw.Scale(low - 0.75 * step, low + step * max(len(counts), 4) + 0.25 * step)
+    y = draw.Scale(0, float(max(counts)) * 1.05, 178, 38)
+    stacks = []
+    for place, number in enumerate(counts):
+        size = low + step * place
+        named = f"{size:,}" if step == 1 else f"{size:,} to {size + step - 1:,}"
+        stacks.append(draw.Column(size, size + step, [("bar", number)], f"{_count(number, 'class')} of size {named}"))
+    # a bar stands between its size and the next, so that the line of k is its left edge
+    whole = [value for value in x.ticks(6) if value == round(value) and value + step <= x.high]
+    labels = [(x.across(value + step / 2), number_text(value)) for value in whole]
+    kept = "as asked" if smallest >= k else f"fewer than the {k:,} asked"
+    between = f"{smallest:,}" if smallest == largest else f"{smallest:,} to {largest:,}"
+    caption = f"{_count(len(sizes), 'class')} of {between} {story.record}s: at least {smallest:,} in each, {kept}."
+    below = draw.lower_axis(178, f"{story.record}s in the class", labels)
+    mark = draw.upright(x, k, 178, f"k = {k:,} asked")
+    svg = draw.columns(x, y, stacks, y_title="classes", whole=True, below=below, more=mark, label=caption)
+    return draw.Picture(title="", svg=svg, caption=caption)
+
+
+# Loads of the trucks
+
+
+def _load_pictures(story: LoadsStory) -> list[draw.Picture]:
+    shown: list[tuple[str, Bins]] = []
+    for plan in story.plans:
+        shown.append((plan.title, plan.bins))
+        if plan.bins_repaired is not None:
+            shown.append((f"{plan.title}, after repair", plan.bins_repaired))
+    fullest = max(float(_loads(bins).max()) for _, bins in shown)
+    y = draw.Scale(0, max(1.12 * story.capacity, 1.02 * fullest), 190, 32)
+    x = draw.Scale(0, float(max(story.num_drawn, 8)))
+    return [_load_picture(story, title, bins, x, y) for title, bins in shown]
+
+
+def _load_picture(story: LoadsStory, title: str, bins: Bins, x: draw.Scale, y: draw.Scale) -> draw.Picture:
+    """Draw trucks: each a bar to its load, cut where one package ends and the next begins."""
+    loads, capacity = _loads(bins), story.capacity
+    drawn = min(len(bins), round(x.high))
+    order = np.argsort(-loads, kind="stable")[:drawn].tolist()
+    stacked = sum(len(bins[i]) for i in order) <= MAX_PARTS_DRAWN
+    gap = 0.0 if x.high > MAX_BINS_WITH_GAPS else 0.09
+    stacks, cuts = [], []
+    for place, i in enumerate(order):
+        load = float(loads[i])
+        over = load - capacity > draw.SLACK * capacity
+        tip = f"Truck {place + 1:,}: {story.amount(load)}, {_count(len(bins[i]), story.record)}"
+        tip += f", {story.amount(load - capacity)} too much" if over else ""
+        # without gaps, each bar reaches a little under the next one, so that no seam shows
+        left, right = place + gap, place + 1 - gap + (0 if gap else 0.1)
+        stacks.append(draw.Column(left, right, [("bar over" if over else "bar", load)], tip))
+        for cut in np.cumsum(sorted(bins[i], reverse=True))[:-1].tolist() if stacked else []:
+            cuts += draw.joined([(x.at(left), y.at(cut)), (x.at(right), y.at(cut))], "cut")
+    labels = [(x.across(number - 0.5), f"{number:,}") for number in sorted({1, drawn})]
+    marks = draw.level(y, capacity, f"capacity {story.amount(capacity)}")
+    if num_over := len(story.excess(bins)):
+        marks.append(draw.tag("text", f"▲ {num_over:,} overloaded", class_="halo warn", x="0", y=28))
+    mean = float(loads.mean()) / capacity
+    caption = f"{_count(len(bins), 'truck')}, filled to {unbroken_percent(mean)} on average; {story.overflow(bins)}."
+    svg = draw.columns(
+        x,
+        y,
+        stacks,
+        y_title=f"load, {story.unit}" if story.unit else "load",
+        below=draw.lower_axis(190, "trucks, fullest first", labels),
+        gap=0.0,
+        more=[*cuts, *marks],
+        label=f"{title}: {caption}",
+    )
+    note = f"Drawn: the {drawn:,} fullest of {len(bins):,} trucks." if drawn < len(bins) else ""
+    return draw.Picture(title=title, svg=svg, caption=caption, note=note)
