@@ -21,7 +21,6 @@ from picture_parts import joined, legend, mark, panel, picture
 from pictures_trips import BUSY, METHODS, WHOLE_DAY, trips
 
 from dunnage.city import City
-from dunnage.dataset import Dataset
 from dunnage.ledger import Ledger
 from dunnage.noise import Noise
 from dunnage.pages.city_map import WIDTH as MAP_WIDTH
@@ -34,6 +33,7 @@ from dunnage.release import Release
 from dunnage.samples import city
 from dunnage.settle.fleets import FleetSettlement, apply_fleet
 from dunnage.svg import Scale, Svg, tag
+from dunnage.tables.dataset import Dataset
 from dunnage.text import number_text
 
 TARGET = 180

@@ -21,8 +21,6 @@ from picture_parts import joined, legend, mark, panel, picture
 
 from dunnage.auditing.rides import Distortion, own_weights
 from dunnage.auditing.sight import Sight
-from dunnage.dataset import Dataset
-from dunnage.io import load
 from dunnage.ledger import Ledger
 from dunnage.mechanisms.utility_clusters import UtilityClusters
 from dunnage.noise import Noise
@@ -30,6 +28,8 @@ from dunnage.pages.rides import Map
 from dunnage.policy import Policy
 from dunnage.samples import RideSetting, generate_rides
 from dunnage.svg import Scale, Svg, tag, y_axis
+from dunnage.tables.dataset import Dataset
+from dunnage.tables.load import load
 from dunnage.text import percent
 
 FloatArray = npt.NDArray[np.float64]

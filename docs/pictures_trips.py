@@ -21,8 +21,6 @@ import numpy.typing as npt
 from picture_parts import joined, legend, mark, panel, picture
 
 from dunnage.auditing.counts import CountsCase, CountsSight, Errors, group_differences
-from dunnage.dataset import Dataset
-from dunnage.io import load
 from dunnage.ledger import Ledger
 from dunnage.mechanisms.constrained_counts import ConstrainedCounts
 from dunnage.mechanisms.counting import true_counts
@@ -33,6 +31,8 @@ from dunnage.noise import Noise
 from dunnage.policy import Policy
 from dunnage.samples import TripSetting, generate_trips
 from dunnage.svg import Scale, Svg, tag
+from dunnage.tables.dataset import Dataset
+from dunnage.tables.load import load
 from dunnage.text import number_text
 
 IntArray = npt.NDArray[np.int64]

@@ -32,11 +32,9 @@ from dunnage.advising.policies import BasePolicy
 from dunnage.advising.sweep import Asked, Case, Drawn, Goal, Reference, Store, Task
 from dunnage.advising.trucks import TRUCKS, TrucksCase
 from dunnage.auditing.utility import plan_utility
-from dunnage.dataset import Dataset
 from dunnage.domains import Numeric
 from dunnage.errors import InputError, NoPlanError, OutputError, ParameterError, PolicyError
 from dunnage.guarantees import PureDP
-from dunnage.io import draft, load
 from dunnage.ledger import Ledger
 from dunnage.noise import Noise
 from dunnage.pages.frontier import frontier_page
@@ -46,6 +44,8 @@ from dunnage.policy import Policy
 from dunnage.publishing import mechanism_of, publish
 from dunnage.samples.like import like_rows
 from dunnage.settle import apply
+from dunnage.tables.dataset import Dataset
+from dunnage.tables.load import draft, load
 
 POLICY = """# kept
 dataset = "parcels"

@@ -39,7 +39,6 @@ from dunnage.advising.vehicles import CARRIER_ERROR, CarrierCase, carrier_tasks,
 from dunnage.auditing.tracking import channel_matrix
 from dunnage.city import City
 from dunnage.cli.auditing import advise
-from dunnage.dataset import Dataset
 from dunnage.errors import ParameterError, Refusal, UserError
 from dunnage.ledger import Ledger
 from dunnage.local.batch import find_inputs
@@ -51,6 +50,7 @@ from dunnage.noise import Noise
 from dunnage.policy import Policy
 from dunnage.publishing import mechanism_of, publish
 from dunnage.samples.like import deterred, like_trips, like_vehicles
+from dunnage.tables.dataset import Dataset
 
 STOPS = """stop,zone,lat,lon
 A,west,48.000,9.000

@@ -9,13 +9,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from dunnage.dataset import Dataset
 from dunnage.devices.reading import RowFile
 from dunnage.errors import InputError, PolicyError
-from dunnage.gtfs import load_city
 from dunnage.local.tasks import carriers_from_text
 from dunnage.policy import Policy
 from dunnage.publishing import mechanism_of
+from dunnage.tables.dataset import Dataset
+from dunnage.tables.gtfs import load_city
 
 WEIGHT = {"role": "quasi-identifier", "kind": "numeric", "domain": [0, 100]}
 

@@ -25,7 +25,6 @@ from dunnage.auditing.counts import CountsSight, Errors, told_by_counts
 from dunnage.certificate import Certificate
 from dunnage.city import City
 from dunnage.counting.laplace import DiscreteLaplace
-from dunnage.dataset import Dataset
 from dunnage.documents import canonical
 from dunnage.domains import Numeric, Stops, Windows
 from dunnage.errors import ReleaseError
@@ -37,6 +36,7 @@ from dunnage.policy import Policy
 from dunnage.publishing import publish
 from dunnage.release import Release
 from dunnage.schema import Attribute, Contribution, Role, Schema
+from dunnage.tables.dataset import Dataset
 from dunnage.trips import Trip
 
 STOPS = ("B", "A", "C", "<D>")

@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 
 from dunnage import devices
 from dunnage.devices import fleet, reading
-from dunnage.devices.reading import MICROS, FileColumns, Log, RowFile, Window
+from dunnage.devices.reading import FileColumns, Log, RowFile, Window
 from dunnage.devices.sealing import KeyRing
 from dunnage.errors import (
     AllowanceError,
@@ -41,6 +41,8 @@ from dunnage.local.client import mechanism_of
 from dunnage.local.report import Report, ReportFile, write_reports
 from dunnage.local.tally import Tally
 from dunnage.local.task import Grid, Limits, Purpose, Quantity, Schedule, Task, Tier
+from dunnage.tables import cells
+from dunnage.tables.cells import MICROS
 
 DAY = 20_740  # 14 October 2026
 SECONDS = 86_400
@@ -156,8 +158,8 @@ def cells_told(task: Task, report: Report) -> Any:
     ],
 )
 def test_moments_of_text(text: str, micros: int) -> None:
-    assert reading.parse_moment(text) == micros
-    found, wrong = reading.moments_of(pa.array([text, "soon", None, "1970-01-01T00:00:07"]))
+    assert cells.parse_moment(text) == micros
+    found, wrong = cells.moments_of(pa.array([text, "soon", None, "1970-01-01T00:00:07"]))
     assert wrong.tolist() == [micros < 0, True, True, False]
     assert found[3] == 7 * MICROS
     if micros >= 0:
@@ -168,39 +170,39 @@ def test_moments_of_text(text: str, micros: int) -> None:
 @settings(max_examples=60, deadline=None)
 def test_a_zone_changes_the_text_not_the_moment(moment: datetime, hours: int) -> None:
     there = moment.replace(tzinfo=UTC).astimezone(timezone(timedelta(hours=hours)))
-    assert reading.parse_moment(there.isoformat()) == reading.parse_moment(moment.isoformat())
+    assert cells.parse_moment(there.isoformat()) == cells.parse_moment(moment.isoformat())
 
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
 def test_moments_of_timestamps(unit: str) -> None:
     per = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[unit]
     told = pa.array([7 * per, None, -1, 0], pa.timestamp(unit))
-    found, wrong = reading.moments_of(told)
+    found, wrong = cells.moments_of(told)
     assert wrong.tolist() == [False, True, True, False]
     assert found[[0, 3]].tolist() == [7 * MICROS, 0]
     zoned = pa.array([7 * per], pa.timestamp(unit, "America/Detroit"))
-    assert reading.moments_of(zoned)[0].tolist() == [7 * MICROS]
+    assert cells.moments_of(zoned)[0].tolist() == [7 * MICROS]
 
 
 def test_moments_of_plain_numbers_and_dates() -> None:
     for kind in (pa.int64(), pa.uint64(), pa.float64(), pa.int32()):
-        found, wrong = reading.moments_of(pa.array([7, None], kind))
+        found, wrong = cells.moments_of(pa.array([7, None], kind))
         assert (found[0], wrong.tolist()) == (7 * MICROS, [False, True])
     largest = pa.array([2**64 - 1], pa.uint64())
-    assert reading.moments_of(largest)[1].tolist() == [True]
-    assert reading.moments_of(pa.array([math.nan, math.inf, -1.0]))[1].all()
-    assert reading.moments_of(pa.array([1], pa.date32()))[0].tolist() == [SECONDS * MICROS]
+    assert cells.moments_of(largest)[1].tolist() == [True]
+    assert cells.moments_of(pa.array([math.nan, math.inf, -1.0]))[1].all()
+    assert cells.moments_of(pa.array([1], pa.date32()))[0].tolist() == [SECONDS * MICROS]
     late = pa.array([2**62], pa.timestamp("s"))
-    assert reading.moments_of(late)[1].tolist() == [True]
+    assert cells.moments_of(late)[1].tolist() == [True]
 
 
 def test_numbers_of_text() -> None:
     texts = ["1.5", " 2 ", "", "NaN", "n/a", "abc", "1_000", "+4", "1e400", "-inf", None, "61,5"]
-    found, num_wrong = reading.numbers_of(pa.array(texts))
+    found, num_wrong = cells.numbers_of(pa.array(texts))
     assert num_wrong == 3
     expected = [1.5, 2, *[math.nan] * 5, 4, math.inf, -math.inf, *[math.nan] * 2]
     np.testing.assert_array_equal(found, expected)
-    clean, none = reading.numbers_of(pa.array(["1.5", "", "2"]))
+    clean, none = cells.numbers_of(pa.array(["1.5", "", "2"]))
     np.testing.assert_array_equal(clean, [1.5, math.nan, 2])
     assert none == 0
 
@@ -212,7 +214,7 @@ def test_numbers_of_other_types() -> None:
         pa.array([1.0, math.nan]),
         pa.array(["1", ""]).dictionary_encode(),
     ):
-        np.testing.assert_array_equal(reading.numbers_of(column)[0], [1, math.nan])
+        np.testing.assert_array_equal(cells.numbers_of(column)[0], [1, math.nan])
 
 
 # Files of rows
@@ -263,7 +265,7 @@ def test_columns_of_the_wrong_type(tmp_path: Path) -> None:
         ("rows.csv", b"PAR1\0\0\0", "no such column"),
         ("rows.csv.gz", b"\x1f\x8b\x08\0garbage", "damaged"),
         ("rows.parquet", b"PAR1 cut off", "Parquet"),
-        ("rows.xlsx", b"PK", "neither CSV nor Parquet"),
+        ("rows.ods", b"PK", "neither CSV nor Parquet"),
     ],
 )
 def test_unreadable_files(tmp_path: Path, name: str, content: bytes, says: str) -> None:
@@ -593,12 +595,12 @@ def test_a_file_that_could_never_be_used_is_refused_at_a_time_too(tmp_path: Path
         path.write_bytes(content)
         with pytest.raises(InputError, match=says):
             perturbed(tmp_path, path, task, enrol=True, now=NOW)
-    for other in (tmp_path, tmp_path / "rows.xlsx"):
+    for other in (tmp_path, tmp_path / "rows.ods"):
         if other != tmp_path:
             other.write_bytes(b"PK")
         with pytest.raises(InputError):
             perturbed(tmp_path, other, task, enrol=True, now=NOW)
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["rows.csv", "rows.xlsx"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["rows.csv", "rows.ods"]
 
 
 def test_a_clock_years_ahead(tmp_path: Path) -> None:
@@ -784,7 +786,7 @@ def test_paths_of_rows_across_batches(tmp_path: Path, monkeypatch: pytest.Monkey
         expected[tuple(walk[-3:]) if len(walk) >= 3 else None] += 1
     data = write_rows(tmp_path / "rows.parquet", rows)
     for size in (1, 2, 5, 7, 1_000):
-        monkeypatch.setattr(reading, "BATCH_ROWS", size)
+        monkeypatch.setattr("dunnage.tables.reader.BATCH_ROWS", size)
         devices.simulate(data, task, tmp_path / "reports.bin", every_row=True, force=True)
         reports = list(ReportFile(tmp_path / "reports.bin", task=task))
         assert Counter(cells_told(task, report) for report in reports) == expected

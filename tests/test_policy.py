@@ -21,9 +21,10 @@ from dunnage.documents import suggestion
 from dunnage.domains import Category, Graph, Numeric, Ordinal, Tree
 from dunnage.errors import ParameterError, PolicyError
 from dunnage.guarantees import Budget, Neighbours
-from dunnage.policy import MOST_POLICY_BYTES, PeriodRule, Policy, ReadOptions
+from dunnage.policy import MOST_POLICY_BYTES, PeriodRule, Policy
 from dunnage.policy.draft import draft_policy
 from dunnage.schema import Role
+from dunnage.tables.reader import ReadOptions
 
 PARCELS = """
 dataset = "parcels"

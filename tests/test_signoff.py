@@ -32,15 +32,15 @@ from dunnage.auditing.finding import mean_interval
 from dunnage.auditing.fleet import Truth
 from dunnage.auditing.membership import WholeLaw, noisy_answer
 from dunnage.auditing.shuttles import spread_interval
-from dunnage.dataset import Dataset
 from dunnage.errors import InputError, ParameterError, ReleaseError
-from dunnage.gtfs import load_city
 from dunnage.mechanisms.noisy_clusters import NoisyClusters
 from dunnage.mechanisms.noisy_values import NoisyValues
 from dunnage.pages import audit_page, write_audit
 from dunnage.pages.signoff import sign_off_page
 from dunnage.planning.plan import FleetPlan
 from dunnage.settle.fleets import apply_fleet
+from dunnage.tables.dataset import Dataset
+from dunnage.tables.gtfs import load_city
 
 
 def said(page: str) -> str:

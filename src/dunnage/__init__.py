@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from dunnage.auditing.utility import PlanUtility, plan_utility
     from dunnage.certificate import Certificate
     from dunnage.city import Buses, City
-    from dunnage.dataset import Dataset
     from dunnage.devices import FileColumns, collect, perturb, simulate
     from dunnage.devices.sealing import KeyRing, SealedRecord, open_record, rotate, seal
     from dunnage.domains import Category, Graph, Numeric, Ordinal, Stops, Tree, Windows
@@ -45,7 +44,6 @@ if TYPE_CHECKING:
         TaskError,
         UserError,
     )
-    from dunnage.gtfs import load_city
     from dunnage.guarantees import (
         ApproximateDP,
         Basis,
@@ -63,7 +61,6 @@ if TYPE_CHECKING:
         implies,
         parallel,
     )
-    from dunnage.io import draft, load
     from dunnage.laws import Cells, LaplaceLaw, PiecewiseLaw
     from dunnage.ledger import Ledger
     from dunnage.local.allowance import Allowance
@@ -127,13 +124,16 @@ if TYPE_CHECKING:
     from dunnage.schema import Attribute, Contribution, Role, Schema
     from dunnage.settle import Settlement, apply
     from dunnage.settle.fleets import FleetSettlement, apply_fleet
+    from dunnage.tables.dataset import Dataset
+    from dunnage.tables.gtfs import load_city
+    from dunnage.tables.load import draft, load
     from dunnage.trips import Trip, Universe
     from dunnage.verification import Verification, verify
 
 # Public name -> module that defines it, grouped by use.
 _GROUPS: dict[str, tuple[str, ...]] = {
     # the verbs
-    "io": ("load", "draft"),
+    "tables.load": ("load", "draft"),
     "publishing": ("promise", "publish", "rehearse", "foresee", "DryRun"),
     "verification": ("verify", "Verification"),
     "planning.packing": ("pack",),
@@ -145,7 +145,7 @@ _GROUPS: dict[str, tuple[str, ...]] = {
     "planning.fleet": ("size",),
     "settle.fleets": ("apply_fleet", "FleetSettlement"),
     "planning.exports": ("export_plan", "export_fleetpy", "export_geojson"),
-    "gtfs": ("load_city",),
+    "tables.gtfs": ("load_city",),
     "advising.advice": ("advise",),
     "advising.frontier": ("Frontier", "Point", "Measure"),
     "proving.desk": ("prove", "Proof"),
@@ -160,7 +160,7 @@ _GROUPS: dict[str, tuple[str, ...]] = {
     "domains": ("Numeric", "Ordinal", "Category", "Tree", "Graph", "Stops", "Windows"),
     "trips": ("Trip", "Universe"),
     "city": ("City", "Buses"),
-    "dataset": ("Dataset",),
+    "tables.dataset": ("Dataset",),
     "release": ("Release", "Uncertain"),
     "publication": ("Publication", "Key"),
     "certificate": ("Certificate",),

@@ -18,7 +18,6 @@ from dunnage import noise_arrays
 from dunnage.advising.frontier import DATA, GENERATED, SAMPLE, Failure, Table
 from dunnage.advising.sweep import Asked, Case, Task, Tasks, reason
 from dunnage.arrays import IntArray
-from dunnage.dataset import Dataset
 from dunnage.domains import Numeric
 from dunnage.errors import ParameterError, PolicyError
 from dunnage.exact import plain
@@ -29,6 +28,7 @@ from dunnage.noise import Noise
 from dunnage.policy import Policy
 from dunnage.samples.like import like_rows
 from dunnage.schema import Role
+from dunnage.tables.dataset import Dataset
 
 if TYPE_CHECKING:
     from dunnage.publication import Publication
@@ -117,7 +117,7 @@ def opened(asked: Asked, goal: str) -> tuple[Policy, Dataset, str]:
         if data.schema != policy.schema:
             raise ParameterError("the rows were read under another policy. Give their own, or the path of the rows.")
     else:
-        from dunnage.io import load
+        from dunnage.tables.load import load
 
         data = load(asked.data, policy, period=asked.period)
     return policy, data, check_digest(data, policy)

@@ -28,7 +28,6 @@ from dunnage.auditing.inside import Case as ClassCase
 from dunnage.auditing.noisy import NoisyCase, NoisySight
 from dunnage.auditing.rides import Distortion
 from dunnage.auditing.sight import Sight
-from dunnage.dataset import Dataset
 from dunnage.domains import Numeric
 from dunnage.errors import NoPlanError, ParameterError, Refusal
 from dunnage.mechanisms.full_domain import FullDomain
@@ -38,6 +37,7 @@ from dunnage.mechanisms.sampled_lattice import SampledLattice
 from dunnage.mechanisms.utility_clusters import UtilityClusters
 from dunnage.noise import Noise
 from dunnage.publication import Publication
+from dunnage.tables.dataset import Dataset
 
 DISTORTIONS, QUICK_DISTORTIONS = (0.05, 0.1, 0.2, 0.3), (0.1,)
 SAMPLED_EPSILONS, QUICK_SAMPLED_EPSILONS, DELTA = (1, 2, 4), (2,), 1e-3

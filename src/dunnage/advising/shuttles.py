@@ -26,7 +26,6 @@ from dunnage.advising.trips import (
     open_trips,
     released_counts_of,
 )
-from dunnage.dataset import Dataset
 from dunnage.errors import NoPlanError, ParameterError, Refusal
 from dunnage.mechanisms.counting import Counted, true_counts
 from dunnage.noise import Noise
@@ -34,6 +33,7 @@ from dunnage.planning.demand import Ground, counted_trips, service_seconds, stop
 from dunnage.planning.dispatch import Service
 from dunnage.planning.fleet import MAX_WAIT_SECONDS, DayRun, FleetTask, expanded_days
 from dunnage.settle.fleets import served_task
+from dunnage.tables.dataset import Dataset
 
 MOST_TRIPS, QUICK_TRIPS = 2_000, 800
 """Trips of a date for which fleets are sized, at most, unless one hour has more."""
@@ -88,7 +88,7 @@ def _open(asked: Asked) -> ShuttleCase:
             got = ", ".join(asked.capacity)
             raise ParameterError(f"the capacity of a shuttle is its number of seats. Got {got}. Give 8.")
         service = Service(capacity=int(text))
-    from dunnage.gtfs import load_city
+    from dunnage.tables.gtfs import load_city
 
     ground = Ground.of(load_city(asked.city))
     trips = open_trips(asked, ground.city, most=QUICK_TRIPS if asked.quick else MOST_TRIPS)

@@ -18,10 +18,8 @@ from dunnage.advising.frontier import DATA, GENERATED, Failure, Table
 from dunnage.advising.sweep import Asked, Case, Drawn, Goal, Reference, Task, Tasks, reason
 from dunnage.city import City
 from dunnage.counting.laplace import RoundedLaplace, surplus
-from dunnage.dataset import Dataset
 from dunnage.errors import ParameterError, PolicyError, Refusal
 from dunnage.exact import exact
-from dunnage.io import load
 from dunnage.ledger import Ledger
 from dunnage.mechanisms.constrained_counts import ConstrainedCounts
 from dunnage.mechanisms.counting import Counted, trip_cells, true_counts
@@ -35,6 +33,8 @@ from dunnage.publishing import promise as promise_of
 from dunnage.publishing import publish
 from dunnage.release import Release
 from dunnage.samples.like import Trips, like_trips, trip_rows, window_shares
+from dunnage.tables.dataset import Dataset
+from dunnage.tables.load import load
 
 MOST_TRIPS = 2_500
 """Trips of one date that are generated at most, unless a single hour has more."""

@@ -43,7 +43,7 @@ from dunnage.planning.models import Model, Sealed, Standard, Stochastic
 
 if TYPE_CHECKING:
     from dunnage.auditing.utility import TruePacking
-    from dunnage.dataset import Dataset
+    from dunnage.tables.dataset import Dataset
 
 EPSILONS, QUICK_EPSILONS = (0.5, 1, 2, 4, 8), (1, 4)
 LAWS = ("laplace", "piecewise")

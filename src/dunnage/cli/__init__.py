@@ -136,7 +136,7 @@ def draft(
 
     Example: dunnage draft parcels.csv -o parcels.toml
     """
-    from dunnage.io import draft as draft_text
+    from dunnage.tables.load import draft as draft_text
 
     if out.exists() and (not force or out.samefile(data)):
         raise OutputError(f"{out} exists already. Choose another name, or replace it with --force.")
@@ -178,12 +178,12 @@ def publish(
         load_private_key(sign)  # before a long reading of data
     if out is None and not dry_run:
         raise ParameterError("publish needs a folder to write to. Got none. Give -o RELEASE, or look with --dry-run.")
-    from dunnage.io import load
     from dunnage.policy import Policy
     from dunnage.publication import check_output, key_path
     from dunnage.publishing import mechanism_of, owner_warnings, rehearse
     from dunnage.publishing import publish as publish_data
     from dunnage.release import describe_release
+    from dunnage.tables.load import load
 
     if out is not None and not dry_run:
         check_output(out, force=force)
@@ -415,13 +415,13 @@ def apply(
         return
     _refuse_options({"--city": city, "--shuttle-hour": shuttle_hour}, "a plan of packages")
     from dunnage.folders import check_new_folder
-    from dunnage.io import load
     from dunnage.planning.plan import Plan
     from dunnage.planning.trucks import read_trucks
     from dunnage.publication import Key, key_path
     from dunnage.release import Release
     from dunnage.settle import SETTLEMENT_FILE
     from dunnage.settle import apply as apply_plan
+    from dunnage.tables.load import load
 
     check_new_folder(out, marker=SETTLEMENT_FILE, force=force)
     with progress() as tell:

@@ -22,8 +22,8 @@ from dunnage.errors import ParameterError
 
 if TYPE_CHECKING:
     from dunnage.auditing.fleet import Fleet
-    from dunnage.dataset import Dataset
     from dunnage.publication import Key
+    from dunnage.tables.dataset import Dataset
 
 
 def audit(
@@ -68,8 +68,8 @@ def audit(
     from dunnage.auditing.audit import AUDIT_FILE, PAGE_FILE, SIGNOFF_FILE
     from dunnage.auditing.audit import audit as audit_release
     from dunnage.folders import check_new_folder
-    from dunnage.gtfs import load_city
     from dunnage.pages import write_audit
+    from dunnage.tables.gtfs import load_city
 
     if external and (data is not None or policy is not None):
         raise ParameterError("--external looks at release and plan alone. Got DATA or --policy. Leave them out.")
@@ -129,8 +129,8 @@ def _audited(release: Path, data: Path | None, policy: Path | None, period: str 
         raise ParameterError(
             "an audit needs DATA and --policy. Give both, or see what anyone can tell with --external."
         )
-    from dunnage.io import load
     from dunnage.release import Release
+    from dunnage.tables.load import load
 
     return load(data, policy, period=period or Release.read(release).certificate.period)
 

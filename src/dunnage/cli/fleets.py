@@ -35,7 +35,6 @@ def size(
     Example: dunnage size release --city city --max-wait 180 -o plan
     """
     from dunnage.folders import check_new_folder
-    from dunnage.gtfs import load_city
     from dunnage.kinds import COUNTS
     from dunnage.pages.fleets import plan_page
     from dunnage.planning.dispatch import Service
@@ -43,6 +42,7 @@ def size(
     from dunnage.planning.fleet import size as size_fleet
     from dunnage.planning.plan import PLAN_FILE, PLAN_PAGE
     from dunnage.release import Release
+    from dunnage.tables.gtfs import load_city
 
     check_new_folder(out, marker=PLAN_FILE, force=force)
     if export is not None:
@@ -92,14 +92,14 @@ def apply_fleet(
 ) -> None:
     """Run a planned fleet on the true trips."""
     from dunnage.folders import check_new_folder
-    from dunnage.gtfs import load_city
-    from dunnage.io import load
     from dunnage.pages.fleets import settlement_page
     from dunnage.publication import Key, key_path
     from dunnage.release import Release
     from dunnage.settle import SETTLEMENT_FILE
     from dunnage.settle.fleets import SETTLEMENT_PAGE
     from dunnage.settle.fleets import apply_fleet as apply_plan
+    from dunnage.tables.gtfs import load_city
+    from dunnage.tables.load import load
 
     if city is None:
         raise ParameterError("a plan of shuttles is applied in a city. Got none. Give --city CITY, as for size.")

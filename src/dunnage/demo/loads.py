@@ -15,7 +15,6 @@ import numpy.typing as npt
 from dunnage.arrays import FloatArray
 from dunnage.auditing.audit import audit
 from dunnage.auditing.utility import PlanUtility, plan_utility, true_plan
-from dunnage.dataset import Dataset
 from dunnage.demo.story import (
     SEED,
     Numbers,
@@ -30,7 +29,6 @@ from dunnage.demo.story import (
     write_json,
     write_text,
 )
-from dunnage.io import load
 from dunnage.mechanisms.noisy_clusters import exposed_records, published_noise
 from dunnage.mechanisms.partition import Partition
 from dunnage.noise import Noise
@@ -46,6 +44,8 @@ from dunnage.release import Release
 from dunnage.samples import PackageSetting, generate_packages
 from dunnage.settle import Settlement, apply, matched_records
 from dunnage.svg import Picture
+from dunnage.tables.dataset import Dataset
+from dunnage.tables.load import load
 from dunnage.text import percent
 
 NAME = "loads"

@@ -27,8 +27,6 @@ from dunnage.demo.story import (
     write_json,
     write_text,
 )
-from dunnage.gtfs import load_city
-from dunnage.io import load
 from dunnage.mechanisms.constrained_counts import ConstrainedCounts
 from dunnage.mechanisms.noisy_counts import NoisyCounts
 from dunnage.pages import write_audit
@@ -45,6 +43,8 @@ from dunnage.release import Release
 from dunnage.samples import CitySetting, TripSetting, generate_city, generate_city_trips
 from dunnage.settle.fleets import FleetSettlement, apply_fleet
 from dunnage.svg import Picture
+from dunnage.tables.gtfs import load_city
+from dunnage.tables.load import load
 from dunnage.text import percent
 
 NAME = "riders"

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from dunnage import noise_arrays
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.devices.perturbing import MOST_DAYS_OF_FILE, check_new_file, check_report_file, day_text
-from dunnage.devices.reading import MICROS, FileColumns, Log, Readings, RowFile, Rows, Window, most_steps, value_of
+from dunnage.devices.reading import FileColumns, Log, Readings, RowFile, Rows, Window, most_steps, value_of
 from dunnage.errors import InputError, ParameterError, Problem
 from dunnage.exact import decimal_text
 from dunnage.folders import new_file
@@ -34,6 +34,7 @@ from dunnage.local.report import ID_BYTES, Report, write_reports
 from dunnage.local.tally import Tallies
 from dunnage.local.task import SECONDS_PER_DAY, Task
 from dunnage.noise import Noise
+from dunnage.tables.cells import MICROS
 
 Progress = Callable[[str], None]
 Packed = NDArray[np.uint8]

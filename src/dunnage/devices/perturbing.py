@@ -27,13 +27,14 @@ from typing import Any
 import numpy as np
 
 from dunnage.arrays import IntArray
-from dunnage.devices.reading import MICROS, FileColumns, Log, RowFile, Rows, Window, parse_moment, value_of
+from dunnage.devices.reading import FileColumns, Log, RowFile, Rows, Window, value_of
 from dunnage.errors import AllowanceError, InputError, OutputError, ParameterError, Problem
 from dunnage.exact import shown
 from dunnage.local.allowance import Allowance, Slot
 from dunnage.local.client import Client, check_task
 from dunnage.local.report import Report, ReportFile, write_reports
 from dunnage.local.task import SECONDS_PER_DAY, Task
+from dunnage.tables.cells import MICROS, parse_moment
 
 MOST_DAYS_OF_FILE = 3_660
 _EPOCH = date(1970, 1, 1).toordinal()

@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.certificate import Certificate, RowMeasures
-from dunnage.columns import SET_TYPE
 from dunnage.domains import (
     CodedDomain,
     Domain,
@@ -49,6 +48,7 @@ from dunnage.kinds.common import (
 )
 from dunnage.kinds.noisy import NOISE_NOT_CHECKED, NOT_CHECKED, NoisyRows, check_rows, check_unchanged, noise_lines
 from dunnage.measures import class_sizes, ranked, sensitive_measures, set_widths, size_figures, size_measures, sort_key
+from dunnage.tables.columns import SET_TYPE
 
 if TYPE_CHECKING:
     from dunnage.release import Release

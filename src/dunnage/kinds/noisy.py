@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 
 from dunnage.certificate import Certificate, NoiseCell, RowMeasures
-from dunnage.columns import is_set
 from dunnage.exact import exact
 from dunnage.kinds.common import (
     GENERALISED,
@@ -24,6 +23,7 @@ from dunnage.kinds.common import (
     require,
     with_role,
 )
+from dunnage.tables.columns import is_set
 
 if TYPE_CHECKING:
     from dunnage.release import Release

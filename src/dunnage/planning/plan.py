@@ -32,7 +32,8 @@ from dunnage.exact import exact
 from dunnage.folders import new_folder
 from dunnage.planning.dispatch import Service
 from dunnage.planning.models import PackingModel
-from dunnage.planning.trucks import Truck, read_lines, write_lines
+from dunnage.planning.trucks import Truck
+from dunnage.tables.reader import read_listing, write_lines
 from dunnage.text import several
 
 FORMAT = 1
@@ -497,7 +498,7 @@ def whole_if_possible(value: Fraction) -> float:
 
 def _read_bins(path: Path) -> list[str]:
     """Read ``bin,truck`` and return the truck of each bin, numbered from 0 in order."""
-    lines = read_lines(path, ("bin", "truck"))
+    _, lines = read_listing(path, ("bin", "truck"))
     wrong = [number for number, line in enumerate(lines, 1) if line[0].strip() != str(number - 1)]
     if wrong:
         what = Problem("is not the next bin", rows=tuple(wrong[:20]), num_rows=len(wrong), remedy="Number them from 0.")
@@ -548,7 +549,7 @@ def _read_rows(path: Path, num_rows: int | None) -> IntArray:
 
 def _whole_columns(path: Path, header: Sequence[str]) -> IntArray:
     """Read lines of whole numbers. Shape: lines by columns."""
-    lines = [line[: len(header)] for line in read_lines(path, header)]
+    lines = [line[: len(header)] for line in read_listing(path, header)[1]]
     wrong = [number for number, line in enumerate(lines, 1) if not all(map(_is_whole, line))]
     if wrong:
         remedy = "Write whole numbers from 0, below a thousand million."
@@ -790,7 +791,7 @@ def is_fleet_plan(path: str | os.PathLike[str]) -> bool:
     try:
         if place.is_dir():
             return (place / PLAN_FILE).is_file() and _kind_of(place) == "fleet"
-        read_lines(place, FLEET_HEADER)
+        read_listing(place, FLEET_HEADER)
     except InputError:
         return False
     return True
@@ -824,7 +825,7 @@ def told_fleet_plan(path: str | os.PathLike[str]) -> bool:
 
 def _read_fleet(path: Path) -> tuple[tuple[str, ...], tuple[int, ...]]:
     """Read ``zone,shuttles``: every zone once, with a whole number."""
-    lines = [[cell.strip() for cell in line] for line in read_lines(path, FLEET_HEADER)]
+    lines = [[cell.strip() for cell in line] for line in read_listing(path, FLEET_HEADER)[1]]
     zones, seen, problems = tuple(line[0] for line in lines), set[str](), []
     for row, line in enumerate(lines, 1):
         if len(line) != len(FLEET_HEADER) or not line[0]:

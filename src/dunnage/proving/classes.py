@@ -28,7 +28,6 @@ import pyarrow as pa
 
 from dunnage.errors import Refusal
 from dunnage.guarantees import KAnonymity, Neighbours
-from dunnage.io import load
 from dunnage.ledger import Ledger
 from dunnage.mechanisms.full_domain import FullDomain
 from dunnage.mechanisms.partition import Partition
@@ -39,6 +38,7 @@ from dunnage.proving.statistical import UNLIKELY, agrees
 from dunnage.proving.verdict import HOLDS, UNBOUNDED, VOID, Checks, Verdict
 from dunnage.publication import Publication
 from dunnage.publishing import mechanism_of
+from dunnage.tables.load import load
 
 Table = Mapping[str, Sequence[Any]]
 """Columns by name."""

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, get_args
 
 from dunnage.counting.laplace import DiscreteLaplace, FlooredLaplace, RoundedLaplace
-from dunnage.dataset import Dataset
 from dunnage.errors import ParameterError
 from dunnage.ledger import Ledger
 from dunnage.mechanisms import constrained_counts, noisy_counts
@@ -30,6 +29,7 @@ from dunnage.proving.examining import Case, Rows, dataset_of, examine, examine_c
 from dunnage.proving.replay import Decisions, Reach, diverted, outcomes
 from dunnage.proving.statistical import UNLIKELY, agrees
 from dunnage.proving.verdict import FAILS, HOLDS, UNBOUNDED, Checks, Verdict
+from dunnage.tables.dataset import Dataset
 
 Draw = Callable[[Dataset, Noise], DrawnCounts]
 

@@ -20,7 +20,6 @@ import pyarrow as pa
 from dunnage import noise_arrays
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.city import City, haversine
-from dunnage.dataset import Dataset
 from dunnage.domains import Numeric, Windows
 from dunnage.domains.windows import DAY_SECONDS
 from dunnage.errors import ParameterError
@@ -30,6 +29,7 @@ from dunnage.planning.demand import stop_numbers, window_seconds
 from dunnage.policy import Policy
 from dunnage.samples.common import CELLS_GROW, PAIRS_DIFFER, busiest, choose, deterrence
 from dunnage.schema import Role
+from dunnage.tables.dataset import Dataset
 from dunnage.trips import Universe
 
 _FINE_STEPS = 10**6

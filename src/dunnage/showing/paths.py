@@ -23,12 +23,11 @@ import pyarrow.parquet as pq
 
 from dunnage.devices import describe_reports
 from dunnage.errors import DunnageError, InputError, ParameterError
-from dunnage.io import TAB_ENDINGS
-from dunnage.policy import ReadOptions
 from dunnage.showing import devices as of_devices
 from dunnage.showing import documents
 from dunnage.showing.common import HEAD_BYTES, MOST_BYTES, MOST_TABLE_BYTES, Shown, check_size
 from dunnage.showing.texts import policy_text, release_text
+from dunnage.tables.reader import TAB_ENDINGS, ReadOptions
 from dunnage.text import several
 
 # --- Tables and places for a person: plans of others, trucks, the columns of a dataset, cities, GTFS feeds.
@@ -248,13 +247,12 @@ def shown_city(path: Path) -> Shown:
 
 def shown_feed(path: Path) -> Shown:
     """Describe a GTFS feed, folder or zip: how many lines each file has."""
-    from dunnage.gtfs import unpacked
+    from dunnage.tables.gtfs import feed_contents
 
-    with unpacked(path) as folder:
-        counts = {}
-        for file in sorted(folder.iterdir()):
-            with file.open("rb") as source:
-                counts[file.name] = max(sum(1 for line in source if line.strip()) - 1, 0)
+    counts = {
+        name: max(sum(1 for line in content.split(b"\n") if line.strip()) - 1, 0)
+        for name, content in sorted(feed_contents(path).items())
+    }
     lines = [f"GTFS feed   {path}", *(f"  {name:<24} {several(num, 'line')}" for name, num in counts.items())]
     lines.append(f"To make a city of it: dunnage generate city -o city --gtfs {path}")
     return {"kind": "feed", "files": counts}, "\n".join(lines)

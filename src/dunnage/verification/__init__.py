@@ -21,7 +21,6 @@ from pydantic import Field, computed_field
 
 from dunnage._version import __version__
 from dunnage.certificate import DIGESTS_SAY, Certificate, Total, composition_rule, load_public_key, meaning
-from dunnage.columns import as_text, is_set, is_text
 from dunnage.documents import Listed, Model
 from dunnage.domains import KINDS, domain_from
 from dunnage.errors import CheckFailed, ParameterError, ReleaseError
@@ -51,6 +50,7 @@ from dunnage.release import (
     read_tables,
 )
 from dunnage.schema import Attribute, Contribution, Role, Schema
+from dunnage.tables.columns import as_text, is_set, is_text
 from dunnage.trips import Trip
 from dunnage.verification.estimates import (
     Rebuilt,
