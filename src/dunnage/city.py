@@ -365,11 +365,6 @@ class City:
         """Read a city's folder: ``stops.csv`` and what else there is of ``times.csv``, ``buses.csv``, ``modes.csv``.
 
         ``city.json`` holds what was assumed when the folder was written.
-
-        Raises
-        ------
-        InputError
-            With every problem of the first file that has one, by line.
         """
         place = Path(folder)
         if not (place / "stops.csv").is_file():
@@ -385,13 +380,7 @@ class City:
         return city
 
     def write(self, folder: str | PathLike[str], *, force: bool = False) -> Path:
-        """Write a folder that :meth:`read_folder` reads back equal.
-
-        Raises
-        ------
-        OutputError
-            If something is in the way (``force`` replaces a city's folder), or there is no place to write to.
-        """
+        """Write a folder that :meth:`read_folder` reads back equal; ``force`` replaces a city's folder."""
         with new_folder(folder, marker="stops.csv", force=force, may_hold=CITY_FILES) as work:
             columns: dict[str, Sequence[object]] = {"stop": self.stops}
             if self.zones is not None:
@@ -428,13 +417,7 @@ class City:
         return replace(self, mode_names=mode_names, modes=numbers.astype(np.int16).reshape(shape))
 
     def kilometres(self) -> FloatArray:
-        """Return distances between stops as the crow flies. Shape: (stops, stops).
-
-        Raises
-        ------
-        Refusal
-            If it is not known where stops are.
-        """
+        """Return distances between stops as the crow flies. Shape: (stops, stops)."""
         if self.lat is None or self.lon is None:
             raise Refusal("the city does not say where its stops are. Give lat and lon of each stop in stops.csv.")
         if len(self.stops) > MAX_STOPS_WITH_PAIRS:
@@ -447,17 +430,7 @@ class City:
     def with_times(self, *, speed_kmh: float = SPEED_KMH, detour: float = DETOUR) -> City:
         """Return the city with travel times; computed from where stops are if none are given.
 
-        Parameters
-        ----------
-        speed_kmh
-            How fast a shuttle drives, in km/h.
-        detour
-            How much longer than the crow flies its way is.
-
-        Raises
-        ------
-        Refusal
-            If there are neither travel times nor coordinates.
+        A shuttle drives so fast, and its way is so many times as long as the crow flies.
         """
         if self.times is not None:
             return self
@@ -483,15 +456,7 @@ class City:
         return replace(self, times=seconds.astype(np.int32), assumed=(*self.assumed, said))
 
     def with_zones(self, num: int) -> City:
-        """Return the city with so many zones of about as many stops each: cut again and again across the longer side.
-
-        Raises
-        ------
-        ParameterError
-            If there are fewer stops than zones.
-        Refusal
-            If it is not known where stops are.
-        """
+        """Return the city with so many zones of about as many stops each: cut repeatedly across the longer side."""
         if self.lat is None or self.lon is None:
             raise Refusal("zones are cut by where stops are. Give lat and lon of each stop in stops.csv.")
         if not 1 <= num <= len(self.stops):
@@ -514,13 +479,7 @@ class City:
         )
 
     def for_fleets(self, *, speed_kmh: float = SPEED_KMH, detour: float = DETOUR) -> City:
-        """Return the city with all that sizing a fleet needs: zones and travel times; hubs and buses may be absent.
-
-        Raises
-        ------
-        Refusal
-            Naming what is missing and where to add it.
-        """
+        """Return the city with all that sizing a fleet needs: zones and travel times; hubs and buses may be absent."""
         missing = []
         if self.zones is None:
             missing.append(

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.domains.labels import CodedDomain, check_text
+from dunnage.domains.labels import Coded, check_text
 from dunnage.errors import InputError, ParameterError
 from dunnage.exact import Exact, exact, shown, shown_number
 from dunnage.tables.reader import read_lines, refuse_lines
@@ -28,7 +28,7 @@ _MAX_AT_ONCE = 2**22  # Distances that are worked out at a time
 
 
 @dataclass(frozen=True, kw_only=True)
-class Graph(CodedDomain):
+class Graph(Coded):
     """Labels that are the vertices of a public network; the distance is the shortest path.
 
     Every vertex must be reachable from every other one. Sums of lengths are exact where a common unit of all lengths

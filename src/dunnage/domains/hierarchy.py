@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.domains.labels import Category, CodedDomain, Domain, Ordinal, Stops, check_text, share
+from dunnage.domains.labels import Category, Coded, Domain, Ordinal, Stops, check_text, share
 from dunnage.domains.numeric import Numeric
 from dunnage.errors import InputError, ParameterError
 from dunnage.exact import shown
@@ -49,7 +49,7 @@ class _Shape(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tree(CodedDomain):
+class Tree(Coded):
     """Labels with a public hierarchy of generalisations; the leaves are the values.
 
     Codes follow a depth-first walk, so the leaves below a node have consecutive codes, and the least common

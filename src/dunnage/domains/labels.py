@@ -79,7 +79,7 @@ def check_text(label: object, name: str) -> None:
         raise ParameterError(f"{name} must hold texts that are not empty. Got {shown(label)}. Put numbers in quotes.")
 
 
-class CodedDomain(Domain):
+class Coded(Domain):
     """A domain of finitely many labels, which algorithms know by their codes: positions in ``labels``."""
 
     if TYPE_CHECKING:
@@ -152,13 +152,16 @@ class CodedDomain(Domain):
             )
 
 
+CodedDomain = Coded
+
+
 def share(part: float, whole: float) -> float:
     """Part of a whole that may be nothing: then nothing can be lost."""
     return part / whole if whole else 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ordinal(CodedDomain):
+class Ordinal(Coded):
     """Labels in a public order."""
 
     kind: ClassVar[str] = "ordinal"
@@ -194,7 +197,7 @@ class Ordinal(CodedDomain):
         return np.abs(ranks[:, None] - ranks)
 
 
-class _Unordered(CodedDomain):
+class _Unordered(Coded):
     """Labels without order or structure: two are the same, or not."""
 
     @property

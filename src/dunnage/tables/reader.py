@@ -21,7 +21,7 @@ import string
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -58,7 +58,7 @@ class ReadOptions:
     decimal: str = "."
     encoding: str = "utf-8"
     null: tuple[str, ...] | None = None
-    sheet: str | None = None  # of a workbook; needed where several hold a table
+    sheet: str | None = field(default=None, repr=False)  # of a workbook; needed where several hold a table
 
     def __post_init__(self) -> None:
         if self.delimiter not in _DELIMITERS:
