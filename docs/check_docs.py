@@ -23,12 +23,12 @@ COMMANDS = ROOT / "docs" / "commands.md"
 SCHEMAS = ROOT / "docs" / "schemas"
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 GROUPS = {
-    "Draft and load": ("io",),
+    "Draft and load": ("tables.load",),
     "Advise": ("advising.advice", "advising.frontier"),
     "Publish": ("publishing",),
     "Verify": ("verification",),
     "Pack": ("planning.packing", "planning.models"),
-    "Size": ("planning.fleet", "planning.exports", "gtfs"),
+    "Size": ("planning.fleet", "planning.exports", "tables.gtfs"),
     "Apply": ("settle", "settle.fleets"),
     "Perturb, collect, estimate": ("local.tasks", "devices", "local.estimate"),
     "Audit": ("auditing.audit", "auditing.finding", "auditing.attacks", "auditing.utility"),
@@ -40,7 +40,7 @@ GROUPS = {
         "domains",
         "trips",
         "city",
-        "dataset",
+        "tables.dataset",
         "publication",
         "ledger",
         "noise",

@@ -165,6 +165,7 @@ def test_cells_of_a_workbook_keep_their_types(tmp_path):
     typed = reader._typed([clock, ""], ".")
     assert typed.to_pylist() == [clock, None]
     assert reader._typed([dt.timedelta(hours=25, minutes=30), clock], ".").to_pylist() == ["25:30:00", "07:15:00"]
+    assert reader._typed([moment.date(), moment], ".").to_pylist() == [dt.datetime(2026, 11, 15), moment]
     assert reader._typed([moment, "later"], ".").to_pylist() == ["2026-11-15T08:30:00", "later"]
 
 
@@ -241,8 +242,7 @@ def test_public_lists_may_be_workbooks_and_parquet_too(tmp_path):
 
 def test_tables_of_a_release_and_a_plan_as_workbooks(tmp_path):
     data = pa.table({"id": list("abcd"), "weight": [1.0, 2.0, 3.0, 4.0], "depot": ["1001", "1002"] * 2})
-    release, _ = dn.publish(dn.load(data, policy()))
-    release.write(tmp_path / "release")
+    release, _ = dn.publish(dn.load(data, policy()), out=tmp_path / "release", ledger=tmp_path / "ledger.sqlite")
     plan = dn.pack(release, capacity=500, seconds=1)
     plan.write(tmp_path / "plan")
     for name in ("release", "plan"):

@@ -113,14 +113,14 @@ def read_table(path: Path, options: ReadOptions, wanted: Iterable[str] = ()) -> 
 
     The header of a sheet is the line that holds most of the wanted names.
     """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     checked_path(path)
     if is_named(path, EXCEL_ENDINGS):
         return _read_workbook(path, options, wanted)
     if not path.is_dir() and not is_named(path, PARQUET_ENDINGS):
         return _read_csv(path, csv_content(path, options.encoding), options.delimiter_in(path))
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     tables: list[pa.Table] = []
     for part in parquet_files(path):
         try:
@@ -349,10 +349,9 @@ def _read_workbook(path: Path, options: ReadOptions, wanted: Iterable[str]) -> S
     if problems:
         raise InputError(str(path), problems)
     rows = [line for line in lines[top + 1 :] if any(cell != "" for cell in line)]
-    beside = [
-        row for row, line in enumerate(rows, 1) if any(c != "" for c in [*line[: span[0]], *line[span[-1] + 1 :]])
-    ]
-    kept = [line for row, line in enumerate(rows, 1) if row not in set(beside)] if beside else rows
+    is_beside = [any(cell != "" for cell in [*line[: span[0]], *line[span[-1] + 1 :]]) for line in rows]
+    beside = [row for row, wrong in enumerate(is_beside, 1) if wrong]
+    kept = [line for line, wrong in zip(rows, is_beside, strict=True) if not wrong]
     columns = [_typed([line[place] for line in kept], options.decimal) for place in span]
     table = pa.table(columns, names=[str(lines[top][place]).strip() for place in span])
     return _without(table, beside, len(span), "Clear the cells beside the table.")
@@ -389,11 +388,9 @@ def _typed(cells: list[_Cell], decimal: str) -> pa.Array:
         whole = bool((plain == np.floor(plain)).all() and (np.abs(plain) < 2.0**53).all())
         return numbers.cast(pa.int64()) if whole else numbers  # numbers of parcels are names, and have no point
     if kinds and kinds <= {datetime.datetime, datetime.date}:
-        midnight = datetime.time()
-        stamps = [
-            cell if type(cell) is not datetime.date else datetime.datetime.combine(cell, midnight) for cell in values
-        ]
-        return pa.array(stamps, pa.timestamp("us"))
+        start = datetime.time()  # of the day, which a date alone means
+        moments = [datetime.datetime.combine(v, start) if type(v) is datetime.date else v for v in values]
+        return pa.array(moments, pa.timestamp("us"))
     if kinds == {datetime.time}:
         return pa.array(values, pa.time64("us"))
     return pa.array([None if cell is None else _cell_text(cell, decimal) for cell in values], pa.string())
@@ -408,8 +405,8 @@ def _cell_text(cell: _Cell, decimal: str) -> str:
         minutes, seconds = divmod(round(cell.total_seconds()), 60)
         return f"{minutes // 60:02d}:{minutes % 60:02d}:{seconds:02d}"
     if isinstance(cell, int | float):
-        return str(int(cell)) if cell == int(cell) else repr(cell).replace(".", decimal)
-    return cell.isoformat()
+        return str(int(cell)) if float(cell).is_integer() else repr(cell).replace(".", decimal)
+    return cell.isoformat() if isinstance(cell, datetime.date | datetime.time) else str(cell)
 
 
 # --- Private rows, some at a time
