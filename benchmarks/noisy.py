@@ -21,7 +21,6 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.full_domain import rides
-from dunnage.dataset import Dataset
 from dunnage.domains import Hierarchy, IntervalHierarchy, hierarchy_of
 from dunnage.ledger import Ledger
 from dunnage.mechanisms.noisy_values import NoisyValues
@@ -29,6 +28,7 @@ from dunnage.mechanisms.sampled_lattice import SampledLattice
 from dunnage.noise import Noise
 from dunnage.policy import Policy
 from dunnage.sampling_loss import sampling_delta
+from dunnage.tables.dataset import Dataset
 
 SECONDS = "CPU seconds"
 

@@ -25,10 +25,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dunnage.bins import pack_bins
-from dunnage.dataset import Dataset
 from dunnage.mechanisms.partition import Partition
 from dunnage.mechanisms.recode import Classes
 from dunnage.policy import Policy
+from dunnage.tables.dataset import Dataset
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -13,7 +13,6 @@ import pytest
 
 import dunnage as dn
 from dunnage.bins import pack_bins
-from dunnage.dataset import Dataset
 from dunnage.errors import ParameterError, PolicyError, Refusal
 from dunnage.ledger import Ledger
 from dunnage.mechanisms import partition as borders
@@ -21,6 +20,7 @@ from dunnage.mechanisms.partition import Loads, Partition, best_borders, count_b
 from dunnage.noise import Noise
 from dunnage.policy import Policy
 from dunnage.samples import draw_weights, package_setting
+from dunnage.tables.dataset import Dataset
 from dunnage.verification import verify
 
 

@@ -125,12 +125,12 @@ def test_columns_of_modes_may_be_in_any_order_and_quoted(tmp_path):
 
 
 def test_limits(tmp_path, monkeypatch):
-    monkeypatch.setattr(city_module, "MOST_STOPS_WITH_PAIRS", 2)
+    monkeypatch.setattr(city_module, "MAX_STOPS_WITH_PAIRS", 2)
     assert "at most 2 stops" in problems_of(tmp_path, "stop\nA\nB\nC\n", MODES)[0]
-    monkeypatch.setattr(city_module, "MOST_STOPS_WITH_PAIRS", 3)
-    monkeypatch.setattr(city_module, "MOST_MODES", 1)
+    monkeypatch.setattr(city_module, "MAX_STOPS_WITH_PAIRS", 3)
+    monkeypatch.setattr(city_module, "MAX_MODES", 1)
     assert "at most 1 modes. Got 2" in problems_of(tmp_path, "stop\nA\nB\nC\n", MODES)[0]
-    monkeypatch.setattr(city_module, "MOST_PAIRS_BYTES", 10)
+    monkeypatch.setattr(city_module, "MAX_PAIRS_BYTES", 10)
     assert "larger than" in problems_of(tmp_path, "stop\nA\nB\nC\n", MODES)[0]
 
 
@@ -262,7 +262,7 @@ def test_a_folder_without_stops_is_none(tmp_path):
 
 
 def test_times_of_too_many_stops_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(city_module, "MOST_STOPS_WITH_PAIRS", 2)
+    monkeypatch.setattr(city_module, "MAX_STOPS_WITH_PAIRS", 2)
     assert "travel times are read for at most 2 stops" in folder_problems(tmp_path, times=TIMES)
 
 

@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dunnage.dataset import Dataset
 from dunnage.domains import Numeric, Ordinal, Stops, Windows
 from dunnage.errors import ParameterError
 from dunnage.mechanisms import counting
@@ -21,6 +20,7 @@ from dunnage.mechanisms.counting import Counted, count_trips, kept_rows, most_tr
 from dunnage.noise import Noise
 from dunnage.policy import Policy
 from dunnage.schema import Attribute, Contribution, Role, Schema
+from dunnage.tables.dataset import Dataset
 from dunnage.trips import Trip
 
 STOPS = ("B", "A", "C")

@@ -18,7 +18,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dunnage as dn
-from dunnage.dataset import Dataset
 from dunnage.errors import Refusal
 from dunnage.ledger import Ledger
 from dunnage.mechanisms import cuts
@@ -26,6 +25,7 @@ from dunnage.mechanisms.cuts import Cells, Points, best_by_descent, descend, rec
 from dunnage.mechanisms.partition import Partition
 from dunnage.noise import Noise
 from dunnage.policy import Policy
+from dunnage.tables.dataset import Dataset
 from dunnage.verification import verify
 
 TOLERANCE = 1e-9

@@ -17,9 +17,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dunnage.dataset import Dataset
 from dunnage.errors import InputError, ParameterError, UserError
 from dunnage.policy import Policy
+from dunnage.tables.dataset import Dataset
 
 KEY = b"k" * 32
 CANARY = 73829.164553

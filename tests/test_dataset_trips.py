@@ -10,12 +10,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from dunnage.dataset import Dataset
 from dunnage.domains import Category, Numeric, Stops, Windows
 from dunnage.domains.windows import split_stamps
 from dunnage.errors import InputError, ParameterError
-from dunnage.policy import PeriodRule, Policy, ReadOptions
+from dunnage.policy import PeriodRule, Policy
 from dunnage.schema import Attribute, Contribution, Role, Schema
+from dunnage.tables.dataset import Dataset
+from dunnage.tables.reader import ReadOptions
 from dunnage.trips import Trip
 
 STOPS = Stops(stops=("B", "A"))

@@ -138,7 +138,7 @@ def test_labels_that_look_like_numbers_are_text() -> None:
 
 @pytest.mark.parametrize("domain", CODED, ids=repr)
 def test_distances_between_some_labels(domain: CodedDomain, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(domains.graph, "_MOST_AT_ONCE", 2 * len(domain.labels))
+    monkeypatch.setattr(domains.graph, "_MAX_AT_ONCE", 2 * len(domain.labels))
     for size in range(1, len(domain.labels) + 1):
         for some in itertools.combinations(range(len(domain.labels)), size):
             codes = np.array(some)
@@ -818,7 +818,7 @@ def test_files_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     path.write_text("a;a\n")
     with pytest.raises(InputError, match="Got no entry"):
         Tree.from_csv(path)
-    monkeypatch.setattr(domains.files, "MOST_FILE_BYTES", 2)
+    monkeypatch.setattr("dunnage.tables.reader.MAX_FILE_BYTES", 2)
     with pytest.raises(InputError, match="larger than"):
         Tree.from_csv(path)
 

@@ -25,7 +25,6 @@ from hypothesis import strategies as st
 
 import dunnage as dn
 from dunnage.cli import main
-from dunnage.dataset import Dataset
 from dunnage.errors import InputError, ParameterError, PolicyError, Refusal
 from dunnage.ledger import Ledger
 from dunnage.mechanisms import full_domain as full_domain_module
@@ -33,6 +32,7 @@ from dunnage.mechanisms.full_domain import FullDomain
 from dunnage.noise import Noise
 from dunnage.policy import Policy
 from dunnage.publishing import mechanism_of
+from dunnage.tables.dataset import Dataset
 from dunnage.verification import verify
 
 NUM_CASES = 500

@@ -26,10 +26,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import dunnage
-from dunnage.dataset import Dataset
 from dunnage.errors import InputError, ParameterError, PolicyError, UserError
-from dunnage.io import draft, load
 from dunnage.policy import Policy
+from dunnage.tables.dataset import Dataset
+from dunnage.tables.load import draft, load
 
 KEY = b"k" * 32
 BASE = """
@@ -550,9 +550,9 @@ def test_a_draft_finds_out_how_a_european_file_is_written(tmp_path: Path) -> Non
 
 
 def test_a_public_file_with_a_cell_as_long_as_a_file_is_refused(tmp_path: Path) -> None:
-    from dunnage.domains.files import read_csv
+    from dunnage.tables.reader import read_lines
 
     path = tmp_path / "stops.csv"
     path.write_text("stop," + "x" * 200_000 + "\n")
     with pytest.raises(InputError, match="line 1: this is not CSV"):
-        read_csv(path, None)
+        read_lines(path)

@@ -20,7 +20,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from dunnage.dataset import Dataset
 from dunnage.errors import BudgetError, CompositionError, ParameterError, Refusal
 from dunnage.guarantees import Basis, WithinCluster, WithinPublishedBorders, compose, guarantee_from
 from dunnage.laws import Cells
@@ -38,6 +37,7 @@ from dunnage.mechanisms.noisy_clusters import (
 )
 from dunnage.noise import Noise
 from dunnage.policy import Policy
+from dunnage.tables.dataset import Dataset
 
 ALPHA = 1e-9
 SLACK = Fraction(1, 10**50)

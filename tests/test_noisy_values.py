@@ -20,7 +20,6 @@ import pytest
 from scipy import stats
 
 from dunnage.certificate import Certificate
-from dunnage.dataset import Dataset
 from dunnage.errors import BudgetError, ParameterError
 from dunnage.guarantees import Basis, Neighbours, PureDP, guarantee_from
 from dunnage.laws import Cells
@@ -28,6 +27,7 @@ from dunnage.ledger import Ledger
 from dunnage.mechanisms.noisy_values import NoisyValues
 from dunnage.noise import Noise
 from dunnage.policy import Policy
+from dunnage.tables.dataset import Dataset
 
 ALPHA = 1e-9
 LAWS = ("laplace", "piecewise")

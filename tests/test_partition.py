@@ -25,7 +25,6 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from dunnage.compiling import kernel
-from dunnage.dataset import Dataset
 from dunnage.errors import ParameterError, Refusal
 from dunnage.ledger import Ledger
 from dunnage.mechanisms import partition as partition_module
@@ -33,6 +32,7 @@ from dunnage.mechanisms.partition import Partition
 from dunnage.mechanisms.recode import class_means
 from dunnage.noise import Noise
 from dunnage.policy import Policy
+from dunnage.tables.dataset import Dataset
 from dunnage.verification import verify
 
 TOLERANCE = 1e-9

@@ -11,13 +11,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from dunnage.dataset import Dataset
 from dunnage.domains import Category, Stops, Windows
 from dunnage.errors import ParameterError, PolicyError
 from dunnage.ledger import Ledger
 from dunnage.policy import Policy
 from dunnage.publishing import foresee, mechanism_of, publish, rehearse
 from dunnage.schema import Attribute, Contribution, Role, Schema
+from dunnage.tables.dataset import Dataset
 from dunnage.trips import Trip
 
 QUASI = "quasi-identifier"

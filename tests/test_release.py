@@ -17,9 +17,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import dunnage as dn
-from dunnage.columns import escape_text
 from dunnage.errors import ParameterError, ReleaseError
 from dunnage.release import CERTIFICATE_FILE, Release
+from dunnage.tables.columns import escape_text
 
 NOON = dt.datetime(2026, 11, 15, 12, 30, 5, 123456)
 PARIS = pa.timestamp("us", "Europe/Paris")

@@ -25,7 +25,6 @@ from scipy import stats
 from tests.chance_help import chance_of
 
 import dunnage as dn
-from dunnage.dataset import Dataset
 from dunnage.errors import BudgetError, ParameterError
 from dunnage.guarantees import Basis, Neighbours, SampledDP
 from dunnage.ledger import Ledger
@@ -36,6 +35,7 @@ from dunnage.policy import Policy
 from dunnage.publication import Key
 from dunnage.publishing import left_out_rows
 from dunnage.sampling_loss import sampling_delta, sampling_epsilon
+from dunnage.tables.dataset import Dataset
 
 NUMBER = {"role": "quasi-identifier", "kind": "numeric", "domain": [0, 4], "resolution": 1, "doubling": 2}
 TREE = {"role": "quasi-identifier", "kind": "tree", "parents": {"a": "A", "b": "A", "c": "B", "A": "*", "B": "*"}}

@@ -24,7 +24,6 @@ from hypothesis import strategies as st
 
 import dunnage as dn
 from dunnage.certificate import Certificate
-from dunnage.columns import set_text
 from dunnage.documents import canonical
 from dunnage.domains import Category, Graph, Ordinal, Tree
 from dunnage.errors import InputError, ParameterError, PolicyError, Refusal
@@ -32,6 +31,7 @@ from dunnage.measures import closeness, entropy_diversity
 from dunnage.publishing import mechanism_of
 from dunnage.release import Release
 from dunnage.showing import release_text
+from dunnage.tables.columns import set_text
 
 PARENTS = {"Senior": "Not Adult", "Child": "Not Adult", "Adult": "Person", "Not Adult": "Person"}
 STATIONS = [f"S{number}" for number in range(8)]

@@ -11,7 +11,7 @@ from tests.builders import CLUSTERED, RIDE, a_policy, rides
 
 import dunnage as dn
 from dunnage.certificate import Certificate
-from dunnage.domains.labels import Coded
+from dunnage.domains import CodedDomain
 from dunnage.guarantees import COUNTS_PERSONS
 
 
@@ -84,5 +84,5 @@ def test_verify_builds_no_matrix_of_labels(
     def refuse(*given: Any) -> None:
         raise AssertionError("a matrix was made")
 
-    monkeypatch.setattr(Coded, "distances_between", refuse)
+    monkeypatch.setattr(CodedDomain, "distances_between", refuse)
     assert dn.verify(tmp_path / "release").problems == []

@@ -188,7 +188,7 @@ def test_verify_needs_nothing_private_and_no_drawing(releases: dict[str, Release
     folder = written(releases["fitted"], tmp_path)
     code = (
         "import sys; from dunnage.verification import verify; assert verify(sys.argv[1]).ok; "
-        "bad = [m for m in sys.modules if m.startswith(('dunnage.mechanisms.pipeline', 'dunnage.dataset', "
+        "bad = [m for m in sys.modules if m.startswith(('dunnage.mechanisms.pipeline', 'dunnage.tables.dataset', "
         "'dunnage.policy', 'dunnage.ledger', 'dunnage.publication', 'numba', 'scipy'))]; assert not bad, bad"
     )
     subprocess.run([sys.executable, "-c", code, str(folder)], check=True)

@@ -3,12 +3,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import csv
-import io
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from os import PathLike
@@ -18,42 +15,44 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dunnage.arrays import FloatArray, IntArray
-from dunnage.domains.files import MOST_LINES, delimiter_of, line_problems, read_csv, read_text, refuse_lines
+from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.errors import InputError, ParameterError, Problem, Refusal
 from dunnage.folders import new_folder
+from dunnage.tables.reader import (
+    MAX_LINES_NAMED,
+    line_problems,
+    public_content,
+    read_lines,
+    read_pairs,
+    refuse_lines,
+    write_lines,
+)
 
-# --- The files of a city: stops, modes, travel times and buses, with the line of everything that is wrong with them.
-
-
-STOP_COLUMNS = ("stop", "zone", "lat", "lon", "hub", "name")
-"""A name is for people: it is read over."""
+STOP_COLUMNS = ("stop", "zone", "lat", "lon", "hub", "name")  # a name is for people: it is read over
 MODE_COLUMNS = ("origin", "destination", "mode")
 TIME_COLUMNS = ("from", "to", "seconds")
 BUS_COLUMNS = ("from", "to", "seconds", "headway_seconds")
-MOST_STOPS = 100_000
-MOST_MODES = 32_767
-MOST_STOPS_WITH_PAIRS = 4_000
-"""Most stops of a city that says something about each pair of them: its modes or its travel times."""
-MOST_PAIRS_BYTES = 1 << 30
-"""Largest file of modes or of travel times that is read."""
-MOST_SECONDS = 86_400
-"""Longest travel time, ride or headway: a day."""
-MOST_ASSUMED = 100
-"""Most sentences about what was assumed that are read."""
-
+CITY_FILES = ("stops.csv", "times.csv", "buses.csv", "modes.csv", "city.json")  # all but the first may be absent
+MAX_STOPS = 100_000
+MAX_MODES = 32_767
+MAX_STOPS_WITH_PAIRS = 4_000  # of a city that says something about each pair of them: its modes or its travel times
+MAX_PAIRS_BYTES = 1 << 30  # Largest file of modes or of travel times that is read
+MAX_SECONDS = 86_400  # Longest travel time, ride or headway: a day
+MAX_ASSUMED = 100  # Most sentences about what was assumed that are read
+EARTH_KM = 6371.0088
+SPEED_KMH, DETOUR = 25.0, 1.3
 _HUB_WORDS = {"": False, "0": False, "1": True, "false": False, "true": True, "no": False, "yes": True}
 _RANGES = {"lat": 90.0, "lon": 180.0}
 
 
 def read_stops(path: str | PathLike[str]) -> City:
     """Read a list of stops; returns a city that knows no more than them."""
-    (header_line, header), *lines = read_csv(path, None)
+    (header_line, header), *lines = read_lines(path)
     names = [name.strip().lower() for name in header]
     problems = []
     if unknown := [name for name in names if name not in STOP_COLUMNS]:
-        known = ", ".join(STOP_COLUMNS)
-        problems.append((header_line, f"the column {unknown[0]!r} is not one of {known}. Remove or rename it."))
+        columns_read = ", ".join(STOP_COLUMNS)
+        problems.append((header_line, f"the column {unknown[0]!r} is not one of {columns_read}. Remove or rename it."))
     if "stop" not in names:
         problems.append((header_line, "there must be a header with a column stop. Got none. Add it."))
     if ("lat" in names) != ("lon" in names):
@@ -61,14 +60,13 @@ def read_stops(path: str | PathLike[str]) -> City:
     if len(set(names)) < len(names):
         problems.append((header_line, "columns must be all different. Got one twice. Remove it."))
     refuse_lines(path, problems)
-    problems = [
-        (line, f"there must be {len(names)} cells as in the header. Got {len(cells)}. Mend the line.")
-        for line, cells in lines
-        if len(cells) != len(names)
-    ]
+    for line, cells in lines:
+        if len(cells) != len(names):
+            what = f"there must be {len(names)} cells as in the header. Got {len(cells)}. Mend the line."
+            problems.append((line, what))
     refuse_lines(path, problems)
-    if not lines or len(lines) > MOST_STOPS:
-        what = f"a city has 1 to {MOST_STOPS} stops. Got {len(lines)}"
+    if not lines or len(lines) > MAX_STOPS:
+        what = f"a city has 1 to {MAX_STOPS} stops. Got {len(lines)}"
         raise InputError(str(path), [Problem(what, remedy="Check the file.")])
     at = [line for line, _ in lines]
     columns = {name: [cells[place].strip() for _, cells in lines] for place, name in enumerate(names)}
@@ -85,7 +83,7 @@ def read_stops(path: str | PathLike[str]) -> City:
             problems += [(line, f"other stops have a {name}, this one has none. Fill it in.") for line in blank]
             if not blank:
                 whole[name] = columns[name]
-    degrees: dict[str, NDArray[np.float64]] = {}
+    degrees: dict[str, FloatArray] = {}
     for name in whole.keys() & _RANGES.keys():
         degrees[name], most = np.array([_number(cell) for cell in whole[name]]), _RANGES[name]
         for place in np.flatnonzero(~(np.abs(degrees[name]) <= most)).tolist():
@@ -120,30 +118,99 @@ def _number(cell: str) -> float:
         return math.nan
 
 
+def _seconds(cell: str) -> int:
+    """Read a number of seconds, rounded to a whole one; -1 if it is none or too large."""
+    value = _number(cell)
+    return math.floor(value + 0.5) if 0 <= value <= MAX_SECONDS else -1
+
+
+class _PairFile:
+    """A file with a line for pairs of stops: its table, and both ends of each pair as numbers of stops (-1: none)."""
+
+    def __init__(
+        self, path: str | PathLike[str], wanted: Sequence[str], stops: tuple[str, ...], max_bytes: int | None = None
+    ) -> None:
+        def check(names: list[str]) -> str:
+            right = sorted(name.lower() for name in names) == sorted(wanted)
+            return "" if right else f"the header must be {','.join(wanted)}. Mend it."
+
+        self.path, self.wanted, self.stops = path, wanted, stops
+        table = read_pairs(path, check, max_bytes)
+        self.table = table._replace(columns={name.lower(): column for name, column in table.columns.items()})
+        code_of = {stop: code for code, stop in enumerate(stops)}
+        self.origins, self.destinations = (
+            self.table.numbers(name, lambda stop: code_of.get(stop, -1)) for name in wanted[:2]
+        )
+
+    def pairs(
+        self,
+        what: str,  # What the file has of each pair
+        wrongs: Sequence[tuple[BoolArray, str]],  # Lines that are wrong in themselves, and why
+        *,
+        every: bool = True,  # Whether all pairs must be there
+        itself: bool = True,  # Whether those from a stop to itself must be
+    ) -> IntArray:
+        """Return pairs as numbers; refuse a file that does not have every pair once and right."""
+        stops, ends = self.stops, (self.origins, self.destinations)
+        pairs: IntArray = np.where(np.minimum(*ends) < 0, -1, ends[0] * len(stops) + ends[1])
+        order = np.argsort(pairs, kind="stable")
+        again = np.zeros(len(pairs), dtype=bool)
+        again[order[1:]] = (pairs[order[1:]] == pairs[order[:-1]]) & (pairs[order[1:]] >= 0)
+        named = ("from", "to") if self.wanted[0] == "from" else ("the origin", "the destination")
+        faults = [
+            (end < 0, f"{name} is not one of the stops. Mend it, or add the stop.")
+            for end, name in zip(ends, named, strict=True)
+        ]
+        faults += [*wrongs, (again, f"this pair of stops has a {what} already. Remove one.")]
+        lines = [
+            (line, sentence)
+            for wrong, sentence in faults
+            if wrong.any()
+            for line in self.table.lines(np.flatnonzero(wrong)[: MAX_LINES_NAMED + 1])
+        ]
+        listed = line_problems(sorted(lines))
+        if every:
+            seen = np.zeros(len(stops) ** 2, dtype=bool)
+            seen[pairs[pairs >= 0]] = True
+            if not itself:
+                seen[:: len(stops) + 1] = True
+            if num := int((~seen).sum()):
+                start, end = (stops[code] for code in divmod(int(np.argmin(seen)), len(stops)))
+                text = f"{num} pairs of stops have no {what}" if num > 1 else f"a pair of stops has no {what}"
+                listed.append(Problem(f"{text}, first {start!r} to {end!r}", remedy="Add a line for each pair."))
+        if listed:
+            raise InputError(str(self.path), listed)
+        return pairs
+
+
+def _refuse_many(path: str | PathLike[str], stops: tuple[str, ...], what: str, remedy: str) -> None:
+    if len(stops) > MAX_STOPS_WITH_PAIRS:
+        what = f"{what} read for at most {MAX_STOPS_WITH_PAIRS} stops. Got {len(stops)}"
+        raise InputError(str(path), [Problem(what, remedy=remedy)])
+
+
 def read_modes(path: str | PathLike[str], stops: tuple[str, ...]) -> tuple[tuple[str, ...], NDArray[np.int16]]:
     """Read the mode of each pair. Shapes: -> names, and codes (stops, stops)."""
     _refuse_many(path, stops, "modes of pairs are", "Use features without modes.")
-    sheet = _Sheet(path, read_text(path, MOST_PAIRS_BYTES), MODE_COLUMNS, stops)
+    file = _PairFile(path, MODE_COLUMNS, stops, MAX_PAIRS_BYTES)
     number: dict[str, int] = {}
-    codes = _distinct(sheet.columns[2], lambda name: number.setdefault(name, len(number)) if name else -1)
-    wrongs = ((codes < 0, "the mode is blank. Fill it in."),)
-    pairs = _refuse_pairs(sheet, stops, wrongs, "mode")
+    codes = file.table.numbers("mode", lambda name: number.setdefault(name, len(number)) if name else -1)
     of_pair = np.empty(len(stops) ** 2, dtype=np.int64)
-    of_pair[pairs] = codes
+    of_pair[file.pairs("mode", [(codes < 0, "the mode is blank. Fill it in.")])] = codes
     names, numbers = by_first_pair(tuple(number), of_pair)
-    if len(names) > MOST_MODES:
-        what = f"there may be at most {MOST_MODES} modes. Got {len(names)}"
+    if len(names) > MAX_MODES:
+        what = f"there may be at most {MAX_MODES} modes. Got {len(names)}"
         raise InputError(str(path), [Problem(what, remedy="Use fewer.")])
     return names, numbers.astype(np.int16).reshape(len(stops), len(stops))
 
 
 def by_first_pair(names: Sequence[str], codes: IntArray) -> tuple[tuple[str, ...], IntArray]:
     """Give names numbers as they first appear among pairs in order, so that the order of lines does not matter."""
-    found, first, place = np.unique(codes, return_index=True, return_inverse=True)
+    present, first, place = np.unique(codes, return_index=True, return_inverse=True)
     order = np.argsort(first)
     rank = np.empty(len(order), dtype=np.int64)
     rank[order] = np.arange(len(order))
-    return tuple(names[code] for code in found[order].tolist()), rank[place.reshape(-1)]
+    return tuple(names[code] for code in present[order].tolist()), rank[place.reshape(-1)]
 
 
 def read_times(path: str | PathLike[str], stops: tuple[str, ...]) -> NDArray[np.int32]:
@@ -152,203 +219,73 @@ def read_times(path: str | PathLike[str], stops: tuple[str, ...]) -> NDArray[np.
     Shapes: -> (stops, stops).
     """
     _refuse_many(path, stops, "travel times are", "Leave the file out, and give lat and lon of each stop.")
-    sheet = _Sheet(path, read_text(path, MOST_PAIRS_BYTES), TIME_COLUMNS, stops)
-    ends = sheet.ends
-    seconds = _distinct(sheet.columns[2], _seconds)
+    file = _PairFile(path, TIME_COLUMNS, stops, MAX_PAIRS_BYTES)
+    seconds = file.table.numbers("seconds", _seconds)
+    to_itself = (file.origins == file.destinations) & (file.origins >= 0) & (seconds > 0)
     wrongs = (
-        (seconds < 0, f"seconds must be a number from 0 to {MOST_SECONDS}: all stops are within reach. Mend it."),
-        ((ends[0] == ends[1]) & (ends[0] >= 0) & (seconds > 0), "a stop is 0 seconds from itself. Mend it."),
+        (seconds < 0, f"seconds must be a number from 0 to {MAX_SECONDS}: all stops are within reach. Mend it."),
+        (to_itself, "a stop is 0 seconds from itself. Mend it."),
     )
-    pairs = _refuse_pairs(sheet, stops, wrongs, "travel time", itself=False)
     times = np.zeros(len(stops) ** 2, dtype=np.int32)
-    times[pairs] = seconds
+    times[file.pairs("travel time", wrongs, itself=False)] = seconds
     return times.reshape(len(stops), len(stops))
 
 
-def read_buses(path: str | PathLike[str], stops: tuple[str, ...], hubs: NDArray[np.bool_] | None) -> Buses:
-    sheet = _Sheet(path, read_text(path), BUS_COLUMNS, stops)
-    origins, destinations = sheet.ends
+def read_buses(path: str | PathLike[str], stops: tuple[str, ...], hubs: BoolArray | None) -> Buses:
+    file = _PairFile(path, BUS_COLUMNS, stops)
+    origins, destinations = file.origins, file.destinations
     is_hub = np.append(np.zeros(len(stops), dtype=bool) if hubs is None else hubs, True)
-    seconds, headways = (_distinct(column, _seconds) for column in sheet.columns[2:])
+    seconds, headways = (file.table.numbers(name, _seconds) for name in BUS_COLUMNS[2:])
     wrongs = (
         (~is_hub[origins], "a bus goes from hub to hub, and its first stop is no hub. Mark it in stops.csv."),
         (~is_hub[destinations], "a bus goes from hub to hub, and its last stop is no hub. Mark it in stops.csv."),
         ((origins == destinations) & (origins >= 0), "a bus goes from one stop to another. Remove the line."),
-        (seconds < 0, f"seconds must be a number from 0 to {MOST_SECONDS}. Mend it."),
-        (headways < 1, f"headway_seconds must be a number from 1 to {MOST_SECONDS}. Mend it."),
+        (seconds < 0, f"seconds must be a number from 0 to {MAX_SECONDS}. Mend it."),
+        (headways < 1, f"headway_seconds must be a number from 1 to {MAX_SECONDS}. Mend it."),
     )
-    _refuse_pairs(sheet, stops, wrongs, "bus", every=False)
+    file.pairs("bus", wrongs, every=False)
     order = np.lexsort((destinations, origins))
     columns = {"origins": origins, "destinations": destinations, "seconds": seconds, "headway_seconds": headways}
     return Buses(**{name: column[order].astype(np.int32) for name, column in columns.items()})
 
 
 def read_assumed(path: str | PathLike[str]) -> tuple[str, ...]:
+    what = ""
     try:
-        content = json.loads(read_text(path))
+        content = json.loads(public_content(path))
     except (ValueError, RecursionError):
-        raise InputError(str(path), [Problem("this is not JSON", remedy="Mend it, or remove the file.")]) from None
-    form = content.get("format") if isinstance(content, dict) else None
-    if form != 1:
+        what, content = "this is not JSON", None
+    assumed = content.get("assumed", []) if isinstance(content, dict) else []
+    if not what and not (isinstance(content, dict) and content.get("format") == 1):
         what = "format must be 1, the one this version reads"
-        raise InputError(str(path), [Problem(what, remedy="Mend it, or remove the file.")])
-    assumed = content.get("assumed", [])
-    if not (isinstance(assumed, list) and len(assumed) <= MOST_ASSUMED and all(isinstance(x, str) for x in assumed)):
-        what = f"assumed must be a list of at most {MOST_ASSUMED} sentences"
+    elif not (isinstance(assumed, list) and len(assumed) <= MAX_ASSUMED and all(isinstance(x, str) for x in assumed)):
+        what = f"assumed must be a list of at most {MAX_ASSUMED} sentences"
+    if what:
         raise InputError(str(path), [Problem(what, remedy="Mend it, or remove the file.")])
     return tuple(assumed)
 
 
-def _seconds(cell: str) -> int:
-    """Read a number of seconds, rounded to a whole one; -1 if it is none or too large."""
-    value = _number(cell)
-    return math.floor(value + 0.5) if 0 <= value <= MOST_SECONDS else -1
-
-
-def _refuse_many(path: str | PathLike[str], stops: tuple[str, ...], what: str, remedy: str) -> None:
-    if len(stops) > MOST_STOPS_WITH_PAIRS:
-        what = f"{what} read for at most {MOST_STOPS_WITH_PAIRS} stops. Got {len(stops)}"
-        raise InputError(str(path), [Problem(what, remedy=remedy)])
-
-
-class _Sheet:
-    """A large CSV file with certain columns, read as text; its lines are counted only where one is to be named."""
-
-    ends: tuple[IntArray, IntArray]  # The first two columns as numbers of stops; -1 for what is none
-
-    def __init__(self, path: str | PathLike[str], text: str, wanted: Sequence[str], stops: tuple[str, ...]) -> None:
-        import pyarrow as pa
-        from pyarrow import csv as arrow_csv
-
-        self.path, self.text, self.delimiter, self.wanted = path, text, delimiter_of(text), wanted
-        try:
-            header_line, header = next(self._rows(), (1, []))
-        except csv.Error:  # a cell as long as a file
-            header_line, header = 1, []
-        names = [name.strip().lower() for name in header]
-        if sorted(names) != sorted(wanted):
-            refuse_lines(path, [(header_line, f"the header must be {','.join(wanted)}. Mend it.")])
-        try:
-            table = arrow_csv.read_csv(
-                pa.BufferReader(self.text.encode()),
-                # The header is read as a row, so that nothing is guessed.
-                read_options=arrow_csv.ReadOptions(column_names=names, use_threads=False),
-                parse_options=arrow_csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
-                convert_options=arrow_csv.ConvertOptions(
-                    column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False
-                ),
-            ).slice(1)
-        except pa.ArrowException:
-            what, num = "there must be {} cells as in the header. Got {}. Mend the line.", len(self.wanted)
-            with contextlib.suppress(csv.Error):
-                lines = [(line, len(cells)) for line, cells in self._rows() if len(cells) != num]
-                refuse_lines(self.path, [(line, what.format(num, found)) for line, found in lines])
-            raise InputError(str(self.path), [Problem("is not a readable CSV file", remedy="Check it.")]) from None
-        self.columns = [table.column(name).combine_chunks() for name in wanted]
-        code_of = {stop: code for code, stop in enumerate(stops)}
-        origins, destinations = (_distinct(column, lambda name: code_of.get(name, -1)) for column in self.columns[:2])
-        self.ends = origins, destinations
-
-    def _rows(self) -> Iterator[tuple[int, list[str]]]:
-        reader = csv.reader(io.StringIO(self.text, newline=""), delimiter=self.delimiter)
-        return ((reader.line_num, cells) for cells in reader if cells)
-
-    def lines(self, rows: IntArray) -> list[int]:
-        """Return the lines of some rows below the header, counted from 0."""
-        wanted = set(rows.tolist())
-        try:
-            return [line for row, (line, _) in enumerate(self._rows(), -1) if row in wanted]
-        except csv.Error:  # a cell as long as a file: as if it had no blank lines and none in quotes
-            return [row + 2 for row in sorted(wanted)]
-
-
-def _distinct(column: Any, read: Callable[[str], int]) -> IntArray:
-    """Read a column of text, each distinct value once."""
-    encoded = column.dictionary_encode()
-    codes = np.array([read(value.strip()) for value in encoded.dictionary.to_pylist()], dtype=np.int64)
-    indices: IntArray = encoded.indices.to_numpy(zero_copy_only=False)
-    return codes[indices] if len(codes) else np.zeros(0, dtype=np.int64)
-
-
-def _refuse_pairs(
-    sheet: _Sheet,
-    stops: tuple[str, ...],
-    wrongs: Sequence[tuple[NDArray[np.bool_], str]],  # Lines that are wrong in themselves, and why
-    what: str,  # What the file has of each pair
-    *,
-    every: bool = True,  # Whether all pairs must be there
-    itself: bool = True,  # Whether those from a stop to itself must be
-) -> IntArray:
-    """Refuse a file that does not have every pair once and right; returns pairs as numbers."""
-    ends = sheet.ends
-    pairs: IntArray = np.where(np.minimum(*ends) < 0, -1, ends[0] * len(stops) + ends[1])
-    order = np.argsort(pairs, kind="stable")
-    again = np.zeros(len(pairs), dtype=bool)
-    again[order[1:]] = (pairs[order[1:]] == pairs[order[:-1]]) & (pairs[order[1:]] >= 0)
-    named = [("the origin", "the destination"), ("from", "to")][sheet.wanted[0] == "from"]
-    every_wrong = (
-        (ends[0] < 0, f"{named[0]} is not one of the stops. Mend it, or add the stop."),
-        (ends[1] < 0, f"{named[1]} is not one of the stops. Mend it, or add the stop."),
-        *wrongs,
-        (again, f"this pair of stops has a {what} already. Remove one."),
-    )
-    lines = [
-        (line, told)
-        for wrong, told in every_wrong
-        if wrong.any()
-        for line in sheet.lines(np.flatnonzero(wrong)[: MOST_LINES + 1])
-    ]
-    listed = line_problems(sorted(lines))
-    if every:
-        seen = np.zeros(len(stops) ** 2, dtype=bool)
-        seen[pairs[pairs >= 0]] = True
-        if not itself:
-            seen[:: len(stops) + 1] = True
-        if num := int((~seen).sum()):
-            start, end = (stops[code] for code in divmod(int(np.argmin(seen)), len(stops)))
-            text = f"{num} pairs of stops have no {what}" if num > 1 else f"a pair of stops has no {what}"
-            listed.append(Problem(f"{text}, first {start!r} to {end!r}", remedy="Add a line for each pair."))
-    if listed:
-        raise InputError(str(sheet.path), listed)
-    return pairs
-
-
-MOST_MODES_BYTES = MOST_PAIRS_BYTES
-CITY_FILES = ("stops.csv", "times.csv", "buses.csv", "modes.csv", "city.json")
-"""The files of a city's folder; all but the first may be absent."""
-EARTH_KM = 6371.0088
-SPEED_KMH, DETOUR = 25.0, 1.3
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Buses:
-    """Rides with one bus between hubs. Shapes: rides.
+    """Rides with one bus between hubs. Shapes: rides."""
 
-    Parameters
-    ----------
-    origins, destinations
-        Stops, as numbers, where one gets on and off.
-    seconds
-        How long the ride takes.
-    headway_seconds
-        Time from one bus to the next; who arrives at random waits half of it on average.
-    """
-
-    origins: NDArray[np.int32]
-    destinations: NDArray[np.int32]
-    seconds: NDArray[np.int32]
-    headway_seconds: NDArray[np.int32]
+    origins: NDArray[np.int32]  # Stop, as a number, where one gets on
+    destinations: NDArray[np.int32]  # and where one gets off
+    seconds: NDArray[np.int32]  # How long the ride takes
+    headway_seconds: NDArray[np.int32]  # From one bus to the next; who arrives at random waits half of it on average
 
     def __len__(self) -> int:
         return len(self.origins)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Buses) and all(
-            np.array_equal(getattr(self, item.name), getattr(other, item.name)) for item in fields(self)
-        )
+        return isinstance(other, Buses) and _same_fields(self, other)
 
     def __hash__(self) -> int:
         return hash(len(self))
+
+
+def _same_fields(one: Buses | City, other: Buses | City) -> bool:
+    return all(np.array_equal(getattr(one, item.name), getattr(other, item.name)) for item in fields(one))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -428,11 +365,6 @@ class City:
         """Read a city's folder: ``stops.csv`` and what else there is of ``times.csv``, ``buses.csv``, ``modes.csv``.
 
         ``city.json`` holds what was assumed when the folder was written.
-
-        Raises
-        ------
-        InputError
-            With every problem of the first file that has one, by line.
         """
         place = Path(folder)
         if not (place / "stops.csv").is_file():
@@ -448,13 +380,7 @@ class City:
         return city
 
     def write(self, folder: str | PathLike[str], *, force: bool = False) -> Path:
-        """Write a folder that :meth:`read_folder` reads back equal.
-
-        Raises
-        ------
-        OutputError
-            If something is in the way (``force`` replaces a city's folder), or there is no place to write to.
-        """
+        """Write a folder that :meth:`read_folder` reads back equal; ``force`` replaces a city's folder."""
         with new_folder(folder, marker="stops.csv", force=force, may_hold=CITY_FILES) as work:
             columns: dict[str, Sequence[object]] = {"stop": self.stops}
             if self.zones is not None:
@@ -463,17 +389,17 @@ class City:
                 columns |= {"lat": self.lat.tolist(), "lon": self.lon.tolist()}
             if self.hubs is not None:
                 columns["hub"] = self.hubs.astype(int).tolist()
-            _write_csv(work / "stops.csv", list(columns), zip(*columns.values(), strict=True))
+            write_lines(work / "stops.csv", list(columns), zip(*columns.values(), strict=True))
             if self.times is not None:
-                _write_csv(work / "times.csv", TIME_COLUMNS, self._pair_rows(self.times, itself=False))
+                write_lines(work / "times.csv", TIME_COLUMNS, self._pair_rows(self.times, itself=False))
             if self.buses is not None:
                 ends = (self.buses.origins, self.buses.destinations)
                 names = ([self.stops[stop] for stop in column.tolist()] for column in ends)
                 rides = zip(*names, self.buses.seconds.tolist(), self.buses.headway_seconds.tolist(), strict=True)
-                _write_csv(work / "buses.csv", BUS_COLUMNS, rides)
+                write_lines(work / "buses.csv", BUS_COLUMNS, rides)
             if self.modes is not None:
                 named = np.array(self.mode_names, dtype=object)[self.modes]
-                _write_csv(work / "modes.csv", MODE_COLUMNS, self._pair_rows(named))
+                write_lines(work / "modes.csv", MODE_COLUMNS, self._pair_rows(named))
             text = json.dumps({"format": 1, "assumed": list(self.assumed)}, indent=2, ensure_ascii=False)
             (work / "city.json").write_text(text + "\n", encoding="utf-8")
         return Path(folder)
@@ -486,44 +412,25 @@ class City:
 
     def with_modes(self, names: Sequence[str], codes: NDArray[np.integer[Any]]) -> City:
         """Return the city with the mode of each pair of stops, given as places in names."""
-        found, numbers = by_first_pair(names, codes.reshape(-1).astype(np.int64))
+        mode_names, numbers = by_first_pair(names, codes.reshape(-1).astype(np.int64))
         shape = (len(self.stops), len(self.stops))
-        return replace(self, mode_names=found, modes=numbers.astype(np.int16).reshape(shape))
+        return replace(self, mode_names=mode_names, modes=numbers.astype(np.int16).reshape(shape))
 
     def kilometres(self) -> FloatArray:
-        """Return distances between stops as the crow flies. Shape: (stops, stops).
-
-        Raises
-        ------
-        Refusal
-            If it is not known where stops are.
-        """
+        """Return distances between stops as the crow flies. Shape: (stops, stops)."""
         if self.lat is None or self.lon is None:
             raise Refusal("the city does not say where its stops are. Give lat and lon of each stop in stops.csv.")
-        self._refuse_many()
-        return haversine(self.lat, self.lon)
-
-    def _refuse_many(self) -> None:
-        if len(self.stops) > MOST_STOPS_WITH_PAIRS:
+        if len(self.stops) > MAX_STOPS_WITH_PAIRS:
             raise Refusal(
-                f"travel times are computed for at most {MOST_STOPS_WITH_PAIRS} stops. Got {len(self.stops)}. "
+                f"travel times are computed for at most {MAX_STOPS_WITH_PAIRS} stops. Got {len(self.stops)}. "
                 "Keep only stops that trips are made between."
             )
+        return haversine(self.lat, self.lon)
 
     def with_times(self, *, speed_kmh: float = SPEED_KMH, detour: float = DETOUR) -> City:
         """Return the city with travel times; computed from where stops are if none are given.
 
-        Parameters
-        ----------
-        speed_kmh
-            How fast a shuttle drives, in km/h.
-        detour
-            How much longer than the crow flies its way is.
-
-        Raises
-        ------
-        Refusal
-            If there are neither travel times nor coordinates.
+        A shuttle drives so fast, and its way is so many times as long as the crow flies.
         """
         if self.times is not None:
             return self
@@ -537,7 +444,7 @@ class City:
                 "Add times.csv (from,to,seconds), or lat and lon of each stop to stops.csv."
             )
         seconds = np.rint(self.kilometres() * (detour / speed_kmh * 3600))
-        if seconds.max() > MOST_SECONDS:
+        if seconds.max() > MAX_SECONDS:
             raise Refusal(
                 f"the farthest stops are {seconds.max() / 3600:.0f} hours apart at {speed_kmh:g} km/h. "
                 "Check lat and lon of the stops, or the speed."
@@ -549,15 +456,7 @@ class City:
         return replace(self, times=seconds.astype(np.int32), assumed=(*self.assumed, said))
 
     def with_zones(self, num: int) -> City:
-        """Return the city with so many zones of about as many stops each: cut again and again across the longer side.
-
-        Raises
-        ------
-        ParameterError
-            If there are fewer stops than zones.
-        Refusal
-            If it is not known where stops are.
-        """
+        """Return the city with so many zones of about as many stops each: cut repeatedly across the longer side."""
         if self.lat is None or self.lon is None:
             raise Refusal("zones are cut by where stops are. Give lat and lon of each stop in stops.csv.")
         if not 1 <= num <= len(self.stops):
@@ -580,13 +479,7 @@ class City:
         )
 
     def for_fleets(self, *, speed_kmh: float = SPEED_KMH, detour: float = DETOUR) -> City:
-        """Return the city with all that sizing a fleet needs: zones and travel times; hubs and buses may be absent.
-
-        Raises
-        ------
-        Refusal
-            Naming what is missing and where to add it.
-        """
+        """Return the city with all that sizing a fleet needs: zones and travel times; hubs and buses may be absent."""
         missing = []
         if self.zones is None:
             missing.append(
@@ -614,9 +507,7 @@ class City:
         return homes
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, City) and all(
-            np.array_equal(getattr(self, item.name), getattr(other, item.name)) for item in fields(self)
-        )
+        return isinstance(other, City) and _same_fields(self, other)
 
     def __hash__(self) -> int:
         return hash(self.stops)
@@ -638,10 +529,3 @@ def haversine(lat: FloatArray, lon: FloatArray) -> FloatArray:
     half = np.sin((north[:, None] - north) / 2) ** 2
     half += np.cos(north)[:, None] * np.cos(north) * np.sin((east[:, None] - east) / 2) ** 2
     return np.asarray(2 * EARTH_KM * np.arcsin(np.sqrt(np.minimum(half, 1.0))))
-
-
-def _write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(header)
-        writer.writerows(rows)

@@ -24,10 +24,10 @@ from typing import BinaryIO, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dunnage.dataset import Dataset
 from dunnage.errors import OutputError, ReleaseError
 from dunnage.folders import sync_folder
 from dunnage.release import CERTIFICATE_FILE, RELEASE_FILES, Release
+from dunnage.tables.dataset import Dataset
 
 KEY_FORMAT = "1"
 KEY_ENDING = ".key.parquet"

@@ -18,18 +18,18 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from dunnage.arrays import IntArray
-from dunnage.dataset import Dataset
 from dunnage.documents import suggestion
 from dunnage.domains import Category
 from dunnage.errors import InternalError, OutputError, ParameterError, PolicyError, Problem
 from dunnage.guarantees import Loss, Promise
-from dunnage.io import CSV_ENDINGS
 from dunnage.ledger import Ledger, Rehearsed, Statement
 from dunnage.mechanisms import MECHANISMS
 from dunnage.mechanisms.base import Foresight, Mechanism, Progress
 from dunnage.noise import Noise
 from dunnage.policy import Policy
 from dunnage.publication import Key, Publication, check_output
+from dunnage.tables.dataset import Dataset
+from dunnage.tables.reader import CSV_ENDINGS
 
 LEDGER_FILE = "dunnage-ledger.sqlite"
 POOL_ENDINGS = {True: ".pool.csv", False: ".pool.parquet"}

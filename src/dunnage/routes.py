@@ -44,28 +44,15 @@ _BLOCK_CELLS = 1 << 16
 
 @dataclass(frozen=True, kw_only=True)
 class RouteSetting:
-    """What is assumed about travelling.
+    """What is assumed about travelling."""
 
-    Parameters
-    ----------
-    walk_kmh
-        How fast one walks as the crow flies.
-    drive_kmh
-        How fast shuttles drive as the crow flies; used only where it is not known where stops are: walking takes
-        ``drive_kmh / walk_kmh`` times as long as driving.
-    max_walk_seconds
-        Longest walk: 640 seconds are 800 m at 4.5 km/h.
-    max_feeder_seconds
-        Longest drive of a shuttle between a stop and a hub, unless none is nearer.
-    shuttle_wait_seconds
-        Expected wait for a shuttle. For a bus it is half its headway.
-    """
-
-    walk_kmh: float = 4.5
+    walk_kmh: float = 4.5  # How fast one walks as the crow flies
+    # How fast shuttles drive as the crow flies; used only where it is not known where stops are: walking takes
+    # ``drive_kmh / walk_kmh`` times as long as driving.
     drive_kmh: float = 20.0
-    max_walk_seconds: int = 640
-    max_feeder_seconds: int = 450
-    shuttle_wait_seconds: int = 300
+    max_walk_seconds: int = 640  # Longest walk: 800 m at 4.5 km/h
+    max_feeder_seconds: int = 450  # Longest drive of a shuttle between a stop and a hub, unless none is nearer
+    shuttle_wait_seconds: int = 300  # Expected wait for a shuttle. For a bus it is half its headway
 
     def __post_init__(self) -> None:
         for name in ("walk_kmh", "drive_kmh"):
@@ -107,38 +94,19 @@ class Legs:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Routes:
-    """How each pair of stops is travelled. Shapes: pairs, numbered ``origin * stops + destination``.
-
-    Parameters
-    ----------
-    num_stops
-        How many stops there are.
-    mode
-        Mode as a place in ``TRIP_MODES``; from a stop to itself: ``walk``, without any leg.
-    first_drop
-        Stop where the first shuttle, which one boards at the origin, drops its rider; -1 without such a leg.
-    second_pickup
-        Stop where the second shuttle, which goes to the destination, picks up its rider; -1 without such a leg.
-    first_zone, second_zone
-        Zone whose shuttles serve the leg: that of the origin, and that of the destination; -1 without such a leg.
-    lag_seconds
-        Time from the first drop-off, or from the start if there is none, until the second shuttle is requested: walk,
-        waits for buses and rides with them; 0 without a second leg.
-    total_seconds
-        Time from start to end, with the expected waits for shuttles.
-    assumed
-        Sentences that say what was assumed.
-    """
+    """How each pair of stops is travelled. Shapes: pairs, numbered ``origin * stops + destination``."""
 
     num_stops: int
-    mode: NDArray[np.int8]
-    first_drop: NDArray[np.int32]
-    second_pickup: NDArray[np.int32]
-    first_zone: NDArray[np.int32]
-    second_zone: NDArray[np.int32]
+    mode: NDArray[np.int8]  # Place in ``TRIP_MODES``; from a stop to itself: ``walk``, without any leg
+    first_drop: NDArray[np.int32]  # Stop where the first shuttle, boarded at the origin, drops its rider; -1 without
+    second_pickup: NDArray[np.int32]  # Stop where the second shuttle, to the destination, picks them up; -1 without
+    first_zone: NDArray[np.int32]  # Zone whose shuttles serve the first leg: that of the origin; -1 without
+    second_zone: NDArray[np.int32]  # and the second: that of the destination; -1 without
+    # Time from the first drop-off, or from the start if there is none, until the second shuttle is requested: walk,
+    # waits for buses and rides with them; 0 without a second leg.
     lag_seconds: NDArray[np.int32]
-    total_seconds: NDArray[np.int32]
-    assumed: tuple[str, ...] = ()
+    total_seconds: NDArray[np.int32]  # Time from start to end, with the expected waits for shuttles
+    assumed: tuple[str, ...] = ()  # Sentences that say what was assumed
 
     @property
     def mode_names(self) -> tuple[str, ...]:
@@ -151,24 +119,12 @@ class Routes:
 
 
 def find_routes(city: City, *, setting: RouteSetting | None = None) -> Routes:
-    """Find how each pair of stops is travelled most quickly.
+    """Find how each pair of stops of a city with zones, and travel times or coordinates, is travelled most quickly.
 
     Waits are expected ones: ``shuttle_wait_seconds`` for a shuttle, half the headway for a bus. At a tie the mode that
     ``TRIP_MODES`` lists first is taken. Where the city names modes of pairs and all of their names are in
     ``TRIP_MODES``, each pair is travelled by its mode, as quickly as that allows, if it can be. A pair that cannot be
     travelled otherwise is driven by a shuttle of the origin's zone all the way (mode ``shuttle``).
-
-    Parameters
-    ----------
-    city
-        A city with zones, and travel times or coordinates.
-    setting
-        What is assumed about travelling.
-
-    Raises
-    ------
-    Refusal
-        If the city lacks what is needed.
     """
     setting = setting or RouteSetting()
     city = city.for_fleets()

@@ -27,29 +27,19 @@ PAIR_COLUMNS = ("origin", "destination", "origin_zone", "destination_zone", "mod
 SLOT_COLUMNS = ("day", "window")
 COLUMNS = (*PAIR_COLUMNS, *SLOT_COLUMNS)
 CELL_COLUMNS = ("origin", "destination", "window")
-MOST_CELLS = 1 << 62
-_MOST_LISTED = 1 << 24
+MAX_CELLS = 1 << 62
+_MAX_LISTED = 1 << 24
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trip:
-    """Which columns of a dataset describe a trip.
+    """Which columns of a dataset describe a trip."""
 
-    Parameters
-    ----------
-    origin, destination, time
-        Names of the attributes that hold where it began and ended, and when.
-    count
-        Attribute that holds how many trips a row stands for; None if each row is one trip.
-    day
-        Attribute that holds the day as a label, where days are told apart by a column of their own.
-    """
-
-    origin: str
-    destination: str
-    time: str
-    count: str | None = None
-    day: str | None = None
+    origin: str  # Attribute that holds where it began
+    destination: str  # where it ended
+    time: str  # and when
+    count: str | None = None  # how many trips a row stands for; None if each row is one trip
+    day: str | None = None  # the day as a label, where days are told apart by a column of their own
 
     def __post_init__(self) -> None:
         if len(set(self.columns)) < len(self.columns):
@@ -88,7 +78,7 @@ class Classes:
     @classmethod
     def of(cls, labels: IntArray) -> Classes:
         """Give labels, which are not negative, numbers in their order, without gaps."""
-        if len(labels) and int(labels.max()) > _MOST_LISTED:
+        if len(labels) and int(labels.max()) > _MAX_LISTED:
             found, codes = np.unique(labels, return_inverse=True)
             return cls(codes=codes.astype(np.int32), num=len(found))
         occurs = np.bincount(labels) > 0  # a table of labels takes less than sorting
@@ -211,42 +201,18 @@ class PairClasses:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Universe:
-    """All trip types there can be: a public fact, however few of them ever occur.
+    """All trip types there can be: a public fact, however few of them ever occur."""
 
-    Parameters
-    ----------
-    stops
-        All stops, in a public order.
-    windows
-        Start of each window of time, as ``HH:MM``; hours may go past 24.
-    window_minutes
-        How long a window is.
-    days
-        Labels of days that are told apart; empty if they are not.
-    num_dates
-        How many calendar days each label of ``days`` (or, without them, everything) stands for; empty if unknown.
-    city
-        Zones of stops and modes of pairs, where they are known.
-    time
-        What the windows are of: the service day, its zone and its dates; None if nothing more is known of them.
-
-    Examples
-    --------
-    >>> universe = Universe(stops=("A", "B"), windows=("08:00", "08:30"), window_minutes=30)
-    >>> universe.num_cells
-    8
-    """
-
-    stops: tuple[str, ...]
-    windows: tuple[str, ...]
+    stops: tuple[str, ...]  # All stops, in a public order
+    windows: tuple[str, ...]  # Start of each window of time, as ``HH:MM``; hours may go past 24
     window_minutes: int
-    days: tuple[str, ...] = ()
-    num_dates: tuple[int, ...] = ()
-    city: City | None = field(default=None, repr=False)
-    time: Windows | None = field(default=None, repr=False)
+    days: tuple[str, ...] = ()  # Labels of days that are told apart; empty if they are not
+    num_dates: tuple[int, ...] = ()  # Calendar days of each label (or, without them, of everything); empty if unknown
+    city: City | None = field(default=None, repr=False)  # Zones of stops and modes of pairs, where they are known
+    time: Windows | None = field(default=None, repr=False)  # The service day, its zone and its dates, where known
 
     def __post_init__(self) -> None:
-        if self.num_cells > MOST_CELLS:
+        if self.num_cells > MAX_CELLS:
             raise ParameterError(f"a universe has at most 2^62 trip types. Got {self.num_cells}. Use longer windows.")
 
     @property

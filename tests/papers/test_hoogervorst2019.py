@@ -14,12 +14,12 @@ import pytest
 
 from dunnage.auditing.attacks import look_up
 from dunnage.auditing.audit import audit
-from dunnage.dataset import Dataset
 from dunnage.ledger import Ledger
 from dunnage.mechanisms.partition import Partition
 from dunnage.noise import Noise
 from dunnage.policy import Policy
 from dunnage.samples import draw_weights, package_setting
+from dunnage.tables.dataset import Dataset
 
 TABLE_1 = [81, 81, 83, 87, 88]
 DOMAIN = (80, 90)

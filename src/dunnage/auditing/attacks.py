@@ -28,11 +28,11 @@ import pyarrow.compute as pc
 
 from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.auditing.sight import Known, Sight, positions
-from dunnage.dataset import Dataset
 from dunnage.errors import ParameterError
 from dunnage.publication import Key
 from dunnage.release import Release
 from dunnage.settle import matched_records
+from dunnage.tables.dataset import Dataset
 
 MOST_PAIRS = 2_000_000  # Pairs of a record and a class that are looked at together; bounds the memory
 _ROUNDING = 1e-9

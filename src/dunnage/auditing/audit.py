@@ -47,7 +47,6 @@ from dunnage.auditing.sight import Known, Sight
 from dunnage.auditing.utility import DEFAULT_SECONDS
 from dunnage.certificate import Composition, JsonObject, Meaning, StatedGuarantee
 from dunnage.city import City
-from dunnage.dataset import Dataset
 from dunnage.documents import Listed, Model, Software, canonical, read, to_text
 from dunnage.errors import DunnageError, ParameterError, ReleaseError
 from dunnage.folders import new_folder
@@ -58,6 +57,7 @@ from dunnage.planning.plan import FleetPlan, Plan, told_fleet_plan
 from dunnage.publication import Key, key_path
 from dunnage.publishing import mechanism_of
 from dunnage.release import Release
+from dunnage.tables.dataset import Dataset
 
 AUDIT_FILE = "audit.json"
 PAGE_FILE = "audit.html"

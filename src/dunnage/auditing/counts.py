@@ -48,7 +48,6 @@ from dunnage.auditing.membership import (
 )
 from dunnage.certificate import FeatureNoise
 from dunnage.counting.laplace import CountLaw, DiscreteLaplace, FloatingLaplace, FlooredLaplace, RoundedLaplace, surplus
-from dunnage.dataset import Dataset
 from dunnage.errors import CheckFailed, ParameterError, ReleaseError
 from dunnage.exact import exact, plain
 from dunnage.guarantees import Basis, PureDP
@@ -60,6 +59,7 @@ from dunnage.noise import Noise
 from dunnage.publication import Key
 from dunnage.release import Release
 from dunnage.schema import RIDER
+from dunnage.tables.dataset import Dataset
 from dunnage.text import number_text, percent, several
 from dunnage.trips import Universe
 from dunnage.verification import check_release, mechanism_of

@@ -15,12 +15,12 @@ from dunnage.auditing import attacks
 from dunnage.auditing.finding import MOST_AT_RISK, NO_UNIT, About, Figure, Finding, Progress, RecordAtRisk
 from dunnage.auditing.sight import OTHER_ROWS, Known, Sight, Told
 from dunnage.auditing.utility import PlanUtility, plan_utility
-from dunnage.dataset import Dataset
 from dunnage.errors import ParameterError, ReleaseError
 from dunnage.planning.plan import Plan
 from dunnage.publication import Key
 from dunnage.release import Release
 from dunnage.settle import apply
+from dunnage.tables.dataset import Dataset
 from dunnage.text import number_text, percent
 
 GUESS_REACH = 0.01  # A guessed value counts as right within this share of the domain on either side

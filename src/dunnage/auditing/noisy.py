@@ -29,7 +29,6 @@ from dunnage.auditing.finding import (
 )
 from dunnage.auditing.outside import noisy_interval, truck_findings, without_release
 from dunnage.auditing.sight import NEITHER, OTHER_ROWS, PublicValues
-from dunnage.dataset import Dataset
 from dunnage.domains import Numeric, domain_from
 from dunnage.errors import ParameterError, ReleaseError
 from dunnage.noise import Noise
@@ -38,6 +37,7 @@ from dunnage.planning.plan import Plan
 from dunnage.publication import Key
 from dunnage.release import Release
 from dunnage.settle import matched_records
+from dunnage.tables.dataset import Dataset
 from dunnage.text import number_text, percent
 
 MOST_PAIRS = 20_000_000

@@ -20,7 +20,6 @@ from dunnage import noise_arrays
 from dunnage.arrays import IntArray
 from dunnage.auditing.finding import CONFIDENCE, About, Figure, Finding, wilson
 from dunnage.auditing.sight import Sight
-from dunnage.dataset import Dataset
 from dunnage.domains import hierarchy_of
 from dunnage.errors import ParameterError
 from dunnage.guarantees import SampledDP
@@ -28,6 +27,7 @@ from dunnage.mechanisms.lattice import Column, Records
 from dunnage.mechanisms.recode import strata
 from dunnage.noise import Noise
 from dunnage.publication import Key
+from dunnage.tables.dataset import Dataset
 from dunnage.text import percent
 
 MOST_DRAWS = 400

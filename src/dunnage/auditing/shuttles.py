@@ -15,11 +15,11 @@ import numpy as np
 
 from dunnage.auditing.finding import CONFIDENCE, About, Figure, Finding, Progress
 from dunnage.city import City
-from dunnage.dataset import Dataset
 from dunnage.planning.plan import FleetPlan
 from dunnage.publication import Key
 from dunnage.release import Release
 from dunnage.settle.fleets import FleetSettlement, apply_fleet, served_task, true_days
+from dunnage.tables.dataset import Dataset
 from dunnage.text import number_text, percent, several
 
 UNCHECKED = "Without the key nothing ties these trips to this release, so nobody checked that the fleet serves them."

@@ -13,14 +13,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.columns import is_set
-from dunnage.dataset import Dataset
 from dunnage.domains import Domain, Numeric, Tree, domain_from
 from dunnage.errors import CheckFailed, ParameterError, ReleaseError
 from dunnage.guarantees import SampledDP
 from dunnage.measures import DISTORTION_METRIC
 from dunnage.mechanisms.recode import ClassRelease, released_column
 from dunnage.release import Release
+from dunnage.tables.columns import is_set
+from dunnage.tables.dataset import Dataset
 from dunnage.verification import mechanism_of
 
 OTHER_ROWS = "the release was not made from these rows. Give the data exactly as they were published."

@@ -18,7 +18,6 @@ from dunnage.arrays import FloatArray, IntArray
 from dunnage.bins import BinKind, pack_vectors
 from dunnage.bins.fills import FillSlots, Items, count_fills
 from dunnage.bins.sampling import clopper_pearson, fits_by_permutation
-from dunnage.dataset import Dataset
 from dunnage.errors import NoPlanError, ParameterError, ReleaseError
 from dunnage.exact import exact
 from dunnage.noise import Noise
@@ -42,6 +41,7 @@ from dunnage.settle.repair import (
     task_of,
     whole_table,
 )
+from dunnage.tables.dataset import Dataset
 
 DEFAULT_SECONDS = 10.0
 DEFAULT_PERMUTATIONS = 10_000

@@ -219,6 +219,9 @@ def show(
     devices: Annotated[
         int, Option(min=1, help="Task, or policy for devices: how many vehicles to predict errors for.")
     ] = DEFAULT_DEVICES,
+    xlsx: Annotated[
+        OptPath, Option(help="Release, plan or settlement: also write its tables as an Excel workbook.")
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Show anything that commands write or read: what it is, what it promises, what it says.
@@ -232,7 +235,13 @@ def show(
     """
     from dunnage.showing import shown
 
-    print_result(*shown(path, devices=devices), as_json)
+    content, text = shown(path, devices=devices)
+    if xlsx is not None:
+        from dunnage.tables.columns import write_workbook
+
+        sheets = write_workbook(path, xlsx)
+        content, text = {**content, "xlsx": str(xlsx)}, f"{text}\nWorkbook    {xlsx}: {', '.join(sheets)}"
+    print_result(content, text, as_json)
 
 
 def verify(

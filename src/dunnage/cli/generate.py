@@ -128,7 +128,7 @@ def generate_city(
     out: Annotated[Path, Option("-o", "--out", help="City folder to make: stops, travel times, buses, modes.")],
     stops: Annotated[OptInt, Option(help="Number of stops of a made-up city; by default 130.")] = None,
     zones: Annotated[OptInt, Option(help="Number of zones; by default 4.")] = None,
-    gtfs: Annotated[OptPath, Option(help="Make it of this GTFS feed (folder or zip; needs the extra gtfs).")] = None,
+    gtfs: Annotated[OptPath, Option(help="Make it of this GTFS feed (folder or zip).")] = None,
     date: Annotated[
         OptText, Option(help="Service day of the feed, such as 2026-11-16; by default its busiest.")
     ] = None,

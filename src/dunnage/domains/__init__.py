@@ -39,21 +39,16 @@ from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from typing import Any, cast
 
-from dunnage.domains.files import MOST_FILE_BYTES
 from dunnage.domains.graph import Graph
-from dunnage.domains.hierarchy import ANY, Hierarchy, IntervalHierarchy, NodeHierarchy, hierarchy_of
-from dunnage.domains.labels import MOST_IN_MATRIX, Category, Ordinal, Stops
-from dunnage.domains.numeric import MOST_GRID, Numeric, decimal_scale
-from dunnage.domains.protocol import CodedDomain, Domain
-from dunnage.domains.tree import Tree
+from dunnage.domains.hierarchy import ANY, Hierarchy, IntervalHierarchy, NodeHierarchy, Tree, hierarchy_of
+from dunnage.domains.labels import MOST_IN_MATRIX, Category, CodedDomain, Domain, Ordinal, Stops
+from dunnage.domains.numeric import Numeric, decimal_scale
 from dunnage.domains.windows import Windows
 from dunnage.errors import ParameterError
 
 __all__ = [
     "ANY",
     "KINDS",
-    "MOST_FILE_BYTES",
-    "MOST_GRID",
     "MOST_IN_MATRIX",
     "Category",
     "CodedDomain",

@@ -16,15 +16,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.domains.files import read_csv, refuse_lines
 from dunnage.domains.labels import Coded, check_text
 from dunnage.errors import InputError, ParameterError
 from dunnage.exact import Exact, exact, shown, shown_number
+from dunnage.tables.reader import read_lines, refuse_lines
 
-MOST_LENGTH = 10**12
-"""Longest edge; one over it is the shortest. No sum, square or quotient of paths leaves the range of doubles."""
+# Longest edge; one over it is the shortest. No sum, square or quotient of paths leaves the range of doubles.
+MAX_LENGTH = 10**12
 _UNREACHED = 2**62
-_MOST_AT_ONCE = 2**22  # Distances that are worked out at a time
+_MAX_AT_ONCE = 2**22  # Distances that are worked out at a time
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +79,7 @@ class Graph(Coded):
     @classmethod
     def from_csv(cls, path: str | PathLike[str], *, directed: bool = False) -> Graph:
         """Read an edge list."""
-        (header_line, header), *lines = read_csv(path, None)
+        (header_line, header), *lines = read_lines(path)
         names = [name.strip().lower() for name in header]
         if names not in (["from", "to"], ["from", "to", "length"]):
             refuse_lines(path, [(header_line, "the header must be from,to or from,to,length. Add it.")])
@@ -113,10 +113,7 @@ class Graph(Coded):
     @cached_property
     def diameter(self) -> float:
         self._check_number(len(self.labels))
-        return max(float(found.max()) for found in self.distances_from(np.arange(len(self.labels))))
-
-    def distance(self, a: str, b: str) -> float:
-        return float(next(self.distances_from(self.codes([a])))[0, self._code(b)])
+        return max(float(rows.max()) for rows in self.distances_from(np.arange(len(self.labels))))
 
     def generalise(self, values: ArrayLike) -> tuple[str, ...]:
         return self._distinct(values)
@@ -128,7 +125,7 @@ class Graph(Coded):
     def distances_from(self, codes: IntArray) -> Iterator[FloatArray]:
         """Yield the distances from some vertices to all, some rows at a time. Shape of each: vertices, all vertices."""
         incoming, order, unit = self._ways
-        step = max(1, _MOST_AT_ONCE // len(order))
+        step = max(1, _MAX_AT_ONCE // len(order))
         for start in range(0, len(codes), step):
             near = _shortest_paths(incoming, order, codes[start : start + step])
             yield np.ascontiguousarray(near.T / unit, dtype=np.float64)
@@ -148,7 +145,7 @@ class Graph(Coded):
         return incoming, _reach(self._arcs, num, backwards=False), float(unit)
 
     def _measure(self, codes: IntArray) -> FloatArray:
-        rows = [found[:, codes] for found in self.distances_from(codes)]
+        rows = [some[:, codes] for some in self.distances_from(codes)]
         return np.concatenate(rows) if len(rows) > 1 else rows[0]
 
 
@@ -163,7 +160,7 @@ def _add_edge(lengths: dict[tuple[str, str], Fraction], edge: object, directed: 
     length = exact(edge[2], what=f"The length of {name}") if len(edge) == 3 else Fraction(1)
     if start == end:
         raise ParameterError(f"An edge must join two vertices. Got {name}. Remove it.")
-    if not Fraction(1, MOST_LENGTH) <= length <= MOST_LENGTH:
+    if not Fraction(1, MAX_LENGTH) <= length <= MAX_LENGTH:
         rule = "above 0" if length <= 0 else "at least 1e-12 and at most 1e12"
         raise ParameterError(
             f"A length must be {rule}. Got {shown_number(length)} for {name}. Mend it, or change the unit."

@@ -1,23 +1,62 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Domains of labels: what they share, and the kinds without a hierarchy or a network."""
+"""Domains: what every kind answers, what those of labels share, and the kinds without a hierarchy or a network."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import Field, dataclass, fields
+from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dunnage.arrays import BoolArray, FloatArray, IntArray
-from dunnage.domains.protocol import CodedDomain
 from dunnage.errors import ParameterError
-from dunnage.exact import shown
+from dunnage.exact import plain, shown
 
 MOST_IN_MATRIX = 16_384  # Most labels whose distances are put in a matrix (2 GiB)
+
+
+class Domain(ABC):
+    """What every kind of domain answers; kinds are dataclasses of public facts."""
+
+    kind: ClassVar[str]
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+    @property
+    @abstractmethod
+    def diameter(self) -> float:
+        """Largest distance between two values."""
+
+    @abstractmethod
+    def contains(self, values: ArrayLike) -> BoolArray:
+        """Tell for each value whether it is in the domain."""
+
+    @abstractmethod
+    def distance(self, a: Any, b: Any) -> float:
+        """Distance of two values in the domain's own units."""
+
+    @abstractmethod
+    def generalise(self, values: Any) -> Any:
+        """Smallest generalised value that covers all ``values``."""
+
+    @abstractmethod
+    def width(self, generalised: Any) -> float:
+        """Share of the domain, 0 to 1, that a generalised value leaves open."""
+
+    def describe(self) -> dict[str, object]:
+        """Plain description that JSON can hold, numbers exact; :func:`dunnage.domains.domain_from` is its inverse."""
+        return {"kind": self.kind, **{item.name: _plain(getattr(self, item.name)) for item in fields(self)}}
+
+
+def _plain(value: object) -> Any:
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return plain(value) if isinstance(value, Fraction) else value
 
 
 def check_texts(values: object, name: str) -> tuple[str, ...]:
@@ -40,8 +79,18 @@ def check_text(label: object, name: str) -> None:
         raise ParameterError(f"{name} must hold texts that are not empty. Got {shown(label)}. Put numbers in quotes.")
 
 
-class Coded(CodedDomain, Protocol):
-    """Look-up of labels and the matrix of distances, shared by the coded domains, which derive from it."""
+class Coded(Domain):
+    """A domain of finitely many labels, which algorithms know by their codes: positions in ``labels``."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def labels(self) -> tuple[str, ...]:
+            """All values in canonical order."""
+
+    @abstractmethod
+    def _measure(self, codes: IntArray) -> FloatArray:
+        """Work out the distances between some labels, given by their codes in rising order."""
 
     @cached_property
     def _code_of(self) -> dict[str, int]:
@@ -49,14 +98,15 @@ class Coded(CodedDomain, Protocol):
 
     def _look_up(self, values: ArrayLike) -> IntArray:
         """Code of each value, -1 where it is not in the domain."""
-        given = np.asarray(values, dtype=object).reshape(-1).tolist()
+        cells = np.asarray(values, dtype=object).reshape(-1).tolist()
         find = self._code_of.get
-        return np.fromiter((find(value, -1) for value in given), dtype=np.int64, count=len(given))
+        return np.fromiter((find(cell, -1) for cell in cells), dtype=np.int64, count=len(cells))
 
     def contains(self, values: ArrayLike) -> BoolArray:
         return self._look_up(values) >= 0
 
     def codes(self, values: ArrayLike) -> IntArray:
+        """Positions of values in ``labels``."""
         codes = self._look_up(values)
         strange = np.flatnonzero(codes < 0)
         if strange.size:
@@ -65,9 +115,6 @@ class Coded(CodedDomain, Protocol):
                 f"at position {strange[0]}. Add them to the domain or leave their rows out."
             )
         return codes
-
-    def _code(self, value: str) -> int:
-        return int(self.codes([value])[0])
 
     def _some_codes(self, values: ArrayLike) -> IntArray:
         codes = np.unique(self.codes(values))
@@ -78,7 +125,12 @@ class Coded(CodedDomain, Protocol):
     def _distinct(self, values: ArrayLike) -> tuple[str, ...]:
         return tuple(self.labels[code] for code in self._some_codes(values))
 
+    def distance(self, a: str, b: str) -> float:
+        codes, places = np.unique(self.codes([a, b]), return_inverse=True)
+        return float(self._measure(codes)[tuple(places)])
+
     def distances(self) -> FloatArray:
+        """Matrix of distances between all labels, by code; read-only."""
         return self._distance_matrix
 
     @cached_property
@@ -88,6 +140,7 @@ class Coded(CodedDomain, Protocol):
         return matrix
 
     def distances_between(self, codes: IntArray) -> FloatArray:
+        """Matrix of distances between some labels, given by their codes in rising order."""
         self._check_number(len(codes))
         return self._measure(codes)
 
@@ -98,8 +151,8 @@ class Coded(CodedDomain, Protocol):
                 "Use a coarser domain, or a tree."
             )
 
-    def _measure(self, codes: IntArray) -> FloatArray:
-        """Work out the distances between some labels."""
+
+CodedDomain = Coded
 
 
 def share(part: float, whole: float) -> float:
@@ -109,16 +162,10 @@ def share(part: float, whole: float) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Ordinal(Coded):
-    """Labels in a public order.
-
-    Parameters
-    ----------
-    levels
-        All values from lowest to highest.
-    """
+    """Labels in a public order."""
 
     kind: ClassVar[str] = "ordinal"
-    levels: tuple[str, ...]
+    levels: tuple[str, ...]  # All values from lowest to highest
 
     if TYPE_CHECKING:
 
@@ -135,15 +182,12 @@ class Ordinal(Coded):
     def diameter(self) -> float:
         return float(len(self.levels) - 1)
 
-    def distance(self, a: str, b: str) -> float:
-        return float(abs(self._code(a) - self._code(b)))
-
     def generalise(self, values: ArrayLike) -> tuple[str, str]:
-        found = self._distinct(values)
-        return found[0], found[-1]
+        levels = self._distinct(values)
+        return levels[0], levels[-1]
 
     def width(self, generalised: tuple[str, str]) -> float:
-        lowest, highest = (self._code(level) for level in generalised)
+        lowest, highest = self.codes(generalised).tolist()
         if lowest > highest:
             raise ParameterError("A range of levels must be (lowest, highest). Got the higher one first.")
         return share(highest - lowest, self.diameter)
@@ -153,15 +197,12 @@ class Ordinal(Coded):
         return np.abs(ranks[:, None] - ranks)
 
 
-class _Unordered(Coded, Protocol):
+class _Unordered(Coded):
     """Labels without order or structure: two are the same, or not."""
 
     @property
     def diameter(self) -> float:
         return float(len(self.labels) > 1)
-
-    def distance(self, a: str, b: str) -> float:
-        return float(self._code(a) != self._code(b))
 
     def generalise(self, values: ArrayLike) -> tuple[str, ...]:
         return self._distinct(values)
@@ -200,16 +241,10 @@ class Category(_Unordered):
 
 @dataclass(frozen=True, kw_only=True)
 class Stops(_Unordered):
-    """Stops of a city: labels without structure of their own, in a public order that is kept.
-
-    Parameters
-    ----------
-    stops
-        All stops; a stop's code is its position.
-    """
+    """Stops of a city: labels without structure of their own, in a public order that is kept."""
 
     kind: ClassVar[str] = "stop"
-    stops: tuple[str, ...]
+    stops: tuple[str, ...]  # All stops; a stop's code is its position
 
     if TYPE_CHECKING:
 

@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dunnage.arrays import BoolArray, FloatArray, IntArray
-from dunnage.domains.protocol import Domain
+from dunnage.domains.labels import Domain
 from dunnage.errors import ParameterError
 from dunnage.exact import Exact, exact, nearest_float, shown, shown_number
 
-MOST_GRID = 2**52  # Largest integer on a grid: below it, neighbouring grid points are different doubles
+MAX_GRID = 2**52  # Largest integer on a grid: below it, neighbouring grid points are different doubles
 
 
 @dataclass(frozen=True)
@@ -36,13 +36,13 @@ class Grid:
 
     def is_exact(self, upper: Fraction) -> bool:
         """Tell whether all points up to one are different doubles."""
-        return max(abs(self.first), abs(int(upper * self.denominator)), self.denominator) < MOST_GRID
+        return max(abs(self.first), abs(int(upper * self.denominator)), self.denominator) < MAX_GRID
 
     def points(self, steps: ArrayLike) -> FloatArray:
         """Points at these steps, each the double nearest to its decimal."""
         # All integers are below 2**53, hence exact as doubles, and one division rounds once.
-        found = (self.first + np.asarray(steps, dtype=np.int64) * self.step) / self.denominator
-        return np.asarray(found, dtype=np.float64)
+        points = (self.first + np.asarray(steps, dtype=np.int64) * self.step) / self.denominator
+        return np.asarray(points, dtype=np.float64)
 
     def below(self, values: FloatArray, last: int) -> IntArray:
         """Largest step, from 0 to ``last``, whose point is at most the value."""
@@ -103,9 +103,13 @@ class Numeric(Domain):
                 object.__setattr__(self, name, exact(getattr(self, name), what=name))
         if not isinstance(self.unit, str):
             raise ParameterError(f"unit must be text. Got {shown(self.unit)}. Write it like 'kg'.")
-        self._check_bounds()
-        if self.resolution is not None:
-            resolution = self.resolution
+        got = f"Got {shown_number(self.lower)} and {shown_number(self.upper)}."
+        if not self.lower < self.upper:
+            raise ParameterError(f"lower must be below upper. {got} Swap them or widen the domain.")
+        if not 0 < nearest_float(self.upper) - nearest_float(self.lower) < math.inf:
+            raise ParameterError(f"The bounds must be different finite doubles. {got} Change the unit.")
+        resolution, doubling = self.resolution, self.doubling
+        if resolution is not None:
             if resolution <= 0:
                 raise ParameterError(f"resolution must be above 0. Got {shown_number(resolution)}.")
             steps = (self.upper - self.lower) / resolution
@@ -121,8 +125,7 @@ class Numeric(Domain):
                     f"The grid is too fine for exact arithmetic. Got a resolution of {shown_number(resolution)}. "
                     "Choose a coarser resolution, or bounds with fewer decimals."
                 )
-        if self.doubling is not None:
-            doubling = self.doubling
+        if doubling is not None:
             if doubling <= 0:
                 raise ParameterError(f"doubling must be above 0. Got {shown_number(doubling)}.")
             if not self.borders.is_exact(self.upper):
@@ -130,13 +133,6 @@ class Numeric(Domain):
                     f"The intervals are too narrow for exact arithmetic. Got a doubling of {shown_number(doubling)}. "
                     "Choose a wider first interval, or bounds with fewer decimals."
                 )
-
-    def _check_bounds(self) -> None:
-        got = f"Got {shown_number(self.lower)} and {shown_number(self.upper)}."
-        if not self.lower < self.upper:
-            raise ParameterError(f"lower must be below upper. {got} Swap them or widen the domain.")
-        if not 0 < nearest_float(self.upper) - nearest_float(self.lower) < math.inf:
-            raise ParameterError(f"The bounds must be different finite doubles. {got} Change the unit.")
 
     @cached_property
     def _grid(self) -> Grid:
@@ -172,8 +168,8 @@ class Numeric(Domain):
         return int((self.upper - self.lower) * self._grid.denominator) // self._grid.step
 
     def contains(self, values: ArrayLike) -> BoolArray:
-        given = _floats(values)
-        return (given >= self.lower_float) & (given <= self.upper_float)
+        numbers = _floats(values)
+        return (numbers >= self.lower_float) & (numbers <= self.upper_float)
 
     def clamp(self, values: ArrayLike) -> FloatArray:
         """Move values outside to the nearer bound; NaN stays NaN."""
@@ -222,13 +218,13 @@ def decimal_scale(values: ArrayLike, largest: int = 9) -> int | None:
     """Find the fewest decimals that write all values exactly."""
     if not 0 <= largest <= 22:
         raise ParameterError(f"largest must be 0 to 22 (10**22 is the last exact double). Got {largest}.")
-    given = _floats(values)
-    if not np.isfinite(given).all():
+    numbers = _floats(values)
+    if not np.isfinite(numbers).all():
         return None
-    few = given[:1000]  # most scales fail at once, on a few values
+    few = numbers[:1000]  # most scales fail at once, on a few values
     for decimals in range(largest + 1):
         scale: int = 10**decimals
-        if _are_decimals(few, scale) and _are_decimals(given, scale):
+        if _are_decimals(few, scale) and _are_decimals(numbers, scale):
             return scale
     return None
 

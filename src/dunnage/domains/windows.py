@@ -8,7 +8,6 @@ day. The number of a date is its proleptic Gregorian ordinal; a time without a d
 
 from __future__ import annotations
 
-import math
 import re
 from calendar import monthrange
 from collections.abc import Iterable, Sequence
@@ -22,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dunnage.arrays import BoolArray, IntArray
-from dunnage.domains.protocol import Domain
+from dunnage.domains.labels import Domain
 from dunnage.errors import ParameterError
 from dunnage.exact import shown
 
@@ -30,7 +29,7 @@ STAMPS_PER_DATE = 200_000
 DAYS = ("date", "weekday", "day-type")
 WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 DAY_TYPES = ("weekday", "saturday", "sunday")
-MOST_DATES = 3_700  # Most dates from the first to the last that may be told apart: ten years
+MAX_DATES = 3_700  # Most dates from the first to the last that may be told apart: ten years
 DAY_SECONDS = 86_400
 
 _NO_ZONES = ("localtime", "posixrules", "Factory")
@@ -48,52 +47,26 @@ def split_stamps(stamps: IntArray) -> tuple[IntArray, IntArray]:
     return ordinals, seconds
 
 
-def window_labels(lower_minutes: int, upper_minutes: int, window_minutes: int) -> tuple[str, ...]:
-    """Return the start of each window; the last may be shorter than the others."""
-    num = math.ceil((upper_minutes - lower_minutes) / window_minutes)
-    return tuple(clock_text(lower_minutes + index * window_minutes) for index in range(num))
-
-
-def clock_text(minutes: int) -> str:
+def _clock_text(minutes: int) -> str:
     return f"{minutes // 60:02d}:{minutes % 60:02d}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Windows(Domain):
-    """Times of a service day in windows, with the days that are told apart.
-
-    Parameters
-    ----------
-    lower, upper
-        First minute of the service day and the one after its last, ``HH:MM``; hours may go past 24, and at most 24
-        hours lie between them. A time of day before ``lower`` belongs to the service day before.
-    window_minutes
-        How long a window is; the last may be shorter.
-    zone
-        IANA name of the zone whose clock is meant. Seconds are then counted from twelve hours before noon, so that they
-        are unambiguous on days when clocks change.
-    day
-        Which days are told apart: each ``date``, the seven days of the week (``weekday``), or ``day-type`` (weekday,
-        saturday, sunday); None tells none apart.
-    dates
-        First and last service date there can be, ``YYYY-MM-DD``. A public fact.
-    holidays
-        Dates that count as a sunday; for ``day-type`` only.
-
-    Examples
-    --------
-    >>> Windows(lower="04:00", upper="06:00", window_minutes=30).labels
-    ('04:00', '04:30', '05:00', '05:30')
-    """
+    """Times of a service day in windows, with the days that are told apart."""
 
     kind: ClassVar[str] = "time"
-    lower: str
-    upper: str
-    window_minutes: int
+    lower: str  # First minute of the service day, HH:MM; an earlier time of day belongs to the service day before
+    upper: str  # The minute after its last, at most 24 hours later; hours may go past 24
+    window_minutes: int  # How long a window is; the last may be shorter
+    # IANA name of the zone whose clock is meant. Seconds are then counted from twelve hours before noon, so that they
+    # are unambiguous on days when clocks change.
     zone: str | None = None
+    # Days that are told apart: each ``date``, the seven days of the week (``weekday``) or ``day-type`` (weekday,
+    # saturday, sunday); None tells none apart.
     day: str | None = None
-    dates: tuple[str, str] | None = None
-    holidays: tuple[str, ...] = ()
+    dates: tuple[str, str] | None = None  # First and last service date there can be, YYYY-MM-DD: a public fact
+    holidays: tuple[str, ...] = ()  # Dates that count as a sunday; for ``day-type`` only
 
     if TYPE_CHECKING:
 
@@ -120,8 +93,8 @@ class Windows(Domain):
                 "a service day begins before 24:00, ends after it began and has at most 24 hours. "
                 f"Got {self.lower} to {self.upper}. Write 04:00 and 28:00, say."
             )
-        object.__setattr__(self, "lower", clock_text(lower))
-        object.__setattr__(self, "upper", clock_text(upper))
+        object.__setattr__(self, "lower", _clock_text(lower))
+        object.__setattr__(self, "upper", _clock_text(upper))
         if self.zone is not None:
             zone = self.zone
             import zoneinfo
@@ -149,15 +122,19 @@ class Windows(Domain):
                 raise ParameterError(
                     f"dates must be the first and the last service date. Got {shown(dates)}. Give two."
                 )
-            for day in ends:
-                _check_date(day, "dates")
-            if not 0 <= _ordinal(ends[1]) - _ordinal(ends[0]) < MOST_DATES:
+            first, last = (_checked_ordinal(day, "dates") for day in ends)
+            if not 0 <= last - first < MAX_DATES:
                 raise ParameterError(
-                    f"dates must be the first and the last service date, at most {MOST_DATES} days. Got {ends[0]} and "
+                    f"dates must be the first and the last service date, at most {MAX_DATES} days. Got {ends[0]} and "
                     f"{ends[1]}. Mend them."
                 )
             object.__setattr__(self, "dates", (ends[0], ends[1]))
-        object.__setattr__(self, "holidays", _checked_holidays(self.holidays))
+        if isinstance(self.holidays, str) or not isinstance(self.holidays, Iterable):
+            raise ParameterError(f"holidays must be a list of dates. Got {shown(self.holidays)}.")
+        holidays = tuple(self.holidays)
+        for day in holidays:
+            _checked_ordinal(day, "holidays")
+        object.__setattr__(self, "holidays", tuple(sorted(set(holidays))))
         if self.holidays and self.day != "day-type":
             raise ParameterError(
                 'holidays count as sundays, which needs day = "day-type". Got another. Leave them out.'
@@ -173,11 +150,18 @@ class Windows(Domain):
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
-        return window_labels(self.lower_seconds // 60, self.upper_seconds // 60, self.window_minutes)
+        minutes = range(self.lower_seconds // 60, self.upper_seconds // 60, self.window_minutes)
+        return tuple(_clock_text(start) for start in minutes)
 
     def calendar(self, period: str | None = None) -> range | None:
         """Return the numbers of the service dates there can be, as far as they are public; None if nothing is said."""
-        spans = [_span_of_period(period)] if period is not None else []
+        spans = []
+        if period is not None and len(period) == len("YYYY-MM-DD"):
+            spans.append((_ordinal(period), _ordinal(period)))
+        elif period is not None:
+            month = date.fromisoformat(f"{period}-01")
+            days = monthrange(month.year, month.month)[1]
+            spans.append((month.toordinal(), month.toordinal() + days - 1))
         if self.dates is not None:
             spans.append((_ordinal(self.dates[0]), _ordinal(self.dates[1])))
         if not spans:
@@ -232,8 +216,8 @@ class Windows(Domain):
             assert dates is not None  # days() has refused
             return ordinals - dates.start
         names = WEEKDAYS if self.day == "weekday" else DAY_TYPES
-        found = self.days(period)
-        place = np.array([found.index(name) if name in found else -1 for name in names], dtype=np.int64)
+        labels = self.days(period)
+        place = np.array([labels.index(name) if name in labels else -1 for name in names], dtype=np.int64)
         return place[self._kinds(ordinals)]
 
     def slots(self, stamps: ArrayLike, period: str | None = None) -> IntArray:
@@ -257,8 +241,8 @@ class Windows(Domain):
         dates = self.calendar(period)
         if dates is None:
             return np.ones(len(ordinals), dtype=bool)
-        known: BoolArray = (ordinals == 0) | ((ordinals >= dates.start) & (ordinals < dates.stop))
-        return known
+        inside: BoolArray = (ordinals == 0) | ((ordinals >= dates.start) & (ordinals < dates.stop))
+        return inside
 
     def distance(self, a: int, b: int) -> float:
         return float(abs(a % STAMPS_PER_DATE - b % STAMPS_PER_DATE))
@@ -277,8 +261,8 @@ class Windows(Domain):
 
 
 def _minutes(text: object, name: str) -> int:
-    found = _CLOCK.fullmatch(text) if isinstance(text, str) else None
-    if found is None or (minutes := 60 * int(found[1]) + int(found[2])) > 48 * 60:
+    clock = _CLOCK.fullmatch(text) if isinstance(text, str) else None
+    if clock is None or (minutes := 60 * int(clock[1]) + int(clock[2])) > 48 * 60:
         raise ParameterError(f"{name} must be a time HH:MM up to 48:00. Got {shown(text)}. Write it as 04:00, say.")
     return minutes
 
@@ -287,27 +271,10 @@ def _ordinal(day: str) -> int:
     return date.fromisoformat(day).toordinal()
 
 
-def _check_date(day: object, name: str) -> None:
+def _checked_ordinal(day: object, name: str) -> int:
     try:
-        if not isinstance(day, str) or date.fromisoformat(day).isoformat() != day:
-            raise ValueError
+        if isinstance(day, str) and date.fromisoformat(day).isoformat() == day:
+            return _ordinal(day)
     except ValueError:
-        raise ParameterError(f"{name} must be dates YYYY-MM-DD. Got {shown(day)}. Put each in quotes.") from None
-
-
-def _checked_holidays(holidays: object) -> tuple[str, ...]:
-    if isinstance(holidays, str) or not isinstance(holidays, Iterable):
-        raise ParameterError(f"holidays must be a list of dates. Got {shown(holidays)}.")
-    days = tuple(holidays)
-    for day in days:
-        _check_date(day, "holidays")
-    return tuple(sorted(set(days)))
-
-
-def _span_of_period(period: str) -> tuple[int, int]:
-    """Return the first and last date of a day or a month."""
-    if len(period) == len("YYYY-MM-DD"):
-        return _ordinal(period), _ordinal(period)
-    first = date.fromisoformat(f"{period}-01")
-    last = first.replace(day=monthrange(first.year, first.month)[1])
-    return first.toordinal(), last.toordinal()
+        pass
+    raise ParameterError(f"{name} must be dates YYYY-MM-DD. Got {shown(day)}. Put each in quotes.")

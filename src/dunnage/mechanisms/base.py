@@ -27,11 +27,11 @@ from dunnage.laws import MOST_EPSILON
 from dunnage.schema import Schema
 
 if TYPE_CHECKING:  # a promise is asked for where private rows, budgets and keys are out of reach
-    from dunnage.dataset import Dataset
     from dunnage.ledger import Ledger
     from dunnage.noise import Noise
     from dunnage.publication import Publication
     from dunnage.release import Release
+    from dunnage.tables.dataset import Dataset
 
 Progress = Callable[[str], None]
 

@@ -40,8 +40,8 @@ from dunnage.noise import Noise
 from dunnage.schema import Schema
 
 if TYPE_CHECKING:
-    from dunnage.dataset import Dataset
     from dunnage.release import Release
+    from dunnage.tables.dataset import Dataset
 
 PRESETS = ("uniform", "cells", "margins")
 Structure = Literal["flat", "hierarchical"]

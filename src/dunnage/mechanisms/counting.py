@@ -18,7 +18,7 @@ from dunnage.schema import Schema
 from dunnage.trips import Universe
 
 if TYPE_CHECKING:
-    from dunnage.dataset import Dataset
+    from dunnage.tables.dataset import Dataset
 
 _MOST_DENSE = 1 << 22
 """Up to so many cells, or twice as many as trips, a table of all cells is the quickest way to count."""

@@ -39,7 +39,7 @@ from dunnage.mechanisms.recode import (
 from dunnage.schema import Schema
 
 if TYPE_CHECKING:
-    from dunnage.dataset import Dataset
+    from dunnage.tables.dataset import Dataset
 
 CostArray = npt.NDArray[Any]
 """Whole numbers, exact: int64, or Python's own where those could overflow."""

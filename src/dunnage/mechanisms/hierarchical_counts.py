@@ -31,7 +31,7 @@ from dunnage.schema import Schema
 from dunnage.trips import is_nested
 
 if TYPE_CHECKING:
-    from dunnage.dataset import Dataset
+    from dunnage.tables.dataset import Dataset
 
 MOST_CELLS = 50_000_000
 

@@ -24,7 +24,7 @@ from dunnage.mechanisms.recode import Generalised, Intervals, Nodes
 from dunnage.schema import Attribute, Schema
 
 if TYPE_CHECKING:
-    from dunnage.dataset import Dataset
+    from dunnage.tables.dataset import Dataset
 
 Node = tuple[int, ...]
 """One level for each attribute."""

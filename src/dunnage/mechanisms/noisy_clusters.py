@@ -44,8 +44,8 @@ from dunnage.noise import Noise
 from dunnage.schema import Schema
 
 if TYPE_CHECKING:
-    from dunnage.dataset import Dataset
     from dunnage.release import Release
+    from dunnage.tables.dataset import Dataset
 
 Numbers = tuple[Fraction, ...]
 Table = tuple[tuple[str, Numbers], ...]

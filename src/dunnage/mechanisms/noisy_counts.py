@@ -37,8 +37,8 @@ from dunnage.noise import Noise
 from dunnage.schema import Schema
 
 if TYPE_CHECKING:
-    from dunnage.dataset import Dataset
     from dunnage.release import Release
+    from dunnage.tables.dataset import Dataset
 
 _LAWS: Mapping[str, Callable[[Fraction], CountLaw]] = {"round": RoundedLaplace, "floor": FlooredLaplace}
 _ROUNDED: Mapping[str, Callable[[Any], Any]] = {"round": np.rint, "floor": np.floor}

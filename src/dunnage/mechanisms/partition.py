@@ -47,7 +47,7 @@ from dunnage.mechanisms.recode import (
 from dunnage.schema import Attribute, Schema
 
 if TYPE_CHECKING:
-    from dunnage.dataset import Dataset
+    from dunnage.tables.dataset import Dataset
 
 _COMPILE_FROM_RUNS = 20_000
 Borders = tuple[tuple[int, int], ...]

@@ -37,8 +37,8 @@ from dunnage.noise import Noise
 from dunnage.schema import Attribute, Schema
 
 if TYPE_CHECKING:
-    from dunnage.dataset import Dataset
     from dunnage.release import Release
+    from dunnage.tables.dataset import Dataset
 
 NUMERICS = (
     "noise is drawn exactly, in whole steps of the public grid, from system entropy, and clamped afterwards; released "

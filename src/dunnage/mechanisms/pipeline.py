@@ -16,10 +16,10 @@ from dunnage.publication import Key, Publication
 from dunnage.release import Release
 
 if TYPE_CHECKING:
-    from dunnage.dataset import Dataset
     from dunnage.ledger import Ledger
     from dunnage.mechanisms.base import Drawn, Mechanism, Progress
     from dunnage.noise import Noise
+    from dunnage.tables.dataset import Dataset
 
 
 def run(

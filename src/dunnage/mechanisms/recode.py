@@ -18,7 +18,6 @@ from dunnage import noise_arrays
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.certificate import Distortion, RowLoss, RowMeasures
 from dunnage.certificate import Importance as ImportanceStatement
-from dunnage.columns import SET_TYPE
 from dunnage.domains import decimal_scale
 from dunnage.errors import ParameterError, Refusal
 from dunnage.exact import decimal_text, exact, shown, shown_number
@@ -40,10 +39,11 @@ from dunnage.measures import LOSS_METRIC, class_sizes, ranked, sensitive_measure
 from dunnage.mechanisms.base import PLAIN, Drawn, Mechanism, Pairs, Progress, plain_pairs
 from dunnage.noise import Noise
 from dunnage.schema import DIAMETER_SUFFIX, Schema
+from dunnage.tables.columns import SET_TYPE
 
 if TYPE_CHECKING:
-    from dunnage.dataset import Dataset
     from dunnage.release import Release
+    from dunnage.tables.dataset import Dataset
 
 Statistic = Literal["bounds", "mean", "multiset"]
 """What is told about a class: its bounds, also the mean of its numbers, or all its values."""

@@ -64,8 +64,8 @@ from dunnage.sampling_loss import (
 from dunnage.schema import Schema
 
 if TYPE_CHECKING:
-    from dunnage.dataset import Dataset
     from dunnage.release import Release
+    from dunnage.tables.dataset import Dataset
 
 MOST_NODES = 2**15
 """Largest lattice: every node is looked at, and one drawn among all."""

@@ -50,8 +50,8 @@ from dunnage.schema import RIDER, TRIP, Schema
 from dunnage.trips import PAIR_COLUMNS, Universe, known_columns
 
 if TYPE_CHECKING:
-    from dunnage.dataset import Dataset
     from dunnage.release import Release
+    from dunnage.tables.dataset import Dataset
 
 NUMERICS = (
     "noise is drawn exactly, in whole trips, from system entropy; everything after it sees nothing but the noisy counts"

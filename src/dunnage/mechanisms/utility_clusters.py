@@ -71,8 +71,8 @@ from dunnage.mechanisms.recode import (
 from dunnage.schema import Attribute, Schema
 
 if TYPE_CHECKING:
-    from dunnage.dataset import Dataset
     from dunnage.release import Release
+    from dunnage.tables.dataset import Dataset
 
 MOST_QUANTILES = 10_000
 MOST_SPAN = 1e100

@@ -25,8 +25,8 @@ from dunnage.planning.demand import Ground, TripCounts, released_counts
 from dunnage.planning.dispatch import Requests
 from dunnage.planning.fleet import planned_task
 from dunnage.planning.plan import FleetPlan
-from dunnage.planning.trucks import write_lines
 from dunnage.release import Release
+from dunnage.tables.reader import write_lines
 
 MARKER = "README.md"
 MAX_STOPS_WITH_EDGES = 1_000

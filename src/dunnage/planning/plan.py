@@ -32,7 +32,7 @@ from dunnage.exact import exact
 from dunnage.folders import new_folder
 from dunnage.planning.dispatch import Service
 from dunnage.planning.models import PackingModel
-from dunnage.planning.trucks import Truck, read_lines, write_lines
+from dunnage.planning.trucks import Truck, read_listing, write_lines
 from dunnage.text import several
 
 FORMAT = 1
@@ -390,7 +390,7 @@ class Plan:
         """Read a plan folder; an :class:`InputError` says what is wrong with it."""
         folder = Path(path)
         stated = documents.read(folder / PLAN_FILE, PlanDocument, what="a packing plan", remedy="Make the plan anew.")
-        lines = read_lines(folder / "bins.csv", ("bin", "truck"))  # bins are numbered from 0 in order
+        _, lines = read_listing(folder / "bins.csv", ("bin", "truck"))  # bins are numbered from 0 in order
         wrong = [number for number, line in enumerate(lines, 1) if line[0].strip() != str(number - 1)]
         if wrong:
             next_bin = Problem(
@@ -475,7 +475,7 @@ def _read_rows(path: Path, num_rows: int | None) -> IntArray:
 
 def _whole_columns(path: Path, header: Sequence[str]) -> IntArray:
     """Read lines of whole numbers. Shape: lines by columns."""
-    lines = [[cell.strip() for cell in line[: len(header)]] for line in read_lines(path, header)]
+    lines = [[cell.strip() for cell in line[: len(header)]] for line in read_listing(path, header)[1]]
     wrong = [
         number for number, line in enumerate(lines, 1) if not all(cell.isdecimal() and len(cell) < 10 for cell in line)
     ]
@@ -681,7 +681,7 @@ def told_fleet_plan(path: str | os.PathLike[str]) -> bool:
 
 def _read_fleet(path: Path) -> tuple[tuple[str, ...], tuple[int, ...]]:
     """Read ``zone,shuttles``: every zone once, with a whole number."""
-    lines = [[cell.strip() for cell in line] for line in read_lines(path, FLEET_HEADER)]
+    lines = [[cell.strip() for cell in line] for line in read_listing(path, FLEET_HEADER)[1]]
     zones, seen, problems = tuple(line[0] for line in lines), set[str](), []
     for row, line in enumerate(lines, 1):
         if len(line) != len(FLEET_HEADER) or not line[0]:

@@ -12,7 +12,6 @@ import hashlib
 import json
 import os
 import re
-import string
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -39,13 +38,14 @@ from pydantic import (
 )
 from pydantic.json_schema import SkipJsonSchema
 
-from dunnage.city import MOST_MODES_BYTES, City
+from dunnage.city import MAX_PAIRS_BYTES, City
 from dunnage.documents import Flaws, Model, problems_of, type_name
-from dunnage.domains import MOST_FILE_BYTES, Category, Domain, Graph, Numeric, Ordinal, Stops, Tree, Windows
+from dunnage.domains import Category, Domain, Graph, Numeric, Ordinal, Stops, Tree, Windows
 from dunnage.errors import ParameterError, PolicyError, Problem, UserError
 from dunnage.exact import exact, plain, shown
 from dunnage.guarantees import Budget, Neighbours, Purpose
 from dunnage.schema import CONTRIBUTION_SPANS, Attribute, Contribution, Missing, Outside, Role, Schema, Span
+from dunnage.tables.reader import MAX_FILE_BYTES, ReadOptions
 from dunnage.trips import Trip
 
 MAX_POLICY_BYTES = 1 << 20
@@ -56,35 +56,9 @@ _DEEPEST = 16
 V = TypeVar("V")
 Document = Mapping[str, Any]  # Plain data as TOML holds it, which the tables below judge
 PERIOD_FORMATS = {"day": "%Y-%m-%d", "month": "%Y-%m"}
-_DELIMITERS = frozenset(string.punctuation + " \t") - {'"'}
 
 
 # What is read, and how it is written
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReadOptions:
-    """How a CSV file is written: delimiter, decimal mark, encoding, and the words that mean "missing"."""
-
-    delimiter: str = ","
-    decimal: str = "."
-    encoding: str = "utf-8"
-    null: tuple[str, ...] | None = None
-
-    def __post_init__(self) -> None:
-        if self.delimiter not in _DELIMITERS:
-            raise ParameterError(
-                f'delimiter must be a tab, a space or one mark. Got {self.delimiter!r}. Use "," or ";", say.'
-            )
-        if self.decimal not in (".", ",") or self.decimal == self.delimiter:
-            raise ParameterError(
-                f'decimal must be "." or "," and differ from the delimiter. Got {self.decimal!r}. '
-                'Use decimal = "," with delimiter = ";".'
-            )
-        try:
-            ",".encode(self.encoding)
-        except (LookupError, ValueError):
-            raise ParameterError(f'unknown encoding {self.encoding!r}. Use "utf-8" or "latin-1", say.') from None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -299,7 +273,7 @@ class Reading:
         table = self.document.get(name)
         return table if isinstance(table, Mapping) else {}
 
-    def file(self, name: str, most_bytes: int = MOST_FILE_BYTES) -> Path:
+    def file(self, name: str, most_bytes: int = MAX_FILE_BYTES) -> Path:
         """Return a file the policy names and remember its digest."""
         path = self.base / name
         if not path.is_file():
@@ -645,7 +619,7 @@ class CityTable(Table):
     def _read(self, info: Info) -> Self:
         reading = info.context
         with problems_of_table():
-            modes = None if self.modes is None else reading.file(self.modes, MOST_MODES_BYTES)
+            modes = None if self.modes is None else reading.file(self.modes, MAX_PAIRS_BYTES)
             reading.city = City.read(reading.file(self.stops), modes)
         return self
 
@@ -665,6 +639,7 @@ class ReadTable(MadeTable[ReadOptions]):
     delimiter: str = key("one character", ",")
     decimal: str = key('"." or ","', ".")
     encoding: str = key('"utf-8"', "utf-8")
+    sheet: str | None = key('"Parcels", the name of a sheet of a workbook', None)
 
 
 class PeriodTable(MadeTable[PeriodRule]):

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from dunnage.documents import suggestion
 from dunnage.errors import ParameterError
 from dunnage.exact import shown
-from dunnage.policy import ReadOptions
 from dunnage.schema import RESERVED_NAMES
+from dunnage.tables.reader import ReadOptions
 
 STORIES = ("rows", "trips", "devices")
 """What rows of a file stand for: records of their own, trips to be counted, or readings of devices."""
@@ -353,7 +353,7 @@ dataset = {_text(dataset)}
 def _read(options: ReadOptions, seen: Mapping[str, str]) -> str:
     unusual = [
         f"{name} = {_text(getattr(options, name))}"
-        for name in ("delimiter", "decimal", "encoding")
+        for name in ("delimiter", "decimal", "encoding", "sheet")
         if getattr(options, name) != getattr(ReadOptions(), name)
     ]
     if "comma" in seen.values() and options.delimiter != ",":

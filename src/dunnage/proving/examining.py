@@ -23,7 +23,6 @@ import numpy as np
 import pyarrow as pa
 
 from dunnage.counting.laplace import FLOATING_BITS, CountLaw, floating_noise
-from dunnage.dataset import Dataset
 from dunnage.errors import DunnageError, ParameterError
 from dunnage.guarantees import Basis, Neighbours, Promise
 from dunnage.laws import LAWS
@@ -44,6 +43,7 @@ from dunnage.proving.replay import (
 from dunnage.proving.statistical import CONFIDENCE, UNLIKELY, agrees, lower_bound
 from dunnage.proving.verdict import FAILS, HOLDS, UNBOUNDED, VOID, Verdict, as_sentence, judged, raised, within
 from dunnage.release import Release
+from dunnage.tables.dataset import Dataset
 
 Rows = Mapping[str, Sequence[Any]]
 Separates = Callable[[Hashable, Rows, Rows], bool]

@@ -33,8 +33,6 @@ import pyarrow as pa
 
 from dunnage import documents
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.columns import write_csv
-from dunnage.dataset import Dataset
 from dunnage.documents import Number, OrEmpty
 from dunnage.errors import InputError, ParameterError, ReleaseError
 from dunnage.folders import new_folder
@@ -62,6 +60,8 @@ from dunnage.settle.repair import (
     most_frequent_share,
     task_of,
 )
+from dunnage.tables.columns import write_csv
+from dunnage.tables.dataset import Dataset
 
 SETTLEMENT_FILE = "settlement.json"
 

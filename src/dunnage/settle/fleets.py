@@ -21,8 +21,6 @@ import pyarrow as pa
 from dunnage import documents
 from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.city import City
-from dunnage.columns import write_csv
-from dunnage.dataset import Dataset
 from dunnage.documents import Number, OrEmpty
 from dunnage.domains.windows import split_stamps
 from dunnage.errors import NoPlanError, ParameterError, ReleaseError
@@ -57,6 +55,8 @@ from dunnage.release import Release
 from dunnage.routes import Routes
 from dunnage.settle import SETTLEMENT_FILE, SettlementDocument
 from dunnage.settle.repair import PrivateModel
+from dunnage.tables.columns import write_csv
+from dunnage.tables.dataset import Dataset
 from dunnage.text import several
 from dunnage.trips import Universe
 

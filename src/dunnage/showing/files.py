@@ -385,13 +385,12 @@ def _shown_city(path: Path) -> Shown:
 
 def _shown_feed(path: Path) -> Shown:
     """Describe a GTFS feed, folder or zip: how many lines each file has."""
-    from dunnage.gtfs import unpacked
+    from dunnage.tables.gtfs import feed_contents
 
-    with unpacked(path) as folder:
-        counts = {}
-        for file in sorted(folder.iterdir()):
-            with file.open("rb") as source:
-                counts[file.name] = max(sum(1 for line in source if line.strip()) - 1, 0)
+    counts = {
+        name: max(sum(1 for line in content.split(b"\n") if line.strip()) - 1, 0)
+        for name, content in sorted(feed_contents(path).items())
+    }
     lines = [f"GTFS feed   {path}", *(f"  {name:<24} {several(num, 'line')}" for name, num in counts.items())]
     lines.append(f"To make a city of it: dunnage generate city -o city --gtfs {path}")
     return {"kind": "feed", "files": counts}, "\n".join(lines)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import hmac
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -27,40 +26,32 @@ import pyarrow.compute as pc
 from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.documents import close_word, suggestion
 from dunnage.domains import Graph, Numeric, Stops, Tree, Windows, decimal_scale
-from dunnage.domains.clock import Readings, read_times
 from dunnage.domains.windows import DAY_SECONDS, split_stamps
 from dunnage.errors import MOST_ROWS_NAMED, InputError, ParameterError, Problem
 from dunnage.exact import nearest_float, shown
 from dunnage.guarantees import Purpose
-from dunnage.policy import PERIOD_FORMATS, PeriodRule, Policy, ReadOptions
+from dunnage.policy import PERIOD_FORMATS, PeriodRule, Policy
 from dunnage.schema import Attribute, Role, Schema
+from dunnage.tables.cells import decoded, is_text, mask_of, null_words, numbers_of_text, read_times
+from dunnage.tables.reader import EXCEL_ENDINGS, ReadOptions
 
 _PERIOD_WORDS = {"day": "YYYY-MM-DD", "month": "YYYY-MM"}
-
-NUMBER_NULL_WORDS = ("NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None")
 _FIRST_INEXACT = 2.0**53
 _INEXACT = "2^53 or more, where not every whole number can be kept"
 _OUTSIDE = "lies outside the public domain"
 _LEAVE_OUT = 'or set outside = "leave-out".'
 _NUMBER_REMEDY = 'Widen the domain, or set outside = "leave-out" or "clamp".'
-_COUNT_REMEDY = 'Mend the cells, or set outside = "leave-out" or "clamp".'
 _LABEL_REMEDIES = {
     Stops.kind: "Add it to the stops file",
     Tree.kind: "Add it to the hierarchy",
     Graph.kind: "Add it to the edges",
 }
-_UNCLEAR = "does not exist on the clock of its zone, or occurs twice"
-_NO_TIME = "is no time such as 2026-11-15T08:12 or 08:12"
-_PAST_MIDNIGHT = "has an hour past 23 after a date"
 _PAST_MIDNIGHT_REMEDY = (
     "Write 2026-11-15T25:30 as 2026-11-16T01:30, or as 25:30 alone where days are not told apart or counted."
 )
 _EXTRA_HOUR = "lies in the 25th hour of a service day on which clocks were put back, which no domain can hold,"
-_EXTRA_HOUR_REMEDY = 'Set outside = "leave-out".'
 _MEND = "Mend the cells."
-_MEND_NUMBERS = 'Mend the cells, or set [read] decimal = "," or null = ["n/a"] in the policy.'
 _ASTRAY = 'states its difference from UTC, but the policy names no zone (zone = "Europe/Madrid", say) to bring it to,'
-_UNDATED = "is a time of day without a date, but days are told apart or counted,"
 _NOTHING_LEFT = Problem("no row is left after leaving rows out", remedy="Check missing and outside.")
 _CLOCK = r"([T ]\d{2}:\d{2}.*)?"
 _DATED = {"day": rf"^\d{{4}}-\d{{2}}-\d{{2}}{_CLOCK}$", "month": rf"^\d{{4}}-\d{{2}}(-\d{{2}}{_CLOCK})?$"}
@@ -90,7 +81,7 @@ class Parts:
         return self.table.column(name).combine_chunks()
 
     def of(self, records: IntArray) -> tuple[IntArray, IntArray]:
-        """Find the rows of some records, in their order."""
+        """Find the rows of some records, in their order: for each which of the records, and where it is."""
         sizes = np.diff(self.starts)[records]
         which = np.repeat(np.arange(len(records)), sizes)
         shifts = self.starts[records] - (np.cumsum(sizes) - sizes)
@@ -105,8 +96,8 @@ class Parts:
     def records_of(self, source_rows: IntArray) -> IntArray:
         """Return the record that each row of the source is part of, -1 where it is of none."""
         order = np.argsort(self.source_rows)
-        found = order[np.searchsorted(self.source_rows[order], source_rows).clip(max=len(order) - 1)]
-        return np.where(self.source_rows[found] == source_rows, self.records[found], -1)
+        places = order[np.searchsorted(self.source_rows[order], source_rows).clip(max=len(order) - 1)]
+        return np.where(self.source_rows[places] == source_rows, self.records[places], -1)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -158,7 +149,7 @@ class Dataset:
     ) -> None:
         self._table = table
         self.original = original
-        self.policy = policy
+        self.policy, self.schema = policy, policy.schema
         self.period = period
         self.source = source
         self.parts = parts
@@ -194,26 +185,26 @@ class Dataset:
             or lie outside the public domain, by column and row. Rows that cannot be merged as ``together`` asks are
             looked for once every row is in order.
         """
+        schema, may_be_empty = policy.schema, policy.schema.trip is not None  # counts must not tell that one travelled
         _check_period(policy.period, period)
-        found = [*problems, *_column_problems(table.column_names, policy.schema)]
-        if table.num_rows == 0 and not found and not _may_be_empty(policy.schema):
+        found = [*problems, *_column_problems(table.column_names, schema)]
+        if table.num_rows == 0 and not found and not may_be_empty:
             found = [Problem("has a header but no rows", remedy="Give at least one record.")]
         if rows is None:
             rows = np.arange(table.num_rows, dtype=np.int64)
         chosen, more = _rows_of_period(table, rows, policy, period)
         read, rows = rows, rows[chosen]
-        columns, keep, wrong = _checked_columns(table, chosen, rows, policy, period)
+        columns, keep, wrong = _checked_columns(table, chosen, rows, policy, period, source)
         found += more + wrong
-        if not found and not keep.any() and not _may_be_empty(policy.schema):
+        if not found and not keep.any() and not may_be_empty:
             found = [_NOTHING_LEFT]
-        trip = policy.schema.trip
-        if not found and trip is not None and trip.count is not None:
-            counts = columns[trip.count].to_numpy(zero_copy_only=False)[keep]
-            what = Problem(f"adds up to {_INEXACT}", where=_named(trip.count), remedy="Check the counts.")
+        if not found and schema.trip is not None and schema.trip.count is not None:
+            counts = columns[schema.trip.count].to_numpy(zero_copy_only=False)[keep]
+            what = Problem(f"adds up to {_INEXACT}", where=_named(schema.trip.count), remedy="Check the counts.")
             found = [what] if float(counts.sum()) >= _FIRST_INEXACT else []
         if found:
             raise InputError(source, found)
-        records, parts = _records(pa.table(columns), rows, keep, policy.schema, source)
+        records, parts = _records(pa.table(columns), rows, keep, schema, source)
         return cls(
             table=records,
             policy=policy,
@@ -230,11 +221,6 @@ class Dataset:
 
     def __len__(self) -> int:
         return int(self._table.num_rows)
-
-    @property
-    def schema(self) -> Schema:
-        """The schema of the policy."""
-        return self.policy.schema
 
     @property
     def purpose(self) -> Purpose:
@@ -272,11 +258,6 @@ class Dataset:
         return state.hexdigest()
 
 
-def _may_be_empty(schema: Schema) -> bool:
-    """Return whether nothing may be counted: that counts are released must not tell that somebody travelled."""
-    return schema.trip is not None
-
-
 def _records(table: pa.Table, rows: IntArray, keep: BoolArray, schema: Schema, source: str) -> tuple[pa.Table, Parts]:
     """Make records of checked rows. Shapes: n rows, m of them kept -> a table of records, and their parts (m rows)."""
     if schema.together is None:
@@ -295,19 +276,36 @@ def _records(table: pa.Table, rows: IntArray, keep: BoolArray, schema: Schema, s
     lost = np.zeros(len(parts), dtype=bool)
     columns: dict[str, pa.Array | FloatArray] = {}
     problems: list[Problem] = []
+
+    def refuse(what: str, column: str, mask: BoolArray, remedy: str) -> None:
+        """Name all rows of the records concerned."""
+        if mask.any():
+            concerned = np.sort(parts.source_rows[mask[parts.records]])
+            problems.append(_row_problem(what, _named(column), concerned, remedy))
+
     for attribute in schema:
+        name = attribute.name
         if attribute.merged == "sum":
-            columns[attribute.name], found = _added(parts, attribute, lost)
-            problems += found
-        elif attribute.merged == "same" or attribute.name in (schema.together, schema.person):
-            column = parts.column(attribute.name)
-            columns[attribute.name] = column.take(pa.array(parts.starts[:-1]))
+            sums = _sums(parts, name)
+            outside = ~attribute.numeric.contains(sums)
+            inexact = (np.abs(sums) >= _FIRST_INEXACT) & ~outside
+            refuse(f"adds up to {_INEXACT}", name, inexact, "Use a larger unit.")
+            if attribute.outside == "leave-out":
+                lost |= outside
+            elif attribute.outside == "clamp":
+                sums = np.where(outside, attribute.numeric.clamp(sums), sums)
+            else:
+                refuse("adds up to a value outside the public domain", name, outside, _NUMBER_REMEDY)
+            columns[name] = sums
+        elif attribute.merged == "same" or name in (schema.together, schema.person):
+            column = parts.column(name)
+            columns[name] = column.take(pa.array(parts.starts[:-1]))
             codes = _codes(column)
             differs = np.zeros(len(parts), dtype=bool)
             differs[parts.records[codes != codes[parts.starts[:-1]][parts.records]]] = True
             what = f"is not the same in all rows that share a value of {schema.together!r}"
             remedy = 'Make it the same, give it the role "identifier" or "drop", or put fewer rows together.'
-            problems += _group_problems(what, attribute.name, parts, differs, remedy)
+            refuse(what, name, differs, remedy)
     if not problems and lost.all():
         problems = [_NOTHING_LEFT]
     if problems:
@@ -326,41 +324,20 @@ def _codes(column: pa.Array) -> IntArray:
     return codes
 
 
-def _added(parts: Parts, attribute: Attribute, lost: BoolArray) -> tuple[FloatArray, list[Problem]]:
-    """Add a column up, and judge the sums by the attribute's rule; ``lost`` is widened in place."""
-    values = parts.column(attribute.name).to_numpy(zero_copy_only=False)
-    # Numbers are added up as the decimals they print as: 0.1 and 0.2 make 0.3. Sums of whole numbers below 2^53 are
-    # exact in every step, and one division rounds once.
+def _sums(parts: Parts, name: str) -> FloatArray:
+    """Add a column up by records, as the decimals that numbers print as: 0.1 and 0.2 make 0.3."""
+    values = parts.column(name).to_numpy(zero_copy_only=False)
+    # Sums of whole numbers below 2^53 are exact in every step, and one division rounds once.
     firsts, scale = parts.starts[:-1], decimal_scale(values) if len(values) else None
     whole = values if scale is None else np.rint(values * scale)
     small = scale is not None and bool((np.add.reduceat(np.abs(whole), firsts) < _FIRST_INEXACT).all())
     if scale is not None and small and (whole / scale == values).all():
-        sums = np.asarray(np.add.reduceat(whole, firsts) / scale)
-    else:
-        sums = values[firsts]
-        for record in np.flatnonzero(np.diff(parts.starts) > 1).tolist():
-            terms = values[parts.starts[record] : parts.starts[record + 1]].tolist()
-            sums[record] = nearest_float(sum((Fraction(repr(term)) for term in terms), Fraction()))
-    outside = ~attribute.numeric.contains(sums)
-    inexact = (np.abs(sums) >= _FIRST_INEXACT) & ~outside
-    problems = _group_problems(f"adds up to {_INEXACT}", attribute.name, parts, inexact, "Use a larger unit.")
-    if attribute.outside == "leave-out":
-        lost |= outside
-    elif attribute.outside == "clamp":
-        sums = np.where(outside, attribute.numeric.clamp(sums), sums)
-    else:
-        what = "adds up to a value outside the public domain"
-        problems += _group_problems(what, attribute.name, parts, outside, _NUMBER_REMEDY)
-    return sums, problems
-
-
-def _group_problems(what: str, column: str, parts: Parts, mask: BoolArray, remedy: str) -> list[Problem]:
-    """Name all rows of the records concerned."""
-    if not mask.any():
-        return []
-    rows = np.sort(parts.source_rows[mask[parts.records]])
-    named = tuple(int(row) + 1 for row in rows[:MOST_ROWS_NAMED])
-    return [Problem(what, where=_named(column), rows=named, num_rows=len(rows), remedy=remedy)]
+        return np.asarray(np.add.reduceat(whole, firsts) / scale)
+    sums: FloatArray = values[firsts]
+    for record in np.flatnonzero(np.diff(parts.starts) > 1).tolist():
+        terms = values[parts.starts[record] : parts.starts[record + 1]].tolist()
+        sums[record] = nearest_float(sum((Fraction(repr(term)) for term in terms), Fraction()))
+    return sums
 
 
 def _content(column: pa.Array) -> Iterator[Any]:
@@ -402,15 +379,13 @@ def _rows_of_period(
     table: pa.Table, rows: IntArray, policy: Policy, period: str | None
 ) -> tuple[BoolArray, list[Problem]]:
     """Select the rows of the asked period. Shapes: table of n rows -> mask of n rows."""
-    rule = policy.period
+    rule, trip = policy.period, policy.schema.trip
     if rule is None or rule.column is None or table.column_names.count(rule.column) != 1:
         return np.ones(table.num_rows, dtype=bool), []
     column, where = table.column(rule.column), _named(rule.column)
-    attribute = policy.schema[rule.column]
-    trip = policy.schema.trip
     by_service_day = trip is not None and trip.time == rule.column
     try:
-        cells = _decoded(column.combine_chunks())
+        cells = decoded(column.combine_chunks())
         if by_service_day:  # a trip past midnight is of the service day before
             domain = policy.schema.time
             readings = read_times(cells, domain, policy.read_options.null or ())
@@ -422,18 +397,17 @@ def _rows_of_period(
             chosen = ((ordinals >= dates.start) & (ordinals < dates.stop) & ~unreadable) | readings.astray
         else:
             periods, blank = _periods(cells, rule)
-            chosen, unreadable = _mask(pc.fill_null(pc.equal(periods, period), False)), _mask(pc.is_null(periods))
+            chosen, unreadable = mask_of(pc.fill_null(pc.equal(periods, period), False)), mask_of(pc.is_null(periods))
     except pa.ArrowException:
         return np.zeros(table.num_rows, dtype=bool), [_type_problem(column.type, where)]
-    if attribute.missing == "leave-out":
+    if policy.schema[rule.column].missing == "leave-out":
         unreadable &= ~blank
-    problems = []
     if unreadable.any():
         what = "holds no date with a time of day up to 23:59" if by_service_day else "holds no date (YYYY-MM-DD)"
-        problems.append(_row_problem(what, where, unreadable, rows, _MEND))
-    elif not chosen.any() and table.num_rows and not _may_be_empty(policy.schema):
-        problems.append(Problem(f"has no row of period {period}", where=where, remedy="Check --period."))
-    return chosen, problems
+        return chosen, [_row_problem(what, where, rows[unreadable], _MEND)]
+    if not chosen.any() and table.num_rows and trip is None:
+        return chosen, [Problem(f"has no row of period {period}", where=where, remedy="Check --period.")]
+    return chosen, []
 
 
 def _check_period(rule: PeriodRule | None, period: str | None) -> None:
@@ -456,7 +430,7 @@ def _check_period(rule: PeriodRule | None, period: str | None) -> None:
 def _periods(column: pa.Array, rule: PeriodRule) -> tuple[pa.Array, BoolArray]:
     """Return each row's period as text, null where there is none, and which cells are blank."""
     if pa.types.is_date(column.type) or pa.types.is_timestamp(column.type):
-        return pc.strftime(column, format=PERIOD_FORMATS[rule.length]), _mask(pc.is_null(column))
+        return pc.strftime(column, format=PERIOD_FORMATS[rule.length]), mask_of(pc.is_null(column))
     text = pc.utf8_trim_whitespace(column.cast(pa.string()))
     dated = pc.if_else(pc.match_substring_regex(text, _DATED[rule.length]), text, None)
     days = pc.utf8_slice_codeunits(dated, 0, 10).dictionary_encode()
@@ -467,7 +441,7 @@ def _periods(column: pa.Array, rule: PeriodRule) -> tuple[pa.Array, BoolArray]:
             periods.append(day if rule.length == "day" else day[:7])
         except ValueError:
             periods.append(None)
-    return pa.array(periods, pa.string()).take(days.indices), _mask(pc.fill_null(pc.equal(text, ""), True))
+    return pa.array(periods, pa.string()).take(days.indices), mask_of(pc.fill_null(pc.equal(text, ""), True))
 
 
 class _Fault(NamedTuple):
@@ -478,8 +452,7 @@ class _Fault(NamedTuple):
     remedy: str = _MEND
 
 
-@dataclass
-class _Checked:
+class _Checked(NamedTuple):
     """A normalised column and what is wrong with it: with ``outside`` goes what the attribute's rule for that says."""
 
     values: pa.Array
@@ -489,7 +462,7 @@ class _Checked:
 
 
 def _checked_columns(
-    table: pa.Table, chosen: BoolArray, rows: IntArray, policy: Policy, period: str | None
+    table: pa.Table, chosen: BoolArray, rows: IntArray, policy: Policy, period: str | None, source: str
 ) -> tuple[dict[str, pa.Array], BoolArray, list[Problem]]:
     """Check the columns that are there. Shapes: n rows, m of them chosen -> columns and mask to keep of m rows."""
     columns: dict[str, pa.Array] = {}
@@ -499,9 +472,9 @@ def _checked_columns(
     for attribute in policy.schema:
         if attribute.role is Role.DROP or times[attribute.name] != 1:
             continue
-        column = table.column(attribute.name)
+        column, where = table.column(attribute.name), _named(attribute.name)
         try:
-            values = _decoded(column.combine_chunks())
+            values = decoded(column.combine_chunks())
             values = values if chosen.all() else values.filter(pa.array(chosen))
             part = attribute
             if attribute.merged == "sum":  # a row may be as small as nothing, or the whole
@@ -510,7 +483,12 @@ def _checked_columns(
                 part = replace(attribute, domain=domain)
             checked = _normalise(values, part, policy, period)
         except pa.ArrowException:  # its text may quote cells, so it is not repeated
-            problems.append(_type_problem(column.type, _named(attribute.name)))
+            problem = _type_problem(column.type, where)
+            if attribute.kind == Windows.kind and source.lower().endswith(EXCEL_ENDINGS):
+                problem = replace(
+                    problem, remedy="Give the cells a date or time format in the workbook, or write text."
+                )
+            problems.append(problem)
             continue
         columns[attribute.name] = checked.values
         missing = "has no value"
@@ -524,40 +502,18 @@ def _checked_columns(
             if rule == "leave-out":
                 keep &= ~mask
             elif rule == "refuse" and mask.any():
-                problems.append(_row_problem(what, _named(attribute.name), mask, rows, remedy))
+                problems.append(_row_problem(what, where, rows[mask], remedy))
     return columns, keep, problems
 
 
 def _type_problem(kind: pa.DataType, where: str) -> Problem:
-    return Problem(
-        f"has type {kind}, which cannot be used here, or is damaged",
-        where=where,
-        remedy="Convert it to UTF-8 text, numbers or dates, as its kind asks.",
-    )
+    remedy = "Convert it to UTF-8 text, numbers or dates, as its kind asks."
+    return Problem(f"has type {kind}, which cannot be used here, or is damaged", where=where, remedy=remedy)
 
 
-def _row_problem(what: str, where: str, mask: BoolArray, rows: IntArray, remedy: str) -> Problem:
-    named = rows[np.flatnonzero(mask)[:MOST_ROWS_NAMED]] + 1
-    return Problem(what, where=where, rows=tuple(int(row) for row in named), num_rows=int(mask.sum()), remedy=remedy)
-
-
-def _mask(condition: pa.Array) -> BoolArray:
-    mask: BoolArray = condition.to_numpy(zero_copy_only=False).astype(bool)
-    return mask
-
-
-def _decoded(column: pa.Array) -> pa.Array:
-    """Return a column without dictionary and all text as one type; columns of nulls alone are text."""
-    column.validate(full=True)  # text that is not UTF-8 would fail later, and less politely
-    if pa.types.is_dictionary(column.type):
-        return _decoded(column.dictionary).take(column.indices)  # views of text can be cast but not taken from
-    if pa.types.is_null(column.type) or is_text(column.type):
-        column = column.cast(pa.string())
-    kinds = (pa.types.is_integer, pa.types.is_boolean, pa.types.is_date, pa.types.is_timestamp, pa.types.is_time)
-    numbers = pa.types.is_floating(column.type) or pa.types.is_decimal(column.type)
-    if not (is_text(column.type) or numbers or any(check(column.type) for check in kinds)):
-        raise pa.ArrowTypeError("nested, binary or unknown")
-    return column
+def _row_problem(what: str, where: str, rows: IntArray, remedy: str) -> Problem:
+    named = tuple(int(row) + 1 for row in rows[:MOST_ROWS_NAMED])
+    return Problem(what, where=where, rows=named, num_rows=len(rows), remedy=remedy)
 
 
 def _normalise(column: pa.Array, attribute: Attribute, policy: Policy, period: str | None) -> _Checked:
@@ -565,37 +521,33 @@ def _normalise(column: pa.Array, attribute: Attribute, policy: Policy, period: s
     if attribute.kind == Numeric.kind:
         return _normalise_numbers(column, attribute, options)
     if attribute.kind == Windows.kind:
-        readings = read_times(column, policy.schema.time, options.null or ())
-        return _checked_times(readings, policy.schema, period)
+        return _normalise_times(column, policy.schema, options, period)
     labels = is_text(column.type) or pa.types.is_integer(column.type) or pa.types.is_boolean(column.type)
     if attribute.kind is not None and not labels:
         raise pa.ArrowTypeError("not labels")
     if attribute.kind is None and not is_text(column.type):
         column.slice(0, 1).cast(pa.string())  # a time zone that nobody knows would fail later
-        return _Checked(values=column, missing=_mask(pc.is_null(column, nan_is_null=True)))
+        return _Checked(column, mask_of(pc.is_null(column, nan_is_null=True)))
     column = column.cast(pa.string())
-    missing = _mask(_null_words(pc.utf8_trim_whitespace(column), options.null or ()))
+    missing = mask_of(null_words(pc.utf8_trim_whitespace(column), options.null or ()))
     if attribute.domain is None:
-        return _Checked(values=column, missing=missing)
+        return _Checked(column, missing)
     encoded = pc.fill_null(column, "").dictionary_encode()
-    known = attribute.domain.contains(np.asarray(encoded.dictionary.to_pylist(), dtype=object))
-    outside = ~known[encoded.indices.to_numpy(zero_copy_only=False)] & ~missing
+    is_known = attribute.domain.contains(np.asarray(encoded.dictionary.to_pylist(), dtype=object))
+    outside = ~is_known[encoded.indices.to_numpy(zero_copy_only=False)] & ~missing
     remedy = f"{_LABEL_REMEDIES.get(attribute.domain.kind, 'Add it to the domain')}, {_LEAVE_OUT}"
-    return _Checked(values=column, missing=missing, outside=[_Fault(outside, _OUTSIDE, remedy)])
+    return _Checked(column, missing, [_Fault(outside, _OUTSIDE, remedy)])
 
 
-def is_text(kind: pa.DataType) -> bool:
-    """Return whether a column holds text, however Arrow keeps it."""
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
-
-
-def _checked_times(readings: Readings, schema: Schema, period: str | None) -> _Checked:
+def _normalise_times(column: pa.Array, schema: Schema, options: ReadOptions, period: str | None) -> _Checked:
     """Judge times by the service day, and by the dates there can be."""
     domain = schema.time
-    unusable = readings.missing | readings.unreadable | readings.astray | readings.unclear
+    readings = read_times(column, domain, options.null or ())
+    usable = ~(readings.missing | readings.unreadable | readings.astray | readings.unclear)
+    no_time = readings.unreadable & ~readings.past_midnight
     unreadable = [
-        _Fault(readings.unreadable & ~readings.past_midnight, _NO_TIME),
-        _Fault(readings.past_midnight, _PAST_MIDNIGHT, _PAST_MIDNIGHT_REMEDY),
+        _Fault(no_time, "is no time such as 2026-11-15T08:12 or 08:12"),
+        _Fault(readings.past_midnight, "has an hour past 23 after a date", _PAST_MIDNIGHT_REMEDY),
         _Fault(readings.astray, _ASTRAY),
     ]
     ordinals, seconds = split_stamps(readings.stamps)
@@ -603,23 +555,19 @@ def _checked_times(readings: Readings, schema: Schema, period: str | None) -> _C
     off_dates = ~domain.in_calendar(ordinals)
     beyond = ~domain.contains(readings.stamps) & ~extra & ~off_dates
     widen = "Begin the domain later (it has 24 hours)" if domain.diameter == DAY_SECONDS else "Widen the domain"
+    unclear = "does not exist on the clock of its zone, or occurs twice"
     outside = [
-        _Fault(readings.unclear, _UNCLEAR, f"State the difference from UTC in the cells, {_LEAVE_OUT}"),
-        _Fault(beyond & ~unusable, _OUTSIDE, f"{widen}, {_LEAVE_OUT}"),
-        _Fault(extra & ~off_dates & ~unusable, _EXTRA_HOUR, _EXTRA_HOUR_REMEDY),
-        _Fault(off_dates & ~unusable, "has a service date that is not in dates,", f"Widen dates, {_LEAVE_OUT}"),
+        _Fault(readings.unclear, unclear, f"State the difference from UTC in the cells, {_LEAVE_OUT}"),
+        _Fault(beyond & usable, _OUTSIDE, f"{widen}, {_LEAVE_OUT}"),
+        _Fault(extra & ~off_dates & usable, _EXTRA_HOUR, 'Set outside = "leave-out".'),
+        _Fault(off_dates & usable, "has a service date that is not in dates,", f"Widen dates, {_LEAVE_OUT}"),
     ]
     if domain.day is not None or (schema.contribution is not None and schema.contribution.per == "day"):
-        elsewhere = ~domain.in_calendar(ordinals, period) & ~off_dates & ~unusable
+        elsewhere = ~domain.in_calendar(ordinals, period) & ~off_dates & usable
         outside.append(_Fault(elsewhere, "has a service date outside the period", f"Check --period, {_LEAVE_OUT}"))
-        unreadable.append(_Fault(readings.undated, _UNDATED))
-    return _Checked(values=pa.array(readings.stamps), missing=readings.missing, outside=outside, unreadable=unreadable)
-
-
-def _null_words(trimmed: pa.Array, words: Sequence[str]) -> pa.Array:
-    """Tell which cells mean "missing": nulls, blank ones and the given words."""
-    value_set = pa.array(["", *(word.strip() for word in words)], pa.string())
-    return pc.or_(pc.is_null(trimmed), pc.is_in(trimmed, value_set=value_set))
+        undated = "is a time of day without a date, but days are told apart or counted,"
+        unreadable.append(_Fault(readings.undated, undated))
+    return _Checked(pa.array(readings.stamps), readings.missing, outside, unreadable)
 
 
 def _normalise_numbers(column: pa.Array, attribute: Attribute, options: ReadOptions) -> _Checked:
@@ -641,27 +589,16 @@ def _normalise_numbers(column: pa.Array, attribute: Attribute, options: ReadOpti
     if attribute.domain is not None:
         outside = ~attribute.numeric.contains(values) & np.isfinite(values)
     inexact = (np.abs(values) >= _FIRST_INEXACT) & ~infinite & ~outside
-    wrong = [_Fault(unreadable | infinite, "is not a finite number", _MEND_NUMBERS), _Fault(inexact, f"is {_INEXACT}")]
+    remedy = 'Mend the cells, or set [read] decimal = "," or null = ["n/a"] in the policy.'
+    wrong = [_Fault(unreadable | infinite, "is not a finite number", remedy), _Fault(inexact, f"is {_INEXACT}")]
     faults = [_Fault(outside, _OUTSIDE, _NUMBER_REMEDY)]
     if attribute.counts:
         negative = outside & (values < 0)
-        below = _Fault(negative, "is below 0, and counts are 0 or more,", _COUNT_REMEDY)
+        remedy = 'Mend the cells, or set outside = "leave-out" or "clamp".'
+        below = _Fault(negative, "is below 0, and counts are 0 or more,", remedy)
         faults = [below, _Fault(outside & ~negative, _OUTSIDE, _NUMBER_REMEDY)]
     if attribute.outside == "clamp":
         values = np.where(outside, attribute.numeric.clamp(values), values)
     if attribute.counts:
         wrong.append(_Fault(np.isfinite(values) & (values != np.floor(values)), "is not a whole number"))
-    return _Checked(values=pa.array(values), missing=missing, outside=faults, unreadable=wrong)
-
-
-def numbers_of_text(column: pa.Array, options: ReadOptions) -> tuple[pa.Array, BoolArray]:
-    """Read numbers from text. Shapes: text column -> float column with nulls, mask of unreadable cells."""
-    text = pc.utf8_trim_whitespace(column.cast(pa.string()))
-    null = _null_words(text, NUMBER_NULL_WORDS if options.null is None else options.null)
-    mark = re.escape(options.decimal)
-    pattern = rf"^[+-]?(\d+{mark}?\d*|{mark}\d+)([eE][+-]?\d+)?$"
-    number = pc.fill_null(pc.match_substring_regex(text, pattern), False)
-    unreadable = ~_mask(number) & ~_mask(null)
-    if options.decimal == ",":
-        text = pc.replace_substring(text, ",", ".", max_replacements=1)
-    return pc.if_else(pc.and_(number, pc.invert(null)), text, None).cast(pa.float64()), unreadable
+    return _Checked(pa.array(values), missing, faults, wrong)
