@@ -26,8 +26,8 @@ import pyarrow as pa
 
 from dunnage.bins import pack_bins
 from dunnage.dataset import Dataset
+from dunnage.mechanisms.classes import Classes
 from dunnage.mechanisms.partition import Partition
-from dunnage.mechanisms.recode import Classes
 from dunnage.policy import Policy
 
 FloatArray = npt.NDArray[np.float64]

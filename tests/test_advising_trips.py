@@ -46,7 +46,7 @@ from dunnage.local.batch import find_inputs
 from dunnage.local.location import LocalLocation
 from dunnage.local.subjects import Grid
 from dunnage.local.tasks import read_task
-from dunnage.mechanisms.counting import true_counts
+from dunnage.mechanisms.counts import true_counts
 from dunnage.noise import Noise
 from dunnage.policy import Policy
 from dunnage.publishing import mechanism_of, publish

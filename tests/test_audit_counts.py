@@ -29,8 +29,7 @@ from dunnage.dataset import Dataset
 from dunnage.documents import canonical
 from dunnage.domains import Numeric, Stops, Windows
 from dunnage.errors import ReleaseError
-from dunnage.mechanisms.constrained_counts import ConstrainedCounts
-from dunnage.mechanisms.counting import true_counts
+from dunnage.mechanisms.counts import ConstrainedCounts, true_counts
 from dunnage.pages import audit_page, write_audit
 from dunnage.pages.counts import count_pictures
 from dunnage.policy import Policy

@@ -39,8 +39,8 @@ from dunnage.auditing.rides import (
 from dunnage.auditing.sight import Known, Sight
 from dunnage.domains import Category, Graph, Numeric, Ordinal, Tree
 from dunnage.errors import ReleaseError
-from dunnage.mechanisms.recode import Classes, Generalised, Intervals, Nodes, Sets
-from dunnage.mechanisms.utility_clusters import UtilityClusters
+from dunnage.mechanisms.classes import Classes, Generalised, Intervals, Nodes, Sets
+from dunnage.mechanisms.clusters import UtilityClusters
 from dunnage.pages import write_audit
 from dunnage.policy import Policy
 from dunnage.samples import RideSetting, generate_rides

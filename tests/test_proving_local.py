@@ -31,9 +31,9 @@ from dunnage.local.oracles import (
 from dunnage.local.subjects import Grid, Quantity
 from dunnage.local.task import MECHANISMS, Purpose, Task, Tier
 from dunnage.local.trajectory import LocalTrajectory
+from dunnage.mechanisms.clusters import UtilityClusters
 from dunnage.mechanisms.full_domain import FullDomain
 from dunnage.mechanisms.partition import Partition
-from dunnage.mechanisms.utility_clusters import UtilityClusters
 from dunnage.noise import Noise
 from dunnage.proving import classes, local
 from dunnage.proving.local import (

@@ -35,8 +35,7 @@ from dunnage.auditing.shuttles import spread_interval
 from dunnage.dataset import Dataset
 from dunnage.errors import InputError, ParameterError, ReleaseError
 from dunnage.gtfs import load_city
-from dunnage.mechanisms.noisy_clusters import NoisyClusters
-from dunnage.mechanisms.noisy_values import NoisyValues
+from dunnage.mechanisms.noisy import NoisyClusters, NoisyValues
 from dunnage.pages import audit_page, write_audit
 from dunnage.pages.signoff import sign_off_page
 from dunnage.planning.plan import FleetPlan

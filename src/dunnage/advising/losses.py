@@ -31,11 +31,11 @@ from dunnage.auditing.sight import Sight
 from dunnage.dataset import Dataset
 from dunnage.domains import Numeric
 from dunnage.errors import NoPlanError, ParameterError, Refusal
+from dunnage.mechanisms.clusters import UtilityClusters
 from dunnage.mechanisms.full_domain import FullDomain
-from dunnage.mechanisms.noisy_values import NoisyValues
+from dunnage.mechanisms.noisy import NoisyValues
 from dunnage.mechanisms.partition import Partition
 from dunnage.mechanisms.sampled_lattice import SampledLattice
-from dunnage.mechanisms.utility_clusters import UtilityClusters
 from dunnage.noise import Noise
 from dunnage.publication import Publication
 

@@ -28,7 +28,7 @@ from dunnage.advising.trips import (
 )
 from dunnage.dataset import Dataset
 from dunnage.errors import NoPlanError, ParameterError, Refusal
-from dunnage.mechanisms.counting import Counted, true_counts
+from dunnage.mechanisms.counts import Counted, true_counts
 from dunnage.noise import Noise
 from dunnage.planning.demand import Ground, counted_trips, service_seconds, stop_numbers
 from dunnage.planning.dispatch import Service

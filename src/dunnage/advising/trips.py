@@ -23,12 +23,17 @@ from dunnage.errors import ParameterError, PolicyError, Refusal
 from dunnage.exact import exact
 from dunnage.io import load
 from dunnage.ledger import Ledger
-from dunnage.mechanisms.constrained_counts import ConstrainedCounts
-from dunnage.mechanisms.counting import Counted, trip_cells, true_counts
-from dunnage.mechanisms.features import Feature
-from dunnage.mechanisms.hierarchical_counts import HierarchicalCounts
-from dunnage.mechanisms.noisy_counts import MOST_THRESHOLD, NoisyCounts
-from dunnage.mechanisms.tabulated import sensitivity
+from dunnage.mechanisms.counts import (
+    MAX_THRESHOLD,
+    ConstrainedCounts,
+    Counted,
+    Feature,
+    HierarchicalCounts,
+    NoisyCounts,
+    sensitivity,
+    trip_cells,
+    true_counts,
+)
 from dunnage.noise import Noise
 from dunnage.policy import Policy
 from dunnage.publishing import promise as promise_of
@@ -202,7 +207,7 @@ def _candidates(case: TripCase, policy: Policy) -> Iterator[Task]:
     for epsilon in epsilons:
         # The least threshold at which noise creates few trips; by public facts and the rough number of trips.
         law, threshold = RoundedLaplace(change / exact(epsilon)), 1
-        while surplus(law, threshold) > room and threshold < MOST_THRESHOLD:
+        while surplus(law, threshold) > room and threshold < MAX_THRESHOLD:
             threshold += max(1, threshold // 8)
         if threshold == 1 or not quick:
             yield Task.of(NoisyCounts, f"epsilon={epsilon:g}", {"epsilon": epsilon})

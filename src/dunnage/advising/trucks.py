@@ -34,8 +34,7 @@ from dunnage.errors import NoPlanError, ParameterError
 from dunnage.mechanisms import MECHANISMS
 from dunnage.mechanisms.base import Mechanism
 from dunnage.mechanisms.full_domain import FullDomain
-from dunnage.mechanisms.noisy_clusters import NoisyClusters
-from dunnage.mechanisms.noisy_values import NoisyValues
+from dunnage.mechanisms.noisy import NoisyClusters, NoisyValues
 from dunnage.mechanisms.partition import Partition
 from dunnage.mechanisms.sampled_lattice import SampledLattice
 from dunnage.noise import Noise

@@ -29,8 +29,7 @@ from dunnage.demo.story import (
 )
 from dunnage.gtfs import load_city
 from dunnage.io import load
-from dunnage.mechanisms.constrained_counts import ConstrainedCounts
-from dunnage.mechanisms.noisy_counts import NoisyCounts
+from dunnage.mechanisms.counts import ConstrainedCounts, NoisyCounts
 from dunnage.pages import write_audit
 from dunnage.pages.city_map import CityMap, Flows
 from dunnage.pages.counts import count_pictures

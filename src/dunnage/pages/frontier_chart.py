@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from dunnage.advising.frontier import DATA, GENERATED, SAMPLE, Frontier, Limit, Measure, Point
+from dunnage.mechanisms.clusters import UtilityClusters
 from dunnage.mechanisms.full_domain import FullDomain
-from dunnage.mechanisms.noisy_clusters import NoisyClusters
-from dunnage.mechanisms.noisy_values import NoisyValues
+from dunnage.mechanisms.noisy import NoisyClusters, NoisyValues
 from dunnage.mechanisms.partition import Partition
 from dunnage.mechanisms.sampled_lattice import SampledLattice
-from dunnage.mechanisms.utility_clusters import UtilityClusters
 from dunnage.svg import Scale, Svg, chart, short, tag
 from dunnage.text import share_text
 

@@ -18,12 +18,15 @@ from dunnage.counting.laplace import DiscreteLaplace, FlooredLaplace, RoundedLap
 from dunnage.dataset import Dataset
 from dunnage.errors import ParameterError
 from dunnage.ledger import Ledger
-from dunnage.mechanisms import constrained_counts, noisy_counts
-from dunnage.mechanisms.constrained_counts import ConstrainedCounts
-from dunnage.mechanisms.counting import true_counts
-from dunnage.mechanisms.hierarchical_counts import HierarchicalCounts
-from dunnage.mechanisms.noisy_counts import NoisyCounts
-from dunnage.mechanisms.tabulated import DrawnCounts, Query
+from dunnage.mechanisms import counts
+from dunnage.mechanisms.counts import (
+    ConstrainedCounts,
+    DrawnCounts,
+    HierarchicalCounts,
+    NoisyCounts,
+    Query,
+    true_counts,
+)
 from dunnage.noise import Noise
 from dunnage.policy import Policy
 from dunnage.proving.examining import Case, Rows, dataset_of, examine, examine_count_law, examine_floating_noise
@@ -213,15 +216,13 @@ def _share_sum(mechanism: Any, schema: Any) -> Fraction:
 @contextlib.contextmanager
 def _all_universes_large() -> Iterator[None]:
     """Let every universe count as too large to draw the noise of each cell."""
-    modules: list[Any] = [noisy_counts, constrained_counts]
-    limits = [module.MOST_DENSE_CELLS for module in modules]
+    module: Any = counts
+    limit = module.MAX_DENSE_CELLS
     try:
-        for module in modules:
-            module.MOST_DENSE_CELLS = 1
+        module.MAX_DENSE_CELLS = 1
         yield
     finally:
-        for module, limit in zip(modules, limits, strict=True):
-            module.MOST_DENSE_CELLS = limit
+        module.MAX_DENSE_CELLS = limit
 
 
 def examine_large_universe(mechanism: Any, draw: Draw, *, steps: int, draws: int, variant: str) -> Verdict:
@@ -347,8 +348,8 @@ def _shared_out() -> list[ConstrainedCounts]:
     made = [
         ConstrainedCounts(epsilon=1, features=features, budget_shares=preset, structure=structure)
         for features in _FLAT_FEATURES
-        for preset in constrained_counts.PRESETS
-        for structure in get_args(constrained_counts.Structure)
+        for preset in counts.PRESETS
+        for structure in get_args(counts.Structure)
     ]
     tables = ({"cells": "0.7", "total": "0.3"}, {"cells": 1, "total": 1})
     return [*made, *(ConstrainedCounts(epsilon=1, features=[[]], budget_shares=table) for table in tables)]

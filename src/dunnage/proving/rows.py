@@ -12,8 +12,7 @@ from itertools import combinations, combinations_with_replacement, pairwise, pro
 from typing import Any
 
 from dunnage.ledger import Ledger
-from dunnage.mechanisms.noisy_clusters import NoisyClusters
-from dunnage.mechanisms.noisy_values import NoisyValues
+from dunnage.mechanisms.noisy import NoisyClusters, NoisyValues
 from dunnage.noise import Noise
 from dunnage.policy import Policy
 from dunnage.proving.examining import Case, Rows, dataset_of, examine, examine_point_law

@@ -360,7 +360,7 @@ def generate_city_trips(
     tuple
         The paths of the CSV file and of the policy.
     """
-    from dunnage.mechanisms.constrained_counts import ConstrainedCounts
+    from dunnage.mechanisms.counts import ConstrainedCounts
 
     here = City.read_folder(city)
     path, policy = targets(out, (".csv", ".toml"), force)
