@@ -31,8 +31,7 @@ from benchmarks import full_domain
 from benchmarks.apart import run_apart
 from dunnage import samples
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.clustering.growth import grow, grow_in_blocks
-from dunnage.clustering.metric import Metric, distance_deviations, near_weights
+from dunnage.clustering.growth import Metric, distance_deviations, grow, grow_in_blocks, near_weights
 from dunnage.clustering.published import published_density, published_greedy
 from dunnage.clustering.refine import refine
 

@@ -28,11 +28,7 @@ import dunnage as dn
 from benchmarks.apart import run_apart
 from benchmarks.noise import opendp_laplace
 from dunnage.counting.laplace import DiscreteLaplace
-from dunnage.mechanisms.constrained_counts import ConstrainedCounts
-from dunnage.mechanisms.counting import Counted, true_counts
-from dunnage.mechanisms.hierarchical_counts import HierarchicalCounts
-from dunnage.mechanisms.noisy_counts import NoisyCounts
-from dunnage.mechanisms.tabulated import Asked
+from dunnage.mechanisms.counts import Asked, ConstrainedCounts, Counted, HierarchicalCounts, NoisyCounts, true_counts
 from dunnage.noise import Noise
 from dunnage.samples import TripSetting, generate_trips
 from dunnage.trips import Universe

@@ -17,9 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import dunnage as dn
-from dunnage.mechanisms.counting import Counted, true_counts
-from dunnage.mechanisms.noisy_counts import NoisyCounts
-from dunnage.mechanisms.tabulated import DrawnCounts
+from dunnage.mechanisms.counts import Counted, DrawnCounts, NoisyCounts, true_counts
 from dunnage.noise import Noise
 from dunnage.planning.demand import Ground, counted_trips, service_seconds
 from dunnage.planning.dispatch import Service

@@ -23,7 +23,7 @@ import pyarrow as pa
 from benchmarks.full_domain import rides
 from dunnage.domains import Hierarchy, IntervalHierarchy, hierarchy_of
 from dunnage.ledger import Ledger
-from dunnage.mechanisms.noisy_values import NoisyValues
+from dunnage.mechanisms.noisy import NoisyValues
 from dunnage.mechanisms.sampled_lattice import SampledLattice
 from dunnage.noise import Noise
 from dunnage.policy import Policy

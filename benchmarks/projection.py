@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 from tests.oracles.projection import quadratic_program
 
-from dunnage.counting.projection import Family, Projection, kkt_residual
+from dunnage.counting.projection import Family, Projection, optimality
 from dunnage.counting.tables import project_table
 
 STOPS, ZONES, MODES = 130, 4, 12
@@ -151,7 +151,7 @@ def run() -> list[dict[str, Any]]:
 
 
 def _residual(table: Table, x: FloatArray) -> float:
-    return kkt_residual(x, table.values, table.starts, table.family, table.sums)
+    return optimality(x, table.values, table.starts, table.family, table.sums)[0]
 
 
 def _row(name: str, value: float, peer: float, unit: str) -> dict[str, Any]:

@@ -35,8 +35,7 @@ from dunnage.bins.scalar import best_fit_decreasing, pack_bins
 from dunnage.dataset import Dataset
 from dunnage.io import load
 from dunnage.ledger import Ledger
-from dunnage.mechanisms.noisy_clusters import NoisyClusters
-from dunnage.mechanisms.noisy_values import NoisyValues
+from dunnage.mechanisms.noisy import NoisyClusters, NoisyValues
 from dunnage.mechanisms.partition import Partition
 from dunnage.mechanisms.sampled_lattice import SampledLattice
 from dunnage.noise import Noise

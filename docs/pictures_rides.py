@@ -24,7 +24,7 @@ from dunnage.auditing.sight import Sight
 from dunnage.dataset import Dataset
 from dunnage.io import load
 from dunnage.ledger import Ledger
-from dunnage.mechanisms.utility_clusters import UtilityClusters
+from dunnage.mechanisms.clusters import UtilityClusters
 from dunnage.noise import Noise
 from dunnage.policy import Policy
 from dunnage.samples import RideSetting, generate_rides

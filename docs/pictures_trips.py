@@ -24,11 +24,15 @@ from dunnage.auditing.counts import CountsCase, CountsSight, Errors, group_diffe
 from dunnage.dataset import Dataset
 from dunnage.io import load
 from dunnage.ledger import Ledger
-from dunnage.mechanisms.constrained_counts import ConstrainedCounts
-from dunnage.mechanisms.counting import true_counts
-from dunnage.mechanisms.features import Feature, FeatureColumns, feature_name
-from dunnage.mechanisms.hierarchical_counts import HierarchicalCounts
-from dunnage.mechanisms.noisy_counts import NoisyCounts
+from dunnage.mechanisms.counts import (
+    ConstrainedCounts,
+    Feature,
+    FeatureColumns,
+    HierarchicalCounts,
+    NoisyCounts,
+    feature_name,
+    true_counts,
+)
 from dunnage.noise import Noise
 from dunnage.policy import Policy
 from dunnage.samples import TripSetting, generate_trips

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 
 import dunnage as dn
-from dunnage.clustering.metric import Metric, distance_deviations
+from dunnage.clustering.growth import Metric, distance_deviations
 from dunnage.clustering.published import published_density
 
 EDGES = (("A", "B"), ("B", "C"), ("B", "D"))

@@ -20,8 +20,7 @@ import numpy.typing as npt
 
 import dunnage as dn
 from dunnage import samples
-from dunnage.clustering.growth import Constraints, grow
-from dunnage.clustering.metric import Metric, distance_deviations
+from dunnage.clustering.growth import Constraints, Metric, distance_deviations, grow
 from dunnage.clustering.published import published_density, published_greedy
 from dunnage.clustering.refine import dissolve, refine
 from papers.hoogervorst2019_runs import mean_sd
@@ -253,7 +252,7 @@ def clustered(rides: Rides, job: Job) -> tuple[IntArray, float]:
     else:
         constraints = None if limits is None else Constraints(limits=limits)
         person = rides.person if job.method == PERSONS else None
-        found = grow(metric, job.k, heads="density", constraints=constraints, person=person)
+        found = grow(metric, job.k, constraints=constraints, person=person)
         if job.method == REFINED:
             found = refine(metric, found, job.k, seconds=job.refine_seconds, constraints=constraints)
     return found, time.process_time() - start

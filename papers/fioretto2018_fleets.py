@@ -25,9 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 import dunnage as dn
-from dunnage.mechanisms.counting import Counted, true_counts
-from dunnage.mechanisms.noisy_counts import NoisyCounts
-from dunnage.mechanisms.tabulated import DrawnCounts
+from dunnage.mechanisms.counts import Counted, DrawnCounts, NoisyCounts, true_counts
 from dunnage.noise import Noise
 from dunnage.planning.demand import Ground, counted_trips, service_seconds
 from dunnage.planning.dispatch import Service

@@ -25,12 +25,16 @@ import numpy.typing as npt
 
 import dunnage as dn
 from dunnage.counting.tables import consistent_tree, project_dense
-from dunnage.mechanisms.constrained_counts import ConstrainedCounts
-from dunnage.mechanisms.counting import Counted, true_counts
-from dunnage.mechanisms.features import Feature, Layout
-from dunnage.mechanisms.hierarchical_counts import HierarchicalCounts
-from dunnage.mechanisms.noisy_counts import NoisyCounts
-from dunnage.mechanisms.tabulated import DrawnCounts
+from dunnage.mechanisms.counts import (
+    ConstrainedCounts,
+    Counted,
+    DrawnCounts,
+    Feature,
+    HierarchicalCounts,
+    Layout,
+    NoisyCounts,
+    true_counts,
+)
 from dunnage.noise import Noise
 from dunnage.samples import TripSetting, generate_trips
 from papers.hoogervorst2019_runs import mean_sd

@@ -25,8 +25,7 @@ from dunnage.bins import BinKind
 from dunnage.bins.certified import pack_vectors
 from dunnage.bins.sampling import clopper_pearson
 from dunnage.exact import exact
-from dunnage.mechanisms.noisy_clusters import NoisyClusters, published_noise, rank_clusters
-from dunnage.mechanisms.noisy_values import NoisyValues
+from dunnage.mechanisms.noisy import NoisyClusters, NoisyValues, published_noise, rank_clusters
 from dunnage.mechanisms.sampled_lattice import SampledLattice
 from dunnage.planning.linkage import row_posterior
 from dunnage.samples import draw_weights

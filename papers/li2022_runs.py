@@ -23,7 +23,7 @@ import pyarrow as pa
 import dunnage as dn
 from dunnage.bins import pack_bins, whole_numbers
 from dunnage.exact import exact
-from dunnage.mechanisms.noisy_clusters import exposed_records, published_noise
+from dunnage.mechanisms.noisy import exposed_records, published_noise
 from dunnage.mechanisms.sampled_lattice import SampledLattice
 from dunnage.sampling_loss import sampling_delta, sampling_epsilon
 from papers.hoogervorst2019_runs import Setting, mean_sd, weights_of

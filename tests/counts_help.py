@@ -16,8 +16,7 @@ import numpy as np
 
 from dunnage.city import City
 from dunnage.counting.laplace import CountLaw
-from dunnage.mechanisms.counting import Counted
-from dunnage.mechanisms.tabulated import Asked
+from dunnage.mechanisms.counts import Counted, NoisyQueries
 from dunnage.noise import Noise
 from dunnage.trips import Universe
 
@@ -42,8 +41,8 @@ def counted(of: Universe, counts: Sequence[int]) -> Counted:
     return Counted(universe=of, cells=cells, counts=dense[cells])
 
 
-def asked(mechanism: Any, of: Universe, law: Callable[[Fraction], CountLaw]) -> Asked:
-    return Asked.of(of, mechanism.queries(SCHEMA), mechanism.epsilon, 1, law)
+def asked(mechanism: Any, of: Universe, law: Callable[[Fraction], CountLaw]) -> NoisyQueries:
+    return NoisyQueries.of(of, mechanism.queries(SCHEMA), mechanism.epsilon, 1, law)
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,7 @@ class Scripted:
         return 0.0
 
 
-def outcome(mechanism: Any, question: Asked, noisy: Sequence[Sequence[int]]) -> Outcome:
+def outcome(mechanism: Any, question: NoisyQueries, noisy: Sequence[Sequence[int]]) -> Outcome:
     """Run a mechanism on noisy answers, the cells first; chance after the noise is the same in every run."""
     laws = tuple(Scripted(law.scale, tuple(row)) for law, row in zip(question.laws, noisy, strict=True))
     nothing = Counted(universe=question.universe, cells=np.zeros(0, np.int64), counts=np.zeros(0, np.int64))
@@ -74,7 +73,7 @@ def outcome(mechanism: Any, question: Asked, noisy: Sequence[Sequence[int]]) -> 
     return tuple(zip(drawn.cells.tolist(), drawn.counts.tolist(), strict=True))
 
 
-def outcomes(mechanism: Any, question: Asked, reach: int, most: int) -> dict[tuple[int, ...], Outcome]:
+def outcomes(mechanism: Any, question: NoisyQueries, reach: int, most: int) -> dict[tuple[int, ...], Outcome]:
     """Return what is released for all noisy answers within ``reach`` of the sums of at most ``most`` trips."""
     span = range(-reach, reach + most + 1)
     sizes = question.sizes
@@ -86,9 +85,9 @@ def outcomes(mechanism: Any, question: Asked, reach: int, most: int) -> dict[tup
     return found
 
 
-def answers(question: Asked, counts: Sequence[int]) -> tuple[int, ...]:
+def answers(question: NoisyQueries, counts: Sequence[int]) -> tuple[int, ...]:
     """Return the true answers to all queries, the cells first, in the order that the mechanism keeps them in."""
-    from dunnage.mechanisms.features import Layout
+    from dunnage.mechanisms.counts import Layout
 
     table = counted(question.universe, counts)
     layout = Layout.of(question.universe, question.features)

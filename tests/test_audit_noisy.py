@@ -26,8 +26,7 @@ from dunnage.domains import Numeric
 from dunnage.errors import ParameterError, ReleaseError
 from dunnage.laws import Cells
 from dunnage.ledger import Ledger
-from dunnage.mechanisms.noisy_clusters import NoisyClusters
-from dunnage.mechanisms.noisy_values import NoisyValues
+from dunnage.mechanisms.noisy import NoisyClusters, NoisyValues
 from dunnage.mechanisms.sampled_lattice import SampledLattice
 from dunnage.noise import Noise
 from dunnage.planning.linkage import NoisyRows, noisy_linkage, row_posterior

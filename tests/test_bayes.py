@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dunnage.counting import reconciled as bayes
 from dunnage.counting.projection import Family
 from dunnage.counting.reconciled import (
-    Estimate,
+    CellEstimate,
     estimate_cells,
     fit_weights,
     laplace_variance,
@@ -334,7 +334,7 @@ def two_features(sums, variances, estimate, total=1000.0):
     return reconciling_ratios(estimate, 2.0, starts=starts, groups=groups, sums=sums, variances=variances, total=total)
 
 
-SPARSE = Estimate(means=np.repeat([0.1, 20.0], 50), variances=np.repeat([0.5, 7.0], 50))
+SPARSE = CellEstimate(means=np.repeat([0.1, 20.0], 50), variances=np.repeat([0.5, 7.0], 50))
 
 
 def test_sums_weigh_less_the_noisier_they_are():

@@ -123,9 +123,10 @@ def test_candidates_cannot_be_cut_in_two_and_miss_none():
             for parts in all_partitions(counts.tolist(), k)
             if not any(sum(counts[a:c]) >= k and sum(counts[c:b]) >= k for a, b in parts for c in range(a + 1, b))
         }
-        listed = list(borders._partitions(problem))
+        listed = borders.few_partitions(problem, len(whole))
         assert set(listed) == whole
-        assert borders._num_partitions(problem) == len(listed) == len(whole)
+        assert len(listed) == len(whole)
+        assert borders.few_partitions(problem, len(whole) - 1) is None
 
 
 def test_where_there_are_many_partitions_some_are_proposed(monkeypatch):
@@ -138,7 +139,7 @@ def test_where_there_are_many_partitions_some_are_proposed(monkeypatch):
         start = tuple(itertools.pairwise([0, 4, 8, 12, 16, 20, 25]))
         best = problem.num_bins(best_borders(problem, start))
         with monkeypatch.context() as patch:
-            patch.setattr(borders, "_num_partitions", lambda loads: 10**9)
+            patch.setattr(borders, "few_partitions", lambda loads, max_num: None)
             proposed = problem.num_bins(best_borders(problem, start))
         assert best <= proposed <= problem.num_bins(start)
         gained.append(proposed - best)
@@ -148,18 +149,13 @@ def test_where_there_are_many_partitions_some_are_proposed(monkeypatch):
 def test_effort_is_limited_and_the_least_loss_kept():
     problem = loads(range(1, 2001), 3, 4000)
     start = tuple((begin, min(begin + 3, 2000)) for begin in range(0, 1998, 3))
-    comparison = borders._Comparison(problem, 2)
-    assert comparison.offer(start)
-    assert not comparison.offer(start)
-    assert comparison.left == 1
-    assert problem.num_bins(best_borders(problem, start, most_packed=1)) <= problem.num_bins(start)
+    assert problem.num_bins(best_borders(problem, start, max_packed=1)) <= problem.num_bins(start)
 
 
 def test_runs_of_k_records_give_one_partition_of_many_classes():
     problem = loads(range(1, 3001), 2, 5000, np.full(3000, 2))
     start = tuple((i, i + 1) for i in range(3000))
-    assert borders._num_partitions(problem) == 1
-    assert list(borders._partitions(problem)) == [start]
+    assert borders.few_partitions(problem, 1) == [start]
 
 
 def test_count_bins_against_the_solver():

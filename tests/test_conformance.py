@@ -25,7 +25,7 @@ import dunnage as dn
 from dunnage.certificate import Certificate
 from dunnage.errors import BudgetError, ParameterError
 from dunnage.guarantees import KAnonymity, guarantee_from
-from dunnage.mechanisms import MECHANISMS, mechanism_from
+from dunnage.mechanisms import MECHANISMS
 from dunnage.proving import classes, counts, rows
 from dunnage.proving.examining import examine
 from dunnage.publishing import mechanism_of
@@ -90,19 +90,20 @@ def test_description_is_read_back_and_nothing_else_is(case):
     policy = case.policy()
     made = mechanism_of(policy)
     stated = json.loads(json.dumps(made.promise(policy.schema).to_dict()["mechanism"]))
-    again = mechanism_from(stated)
+    read = MECHANISMS[stated["name"]].from_description
+    again = read(stated)
     assert again.promise(policy.schema) == made.promise(policy.schema)
     assert again.notes() == made.notes()
     for name in stated:
         for wrong in (None, [], {"x": {}}, "x" * 9, -1, 10**400, True):
             if wrong != stated[name]:
                 with contextlib.suppress(ParameterError):
-                    assert mechanism_from({**stated, name: wrong}).describe() == {**stated, name: wrong}
+                    assert read({**stated, name: wrong}).describe() == {**stated, name: wrong}
         fewer = {key: value for key, value in stated.items() if key != name}
         with contextlib.suppress(ParameterError):
-            assert mechanism_from(fewer).describe() == fewer
+            assert read(fewer).describe() == fewer
     with pytest.raises(ParameterError):
-        mechanism_from({**stated, "more": 1})
+        read({**stated, "more": 1})
 
 
 def test_promise_needs_no_data_and_serialises(case):

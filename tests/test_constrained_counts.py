@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from fractions import Fraction
-from itertools import pairwise, product
+from itertools import product
 from math import exp
 
 import numpy as np
@@ -16,10 +16,10 @@ from tests.counts_help import SCHEMA, answers, asked, counted, discrete_laplace,
 
 from dunnage.counting.laplace import DiscreteLaplace
 from dunnage.errors import ParameterError
-from dunnage.mechanisms import constrained_counts
-from dunnage.mechanisms.constrained_counts import MARGIN, ConstrainedCounts
-from dunnage.mechanisms.features import Feature, Layout
+from dunnage.mechanisms import counts as constrained_counts
+from dunnage.mechanisms.counts import MARGIN, ConstrainedCounts, Feature, Layout
 from dunnage.noise import Noise
+from dunnage.trips import is_nested
 
 
 @pytest.mark.parametrize("weights", ["size", "uniform"])
@@ -100,7 +100,7 @@ def test_lazy_and_dense_paths_have_the_same_law(monkeypatch):
         return Counter((tuple(d.cells.tolist()), tuple(d.counts.tolist())) for d in drawn)
 
     dense = sample()
-    monkeypatch.setattr(constrained_counts, "MOST_DENSE_CELLS", 0)
+    monkeypatch.setattr(constrained_counts, "MAX_DENSE_CELLS", 0)
     lazy = sample()
     common = [key for key in dense if dense[key] + lazy[key] >= 30]
     observed = np.array([[dense[key], lazy[key]] for key in common])
@@ -113,7 +113,7 @@ def test_lazy_and_dense_paths_have_the_same_law(monkeypatch):
     [("uniform", True), ("uniform", False), ("cells", True), ("cells", False), ("margins", True)],  # which needs all
 )
 def test_counts_are_positive_and_sums_are_those_of_the_projection(monkeypatch, shares, dense):
-    monkeypatch.setattr(constrained_counts, "MOST_DENSE_CELLS", 1 << 22 if dense else 0)
+    monkeypatch.setattr(constrained_counts, "MAX_DENSE_CELLS", 1 << 22 if dense else 0)
     of = universe(12, 4, city=True)
     rng = np.random.default_rng(7)
     true = np.where(rng.random(of.num_cells) < 0.05, rng.geometric(0.2, of.num_cells), 0)
@@ -164,7 +164,7 @@ def test_margins_add_the_margin_and_beat_the_published_shares():
 def test_hierarchical_structure_nests_features():
     queries = ConstrainedCounts(epsilon=1, structure="hierarchical").queries(SCHEMA)
     features = [Feature.of(universe(6, 2, city=True), query.columns) for query in queries[1:]]
-    assert all(finer.refines(coarser) for coarser, finer in pairwise(features))
+    assert is_nested([feature.columns for feature in features])
 
 
 @pytest.mark.parametrize(
@@ -216,7 +216,7 @@ def test_noise_that_drowns_everything_is_refused_before_it_is_paid_for():
 @pytest.mark.parametrize("dense", [True, False])
 def test_nothing_can_be_counted(monkeypatch, dense):
     """Trips are created where there are none, and no cell is occupied."""
-    monkeypatch.setattr(constrained_counts, "MOST_DENSE_CELLS", 1 << 22 if dense else 0)
+    monkeypatch.setattr(constrained_counts, "MAX_DENSE_CELLS", 1 << 22 if dense else 0)
     of, mechanism = universe(4, 2), ConstrainedCounts(epsilon="0.5", features=[[]])
     for _ in range(20):
         drawn = mechanism.draw_counts(counted(of, [0] * of.num_cells), asked(mechanism, of, DiscreteLaplace), Noise())

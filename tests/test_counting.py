@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from dunnage.domains import Numeric, Ordinal, Stops, Windows
 from dunnage.errors import ParameterError
-from dunnage.mechanisms import counting
-from dunnage.mechanisms.counting import Counted, count_trips, kept_rows, most_trips, true_counts
+from dunnage.mechanisms import counts as counting
+from dunnage.mechanisms.counts import Counted, count_trips, kept_rows, most_trips, true_counts
 from dunnage.noise import Noise
 from dunnage.policy import Policy
 from dunnage.schema import Attribute, Contribution, Role, Schema
@@ -78,7 +78,7 @@ ROWS = [
 
 @pytest.mark.parametrize("most_dense", [0, 1 << 22])
 def test_small_counts(monkeypatch, most_dense):
-    monkeypatch.setattr(counting, "_MOST_DENSE", most_dense)
+    monkeypatch.setattr(counting, "MAX_DENSE_CELLS", most_dense)
     found = true_counts(dataset_of(ROWS, policy()))
     assert shown(found) == {("A", "B", "04:00"): 2, ("B", "A", "22:00"): 1, ("C", "C", "16:00"): 1}
     assert (found.num_trips, found.num_dropped) == (4, 0)
@@ -94,7 +94,7 @@ def test_small_counts(monkeypatch, most_dense):
 
 @pytest.mark.parametrize("most_dense", [0, 1 << 22])
 def test_counts_that_come_counted(monkeypatch, most_dense):
-    monkeypatch.setattr(counting, "_MOST_DENSE", most_dense)
+    monkeypatch.setattr(counting, "MAX_DENSE_CELLS", most_dense)
     count = Attribute(name="n", role=Role.QUASI_IDENTIFIER, domain=Numeric(lower=0, upper=100))
     day = Attribute(name="day", role=Role.QUASI_IDENTIFIER, domain=Ordinal(levels=("work", "free")))
     made = policy(trip={"count": "n", "day": "day"}, more=(count, day), window_minutes=1)
@@ -125,7 +125,7 @@ def test_counts_against_a_dictionary(rows, dense):
         day, hour = (day - 1, hour + 24) if hour < 4 else (day, hour)
         wanted[start, end, f"{(hour - 4) // 6 * 6 + 4:02d}:00", f"2026-11-{day:02d}"] += 1
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(counting, "_MOST_DENSE", 1 << 22 if dense else 0)
+        patch.setattr(counting, "MAX_DENSE_CELLS", 1 << 22 if dense else 0)
         made = policy(day="date", dates=["2026-11-01", "2026-11-30"])
         assert shown(true_counts(dataset_of(rows, made))) == wanted
 
@@ -138,10 +138,12 @@ def all_outcomes(dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> Counter[t
     """Every way to choose rows, as often as random orders lead to it."""
     noise, found = Noise(seed=1), Counter()
     sizes: list[int] = []
-    monkeypatch.setattr(counting, "permutation", lambda source, num: sizes.append(num) or np.arange(num))
+    monkeypatch.setattr(counting.noise_arrays, "permutation", lambda source, num: sizes.append(num) or np.arange(num))
     kept_rows(dataset, noise)
     for order in itertools.permutations(range(sizes[0])):
-        monkeypatch.setattr(counting, "permutation", lambda source, num, order=order: np.array(order, dtype=np.int64))
+        monkeypatch.setattr(
+            counting.noise_arrays, "permutation", lambda source, num, order=order: np.array(order, dtype=np.int64)
+        )
         found[tuple(kept_rows(dataset, noise).tolist())] += 1
     return found
 

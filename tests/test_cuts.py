@@ -20,9 +20,8 @@ from hypothesis import strategies as st
 import dunnage as dn
 from dunnage.errors import Refusal
 from dunnage.ledger import Ledger
-from dunnage.mechanisms import cuts
-from dunnage.mechanisms.cuts import Cells, Points, best_by_descent, descend, recut, uncut
-from dunnage.mechanisms.partition import Partition
+from dunnage.mechanisms import partition as cuts
+from dunnage.mechanisms.partition import CellBounds, Partition, Points, descend, local_optima, recut, uncut
 from dunnage.noise import Noise
 from dunnage.policy import Policy
 from dunnage.tables.dataset import Dataset
@@ -200,7 +199,7 @@ def drawn(num, num_attributes, k, *, seed=0, decimals=6, price=None, law="unifor
 
 
 def cost(points, chosen):
-    return Cells.of(points, chosen).cost(points)
+    return CellBounds.of(points, chosen).cost(points)
 
 
 def random_cuts(points, generator):
@@ -239,9 +238,9 @@ def test_descent_is_monotone_and_branching_no_worse(num_attributes, law):
             assert loss <= cost(points, start)
             assert math.isclose(loss, cost(points, chosen), rel_tol=TOLERANCE)
             ends.append(loss)
-        _, best = best_by_descent(points)
+        _, best = local_optima(points)[0]
         assert best <= ends[0] * (1 + TOLERANCE)
-        found = cuts.search(points, most_steps=10**6)
+        found = cuts.search_cuts(points, max_steps=10**6)
         assert found.loss <= best
         assert found.bound <= found.loss
         assert math.isclose(found.loss, cost(points, found.cuts), rel_tol=TOLERANCE)
@@ -251,29 +250,31 @@ def test_no_start_is_worse_than_an_attribute_alone():
     points = drawn(40, 2, 4, law="related")
     alone = [cost(points, (recut(points, uncut(points), 0), np.zeros(1, dtype=np.int64)))]
     alone.append(cost(points, (np.zeros(1, dtype=np.int64), recut(points, uncut(points), 1))))
-    assert best_by_descent(points)[1] <= min(alone)
+    assert local_optima(points)[0][1] <= min(alone)
 
 
 def test_a_short_reach_never_loses_the_present_cuts(monkeypatch):
     """Beyond the limit of steps only short intervals are tried, and still nothing gets worse."""
     points = drawn(60, 2, 3)
-    start = cuts._even_cuts(points, [4, 4])
+    start = tuple(np.arange(0, num, num // 4) for num in points.num_pieces)
     exact = cost(points, (recut(points, start, 0), start[1]))
-    monkeypatch.setattr(cuts, "MOST_PROGRAM_STEPS", 1)
+    monkeypatch.setattr(cuts, "MAX_PROGRAM_STEPS", 1)
     short = cost(points, (recut(points, start, 0), start[1]))
     assert exact <= short <= cost(points, start)
-    assert best_by_descent(points)[1] <= cost(points, uncut(points))
+    assert local_optima(points)[0][1] <= cost(points, uncut(points))
 
 
 def test_very_many_values_are_taken_together_by_quantiles(monkeypatch):
-    monkeypatch.setattr(cuts, "MOST_PIECES", 8)
+    monkeypatch.setattr(cuts, "MAX_PIECES", 8)
     values = np.concatenate([np.linspace(0, 0.01, 50), np.linspace(0.5, 1, 50)])
-    counts = np.ones(100, dtype=np.int64)
-    piece = cuts.pieces(values, counts)
+    costs = {"factor": np.ones(1), "k": 2, "price": 1.0, "compiled": False}
+    piece = Points.of(values[:, None], values[:, None], values[:, None], **costs)[0].piece[:, 0]
     assert (np.diff(piece) >= 0).all()
     assert set(piece.tolist()) == set(range(8))
     assert np.bincount(piece).max() <= 14
-    assert cuts.pieces(np.array([3.0, 1.0, 3.0]), counts[:3]).tolist() == [1, 0, 1]
+    few = np.array([[3.0], [1.0], [3.0]])
+    points, point_of = Points.of(few, few, few, **costs)
+    assert points.piece[point_of, 0].tolist() == [1, 0, 1]
 
 
 # Bounds
@@ -293,8 +294,8 @@ def test_bounds_hold_however_early_the_search_stops(num, num_attributes):
     for seed in range(15):
         points = drawn(num, num_attributes, 2, seed=seed, price=[None, 0.5][seed % 2])
         least = exhaustive(points)
-        for most_steps in (0, 3000, 10_000, 10**7):
-            found = cuts.search(points, most_steps=most_steps)
+        for max_steps in (0, 3000, 10_000, 10**7):
+            found = cuts.search_cuts(points, max_steps=max_steps)
             assert found.bound <= least * (1 + TOLERANCE)
             assert found.loss >= least * (1 - TOLERANCE)
             assert not found.proven or math.isclose(found.loss, least, rel_tol=TOLERANCE)
@@ -327,16 +328,16 @@ def test_narrowest_boxes(decimals):
 def test_few_neighbours_and_few_steps_only_lower_the_bound(monkeypatch):
     points = drawn(60, 2, 7)
     full = cuts.neighbour_bound(points)
-    for name, value in (("NUM_NEIGHBOURS", 9), ("MOST_BOX_STEPS", 600)):
+    for name, value in (("NUM_NEIGHBOURS", 9), ("MAX_BOX_STEPS", 600)):
         monkeypatch.setattr(cuts, name, value)
         assert 0 < cuts.neighbour_bound(points) <= full
-    monkeypatch.setattr(cuts, "MOST_NEIGHBOURS", 10)
+    monkeypatch.setattr(cuts, "MAX_NEIGHBOURS", 10)
     assert cuts.neighbour_bound(points) == 0.0
 
 
 def test_two_attributes_of_fifty_records_are_proven():
     for seed in range(3):
-        found = cuts.search(drawn(50, 2, 5, seed=seed, compiled=True))
+        found = cuts.search_cuts(drawn(50, 2, 5, seed=seed, compiled=True))
         assert found.proven
         assert math.isclose(found.bound, found.loss, rel_tol=2 * TOLERANCE)
 
@@ -345,7 +346,7 @@ def test_two_attributes_of_fifty_records_are_proven():
 def test_compiled_and_plain_searches_agree(num_attributes):
     for seed in range(2):
         found = [
-            cuts.search(drawn(13, num_attributes, 3, seed=seed, compiled=compiled), most_steps=10**5)
+            cuts.search_cuts(drawn(13, num_attributes, 3, seed=seed, compiled=compiled), max_steps=10**5)
             for compiled in (False, True)
         ]
         assert found[0].loss == pytest.approx(found[1].loss, rel=1e-12)
@@ -377,7 +378,7 @@ def parcels(num, names=NAMES[:2], seed=0, **mechanism):
 @pytest.mark.parametrize("names", [NAMES[:2], NAMES])
 @pytest.mark.parametrize("bounds", ["class", "grid"])
 def test_vectors_go_through_publish_and_verify(names, bounds, tmp_path, monkeypatch):
-    monkeypatch.setattr(cuts, "MOST_STEPS", 10**6)
+    monkeypatch.setattr(cuts, "MAX_STEPS", 10**6)
     data = parcels(80, names, statistic="multiset", bounds=bounds, importance={"weight": Decimal("2.5")})
     release, key = dn.publish(data, ledger=Ledger(":memory:"), out=tmp_path / "release")
     assert verify(tmp_path / "release").problems == []

@@ -228,7 +228,7 @@ def test_equals_exhaustive_search_of_every_node():
     assert num_found > NUM_CASES / 2
 
 
-class Watched(full_domain_module._Search):
+class Watched(full_domain_module._LatticeSearch):
     """A search that can be looked at afterwards."""
 
     last: Any = None
@@ -246,7 +246,7 @@ def test_what_one_node_says_of_others_is_true():
         case.parameters["max_suppressed"] = None
         Watched.last = None
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(full_domain_module, "_Search", Watched)
+            patch.setattr(full_domain_module, "_LatticeSearch", Watched)
             try:
                 FullDomain(**case.parameters).classes(case.data())
             except Refusal:

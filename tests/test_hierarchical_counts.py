@@ -15,7 +15,7 @@ from tests.counts_help import SCHEMA, answers, asked, counted, discrete_laplace,
 from dunnage.counting.laplace import DiscreteLaplace
 from dunnage.counting.tables import consistent_tree
 from dunnage.errors import ParameterError
-from dunnage.mechanisms.hierarchical_counts import HierarchicalCounts
+from dunnage.mechanisms.counts import HierarchicalCounts
 from dunnage.noise import Noise
 
 

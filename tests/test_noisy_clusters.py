@@ -24,8 +24,8 @@ from dunnage.errors import BudgetError, CompositionError, ParameterError, Refusa
 from dunnage.guarantees import Basis, WithinCluster, WithinPublishedBorders, compose, guarantee_from
 from dunnage.laws import Cells
 from dunnage.ledger import Ledger
-from dunnage.mechanisms.noisy_clusters import (
-    MOST_CANDIDATES,
+from dunnage.mechanisms.noisy import (
+    MAX_CANDIDATES,
     NoisyClusters,
     border_scores,
     candidate_steps,
@@ -250,8 +250,8 @@ def test_releases_draw_their_borders_by_the_enumerated_law():
 @given(st.integers(1, 10**7))
 def test_candidates_leave_no_cluster_a_single_point(num_steps):
     candidates = candidate_steps(num_steps).tolist()
-    assert len(candidates) <= MOST_CANDIDATES
-    assert len(candidates) >= min(MOST_CANDIDATES // 2, (num_steps - 1) // 2)
+    assert len(candidates) <= MAX_CANDIDATES
+    assert len(candidates) >= min(MAX_CANDIDATES // 2, (num_steps - 1) // 2)
     for cell in cells_of(num_steps, candidates):
         assert len(cell) >= 2 or num_steps == 0
     assert len({b - a for a, b in itertools.pairwise([0, *candidates])}) <= 1

@@ -14,8 +14,8 @@ from tests.counts_help import counted, universe
 
 from dunnage.counting.laplace import DiscreteLaplace, FloatingLaplace, FlooredLaplace, RoundedLaplace, surplus
 from dunnage.errors import ParameterError
-from dunnage.mechanisms import noisy_counts
-from dunnage.mechanisms.noisy_counts import NoisyCounts
+from dunnage.mechanisms import counts as noisy_counts
+from dunnage.mechanisms.counts import NoisyCounts
 from dunnage.noise import Noise
 
 WHOLE = (DiscreteLaplace, RoundedLaplace, FlooredLaplace)
@@ -80,7 +80,7 @@ def test_worst_ratio_of_a_cell_is_within_epsilon(rounding, threshold):
 @pytest.mark.parametrize("dense", [True, False])
 def test_released_counts_have_the_law(monkeypatch, rounding, dense):
     """A cell of 2 trips and three empty ones, by both paths; 6,000 releases."""
-    monkeypatch.setattr(noisy_counts, "MOST_DENSE_CELLS", 1 << 22 if dense else 0)
+    monkeypatch.setattr(noisy_counts, "MAX_DENSE_CELLS", 1 << 22 if dense else 0)
     of, mechanism, noise = universe(2, 1), NoisyCounts(epsilon=1, rounding=rounding, threshold=2), Noise()
     kind = RoundedLaplace if rounding == "round" else FlooredLaplace
     table, law = counted(of, [0, 2, 0, 0]), kind(Fraction(1))

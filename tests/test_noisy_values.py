@@ -24,7 +24,7 @@ from dunnage.errors import BudgetError, ParameterError
 from dunnage.guarantees import Basis, Neighbours, PureDP, guarantee_from
 from dunnage.laws import Cells
 from dunnage.ledger import Ledger
-from dunnage.mechanisms.noisy_values import NoisyValues
+from dunnage.mechanisms.noisy import NoisyValues
 from dunnage.noise import Noise
 from dunnage.policy import Policy
 from dunnage.tables.dataset import Dataset

@@ -28,8 +28,8 @@ from dunnage.compiling import kernel
 from dunnage.errors import ParameterError, Refusal
 from dunnage.ledger import Ledger
 from dunnage.mechanisms import partition as partition_module
+from dunnage.mechanisms.classes import class_means
 from dunnage.mechanisms.partition import Partition
-from dunnage.mechanisms.recode import class_means
 from dunnage.noise import Noise
 from dunnage.policy import Policy
 from dunnage.tables.dataset import Dataset

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dunnage.counting import projection
-from dunnage.counting.projection import Candidates, Family, Projection, kkt_residual, project
-from dunnage.counting.tables import _sorted, _whole, project_dense, project_table
+from dunnage.counting.projection import Family, ListedCells, Projection, optimality, project
+from dunnage.counting.tables import _whole, list_cells, project_dense, project_table
 from dunnage.errors import InternalError, ParameterError
 
 Floats = npt.NDArray[np.float64]
@@ -24,7 +24,7 @@ Ints = npt.NDArray[np.int64]
 
 def sort_candidates(values, starts, floors=None):
     values = _whole(values)[0]
-    return _sorted(values, starts, np.full(len(starts) - 1, -np.inf) if floors is None else floors)
+    return list_cells(values, starts, np.full(len(starts) - 1, -np.inf) if floors is None else floors)
 
 
 @dataclass(frozen=True)
@@ -44,10 +44,10 @@ class Table:
         return project(sort_candidates(self.values, self.starts), self.family, self.sums)
 
     def residual(self, x: Floats) -> float:
-        return kkt_residual(x, self.values, self.starts, self.family, self.sums)
+        return optimality(x, self.values, self.starts, self.family, self.sums)[0]
 
 
-def in_order(found: Projection, listed: Candidates) -> Floats:
+def in_order(found: Projection, listed: ListedCells) -> Floats:
     x = np.empty(len(listed))
     x[listed.cells] = found.x
     return x
@@ -259,7 +259,7 @@ def test_large_global_feature_is_eliminated_and_small_blocks_stay_small():
     assert table.residual(found.x) <= 1e-12
     plain = slots_table(rng, 60, per_class=60)
     assert plain.family.plan.way == "arrow"
-    assert plain.family.plan.arrow.layout.num_shared == 1  # the total is shared, 8 unknowns a slot are not
+    assert plain.family.plan.arrow.num_shared == 1  # the total is shared, 8 unknowns a slot are not
     assert set(plain.family.plan.arrow.layout.widths) == {8}
 
 
@@ -269,8 +269,8 @@ def test_conjugate_gradients_where_the_rest_is_too_large_for_one_factor(monkeypa
     listed = sort_candidates(table.values, table.starts)
     expected = project(listed, table.family, table.sums)
     assert table.family.plan.way == "arrow"
-    monkeypatch.setattr(projection, "MOST_ARROW", 2e4)
-    monkeypatch.setattr(projection, "MOST_DENSE", 0)
+    monkeypatch.setattr(projection, "MAX_ARROW", 2e4)
+    monkeypatch.setattr(projection, "MAX_DENSE", 0)
     other = Family(groups=table.family.groups, sizes=table.family.sizes, ratios=table.family.ratios)
     assert other.plan.way == "conjugate"
     found = project(listed, other, table.sums)
@@ -279,8 +279,8 @@ def test_conjugate_gradients_where_the_rest_is_too_large_for_one_factor(monkeypa
 
 
 def test_features_in_no_order_take_the_sparse_way(monkeypatch):
-    monkeypatch.setattr(projection, "MOST_ARROW", 0)
-    monkeypatch.setattr(projection, "MOST_DENSE", 0)
+    monkeypatch.setattr(projection, "MAX_ARROW", 0)
+    monkeypatch.setattr(projection, "MAX_DENSE", 0)
     table = random_table(np.random.default_rng(5), most_groups=200, most_cells=3)
     assert table.family.plan.way == "sparse"
     listed = sort_candidates(table.values, table.starts)
@@ -442,7 +442,9 @@ def test_residual_does_not_depend_on_scale():
     assert plain > 1e-6
     for factor in (8.0, 1e-6, 1e9):
         sums = [factor * part for part in table.sums]
-        assert kkt_residual(factor * x, factor * table.values, table.starts, table.family, sums) == pytest.approx(plain)
+        assert optimality(factor * x, factor * table.values, table.starts, table.family, sums)[0] == pytest.approx(
+            plain
+        )
 
 
 def test_residual_sees_each_kind_of_fault():
@@ -461,7 +463,7 @@ def test_residual_sees_each_kind_of_fault():
 
 def test_no_wrong_result_is_returned(monkeypatch):
     table = slots_table(np.random.default_rng(6), 3)
-    monkeypatch.setattr(projection, "MOST_STEPS", 1)
+    monkeypatch.setattr(projection, "MAX_STEPS", 1)
     with pytest.raises(InternalError, match="did not reach its tolerance"):
         table.whole()
 
@@ -490,8 +492,8 @@ def test_bad_candidates_and_sums():
     starts, floors = np.array([0, 2, 3]), np.full(2, -np.inf)
     for values in ([1.0, 2.0, 0.0], [1.0, np.nan, 0.0], [1.0, 0.0]):
         with pytest.raises(ParameterError):
-            Candidates(values=np.array(values), starts=starts, floors=floors)
-    listed = Candidates(values=np.array([2.0, 1.0, 7.0]), starts=starts, floors=floors)
+            ListedCells(values=np.array(values), starts=starts, floors=floors)
+    listed = ListedCells(values=np.array([2.0, 1.0, 7.0]), starts=starts, floors=floors)
     family = Family(groups=(np.array([0, 1]),), sizes=(2,), ratios=(1.0,))
     for sums in ([np.ones(3)], [np.ones(2), np.ones(2)], [np.array([1.0, np.inf])]):
         with pytest.raises(ParameterError):

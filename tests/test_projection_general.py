@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.oracles.projection import join_groups, project_cells, project_general
 
-from dunnage.counting.projection import Candidates, Family, project
+from dunnage.counting.projection import Family, ListedCells, project
 from dunnage.errors import InternalError, ParameterError
 
 needs_piqp = pytest.mark.skipif(importlib.util.find_spec("piqp") is None, reason="needs piqp")
@@ -96,7 +96,7 @@ def test_join_groups_by_hand():
 @needs_piqp
 def test_floors_and_other_results_are_those_of_project():
     family = Family(groups=(np.array([0, 0, 1]), np.array([0, 1, 1])), sizes=(2, 3), ratios=(3.0, 0.5))
-    listed = Candidates(
+    listed = ListedCells(
         values=np.array([9.0, 4, 7, 1, 0]), starts=np.array([0, 2, 4, 5]), floors=np.array([3.0, 0, -np.inf])
     )
     sums = [np.array([40.0, -5]), np.array([10.0, 30, 2])]

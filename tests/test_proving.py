@@ -29,9 +29,9 @@ from dunnage.domains import Numeric
 from dunnage.errors import ParameterError
 from dunnage.guarantees import NO_LOSS
 from dunnage.laws import Cells
-from dunnage.mechanisms import MECHANISMS, hierarchical_counts, noisy_clusters, noisy_counts
+from dunnage.mechanisms import MECHANISMS, counts, noisy
 from dunnage.mechanisms.counting import true_counts
-from dunnage.mechanisms.hierarchical_counts import HierarchicalCounts
+from dunnage.mechanisms.counts import HierarchicalCounts
 from dunnage.mechanisms.noisy_counts import NoisyCounts
 from dunnage.mechanisms.noisy_values import NoisyValues
 from dunnage.mechanisms.partition import Partition
@@ -647,9 +647,9 @@ def test_noise_is_checked_with_every_name(monkeypatch):
 
 def test_shares_beyond_epsilon_are_caught(monkeypatch):
     assert examine_shares([HierarchicalCounts(epsilon=1)]).as_expected
-    grown = hierarchical_counts.growing_shares
+    grown = counts.growing_shares
     monkeypatch.setattr(
-        hierarchical_counts,
+        counts,
         "growing_shares",
         lambda columns: tuple(replace(query, share=2 * query.share) for query in grown(columns)),
     )
@@ -659,7 +659,7 @@ def test_shares_beyond_epsilon_are_caught(monkeypatch):
 def test_borders_that_cost_more_than_their_share_are_caught(monkeypatch):
     assert examine_border_shares().measured == pytest.approx(0.5)
     whole = property(lambda form: form.mechanism.epsilon * form.mechanism.border_share)
-    monkeypatch.setattr(noisy_clusters._PrivateBorders, "border_epsilon", whole)
+    monkeypatch.setattr(noisy._PrivateBorders, "border_epsilon", whole)
     assert examine_border_shares().measured == pytest.approx(2)
 
 
@@ -677,12 +677,12 @@ def test_bare_cells_of_very_many_are_caught():
     def lazily(data, noise):
         counted = true_counts(data)
         drawn = made.draw_counts(counted, made.law(data), noise)
-        bare = noisy_counts.MOST_DENSE_CELLS == 1
+        bare = counts.MAX_DENSE_CELLS == 1
         return replace(drawn, cells=counted.cells, counts=counted.counts) if bare else drawn
 
     found = examine_large_universe(made, lazily, steps=8, draws=200, variant="bare")
     assert found.verdict == FAILS
-    assert noisy_counts.MOST_DENSE_CELLS > 1
+    assert counts.MAX_DENSE_CELLS > 1
 
 
 # Verdicts

@@ -4,17 +4,18 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.oracles.clusters import keeps
 
 from dunnage.clustering import refine as refining
-from dunnage.clustering.growth import Constraints, grow
-from dunnage.clustering.metric import Metric
-from dunnage.clustering.refine import dissolve, polish, refine, renumbered, search_on
+from dunnage.clustering.growth import Constraints, Metric, grow
+from dunnage.clustering.refine import LocalSearch, dissolve, polish, refine, renumbered
 
 TREE = np.array([[0.0, 2, 2], [2, 0, 1], [2, 1, 0]])
 RING = np.array([[min(abs(a - b), 9 - abs(a - b)) for b in range(9)] for a in range(9)], dtype=np.float64)
@@ -88,14 +89,7 @@ def test_persons_and_constraints_are_kept(num: int, seed: int, data: st.DataObje
         assert metric.total(found) <= metric.total(start)
         lost = max(constraints.max_suppressed * num, (start < 0).sum())
         assert (found < 0).sum() <= lost
-        assert Constraints(
-            limits=constraints.limits,
-            l=constraints.l,
-            l_kind=constraints.l_kind,
-            t=constraints.t,
-            t_kind=constraints.t_kind,
-            sensitive=constraints.sensitive,
-        ).kept(metric, found)
+        assert keeps(replace(constraints, max_suppressed=1.0), metric, found)
 
 
 @pytest.mark.parametrize("seed", range(15))
@@ -182,15 +176,17 @@ def test_renumbered_keeps_classes() -> None:
 def test_what_a_search_keeps_of_its_classes_is_true(num: int, seed: int, few: int, k: int) -> None:
     metric = table(num, seed, few=few)
     k = min(k, num)
-    search = search_on(metric, in_order(num, k), np.arange(num), k, None, None, 1.0, 0)
+    search = LocalSearch(metric, in_order(num, k), np.arange(num), k, None, None, 1.0, 0)
     for _ in range(3):
-        search.step()
-        slots, sizes, costs, _, holes, without, spans, _ = search.classes
+        refining.improve(0, refining.VISITS, refining.STAGES[0], search.state)
+        search.dissolve()
+        state = search.state
+        slots, sizes, costs, holes, without = state.slots, state.sizes, state.costs, state.holes, state.without
         for class_ in np.flatnonzero(sizes):
             records = slots[class_, : sizes[class_]]
             whole = metric.widths(partition_of([records], num))
             assert costs[class_] == pytest.approx(float(metric.charge @ whole[:, 0]))
-            assert spans[class_, :, 1] - spans[class_, :, 0] == pytest.approx(whole[:, 0])
+            assert state.spans[class_, :, 1] - state.spans[class_, :, 0] == pytest.approx(whole[:, 0])
             for place in range(len(records) if len(records) > 1 else 0):
                 rest = metric.widths(partition_of([np.delete(records, place)], num))
                 assert holes[class_, :, 1, place] - holes[class_, :, 0, place] == pytest.approx(rest[:, 0])
@@ -218,6 +214,6 @@ def test_polish_is_never_worse_and_keeps_to_the_rules(with_persons: bool) -> Non
     assert_valid(found, 4, np.arange(500) if person is None else person)
     assert ((found < 0) == (start < 0)).all()
     assert metric.total(found) < metric.total(start)
-    assert constraints is None or constraints.kept(metric, found)
+    assert constraints is None or keeps(constraints, metric, found)
     alone = np.zeros(500, dtype=np.int64)
     assert polish(metric, alone, 4, None, None).tolist() == alone.tolist()

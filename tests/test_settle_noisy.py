@@ -19,8 +19,7 @@ from hypothesis import strategies as st
 import dunnage as dn
 from dunnage.errors import InputError, ParameterError, ReleaseError, UserError
 from dunnage.ledger import Ledger
-from dunnage.mechanisms.noisy_clusters import NoisyClusters
-from dunnage.mechanisms.noisy_values import NoisyValues
+from dunnage.mechanisms.noisy import NoisyClusters, NoisyValues
 from dunnage.mechanisms.sampled_lattice import SampledLattice
 from dunnage.noise import Noise
 from dunnage.planning.linkage import exchangeable, noisy_linkage

@@ -14,10 +14,10 @@ from tests.builders import a_policy
 import dunnage as dn
 from dunnage.errors import ParameterError, PolicyError, Refusal
 from dunnage.guarantees import Neighbours, Promise, PureDP
-from dunnage.mechanisms import MECHANISMS, mechanism_from
+from dunnage.mechanisms import MECHANISMS
 from dunnage.mechanisms.base import Epsilon, Flag, Foresight, K
-from dunnage.mechanisms.perturb import NoisyColumns, NoisyMechanism, cut_cells, noisy_domains
-from dunnage.mechanisms.recode import Classes, ClassMechanism, Intervals
+from dunnage.mechanisms.classes import Classes, ClassMechanism, Intervals
+from dunnage.mechanisms.noisy import NoisyColumns, NoisyMechanism, cut_cells, noisy_domains
 from dunnage.showing import release_text
 
 
@@ -105,7 +105,7 @@ def test_it_is_published_rehearsed_and_read_back(mechanism, tmp_path):
     assert len(release) == key.table.num_rows == 6
     stated = release.certificate.mechanism
     assert mechanism.items() <= stated.items()
-    assert mechanism_from(stated).promise(data.schema) == run.promise
+    assert MECHANISMS[stated["name"]].from_description(stated).promise(data.schema) == run.promise
     seeded, _ = dn.publish(data, ledger=dn.Ledger(":memory:"), noise=dn.Noise(seed=1))
     assert seeded.certificate.basis is dn.Basis.VOID
 

@@ -670,7 +670,7 @@ def test_large_domains_cost_by_what_occurs(tmp_path: Path) -> None:
 
 
 def test_too_many_labels_name_the_attribute(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dunnage.mechanisms.utility_clusters.MOST_IN_MATRIX", 7)
+    monkeypatch.setattr("dunnage.mechanisms.clusters.MOST_IN_MATRIX", 7)
     with monkeypatch.context() as unchecked:
         unchecked.setattr(dn.UtilityClusters, "_check_attribute", lambda self, attribute: None)
         with pytest.raises(Refusal, match=r"'board' has more than 7 different values.*coarser"):

@@ -22,8 +22,7 @@ from dunnage.guarantees import Basis, Promise, guarantee_from
 from dunnage.kinds.rows import NOISE_NOT_CHECKED, SAMPLE_NOT_CHECKED
 from dunnage.laws import Cells
 from dunnage.ledger import Ledger
-from dunnage.mechanisms.noisy_clusters import NoisyClusters
-from dunnage.mechanisms.noisy_values import NoisyValues
+from dunnage.mechanisms.noisy import NoisyClusters, NoisyValues
 from dunnage.mechanisms.sampled_lattice import SampledLattice, _are_around_values
 from dunnage.noise import Noise
 from dunnage.publication import Publication

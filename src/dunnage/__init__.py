@@ -80,15 +80,12 @@ if TYPE_CHECKING:
     from dunnage.laws import Cells, LaplaceLaw, PiecewiseLaw
     from dunnage.ledger import Ledger
     from dunnage.mechanisms.base import Foresight
-    from dunnage.mechanisms.constrained_counts import ConstrainedCounts
+    from dunnage.mechanisms.clusters import UtilityClusters
+    from dunnage.mechanisms.counts import ConstrainedCounts, HierarchicalCounts, NoisyCounts
     from dunnage.mechanisms.full_domain import FullDomain
-    from dunnage.mechanisms.hierarchical_counts import HierarchicalCounts
-    from dunnage.mechanisms.noisy_clusters import NoisyClusters
-    from dunnage.mechanisms.noisy_counts import NoisyCounts
-    from dunnage.mechanisms.noisy_values import NoisyValues
+    from dunnage.mechanisms.noisy import NoisyClusters, NoisyValues
     from dunnage.mechanisms.partition import Partition
     from dunnage.mechanisms.sampled_lattice import SampledLattice
-    from dunnage.mechanisms.utility_clusters import UtilityClusters
     from dunnage.noise import Noise
     from dunnage.planning.dispatch import Service
     from dunnage.planning.exports import export_fleetpy, export_geojson, export_plan
@@ -202,15 +199,12 @@ _GROUPS: dict[str, tuple[str, ...]] = {
     ),
     "sampling_loss": ("sampling_delta", "sampling_epsilon", "sampling_beta", "smallest_k"),
     # mechanisms
-    "mechanisms.constrained_counts": ("ConstrainedCounts",),
+    "mechanisms.counts": ("ConstrainedCounts", "HierarchicalCounts", "NoisyCounts"),
     "mechanisms.full_domain": ("FullDomain",),
-    "mechanisms.hierarchical_counts": ("HierarchicalCounts",),
-    "mechanisms.noisy_clusters": ("NoisyClusters",),
-    "mechanisms.noisy_counts": ("NoisyCounts",),
-    "mechanisms.noisy_values": ("NoisyValues",),
+    "mechanisms.noisy": ("NoisyClusters", "NoisyValues"),
     "mechanisms.partition": ("Partition",),
     "mechanisms.sampled_lattice": ("SampledLattice",),
-    "mechanisms.utility_clusters": ("UtilityClusters",),
+    "mechanisms.clusters": ("UtilityClusters",),
     "mechanisms.base": ("Foresight",),
     "devices.numbers": ("LocalNumeric",),
     "devices.places": ("LocalLocation",),

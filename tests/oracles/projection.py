@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.counting.projection import Candidates, Family, Projection, check_lengths, optimality, project
+from dunnage.counting.projection import Family, ListedCells, Projection, check_lengths, optimality, project
 from dunnage.errors import InternalError, ParameterError
 
 # By its own settings PIQP calls some of these problems infeasible, where weights are far apart: none is.
@@ -55,7 +55,7 @@ def project_cells(
         sizes=tuple(len(part) for part in parts),
         ratios=tuple(weight / weights[0] for weight in weights[1:]),
     )
-    candidates = Candidates(values=values[order], starts=starts, floors=np.full(num_groups, -np.inf), cells=order)
+    candidates = ListedCells(values=values[order], starts=starts, floors=np.full(num_groups, -np.inf), cells=order)
     solve = project if method == "newton" else project_general
     found = solve(candidates, family, parts, tolerance=tolerance)
     x = np.empty(len(values))
@@ -91,7 +91,7 @@ def _check_partitions(
 
 
 def project_general(
-    candidates: Candidates,
+    candidates: ListedCells,
     family: Family,
     sums: Sequence[FloatArray],
     *,

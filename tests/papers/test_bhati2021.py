@@ -13,7 +13,7 @@ import itertools
 import numpy as np
 import pytest
 
-from dunnage.clustering.metric import Metric, distance_deviations, near_weights
+from dunnage.clustering.growth import Metric, distance_deviations, near_weights
 from dunnage.clustering.published import published_density
 from dunnage.domains import Graph, Tree
 from dunnage.errors import ParameterError

@@ -31,11 +31,11 @@ from dunnage.errors import NoPlanError, ParameterError, PolicyError, Refusal
 from dunnage.exact import exact
 from dunnage.gtfs import load_city
 from dunnage.io import load
-from dunnage.mechanisms.constrained_counts import ConstrainedCounts
+from dunnage.mechanisms.counts import ConstrainedCounts
 from dunnage.mechanisms.counting import Counted, trip_cells, true_counts
 from dunnage.mechanisms.features import Feature
-from dunnage.mechanisms.hierarchical_counts import HierarchicalCounts
-from dunnage.mechanisms.noisy_counts import MOST_THRESHOLD, NoisyCounts
+from dunnage.mechanisms.counts import HierarchicalCounts
+from dunnage.mechanisms.counts import MAX_THRESHOLD, NoisyCounts
 from dunnage.mechanisms.tabulated import sensitivity
 from dunnage.noise import Noise
 from dunnage.planning.demand import Ground, counted_trips, service_seconds, stop_numbers
@@ -204,7 +204,7 @@ def _candidates(subject: TripSubject, policy: Policy) -> Iterator[Candidate]:
     for epsilon in epsilons:
         # The least threshold at which noise creates few trips; by public facts and the rough number of trips.
         law, threshold = RoundedLaplace(change / exact(epsilon)), 1
-        while surplus(law, threshold) > room and threshold < MOST_THRESHOLD:
+        while surplus(law, threshold) > room and threshold < MAX_THRESHOLD:
             threshold += max(1, threshold // 8)
         if threshold == 1 or not quick:
             yield Candidate.of(NoisyCounts, f"epsilon={epsilon:g}", {"epsilon": epsilon})

@@ -52,7 +52,7 @@ from dunnage.errors import DunnageError, ParameterError, ReleaseError
 from dunnage.folders import new_folder
 from dunnage.kinds import COUNTS, ESTIMATES
 from dunnage.kinds.common import same
-from dunnage.mechanisms.features import Feature
+from dunnage.mechanisms.counts import Feature
 from dunnage.planning.plan import FleetPlan, Plan, told_fleet_plan
 from dunnage.publication import Key, key_path
 from dunnage.publishing import mechanism_of

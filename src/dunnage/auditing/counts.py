@@ -53,8 +53,15 @@ from dunnage.exact import exact, plain
 from dunnage.guarantees import Basis, PureDP
 from dunnage.kinds.counts import CELLS
 from dunnage.mechanisms.base import Mechanism
-from dunnage.mechanisms.counting import trip_cells, true_counts
-from dunnage.mechanisms.features import NAMED, Feature, FeatureColumns, feature_name, read_features
+from dunnage.mechanisms.counts import (
+    NAMED,
+    Feature,
+    FeatureColumns,
+    feature_name,
+    read_features,
+    trip_cells,
+    true_counts,
+)
 from dunnage.noise import Noise
 from dunnage.publication import Key
 from dunnage.release import Release

@@ -23,8 +23,8 @@ from dunnage.auditing.sight import Sight
 from dunnage.domains import hierarchy_of
 from dunnage.errors import ParameterError
 from dunnage.guarantees import SampledDP
-from dunnage.mechanisms.lattice import Column, Records
-from dunnage.mechanisms.recode import strata
+from dunnage.mechanisms.classes import strata
+from dunnage.mechanisms.full_domain import LatticeColumn, Records
 from dunnage.noise import Noise
 from dunnage.publication import Key
 from dunnage.tables.dataset import Dataset
@@ -114,7 +114,7 @@ def groups_at_levels(sight: Sight, data: Dataset) -> IntArray:
     if set(levels) != set(sight.names):
         raise ParameterError("the release does not state a level for each attribute. Verify it.")
     everyone = np.arange(len(data))
-    columns = [Column.of(data, told.name, hierarchy_of(told.domain), everyone) for told in sight.told]
+    columns = [LatticeColumn.of(data, told.name, hierarchy_of(told.domain), everyone) for told in sight.told]
     records = Records.of(strata(data)[0], columns)
     keys, _ = records.keys(tuple(levels[told.name] for told in sight.told), np.arange(len(records.counts)))
     return np.unique(keys, return_inverse=True)[1].reshape(-1)[records.of_row]

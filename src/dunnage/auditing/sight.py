@@ -17,7 +17,7 @@ from dunnage.domains import Domain, Numeric, Tree, domain_from
 from dunnage.errors import CheckFailed, ParameterError, ReleaseError
 from dunnage.guarantees import SampledDP
 from dunnage.measures import DISTORTION_METRIC
-from dunnage.mechanisms.recode import ClassRelease, released_column
+from dunnage.mechanisms.classes import ClassRelease, released_column
 from dunnage.release import Release
 from dunnage.tables.columns import is_set
 from dunnage.tables.dataset import Dataset

@@ -25,8 +25,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dunnage.arrays import FloatArray, IntArray
-from dunnage.clustering.metric import CodeArray, Metric, Table, distance, distance_moments
+from dunnage.arrays import BoolArray, FloatArray, IntArray
+from dunnage.clustering.growth import CodeArray, Metric, MetricTable, distance, distance_moments
 from dunnage.compiling import kernel, piece
 from dunnage.errors import ParameterError
 
@@ -43,48 +43,46 @@ from dunnage.errors import ParameterError
 _SAFE = 1 - 1e-12
 
 
-class Grid(NamedTuple):
-    """One side of the grid: ``nearest[s]`` are all its steps by their distance ``apart[s]`` from step ``s``."""
+class GridSide(NamedTuple):
+    """One side of the grid."""
 
-    nearest: CodeArray
-    apart: FloatArray
+    nearest: CodeArray  # for each step all steps by their distance from it
+    apart: FloatArray  # and these distances
 
 
 class Places(NamedTuple):
-    """Where records are; nothing in it changes.
+    """Where records are; nothing in it changes."""
 
-    ``points`` are the first records of points. Cell ``c`` (row times number of
-    columns, plus column) has the points ``cell_starts[c]`` up to the next start, point ``p`` the records
-    ``members[member_starts[p]]`` and so on, in ascending order.
-    """
-
-    points: Table
+    points: MetricTable  # the first records of points
     line: FloatArray
     line_near: float
-    rows: Grid
-    columns: Grid
-    cell_of: IntArray
-    cell_starts: IntArray
+    rows: GridSide
+    columns: GridSide
+    cell_of: IntArray  # row times number of columns, plus column
+    cell_starts: IntArray  # where the points of each cell start
     point_of: IntArray
-    members: IntArray
-    member_starts: IntArray
-    place_of: IntArray
+    members: IntArray  # the records of points, one after another, in ascending order
+    member_starts: IntArray  # where those of each point start
+    place_of: IntArray  # of each record in `members`
 
 
 class Living(NamedTuple):
-    """Who is in no class yet.
+    """Who is in no class yet."""
 
-    ``after`` and ``before`` lead from a point to the next living one (itself if it lives), ``member_after`` from a
-    place in ``members`` to the next living one. ``before`` is shifted by one, so that 0 means none.
-    """
-
-    records: Any
+    records: BoolArray
     in_point: IntArray
     in_cell: IntArray
     in_row: IntArray
-    after: IntArray
-    before: IntArray
-    member_after: IntArray
+    after: IntArray  # leads from a point to the next living one, itself if it lives
+    before: IntArray  # the same downwards, shifted by one, so that 0 means none
+    member_after: IntArray  # leads from a place in `members` to the next living one
+
+
+class NearestRecords(NamedTuple):
+    """Room for the records nearest to a head, sorted by distance and number."""
+
+    distances: FloatArray
+    records: IntArray
 
 
 @piece
@@ -113,66 +111,16 @@ def _remove(record: int, places: Places, living: Living) -> None:
 
 
 @piece
-def _insert(apart: float, record: int, num: int, distances: FloatArray, records: IntArray) -> int:
-    """Put a record among those found, sorted by distance and number; the last one falls out if all places are taken."""
-    place = min(num, len(records) - 1)
-    while place > 0 and (
-        distances[place - 1] > apart or (distances[place - 1] == apart and records[place - 1] > record)
-    ):
-        distances[place], records[place] = distances[place - 1], records[place - 1]
-        place -= 1
-    distances[place], records[place] = apart, record
-    return min(num + 1, len(records))
-
-
-@piece
-def _offer(
-    start: int,
-    end: int,
-    apart: float,
-    head: int,
-    num: int,
-    distances: FloatArray,
-    found: IntArray,
-    members: IntArray,
-    member_after: IntArray,
-) -> int:
-    """Offer the living records of a point, lowest number first, until one is not better than the last one found."""
-    last = len(found) - 1
-    place = _follow(member_after, start)
-    while place < end:
-        record = members[place]
-        if record != head:
-            full = num > last
-            if full and (apart > distances[last] or (apart == distances[last] and record > found[last])):
-                break
-            num = _insert(apart, record, num, distances, found)
-        place = _follow(member_after, place + 1)
-    return num
-
-
-@piece
-def _first_from(line: FloatArray, value: float, start: int, end: int) -> int:
-    """Return the first place from ``start`` whose number is not below a value."""
-    while start < end:
-        middle = (start + end) // 2
-        if line[middle] < value:
-            start = middle + 1
-        else:
-            end = middle
-    return start
-
-
-@piece
 def _search_cell(
-    cell: int, apart: float, head: int, num: int, distances: FloatArray, found: IntArray, places: Places, living: Living
+    cell: int, apart: float, head: int, num: int, found: NearestRecords, places: Places, living: Living
 ) -> int:
-    """Look for nearer records in one cell, outwards from the head's place on the line."""
-    last, own = len(found) - 1, places.point_of[head]
+    """Look for nearer records in one cell, outwards from the head's place on the line; return how many there are."""
+    distances, records = found
+    last, own = len(records) - 1, places.point_of[head]
     line, starts, after, before = places.line, places.member_starts, living.after, living.before
     start, end = places.cell_starts[cell], places.cell_starts[cell + 1]
     value = line[own]
-    middle = own if start <= own < end else _first_from(line, value, start, end)
+    middle = own if start <= own < end else start + np.searchsorted(line[start:end], value)
     right, left = _follow(after, middle), _follow(before, middle) - 1
     while right < end or left >= start:
         gap_right = line[right] - value if right < end else np.inf
@@ -184,18 +132,34 @@ def _search_cell(
         else:
             point, left = left, _follow(before, left) - 1
         away = distance(own, point, places.points, places.points.near)
-        if num <= last or away <= distances[last]:
-            ends = starts[point], starts[point + 1]
-            num = _offer(*ends, away, head, num, distances, found, places.members, living.member_after)
+        if num > last and away > distances[last]:
+            continue
+        # The living records of the point, lowest number first, until one is not better than the last one found
+        member = _follow(living.member_after, starts[point])
+        while member < starts[point + 1]:
+            record = places.members[member]
+            if record != head:
+                if num > last and (away > distances[last] or (away == distances[last] and record > records[last])):
+                    break
+                place = min(num, last)  # the last one falls out if all places are taken
+                while place > 0 and (
+                    distances[place - 1] > away or (distances[place - 1] == away and records[place - 1] > record)
+                ):
+                    distances[place], records[place] = distances[place - 1], records[place - 1]
+                    place -= 1
+                distances[place], records[place] = away, record
+                num = min(num + 1, last + 1)
+            member = _follow(living.member_after, member + 1)
     return num
 
 
 @piece
-def nearest(head: int, distances: FloatArray, found: IntArray, places: Places, living: Living) -> int:
+def nearest(head: int, found: NearestRecords, places: Places, living: Living) -> None:
     """Find the living records nearest to one, by distance and number, as many as there is room for."""
-    num, last = 0, len(found) - 1
+    distances = found.distances
+    num, last = 0, len(distances) - 1
     if last < 0:
-        return 0
+        return
     num_columns = len(places.columns.apart)
     own_row, own_column = divmod(places.cell_of[places.point_of[head]], num_columns)
     for row_rank in range(len(places.rows.apart)):
@@ -210,12 +174,11 @@ def nearest(head: int, distances: FloatArray, found: IntArray, places: Places, l
                 break
             cell = row * num_columns + places.columns.nearest[own_column, rank]
             if living.in_cell[cell] > 0:
-                num = _search_cell(cell, apart, head, num, distances, found, places, living)
-    return num
+                num = _search_cell(cell, apart, head, num, found, places, living)
 
 
 @piece
-def _gap(axis: int, first: int, second: int, table: Table) -> Any:
+def _gap(axis: int, first: int, second: int, table: MetricTable) -> Any:
     """Distance of two records in one attribute, in its own unit."""
     numbers, codes = table.numbers, table.codes
     if axis < numbers.shape[0]:
@@ -225,7 +188,7 @@ def _gap(axis: int, first: int, second: int, table: Table) -> Any:
 
 
 @piece
-def _fits(members: IntArray, limits: FloatArray, table: Table) -> bool:
+def _fits(members: IntArray, limits: FloatArray, table: MetricTable) -> bool:
     """Return whether no two members are farther apart than the limits (constraint C1)."""
     for axis in range(len(limits)):
         if limits[axis] == np.inf:
@@ -243,7 +206,7 @@ def _close(
     members: IntArray,
     of_record: IntArray,
     limits: FloatArray,
-    table: Table,
+    table: MetricTable,
     places: Places,
     living: Living,
 ) -> int:
@@ -258,7 +221,7 @@ def _close(
 
 
 @kernel
-def greedy(k: int, order: IntArray, limits: FloatArray, table: Table, places: Places, living: Living) -> IntArray:
+def greedy(k: int, order: IntArray, limits: FloatArray, table: MetricTable, places: Places, living: Living) -> IntArray:
     """Form classes around heads in a given order while k records live."""
     of_record = np.full(len(order), -1, dtype=np.int64)
     distances, members = np.empty(k - 1), np.empty(k, dtype=np.int64)
@@ -269,7 +232,7 @@ def greedy(k: int, order: IntArray, limits: FloatArray, table: Table, places: Pl
         if not living.records[head]:
             continue
         members[0] = head
-        nearest(head, distances, members[1:], places, living)
+        nearest(head, NearestRecords(distances, members[1:]), places, living)
         following = _close(number, members, of_record, limits, table, places, living)
         num_left -= k if following > number else 1
         number = following
@@ -294,17 +257,8 @@ def _sink(heap: CodeArray, num: int, place: int, sums: FloatArray) -> None:
     heap[place] = record
 
 
-@piece
-def _all_live(noted: CodeArray, alive: Any) -> bool:
-    """Return whether all of some records live."""
-    num = 0
-    for record in noted:
-        num += alive[record]
-    return num == len(noted)
-
-
 @kernel
-def density(k: int, limits: FloatArray, table: Table, places: Places, living: Living) -> IntArray:
+def density(k: int, limits: FloatArray, table: MetricTable, places: Places, living: Living) -> IntArray:
     """Form classes around the record with the least average distance to its k - 1 nearest while k records live.
 
     Averages only rise when records die, also as rounded sums. So if the least of all noted sums is still right, it is
@@ -323,8 +277,8 @@ def density(k: int, limits: FloatArray, table: Table, places: Places, living: Li
             heap[0] = heap[num_heap]
             _sink(heap, num_heap, 0, sums)
             continue
-        if sums[head] < 0 or not _all_live(neighbours[head], living.records):
-            nearest(head, distances, members[1:], places, living)
+        if sums[head] < 0 or not living.records[neighbours[head]].all():
+            nearest(head, NearestRecords(distances, members[1:]), places, living)
             neighbours[head] = members[1:]
             total = 0.0
             for apart in distances:
@@ -342,35 +296,16 @@ def density(k: int, limits: FloatArray, table: Table, places: Places, living: Li
     return of_record
 
 
-@piece
-def _best_class(reach: FloatArray, class_sizes: IntArray, limits: FloatArray, charge: FloatArray) -> int:
-    """Return the class whose charge for all its records rises least by one record more; -1 if limits forbid all.
-
-    ``reach`` has the widths of all classes twice: as they are, and with that record in them.
-    """
-    best, least = -1, np.inf
-    for number in range(len(class_sizes)):
-        before, after, allowed = 0.0, 0.0, True
-        for axis in range(len(charge)):
-            before += charge[axis] * reach[0, number, axis]
-            after += charge[axis] * reach[1, number, axis]
-            allowed = allowed and reach[1, number, axis] <= limits[axis]
-        rise = (class_sizes[number] + 1) * after - class_sizes[number] * before
-        if allowed and rise < least:
-            best, least = number, rise
-    return best
-
-
 @kernel
 def place_left_over(
-    of_record: IntArray, left_over: IntArray, widths: FloatArray, limits: FloatArray, table: Table
+    of_record: IntArray, left_over: IntArray, widths: FloatArray, limits: FloatArray, table: MetricTable
 ) -> None:
     """Put each left-over record, lowest number first, into its best class; one that fits nowhere stays in none."""
     charge, class_sizes = table.charge, np.zeros(len(widths), dtype=np.int64)
     for number in of_record:
         if number >= 0:
             class_sizes[number] += 1
-    reach = np.empty((2, *widths.shape))
+    reach = np.empty((2, *widths.shape))  # widths of all classes as they are, and with the record in them
     reach[0] = widths
     for record in left_over:
         reach[1] = reach[0]
@@ -379,61 +314,57 @@ def place_left_over(
             if number >= 0:
                 for axis in range(len(charge)):
                     reach[1, number, axis] = max(reach[1, number, axis], _gap(axis, record, other, table))
-        best = _best_class(reach, class_sizes, limits, charge)
+        best, least = -1, np.inf  # the class whose charge for all its records rises least, unless limits forbid it
+        for number in range(len(class_sizes)):
+            before, after, allowed = 0.0, 0.0, True
+            for axis in range(len(charge)):
+                before += charge[axis] * reach[0, number, axis]
+                after += charge[axis] * reach[1, number, axis]
+                allowed = allowed and reach[1, number, axis] <= limits[axis]
+            rise = (class_sizes[number] + 1) * after - class_sizes[number] * before
+            if allowed and rise < least:
+                best, least = number, rise
         if best >= 0:
             of_record[record] = best
             class_sizes[best] += 1
             reach[0, best] = reach[1, best]
 
 
-_MOST_STEPS = 512
+_MAX_STEPS = 512
 _CELLS_PER_RECORD = 4
 
 
 def published_greedy(metric: Metric, k: int, *, order: IntArray, limits: FloatArray | None = None) -> IntArray:
     """Form classes around heads in a given random order, each with its k - 1 nearest free records."""
-    _check_size(metric, k)
     order = np.asarray(order, dtype=np.int64)
     if not np.array_equal(np.sort(order), np.arange(len(metric))):
         raise ParameterError("order must have every record once. Give a permutation of the record numbers.")
-    limits = _checked_limits(metric, limits)
-    places, living = _lay_out(metric)
-    of_record = greedy(k, order, limits, metric.arrays, places, living)
-    return _finished(metric, of_record, limits, living)
+    return _published(metric, k, limits, order)
 
 
 def published_density(metric: Metric, k: int, *, limits: FloatArray | None = None) -> IntArray:
     """Form classes around the record that is nearest on average to its k - 1 nearest free records.
 
-    The result is exactly that of computing all averages anew after every class; only those that can matter are.
+    The result is exactly that of computing all averages again after every class; only those that can matter are.
     """
-    _check_size(metric, k)
-    limits = _checked_limits(metric, limits)
-    places, living = _lay_out(metric)
-    of_record = density(k, limits, metric.arrays, places, living)
-    return _finished(metric, of_record, limits, living)
+    return _published(metric, k, limits, None)
 
 
-def _check_size(metric: Metric, k: int) -> None:
+def _published(metric: Metric, k: int, limits: FloatArray | None, order: IntArray | None) -> IntArray:
     if not 1 <= k <= len(metric):
         raise ParameterError(f"k must be between 1 and the number of records, {len(metric)}. Got {k}. Ask for fewer.")
-
-
-def _checked_limits(metric: Metric, limits: FloatArray | None) -> FloatArray:
-    if limits is None:
-        return np.full(len(metric.charge), np.inf)
-    checked = np.asarray(limits, dtype=np.float64)
-    if checked.shape != metric.charge.shape or not (checked >= 0).all():
+    widest = np.full(len(metric.charge), np.inf) if limits is None else np.asarray(limits, dtype=np.float64)
+    if widest.shape != metric.charge.shape or not (widest >= 0).all():
         raise ParameterError("limits must be one number for each attribute, 0 or more. Use infinity for no limit.")
-    return checked
-
-
-def _finished(metric: Metric, of_record: IntArray, limits: FloatArray, living: Living) -> IntArray:
-    """Place the left-over records; without any class they stay in none."""
+    places, living = _lay_out(metric)
+    of_record: IntArray
+    if order is None:
+        of_record = density(k, widest, metric.arrays, places, living)
+    else:
+        of_record = greedy(k, order, widest, metric.arrays, places, living)
     left_over = np.flatnonzero(living.records)
-    if len(left_over) and of_record.max() >= 0:
-        widths = np.ascontiguousarray(metric.widths(of_record).T)
-        place_left_over(of_record, left_over, widths, limits, metric.arrays)
+    if len(left_over) and of_record.max() >= 0:  # without any class they stay in none
+        place_left_over(of_record, left_over, np.ascontiguousarray(metric.widths(of_record).T), widest, metric.arrays)
     return of_record
 
 
@@ -482,7 +413,7 @@ def _lay_out(metric: Metric) -> tuple[Places, Living]:
     return places, living
 
 
-def _sides(metric: Metric) -> list[tuple[IntArray, Grid]]:
+def _sides(metric: Metric) -> list[tuple[IntArray, GridSide]]:
     """Return the rows and the columns of the grid: the step of each record, and which steps are near each other.
 
     The coded attribute that tells most makes the rows, the next one the columns; others refine them as long as there
@@ -499,29 +430,19 @@ def _sides(metric: Metric) -> list[tuple[IntArray, Grid]]:
     for place, axis in enumerate(
         sorted((axis for axis, mean in apart.items() if mean > 0), key=lambda axis: (-apart[axis], axis))
     ):
+        codes, table = metric.codes[axis], metric.tables[axis]
         for side in (1, 0) if place == 1 else (0, 1):
-            most = min(_MOST_STEPS, _CELLS_PER_RECORD * len(metric) // len(steps[1 - side][1]))
-            finer = _refined(metric, axis, *steps[side], most)
-            if finer is not None:
-                steps[side] = finer
+            # Split the steps of a side by this attribute, unless there would be too many.
+            of_record, away = steps[side]
+            _, firsts, finer = np.unique(of_record * len(table) + codes, return_index=True, return_inverse=True)
+            if len(firsts) <= min(_MAX_STEPS, _CELLS_PER_RECORD * len(metric) // len(steps[1 - side][1])):
+                old, present = of_record[firsts], codes[firsts]
+                between = float(near[axis]) * table[np.ix_(present, present)]
+                steps[side] = finer.astype(np.int64), away[np.ix_(old, old)] + between
                 break
-    return [(of_record, _by_distance(apart)) for of_record, apart in steps]
-
-
-def _refined(
-    metric: Metric, axis: int, of_record: IntArray, apart: FloatArray, most: int
-) -> tuple[IntArray, FloatArray] | None:
-    """Split the steps of a side by a coded attribute; None if there would be too many."""
-    codes, table = metric.codes[axis], metric.tables[axis]
-    _, firsts, finer = np.unique(of_record * len(table) + codes, return_index=True, return_inverse=True)
-    if len(firsts) > most:
-        return None
-    old, present = of_record[firsts], codes[firsts]
-    near = float(metric.near[len(metric.numbers) + axis])
-    return finer.astype(np.int64), apart[np.ix_(old, old)] + near * table[np.ix_(present, present)]
-
-
-def _by_distance(apart: FloatArray) -> Grid:
-
-    nearest = np.argsort(apart, axis=1, kind="stable")
-    return Grid(nearest.astype(np.int32), np.ascontiguousarray(np.take_along_axis(apart, nearest, axis=1)))
+    sides = []
+    for of_record, away in steps:
+        by_distance = np.argsort(away, axis=1, kind="stable")
+        sorted_away = np.ascontiguousarray(np.take_along_axis(away, by_distance, axis=1))
+        sides.append((of_record, GridSide(by_distance.astype(np.int32), sorted_away)))
+    return sides

@@ -14,78 +14,62 @@ count changes by one. Beyond zero all of them have geometric tails, so what exce
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import abc
+import math
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
-from numpy.typing import NDArray
 
 from dunnage import noise_arrays
-from dunnage.arrays import FloatArray, IntArray
+from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.errors import ParameterError
 from dunnage.laws import count_noise_above, count_noise_spread, count_noise_surplus
 from dunnage.noise import Noise, positive
 
-FLOATING_BITS = 52
-"""Bits of a word that a floating-point number is made of: with one more its middle would be rounded."""
+FLOATING_BITS = 52  # of a word that a floating-point number is made of: with one more its middle would be rounded
 
 
-class CountLaw(Protocol):
+@dataclass(frozen=True)
+class CountLaw(abc.ABC):
     """A law of noise on counts."""
 
     name: ClassVar[str]
+    scale: Fraction  # how far the noise reaches: one over epsilon, for counts that change by one
 
-    @property
-    def scale(self) -> Fraction:
-        """How far the noise reaches: one over epsilon, for counts that change by one."""
-
+    @abc.abstractmethod
     def draw(self, noise: Noise, size: int) -> IntArray | FloatArray:
         """Draw noise for ``size`` counts."""
 
     @property
     def spread(self) -> float:
-        """Standard deviation."""
-
-    def above(self, threshold: int) -> float:
-        """Return the chance of noise of at least a threshold, which is 1 or more."""
-
-
-@dataclass(frozen=True)
-class _NamedLaw:
-    """What follows from name and scale: public facts, which releases state too."""
-
-    name: ClassVar[str]
-    scale: Fraction
-
-    @property
-    def spread(self) -> float:
+        """Standard deviation, around zero."""
         return count_noise_spread(self.name, self.scale)
 
     def above(self, threshold: int) -> float:
+        """Return the chance of noise of at least a threshold, which is 1 or more."""
         return count_noise_above(self.name, self.scale, threshold)
 
 
 @dataclass(frozen=True)
-class DiscreteLaplace(_NamedLaw):
+class DiscreteLaplace(CountLaw):
     """Whole numbers with probabilities proportional to ``exp(-abs(x) / scale)``."""
 
     name: ClassVar[str] = "discrete"
 
     def draw(self, noise: Noise, size: int) -> IntArray:
-        """Draw noise for ``size`` counts."""
         return noise_arrays.discrete_laplace(noise, self.scale, size)
 
 
+
 @dataclass(frozen=True)
-class RoundedLaplace(_NamedLaw):
+class RoundedLaplace(CountLaw):
     """A Laplace number rounded to the nearest whole number."""
 
     name: ClassVar[str] = "round"
 
     def draw(self, noise: Noise, size: int) -> IntArray:
-        """Draw noise for ``size`` counts."""
         values = np.zeros(size, dtype=np.int64)
         moved = np.flatnonzero(noise_arrays.bernoulli_exp(noise, 1 / (2 * self.scale), size))
         sizes = 1 + noise_arrays.geometric(noise, self.scale, len(moved))
@@ -93,27 +77,28 @@ class RoundedLaplace(_NamedLaw):
         return values
 
 
+
 @dataclass(frozen=True)
-class FlooredLaplace(_NamedLaw):
+class FlooredLaplace(CountLaw):
     """A Laplace number rounded down; on average one half less."""
 
     name: ClassVar[str] = "floor"
 
     def draw(self, noise: Noise, size: int) -> IntArray:
-        """Draw noise for ``size`` counts."""
         sizes = noise_arrays.geometric(noise, self.scale, size)
         return np.where(_coins(noise, size), -1 - sizes, sizes)
 
 
+
 @dataclass(frozen=True)
-class FloatingLaplace(_NamedLaw):
+class FloatingLaplace(CountLaw):
     """Laplace numbers in floating point, as published: their last digits tell what they were added to."""
 
     name: ClassVar[str] = "floating"
 
     def draw(self, noise: Noise, size: int) -> FloatArray:
-        """Draw noise for ``size`` counts."""
         return floating_noise(noise_arrays.below(noise, 1 << FLOATING_BITS, size), self.scale)
+
 
 
 def floating_noise(words: IntArray, scale: Fraction) -> FloatArray:
@@ -127,7 +112,11 @@ def surplus(law: CountLaw, threshold: int = 1) -> float:
     return count_noise_surplus(law.name, law.scale, threshold)
 
 
-def _coins(noise: Noise, size: int) -> NDArray[np.bool_]:
+def _ratio(scale: Fraction) -> float:
+    return math.exp(-1 / scale)
+
+
+def _coins(noise: Noise, size: int) -> BoolArray:
     return np.equal(noise_arrays.below(noise, 2, size), 1)
 
 
@@ -143,17 +132,13 @@ def _coins(noise: Noise, size: int) -> NDArray[np.bool_]:
 #   excess X - t is geometric. So a group may as well be listed from a lower threshold on, keeping only values of t or
 #   more: that makes the many thresholds of many groups into a few.
 # - The noise of a cell that was not listed has the law of X given X < t, independent of everything listed. Drawing X
-#   anew until it is below t gives this law. For t <= 0 it is the law of t - 1 less a geometric number.
+#   again until it is below t gives this law. For t <= 0 it is the law of t - 1 less a geometric number.
 # - Cells of a group are alike: which of them were listed is uniform, whatever their values. So addresses can be drawn
 #   last, for those cells alone that need one.
 
 
-Listing = tuple[IntArray, IntArray]
-"""Groups and values of listed cells."""
-
-UNLISTED = np.iinfo(np.int64).max
-"""The threshold of a group of which nothing was listed yet."""
-
+Listing = tuple[IntArray, IntArray]  # groups and values of listed cells
+UNLISTED = np.iinfo(np.int64).max  # the threshold of a group of which nothing was listed yet
 _FEW = 1000  # listings that cost so little that a higher threshold would not pay for its tables
 
 
@@ -161,12 +146,11 @@ _FEW = 1000  # listings that cost so little that a higher threshold would not pa
 class Tail:
     """Empty cells whose noise is at least their group's threshold, group by group."""
 
-    scale: Fraction  # Scale of the discrete Laplace law
-    sizes: IntArray  # Number of empty cells of each group
-    thresholds: IntArray  # Of each group: all cells that are not listed have noise below it
-    groups: IntArray  # Group of each listed cell, in ascending order
-    # Noise of each listed cell. Inside a group, cells listed earlier come first; among those listed together the order
-    # tells nothing
+    scale: Fraction  # of the discrete Laplace law
+    sizes: IntArray  # number of empty cells of each group
+    thresholds: IntArray  # of each group: all cells that are not listed have noise below it
+    groups: IntArray  # group of each listed cell, in ascending order
+    # Noise of each: in a group cells listed earlier come first; among those listed together the order tells nothing
     values: IntArray
 
     @property
@@ -177,21 +161,14 @@ class Tail:
 def draw_tail(noise: Noise, scale: int | Fraction, sizes: IntArray, thresholds: IntArray) -> Tail:
     """Draw the noise of all empty cells as far as it reaches the thresholds.
 
-    Runtime
-    -------
-    Proportional to the cells listed, and to those in groups with thresholds of 0 or less; about 0.1 s for
-    a million of a billion.
+    Takes time in proportion to the cells listed, and to those in groups with thresholds of 0 or less; about 0.1 s for a
+    million of a billion.
     """
     if sizes.size and sizes.min() < 0:
         raise ParameterError("The number of empty cells of a group must not be negative. Pass zero or more.")
     nothing = np.empty(0, dtype=np.int64)
-    before = Tail(
-        scale=positive(scale, "scale"),
-        sizes=sizes,
-        thresholds=np.full_like(sizes, UNLISTED),
-        groups=nothing,
-        values=nothing,
-    )
+    unlisted = np.full_like(sizes, UNLISTED)
+    before = Tail(scale=positive(scale, "scale"), sizes=sizes, thresholds=unlisted, groups=nothing, values=nothing)
     return lower(noise, before, thresholds)
 
 
@@ -199,35 +176,23 @@ def lower(noise: Noise, tail: Tail, thresholds: IntArray) -> Tail:
     """List further cells: those whose noise lies between new thresholds and the present ones."""
     if thresholds.shape != tail.sizes.shape or np.any(thresholds > tail.thresholds):
         raise ParameterError("Each group needs one threshold, not above its present one. Pass lower ones or the same.")
-    pending = np.where(thresholds < tail.thresholds, tail.sizes - tail.counts, 0)
-    further = _between(noise, tail.scale, pending, thresholds, tail.thresholds)
-    parts = [(tail.groups, tail.values), *further]
-    groups, values = (np.concatenate(side) for side in zip(*parts, strict=True))
-    order = np.argsort(groups, kind="stable")  # merges runs that are sorted already
-    groups, values = groups[order], values[order]
-    return Tail(scale=tail.scale, sizes=tail.sizes, thresholds=thresholds.copy(), groups=groups, values=values)
-
-
-def _between(
-    noise: Noise, scale: Fraction, pending: IntArray, thresholds: IntArray, ceilings: IntArray
-) -> list[Listing]:
-    """Draw, of the pending cells, whose noise is known to be below the ceilings, those that reach the thresholds."""
-    parts = [_below_zero(noise, scale, np.where(ceilings <= 0, pending, 0), thresholds, ceilings)]
+    scale, ceilings = tail.scale, tail.thresholds
+    pending = np.where(thresholds < ceilings, tail.sizes - tail.counts, 0)
+    # Noise that is known to be below a ceiling of 0 or less is the ceiling less a geometric number.
+    owners = np.repeat(np.arange(pending.size), np.where(ceilings <= 0, pending, 0))
+    values = ceilings[owners] - 1 - noise_arrays.geometric(noise, scale, owners.size)
+    parts = [(tail.groups, tail.values), _reached(owners, values, thresholds)]
     pending = np.where(ceilings <= 0, 0, pending)
-    # Noise at its ceiling or above is drawn anew. A ceiling of 1 or more is reached at most every other time.
+    # Noise at its ceiling or above is drawn again. A ceiling of 1 or more is reached at most every other time.
     while pending.any():
         drawn = _reaching(noise, scale, pending, thresholds)
         over = [values >= ceilings[groups] for groups, values in drawn]
         parts += [(groups[~o], values[~o]) for (groups, values), o in zip(drawn, over, strict=True)]
         again = np.concatenate([groups[o] for (groups, _), o in zip(drawn, over, strict=True)])
         pending = np.bincount(again, minlength=pending.size)
-    return parts
-
-
-def _below_zero(noise: Noise, scale: Fraction, pending: IntArray, thresholds: IntArray, ceilings: IntArray) -> Listing:
-    groups = np.repeat(np.arange(pending.size), pending)
-    values = ceilings[groups] - 1 - noise_arrays.geometric(noise, scale, groups.size)
-    return _reached(groups, values, thresholds)
+    groups, values = (np.concatenate(side) for side in zip(*parts, strict=True))
+    order = np.argsort(groups, kind="stable")  # merges runs that are sorted already
+    return replace(tail, thresholds=thresholds.copy(), groups=groups[order], values=values[order])
 
 
 def _reaching(noise: Noise, scale: Fraction, sizes: IntArray, thresholds: IntArray) -> list[Listing]:
@@ -236,7 +201,11 @@ def _reaching(noise: Noise, scale: Fraction, sizes: IntArray, thresholds: IntArr
     groups = np.repeat(dense, sizes[dense])
     parts = [_reached(groups, noise_arrays.discrete_laplace(noise, scale, groups.size), thresholds)]
     rare = np.flatnonzero((thresholds >= 1) & (sizes > 0))
-    bases = _bases(scale, sizes[rare], thresholds[rare])
+    bases = thresholds[rare]
+    if bases.size:  # lower many thresholds to a few to list from: only the time depends on the choice, not the law
+        least, width = int(bases.min()), max(1, int(scale / 2))  # so at most exp(1/2) times as many are drawn
+        few = int(float(scale) * np.log(max(1.0, float(sizes[rare].sum(dtype=np.float64)) / _FEW)))
+        bases = least + (np.minimum(bases, max(least, few)) - least) // width * width
     for base in np.unique(bases).tolist():
         members = rare[bases == base]
         groups = np.repeat(members, noise_arrays.tail_counts(noise, scale, base, sizes[members]))
@@ -249,25 +218,14 @@ def _reached(groups: IntArray, values: IntArray, thresholds: IntArray) -> Listin
     return groups[kept], values[kept]
 
 
-def _bases(scale: Fraction, sizes: IntArray, thresholds: IntArray) -> IntArray:
-    """Lower many thresholds to a few to list from. Only the time depends on the choice, not the law."""
-    if not thresholds.size:
-        return thresholds
-    least, width = int(thresholds.min()), max(1, int(scale / 2))  # so at most exp(1/2) times as many are drawn
-    few = int(float(scale) * np.log(max(1.0, float(sizes.sum(dtype=np.float64)) / _FEW)))
-    steps = (np.minimum(thresholds, max(least, few)) - least) // width
-    return least + steps * width
-
-
 def exceeding_cells(
     noise: Noise, law: CountLaw, size: int, threshold: int, *, taken: IntArray
 ) -> tuple[IntArray, IntArray]:
     """Draw which of the cells that are not taken have noise of at least a threshold, and that noise."""
-    # X and y such that noise reaches a threshold of 1 or more with probability ``exp(-x) / (1 + exp(-y))``.
     if threshold < 1:
         raise ParameterError("The threshold must be at least 1. Draw the noise of every cell instead.")
     step = 1 / law.scale
-    chances = {
+    chances = {  # x and y such that noise reaches the threshold with probability exp(-x) / (1 + exp(-y))
         "discrete": (threshold * step, step),
         "round": ((threshold - Fraction(1, 2)) * step, Fraction(0)),
         "floor": (threshold * step, Fraction(0)),
@@ -281,10 +239,7 @@ def exceeding_cells(
 
 
 def addresses(noise: Noise, starts: IntArray, groups: IntArray, taken: IntArray) -> IntArray:
-    """Draw where listed cells lie: distinct places, uniform among the free ones of each cell's group.
-
-    Every way to give the listed cells distinct free places of their groups is equally likely.
-    """
+    """Draw where listed cells lie: every way to give them distinct free places of their groups is equally likely."""
     room, wanted = np.diff(starts), np.bincount(groups, minlength=starts.size - 1)
     used = np.diff(np.searchsorted(taken, starts))
     if np.any(wanted + used > room):
@@ -333,7 +288,7 @@ def _by_redrawing(noise: Noise, starts: IntArray, groups: IntArray, taken: IntAr
     return places
 
 
-def _contains(members: IntArray, values: IntArray) -> npt.NDArray[np.bool_]:
+def _contains(members: IntArray, values: IntArray) -> BoolArray:
     if not members.size:
         return np.zeros(values.size, dtype=np.bool_)
     at = np.searchsorted(members, values)

@@ -37,48 +37,31 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations_with_replacement, pairwise
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from dunnage.arrays import BoolArray, FloatArray, IntArray
-from dunnage.counting.projection_kernels import (
-    Arrow,
-    Chains,
-    Layout,
-    Listed,
-    Tree,
-    arrow_step,
-    conditions,
-    conjugate_step,
-    evaluate,
-    factor_step,
-    hessian_matrix,
-    levels,
-    moved,
-    partial_sums,
-    search,
-    settle_blocks,
-)
+from dunnage.compiling import kernel, piece
 from dunnage.errors import InternalError, ParameterError
 
-MOST_STEPS = 300  # Newton steps; ten are usual
+MAX_STEPS = 300  # Newton steps; ten are usual
 STALLED = 5  # steps in a row that no longer halve the distance: rounding is reached
 EXACT = 1e-13  # largest relative residual below which only rounding is left
 UNSETTLED = 1e-3  # largest relative residual above which blocks are brought to rest again
 ROUNDED = 1e-11  # the same where sums cancel
-MOST_ARROW = 1e9  # operations of one step by blocks up to which that is the way to go
+MAX_ARROW = 1e9  # operations of one step by blocks up to which that is the way to go
 SMALL = 3e7  # operations up to which a step by blocks beats the fixed cost of other ways
-MOST_DENSE = 4_000  # unknowns of a dense Cholesky factor
+MAX_DENSE = 4_000  # unknowns of a dense Cholesky factor
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Family:
     """Coarse features over join groups: public, and prepared once for any number of projections."""
 
-    groups: tuple[IntArray, ...]  # For each coarse feature the group, from 0, of each join group
-    sizes: tuple[int, ...]  # For each coarse feature the number of its groups; groups without any cell are allowed
-    ratios: tuple[float, ...]  # For each coarse feature its weight over the weight of cells
+    groups: tuple[IntArray, ...]  # for each coarse feature the group, from 0, of each join group
+    sizes: tuple[int, ...]  # for each coarse feature the number of its groups; groups without any cell are allowed
+    ratios: tuple[float, ...]  # for each coarse feature its weight over the weight of cells
     # Block of each join group, if features are known to be mostly local to some blocks (slots of time); else blocks are
     # sought among the features themselves
     blocks: IntArray | None = None
@@ -114,20 +97,18 @@ class Family:
         return np.stack([first + own for first, own in zip(self.firsts[:-1], self.groups, strict=True)])
 
     @cached_property
-    def plan(self) -> Plan:
-        """How the projection over this family is computed; made at the first use."""
+    def plan(self) -> NewtonPlan:
         return _plan(self)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Candidates:
+class ListedCells:
     """Noisy values of cells that may come out positive, sorted downwards inside each join group."""
 
-    values: FloatArray  # Values of all listed cells, join group by join group
-    starts: IntArray  # Where each join group starts in `values`, and their length
-    # For each join group a value that no cell exceeds which is not listed; minus infinity where all are listed
-    floors: FloatArray
-    cells: IntArray | None = None  # Where each listed cell stood before sorting, if that is known
+    values: FloatArray  # of all listed cells, join group by join group
+    starts: IntArray  # where each join group starts in `values`, and their length
+    floors: FloatArray  # for each join group what no unlisted cell exceeds; minus infinity where all are listed
+    cells: IntArray | None = None  # where each listed cell stood before sorting, if that is known
 
     def __post_init__(self) -> None:
         if len(self.starts) != len(self.floors) + 1 or (self.starts[0], self.starts[-1]) != (0, len(self.values)):
@@ -146,32 +127,31 @@ class Candidates:
 class Projection:
     """Counts that are consistent and not negative, and how exact they are."""
 
-    theta: FloatArray  # For each join group what its cells were moved by before negative ones were set to zero
+    theta: FloatArray  # for each join group what its cells were moved by before negative ones were set to zero
     # What rounding took of theta: x = (values + theta) + rest where positive, exact even where the first sum is next to
     # nothing
     rest: FloatArray
-    # Counts of the listed cells, in the order of the candidates; of whole tables (`project_dense`) of all cells, or
-    # (`project_table`) of the positive ones
+    # Counts of the listed cells, in their order; of whole tables of all cells (`project_dense`) or of the positive ones
+    # (`project_table`)
     x: FloatArray
-    counts: IntArray  # Number of listed cells of each join group that are positive
-    sums: tuple[FloatArray, ...]  # For each coarse feature the sums of x over its groups
-    # For each coarse feature the multipliers u of its groups; a start for a further projection
-    duals: tuple[FloatArray, ...]
-    residual: float  # See :func:`kkt_residual`: over the listed cells
-    distance: float  # Upper bound on the Euclidean distance of x from the exact projection, over the listed cells
+    counts: IntArray  # number of listed cells of each join group that are positive
+    sums: tuple[FloatArray, ...]  # for each coarse feature the sums of x over its groups
+    duals: tuple[FloatArray, ...]  # the multipliers u of its groups; a start for a further projection
+    residual: float  # see :func:`optimality`: over the listed cells
+    distance: float  # upper bound on the Euclidean distance of x from the exact projection, over the listed cells
     iterations: int  # Newton steps
     # Join groups in which a cell that is not listed might be positive: list cells down to below -theta there and
     # project again. Where none is needed, the projection is the one over all cells
     needed: BoolArray
-    cells: IntArray | None = None  # Of `project_table`: where the positive cells are in the table, rising
+    cells: IntArray | None = None  # of `project_table`: where the positive cells are in the table, rising
 
 
 def project(
-    candidates: Candidates,  # Noisy values of cells
-    family: Family,  # Coarse features
-    sums: Sequence[FloatArray],  # Noisy sums: for each coarse feature those of its groups
+    candidates: ListedCells,
+    family: Family,
+    sums: Sequence[FloatArray],  # noisy sums: for each coarse feature those of its groups
     *,
-    tolerance: float = 1e-10,  # Largest residual that is let through
+    tolerance: float = 1e-10,  # largest residual that is let through
     start: Sequence[FloatArray] | None = None,  # `duals` of a similar projection
 ) -> Projection:
     """Return the projection over the listed cells, exact to rounding."""
@@ -182,14 +162,13 @@ def project(
 
 
 def project_problem(
-    candidates: Candidates,
+    candidates: ListedCells,
     family: Family,
     sums: Sequence[FloatArray],
     problem: _Problem,
-    unknowns: FloatArray,
+    unknowns: FloatArray,  # to start from
     tolerance: float,
 ) -> Projection:
-    """Return the projection from unknowns to start from; see :func:`project`."""
     plan = family.plan
     best, iterations = _newton(plan, problem, unknowns)
     theta = levels(plan.leaves, best.unknowns)
@@ -219,10 +198,10 @@ def project_problem(
     )
 
 
-def check_lengths(candidates: Candidates, family: Family, sums: Sequence[FloatArray]) -> None:
+def check_lengths(candidates: ListedCells, family: Family, sums: Sequence[FloatArray]) -> None:
     if len(candidates.floors) != len(family):
         raise ParameterError(
-            f"Candidates must have the join groups of the family. Got {len(candidates.floors)} and {len(family)}."
+            f"ListedCells must have the join groups of the family. Got {len(candidates.floors)} and {len(family)}."
         )
     if tuple(len(part) for part in sums) != family.sizes:
         raise ParameterError("Sums must be given for each group of each coarse feature, in the order of the family.")
@@ -230,43 +209,34 @@ def check_lengths(candidates: Candidates, family: Family, sums: Sequence[FloatAr
         raise ParameterError("Sums must be finite numbers.")
 
 
-# Newton
-
-
 class _Problem(NamedTuple):
-    """Join groups with a listed cell, the others have nothing to say; listed cells and tree as kernels take them."""
-
-    used: IntArray
-    listed: Listed
-    tree: Tree
+    used: IntArray  # join groups with a listed cell: the others have nothing to say
+    listed: SortedCells
+    tree: Unknowns
 
 
-def problem_of(plan: Plan, candidates: Candidates, sums: Sequence[FloatArray]) -> _Problem:
+def problem_of(plan: NewtonPlan, candidates: ListedCells, sums: Sequence[FloatArray]) -> _Problem:
     used = np.flatnonzero(np.diff(candidates.starts))
     starts = np.append(candidates.starts[used], candidates.starts[-1])
     values = np.asarray(candidates.values, dtype=np.float64)
-    leaves = _columns(plan.leaves, used)
-    return _Problem(
-        used,
-        Listed(values, starts, partial_sums(values, starts)),
-        Tree(leaves, plan.parent, plan.slack, plan.flat(sums)),
-    )
+    listed = SortedCells(values, starts, partial_sums(values, starts))
+    return _Problem(used, listed, Unknowns(_columns(plan.leaves, used), plan.parent, plan.slack, plan.flat(sums)))
 
 
 def _columns(table: IntArray, used: IntArray) -> IntArray:
     return table if len(used) == table.shape[1] else np.take(table, used, axis=1)
 
 
-def settle(plan: Plan, problem: _Problem, unknowns: FloatArray) -> None:
+def settle(plan: NewtonPlan, problem: _Problem, unknowns: FloatArray) -> None:
     """Bring each block to rest by itself, in place, before all are brought together."""
     arrow, chains = plan.arrow, plan.inner_chains
     if arrow is not None and chains is not None:
-        bounds = np.searchsorted(plan.blocks[problem.used], np.arange(len(arrow.layout.widths) + 1))
+        bounds = np.searchsorted(plan.blocks[problem.used], np.arange(len(arrow.widths) + 1))
         used = arrow._replace(places=_columns(arrow.places, problem.used))
         settle_blocks(problem.listed, problem.tree, chains, bounds, used, unknowns)
 
 
-def _newton(plan: Plan, problem: _Problem, unknowns: FloatArray) -> tuple[_Look, int]:
+def _newton(plan: NewtonPlan, problem: _Problem, unknowns: FloatArray) -> tuple[_Look, int]:
     """Minimise the dual function; return the best point and the number of steps.
 
     A full step is taken if it halves the distance to the best point so far, which can happen only so many times
@@ -278,16 +248,26 @@ def _newton(plan: Plan, problem: _Problem, unknowns: FloatArray) -> tuple[_Look,
     def look(unknowns: FloatArray) -> _Look:
         theta = levels(leaves, unknowns)
         counts, gradient = np.empty(leaves.shape[1], dtype=np.int64), np.empty(len(target))
-        distance, relative = evaluate(listed, tree, unknowns, theta, counts, gradient)
-        return _Look(unknowns, theta, counts, gradient, distance, relative)
+        return _Look(unknowns, theta, counts, gradient, *evaluate(listed, tree, unknowns, theta, counts, gradient))
+
+    def stepped(unknowns: FloatArray, step: FloatArray) -> FloatArray:
+        # Unknowns with a step added, and what rounding took of them
+        high, low = unknowns
+        total = high + step
+        part = total - high
+        low = low + ((high - (total - part)) + (step - part))
+        new = np.empty_like(unknowns)
+        np.add(total, low, out=new[0])
+        np.subtract(low, new[0] - total, out=new[1])
+        return new
 
     best = here = look(unknowns)
     stalled = steps = 0
-    while here.relative > EXACT and not (stalled >= STALLED and here.relative <= ROUNDED) and steps < MOST_STEPS:
+    while here.relative > EXACT and not (stalled >= STALLED and here.relative <= ROUNDED) and steps < MAX_STEPS:
         step = solve(here.counts, here.gradient)
-        there = look(_moved(here.unknowns, step))
+        there = look(stepped(here.unknowns, step))
         if not there.distance <= best.distance / 2 and there.relative > EXACT:
-            there = look(_moved(here.unknowns, search(listed, tree, here.theta, here.gradient, step) * step))
+            there = look(stepped(here.unknowns, search(listed, tree, here.theta, here.gradient, step) * step))
         if plan.inner_chains is not None and there.relative > UNSETTLED:  # what is shared moved some blocks far
             settled = there.unknowns.copy()
             settle(plan, problem, settled)
@@ -298,61 +278,43 @@ def _newton(plan: Plan, problem: _Problem, unknowns: FloatArray) -> tuple[_Look,
 
 
 class _Look(NamedTuple):
-    """The dual function at a point: theta and active cells of groups, gradient, distance, relative residual."""
+    """The dual function at a point."""
 
     unknowns: FloatArray
     theta: FloatArray
-    counts: IntArray
+    counts: IntArray  # active cells of groups
     gradient: FloatArray
     distance: float
-    relative: float
-
-
-def _moved(unknowns: FloatArray, step: FloatArray) -> FloatArray:
-    """Add a step to unknowns, and to what rounding took of them."""
-    high, low = unknowns
-    total = high + step
-    part = total - high
-    low = low + ((high - (total - part)) + (step - part))
-    found = np.empty_like(unknowns)
-    np.add(total, low, out=found[0])
-    np.subtract(low, found[0] - total, out=found[1])
-    return found
-
-
-# Plans
+    relative: float  # residual
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Plan:
+class NewtonPlan:
     """Unknowns of a family in chains, and the way Newton steps are solved."""
 
-    order: tuple[int, ...]  # Coarse features as their unknowns are numbered: those above before those below
-    firsts: IntArray  # First unknown of each coarse feature of `order`, and their number
-    parent: IntArray  # Unknown above each unknown, -1 if there is none
-    slack: FloatArray  # Reciprocal ratio of each unknown
-    leaves: IntArray  # For each chain and join group the unknown of the lowest feature of the chain
+    order: tuple[int, ...]  # coarse features as their unknowns are numbered: those above before those below
+    firsts: IntArray  # first unknown of each coarse feature of `order`, and their number
+    parent: IntArray  # unknown above each unknown, -1 if there is none
+    slack: FloatArray  # reciprocal ratio of each unknown
+    leaves: IntArray  # for each chain and join group the unknown of the lowest feature of the chain
     # `"arrow"`: by blocks and a few shared unknowns; `"dense"`: by one factor after the unknowns of one feature, which
     # are not coupled among each other, were eliminated; `"conjugate"`: by conjugate gradients after the same, with the
     # features that are left, by blocks, as preconditioner; `"sparse"`: by one sparse factor
     way: Literal["arrow", "dense", "conjugate", "sparse"] = "sparse"
-    arrow: Arrow | None = None  # Of `"arrow"`: where entries are
-    # Of `"dense"` and `"conjugate"`: unknowns of the feature that is eliminated; it ends a chain
-    eliminated: IntArray | None = None
-    # without, kept: of `"conjugate"`: plan of the features that are left, and which unknowns its unknowns are
-    without: Plan | None = None
-    kept: IntArray | None = None
-    blocks: IntArray  # Block of each join group
-    # The coarsest feature that is local to blocks: its sums tell at what level a first list of cells may end
-    coarsest: int = 0
+    arrow: Arrow | None = None  # of `"arrow"`: where entries are
+    eliminated: IntArray | None = None  # of `"dense"` and `"conjugate"`: unknowns of that feature; it ends a chain
+    without: NewtonPlan | None = None  # of `"conjugate"`: plan of the features that are left
+    kept: IntArray | None = None  # and which unknowns its unknowns are
+    blocks: IntArray  # block of each join group
+    coarsest: int = 0  # coarsest feature local to blocks: its sums tell at what level a first list of cells may end
 
     @cached_property
     def inner_chains(self) -> Chains | None:
         """Chains that end inside blocks and the others, if there are several blocks, one after the other."""
-        if self.arrow is None or len(self.arrow.layout.widths) < 2 or np.any(self.blocks[1:] < self.blocks[:-1]):
+        if self.arrow is None or len(self.arrow.widths) < 2 or np.any(self.blocks[1:] < self.blocks[:-1]):
             return None
         shared = np.zeros(len(self.parent), dtype=bool)
-        shared[self.arrow.members[len(self.parent) - self.arrow.layout.num_shared :]] = True
+        shared[self.arrow.members[len(self.parent) - self.arrow.num_shared :]] = True
         outside = shared[self.leaves[:, 0]]
         return Chains(np.flatnonzero(~outside), np.flatnonzero(outside))
 
@@ -365,16 +327,10 @@ class Plan:
         unknowns = np.zeros((2, len(self.parent)))
         if duals is not None:
             unknowns[0] = self.flat(duals)
-            for below in self.lower:  # those above are done already
+            for first, last in pairwise(self.firsts.tolist()):  # feature by feature: those above are done already
+                below = np.arange(first, last)[self.parent[first:last] >= 0]
                 unknowns[0, below] += unknowns[0, self.parent[below]]
         return unknowns
-
-    @cached_property
-    def lower(self) -> list[IntArray]:
-        """For each feature that has one above it, the unknowns that have one above them."""
-        stretches = [np.arange(first, last) for first, last in pairwise(self.firsts.tolist())]
-        parts = [stretch[self.parent[stretch] >= 0] for stretch in stretches]
-        return [part for part in parts if len(part)]
 
     def duals(self, unknowns: FloatArray) -> tuple[FloatArray, ...]:
         """Return the multipliers of each coarse feature from unknowns."""
@@ -402,7 +358,7 @@ class Plan:
         )
 
 
-def _plan(family: Family) -> Plan:
+def _plan(family: Family) -> NewtonPlan:
     chains = _chains(family)
     order = tuple(sorted(range(len(family.sizes)), key=lambda feature: family.sizes[feature]))
     firsts = np.concatenate([[0], np.cumsum([family.sizes[feature] for feature in order])]).astype(np.int64)
@@ -413,15 +369,45 @@ def _plan(family: Family) -> Plan:
             parent[first[below] + family.groups[below]] = first[above] + family.groups[above]
     slack = np.concatenate([np.full(family.sizes[feature], 1 / family.ratios[feature]) for feature in order])
     leaves = np.stack([first[chain[-1]] + family.groups[chain[-1]] for chain in chains])
-    bare = Plan(
+    lowest = [chain[-1] for chain in chains]
+    # Whatever takes the least time by a rough count of operations is how Newton steps are solved.
+    blocks, local, cost = _cheapest_blocks(family)
+    plan = NewtonPlan(
         order=order,
         firsts=firsts,
         parent=parent,
         slack=slack,
         leaves=leaves,
-        blocks=np.zeros(len(family), dtype=np.int64),
+        blocks=blocks,
+        coarsest=min(local, key=lambda feature: family.sizes[feature]),
     )
-    return _with_way(bare, family, [chain[-1] for chain in chains], first)
+    largest = max(lowest, key=lambda feature: family.sizes[feature])
+    rest = len(parent) - family.sizes[largest]
+    if cost <= min(MAX_ARROW, SMALL + rest**3 / 20):
+        return replace(plan, way="arrow", arrow=_arrow(plan, family, blocks, local, first))
+    if rest <= MAX_DENSE:
+        return replace(plan, way="dense", eliminated=first[largest] + np.arange(family.sizes[largest]))
+    # Take out the feature without which steps go by blocks; if there is none, steps are by one sparse factor.
+    for feature in sorted(lowest, key=lambda feature: -family.sizes[feature]):
+        left = [other for other in range(len(family.sizes)) if other != feature]
+        if not left:
+            continue
+        others = Family(
+            groups=tuple(family.groups[other] for other in left),
+            sizes=tuple(family.sizes[other] for other in left),
+            ratios=tuple(family.ratios[other] for other in left),
+            blocks=family.blocks,
+        )
+        if _cheapest_blocks(others)[2] > MAX_ARROW:
+            continue
+        kept = np.concatenate(
+            [first[left[other]] + np.arange(family.sizes[left[other]]) for other in others.plan.order]
+        )
+        upper = others.plan.parent
+        if others.plan.way == "arrow" and np.array_equal(parent[kept], np.where(upper >= 0, kept[upper], -1)):
+            inside = first[feature] + np.arange(family.sizes[feature])
+            return replace(plan, way="conjugate", eliminated=inside, without=others.plan, kept=kept)
+    return plan
 
 
 def _refines(fine: IntArray, coarse: IntArray, size: int) -> bool:
@@ -452,56 +438,21 @@ def _chains(family: Family) -> list[list[int]]:
     return chains
 
 
-def _with_way(bare: Plan, family: Family, lowest: list[int], first: dict[int, int]) -> Plan:
-    """Choose how Newton steps are solved: whatever takes the least time by a rough count of operations."""
-    blocks, local, cost = _cheapest_blocks(family)
-    plan = replace(bare, blocks=blocks, coarsest=min(local, key=lambda feature: family.sizes[feature]))
-    largest = max(lowest, key=lambda feature: family.sizes[feature])
-    rest = len(bare.parent) - family.sizes[largest]
-    if cost <= min(MOST_ARROW, SMALL + rest**3 / 20):
-        return replace(plan, way="arrow", arrow=_arrow(bare, family, blocks, local, first))
-    if rest <= MOST_DENSE:
-        return replace(plan, way="dense", eliminated=first[largest] + np.arange(family.sizes[largest]))
-    return _without_one(plan, family, lowest, first)
-
-
-def _without_one(plan: Plan, family: Family, lowest: list[int], first: dict[int, int]) -> Plan:
-    """Take out the feature without which steps go by blocks; if there is none, steps are by one sparse factor."""
-    for feature in sorted(lowest, key=lambda feature: -family.sizes[feature]):
-        left = [other for other in range(len(family.sizes)) if other != feature]
-        if not left:
-            continue
-        rest = Family(
-            groups=tuple(family.groups[other] for other in left),
-            sizes=tuple(family.sizes[other] for other in left),
-            ratios=tuple(family.ratios[other] for other in left),
-            blocks=family.blocks,
-        )
-        if _cheapest_blocks(rest)[2] > MOST_ARROW:
-            continue
-        order = [left[other] for other in rest.plan.order]
-        kept = np.concatenate([first[other] + np.arange(family.sizes[other]) for other in order])
-        above = rest.plan.parent
-        if rest.plan.way == "arrow" and np.array_equal(plan.parent[kept], np.where(above >= 0, kept[above], -1)):
-            inside = first[feature] + np.arange(family.sizes[feature])
-            return replace(plan, way="conjugate", eliminated=inside, without=rest.plan, kept=kept)
-    return plan
-
-
 def _cheapest_blocks(family: Family) -> tuple[IntArray, list[int], float]:
     """Return the blocks with which a step by blocks takes least, the features local to them, and what it takes."""
     options = [np.zeros(len(family), dtype=np.int64)] + ([] if family.blocks is None else [family.blocks])
     options += [groups for groups, size in zip(family.groups, family.sizes, strict=True) if size > 1]
-    tried = [(blocks, _local(family, blocks)) for blocks in options]
-    costs = [_arrow_cost(family, blocks, local) for blocks, local in tried]
-    best = int(np.argmin(costs))
-    return *tried[best], costs[best]
-
-
-def _local(family: Family, blocks: IntArray) -> list[int]:
-    """Return the features whose groups never span two blocks."""
-    every = zip(family.groups, family.sizes, strict=True)
-    return [feature for feature, (groups, size) in enumerate(every) if _refines(groups, blocks, size)]
+    choices = []
+    for blocks in options:
+        every = enumerate(zip(family.groups, family.sizes, strict=True))
+        local = [feature for feature, (groups, size) in every if _refines(groups, blocks, size)]  # span no two blocks
+        shared = sum(family.sizes) - sum(family.sizes[feature] for feature in local)
+        widths = np.zeros(int(blocks.max(initial=0)) + 1)
+        for feature in local:
+            widths += np.bincount(block_of_groups(family, blocks, feature), minlength=len(widths))
+        cost = float((widths**3 / 3 + widths**2 * shared + widths * shared**2).sum() + shared**3 / 3)
+        choices.append((blocks, local, cost))
+    return min(choices, key=lambda choice: choice[2])
 
 
 def block_of_groups(family: Family, blocks: IntArray, feature: int) -> IntArray:
@@ -511,16 +462,7 @@ def block_of_groups(family: Family, blocks: IntArray, feature: int) -> IntArray:
     return found
 
 
-def _arrow_cost(family: Family, blocks: IntArray, local: list[int]) -> float:
-    """Return about how many operations a step by blocks takes."""
-    shared = sum(family.sizes) - sum(family.sizes[feature] for feature in local)
-    widths = np.zeros(int(blocks.max(initial=0)) + 1)
-    for feature in local:
-        widths += np.bincount(block_of_groups(family, blocks, feature), minlength=len(widths))
-    return float((widths**3 / 3 + widths**2 * shared + widths * shared**2).sum() + shared**3 / 3)
-
-
-def _arrow(bare: Plan, family: Family, blocks: IntArray, local: list[int], first: dict[int, int]) -> Arrow:
+def _arrow(bare: NewtonPlan, family: Family, blocks: IntArray, local: list[int], first: dict[int, int]) -> Arrow:
     block = np.full(len(bare.parent), -1, dtype=np.int64)
     for feature in local:
         stretch = slice(first[feature], first[feature] + family.sizes[feature])
@@ -554,20 +496,21 @@ def _arrow(bare: Plan, family: Family, blocks: IntArray, local: list[int], first
     np.add.at(fixed, entry(below, above), -slack)
     pairs = combinations_with_replacement(bare.leaves, 2)
     return Arrow(
-        layout=Layout(num_shared, inner_starts, cross_starts, widths, begins),
+        num_shared=num_shared,
+        inner_starts=inner_starts,
+        cross_starts=cross_starts,
+        widths=widths,
+        begins=begins,
         members=members,
         fixed=fixed,
         places=np.stack([entry(one, other) for one, other in pairs]),
     )
 
 
-# Optimality
-
-
-def kkt_residual(
+def optimality(
     x: FloatArray, values: FloatArray, starts: IntArray, family: Family, sums: Sequence[FloatArray]
-) -> float:
-    """Return how far counts are from optimal, relative to the numbers that their optimality is computed from.
+) -> tuple[float, tuple[FloatArray, ...]]:
+    """Return how far counts are from optimal, relative to what that is computed from, and their sums by feature.
 
     The gradient of half the objective at cell j of join group m is g_j = x_j - c_j + sum_i ratio_i (X_ig - c_ig).
     The residual is the largest, over the cells, of
@@ -579,13 +522,680 @@ def kkt_residual(
 
     It is computed from x alone and does not change when values and sums, or all weights, are multiplied by a number.
     """
-    return optimality(np.asarray(x, dtype=np.float64), values, starts, family, sums)[0]
-
-
-def optimality(
-    x: FloatArray, values: FloatArray, starts: IntArray, family: Family, sums: Sequence[FloatArray]
-) -> tuple[float, tuple[FloatArray, ...]]:
-    """Return the residual (see :func:`kkt_residual`) and the sums of x over the groups of each feature."""
     flat = np.concatenate([np.asarray(part, dtype=np.float64) for part in sums])
     worst, totals = conditions(x, values, starts, family.members, np.array(family.ratios, dtype=np.float64), flat)
     return float(worst), tuple(np.split(totals, family.firsts[1:-1]))
+
+
+# --- Numerical parts, compiled but for the Newton steps by one factor at the end: the dual function, its search along a
+# line, Newton steps, sorting, checking.
+#
+# Unknowns are held in two rows, a number and what rounding took of it: where features of great weight contradict each
+# other, theta is a small sum of large unknowns.
+
+LOOKS = 60  # evaluations in one search along a line; each at least halves the bracket or is a Newton step inside it
+CLOSE = 1e-5  # accuracy of one step by conjugate gradients; the next step corrects it
+MAX_CONJUGATE = 1_000  # rounds of conjugate gradients; a hundred are usual
+SETTLED = 1e-9  # relative residual at which a block by itself is left alone
+MAX_SETTLING = 40  # steps in one block by itself; this is but a start
+LADDER = 3  # floors, one below the other, that cells are listed down to
+LOWEST = -(2.0**60)  # below all values
+TINY = 1e-15  # a pivot that cancelled to less than this part of its entry holds no digit: it is put up to that
+
+
+class SortedCells(NamedTuple):
+    values: FloatArray
+    starts: IntArray  # where each group starts
+    partial: FloatArray  # for each cell the sum of the values of its group up to it
+
+
+class Unknowns(NamedTuple):
+    """The unknowns: one for each sum."""
+
+    leaves: IntArray  # for each chain of features and each join group its unknown
+    parent: IntArray  # the one above each, always a lower number; -1: none
+    slack: FloatArray  # reciprocal of its ratio
+    target: FloatArray  # its noisy sum
+
+
+class Arrow(NamedTuple):
+    """A Hessian by blocks and a few shared unknowns, held flat; see :func:`arrow_step`."""
+
+    num_shared: int  # unknowns that are in no block
+    inner_starts: IntArray
+    cross_starts: IntArray  # of the rows of blocks against shared unknowns
+    widths: IntArray
+    begins: IntArray  # first member of each block
+    members: IntArray  # unknowns block by block, the shared ones last
+    fixed: FloatArray  # the part that does not depend on active cells
+    places: IntArray  # for each pair of chains and join group the entry that its active cells add to
+
+
+class Chains(NamedTuple):
+    """Chains of features that end inside blocks, and the others."""
+
+    inside: IntArray
+    outside: IntArray
+
+
+class CellLists(NamedTuple):
+    """Cells that are listed: values, falling inside each group, their numbers, and where groups start."""
+
+    values: FloatArray
+    cells: IntArray
+    starts: IntArray
+
+
+class Bins(NamedTuple):
+    """Bins of values: the lowest value, the highest that is binned, and the logarithm of the width to base 2."""
+
+    low: int
+    high: int
+    shift: int
+
+
+@kernel
+def partial_sums(values: Any, starts: IntArray) -> Any:
+    """Return for each listed cell the sum of the values of its group up to it."""
+    partial = np.empty(len(values))
+    for group in range(len(starts) - 1):
+        total = 0.0
+        for cell in range(starts[group], starts[group + 1]):
+            total += values[cell]
+            partial[cell] = total
+    return partial
+
+
+@kernel
+def num_active(values: Any, start: int, stop: int, theta: float, rest: float) -> int:
+    """Return how many cells of a group are positive once theta is added: its values fall."""
+    low, high = start, stop
+    while low < high:
+        middle = (low + high) // 2
+        if (values[middle] + theta) + rest > 0.0:
+            low = middle + 1
+        else:
+            high = middle
+    return low - start
+
+
+@kernel
+def group_sum(listed: SortedCells, group: int, count: int, theta: float, rest: float) -> Any:
+    """Return the sum of the positive cells of a group; cell by cell where partial sums would cancel."""
+    values, starts, partial = listed
+    start = starts[group]
+    total = partial[start + count - 1] + count * theta
+    if total < 0.01 * count * abs(theta):
+        total = 0.0
+        for cell in range(start, start + count):
+            total += values[cell] + theta
+    return total + count * rest
+
+
+@kernel
+def levels(leaves: IntArray, unknowns: FloatArray) -> Any:
+    """Return theta of every group, in two rows: the sum of its unknowns with what each addition rounds off."""
+    theta = np.empty((2, leaves.shape[1]))
+    for group in range(leaves.shape[1]):
+        high, low = 0.0, 0.0
+        for chain in range(len(leaves)):
+            more = unknowns[0, leaves[chain, group]]
+            total = high + more
+            part = total - high
+            low += (high - (total - part)) + (more - part) + unknowns[1, leaves[chain, group]]
+            high = total
+        theta[0, group] = high + low
+        theta[1, group] = low - (theta[0, group] - high)
+    return theta
+
+
+@kernel
+def evaluate(
+    listed: SortedCells, tree: Unknowns, unknowns: FloatArray, theta: FloatArray, counts: Any, gradient: FloatArray
+) -> Any:
+    """Fill in active cells of each group, whose theta is given, and the gradient of the dual function.
+
+    Return the certified distance to the projection and the largest residual relative to its terms.
+    """
+    values, starts = listed.values, listed.starts
+    leaves, parent, slack, target = tree
+    num = len(parent)
+    sums, pull = np.zeros(num), np.empty(num)
+    for group in range(len(counts)):
+        level, rest = theta[0, group], theta[1, group]
+        count = num_active(values, starts[group], starts[group + 1], level, rest)
+        counts[group] = count
+        if count > 0:
+            part = group_sum(listed, group, count, level, rest)
+            for chain in range(len(leaves)):
+                sums[leaves[chain, group]] += part
+    for place in range(num):
+        difference = unknowns[0, place] + unknowns[1, place]  # what it is more than the one above it
+        if parent[place] >= 0:
+            above = parent[place]
+            difference = (unknowns[0, place] - unknowns[0, above]) + (unknowns[1, place] - unknowns[1, above])
+        pull[place] = slack[place] * difference - target[place]
+        gradient[place] = pull[place] + sums[place]
+    for place in range(num - 1, -1, -1):  # those below come after those above
+        if parent[place] >= 0:
+            gradient[parent[place]] -= pull[place]
+            sums[parent[place]] += sums[place]
+    squared, largest, floor = 0.0, 0.0, 0.0
+    for place in range(num):
+        floor = max(floor, TINY * abs(target[place]))  # so that 1e-60 instead of zero is no error of 100 %
+    for place in range(num):
+        residual = pull[place] + sums[place]
+        squared += residual * residual / slack[place]
+        if residual != 0.0:
+            over = abs(unknowns[0, parent[place]]) if parent[place] >= 0 else 0.0
+            scale = floor + sums[place] + abs(target[place]) + slack[place] * (abs(unknowns[0, place]) + over)
+            largest = max(largest, abs(residual) / scale)
+    return np.sqrt(squared), largest
+
+
+@kernel
+def search(listed: SortedCells, tree: Unknowns, theta: FloatArray, gradient: FloatArray, step: FloatArray) -> float:
+    """Return how far to go along a step: where the derivative, which rises piecewise linearly, is about zero.
+
+    The end is on the near side of zero, so that the dual function has fallen all the way there, or at zero to
+    rounding.
+    """
+    values, starts = listed.values, listed.starts
+    leaves, parent, slack = tree.leaves, tree.parent, tree.slack
+    num = theta.shape[1]
+    slope = np.zeros(num)
+    at_start, bend = 0.0, 0.0
+    for place in range(len(step)):
+        at_start += gradient[place] * step[place]
+        above = step[parent[place]] if parent[place] >= 0 else 0.0
+        bend += slack[place] * (step[place] - above) ** 2
+    fixed = at_start
+    for group in range(num):
+        for chain in range(len(leaves)):
+            slope[group] += step[leaves[chain, group]]
+        count = num_active(values, starts[group], starts[group + 1], theta[0, group], theta[1, group])
+        if count > 0:
+            fixed -= slope[group] * group_sum(listed, group, count, theta[0, group], theta[1, group])
+    low, high, at = 0.0, np.inf, 1.0
+    for _ in range(LOOKS):
+        rise, second = fixed + at * bend, bend
+        for group in range(num):
+            level = theta[0, group] + at * slope[group]
+            count = num_active(values, starts[group], starts[group + 1], level, 0.0)
+            if count > 0:
+                rise += slope[group] * group_sum(listed, group, count, level, 0.0)
+                second += count * slope[group] ** 2
+        if rise <= 0.0:
+            low = at
+        else:
+            high = at
+        if rise >= 0.1 * at_start and rise <= -1e-8 * at_start:
+            return at
+        at -= rise / second
+        if not (low < at < high):
+            at = 2.0 * low if high == np.inf else 0.5 * (low + high)
+    return low
+
+
+@kernel
+def factor(matrix: Any, start: int, num: int, diagonal: Any) -> None:
+    """Turn an upper triangle of a flat matrix into its Cholesky factor; ``diagonal`` is that before any subtraction."""
+    for row in range(num):
+        own = start + row * num
+        pivot = np.sqrt(max(matrix[own + row], TINY * diagonal[row]))
+        for column in range(row, num):
+            matrix[own + column] /= pivot
+        matrix[own + row] = pivot
+        for lower in range(row + 1, num):
+            share, other = matrix[own + lower], start + lower * num
+            if share != 0.0:
+                for column in range(lower, num):
+                    matrix[other + column] -= share * matrix[own + column]
+
+
+@kernel
+def forward(matrix: Any, start: int, num: int, sides: FloatArray, begin: int) -> None:
+    """Solve with the transposed factor, in place, for each column of the right-hand sides from row ``begin`` on."""
+    width = sides.shape[1]
+    for row in range(num):
+        own = start + row * num
+        for column in range(width):
+            sides[begin + row, column] /= matrix[own + row]
+        for lower in range(row + 1, num):
+            share = matrix[own + lower]
+            if share != 0.0:
+                for column in range(width):
+                    sides[begin + lower, column] -= share * sides[begin + row, column]
+
+
+@kernel
+def backward(matrix: Any, start: int, num: int, side: Any, begin: int) -> None:
+    """Solve with the factor, in place, from entry ``begin`` of the right-hand side on."""
+    for row in range(num - 1, -1, -1):
+        own = start + row * num
+        total = side[begin + row]
+        for column in range(row + 1, num):
+            total -= matrix[own + column] * side[begin + column]
+        side[begin + row] = total / matrix[own + row]
+
+
+@kernel
+def arrow_step(counts: IntArray, gradient: FloatArray, arrow: Arrow) -> Any:
+    """Return the Newton step: a Cholesky factor per block, and one of the Schur complement of the shared unknowns.
+
+    The Hessian is held flat: upper triangles of the blocks, their rows against the shared unknowns, and the triangle of
+    those.
+    """
+    num_shared, inner_starts, cross_starts, widths, begins, members, fixed, places = arrow
+    entries = fixed.copy()
+    for pair in range(len(places)):
+        for group in range(len(counts)):
+            entries[places[pair, group]] += counts[group]
+    num, num_local, outer = len(members), len(members) - num_shared, cross_starts[-1]
+    sides, right = np.empty((num_local, num_shared + 1)), np.empty((num_shared, 1))
+    diagonal = np.empty(num_shared)
+    for one in range(num_shared):
+        right[one, 0] = -gradient[members[num_local + one]]
+        diagonal[one] = entries[outer + one * num_shared + one]
+    for row in range(num_local):
+        sides[row, num_shared] = -gradient[members[row]]
+    for block in range(len(widths)):
+        # Factor a block, solve for its rows against the shared unknowns, and take what it says off the shared ones.
+        start, cross, width, begin = inner_starts[block], cross_starts[block], widths[block], begins[block]
+        own_diagonal = np.empty(width)
+        for row in range(width):
+            own_diagonal[row] = entries[start + row * width + row]
+            for one in range(num_shared):
+                sides[begin + row, one] = entries[cross + row * num_shared + one]
+        factor(entries, start, width, own_diagonal)
+        forward(entries, start, width, sides, begin)
+        for row in range(begin, begin + width):
+            for one in range(num_shared):
+                share = sides[row, one]
+                if share != 0.0:
+                    right[one, 0] -= share * sides[row, num_shared]
+                    for other in range(one, num_shared):
+                        entries[outer + one * num_shared + other] -= share * sides[row, other]
+    factor(entries, outer, num_shared, diagonal)
+    forward(entries, outer, num_shared, right, begins[0])  # zero; as a literal it would have one more version compiled
+    answer = np.empty(num)
+    for one in range(num_shared):
+        answer[num_local + one] = right[one, 0]
+    backward(entries, outer, num_shared, answer, num_local)
+    for row in range(num_local):
+        answer[row] = sides[row, num_shared]
+        for one in range(num_shared):
+            answer[row] -= sides[row, one] * answer[num_local + one]
+    for block in range(len(widths)):
+        backward(entries, inner_starts[block], widths[block], answer, begins[block])
+    step = np.empty(num)
+    for place in range(num):
+        step[members[place]] = answer[place]
+    return step
+
+
+@piece
+def settle_block(
+    listed: SortedCells,
+    tree: Unknowns,
+    held: FloatArray,  # theta of the others
+    unknowns: FloatArray,
+    fixed: FloatArray,  # the block's stretch of the part of the Hessian that does not depend on active cells
+    places: IntArray,
+    start: int,  # where that stretch starts
+) -> None:
+    """Minimise the dual function over the unknowns of one block, in place and about.
+
+    Steps are taken as by the method over all blocks. Unknowns have falling places in ``fixed``.
+    """
+    num, best = held.shape[0], np.inf
+    counts, gradient = np.empty(num, np.int64), np.empty(unknowns.shape[1])
+    step, taken, here = np.zeros(unknowns.shape[1]), 0, unknowns.copy()
+    theta = levels(tree.leaves, here)
+    theta[0] += held
+    distance, relative = evaluate(listed, tree, here, theta, counts, gradient)
+    while relative > SETTLED and taken < MAX_SETTLING:
+        if distance < best:
+            best = distance
+            unknowns[:] = here
+        # The Newton step of these unknowns, all others held
+        matrix, width, first = fixed.copy(), len(gradient), 0
+        for pair in range(len(places)):
+            for group in range(num):
+                place = places[pair, group] - start
+                if 0 <= place < len(matrix):
+                    matrix[place] += counts[group]
+        side, diagonal = np.empty((width, 1)), np.empty(width)
+        for row in range(width):
+            side[row, 0], diagonal[row] = -gradient[width - 1 - row], matrix[row * width + row]
+        factor(matrix, first, width, diagonal)
+        forward(matrix, first, width, side, first)
+        answer = side[:, 0].copy()
+        backward(matrix, first, width, answer, first)
+        step = answer[::-1].copy()
+        before, slope, origin = theta, gradient.copy(), here.copy()
+        for share in range(2):
+            here[0] = origin[0] + (step if share == 0 else search(listed, tree, before, slope, step) * step)
+            theta = levels(tree.leaves, here)
+            theta[0] += held
+            distance, relative = evaluate(listed, tree, here, theta, counts, gradient)
+            if distance <= best / 2 or relative <= SETTLED:
+                break
+        taken += 1
+    if distance < best:
+        unknowns[:] = here
+
+
+@kernel
+def settle_blocks(
+    listed: SortedCells, tree: Unknowns, chains: Chains, bounds: IntArray, arrow: Arrow, unknowns: FloatArray
+) -> None:
+    """Minimise the dual function over the unknowns of each block by itself, in place: those that are shared are held.
+
+    Each block takes as many steps as it needs, and as far as it may, while all blocks in one step would go at the pace
+    of the slowest. ``bounds`` is where the join groups of each block start, and their number.
+    """
+    values, starts, partial = listed
+    leaves, parent, slack, target = tree
+    inner_starts, widths, begins = arrow.inner_starts, arrow.widths, arrow.begins
+    members, fixed, places = arrow.members, arrow.fixed, arrow.places
+    place = np.full(len(parent), -1)
+    for block in range(len(widths)):
+        for row in range(widths[block]):
+            place[members[begins[block] + row]] = widths[block] - 1 - row
+    for block in range(len(widths)):
+        first, last, width = bounds[block], bounds[block + 1], widths[block]
+        held, own_leaves = np.zeros(last - first), np.empty((len(chains.inside), last - first), np.int64)
+        for group in range(first, last):
+            for chain in chains.outside:
+                held[group - first] += unknowns[0, leaves[chain, group]]
+            for row in range(len(chains.inside)):
+                own_leaves[row, group - first] = place[leaves[chains.inside[row], group]]
+        own = members[begins[block] : begins[block] + width][::-1].copy()
+        own_parent, own_target, inside = np.full(width, -1), target[own], np.zeros((2, width))
+        for row in range(width):
+            above = parent[own[row]]
+            inside[0, row] = unknowns[0, own[row]]
+            if above >= 0:
+                own_parent[row] = place[above]
+                if place[above] < 0:
+                    own_target[row] += slack[own[row]] * unknowns[0, above]
+        settle_block(
+            SortedCells(values, starts[first : last + 1], partial),
+            Unknowns(own_leaves, own_parent, slack[own], own_target),
+            held,
+            inside,
+            fixed[inner_starts[block] : inner_starts[block + 1]],
+            places[:, first:last],
+            inner_starts[block],
+        )
+        for row in range(width):
+            unknowns[0, own[row]], unknowns[1, own[row]] = inside[0, row], inside[1, row]
+
+
+@piece
+def num_above(values: Any, start: int, stop: int, floor: float) -> int:
+    """Return how many values of a stretch are above a floor."""
+    count, whole = 0, int(np.floor(max(floor, LOWEST)))  # comparing whole numbers is faster
+    for cell in range(start, stop):
+        count += values[cell] > whole
+    return count
+
+
+@kernel
+def first_levels(values: Any, starts: IntArray, blocks: IntArray, bins: Bins, wanted: FloatArray, spare: int) -> Any:
+    """Return for each block the level above which values add up to what is wanted, and ever lower floors below it.
+
+    All are lower ends of bins of values. There are at least ``spare`` times as many cells above a floor as above the
+    one before it, and above the first as above the level. The last part is how many cells of each group are above the
+    first floor.
+    """
+    low, high, shift = bins
+    last = (high - low) >> shift
+    levels, floors = np.empty(len(wanted)), np.empty((LADDER, len(wanted)))
+    # Join groups block by block, and where each block starts among them
+    bounds = np.zeros(len(wanted) + 1, np.int64)
+    for block in blocks:
+        bounds[block + 1] += 1
+    bounds = np.cumsum(bounds)
+    order, filled = np.empty(len(blocks), np.int64), bounds[:-1].copy()
+    for group in range(len(blocks)):
+        order[filled[blocks[group]]] = group
+        filled[blocks[group]] += 1
+    above = np.empty(len(blocks), np.int64)
+    table = np.zeros(last + 1, np.int64)  # of one block, from the highest bin down: it stays in the cache
+    for block in range(len(wanted)):
+        table[:] = 0
+        excess = 0.0  # what exceeds the lower end of the bin
+        for group in order[bounds[block] : bounds[block + 1]]:
+            for cell in range(starts[group], starts[group + 1]):
+                value = values[cell]
+                if value > high:
+                    excess += value - high
+                    value = high
+                table[last - ((value - low) >> shift)] += 1
+        number, at = table[0], 0
+        while at < last and excess < wanted[block]:
+            excess += number << shift
+            at += 1
+            number += table[at]
+        levels[block] = low + ((last - at) << shift)
+        for rung in range(LADDER):
+            enough = spare * number + 16
+            while at < last and number < enough:
+                at += 1
+                number += table[at]
+            floors[rung, block] = low + ((last - at - 1) << shift) if number >= enough else low - 1
+        for group in order[bounds[block] : bounds[block + 1]]:  # now, while they are in the cache
+            above[group] = num_above(values, starts[group], starts[group + 1], floors[0, block])
+    return levels, floors, above
+
+
+@kernel
+def sort_falling(values: Any, cells: Any, start: int, stop: int) -> None:
+    """Sort a stretch of values downwards and the cells with them, by Shell's method: stretches are mostly short."""
+    gap = 1
+    while gap < (stop - start) // 9:
+        gap = 3 * gap + 1
+    while gap > 0:
+        for place in range(start + gap, stop):
+            value, cell, at = values[place], cells[place], place
+            while at >= start + gap and values[at - gap] < value:
+                values[at], cells[at] = values[at - gap], cells[at - gap]
+                at -= gap
+            values[at], cells[at] = value, cell
+        gap //= 3
+
+
+@piece
+def room(array: Any, more: int) -> Any:
+    longer = np.empty(len(array) + more + 1, array.dtype)
+    longer[: len(array)] = array
+    return longer
+
+
+@kernel
+def list_above(values: Any, starts: IntArray, floors: FloatArray, fresh: Any, counts: Any, before: CellLists) -> Any:
+    """Return the cells above the floor of their group.
+
+    Only groups that are ``fresh`` are looked at; the others are taken from what was returned ``before``. ``counts`` are
+    the numbers of cells to list, if they are known.
+    """
+    begins, filled = np.zeros(len(starts), np.int64), 0
+    more = counts.sum() if len(counts) > 0 else len(before.values) // 8 + 1_000  # at first; the room grows
+    kept, cells = np.empty(len(before.values) + more + 1), np.empty(len(before.cells) + more + 1, np.int64)
+    for group in range(len(floors)):
+        count = before.starts[group + 1] - before.starts[group]
+        if len(counts) > 0:
+            count = counts[group]
+        elif fresh[group]:
+            count = num_above(values, starts[group], starts[group + 1], floors[group])
+        if filled + count >= len(kept):  # one to spare: writes do not branch
+            kept, cells = room(kept, len(kept) + count), room(cells, len(cells) + count)
+        at, filled = filled, filled + count
+        begins[group + 1] = filled
+        if count > 0 and fresh[group]:
+            floor = int(np.floor(max(floors[group], LOWEST)))
+            for cell in range(starts[group], starts[group + 1]):
+                kept[at], cells[at] = values[cell], cell
+                at += values[cell] > floor
+            sort_falling(kept, cells, begins[group], filled)
+        elif count > 0:
+            shift = before.starts[group] - at
+            for place in range(at, filled):
+                kept[place], cells[place] = before.values[place + shift], before.cells[place + shift]
+    return CellLists(kept[:filled], cells[:filled], begins)
+
+
+@kernel
+def positive(x: Any, cells: Any, starts: IntArray, counts: Any) -> Any:
+    """Return the numbers of the positive cells, rising, and their counts: they are the first ones of each group."""
+    numbers, found, filled = np.empty(counts.sum(), np.int64), np.empty(counts.sum()), 0
+    for group in range(len(counts)):
+        first = filled
+        for place in range(starts[group], starts[group] + counts[group]):
+            numbers[filled], found[filled] = -cells[place], x[place]
+            filled += x[place] > 0.0  # rounding may have left nothing of a count
+        sort_falling(numbers, found, first, filled)
+    return -numbers[:filled], found[:filled]
+
+
+@kernel
+def moved(values: Any, starts: IntArray, theta: FloatArray) -> Any:
+    """Return the counts of all cells: values moved by theta of their group, or zero."""
+    x = np.empty(len(values))
+    for group in range(theta.shape[1]):
+        for cell in range(starts[group], starts[group + 1]):
+            count = (values[cell] + theta[0, group]) + theta[1, group]
+            x[cell] = count if count > 0.0 else 0.0
+    return x
+
+
+@kernel
+def conditions(x: Any, values: Any, starts: IntArray, members: IntArray, ratios: Any, noisy: Any) -> Any:
+    """Return the largest relative violation of the optimality conditions (see :func:`optimality`), and the sums of x.
+
+    ``members`` is for each feature and join group the number of its group among all groups of all features.
+    """
+    sums, size, worst = np.zeros(len(noisy)), 0.0, 0.0
+    for group in range(len(starts) - 1):
+        total = 0.0
+        for cell in range(starts[group], starts[group + 1]):
+            total += x[cell]
+            size = max(size, abs(x[cell]), abs(float(values[cell])))
+        for feature in range(len(members)):
+            sums[members[feature, group]] += total
+    for group in range(len(starts) - 1):
+        pull, scale = 0.0, 0.0
+        for feature in range(len(members)):
+            own = members[feature, group]
+            pull += ratios[feature] * (sums[own] - noisy[own])
+            scale += ratios[feature] * (abs(sums[own]) + abs(noisy[own]))
+        for cell in range(starts[group], starts[group + 1]):
+            gradient = x[cell] - values[cell] + pull
+            if gradient != 0.0:
+                gradient /= scale + abs(x[cell]) + abs(values[cell])
+            share = x[cell] / size if size > 0.0 else 0.0
+            worst = max(worst, abs(min(gradient, share)))  # below zero each counts, above zero the smaller one
+    return worst, sums
+
+
+def hessian_matrix(leaves: IntArray, parent: IntArray, slack: FloatArray, counts: IntArray) -> Any:
+    """Return the Hessian of the dual function as a sparse matrix."""
+    from scipy import sparse
+
+    active = np.flatnonzero(counts)
+    leaves, weights = leaves[:, active], counts[active].astype(np.float64)
+    below = np.flatnonzero(parent >= 0)
+    everyone = np.arange(len(parent))
+    rows = [everyone, parent[below], below, parent[below]]
+    columns = [everyone, parent[below], parent[below], below]
+    entries = [slack, slack[below], -slack[below], -slack[below]]
+    for one in leaves:
+        for other in leaves:
+            rows.append(one)
+            columns.append(other)
+            entries.append(weights)
+    shape = (len(parent), len(parent))
+    return sparse.csc_matrix((np.concatenate(entries), (np.concatenate(rows), np.concatenate(columns))), shape=shape)
+
+
+def factor_step(hessian: Any, gradient: FloatArray, inside: IntArray | None) -> FloatArray:
+    """Return the Newton step by one factor, refined once; by a dense one if the unknowns to eliminate are given."""
+    solve = _sparse_solver(hessian) if inside is None else _dense_solver(hessian, inside)
+    step = solve(-gradient)
+    return step + solve(-gradient - hessian @ step)
+
+
+def conjugate_step(
+    hessian: Any, gradient: FloatArray, parts: tuple[Any, Any], precondition: Callable[[FloatArray], FloatArray]
+) -> FloatArray:
+    """Return a Newton step, accurate to CLOSE, by conjugate gradients on the Schur complement of what is kept."""
+    from scipy import sparse
+
+    inside, kept = parts
+    diagonal = hessian.diagonal()[inside]
+    across, among = sparse.csr_matrix(hessian[inside][:, kept]), sparse.csr_matrix(hessian[kept][:, kept])
+    back = sparse.csr_matrix(across.T)
+    residual = -gradient[kept] + back @ (gradient[inside] / diagonal)
+    answer = np.zeros(len(kept))
+    direction = near = precondition(residual)
+    size = first = float(residual @ near)
+    for _ in range(MAX_CONJUGATE):
+        if not size > CLOSE**2 * first:
+            break
+        image = among @ direction - back @ ((across @ direction) / diagonal)
+        share = size / float(direction @ image)
+        answer += share * direction
+        residual = residual - share * image
+        near = precondition(residual)
+        size, before = float(residual @ near), size
+        direction = near + (size / before) * direction
+    step = np.empty(len(gradient))
+    step[kept] = answer
+    step[inside] = -(gradient[inside] + across @ answer) / diagonal
+    return step
+
+
+def _sparse_solver(hessian: Any) -> Callable[[FloatArray], FloatArray]:
+    """Return what solves with a matrix, by a sparse factor of it scaled to a unit diagonal."""
+    from scipy import sparse
+    from scipy.sparse.linalg import splu
+
+    scale = 1 / np.sqrt(hessian.diagonal())
+    scaling = sparse.diags_array(scale)
+    factor = splu(
+        sparse.csc_matrix(scaling @ hessian @ scaling),
+        permc_spec="MMD_AT_PLUS_A",
+        diag_pivot_thresh=0.0,
+        options={"SymmetricMode": True},
+    )
+    return lambda right: np.asarray(scale * factor.solve(scale * right), dtype=np.float64)
+
+
+def _dense_solver(hessian: Any, inside: IntArray) -> Callable[[FloatArray], FloatArray]:
+    """Return what solves with a matrix, after eliminating unknowns that are not coupled among each other."""
+    from scipy import sparse
+    from scipy.linalg import cho_factor, cho_solve
+
+    kept = np.setdiff1d(np.arange(hessian.shape[0]), inside, assume_unique=True)
+    diagonal = hessian.diagonal()
+    rows = sparse.csr_matrix(hessian[inside][:, kept])
+    shares = sparse.diags_array(1 / diagonal[inside]) @ rows
+    # The matrix is positive definite; where rounding undid that, a nearby one is taken.
+    scale = 1 / np.sqrt(diagonal[kept])
+    matrix = (hessian[kept][:, kept] - rows.T @ shares).toarray() * scale[:, None] * scale
+    factor, lift = None, 0.0
+    while factor is None:
+        try:
+            factor = cho_factor(matrix + lift * np.eye(len(matrix)), check_finite=False)
+        except np.linalg.LinAlgError:
+            lift = max(1e-15, 10 * lift)
+
+    def solve(right: FloatArray) -> FloatArray:
+        answer = np.empty(len(right))
+        answer[kept] = scale * cho_solve(factor, scale * (right[kept] - shares.T @ right[inside]), check_finite=False)
+        answer[inside] = (right[inside] - rows @ answer[kept]) / diagonal[inside]
+        return answer
+
+    return solve

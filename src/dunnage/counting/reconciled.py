@@ -9,7 +9,8 @@ sums, which weigh as much as they are better than the sums of estimates.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -57,16 +58,17 @@ SCALES_NEAR = 24  # from so many scales on, noise explains nothing and values ma
 GROWTH = 1.05
 OWN_RATE = 0.9  # of the rate of a join group; the rest is that of all cells, as no group is surely empty
 SPREAD_OF_SQUARES = 2.24  # standard deviation of a squared Laplace number over its mean, the root of 5
-MOST_CORRECTED = 0.1  # part of all trips that a correction by coarse sums is thought to take away at most
+MAX_CORRECTED = 0.1  # part of all trips that a correction by coarse sums is thought to take away at most
 NEAR_NOISE = 0.1  # how near to each other the mean of a law and that of the noise may be, over the latter
 SMALLEST_SCALE = 0.02  # smaller noise is zero but for one draw in 1e21
 _TINY = 1e-300
-_LEAST_VARIANCE = 1e-9
+_MIN_VARIANCE = 1e-9
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Estimate:
-    means: FloatArray  # means, variances: of the law of each count, given the noisy counts
+class CellEstimate(NamedTuple):
+    """Means and variances of the law of each count, given the noisy counts."""
+
+    means: FloatArray
     variances: FloatArray
 
 
@@ -78,11 +80,20 @@ def estimate_cells(
     rates: FloatArray,
     margin: IntArray | None = None,
     margin_scale: float = 0.0,
-) -> Estimate:
+) -> CellEstimate:
     """Estimate the counts of all cells from noisy counts."""
-    _check(values, scale, pairs, rates, margin, margin_scale)
+    if not (values.shape == pairs.shape == rates.shape and values.ndim == 1):
+        raise ParameterError(
+            f"Every cell needs a value, a pair and a rate. Got {values.size}, {pairs.size} and {rates.size}."
+        )
+    if not (0 < scale < np.inf and (margin is None or 0 < margin_scale < np.inf)):
+        raise ParameterError(f"Scales of noise must be positive and finite. Got {scale} and {margin_scale}.")
+    if not np.isfinite(rates).all() or (rates.size and rates.min() < 0):
+        raise ParameterError("Rates must be finite and not negative. Pass sums that were projected.")
+    if pairs.size and not (pairs.min() >= 0 and pairs.max() < (np.inf if margin is None else len(margin))):
+        raise ParameterError("Pairs must be numbered from 0, and each have a sum in the margin. Renumber them.")
     if not values.size:
-        return Estimate(means=np.zeros(0), variances=np.zeros(0))
+        return CellEstimate(means=np.zeros(0), variances=np.zeros(0))
     num_pairs = int(pairs.max()) + 1 if margin is None else len(margin)
     expected = _smoothed(rates)
     of_pairs = np.bincount(pairs, expected, num_pairs).astype(np.float64)
@@ -95,23 +106,12 @@ def estimate_cells(
     # Predict each cell from the other cells of its pair.
     others = np.maximum(np.bincount(pairs, estimate.means, num_pairs)[pairs] - estimate.means, 0.0)
     estimate = posterior(values, scale, np.asarray(others * shares / np.maximum(1 - shares, 1e-3)))
-    return estimate if margin is None else _drawn_to(margin, margin_scale, estimate, pairs)
-
-
-def _check(
-    values: IntArray, scale: float, pairs: IntArray, rates: FloatArray, margin: IntArray | None, margin_scale: float
-) -> None:
-    if not (values.shape == pairs.shape == rates.shape and values.ndim == 1):
-        raise ParameterError(
-            f"Every cell needs a value, a pair and a rate. Got {values.size}, {pairs.size} and {rates.size}."
-        )
-    if not (0 < scale < np.inf and (margin is None or 0 < margin_scale < np.inf)):
-        raise ParameterError(f"Scales of noise must be positive and finite. Got {scale} and {margin_scale}.")
-    if not np.isfinite(rates).all() or (rates.size and rates.min() < 0):
-        raise ParameterError("Rates must be finite and not negative. Pass sums that were projected.")
-    most = np.inf if margin is None else len(margin)
-    if pairs.size and not (pairs.min() >= 0 and pairs.max() < most):
-        raise ParameterError("Pairs must be numbered from 0, and each have a sum in the margin. Renumber them.")
+    if margin is None:
+        return estimate
+    # Move cells towards the noisy sums of their pairs, the doubtful ones most: the best linear correction.
+    doubt = np.bincount(pairs, estimate.variances, len(margin)) + max(laplace_variance(margin_scale), _MIN_VARIANCE)
+    step = (margin - np.bincount(pairs, estimate.means, len(margin))) / doubt
+    return estimate._replace(means=np.maximum(estimate.means + step[pairs] * estimate.variances, 0.0))
 
 
 def _smoothed(rates: FloatArray) -> FloatArray:
@@ -119,18 +119,7 @@ def _smoothed(rates: FloatArray) -> FloatArray:
     return OWN_RATE * rates + (1 - OWN_RATE) * mean if mean > 0 else np.ones(rates.shape)
 
 
-def _drawn_to(margin: IntArray, scale: float, estimate: Estimate, pairs: IntArray) -> Estimate:
-    """Move cells towards the noisy sums of their pairs, the doubtful ones most: the best linear correction."""
-    doubt = np.bincount(pairs, estimate.variances, len(margin)) + max(laplace_variance(scale), _LEAST_VARIANCE)
-    step = (margin - np.bincount(pairs, estimate.means, len(margin))) / doubt
-    means = np.maximum(estimate.means + step[pairs] * estimate.variances, 0.0)
-    return Estimate(means=means, variances=estimate.variances)
-
-
-# One round
-
-
-def posterior(values: IntArray, scale: float, expected: FloatArray) -> Estimate:
+def posterior(values: IntArray, scale: float, expected: FloatArray) -> CellEstimate:
     """Fit the mixture to noisy values and return what each count probably is."""
     scale = max(scale, SMALLEST_SCALE)
     clipped = np.maximum(values, 0)  # values below zero say what zero does
@@ -138,7 +127,10 @@ def posterior(values: IntArray, scale: float, expected: FloatArray) -> Estimate:
     bins, centres = _binned(expected)
     means, first = _laws(centres, float(grid[-1]))
     tables = moments(grid[None, :, None].astype(np.float64), _apart(means, scale)[:, None, :], scale)
-    places = _places(clipped, grid, num_even)
+    # For each value the last place of the grid that is not above it, the last one of all left out
+    places = clipped // int(grid[1])
+    far = np.flatnonzero(places >= num_even)
+    places[far] = np.minimum(np.searchsorted(grid, clipped[far], side="right") - 1, len(grid) - 2)
     nearest = places + (2 * clipped >= grid[places] + grid[places + 1])
     histogram = np.bincount(bins * len(grid) + nearest, minlength=len(centres) * len(grid))
     weights = fit_weights(tables[0], histogram.reshape(len(centres), len(grid)).astype(np.float64), first)
@@ -147,7 +139,7 @@ def posterior(values: IntArray, scale: float, expected: FloatArray) -> Estimate:
     variance = np.maximum(mixed[2] / mixed[0] - mean**2, 0.0)
     step = (clipped - grid[places]) / (grid[places + 1] - grid[places])
     flat = bins * len(grid) + places
-    return Estimate(means=_between(mean, flat, step), variances=_between(variance, flat, step))
+    return CellEstimate(means=_between(mean, flat, step), variances=_between(variance, flat, step))
 
 
 def fit_weights(
@@ -195,14 +187,6 @@ def _grid(scale: float, top: int) -> tuple[IntArray, int]:
     return np.array(grid, dtype=np.int64), num_even
 
 
-def _places(clipped: IntArray, grid: IntArray, num_even: int) -> IntArray:
-    """Return for each value the last place of the grid that is not above it, the last one of all left out."""
-    places = clipped // int(grid[1])
-    far = np.flatnonzero(places >= num_even)
-    places[far] = np.minimum(np.searchsorted(grid, clipped[far], side="right") - 1, len(grid) - 2)
-    return np.asarray(places)
-
-
 def _binned(expected: FloatArray) -> tuple[IntArray, FloatArray]:
     """Put expected counts into bins by their logarithm; return the bin of each and the mean of each bin."""
     mean = float(expected.mean())
@@ -240,11 +224,8 @@ def _between(table: FloatArray, flat: IntArray, step: FloatArray) -> FloatArray:
     return np.asarray(lower + step * (listed[flat + 1] - lower))
 
 
-# Reconciling
-
-
 def reconciling_ratios(
-    estimate: Estimate,
+    estimate: CellEstimate,
     scale: float,
     *,
     starts: IntArray,  # Where each join group starts, and the number of cells
@@ -264,20 +245,20 @@ def reconciling_ratios(
     num_cells = len(estimate.means)
     joined = np.diff(np.concatenate(([0.0], np.cumsum(estimate.means)))[starts])
     # Return, per cell, the variance that is left and the trips that rest on the mixture alone.
-    own = np.minimum(estimate.variances / max(laplace_variance(scale), _LEAST_VARIANCE), 1.0)
+    own = np.minimum(estimate.variances / max(laplace_variance(scale), _MIN_VARIANCE), 1.0)
     resting = float(estimate.means @ (1 - own))
     misplaced = max(total - float(estimate.means @ own), resting, 1.0)
-    left, misplaced = max(float(estimate.variances.mean()), _LEAST_VARIANCE), misplaced / len(own)
+    left, misplaced = max(float(estimate.variances.mean()), _MIN_VARIANCE), misplaced / len(own)
     levels = _levels(estimate.means)
     ratios = []
     for codes, noisy, spread in zip(groups, sums, variances, strict=True):
-        size, variance = num_cells / len(noisy), max(spread, _LEAST_VARIANCE)
+        size, variance = num_cells / len(noisy), max(spread, _MIN_VARIANCE)
         off = noisy - np.bincount(codes, joined, len(noisy))
         shown = float(np.mean(off**2)) - variance * (1 + SPREAD_OF_SQUARES / np.sqrt(len(noisy)))
         error = max(size * left + (size * misplaced) ** 2, shown)
         # Cells that the likely correction would take to zero cannot move: half of it goes down.
         correction = error / (error + variance) * float(np.abs(off).sum()) / 2
-        moving = num_cells - np.searchsorted(levels, min(correction, MOST_CORRECTED * levels[-1]))
+        moving = num_cells - np.searchsorted(levels, min(correction, MAX_CORRECTED * levels[-1]))
         ratios.append(min(error / variance * len(noisy) / max(int(moving), 1), size))
     return tuple(ratios)
 
@@ -292,26 +273,28 @@ def laplace_variance(scale: float) -> float:
     return float(2 * np.exp(-1 / scale) / np.expm1(-1 / scale) ** 2)
 
 
-_STEPS = 2.0**16
-"""Estimates are put on a grid of so many steps a trip, as projections of whole tables are of whole numbers."""
+_STEPS = (
+    2.0**16
+)  # estimates are put on a grid of so many steps a trip: projections of whole tables are of whole numbers
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Margin:
-    pairs: IntArray  # Pair of each cell, in the order of the cells
-    sums: IntArray  # sums, scale: noisy sums, and the scale of their noise
-    scale: float
+class Margin(NamedTuple):
+    """Noisy sums over the cells of pairs."""
+
+    pairs: IntArray  # pair of each cell, in the order of the cells
+    sums: IntArray
+    scale: float  # of their noise
 
 
 def project_estimates(
-    noisy: IntArray,  # noisy, scale: noisy cells, join group by join group, and the scale of their noise
-    scale: float,
+    noisy: IntArray,  # noisy cells, join group by join group
+    scale: float,  # of their noise
     *,
-    starts: IntArray,  # Where each join group starts, and the number of cells
-    margin: Margin,  # Noisy sums over the cells of pairs
-    family: Family,  # family, sums, variances: coarse features, their noisy sums, and the variance of the noise of each
-    sums: Sequence[FloatArray],
-    variances: Sequence[float],
+    starts: IntArray,  # where each join group starts, and the number of cells
+    margin: Margin,
+    family: Family,
+    sums: Sequence[FloatArray],  # noisy sums of coarse features
+    variances: Sequence[float],  # of the noise of each
 ) -> Projection:
     """Return consistent, non-negative counts near the Bayes estimates of cells."""
     plain = project_dense(noisy, starts, family, sums)
@@ -325,5 +308,5 @@ def project_estimates(
     )
     values = np.rint(estimate.means * _STEPS).astype(np.int64)
     weighted = replace(family, ratios=ratios)
-    found = project_dense(values, starts, weighted, [of_feature * _STEPS for of_feature in sums])
-    return replace(found, x=found.x / _STEPS)
+    projection = project_dense(values, starts, weighted, [of_feature * _STEPS for of_feature in sums])
+    return replace(projection, x=projection.x / _STEPS)

@@ -8,29 +8,33 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numpy.typing import NDArray
 
 from dunnage import noise_arrays
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.counting.laplace import Tail, draw_tail, lower
+from dunnage.counting.laplace import draw_tail, lower
 from dunnage.counting.projection import (
-    Candidates,
+    Bins,
+    CellLists,
     Family,
+    ListedCells,
     Projection,
     block_of_groups,
     check_lengths,
+    first_levels,
+    levels,
+    list_above,
+    positive,
     problem_of,
     project,
     project_problem,
     settle,
 )
-from dunnage.counting.projection_kernels import Bins, Cells, first_levels, levels, list_above, positive
 from dunnage.errors import ParameterError
 from dunnage.noise import Noise
 
@@ -39,13 +43,21 @@ BINS = 2_048  # bins of the histogram that the first list of candidates is taken
 SPARE = 5  # cells listed at first, for each one that looks active; and again that many times more where that is short
 
 
-def _sorted(values: IntArray, starts: IntArray, floors: FloatArray, above: IntArray | None = None) -> Candidates:
-    """List cells above floors; the numbers of those of each join group may be given."""
-    none = np.zeros(0, dtype=np.int64)
-    fresh = np.ones(len(floors), dtype=np.bool_)
-    before = Cells(np.zeros(0), none, np.zeros(len(starts), dtype=np.int64))
-    kept, cells, begins = list_above(values, starts, floors, fresh, none if above is None else above, before)
-    return Candidates(values=kept, starts=begins, floors=floors, cells=cells)
+def list_cells(
+    values: IntArray,
+    starts: IntArray,
+    floors: FloatArray,
+    above: IntArray | None = None,  # number of those of each join group, if known
+    before: ListedCells | None = None,  # what was listed with other floors
+) -> ListedCells:
+    """List cells above floors; where a floor is that of before, what was listed then is taken."""
+    none, fresh = np.zeros(0, dtype=np.int64), np.ones(len(floors), dtype=np.bool_)
+    old = CellLists(np.zeros(0), none, np.zeros(len(starts), dtype=np.int64))
+    if before is not None:
+        assert before.cells is not None
+        fresh, old = floors < before.floors, CellLists(before.values, before.cells, before.starts)
+    kept, cells, begins = list_above(values, starts, floors, fresh, none if above is None else above, old)
+    return ListedCells(values=kept, starts=begins, floors=floors, cells=cells)
 
 
 def _whole(values: npt.NDArray[Any]) -> tuple[IntArray, int, int]:
@@ -65,10 +77,10 @@ def project_dense(
     values: IntArray, starts: IntArray, family: Family, sums: Sequence[FloatArray], *, tolerance: float = 1e-10
 ) -> Projection:
     """Return the projection of a table that is held whole; ``x`` holds the counts of all its cells, in their order."""
-    found = project_table(values, starts, family, sums, tolerance=tolerance)
+    projection = project_table(values, starts, family, sums, tolerance=tolerance)
     x = np.zeros(len(values))
-    x[found.cells] = found.x
-    return replace(found, x=x, cells=None)
+    x[projection.cells] = projection.x
+    return replace(projection, x=x, cells=None)
 
 
 def project_table(
@@ -81,7 +93,7 @@ def project_table(
     """
     values, *extent = _whole(values)
     duals, ladder, above = _first_levels(values, extent, starts, family, sums)
-    candidates, plan = _sorted(values, starts, ladder[0], above), family.plan
+    candidates, plan = list_cells(values, starts, ladder[0], above), family.plan
     check_lengths(candidates, family, sums)
     unknowns, rungs, iterations = plan.start(duals), iter(ladder[1:]), 0
     while True:
@@ -89,32 +101,20 @@ def project_table(
         settle(plan, problem, unknowns)
         theta = levels(plan.leaves, unknowns)[0]
         if plan.inner_chains is None or not np.any(-theta < candidates.floors):  # else blocks by themselves need more
-            found = project_problem(candidates, family, sums, problem, unknowns, tolerance)
-            iterations += found.iterations
-            if not found.needed.any():
-                cells, x = positive(found.x, candidates.cells, candidates.starts, found.counts)
-                return replace(found, x=x, cells=cells, iterations=iterations)
-            unknowns, theta = plan.start(found.duals), found.theta
-        candidates = _longer(values, starts, candidates, theta, next(rungs, None))
-
-
-def _longer(
-    values: IntArray, starts: IntArray, candidates: Candidates, theta: FloatArray, lowest: FloatArray | None
-) -> Candidates:
-    """List more cells of the join groups that need them, but none below the lowest floor that is given.
-
-    Where few cells are listed, theta is too high: that floor keeps it from having nearly all of them listed.
-    """
-    needed = -theta < candidates.floors
-    # Twice as far down as was missing: a group that is short time and again is listed whole before long.
-    down = -2.0 * theta - candidates.floors - 1.0
-    if lowest is not None:
-        down = np.minimum(np.maximum(down, lowest), candidates.floors - 1.0)
-    assert candidates.cells is not None
-    floors = np.where(needed, down, candidates.floors)
-    before = Cells(candidates.values, candidates.cells, candidates.starts)
-    kept, cells, begins = list_above(values, starts, floors, needed, np.zeros(0, dtype=np.int64), before)
-    return Candidates(values=kept, starts=begins, floors=floors, cells=cells)
+            projection = project_problem(candidates, family, sums, problem, unknowns, tolerance)
+            iterations += projection.iterations
+            if not projection.needed.any():
+                cells, x = positive(projection.x, candidates.cells, candidates.starts, projection.counts)
+                return replace(projection, x=x, cells=cells, iterations=iterations)
+            unknowns, theta = plan.start(projection.duals), projection.theta
+        # More cells of the join groups that need them, twice as far down as was missing: a group that is short time and
+        # again is listed whole before long. But none below the next rung: where few cells are listed, theta is too
+        # high, and would have nearly all of them listed.
+        down, lowest = -2.0 * theta - candidates.floors - 1.0, next(rungs, None)
+        if lowest is not None:
+            down = np.minimum(np.maximum(down, lowest), candidates.floors - 1.0)
+        floors = np.where(-theta < candidates.floors, down, candidates.floors)
+        candidates = list_cells(values, starts, floors, before=candidates)
 
 
 def _first_levels(
@@ -148,75 +148,59 @@ def _first_levels(
 
 
 FIRST_LISTED = 200_000
-MOST_LISTED = 100_000_000
+MAX_LISTED = 100_000_000
 _FACTOR = 16.0
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Listed:
-    """Cells that may come out positive, join group by join group, with their counts."""
+class LazyCounts(NamedTuple):
+    """Cells that may come out positive, join group by join group."""
 
-    groups: IntArray  # Join group of each, rising
-    occupied: IntArray  # Which of the occupied cells it is; -1 for an empty one, whose place is still open
-    counts: FloatArray  # Its count before rounding
-    residual: float  # How exact the projection is
+    groups: IntArray  # join group of each, rising
+    occupied: IntArray  # which of the occupied cells it is; -1 for an empty one, whose place is still open
+    counts: FloatArray  # before rounding
+    residual: float  # how exact the projection is
 
 
 def project_lazily(
-    noise: Noise,  # noise, scale: where noise comes from, and its scale
-    scale: Fraction,
+    noise: Noise,
+    scale: Fraction,  # of the noise
     *,
-    sizes: IntArray,  # Cells of each join group
-    groups: IntArray,  # groups, values: join group and noisy value of each occupied cell
-    values: IntArray,
-    family: Family,  # family, sums: coarse features, and their noisy sums
-    sums: Sequence[FloatArray],
-) -> Listed:
+    sizes: IntArray,  # cells of each join group
+    groups: IntArray,  # join group of each occupied cell
+    values: IntArray,  # and its noisy value
+    family: Family,
+    sums: Sequence[FloatArray],  # noisy sums of coarse features
+) -> LazyCounts:
     """Draw the noise of empty cells as far as it matters, and project."""
-    empty = sizes - np.bincount(groups, minlength=len(sizes))
-    first = max(1, math.ceil(float(scale) * math.log(max(1.0, float(empty.sum()) / FIRST_LISTED / 2))))
+    empty, reach = sizes - np.bincount(groups, minlength=len(sizes)), float(scale)
+    first = max(1, math.ceil(reach * math.log(max(1.0, float(empty.sum()) / FIRST_LISTED / 2))))
     tail, start = draw_tail(noise, scale, empty, np.full(len(sizes), first)), None
     while True:
-        candidates, occupied = _candidates(groups, values, tail)
-        found = project(candidates, family, sums, start=start)
-        if not found.needed.any():
-            return _listed(candidates, occupied, found)
-        tail, start = lower(noise, tail, _lowered(tail, found, float(scale))), found.duals
-
-
-def _lowered(tail: Tail, found: Projection, scale: float) -> IntArray:
-    """List down to where the projection stands, but no more than some times as many cells at once."""
-    step = np.floor(tail.thresholds - max(1.0, scale * math.log(_FACTOR)))
-    wanted = np.where(found.needed, np.maximum(np.floor(-found.theta) - 1, step), tail.thresholds).astype(np.int64)
-    reach = np.where(wanted >= 1, np.exp(-np.maximum(wanted, 1) / scale), 1.0)
-    if float((tail.sizes * reach)[found.needed].sum()) > MOST_LISTED:
-        raise ParameterError(
-            f"over {MOST_LISTED:,} cells would have to be listed: at this epsilon noise drowns the counts of so many "
-            "trip types. Raise epsilon, or use longer windows or fewer stops."
+        # Occupied cells and listed empty ones, but for those below the threshold of their group
+        kept = np.flatnonzero(values >= tail.thresholds[groups])
+        owners, numbers = np.concatenate((groups[kept], tail.groups)), np.concatenate((values[kept], tail.values))
+        order = np.lexsort((-numbers, owners))
+        candidates = ListedCells(
+            values=numbers[order].astype(np.float64),
+            starts=np.searchsorted(owners[order], np.arange(len(sizes) + 1)),
+            floors=(tail.thresholds - 1).astype(np.float64),
         )
-    return wanted
-
-
-def _candidates(groups: IntArray, values: IntArray, tail: Tail) -> tuple[Candidates, IntArray]:
-    """Sort occupied cells and listed empty ones; those below the threshold of their group are left out."""
-    kept = np.flatnonzero(values >= tail.thresholds[groups])
-    owners = np.concatenate((groups[kept], tail.groups))
-    numbers = np.concatenate((values[kept], tail.values))
-    occupied = np.concatenate((kept, np.full(len(tail.groups), -1)))
-    order = np.lexsort((-numbers, owners))
-    starts = np.searchsorted(owners[order], np.arange(len(tail.sizes) + 1))
-    return (
-        Candidates(
-            values=numbers[order].astype(np.float64), starts=starts, floors=(tail.thresholds - 1).astype(np.float64)
-        ),
-        occupied[order],
-    )
-
-
-def _listed(candidates: Candidates, occupied: IntArray, found: Projection) -> Listed:
-    groups = np.repeat(np.arange(len(found.theta)), np.diff(candidates.starts))
-    alive = found.x > 0
-    return Listed(groups=groups[alive], occupied=occupied[alive], counts=found.x[alive], residual=found.residual)
+        projection = project(candidates, family, sums, start=start)
+        needed = projection.needed
+        if not needed.any():
+            occupied, alive = np.concatenate((kept, np.full(len(tail.groups), -1)))[order], projection.x > 0
+            return LazyCounts(owners[order][alive], occupied[alive], projection.x[alive], projection.residual)
+        # List down to where the projection stands, but no more than some times as many cells at once.
+        step = np.floor(tail.thresholds - max(1.0, reach * math.log(_FACTOR)))
+        down = np.maximum(np.floor(-projection.theta) - 1, step)
+        wanted = np.where(needed, down, tail.thresholds).astype(np.int64)
+        chance = np.where(wanted >= 1, np.exp(-np.maximum(wanted, 1) / reach), 1.0)
+        if float((tail.sizes * chance)[needed].sum()) > MAX_LISTED:
+            raise ParameterError(
+                f"over {MAX_LISTED:,} cells would have to be listed: at this epsilon noise drowns the counts of so "
+                "many trip types. Raise epsilon, or use longer windows or fewer stops."
+            )
+        tail, start = lower(noise, tail, wanted), projection.duals
 
 
 # --- Counts in a tree: the estimate of least squares in closed form, and pruning.
@@ -241,31 +225,19 @@ def consistent_tree(
         own, other = 1 / variances[level], 1 / below_spread
         estimates.insert(0, (own * noisy[level] + other * below) / (own + other))
         spreads.insert(0, 1 / (own + other))
-    alive = _alive(estimates, parents) if prune else [np.ones(len(level), dtype=bool) for level in estimates]
+    alive = [estimates[0] > 0 if prune else np.ones(len(estimates[0]), dtype=bool)]
     final = [np.where(alive[0], estimates[0], 0.0)]
     for level, parent in enumerate(parents, start=1):
-        final.append(_downwards(final[-1], estimates[level], spreads[level], alive[level], parent))
+        living = (estimates[level] > 0) & alive[-1][parent]
+        alive.append(living if prune else np.ones(len(estimates[level]), dtype=bool))
+        # Share what a node has more than its living children among them, by their variance.
+        shares, kept = np.where(alive[-1], spreads[level], 0.0), np.where(alive[-1], estimates[level], 0.0)
+        room = np.bincount(parent, weights=shares, minlength=len(final[-1]))
+        missing = final[-1] - np.bincount(parent, weights=kept, minlength=len(final[-1]))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            per_spread = np.where(room > 0, missing / room, 0.0)
+        final.append(kept + shares * per_spread[parent])
     return final
-
-
-def _alive(estimates: Sequence[FloatArray], parents: Sequence[IntArray]) -> list[NDArray[np.bool_]]:
-    alive = [estimates[0] > 0]
-    for level, parent in enumerate(parents, start=1):
-        alive.append((estimates[level] > 0) & alive[-1][parent])
-    return alive
-
-
-def _downwards(
-    above: FloatArray, estimates: FloatArray, spreads: FloatArray, alive: NDArray[np.bool_], parent: IntArray
-) -> FloatArray:
-    """Share what a node has more than its living children among them, by their variance."""
-    shares, kept = np.where(alive, spreads, 0.0), np.where(alive, estimates, 0.0)
-    room = np.bincount(parent, weights=shares, minlength=len(above))
-    missing = above - np.bincount(parent, weights=kept, minlength=len(above))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        per_spread = np.where(room > 0, missing / room, 0.0)
-    found: FloatArray = kept + shares * per_spread[parent]
-    return found
 
 
 # --- Whole numbers that keep sums: largest remainders, from the top of a tree down.
@@ -289,20 +261,18 @@ def _downwards(
 # remainder f adds 1 - 2 f to it.
 
 
+# A cell within this distance of a whole number counts as whole: more if the total is above 2**29, as its sums are then
+# held in larger units, and less if there are over 2**28 cells.
 SLACK = 1e-9
-"""A cell within this distance of a whole number counts as whole: more if the total is above 2**29, as its sums are
-then held in larger units, and less if there are over 2**28 cells."""
-
-_MOST_BITS = 32
-_MOST_TOTAL = 2**46
+_MAX_BITS = 32
+_MAX_TOTAL = 2**46
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class _Level:
-    """The nodes of one level: their lower numbers, and what is above those in units; 0 for whole values."""
+class _Level(NamedTuple):
+    """The nodes of one level."""
 
-    lows: IntArray
-    remainders: IntArray
+    lows: IntArray  # their lower numbers
+    remainders: IntArray  # what is above those in units; 0 for whole values
 
 
 def round_tree(values: FloatArray, levels: Sequence[IntArray], noise: Noise) -> IntArray:
@@ -312,21 +282,23 @@ def round_tree(values: FloatArray, levels: Sequence[IntArray], noise: Noise) -> 
     one more. Of equal remainders the larger value comes first; equal values are drawn at random. The topmost nodes are
     rounded to the nearest number, halves at random.
     """
-    # How many binary digits after the point are kept: as many as let all sums fit 62 bits, 32 at most.
     if not np.all(np.isfinite(values)):
         raise ParameterError("A value to round is infinite or no number. Pass finite values.")
     total = float(np.abs(values).sum())
-    if total >= _MOST_TOTAL:
+    if total >= _MAX_TOTAL:
         raise ParameterError("The values to round add up to 2**46 or more. Scale them down.")
-    bits, links = min(_MOST_BITS, 61 - int(total).bit_length()), _checked_links(values.size, levels)
+    # How many binary digits after the point are kept: as many as let all sums fit 62 bits, 32 at most
+    bits, links = min(_MAX_BITS, 61 - int(total).bit_length()), _checked_links(values.size, levels)
     units = np.rint(np.ldexp(values, bits)).astype(np.int64)
-    slack = min(int(SLACK * 2**_MOST_BITS), (1 << bits) // (4 * max(1, values.size)))  # 1/4 in all at most
+    slack = min(int(SLACK * 2**_MAX_BITS), (1 << bits) // (4 * max(1, values.size)))  # 1/4 in all at most
     slacks = np.full(values.size, slack)
     nodes = [_bounded(units, slacks, bits)]
     for starts in links:
         units, slacks = _sums(units, starts), _sums(slacks, starts)
         nodes.append(_bounded(units, slacks, bits))
-    numbers = _nearest(nodes[-1], bits, noise)
+    top = nodes[-1]
+    halves, numbers = np.flatnonzero(2 * top.remainders == 1 << bits), top.lows + (2 * top.remainders > 1 << bits)
+    numbers[halves] += noise_arrays.below(noise, 2, halves.size)
     for starts, level in zip(reversed(links), reversed(nodes[:-1]), strict=True):
         # Give the children of each parent their low number and the largest remainders one more.
         parents = np.repeat(np.arange(starts.size - 1), np.diff(starts))
@@ -346,7 +318,12 @@ def round_tree(values: FloatArray, levels: Sequence[IntArray], noise: Noise) -> 
         tied = np.flatnonzero(keys == limits[owners])
         result = level.lows.copy()
         result[able[keys < limits[owners]]] += 1
-        result[_drawn(able[tied], owners[tied], left, level.lows, noise)] += 1
+        # Among tied children as many as each parent has left: the larger first, equals at random
+        children, parent_of = able[tied], owners[tied]
+        shuffled = noise_arrays.permutation(noise, children.size)
+        ordered = shuffled[np.lexsort((-level.lows[children[shuffled]], parent_of[shuffled]))]
+        ranks = np.arange(children.size) - np.searchsorted(parent_of[ordered], parent_of[ordered])
+        result[children[ordered[ranks < left[parent_of[ordered]]]]] += 1
         numbers = result
     return numbers
 
@@ -373,19 +350,4 @@ def _sums(units: IntArray, starts: IntArray) -> IntArray:
 
 def _bounded(units: IntArray, slacks: IntArray, bits: int) -> _Level:
     lows, highs = (units + slacks) >> bits, -((slacks - units) >> bits)
-    return _Level(lows=lows, remainders=np.where(highs > lows, units - (lows << bits), 0))
-
-
-def _nearest(level: _Level, bits: int, noise: Noise) -> IntArray:
-    halves = np.flatnonzero(2 * level.remainders == 1 << bits)
-    numbers = level.lows + (2 * level.remainders > 1 << bits)
-    numbers[halves] += noise_arrays.below(noise, 2, halves.size)
-    return numbers
-
-
-def _drawn(children: IntArray, owners: IntArray, left: IntArray, lows: IntArray, noise: Noise) -> IntArray:
-    """Choose among tied children as many as each parent has left: the larger first, equals at random."""
-    shuffled = noise_arrays.permutation(noise, children.size)
-    order = shuffled[np.lexsort((-lows[children[shuffled]], owners[shuffled]))]
-    ranks = np.arange(children.size) - np.searchsorted(owners[order], owners[order])
-    return children[order[ranks < left[owners[order]]]]
+    return _Level(lows, np.where(highs > lows, units - (lows << bits), 0))

@@ -31,7 +31,7 @@ from dunnage.demo.story import (
     write_text,
 )
 from dunnage.io import load
-from dunnage.mechanisms.noisy_clusters import exposed_records, published_noise
+from dunnage.mechanisms.noisy import exposed_records, published_noise
 from dunnage.mechanisms.partition import Partition
 from dunnage.noise import Noise
 from dunnage.planning.models import Model, Sealed, Standard, Stochastic

@@ -12,16 +12,18 @@ import abc
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast
 
+import numpy as np
 import pyarrow as pa
 from pydantic import ConfigDict, PlainSerializer, PlainValidator, StrictBool, ValidationError, ValidationInfo
 
 from dunnage.arrays import IntArray
-from dunnage.certificate import CountMeasures, RowMeasures
+from dunnage.certificate import CountMeasures, RowMeasures, SpendStatement, certify
 from dunnage.documents import Model, choices_of, suggestion
+from dunnage.domains import CodedDomain, Numeric
 from dunnage.errors import ParameterError, Problem
-from dunnage.exact import exact, plain, shown, shown_number
+from dunnage.exact import decimal_text, exact, plain, shown, shown_number
 from dunnage.guarantees import KAnonymity, Promise
 from dunnage.laws import MOST_EPSILON
 from dunnage.schema import Schema
@@ -41,40 +43,30 @@ class Foresight:
     """What a mechanism tells the owner before it spends. Private: it is printed for the owner, and enters no release.
 
     Nothing is drawn for it, so that it cannot be used to draw until one likes the outcome.
-
-    Parameters
-    ----------
-    warnings
-        What the owner should not overlook.
-    lines
-        What else there is to know, a line each.
-    details
-        The same as plain data.
     """
 
-    warnings: tuple[str, ...] = ()
-    lines: tuple[str, ...] = ()
-    details: Mapping[str, object] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()  # what the owner should not overlook
+    lines: tuple[str, ...] = ()  # what else there is to know
+    details: Mapping[str, object] = field(default_factory=dict)  # the same as plain data
 
     def __repr__(self) -> str:
         return "Foresight(private)"
 
     def to_dict(self) -> dict[str, object]:
-        """Give everything as plain data."""
         return {"warnings": list(self.warnings), "lines": list(self.lines), **self.details}
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Drawn:
+class Outcome:
     """What a mechanism has drawn: tables that leave, what the certificate says of them, and what the key keeps."""
 
     data: pa.Table
-    measures: RowMeasures | CountMeasures  # Figures that the guarantee lets everyone see
-    rows: IntArray | None = None  # Dataset row of each released row; None where nothing leads back to rows
-    class_id: IntArray | None = None  # Class of each released row, if there are classes
+    measures: RowMeasures | CountMeasures  # figures that the guarantee lets everyone see
+    rows: IntArray | None = None  # dataset row of each released row; None where nothing leads back to rows
+    class_id: IntArray | None = None  # class of each released row, if there are classes
     classes: pa.Table | None = None
     members: pa.Table | None = None
-    facts: Mapping[str, int] = field(default_factory=dict)  # What else only the owner may know
+    facts: Mapping[str, int] = field(default_factory=dict)  # what else only the owner may know
 
 
 class Mechanism(Model, abc.ABC):
@@ -82,14 +74,14 @@ class Mechanism(Model, abc.ABC):
 
     model_config = ConfigDict(strict=False)  # types of parameters read what is given themselves
 
-    name: ClassVar[str]  # As in policies and certificates
-    kind: ClassVar[Literal["classes", "noisy", "counts"]]  # What is released
-    proof: ClassVar[tuple[str, ...]] = ()  # Where in docs/proofs the guarantee is proved
-    counts_persons: ClassVar[bool] = False  # Whether it can tell persons apart
-    counts_trips: ClassVar[bool] = False  # Whether rows are trips
-    fast: ClassVar[bool] = False  # Whether many thousand records are released in seconds
-    apart: ClassVar[bool] = False  # Whether it looks at each combination of public values by itself
-    seeded: ClassVar[str] = "the noise was drawn from a seed that others may know"  # Why seeded noise voids it
+    name: ClassVar[str]  # as in policies and certificates
+    kind: ClassVar[Literal["classes", "noisy", "counts"]]  # what is released
+    proof: ClassVar[tuple[str, ...]] = ()  # where in docs/proofs the guarantee is proved
+    counts_persons: ClassVar[bool] = False  # whether it can tell persons apart
+    counts_trips: ClassVar[bool] = False  # whether rows are trips
+    fast: ClassVar[bool] = False  # whether many thousand records are released in seconds
+    apart: ClassVar[bool] = False  # whether it looks at each combination of public values by itself
+    seeded: ClassVar[str] = "the noise was drawn from a seed that others may know"  # why seeded noise voids it
 
     def __init__(self, /, **parameters: Any) -> None:
         try:
@@ -100,23 +92,22 @@ class Mechanism(Model, abc.ABC):
     @classmethod
     def _problems(cls, error: ValidationError) -> list[str]:
         """Say in our words what is wrong with parameters; those are public, so that they may be printed."""
-        found = []
+        problems = []
         for item in error.errors(include_url=False):
             name, given = str(item["loc"][0]) if item["loc"] else "", item.get("input")
             cause = item.get("ctx", {}).get("error")
             if isinstance(cause, Exception):
-                found.append(str(cause))
+                problems.append(str(cause))
             elif item["type"] == "missing":
-                found.append(f"{cls.name} needs {name}: what it promises is yours to choose, so it has no default.")
+                problems.append(f"{cls.name} needs {name}: what it promises is yours to choose, so it has no default.")
             elif item["type"] == "extra_forbidden":
-                found.append(f"{shown(name)} is not a parameter of {cls.name}. {suggestion(name, cls.model_fields)}")
+                problems.append(f"{shown(name)} is not a parameter of {cls.name}. {suggestion(name, cls.model_fields)}")
             elif item["type"] == "bool_type":
-                found.append(f"{name} must be true or false. Got {shown(given)}. Write it without quotes.")
+                problems.append(f"{name} must be true or false. Got {shown(given)}. Write it without quotes.")
             else:
-                found.append(
-                    f"{name} must be one of {', '.join(choices_of(cls.model_fields[name]))}. Got {shown(given)}."
-                )
-        return found
+                choices = ", ".join(choices_of(cls.model_fields[name]))
+                problems.append(f"{name} must be one of {choices}. Got {shown(given)}.")
+        return problems
 
     def describe(self) -> dict[str, object]:
         return {"name": self.name, **self.model_dump(mode="json")}
@@ -124,13 +115,13 @@ class Mechanism(Model, abc.ABC):
     @classmethod
     def from_description(cls, description: Mapping[str, object]) -> Mechanism:
         """Rebuild a mechanism from what a certificate states: the exact inverse of :meth:`describe`."""
-        made = cls(**cls._given(description))
-        described = made.describe()
+        mechanism = cls(**cls._given(description))
+        described = mechanism.describe()
         if described != dict(description):
             every = sorted(str(name) for name in described.keys() | description.keys())
             strange = [name for name in every if name not in described or described[name] != description.get(name, ...)]
             raise ParameterError(f"{shown(strange[0])} of {cls.name} cannot be what is stated, beside its parameters.")
-        return made
+        return mechanism
 
     @classmethod
     def _given(cls, description: Mapping[str, object]) -> dict[str, object]:
@@ -162,7 +153,7 @@ class Mechanism(Model, abc.ABC):
         return None
 
     @abc.abstractmethod
-    def draw(self, dataset: Dataset, prepared: Any, noise: Noise) -> Drawn:
+    def draw(self, dataset: Dataset, prepared: Any, noise: Noise) -> Outcome:
         """Draw what is released; called only after the ledger has accepted the spend."""
 
     def preview(self, dataset: Dataset) -> Foresight:
@@ -182,10 +173,44 @@ class Mechanism(Model, abc.ABC):
     def release(
         self, dataset: Dataset, *, ledger: Ledger, noise: Noise, progress: Progress | None = None
     ) -> Publication:
-        """Promise, spend once, draw, and release with its certificate."""
-        from dunnage.mechanisms.pipeline import run
+        """Promise, spend once, draw, and release with its certificate.
 
-        return run(self, dataset, ledger=ledger, noise=noise, progress=progress)
+        Whatever can be refused is refused before the spend, and noise is first drawn after it. Here alone private rows,
+        budget and key meet what was promised without them.
+        """
+        from dunnage.publication import Key, Publication
+        from dunnage.release import Release
+
+        promise = self.promise(dataset.schema)
+        if noise.seeded:
+            promise = promise.voided(self.seeded)
+        prepared = self.prepare(dataset, progress)
+        spend = ledger.spend(promise, dataset.purpose)
+        drawn = self.draw(dataset, prepared, noise)
+        certificate = certify(
+            promise,
+            kind="rows" if drawn.rows is not None else "counts",
+            dataset=dataset.policy.dataset,
+            period=dataset.period,
+            attributes=self.attributes(dataset),
+            measures=drawn.measures,
+            spend=SpendStatement(id=spend.id, at=spend.at),
+            composed=ledger.statement(dataset.policy.dataset).composed(),
+        )
+        release = Release(certificate=certificate, data=drawn.data, classes=drawn.classes, members=drawn.members)
+        columns = {name: np.zeros(0, dtype=np.int64) for name in ("row", "source_row")}
+        if drawn.rows is not None:
+            # key : a line per source row, so several for a row of merged ones
+            parts = dataset.parts
+            row, position = parts.of(drawn.rows)
+            columns = {"row": row, "source_row": parts.source_rows[position]}
+            if drawn.class_id is not None:
+                columns["class_id"] = drawn.class_id[row]
+            for attribute in dataset.schema.identifiers:
+                columns[attribute.name] = parts.column(attribute.name).take(pa.array(position))
+        salt = noise.draw_bytes(32)
+        digest = dataset.keyed_digest(salt)
+        return Publication(release, Key(table=pa.table(columns), salt=salt, input_digest=digest, facts=drawn.facts))
 
 
 # Types of parameters. What may be given is wider than what is kept: 1, 0.1, "1/3" and Fraction(1, 3) are all exact.
@@ -235,9 +260,22 @@ Flag = StrictBool
 K = Annotated[int, PlainValidator(_k)]
 OptionalK = Annotated[int | None, optional(lambda given, _: _k(given))]
 
+# Numbers by name, in order of names: a table that cannot be changed and can be hashed.
 Pairs = tuple[tuple[str, Fraction], ...]
-"""Numbers by name, in order of names: a table that cannot be changed and can be hashed."""
 
 
 def plain_pairs(pairs: Pairs) -> dict[str, int | float | str]:
     return {name: plain(value) for name, value in pairs}
+
+
+def label_codes(dataset: Dataset, name: str, domain: CodedDomain | None = None) -> IntArray:
+    """Return the position of each label of a column in its domain; each distinct one is looked up once."""
+    chosen = cast("CodedDomain", domain or dataset.schema[name].domain)  # the schema has checked the kinds
+    encoded = dataset.column(name).dictionary_encode()
+    codes = chosen.codes(np.asarray(encoded.dictionary.to_pylist(), dtype=object))
+    indices: IntArray = encoded.indices.to_numpy(zero_copy_only=False)
+    return codes[indices]
+
+
+def amount(number: Fraction, domain: Numeric) -> str:
+    return f"{decimal_text(number)} {domain.unit}".strip()

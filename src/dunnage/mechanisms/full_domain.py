@@ -9,28 +9,33 @@ loss itself: ``docs/proofs/full-domain.md`` derives them.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Annotated, Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import ValidationInfo
 
 from dunnage.arrays import BoolArray, IntArray
-from dunnage.domains import Hierarchy
+from dunnage.domains import Hierarchy, IntervalHierarchy, hierarchy_of
 from dunnage.errors import ParameterError, Refusal
 from dunnage.exact import exact, shown_number
 from dunnage.guarantees import Promise
-from dunnage.mechanisms.base import PLAIN, K, Progress, optional
-from dunnage.mechanisms.lattice import LARGEST_KEY, Column, Groups, Node, Records, hierarchies_of, lost_widths
-from dunnage.mechanisms.recode import (
+from dunnage.measures import class_sizes
+from dunnage.mechanisms.base import PLAIN, K, Progress, label_codes, optional
+from dunnage.mechanisms.classes import (
     Alpha,
     Classes,
     ClassMechanism,
+    Generalised,
     Importance,
+    Intervals,
+    Nodes,
     Statistic,
     check_stratum_sizes,
     refuse_empty,
@@ -41,11 +46,10 @@ from dunnage.schema import Schema
 if TYPE_CHECKING:
     from dunnage.tables.dataset import Dataset
 
-CostArray = npt.NDArray[Any]
-"""Whole numbers, exact: int64, or Python's own where those could overflow."""
-
-MOST_NODES = 2**18
-"""Largest lattice that is searched."""
+CostArray = npt.NDArray[Any]  # whole numbers, exact: int64, or Python's own where those could overflow
+MAX_NODES = 2**18  # of a lattice that is searched
+Node = tuple[int, ...]  # one level for each attribute
+MAX_KEY = 2**62
 
 
 def _share(given: Any, info: ValidationInfo) -> Fraction:
@@ -92,11 +96,6 @@ class FullDomain(ClassMechanism):
     References
     ----------
     Hoogervorst, Zhang, Tillem, Erkin, Verwer 2019, section 4.1 and eq. 7; Kohlmayer et al. 2012 (Flash).
-
-    Examples
-    --------
-    >>> FullDomain(k=5, max_suppressed=0.05, importance={"weight": 2}).describe()["importance"]
-    {'weight': 2}
     """
 
     name = "full-domain"
@@ -108,22 +107,6 @@ class FullDomain(ClassMechanism):
     max_suppressed: Annotated[Fraction | None, optional(_share), PLAIN] = None
     importance: Importance = ()
     statistic: Statistic = "bounds"
-
-    @property
-    def least_k(self) -> int:
-        return self.k
-
-    @property
-    def tells(self) -> Statistic:
-        return self.statistic
-
-    @property
-    def price_of_suppression(self) -> Fraction:
-        return self.alpha
-
-    @property
-    def most_suppressed(self) -> Fraction | None:
-        return self.max_suppressed
 
     def promise(self, schema: Schema) -> Promise:
         self._hierarchies(schema)
@@ -140,66 +123,47 @@ class FullDomain(ClassMechanism):
         return self.class_promise(schema, in_clear=tuple(told), numerics="classes and losses are exact")
 
     def classes(self, dataset: Dataset, progress: Progress | None = None) -> Classes:
-        """Find the classes of least loss: private, drawn from nothing but the rows.
+        """Find the classes of least loss.
 
-        Raises
-        ------
-        Refusal
-            If a combination of public values has fewer than k records, more would have to be suppressed than may be,
-            or every record would be suppressed.
+        Refuses if a combination of public values has fewer than k records, more would have to be suppressed than may
+        be, or every record would be suppressed.
         """
         hierarchies = self._hierarchies(dataset.schema)
         stratum, num_strata = strata(dataset)
         sizes = np.bincount(stratum, minlength=num_strata)
         check_stratum_sizes(sizes, self.k, dataset)
         usable = np.flatnonzero(sizes[stratum] >= self.k)  # the others are suppressed at every node
-        limit = self._limit(len(dataset), len(usable))
+        limit = len(usable)  # how many records may be suppressed besides those of small strata
+        if self.max_suppressed is not None:
+            limit = math.floor(self.max_suppressed * len(dataset)) - (len(dataset) - len(usable))
+            if limit < 0:
+                raise Refusal(
+                    "more records are in combinations of public values with fewer than k records than "
+                    f"max_suppressed = {shown_number(self.max_suppressed)} allows. Raise it, lower k, or make public "
+                    "columns coarser."
+                )
         weights = [dict(self.importance).get(a.name, Fraction(1)) for a in dataset.schema.quasi_identifiers]
-        columns = [Column.of(dataset, name, hierarchy, usable) for name, hierarchy in hierarchies.items()]
+        columns = [LatticeColumn.of(dataset, name, hierarchy, usable) for name, hierarchy in hierarchies.items()]
         records = Records.of(stratum[usable], columns)
-        node = _Search(records, _Costs.of(columns, weights, self.alpha, len(usable)), self.k, limit).best()
+        node = _LatticeSearch(records, weights, self.alpha, self.k, limit).best()
+        of_usable = records.class_of_row(node, self.k)
         of_row = np.full(len(dataset), -1, dtype=np.int64)
-        of_row[usable] = records.class_of_row(node, self.k)
+        of_row[usable] = of_usable
         if (of_row < 0).all():
             raise refuse_empty(self.alpha)
-        return self._classes(of_row, usable, columns, node, weights)
-
-    def _limit(self, num_records: int, num_usable: int) -> int:
-        """Return how many records may be suppressed besides those of small strata."""
-        if self.max_suppressed is None:
-            return num_usable
-        limit = math.floor(self.max_suppressed * num_records) - (num_records - num_usable)
-        if limit < 0:
-            raise Refusal(
-                "more records are in combinations of public values with fewer than k records than "
-                f"max_suppressed = {shown_number(self.max_suppressed)} allows. Raise it, lower k, or make public "
-                "columns coarser."
-            )
-        return limit
-
-    def _classes(
-        self, of_row: IntArray, usable: IntArray, columns: Sequence[Column], node: Node, weights: Sequence[Fraction]
-    ) -> Classes:
-        of_usable = of_row[usable]
-        kept = of_usable >= 0
-        # member : one row of each class, all of which look alike at this node
-        member = np.empty(int(of_usable.max()) + 1, dtype=np.int64)
-        member[of_usable[kept]] = np.flatnonzero(kept)
-        sizes = np.bincount(of_usable[kept])
+        generalised, lost = generalised_at(node, columns, of_usable)
         suppressed = self.alpha * int((of_row < 0).sum())
-        losses = [lost + suppressed for lost in lost_widths(columns, member, sizes, node)]
-        told = [column.told(member, level) for column, level in zip(columns, node, strict=True)]
         return Classes(
             of_row=of_row,
-            generalised=tuple(told),
-            losses=tuple(float(loss) for loss in losses),
+            generalised=generalised,
+            losses=tuple(float(loss + suppressed) for loss in lost),
             importance=tuple(float(weight) for weight in weights),
             levels=node,
         )
 
     def _hierarchies(self, schema: Schema) -> dict[str, Hierarchy]:
         """Return the hierarchy of each quasi-identifier; refuse what has none, and a lattice that is too large."""
-        hierarchies = hierarchies_of(schema, mechanism=self.name, verb="searches", most_nodes=MOST_NODES)
+        hierarchies = hierarchies_of(schema, mechanism=self.name, verb="searches", max_nodes=MAX_NODES)
         strange = sorted(dict(self.importance).keys() - hierarchies.keys())
         if strange:
             raise ParameterError(
@@ -209,40 +173,7 @@ class FullDomain(ClassMechanism):
         return hierarchies
 
 
-@dataclass(frozen=True, eq=False)
-class _Costs:
-    """What a record costs, as whole numbers in one common unit.
-
-    ``of_value[i][level]`` is what generalising each value of attribute i to a level costs, ``most[i]`` what
-    suppressing a record costs for it: importance times alpha.
-    """
-
-    of_value: tuple[tuple[CostArray, ...], ...]
-    most: tuple[int, ...]
-
-    @classmethod
-    def of(cls, columns: Sequence[Column], weights: Sequence[Fraction], alpha: Fraction, num_records: int) -> _Costs:
-        """Find the common unit, and whether 64 bits hold every sum."""
-        each = [weight / column.hierarchy.whole for column, weight in zip(columns, weights, strict=True)]
-        unit = math.lcm(*((weight * alpha).denominator for weight in weights), *(cost.denominator for cost in each))
-        factors = [int(cost * unit) for cost in each]
-        most = tuple(int(weight * alpha * unit) for weight in weights)
-        dearest = sum(factor * column.hierarchy.whole for factor, column in zip(factors, columns, strict=True))
-        # Room for twice the largest sum: a bound is a sum of three terms, none above the cost of everything.
-        fits = 4 * num_records * (dearest + sum(most)) < LARGEST_KEY
-        dtype = np.int64 if fits else np.object_
-        costs = (
-            tuple(widths.astype(dtype) * factor for widths in column.widths)
-            for column, factor in zip(columns, factors, strict=True)
-        )
-        return cls(tuple(costs), most)
-
-    @property
-    def price(self) -> int:
-        return sum(self.most)
-
-
-class _Search:
+class _LatticeSearch:
     """Search of the lattice for the node of least cost; of several the first in the order of their levels.
 
     For every node, cost = base + penalty + excess. The base needs no classes. The penalty, of suppressed records, only
@@ -250,13 +181,31 @@ class _Search:
     node that was looked at bounds the penalty of all below it and the excess of all above it.
     """
 
-    def __init__(self, records: Records, costs: _Costs, k: int, limit: int) -> None:
-        self.records, self.price, self.k, self.limit = records, costs.price, k, limit
-        pairs = list(zip(costs.of_value, costs.most, strict=True))
-        self.capped = [[np.minimum(cost, most) for cost in levels] for levels, most in pairs]
-        self.beyond = [[cost - np.minimum(cost, most) for cost in levels] for levels, most in pairs]
+    def __init__(self, records: Records, weights: Sequence[Fraction], alpha: Fraction, k: int, limit: int) -> None:
+        self.records, self.k, self.limit = records, k, limit
+        # What a record costs, as whole numbers in one common unit; suppressed, for each attribute importance x alpha.
+        columns = records.columns
+        each = [weight / column.hierarchy.whole for column, weight in zip(columns, weights, strict=True)]
+        unit = math.lcm(*((weight * alpha).denominator for weight in weights), *(cost.denominator for cost in each))
+        factors, most = [int(cost * unit) for cost in each], [int(weight * alpha * unit) for weight in weights]
+        self.price = sum(most)
+        total = sum(factor * column.hierarchy.whole for factor, column in zip(factors, columns, strict=True))
+        # Room for twice the largest sum: a bound is a sum of three terms, none above the cost of everything.
+        dtype = np.int64 if 4 * len(records.of_row) * (total + self.price) < MAX_KEY else np.object_
+        # For each attribute and level what generalising each value costs, up to the price of suppression, and beyond
+        self.capped: list[list[CostArray]] = []
+        self.beyond: list[list[CostArray]] = []
+        for column, factor, price in zip(columns, factors, most, strict=True):
+            costs = [widths.astype(dtype) * factor for widths in column.widths]
+            self.capped.append([np.minimum(cost, price) for cost in costs])
+            self.beyond.append([cost - np.minimum(cost, price) for cost in costs])
         self.any_beyond = any(cost.any() for levels in self.beyond for cost in levels)
-        self.base = self._base()
+        # For each node what its records would cost if each attribute cost at most its price
+        parts = []
+        for levels, codes in zip(self.capped, records.codes, strict=True):
+            counts = np.bincount(codes, weights=records.counts, minlength=len(levels[0])).astype(np.int64)
+            parts.append(np.asarray([np.sum(cost * counts) for cost in levels], dtype=levels[0].dtype))
+        self.base: CostArray = functools.reduce(np.add.outer, parts)
         self.penalty, self.excess = np.zeros_like(self.base), np.zeros_like(self.base)
         self.closed: BoolArray = np.zeros(self.base.shape, dtype=bool)
         self.alive: IntArray = np.arange(self.base.size)  # nodes by their number in the order of levels
@@ -265,17 +214,6 @@ class _Search:
         self.least: int | None = None
         self.node: Node = tuple(num - 1 for num in self.base.shape)
         self.num_looks = 0
-
-    def _base(self) -> CostArray:
-        """Return for each node what its records would cost if each attribute cost at most its price."""
-        parts = []
-        for levels, codes in zip(self.capped, self.records.codes, strict=True):
-            counts = np.bincount(codes, weights=self.records.counts, minlength=len(levels[0])).astype(np.int64)
-            parts.append(np.asarray([np.sum(cost * counts) for cost in levels], dtype=levels[0].dtype))
-        total = parts[0]
-        for part in parts[1:]:
-            total = np.add.outer(total, part)
-        return total
 
     def best(self) -> Node:
         while path := self._path():
@@ -293,10 +231,18 @@ class _Search:
             return []
         number = int(self.alive[np.argmin(bound)])
         path = [tuple(int(level) for level in np.unravel_index(number, self.base.shape))]
-        while above := self._open_above(path[-1], number):
+        while True:
+            above, step = [], self.base.size
+            for i, level in enumerate(path[-1]):
+                step //= self.base.shape[i]
+                if level + 1 < self.base.shape[i]:
+                    bound = self._bound(number + step)
+                    if self._is_open(number + step, bound):
+                        above.append((bound, number + step, (*path[-1][:i], level + 1, *path[-1][i + 1 :])))
+            if not above:
+                return path
             _, number, node = min(above)
             path.append(node)
-        return path
 
     def _bound(self, number: Any) -> Any:
         return self.base.flat[number] + self.penalty.flat[number] + self.excess.flat[number]
@@ -308,21 +254,17 @@ class _Search:
         best = int(np.ravel_multi_index(self.node, self.base.shape))
         return unknown & ((bound < self.least) | ((bound == self.least) & (number < best)))
 
-    def _open_above(self, node: Node, number: int) -> list[tuple[Any, int, Node]]:
-        """Return the open nodes one level above a node: bound, number and levels."""
-        found = []
-        step = self.base.size
-        for i, level in enumerate(node):
-            step //= self.base.shape[i]
-            if level + 1 < self.base.shape[i]:
-                bound = self._bound(number + step)
-                if self._is_open(number + step, bound):
-                    found.append((bound, number + step, (*node[:i], level + 1, *node[i + 1 :])))
-        return found
-
     def _look(self, node: Node) -> None:
         self.num_looks += 1
-        groups = self._groups(node)
+        # From the known node below it that has fewest groups
+        finer = min(
+            (groups for known, groups in self.known if all(a <= b for a, b in zip(known, node, strict=True))),
+            key=lambda groups: len(groups.sizes),
+        )
+        groups = self.records.merged(node, finer)
+        if 2 * len(groups.sizes) <= len(finer.sizes) and len(groups.sizes) <= self.room:
+            self.known.append((node, groups))
+            self.room -= len(groups.sizes)
         small = groups.sizes < self.k
         num_suppressed = int(groups.sizes[small].sum())
         below, above = tuple(slice(level + 1) for level in node), tuple(slice(level, None) for level in node)
@@ -345,14 +287,213 @@ class _Search:
             total += int(np.sum(levels[level][codes[record]] * sizes))
         return total
 
-    def _groups(self, node: Node) -> Groups:
-        """Return the groups of a node, from the known node below it that has fewest."""
-        finer = min(
-            (groups for known, groups in self.known if all(a <= b for a, b in zip(known, node, strict=True))),
-            key=lambda groups: len(groups.sizes),
+
+# --- The lattice of generalisations: a node is one level of a public hierarchy for each attribute.
+#
+# What the mechanisms that choose one node for a whole table share: rows encoded once, and the groups that they form at
+# any node, merged from those of a node below it. Groups only merge on the way up.
+
+
+def hierarchies_of(schema: Schema, *, mechanism: str, verb: str, max_nodes: int) -> dict[str, Hierarchy]:
+    """Return the hierarchy of each quasi-identifier by name; refuse what has none, and a lattice that is too large."""
+    attributes = schema.quasi_identifiers
+    if not attributes:
+        raise ParameterError(f"{mechanism} generalises quasi-identifiers. Got none. Give one column or more that role.")
+    hierarchies = {}
+    for attribute in attributes:
+        if attribute.domain is None:  # a schema has no such quasi-identifier
+            raise ParameterError(f"attribute {attribute.name!r} has no domain. Give it a kind and a domain.")
+        if attribute.name == "size" and attribute.kind != "numeric":
+            raise ParameterError(
+                "a quasi-identifier of labels cannot be named 'size': the table of classes has such a column. "
+                "Rename it."
+            )
+        try:
+            hierarchies[attribute.name] = hierarchy_of(attribute.domain)
+        except ParameterError as error:
+            raise ParameterError(f"attribute {attribute.name!r}: {error}") from None
+    num_nodes = math.prod(hierarchy.num_levels for hierarchy in hierarchies.values())
+    if num_nodes > max_nodes:
+        raise ParameterError(
+            f"{mechanism} {verb} at most {max_nodes} combinations of levels. Got {num_nodes}. Use hierarchies "
+            "with fewer levels (a larger doubling), or fewer quasi-identifiers."
         )
-        groups = self.records.merged(node, finer)
-        if 2 * len(groups.sizes) <= len(finer.sizes) and len(groups.sizes) <= self.room:
-            self.known.append((node, groups))
-            self.room -= len(groups.sizes)
-        return groups
+    return hierarchies
+
+
+@dataclass(frozen=True, eq=False)
+class LatticeColumn:
+    """One attribute of the rows: its distinct values, and what becomes of each value at each level."""
+
+    name: str
+    hierarchy: Hierarchy
+    values: npt.NDArray[Any]  # numbers, or codes of labels, in order
+    codes: IntArray  # which of them a row has
+    groups: tuple[IntArray, ...]  # for each level their generalisations, numbered without gaps
+    widths: tuple[IntArray, ...]  # and how wide these are
+
+    @classmethod
+    def of(cls, dataset: Dataset, name: str, hierarchy: Hierarchy, rows: IntArray) -> LatticeColumn:
+        values, codes = np.unique(_values(dataset, name, hierarchy)[rows], return_inverse=True)
+        groups, widths = [], []
+        for level in range(hierarchy.num_levels):
+            groups.append(np.unique(hierarchy.groups(values, level), return_inverse=True)[1])
+            widths.append(hierarchy.widths(values, level))
+        return cls(name, hierarchy, values, codes, tuple(groups), tuple(widths))
+
+    @cached_property
+    def num_groups(self) -> tuple[int, ...]:
+        return tuple(int(groups.max()) + 1 for groups in self.groups)
+
+    @cached_property
+    def in_order(self) -> bool:
+        """Whether values that merge on some level are neighbours, so that the order of values keeps them together."""
+        return all(bool((np.diff(groups) >= 0).all()) for groups in self.groups)
+
+    def told(self, rows: IntArray, level: int) -> Generalised:
+        values = self.values[self.codes[rows]]
+        if isinstance(self.hierarchy, IntervalHierarchy):
+            lower, upper = self.hierarchy.bounds(values, level)
+            return Intervals(name=self.name, lower=lower, upper=upper)
+        labels = self.hierarchy.labels(level)
+        return Nodes(name=self.name, labels=tuple(labels[code] for code in values.tolist()))
+
+
+def _values(dataset: Dataset, name: str, hierarchy: Hierarchy) -> npt.NDArray[Any]:
+    if isinstance(hierarchy, IntervalHierarchy):
+        return dataset.numbers(name)
+    return label_codes(dataset, name, hierarchy.domain)
+
+
+class Groups(NamedTuple):
+    """Records that look alike at a node."""
+
+    record: IntArray  # one of each group
+    sizes: IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class Records:
+    """Rows that differ in something; equal rows are one record that counts several times."""
+
+    stratum: IntArray
+    num_strata: int
+    columns: Sequence[LatticeColumn]
+    codes: tuple[IntArray, ...]
+    counts: IntArray
+    of_row: IntArray
+
+    @classmethod
+    def of(cls, stratum: IntArray, columns: Sequence[LatticeColumn]) -> Records:
+        num_strata = int(stratum.max()) + 1
+        keys, _ = _combined([(stratum, num_strata), *((c.codes, len(c.values)) for c in columns)])
+        _, first, of_row, counts = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
+        codes = tuple(column.codes[first] for column in columns)
+        return cls(stratum[first], num_strata, columns, codes, counts.astype(np.int64), of_row)
+
+    @property
+    def bottom(self) -> Groups:
+        """Every record by itself: what all nodes can be reached from."""
+        return Groups(np.arange(len(self.counts)), self.counts)
+
+    def keys(self, node: Node, record: IntArray) -> tuple[IntArray, int]:
+        """Give some records a number each, equal if they look alike at a node; also a bound of the numbers."""
+        # Fewer levels than attributes: those after them do not tell records apart.
+        parts = [(self.stratum[record], self.num_strata)]
+        for column, codes, level in zip(self.columns, self.codes, node, strict=False):
+            parts.append((column.groups[level][codes[record]], column.num_groups[level]))
+        return _combined(parts)
+
+    def merged(self, node: Node, finer: Groups) -> Groups:
+        """Return the groups of a node from those of a node below it: groups only merge."""
+        keys, num_keys = self.keys(node, finer.record)
+        if num_keys <= 4 * len(keys) + 1024:
+            sizes = np.bincount(keys, weights=finer.sizes, minlength=num_keys)  # counts are exact in a double
+            record = np.empty(num_keys, dtype=np.int64)
+            record[keys] = finer.record
+            present = np.flatnonzero(sizes)
+            return Groups(record[present], sizes[present].astype(np.int64))
+        order = np.argsort(keys)
+        starts = np.flatnonzero(np.diff(keys[order], prepend=-1))
+        return Groups(finer.record[order[starts]], np.add.reduceat(finer.sizes[order], starts))
+
+    def only(self, chosen: BoolArray) -> Records:
+        """Return the records with the rows that were chosen counted alone; one that none is left of counts 0."""
+        counts = np.bincount(self.of_row[chosen], minlength=len(self.counts))
+        return replace(self, counts=counts.astype(np.int64))
+
+    def class_of_row(self, node: Node, k: int) -> IntArray:
+        """Return the class of each row at a node, in the order of public values and generalisations; -1 below k."""
+        keys, _ = self.keys(node, np.arange(len(self.counts)))
+        _, group = np.unique(keys, return_inverse=True)
+        kept = np.bincount(group, weights=self.counts) >= k
+        number = np.where(kept, np.cumsum(kept) - 1, -1)
+        return np.asarray(number[group][self.of_row], dtype=np.int64)
+
+    def kept_counts(self, k: int) -> IntArray:
+        """Count for every node the rows in groups of at least k. Shape: an axis of levels for each attribute."""
+        counts = np.zeros([len(column.groups) for column in self.columns], dtype=np.int64)
+        present = np.flatnonzero(self.counts)
+        if len(present) >= 1:
+            self._count(counts, (), Groups(present, self.counts[present]), k)
+        return counts
+
+    def _count(self, counts: IntArray, levels: Node, groups: Groups, k: int) -> None:
+        """Fill in the nodes that begin with some levels, from the groups of the lowest of them.
+
+        Each attribute is climbed level by level, so that no more groups are held at a time than one set for each.
+        """
+        if len(levels) == counts.ndim:
+            counts[levels] = groups.sizes[groups.sizes >= k].sum()
+            return
+        if len(levels) == counts.ndim - 1 and self.columns[-1].in_order:
+            counts[levels] = self._count_last(levels, groups, k)
+            return
+        for level in range(counts.shape[len(levels)]):
+            node = (*levels, level)
+            if level:
+                groups = self.merged(node + (0,) * (counts.ndim - len(node)), groups)
+            self._count(counts, node, groups, k)
+
+    def _count_last(self, levels: Node, groups: Groups, k: int) -> list[int]:
+        """Count the rows in groups of at least k at every level of the last attribute, the others staying as they are.
+
+        Groups come in the order of the others, then of values, so that what merges on any level stands side by side.
+        """
+        others, value = self.keys(levels, groups.record)[0], self.codes[-1][groups.record]
+        sizes, begins = groups.sizes, np.diff(others, prepend=-1) != 0
+        kept = []
+        for of_value in self.columns[-1].groups:
+            starts = np.flatnonzero(begins | (np.diff(of_value[value], prepend=-1) != 0))
+            value, begins, sizes = value[starts], begins[starts], np.add.reduceat(sizes, starts)
+            kept.append(int(sizes[sizes >= k].sum()))
+        return kept
+
+
+def _combined(parts: Sequence[tuple[IntArray, int]]) -> tuple[IntArray, int]:
+    """Make one number of several, each below its bound, that keeps their order; also its bound."""
+    keys, num_keys = parts[0]
+    for codes, num in parts[1:]:
+        if num_keys * num >= MAX_KEY:
+            present, keys = np.unique(keys, return_inverse=True)
+            num_keys = len(present)
+        keys, num_keys = keys * num + codes, num_keys * num
+    return keys, num_keys
+
+
+def generalised_at(
+    node: Node, columns: Sequence[LatticeColumn], of_row: IntArray
+) -> tuple[tuple[Generalised, ...], list[Fraction]]:
+    """Return what classes show at a node, and by attribute what they lose: widths as shares of the domain x sizes."""
+    kept = np.flatnonzero(of_row >= 0)
+    sizes = class_sizes(of_row[kept])
+    # member : one row of each class, all of which look alike at this node
+    member = np.empty(len(sizes), dtype=np.int64)
+    member[of_row[kept]] = kept
+    lost = []
+    for column, level in zip(columns, node, strict=True):
+        # Products may pass 2**63; halves of 26 bits do not.
+        high, low = np.divmod(column.widths[level][column.codes[member]], 2**26)
+        widths = int(np.dot(high, sizes)) * 2**26 + int(np.dot(low, sizes))
+        lost.append(Fraction(widths, column.hierarchy.whole))
+    return tuple(column.told(member, level) for column, level in zip(columns, node, strict=True)), lost

@@ -4,19 +4,21 @@
 The problem is K-Optimize's (Bayardo and Agrawal 2005) with the loss metric of Hoogervorst et al. 2019, eq. 7. For one
 attribute it needs no branch and bound: the best last class follows the best partition of what comes before it, and a
 class that could be cut in two of k each never needs to be looked at. As in eq. 7, only intervals of fewer than k
-records can be suppressed, and equal values share their fate (global recoding). Several attributes are cut by
-:mod:`dunnage.mechanisms.cuts`.
+records can be suppressed, and equal values share their fate (global recoding). Several attributes are cut below.
 """
 
 from __future__ import annotations
 
+import functools
+import heapq
 import itertools
 import logging
 import math
-from collections.abc import Callable, Iterator
+import operator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -28,12 +30,10 @@ from dunnage.bins.scalar import best_fit_decreasing, fill_by_subset_sums, fix_do
 from dunnage.compiling import kernel
 from dunnage.domains import Numeric, decimal_scale
 from dunnage.errors import ParameterError
-from dunnage.exact import decimal_text, nearest_float, plain, shown_number
+from dunnage.exact import nearest_float, plain, shown_number
 from dunnage.guarantees import CHOICE_DEPENDS_ON_DATA, Assumption, Promise
-from dunnage.mechanisms import cuts
-from dunnage.mechanisms.base import K, OptionalNumber, Progress
-from dunnage.mechanisms.cuts import Cells, Points
-from dunnage.mechanisms.recode import (
+from dunnage.mechanisms.base import K, OptionalNumber, Progress, amount
+from dunnage.mechanisms.classes import (
     Alpha,
     Classes,
     ClassMechanism,
@@ -50,25 +50,22 @@ if TYPE_CHECKING:
     from dunnage.tables.dataset import Dataset
 
 _COMPILE_FROM_RUNS = 20_000
-Borders = tuple[tuple[int, int], ...]
-"""For each class its first run and the run after its last."""
-
-MOST_PACKED = 200_000
-"""Items packed in all while candidates are compared."""
-FEWEST_COMPARED = 4
-MOST_SHIFT = 3
-LARGEST_PERIOD = 8
-_LARGEST_EXACT_INTEGER = 2**53
+Borders = tuple[tuple[int, int], ...]  # for each class its first run and the run after its last
+MAX_PACKED = 200_000  # items packed in all while candidates are compared
+MIN_COMPARED = 4
+MAX_SHIFT = 3
+MAX_PERIOD = 8
+_MAX_EXACT_INTEGER = 2**53
 _log = logging.getLogger("dunnage")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Search:
+class SearchResult:
     """Classes, their loss, and a loss that no partition of the same kind goes below. For the owner only."""
 
-    classes: Classes  # The classes found
-    bound: float  # No partition loses less (eq. 7 over all records)
-    proven: bool  # Whether no partition loses less, up to one part in 10^9
+    classes: Classes
+    bound: float  # no partition loses less (eq. 7 over all records)
+    proven: bool  # whether no partition loses less, up to one part in 10^9
 
     @property
     def loss(self) -> float:
@@ -123,11 +120,6 @@ class Partition(ClassMechanism):
     References
     ----------
     Hoogervorst, Zhang, Tillem, Erkin, Verwer 2019, section 4.2 and eq. 7; Bayardo, Agrawal 2005 (K-Optimize).
-
-    Examples
-    --------
-    >>> Partition(k=5, statistic="multiset").k
-    5
     """
 
     name = "partition"
@@ -154,29 +146,25 @@ class Partition(ClassMechanism):
         return self
 
     @property
-    def least_k(self) -> int:
-        return self.k
-
-    @property
-    def tells(self) -> Statistic:
-        return self.statistic
-
-    @property
-    def price_of_suppression(self) -> Fraction:
-        return self.alpha
-
-    @property
     def class_bounds(self) -> str:  # type: ignore[override]
         return self.bounds
 
     def promise(self, schema: Schema) -> Promise:
         attributes = self._attributes(schema)
         names = ", ".join(a.name for a in attributes)
-        told, choice = [self._bounds_in_clear(attribute) for attribute in attributes], CHOICE_DEPENDS_ON_DATA
+        told, choice = [], CHOICE_DEPENDS_ON_DATA
+        for a in attributes:
+            told.append(f"two exact values of {a.name} per class: its smallest and its largest")
+            if self.bounds == "grid":
+                grid = amount(a.numeric.resolution or Fraction(0), a.numeric)
+                told[-1] = (
+                    f"the smallest and largest {a.name} of each class, rounded outward to the public grid of {grid} "
+                    "(exact where values are recorded on that grid)"
+                )
         if self.capacity is not None:
-            amount = _amount(self.capacity, attributes[0].numeric)
-            told.append(f"class borders, chosen from all values of {names} to pack well into bins of {amount}")
-            says = f"where classes begin and end was chosen from the records to pack into few bins of {amount}"
+            bin_size = amount(self.capacity, attributes[0].numeric)
+            told.append(f"class borders, chosen from all values of {names} to pack well into bins of {bin_size}")
+            says = f"where classes begin and end was chosen from the records to pack into few bins of {bin_size}"
             choice = Assumption(choice.name, says)
         if self.statistic == "mean":
             told.append(f"the mean {names} of each class")
@@ -194,34 +182,24 @@ class Partition(ClassMechanism):
         )
 
     def classes(self, dataset: Dataset, progress: Progress | None = None) -> Classes:
-        """Find the classes of least loss: private, drawn from nothing but the rows.
-
-        Raises
-        ------
-        Refusal
-            If a combination of public values has fewer than k records, or every record would be suppressed.
-        """
         return self.search(dataset).classes
 
-    def search(self, dataset: Dataset) -> Search:
-        """Find the classes, and tell how much less any partition might lose. For the owner.
+    def search(self, dataset: Dataset) -> SearchResult:
+        """Find the classes of least loss, and tell how much less any partition might lose. For the owner.
 
-        Raises
-        ------
-        Refusal
-            If no k-anonymous release is possible.
+        Refuses if a combination of public values has fewer than k records, or every record would be suppressed.
         """
         attributes = self._attributes(dataset.schema)
         stratum, num_strata = strata(dataset)
         check_stratum_sizes(np.bincount(stratum, minlength=num_strata), self.k, dataset)
         if len(attributes) == 1:
             return self._cut_one(dataset, attributes[0], stratum, num_strata)
-        found = self._cut_several(dataset, attributes, stratum, num_strata)
-        outcome = "is proven least" if found.proven else f"could be at most {found.gap:.1%} lower"
+        result = self._cut_several(dataset, attributes, stratum, num_strata)
+        outcome = "is proven least" if result.proven else f"could be at most {result.gap:.1%} lower"
         _log.info("partition of %d attributes: the loss %s", len(attributes), outcome)
-        return found
+        return result
 
-    def _cut_one(self, dataset: Dataset, attribute: Attribute, stratum: IntArray, num_strata: int) -> Search:
+    def _cut_one(self, dataset: Dataset, attribute: Attribute, stratum: IntArray, num_strata: int) -> SearchResult:
         values = dataset.numbers(attribute.name)
         lower, upper, span = self._ends(values, attribute.numeric)
         # order : rows by stratum, then value; runs : rows of equal value, which must stay together
@@ -231,31 +209,30 @@ class Partition(ClassMechanism):
         loss = least
         if self.capacity is not None:
             tops = self._tops(values[order][runs.before[:-1]], attribute.numeric)
-            # Choose borders anew in each stratum so that upper bounds pack well; return classes and cost as for least
-            # loss.
-            price = float(self.alpha) * span
+            # Choose other borders in each stratum so that upper bounds pack well; classes and cost as for least loss.
             capacity = nearest_float(self.capacity)
-            first, cost = np.full(len(tops), -1, dtype=np.int64), 0.0
+            first, loss = np.full(len(tops), -1, dtype=np.int64), 0.0
             whole = whole_numbers(np.minimum(tops, capacity), capacity)
-            share = MOST_PACKED / int(runs.before[-1])
             for start, stop in itertools.pairwise(runs.starts.tolist()):
-                before = runs.before[start : stop + 1] - runs.before[start]
                 loads = Loads(
                     items=np.where(tops[start:stop] > capacity, whole.capacity + 1, whole.items[start:stop]),
                     capacity=whole.capacity,
-                    before=before,
+                    before=runs.before[start : stop + 1] - runs.before[start],
                     lower=runs.lower[start:stop],
                     upper=runs.upper[start:stop],
                     k=self.k,
-                    price=price,
+                    price=float(self.alpha) * span,
                 )
-                borders = best_borders(
-                    loads, _class_runs(class_of_run[start:stop]), most_packed=round(share * loads.num_records)
-                )
+                # Runs of a class that others interrupt count as several classes.
+                class_of = class_of_run[start:stop]
+                ends = [0, *(np.flatnonzero(np.diff(class_of)) + 1).tolist(), len(class_of)]
+                least_loss = tuple((begin, end) for begin, end in itertools.pairwise(ends) if class_of[begin] >= 0)
+                max_packed = round(MAX_PACKED / int(runs.before[-1]) * loads.num_records)
+                borders = best_borders(loads, least_loss, max_packed=max_packed)
                 for begin, end in borders:
                     first[start + begin : start + end] = start + begin
-                cost += loads.loss(borders)
-            class_of_run, loss = np.where(first < 0, -1, np.cumsum(opening_runs(runs, first)) - 1), cost
+                loss += loads.loss(borders)
+            class_of_run = np.where(first < 0, -1, np.cumsum(opening_runs(runs, first)) - 1)
         of_row = np.empty(len(values), dtype=np.int64)
         of_row[order] = np.repeat(class_of_run, runs.counts)
         if (of_row < 0).all():
@@ -267,11 +244,11 @@ class Partition(ClassMechanism):
             losses=(loss / span,),
             importance=(weight,),
         )
-        return Search(classes=classes, bound=weight * least / span, proven=loss == least)
+        return SearchResult(classes=classes, bound=weight * least / span, proven=loss == least)
 
     def _cut_several(
         self, dataset: Dataset, attributes: tuple[Attribute, ...], stratum: IntArray, num_strata: int
-    ) -> Search:
+    ) -> SearchResult:
         """Cut each stratum by itself: no class spans two, so the problem falls apart into theirs."""
         columns = [dataset.numbers(attribute.name) for attribute in attributes]
         ends = [self._ends(column, a.numeric) for column, a in zip(columns, attributes, strict=True)]
@@ -281,7 +258,7 @@ class Partition(ClassMechanism):
             "factor": importance / np.array([span for _, _, span in ends]),
             "k": self.k,
             "price": float(self.alpha) * float(importance.sum()),
-            "compiled": len(dataset) >= cuts.COMPILE_FROM_RECORDS,
+            "compiled": len(dataset) >= COMPILE_FROM_RECORDS,
         }
         # looks : for each row its stratum and the ends its cell shows; -1 is the stratum of suppressed rows
         looks = np.full((len(values), 1 + 2 * len(attributes)), -1.0)
@@ -289,9 +266,12 @@ class Partition(ClassMechanism):
         order = np.argsort(stratum, kind="stable")
         for number, rows in enumerate(np.split(order, np.searchsorted(stratum[order], np.arange(1, num_strata)))):
             points, point_of = Points.of(values[rows], lower[rows], upper[rows], **costs)
-            found = cuts.search(points, most_steps=cuts.MOST_STEPS // num_strata)
-            looks[rows] = _looks(points, Cells.of(points, found.cuts), number)[point_of]
-            bound, proven = bound + found.bound, proven and found.proven
+            best = search_cuts(points, max_steps=MAX_STEPS // num_strata)
+            cells = CellBounds.of(points, best.cuts)
+            ends_of_cell = np.stack([cells.lower, cells.upper], axis=2).reshape(len(cells.sizes), -1)
+            shown = np.column_stack([np.where(cells.sizes >= self.k, float(number), -1.0), ends_of_cell])
+            looks[rows] = shown[cells.of_point][point_of]
+            bound, proven = bound + best.bound, proven and best.proven
         # Make one class of rows that look alike, numbered by stratum and ends; -1 where the stratum is -1.
         kept = np.flatnonzero(looks[:, 0] >= 0)
         distinct, class_id, sizes = np.unique(looks[kept], axis=0, return_inverse=True, return_counts=True)
@@ -310,45 +290,36 @@ class Partition(ClassMechanism):
             losses=tuple(losses),
             importance=tuple(importance.tolist()),
         )
-        return Search(classes=classes, bound=min(bound, classes.loss_sum), proven=proven)
+        return SearchResult(classes=classes, bound=min(bound, classes.loss_sum), proven=proven)
 
     def _attributes(self, schema: Schema) -> tuple[Attribute, ...]:
-        found = schema.quasi_identifiers
-        names = ", ".join(f"{a.name} ({a.kind})" for a in found) or "none"
-        if not found or not all(isinstance(a.domain, Numeric) for a in found):
+        attributes = schema.quasi_identifiers
+        names = ", ".join(f"{a.name} ({a.kind})" for a in attributes) or "none"
+        if not attributes or not all(isinstance(a.domain, Numeric) for a in attributes):
             raise ParameterError(
                 f"partition generalises numeric quasi-identifiers. Got {names}. Use the mechanism full-domain for "
                 "trees, or give the others another role: public, sensitive or drop."
             )
-        rough = [a.name for a in found if a.numeric.resolution is None]
+        rough = [a.name for a in attributes if a.numeric.resolution is None]
         if self.bounds == "grid" and rough:
             raise ParameterError(
                 f'bounds = "grid" needs a public grid. Attribute {rough[0]!r} has no resolution. Add one.'
             )
-        unknown = [name for name, _ in self.importance if name not in [a.name for a in found]]
+        unknown = [name for name, _ in self.importance if name not in [a.name for a in attributes]]
         if unknown:
             raise ParameterError(
                 f"importance is for quasi-identifiers. Got {unknown[0]!r}, and they are {names}. Take it out."
             )
-        if self.goal == "packing" and (len(found) > 1 or found[0].numeric.lower < 0):
+        if self.goal == "packing" and (len(attributes) > 1 or attributes[0].numeric.lower < 0):
             raise ParameterError(
                 'goal = "packing" takes one numeric quasi-identifier with a domain of at least 0. '
                 f'Got {names}. Use goal = "loss".'
             )
-        return found
+        return attributes
 
     def _weights_of(self, attributes: tuple[Attribute, ...]) -> list[Fraction]:
         given = dict(self.importance)
         return [given.get(a.name, Fraction(1)) for a in attributes]
-
-    def _bounds_in_clear(self, attribute: Attribute) -> str:
-        name, domain = attribute.name, attribute.numeric
-        if self.bounds == "class":
-            return f"two exact values of {name} per class: its smallest and its largest"
-        return (
-            f"the smallest and largest {name} of each class, rounded outward to the public grid of "
-            f"{_amount(domain.resolution or Fraction(0), domain)} (exact where values are recorded on that grid)"
-        )
 
     def _ends(self, values: FloatArray, domain: Numeric) -> tuple[FloatArray, FloatArray, float]:
         """Return lower end, upper end and domain width on one scale, in whole numbers wherever possible.
@@ -362,7 +333,7 @@ class Partition(ClassMechanism):
                 float(domain.num_steps),
             )
         scale = decimal_scale(values)
-        if scale is not None and (domain.upper - domain.lower) * scale < _LARGEST_EXACT_INTEGER:
+        if scale is not None and (domain.upper - domain.lower) * scale < _MAX_EXACT_INTEGER:
             whole = np.rint(values * scale)
             return whole, whole, float((domain.upper - domain.lower) * scale)
         # A power of two changes no digit, and keeps the price finite where the domain is enormous.
@@ -386,39 +357,18 @@ class Partition(ClassMechanism):
         return Intervals(name=attribute.name, lower=lower, upper=self._tops(upper, domain))
 
 
-def _amount(number: Fraction, domain: Numeric) -> str:
-    return f"{decimal_text(number)} {domain.unit}".strip()
-
-
-def _looks(points: Points, cells: Cells, stratum: int) -> FloatArray:
-    """Return for each point its stratum and what its cell shows: lower and upper end of each attribute in turn."""
-    ends = np.stack([cells.lower, cells.upper], axis=2).reshape(len(cells.sizes), -1)
-    number = np.where(cells.sizes >= points.k, float(stratum), -1.0)
-    return np.column_stack([number, ends])[cells.of_point]
-
-
-def _class_runs(class_of_run: IntArray) -> tuple[tuple[int, int], ...]:
-    """Return first run and run after the last of each class; runs of a class that others interrupt are several."""
-    change = np.flatnonzero(np.diff(class_of_run)) + 1
-    pieces = itertools.pairwise([0, *change.tolist(), len(class_of_run)])
-    return tuple((begin, end) for begin, end in pieces if class_of_run[begin] >= 0)
-
-
 # Runs: one attribute's records of equal value, in order, and the classes of consecutive runs that lose least: an exact
 # dynamic program; docs/proofs/partition.md says why it needs so few steps.
 
 
 @dataclass(frozen=True, eq=False)
 class Runs:
-    """Rows that cannot be told apart, in order: bounds, how many rows come before, and where each stratum starts.
-
-    ``before`` and ``starts`` have one entry more than there are runs and strata.
-    """
+    """Rows of one attribute that cannot be told apart, in order."""
 
     lower: FloatArray
     upper: FloatArray
-    before: IntArray
-    starts: IntArray
+    before: IntArray  # rows before each run, and in all
+    starts: IntArray  # first run of each stratum, and the number of runs
 
     @classmethod
     def of(cls, stratum: IntArray, values: FloatArray, lower: FloatArray, upper: FloatArray) -> Runs:
@@ -451,7 +401,7 @@ def opening_runs(runs: Runs, first: IntArray) -> npt.NDArray[np.bool_]:
     ends = np.searchsorted(first[first >= 0], begins, side="right")
     last = np.flatnonzero(first >= 0)[ends - 1]
     stratum = np.searchsorted(runs.starts, begins, side="right")
-    alike = [np.diff(found) == 0 for found in (stratum, runs.lower[begins], runs.upper[last])]
+    alike = [np.diff(shown) == 0 for shown in (stratum, runs.lower[begins], runs.upper[last])]
     same = np.logical_and.reduce(alike)
     opens[begins[1:][same]] = False
     return opens
@@ -459,15 +409,9 @@ def opening_runs(runs: Runs, first: IntArray) -> npt.NDArray[np.bool_]:
 
 @kernel
 def _solve(
-    lower: FloatArray,
-    upper: FloatArray,
-    before: IntArray,
-    starts: IntArray,
-    k: int,
-    price: float,
-    first_of: IntArray,
+    lower: FloatArray, upper: FloatArray, before: IntArray, starts: IntArray, k: int, price: float, first_of: IntArray
 ) -> float:
-    """Dynamic program over the runs of each stratum; returns the least cost. Plain Python that numba can compile.
+    """Dynamic program over the runs of each stratum; returns the least cost.
 
     ``best[end]`` is the least cost of the runs before ``end``, counted from the stratum's first: the last of them is
     suppressed (if below k records), or closes a class of at least k. ``first_of`` is filled with the first run of
@@ -527,13 +471,13 @@ def _solve(
 class Loads:
     """Runs of equal records of one stratum, in order, as a packer will see them."""
 
-    items: IntArray  # Upper bound of each run, in whole numbers
-    capacity: int  # Capacity of a bin, in the same unit
-    before: IntArray  # Number of records before each run, and in all
-    lower: FloatArray  # lower, upper: ends of each run, for the loss
+    items: IntArray  # upper bound of each run, in whole numbers
+    capacity: int  # of a bin, in the same unit
+    before: IntArray  # number of records before each run, and in all
+    lower: FloatArray  # ends of each run, for the loss
     upper: FloatArray
-    k: int  # Fewest records of a class
-    price: float  # What suppressing one record costs, in units of width
+    k: int  # fewest records of a class
+    price: float  # what suppressing one record costs, in units of width
 
     @property
     def num_records(self) -> int:
@@ -575,70 +519,63 @@ def count_bins(items: IntArray, capacity: int) -> int:
     return len(fixed) + num
 
 
-def best_borders(loads: Loads, least_loss: Borders, *, most_packed: int = MOST_PACKED) -> Borders:
+def best_borders(loads: Loads, least_loss: Borders, *, max_packed: int = MAX_PACKED) -> Borders:
     """Choose the borders whose upper bounds need the fewest bins, then those that lose least."""
-    comparison = _Comparison(loads, max(FEWEST_COMPARED, most_packed // loads.num_records))
-    comparison.offer(least_loss)
-    comparison.climb()
-    if _num_partitions(loads) <= comparison.left:
-        for borders in _partitions(loads):
-            comparison.offer(borders)
-    else:
-        for price in _prices():
-            if comparison.left > 0:
-                comparison.offer(_cheapest(loads, price))
-    comparison.climb()
-    return comparison.best
-
-
-@dataclass
-class _Comparison:
-    """The best borders so far and how many more may be compared."""
-
-    loads: Loads
-    left: int
     best: Borders = ()
-    _key: tuple[float, float] = (math.inf, math.inf)
-    _seen: set[Borders] = field(default_factory=set)
+    best_key, seen, left = (math.inf, math.inf), set(), max(MIN_COMPARED, max_packed // loads.num_records)
 
-    def offer(self, borders: Borders | None) -> bool:
-        if borders is None or borders in self._seen or self.left <= 0:
+    def offer(borders: Borders | None) -> bool:
+        nonlocal best, best_key, left
+        if borders is None or borders in seen or left <= 0:
             return False
-        self.left -= 1
-        self._seen.add(borders)
-        key = (self.loads.num_bins(borders), self.loads.loss(borders))
-        if key < self._key:
-            self.best, self._key = borders, key
+        left -= 1
+        seen.add(borders)
+        key = (loads.num_bins(borders), loads.loss(borders))
+        if key < best_key:
+            best, best_key = borders, key
             return True
         return False
 
-    def climb(self) -> None:
-        while self.left > 0 and any(self.offer(moved) for moved in _moves(self.loads, self.best)):
+    def climb() -> None:
+        while left > 0 and any(offer(borders) for borders in _moves(loads, best)):
             continue
 
+    offer(least_loss)
+    climb()
+    partitions = few_partitions(loads, left)
+    if partitions is not None:
+        for borders in partitions:
+            offer(borders)
+    else:
+        for price in _prices():
+            if left > 0:
+                offer(_cheapest(loads, price))
+    climb()
+    return best
 
-def _num_partitions(loads: Loads) -> int:
-    """Count the partitions without suppression into classes that cannot be cut in two."""
+
+def few_partitions(loads: Loads, max_num: int) -> list[Borders] | None:
+    """List the partitions without suppression into classes that cannot be cut in two, unless they are too many."""
     ways = [1] + [0] * len(loads.items)
     for end in range(1, len(ways)):
-        ways[end] = min(MOST_PACKED, sum(ways[begin] for begin in loads.begins(end)))
-    return ways[-1]
-
-
-def _partitions(loads: Loads) -> Iterator[Borders]:
+        ways[end] = min(MAX_PACKED, sum(ways[begin] for begin in loads.begins(end)))
+    if ways[-1] > max_num:
+        return None
+    partitions: list[Borders] = []
     waiting: list[tuple[int, Borders]] = [(len(loads.items), ())]
     while waiting:
         end, after = waiting.pop()
         if end == 0:
-            yield after
+            partitions.append(after)
         waiting += [(begin, ((begin, end), *after)) for begin in loads.begins(end)]
+    return partitions
 
 
 def _prices() -> Iterator[Callable[[FloatArray], FloatArray]]:
     yield lambda share: 1 / np.floor(1 / np.maximum(share, 1e-9))  # as many as fit of the same
     yield lambda share: share
     yield lambda share: share + 1 / np.floor(1 / np.maximum(share, 1e-9))
-    for period in range(1, LARGEST_PERIOD + 1):  # Fekete and Schepers 2001, u^(period)
+    for period in range(1, MAX_PERIOD + 1):  # Fekete and Schepers 2001, u^(period)
         yield lambda share, period=period: np.where(  # type: ignore[misc]
             (period + 1) * share % 1 == 0, share, np.floor((period + 1) * share) / period
         )
@@ -674,7 +611,7 @@ def _cheapest(loads: Loads, price: Callable[[FloatArray], FloatArray]) -> Border
 
 def _moves(loads: Loads, borders: Borders) -> Iterator[Borders]:
     """Move one border between neighbouring classes by a few runs, as long as both keep k records."""
-    for at, shift in itertools.product(range(1, len(borders)), range(-MOST_SHIFT, MOST_SHIFT + 1)):
+    for at, shift in itertools.product(range(1, len(borders)), range(-MAX_SHIFT, MAX_SHIFT + 1)):
         (first, end), (begin, last) = borders[at - 1], borders[at]
         moved = begin + shift
         if shift == 0 or end != begin or not first < moved < last:
@@ -682,3 +619,555 @@ def _moves(loads: Loads, borders: Borders) -> Iterator[Borders]:
         rows = loads.before
         if min(rows[moved] - rows[first], rows[last] - rows[moved]) >= loads.k:
             yield (*borders[: at - 1], (first, moved), (moved, last), *borders[at + 1 :])
+
+
+# --- Cuts: single-dimensional partitions of several numeric attributes at once, improved one attribute at a time.
+#
+# Each attribute is cut into intervals of its values; classes are the cells of the product that hold records, and a cell
+# of fewer than k records is suppressed (Hoogervorst et al. 2019, Definition 3 and eq. 7). A class shows, and pays for,
+# its own extremes in each attribute.
+#
+# With the cuts of all other attributes fixed, records fall into groups that no cut of this one can join. What an
+# interval of this attribute costs is then a sum over groups and depends on no other interval, so the best cuts of one
+# attribute are an exact dynamic program. Going from attribute to attribute never raises the loss; it ends in cuts that
+# no change of a single attribute improves, from several starts. Branch and bound, further below, proves such cuts best,
+# or says how far from it they may be.
+
+Cuts = tuple[IntArray, ...]  # for each attribute the piece that each interval begins with; the first is always 0
+MAX_PIECES = 1024
+MAX_PROGRAM_STEPS = 2 * 10**7
+RECORDS_PER_CELL = (1.5, 2, 2.5, 4)
+MANY_STARTS_TO_POINTS = 500
+MAX_SUBSETS = 24
+TOLERANCE = 1e-9  # share of a loss that sums in floating point are trusted to; bounds are lowered by it
+COMPILE_FROM_RECORDS = 24
+MAX_POINTS = 64
+MAX_POINTS_OF_PAIRS = 128
+MAX_STEPS = 10**8  # about the number of points looked at in all; some seconds
+MAX_POLISHED = 8
+STEPS_OF_PAIR = 10**7
+STEPS_OF_NODE = 2000  # what a node is charged for being made, so that their number is limited too
+STEPS_OF_SLAB = 300
+STEPS_OF_BOX = 5000
+MAX_BOX_STEPS = 10**8
+MIN_BOX_STEPS = 100
+MAX_NEIGHBOURS = 2 * 10**7
+NUM_NEIGHBOURS = 64
+_FEWER_RECORDS = (3, 6)
+
+
+class PointArrays(NamedTuple):
+    """Points as kernels take them."""
+
+    counts: IntArray
+    lower: FloatArray
+    upper: FloatArray
+    factor: FloatArray
+    price: float
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Points:
+    """The records of one stratum, equal ones taken together, in an order that follows from their values alone."""
+
+    lower: FloatArray  # for each point and attribute the smallest interval it may be released as
+    upper: FloatArray
+    counts: IntArray  # number of records of each point
+    piece: IntArray  # for each point and attribute the piece it lies in: between two pieces a cut is possible
+    factor: FloatArray  # what a unit of width costs in each attribute: importance divided by the width of the domain
+    k: int  # fewest records of a class
+    price: float  # what suppressing one record costs
+    compiled: bool  # whether there is enough to do for compiling to pay
+
+    @classmethod
+    def of(cls, values: FloatArray, lower: FloatArray, upper: FloatArray, **costs: Any) -> tuple[Points, IntArray]:
+        """Take equal records together; return the points, and which of them each record is.
+
+        All three have one row a record and one column an attribute. Distinct values of an attribute are its pieces; if
+        there are very many, neighbours are taken together by quantiles.
+        """
+        _, first, point_of, counts = np.unique(
+            values, axis=0, return_index=True, return_inverse=True, return_counts=True
+        )
+        weights, columns = counts.astype(np.int64), []
+        for column in values[first].T:
+            distinct, rank = np.unique(column, return_inverse=True)
+            if len(distinct) > MAX_PIECES:
+                in_value = np.bincount(rank, weights=weights)
+                quantile = np.floor((np.cumsum(in_value) - in_value) * (MAX_PIECES / weights.sum()))
+                rank = np.unique(quantile, return_inverse=True)[1][rank]
+            columns.append(np.asarray(rank, dtype=np.int64))
+        points = cls(lower=lower[first], upper=upper[first], counts=weights, piece=np.column_stack(columns), **costs)
+        return points, np.asarray(point_of, dtype=np.int64).reshape(-1)
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+    @property
+    def num_attributes(self) -> int:
+        return len(self.factor)
+
+    @functools.cached_property
+    def arrays(self) -> PointArrays:
+        return PointArrays(self.counts, self.lower, self.upper, self.factor, self.price)
+
+    @functools.cached_property
+    def num_pieces(self) -> tuple[int, ...]:
+        return tuple((self.piece.max(axis=0) + 1).tolist())
+
+    @functools.cached_property
+    def in_order(self) -> tuple[tuple[IntArray, IntArray], ...]:
+        """For each attribute the points by piece, and where each piece begins among them."""
+        orders = [np.argsort(column, kind="stable") for column in self.piece.T]
+        return tuple(
+            (order, np.searchsorted(column[order], np.arange(num + 1)))
+            for column, order, num in zip(self.piece.T, orders, self.num_pieces, strict=True)
+        )
+
+
+def uncut(points: Points) -> Cuts:
+    return (np.zeros(1, dtype=np.int64),) * points.num_attributes
+
+
+def cell_of_points(points: Points, cuts: Cuts, *, without: int = -1) -> tuple[IntArray, int]:
+    """Give each point the number of its cell, by the cuts of all attributes but one; also tell how many there are."""
+    codes, num = np.zeros(len(points), dtype=np.int64), 1
+    for i, begins in enumerate(cuts):
+        if i != without and len(begins) > 1:
+            interval = np.searchsorted(begins, points.piece[:, i], side="right") - 1
+            # Renumbered after each attribute, so that the product stays small.
+            present, codes = np.unique(codes * len(begins) + interval, return_inverse=True)
+            num = len(present)
+    return np.asarray(codes, dtype=np.int64), num
+
+
+@dataclass(frozen=True, eq=False)
+class CellBounds:
+    """What the cells of a partition hold: sizes and, per attribute, own extremes."""
+
+    of_point: IntArray
+    sizes: IntArray
+    lower: FloatArray
+    upper: FloatArray
+
+    @classmethod
+    def of(cls, points: Points, cuts: Cuts) -> CellBounds:
+        codes, num = cell_of_points(points, cuts)
+        order = np.argsort(codes, kind="stable")
+        begins = np.searchsorted(codes[order], np.arange(num))
+        sizes = np.add.reduceat(points.counts[order], begins)
+        lower = np.minimum.reduceat(points.lower[order], begins, axis=0)
+        upper = np.maximum.reduceat(points.upper[order], begins, axis=0)
+        return cls(codes, sizes, lower, upper)
+
+    def cost(self, points: Points) -> float:
+        """Return the loss (eq. 7) of all records."""
+        kept = self.sizes >= points.k
+        widths = (self.upper - self.lower)[kept] @ points.factor
+        return float(self.sizes[kept] @ widths) + points.price * int(self.sizes[~kept].sum())
+
+
+@dataclass(frozen=True, eq=False)
+class BestCuts:
+    cuts: Cuts  # where the intervals of each attribute begin
+    loss: float  # eq. 7 over all records
+    bound: float  # no cuts lose less
+    proven: bool  # whether the search is finished: no cuts lose less by more than one part in 10^9
+
+    @classmethod
+    def of(cls, cuts: Cuts, loss: float, bound: float) -> BestCuts:
+        safe = max(0.0, min(loss, bound) * (1 - TOLERANCE))
+        return cls(cuts, loss, safe, proven=bound >= loss * (1 - TOLERANCE))
+
+
+def local_optima(points: Points) -> list[tuple[Cuts, float]]:
+    """Improve one attribute at a time from each of several starts; return the cuts and their losses, best first.
+
+    Starts are each attribute cut first alone, then grids of equal shares with about 1.5 k to 4 k records to a cell. A
+    small problem is also started from grids of some of the attributes only.
+    """
+    whole, attributes = uncut(points), list(range(points.num_attributes))
+    by_cost = {CellBounds.of(points, whole).cost(points): whole}
+    starts: list[tuple[Cuts, list[int]]] = []
+    if len(points) * max(points.num_pieces) <= MAX_PROGRAM_STEPS:
+        starts += [(whole, attributes[i:] + attributes[:i]) for i in attributes]
+    fewest = 2 if len(points) <= MANY_STARTS_TO_POINTS else len(attributes)
+    subsets = (itertools.combinations(attributes, num) for num in range(len(attributes), fewest - 1, -1))
+    num_records = int(points.counts.sum())
+    for some in itertools.islice(itertools.chain.from_iterable(subsets), MAX_SUBSETS):
+        shares = [(num_records / (share * points.k)) ** (1 / len(some)) for share in RECORDS_PER_CELL]
+        for num in dict.fromkeys(max(2, round(share)) for share in shares):
+            grid = []
+            for i, (column, num_pieces) in enumerate(zip(points.piece.T, points.num_pieces, strict=True)):
+                parts = num if i in some else 1
+                before = np.cumsum(np.bincount(column, weights=points.counts, minlength=num_pieces))
+                begins = np.searchsorted(before, before[-1] * np.arange(parts) / parts, side="right")
+                grid.append(np.unique(np.append(0, begins[begins < num_pieces])).astype(np.int64))
+            starts.append((tuple(grid), attributes))
+    for start, order in starts:
+        cuts, cost = descend(points, start, order)
+        by_cost.setdefault(cost, cuts)
+    return [(by_cost[cost], cost) for cost in sorted(by_cost)]
+
+
+def descend(points: Points, start: Cuts, order: Sequence[int]) -> tuple[Cuts, float]:
+    """Cut one attribute after another again, each as well as the others allow, until none improves."""
+    cuts, cost = start, CellBounds.of(points, start).cost(points)
+    waiting = list(order)
+    while waiting:
+        i = waiting.pop(0)
+        tried = (*cuts[:i], recut(points, cuts, i), *cuts[i + 1 :])
+        new_cost = CellBounds.of(points, tried).cost(points)
+        if new_cost < cost * (1 - TOLERANCE):
+            cuts, cost = tried, new_cost
+            waiting += [j for j in order if j != i and j not in waiting]
+    return cuts, cost
+
+
+def recut(points: Points, cuts: Cuts, attribute: int) -> IntArray:
+    """Return the best cuts of one attribute, those of the others being fixed.
+
+    Exact up to ``MAX_PROGRAM_STEPS`` steps. Beyond, intervals longer than the longest present one and than that allows
+    are not looked at, which keeps the present cuts among those compared.
+    """
+    label, num_labels = cell_of_points(points, cuts, without=attribute)
+    num_pieces = points.num_pieces[attribute]
+    longest = int(np.diff(np.append(cuts[attribute], num_pieces)).max())
+    reach = min(num_pieces, max(longest, MAX_PROGRAM_STEPS // len(points)))
+    return best_cuts(points, attribute, label, num_labels, reach)[0]
+
+
+def best_cuts(points: Points, attribute: int, label: IntArray, num_labels: int, reach: int) -> tuple[IntArray, float]:
+    """Cut one attribute as well as possible, records of different labels being apart; a label of -1 is left out."""
+    order, first = points.in_order[attribute]
+    previous = np.zeros(points.num_pieces[attribute] + 1, dtype=np.int64)
+    program = cut_program if points.compiled else cut_program.plain
+    cost = program(order, first, label, num_labels, points.arrays, points.k, reach, previous)
+    begins, end = [], points.num_pieces[attribute]
+    while end > 0:
+        end = int(previous[end])
+        begins.append(end)
+    return np.array(begins[::-1], dtype=np.int64), float(cost)
+
+
+@kernel
+def cut_program(
+    order: IntArray,
+    first: IntArray,
+    label: IntArray,
+    num_labels: int,
+    points: PointArrays,
+    k: int,
+    reach: int,
+    previous: IntArray,
+) -> float:
+    """Dynamic program over the pieces of one attribute; returns the least cost.
+
+    ``best[end]`` is the least cost of the pieces before ``end``; ``previous[end]`` is filled with where its last
+    interval begins. An interval grows piece by piece; each point changes size and extremes of its own label's cell
+    only. Suppressed records are counted and kept ones summed apart, so that a high price hides no width.
+    """
+    counts, lower, upper, factor, price = points
+    num, num_factors = len(first) - 1, len(factor)
+    best = np.full(num + 1, np.inf)
+    best[0] = 0.0
+    seen = np.full(num_labels, -1)  # the begin for which a label's cell was last reset
+    size = np.zeros(num_labels, dtype=np.int64)
+    worth = np.zeros(num_labels)
+    low, high = np.zeros((num_labels, num_factors)), np.zeros((num_labels, num_factors))
+    for begin in range(num):
+        suppressed, kept = 0, 0.0
+        for end in range(begin + 1, min(num, begin + reach) + 1):
+            for at in range(first[end - 1], first[end]):
+                point = order[at]
+                cell = label[point]
+                if cell < 0:
+                    continue
+                if seen[cell] != begin:
+                    seen[cell], size[cell], worth[cell] = begin, 0, 0.0
+                    low[cell], high[cell] = lower[point], upper[point]
+                width = 0.0
+                for i in range(num_factors):
+                    low[cell, i] = min(low[cell, i], lower[point, i])
+                    high[cell, i] = max(high[cell, i], upper[point, i])
+                    width += factor[i] * (high[cell, i] - low[cell, i])
+                if size[cell] < k:
+                    suppressed -= size[cell]
+                size[cell] += counts[point]
+                if size[cell] < k:
+                    suppressed += size[cell]
+                else:
+                    kept += size[cell] * width - worth[cell]
+                    worth[cell] = size[cell] * width
+            cost = best[begin] + (price * suppressed + kept)
+            if cost < best[end]:
+                best[end], previous[end] = cost, begin
+    return float(best[num])
+
+
+# Branching: prove cuts of several attributes best, or say how much less any cuts might lose.
+#
+# Best-first branch and bound in the manner of K-Optimize (Bayardo, Agrawal 2005; Hoogervorst et al. 2019, section 4.2),
+# with other bounds than eq. 8. Attributes are decided one after another, each from its smallest value upward, one
+# interval at a time; the last attribute is never branched on, for its best cuts are a dynamic program.
+#
+# Three bounds, each valid because records that a decided cut has parted stay apart:
+#
+# - A record that is kept shares its class with k - 1 others of its part, so it costs at least the width of the
+#   narrowest box around it and k - 1 others, which a small search finds; or it is suppressed: the least of the two.
+# - For the last two attributes: let every interval of the last but one have its own cuts of the last one. The best such
+#   partition is a dynamic program over slabs, and loses no more than any with common cuts.
+# - Intervals decided so far, with common cuts of the last attribute, cost at least what is best for them alone.
+#
+# The work is limited by counted steps, not by time, so that the same records give the same cuts.
+
+
+def search_cuts(points: Points, *, max_steps: int = MAX_STEPS) -> BestCuts:
+    """Find the best cuts, and a loss that none goes below: proved best where the problem is small."""
+    num_records = int(points.counts.sum())
+    if num_records < points.k:
+        return BestCuts(uncut(points), num_records * points.price, num_records * points.price, proven=True)
+    optima = local_optima(points)
+    cuts, loss = optima[0]
+    two = points.num_attributes == 2
+    if len(points) > (MAX_POINTS_OF_PAIRS if two else MAX_POINTS):
+        return BestCuts.of(cuts, loss, neighbour_bound(points))
+    if not two:
+        polished = [_polished(points, *start, max_steps // MAX_POLISHED) for start in optima[:MAX_POLISHED]]
+        cuts, loss = min(polished, key=operator.itemgetter(1))
+    order = sorted(range(points.num_attributes), key=lambda i: (points.num_pieces[i], i))
+    branching = _Branching(points, cuts, loss, max_steps, order)
+    start = _Node((), (0,), 0, np.zeros(len(points), dtype=np.int64), _narrowest(points, branching.nearest))
+    return branching.run(start)
+
+
+def _polished(points: Points, cuts: Cuts, loss: float, max_steps: int) -> tuple[Cuts, float]:
+    """Cut two attributes at once again, as well as the others allow, until no pair improves or the work is done."""
+    pairs = list(itertools.combinations(range(points.num_attributes), 2))
+    waiting = list(pairs)
+    while waiting and max_steps > 0:
+        pair = waiting.pop(0)
+        others = [i for i in range(points.num_attributes) if i not in pair]
+        branching = _Branching(points, cuts, loss, min(max_steps, STEPS_OF_PAIR), [*others, *pair])
+        apart = tuple(np.zeros(1, dtype=np.int64) if i in pair else begins for i, begins in enumerate(cuts))
+        label, _ = cell_of_points(points, apart)
+        before = branching.left
+        best = branching.run(_Node(tuple(cuts[i] for i in others), (0,), 0, label, np.zeros(len(points))))
+        max_steps -= before - branching.left
+        if best.loss < loss * (1 - TOLERANCE):
+            cuts, loss = best.cuts, best.loss
+            waiting = [other for other in pairs if other != pair]
+    return cuts, loss
+
+
+def neighbour_bound(points: Points) -> float:
+    """Return a loss that no cuts go below: for each record the narrowest box with k records, or suppression.
+
+    Only so many nearest neighbours are looked at, which lowers the bound; 0 where there are too many records even for
+    k of each.
+    """
+    num = min(len(points), max(points.k, NUM_NEIGHBOURS))
+    num = num if len(points) * num <= MAX_NEIGHBOURS else min(len(points), points.k)
+    if len(points) * num > MAX_NEIGHBOURS:
+        return 0.0
+    from scipy.spatial import cKDTree
+
+    # A class with lower ends a and b is at least |a - b| wide, so on the grid these widths are below the true ones.
+    at = (points.lower - points.lower.min(axis=0)) * points.factor
+    widths, order = cKDTree(at).query(at, k=np.arange(1, num + 1), p=1)
+    beyond = widths[:, -1] if num < len(points) else np.full(len(points), np.inf)
+    return float(points.counts @ _narrowest(points, Nearest(order.astype(np.int64), widths, beyond)))
+
+
+class Nearest(NamedTuple):
+    """For each point its nearest points, itself included, by the width of a class with both."""
+
+    points: IntArray
+    widths: FloatArray
+    beyond: FloatArray  # how wide a class with any other point is at least
+
+
+def _narrowest(points: Points, nearest: Nearest) -> FloatArray:
+    """Return the least that a record of each point costs: with k records to a box, or fewer where that is too much."""
+    least, label = np.zeros(len(points)), np.zeros(len(points), dtype=np.int64)
+    max_steps = max(MAX_BOX_STEPS // len(points), MIN_BOX_STEPS)
+    for k in sorted({min(few, points.k) for few in (*_FEWER_RECORDS, points.k)}):
+        least, _ = _box_widths(points, nearest, label, least, k, max_steps)
+    return least
+
+
+def _box_widths(
+    points: Points, nearest: Nearest, label: IntArray, floor: FloatArray, k: int, max_steps: int
+) -> tuple[FloatArray, int]:
+    search_boxes, least = box_widths if points.compiled else box_widths.plain, floor.copy()
+    return least, int(search_boxes(label, nearest, points.arrays, k, least, max_steps))
+
+
+class _Slabs(NamedTuple):
+    """For a node at the last level, where intervals of its attribute are decided."""
+
+    base: IntArray  # labels of all points by the attributes decided before
+    alone: FloatArray  # what each interval costs alone, by begin and end
+    rest: FloatArray  # what the rest from a piece on costs
+
+
+class _Node(NamedTuple):
+    """Decided so far: all intervals of some attributes, and those of the next up to a piece."""
+
+    cuts: Cuts
+    begins: tuple[int, ...]
+    at: int
+    label: IntArray  # tells points apart that a decided cut has parted; at the last level -1 if in no decided interval
+    least: FloatArray  # what a record of each point costs at least
+    cost: float = 0.0  # at the last level: what the decided intervals cost at least
+    slabs: _Slabs | None = None
+
+
+@dataclass
+class _Branching:
+    """One search: the best cuts so far, the open nodes by their bound, and the work left."""
+
+    points: Points
+    cuts: Cuts
+    loss: float
+    left: int
+    order: list[int]
+    _open: list[tuple[float, int, _Node]] = field(default_factory=list)
+    _serial: Iterator[int] = field(default_factory=itertools.count)
+
+    @functools.cached_property
+    def nearest(self) -> Nearest:
+        low = np.minimum(self.points.lower[:, None], self.points.lower[None])
+        high = np.maximum(self.points.upper[:, None], self.points.upper[None])
+        widths = (high - low) @ self.points.factor
+        order = np.argsort(widths, axis=1, kind="stable")
+        return Nearest(order, np.take_along_axis(widths, order, axis=1), np.full(len(self.points), np.inf))
+
+    def run(self, start: _Node) -> BestCuts:
+        """Expand the node of the least bound until none can beat the best cuts, or the work is done."""
+        points, before_last = self.points, self.points.num_attributes - 2
+        last_but_one = self.points.piece[:, self.order[-2]]
+        num = points.num_pieces[self.order[-2]]
+        # Each slab is charged a program over the points of an average one.
+        slab_steps = num * (num + 1) // 2 * (len(points) ** 2 // 8 + STEPS_OF_SLAB)
+        self._push(float(points.counts @ start.least), start)
+        while self._open and self.left > 0:
+            bound, _, node = self._open[0]
+            if not self._may_beat(bound):
+                return BestCuts.of(self.cuts, self.loss, self.loss)
+            if node.slabs is None and len(node.cuts) == before_last and slab_steps > self.left:
+                break
+            heapq.heappop(self._open)
+            if len(node.cuts) < before_last:
+                self._expand(bound, node)
+            elif node.slabs is None:
+                # Solve the problem in which each interval of the last but one attribute has its own cuts of the last
+                # one: for each begin and end the least cost of the records between these pieces.
+                alone = np.full((num, num + 1), np.inf)
+                for begin, end in itertools.combinations(range(num + 1), 2):
+                    inside = (last_but_one >= begin) & (last_but_one < end)
+                    alone[begin, end] = self._last_cuts(np.where(inside, node.label, -1))[1]
+                self.left -= slab_steps
+                rest = np.zeros(num + 1)
+                for begin in range(num - 1, -1, -1):
+                    rest[begin] = (alone[begin] + rest).min()
+                slabs = _Slabs(node.label, alone, rest)
+                undecided = np.full(len(points), -1, dtype=np.int64)
+                self._push(max(bound, float(rest[0])), _Node(node.cuts, (0,), 0, undecided, node.least, slabs=slabs))
+            else:
+                self._expand_last(node, node.slabs)
+        return BestCuts.of(self.cuts, self.loss, min((bound for bound, _, _ in self._open), default=self.loss))
+
+    def _may_beat(self, bound: float) -> bool:
+        return bound < self.loss * (1 - TOLERANCE)
+
+    def _push(self, bound: float, node: _Node) -> None:
+        if self._may_beat(bound):
+            heapq.heappush(self._open, (bound, next(self._serial), node))
+
+    def _last_cuts(self, label: IntArray) -> tuple[IntArray, float]:
+        last = self.order[-1]
+        return best_cuts(self.points, last, label, int(label.max()) + 1, self.points.num_pieces[last])
+
+    def _expand(self, bound: float, node: _Node) -> None:
+        """Decide the next interval of an attribute before the last two, bounded by the narrowest boxes."""
+        points, attribute = self.points, self.order[len(node.cuts)]
+        piece, num = points.piece[:, attribute], points.num_pieces[attribute]
+        for end in range(node.at + 1, num + 1):
+            label = np.unique(2 * node.label + (piece >= end), return_inverse=True)[1].astype(np.int64)
+            least, steps = _box_widths(points, self.nearest, label, node.least, points.k, STEPS_OF_BOX)
+            self.left -= steps + STEPS_OF_NODE
+            child = _Node(node.cuts, (*node.begins, end), end, label, least)
+            if end == num:  # the next attribute begins
+                child = _Node((*node.cuts, np.array(node.begins, dtype=np.int64)), (0,), 0, label, least)
+            self._push(max(bound, float(points.counts @ least)), child)
+
+    def _expand_last(self, node: _Node, slabs: _Slabs) -> None:
+        """Decide the next interval of the last but one attribute, bounded by programs over the last one."""
+        piece, num = self.points.piece[:, self.order[-2]], self.points.num_pieces[self.order[-2]]
+        offset = (int(slabs.base.max()) + 1) * len(node.begins)
+        bounds = node.cost + slabs.alone[node.at] + slabs.rest
+        for end in node.at + 1 + np.argsort(bounds[node.at + 1 :], kind="stable"):
+            if not self._may_beat(float(bounds[end])):
+                break
+            label = np.where((piece >= node.at) & (piece < end), slabs.base + offset, node.label)
+            begins, cost = self._last_cuts(label)
+            self.left -= len(self.points) ** 2 // 4 + STEPS_OF_NODE
+            if end < num:
+                child = _Node(node.cuts, (*node.begins, int(end)), int(end), label, node.least, cost, slabs)
+                self._push(max(float(bounds[end]), cost + float(slabs.rest[end])), child)
+                continue
+            in_search_order = (*node.cuts, np.array(node.begins, dtype=np.int64), begins)
+            cuts = tuple(in_search_order[self.order.index(i)] for i in range(len(self.order)))
+            loss = CellBounds.of(self.points, cuts).cost(self.points)
+            if loss < self.loss:
+                self.cuts, self.loss = cuts, loss
+
+
+@kernel
+def box_widths(
+    label: IntArray, nearest: Nearest, points: PointArrays, k: int, least: FloatArray, max_steps: int
+) -> int:
+    """Raise ``least``, what a record of each point costs, to the narrowest box of its label with k records.
+
+    Returns the steps taken. A depth-first search adds one neighbour after another to a box, nearest first, and leaves a
+    branch once the box is no narrower than the best so far. A box that meets the bound known before ends the search.
+    After ``max_steps`` for one point, that bound is kept.
+    """
+    neighbours, widths, beyond = nearest
+    counts, lower, upper, factor, price = points
+    total = 0
+    num, num_factors = widths.shape[1], len(factor)
+    low, high = np.zeros((k + 1, num_factors)), np.zeros((k + 1, num_factors))
+    size, at = np.zeros(k + 1, dtype=np.int64), np.zeros(k + 1, dtype=np.int64)
+    for point in range(len(label)):
+        best, depth, steps = price, 0, 0
+        at[0], size[0], low[0], high[0] = -1, counts[point], lower[point], upper[point]
+        if counts[point] >= k:
+            best = min(price, (factor * (upper[point] - lower[point])).sum())
+            depth = -1
+        while depth >= 0 and steps <= max_steps and best > least[point]:
+            at[depth] += 1
+            steps += 1
+            if at[depth] >= num or widths[point, at[depth]] >= best:
+                depth -= 1
+                continue
+            other = neighbours[point, at[depth]]
+            if other == point or label[other] != label[point]:
+                continue
+            width = 0.0
+            for i in range(num_factors):
+                low[depth + 1, i] = min(low[depth, i], lower[other, i])
+                high[depth + 1, i] = max(high[depth, i], upper[other, i])
+                width += factor[i] * (high[depth + 1, i] - low[depth + 1, i])
+            if width >= best:
+                continue
+            if size[depth] + counts[other] >= k:
+                best = width
+            else:
+                size[depth + 1], at[depth + 1] = size[depth] + counts[other], at[depth]
+                depth += 1
+        total += steps
+        if steps <= max_steps:
+            least[point] = max(least[point], min(best, beyond[point]))
+    return total

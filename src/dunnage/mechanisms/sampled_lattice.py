@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """SampledLattice: release the k-anonymous part of a secret sample, at levels that are chosen with noise.
 
-Algorithm 1 of Li, Erkin and Lagendijk 2022 with the score and the sample of the choice mended, so that the guarantee is
-one of differential privacy. ``docs/proofs/sampled-lattice.md`` has the proofs, and says what the published form lacks.
+Algorithm 1 of Li, Erkin and Lagendijk 2022 with the score and the sample of the choice put right, so that the guarantee
+is one of differential privacy. ``docs/proofs/sampled-lattice.md`` has the proofs, and what the published form lacks.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ from dunnage.kinds.common import floats, require
 from dunnage.laws import Cells
 from dunnage.measures import class_sizes, size_figures
 from dunnage.mechanisms.base import (
-    Drawn,
     Flag,
     Foresight,
     Number,
     OptionalConfidence,
     OptionalEpsilon,
     OptionalNumber,
+    Outcome,
 )
-from dunnage.mechanisms.lattice import Column, Node, Records, hierarchies_of, lost_widths
-from dunnage.mechanisms.perturb import cut_cells, foresee_intervals, noisy_domains, same_noise, stated_noise
-from dunnage.mechanisms.recode import Classes, ClassRelease, class_table, released_column, row_table, strata
+from dunnage.mechanisms.classes import Classes, ClassRelease, class_table, released_column, row_table, strata
+from dunnage.mechanisms.full_domain import LatticeColumn, Node, Records, generalised_at, hierarchies_of
+from dunnage.mechanisms.noisy import cut_cells, foresee_intervals, noisy_domains, same_noise, stated_noise
 from dunnage.noise import Noise
 from dunnage.sampling_loss import (
     LARGE_DELTA,
@@ -67,10 +67,9 @@ if TYPE_CHECKING:
     from dunnage.release import Release
     from dunnage.tables.dataset import Dataset
 
-MOST_NODES = 2**15
-"""Largest lattice: every node is looked at, and one drawn among all."""
-_LEAST_DELTA = Fraction(1, 10**300)
-_MOST_NODES_TOLD = 10
+MAX_NODES = 2**15  # of a lattice: every node is looked at, and one drawn among all
+_MIN_DELTA = Fraction(1, 10**300)
+_MAX_NODES_SHOWN = 10
 _FORMS = "k, beta and epsilon_choice, or epsilon, delta and epsilon_choice"
 _NUMERICS = (
     "samples, choice and order of rows are drawn exactly, from system entropy; scores are fractions; epsilon and delta "
@@ -101,7 +100,7 @@ class _CountRule:
     epsilon_choice: Fraction
 
     def sample(self, released: BoolArray, draw: Callable[[], BoolArray]) -> BoolArray:
-        """Return the sample that the node is chosen on, from the one that is released or drawn anew."""
+        """Return the sample that the node is chosen on, from the one that is released or drawn again."""
         return draw()
 
     def scores(self, utility: Sequence[int], unit: Fraction, num_sampled: int) -> list[Fraction]:
@@ -191,11 +190,6 @@ class SampledLattice(ClassRelease):
     References
     ----------
     Li, Erkin, Lagendijk 2022, algorithm 1; Li, Qardaji, Su 2012, theorem 1.
-
-    Examples
-    --------
-    >>> SampledLattice(epsilon=2, delta="1e-4", epsilon_choice=1).least
-    47
     """
 
     name = "sampled-lattice"
@@ -215,8 +209,8 @@ class SampledLattice(ClassRelease):
     @model_validator(mode="before")
     @classmethod
     def _usual_confidence(cls, given: Mapping[str, object]) -> Mapping[str, object]:
-        asked = given.get("left_out") == "noisy" and given.get("confidence") is None
-        return {**given, "confidence": Fraction(9, 10)} if asked else given
+        usual = given.get("left_out") == "noisy" and given.get("confidence") is None
+        return {**given, "confidence": Fraction(9, 10)} if usual else given
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -237,11 +231,11 @@ class SampledLattice(ClassRelease):
                 f"{shown_number(self.epsilon)}, which leaves nothing for the sample. Lower it, or raise epsilon."
             )
         if self.left_out != "noisy":
-            strange = [name for name in ("left_out_epsilon", "confidence") if getattr(self, name) is not None]
-            if strange:
-                raise ParameterError(
-                    f'{strange[0]} is for left_out = "noisy" alone. Got it with {self.left_out!r}. Remove it.'
-                )
+            for name in ("left_out_epsilon", "confidence"):
+                if getattr(self, name) is not None:
+                    raise ParameterError(
+                        f'{name} is for left_out = "noisy" alone. Got it with {self.left_out!r}. Remove it.'
+                    )
         elif self.left_out_epsilon is None:
             raise ParameterError('left_out = "noisy" needs left_out_epsilon. Got none. Give the epsilon of the noise.')
         if not 0 < self.epsilon_choice <= 700:
@@ -295,12 +289,29 @@ class SampledLattice(ClassRelease):
         epsilon = self._rule.epsilon(sampling_epsilon(self.rate)) if self.epsilon is None else self.epsilon
         guarantee = SampledDP(
             epsilon=epsilon,
-            delta=max(self._rule.delta(), _LEAST_DELTA),
+            delta=max(self._rule.delta(), _MIN_DELTA),
             beta=self.rate,
             protects=schema.protects,
             neighbours=Neighbours.ADD_REMOVE,
         )
         told = f"delta {_rounded_up(guarantee.delta)}: with this probability nothing is promised"
+        names = ", ".join(attribute.name for attribute in schema.quasi_identifiers)
+        counts = "number of released records, number of classes, size of each class"
+        if self.left_out != "noisy":
+            counts += "; not how many records there are, were sampled or were suppressed"
+        in_clear = [
+            counts,
+            f"the generalisation of each released record in the public hierarchies of {names}, at one level for each, "
+            "chosen with noise (at level 0 the value itself)",
+        ]
+        if schema.public:
+            public = ", ".join(attribute.name for attribute in schema.public)
+            in_clear.append(f"public columns of released records as they are: {public}")
+        if self.left_out == "noisy":
+            in_clear.append(
+                "the number of all records, and which rows are of records that were not sampled or suppressed, with "
+                f"noisy values of {names}"
+            )
         claim = self._rule.claim()
         # What is no longer proved because of the published choice, or of what becomes of records that are left out
         why = [_WHY_PUBLISHED] if claim else []
@@ -310,7 +321,7 @@ class SampledLattice(ClassRelease):
             basis=Basis.CLAIMED if why else Basis.PROVED,
             mechanism=self.describe(),
             assumptions=(PUBLIC_DOMAIN, SECRET_SAMPLE, FRESH_SAMPLE, EPSILON_PER_RECORD, SYSTEM_ENTROPY),
-            in_clear=self._in_clear(schema),
+            in_clear=(*in_clear, *(a.exception for a in schema if a.exception)),
             numerics=_NUMERICS,
             claim=claim,
             holds=guarantee if why and self.left_out != "noisy" else None,
@@ -319,14 +330,15 @@ class SampledLattice(ClassRelease):
             notes=self.notes(),
         )
 
-    def draw(self, dataset: Dataset, prepared: None, noise: Noise) -> Drawn:
-        """Sample, choose the levels, suppress, and put what is kept in random order.
-
-        Whatever the data, there is a release; it may have no rows.
-        """
+    def draw(self, dataset: Dataset, prepared: None, noise: Noise) -> Outcome:
+        # Whatever the data, there is a release; it may have no rows.
         lattice = _Lattice.of(dataset, self._check_schema(dataset.schema))
         sampled = noise_arrays.bernoulli(noise, self.rate, len(dataset))
-        node = self._chosen(lattice, sampled, noise)
+        # Which sample the node is chosen on is the rule's to say.
+        looked_at = self._rule.sample(sampled, lambda: noise_arrays.bernoulli(noise, self.rate, len(sampled)))
+        kept = lattice.records.only(looked_at).kept_counts(self.least)
+        scores = lattice.scores(self._rule, kept, int(looked_at.sum()))
+        node = lattice.node(noise.exponential_choice(scores))
         classes = lattice.classes(sampled, node, self.least)
         summary = class_table(dataset, classes, "bounds")
         rows = np.flatnonzero(classes.of_row >= 0)
@@ -338,12 +350,19 @@ class SampledLattice(ClassRelease):
         measures = RowMeasures(**size_figures(sizes, self.least), levels=classes.level_of, loss=loss)
         if cells := self._cells(dataset.schema):  # rows that were left out come by noise
             left_out = np.flatnonzero(classes.of_row < 0)
-            data = pa.concat_tables([data, _noisy_table(dataset, left_out, cells, noise).cast(data.schema)])
+            # left out : row, class_id -1, public columns, intervals around noisy values
+            columns: dict[str, object] = {"row": left_out, "class_id": np.full(len(left_out), -1, dtype=np.int64)}
+            for attribute in dataset.schema.public:
+                columns[attribute.name] = released_column(dataset, attribute.name).take(pa.array(left_out))
+            for name, of_column in cells.items():
+                lower, upper = of_column.interval(of_column.perturb(dataset.numbers(name)[left_out], noise))
+                columns |= {f"{name}_lower": lower, f"{name}_upper": upper}
+            data = pa.concat_tables([data, pa.table(columns).cast(data.schema)])
             rows = np.concatenate([rows, left_out])
             measures = measures.model_copy(update={"noise": stated_noise(cells)})
         order = noise_arrays.permutation(noise, len(rows))
         data = data.take(pa.array(order)).set_column(0, "row", pa.array(np.arange(len(rows), dtype=np.int64)))
-        return Drawn(
+        return Outcome(
             data=data,
             measures=measures,
             rows=rows[order],
@@ -371,25 +390,15 @@ class SampledLattice(ClassRelease):
             told_text = f"epsilon {decimal_text(guarantee.epsilon)} and delta {decimal_text(guarantee.delta)}"
             yield f"{told_text} follow from k and beta"
 
-    def _chosen(self, lattice: _Lattice, sampled: BoolArray, noise: Noise) -> Node:
-        """Draw a node; which sample it is chosen on is the rule's to say."""
-        looked_at = self._rule.sample(sampled, lambda: noise_arrays.bernoulli(noise, self.rate, len(sampled)))
-        kept = lattice.records.only(looked_at).kept_counts(self.least)
-        scores = lattice.scores(self._rule, kept, int(looked_at.sum()))
-        return lattice.node(noise.exponential_choice(scores))
-
     def preview(self, dataset: Dataset) -> Foresight:
-        """Tell the owner what may come of it: how large delta is for these records, and which levels are likely.
-
-        Probabilities are those of a choice on all rows, without sampling: nothing is drawn.
-        """
+        # Probabilities are those of a choice on all rows, without sampling: nothing is drawn.
         lattice, num = _Lattice.of(dataset, self._check_schema(dataset.schema)), len(dataset)
         kept = lattice.records.kept_counts(self.least)
         scores = np.array([float(score) for score in lattice.scores(self._rule, kept, num)])
         weights = np.exp(scores - scores.max())
         probability = weights / weights.sum()
         nodes, lines = [], []
-        for number in np.argsort(-probability, kind="stable")[:_MOST_NODES_TOLD]:  # of equal ones the lower levels
+        for number in np.argsort(-probability, kind="stable")[:_MAX_NODES_SHOWN]:  # of equal ones the lower levels
             levels = dict(zip([column.name for column in lattice.columns], lattice.node(int(number)), strict=True))
             would_keep, chance = int(kept.flat[number]), float(probability[number])
             nodes.append({"levels": levels, "kept": would_keep, "share": would_keep / num, "probability": chance})
@@ -401,11 +410,8 @@ class SampledLattice(ClassRelease):
         cells = self._cells(dataset.schema)
         noisy = foresee_intervals(cells) if cells else Foresight()
         details = {"records": num, "delta": float(self._rule.delta()), "nodes": nodes, **noisy.details}
-        return Foresight(
-            warnings=(*self.warnings(dataset), *noisy.warnings),
-            lines=(*lines, *noisy.lines),
-            details=details,
-        )
+        warnings = (*self.warnings(dataset), *noisy.warnings)
+        return Foresight(warnings=warnings, lines=(*lines, *noisy.lines), details=details)
 
     def warnings(self, dataset: Dataset) -> tuple[str, ...]:
         delta, num_records, warnings = self._rule.delta(), len(dataset), []
@@ -433,7 +439,7 @@ class SampledLattice(ClassRelease):
             )
         if self.left_out == "noisy":
             self._cells(schema)
-        return hierarchies_of(schema, mechanism=self.name, verb="chooses among", most_nodes=MOST_NODES)
+        return hierarchies_of(schema, mechanism=self.name, verb="chooses among", max_nodes=MAX_NODES)
 
     def _cells(self, schema: Schema) -> dict[str, Cells]:
         """Return the noise of records that are left out; none unless they are released by it."""
@@ -441,25 +447,6 @@ class SampledLattice(ClassRelease):
             return {}
         domains = noisy_domains(schema, f'{self.name} with left_out = "noisy"')
         return cut_cells(domains, {}, law="laplace", epsilon=self.left_out_epsilon, confidence=self.confidence)
-
-    def _in_clear(self, schema: Schema) -> tuple[str, ...]:
-        names = ", ".join(attribute.name for attribute in schema.quasi_identifiers)
-        counts = "number of released records, number of classes, size of each class"
-        if self.left_out != "noisy":
-            counts += "; not how many records there are, were sampled or were suppressed"
-        told = [
-            counts,
-            f"the generalisation of each released record in the public hierarchies of {names}, at one level for each, "
-            "chosen with noise (at level 0 the value itself)",
-        ]
-        if schema.public:
-            told.append(f"public columns of released records as they are: {', '.join(a.name for a in schema.public)}")
-        if self.left_out == "noisy":
-            told.append(
-                "the number of all records, and which rows are of records that were not sampled or suppressed, with "
-                f"noisy values of {names}"
-            )
-        return tuple(told) + tuple(a.exception for a in schema if a.exception)
 
 
 def _rounded_up(delta: Fraction) -> str:
@@ -469,20 +456,17 @@ def _rounded_up(delta: Fraction) -> str:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class _Lattice:
-    """All rows of a dataset, encoded for every node. Private.
+    """All rows of a dataset, encoded for every node. Private."""
 
-    ``precision`` has for every node 1 less the mean of level / top level, in units of 1 / ``denominator``.
-    """
-
-    columns: Sequence[Column]
+    columns: Sequence[LatticeColumn]
     records: Records
-    precision: IntArray
+    precision: IntArray  # of every node 1 less the mean of level / top level, in units of 1 / denominator
     denominator: int
 
     @classmethod
     def of(cls, dataset: Dataset, hierarchies: Mapping[str, Hierarchy]) -> _Lattice:
         rows = np.arange(len(dataset))
-        columns = [Column.of(dataset, name, hierarchy, rows) for name, hierarchy in hierarchies.items()]
+        columns = [LatticeColumn.of(dataset, name, hierarchy, rows) for name, hierarchy in hierarchies.items()]
         records = Records.of(strata(dataset)[0], columns)
         return cls(columns, records, *_precision([hierarchy.num_levels for hierarchy in hierarchies.values()]))
 
@@ -495,15 +479,11 @@ class _Lattice:
 
     def classes(self, sampled: BoolArray, node: Node, k: int) -> Classes:
         of_row = np.where(sampled, self.records.only(sampled).class_of_row(node, k), -1)
-        kept = np.flatnonzero(of_row >= 0)
-        sizes = class_sizes(of_row[kept])
-        # member : one row of each class, all of which look alike at this node
-        member = np.empty(len(sizes), dtype=np.int64)
-        member[of_row[kept]] = kept
+        generalised, lost = generalised_at(node, self.columns, of_row)
         return Classes(
             of_row=of_row,
-            generalised=tuple(column.told(member, level) for column, level in zip(self.columns, node, strict=True)),
-            losses=tuple(float(loss) for loss in lost_widths(self.columns, member, sizes, node)),
+            generalised=generalised,
+            losses=tuple(float(loss) for loss in lost),
             importance=(1.0,) * len(self.columns),
             levels=node,
         )
@@ -517,17 +497,6 @@ def _precision(num_levels: Sequence[int]) -> tuple[IntArray, int]:
     for num, top in zip(num_levels, tops, strict=True):
         lost = np.add.outer(lost, np.arange(num, dtype=np.int64) * (common // top))
     return common * len(num_levels) - lost, common * len(num_levels)
-
-
-def _noisy_table(dataset: Dataset, rows: IntArray, cells: dict[str, Cells], noise: Noise) -> pa.Table:
-    # left out : row, class_id -1, public columns, intervals around noisy values
-    columns: dict[str, object] = {"row": rows, "class_id": np.full(len(rows), -1, dtype=np.int64)}
-    for attribute in dataset.schema.public:
-        columns[attribute.name] = released_column(dataset, attribute.name).take(pa.array(rows))
-    for name, of_column in cells.items():
-        lower, upper = of_column.interval(of_column.perturb(dataset.numbers(name)[rows], noise))
-        columns |= {f"{name}_lower": lower, f"{name}_upper": upper}
-    return pa.table(columns)
 
 
 def _are_around_values(cells: Cells, lower: FloatArray, upper: FloatArray) -> bool:

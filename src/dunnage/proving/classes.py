@@ -30,9 +30,9 @@ from dunnage.errors import Refusal
 from dunnage.guarantees import KAnonymity, Neighbours, Promise
 from dunnage.io import load
 from dunnage.ledger import Ledger
+from dunnage.mechanisms.clusters import UtilityClusters
 from dunnage.mechanisms.full_domain import FullDomain
 from dunnage.mechanisms.partition import Partition
-from dunnage.mechanisms.utility_clusters import UtilityClusters
 from dunnage.noise import Noise
 from dunnage.policy import Policy
 from dunnage.proving.statistical import UNLIKELY, agrees

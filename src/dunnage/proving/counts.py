@@ -18,11 +18,11 @@ from dunnage.counting.laplace import DiscreteLaplace, FlooredLaplace, RoundedLap
 from dunnage.dataset import Dataset
 from dunnage.errors import ParameterError
 from dunnage.ledger import Ledger
-from dunnage.mechanisms import constrained_counts, noisy_counts
-from dunnage.mechanisms.constrained_counts import ConstrainedCounts
+from dunnage.mechanisms import counts
+from dunnage.mechanisms.counts import ConstrainedCounts
 from dunnage.mechanisms.counting import true_counts
-from dunnage.mechanisms.hierarchical_counts import HierarchicalCounts
-from dunnage.mechanisms.noisy_counts import NoisyCounts
+from dunnage.mechanisms.counts import HierarchicalCounts
+from dunnage.mechanisms.counts import NoisyCounts
 from dunnage.mechanisms.tabulated import DrawnCounts, Query
 from dunnage.noise import Noise
 from dunnage.policy import Policy
@@ -199,15 +199,13 @@ def examine_shares(mechanisms: Sequence[Any]) -> Verdict:
 @contextlib.contextmanager
 def _all_universes_large() -> Iterator[None]:
     """Let every universe count as too large to draw the noise of each cell."""
-    modules: list[Any] = [noisy_counts, constrained_counts]
-    limits = [module.MOST_DENSE_CELLS for module in modules]
+    module: Any = counts
+    limit = module.MAX_DENSE_CELLS
     try:
-        for module in modules:
-            module.MOST_DENSE_CELLS = 1
+        module.MAX_DENSE_CELLS = 1
         yield
     finally:
-        for module, limit in zip(modules, limits, strict=True):
-            module.MOST_DENSE_CELLS = limit
+        module.MAX_DENSE_CELLS = limit
 
 
 def examine_large_universe(mechanism: Any, draw: Draw, *, steps: int, draws: int, variant: str) -> Verdict:
@@ -320,7 +318,7 @@ def check_constrained_counts(long: bool) -> Iterator[Verdict]:
     yield examine_extremes(ConstrainedCounts(epsilon=1, features=[[]], as_published=True))
     yield examine_count_law(ConstrainedCounts.name, DiscreteLaplace(Fraction(5, 2)), reach=40)
     # Settings of all presets, and tables of shares of which one adds up to 2 and must be refused.
-    presets = product(_FLAT_FEATURES, constrained_counts.PRESETS, get_args(constrained_counts.Structure))
+    presets = product(_FLAT_FEATURES, counts.PRESETS, get_args(counts.Structure))
     settings: list[dict[str, Any]] = [{"features": f, "budget_shares": p, "structure": s} for f, p, s in presets]
     for table in ({"cells": "0.7", "total": "0.3"}, {"cells": 1, "total": 1}):
         settings.append({"features": [[]], "budget_shares": table})

@@ -26,7 +26,7 @@ from dunnage.domains.windows import split_stamps
 from dunnage.errors import NoPlanError, ParameterError, ReleaseError
 from dunnage.folders import new_folder
 from dunnage.kinds import COUNTS
-from dunnage.mechanisms.counting import trip_cells, true_counts
+from dunnage.mechanisms.counts import trip_cells, true_counts
 from dunnage.noise import Noise
 from dunnage.planning.demand import (
     WHOLE_DAY,

@@ -10,7 +10,7 @@ whatever the clustering did. ``docs/proofs/utility-clusters.md`` says what holds
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -24,8 +24,7 @@ from pydantic import PlainSerializer, PlainValidator, ValidationInfo, model_vali
 
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.certificate import Distortion, Importance
-from dunnage.clustering.growth import Constraints
-from dunnage.clustering.metric import Metric, distance_deviations, near_weights
+from dunnage.clustering.growth import Constraints, Metric, distance_deviations, near_weights
 from dunnage.domains import MOST_IN_MATRIX, CodedDomain, Domain, Graph, Numeric, Tree
 from dunnage.errors import InternalError, ParameterError, Refusal
 from dunnage.exact import decimal_text, exact, plain, shown, shown_number
@@ -54,8 +53,8 @@ from dunnage.measures import (
     shares_of,
     width_limit,
 )
-from dunnage.mechanisms.base import PLAIN, Flag, OptionalK, Pairs, Progress, optional, plain_pairs
-from dunnage.mechanisms.recode import (
+from dunnage.mechanisms.base import PLAIN, Flag, OptionalK, Pairs, Progress, label_codes, optional, plain_pairs
+from dunnage.mechanisms.classes import (
     Classes,
     ClassMechanism,
     Generalised,
@@ -74,22 +73,15 @@ if TYPE_CHECKING:
     from dunnage.release import Release
     from dunnage.tables.dataset import Dataset
 
-MOST_QUANTILES = 10_000
-MOST_SPAN = 1e100
-"""Widest domain of a number; beyond it squares of distances would not be finite."""
-
-NUM_BUCKETS = 96
-"""Buckets of equal width for the entropy of a number, where no others are asked for."""
-TOLD_FROM = 5_000
-"""Fewer records are grown into classes before there is anything to tell."""
-IMPORTANCE_DIGITS = 3
-"""Decimals that an entropy is rounded to before it is used, so that what is printed is what was used."""
+MAX_QUANTILES = 10_000
+MAX_SPAN = 1e100  # widest domain of a number; beyond it squares of distances would not be finite
+NUM_BUCKETS = 96  # buckets of equal width for the entropy of a number, where no others are asked for
+TOLD_FROM = 5_000  # fewer records are grown into classes before there is anything to tell
+IMPORTANCE_DIGITS = 3  # of an entropy before it is used, so that what is printed is what was used
 STATISTICS_KEPT = ("mean", "median")
-ORDERED_KINDS = ("numeric", "ordinal")
-"""Kinds of sensitive columns whose values can be compared by order."""
+ORDERED_KINDS = ("numeric", "ordinal")  # of sensitive columns whose values can be compared by order
 PERSONS_TOLD_APART = Assumption(
-    COUNTS_PERSONS,
-    "k counts persons; the identifier that the owner named has one value for each person",
+    COUNTS_PERSONS, "k counts persons; the identifier that the owner named has one value for each person"
 )
 _TOLD = {
     "the smallest and the largest value, two exact values, of": ("numeric",),
@@ -102,7 +94,7 @@ _MAY_REFUSE = ("max_distortion", "max_suppressed", "keep", "l", "t")
 class _Range(NamedTuple):
     least: int
     most: int | None = None
-    above: bool = False  # Whether it must be more than the least
+    above: bool = False  # whether it must be more than the least
 
     def read(self, given: Any, info: ValidationInfo) -> Fraction:
         return self.check(exact(given, what=str(info.field_name)), str(info.field_name))
@@ -144,8 +136,8 @@ def _bucket(name: str, given: Any) -> tuple[str, Fraction]:
         raise ParameterError(f"buckets of {name} must be one of width, quantiles. Got {shown(kind)}.")
     value = exact(size, what=f"buckets of {name}")
     count = kind == "quantiles"
-    if value <= 0 or (count and (value.denominator != 1 or not 1 < value <= MOST_QUANTILES)):
-        words = f"quantiles must be a whole number from 2 to {MOST_QUANTILES}" if count else "a width must be above 0"
+    if value <= 0 or (count and (value.denominator != 1 or not 1 < value <= MAX_QUANTILES)):
+        words = f"quantiles must be a whole number from 2 to {MAX_QUANTILES}" if count else "a width must be above 0"
         raise ParameterError(f"buckets of {name!r}: {words}. Got {decimal_text(value)}. Mend the value.")
     return kind, value
 
@@ -167,33 +159,7 @@ def _importance(given: Any) -> str | Pairs:
     return importance_of(given, Fraction(1), Fraction(5), "Use 1 for what matters least.")
 
 
-Buckets = tuple[tuple[str, tuple[str, Fraction]], ...]
-Kept = tuple[tuple[str, Pairs], ...]
-_Price = Annotated[Fraction, PlainValidator(_Range(0, 10**9, above=True).read), PLAIN]
-_Seconds = Annotated[Fraction, PlainValidator(_Range(0, 86_400).read), PLAIN]
 _Share = Annotated[Fraction | None, optional(_Range(0, 1).read), PLAIN]
-_Risk = Annotated[Fraction | None, optional(_Range(0, 1, above=True).read), PLAIN]
-_Diversity = Annotated[Fraction | None, optional(_Range(1).read), PLAIN]
-_Importance = Annotated[
-    str | Pairs,
-    PlainValidator(_importance),
-    PlainSerializer(lambda given: given if isinstance(given, str) else plain_pairs(given)),
-]
-_Buckets = Annotated[
-    Buckets,
-    PlainValidator(lambda given: tuple((name, _bucket(name, value)) for name, value in _table(given, "buckets"))),
-    PlainSerializer(lambda buckets: {name: {kind: plain(size)} for name, (kind, size) in buckets}),
-]
-_Limits = Annotated[
-    Pairs,
-    PlainValidator(lambda given: _numbers(given, "limits", "0 or more", lambda value: value >= 0)),
-    PlainSerializer(plain_pairs),
-]
-_Keep = Annotated[
-    Kept,
-    PlainValidator(lambda given: tuple((name, _statistics(name, value)) for name, value in _table(given, "keep"))),
-    PlainSerializer(lambda keep: {name: plain_pairs(kept) for name, kept in keep}),
-]
 
 
 class UtilityClusters(ClassMechanism):
@@ -263,11 +229,6 @@ class UtilityClusters(ClassMechanism):
     References
     ----------
     Bhati, Ivanchev, Bojic, Datta, Eckhoff 2021, sections II and III.
-
-    Examples
-    --------
-    >>> UtilityClusters(k=5, max_risk=0.1, limits={"board": 4}).k
-    10
     """
 
     name = "utility-clusters"
@@ -275,6 +236,7 @@ class UtilityClusters(ClassMechanism):
     apart = True
     proof = ("utility-clusters.md#guarantee",)
     counts_persons = True
+    metric = DISTORTION_METRIC
     k: OptionalK = None
     method: Literal["growth", "published-greedy", "published-density"] = "growth"
     scaling: Literal["unit-variance", "maximum"] = "unit-variance"
@@ -283,15 +245,31 @@ class UtilityClusters(ClassMechanism):
     symmetrise: Flag = False
     max_distortion: _Share = None
     max_suppressed: _Share = None
-    max_risk: _Risk = None
-    price: _Price = Fraction(1)
-    l: _Diversity = None  # noqa: E741 - the literature's name
+    max_risk: Annotated[Fraction | None, optional(_Range(0, 1, above=True).read), PLAIN] = None
+    price: Annotated[Fraction, PlainValidator(_Range(0, 10**9, above=True).read), PLAIN] = Fraction(1)
+    l: Annotated[Fraction | None, optional(_Range(1).read), PLAIN] = None  # noqa: E741 - the literature's name
     t: _Share = None
-    refine_seconds: _Seconds = Fraction(0)
-    importance: _Importance = "entropy"
-    buckets: _Buckets = ()
-    limits: _Limits = ()
-    keep: _Keep = ()
+    refine_seconds: Annotated[Fraction, PlainValidator(_Range(0, 86_400).read), PLAIN] = Fraction(0)
+    importance: Annotated[
+        str | Pairs,
+        PlainValidator(_importance),
+        PlainSerializer(lambda given: given if isinstance(given, str) else plain_pairs(given)),
+    ] = "entropy"
+    buckets: Annotated[
+        tuple[tuple[str, tuple[str, Fraction]], ...],
+        PlainValidator(lambda given: tuple((name, _bucket(name, value)) for name, value in _table(given, "buckets"))),
+        PlainSerializer(lambda buckets: {name: {kind: plain(size)} for name, (kind, size) in buckets}),
+    ] = ()
+    limits: Annotated[
+        Pairs,
+        PlainValidator(lambda given: _numbers(given, "limits", "0 or more", lambda value: value >= 0)),
+        PlainSerializer(plain_pairs),
+    ] = ()
+    keep: Annotated[
+        tuple[tuple[str, Pairs], ...],
+        PlainValidator(lambda given: tuple((name, _statistics(name, value)) for name, value in _table(given, "keep"))),
+        PlainSerializer(lambda keep: {name: plain_pairs(kept) for name, kept in keep}),
+    ] = ()
 
     @model_validator(mode="before")
     @classmethod
@@ -325,14 +303,7 @@ class UtilityClusters(ClassMechanism):
     def least_k(self) -> int:
         return LEAST_K if self.k is None else self.k
 
-    metric = DISTORTION_METRIC
-
-    @property
-    def most_suppressed(self) -> Fraction | None:
-        return self.max_suppressed
-
     def weights(self, release: Release) -> Mapping[str, float]:
-        """Return the shares of importance, which are worked out again with the other figures."""
         stated = release.certificate.rows.importance
         require(stated is not None, "certificate.json: the importance of attributes makes no sense")
         return stated.weights if stated is not None else {}
@@ -369,8 +340,7 @@ class UtilityClusters(ClassMechanism):
         for name, limit in self.limits:
             domain = domain_of(release, name)
             most = width_limit(domain, limit) * (1 + LIMIT_TOLERANCE) + LIMIT_TOLERANCE
-            widest = float(widths[name].max()) * domain.diameter
-            require(widest <= most, f"classes: wider in {name} than the limit")
+            require(float(widths[name].max()) * domain.diameter <= most, f"classes: wider in {name} than the limit")
         if self.max_distortion is not None:
             most = float(self.max_distortion) * (1 + LIMIT_TOLERANCE) + LIMIT_TOLERANCE
             fits = measures.loss is not None and measures.loss.total <= most
@@ -431,36 +401,37 @@ class UtilityClusters(ClassMechanism):
         )
 
     def classes(self, dataset: Dataset, progress: Progress | None = None) -> Classes:
-        """Find the classes: private, drawn from nothing but the rows.
+        """Find the classes.
 
-        Raises
-        ------
-        Refusal
-            If a combination of public values has fewer than k records or persons, or what ``max_distortion``,
-            ``max_suppressed``, ``keep``, ``l`` and ``t`` ask for was not reached.
+        Refuses if a combination of public values has fewer than k records or persons, or what ``max_distortion``,
+        ``max_suppressed``, ``keep``, ``l`` and ``t`` ask for was not reached.
         """
         self._check_schema(dataset.schema)
         records = _Records(self, dataset, progress)
+        k, classes = self.least_k, records.classes(self.least_k)
         if self.max_distortion is None:
-            return records.classes(self.least_k)
-        # Double k while the distortion is low enough, then halve the gap: the k found keeps to it, and k + 1 does not.
+            return classes
+        # Double k while the distortion is low enough, then halve the gap: the k chosen keeps to it, and k + 1 does not.
         # Distortion need not rise with every k, so that a larger one still may keep to it as well.
-        most = self.max_distortion
-        good, found = self.least_k, records.classes(self.least_k)
-        if not _within(found, len(records), most):
+        most = len(records) * float(self.max_distortion) * (1 + LIMIT_TOLERANCE)
+        if classes.loss_sum > most:
             raise Refusal(
-                f"at k = {good} the distortion is {found.loss_sum / len(records):.4f}, more than max_distortion = "
-                f"{shown_number(most)}. Raise it, or give attributes another importance."
+                f"at k = {k} the distortion is {classes.loss_sum / len(records):.4f}, more than max_distortion = "
+                f"{shown_number(self.max_distortion)}. Raise it, or give attributes another importance."
             )
-        bad, doubling = records.most_k + 1, True
-        while good + 1 < bad:
-            k = min(2 * good, bad - 1) if doubling else (good + bad) // 2
-            attempt = _attempt(records, k, most)
-            if attempt is None:
-                bad, doubling = k, False
+        sizes = records.sizes
+        bad, doubling = int(sizes.min() if dataset.policy.small == "refuse" else sizes.max()) + 1, True
+        while k + 1 < bad:
+            larger = min(2 * k, bad - 1) if doubling else (k + bad) // 2
+            try:
+                attempt = records.classes(larger)
+                fits = attempt.loss_sum <= most
+            except Refusal:
+                fits = False
+            if fits:
+                k, classes = larger, attempt
             else:
-                good, found = k, attempt
-        k, classes = good, found
+                bad, doubling = larger, False
         return replace(classes, figures={**classes.figures, "k_chosen": k})
 
     def _check_schema(self, schema: Schema) -> None:
@@ -468,8 +439,27 @@ class UtilityClusters(ClassMechanism):
         attributes = {attribute.name: attribute for attribute in schema.quasi_identifiers}
         if not attributes:
             raise ParameterError(f"{self.name} generalises quasi-identifiers. Got none. Give a column that role.")
-        for attribute in attributes.values():
-            self._check_attribute(attribute)
+        for name, attribute in attributes.items():
+            domain = attribute.domain
+            if name == "size" and attribute.kind != "numeric":
+                raise ParameterError(
+                    "a quasi-identifier of labels cannot be named 'size', like a column of the table of classes. "
+                    "Rename it."
+                )
+            if isinstance(domain, Numeric) and domain.span > MAX_SPAN:
+                raise ParameterError(
+                    f"the domain of {name!r} is too wide for distances, more than {MAX_SPAN:g}. Change its unit."
+                )
+            if isinstance(domain, Graph) and len(domain.labels) > MOST_IN_MATRIX:
+                raise ParameterError(
+                    f"the network of {name!r} has {len(domain.labels):,} vertices, more than {MOST_IN_MATRIX:,}, "
+                    "between which distances can be worked out. Make it coarser, or a tree of places."
+                )
+            if isinstance(domain, Graph) and domain.directed and not self.symmetrise:
+                raise ParameterError(
+                    f"the network of {name!r} is directed, so the way back may be longer. Make it undirected, or "
+                    "set symmetrise = true to take the longer way."
+                )
         tables = {"limits": self.limits, "buckets": self.buckets, "keep": self.keep}
         if not isinstance(self.importance, str):
             tables["importance"] = self.importance
@@ -477,9 +467,7 @@ class UtilityClusters(ClassMechanism):
             for name, _ in table:
                 # Refuse an entry for a column that is no quasi-identifier, or not of the kind that it is for.
                 numeric = what in ("buckets", "keep")
-                fitting: Iterable[str] = [
-                    key for key, a in attributes.items() if not numeric or isinstance(a.domain, Numeric)
-                ]
+                fitting = [key for key, a in attributes.items() if not numeric or isinstance(a.domain, Numeric)]
                 if name not in fitting:
                     kind = "numeric quasi-identifier" if numeric else "quasi-identifier"
                     raise ParameterError(
@@ -499,62 +487,18 @@ class UtilityClusters(ClassMechanism):
                 'Use method = "growth", or leave out [contribution].'
             )
 
-    def _check_attribute(self, attribute: Attribute) -> None:
-        if attribute.name == "size" and attribute.kind != "numeric":
-            raise ParameterError(
-                "a quasi-identifier of labels cannot be named 'size', like a column of the table of classes. Rename it."
-            )
-        if isinstance(attribute.domain, Numeric) and attribute.domain.span > MOST_SPAN:
-            raise ParameterError(
-                f"the domain of {attribute.name!r} is too wide for distances, more than {MOST_SPAN:g}. Change its unit."
-            )
-        if isinstance(attribute.domain, Graph) and len(attribute.domain.labels) > MOST_IN_MATRIX:
-            raise ParameterError(
-                f"the network of {attribute.name!r} has {len(attribute.domain.labels):,} vertices, more than "
-                f"{MOST_IN_MATRIX:,}, between which distances can be worked out. Make it coarser, or a tree of places."
-            )
-        if isinstance(attribute.domain, Graph) and attribute.domain.directed and not self.symmetrise:
-            raise ParameterError(
-                f"the network of {attribute.name!r} is directed, so the way back may be longer. Make it undirected, or "
-                "set symmetrise = true to take the longer way."
-            )
-
 
 # How the classes are found: records in one metric, clustered stratum by stratum, then counted. Records are sorted by
 # their values before anything else, so that the order of the input decides at most between records that are equal in
 # every released column. Classes that would look alike are one class. Nothing here draws at random.
 
 
-def _attempt(records: _Records, k: int, most: Fraction) -> Classes | None:
-    try:
-        classes = records.classes(k)
-    except Refusal:
-        return None
-    return classes if _within(classes, len(records), most) else None
-
-
-def _within(classes: Classes, num_records: int, most: Fraction) -> bool:
-    return classes.loss_sum <= num_records * float(most) * (1 + LIMIT_TOLERANCE)
-
-
 @dataclass(frozen=True, eq=False, repr=False)
-class _Column:
-    """One generalised attribute of all records. Private: its ``repr`` shows nothing.
-
-    ``values`` are numbers, or codes of labels.
-    """
+class _MetricColumn:
+    """One generalised attribute of all records. Private: its ``repr`` shows nothing."""
 
     attribute: Attribute
-    values: npt.NDArray[Any]
-
-    @classmethod
-    def of(cls, dataset: Dataset, attribute: Attribute) -> _Column:
-        if isinstance(attribute.domain, Numeric):
-            return cls(attribute, dataset.numbers(attribute.name))
-        domain = cast("CodedDomain", attribute.domain)
-        encoded = dataset.column(attribute.name).dictionary_encode()
-        codes = domain.codes(np.asarray(encoded.dictionary.to_pylist(), dtype=object)).astype(np.int32)
-        return cls(attribute, codes[encoded.indices.to_numpy(zero_copy_only=False)])
+    values: npt.NDArray[Any]  # numbers, or codes of labels
 
     @property
     def coded(self) -> CodedDomain | None:
@@ -578,24 +522,24 @@ class _Column:
 
     def entropy(self, bucket: tuple[str, Fraction] | None, *, normalised: bool) -> float:
         """Return the entropy in bits (eq. 1); normalised, over what it could be at most."""
+        codes = self.values
         if self.coded is not None:
-            codes, num = self.values, len(self.coded.labels)
+            num = len(self.coded.labels)
         else:
-            codes, num = _bucketed(self.values, self.attribute.numeric, bucket)
+            domain = self.attribute.numeric
+            kind, size = bucket or ("width", (domain.upper - domain.lower) / NUM_BUCKETS)
+            if kind == "quantiles":
+                num = int(size)
+                edges = np.unique(np.quantile(self.values, np.arange(1, num) / num))
+                codes = np.searchsorted(edges, self.values, side="right").astype(np.int64)
+            else:
+                num = math.ceil((domain.upper - domain.lower) / size)
+                places = np.floor((self.values - float(domain.lower)) / float(size)).astype(np.int64)
+                codes = np.unique(np.clip(places, 0, num - 1), return_inverse=True)[1]
         counts = np.bincount(codes)
         shares = counts[counts > 0] / len(codes)
         bits = abs(float(-(shares * np.log2(shares)).sum()))
         return bits / max(1.0, math.log2(num)) if normalised else bits
-
-
-def _bucketed(values: FloatArray, domain: Numeric, bucket: tuple[str, Fraction] | None) -> tuple[IntArray, int]:
-    kind, size = bucket or ("width", (domain.upper - domain.lower) / NUM_BUCKETS)
-    if kind == "quantiles":
-        edges = np.unique(np.quantile(values, np.arange(1, int(size)) / int(size)))
-        return np.searchsorted(edges, values, side="right").astype(np.int64), int(size)
-    num = math.ceil((domain.upper - domain.lower) / size)
-    places = np.floor((values - float(domain.lower)) / float(size)).astype(np.int64)
-    return np.unique(np.clip(places, 0, num - 1), return_inverse=True)[1], num
 
 
 class _Records:
@@ -604,8 +548,12 @@ class _Records:
     def __init__(self, mechanism: UtilityClusters, dataset: Dataset, progress: Progress | None = None) -> None:
         self.mechanism, self.dataset = mechanism, dataset
         self.tell: Progress = progress or (lambda stage: None)
-        columns = [_Column.of(dataset, attribute) for attribute in dataset.schema.quasi_identifiers]
         stratum, self.num_strata = strata(dataset)
+        columns = []
+        for attribute in dataset.schema.quasi_identifiers:
+            numeric = isinstance(attribute.domain, Numeric)
+            values = dataset.numbers(attribute.name) if numeric else label_codes(dataset, attribute.name)
+            columns.append(_MetricColumn(attribute, values if numeric else values.astype(np.int32)))
         # The rows in the order of stratum, generalised values, sensitive values and persons.
         keys: list[npt.NDArray[Any]] = [stratum, *(column.values for column in columns)]
         keys += [_ranks(dataset, attribute) for attribute in dataset.schema.sensitive]
@@ -614,39 +562,34 @@ class _Records:
         self.columns = [replace(column, values=column.values[self.order]) for column in columns]
         self.stratum = stratum[self.order]
         self.person = None if dataset.persons is None else dataset.persons[self.order]
-        self.factors = {column.attribute.name: self._factor(column) for column in self.columns}
+        self.factors, importance = {}, mechanism.importance
+        for column in self.columns:
+            name = column.attribute.name
+            if isinstance(importance, str):
+                bucket = dict(mechanism.buckets).get(name)
+                bits = column.entropy(bucket, normalised=importance == "entropy-normalised")
+                self.factors[name] = round(bits, IMPORTANCE_DIGITS)
+            else:
+                self.factors[name] = float(dict(importance).get(name, Fraction(1)))
         self.weights = shares_of(self.factors)
-        self.axes = np.argsort(np.argsort([column.coded is not None for column in self.columns], kind="stable"))
-        self.metric = self._metric()
-        self.constraints = self._constraints()
-        self.sizes = self._persons(self.stratum, self.num_strata)
-
-    def __len__(self) -> int:
-        return len(self.order)
-
-    def _factor(self, column: _Column) -> float:
-        given, name = self.mechanism.importance, column.attribute.name
-        if not isinstance(given, str):
-            return float(dict(given).get(name, Fraction(1)))
-        bucket = dict(self.mechanism.buckets).get(name)
-        return round(column.entropy(bucket, normalised=given == "entropy-normalised"), IMPORTANCE_DIGITS)
-
-    def _in_metric_order(self, values: Sequence[float]) -> FloatArray:
-        found = np.empty(len(values))
-        found[self.axes] = values
-        return found
-
-    def _metric(self) -> Metric:
+        # Numeric attributes come first in the metric.
+        self.axes = np.argsort([column.coded is not None for column in self.columns], kind="stable")
         numbers = [column.values for column in self.columns if column.coded is None]
         coded = [column.dense() for column in self.columns if column.coded is not None]
         number_rows = np.array(numbers) if numbers else np.zeros((0, len(self)))
         code_rows = np.array([codes for codes, _ in coded], dtype=np.int32).reshape(len(coded), len(self))
         tables = tuple(table for _, table in coded)
-        weights = self._in_metric_order([self.weights[column.attribute.name] for column in self.columns])
-        diameters = self._in_metric_order([column.diameter for column in self.columns])
-        unit = self.mechanism.scaling == "unit-variance"
+        weights = np.array([self.weights[column.attribute.name] for column in self.columns])[self.axes]
+        diameters = np.array([column.diameter for column in self.columns])[self.axes]
+        unit = mechanism.scaling == "unit-variance"
         scales = distance_deviations(number_rows, code_rows, tables) if unit else diameters
-        return Metric(number_rows, code_rows, tables, near_weights(weights, diameters), near_weights(weights, scales))
+        charge, near = near_weights(weights, diameters), near_weights(weights, scales)
+        self.metric = Metric(number_rows, code_rows, tables, charge, near)
+        self.constraints = self._constraints()
+        self.sizes = self._persons(self.stratum, self.num_strata)
+
+    def __len__(self) -> int:
+        return len(self.order)
 
     def _constraints(self) -> Constraints | None:
         """Return what clusterings must keep to; None if nothing, and then none suppresses by its own choice."""
@@ -656,17 +599,15 @@ class _Records:
         limits = [width_limit(c.attribute.domain, dict(made.limits).get(c.attribute.name)) for c in self.columns]
         diverse = made.l is not None or made.t is not None
         ranks = [_ranks(self.dataset, a)[self.order] for a in self.dataset.schema.sensitive] if diverse else []
-        # Refuse an l that not even all records together have.
-        asked = self.mechanism.l
         for attribute, values in zip(self.dataset.schema.sensitive, ranks, strict=False):
             num = int(values.max()) + 1
-            if asked is not None and asked > num:
+            if made.l is not None and made.l > num:
                 raise Refusal(
-                    f"l = {shown_number(asked)} asks for more different values of {attribute.name!r} in each class "
+                    f"l = {shown_number(made.l)} asks for more different values of {attribute.name!r} in each class "
                     f"than the {num} that there are. Lower l."
                 )
         return Constraints(
-            limits=self._in_metric_order(limits),
+            limits=np.array(limits)[self.axes],
             max_suppressed=1.0 if made.max_suppressed is None else float(made.max_suppressed),
             l=1.0 if made.l is None else float(made.l),
             l_kind=made.l_kind,
@@ -684,11 +625,6 @@ class _Records:
             groups = np.unique(groups * (int(self.person.max()) + 1) + person) // (int(self.person.max()) + 1)
         return np.bincount(groups, minlength=num).astype(np.int64)
 
-    @property
-    def most_k(self) -> int:
-        refuses = self.dataset.policy.small == "refuse"
-        return int(self.sizes.min() if refuses else self.sizes.max())
-
     def classes(self, k: int) -> Classes:
         """Cluster every stratum and make classes of what was found, counted and checked."""
         check_stratum_sizes(self.sizes, k, self.dataset)
@@ -701,9 +637,17 @@ class _Records:
             )
         of_record, told = self._looks(of_record)
         # Count what is promised: whatever the clustering did, no smaller class is released.
-        if int(self._persons(of_record, int(of_record.max()) + 1).min()) < k:
+        num_persons = int(self._persons(of_record, int(of_record.max()) + 1).min())
+        if num_persons < k:
             raise InternalError("a class came out smaller than k")
-        found = self._made(of_record, told)
+        sizes = class_sizes(of_record[of_record >= 0])
+        sums = []
+        for column, of_class in zip(self.columns, told, strict=True):
+            widths, name = _widths(of_class, column), column.attribute.name
+            limit = width_limit(column.attribute.domain, dict(self.mechanism.limits).get(name))
+            if float(widths.max()) > limit + LIMIT_TOLERANCE * max(1.0, limit):
+                raise InternalError(f"a class came out wider in {name!r} than its limit")
+            sums.append(float(sizes @ (widths / (column.diameter or 1.0))))
         most, lost = self.mechanism.max_suppressed, int((of_record < 0).sum())
         if most is not None and lost > most * len(self):
             raise Refusal(
@@ -711,7 +655,6 @@ class _Records:
                 f"{shown_number(most)} allows. Raise it. Or: {self._relief()}."
             )
         # Refuse classes whose middles change a statistic by more than it may change (C3).
-        sizes = class_sizes(of_record[of_record >= 0])
         for column, of_class in zip(self.columns, told, strict=True):
             for statistic, most in dict(self.mechanism.keep).get(column.attribute.name, ()):
                 assert isinstance(of_class, Intervals)  # promised: only numbers have statistics
@@ -724,7 +667,22 @@ class _Records:
                         f"may by {shown_number(most)}. Raise that in keep, raise its importance, or lower k."
                     )
         self._check_sensitive(of_record)
-        return found
+        weights = tuple(self.weights[column.attribute.name] for column in self.columns)
+        of_row = np.empty(len(self), dtype=np.int64)
+        of_row[self.order] = of_record
+        generalisation = math.fsum(w * s for w, s in zip(weights, sums, strict=True)) / (len(self) - lost)
+        return Classes(
+            of_row=of_row,
+            generalised=tuple(told),
+            losses=tuple(value + lost for value in sums),
+            importance=weights,
+            metric=DISTORTION_METRIC,
+            fewest_persons=None if self.person is None else num_persons,
+            figures={
+                "importance": Importance(factors=self.factors, weights=self.weights),
+                "distortion": Distortion(generalisation=generalisation, suppression=lost / len(self)),
+            },
+        )
 
     def _relief(self) -> str:
         made = self.mechanism
@@ -740,100 +698,62 @@ class _Records:
         return text[0].upper() + text[1:]
 
     def _clustered(self, k: int) -> IntArray:
-        of_record = np.full(len(self), -1, dtype=np.int64)
-        constraints, num = self._allowed(k), 0
-        for records in self._usable_strata(k):
-            found = self._cluster(records, k, constraints)
-            of_record[records] = np.where(found >= 0, found + num, -1)
-            num += int(found.max(initial=-1)) + 1
-        return of_record
-
-    def _allowed(self, k: int) -> Constraints | None:
-        """Return the constraints, with the share of records that may still be suppressed besides small strata."""
-        most = self.mechanism.max_suppressed
-        if self.constraints is None or most is None:
-            return self.constraints
-        usable = int((self.sizes[self.stratum] >= k).sum())
-        spare = math.floor(most * len(self)) - (len(self) - usable)
-        return replace(self.constraints, max_suppressed=min(1.0, max(0, spare) / usable))
-
-    def _usable_strata(self, k: int) -> Iterator[IntArray]:
-        # Records are sorted by stratum first.
-        starts = np.searchsorted(self.stratum, np.arange(self.num_strata + 1))
+        """Cluster every stratum that is large enough by the method asked for, and refine what it found."""
+        made, constraints = self.mechanism, self.constraints
+        if constraints is not None and made.max_suppressed is not None:
+            # The share of records that may still be suppressed besides small strata
+            usable = int((self.sizes[self.stratum] >= k).sum())
+            spare = math.floor(made.max_suppressed * len(self)) - (len(self) - usable)
+            constraints = replace(constraints, max_suppressed=min(1.0, max(0, spare) / usable))
+        of_record, num = np.full(len(self), -1, dtype=np.int64), 0
+        starts = np.searchsorted(self.stratum, np.arange(self.num_strata + 1))  # records are sorted by stratum first
         for stratum in np.flatnonzero(self.sizes >= k).tolist():
-            yield np.arange(starts[stratum], starts[stratum + 1])
+            records = np.arange(starts[stratum], starts[stratum + 1])
+            whole = len(records) == len(self)
+            metric = self.metric if whole else self.metric.take(records)
+            inside = constraints if whole or constraints is None else constraints.take(records)
+            person = None if self.person is None else self.person[records]
+            limits, price = None if inside is None else inside.limits, float(made.price)
+            if made.method == "published-greedy":
+                from dunnage.clustering.published import published_greedy
 
-    def _cluster(self, records: IntArray, k: int, constraints: Constraints | None) -> IntArray:
-        """Cluster some records by the method asked for, and refine what it found."""
-        whole = len(records) == len(self)
-        metric = self.metric if whole else self.metric.take(records)
-        constraints = constraints if whole or constraints is None else constraints.take(records)
-        person = None if self.person is None else self.person[records]
-        found = self._grouped(metric, k, constraints, person)
-        seconds = float(self.mechanism.refine_seconds) * len(records) / len(self)
-        if seconds > 0:
-            from dunnage.clustering.refine import refine
+                clusters = published_greedy(metric, k, order=_scattered(len(metric)), limits=limits)
+            elif made.method == "published-density":
+                from dunnage.clustering.published import published_density
 
-            price, told = float(self.mechanism.price), _by_tenths(self.tell, "refining classes")
-            found = refine(
-                metric, found, k, seconds=seconds, person=person, constraints=constraints, price=price, progress=told
-            )
-        return found
+                clusters = published_density(metric, k, limits=limits)
+            else:
+                from dunnage.clustering.growth import grow_in_blocks
 
-    def _grouped(self, metric: Metric, k: int, constraints: Constraints | None, person: IntArray | None) -> IntArray:
-        limits = None if constraints is None else constraints.limits
-        if self.mechanism.method == "published-greedy":
-            from dunnage.clustering.published import published_greedy
+                told = _by_tenths(self.tell, "growing classes") if len(metric) >= TOLD_FROM else None
+                clusters = grow_in_blocks(metric, k, constraints=inside, person=person, price=price, progress=told)
+            seconds = float(made.refine_seconds) * len(records) / len(self)
+            if seconds > 0:
+                from dunnage.clustering.refine import refine
 
-            return published_greedy(metric, k, order=_scattered(len(metric)), limits=limits)
-        if self.mechanism.method == "published-density":
-            from dunnage.clustering.published import published_density
-
-            return published_density(metric, k, limits=limits)
-        from dunnage.clustering.growth import grow_in_blocks
-
-        price = float(self.mechanism.price)
-        told = _by_tenths(self.tell, "growing classes") if len(metric) >= TOLD_FROM else None
-        return grow_in_blocks(metric, k, constraints=constraints, person=person, price=price, progress=told)
+                told = _by_tenths(self.tell, "refining classes")
+                clusters = refine(
+                    metric, clusters, k, seconds=seconds, person=person, constraints=inside, price=price, progress=told
+                )
+            of_record[records] = np.where(clusters >= 0, clusters + num, -1)
+            num += int(clusters.max(initial=-1)) + 1
+        return of_record
 
     def _looks(self, of_record: IntArray) -> tuple[IntArray, list[Generalised]]:
         """Give classes numbers by what is released of them, and make one of those that look alike."""
-        by_class = _ByClass(of_record)
-        columns = [by_class.told(column) for column in self.columns]
-        keys = [self.stratum[by_class.first], *(key for _, column_keys in columns for key in column_keys)]
+        # Records in the order of their classes, so that a class is a slice
+        records = np.flatnonzero(of_record >= 0)
+        records = records[np.argsort(of_record[records], kind="stable")]
+        classes = of_record[records]
+        sizes = class_sizes(classes)
+        starts = np.cumsum(sizes) - sizes
+        columns = [_generalised(column, column.values[records], classes, starts) for column in self.columns]
+        keys = [self.stratum[records[starts]], *(key for _, column_keys in columns for key in column_keys)]
         _, representative, merged = np.unique(np.stack(keys, axis=1), axis=0, return_index=True, return_inverse=True)
         inside = of_record >= 0
         numbered = np.full(len(self), -1, dtype=np.int64)
         numbered[inside] = merged.reshape(-1)[of_record[inside]]
         return numbered, [_chosen(told, representative) for told, _ in columns]
-
-    def _made(self, of_record: IntArray, told: list[Generalised]) -> Classes:
-        sizes = class_sizes(of_record[of_record >= 0])
-        lost = len(self) - int(sizes.sum())
-        sums = []
-        for column, of_class in zip(self.columns, told, strict=True):
-            widths = _widths(of_class, column)
-            attribute = column.attribute
-            limit = width_limit(attribute.domain, dict(self.mechanism.limits).get(attribute.name))
-            if float(widths.max()) > limit + LIMIT_TOLERANCE * max(1.0, limit):
-                raise InternalError(f"a class came out wider in {attribute.name!r} than its limit")
-            sums.append(float(sizes @ (widths / (column.diameter or 1.0))))
-        weights = tuple(self.weights[column.attribute.name] for column in self.columns)
-        of_row = np.empty(len(self), dtype=np.int64)
-        of_row[self.order] = of_record
-        generalisation = math.fsum(w * s for w, s in zip(weights, sums, strict=True)) / (len(self) - lost)
-        return Classes(
-            of_row=of_row,
-            generalised=tuple(told),
-            losses=tuple(value + lost for value in sums),
-            importance=weights,
-            metric=DISTORTION_METRIC,
-            fewest_persons=None if self.person is None else int(self._persons(of_record, len(sizes)).min()),
-            figures={
-                "importance": Importance(factors=self.factors, weights=self.weights),
-                "distortion": Distortion(generalisation=generalisation, suppression=lost / len(self)),
-            },
-        )
 
     def _check_sensitive(self, of_record: IntArray) -> None:
         """Refuse classes that are less diverse, or farther from all released records, than is asked for."""
@@ -865,49 +785,35 @@ def _by_tenths(tell: Progress, what: str) -> Callable[[float], None]:
     return note
 
 
-class _ByClass:
-    """Records in the order of their classes, so that a class is a slice."""
-
-    def __init__(self, of_record: IntArray) -> None:
-        self.records = np.flatnonzero(of_record >= 0)
-        self.records = self.records[np.argsort(of_record[self.records], kind="stable")]
-        self.classes = of_record[self.records]
-        sizes = class_sizes(self.classes)
-        self.starts = np.cumsum(sizes) - sizes
-        self.first = self.records[self.starts]
-
-    def told(self, column: _Column) -> tuple[Generalised, list[IntArray]]:
-        name, domain, values = column.attribute.name, column.attribute.domain, column.values[self.records]
-        if isinstance(domain, Numeric):
-            lower, upper = np.minimum.reduceat(values, self.starts), np.maximum.reduceat(values, self.starts)
-            return Intervals(name=name, lower=lower, upper=upper), [_dense(lower), _dense(upper)]
-        if isinstance(domain, Tree):
-            lowest, highest = np.minimum.reduceat(values, self.starts), np.maximum.reduceat(values, self.starts)
-            labels = _nodes(domain, lowest, highest)
-            return Nodes(name=name, labels=labels), [_dense(np.asarray(labels))]
-        return self._sets(column, cast("CodedDomain", domain), values)
-
-    def _sets(self, column: _Column, domain: CodedDomain, values: npt.NDArray[Any]) -> tuple[Sets, list[IntArray]]:
-        num = len(domain.labels)
-        classes, codes = np.divmod(np.unique(self.classes * num + values), num)
-        sizes = class_sizes(classes)
-        groups = [tuple(group.tolist()) for group in np.split(codes, np.cumsum(sizes)[:-1])]
-        rank = {group: number for number, group in enumerate(sorted(set(groups)))}
-        sets = tuple(tuple(domain.labels[code] for code in group) for group in groups)
-        diameters = set_widths(domain, codes, sizes) if isinstance(domain, Graph) else None
-        made = Sets(name=column.attribute.name, sets=sets, diameters=diameters)
-        return made, [np.array([rank[group] for group in groups], dtype=np.int64)]
+def _generalised(
+    column: _MetricColumn, values: npt.NDArray[Any], classes: IntArray, starts: IntArray
+) -> tuple[Generalised, list[IntArray]]:
+    """Return what is released of an attribute, class by class, and numbers by which classes that look alike agree."""
+    name, domain = column.attribute.name, column.attribute.domain
+    if isinstance(domain, Numeric):
+        lower, upper = np.minimum.reduceat(values, starts), np.maximum.reduceat(values, starts)
+        return Intervals(name=name, lower=lower, upper=upper), [_dense(lower), _dense(upper)]
+    if isinstance(domain, Tree):
+        # The lowest node above the leaves between two codes; codes follow a depth-first walk.
+        ends = np.stack((np.minimum.reduceat(values, starts), np.maximum.reduceat(values, starts)), axis=1)
+        pairs, which = np.unique(ends, axis=0, return_inverse=True)
+        nodes = [domain.generalise([domain.labels[code] for code in pair]) for pair in pairs.tolist()]
+        labels = tuple(nodes[number] for number in which.reshape(-1).tolist())
+        return Nodes(name=name, labels=labels), [_dense(np.asarray(labels))]
+    coded = cast("CodedDomain", domain)
+    num = len(coded.labels)
+    owners, codes = np.divmod(np.unique(classes * num + values), num)
+    sizes = class_sizes(owners)
+    groups = [tuple(group.tolist()) for group in np.split(codes, np.cumsum(sizes)[:-1])]
+    rank = {group: number for number, group in enumerate(sorted(set(groups)))}
+    sets = tuple(tuple(coded.labels[code] for code in group) for group in groups)
+    diameters = set_widths(coded, codes, sizes) if isinstance(coded, Graph) else None
+    key = np.array([rank[group] for group in groups], dtype=np.int64)
+    return Sets(name=name, sets=sets, diameters=diameters), [key]
 
 
 def _dense(values: npt.NDArray[Any]) -> IntArray:
     return np.unique(values, return_inverse=True)[1].astype(np.int64)
-
-
-def _nodes(domain: Tree, lowest: IntArray, highest: IntArray) -> tuple[str, ...]:
-    """Return the lowest node above the leaves between two codes; codes follow a depth-first walk."""
-    pairs, which = np.unique(np.stack((lowest, highest), axis=1), axis=0, return_inverse=True)
-    labels = [domain.generalise([domain.labels[code] for code in pair]) for pair in pairs.tolist()]
-    return tuple(labels[number] for number in which.reshape(-1).tolist())
 
 
 def _chosen(told: Generalised, classes: IntArray) -> Generalised:
@@ -919,7 +825,7 @@ def _chosen(told: Generalised, classes: IntArray) -> Generalised:
     return replace(told, sets=tuple(told.sets[number] for number in classes.tolist()), diameters=diameters)
 
 
-def _widths(told: Generalised, column: _Column) -> FloatArray:
+def _widths(told: Generalised, column: _MetricColumn) -> FloatArray:
     if isinstance(told, Intervals):
         return np.asarray(told.upper - told.lower)
     if isinstance(told, Nodes):

@@ -1,45 +1,65 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NoisyClusters: cut each domain at borders and hide every value among the values between two of them.
+"""Noisy values: every number of every record with noise, in the whole public domain or within a cluster of it.
 
-Three forms. Public borders keep epsilon within each cluster. Borders drawn privately from quantiles keep epsilon
-between values that the published borders do not separate. The published form (Li et al. 2022, algorithm 2) takes
-borders and ranges from the records and keeps no epsilon; it is here so that it can be reproduced and compared.
-``docs/proofs/noisy-clusters.md`` has the proofs, and why the last has none.
+``NoisyClusters`` has three forms. Public borders keep epsilon within each cluster. Borders drawn privately from
+quantiles keep epsilon between values that the published borders do not separate. The published form (Li et al. 2022,
+algorithm 2) takes borders and ranges from the records and keeps no epsilon; it is here so that it can be reproduced and
+compared. ``docs/proofs/noisy-values.md`` and ``docs/proofs/noisy-clusters.md`` have the proofs, and why the last has
+none.
 """
 
 from __future__ import annotations
 
 import abc
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
-import numpy.typing as npt
+import pyarrow as pa
 from pydantic import PlainSerializer, ValidationInfo, model_validator
 
 from dunnage import noise_arrays
-from dunnage.arrays import FloatArray, IntArray
-from dunnage.certificate import RowMeasures, StatedConfidence
+from dunnage.arrays import BoolArray, FloatArray, IntArray
+from dunnage.certificate import NoiseCell, RowMeasures, StatedConfidence
 from dunnage.domains.numeric import Grid, Numeric
 from dunnage.errors import MOST_ROWS_NAMED, ParameterError, Problem, Refusal
-from dunnage.exact import exact, plain, shown, shown_number
+from dunnage.exact import decimal_text, exact, plain, shown, shown_number
 from dunnage.guarantees import (
+    EPSILON_PER_RECORD,
     PUBLIC_BORDERS,
+    PUBLIC_COLUMNS,
+    PUBLIC_COUNT,
+    PUBLIC_DOMAIN,
     SHOWN_CLUSTERS,
+    SYSTEM_ENTROPY,
+    Assumption,
     Basis,
+    Guarantee,
     Neighbours,
     Promise,
+    PureDP,
     WithinCluster,
     WithinPublishedBorders,
 )
-from dunnage.kinds.common import require, same
+from dunnage.kinds.common import floats, generalised, require, same
 from dunnage.laws import Cells, cut_text, exp_bounds
-from dunnage.mechanisms.base import Confidence, Epsilon, Flag, Foresight, Number, Progress, optional
-from dunnage.mechanisms.perturb import Law, NoisyColumns, NoisyMechanism, cut_cells, foresee_intervals, noisy_domains
+from dunnage.mechanisms.base import (
+    Confidence,
+    Epsilon,
+    Flag,
+    Foresight,
+    Mechanism,
+    Number,
+    Outcome,
+    Progress,
+    amount,
+    optional,
+)
+from dunnage.mechanisms.classes import released_column
 from dunnage.noise import Noise
 from dunnage.schema import Schema
 
@@ -47,12 +67,256 @@ if TYPE_CHECKING:
     from dunnage.release import Release
     from dunnage.tables.dataset import Dataset
 
-Numbers = tuple[Fraction, ...]
-Table = tuple[tuple[str, Numbers], ...]
-"""Numbers by attribute; under the name "" where there is one attribute, whatever its name."""
+NUMERICS = (
+    "noise is drawn exactly, in whole steps of the public grid, from system entropy, and clamped afterwards; released "
+    "numbers are the doubles of grid points and of points halfway between them; radii and coverage are rounded to the "
+    "safe side"
+)
+Law = Literal["laplace", "piecewise"]
+_LITTLE_TOLD = Fraction(1, 2)
 
-MOST_CANDIDATES = 1024
-"""Most places among which a private border is drawn."""
+
+@dataclass(frozen=True, eq=False, repr=False)
+class NoisyColumns:
+    """Noisy columns, a value per record in the order of the dataset, and what the certificate says of them."""
+
+    columns: Mapping[str, tuple[FloatArray, FloatArray, FloatArray]]  # noisy values, lower and upper ends of intervals
+    measures: RowMeasures  # public figures
+
+    @classmethod
+    def of(cls, cells: Mapping[str, Cells], dataset: Dataset, noise: Noise) -> NoisyColumns:
+        columns = {}
+        for name, of_column in cells.items():
+            told = of_column.perturb(dataset.numbers(name), noise)
+            columns[name] = (told, *of_column.interval(told))
+        return cls(columns, RowMeasures(records=len(dataset), noise=stated_noise(cells)))
+
+
+def stated_noise(cells: Mapping[str, Cells]) -> dict[str, list[NoiseCell]]:
+    return {name: [NoiseCell(**cell) for cell in of_column.describe()] for name, of_column in cells.items()}
+
+
+class NoisyMechanism(Mechanism):
+    """A mechanism that releases a noisy value with an interval for each number of each record."""
+
+    kind = "noisy"
+    confidence: Confidence = Fraction(9, 10)
+
+    @abc.abstractmethod
+    def perturb(self, dataset: Dataset, prepared: Any, noise: Noise) -> NoisyColumns:
+        """Draw the noisy columns, in the order of the dataset."""
+
+    def draw(self, dataset: Dataset, prepared: Any, noise: Noise) -> Outcome:
+        drawn = self.perturb(dataset, prepared, noise)
+        order = noise_arrays.permutation(noise, len(dataset))
+        # data : row, public columns, then per attribute the noisy value and its interval
+        columns: dict[str, object] = {"row": np.arange(len(order), dtype=np.int64)}
+        for attribute in dataset.schema.public:
+            columns[attribute.name] = released_column(dataset, attribute.name).take(pa.array(order))
+        for name, (told, lower, upper) in drawn.columns.items():
+            columns.update({name: told[order], f"{name}_lower": lower[order], f"{name}_upper": upper[order]})
+        return Outcome(data=pa.table(columns), measures=drawn.measures, rows=order)
+
+    @abc.abstractmethod
+    def stated_cells(self, release: Release, schema: Schema) -> dict[str, Cells] | None:
+        """Return the laws that a release must have been drawn by, by attribute; None if it does not state them."""
+
+    def recount(self, release: Release, schema: Schema) -> Iterator[str]:
+        """Check that intervals follow from noisy values, and laws from epsilon."""
+        measures, cells = release.certificate.rows, self.stated_cells(release, schema)
+        stated = {"records", "published_intervals"} if cells is None else {"records", "noise"}
+        stated |= {"borders"} if measures.borders else set()
+        fits = measures.model_fields_set == stated
+        require(fits, "certificate.json: figures that do not belong to such noise")
+        if cells is None:
+            stated_ends = {name: {"confidence": plain(self.confidence)} for name in generalised(release)}
+            sure = same(stated_ends, measures.plain()["published_intervals"])
+            require(sure, "certificate.json: another confidence")
+            for name in generalised(release) if not self.confidence else ():
+                value, *ends = (floats(release.data, f"{name}{end}") for end in ("", "_lower", "_upper"))
+                alone = all(np.array_equal(value, end) for end in ends)
+                require(alone, f"data: an interval of {name} misses its value or leaves the public domain")
+            yield "every noisy value and interval lies in the public domain; by what noise is not stated"
+            return
+        require(same_noise(cells, measures), "certificate.json: the noise does not follow from the mechanism")
+        for name, of_column in cells.items():
+            value, *ends = (floats(release.data, f"{name}{end}") for end in ("", "_lower", "_upper"))
+            fits = all(map(np.array_equal, of_column.interval(value), ends))
+            require(fits, f"data: intervals of {name} do not follow from its noise")
+        yield "every noisy value is on its public grid; intervals follow from the laws of the noise, these from epsilon"
+
+    def noisy_promise(
+        self,
+        guarantee: Guarantee,
+        schema: Schema,
+        *,
+        in_clear: Sequence[str] = (),
+        assumptions: Sequence[Assumption] = (),
+    ) -> Promise:
+        """State a proved guarantee of noisy values, with what all of them rest on and show."""
+        known = (PUBLIC_COLUMNS,) if schema.public else ()
+        names = ", ".join(attribute.name for attribute in schema.public)
+        unchanged = [f"public columns as they are: {names}"] if names else []
+        unchanged += [attribute.exception for attribute in schema if attribute.exception]
+        return Promise(
+            guarantee=guarantee,
+            basis=Basis.PROVED,
+            mechanism=self.describe(),
+            assumptions=(PUBLIC_DOMAIN, PUBLIC_COUNT, *known, *assumptions, EPSILON_PER_RECORD, SYSTEM_ENTROPY),
+            in_clear=("number of records", *in_clear, *unchanged),
+            numerics=NUMERICS,
+            notes=self.notes(),
+        )
+
+
+def same_noise(cells: Mapping[str, Cells], measures: RowMeasures) -> bool:
+    laws = {name: of_column.describe() for name, of_column in cells.items()}
+    return same(laws, measures.plain().get("noise"))
+
+
+def noisy_domains(schema: Schema, mechanism: str) -> dict[str, Numeric]:
+    if schema.sensitive:
+        names = ", ".join(attribute.name for attribute in schema.sensitive)
+        raise ParameterError(
+            f"{mechanism} is differentially private, which a value released unchanged is not. Got the sensitive "
+            f'{names}. Give it the role "quasi-identifier" for noise, "drop", or "public" if anyone may know it.'
+        )
+    if not schema.quasi_identifiers:
+        raise ParameterError(
+            f"{mechanism} adds noise to quasi-identifiers. Got none. Give one column or more that role."
+        )
+    for attribute in schema.quasi_identifiers:
+        if not isinstance(attribute.domain, Numeric):
+            raise ParameterError(
+                f"{mechanism} adds noise to numbers. Got {attribute.name!r} of kind {attribute.kind}. Give it the role "
+                '"drop", or "public" if anyone may know it, or choose sampled-lattice.'
+            )
+        if attribute.domain.resolution is None:
+            raise ParameterError(
+                f"{mechanism} draws noise on a public grid. Got {attribute.name!r} without one. "
+                "Add resolution = 0.1, say."
+            )
+    return {attribute.name: attribute.numeric for attribute in schema.quasi_identifiers}
+
+
+def cut_cells(
+    domains: Mapping[str, Numeric],
+    borders: Mapping[str, Sequence[Fraction]],
+    *,
+    law: str,
+    epsilon: Fraction,
+    confidence: Fraction,
+) -> dict[str, Cells]:
+    """Cut each domain at its borders, if it has any; all columns share epsilon evenly."""
+    share = epsilon / len(domains)
+    cells = {}
+    for name, domain in domains.items():
+        try:
+            cells[name] = Cells.cut(domain, borders.get(name, ()), law=law, epsilon=share, confidence=confidence)
+        except ParameterError as error:
+            raise ParameterError(f"attribute {name!r}: {error}") from None
+    return cells
+
+
+def foresee_intervals(cells: Mapping[str, Cells]) -> Foresight:
+    """Tell how wide the intervals will be beside the ranges that values are hidden in: public facts."""
+    lines, warnings = [], []
+    for name, of_column in cells.items():
+        domain, step = of_column.domain, of_column.domain.resolution or Fraction(0)
+        hiding, num_wide = [cell for cell in of_column.cells if cell.law.last], 0
+        for cell in of_column.cells:
+            share = min(Fraction(1), Fraction(2 * cell.law.radius + 1, cell.law.last + 1))
+            num_wide += cell.law.last > 0 and share >= _LITTLE_TOLD
+            first, last = decimal_text(domain.lower + cell.first * step), amount(domain.lower + cell.end * step, domain)
+            if cell.law.last == 0:
+                about = "a single point, printed as it is"
+            elif cell.law.radius < 0:
+                about = "noisy values without intervals (confidence 0)"
+            else:
+                about = (
+                    f"{amount(cell.law.radius * step + step / 2, domain)} to either side at "
+                    f"{decimal_text(100 * cell.law.confidence)} % confidence, the interval spans up to "
+                    f"{float(100 * share):.0f} % of it"
+                )
+            lines.append(f"{name} from {first} to {last}: {about}")
+        if num_wide:
+            where = "its range" if len(hiding) == 1 else f"the range in {num_wide} of {len(hiding)} clusters"
+            other = "" if hiding[0].law.name == "piecewise" else ', or try law = "piecewise"'
+            warnings.append(
+                f"{name}: the interval spans half of {where} or more: little is told. Raise epsilon or lower "
+                f"confidence{other}."
+            )
+    details = {name: of_column.describe() for name, of_column in cells.items()}
+    return Foresight(warnings=tuple(warnings), lines=tuple(lines), details={"noise": details})
+
+
+class NoisyValues(NoisyMechanism):
+    """Release a noisy value with an interval for each number of each record.
+
+    Parameters
+    ----------
+    epsilon
+        What is kept between any two records: over all noisy columns together, which share it evenly.
+    confidence
+        How sure an interval is to hold the true value, at least, whatever that is; 0 for no intervals.
+    law
+        ``laplace``: discrete Laplace noise, clamped to the domain; ``piecewise``: near the true value, or anywhere.
+
+    Guarantee
+    ---------
+    Epsilon-differential privacy between datasets that differ in the values of one record, proved.
+
+    Assumptions
+    -----------
+    Public domains and record count; public columns are known.
+
+    Runtime
+    -------
+    O(n log n) for the order of rows, O(n) noise for each column.
+
+    Utility
+    -------
+    Each interval holds the true value with at least the stated confidence, for every value of the domain, on the grid
+    or off it.
+
+    References
+    ----------
+    Holohan, Antonatos, Braghin, Mac Aonghusa 2017, by way of Li, Erkin, Lagendijk 2022, eqs. 21-23; Wang et al. 2019
+    (piecewise mechanism). Both are discrete here.
+    """
+
+    name = "noisy-values"
+    fast = True
+    proof = ("noisy-values.md#the-laws",)
+    epsilon: Epsilon
+    confidence: Confidence = Fraction(9, 10)
+    law: Law = "laplace"
+
+    def promise(self, schema: Schema) -> Promise:
+        self.cells(schema)
+        guarantee = PureDP(epsilon=self.epsilon, protects=schema.protects, neighbours=Neighbours.REPLACE_ONE)
+        return self.noisy_promise(guarantee, schema)
+
+    def perturb(self, dataset: Dataset, prepared: None, noise: Noise) -> NoisyColumns:
+        return NoisyColumns.of(self.cells(dataset.schema), dataset, noise)
+
+    def preview(self, dataset: Dataset) -> Foresight:
+        return foresee_intervals(self.cells(dataset.schema))
+
+    def stated_cells(self, release: Release, schema: Schema) -> dict[str, Cells]:
+        return self.cells(schema)
+
+    def cells(self, schema: Schema) -> dict[str, Cells]:
+        """Return the law of each noisy column; refuse a column that can be given no noise."""
+        domains = noisy_domains(schema, self.name)
+        return cut_cells(domains, {}, law=self.law, epsilon=self.epsilon, confidence=self.confidence)
+
+
+Numbers = tuple[Fraction, ...]
+Table = tuple[
+    tuple[str, Numbers], ...
+]  # numbers by attribute; named "" where there is one attribute, whatever its name
+MAX_CANDIDATES = 1024  # places among which a private border is drawn
 _ONLY = ""
 _USUAL_SHARE = Fraction(1, 4)
 _UNSURE = Fraction(1, 10)
@@ -69,20 +333,21 @@ def _table_of(given: Any, info: ValidationInfo) -> Table:
     else:
         pairs = given if all(isinstance(item, tuple) for item in given) else ((_ONLY, given),)
     try:
-        return tuple(sorted((str(name), _rising(numbers, what)) for name, numbers in pairs))
+        table = []
+        for name, numbers in pairs:
+            if isinstance(numbers, str):
+                raise TypeError
+            rising = tuple(exact(number, what=f"each of {what}") for number in numbers)
+            if not rising or any(b <= a for a, b in pairwise(rising)):
+                raise ParameterError(
+                    f"{what} must rise, one number at least. Got {shown(numbers)}. Sort them, each once."
+                )
+            table.append((str(name), rising))
+        return tuple(sorted(table))
     except ParameterError:
         raise
     except (TypeError, ValueError):
         raise ParameterError(problem) from None
-
-
-def _rising(given: Any, what: str) -> Numbers:
-    if isinstance(given, str):
-        raise TypeError
-    numbers = tuple(exact(number, what=f"each of {what}") for number in given)
-    if not numbers or any(b <= a for a, b in pairwise(numbers)):
-        raise ParameterError(f"{what} must rise, one number at least. Got {shown(given)}. Sort them, each once.")
-    return numbers
 
 
 def _plain_table(table: Table | None) -> Any:
@@ -140,11 +405,6 @@ class NoisyClusters(NoisyMechanism):
     ----------
     Li, Erkin, Lagendijk 2022, algorithm 2; He, Machanavajjhala, Ding 2014 (Blowfish: partitions as policies); Smith
     2011 (private quantiles by the exponential mechanism).
-
-    Examples
-    --------
-    >>> NoisyClusters(epsilon=1, quantiles=[0.5], border_share=0.2).describe()["epsilon_borders"]
-    0.2
     """
 
     name = "noisy-clusters"
@@ -183,7 +443,6 @@ class NoisyClusters(NoisyMechanism):
                     "quantiles must lie between 0 and 1, without these. Got "
                     f"{', '.join(map(shown_number, shares))[:60]}. Use [0.25, 0.5, 0.75], say."
                 )
-
         return self
 
     def describe(self) -> dict[str, object]:
@@ -230,27 +489,22 @@ class NoisyClusters(NoisyMechanism):
 
     def _form(self, schema: Schema) -> _Clusters:
         domains = noisy_domains(schema, self.name)
-        if self.borders is not None:
-            return _PublicBorders(self, schema, domains, _by_attribute(self.borders, domains, "borders"))
-        shares = _by_attribute(self.quantiles or (), domains, "quantiles")
-        return (_AsPublished if self.as_published else _PrivateBorders)(self, schema, domains, shares)
-
-
-def _by_attribute(table: Table, domains: Mapping[str, Numeric], what: str) -> dict[str, Numbers]:
-    found, names = dict(table), ", ".join(domains)
-    if _ONLY in found:
-        if len(domains) > 1:
+        what = "quantiles" if self.borders is None else "borders"
+        given, names = dict(self.borders or self.quantiles or ()), ", ".join(domains)
+        if _ONLY in given:
+            if len(domains) > 1:
+                raise ParameterError(
+                    f"{what} for several noisy columns must say which they are for. Got one list for {names}. Write "
+                    f"[mechanism.{what}] with a list for each."
+                )
+            given = {next(iter(domains)): given[_ONLY]}
+        strange = sorted(given.keys() - domains.keys())
+        if strange:
             raise ParameterError(
-                f"{what} for several noisy columns must say which they are for. Got one list for {names}. Write "
-                f"[mechanism.{what}] with a list for each."
+                f"{what} are given for {', '.join(map(shown, strange))}, which gets no noise. Columns that do: {names}."
             )
-        return {next(iter(domains)): found[_ONLY]}
-    strange = sorted(found.keys() - domains.keys())
-    if strange:
-        raise ParameterError(
-            f"{what} are given for {', '.join(map(shown, strange))}, which gets no noise. Columns that do: {names}."
-        )
-    return found
+        drawn = _AsPublished if self.as_published else _PrivateBorders
+        return (drawn if self.borders is None else _PublicBorders)(self, schema, domains, given)
 
 
 @dataclass(frozen=True)
@@ -263,16 +517,13 @@ class _Clusters(abc.ABC):
     given: Mapping[str, Numbers]
 
     @abc.abstractmethod
-    def promise(self) -> Promise:
-        """State what this form guarantees."""
+    def promise(self) -> Promise: ...
 
     @abc.abstractmethod
-    def perturb(self, dataset: Dataset, noise: Noise) -> NoisyColumns:
-        """Draw the noisy columns."""
+    def perturb(self, dataset: Dataset, noise: Noise) -> NoisyColumns: ...
 
     @abc.abstractmethod
-    def preview(self, dataset: Dataset) -> Foresight:
-        """Tell the owner what to expect."""
+    def preview(self, dataset: Dataset) -> Foresight: ...
 
     def printed(self, dataset: Dataset) -> list[str]:
         """Say which records would be printed exactly: none, and a proved form must not refuse because of records."""
@@ -294,50 +545,37 @@ class _PublicBorders(_Clusters):
             protects=self.schema.protects,
             neighbours=Neighbours.REPLACE_ONE,
         )
-        cut = ", ".join(self.given)
-        told = [f"between which borders each {cut} lies, after rounding to the grid"]
-        told += [_single_text(name, of_column) for name, of_column in cells.items() if _single_points(of_column)]
-        return self.mechanism.noisy_promise(
-            guarantee,
-            self.schema,
-            in_clear=told,
-            assumptions=(PUBLIC_BORDERS,),
-        )
+        told = [f"between which borders each {', '.join(self.given)} lies, after rounding to the grid"]
+        for name, of_column in cells.items():
+            lower, step = of_column.domain.lower, of_column.domain.resolution or Fraction(0)
+            if single := [lower + cell.first * step for cell in of_column.cells if cell.law.last == 0]:
+                points = ", ".join(map(shown_number, single))
+                hides = "such a cluster has one point and hides nothing"
+                told.append(f"values of {name} that are {points} after rounding: {hides}")
+        return self.mechanism.noisy_promise(guarantee, self.schema, in_clear=told, assumptions=(PUBLIC_BORDERS,))
 
     def perturb(self, dataset: Dataset, noise: Noise) -> NoisyColumns:
         return NoisyColumns.of(self.cells(self.given, self.mechanism.epsilon), dataset, noise)
 
     def preview(self, dataset: Dataset) -> Foresight:
         cells = self.cells(self.given, self.mechanism.epsilon)
-        held = {name: _records_in(cells[name], dataset.numbers(name)) for name in self.given}
-        lines = tuple(f"{name}: the clusters hold {', '.join(map(str, num))} records" for name, num in held.items())
+        sizes: dict[str, list[int]] = {}
+        for name in self.given:
+            index = cells[name].index(cells[name].steps(dataset.numbers(name)))
+            sizes[name] = np.bincount(index, minlength=len(cells[name].cells)).tolist()
+        lines = tuple(f"{name}: the clusters hold {', '.join(map(str, num))} records" for name, num in sizes.items())
         known = foresee_intervals(cells)
         alone = tuple(
             f"{name}: {num.count(1)} of its clusters hold a single record, which can be told by its cluster alone. "
             "Choose wider clusters."
-            for name, num in held.items()
+            for name, num in sizes.items()
             if 1 in num
         )
         return Foresight(
             warnings=(*known.warnings, *alone),
             lines=(*known.lines, *lines),
-            details={**known.details, "cluster_sizes": held},
+            details={**known.details, "cluster_sizes": sizes},
         )
-
-
-def _single_points(cells: Cells) -> list[Fraction]:
-    resolution = cells.domain.resolution or Fraction(0)
-    return [cells.domain.lower + cell.first * resolution for cell in cells.cells if cell.law.last == 0]
-
-
-def _single_text(name: str, cells: Cells) -> str:
-    points = ", ".join(map(shown_number, _single_points(cells)))
-    return f"values of {name} that are {points} after rounding: such a cluster has one point and hides nothing"
-
-
-def _records_in(cells: Cells, values: FloatArray) -> list[int]:
-    found: list[int] = np.bincount(cells.index(cells.steps(values)), minlength=len(cells.cells)).tolist()
-    return found
 
 
 class _PrivateBorders(_Clusters):
@@ -361,19 +599,14 @@ class _PrivateBorders(_Clusters):
                     "Choose a finer resolution, or leave it out of quantiles."
                 )
         self.cells({}, self.values_epsilon)  # refuses what can be given no noise
-        cut = ", ".join(self.given)
         guarantee = WithinPublishedBorders(
             epsilon=self.mechanism.epsilon, protects=self.schema.protects, neighbours=Neighbours.REPLACE_ONE
         )
-        return self.mechanism.noisy_promise(
-            guarantee,
-            self.schema,
-            in_clear=(
-                f"between which of the published borders each {cut} lies, after rounding to the grid: where two "
-                "borders are close, values between them are known that closely",
-            ),
-            assumptions=(SHOWN_CLUSTERS,),
+        told = (
+            f"between which of the published borders each {', '.join(self.given)} lies, after rounding to the grid: "
+            "where two borders are close, values between them are known that closely"
         )
+        return self.mechanism.noisy_promise(guarantee, self.schema, in_clear=[told], assumptions=(SHOWN_CLUSTERS,))
 
     def perturb(self, dataset: Dataset, noise: Noise) -> NoisyColumns:
         whole = self.cells({}, self.values_epsilon)
@@ -384,7 +617,7 @@ class _PrivateBorders(_Clusters):
             drawn = draw_borders(steps, shares, domain.num_steps, epsilon=self.border_epsilon, noise=noise)
             borders[name] = [domain.lower + step * (domain.resolution or 0) for step in drawn]
         values = NoisyColumns.of(self.cells(borders, self.values_epsilon), dataset, noise)
-        told = {name: [plain(border) for border in found] for name, found in borders.items()}
+        told = {name: [plain(border) for border in of_name] for name, of_name in borders.items()}
         return replace(values, measures=values.measures.model_copy(update={"borders": told}))
 
     def preview(self, dataset: Dataset) -> Foresight:
@@ -410,7 +643,7 @@ def candidate_steps(num_steps: int) -> IntArray:
     They are at least two steps apart and from either end of the domain, so that no cluster has a single point, which
     would be printed exactly.
     """
-    stride = max(2, -(-(num_steps - 1) // MOST_CANDIDATES))
+    stride = max(2, -(-(num_steps - 1) // MAX_CANDIDATES))
     return np.arange(stride, num_steps, stride, dtype=np.int64)
 
 
@@ -426,11 +659,11 @@ def draw_borders(
     """Draw borders at shares of the records by the exponential mechanism; epsilon is spent on each share."""
     candidates = candidate_steps(num_steps)
     ranked = np.sort(steps)
-    found = set()
+    borders = set()
     for share in shares:
         scores = [epsilon * score / 2 for score in border_scores(ranked, share, candidates)]
-        found.add(int(candidates[noise.exponential_choice(scores)]))
-    return sorted(found)
+        borders.add(int(candidates[noise.exponential_choice(scores)]))
+    return sorted(borders)
 
 
 class _AsPublished(_Clusters):
@@ -447,11 +680,8 @@ class _AsPublished(_Clusters):
             protects=self.schema.protects,
             neighbours=Neighbours.REPLACE_ONE,
         )
-        sound = self.mechanism.noisy_promise(
-            guarantee,
-            self.schema,
-            in_clear=("the range of each cluster's own values, by the width of its intervals",),
-        )
+        told = "the range of each cluster's own values, by the width of its intervals"
+        sound = self.mechanism.noisy_promise(guarantee, self.schema, in_clear=[told])
         return replace(
             sound,
             basis=Basis.CLAIMED,
@@ -474,7 +704,11 @@ class _AsPublished(_Clusters):
                 noise=noise,
             )
             steps = np.clip(noisy, 0, domain.num_steps)
-            columns[name] = (domain.grid_values(steps), *_ends(domain, steps, radius))
+            # So many steps down and up, and half a step more for values off the grid, within the domain
+            halves, told = Grid.of(domain.lower, (domain.resolution or Fraction(1)) / 2), domain.grid_values(steps)
+            lower = halves.points(np.maximum(2 * (steps - radius) - 1, 0))
+            upper = halves.points(np.minimum(2 * (steps + radius) + 1, 2 * domain.num_steps))
+            columns[name] = (told, np.where(radius < 0, told, lower), np.where(radius < 0, told, upper))
         stated = dict.fromkeys(columns, StatedConfidence(confidence=plain(self.mechanism.confidence)))
         return NoisyColumns(columns, RowMeasures(records=len(dataset), published_intervals=stated))
 
@@ -488,7 +722,7 @@ class _AsPublished(_Clusters):
 
     def printed(self, dataset: Dataset) -> list[str]:
         """Say, column by column, which records would be printed exactly; row numbers only."""
-        found = []
+        problems = []
         for name in self.domains:
             steps = self._grid(name).steps(dataset.numbers(name))
             exposed = exposed_records(steps, self.given.get(name, ()))
@@ -504,8 +738,8 @@ class _AsPublished(_Clusters):
                     num_rows=len(rows),
                     remedy="Give shares that leave more records to a cluster, or leave as_published out.",
                 )
-                found.append(str(problem))
-        return found
+                problems.append(str(problem))
+        return problems
 
 
 def rank_clusters(num: int, shares: Sequence[Fraction]) -> list[slice]:
@@ -514,7 +748,7 @@ def rank_clusters(num: int, shares: Sequence[Fraction]) -> list[slice]:
     return [slice(a, b) for a, b in pairwise(ends) if a < b]
 
 
-def exposed_records(steps: IntArray, shares: Sequence[Fraction]) -> npt.NDArray[np.bool_]:
+def exposed_records(steps: IntArray, shares: Sequence[Fraction]) -> BoolArray:
     order = np.argsort(steps, kind="stable")
     exposed = np.zeros(len(steps), dtype=bool)
     for cluster in rank_clusters(len(steps), shares):
@@ -553,12 +787,3 @@ def laplace_radius(scale: Fraction, confidence: Fraction) -> int:
         middle = (low + high) // 2
         low, high = (low, middle) if exp_bounds(-(middle + 1) / scale)[1] <= allowed else (middle, high)
     return high
-
-
-def _ends(domain: Numeric, steps: IntArray, radius: IntArray) -> tuple[FloatArray, FloatArray]:
-    """Go so many steps down and up from steps, and half a step more for values off the grid, within the domain."""
-    halves = Grid.of(domain.lower, (domain.resolution or Fraction(1)) / 2)
-    told = domain.grid_values(steps)
-    lower = halves.points(np.maximum(2 * (steps - radius) - 1, 0))
-    upper = halves.points(np.minimum(2 * (steps + radius) + 1, 2 * domain.num_steps))
-    return np.where(radius < 0, told, lower), np.where(radius < 0, told, upper)

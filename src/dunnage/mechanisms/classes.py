@@ -18,6 +18,7 @@ from dunnage import noise_arrays
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.certificate import Distortion, RowLoss, RowMeasures
 from dunnage.certificate import Importance as ImportanceStatement
+from dunnage.columns import SET_TYPE
 from dunnage.domains import decimal_scale
 from dunnage.errors import ParameterError, Refusal
 from dunnage.exact import decimal_text, exact, shown, shown_number
@@ -33,22 +34,21 @@ from dunnage.guarantees import (
     KAnonymity,
     Promise,
 )
+from dunnage.kinds.classes import check_figures
 from dunnage.kinds.common import generalised
-from dunnage.kinds.rows import check_figures
-from dunnage.measures import LOSS_METRIC, class_sizes, ranked, sensitive_measures, size_measures, sort_key
-from dunnage.mechanisms.base import PLAIN, Drawn, Mechanism, Pairs, Progress, plain_pairs
+from dunnage.measures import LEAST_K, LOSS_METRIC, class_sizes, ranked, sensitive_measures, size_measures, sort_key
+from dunnage.mechanisms.base import PLAIN, Mechanism, Outcome, Pairs, Progress, plain_pairs
 from dunnage.noise import Noise
 from dunnage.schema import DIAMETER_SUFFIX, Schema
-from dunnage.tables.columns import SET_TYPE
 
 if TYPE_CHECKING:
+    from dunnage.dataset import Dataset
     from dunnage.release import Release
-    from dunnage.tables.dataset import Dataset
 
+# What is told about a class: its bounds, also the mean of its numbers, or all its values.
 Statistic = Literal["bounds", "mean", "multiset"]
-"""What is told about a class: its bounds, also the mean of its numbers, or all its values."""
-MOST_IMPORTANCE = 10**9
-MOST_ALPHA = 10**9
+MAX_IMPORTANCE = 10**9
+MAX_ALPHA = 10**9
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -66,18 +66,12 @@ class Nodes:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Sets:
-    """One attribute generalised to the set of its values in each class, in the order of the domain.
-
-    ``diameters`` are the longest shortest paths inside the sets, where values are vertices of a network.
-    """
-
     name: str
-    sets: tuple[tuple[str, ...], ...]
-    diameters: FloatArray | None = None
+    sets: tuple[tuple[str, ...], ...]  # of the values of each class, in the order of the domain
+    diameters: FloatArray | None = None  # longest shortest paths inside them, if values are vertices of a network
 
 
-Generalised = Intervals | Nodes | Sets
-"""One attribute as a release tells it, class by class."""
+Generalised = Intervals | Nodes | Sets  # one attribute as a release tells it, class by class
 
 
 class ClassFigures(TypedDict, total=False):
@@ -90,25 +84,20 @@ class ClassFigures(TypedDict, total=False):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Classes:
-    # Class of each dataset row, -1 where suppressed. Classes are numbered from 0 in an order that follows from released
-    # values alone
+    # Class of each dataset row, -1 where suppressed; numbered in an order that follows from released values alone
     of_row: IntArray
-    generalised: tuple[Generalised, ...]  # The generalised attributes, in the order of the schema
+    generalised: tuple[Generalised, ...]  # the generalised attributes, in the order of the schema
     # For each of them the sum over all records of its share of the loss metric (eq. 7), suppressed ones included at the
     # price alpha; before importance
     losses: tuple[float, ...]
-    importance: tuple[float, ...]  # What each counts in the metric (beta in eq. 7)
-    # For each the level of its hierarchy that all classes are generalised to, where there is such a level
-    levels: tuple[int, ...] = ()
-    metric: str = LOSS_METRIC  # Name of the loss metric
-    fewest_persons: int | None = None  # Persons in the class that has fewest, where k counts persons
-    figures: ClassFigures = field(
-        default_factory=lambda: ClassFigures()
-    )  # What else the certificate states of these classes
+    importance: tuple[float, ...]  # what each counts in the metric (beta in eq. 7)
+    levels: tuple[int, ...] = ()  # for each the level of its hierarchy, if all classes are generalised to one
+    metric: str = LOSS_METRIC
+    fewest_persons: int | None = None  # in the class that has fewest, where k counts persons
+    figures: ClassFigures = field(default_factory=lambda: ClassFigures())  # what else the certificate states
 
     @property
     def level_of(self) -> dict[str, int]:
-        """The level of each attribute; none if there are no such levels."""
         return {column.name: level for column, level in zip(self.generalised, self.levels, strict=False)}
 
     @property
@@ -128,7 +117,7 @@ class ClassRelease(Mechanism):
     """A mechanism that releases classes of records that look alike: what their figures depend on."""
 
     kind = "classes"
-    class_bounds: ClassVar[str] = "class"  # The class's own extremes; or a public "grid"; or a "level" of a hierarchy
+    class_bounds: ClassVar[str] = "class"  # the class's own extremes; or a public "grid"; or a "level" of a hierarchy
     metric: ClassVar[str] = LOSS_METRIC
 
     @property
@@ -137,11 +126,13 @@ class ClassRelease(Mechanism):
 
     @property
     def price_of_suppression(self) -> Fraction:
-        return Fraction(1)
+        alpha: Fraction = getattr(self, "alpha", Fraction(1))
+        return alpha
 
     @property
     def most_suppressed(self) -> Fraction | None:
-        return None
+        share: Fraction | None = getattr(self, "max_suppressed", None)
+        return share
 
     def weights(self, release: Release) -> Mapping[str, float]:
         given = dict(getattr(self, "importance", ()))
@@ -161,13 +152,15 @@ class ClassMechanism(ClassRelease):
     seeded = "the order of rows was drawn from a seed that others may know"
 
     @property
-    @abc.abstractmethod
     def least_k(self) -> int:
         """The k that is promised, whatever the data."""
+        k: int = getattr(self, "k", LEAST_K)
+        return k
 
     @property
     def tells(self) -> Statistic:
-        return "bounds"
+        statistic: Statistic = getattr(self, "statistic", "bounds")
+        return statistic
 
     @abc.abstractmethod
     def classes(self, dataset: Dataset, progress: Progress | None = None) -> Classes:
@@ -180,7 +173,7 @@ class ClassMechanism(ClassRelease):
         self,
         schema: Schema,
         *,
-        in_clear: tuple[str, ...],  # What else is shown, besides sizes and columns that are released as they are
+        in_clear: tuple[str, ...],  # what else is shown, besides sizes and columns that are released as they are
         numerics: str,
         counted: Assumption = RECORDS_NOT_PERSONS,
         choice: Assumption = CHOICE_DEPENDS_ON_DATA,
@@ -208,7 +201,7 @@ class ClassMechanism(ClassRelease):
             notes=self.notes(),
         )
 
-    def draw(self, dataset: Dataset, prepared: Classes, noise: Noise) -> Drawn:
+    def draw(self, dataset: Dataset, prepared: Classes, noise: Noise) -> Outcome:
         kept = np.flatnonzero(prepared.of_row >= 0)
         order = kept[noise_arrays.permutation(noise, len(kept))]
         class_id = prepared.of_row[order]
@@ -225,24 +218,31 @@ class ClassMechanism(ClassRelease):
         sizes, num_suppressed = class_sizes(class_id), len(dataset) - len(kept)
         measures = size_measures(sizes, self.least_k, num_suppressed, prepared.fewest_persons)
         measures = RowMeasures.model_validate({**measures.plain(), **figures})
-        members = _member_table(dataset, prepared, kept) if self.tells == "multiset" else None
-        return Drawn(data=data, measures=measures, rows=order, class_id=class_id, classes=summary, members=members)
+        members = None
+        if self.tells == "multiset":
+            # members : class_id and one joint tuple of the generalised attributes, sorted
+            columns = {told.name: dataset.column(told.name).take(pa.array(kept)) for told in prepared.generalised}
+            of_kept = prepared.of_row[kept]
+            sorted_rows = np.lexsort([*(sort_key(column) for column in reversed(columns.values())), of_kept])
+            joint = {name: column.take(pa.array(sorted_rows)) for name, column in columns.items()}
+            members = pa.table({"class_id": of_kept[sorted_rows], **joint})
+        return Outcome(data=data, measures=measures, rows=order, class_id=class_id, classes=summary, members=members)
 
 
 def _alpha(given: Any) -> Fraction:
     """Read alpha, the price of suppressing one record in records generalised to the whole domain."""
     value = exact(given, what="alpha")
-    if not 0 < value <= MOST_ALPHA:
+    if not 0 < value <= MAX_ALPHA:
         raise ParameterError(
-            f"alpha must be more than 0 and at most {MOST_ALPHA}. Got {shown_number(value)}. Use 1, the usual price."
+            f"alpha must be more than 0 and at most {MAX_ALPHA}. Got {shown_number(value)}. Use 1, the usual price."
         )
     return value
 
 
 def importance_of(
     given: Any,
-    least: Fraction = Fraction(1, MOST_IMPORTANCE),
-    most: Fraction = Fraction(MOST_IMPORTANCE),
+    least: Fraction = Fraction(1, MAX_IMPORTANCE),
+    most: Fraction = Fraction(MAX_IMPORTANCE),
     remedy: str = "Use 1, the usual importance.",
 ) -> Pairs:
     try:
@@ -374,13 +374,3 @@ def row_table(dataset: Dataset, summary: pa.Table, order: IntArray, class_id: In
     for name in summary.column_names[2:]:
         columns[name] = summary.column(name).combine_chunks().take(pa.array(class_id))
     return pa.table(columns)
-
-
-def _member_table(dataset: Dataset, classes: Classes, kept: IntArray) -> pa.Table:
-    # members : class_id and one joint tuple of the generalised attributes, sorted
-    rows = pa.array(kept)
-    columns = {told.name: dataset.column(told.name).take(rows) for told in classes.generalised}
-    class_id = classes.of_row[kept]
-    order = np.lexsort([*(sort_key(column) for column in reversed(columns.values())), class_id])
-    sorted_columns = {name: column.take(pa.array(order)) for name, column in columns.items()}
-    return pa.table({"class_id": class_id[order], **sorted_columns})
