@@ -31,7 +31,7 @@ GROUPS = {
     "Size": ("planning.fleet", "planning.exports", "gtfs"),
     "Apply": ("settle", "settle.fleets"),
     "Perturb, collect, estimate": ("local.tasks", "devices", "local.estimate"),
-    "Audit": ("auditing.audit", "auditing.finding", "auditing.attacks", "auditing.utility"),
+    "Audit": ("auditing.run", "auditing.findings", "auditing.classes", "auditing.plans"),
     "Prove": ("proving.desk", "proving.verdict"),
     "Generate": ("samples", "samples.packages", "samples.rides"),
     "The nouns: what is private": (
@@ -55,7 +55,7 @@ GROUPS = {
         "local.client",
         "local.tally",
         "devices.sealing",
-        "auditing.fleet",
+        "auditing.carriers",
     ),
     "Guarantees": ("guarantees", "sampling_loss"),
     "Mechanisms": (
@@ -213,7 +213,7 @@ def _parameter_line(parameter: Any) -> str:
 def schemas() -> dict[Path, str]:
     """Write a JSON Schema for every public document, by the page it goes to."""
     from dunnage.advising.frontier import Frontier
-    from dunnage.auditing.audit import Audit
+    from dunnage.auditing.run import Audit
     from dunnage.certificate import Certificate
     from dunnage.planning.plan import FleetDocument, PlanDocument
     from dunnage.proving.desk import Proof

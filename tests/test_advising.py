@@ -31,7 +31,7 @@ from dunnage.advising.losses import DISTORTION
 from dunnage.advising.policies import BasePolicy
 from dunnage.advising.sweep import Asked, Case, Drawn, Goal, Reference, Store, Task
 from dunnage.advising.trucks import TRUCKS, TrucksCase
-from dunnage.auditing.utility import plan_utility
+from dunnage.auditing.plans import plan_utility
 from dunnage.dataset import Dataset
 from dunnage.domains import Numeric
 from dunnage.errors import InputError, NoPlanError, OutputError, ParameterError, PolicyError

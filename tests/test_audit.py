@@ -20,9 +20,9 @@ import pytest
 from pydantic import ValidationError
 
 import dunnage as dn
-from dunnage.auditing import outside
-from dunnage.auditing.audit import AUDIT_FILE, PAGE_FILE, Audit, audit
-from dunnage.auditing.finding import TOPICS, Finding, wilson
+from dunnage.auditing import classes
+from dunnage.auditing.findings import TOPICS, Finding, wilson
+from dunnage.auditing.run import AUDIT_FILE, PAGE_FILE, Audit, audit
 from dunnage.cli import main
 from dunnage.errors import InputError, OutputError, ParameterError, ReleaseError
 from dunnage.mechanisms.full_domain import FullDomain
@@ -164,7 +164,7 @@ def test_certain_absence_by_looking_at_every_value() -> None:
 def test_too_many_values_are_sampled_evenly(monkeypatch: pytest.MonkeyPatch) -> None:
     data, release, key = parcels(k=4)
     whole = audit(release, data, key=key).finding("certain absence (weight)")
-    monkeypatch.setattr(outside, "MOST_PROBES", 150)
+    monkeypatch.setattr(classes, "MAX_PROBES", 150)
     part = audit(release, data, key=key).finding("certain absence (weight)")
     assert part.interval[0] < part.value < part.interval[1]
     assert part.interval[0] <= whole.value <= part.interval[1]

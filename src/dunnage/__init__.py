@@ -14,11 +14,11 @@ from dunnage._version import __version__
 if TYPE_CHECKING:
     from dunnage.advising.advice import advise
     from dunnage.advising.frontier import Frontier, Measure, Point
-    from dunnage.auditing.attacks import Match, look_up
-    from dunnage.auditing.audit import Audit, audit
-    from dunnage.auditing.finding import Finding
-    from dunnage.auditing.fleet import Fleet
-    from dunnage.auditing.utility import PlanUtility, plan_utility
+    from dunnage.auditing.carriers import Fleet
+    from dunnage.auditing.classes import Match, look_up
+    from dunnage.auditing.findings import Finding
+    from dunnage.auditing.plans import PlanUtility, plan_utility
+    from dunnage.auditing.run import Audit, audit
     from dunnage.certificate import Certificate
     from dunnage.city import Buses, City
     from dunnage.dataset import Dataset
@@ -150,10 +150,10 @@ _GROUPS: dict[str, tuple[str, ...]] = {
     "advising.frontier": ("Frontier", "Point", "Measure"),
     "proving.desk": ("prove", "Proof"),
     "proving.verdict": ("Verdict",),
-    "auditing.utility": ("plan_utility", "PlanUtility"),
-    "auditing.audit": ("audit", "Audit"),
-    "auditing.finding": ("Finding",),
-    "auditing.attacks": ("look_up", "Match"),
+    "auditing.plans": ("plan_utility", "PlanUtility"),
+    "auditing.run": ("audit", "Audit"),
+    "auditing.findings": ("Finding",),
+    "auditing.classes": ("look_up", "Match"),
     # the nouns
     "policy": ("Policy",),
     "schema": ("Schema", "Attribute", "Role", "Contribution"),
@@ -177,7 +177,7 @@ _GROUPS: dict[str, tuple[str, ...]] = {
     "local.client": ("Client", "check_task"),
     "local.tally": ("Tally", "Tallies"),
     "devices.sealing": ("KeyRing", "SealedRecord", "seal", "open_record", "rotate"),
-    "auditing.fleet": ("Fleet",),
+    "auditing.carriers": ("Fleet",),
     # guarantees
     "guarantees": (
         "ApproximateDP",

@@ -23,11 +23,9 @@ import numpy as np
 from dunnage.advising.common import KS, QUICK_KS, Opened, checked_tasks, codes_of, opened, released, sampled_says
 from dunnage.advising.sweep import Asked, Drawn, Goal, Reference, Task, Tasks
 from dunnage.arrays import FloatArray
-from dunnage.auditing import attacks
-from dunnage.auditing.inside import Case as ClassCase
-from dunnage.auditing.noisy import NoisyCase, NoisySight
-from dunnage.auditing.rides import Distortion
-from dunnage.auditing.sight import Sight
+from dunnage.auditing.classes import ClassesTruth, ClassesView, record_linkage
+from dunnage.auditing.noisy import NoisyTruth, NoisyView
+from dunnage.auditing.rides import ClassDistortion
 from dunnage.dataset import Dataset
 from dunnage.domains import Numeric
 from dunnage.errors import NoPlanError, ParameterError, Refusal
@@ -73,12 +71,12 @@ def _measure_table(case: Opened, task: Task) -> Drawn:
     release, key = released(data, noise)
     if not len(release):
         raise NoPlanError("nothing was released, so that everything is lost.")
-    sight = Sight.of(release)
-    names = list(sight.names)
-    inside = Distortion.of(sight).by_generalisation(dict.fromkeys(names, 1 / len(names)))
+    view = ClassesView.of(release)
+    names = list(view.names)
+    inside = ClassDistortion.of(view).by_generalisation(dict.fromkeys(names, 1 / len(names)))
     lost = 1 - len(release) / len(data)
-    inner = ClassCase.of(sight, data, key)
-    linkage = attacks.record_linkage(inner.sight, inner.known).probability[inner.released]
+    inner = ClassesTruth.of(view, data, key)
+    linkage = record_linkage(inner.view, inner.known).probability[inner.released]
     return Drawn(
         cost=inside + (1 - inside) * lost,
         risk=float(linkage.mean()),
@@ -90,7 +88,7 @@ def _measure_table(case: Opened, task: Task) -> Drawn:
             "not released": lost,
             "distortion by generalisation": inside,
             "worst record linkage": float(linkage.max()),
-            "classes": float(len(sight.sizes)),
+            "classes": float(len(view.sizes)),
         },
     )
 
@@ -195,22 +193,22 @@ def row_errors(publication: Publication, data: Dataset) -> Drawn:
     """Compare the numbers of a release with the true ones, and link its rows to records."""
     errors: dict[str, float] = {}
     if publication.release.noisy:
-        noisy = NoisyCase.of(NoisySight.of(publication.release), data, publication.key)
-        if noisy.sight.rows is None:
+        noisy = NoisyTruth.of(NoisyView.of(publication.release), data, publication.key)
+        if noisy.view.rows is None:
             raise Refusal("how noise was drawn is not stated, so that nobody knows what it tells.")
-        for name, truth in zip(noisy.sight.domains, noisy.values, strict=True):
-            errors[name] = _relative(noisy.sight.column(name) - truth, truth)
+        for name, truth in zip(noisy.view.domains, noisy.values, strict=True):
+            errors[name] = _relative(noisy.view.column(name) - truth, truth)
         risk = float(noisy.attack(noisy.some(_MOST_PAIRS)).hit.mean())
     else:
-        case = ClassCase.of(Sight.of(publication.release), data, publication.key)
+        case = ClassesTruth.of(ClassesView.of(publication.release), data, publication.key)
         if not case.released.any():
             raise Refusal("nothing was released.")
-        for axis, told in enumerate(case.sight.told):
+        for axis, told in enumerate(case.view.attributes):
             if told.numeric is not None:
                 guesses = (told.lower + told.upper) / 2 if told.means is None else told.means
                 truth = case.known.low[axis, case.released]
                 errors[told.name] = _relative(guesses[case.of_record[case.released]] - truth, truth)
-        risk = float(attacks.record_linkage(case.sight, case.known).probability[case.released].mean())
+        risk = float(record_linkage(case.view, case.known).probability[case.released].mean())
     return Drawn(
         cost=float(np.mean(list(errors.values()))),
         risk=risk,

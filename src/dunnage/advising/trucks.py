@@ -42,7 +42,7 @@ from dunnage.noise import Noise
 from dunnage.planning.models import Model, Sealed, Standard, Stochastic
 
 if TYPE_CHECKING:
-    from dunnage.auditing.utility import TruePacking
+    from dunnage.auditing.plans import TruePacking
     from dunnage.dataset import Dataset
 
 EPSILONS, QUICK_EPSILONS = (0.5, 1, 2, 4, 8), (1, 4)
@@ -331,7 +331,7 @@ def _best_of_data(case: TrucksCase) -> TruePacking:
 
 def _packed(case: TrucksCase, data: Dataset, records: IntArray | None = None) -> TruePacking:
     """Pack packages, or some of them, as well as is found in time."""
-    from dunnage.auditing.utility import pack_truth
+    from dunnage.auditing.plans import pack_truth
     from dunnage.planning.trucks import Truck
 
     records = np.arange(len(data)) if records is None else records

@@ -21,7 +21,7 @@ from dunnage.cli.shared import (
 from dunnage.errors import ParameterError
 
 if TYPE_CHECKING:
-    from dunnage.auditing.fleet import Fleet
+    from dunnage.auditing.carriers import Fleet
     from dunnage.dataset import Dataset
     from dunnage.publication import Key
 
@@ -65,8 +65,8 @@ def audit(
 
     Example: dunnage audit release parcels.csv --policy parcels.toml --plan plan -o audit
     """
-    from dunnage.auditing.audit import AUDIT_FILE, PAGE_FILE, SIGNOFF_FILE
-    from dunnage.auditing.audit import audit as audit_release
+    from dunnage.auditing.run import AUDIT_FILE, PAGE_FILE, SIGNOFF_FILE
+    from dunnage.auditing.run import audit as audit_release
     from dunnage.folders import check_new_folder
     from dunnage.gtfs import load_city
     from dunnage.pages import write_audit
@@ -117,7 +117,7 @@ def _audited_rows(release: Path, data: Path | None, policy: Path | None, period:
     from dunnage.release import Release
 
     if data is not None and policy is not None and Release.read(release).kind == "estimates":
-        from dunnage.auditing.fleet import Fleet
+        from dunnage.auditing.carriers import Fleet
 
         return Fleet.read(data, policy)
     return _audited(release, data, policy, period)

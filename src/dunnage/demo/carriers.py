@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 
-from dunnage.auditing.audit import Audit, audit
-from dunnage.auditing.fleet import Fleet
+from dunnage.auditing.carriers import Fleet
+from dunnage.auditing.run import Audit, audit
 from dunnage.demo.story import FILE as FRONTIER
 from dunnage.demo.story import (
     SEED,

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dunnage.arrays import FloatArray
-from dunnage.auditing.audit import audit
-from dunnage.auditing.utility import PlanUtility, plan_utility, true_plan
+from dunnage.auditing.plans import PlanUtility, plan_utility, true_plan
+from dunnage.auditing.run import audit
 from dunnage.dataset import Dataset
 from dunnage.demo.story import (
     SEED,

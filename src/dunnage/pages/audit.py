@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dunnage._version import __version__
-from dunnage.auditing.audit import Audit
-from dunnage.auditing.finding import TOPICS, AtRisk, Finding, RecordAtRisk, RiderAtRisk, TripAtRisk, VehicleAtRisk
+from dunnage.auditing.findings import TOPICS, AtRisk, Finding, RecordAtRisk, RiderAtRisk, TripAtRisk, VehicleAtRisk
+from dunnage.auditing.run import Audit
 from dunnage.pages.carriers import carrier_pictures
 from dunnage.pages.common import render
 from dunnage.pages.counts import count_pictures

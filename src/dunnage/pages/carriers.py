@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from dunnage.auditing.audit import Audit
-from dunnage.auditing.finding import Finding
+from dunnage.auditing.findings import Finding
+from dunnage.auditing.run import Audit
 from dunnage.svg import Picture, Scale, chart, dot, heat, joined, level, lower_axis, tag, x_axis, y_axis
 from dunnage.text import number_text, percent
 

@@ -6,8 +6,8 @@ They compare with the truth, so that an external audit has none.
 
 from __future__ import annotations
 
-from dunnage.auditing.audit import Audit
-from dunnage.auditing.finding import Finding
+from dunnage.auditing.findings import Finding
+from dunnage.auditing.run import Audit
 from dunnage.svg import Picture, Scale, Svg, bar_rows, chart, heat, tag, x_axis
 from dunnage.text import number_text, percent, several
 

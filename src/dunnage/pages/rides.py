@@ -13,8 +13,8 @@ from functools import lru_cache
 import numpy as np
 
 from dunnage.arrays import FloatArray
-from dunnage.auditing.audit import Audit
-from dunnage.auditing.finding import Finding
+from dunnage.auditing.findings import Finding
+from dunnage.auditing.run import Audit
 from dunnage.svg import Picture, Scale, Svg, bar_rows, chart, column, share_axis, tag, upright, y_axis
 from dunnage.text import number_text, percent
 

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from pydantic import JsonValue
 
 from dunnage._version import __version__
-from dunnage.auditing.audit import Audit, Statement
-from dunnage.auditing.finding import Finding
+from dunnage.auditing.findings import Finding
+from dunnage.auditing.run import Audit, Statement
 from dunnage.certificate import Composition, JsonObject, Total
 from dunnage.guarantees import Basis
 from dunnage.pages.common import render

@@ -383,7 +383,7 @@ def _shown_plan(path: Path) -> Shown:
 
 
 def _shown_audit(path: Path) -> Shown:
-    from dunnage.auditing.audit import Audit
+    from dunnage.auditing.run import Audit
 
     found = Audit.read(path)
     return found.to_dict(), found.summary()

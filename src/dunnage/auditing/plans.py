@@ -1,36 +1,54 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What privacy cost a plan: its bins against the fewest that the true weights need, and how likely it fits. Private."""
+"""What a plan tells and what privacy cost it: trucks that can be named, and the plan beside the best on true data.
+
+Of packages: the bins of a plan against the fewest that the true weights need, and how likely it fits. Of shuttles: the
+planned fleet beside the one that the true trips need, by the same method, both run on the true trips. Single trips
+have their own seconds, so figures are counted; seconds of trips that are known as counts only are drawn, so waits are
+estimated. All but truck linkage is private.
+"""
 
 from __future__ import annotations
 
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from dunnage.arrays import FloatArray, IntArray
+from dunnage.arrays import BoolArray, FloatArray, IntArray
+from dunnage.auditing.findings import CONFIDENCE, NORMAL_REACH, Interval, KeyFigure, Progress, figure, words
 from dunnage.bins import BinKind, pack_vectors
 from dunnage.bins.fills import Items, Slots, count_fills
 from dunnage.bins.sampling import clopper_pearson, fits_by_permutation
+from dunnage.city import City
 from dunnage.dataset import Dataset
 from dunnage.errors import NoPlanError, ParameterError, ReleaseError
 from dunnage.exact import exact
+from dunnage.guarantees import SampledDP
 from dunnage.noise import Noise
-from dunnage.planning.linkage import exchangeable
+from dunnage.planning.linkage import MEMBER_NOTE, exchangeable, linkage_of_plan, noisy_linkage, truck_linkage
 from dunnage.planning.models import PackingModel
 from dunnage.planning.packing import packed_group
-from dunnage.planning.plan import Linkage, Plan, whole_if_possible
-from dunnage.planning.problem import rows_by_group
+from dunnage.planning.plan import FleetPlan, Linkage, Plan, whole_if_possible
+from dunnage.planning.problem import combinations, rows_by_group
 from dunnage.planning.trucks import Truck, parse_capacities
 from dunnage.publication import Key
 from dunnage.release import Release
-from dunnage.settle import Capacity, Settlement, check_kinds, listed, matched_records, planned_linkage, received_plan
+from dunnage.settle import (
+    Capacity,
+    Settlement,
+    apply,
+    check_kinds,
+    listed,
+    matched_records,
+    planned_linkage,
+    received_plan,
+)
+from dunnage.settle.fleets import FleetSettlement, apply_fleet, served_task, true_days
 from dunnage.settle.repair import (
     LEFT_BEHIND,
     Fill,
@@ -45,11 +63,148 @@ from dunnage.settle.repair import (
 
 DEFAULT_SECONDS = 10.0
 DEFAULT_PERMUTATIONS = 10_000
-MOST_PERMUTED = 100_000_000
+MAX_PERMUTED = 100_000_000
 BINS_SECONDS = 5.0
-LEAST_SECONDS = 0.05
+MIN_SECONDS = 0.05
 _KERNEL_BITS = 40
-Progress = Callable[[str], None]
+
+
+# Trucks that can be named, by release and plan alone
+
+
+def truck_figures(release: Release, plan: Plan | None) -> Iterator[KeyFigure]:
+    """Compute from assignment or slots how likely somebody who knows a package names its truck.
+
+    Nothing is found if the release does not say how its noise was drawn.
+    """
+    if plan is None:
+        return
+    if release.noisy and (plan.slots is not None or len(plan.assignment) != len(release)):
+        raise ParameterError("the plan does not assign every row of the release once. Plan on the release anew.")
+    stated = noisy_linkage(release, plan.assignment) if release.noisy else linkage_of_plan(plan, release)
+    if stated is None:
+        return
+    record, chance = release.certificate.guarantee.protects, without_release(release, plan)
+    # A package may be missing from the release because it was not sampled.
+    sample = isinstance(release.certificate.guarantee, SampledDP) and not release.noisy
+    for worst, part, how in (("", "mean", "on average"), (", worst", "worst", "at worst")):
+        value, baseline = getattr(stated, part), getattr(chance, part)
+        # An estimate comes without its error: it is not below what public values give, nor above certainty.
+        interval, error = (min(value, baseline), 1.0), words("error unknown")
+        if stated.kind == "exact":
+            interval, error = (value, value), ""
+        elif release.noisy:
+            interval, error = noisy_interval(stated, part), words("error if evenly spread")
+        facts = {"worst": worst, "how": how, "blind": chance.words(baseline, record), "error": error}
+        facts["sample"] = f" This is {MEMBER_NOTE}." if sample else ""
+        details = {"kind": stated.kind, "note": stated.note}
+        yield figure("truck linkage{worst}", value, baseline, interval, details, **facts)
+
+
+def noisy_interval(stated: Linkage, part: str) -> Interval:
+    """Bound the ``mean`` or ``worst`` of noisy linkage under its prior: a point, if every true value was looked at."""
+    value = stated.mean if part == "mean" else stated.worst
+    if stated.points is None:
+        return value, value
+    reach = NORMAL_REACH * (stated.error or 0.0)
+    return (max(0.0, value - reach), min(1.0, value + reach)) if part == "mean" else (value, 1.0)
+
+
+class TruckByChance(NamedTuple):
+    """How likely somebody who sees the plan, and knows no more of a record than is public, names its truck."""
+
+    mean: float  # mean, worst: over all planned records, and for the public values that tell most
+    worst: float
+    columns: tuple[str, ...]  # The public columns; without any the fullest truck is named for all
+
+    def words(self, chance: float, record: str) -> str:
+        if not self.columns:
+            return words("fullest truck", chance=chance, record=record)
+        return words("public and plan", columns=", ".join(self.columns), chance=chance)
+
+
+def without_release(release: Release, plan: Plan) -> TruckByChance:
+    """Return the baseline of truck linkage: the fullest truck among those that public values leave.
+
+    Of a plan by depot that is the fullest truck of the depot. Public values are in clear, and known without a release.
+    """
+    public = [name for name, item in release.attributes.items() if item.role == "public"]
+    codes, slots = combinations(release, public), plan.slots
+    if slots is None:
+        linkage = truck_linkage(codes, plan.assignment)
+    else:  # the rows of a class have the same public values
+        class_id = release.data.column("class_id").combine_chunks().to_numpy(zero_copy_only=False)
+        of_class = np.zeros(int(class_id.max()) + 1, dtype=np.int64)
+        of_class[class_id] = codes
+        linkage = truck_linkage(np.repeat(of_class[slots.class_id], slots.count), np.repeat(slots.bin, slots.count))
+    return TruckByChance(linkage.mean, linkage.worst, tuple(public))
+
+
+# What a packing plan is worth beside the truth
+
+
+def plan_figures(
+    release: Release, data: Dataset, key: Key | None, plan: Plan, seconds: float, tell: Progress
+) -> tuple[list[KeyFigure], list[str]]:
+    """Apply a plan to the truth and compare it with the best plan on true weights; notes say what that lacks."""
+    if key is None:
+        return [], [words("no key for plan")]
+    tell("applying the plan")
+    done = apply(plan, data, release, key)
+    tell("packing the true weights")
+    worth = plan_utility(done, data, seconds=seconds, progress=tell)
+    figures = [
+        *_costs(plan, worth, release.certificate.guarantee.protects),
+        figure("plan feasible", float(worth.plan_feasible), 1.0, fits=words(f"fits: {worth.plan_feasible}")),
+        figure("bins feasible", worth.bins_feasible, 1.0),
+    ]
+    if release.classes is not None:  # noisy rows are never exchanged: either the plan fits or it does not
+        likely = worth.feasibility
+        details = {"kind": likely.kind, "permutations": likely.permutations}
+        figures.append(figure("joint feasibility", likely.value, 1.0, likely.interval, details))
+    return figures, []
+
+
+def _costs(plan: Plan, worth: PlanUtility, record: str) -> Iterator[KeyFigure]:
+    """Compare the plan with the best on true weights, as a ratio, and in trucks or in what they cost."""
+    # A plan takes one truck at least, the cheapest; trucks that cost nothing bound nothing.
+    least = max(worth.bound, 1.0 if len(plan.trucks) == 1 else min(float(truck.cost) for truck in plan.trucks))
+    # If the best is not proven, the ratio may be larger; those outside were packed as well as could be found.
+    most = worth.ratio if worth.proven else max(worth.ratio, float(worth.objective / (least or 1)))
+    in_all = worth.in_plan + worth.outside_bound
+    unit, num = "trucks" if plan.minimises == "trucks" else "in cost", worth.packages_outside
+    overloaded = words("overloaded", share=1 - worth.bins_feasible)
+    facts = {"unit": unit, "objective": worth.objective, "optimum": worth.optimum}
+    yield figure(
+        "objective ratio",
+        worth.ratio,
+        1.0,
+        (min(worth.ratio, in_all / worth.optimum), most),
+        {"objective": worth.objective, "optimum": worth.optimum, "proven": worth.proven},
+        takes=words("plan and outside take" if num else "plan takes"),
+        sure=words("nothing better" if worth.proven else "not proven"),
+        holds="" if worth.plan_feasible else words("does not hold", overloaded=overloaded),
+        **facts,
+    )
+    more = worth.objective - worth.optimum
+    begins = words("privacy costs", more=more, unit="truck" if unit == "trucks" and more == 1 else unit)
+    if not worth.plan_feasible:  # of a plan that does not hold nobody knows
+        begins = words("may take more", overloaded=overloaded)
+    others = f"{record} outside it" if num == 1 else f"{num:,} {record}s outside it"
+    parts = ("proven", "bound", "in_plan", "outside", "packages", "packages_outside")
+    yield figure(
+        "trucks" if unit == "trucks" else "cost",
+        worth.objective,
+        worth.optimum,  # a plan without privacy, of all packages
+        (min(worth.objective, in_all), worth.objective),
+        {name: getattr(worth, name) for name in parts},
+        begins=begins,
+        in_plan=worth.in_plan,
+        others=words("outside more", others=others, outside=worth.outside) if num else "",
+        everyone=f" for all {worth.packages:,}" if num else "",
+        sure="" if worth.proven else words("best found", bound=worth.bound),
+        **facts,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,7 +366,7 @@ def plan_utility(
     used = Counter(settlement.truck_of_bin[bin_] for bin_ in np.unique(bins[fits[in_plan]]).tolist())
     group = _group(data, (plan.by, plan.apart), shipped)
 
-    def packed(chosen: npt.NDArray[np.bool_], kinds: Sequence[Truck], deadline: float) -> TruePacking:
+    def packed(chosen: BoolArray, kinds: Sequence[Truck], deadline: float) -> TruePacking:
         return pack_truth(
             amounts[chosen], list(plan.quantities), kinds, group[chosen], deadline=deadline, progress=progress
         )
@@ -257,7 +412,7 @@ def plan_utility(
     )
 
 
-def _fits_some_truck(amounts: FloatArray, quantities: Sequence[str], trucks: Sequence[Truck]) -> npt.NDArray[np.bool_]:
+def _fits_some_truck(amounts: FloatArray, quantities: Sequence[str], trucks: Sequence[Truck]) -> BoolArray:
     held = np.array([[truck.capacity[quantity] for quantity in quantities] for truck in trucks])
     return np.asarray(np.any(np.all(amounts[:, None] <= held, axis=2), axis=1))
 
@@ -271,7 +426,7 @@ def _group(data: Dataset, apart: Sequence[str | None], records: IntArray) -> Int
     return codes
 
 
-# --- The plan that privacy did not allow -------------------------------------------------------------------------
+# The plan that privacy did not allow
 
 
 def true_plan(
@@ -336,7 +491,7 @@ def _kinds(
     return kinds, packed
 
 
-# --- How likely a plan fits --------------------------------------------------------------------------------------
+# How likely a plan fits
 
 
 def feasibility(
@@ -413,7 +568,7 @@ def _mean_of_bins(task: Task) -> float | None:
 
 def _tried(task: Task, permutations: int, noise: Noise) -> Feasibility:
     """Estimate from random orders: fewer where rows are very many, and the interval says so."""
-    num = min(permutations, max(MOST_PERMUTED // len(task.whole), 100))
+    num = min(permutations, max(MAX_PERMUTED // len(task.whole), 100))
     # Doubles hold whole numbers up to 2**53; amounts with more digits are compared as the data have them.
     whole = int(max(task.whole.sum(axis=0))) < 2**53
     values = task.whole.astype(np.float64) if whole else task.amounts
@@ -427,7 +582,7 @@ def _tried(task: Task, permutations: int, noise: Noise) -> Feasibility:
     )
 
 
-# --- The best packing of the true amounts -------------------------------------------------------------------------
+# The best packing of the true amounts
 # One quantity and one kind of truck go to the scalar kernel, all else to the one for vectors. Both prove a bound.
 
 
@@ -470,7 +625,7 @@ def pack_truth(
     if len(trucks) == 1 and len(quantities) == 1:
         groups = rows_by_group(group)
         for number, rows in enumerate(groups):  # time that one group leaves over is the next one's
-            seconds = max(deadline - time.monotonic(), LEAST_SECONDS) / (len(groups) - number)
+            seconds = max(deadline - time.monotonic(), MIN_SECONDS) / (len(groups) - number)
             found, least = packed_group(amounts[rows, 0], trucks[0].capacity[quantities[0]], seconds)
             bins += [rows[items] for items in found]
             bound += least
@@ -494,7 +649,7 @@ def pack_truth(
             for truck, room in zip(trucks, rooms.tolist(), strict=True)
         ]
         tell("packing the true amounts")
-        seconds = max(deadline - time.monotonic(), LEAST_SECONDS)
+        seconds = max(deadline - time.monotonic(), MIN_SECONDS)
         packing = pack_vectors(whole, kinds, seconds=seconds, groups=group)
         bins = [np.array(rows, dtype=np.int64) for rows in packing.bins]
         names = [trucks[kind].name for kind in packing.kind_of_bin]
@@ -503,3 +658,98 @@ def pack_truth(
     for number, rows in enumerate(bins):
         bin_of_row[rows] = number
     return TruePacking(bin_of_row, tuple(names), cost_of(trucks, Counter(names)), bound)
+
+
+# What a plan of shuttles is worth beside the truth
+
+
+def fleet_figures(
+    plan: FleetPlan,
+    data: Dataset,
+    release: Release,
+    city: City,
+    key: Key | None,
+    *,
+    shuttle_hour: float | None,
+    tell: Progress,
+) -> tuple[list[KeyFigure], list[str]]:
+    """Run planned shuttles on the true trips, beside those that these need; return figures and notes."""
+    done = apply_fleet(plan, data, release, city, key, shuttle_hour=shuttle_hour, progress=tell)
+    universe = data.schema.universe(data.period)
+    # Seconds of trips were drawn where only their counts are known.
+    drawn = true_days(data, universe, done.task.ground, done.plan.model.day if done.plan.model else None) is None
+    target, wait, known = float(done.task.max_wait), done.wait_seconds, done.needed is not None
+    notes = [] if done.checked else [words("fleet unchecked")]
+    if not known:
+        notes.append(words("no fleet", target=target))
+    interval = wait, wait
+    if drawn:
+        notes.append(words("waits estimated"))
+        waits = [run.waits for run in served_task(done.task, done.planned).operate(done.planned) if len(run.waits)]
+        most = max((float(own.max()) for own in waits), default=0.0)
+        interval = spread_interval([float(own.mean()) for own in waits], wait, most=most)
+    ideal = done.ideal.wait_seconds.mean if known and done.ideal else (0.0 if known else target)
+    met, num = sum(done.meets_target), len(done.zones)
+    late = [zone for zone, in_time in zip(done.zones, done.meets_target, strict=True) if not in_time]
+    return [
+        *_fleet_sizes(done),
+        figure(
+            "wait",
+            wait,
+            ideal,
+            (min(interval[0], wait), max(interval[1], wait)),
+            {"max_wait_seconds": target, "unserved": done.unserved, "idle_seconds": done.idle_seconds},
+            target=target,
+            without=words("ideal wait", ideal=ideal) if known else words("no ideal wait"),
+            unserved=words("unserved", num=done.unserved) if done.unserved else "",
+        ),
+        figure(
+            "zones in time",
+            met / num,
+            1.0,
+            None,
+            {"missed": late},
+            met=met,
+            num=num,
+            best=words("ideal in all" if known else "ideal in none"),
+        ),
+    ], notes
+
+
+def _fleet_sizes(done: FleetSettlement) -> Iterator[KeyFigure]:
+    """Compare shuttles, and what they cost a day, with those that the true trips need."""
+    if done.needed is None:
+        return
+    needed, hours = sum(done.needed), (done.task.span[1] - done.task.span[0]) / 3600
+    price = done.cost.per_shuttle_hour if done.cost is not None else None
+    day, unit = (hours, "shuttle-hours a day") if price is None else (hours * price, "a day")
+    by_zone = zip(done.zones, done.planned, done.needed, strict=True)
+    because = ""
+    if done.shuttles != needed and needed:
+        side = "more" if done.shuttles > needed else "fewer"
+        because = words("because of privacy", share=abs(done.shuttles - needed) / needed, side=side)
+    zones = {zone: {"planned": planned, "needed": own} for zone, planned, own in by_zone}
+    yield figure("shuttles", done.shuttles, needed, None, {"zones": zones}, because=because)
+    more = (done.shuttles - needed) * day
+    yield figure(
+        "cost | fleet",
+        done.shuttles * day,
+        needed * day,
+        None,
+        {"hours_a_day": hours, "per_shuttle_hour": price},
+        unit=unit,
+        priced="" if price is None else words("priced", price=price),
+        costs="costs" if more >= 0 else "saves",
+        more=abs(more),
+        waits=words("longer waits") if more < 0 else "",
+    )
+
+
+def spread_interval(means: Sequence[float], value: float, *, most: float) -> Interval:
+    """Return Student's 95 % interval around a value by how some means differ; of a single one nothing is known."""
+    if len(means) < 2:
+        return 0.0, max(most, value)
+    from scipy.stats import t
+
+    reach = float(t.ppf((1 + CONFIDENCE) / 2, len(means) - 1) * np.std(means, ddof=1)) / math.sqrt(len(means))
+    return max(0.0, value - reach), value + reach
