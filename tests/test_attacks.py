@@ -276,8 +276,8 @@ def test_best_window_by_trying_every_guess() -> None:
 
 def test_homogeneity_and_what_chance_gives() -> None:
     class_id, codes = np.array([0, 0, 1, 1, 2, 2, 2]), np.array([0, 0, 0, 1, 1, 1, 1])
-    share, chance = attacks.share_homogeneous(class_id, codes)
-    assert share == pytest.approx(5 / 7)
+    assert attacks.Occurrences.of(class_id, codes, 3).distinct.tolist() == [1, 2, 1]
+    chance = attacks.homogeneous_by_chance(np.bincount(class_id), np.bincount(codes))
     dealt = [
         sum(len(part) for part in (deal[:2], deal[2:4], deal[4:]) if len(set(part)) == 1) / 7
         for deal in itertools.permutations(codes.tolist())

@@ -30,8 +30,8 @@ from dunnage.auditing.carriers import (
     FleetTruth,
     MapEstimate,
     MeanEstimate,
-    carrier_truth_figures,
-    carrier_view_figures,
+    truth_figures,
+    view_figures,
 )
 from dunnage.auditing.findings import Finding, written
 from dunnage.auditing.run import Audit, audit
@@ -573,7 +573,7 @@ def test_errors_of_estimates(tmp_path: Path) -> None:
     truth = FleetTruth.of(fleet, by_row=False)
     for off in (0.0, 3.0):
         case = EstimatesTruth.of(made_sight(fleet, truth, off=off), fleet)
-        figures, notes = carrier_truth_figures(case, lambda line: None)
+        figures, notes = truth_figures(case, lambda line: None)
         findings = written(figures, "vehicle")
         found = {item.name: item for item in findings}
         slow = slow_truth(rows, by_row=False)
@@ -627,7 +627,7 @@ def test_shares_that_are_not_listed_share_the_remainder(tmp_path: Path) -> None:
         remainder=1 - shares[best].sum(),
     )
     case = EstimatesTruth.of(sight._replace(maps={"places": listed}), fleet)
-    found = {item.name: item for item in written(carrier_truth_figures(case, lambda line: None)[0], "vehicle")}
+    found = {item.name: item for item in written(truth_figures(case, lambda line: None)[0], "vehicle")}
     rest = np.delete(shares, best)
     slow = np.abs(rest - rest.mean()).sum() / 2
     assert found["total variation distance (places)"].value == pytest.approx(slow)
@@ -638,7 +638,7 @@ def test_shares_that_are_not_listed_share_the_remainder(tmp_path: Path) -> None:
 
 
 def findings_of(text: str) -> dict[str, Finding]:
-    figures, notes = carrier_view_figures(task_of(carriers_from_text(text)), lambda line: None)
+    figures, notes = view_figures(task_of(carriers_from_text(text)), lambda line: None)
     findings = written(figures, "vehicle")
     assert ["by itself" in note for note in notes] == [True]
     assert not any(item.private for item in findings)
@@ -675,7 +675,7 @@ def test_vehicles_that_are_alone_with_their_areas(tmp_path: Path) -> None:
     rows, policy = write_fleet(tmp_path, trucks=9, places="area_in_clear = true", more="allow_unbounded = true")
     fleet = Fleet.read(rows, policy)
     case = EstimatesTruth.of(made_sight(fleet, FleetTruth.of(fleet, by_row=False)), fleet)
-    found = {item.name: item for item in written(carrier_truth_figures(case, lambda line: None)[0], "vehicle")}
+    found = {item.name: item for item in written(truth_figures(case, lambda line: None)[0], "vehicle")}
     areas = fleet.areas(Grid(box=(0, 0, 4, 4), levels=3, area_levels=2))
     for hours in (1, 2, 4):
         most = 0.0

@@ -25,7 +25,7 @@ from tests.test_settle_fleets import WAIT, policy_of, trip_table
 from tests.test_settle_fleets import publish as publish_trips
 
 import dunnage as dn
-from dunnage.auditing.carriers import EstimatesTruth, EstimatesView, FleetTruth, vehicles_at_risk
+from dunnage.auditing.carriers import EstimatesTruth, EstimatesView, FleetTruth, at_risk
 from dunnage.auditing.counts import CountsView, WholeLaw, noisy_answer, rider_guess
 from dunnage.auditing.findings import mean_interval
 from dunnage.auditing.plans import spread_interval
@@ -300,7 +300,7 @@ def test_vehicles_most_at_risk_are_those_that_stay(tmp_path: Path) -> None:
     assert fleet.policy_digest
     sight = EstimatesView(task=fleet.task, num_reports=12, confidence=0.95, means=(), maps={})
     case = EstimatesTruth(view=sight, fleet=fleet, truth=FleetTruth.of(fleet, by_row=True))
-    listed, says = vehicles_at_risk(case)
+    listed, says = at_risk(case)
     assert [(item.source_row, item.stays) for item in listed] == [(1, 1.0), (2, 0.5), (0, 0.25)]
     assert 0 < listed[0].found_if_it_stays <= 1
     assert "30 reports" in says

@@ -202,15 +202,6 @@ class NumberTruth:
     num: int = 0  # num, num_missing: how many are there, and how many are missing
     num_missing: int = 0
 
-    def add(self, normalised: FloatArray) -> None:
-        """Add numbers of [-1, 1], NaN for those that are missing."""
-        kept = normalised[~np.isnan(normalised)]
-        self.num_missing += len(normalised) - len(kept)
-        if len(kept):
-            self.total += float(kept.sum())
-            self.num += len(kept)
-            self.weights += len(kept) * bucket_weights(kept, len(self.weights), self.weights.shape[1] // 2)
-
 
 @dataclass(eq=False)
 class FleetTruth:
@@ -227,20 +218,25 @@ class FleetTruth:
             for purpose in fleet.task.purposes:
                 columns = readings.columns(purpose, fleet.columns.places)
                 if purpose.grid is None:
-                    truth._add_numbers(purpose, columns)
+                    for quantity, column in zip(purpose.quantities, columns, strict=True):
+                        truth._add_numbers(purpose.name, quantity, column)
                 else:
-                    truth._add_places(purpose, mechanism_of(fleet.task, purpose), columns)
+                    truth._add_places(purpose.name, mechanism_of(fleet.task, purpose), columns)
         return truth
 
-    def _add_numbers(self, purpose: Purpose, columns: Sequence[FloatArray]) -> None:
-        for quantity, column in zip(purpose.quantities, columns, strict=True):
-            low, high = float(quantity.low), float(quantity.high)
-            key = purpose.name, quantity.name
-            if key not in self.numbers:
-                self.numbers[key] = NumberTruth(np.zeros((NUM_BUCKETS, 2 * quantity.steps + 1)))
-            self.numbers[key].add((2 * np.clip(column, low, high) - low - high) / (high - low))
+    def _add_numbers(self, purpose: str, quantity: Quantity, column: FloatArray) -> None:
+        low, high = float(quantity.low), float(quantity.high)
+        normalised = (2 * np.clip(column, low, high) - low - high) / (high - low)  # to [-1, 1]
+        kept = normalised[~np.isnan(normalised)]
+        empty = NumberTruth(np.zeros((NUM_BUCKETS, 2 * quantity.steps + 1)))
+        number = self.numbers.setdefault((purpose, quantity.name), empty)
+        number.num_missing += len(normalised) - len(kept)
+        if len(kept):
+            number.total += float(kept.sum())
+            number.num += len(kept)
+            number.weights += len(kept) * bucket_weights(kept, NUM_BUCKETS, quantity.steps)
 
-    def _add_places(self, purpose: Purpose, mechanism: Any, columns: Sequence[FloatArray]) -> None:
+    def _add_places(self, purpose: str, mechanism: Any, columns: Sequence[FloatArray]) -> None:
         law = mechanism.channel(mechanism.levels[0])
         if law.num_inputs > MOST_SHARES:  # nothing is estimated of so many, either
             return
@@ -248,7 +244,7 @@ class FleetTruth:
         if isinstance(law, Planar):  # a missing place counts as the middle
             counts[law.centre] += counts[-1]
             counts[-1] = 0
-        self.maps[purpose.name] = self.maps.get(purpose.name, np.zeros_like(counts)) + counts
+        self.maps[purpose] = self.maps.get(purpose, np.zeros_like(counts)) + counts
 
 
 # What the release tells, and what is true
@@ -400,24 +396,10 @@ class Target(NamedTuple):
         return min(days * self.task.schedule.slots_per_day, self.max_reports)
 
 
-def carrier_view_figures(task: Task, tell: Progress) -> tuple[list[KeyFigure], list[str]]:
+def view_figures(task: Task, tell: Progress) -> tuple[list[KeyFigure], list[str]]:
     """Find what the task alone tells about one vehicle; return figures and notes."""
-    losses = check_task(task)
-    figures, notes = list(_suspicion(losses)), []
-    if len(task.purposes) > 1:
-        notes.append(words("each by itself"))
-    for target in Target.all_of(task, losses):
-        tell(f"attacking {target.purpose.name}")
-        try:
-            figures += _number_figures(target, None) if target.purpose.grid is None else _place_figures(target)
-        except ParameterError as error:
-            notes.append(words("not attacked", purpose=target.purpose.name, error=error))
-    return figures, notes
-
-
-def _suspicion(losses: TaskLosses) -> Iterator[KeyFigure]:
-    """Say what a suspicion of one half becomes at most by one slot, one day and a lifetime."""
-    task = losses.task
+    losses, figures = check_task(task), []
+    # What a suspicion of one half becomes at most by one slot, one day and a lifetime.
     slots = [losses.of_slot(name) for name in task.tier_names]
     slot = None if None in slots else max(loss for loss in slots if loss is not None)
     spans = {
@@ -429,10 +411,17 @@ def _suspicion(losses: TaskLosses) -> Iterator[KeyFigure]:
         loss = None if exactly is None else float(exactly)
         # Only what has no bound is certain; a float would say so from a loss of 37 on.
         value = 1.0 if loss is None else min(1 / (1 + math.exp(-loss)), math.nextafter(1.0, 0.0))
-        topic = "table" if span == "one slot" else "several releases"
-        facts = {"span": span, "reports": words(span), "topic": topic}
+        facts = {"span": span, "reports": words(span), "topic": "table" if span == "one slot" else "several releases"}
         facts["bound"] = words("no bound") if loss is None else words("loss at most", loss=loss)
-        yield figure("suspicion at most, {span}", value, 0.5, None, {"loss": loss}, **facts)
+        figures.append(figure("suspicion at most, {span}", value, 0.5, None, {"loss": loss}, **facts))
+    notes = [words("each by itself")] if len(task.purposes) > 1 else []
+    for target in Target.all_of(task, losses):
+        tell(f"attacking {target.purpose.name}")
+        try:
+            figures += _number_figures(target, None) if target.purpose.grid is None else _place_figures(target)
+        except ParameterError as error:
+            notes.append(words("not attacked", purpose=target.purpose.name, error=error))
+    return figures, notes
 
 
 @lru_cache(maxsize=256)
@@ -447,9 +436,8 @@ def _guess_figure(
     """Give a guess of where a truck is by some reports."""
     drawn = "" if guess.computed else words("by drawing")
     details = {"reports": num, **more, "computed": guess.computed}
-    subject, name = words(f"staying on a {target.what}"), target.purpose.name
-    facts |= {"num": num, "purpose": name, "subject": subject, "what": target.what, "topic": topic, "drawn": drawn}
-    facts["blind"] = guess.baseline
+    facts |= {"purpose": target.purpose.name, "what": target.what, "topic": topic, "drawn": drawn}
+    facts |= {"subject": words(f"staying on a {target.what}"), "blind": guess.baseline}
     return figure(key, guess.value, min(guess.baseline, 1.0), guess.interval, details, **facts)
 
 
@@ -498,14 +486,14 @@ def _number_figures(target: Target, truth: FleetTruth | None) -> Iterator[KeyFig
             weights.append(even_weights(NUM_BUCKETS, attribute.steps))
         else:
             weights.append(np.asarray(known.weights / known.weights.sum()))
-    guesses, tuples, losses, num_told = [], [], [], []
+    guesses, tuples, losses, num_told = [], [], [], []  # of both forms
     for form in (mechanism, other):
         report, loss = form.channel(target.tier), form.true_loss(target.tier)
         guesses.append(guess_numbers(report, weights))
         num_told.append(report.num_sampled if isinstance(report, SampledReport) else len(form.attributes))
         tuples.append(guess_tuple(guesses[-1], num_told[-1]))
         losses.append(None if loss is None else float(loss))
-    facts = {"other": other_name, "private": truth is not None}
+    facts: dict[str, object] = {"other": other_name, "private": truth is not None}
     spread = "spread evenly" if truth is None else "spread as they really are"
     for attribute, guess, other_guess in zip(mechanism.attributes, *guesses, strict=True):
         if not attribute.presence:
@@ -517,35 +505,20 @@ def _number_figures(target: Target, truth: FleetTruth | None) -> Iterator[KeyFig
                 "else_value": other_guess.value,
             }
             yield figure("number guess ({column})", guess.value, guess.baseline, None, details, **number, **facts)
-    blind = math.prod(guess.baseline for guess in guesses[0])
-
-    def small(chance: float) -> str:
-        return percent(chance) if chance >= 1e-4 else f"1 in {number_text(round(1 / chance))}"
-
-    yield figure(
-        "tuple guess ({purpose})",
-        tuples[0],
-        blind,
-        None,
-        {
-            "numbers_told": num_told[0],
-            other_name: tuples[1],
-            "true_loss": losses[0],
-            f"{other_name}_true_loss": losses[1],
-        },
-        purpose=target.purpose.name,
-        num=sum(not attribute.presence for attribute in mechanism.attributes),
-        chance=small(tuples[0]),
-        blind=small(blind),
-        else_chance=small(tuples[1]),
-        **facts,
-    )
+    blind, details = math.prod(guess.baseline for guess in guesses[0]), {"numbers_told": num_told[0]}
+    details |= {other_name: tuples[1], "true_loss": losses[0], f"{other_name}_true_loss": losses[1]}
+    chances = {
+        name: percent(chance) if chance >= 1e-4 else f"1 in {number_text(round(1 / chance))}"
+        for name, chance in {"chance": tuples[0], "blind": blind, "else_chance": tuples[1]}.items()
+    }
+    facts |= {"purpose": target.purpose.name, "num": sum(not item.presence for item in mechanism.attributes)}
+    yield figure("tuple guess ({purpose})", tuples[0], blind, None, details, **chances, **facts)
 
 
 # The attacker who knows the fleet, and the owner
 
 
-def carrier_truth_figures(truth: EstimatesTruth, tell: Progress) -> tuple[list[KeyFigure], list[str]]:
+def truth_figures(truth: EstimatesTruth, tell: Progress) -> tuple[list[KeyFigure], list[str]]:
     """Find what takes the true rows: attacks by who knows the fleet, and errors; return figures and notes."""
     figures: list[KeyFigure] = []
     notes, task = list(truth.notes), truth.fleet.task
@@ -565,7 +538,7 @@ def carrier_truth_figures(truth: EstimatesTruth, tell: Progress) -> tuple[list[K
 
 def _habit_figures(truth: EstimatesTruth, target: Target) -> Iterator[KeyFigure]:
     """Attack with the true map as prior, and look for vehicles that nobody else travels with."""
-    counts = truth.truth.maps.get(target.purpose.name)
+    counts, fleet = truth.truth.maps.get(target.purpose.name), truth.fleet
     for period, days in PERIODS[:2]:
         num = target.reports_of(days)
         if counts is not None and not isinstance(target.law, Independent):
@@ -573,11 +546,8 @@ def _habit_figures(truth: EstimatesTruth, target: Target) -> Iterator[KeyFigure]
             topic = "several releases" if days > 1 else "attributes"
             key = "localisation, fleet known, {period} ({purpose})"
             yield _guess_figure(key, target, num, guess, topic, {}, period=period)
-    if isinstance(target.law, InClear) and target.law.num_groups > 1 and target.purpose.steps == 1:
-        yield from _uniqueness(truth.fleet, target)
-
-
-def _uniqueness(fleet: Fleet, target: Target) -> Iterator[KeyFigure]:
+    if not isinstance(target.law, InClear) or target.law.num_groups == 1 or target.purpose.steps > 1:
+        return
     grid, schedule = target.purpose.grid, fleet.task.schedule
     if grid is None or fleet.micros is None or not 0 < fleet.num_slots <= _MAX_SLOTS // 4:
         return
@@ -644,31 +614,20 @@ def _mean_error(estimate: MeanEstimate, true: float) -> KeyFigure:
     told = words("estimated as", what=what[1:], value=estimate.value or 0.0, in_units=in_units)
     if estimate.value is None:
         told = words("nothing told", what=what)
-    return figure(
-        "error of the mean ({label})",
-        error,
-        abs(middle - true),
-        None,
-        {
-            "label": estimate.label,
-            "truth": true,
-            "value": estimate.value,
-            "lower": estimate.lower,
-            "upper": estimate.upper,
-            "low": low,
-            "high": high,
-            "relative": error / abs(true) if true else None,
-        },
-        label=estimate.label,
-        unit=unit,
-        told=told,
-        lower=estimate.lower,
-        upper=estimate.upper,
-        true=true,
-        in_units=in_units,
-        relative=f", {percent(error / abs(true))} of it" if true else "",
-        holds="holds" if estimate.lower <= true <= estimate.upper else "misses",
-    )
+    details = {
+        "label": estimate.label,
+        "truth": true,
+        "value": estimate.value,
+        "lower": estimate.lower,
+        "upper": estimate.upper,
+        "low": low,
+        "high": high,
+        "relative": error / abs(true) if true else None,
+    }
+    facts = {"unit": unit, "told": told, "in_units": in_units}
+    facts["holds"] = "holds" if estimate.lower <= true <= estimate.upper else "misses"
+    facts["of_it"] = f", {percent(error / abs(true))} of it" if true else ""
+    return figure("error of the mean ({label})", error, abs(middle - true), None, details, **facts)
 
 
 def _interval_coverage(view: EstimatesView, name: str, covered: int, num: int) -> KeyFigure:
@@ -708,7 +667,7 @@ def _map_errors(truth: EstimatesTruth, name: str, estimate: MapEstimate) -> Iter
 # Vehicles most at risk
 
 
-def vehicles_at_risk(truth: EstimatesTruth) -> tuple[list[VehicleAtRisk], str]:
+def at_risk(truth: EstimatesTruth) -> tuple[list[VehicleAtRisk], str]:
     """List the vehicles that stay longest in one place, or on one path, and say how surely such are found."""
     fleet, maps = truth.fleet, truth.truth.maps
     targets = [

@@ -79,8 +79,8 @@ NEITHER = (
 # What the attacker sees
 
 
-def names_of_role(release: Release, role: str) -> list[str]:
-    return [name for name, item in release.attributes.items() if item.role == role]
+def names_of_role(release: Release, role: str) -> tuple[str, ...]:
+    return tuple(name for name, item in release.attributes.items() if item.role == role)
 
 
 def positions(column: pa.Array, values: pa.Array) -> IntArray:
@@ -243,7 +243,13 @@ class ClassesView:
     mechanism: ClassRelease  # What made it
     sizes: IntArray  # Rows of each class
     attributes: tuple[ClassAttribute, ...]  # The generalised ones
+    names: tuple[str, ...]  # names, sensitive: of these, and of the sensitive columns
+    sensitive: tuple[str, ...]
     public: PublicValues
+    class_id: IntArray  # Class of each row; -1 for noisy rows
+    sampled: bool  # Whether it is of a secret sample, so that a record may be missing by chance
+    clustered: bool  # Whether classes are clusters of records near each other, told by sets, nodes and intervals
+    multisets: bool  # Whether the values of each class are listed
 
     @classmethod
     def of(cls, release: Release) -> ClassesView:
@@ -256,33 +262,21 @@ class ClassesView:
             raise ReleaseError(f"the release does not say how its classes were made: {failure}. Verify it.") from None
         if not isinstance(mechanism, ClassRelease):
             raise ParameterError(NEITHER.format(release.certificate.guarantee.model))
-        class_id = release.data.column("class_id").to_numpy()
+        class_id = np.asarray(release.data.column("class_id").to_numpy())
         in_class = np.flatnonzero(class_id >= 0)  # noisy rows are in none
         return cls(
-            release,
-            mechanism,
-            release.classes.column("size").to_numpy().astype(np.int64),
-            tuple(ClassAttribute.of(release, name, mechanism.class_bounds) for name in names),
-            PublicValues.of(release, in_class[np.unique(class_id[in_class], return_index=True)[1]]),
+            release=release,
+            mechanism=mechanism,
+            sizes=release.classes.column("size").to_numpy().astype(np.int64),
+            attributes=tuple(ClassAttribute.of(release, name, mechanism.class_bounds) for name in names),
+            names=names,
+            sensitive=names_of_role(release, "sensitive"),
+            public=PublicValues.of(release, in_class[np.unique(class_id[in_class], return_index=True)[1]]),
+            class_id=class_id,
+            sampled=isinstance(release.certificate.guarantee, SampledDP),
+            clustered=mechanism.metric == DISTORTION_METRIC,
+            multisets=release.members is not None,
         )
-
-    @property
-    def sampled(self) -> bool:
-        """Whether it is of a secret sample, so that a record may be missing by chance."""
-        return isinstance(self.release.certificate.guarantee, SampledDP)
-
-    @property
-    def clustered(self) -> bool:
-        """Whether the classes are clusters of records that are near each other, told by sets, nodes and intervals."""
-        return self.mechanism.metric == DISTORTION_METRIC
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(attribute.name for attribute in self.attributes)
-
-    @property
-    def multisets(self) -> bool:
-        return self.release.members is not None
 
     @property
     def statistic(self) -> str:
@@ -291,11 +285,6 @@ class ClassesView:
             return "values"
         has_means = any(attribute.means is not None for attribute in self.attributes)
         return "multiset" if self.multisets else "mean" if has_means else "bounds"
-
-    @cached_property
-    def class_id(self) -> IntArray:
-        """Class of each row; -1 for noisy rows."""
-        return np.asarray(self.release.data.column("class_id").to_numpy())
 
     @cached_property
     def members(self) -> FloatArray:
@@ -308,10 +297,6 @@ class ClassesView:
     @cached_property
     def class_of_member(self) -> IntArray:
         return np.repeat(np.arange(len(self.sizes)), self.sizes)
-
-    @property
-    def sensitive(self) -> list[str]:
-        return names_of_role(self.release, "sensitive")
 
 
 # What the attacker knows, and what is true
@@ -645,20 +630,6 @@ def attribute_linkage(view: ClassesView, known: Knowledge, column: str) -> Float
     return probability
 
 
-class Homogeneity(NamedTuple):
-    """The share of rows whose class has one value only, and what it is if values are dealt to classes at random."""
-
-    share: float
-    by_chance: float
-
-
-def share_homogeneous(class_id: IntArray, codes: IntArray) -> Homogeneity:
-    sizes = np.bincount(class_id)
-    alike = Occurrences.of(class_id, codes, len(sizes)).distinct == 1
-    share = float(sizes[alike].sum() / len(class_id))
-    return Homogeneity(share, homogeneous_by_chance(sizes, np.bincount(codes)))
-
-
 def homogeneous_by_chance(sizes: IntArray, values: IntArray) -> float:
     """Return which share of rows is in classes with one value only if values are dealt to classes at random."""
     from scipy.special import gammaln
@@ -756,18 +727,19 @@ def populations(view: ClassesView, population: Knowledge) -> IntArray:
 # Figures that follow from the release alone
 
 
-def class_figures(view: ClassesView, tell: Progress) -> Iterator[KeyFigure]:
+def view_figures(view: ClassesView, tell: Progress) -> Iterator[KeyFigure]:
     """Find the risks that follow from class sizes, and what values classes give away or rule out."""
     rows, smallest = int(view.sizes.sum()), int(view.sizes.min())
     mean = len(view.sizes) / rows
-    details = {"mean": mean, "smallest_class": smallest}
-    yield figure("prosecutor risk", 1 / smallest, 1 / rows, None, details, smallest=smallest)
+    yield figure("prosecutor risk", 1 / smallest, 1 / rows, None, {"mean": mean, "smallest_class": smallest})
     yield figure("journalist risk", 1 / smallest, 1 / rows, (0.0, 1 / smallest))
     yield figure("marketer risk", mean, 1 / rows, classes=len(view.sizes), rows=rows)
     # How many records are in classes that have one value only, of a sensitive column or a generalised one.
     for name in view.sensitive:
-        alike = share_homogeneous(view.class_id, sensitive_codes(view, name))
-        yield figure("homogeneity ({column})", *alike, column=name, one=f"value of {name}", what=name, more="")
+        sizes, codes = np.bincount(view.class_id), sensitive_codes(view, name)
+        alike = Occurrences.of(view.class_id, codes, len(sizes)).distinct == 1
+        share, chance = float(sizes[alike].sum() / sizes.sum()), homogeneous_by_chance(sizes, np.bincount(codes))
+        yield figure("homogeneity ({column})", share, chance, column=name, one=f"value of {name}", what=name, more="")
     for axis, attribute in enumerate(view.attributes):
         points, more = attribute.lower == attribute.upper, ""
         if view.multisets:
@@ -849,17 +821,11 @@ def _certain_absence(view: ClassesView, axis: int) -> KeyFigure:
     elsewhere = "elsewhere: suppressed" if hidden else "elsewhere: nowhere"
     if view.sampled:
         elsewhere = "elsewhere: noisy" if view.release.noisy else "elsewhere: not sampled"
-    return figure(
-        "certain absence ({column})",
-        share,
-        0.0,
-        (share, share) if probes.complete else wilson(share * len(absent), len(absent)),
-        {"values": probes.num_values, "every_value_tried": probes.complete},
-        column=view.names[axis],
-        among=words("all values" if probes.complete else "values", num=probes.num_values, column=view.names[axis]),
-        in_class=" in a class" if view.release.noisy else "",
-        elsewhere=words(elsewhere),
-    )
+    name, details = view.names[axis], {"values": probes.num_values, "every_value_tried": probes.complete}
+    among = words("all values" if probes.complete else "values", num=probes.num_values, column=name)
+    interval = (share, share) if probes.complete else wilson(share * len(absent), len(absent))
+    facts = {"in_class": " in a class" if view.release.noisy else "", "elsewhere": words(elsewhere)}
+    return figure("certain absence ({column})", share, 0.0, interval, details, column=name, among=among, **facts)
 
 
 def _interval_loss(view: ClassesView) -> Iterator[KeyFigure]:
@@ -890,14 +856,14 @@ def settled(mean: float, numbers: FloatArray) -> float:
     return low if low == high else mean
 
 
-def linkage_figures(
+def truth_figures(
     truth: ClassesTruth, tolerance: float | None, tell: Progress
 ) -> tuple[list[KeyFigure], list[RecordAtRisk]]:
     """Attack every released record; return the figures, and the records that are most at risk."""
     tell("linking records")
     view = truth.view
     exactly = record_linkage(view, truth.known)
-    figures = _record_figures(truth, exactly, "", "exactly")
+    figures = [*_record_figures(truth, exactly, "", "exactly")]
     if tolerance is not None:
         tell("linking records by values that are known roughly")
         rough = record_linkage(view, Knowledge.of_records(view, truth.data, tolerance))
@@ -911,9 +877,12 @@ def linkage_figures(
         baseline = float(np.bincount(codes).max() / len(codes))
         mean = settled(math.fsum(probability.tolist()) / len(probability), probability)
         certain = float((probability == 1).mean())
-        figures.append(figure("attribute linkage ({column})", mean, baseline, None, {"certain": certain}, column=name))
-        worst = float(probability.max())
-        figures.append(figure("attribute linkage, worst ({column})", worst, baseline, column=name, certain=certain))
+        figures += [
+            figure("attribute linkage ({column})", mean, baseline, None, {"certain": certain}, column=name),
+            figure(
+                "attribute linkage, worst ({column})", float(probability.max()), baseline, column=name, certain=certain
+            ),
+        ]
     if truth.certain:
         figures += [_value_guess(truth, axis) for axis, item in enumerate(view.attributes) if item.numeric is not None]
     told = float(values_told(view, truth.known)[truth.released].mean())
@@ -934,32 +903,14 @@ def linkage_figures(
     ]
 
 
-def _record_figures(truth: ClassesTruth, linkage: RecordLinkage, how: str, known: str) -> list[KeyFigure]:
+def _record_figures(truth: ClassesTruth, linkage: RecordLinkage, how: str, known: str) -> Iterator[KeyFigure]:
     probability, rows = linkage.probability[truth.released], linkage.rows[truth.released]
     mean, worst = math.fsum(probability.tolist()) / len(probability), float(probability.max())
     values = " and ".join([*(["the public values"] if truth.view.public.columns else []), *truth.view.names])
-    blind, average = 1 / len(truth.view.release), float(rows.mean())
-    return [
-        figure(
-            "record linkage{how}",
-            settled(mean, probability),
-            blind,
-            None,
-            {"mean_rows": average, "fewest_rows": int(rows.min())},
-            how=how,
-            values=values,
-            known=known,
-            rows=average,
-        ),
-        figure(
-            "record linkage{how}, worst",
-            worst,
-            blind,
-            how=how,
-            num=int((probability == worst).sum()),
-            in_all=len(probability),
-        ),
-    ]
+    blind, details = 1 / len(truth.view.release), {"mean_rows": float(rows.mean()), "fewest_rows": int(rows.min())}
+    mean, many = settled(mean, probability), {"num": int((probability == worst).sum()), "in_all": len(probability)}
+    yield figure("record linkage{how}", mean, blind, None, details, how=how, values=values, known=known)
+    yield figure("record linkage{how}, worst", worst, blind, how=how, **many)
 
 
 def _value_guess(truth: ClassesTruth, axis: int) -> KeyFigure:
@@ -975,18 +926,9 @@ def _value_guess(truth: ClassesTruth, axis: int) -> KeyFigure:
         share = float(np.mean(np.abs(values - guesses[class_id]) <= reach * (1 + _ROUNDING)))
     chance = best_window(values, np.zeros(len(values), dtype=np.int64), reach)
     # Nobody has to guess by the class: who knows how values are spread does no worse than without the release.
-    return figure(
-        "value linkage ({column})",
-        max(share, chance),
-        chance,
-        None,
-        {"reach": reach, "by_class": share},
-        column=attribute.name,
-        guess=guess,
-        reach=with_unit(reach, attribute.unit),
-        share=share,
-        better=words("better without") if share < chance else "",
-    )
+    better, details = words("better without") if share < chance else "", {"reach": reach, "by_class": share}
+    facts = {"column": attribute.name, "guess": guess, "within": with_unit(reach, attribute.unit), "better": better}
+    return figure("value linkage ({column})", max(share, chance), chance, None, details, **facts)
 
 
 def population_figures(truth: ClassesTruth, population: Dataset) -> list[KeyFigure]:
@@ -1000,17 +942,11 @@ def population_figures(truth: ClassesTruth, population: Dataset) -> list[KeyFigu
         )
     shares, fewest = sizes / counts, int(counts.min())
     mean, certain = float(shares.sum() / sizes.sum()), float(sizes[shares == 1].sum() / sizes.sum())
-    risk = figure(
-        "journalist risk | population",
-        1 / fewest,
-        1 / int(counts.sum()),
-        None,
-        {"mean": mean},
-        mean=mean,
-        fewest=fewest,
-    )
-    prior, details = len(truth.view.release) / len(population), {"certain": certain}
-    return [risk, figure("presence, worst", float(shares.max()), prior, None, details, certain=certain)]
+    prior, journalist = len(truth.view.release) / len(population), "journalist risk | population"
+    return [
+        figure(journalist, 1 / fewest, 1 / int(counts.sum()), None, {"mean": mean}, fewest=fewest),
+        figure("presence, worst", float(shares.max()), prior, None, {"certain": certain}),
+    ]
 
 
 # Other releases of the same records
@@ -1102,9 +1038,9 @@ def correspondence_figures(truth: ClassesTruth, other: ClassesTruth, number: int
     fewest, fewest_alone = int(common.shared.min()), int(common.alone.min())
     chances, alone = 1 / common.shared, 1 / common.alone
     mean, single, num = float(chances.mean()), float(alone.mean()), len(common.shared)
-    details = {"in_both": num, "fewest_alike": fewest}
+    mean, single = settled(mean, chances), settled(single, alone)
     figures = [
-        figure("{label}", settled(mean, chances), settled(single, alone), None, details, label=label, num=num),
+        figure("{label}", mean, single, None, {"in_both": num, "fewest_alike": fewest}, label=label),
         figure("{label}, worst", 1 / fewest, 1 / fewest_alone, label=label, fewest=fewest, fewest_alone=fewest_alone),
     ]
 
@@ -1136,58 +1072,46 @@ def correspondence_figures(truth: ClassesTruth, other: ClassesTruth, number: int
 # A secret sample
 
 
-def sample_figures(view: ClassesView) -> Iterator[KeyFigure]:
-    """Find how likely a row is named before the release is seen, and given the class."""
-    beta, k, rows = _sampling(view)
-    alone, bound = 1 / k, float(beta / k)
-    if not view.release.noisy:  # beside noisy rows of the others nobody is hidden by not being sampled
-        yield figure(
-            "identification before release",
-            bound,
-            float(beta) / rows if rows else 0.0,
-            (0.0, bound),
-            {"beta": float(beta), "k": k, "k_anonymous": alone},
-            beta=float(beta),
-            k=k,
-            alone=alone,
-        )
-    if rows:
-        details, mean, worst = {"k": k, "k_anonymous": alone}, len(view.sizes) / rows, 1 / int(view.sizes.min())
-        for name, value, how in (("", mean, "on average"), (", worst", worst, "at worst")):
-            key = "identification given the class{worst}"
-            yield figure(key, value, 1 / rows, None, details, worst=name, how=how, alone=alone)
-
-
-class _Sampling(NamedTuple):
+class Sampling(NamedTuple):
     beta: Fraction  # The rate of the sample, and the fewest rows of a class, as the release states them
     k: int
-    rows: int  # In classes
+
+    @classmethod
+    def of(cls, view: ClassesView) -> Sampling:
+        stated = view.release.certificate
+        assert isinstance(stated.guarantee, SampledDP)
+        return cls(stated.guarantee.beta, stated.rows.k_asked or 1)
+
+    @property
+    def bound(self) -> float:
+        """How likely a row is named before the release is seen, at most: eq. 25."""
+        return float(self.beta / self.k)
 
 
-def _sampling(view: ClassesView) -> _Sampling:
-    stated = view.release.certificate
-    assert isinstance(stated.guarantee, SampledDP)
-    return _Sampling(stated.guarantee.beta, stated.rows.k_asked or 1, int(view.sizes.sum()))
+def sample_figures(view: ClassesView) -> Iterator[KeyFigure]:
+    """Find how likely a row is named before the release is seen, and given the class."""
+    sampling, rows = Sampling.of(view), int(view.sizes.sum())
+    beta, k, bound = float(sampling.beta), sampling.k, sampling.bound
+    if not view.release.noisy:  # beside noisy rows of the others nobody is hidden by not being sampled
+        details = {"beta": beta, "k": k, "k_anonymous": 1 / k}
+        yield figure("identification before release", bound, beta / rows if rows else 0.0, (0.0, bound), details)
+    if rows:
+        details, mean, worst = {"k": k, "k_anonymous": 1 / k}, len(view.sizes) / rows, 1 / int(view.sizes.min())
+        for name, value, how in (("", mean, "on average"), (", worst", worst, "at worst")):
+            yield figure("identification given the class{worst}", value, 1 / rows, None, details, worst=name, how=how)
 
 
 def sampled_again(view: ClassesView, data: Dataset, key: Key | None, noise: Noise | None = None) -> Iterator[KeyFigure]:
     """Draw the sample again at the released levels, and tell the owner who is in the release; private."""
-    beta, k, kept = _sampling(view)
+    sampling, kept = Sampling.of(view), int(view.sizes.sum())
     if not view.release.noisy:
-        yield _simulated(groups_at_levels(view, data), beta, k, noise or Noise())
+        yield _simulated(groups_at_levels(view, data), sampling, noise or Noise())
     if key is not None:
         facts = {name: value for name, value in key.facts.items() if type(value) is int}
         left = ", ".join(f"{facts[name]:,} {name}" for name in sorted(facts))
-        yield figure(
-            "records in classes",
-            kept / len(data),
-            float(beta),
-            None,
-            {**facts, "records": len(data), "in_classes": kept},
-            kept=kept,
-            records=len(data),
-            left=f" ({left})" if left else "",
-        )
+        details = {**facts, "records": len(data), "in_classes": kept}
+        left = f" ({left})" if left else ""
+        yield figure("records in classes", kept / len(data), float(sampling.beta), None, details, left=left)
 
 
 def groups_at_levels(view: ClassesView, data: Dataset) -> IntArray:
@@ -1213,8 +1137,8 @@ def named_before(sizes: IntArray, beta: Fraction, k: int) -> float:
     return float(np.sum(np.where(sizes >= k, bdtrc(k - 1, np.maximum(sizes, k), float(beta)), 0.0)) / sizes.sum())
 
 
-def _simulated(group: IntArray, beta: Fraction, k: int, noise: Noise) -> KeyFigure:
-    num = len(group)
+def _simulated(group: IntArray, sampling: Sampling, noise: Noise) -> KeyFigure:
+    num, (beta, k) = len(group), sampling
     draws = min(MAX_DRAWS, max(MIN_DRAWS, MAX_DRAWN // num))
     named, kept = np.zeros(draws), np.zeros(draws)
     for number in range(draws):
@@ -1228,16 +1152,7 @@ def _simulated(group: IntArray, beta: Fraction, k: int, noise: Noise) -> KeyFigu
         # Draws that are all alike do not tell their spread: at most log(20) in so many of others were missed at 95 %,
         # and no other has more rows named than there are groups.
         reach = -math.log(1 - CONFIDENCE) / draws * max(float(named[0]), len(np.unique(group)) - float(named[0])) / num
-    computed, bound = named_before(np.bincount(group), beta, k), float(beta / k)
-    given = float(named.sum() / kept.sum()) if kept.sum() else 0.0
-    return figure(
-        "identification by simulation | sample",
-        value,
-        1 / num,
-        (max(0.0, value - reach), min(1.0, value + reach)) if named.any() else wilson(0, draws * num),
-        {"draws": draws, "computed": computed, "bound": bound, "given_release": given},
-        draws=draws,
-        computed=computed,
-        bound=bound,
-        given=given,
-    )
+    interval = (max(0.0, value - reach), min(1.0, value + reach)) if named.any() else wilson(0, draws * num)
+    computed, given = named_before(np.bincount(group), beta, k), float(named.sum() / kept.sum()) if kept.sum() else 0.0
+    details = {"draws": draws, "computed": computed, "bound": sampling.bound, "given_release": given}
+    return figure("identification by simulation | sample", value, 1 / num, interval, details)

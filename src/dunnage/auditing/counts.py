@@ -29,7 +29,17 @@ from numpy.typing import ArrayLike, NDArray
 from dunnage import noise_arrays
 from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.auditing.classes import OTHER_KEY_ROWS
-from dunnage.auditing.findings import MAX_AT_RISK, KeyFigure, Progress, RiderAtRisk, TripAtRisk, figure, wilson, words
+from dunnage.auditing.findings import (
+    MAX_AT_RISK,
+    Details,
+    KeyFigure,
+    Progress,
+    RiderAtRisk,
+    TripAtRisk,
+    figure,
+    wilson,
+    words,
+)
 from dunnage.certificate import FeatureNoise
 from dunnage.counting.laplace import (
     FLOATING_BITS,
@@ -410,7 +420,7 @@ def columns_of(name: str) -> FeatureColumns:
 # Figures that follow from the release alone
 
 
-def counts_view_figures(view: CountsView, tell: Progress) -> tuple[list[KeyFigure], list[str]]:
+def view_figures(view: CountsView, tell: Progress) -> tuple[list[KeyFigure], list[str]]:
     """Find what follows from the release and public facts; return figures and notes."""
     tell("weighing all trips but one")
     figures: list[KeyFigure] = []
@@ -418,36 +428,39 @@ def counts_view_figures(view: CountsView, tell: Progress) -> tuple[list[KeyFigur
     for item in view.asked:
         sums = words("sums of cells") if item.name == CELLS else words("sums by", name=item.name)
         what = words("total") if item.name == feature_name(()) else words("each of", groups=item.groups, sums=sums)
-        details, spread = {"groups": item.groups, "law": item.law.name}, item.law.spread
-        figures.append(figure("noise ({name})", spread, 0.0, None, details, name=item.name, what=what, **_off(spread)))
+        details = {"groups": item.groups, "law": item.law.name}
+        facts: dict[str, object] = {"name": item.name, "what": what, "off": _trips(item.law.spread)}
+        figures.append(figure("noise ({name})", item.law.spread, 0.0, None, details, **facts))
     if view.cells_alone:
         # Of floating noise, the law of the whole numbers that it stands for.
         law, cells = view.asked[0].law, view.universe.num_cells
         name = str(getattr(view.mechanism, "rounding", "round")) if view.floating else law.name
         most, trips = surplus(_COUNT_LAWS[name](law.scale), view.threshold) * cells, int(view.counts.sum())
-        key = "trips created, expected"
-        figures.append(figure(key, most, 0.0, (0.0, most), cells=cells, trips=trips, **_off(round(most))))
+        facts = {"cells": cells, "trips": trips, "off": _trips(round(most))}
+        figures.append(figure("trips created, expected", most, 0.0, (0.0, most), **facts))
     if view.floating:
         # Floating-point noise has no bound; measure why.
         certain, draws = impossible_share(view.asked[0].law.scale, FLOATING_DRAWS, Noise())
         unbounded = figure("membership bound | none", 1.0, 0.5, (0.5, 1.0))
-        interval, details = wilson(certain, draws), {"draws": draws}
-        only = figure("values of one world only", certain / draws, 0.0, interval, details, draws=draws)
-        return [unbounded, only, *figures], notes
+        key, interval = "values of one world only", wilson(certain, draws)
+        return [unbounded, figure(key, certain / draws, 0.0, interval, {"draws": draws}), *figures], notes
     if view.release.certificate.basis is Basis.VOID:
         notes.append(words("seeded"))
-    for attack in (_membership, _empty_cell, _riders, _bounds):
+    for attack in (_membership, _empty_cell, _riders):
         try:
             figures += attack(view)
         except ParameterError as error:
             notes.append(words("not all computed", record=view.protects, error=error))
+    for row in view.release.certificate.meaning.odds:  # what the certificate prints for a suspicion of one half
+        if row.before == 0.5 and row.at_most is not None:
+            figures.append(figure("membership bound", row.at_most, 0.5, odds=row.sentence))
     return figures, list(dict.fromkeys(notes))
 
 
-def _off(number: float) -> dict[str, object]:
+def _trips(number: float) -> str:
     """Write trips for a person: a number that reads as 1 is one trip."""
     text = number_text(number)
-    return {"off": f"{text} trip{'' if text == '1' else 's'}"}
+    return f"{text} trip{'' if text == '1' else 's'}"
 
 
 def _membership(view: CountsView) -> Iterator[KeyFigure]:
@@ -461,9 +474,16 @@ def _membership(view: CountsView) -> Iterator[KeyFigure]:
     if view.cells_alone:
         sees = words("cells of at least", threshold=view.threshold) if view.threshold > 1 else ""
     whose = {"one": "those of one rider", "are": "they are"} if rider else {"one": "one", "are": "it is"}
-    yield _at_most(view, "membership guess", best.success, 0.5, best, worst=worst, sees=sees, **whose)
-    yield _at_most(view, "membership advantage", best.advantage, 0.0, more=100 * best.advantage)
-    yield _at_most(view, "suspicion at its bound", best.share_at_largest, 0.0, suspicion=best.suspicion)
+    yield _at_most(view, "membership guess", best.success, 0.5, best.details, worst=worst, sees=sees, **whose)
+    yield _at_most(view, "membership advantage", best.advantage, 0.0, {}, more=100 * best.advantage)
+    yield _at_most(view, "suspicion at its bound", best.share_at_largest, 0.0, {}, suspicion=best.suspicion)
+
+
+def _empty_cell(view: CountsView) -> Iterator[KeyFigure]:
+    """Say what a released count tells where nobody else travelled: less, as small noisy counts are left out."""
+    if view.cells_alone:
+        test = Membership.of([_moved(view, view.asked[0], dropped=view.threshold - 1)])
+        yield figure("membership guess, empty cell", test.success, 0.5, None, test.details, threshold=view.threshold)
 
 
 def _moved(view: CountsView, item: AskedFeature, *, dropped: int | None = None) -> Evidence:
@@ -475,20 +495,10 @@ def _moved(view: CountsView, item: AskedFeature, *, dropped: int | None = None) 
     return evidence
 
 
-def _at_most(
-    view: CountsView, key: str, value: float, baseline: float, test: Membership | None = None, **facts: object
-) -> KeyFigure:
+def _at_most(view: CountsView, key: str, value: float, baseline: float, details: Details, **facts: object) -> KeyFigure:
     """Give what noisy counts tell: exactly, where they were released; else no more is told than that."""
     # A released count tells as much as the noisy one where all that is left out says the same.
-    low = value if view.cells_alone else baseline
-    return figure(key, value, baseline, (low, value), {} if test is None else test.details, **facts)
-
-
-def _empty_cell(view: CountsView) -> Iterator[KeyFigure]:
-    """Say what a released count tells where nobody else travelled: less, as small noisy counts are left out."""
-    if view.cells_alone:
-        test = Membership.of([_moved(view, view.asked[0], dropped=view.threshold - 1)])
-        yield figure("membership guess, empty cell", test.success, 0.5, None, test.details, threshold=view.threshold)
+    return figure(key, value, baseline, (value if view.cells_alone else baseline, value), details, **facts)
 
 
 def _riders(view: CountsView) -> Iterator[KeyFigure]:
@@ -502,14 +512,7 @@ def _riders(view: CountsView) -> Iterator[KeyFigure]:
     for how, tested, num, who in (apart, one) if rider else (together, apart):
         test = tested(view.answers, num)
         facts = {"trips": trips, "how": how, "who": words(who, trips=trips), "bound": bound}
-        yield _at_most(view, "membership guess, rider of {trips:,}, {how}", test.success, 0.5, test, **facts)
-
-
-def _bounds(view: CountsView) -> Iterator[KeyFigure]:
-    """Repeat what the certificate prints for a suspicion of one half."""
-    for row in view.release.certificate.meaning.odds:
-        if row.before == 0.5 and row.at_most is not None:
-            yield figure("membership bound", row.at_most, 0.5, odds=row.sentence)
+        yield _at_most(view, "membership guess, rider of {trips:,}, {how}", test.success, 0.5, test.details, **facts)
 
 
 # Figures that take the truth
@@ -529,19 +532,14 @@ class Errors(NamedTuple):
         return cls(rmse, float(sizes.sum()) / size, float(sizes.max(initial=0.0)))
 
 
-def counts_truth_figures(truth: CountsTruth, tell: Progress) -> tuple[list[KeyFigure], list[str]]:
+def truth_figures(truth: CountsTruth, tell: Progress) -> tuple[list[KeyFigure], list[str]]:
+    """Compare counts with the truth: by cell, in all, by feature, and what they tell of single trips."""
     tell("comparing counts with the truth")
-    figures = [*_cell_errors(truth), *_totals(truth)]
-    figures += [_feature_error(truth, Feature.of(truth.universe, columns)) for columns in truth.features]
-    more, notes = _on_this_release(truth)
-    return figures + more, [*([words("no key for counts")] if truth.key is None else []), *notes]
-
-
-def _cell_errors(truth: CountsTruth) -> Iterator[KeyFigure]:
     differences, occupied, size = truth.released - truth.true, truth.true > 0, truth.universe.num_cells
-    num = int(occupied.sum())
+    num, everywhere = int(occupied.sum()), np.ones_like(occupied)
+    figures: list[KeyFigure] = []
     parts = (
-        ("per cell", np.ones_like(occupied), size),
+        ("per cell", everywhere, size),
         ("in cells with trips", occupied, num),
         ("in empty cells", ~occupied, size - num),
     )
@@ -549,16 +547,36 @@ def _cell_errors(truth: CountsTruth) -> Iterator[KeyFigure]:
         if many:
             errors, without = Errors.of(differences[chosen], many), Errors.of(truth.true[chosen], many)
             details, cell = {"cells": many, "largest": errors.largest}, words(where, num=many)
-            facts = {"where": where, "cell": cell}
-            yield figure("RMSE {where}", errors.rmse, without.rmse, None, details, **facts, **_off(errors.rmse))
-            yield figure("MAE {where}", errors.mae, without.mae, None, details, **facts, **_off(errors.mae))
+            for key, off, blind in (("RMSE", errors.rmse, without.rmse), ("MAE", errors.mae, without.mae)):
+                facts = {"where": where, "cell": cell, "off": _trips(off)}
+                figures.append(figure(f"{key} {{where}}", off, blind, None, details, **facts))
+    figures += _totals(truth)
+    noise_on = {item.name: item.law.spread for item in truth.view.asked}
+    for columns in truth.features:
+        feature = Feature.of(truth.universe, columns)
+        errors = Errors.of(group_differences(feature, truth.places, differences), feature.size)
+        without = Errors.of(group_differences(feature, truth.places, truth.true), feature.size)
+        noise = noise_on.get(feature.name)
+        asked = words("noise on each", noise=noise) if noise is not None else words("not asked")
+        more = {
+            "groups": feature.size,
+            "mae": errors.mae,
+            "largest": errors.largest,
+            "baseline_mae": without.mae,
+            "baseline_largest": without.largest,
+            "noise": noise,
+        }
+        facts = {"name": feature.name, "off": _trips(errors.rmse), "asked": asked}
+        figures.append(figure("RMSE of sums ({name})", errors.rmse, without.rmse, None, more, **facts))
+    released, notes = _on_this_release(truth)
+    return figures + released, [*([words("no key for counts")] if truth.key is None else []), *notes]
 
 
 def _totals(truth: CountsTruth) -> Iterator[KeyFigure]:
     true, released = int(truth.true.sum()), int(truth.released.sum())
     off = f": off by {percent(abs(released - true) / true)}" if true else ""
     details: dict[str, object] = {"true": true, "released": released}
-    yield figure("error of the total", abs(released - true), true, None, details, released=released, off=off)
+    yield figure("error of the total", abs(released - true), true, None, details, off=off)
     # Without any trips there is no share of them: nothing is in common with a table that has some.
     apart = 1.0 if (true > 0) != (released > 0) else 0.0
     if true and released:
@@ -569,8 +587,8 @@ def _totals(truth: CountsTruth) -> Iterator[KeyFigure]:
     kept = int(np.minimum(truth.released, truth.true).sum())
     share = f", {percent(created / released)} of all" if released else ""
     details = {"cells": cells, "kept": kept, "added": added, "lost": true - kept}
-    facts = {"share": share, "are": "is" if created == 1 else "are", "cells": cells}
-    yield figure("trips created in empty cells", created, 0.0, None, details, **facts)
+    are = "is" if created == 1 else "are"
+    yield figure("trips created in empty cells", created, 0.0, None, details, share=share, are=are)
 
 
 def group_differences(feature: Feature, places: tuple[IntArray, IntArray], counts: IntArray) -> IntArray:
@@ -579,32 +597,6 @@ def group_differences(feature: Feature, places: tuple[IntArray, IntArray], count
     sums = np.zeros(len(groups), dtype=np.int64)
     np.add.at(sums, group.reshape(-1), counts)
     return sums
-
-
-def _feature_error(truth: CountsTruth, feature: Feature) -> KeyFigure:
-    errors = Errors.of(group_differences(feature, truth.places, truth.released - truth.true), feature.size)
-    without = Errors.of(group_differences(feature, truth.places, truth.true), feature.size)
-    noise = {item.name: item.law.spread for item in truth.view.asked}.get(feature.name)
-    return figure(
-        "RMSE of sums ({name})",
-        errors.rmse,
-        without.rmse,
-        None,
-        {
-            "groups": feature.size,
-            "mae": errors.mae,
-            "largest": errors.largest,
-            "baseline_mae": without.mae,
-            "baseline_largest": without.largest,
-            "noise": noise,
-        },
-        name=feature.name,
-        size=feature.size,
-        mae=errors.mae,
-        largest=errors.largest,
-        noise=words("noise on each", noise=noise) if noise is not None else words("not asked"),
-        **_off(errors.rmse),
-    )
 
 
 def flows(truth: CountsTruth) -> dict[str, dict[str, object]]:
@@ -643,7 +635,7 @@ def _on_this_release(truth: CountsTruth) -> tuple[list[KeyFigure], list[str]]:
     details = told_by_counts(view, truth.released[truth.true > 0], truth.true[truth.true > 0])
     num, mean, right = int((truth.true > 0).sum()), details["mean"], details["right"]
     guess = figure("membership guess on this release", right, 0.5, wilson(right * num, num), details, num=num)
-    return [guess, figure("suspicion on this release", mean, 0.5, (mean, mean), details, **details)], []
+    return [guess, figure("suspicion on this release", mean, 0.5, (mean, mean), details)], []
 
 
 def told_by_counts(view: CountsView, seen: IntArray, true: IntArray) -> dict[str, float]:
@@ -664,14 +656,14 @@ def told_by_counts(view: CountsView, seen: IntArray, true: IntArray) -> dict[str
 # Trips and riders most at risk
 
 
-def counts_at_risk(truth: CountsTruth) -> tuple[list[TripAtRisk] | list[RiderAtRisk], str]:
+def at_risk(truth: CountsTruth) -> tuple[list[TripAtRisk] | list[RiderAtRisk], str]:
     """List the trips or riders that a release of counts tells most of, and say what that means."""
-    view, trip = truth.view, truth.data.schema.trip
+    view = truth.view
     if view.floating:
         return [], words("nobody: floating", record=view.protects)
     if view.protects == RIDER:
         return _riders_at_risk(truth)
-    if not view.cells_alone or trip is None or not truth.true.any():
+    if not view.cells_alone or truth.data.schema.trip is None or not truth.true.any():
         return [], words("nobody: many sums", record=view.protects, odds=view.odds)
     return _trips_at_risk(truth)
 

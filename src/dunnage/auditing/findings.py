@@ -104,7 +104,8 @@ class KeyFigure(NamedTuple):
     baseline: float
     interval: Interval | None  # None if it was counted, not estimated: then it is a point
     details: Details
-    facts: Mapping[str, object]  # What its name, unit, topic and sentence say besides; `private` overrides the table
+    # What its name, unit, topic and sentence say besides details; `private` overrides the table
+    facts: Mapping[str, object]
 
 
 def figure(
@@ -162,7 +163,7 @@ def written(figures: Iterable[KeyFigure], record: str) -> list[Finding]:
     findings = []
     for key, value, baseline, interval, details, facts in figures:
         entry = _tables()[0][key]
-        known = {"record": record, "value": value, "baseline": baseline, **facts}
+        known = {**details, "record": record, "value": value, "baseline": baseline, **facts}
         if interval is None:
             value, baseline = float(value), float(baseline)
             interval = value, value

@@ -201,7 +201,7 @@ def _mean(numbers: FloatArray) -> float:
 # Figures that follow from the release alone
 
 
-def noisy_view_figures(view: NoisyView, plan: Plan | None, tell: Progress) -> Iterator[KeyFigure]:
+def view_figures(view: NoisyView, plan: Plan | None, tell: Progress) -> Iterator[KeyFigure]:
     """Say how likely a row is named before anything but the release is known, and how wide intervals are."""
     if not len(view.positions):
         return
@@ -258,7 +258,7 @@ def _expected(view: NoisyView, rows: NoisyRows) -> Iterator[KeyFigure]:
 # Figures that take the truth
 
 
-def noisy_truth_figures(
+def truth_figures(
     truth: NoisyTruth, plan: Plan | None, tell: Progress
 ) -> tuple[list[KeyFigure], list[RecordAtRisk], list[str]]:
     """Attack noisy rows, and compare them with the truth; return figures, records most at risk, and notes."""
@@ -276,9 +276,17 @@ def noisy_truth_figures(
     if truth.true_row is None:
         notes.append(words("no key for noisy rows"))
     if view.rows is None and truth.true_row is not None:
-        hits = nearest_hits(truth, some)
-        figures += _nearest(truth, hits)
-        at_risk = _at_risk(truth, some, hits, np.full(len(some), len(view.positions)))
+        chances = nearest_hits(truth, some)
+        hits, num, blind = math.fsum(chances.tolist()), len(chances), view.baseline
+        right, interval = hits / num, wilson(hits, num)
+        details = {**_alike(right), "attacked": num}
+        figures += [
+            figure("record linkage | no law", right, blind, interval, details, known=view.known),
+            figure("prosecutor risk | no law", 1.0, blind, (min(right, 1.0), 1.0)),
+            figure("journalist risk | no law", 1.0, blind, (0.0, 1.0)),
+            figure("marketer risk | no law", right, blind, (interval[0], 1.0)),
+        ]
+        at_risk = _at_risk(truth, some, chances, np.full(len(some), len(view.positions)))
     if view.rows is not None:
         attack = truth.attack(some)
         figures += _identification(truth, some, attack)
@@ -309,7 +317,7 @@ def _identification(truth: NoisyTruth, some: IntArray, attack: RowAttack) -> Ite
     believed, right = _mean(printed.stated), _mean(printed.hit)
     details = {**_alike(hits / num), "stated": stated, "attacked": num}
     details["as_printed"] = {"stated": believed, "hits": right}
-    facts |= {"num": num, "stated": stated, "believed": believed, "right": right}
+    facts |= {"believed": believed, "right": right}
     yield figure("record linkage{label} | noisy", hits / num, view.baseline, wilson(hits, num), details, **facts)
 
 
@@ -327,8 +335,8 @@ def _simulated(truth: NoisyTruth, tell: Progress) -> KeyFigure:
         "hits": math.fsum(float(one.hit.sum()) for _, one in draws) / trials,
     }
     details = {**_alike(hits / trials), "draws": num, "attacked": len(some), "stated": stated, "as_printed": printed}
-    name, interval = "identification by simulation | noisy", wilson(hits, trials)
-    return figure(name, hits / trials, truth.view.baseline, interval, details, num=num, stated=stated)
+    key, interval = "identification by simulation | noisy", wilson(hits, trials)
+    return figure(key, hits / trials, truth.view.baseline, interval, details)
 
 
 def simulate(
@@ -358,19 +366,6 @@ def _truck_named(truth: NoisyTruth, plan: Plan, some: IntArray) -> KeyFigure:
     chance = without_release(truth.view.release, plan)
     blind = chance.words(chance.mean, truth.view.release.certificate.guarantee.protects)
     return figure("truck named", hits / num, chance.mean, wilson(hits, num), num=num, blind=blind)
-
-
-def _nearest(truth: NoisyTruth, chances: FloatArray) -> list[KeyFigure]:
-    """Name the row with the nearest noisy values, where no law says how likely it is."""
-    hits, num, blind = math.fsum(chances.tolist()), len(chances), truth.view.baseline
-    right, interval = hits / num, wilson(hits, num)
-    facts, details = {"known": truth.view.known, "num": num}, {**_alike(right), "attacked": num}
-    return [
-        figure("record linkage | no law", right, blind, interval, details, **facts),
-        figure("prosecutor risk | no law", 1.0, blind, (min(right, 1.0), 1.0)),
-        figure("journalist risk | no law", 1.0, blind, (0.0, 1.0)),
-        figure("marketer risk | no law", right, blind, (interval[0], 1.0)),
-    ]
 
 
 def nearest_hits(truth: NoisyTruth, some: IntArray) -> FloatArray:

@@ -13,7 +13,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -174,105 +174,61 @@ def _costs(plan: Plan, worth: PlanUtility, record: str) -> Iterator[KeyFigure]:
     in_all = worth.in_plan + worth.outside_bound
     unit, num = "trucks" if plan.minimises == "trucks" else "in cost", worth.packages_outside
     overloaded = words("overloaded", share=1 - worth.bins_feasible)
-    facts = {"unit": unit, "objective": worth.objective, "optimum": worth.optimum}
-    yield figure(
-        "objective ratio",
-        worth.ratio,
-        1.0,
-        (min(worth.ratio, in_all / worth.optimum), most),
-        {"objective": worth.objective, "optimum": worth.optimum, "proven": worth.proven},
-        takes=words("plan and outside take" if num else "plan takes"),
-        sure=words("nothing better" if worth.proven else "not proven"),
-        holds="" if worth.plan_feasible else words("does not hold", overloaded=overloaded),
-        **facts,
-    )
+    interval, details = (min(worth.ratio, in_all / worth.optimum), most), {"objective": worth.objective}
+    details |= {"optimum": worth.optimum, "proven": worth.proven}
+    facts = {"unit": unit, "takes": words("plan and outside take" if num else "plan takes")}
+    facts["sure"] = words("nothing better" if worth.proven else "not proven")
+    facts["holds"] = "" if worth.plan_feasible else words("does not hold", overloaded=overloaded)
+    yield figure("objective ratio", worth.ratio, 1.0, interval, details, **facts)
     more = worth.objective - worth.optimum
     begins = words("privacy costs", more=more, unit="truck" if unit == "trucks" and more == 1 else unit)
     if not worth.plan_feasible:  # of a plan that does not hold nobody knows
         begins = words("may take more", overloaded=overloaded)
     others = f"{record} outside it" if num == 1 else f"{num:,} {record}s outside it"
+    facts = {"begins": begins, "everyone": f" for all {worth.packages:,}" if num else ""}
+    facts["others"] = words("outside more", others=others, outside=worth.outside) if num else ""
+    facts["sure"] = "" if worth.proven else words("best found", bound=worth.bound)
     parts = ("proven", "bound", "in_plan", "outside", "packages", "packages_outside")
-    yield figure(
-        "trucks" if unit == "trucks" else "cost",
-        worth.objective,
-        worth.optimum,  # a plan without privacy, of all packages
-        (min(worth.objective, in_all), worth.objective),
-        {name: getattr(worth, name) for name in parts},
-        begins=begins,
-        in_plan=worth.in_plan,
-        others=words("outside more", others=others, outside=worth.outside) if num else "",
-        everyone=f" for all {worth.packages:,}" if num else "",
-        sure="" if worth.proven else words("best found", bound=worth.bound),
-        **facts,
-    )
+    details, interval = {name: getattr(worth, name) for name in parts}, (min(worth.objective, in_all), worth.objective)
+    # The baseline is a plan without privacy, of all packages.
+    key = "trucks" if unit == "trucks" else "cost"
+    yield figure(key, worth.objective, worth.optimum, interval, details, **facts)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Feasibility:
-    """How likely a plan fits, over all ways in which the rows of a class may be the packages of the class. Private.
-
-    References
-    ----------
-    Hoogervorst et al. 2019, section 6.1.
-    """
+class Feasibility(NamedTuple):
+    """How likely a plan fits, over all ways in which rows of a class may be its packages (Hoogervorst 2019, 6.1)."""
 
     value: float  # Probability that every bin fits (f_k); for a sealed plan 1 if it can be filled at all
-    interval: tuple[float, float]  # Where it lies with 95 % confidence; for an exact one the value twice
+    interval: Interval  # Where it lies with 95 % confidence; for an exact one the value twice
     bins: float  # Share of bins that fit, on average
     kind: str  # `exact` if all arrangements were counted, else `estimate`
     permutations: int = 0  # How many were drawn for an estimate, 0 for an exact one
 
-    def to_dict(self) -> dict[str, Any]:
-        """Give the result as plain data."""
-        return {**asdict(self), "interval": list(self.interval)}
+    @classmethod
+    def exactly(cls, value: float, bins: float) -> Feasibility:
+        return cls(value, (value, value), bins, "exact")
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class PlanUtility:
+class PlanUtility(NamedTuple):
     """What a plan is worth beside the best plan on the true weights. Private.
 
     Both sides ship the same packages: all that could be read, released or not, but for those that were left behind or
     are heavier than every truck. Rows that were left out on reading have no weight to count, and are on neither side.
-
-    Parameters
-    ----------
-    objective
-        Bins in use in the end, opened ones included, and those of the packages outside the plan; with several kinds of
-        truck what they cost.
-    optimum
-        That of the best plan found on the true weights of all these packages.
-    proven
-        Whether no plan on the true weights does better.
-    bound
-        No plan on the true weights does better than this: proved.
-    plan_feasible, bins_feasible
-        Whether every bin of the plan fitted the truth, and the share of bins that did; before any repair.
-    feasibility
-        How likely the plan was to fit.
-    truck_linkage
-        As the settlement restated it.
-    seconds
-        Time taken to find the optimum.
-    packages, packages_outside
-        How many packages are shipped, and how many of them are in no plan, as they were suppressed or not sampled.
-    outside, outside_bound
-        What those outside take, in trucks of their own of the plan's kinds, as many as there must be; and what they
-        take at least, proved. Part of the objective.
     """
 
-    objective: float
-    optimum: float
-    proven: bool
-    plan_feasible: bool
+    objective: float  # Bins in use in the end, also of packages outside the plan; of several kinds what they cost
+    optimum: float  # That of the best plan found on the true weights of all these packages
+    proven: bool  # Whether no plan on the true weights does better
+    bound: float  # No plan on the true weights does better than this: proved
+    plan_feasible: bool  # plan_feasible, bins_feasible: whether every bin fitted the truth, and how many, unrepaired
     bins_feasible: float
     feasibility: Feasibility
-    truck_linkage: Linkage | None
-    seconds: float
-    bound: float = 0.0
-    packages: int = 0
-    packages_outside: int = 0
-    outside: float = 0.0
-    outside_bound: float = 0.0
+    truck_linkage: Linkage | None  # As the settlement restated it
+    packages: int  # packages, packages_outside: how many are shipped, and how many of them are in no plan
+    packages_outside: int
+    outside: float  # outside, outside_bound: what those take in trucks of their own, and at least, proved
+    outside_bound: float
+    seconds: float  # Time taken to find the optimum
 
     @property
     def in_plan(self) -> float:
@@ -287,14 +243,10 @@ class PlanUtility:
     def to_dict(self) -> dict[str, Any]:
         """Give the result as plain data."""
         return {
-            "objective": self.objective,
-            "optimum": self.optimum,
-            "proven": self.proven,
-            "bound": self.bound,
-            "ratio": self.ratio,
+            **{name: getattr(self, name) for name in ("objective", "optimum", "proven", "bound", "ratio")},
             "plan_feasible": self.plan_feasible,
             "bins_feasible": self.bins_feasible,
-            "feasibility": self.feasibility.to_dict(),
+            "feasibility": {**self.feasibility._asdict(), "interval": list(self.feasibility.interval)},
             "truck_linkage": self.truck_linkage.plain() if self.truck_linkage else {},
             "outside": {"packages": self.packages_outside, "objective": self.outside, "bound": self.outside_bound},
             "packages": self.packages,
@@ -322,8 +274,8 @@ def plan_utility(
     settlement: Settlement,
     data: Dataset,
     *,
-    seconds: float = DEFAULT_SECONDS,
-    permutations: int = DEFAULT_PERMUTATIONS,
+    seconds: float = DEFAULT_SECONDS,  # Time limit for the best plan
+    permutations: int = DEFAULT_PERMUTATIONS,  # Arrangements to try where they are too many to count
     noise: Noise | None = None,
     progress: Progress | None = None,
 ) -> PlanUtility:
@@ -332,22 +284,6 @@ def plan_utility(
     Packages that were not released (suppressed, not sampled) must be shipped too: beside the plan they take trucks of
     their own, and the best plan on the true weights takes them with the others. Packages left behind, or heavier than
     every truck, are in neither; nor are rows left out on reading, which have no weight that could be counted.
-
-    Parameters
-    ----------
-    settlement, data
-        The settlement, and the rows it was made with.
-    seconds
-        Time limit for the best plan.
-    permutations, noise
-        How many arrangements to try where they are too many to count, and the randomness of it.
-    progress
-        Called with a line as parts of the best plan are done.
-
-    Raises
-    ------
-    ReleaseError
-        If the settlement names records that the data have not.
     """
     start, plan = time.monotonic(), settlement.plan
     # loading : a line per source row; records that are in none of them were not released
@@ -392,7 +328,11 @@ def plan_utility(
     if settlement.feasible and (optimum is None or objective < optimum):
         optimum = objective
     assert optimum is not None
-    found, sealed = time.monotonic() - start, settlement.sealed
+    spent, sealed = time.monotonic() - start, settlement.sealed
+    if sealed is None:
+        likely = _likely(settlement.task, permutations, noise or Noise())
+    else:
+        likely = _fillable(settlement.plan_feasible, sealed.exact, settlement.bins_feasible)
     return PlanUtility(
         objective=whole_if_possible(objective),
         optimum=whole_if_possible(optimum),
@@ -404,11 +344,9 @@ def plan_utility(
         outside_bound=whole_if_possible(outside.bound),
         plan_feasible=settlement.plan_feasible,
         bins_feasible=settlement.bins_feasible,
-        feasibility=_likely(settlement.task, permutations, noise or Noise())
-        if sealed is None
-        else _fillable(settlement.plan_feasible, sealed.exact, settlement.bins_feasible),
+        feasibility=likely,
         truck_linkage=settlement.truck_linkage,
-        seconds=found,
+        seconds=spent,
     )
 
 
@@ -447,7 +385,15 @@ def true_plan(
     """
     start = time.monotonic()
     records = matched_records(data, release, key)
-    kinds, packed = _kinds(capacity, trucks, release)
+    if (capacity is None) == (not trucks):
+        raise ParameterError("a plan needs either a capacity or trucks. Give one of them.")
+    units = {name: release.uncertain(name).unit for name in release.quantities}
+    room = {} if capacity is None else parse_capacities(listed(capacity), units)
+    kinds = tuple(trucks or (Truck(name="truck", capacity=room),))
+    packed = {name: unit for name, unit in units.items() if all(truck.capacity.get(name, 0) > 0 for truck in kinds)}
+    if not packed:
+        raise ParameterError("no quantity has a capacity in every kind of truck. Give trucks that hold something.")
+    check_kinds(kinds, packed)
     amounts = np.column_stack([data.numbers(quantity)[records] for quantity in packed])
     heavy = int((~_fits_some_truck(amounts, list(packed), kinds)).sum())
     if heavy:
@@ -475,22 +421,6 @@ def true_plan(
     )
 
 
-def _kinds(
-    capacity: Capacity | None, trucks: Sequence[Truck] | None, release: Release
-) -> tuple[tuple[Truck, ...], dict[str, str]]:
-    """Return the kinds of truck, and name and unit of the quantities that all of them hold."""
-    if (capacity is None) == (not trucks):
-        raise ParameterError("a plan needs either a capacity or trucks. Give one of them.")
-    units = {name: release.uncertain(name).unit for name in release.quantities}
-    held = {} if capacity is None else parse_capacities(listed(capacity), units)
-    kinds = tuple(trucks or (Truck(name="truck", capacity=held),))
-    packed = {name: unit for name, unit in units.items() if all(truck.capacity.get(name, 0) > 0 for truck in kinds)}
-    if not packed:
-        raise ParameterError("no quantity has a capacity in every kind of truck. Give trucks that hold something.")
-    check_kinds(kinds, packed)
-    return kinds, packed
-
-
 # How likely a plan fits
 
 
@@ -500,8 +430,8 @@ def feasibility(
     release: Release,
     key: Key,
     *,
-    permutations: int = DEFAULT_PERMUTATIONS,  # How many orders to try if they are too many to count
-    noise: Noise | None = None,  # Randomness of the trial, by default the operating system's
+    permutations: int = DEFAULT_PERMUTATIONS,
+    noise: Noise | None = None,
 ) -> Feasibility:
     """Say how likely every bin of a plan fits, over all orders in which a class's rows may be its packages.
 
@@ -515,28 +445,36 @@ def feasibility(
     task = task_of(chosen, amounts, release, noise)
     if chosen.slots is None:
         return _likely(task, permutations, noise)
-    drawn = draw(task, noise)
-    return _fillable(drawn.bin_of_row is not None, drawn.exact, float(drawn.bin_of_row is not None))
+    fill = draw(task, noise)
+    return _fillable(fill.bin_of_row is not None, fill.exact, float(fill.bin_of_row is not None))
 
 
-def _fillable(found: bool, counted: bool, bins: float) -> Feasibility:
+def _fillable(filled: bool, counted: bool, bins: float) -> Feasibility:
     """Say that a sealed plan fits surely if it can be filled at all: its owner knows the weights."""
-    sure, value = found or counted, float(found)
-    interval = (value, value) if sure else (0.0, 1.0)
-    return Feasibility(value=value, interval=interval, bins=bins, kind="exact" if sure else "estimate")
+    if filled or counted:
+        return Feasibility.exactly(float(filled), bins)
+    return Feasibility(0.0, (0.0, 1.0), bins, "estimate")
 
 
 def _likely(task: Task, permutations: int, noise: Noise) -> Feasibility:
     if len(np.unique(task.group)) == len(task.group):  # nothing to exchange: the plan's own fill is the only one
         num_over, num_bins = len(Fill.of(task, task.start).overloaded), task.plan.num_bins
-        value = float(not num_over)
-        return Feasibility(value=value, interval=(value, value), bins=1 - num_over / num_bins, kind="exact")
+        return Feasibility.exactly(float(not num_over), 1 - num_over / num_bins)
     fills = counted_fills(task)
     bins = _mean_of_bins(task) if fills is not None else None
-    if fills is None or bins is None:
-        return _tried(task, permutations, noise)
-    value = float(Fraction(fills.number, _num_fills(planned_counts(task))))
-    return Feasibility(value=value, interval=(value, value), bins=bins, kind="exact")
+    if fills is not None and bins is not None:
+        return Feasibility.exactly(float(Fraction(fills.number, _num_fills(planned_counts(task)))), bins)
+    # Estimate from random orders: fewer where rows are very many, and the interval says so.
+    num = min(permutations, max(MAX_PERMUTED // len(task.whole), 100))
+    # Doubles hold whole numbers up to 2**53; amounts with more digits are compared as the data have them.
+    whole = int(max(task.whole.sum(axis=0))) < 2**53
+    values = task.whole.astype(np.float64) if whole else task.amounts
+    rooms = task.rooms.astype(np.float64) if whole else task.in_units(task.rooms)
+    hits, share = 0, 0.0
+    for fits in fits_by_permutation(values, task.group, task.start, rooms, permutations=num, seed=noise.bits(32)):
+        hits += int(fits.all(axis=1).sum())
+        share += float(fits.mean(axis=1).sum())
+    return Feasibility(hits / num, clopper_pearson(hits, num), share / num, "estimate", num)
 
 
 def _num_fills(counts: IntArray) -> int:
@@ -566,22 +504,6 @@ def _mean_of_bins(task: Task) -> float | None:
     return float(sum(chances, Fraction(0)) / len(chances))
 
 
-def _tried(task: Task, permutations: int, noise: Noise) -> Feasibility:
-    """Estimate from random orders: fewer where rows are very many, and the interval says so."""
-    num = min(permutations, max(MAX_PERMUTED // len(task.whole), 100))
-    # Doubles hold whole numbers up to 2**53; amounts with more digits are compared as the data have them.
-    whole = int(max(task.whole.sum(axis=0))) < 2**53
-    values = task.whole.astype(np.float64) if whole else task.amounts
-    rooms = task.rooms.astype(np.float64) if whole else task.in_units(task.rooms)
-    hits, share = 0, 0.0
-    for fits in fits_by_permutation(values, task.group, task.start, rooms, permutations=num, seed=noise.bits(32)):
-        hits += int(fits.all(axis=1).sum())
-        share += float(fits.mean(axis=1).sum())
-    return Feasibility(
-        value=hits / num, interval=clopper_pearson(hits, num), bins=share / num, kind="estimate", permutations=num
-    )
-
-
 # The best packing of the true amounts
 # One quantity and one kind of truck go to the scalar kernel, all else to the one for vectors. Both prove a bound.
 
@@ -597,13 +519,7 @@ class TruePacking:
 
 
 def cost_of(trucks: Sequence[Truck], used: Mapping[str, int]) -> Fraction:
-    """Return what trucks cost together; of a single kind, their number.
-
-    Examples
-    --------
-    >>> cost_of([Truck(name="van", capacity={}, cost=2.5), Truck(name="lorry", capacity={})], {"van": 2})
-    Fraction(5, 1)
-    """
+    """Return what trucks cost together; of a single kind, their number."""
     if len(trucks) == 1:
         return Fraction(sum(used.values()))
     return sum((exact(truck.cost, what="cost") * used.get(truck.name, 0) for truck in trucks), Fraction(0))
@@ -689,31 +605,15 @@ def fleet_figures(
         most = max((float(own.max()) for own in waits), default=0.0)
         interval = spread_interval([float(own.mean()) for own in waits], wait, most=most)
     ideal = done.ideal.wait_seconds.mean if known and done.ideal else (0.0 if known else target)
-    met, num = sum(done.meets_target), len(done.zones)
-    late = [zone for zone, in_time in zip(done.zones, done.meets_target, strict=True) if not in_time]
-    return [
-        *_fleet_sizes(done),
-        figure(
-            "wait",
-            wait,
-            ideal,
-            (min(interval[0], wait), max(interval[1], wait)),
-            {"max_wait_seconds": target, "unserved": done.unserved, "idle_seconds": done.idle_seconds},
-            target=target,
-            without=words("ideal wait", ideal=ideal) if known else words("no ideal wait"),
-            unserved=words("unserved", num=done.unserved) if done.unserved else "",
-        ),
-        figure(
-            "zones in time",
-            met / num,
-            1.0,
-            None,
-            {"missed": late},
-            met=met,
-            num=num,
-            best=words("ideal in all" if known else "ideal in none"),
-        ),
-    ], notes
+    interval = min(interval[0], wait), max(interval[1], wait)
+    details = {"max_wait_seconds": target, "unserved": done.unserved, "idle_seconds": done.idle_seconds}
+    facts = {"without": words("ideal wait", ideal=ideal) if known else words("no ideal wait")}
+    facts["late"] = words("unserved", num=done.unserved) if done.unserved else ""
+    waiting = figure("wait", wait, ideal, interval, details, **facts)
+    met, num, best = sum(done.meets_target), len(done.zones), words("ideal in all" if known else "ideal in none")
+    missed = {"missed": [zone for zone, in_time in zip(done.zones, done.meets_target, strict=True) if not in_time]}
+    in_time = figure("zones in time", met / num, 1.0, None, missed, met=met, num=num, best=best)
+    return [*_fleet_sizes(done), waiting, in_time], notes
 
 
 def _fleet_sizes(done: FleetSettlement) -> Iterator[KeyFigure]:
@@ -730,19 +630,10 @@ def _fleet_sizes(done: FleetSettlement) -> Iterator[KeyFigure]:
         because = words("because of privacy", share=abs(done.shuttles - needed) / needed, side=side)
     zones = {zone: {"planned": planned, "needed": own} for zone, planned, own in by_zone}
     yield figure("shuttles", done.shuttles, needed, None, {"zones": zones}, because=because)
-    more = (done.shuttles - needed) * day
-    yield figure(
-        "cost | fleet",
-        done.shuttles * day,
-        needed * day,
-        None,
-        {"hours_a_day": hours, "per_shuttle_hour": price},
-        unit=unit,
-        priced="" if price is None else words("priced", price=price),
-        costs="costs" if more >= 0 else "saves",
-        more=abs(more),
-        waits=words("longer waits") if more < 0 else "",
-    )
+    more, details = (done.shuttles - needed) * day, {"hours_a_day": hours, "per_shuttle_hour": price}
+    facts = {"unit": unit, "priced": "" if price is None else words("priced", price=price), "more": abs(more)}
+    facts |= {"costs": "costs" if more >= 0 else "saves", "waits": words("longer waits") if more < 0 else ""}
+    yield figure("cost | fleet", done.shuttles * day, needed * day, None, details, **facts)
 
 
 def spread_interval(means: Sequence[float], value: float, *, most: float) -> Interval:

@@ -37,7 +37,17 @@ from dunnage.auditing.classes import (
     codes_of,
     record_linkage,
 )
-from dunnage.auditing.findings import NORMAL_REACH, Interval, KeyFigure, Progress, figure, mean_interval, wilson, words
+from dunnage.auditing.findings import (
+    NORMAL_REACH,
+    Interval,
+    KeyFigure,
+    Progress,
+    figure,
+    mean_interval,
+    wilson,
+    with_unit,
+    words,
+)
 from dunnage.domains import CodedDomain, Graph
 from dunnage.measures import DISTANCE_WORDS, closeness, entropy_diversity, is_ordered, ranked, set_widths, shares_of
 from dunnage.text import number_text
@@ -63,7 +73,7 @@ _HOURS = {
 }
 
 
-def ride_view_figures(view: ClassesView) -> Iterator[KeyFigure]:
+def view_figures(view: ClassesView) -> Iterator[KeyFigure]:
     """Find what the release tells by itself: its distortion, and how diverse sensitive values are."""
     yield from _distortion(view)
     for name in view.sensitive:
@@ -71,7 +81,7 @@ def ride_view_figures(view: ClassesView) -> Iterator[KeyFigure]:
         yield from _diversity(name, view.class_id, column, ordered=view.mechanism.sensitive_order, private=False)
 
 
-def ride_truth_figures(truth: ClassesTruth, tell: Progress) -> tuple[list[KeyFigure], list[str]]:
+def truth_figures(truth: ClassesTruth, tell: Progress) -> tuple[list[KeyFigure], list[str]]:
     """Compare with the truth: attackers, diversity, demand; return the figures, and notes on what is lacking."""
     figures: list[KeyFigure] = []
     notes: list[str] = []
@@ -108,10 +118,9 @@ def _diversity(
     fewest = int(Occurrences.of(class_id, codes, int(class_id.max()) + 1).distinct.min())
     entropy, in_all = entropy_diversity(class_id, column), int(codes.max()) + 1
     distance, how = min(closeness(class_id, column, ordered=ordered), 1.0), DISTANCE_WORDS[ordered]
-    facts = {"column": name, "private": private, "entropy": entropy, "how": how}
     return [
-        figure("l reached ({column})", fewest, in_all, None, {"entropy_l": entropy}, **facts),
-        figure("t reached ({column})", distance, 0.0, None, {"distance": how}, **facts),
+        figure("l reached ({column})", fewest, in_all, None, {"entropy_l": entropy}, column=name, private=private),
+        figure("t reached ({column})", distance, 0.0, None, {"distance": how}, column=name, private=private),
     ]
 
 
@@ -227,7 +236,19 @@ def _class_details(view: ClassesView, costs: FloatArray) -> dict[str, object]:
 def demand_figures(truth: ClassesTruth) -> tuple[list[KeyFigure], list[str]]:
     """Compare demand as read from the release with the truth: top pairs, means of numbers, hourly boardings."""
     attributes = truth.view.attributes
-    figures = [_mean_error(truth, axis) for axis, item in enumerate(attributes) if item.numeric is not None]
+    sizes, rows, figures = truth.view.sizes, int(truth.view.sizes.sum()), []
+    for item, values in zip(attributes, truth.known.low, strict=True):
+        if item.numeric is None:
+            continue
+        # The mean of midpoints beside the true mean; minima, as the paper takes them, are in the details.
+        mean = math.fsum(values.tolist()) / len(truth.data)
+        middle = math.fsum((sizes * (item.lower + item.upper) / 2).tolist()) / rows
+        least = math.fsum((sizes * item.lower).tolist()) / rows
+        error, blind = abs(middle - mean), abs((item.numeric.lower_float + item.numeric.upper_float) / 2 - mean)
+        details = {"truth": mean, "by_middles": middle, "by_lower_ends": least}
+        facts = {"column": item.name, "unit": item.unit, "off": with_unit(error, item.unit)}
+        lower_off = abs(least - mean)
+        figures.append(figure("mean error ({column})", error, blind, None, details, lower_off=lower_off, **facts))
     graphs = [axis for axis, item in enumerate(attributes) if isinstance(item.domain, Graph)]
     pairs = itertools.combinations(graphs, 2)
     alike = ((one, two) for one, two in pairs if attributes[one].domain == attributes[two].domain)
@@ -293,30 +314,9 @@ def _top_pairs(truth: ClassesTruth, origin: int, destination: int) -> list[KeyFi
     names = f"{view.names[origin]} and {view.names[destination]}"
     details = {"truth": mean, **means, "relative": error / mean}
     return [
-        figure("top pairs kept", kept, chance, None, {"pairs": top}, top=top, names=names),
-        figure("top pairs, mean error", error, blind, None, details, top=top, mean=mean, **means),
+        figure("top pairs kept", kept, chance, None, {"pairs": top}, names=names),
+        figure("top pairs, mean error", error, blind, None, details, top=top),
     ]
-
-
-def _mean_error(truth: ClassesTruth, axis: int) -> KeyFigure:
-    """Compare the mean of midpoints with the true mean; minima, as the paper takes them, are in the details."""
-    attribute, sizes = truth.view.attributes[axis], truth.view.sizes
-    assert attribute.numeric is not None
-    mean = math.fsum(truth.known.low[axis].tolist()) / len(truth.data)
-    rows = int(sizes.sum())
-    middle = math.fsum((sizes * (attribute.lower + attribute.upper) / 2).tolist()) / rows
-    least = math.fsum((sizes * attribute.lower).tolist()) / rows
-    return figure(
-        "mean error ({column})",
-        abs(middle - mean),
-        abs((attribute.numeric.lower_float + attribute.numeric.upper_float) / 2 - mean),
-        None,
-        {"truth": mean, "by_middles": middle, "by_lower_ends": least},
-        column=attribute.name,
-        unit=attribute.unit,
-        in_units=f" {attribute.unit}" if attribute.unit else "",
-        lower_off=abs(least - mean),
-    )
 
 
 class HourShares(NamedTuple):
@@ -449,25 +449,15 @@ def _known_figures(truth: ClassesTruth, num: int, tried: list[Remaining], comple
     # No class has a single row, so that no attribute leaves one.
     between = (share, share) if complete or smallest > 1 else wilson(share * attacked, attacked)
     tell, rows = "tells" if num == 1 else "tell", int(fewest.after.min())
+    median, least = float(np.median(middle.after)), float(min(one.before.min() for one in tried))
+    median_before, bounds = min(float(np.median(one.before)) for one in tried), median_interval(middle.after, complete)
+    known = " and ".join(fewest.names), " and ".join(middle.names)
+    least_rows = float(rows if complete else smallest), float(rows)
+    fewest_key, median_key = (f"candidate rows, {which} ({{num:#attribute}} known)" for which in ("fewest", "median"))
     return [
         figure("uniqueness ({num:#attribute} known)", share, before, between, details, tell=tell, **facts),
-        figure(
-            "candidate rows, fewest ({num:#attribute} known)",
-            float(rows),
-            float(min(one.before.min() for one in tried)),
-            (float(rows if complete else smallest), float(rows)),
-            names=" and ".join(fewest.names),
-            rows=rows,
-            **facts,
-        ),
-        figure(
-            "candidate rows, median ({num:#attribute} known)",
-            float(np.median(middle.after)),
-            min(float(np.median(one.before)) for one in tried),
-            median_interval(middle.after, complete),
-            names=" and ".join(middle.names),
-            **facts,
-        ),
+        figure(fewest_key, float(rows), least, least_rows, names=known[0], rows=rows, **facts),
+        figure(median_key, median, median_before, bounds, names=known[1], **facts),
     ]
 
 
@@ -582,20 +572,10 @@ def _card_figures(num: int, before: IntArray, after: IntArray, complete: bool, a
     among = "" if everyone else words("cards attacked", attacked=attacked, able=able)
     facts = {"num": num, "linked": "" if num == 1 else words("rows linked"), "among": among}
     facts["tell"] = "tells" if num == 1 else "tell"
+    between = low, high if complete else 1.0
+    ends = ends[0], ends[1] if complete else 1.0
+    mean_before, unique_before = float((1 / before).mean()), float((before == 1).mean())
     return [
-        figure(
-            "card risk ({num:#ride} known)",
-            mean,
-            float((1 / before).mean()),
-            (low, high if complete else 1.0),
-            details,
-            **facts,
-        ),
-        figure(
-            "card uniqueness ({num:#ride} known)",
-            unique,
-            float((before == 1).mean()),
-            (ends[0], ends[1] if complete else 1.0),
-            **facts,
-        ),
+        figure("card risk ({num:#ride} known)", mean, mean_before, between, details, **facts),
+        figure("card uniqueness ({num:#ride} known)", unique, unique_before, ends, **facts),
     ]

@@ -19,38 +19,12 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import Field, PlainSerializer, SerializerFunctionWrapHandler, model_serializer
 
 from dunnage._version import __version__
-from dunnage.auditing.carriers import (
-    EstimatesTruth,
-    EstimatesView,
-    Fleet,
-    carrier_truth_figures,
-    carrier_view_figures,
-    vehicles_at_risk,
-)
-from dunnage.auditing.classes import (
-    OTHER_KEY_ROWS,
-    ClassesTruth,
-    ClassesView,
-    Knowledge,
-    class_figures,
-    correspondence_figures,
-    linkage_figures,
-    population_figures,
-    sample_figures,
-    sampled_again,
-)
-from dunnage.auditing.counts import (
-    CountsTruth,
-    CountsView,
-    columns_of,
-    counts_at_risk,
-    counts_truth_figures,
-    counts_view_figures,
-)
+from dunnage.auditing import carriers, classes, counts, noisy, plans, rides
+from dunnage.auditing.carriers import EstimatesTruth, EstimatesView, Fleet
+from dunnage.auditing.classes import ClassesTruth, ClassesView, Knowledge
+from dunnage.auditing.counts import CountsTruth, CountsView
 from dunnage.auditing.findings import TOPICS, AtRisk, Finding, KeyFigure, Progress, words, written
-from dunnage.auditing.noisy import NoisyTruth, NoisyView, noisy_truth_figures, noisy_view_figures
-from dunnage.auditing.plans import DEFAULT_SECONDS, fleet_figures, plan_figures, truck_figures
-from dunnage.auditing.rides import ride_truth_figures, ride_view_figures
+from dunnage.auditing.noisy import NoisyTruth, NoisyView
 from dunnage.certificate import Composition, JsonObject, Meaning, StatedGuarantee
 from dunnage.city import City
 from dunnage.dataset import Dataset
@@ -135,7 +109,10 @@ class Statement(Model):
     @classmethod
     def of(cls, request: Request) -> Statement:
         """Gather facts of release, policy and plan; none depends on the data beyond what was released."""
-        certificate, compared = request.release.certificate, request.plan
+        certificate, compared = (
+            request.release.certificate,
+            request.packing if request.shuttles is None else request.shuttles,
+        )
         policy = plan = None
         if request.data is not None:
             differs = tuple(other_parameters(request.release, request.data))
@@ -282,7 +259,7 @@ def audit(
     tolerance: float | None = None,
     external: bool = False,
     approved_by: str | None = None,
-    seconds: float = DEFAULT_SECONDS,
+    seconds: float = plans.DEFAULT_SECONDS,
     progress: Progress | None = None,
 ) -> Audit:
     """Attack a release of classes, noisy rows, counts or estimates, and score it against the truth.
@@ -343,7 +320,8 @@ def audit(
         release=document,
         data=given if isinstance(given, Dataset) else None,
         fleet=given if isinstance(given, Fleet) else None,
-        plan=planned,
+        packing=planned if isinstance(planned, Plan) else None,
+        shuttles=planned if isinstance(planned, FleetPlan) else None,
         city=city,
         shuttle_hour=shuttle_hour,
         key=key,
@@ -425,7 +403,8 @@ class Request(NamedTuple):
     release: Release
     data: Dataset | None  # data, fleet: the true rows, or the vehicles that reported
     fleet: Fleet | None
-    plan: AnyPlan | None
+    packing: Plan | None  # packing, shuttles: a plan of packages, or of shuttles
+    shuttles: FleetPlan | None
     city: City | None
     shuttle_hour: float | None
     key: Key | None
@@ -438,14 +417,6 @@ class Request(NamedTuple):
     @property
     def external(self) -> bool:
         return self.data is None and self.fleet is None
-
-    @property
-    def packing(self) -> Plan | None:
-        return self.plan if isinstance(self.plan, Plan) else None
-
-    @property
-    def shuttles(self) -> FleetPlan | None:
-        return self.plan if isinstance(self.plan, FleetPlan) else None
 
 
 class Draft:
@@ -492,13 +463,13 @@ class Draft:
 
     def _with_estimates(self) -> Draft:
         request, view = self.request, EstimatesView.of(self.request.release)
-        outside, notes = carrier_view_figures(view.task, request.tell)
+        outside, notes = carriers.view_figures(view.task, request.tell)
         self.add(outside, notes)
         if request.fleet is not None:
             truth = EstimatesTruth.of(view, request.fleet)
             public, self.findings = self.findings, []
-            self.add(*carrier_truth_figures(truth, request.tell))
-            self.at_risk, self.risk_says = vehicles_at_risk(truth)
+            self.add(*carriers.truth_figures(truth, request.tell))
+            self.at_risk, self.risk_says = carriers.at_risk(truth)
             names = {item.name for item in self.findings}  # numbers are guessed better by who knows the fleet
             self.findings = [item for item in public if item.name not in names] + self.findings
         self._add_lacks(ESTIMATES)
@@ -506,7 +477,7 @@ class Draft:
 
     def _with_counts(self) -> Draft:
         request, view = self.request, CountsView.of(self.request.release)
-        self.add(*counts_view_figures(view, request.tell))
+        self.add(*counts.view_figures(view, request.tell))
         noise = [item for item in self.findings if item.topic == "utility"]
         self.findings = [item for item in self.findings if item.topic != "utility"]
         if request.data is not None:
@@ -515,9 +486,9 @@ class Draft:
             truth = CountsTruth.of(view, request.data, request.key)
             if request.shuttles is not None and request.city is not None:
                 parts = (request.shuttles, request.data, request.release, request.city, request.key)
-                self.add(*fleet_figures(*parts, shuttle_hour=request.shuttle_hour, tell=request.tell))
-            self.add(*counts_truth_figures(truth, request.tell))
-            self.at_risk, self.risk_says = counts_at_risk(truth)
+                self.add(*plans.fleet_figures(*parts, shuttle_hour=request.shuttle_hour, tell=request.tell))
+            self.add(*counts.truth_figures(truth, request.tell))
+            self.at_risk, self.risk_says = counts.at_risk(truth)
         self.findings += noise  # what counts lack in truth tells more than the noise they were given: it comes first
         if request.external and request.shuttles is not None:
             self.notes.append(words("fleet planned", num=request.shuttles.objective))
@@ -527,30 +498,30 @@ class Draft:
     def _with_classes(self, view: ClassesView) -> Draft:
         request, data, key = self.request, self.request.data, self.request.key
         if len(view.sizes):
-            self.add(class_figures(view, request.tell))
-            self.add(truck_figures(request.release, request.packing))
+            self.add(classes.view_figures(view, request.tell))
+            self.add(plans.truck_figures(request.release, request.packing))
         else:
             self.notes.append(words("no class"))
         if view.clustered:
-            self.add(ride_view_figures(view))
+            self.add(rides.view_figures(view))
         if view.sampled:
-            self.add(sample_figures(view))
+            self.add(classes.sample_figures(view))
         if data is not None and len(view.sizes):
             truth = ClassesTruth.of(view, data, key)
-            figures, self.at_risk = linkage_figures(truth, request.tolerance, request.tell)
+            figures, self.at_risk = classes.truth_figures(truth, request.tolerance, request.tell)
             self.risk_says = words("rows at risk")
             self.add(figures, [] if truth.certain else [words("no key for classes")])
             if request.population is not None:
                 self.findings = [item for item in self.findings if item.name != "journalist risk"]
-                self.add(population_figures(truth, request.population))
+                self.add(classes.population_figures(truth, request.population))
             if view.clustered:
-                self.add(*ride_truth_figures(truth, request.tell))
+                self.add(*rides.truth_figures(truth, request.tell))
             for number, (place, rows, *keys) in enumerate(request.also, 1):
                 request.tell("comparing with another release")
                 other, its_key = opened(place, keys[0] if keys else None)
                 refuse_other_policy(other, rows)
                 other_truth = ClassesTruth.of(ClassesView.of(other), rows, its_key)
-                self.add(*correspondence_figures(truth, other_truth, number))
+                self.add(*classes.correspondence_figures(truth, other_truth, number))
             self._add_plan(data)
         elif data is not None:
             self.risk_says = words("no class")
@@ -558,8 +529,8 @@ class Draft:
             request.tell("drawing the sample again")
             Knowledge.of_records(view, data)  # refuses other data: a release without rows tells no more
             if key is not None and not key.belongs_to(data):
-                raise ReleaseError(OTHER_KEY_ROWS)
-            self.add(sampled_again(view, data, key))
+                raise ReleaseError(classes.OTHER_KEY_ROWS)
+            self.add(classes.sampled_again(view, data, key))
         if request.release.certificate.rows.noise is not None:
             self._add_noisy()
         return self
@@ -567,11 +538,11 @@ class Draft:
     def _add_noisy(self) -> None:
         request, view = self.request, NoisyView.of(self.request.release)
         self.add(
-            noisy_view_figures(view, request.packing, request.tell), [words("no law")] if view.rows is None else []
+            noisy.view_figures(view, request.packing, request.tell), [words("no law")] if view.rows is None else []
         )
         if request.data is not None:
             truth = NoisyTruth.of(view, request.data, request.key)
-            figures, at_risk, notes = noisy_truth_figures(truth, request.packing, request.tell)
+            figures, at_risk, notes = noisy.truth_figures(truth, request.packing, request.tell)
             self.add(figures, notes)
             self.at_risk = self.at_risk or at_risk
             self.risk_says = self.risk_says or words("rows at risk" if at_risk else "no row known")
@@ -580,7 +551,7 @@ class Draft:
         request = self.request
         if request.packing is not None:
             parts = (request.release, data, request.key, request.packing, request.seconds, request.tell)
-            self.add(*plan_figures(*parts))
+            self.add(*plans.plan_figures(*parts))
 
 
 # Whether data were read as they were published: under the same policy, city and period. Messages name public facts
@@ -621,7 +592,7 @@ def refuse_other_universe(view: CountsView, data: Dataset) -> None:
     if not differ:  # zones and modes differ if by them cells fall into another number of groups than is stated
         words = {"origin_zone": "zones", "destination_zone": "zones", "mode": "modes"}
         for item in view.asked[1:]:
-            columns = columns_of(item.name)
+            columns = counts.columns_of(item.name)
             absent = [words[name] for name in columns if name not in read.columns]
             if absent or Feature.of(read, columns).size != item.groups:
                 differ += absent or [words[name] for name in columns if name in words]

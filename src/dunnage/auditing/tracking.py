@@ -30,7 +30,7 @@ from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.auditing.findings import Interval, wilson
 from dunnage.errors import ParameterError
 from dunnage.local import batch
-from dunnage.local.estimators import walsh_hadamard
+from dunnage.local.estimators import planar_matrix, walsh_hadamard
 from dunnage.local.numeric import JointReport, SampledReport
 from dunnage.local.numeric_laws import Hybrid, LaplaceNumber, NumberLaw, Reading, WindowLaw, odds_of
 from dunnage.local.oracles import HadamardResponse, InClear, OptimisedUnary, Planar, RandomisedResponse, SymmetricUnary
@@ -210,10 +210,14 @@ def _most_often(own: int, rest: int, num_places: int, num_symbols: int) -> float
 
 def channel_matrix(law: Any) -> FloatArray:
     """Return the probability of each symbol (columns) for each input (rows) of a law of few of both."""
-    if isinstance(law, Planar):
-        return _planar_rows(law)
     if law.num_inputs * law.num_symbols > MAX_ENTRIES:
-        raise ParameterError("there are too many symbols to look at them all. Choose fewer levels.")
+        planar = "the grid is too fine for the attack on the planar law. Choose fewer levels."
+        other = "there are too many symbols to look at them all. Choose fewer levels."
+        raise ParameterError(planar if isinstance(law, Planar) else other)
+    if isinstance(law, Planar):
+        rows = planar_matrix(law).T
+        rows = np.vstack([rows, rows[law.centre]])  # a missing place counts as the middle
+        return np.asarray(rows / rows.sum(axis=1, keepdims=True))
     exponents = [
         [-math.inf if (e := law.exponent(index, symbol)) is None else float(e) for symbol in range(law.num_symbols)]
         for index in range(law.num_inputs)
@@ -224,16 +228,6 @@ def channel_matrix(law: Any) -> FloatArray:
         base = bits * math.log(law.q / (1 - law.q))
     weights = np.exp(np.array(exponents) + base)
     return np.asarray(weights / weights.sum(axis=1, keepdims=True))
-
-
-def _planar_rows(law: Planar) -> FloatArray:
-    from dunnage.local.estimators import planar_matrix
-
-    if law.num_inputs * law.num_symbols > MAX_ENTRIES:
-        raise ParameterError("the grid is too fine for the attack on the planar law. Choose fewer levels.")
-    rows = planar_matrix(law).T
-    rows = np.vstack([rows, rows[law.centre]])  # a missing place counts as the middle
-    return np.asarray(rows / rows.sum(axis=1, keepdims=True))
 
 
 def enumerated_guess(matrix: FloatArray, prior: FloatArray, num_reports: int) -> float:
@@ -324,7 +318,7 @@ def movement(law: Any) -> Movement:
     if isinstance(law, InClear):
         return Movement(1.0, 1.0) if law.num_groups > 1 else movement(law.oracle)
     if isinstance(law, Planar):
-        rows = _planar_rows(law)
+        rows = channel_matrix(law)
         fresh = max(float(np.abs(rows - row).sum(axis=1).max()) / 2 for row in rows)
         return Movement(fresh, 1 - float((rows @ rows.T).min()))
     p, q, num = law.p, law.q, law.num_inputs
