@@ -260,10 +260,6 @@ class MeanEstimate(NamedTuple):
     lower: float
     upper: float
 
-    @property
-    def label(self) -> str:
-        return f"{self.quantity.name}, share present" if self.of_presence else self.quantity.name
-
 
 class MapEstimate(NamedTuple):
     """Released shares of places or paths."""
@@ -599,35 +595,30 @@ def _mean_errors(truth: EstimatesTruth) -> Iterator[KeyFigure]:
             num = known.num if symbol else known.num + known.num_missing
             true = estimate.quantity.in_units(known.total / num)
         covered.append(estimate.lower <= true <= estimate.upper)
-        yield _mean_error(estimate, true)
+        quantity, holds = estimate.quantity, "holds" if covered[-1] else "misses"
+        low, high = (0.0, 1.0) if estimate.of_presence else (float(quantity.low), float(quantity.high))
+        middle, unit = (low + high) / 2, "share" if estimate.of_presence else quantity.unit
+        error = abs((middle if estimate.value is None else estimate.value) - true)
+        in_units = "" if estimate.of_presence or not unit else f" {unit}"
+        what = words("share of" if estimate.of_presence else "mean of", column=quantity.name)
+        told = words("estimated as", what=what[1:], value=estimate.value or 0.0, in_units=in_units)
+        if estimate.value is None:
+            told = words("nothing told", what=what)
+        details = {
+            "label": f"{quantity.name}, share present" if estimate.of_presence else quantity.name,
+            "truth": true,
+            "value": estimate.value,
+            "lower": estimate.lower,
+            "upper": estimate.upper,
+            "low": low,
+            "high": high,
+            "relative": error / abs(true) if true else None,
+        }
+        of_it = f", {percent(error / abs(true))} of it" if true else ""
+        facts = {"unit": unit, "told": told, "in_units": in_units, "holds": holds, "of_it": of_it}
+        yield figure("error of the mean ({label})", error, abs(middle - true), None, details, **facts)
     if covered:
         yield _interval_coverage(truth.view, "numbers", sum(covered), len(covered))
-
-
-def _mean_error(estimate: MeanEstimate, true: float) -> KeyFigure:
-    quantity = estimate.quantity
-    low, high = (0.0, 1.0) if estimate.of_presence else (float(quantity.low), float(quantity.high))
-    middle, unit = (low + high) / 2, "share" if estimate.of_presence else quantity.unit
-    error = abs((middle if estimate.value is None else estimate.value) - true)
-    in_units = "" if estimate.of_presence or not unit else f" {unit}"
-    what = words("share of" if estimate.of_presence else "mean of", column=quantity.name)
-    told = words("estimated as", what=what[1:], value=estimate.value or 0.0, in_units=in_units)
-    if estimate.value is None:
-        told = words("nothing told", what=what)
-    details = {
-        "label": estimate.label,
-        "truth": true,
-        "value": estimate.value,
-        "lower": estimate.lower,
-        "upper": estimate.upper,
-        "low": low,
-        "high": high,
-        "relative": error / abs(true) if true else None,
-    }
-    facts = {"unit": unit, "told": told, "in_units": in_units}
-    facts["holds"] = "holds" if estimate.lower <= true <= estimate.upper else "misses"
-    facts["of_it"] = f", {percent(error / abs(true))} of it" if true else ""
-    return figure("error of the mean ({label})", error, abs(middle - true), None, details, **facts)
 
 
 def _interval_coverage(view: EstimatesView, name: str, covered: int, num: int) -> KeyFigure:

@@ -414,7 +414,19 @@ def candidates(view: ClassesView, known: Knowledge) -> Iterator[ClassCandidates]
         of_class = runs.order[np.repeat(runs.first[start:stop], counts) + offset]
         fits = _fits(view, known, record, of_class)
         record, of_class = record[fits], of_class[fits]
-        weight = _members_inside(view, known, record, of_class) if view.multisets else view.sizes[of_class]
+        sizes = view.sizes[of_class]
+        if not view.multisets:
+            weight = sizes
+        elif len(view.attributes) == 1:
+            low, high = known.low[0, record], known.high[0, record]
+            weight = _ranked_inside(view.members[0], view.class_of_member, of_class, low, high)
+        else:  # the listed values that lie inside in all attributes at once
+            starts = (np.cumsum(view.sizes) - view.sizes)[of_class]
+            pair = np.repeat(np.arange(len(record)), sizes)
+            member = np.arange(len(pair)) + np.repeat(starts - (np.cumsum(sizes) - sizes), sizes)
+            values, wanted = view.members[:, member], record[pair]
+            inside = ((values >= known.low[:, wanted]) & (values <= known.high[:, wanted])).all(axis=0)
+            weight = np.bincount(pair[inside], minlength=len(record)).astype(np.int64)
         some = weight > 0
         yield ClassCandidates(record[some], of_class[some], weight[some])
         start = stop
@@ -491,19 +503,6 @@ def _axes_known(known: Knowledge) -> list[int]:
     """List the attributes of which anything is known of any record."""
     bounded = (known.low > -np.inf) | (known.high < np.inf)
     return [int(axis) for axis in np.flatnonzero(bounded.any(axis=1))]
-
-
-def _members_inside(view: ClassesView, known: Knowledge, record: IntArray, of_class: IntArray) -> IntArray:
-    if len(view.attributes) == 1:
-        low, high = known.low[0, record], known.high[0, record]
-        return _ranked_inside(view.members[0], view.class_of_member, of_class, low, high)
-    sizes = view.sizes[of_class]
-    starts = (np.cumsum(view.sizes) - view.sizes)[of_class]
-    pair = np.repeat(np.arange(len(record)), sizes)
-    member = np.arange(len(pair)) + np.repeat(starts - (np.cumsum(sizes) - sizes), sizes)
-    values, wanted = view.members[:, member], record[pair]
-    inside = ((values >= known.low[:, wanted]) & (values <= known.high[:, wanted])).all(axis=0)
-    return np.bincount(pair[inside], minlength=len(record)).astype(np.int64)
 
 
 def _ranked_inside(
@@ -763,38 +762,6 @@ def view_figures(view: ClassesView, tell: Progress) -> Iterator[KeyFigure]:
         yield from _interval_loss(view)
 
 
-class Probes(NamedTuple):
-    """Values to look for, in combinations of public values, and what each counts."""
-
-    stratum: IntArray
-    values: FloatArray
-    weight: FloatArray
-    num_values: int
-    complete: bool  # Whether these are all values
-
-    @classmethod
-    def of(cls, view: ClassesView, axis: int) -> Probes:
-        """Take all values of the grid in every stratum, or so many of them, evenly spread."""
-        attribute = view.attributes[axis]
-        grid = _grid(attribute)
-        points = grid.num_steps + 1 if grid is not None else MAX_PROBES + 1
-        strata_of_class = view.public.of_class
-        num_strata = int(strata_of_class.max()) + 1
-        rows = np.bincount(strata_of_class, weights=view.sizes)
-        if points * num_strata <= MAX_PROBES and grid is not None:
-            values = np.tile(grid.grid_values(np.arange(points)), num_strata)
-            stratum = np.repeat(np.arange(num_strata), points)
-            return cls(stratum, values, (rows / rows.sum() / points)[stratum], points, True)
-        index = np.arange(MAX_PROBES)
-        # Strata as often as they have rows, and values by the golden ratio: even in both, whatever their numbers.
-        stratum = np.searchsorted(np.cumsum(rows), (index + 0.5) * rows.sum() / MAX_PROBES)
-        place = np.mod(index * _GOLDEN, 1.0)
-        steps = np.minimum((place * points).astype(np.int64), points - 1)
-        low = attribute.numeric.lower_float if attribute.numeric is not None else 0.0
-        values = grid.grid_values(steps) if grid is not None else np.asarray(low + place * attribute.span)
-        return cls(stratum, values, np.full(MAX_PROBES, 1 / MAX_PROBES), points, False)
-
-
 def _grid(attribute: ClassAttribute) -> Numeric | None:
     """Return the grid to probe: all labels, the public grid, or that of the decimals the release shows."""
     domain, members = attribute.numeric, attribute.members
@@ -813,19 +780,37 @@ def _grid(attribute: ClassAttribute) -> Numeric | None:
 
 def _certain_absence(view: ClassesView, axis: int) -> KeyFigure:
     """Count the values that the release rules out, for somebody whose public values are known too."""
-    probes, stated = Probes.of(view, axis), view.release.certificate
-    about = Knowledge.of_axes(probes.stratum, [axis], probes.values[None], len(view.attributes))
+    attribute, stated, strata_of_class = view.attributes[axis], view.release.certificate, view.public.of_class
+    grid, num_strata = _grid(attribute), int(strata_of_class.max()) + 1
+    points = grid.num_steps + 1 if grid is not None else MAX_PROBES + 1
+    rows = np.bincount(strata_of_class, weights=view.sizes)
+    complete = points * num_strata <= MAX_PROBES
+    if complete and grid is not None:  # all values of the grid in every stratum
+        values = np.tile(grid.grid_values(np.arange(points)), num_strata)
+        stratum = np.repeat(np.arange(num_strata), points)
+        weight = (rows / rows.sum() / points)[stratum]
+    else:
+        # Strata as often as they have rows, and values by the golden ratio: even in both, whatever their numbers.
+        index = np.arange(MAX_PROBES)
+        stratum = np.searchsorted(np.cumsum(rows), (index + 0.5) * rows.sum() / MAX_PROBES)
+        place = np.mod(index * _GOLDEN, 1.0)
+        steps = np.minimum((place * points).astype(np.int64), points - 1)
+        low = attribute.numeric.lower_float if attribute.numeric is not None else 0.0
+        values = grid.grid_values(steps) if grid is not None else np.asarray(low + place * attribute.span)
+        weight = np.full(MAX_PROBES, 1 / MAX_PROBES)
+    about = Knowledge.of_axes(stratum, [axis], values[None], len(view.attributes))
     absent = record_linkage(view, about).rows == 0
-    share = float(min(probes.weight[absent].sum(), 1.0))
+    share = float(min(weight[absent].sum(), 1.0))
     hidden = stated.rows.num_suppressed > 0 or any("left out" in item for item in stated.in_clear)
     elsewhere = "elsewhere: suppressed" if hidden else "elsewhere: nowhere"
     if view.sampled:
         elsewhere = "elsewhere: noisy" if view.release.noisy else "elsewhere: not sampled"
-    name, details = view.names[axis], {"values": probes.num_values, "every_value_tried": probes.complete}
-    among = words("all values" if probes.complete else "values", num=probes.num_values, column=name)
-    interval = (share, share) if probes.complete else wilson(share * len(absent), len(absent))
-    facts = {"in_class": " in a class" if view.release.noisy else "", "elsewhere": words(elsewhere)}
-    return figure("certain absence ({column})", share, 0.0, interval, details, column=name, among=among, **facts)
+    facts = {"column": attribute.name, "in_class": " in a class" if view.release.noisy else ""}
+    facts["among"] = words("all values" if complete else "values", num=points, column=attribute.name)
+    facts["elsewhere"] = words(elsewhere)
+    interval = (share, share) if complete else wilson(share * len(absent), len(absent))
+    details = {"values": points, "every_value_tried": complete}
+    return figure("certain absence ({column})", share, 0.0, interval, details, **facts)
 
 
 def _interval_loss(view: ClassesView) -> Iterator[KeyFigure]:

@@ -294,11 +294,18 @@ def truth_figures(
             group = view.rows.group_of(truth.steps[:, some], truth.stratum[some])
             at_risk = _at_risk(truth, some, attack.on_truth, view.rows.sizes[group])
             figures += [_simulated(truth, tell)] if not view.label else []
-            figures += [_truck_named(truth, plan, some)] if plan is not None and not view.label else []
+            if plan is not None and not view.label:
+                assert plan.bin_of_row is not None  # a sealed plan has no noisy rows
+                truck = np.unique(plan.assignment, return_inverse=True)[1].reshape(-1)[view.positions]
+                hits, num = math.fsum(truth.attack(some, truck=truck).truck_hit.tolist()), len(some)
+                chance = without_release(view.release, plan)
+                blind_words = chance.words(chance.mean, view.release.certificate.guarantee.protects)
+                interval = wilson(hits, num)
+                figures.append(figure("truck named", hits / num, chance.mean, interval, num=num, blind=blind_words))
     if truth.true_row is not None:
-        for axis, name in enumerate(view.domains):
-            figures.append(_coverage(view, name, truth.values[axis]))
-            figures += _errors(truth, axis, name) if not view.label else []
+        for name, values in zip(view.domains, truth.values, strict=True):
+            figures.append(_coverage(view, name, values))
+            figures += _errors(view, name, values) if not view.label else []
     return figures, at_risk, notes
 
 
@@ -359,15 +366,6 @@ def simulate(
         yield (attack_rows(others, steps, stratum, some), attack_rows(others, steps, stratum, some, as_printed=True))
 
 
-def _truck_named(truth: NoisyTruth, plan: Plan, some: IntArray) -> KeyFigure:
-    assert plan.bin_of_row is not None  # a sealed plan has no noisy rows
-    truck = np.unique(plan.assignment, return_inverse=True)[1].reshape(-1)[truth.view.positions]
-    hits, num = math.fsum(truth.attack(some, truck=truck).truck_hit.tolist()), len(some)
-    chance = without_release(truth.view.release, plan)
-    blind = chance.words(chance.mean, truth.view.release.certificate.guarantee.protects)
-    return figure("truck named", hits / num, chance.mean, wilson(hits, num), num=num, blind=blind)
-
-
 def nearest_hits(truth: NoisyTruth, some: IntArray) -> FloatArray:
     """Return how likely the row with the nearest noisy values is each record's; of equally near ones one is guessed."""
     assert truth.true_row is not None
@@ -399,10 +397,10 @@ def _at_risk(truth: NoisyTruth, some: IntArray, chances: FloatArray, rows: IntAr
     ]
 
 
-def _errors(truth: NoisyTruth, axis: int, name: str) -> Iterator[KeyFigure]:
-    values, domain = truth.values[axis], truth.view.domains[name]
+def _errors(view: NoisyView, name: str, values: FloatArray) -> Iterator[KeyFigure]:
+    domain = view.domains[name]
     middle = (domain.lower_float + domain.upper_float) / 2
-    errors = [np.abs(guess - values) for guess in (truth.view.column(name), middle)]
+    errors = [np.abs(guess - values) for guess in (view.column(name), middle)]
     means, roots = [_mean(own) for own in errors], [math.sqrt(_mean(own**2)) for own in errors]
     for key, pair in (("mean absolute error ({column})", means), ("root mean squared error ({column})", roots)):
         off, blind_off = (with_unit(number, domain.unit) for number in pair)

@@ -319,42 +319,38 @@ def _top_pairs(truth: ClassesTruth, origin: int, destination: int) -> list[KeyFi
     ]
 
 
-class HourShares(NamedTuple):
-    """Which share of each class's interval lies in each hour, and the first hour."""
-
-    shares: FloatArray  # Shape: classes, hours
-    first: int
-
-    @classmethod
-    def of(cls, attribute: ClassAttribute) -> HourShares:
-        # Who comes at the very end of the domain, such as 24:00, comes in the hour before it.
-        domain, hour = attribute.numeric, _hour(attribute)
-        assert domain is not None
-        first = math.floor(domain.lower_float / hour)
-        begins = hour * np.arange(first, max(first + 1, math.ceil(domain.upper_float / hour)))
-        ends = np.append(begins[1:], np.inf)
-        # On a grid a value stands for the step that begins with it.
-        step = float(domain.resolution) if domain.resolution is not None else 0.0
-        lower, end = attribute.lower[:, None], attribute.upper[:, None] + step
-        inside = np.minimum(end, ends) - np.maximum(lower, begins)
-        points = (lower >= begins) & (lower < ends)
-        width = np.where(end > lower, end - lower, 1.0)
-        shares = np.where(end > lower, np.maximum(inside, 0.0) / width, points)
-        return cls(shares / shares.sum(axis=1, keepdims=True), first)
+def hour_shares(attribute: ClassAttribute) -> FloatArray:
+    """Return which share of each class's interval lies in each hour of the domain. Shape: classes, hours."""
+    # Who comes at the very end of the domain, such as 24:00, comes in the hour before it.
+    domain, hour = attribute.numeric, _hour(attribute)
+    assert domain is not None
+    first = math.floor(domain.lower_float / hour)
+    begins = hour * np.arange(first, max(first + 1, math.ceil(domain.upper_float / hour)))
+    ends = np.append(begins[1:], np.inf)
+    # On a grid a value stands for the step that begins with it.
+    step = float(domain.resolution) if domain.resolution is not None else 0.0
+    lower, end = attribute.lower[:, None], attribute.upper[:, None] + step
+    inside = np.minimum(end, ends) - np.maximum(lower, begins)
+    points = (lower >= begins) & (lower < ends)
+    width = np.where(end > lower, end - lower, 1.0)
+    shares = np.where(end > lower, np.maximum(inside, 0.0) / width, points)
+    return np.asarray(shares / shares.sum(axis=1, keepdims=True))
 
 
 def hourly_boardings(view: ClassesView, station: int, time: int) -> FloatArray:
     """Count rides by station and hour, each row evenly over its set and its interval. Shape: labels, hours."""
     table = _incidence(view.attributes[station], len(view.sizes))
     weight = view.sizes / np.asarray(table.sum(axis=0)).ravel()
-    return np.asarray(table @ (weight[:, None] * HourShares.of(view.attributes[time]).shares))
+    return np.asarray(table @ (weight[:, None] * hour_shares(view.attributes[time])))
 
 
 def _boardings(truth: ClassesTruth, station: int, time: int) -> list[KeyFigure]:
     """Find the error of boardings by station and hour, over all stations and all hours of the domain."""
     view, clock = truth.view, truth.view.attributes[time]
+    assert clock.numeric is not None
+    hour = _hour(clock)
     counts = hourly_boardings(view, station, time)
-    hours = np.floor(truth.known.low[time] / _hour(clock)).astype(np.int64) - HourShares.of(clock).first
+    hours = np.floor(truth.known.low[time] / hour).astype(np.int64) - math.floor(clock.numeric.lower_float / hour)
     hours = np.minimum(hours, counts.shape[1] - 1)
     cells = truth.known.low[station].astype(np.int64) * counts.shape[1] + hours
     true = np.bincount(cells, minlength=counts.size).reshape(counts.shape)

@@ -166,43 +166,36 @@ def unary_guess(prior: FloatArray, p: float, q: float, loss: float, num_reports:
 
 
 def response_guess(num_places: int, num_symbols: int, p: float, num_reports: int) -> float:
-    """Return the chance for randomised response among places that are alike."""
-    from scipy.stats import binom
+    """Return the chance for randomised response among places that are alike.
 
-    chances = binom.pmf(np.arange(num_reports + 1), num_reports, p)
-    terms = (
-        chance * _most_often(own, num_reports - own, num_places, num_symbols)
-        for own, chance in enumerate(chances.tolist())
-        if chance > _NEGLIGIBLE
-    )
-    return math.fsum(terms)
-
-
-def _most_often(own: int, rest: int, num_places: int, num_symbols: int) -> float:
-    """Return the chance that a place which came up ``own`` times is guessed, all others having ``rest`` together.
-
-    That others come up at most ``own`` times each is a coefficient of a power of a truncated exponential series; each
-    is weighed as a Poisson number here, so that coefficients are chances.
+    That others come up at most as often as the own place is a coefficient of a power of a truncated exponential series;
+    each is weighed as a Poisson number here, so that coefficients are chances.
     """
-    from scipy.stats import poisson
+    from scipy.stats import binom, poisson
 
-    if own > rest or num_places == 1:
-        return 1.0
-    if not rest:
-        return 1 / num_places
-    mean = rest / (num_symbols - 1)
-    series = poisson.pmf(np.arange(rest + 1), mean)
-    upto, below = series.copy(), series.copy()
-    upto[own + 1 :], below[own:] = 0.0, 0.0
+    def most_often(own: int, rest: int) -> float:
+        """Return the chance that a place which came up so often is guessed, all others having the rest together."""
+        if own > rest or num_places == 1:
+            return 1.0
+        if not rest:
+            return 1 / num_places
+        mean = rest / (num_symbols - 1)
+        series = poisson.pmf(np.arange(rest + 1), mean)
+        upto, below = series.copy(), series.copy()
+        upto[own + 1 :], below[own:] = 0.0, 0.0
 
-    def times(one: FloatArray, other: FloatArray) -> FloatArray:
-        return np.convolve(one, other)[: rest + 1]
+        def times(one: FloatArray, other: FloatArray) -> FloatArray:
+            return np.convolve(one, other)[: rest + 1]
 
-    guessed = mixed_powers(upto, below, num_places, times) / num_places
-    free = num_symbols - num_places  # symbols that are no places come up as they like
-    if free:
-        guessed = times(guessed, poisson.pmf(np.arange(rest + 1), mean * free))
-    return float(guessed[rest] / poisson.pmf(rest, mean * (num_symbols - 1)))
+        guessed = mixed_powers(upto, below, num_places, times) / num_places
+        free = num_symbols - num_places  # symbols that are no places come up as they like
+        if free:
+            guessed = times(guessed, poisson.pmf(np.arange(rest + 1), mean * free))
+        return float(guessed[rest] / poisson.pmf(rest, mean * (num_symbols - 1)))
+
+    chances = binom.pmf(np.arange(num_reports + 1), num_reports, p).tolist()
+    likely = ((own, chance) for own, chance in enumerate(chances) if chance > _NEGLIGIBLE)
+    return math.fsum(chance * most_often(own, num_reports - own) for own, chance in likely)
 
 
 # All outcomes, or many of them
