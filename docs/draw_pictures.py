@@ -30,7 +30,7 @@ import pictures_trips
 import pyarrow as pa
 from picture_parts import joined, legend, mark, panel, picture
 
-from dunnage.auditing.utility import feasibility
+from dunnage.auditing.plans import feasibility
 from dunnage.bins.scalar import best_fit_decreasing, pack_bins
 from dunnage.dataset import Dataset
 from dunnage.io import load

@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 from picture_parts import joined, legend, mark, panel, picture
 
-from dunnage.auditing.rides import Distortion, own_weights
-from dunnage.auditing.sight import Sight
+from dunnage.auditing.classes import ClassesView
+from dunnage.auditing.rides import ClassDistortion, own_weights
 from dunnage.dataset import Dataset
 from dunnage.io import load
 from dunnage.ledger import Ledger
@@ -71,8 +71,8 @@ REFINE_SECONDS = 60
 class Measured:
     """A release and what it cost."""
 
-    sight: Sight
-    found: Distortion
+    sight: ClassesView
+    found: ClassDistortion
     weights: dict[str, float]
 
     @property
@@ -102,8 +102,8 @@ def published(*, cards: bool = False, **parameters: Any) -> Measured:
     """Publish the rides in memory and measure what that cost."""
     mechanism = UtilityClusters(k=K, **parameters)
     release, _ = mechanism.release(rides(cards), ledger=Ledger(":memory:"), noise=Noise(seed=SEED))
-    sight = Sight.of(release)
-    return Measured(sight, Distortion.of(sight), own_weights(sight))
+    sight = ClassesView.of(release)
+    return Measured(sight, ClassDistortion.of(sight), own_weights(sight))
 
 
 # Distortion by attribute and scenario

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from picture_parts import joined, legend, mark, panel, picture
 
-from dunnage.auditing.counts import CountsCase, CountsSight, Errors, group_differences
+from dunnage.auditing.counts import CountsTruth, CountsView, Errors, group_differences
 from dunnage.dataset import Dataset
 from dunnage.io import load
 from dunnage.ledger import Ledger
@@ -118,10 +118,10 @@ class Measured:
         )
 
 
-def released(mechanism: Any, data: Dataset, seed: int) -> CountsCase:
+def released(mechanism: Any, data: Dataset, seed: int) -> CountsTruth:
     """Publish in memory and put the counts beside the true ones."""
     release, _ = mechanism.release(data, ledger=Ledger(":memory:"), noise=Noise(seed=seed))
-    return CountsCase.of(CountsSight.of(release), data, None)
+    return CountsTruth.of(CountsView.of(release), data, None)
 
 
 def measured(mechanism: Any, data: Dataset, runs: int = RUNS) -> Measured:
@@ -137,7 +137,7 @@ def measured(mechanism: Any, data: Dataset, runs: int = RUNS) -> Measured:
     )
 
 
-def _errors(case: CountsCase) -> Measured:
+def _errors(case: CountsTruth) -> Measured:
     difference, occupied = case.released - case.true, case.true > 0
     features = [Feature.of(case.universe, columns) for columns in SUMS]
     return Measured(
@@ -214,7 +214,7 @@ def flows() -> None:
     picture("trips-flows.svg", base + 36, parts, "Origin-destination flows, true, private and noisy", style=STYLE)
 
 
-def _matrix(case: CountsCase, counts: IntArray) -> IntArray:
+def _matrix(case: CountsTruth, counts: IntArray) -> IntArray:
     """Add counts of all windows up by origin and destination, neighbouring stops together."""
     stops = len(case.universe.stops)
     size = stops // FOLD
@@ -242,7 +242,7 @@ def _runs(chosen: npt.NDArray[np.bool_]) -> list[str]:
     return [f"M{x} {y}.5h{end - x}" for (y, x), (_, end) in zip(starts.tolist(), ends.tolist(), strict=True)]
 
 
-def _zones(case: CountsCase, top: float, side: float) -> list[Svg]:
+def _zones(case: CountsTruth, top: float, side: float) -> list[Svg]:
     """Write the zones of stops beside the first map."""
     city, parts = case.universe.city, []
     assert city is not None

@@ -16,9 +16,8 @@ import pyarrow as pa
 import pytest
 
 import dunnage as dn
-from dunnage.auditing import attacks
-from dunnage.auditing.attacks import look_up
-from dunnage.auditing.sight import Known, Sight
+from dunnage.auditing import classes as attacks
+from dunnage.auditing.classes import ClassesTruth, ClassesView, Correspondence, Knowledge, ValuesLeft, look_up
 from dunnage.errors import ParameterError, ReleaseError
 
 MOST = 9
@@ -113,11 +112,11 @@ def guessed_disease(release: Any, found: dict[int, int]) -> Fraction:
     return max(chance.values(), default=Fraction(0))
 
 
-def everyone(sight: Sight) -> tuple[list[tuple[int, str]], Known]:
+def everyone(sight: ClassesView) -> tuple[list[tuple[int, str]], Knowledge]:
     """Every number in every town, and in one that the release has not."""
     people = [(number, town) for town in ("A", "B", "C") for number in range(MOST + 1)]
     stratum = sight.public.look_up({"town": pa.array([town for _, town in people])}, len(people))
-    return people, Known.of_values(sight, stratum, np.array([[number for number, _ in people]], dtype=float))
+    return people, Knowledge.of_values(sight, stratum, np.array([[number for number, _ in people]], dtype=float))
 
 
 @pytest.mark.parametrize("statistic", STATISTICS)
@@ -125,7 +124,7 @@ def everyone(sight: Sight) -> tuple[list[tuple[int, str]], Known]:
 def test_record_and_attribute_linkage_and_absence(statistic: str, bounds: str) -> None:
     tried = 0
     for _, release, _ in tables(25, k=2, statistic=statistic, bounds=bounds, alpha="0.3"):
-        sight = Sight.of(release)
+        sight = ClassesView.of(release)
         people, known = everyone(sight)
         linked = attacks.record_linkage(sight, known)
         guessed = attacks.attribute_linkage(sight, known, "disease")
@@ -143,18 +142,20 @@ def test_record_and_attribute_linkage_and_absence(statistic: str, bounds: str) -
 @pytest.mark.parametrize("statistic", STATISTICS)
 def test_released_people_are_found_in_their_own_class(statistic: str) -> None:
     for data, release, key in tables(25, k=3, statistic=statistic):
-        sight = Sight.of(release)
-        known = Known.of_records(sight, data)
-        own = attacks.classes_by_key(sight, data, key)
+        sight = ClassesView.of(release)
+        known = Knowledge.of_records(sight, data)
+        own = ClassesTruth.of(sight, data, key).of_record
         fits = {
             pair
             for found in attacks.candidates(sight, known)
             for pair in zip(found.record.tolist(), found.of_class.tolist(), strict=True)
         }
         assert {(r, c) for r, c in enumerate(own.tolist()) if c >= 0} <= fits
-        of_record, times = attacks.unique_classes(sight, known)
+        by_value = ClassesTruth.of(sight, data, None)
+        times = np.array([sum(record == number for record, _ in fits) for number in range(len(data))])
+        assert ((times > 0) == by_value.released).all()
         assert (times[own >= 0] >= 1).all()
-        assert (of_record[(times == 1) & (own >= 0)] == own[(times == 1) & (own >= 0)]).all()
+        assert (by_value.of_record[(times == 1) & (own >= 0)] == own[(times == 1) & (own >= 0)]).all()
 
 
 def test_a_class_that_the_mean_rules_out() -> None:
@@ -176,8 +177,8 @@ def test_a_class_of_two_is_its_bounds() -> None:
 def test_values_told(statistic: str) -> None:
     """A value is told if it is listed, an own bound, or the third of three whose mean is known."""
     for data, release, _ in tables(20, k=3, statistic=statistic):
-        sight = Sight.of(release)
-        told = attacks.values_told(sight, Known.of_records(sight, data))
+        sight = ClassesView.of(release)
+        told = attacks.values_told(sight, Knowledge.of_records(sight, data))
         lines = release.classes.to_pylist()
         town_of = dict(zip(*(release.data.column(n).to_pylist() for n in ("class_id", "town")), strict=True))
         rows = zip(data.column("number").to_pylist(), data.column("town").to_pylist(), strict=True)
@@ -198,9 +199,9 @@ def test_values_told(statistic: str) -> None:
 def test_values_that_are_known_within_a_share(statistic: str) -> None:
     share = 0.3
     for data, release, _ in tables(20, k=2, statistic=statistic, bounds="grid"):
-        sight = Sight.of(release)
-        rough = attacks.record_linkage(sight, Known.of_records(sight, data, share))
-        exactly = attacks.record_linkage(sight, Known.of_records(sight, data))
+        sight = ClassesView.of(release)
+        rough = attacks.record_linkage(sight, Knowledge.of_records(sight, data, share))
+        exactly = attacks.record_linkage(sight, Knowledge.of_records(sight, data))
         assert (rough.rows >= exactly.rows).all()
         rows = zip(data.column("number").to_pylist(), data.column("town").to_pylist(), strict=True)
         for place, (number, town) in enumerate(rows):
@@ -225,9 +226,9 @@ def test_several_numbers(statistic: str) -> None:
         columns = {name: [draw.randint(0, MOST) for _ in range(12)] for name in ("number", "other")}
         data = dn.load(pa.table(columns), policy({"number": NUMBER, "other": NUMBER}, k=3, statistic=statistic))
         release, _ = dn.publish(data, ledger=":memory:")
-        sight = Sight.of(release)
+        sight = ClassesView.of(release)
         people = list(itertools.product(range(MOST + 1), repeat=2))
-        about = Known.of_values(sight, np.zeros(len(people), dtype=np.int64), np.array(people, dtype=float).T)
+        about = Knowledge.of_values(sight, np.zeros(len(people), dtype=np.int64), np.array(people, dtype=float).T)
         linked = attacks.record_linkage(sight, about)
         told = attacks.values_told(sight, about)
         listed = release.members.to_pylist() if release.members is not None else []
@@ -275,8 +276,8 @@ def test_best_window_by_trying_every_guess() -> None:
 
 def test_homogeneity_and_what_chance_gives() -> None:
     class_id, codes = np.array([0, 0, 1, 1, 2, 2, 2]), np.array([0, 0, 0, 1, 1, 1, 1])
-    share, chance = attacks.share_homogeneous(class_id, codes)
-    assert share == pytest.approx(5 / 7)
+    assert attacks.Occurrences.of(class_id, codes, 3).distinct.tolist() == [1, 2, 1]
+    chance = attacks.homogeneous_by_chance(np.bincount(class_id), np.bincount(codes))
     dealt = [
         sum(len(part) for part in (deal[:2], deal[2:4], deal[4:]) if len(set(part)) == 1) / 7
         for deal in itertools.permutations(codes.tolist())
@@ -294,20 +295,13 @@ def test_correspondence_by_sets(seed: int) -> None:
         (data, first, first_key), (again, second, second_key) = small_table(seed, k=2), small_table(seed, k=3)
     except dn.Refusal:
         pytest.skip("too few people of one town")
-    sights = Sight.of(first), Sight.of(second)
-    classes = (
-        attacks.classes_by_key(sights[0], data, first_key),
-        attacks.classes_by_key(sights[1], again, second_key),
-    )
-    found = attacks.correspond(sights, classes, attacks.match_records(data, again))
-    pairs = [(a, b) for a, b in zip(classes[0].tolist(), classes[1].tolist(), strict=True) if a >= 0 and b >= 0]
+    one = ClassesTruth.of(ClassesView.of(first), data, first_key)
+    other = ClassesTruth.of(ClassesView.of(second), again, second_key)
+    found = Correspondence.of(one, other)
+    classes = zip(one.of_record.tolist(), other.of_record.tolist(), strict=True)
+    pairs = [(a, b) for a, b in classes if a >= 0 and b >= 0]
     assert found.shared.tolist() == [pairs.count(pair) for pair in pairs]
     assert found.alone.tolist() == [sizes_of(first)[a] for a, _ in pairs]
-    cells = attacks.joint_occurrences(
-        (first.data.column("disease").combine_chunks(), second.data.column("disease").combine_chunks()),
-        (first.data.column("class_id").to_numpy(), second.data.column("class_id").to_numpy()),
-        (len(sights[0].sizes), len(sights[1].sizes)),
-    )
     left = [
         len(
             {row["disease"] for row in first.data.to_pylist() if row["class_id"] == a}
@@ -315,7 +309,7 @@ def test_correspondence_by_sets(seed: int) -> None:
         )
         for a, b in pairs
     ]
-    assert attacks.values_left(*cells, found).tolist() == left
+    assert ValuesLeft.of((first.data, second.data), "disease", found).by_both.tolist() == left
 
 
 def test_records_are_matched_by_identifier() -> None:
@@ -337,7 +331,7 @@ def test_records_are_matched_by_identifier() -> None:
 
 def test_populations_count_who_fits() -> None:
     _, release, _ = small_table(3, k=2, bounds="grid")
-    sight = Sight.of(release)
+    sight = ClassesView.of(release)
     people, known = everyone(sight)
     counts = attacks.populations(sight, known)
     for line in release.classes.to_pylist():
@@ -362,18 +356,19 @@ def test_public_columns_of_every_type(values: pa.Array) -> None:
     columns = pa.table({"number": [1, 2, 3, 4, 5, 6], "kind": values})
     data = dn.load(columns, policy({"number": NUMBER, "kind": {"role": "public"}}, k=3))
     release, key = dn.publish(data, ledger=":memory:")
-    sight = Sight.of(release)
-    known = Known.of_records(sight, data)
+    sight = ClassesView.of(release)
+    known = Knowledge.of_records(sight, data)
     assert attacks.record_linkage(sight, known).rows.tolist() == [3] * 6
-    assert attacks.classes_by_key(sight, data, key).tolist() == attacks.unique_classes(sight, known)[0].tolist()
+    by_key, by_value = (ClassesTruth.of(sight, data, own).of_record for own in (key, None))
+    assert by_key.tolist() == by_value.tolist()
 
 
 def test_pairs_are_the_same_in_small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     data, release, _ = small_table(1, k=2, bounds="grid")
-    sight = Sight.of(release)
-    known = Known.of_records(sight, data, 0.9)
+    sight = ClassesView.of(release)
+    known = Knowledge.of_records(sight, data, 0.9)
     whole = attacks.record_linkage(sight, known)
-    monkeypatch.setattr(attacks, "MOST_PAIRS", 2)
+    monkeypatch.setattr(attacks, "MAX_PAIRS", 2)
     pieces = list(attacks.candidates(sight, known))
     assert len(pieces) > 1
     assert attacks.record_linkage(sight, known).probability.tolist() == whole.probability.tolist()
@@ -388,4 +383,4 @@ def test_bad_questions_are_refused() -> None:
         look_up(release, {"number": "x"}, public={"town": "A"})
     nameless = dn.load(pa.table({"number": [1, 2]}), policy({"number": NUMBER}))
     with pytest.raises(ReleaseError, match="town"):
-        Known.of_records(Sight.of(release), nameless)
+        Knowledge.of_records(ClassesView.of(release), nameless)

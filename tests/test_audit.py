@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import math
 import random
@@ -12,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from string import Formatter
 from typing import Any
 
 import numpy as np
@@ -20,9 +22,9 @@ import pytest
 from pydantic import ValidationError
 
 import dunnage as dn
-from dunnage.auditing import outside
-from dunnage.auditing.audit import AUDIT_FILE, PAGE_FILE, Audit, audit
-from dunnage.auditing.finding import TOPICS, Finding, wilson
+from dunnage.auditing import classes, findings
+from dunnage.auditing.findings import TOPICS, Finding, wilson
+from dunnage.auditing.run import AUDIT_FILE, PAGE_FILE, Audit, audit
 from dunnage.cli import main
 from dunnage.errors import InputError, OutputError, ParameterError, ReleaseError
 from dunnage.mechanisms.full_domain import FullDomain
@@ -163,7 +165,7 @@ def test_certain_absence_by_looking_at_every_value() -> None:
 def test_too_many_values_are_sampled_evenly(monkeypatch: pytest.MonkeyPatch) -> None:
     data, release, key = parcels(k=4)
     whole = audit(release, data, key=key).finding("certain absence (weight)")
-    monkeypatch.setattr(outside, "MOST_PROBES", 150)
+    monkeypatch.setattr(classes, "MAX_PROBES", 150)
     part = audit(release, data, key=key).finding("certain absence (weight)")
     assert part.interval[0] < part.value < part.interval[1]
     assert part.interval[0] <= whole.value <= part.interval[1]
@@ -736,10 +738,30 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
         assert not (tmp_path / "x").exists()
 
 
-def test_findings_are_frozen_and_named() -> None:
-    names = set(Finding.model_fields)
-    assert {"name", "value", "interval", "baseline", "unit", "sentence", "private", "details"} <= names
+def test_every_sentence_has_its_use_and_every_use_its_sentence() -> None:
+    """Names in the table are those that the code asks for, and what a template says of a note is handed to it."""
+    entries, phrases = findings._tables()
+    source = Path(findings.__file__).parent
+    trees = [ast.parse(path.read_text()) for path in sorted(source.glob("*.py"))]
+    texts = {node.value for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Constant)}
+    composed = ("RMSE {where}", "MAE {where}", "RMSE of shares", "MAE of shares", "candidate rows, ", "fits: ")
+    composed = (*composed, "staying on a ", "estimates: ", "counts: ", "noise: ")
+    assert [key for key in (*entries, *phrases) if key not in texts and not key.startswith(composed)] == []
+    for call in (node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call)):
+        name = getattr(call.func, "id", "")
+        keys = [node.value for node in ast.walk(call.args[0]) if isinstance(node, ast.Constant)] if call.args else []
+        for key in keys if name in ("figure", "words") else ():
+            if name == "figure" and isinstance(call.args[0], ast.Constant | ast.IfExp):
+                assert key in entries or key == "trucks"
+            if name == "words" and isinstance(call.args[0], ast.Constant):
+                fields = {field for _, field, _, _ in Formatter().parse(phrases[key]) if field}
+                assert fields == {word.arg for word in call.keywords}, key
+    for entry in entries.values():
+        assert entry.topic in (*TOPICS, "{topic}")
+        assert entry.seen_by in ("anyone", "owner")
+
+
+def test_a_finding_is_asked_for_by_its_name() -> None:
     data, release, key = parcels()
-    found = audit(release, data, key=key)
     with pytest.raises(ParameterError, match="no finding"):
-        found.finding("nothing")
+        audit(release, data, key=key).finding("nothing")

@@ -23,17 +23,18 @@ from typer.testing import CliRunner
 
 import dunnage as dn
 from dunnage.auditing import tracking
-from dunnage.auditing.audit import Audit, audit
 from dunnage.auditing.carriers import (
-    CarrierCase,
-    EstimatesSight,
+    EstimatesTruth,
+    EstimatesView,
+    Fleet,
+    FleetTruth,
     MapEstimate,
     MeanEstimate,
-    carrier_inside_findings,
-    carrier_outside_findings,
+    truth_figures,
+    view_figures,
 )
-from dunnage.auditing.finding import Finding
-from dunnage.auditing.fleet import Fleet, Truth
+from dunnage.auditing.findings import Finding, written
+from dunnage.auditing.run import Audit, audit
 from dunnage.auditing.tracking import (
     Guess,
     NumberGuess,
@@ -220,7 +221,7 @@ def test_draws_agree_with_closed_forms(monkeypatch: pytest.MonkeyPatch) -> None:
     prior = np.array([0.4, 0.3, 0.2, 0.1])
     for law in (RandomisedResponse(num_inputs=4, epsilon=ONE), HadamardResponse(num_inputs=4, epsilon=TWO)):
         exact = enumerated_guess(np.array(rows_of(law)), prior, 4)
-        monkeypatch.setattr(tracking, "MOST_ENUMERATED", 0)
+        monkeypatch.setattr(tracking, "MAX_ENUMERATED", 0)
         found = locate(law, 4, prior, noise=Noise(seed=5))
         monkeypatch.undo()
         assert not found.computed
@@ -515,7 +516,7 @@ def test_the_truth_is_that_of_plain_loops(tmp_path: Path, by_row: bool) -> None:
     fleet = Fleet.read(rows, policy)
     assert "7" not in repr(fleet)
     assert (fleet.num_vehicles, fleet.num_slots) == (7, 7 * 24)
-    truth, slow = Truth.of(fleet, by_row=by_row), slow_truth(rows, by_row=by_row)
+    truth, slow = FleetTruth.of(fleet, by_row=by_row), slow_truth(rows, by_row=by_row)
     speed, load = truth.numbers["numbers", "speed"], truth.numbers["numbers", "load"]
     quantities = {quantity.name: quantity for quantity in fleet.task.purposes[0].quantities}
     num = speed.num + speed.num_missing
@@ -543,7 +544,7 @@ def test_areas_are_those_that_reports_show(tmp_path: Path) -> None:
     assert counts == slow
 
 
-def made_sight(fleet: Fleet, truth: Truth, *, off: float = 0.0, confidence: float = 0.95) -> EstimatesSight:
+def made_sight(fleet: Fleet, truth: FleetTruth, *, off: float = 0.0, confidence: float = 0.95) -> EstimatesView:
     """Make a release's sight whose estimates are the truth, all off by so much."""
     means = []
     for purpose in fleet.task.purposes:
@@ -573,16 +574,17 @@ def made_sight(fleet: Fleet, truth: Truth, *, off: float = 0.0, confidence: floa
             upper=np.ones(17),
         )
     }
-    return EstimatesSight(task=fleet.task, num_reports=0, confidence=confidence, means=tuple(means), maps=maps)
+    return EstimatesView(task=fleet.task, num_reports=0, confidence=confidence, means=tuple(means), maps=maps)
 
 
 def test_errors_of_estimates(tmp_path: Path) -> None:
     rows, policy = write_fleet(tmp_path)
     fleet = Fleet.read(rows, policy)
-    truth = Truth.of(fleet, by_row=False)
+    truth = FleetTruth.of(fleet, by_row=False)
     for off in (0.0, 3.0):
-        case = CarrierCase.of(made_sight(fleet, truth, off=off), fleet)
-        findings, notes = carrier_inside_findings(case, lambda line: None)
+        case = EstimatesTruth.of(made_sight(fleet, truth, off=off), fleet)
+        figures, notes = truth_figures(case, lambda line: None)
+        findings = written(figures, "vehicle")
         found = {item.name: item for item in findings}
         slow = slow_truth(rows, by_row=False)
         assert any("all slots" in note for note in notes)
@@ -603,7 +605,7 @@ def test_errors_of_estimates(tmp_path: Path) -> None:
 def test_rows_that_are_rarer_than_slots_count_alike(tmp_path: Path) -> None:
     rows, policy = write_fleet(tmp_path, hours=10)
     fleet = Fleet.read(rows, policy)
-    case = CarrierCase.of(made_sight(fleet, Truth.of(fleet, by_row=True)), fleet)
+    case = EstimatesTruth.of(made_sight(fleet, FleetTruth.of(fleet, by_row=True)), fleet)
     assert case.truth.by_row
     assert "farther apart" in case.notes[0]
 
@@ -611,16 +613,16 @@ def test_rows_that_are_rarer_than_slots_count_alike(tmp_path: Path) -> None:
 def test_another_task_is_refused(tmp_path: Path) -> None:
     rows, policy = write_fleet(tmp_path)
     fleet = Fleet.read(rows, policy)
-    sight = made_sight(fleet, Truth.of(fleet, by_row=False))
+    sight = made_sight(fleet, FleetTruth.of(fleet, by_row=False))
     policy.write_text(policy_text(slots=2))
     with pytest.raises(ReleaseError, match="another task"):
-        CarrierCase.of(sight, Fleet.read(rows, policy))
+        EstimatesTruth.of(sight, Fleet.read(rows, policy))
 
 
 def test_shares_that_are_not_listed_share_the_remainder(tmp_path: Path) -> None:
     rows, policy = write_fleet(tmp_path)
     fleet = Fleet.read(rows, policy)
-    truth = Truth.of(fleet, by_row=False)
+    truth = FleetTruth.of(fleet, by_row=False)
     sight = made_sight(fleet, truth)
     shares = truth.maps["places"] / truth.maps["places"].sum()
     best = np.argsort(-shares)[:4]
@@ -634,8 +636,8 @@ def test_shares_that_are_not_listed_share_the_remainder(tmp_path: Path) -> None:
         upper=shares[best],
         remainder=1 - shares[best].sum(),
     )
-    case = CarrierCase.of(replace(sight, maps={"places": listed}), fleet)
-    found = {item.name: item for item in carrier_inside_findings(case, lambda line: None)[0]}
+    case = EstimatesTruth.of(sight._replace(maps={"places": listed}), fleet)
+    found = {item.name: item for item in written(truth_figures(case, lambda line: None)[0], "vehicle")}
     rest = np.delete(shares, best)
     slow = np.abs(rest - rest.mean()).sum() / 2
     assert found["total variation distance (places)"].value == pytest.approx(slow)
@@ -646,7 +648,8 @@ def test_shares_that_are_not_listed_share_the_remainder(tmp_path: Path) -> None:
 
 
 def findings_of(text: str) -> dict[str, Finding]:
-    findings, notes = carrier_outside_findings(task_of(carriers_from_text(text)), lambda line: None)
+    figures, notes = view_figures(task_of(carriers_from_text(text)), lambda line: None)
+    findings = written(figures, "vehicle")
     assert ["by itself" in note for note in notes] == [True]
     assert not any(item.private for item in findings)
     return {item.name: item for item in findings}
@@ -681,8 +684,8 @@ def test_areas_in_clear_have_no_bound() -> None:
 def test_vehicles_that_are_alone_with_their_areas(tmp_path: Path) -> None:
     rows, policy = write_fleet(tmp_path, trucks=9, places="area_in_clear = true", more="allow_unbounded = true")
     fleet = Fleet.read(rows, policy)
-    case = CarrierCase.of(made_sight(fleet, Truth.of(fleet, by_row=False)), fleet)
-    found = {item.name: item for item in carrier_inside_findings(case, lambda line: None)[0]}
+    case = EstimatesTruth.of(made_sight(fleet, FleetTruth.of(fleet, by_row=False)), fleet)
+    found = {item.name: item for item in written(truth_figures(case, lambda line: None)[0], "vehicle")}
     areas = fleet.areas(Grid(box=(0, 0, 4, 4), levels=3, area_levels=2))
     for hours in (1, 2, 4):
         most = 0.0

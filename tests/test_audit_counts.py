@@ -19,9 +19,10 @@ from tests.counts_help import answers, asked, discrete_laplace, law_of, outcomes
 
 import dunnage as dn
 from dunnage.auditing import counts as auditing_counts
-from dunnage.auditing import membership
-from dunnage.auditing.audit import Audit, audit
-from dunnage.auditing.counts import CountsSight, Errors, told_by_counts
+from dunnage.auditing import counts as membership
+from dunnage.auditing import findings
+from dunnage.auditing.counts import CountsView, Errors, told_by_counts
+from dunnage.auditing.run import Audit, audit
 from dunnage.certificate import Certificate
 from dunnage.city import City
 from dunnage.counting.laplace import DiscreteLaplace
@@ -233,7 +234,7 @@ def test_flows_by_hand(case):
 
 
 def test_the_busiest_stops_of_many(monkeypatch):
-    monkeypatch.setattr(auditing_counts, "MOST_STOPS", 3)
+    monkeypatch.setattr(auditing_counts, "MAX_STOPS", 3)
     release, data, key = published(NOISY)
     true, seen = dense(release, data)
     table = audit(release, data, key=key).finding(TOTAL_VARIATION).details["flows"]["stops"]
@@ -264,7 +265,7 @@ def test_days_are_told_apart():
     truth = true_counts(data)
     assert truth.universe.num_cells == 3 * 3 * 16
     seen = np.zeros(truth.universe.num_cells, dtype=np.int64)
-    sight = CountsSight.of(release)
+    sight = CountsView.of(release)
     seen[sight.cells] = sight.counts
     assert (np.diff(sight.cells) > 0).all()
     seen[truth.cells] -= truth.counts
@@ -295,7 +296,7 @@ def test_a_universe_of_more_than_a_billion_cells(within):
     with within(5):
         found = audit(release, data, key=key)
     assert found.finding("RMSE per cell").details["cells"] == 850 * 850 * 48 * 30 > 1e9
-    truth, sight = true_counts(data), CountsSight.of(release)
+    truth, sight = true_counts(data), CountsView.of(release)
     table = dict(zip(truth.cells.tolist(), truth.counts.tolist(), strict=True))
     both = {**dict.fromkeys(table, 0), **dict(zip(sight.cells.tolist(), sight.counts.tolist(), strict=True))}
     squares = sum((number - table.get(cell, 0)) ** 2 for cell, number in both.items())
@@ -414,7 +415,7 @@ def test_suspicions_on_this_release_by_hand():
 @pytest.mark.parametrize("rounding", ["round", "floor"])
 def test_over_many_cells_guesses_are_right_as_often_as_computed(rounding):
     release, *_ = published({**NOISY, "rounding": rounding})
-    sight = CountsSight.of(release)
+    sight = CountsView.of(release)
     true = np.full(200_000, 40)
     noise = auditing_counts._COUNT_LAWS[rounding](Fraction(1)).draw(dn.Noise(seed=2), len(true))
     found = told_by_counts(sight, true + noise, true)
@@ -459,7 +460,7 @@ def test_a_seed_is_named():
 
 
 def test_too_many_outcomes_are_noted(monkeypatch):
-    monkeypatch.setattr(membership, "MOST_OUTCOMES", 3)
+    monkeypatch.setattr(membership, "MAX_OUTCOMES", 3)
     release, *_ = published(CONSTRAINED)
     found = audit(release, external=True)
     assert any("was not all computed" in note for note in found.notes)
@@ -566,9 +567,9 @@ def test_another_mechanism_is_noted():
 
 def test_without_a_key_nothing_ties_rows_to_the_release():
     release, data, key = published(NOISY)
-    assert auditing_counts.NO_KEY in audit(release, data).notes
+    assert findings.words("no key for counts") in audit(release, data).notes
     for found in (audit(release, data, key=key), audit(release, external=True)):
-        assert auditing_counts.NO_KEY not in found.notes
+        assert findings.words("no key for counts") not in found.notes
 
 
 def test_the_key_of_another_release_is_named(tmp_path):

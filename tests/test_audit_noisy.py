@@ -17,10 +17,12 @@ import pyarrow as pa
 import pytest
 
 import dunnage as dn
-from dunnage.auditing import noisy, sampled
-from dunnage.auditing.audit import Audit, audit
-from dunnage.auditing.noisy import NoisyCase, NoisySight, attack_rows, most_likely, nearest_hits, simulate
-from dunnage.auditing.sight import Sight
+from dunnage.auditing import classes as sampled
+from dunnage.auditing import noisy
+from dunnage.auditing.classes import ClassesView
+from dunnage.auditing.findings import words
+from dunnage.auditing.noisy import NoisyTruth, NoisyView, attack_rows, max_likelihood, nearest_hits, simulate
+from dunnage.auditing.run import Audit, audit
 from dunnage.certificate import Certificate
 from dunnage.domains import Numeric
 from dunnage.errors import ParameterError, ReleaseError
@@ -155,7 +157,7 @@ def test_drawing_the_noise_again_agrees_with_belief_over_many_datasets() -> None
     for seed in range(60):
         data = load(15, seed, town=True)
         publication = publish(NoisyValues(epsilon=5), data)
-        case = NoisyCase.of(NoisySight.of(publication.release), data, publication.key)
+        case = NoisyTruth.of(NoisyView.of(publication.release), data, publication.key)
         for one, _ in simulate(case, np.arange(15), 20):
             gaps.append(float((one.stated - one.hit).sum()))
     # Draws on one dataset share its values, whose fit to the prior varies: datasets are the trials.
@@ -217,7 +219,7 @@ def test_no_guess_is_surer_than_epsilon_allows(name: str) -> None:
     release, _ = publish(MECHANISMS[name], data)
     rows = NoisyRows.of(release)
     assert rows is not None
-    bound = most_likely(rows)
+    bound = max_likelihood(rows)
     posterior = row_posterior(release, {"weight": np.arange(101)})
     assert posterior.max() <= bound <= 1
     if name == "values":  # 24 rows, epsilon 3
@@ -312,7 +314,7 @@ def test_a_release_without_laws_is_attacked_by_the_nearest_value() -> None:
     for record in range(40):
         far = np.where(towns == towns[row[record]], np.abs(told - weights[record]), np.inf)
         expected.append(float(far[row[record]] == far.min()) / float((far == far.min()).sum()))
-    case = NoisyCase.of(NoisySight.of(release), data, key)
+    case = NoisyTruth.of(NoisyView.of(release), data, key)
     assert nearest_hits(case, np.arange(40))[np.argsort(case.records)].tolist() == pytest.approx(expected)
     assert found.finding("record linkage").value == pytest.approx(np.mean(expected))
     assert found.finding("coverage (weight)").baseline == 0.9
@@ -338,9 +340,9 @@ def test_many_rows_are_attacked_in_part(within: Callable[..., Any]) -> None:
 def test_some_records_are_chosen_evenly(some: int, monkeypatch: pytest.MonkeyPatch) -> None:
     data = load(20)
     publication = publish(NoisyValues(epsilon=4), data)
-    case = NoisyCase.of(NoisySight.of(publication.release), data, publication.key)
+    case = NoisyTruth.of(NoisyView.of(publication.release), data, publication.key)
     assert len(np.unique(case.some(some * 20))) == some
-    monkeypatch.setattr(noisy, "MOST_PAIRS", some * 20)
+    monkeypatch.setattr(noisy, "MAX_PAIRS", some * 20)
     assert audit(publication.release, data, key=publication.key).finding("record linkage").details["attacked"] == some
 
 
@@ -415,7 +417,7 @@ def test_identification_in_a_sample_follows_from_classes_and_rate() -> None:
 def test_levels_group_records_as_the_release_does() -> None:
     data = load(150, 11, town=True)
     release, key = publish(SampledLattice(k=2, beta=0.9, epsilon_choice=9), data)
-    group = sampled.groups_at_levels(Sight.of(release), data)
+    group = sampled.groups_at_levels(ClassesView.of(release), data)
     row = row_of_record(data, key)
     class_id = release.data.column("class_id").to_numpy()
     kept = np.flatnonzero(row >= 0)
@@ -449,7 +451,7 @@ def test_a_sample_without_rows_is_audited() -> None:
         "identification by simulation",
         "records in classes",
     }
-    assert found.notes == (sampled.NO_ROWS,)
+    assert found.notes == (words("no class"),)
     assert audit_page(found)
     assert [item.name for item in audit(release, external=True).findings] == ["identification before release"]
     with pytest.raises(ReleaseError, match="other rows"):

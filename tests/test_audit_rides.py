@@ -22,10 +22,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dunnage as dn
-from dunnage.auditing import attacks, rides
+from dunnage.auditing import classes as attacks
+from dunnage.auditing import rides
 from dunnage.auditing import rides as auditing_rides
-from dunnage.auditing.audit import Audit, audit
-from dunnage.auditing.inside import Case
+from dunnage.auditing.classes import ClassesTruth, ClassesView, Knowledge
 from dunnage.auditing.rides import (
     attack_by,
     cards_that_fit,
@@ -36,7 +36,7 @@ from dunnage.auditing.rides import (
     median_interval,
     pair_counts,
 )
-from dunnage.auditing.sight import Known, Sight
+from dunnage.auditing.run import Audit, audit
 from dunnage.domains import Category, Graph, Numeric, Ordinal, Tree
 from dunnage.errors import ReleaseError
 from dunnage.mechanisms.recode import Classes, Generalised, Intervals, Nodes, Sets
@@ -143,8 +143,8 @@ class Small:
         self.data = load(self.columns)
         self.of_row = random_classes(self.data, seed, **more)
         self.release, self.key = release_of(self.data, self.of_row, WEIGHTS)
-        self.sight = Sight.of(self.release)
-        self.case = Case.of(self.sight, self.data, self.key)
+        self.sight = ClassesView.of(self.release)
+        self.case = ClassesTruth.of(self.sight, self.data, self.key)
         self.classes = self.release.classes.to_pylist()
         days = dict(zip(self.of_row.tolist(), self.columns["day"], strict=True))
         for number, line in enumerate(self.classes):
@@ -208,7 +208,7 @@ def test_labels_known_only_within_a_range_are_ruled_out_too(small: Small) -> Non
     low, high = small.case.known.low.copy(), small.case.known.high.copy()
     low[1] -= 1
     high[1] += 1
-    rows = attacks.record_linkage(small.sight, Known(stratum=small.case.known.stratum, low=low, high=high)).rows
+    rows = attacks.record_linkage(small.sight, Knowledge(stratum=small.case.known.stratum, low=low, high=high)).rows
     others = tuple(name for name in DOMAINS if name != "board")
     for row in range(len(small.data)):
         place = STATIONS.labels.index(small.columns["board"][row])
@@ -230,13 +230,13 @@ def test_values_that_nobody_has_by_hand(small: Small) -> None:
     """Every value of one attribute, and one that no class has, in each stratum and in one that is not released."""
     for axis, (name, domain) in enumerate(DOMAINS.items()):
         values = [*range(298, 503), 360.5] if name == "start" else [*domain.labels, "nowhere"]
-        numbers = small.sight.told[axis].numbers(pa.array(values))
+        numbers = small.sight.attributes[axis].numbers(pa.array(values))
         days = {int(small.sight.public.of_class[number]): line["day"] for number, line in enumerate(small.classes)}
         for stratum, day in {**days, -1: "Tue"}.items():
             low = np.full((4, len(values)), -np.inf)
             high = -low
             low[axis] = high[axis] = numbers
-            about = Known(stratum=np.full(len(values), stratum), low=low, high=high)
+            about = Knowledge(stratum=np.full(len(values), stratum), low=low, high=high)
             found = attacks.record_linkage(small.sight, about)
             small.columns["day"].append(day)
             for value, rows, probability in zip(values, found.rows, found.probability, strict=True):
@@ -271,7 +271,7 @@ def test_impossible_sets_are_refused(sets: list[Any]) -> None:
     release, _ = release_of(data, np.array([0, 0, 1, 1]))
     broken = release.classes.set_column(2, "board", pa.array(sets, pa.list_(pa.string())))
     with pytest.raises(ReleaseError, match="set"):
-        Sight.of(replace(release, classes=broken))
+        ClassesView.of(replace(release, classes=broken))
 
 
 # Distortion
@@ -320,7 +320,7 @@ def test_width_of_every_kind_of_set(domain: Any) -> None:
     rows = [value for own in values for value in own * 2]
     of_row = np.repeat(np.arange(len(values)), [2 * len(own) for own in values])
     release, _ = release_of(load({"kind": rows}, kind=domain), of_row)
-    widths = class_widths(Sight.of(release).told[0])
+    widths = class_widths(ClassesView.of(release).attributes[0])
     assert widths.tolist() == pytest.approx([by_pairs(domain, own) if domain.diameter else 0.0 for own in values])
 
 
@@ -569,7 +569,7 @@ def test_times_without_a_grid_are_spread_evenly() -> None:
     ):
         data = load({**columns, "start": starts}, start=Numeric(lower=300, upper=480, unit="min"))
         release, _ = release_of(data, np.array([0, 0]))
-        counts = hourly_boardings(Sight.of(release), 0, 2)
+        counts = hourly_boardings(ClassesView.of(release), 0, 2)
         assert counts.sum(axis=0).tolist() == pytest.approx(expected)
         assert counts[0].tolist() == pytest.approx([value / 2 for value in expected])
 
@@ -579,7 +579,7 @@ def test_a_day_has_24_hours(upper: int, unit: str, resolution: int | None) -> No
     domain = Numeric(lower=0, upper=upper, unit=unit, resolution=resolution)
     data = load({"board": ["A", "B"], "alight": ["B", "A"], "start": [0, upper]}, start=domain)
     release, key = release_of(data, np.array([0, 0]))
-    counts = hourly_boardings(Sight.of(release), 0, 2)
+    counts = hourly_boardings(ClassesView.of(release), 0, 2)
     assert counts.shape == (7, 24)
     assert counts.sum() == pytest.approx(2)
     assert counts.sum(axis=0) == pytest.approx(np.full(24, 1 / 12), rel=1e-3)
@@ -642,10 +642,10 @@ def test_the_interval_of_a_median_covers_it() -> None:
 def test_figures_of_some_records_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
     small = SMALL[1]
     whole = audit(small.release, small.data, key=small.key)
-    monkeypatch.setattr(rides, "LEAST_ATTACKED", 10)
-    monkeypatch.setattr(rides, "MOST_PAIRS", 1)
-    monkeypatch.setattr(rides, "MOST_CARDS", 4)
-    monkeypatch.setattr(rides, "MOST_CHOICES", 2)
+    monkeypatch.setattr(rides, "MIN_ATTACKED", 10)
+    monkeypatch.setattr(rides, "MAX_PAIRS", 1)
+    monkeypatch.setattr(rides, "MAX_CARDS", 4)
+    monkeypatch.setattr(rides, "MAX_CHOICES", 2)
     some = audit(small.release, small.data, key=small.key)
     fewest = some.finding("candidate rows, fewest (2 attributes known)")
     exact = whole.finding("candidate rows, fewest (2 attributes known)")
@@ -660,7 +660,7 @@ def test_figures_of_some_records_say_so(monkeypatch: pytest.MonkeyPatch) -> None
     assert risk.interval[1] == 1
     assert not risk.details["every_choice_tried"]
     assert "of 9 cards were attacked" in risk.sentence
-    monkeypatch.setattr(rides, "MOST_CARD_ROWS", 1)
+    monkeypatch.setattr(rides, "MAX_CARD_ROWS", 1)
     single = audit(small.release, small.data, key=small.key).finding("card risk (1 ride known)")
     assert single.details["attacked"] == 1
     assert single.interval[0] < single.value < single.interval[1]
@@ -733,5 +733,5 @@ def test_generated_rides_from_file_to_page(tmp_path: Path) -> None:
     page = (write_audit(found, tmp_path / "audit") / "audit.html").read_text()
     assert "card risk" in page
     assert Audit.read(tmp_path / "audit").findings == found.findings
-    assert auditing_rides.own_weights(Sight.of(release)) == pytest.approx(measures.importance.weights)
+    assert auditing_rides.own_weights(ClassesView.of(release)) == pytest.approx(measures.importance.weights)
     assert key.belongs_to(data)

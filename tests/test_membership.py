@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dunnage import noise_arrays
-from dunnage.auditing import membership
-from dunnage.auditing.membership import (
+from dunnage.auditing import counts as membership
+from dunnage.auditing.counts import (
     LAWS,
     Answer,
     Evidence,
@@ -210,7 +210,7 @@ def test_many_different_features_are_weighed_in_two_halves():
 
 
 def test_too_many_outcomes_are_refused(monkeypatch):
-    monkeypatch.setattr(membership, "MOST_OUTCOMES", 100)
+    monkeypatch.setattr(membership, "MAX_OUTCOMES", 100)
     epsilons = [Fraction(1) + Fraction(1, number) for number in range(3, 40)]
     with pytest.raises(ParameterError, match="outcomes"):
         Membership.of(noisy_answer(WholeLaw("discrete", 1 / epsilon)) for epsilon in epsilons)

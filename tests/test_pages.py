@@ -16,8 +16,8 @@ import pyarrow as pa
 import pytest
 
 import dunnage as dn
-from dunnage.auditing.audit import audit
-from dunnage.auditing.finding import About, Figure
+from dunnage.auditing.findings import Finding
+from dunnage.auditing.run import audit
 from dunnage.certificate import Certificate, odds
 from dunnage.guarantees import Loss
 from dunnage.release import Release
@@ -569,7 +569,8 @@ def test_the_worst_attribute_is_shown_first(rides):
 
 
 def test_one_is_not_plural():
-    one = About("persons", "records", private=True).finding(Figure("persons", 1, 2), "x")
+    more = {"unit": "persons", "sentence": "x", "topic": "records", "private": True}
+    one = Finding(name="persons", value=1.0, interval=(1.0, 1.0), baseline=2.0, **more)
     assert (one.text(1), one.text(2)) == ("1 person", "2 persons")
     assert one.model_copy(update={"unit": "ms"}).text(1) == "1 ms"
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 import dunnage as dn
-from dunnage.auditing.utility import feasibility, plan_utility
+from dunnage.auditing.plans import feasibility, plan_utility
 from dunnage.errors import InputError
 from dunnage.noise import Noise
 from dunnage.planning.linkage import truck_linkage

@@ -25,13 +25,11 @@ from tests.test_settle_fleets import WAIT, policy_of, trip_table
 from tests.test_settle_fleets import publish as publish_trips
 
 import dunnage as dn
-from dunnage.auditing.audit import AUDIT_FILE, PAGE_FILE, SIGNOFF_FILE, Audit, approval, audit
-from dunnage.auditing.carriers import CarrierCase, EstimatesSight, vehicles_at_risk
-from dunnage.auditing.counts import CountsSight, _guess
-from dunnage.auditing.finding import mean_interval
-from dunnage.auditing.fleet import Truth
-from dunnage.auditing.membership import WholeLaw, noisy_answer
-from dunnage.auditing.shuttles import spread_interval
+from dunnage.auditing.carriers import EstimatesTruth, EstimatesView, FleetTruth, at_risk
+from dunnage.auditing.counts import CountsView, WholeLaw, noisy_answer, rider_guess
+from dunnage.auditing.findings import mean_interval
+from dunnage.auditing.plans import spread_interval
+from dunnage.auditing.run import AUDIT_FILE, PAGE_FILE, SIGNOFF_FILE, Audit, approval, audit
 from dunnage.dataset import Dataset
 from dunnage.errors import InputError, ParameterError, ReleaseError
 from dunnage.gtfs import load_city
@@ -269,12 +267,12 @@ def test_riders_most_at_risk_have_most_trips_of_one_type(mechanism: dict[str, An
 def test_a_riders_guess_against_all_outcomes() -> None:
     """Two sums that move by one and by two: the best test by adding up over a box of noise."""
     release, *_ = published(NOISY, bound=3)
-    sight = CountsSight.of(release)
+    sight = CountsView.of(release)
     law = sight.answers[0].law
     values = np.arange(-80, 81)
     absent = np.exp(law.log_mass(values)[:, None] + law.log_mass(values)[None, :])
     present = np.exp(law.log_mass(values - 1)[:, None] + law.log_mass(values - 2)[None, :])
-    assert _guess(sight, ((1, 2),)) == pytest.approx((1 + np.maximum(present - absent, 0).sum()) / 2, abs=1e-6)
+    assert rider_guess(sight, ((1, 2),)) == pytest.approx((1 + np.maximum(present - absent, 0).sum()) / 2, abs=1e-6)
     assert len(noisy_answer(law, 2)) >= 2
 
 
@@ -299,9 +297,9 @@ def test_vehicles_most_at_risk_are_those_that_stay(tmp_path: Path) -> None:
     lines_file.write_text("\n".join(["vehicle,time,lon,lat", *lines]) + "\n")
     fleet = dn.Fleet.read(lines_file, rules)
     assert fleet.policy_digest
-    sight = EstimatesSight(task=fleet.task, num_reports=12, confidence=0.95, means=(), maps={})
-    case = CarrierCase(sight=sight, fleet=fleet, truth=Truth.of(fleet, by_row=True))
-    listed, says = vehicles_at_risk(case)
+    sight = EstimatesView(task=fleet.task, num_reports=12, confidence=0.95, means=(), maps={})
+    case = EstimatesTruth(view=sight, fleet=fleet, truth=FleetTruth.of(fleet, by_row=True))
+    listed, says = at_risk(case)
     assert [(item.source_row, item.stays) for item in listed] == [(1, 1.0), (2, 0.5), (0, 0.25)]
     assert 0 < listed[0].found_if_it_stays <= 1
     assert "30 reports" in says

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pytest
 
 import dunnage as dn
-from dunnage.auditing.utility import plan_utility, true_plan
+from dunnage.auditing.plans import plan_utility, true_plan
 from dunnage.cli import main
 from dunnage.errors import ParameterError, ReleaseError
 from dunnage.noise import Noise

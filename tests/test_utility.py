@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import dunnage as dn
-from dunnage.auditing.utility import plan_utility, true_plan
+from dunnage.auditing.plans import plan_utility, true_plan
 from dunnage.errors import NoPlanError, ParameterError, ReleaseError
 from dunnage.noise import Noise
 from dunnage.planning.models import PackingModel

@@ -33,10 +33,9 @@ from dunnage.advising.frontier import DATA, GENERATED, OVERLOADED, PROVEN, SAMPL
 from dunnage.advising.sweep import Candidate, Candidates, Draw, Reference, Request, Subject, reason
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.auditing import attacks
-from dunnage.auditing.inside import Case as ClassCase
-from dunnage.auditing.noisy import NoisyCase, NoisySight
-from dunnage.auditing.rides import Distortion
-from dunnage.auditing.sight import Sight
+from dunnage.auditing.classes import ClassesTruth, ClassesView, record_linkage
+from dunnage.auditing.noisy import NoisyTruth, NoisyView
+from dunnage.auditing.rides import ClassDistortion
 from dunnage.auditing.utility import TruePacking, pack_truth
 from dunnage.dataset import Dataset
 from dunnage.domains import Numeric
@@ -361,12 +360,12 @@ def measure_table(subject: RowSubject, candidate: Candidate) -> Draw:
     release, key = released(data, noise)
     if not len(release):
         raise NoPlanError("nothing was released, so that everything is lost.")
-    sight = Sight.of(release)
+    sight = ClassesView.of(release)
     names = list(sight.names)
-    inside = Distortion.of(sight).by_generalisation(dict.fromkeys(names, 1 / len(names)))
+    inside = ClassDistortion.of(sight).by_generalisation(dict.fromkeys(names, 1 / len(names)))
     lost = 1 - len(release) / len(data)
-    case = ClassCase.of(sight, data, key)
-    linkage = attacks.record_linkage(case.sight, case.known).probability[case.released]
+    case = ClassesTruth.of(sight, data, key)
+    linkage = record_linkage(case.view, case.known).probability[case.released]
     return Draw(
         cost=inside + (1 - inside) * lost,
         risk=float(linkage.mean()),
@@ -439,22 +438,22 @@ def row_errors(publication: Publication, data: Dataset) -> Draw:
     """Compare the numbers of a release with the true ones, and link its rows to records."""
     errors: dict[str, float] = {}
     if publication.release.noisy:
-        noisy = NoisyCase.of(NoisySight.of(publication.release), data, publication.key)
-        if noisy.sight.rows is None:
+        noisy = NoisyTruth.of(NoisyView.of(publication.release), data, publication.key)
+        if noisy.view.rows is None:
             raise Refusal("how noise was drawn is not stated, so that nobody knows what it tells.")
-        for name, truth in zip(noisy.sight.domains, noisy.values, strict=True):
-            errors[name] = _relative(noisy.sight.column(name) - truth, truth)
+        for name, truth in zip(noisy.view.domains, noisy.values, strict=True):
+            errors[name] = _relative(noisy.view.column(name) - truth, truth)
         risk = float(noisy.attack(noisy.some(_MAX_PAIRS)).hit.mean())
     else:
-        case = ClassCase.of(Sight.of(publication.release), data, publication.key)
+        case = ClassesTruth.of(ClassesView.of(publication.release), data, publication.key)
         if not case.released.any():
             raise Refusal("nothing was released.")
-        for axis, shown in enumerate(case.sight.told):
+        for axis, shown in enumerate(case.view.attributes):
             if shown.numeric is not None:
                 guesses = (shown.lower + shown.upper) / 2 if shown.means is None else shown.means
                 truth = case.known.low[axis, case.released]
                 errors[shown.name] = _relative(guesses[case.of_record[case.released]] - truth, truth)
-        risk = float(attacks.record_linkage(case.sight, case.known).probability[case.released].mean())
+        risk = float(record_linkage(case.view, case.known).probability[case.released].mean())
     return Draw(
         cost=float(np.mean(list(errors.values()))),
         risk=risk,

@@ -25,7 +25,7 @@ from dunnage.advising.frontier import DATA, GENERATED, Failure, Point, Table
 from dunnage.advising.policies import BasePolicy
 from dunnage.advising.sweep import Candidate, Candidates, Draw, Reference, Request, Subject, reason
 from dunnage.arrays import FloatArray
-from dunnage.auditing.fleet import NUM_BUCKETS, Fleet, inputs_of
+from dunnage.auditing.carriers import NUM_BUCKETS, Fleet, inputs_of
 from dunnage.auditing.tracking import even_weights, guess_numbers, locate
 from dunnage.errors import ParameterError, PolicyError, Refusal, TaskError
 from dunnage.local.batch import perturb_column

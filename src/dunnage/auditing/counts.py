@@ -5,94 +5,293 @@ Errors compare with the truth and are private. All of them are counted over the 
 are empty in both tables and add nothing: only cells that have trips in either are looked at. Their baseline is to
 publish nothing, which is to say that there are no trips at all.
 
-What can be told about one trip follows from the laws of the noise, which are released: ``dunnage.auditing.membership``.
+What can be told about one trip follows from the laws of the noise, which are released, by exact likelihoods. The
+attacker compares two worlds: one with the trip (or the rider's trips) and one without. A noisy answer in which they
+differ by ``shift`` says how much likelier it is in the one than in the other. Noise on whole numbers with
+``r = exp(-1 / scale)`` has geometric tails, in which that likelihood ratio does not change: so a few outcomes, the
+*evidence* of an answer, stand for all of them and nothing is lost. Answers have noise of their own, so the
+logarithms of their ratios add up. Nobody who sees less than the noisy answers can do better: what is made of them
+afterwards is at most as telling.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from dunnage.arrays import FloatArray, IntArray
-from dunnage.auditing.finding import (
-    MOST_AT_RISK,
-    NOTHING,
-    About,
+from dunnage import noise_arrays
+from dunnage.arrays import BoolArray, FloatArray, IntArray
+from dunnage.auditing.classes import OTHER_KEY_ROWS
+from dunnage.auditing.findings import (
+    MAX_AT_RISK,
     Details,
-    Figure,
-    Finding,
+    KeyFigure,
     Progress,
     RiderAtRisk,
     TripAtRisk,
+    figure,
     wilson,
-)
-from dunnage.auditing.membership import (
-    LAWS,
-    Answer,
-    Evidence,
-    Membership,
-    WholeLaw,
-    impossible_share,
-    noisy_answer,
-    posterior,
-    released_ratios,
-    trips_apart,
-    trips_together,
+    words,
 )
 from dunnage.certificate import FeatureNoise
-from dunnage.counting.laplace import CountLaw, DiscreteLaplace, FloatingLaplace, FlooredLaplace, RoundedLaplace, surplus
+from dunnage.counting.laplace import (
+    FLOATING_BITS,
+    CountLaw,
+    DiscreteLaplace,
+    FloatingLaplace,
+    FlooredLaplace,
+    RoundedLaplace,
+    floating_noise,
+    surplus,
+)
+from dunnage.dataset import Dataset
 from dunnage.errors import CheckFailed, ParameterError, ReleaseError
 from dunnage.exact import exact, plain
 from dunnage.guarantees import Basis, PureDP
 from dunnage.kinds.counts import CELLS
 from dunnage.mechanisms.base import Mechanism
-from dunnage.mechanisms.counts import (
-    NAMED,
-    Feature,
-    FeatureColumns,
-    feature_name,
-    read_features,
-    trip_cells,
-    true_counts,
-)
+from dunnage.mechanisms.counting import trip_cells, true_counts
+from dunnage.mechanisms.features import NAMED, Feature, FeatureColumns, feature_name, read_features
 from dunnage.noise import Noise
 from dunnage.publication import Key
 from dunnage.release import Release
 from dunnage.schema import RIDER
-from dunnage.tables.dataset import Dataset
-from dunnage.text import number_text, percent, several
+from dunnage.text import number_text, percent
 from dunnage.trips import Universe
 from dunnage.verification import check_release, mechanism_of
 
 RIDER_TRIPS = 10  # Trips of a rider who is attacked where only single trips are protected
 FLOATING_DRAWS = 200_000
-MOST_ZONES, MOST_STOPS = 12, 12  # Rows and columns of a table of flows at most
+MAX_ZONES, MAX_STOPS = 12, 12  # Rows and columns of a table of flows at most
+MAX_RIDERS = 50  # Riders whose trips are weighed exactly: those with most counted trips of one type
+MAX_OUTCOMES = 1 << 22  # Outcomes of one half of the answers that are looked at together
+LAWS = ("discrete", "round", "floor")
 _COUNT_LAWS: Mapping[str, Callable[[Fraction], CountLaw]] = {
     law.name: law for law in (DiscreteLaplace, RoundedLaplace, FlooredLaplace, FloatingLaplace)
 }
 _REST = "rest"
 _ROUNDING = 1e-9
-MOST_RIDERS = 50  # Riders whose trips are weighed exactly: those with most counted trips of one type
-_SAME_ODDS = "Noise gives every {unit} the same odds ({bound})"
-_KNOWS = "Somebody who knows all trips but"
-NO_KEY = (
-    "Without the key nothing ties these rows to this release: errors are right only if they are the rows that were "
-    "published."
-)
+_SAME = 1e-12  # ratios this near are one: sums of floats
+_REACH = 8  # how far around the likeliest word others are tried; inversion is right within two or three
 
 
-# What the release tells
+# Laws of whole numbers, and the evidence that noisy answers give
 
 
-@dataclass(frozen=True, kw_only=True)
-class AskedFeature:
+@dataclass(frozen=True)
+class WholeLaw:
+    """A law of noise on counts: its probabilities, in logarithms."""
+
+    name: str  # `discrete`, `round` or `floor`
+    scale: Fraction  # How far it reaches: its tails shrink by `exp(-1 / scale)` a step
+
+    def __post_init__(self) -> None:
+        if self.name not in LAWS or self.scale <= 0:
+            raise ParameterError(f"a law is one of {', '.join(LAWS)}, of a positive scale. Got {self.name!r}.")
+
+    @property
+    def rate(self) -> float:
+        """By how much the logarithm of a probability falls with each step outwards."""
+        return float(1 / self.scale)
+
+    @property
+    def low(self) -> int:
+        """The highest value up to which probabilities grow by one factor."""
+        return 0 if self.name == "discrete" else -1
+
+    @property
+    def high(self) -> int:
+        """The lowest value from which on probabilities fall by one factor."""
+        return 1 if self.name == "round" else 0
+
+    def log_mass(self, values: ArrayLike) -> FloatArray:
+        values, rate = np.asarray(values, dtype=np.float64), self.rate
+        if self.name == "discrete":
+            return np.asarray(math.log(math.tanh(rate / 2)) - rate * np.abs(values))
+        half = _log_complement(rate) - math.log(2)
+        if self.name == "floor":
+            return np.asarray(half - rate * np.maximum(values, -1 - values))
+        return np.where(values == 0, _log_complement(rate / 2), half - rate * (np.abs(values) - 0.5))
+
+    def log_below(self, values: ArrayLike) -> FloatArray:
+        values = np.asarray(values, dtype=np.float64)
+        lower = self._log_tail(self._mirrored(np.minimum(values, -1)))
+        upper = np.log(-np.expm1(self._log_tail(np.maximum(values + 1, 1))))
+        return np.where(values <= -1, lower, upper)
+
+    def log_above(self, values: ArrayLike) -> FloatArray:
+        return self.log_below(self._mirrored(np.asarray(values, dtype=np.float64)))
+
+    def _mirrored(self, values: FloatArray) -> FloatArray:
+        """Return the values that are as likely: across zero, or, rounded down, across minus one half."""
+        return -1 - values if self.name == "floor" else -values
+
+    def _log_tail(self, values: FloatArray) -> FloatArray:
+        """Return the logarithm of the chance of at least some values, which are at least 1 (``floor``: 0)."""
+        if self.name == "discrete":
+            return np.asarray(-self.rate * values - math.log1p(math.exp(-self.rate)))
+        return np.asarray(-self.rate * (values - (0.5 if self.name == "round" else 0.0)) - math.log(2))
+
+
+def _log_complement(rate: float) -> float:
+    return math.log(-math.expm1(-rate))
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """What answers may say about two worlds: outcomes that say the same are one."""
+
+    ratios: FloatArray  # Logarithm of how much likelier an outcome is in the world with the trip, rising
+    absent: FloatArray  # absent, present: probability of each outcome in the world without and with it
+    present: FloatArray
+
+    @classmethod
+    def nothing(cls) -> Evidence:
+        return cls(np.zeros(1), np.ones(1), np.ones(1))
+
+    def __len__(self) -> int:
+        return len(self.ratios)
+
+    def joined(self, other: Evidence) -> Evidence:
+        """Return the evidence of two answers with noise of their own."""
+        ratios = np.add.outer(self.ratios, other.ratios).reshape(-1)
+        masses = [np.multiply.outer(getattr(self, name), getattr(other, name)) for name in ("absent", "present")]
+        unit = _SAME * max(1.0, float(np.abs(ratios).max()))
+        _, first, places = np.unique(np.rint(ratios / unit), return_index=True, return_inverse=True)
+        absent, present = (np.bincount(places.reshape(-1), mass.reshape(-1)).astype(np.float64) for mass in masses)
+        return Evidence(ratios[first], absent, present)
+
+
+def noisy_answer(law: WholeLaw, shift: int = 1, *, dropped: int | None = None) -> Evidence:
+    if shift < 1:
+        raise ParameterError(f"the worlds must differ by a whole number of at least 1. Got {shift}.")
+    low = law.low if dropped is None else max(law.low, dropped)
+    high = max(law.high + shift, low + 1)
+    inner = np.arange(low + 1, high)
+    logs = [
+        np.concatenate(([law.log_below(low - by)], law.log_mass(inner - by), [law.log_above(high - by)]))
+        for by in (0, shift)
+    ]
+    return Evidence(logs[1] - logs[0], np.exp(logs[0]), np.exp(logs[1]))
+
+
+class Membership(NamedTuple):
+    """How well the best test between two worlds does."""
+
+    # Total variation between the worlds: how much more often the best test says "with" where that is true
+    advantage: float
+    largest: float  # The largest logarithm of a ratio that can occur: the loss
+    share_at_largest: float  # How often it does, where the trip is there
+
+    @property
+    def success(self) -> float:
+        """How often the best test is right, from a suspicion of one half."""
+        return (1 + self.advantage) / 2
+
+    @property
+    def suspicion(self) -> float:
+        """What a suspicion of one half becomes at most; no test under a loss as large is right more often."""
+        return float(posterior(self.largest))
+
+    @property
+    def details(self) -> dict[str, float]:
+        return {
+            "advantage": self.advantage,
+            "loss": self.largest,
+            "suspicion_at_most": self.suspicion,
+            "share_at_most": self.share_at_largest,
+        }
+
+    @classmethod
+    def of(cls, answers: Iterable[Evidence]) -> Membership:
+        halves = [Evidence.nothing(), Evidence.nothing()]
+        largest, share = 0.0, 1.0
+        for answer in sorted(answers, key=len, reverse=True):
+            largest, share = largest + float(answer.ratios[-1]), share * float(answer.present[-1])
+            halves.sort(key=len)
+            if len(halves[0]) * len(answer) > MAX_OUTCOMES:
+                raise ParameterError(f"answers have more than {MAX_OUTCOMES:,} outcomes together. Ask fewer features.")
+            halves[0] = halves[0].joined(answer)
+        one, other = halves
+        # Outcomes that speak for the trip: for each of one half, those of the other whose ratios outweigh it.
+        first = np.searchsorted(other.ratios, -one.ratios, side="right")
+        absent, present = (np.append(np.cumsum(mass[::-1])[::-1], 0.0) for mass in (other.absent, other.present))
+        gains = one.present * present[first] - one.absent * absent[first]
+        advantage = min(1.0, max(0.0, math.fsum(gains.tolist())))  # the total variation between the worlds
+        return cls(advantage, largest, share)
+
+
+def posterior(ratio: ArrayLike, prior: float = 0.5) -> FloatArray:
+    """Return what a suspicion becomes by evidence, given as the logarithm of its likelihood ratio."""
+    return np.asarray(1 / (1 + (1 - prior) / prior * np.exp(-np.asarray(ratio, dtype=np.float64))))
+
+
+class Answer(NamedTuple):
+    """One feature that was asked with noise."""
+
+    law: WholeLaw  # Law of the noise on each of its sums
+    groups: int  # How many sums it has
+
+
+def trips_together(answers: Sequence[Answer], num: int) -> Membership:
+    """Find how well somebody is told who has so many trips, all of one type: one sum of each feature moves."""
+    return Membership.of(noisy_answer(answer.law, num) for answer in answers)
+
+
+def trips_apart(answers: Sequence[Answer], num: int) -> Membership:
+    """Find how well somebody is told whose trips lie as far apart as features can tell: each moves as many sums."""
+    moved = []
+    for answer in answers:
+        sums = min(num, answer.groups)
+        each, rest = divmod(num, sums)
+        moved += [noisy_answer(answer.law, each + 1)] * rest + [noisy_answer(answer.law, each)] * (sums - rest)
+    return Membership.of(moved)
+
+
+def released_ratios(law: WholeLaw, seen: IntArray, known: IntArray, threshold: int) -> FloatArray:
+    """Return what each released count says about one more trip in its cell, in logarithms of likelihood ratios."""
+    above = seen - known
+    cut = threshold - 1 - known
+    return np.where(
+        seen >= threshold, law.log_mass(above - 1) - law.log_mass(above), law.log_below(cut - 1) - law.log_below(cut)
+    )
+
+
+def impossible_share(scale: Fraction, draws: int, noise: Noise) -> tuple[int, int]:
+    """Draw noisy zeros in floating point, and count those that a count of one can never become."""
+    seen = floating_noise(noise_arrays.below(noise, 1 << FLOATING_BITS, draws), scale)
+    return int((~reachable(seen, 1, scale)).sum()), draws
+
+
+def reachable(seen: FloatArray, count: int, scale: Fraction) -> BoolArray:
+    """Return whether a count plus floating-point noise can be exactly each of some values.
+
+    The words that come nearest are tried. A value counts as out of reach only if it lies between what two of them
+    give, so that no further word, which would give a lower or a higher one, can reach it.
+    """
+    wanted = seen - count
+    size = -np.expm1(-np.abs(wanted) / float(scale)) / 2
+    nearest = np.rint((0.5 + np.sign(wanted) * size) * 2.0**FLOATING_BITS - 0.5).astype(np.int64)
+    hit, lower, higher = (np.zeros(len(seen), dtype=bool) for _ in range(3))
+    for step in range(-_REACH, _REACH + 1):
+        given = count + floating_noise(np.clip(nearest + step, 0, (1 << FLOATING_BITS) - 1), scale)
+        hit |= given == seen
+        lower |= given < seen
+        higher |= given > seen
+    return hit | ~lower | ~higher
+
+
+# What the release tells, and what is true
+
+
+class AskedFeature(NamedTuple):
     """A feature as its noise is stated."""
 
     name: str  # name, groups: what it tells apart, and how many sums it has
@@ -101,45 +300,32 @@ class AskedFeature:
     law: CountLaw  # Law of the noise on each sum
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class CountsSight:
-    release: Release  # The release
+@dataclass(frozen=True, eq=False)
+class CountsView:
+    """A release of counts as anyone reads it."""
+
+    release: Release
     universe: Universe  # All cells; zones and modes are not told
     cells: IntArray  # cells, counts: cells that were released with trips, rising, and how many
     counts: IntArray
     asked: tuple[AskedFeature, ...]  # The features that were asked with noise, cells first
-    # By how much one protected unit can change the sums of a feature in all: the trips of a rider that are counted
-    change: int
 
     @classmethod
-    def of(cls, release: Release) -> CountsSight:
+    def of(cls, release: Release) -> CountsView:
         try:
             check_release(release)
         except CheckFailed as failure:
             raise ReleaseError(f"the release does not say what it counts, or how: {failure}. Verify it.") from None
-        cells, counts = release.counted()
         guarantee, measures = release.certificate.guarantee, release.certificate.counts
         rows, noise = measures.features or [], measures.noise
         if noise is not None and isinstance(guarantee, PureDP):  # cells alone
             epsilon, scale = plain(guarantee.epsilon), noise.scale
             rows = [FeatureNoise(feature=CELLS, groups=measures.cells, epsilon=epsilon, scale=scale, law=noise.law)]
+        laws = [_COUNT_LAWS[row.law](exact(row.scale)) for row in rows]
         asked = [
-            AskedFeature(
-                name=row.feature,
-                groups=row.groups,
-                epsilon=exact(row.epsilon),
-                law=_COUNT_LAWS[row.law](exact(row.scale)),
-            )
-            for row in rows
+            AskedFeature(row.feature, row.groups, exact(row.epsilon), law) for row, law in zip(rows, laws, strict=True)
         ]
-        return cls(
-            release=release,
-            universe=release.universe,
-            cells=cells,
-            counts=counts,
-            asked=tuple(asked),
-            change=int(asked[0].law.scale * asked[0].epsilon),
-        )
+        return cls(release, release.universe, *release.counted(), tuple(asked))
 
     @cached_property
     def mechanism(self) -> Mechanism:
@@ -148,6 +334,11 @@ class CountsSight:
     @property
     def protects(self) -> str:
         return self.release.certificate.guarantee.protects
+
+    @property
+    def change(self) -> int:
+        """By how much one protected unit can change the sums of a feature in all: the counted trips of a rider."""
+        return int(self.asked[0].law.scale * self.asked[0].epsilon)
 
     @property
     def cells_alone(self) -> bool:
@@ -175,207 +366,37 @@ class CountsSight:
             return (self.change,)
         return tuple(bound.max * num for num in universe.num_dates)
 
-
-def counts_outside_findings(sight: CountsSight, tell: Progress) -> tuple[list[Finding], list[str]]:
-    """Find what follows from the release and public facts; return findings and notes."""
-    tell("weighing all trips but one")
-    findings: list[Finding] = []
-    notes: list[str] = []
-    for item in sight.asked:
-        sums = "counts of cells" if item.name == CELLS else f"sums by {item.name}"
-        what = "The total" if item.name == feature_name(()) else f"Each of the {item.groups:,} {sums}"
-        findings.append(
-            About("trips", "utility").finding(
-                Figure(f"noise ({item.name})", item.law.spread, 0.0),
-                f"{what} was given noise of {_trips(item.law.spread)} (standard deviation) before anything was made of "
-                "it; without privacy it would be none.",
-                {"groups": item.groups, "law": item.law.name},
-            )
-        )
-    if sight.cells_alone:
-        # Of floating noise, the law of the whole numbers that it stands for.
-        law = sight.asked[0].law
-        name = str(getattr(sight.mechanism, "rounding", "round")) if sight.floating else law.name
-        most = surplus(_COUNT_LAWS[name](law.scale), sight.threshold) * sight.universe.num_cells
-        findings.append(
-            About("trips", "utility").finding(
-                Figure("trips created, expected", most, 0.0, (0.0, most)),
-                f"Noise alone creates {_trips(round(most))} on average if all {sight.universe.num_cells:,} cells are "
-                f"empty, and fewer the more are not; the release has {int(sight.counts.sum()):,} in all.",
-            )
-        )
-    if sight.floating:
-        return [*_unbounded(sight), *findings], notes
-    if sight.release.certificate.basis is Basis.VOID:
-        notes.append("The noise was drawn from a seed. What is said of one trip holds against who does not know it.")
-    for attack in (_membership, _empty_cell, _riders, _bounds):
-        try:
-            findings += attack(sight)
-        except ParameterError as error:
-            notes.append(f"What can be told about one {sight.protects} was not all computed: {error}")
-    return findings, list(dict.fromkeys(notes))
+    @property
+    def odds(self) -> str:
+        """What the certificate promises for a suspicion of one half, in words."""
+        rows = self.release.certificate.meaning.odds
+        return next((row.sentence for row in rows if row.before == 0.5 and row.sentence), "no bound is proved")
 
 
-def _trips(number: float) -> str:
-    text = number_text(number)
-    return f"{text} trip{'' if text == '1' else 's'}"
-
-
-# What can be told about one trip, or one rider
-
-
-def _membership(sight: CountsSight) -> Iterator[Finding]:
-    """Say how well the best test does against what is protected: one trip, or a rider with trips of few types."""
-    rider, trips, bunches = sight.protects == RIDER, sight.change, sight.bunches
-    found = Membership.of(_moved(sight, item) for item in sight.asked)
-    all_in_one = f" ({trips:,} of one type, the worst case)" if rider and trips > 1 else ""
-    if len(bunches) > 1:
-        all_in_one = f" ({several(trips, 'trip')}, at most {max(bunches):,} of one type, the worst case)"
-    sees = " Who sees only what is made of the noisy counts can do no better."
-    if sight.cells_alone:
-        sees = f" So it is for cells of at least {sight.threshold:,} trips." if sight.threshold > 1 else ""
-    yield _told_at_most(
-        sight,
-        "probability",
-        Figure("membership guess", found.success, 0.5),
-        f"{_KNOWS} {'those of one rider' if rider else 'one'}, and sees even the noisy counts, guesses whether "
-        f"{'they are' if rider else 'it is'} in the data{all_in_one} right with {percent(found.success)}; without the "
-        f"release it is a coin toss.{sees}",
-        _details(found),
-    )
-    yield _told_at_most(
-        sight,
-        "share",
-        Figure("membership advantage", found.advantage, 0.0),
-        f"Of a hundred releases the best test says yes in {number_text(100 * found.advantage)} more where the "
-        f"{sight.protects} is there than where not (total variation); 0 would tell nothing.",
-    )
-    yield _told_at_most(
-        sight,
-        "share",
-        Figure("suspicion at its bound", found.share_at_largest, 0.0),
-        f"If the {sight.protects} is there, the noise lets a suspicion of one half grow to {percent(found.suspicion)}, "
-        f"the most that is possible, in {percent(found.share_at_largest)} of all releases.",
-    )
-
-
-def _moved(sight: CountsSight, item: AskedFeature, *, dropped: int | None = None) -> Evidence:
-    """Return what the sums of a feature tell of the trips of one unit that are of as few types as can be."""
-    by_day = item.name == CELLS or "day" in columns_of(item.name)
-    law, found = WholeLaw(item.law.name, item.law.scale), Evidence.nothing()
-    for trips in sight.bunches if by_day else (sight.change,):
-        found = found.joined(noisy_answer(law, trips, dropped=dropped))
-    return found
-
-
-def _told_at_most(sight: CountsSight, unit: str, figure: Figure, sentence: str, details: Details = NOTHING) -> Finding:
-    """Give what noisy counts tell: exactly, where they were released; else no more is told than that."""
-    # A released count tells as much as the noisy one where all that is left out says the same.
-    interval = (figure.value if sight.cells_alone else figure.baseline, figure.value)
-    return About(unit, "table").finding(figure._replace(interval=interval), sentence, details)
-
-
-def _details(found: Membership) -> dict[str, float]:
-    return {
-        "advantage": found.advantage,
-        "loss": found.largest,
-        "suspicion_at_most": found.suspicion,
-        "share_at_most": found.share_at_largest,
-    }
-
-
-def _empty_cell(sight: CountsSight) -> Iterator[Finding]:
-    """Say what a released count tells where nobody else travelled: less, as small noisy counts are left out."""
-    if not sight.cells_alone:
-        return
-    found = Membership.of([_moved(sight, sight.asked[0], dropped=sight.threshold - 1)])
-    yield About("probability", "table").finding(
-        Figure("membership guess, empty cell", found.success, 0.5),
-        f"For a {sight.protects} where nobody else travelled the guess is right with {percent(found.success)}, as "
-        f"noisy counts below {sight.threshold:,} are left out.",
-        _details(found),
-    )
-
-
-def _riders(sight: CountsSight) -> Iterator[Finding]:
-    """Say how a rider with several trips fares."""
-    rider = sight.protects == RIDER  # else nothing bounds how many trips one has
-    trips = sight.change if rider else RIDER_TRIPS
-    own = f"the {several(trips, 'trip')} of a rider"
-    together = ("together", trips_together, trips, f"{own}, all of one type, are")
-    apart = ("apart", trips_apart, trips, f"{own}, in as many cells and sums as can be, are")
-    one = ("all but one known", trips_together, 1, f"one trip of a rider of at most {trips:,}, the others known, is")
-    bound = "" if rider else " No bound on trips of a rider was set: who has more is told more surely."
-    for words, test, num, who in (apart, one) if rider else (together, apart):
-        found = test(sight.answers, num)
-        yield _told_at_most(
-            sight,
-            "probability",
-            Figure(f"membership guess, rider of {trips:,}, {words}", found.success, 0.5),
-            f"Whether {who} in the data is guessed right with {percent(found.success)} at best." + bound,
-            _details(found),
-        )
-
-
-def _bounds(sight: CountsSight) -> Iterator[Finding]:
-    """Repeat what the certificate prints for a suspicion of one half."""
-    for row in sight.release.certificate.meaning.odds:
-        if row.before == 0.5 and row.at_most is not None:
-            yield About("probability", "table").finding(
-                Figure("membership bound", row.at_most, 0.5),
-                f"The certificate promises that {row.sentence}, whatever else is known; no guess can be right more "
-                "often.",
-            )
-
-
-def _unbounded(sight: CountsSight) -> list[Finding]:
-    """Say that floating-point noise has no bound, and measure why."""
-    scale = sight.asked[0].law.scale
-    told, draws = impossible_share(scale, FLOATING_DRAWS, Noise())
-    share = told / draws
-    return [
-        About("probability", "table").finding(
-            Figure("membership bound", 1.0, 0.5, (0.5, 1.0)),
-            f"No bound is proved for one {sight.protects}: noise was drawn in floating point, whose last "
-            "digits tell what it was added to.",
-        ),
-        About("share", "table").finding(
-            Figure("values of one world only", share, 0.0, wilson(told, draws)),
-            f"Of {draws:,} noisy counts of an empty cell, {percent(share)} are numbers that a cell with one "
-            "trip can never give: who saw such a number would be certain. Only whole counts are released, which hides "
-            "those digits; how much they still tell, nobody has proved.",
-            {"draws": draws},
-        ),
-    ]
-
-
-# Against the truth
-
-
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class CountsCase:
+@dataclass(frozen=True, eq=False, repr=False)
+class CountsTruth:
     """Released counts and true ones, cell by cell where there are any of either. Private."""
 
-    sight: CountsSight  # sight, data: the release as anyone reads it, and the trips
+    view: CountsView
     data: Dataset
+    key: Key | None  # The key, if it is at hand
     universe: Universe  # All cells, with zones and modes
     cells: IntArray  # Cells that have trips in truth or in the release, rising
     true: IntArray  # true, released: how many each has
     released: IntArray
-    key: Key | None  # The key, if it is at hand
 
     @classmethod
-    def of(cls, sight: CountsSight, data: Dataset, key: Key | None) -> CountsCase:
-        if key is not None and key.certificate_digest not in ("", sight.release.certificate.digest):
+    def of(cls, view: CountsView, data: Dataset, key: Key | None) -> CountsTruth:
+        if key is not None and key.certificate_digest not in ("", view.release.certificate.digest):
             raise ReleaseError("the key is that of another release. Give the key that was written beside this one.")
         if key is not None and not key.belongs_to(data):
-            raise ReleaseError("the key was made from other rows. Give the data exactly as they were published.")
+            raise ReleaseError(OTHER_KEY_ROWS)
         truth = true_counts(data)
-        cells = np.union1d(sight.cells, truth.cells)
+        cells = np.union1d(view.cells, truth.cells)
         true, released = np.zeros(len(cells), dtype=np.int64), np.zeros(len(cells), dtype=np.int64)
         true[np.searchsorted(cells, truth.cells)] = truth.counts
-        released[np.searchsorted(cells, sight.cells)] = sight.counts
-        return cls(sight=sight, data=data, universe=truth.universe, cells=cells, true=true, released=released, key=key)
+        released[np.searchsorted(cells, view.cells)] = view.counts
+        return cls(view, data, key, truth.universe, cells, true, released)
 
     @cached_property
     def places(self) -> tuple[IntArray, IntArray]:
@@ -385,7 +406,7 @@ class CountsCase:
     @property
     def features(self) -> Iterator[FeatureColumns]:
         """The features whose sums are compared, besides the total: those that were asked, then those of the paper."""
-        asked = [columns_of(item.name) for item in self.sight.asked if item.name != CELLS]
+        asked = [columns_of(item.name) for item in self.view.asked if item.name != CELLS]
         named = [columns for name in NAMED for columns in read_features(name, days=self.data.schema.tells_days)]
         for columns in dict.fromkeys([*asked, *named]):
             if columns and set(columns) <= set(self.universe.columns):
@@ -396,8 +417,108 @@ def columns_of(name: str) -> FeatureColumns:
     return () if name == feature_name(()) else tuple(name.split(" x "))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Errors:
+# Figures that follow from the release alone
+
+
+def view_figures(view: CountsView, tell: Progress) -> tuple[list[KeyFigure], list[str]]:
+    """Find what follows from the release and public facts; return figures and notes."""
+    tell("weighing all trips but one")
+    figures: list[KeyFigure] = []
+    notes: list[str] = []
+    for item in view.asked:
+        sums = words("sums of cells") if item.name == CELLS else words("sums by", name=item.name)
+        what = words("total") if item.name == feature_name(()) else words("each of", groups=item.groups, sums=sums)
+        details = {"groups": item.groups, "law": item.law.name}
+        facts: dict[str, object] = {"name": item.name, "what": what, "off": _trips(item.law.spread)}
+        figures.append(figure("noise ({name})", item.law.spread, 0.0, None, details, **facts))
+    if view.cells_alone:
+        # Of floating noise, the law of the whole numbers that it stands for.
+        law, cells = view.asked[0].law, view.universe.num_cells
+        name = str(getattr(view.mechanism, "rounding", "round")) if view.floating else law.name
+        most, trips = surplus(_COUNT_LAWS[name](law.scale), view.threshold) * cells, int(view.counts.sum())
+        facts = {"cells": cells, "trips": trips, "off": _trips(round(most))}
+        figures.append(figure("trips created, expected", most, 0.0, (0.0, most), **facts))
+    if view.floating:
+        # Floating-point noise has no bound; measure why.
+        certain, draws = impossible_share(view.asked[0].law.scale, FLOATING_DRAWS, Noise())
+        unbounded = figure("membership bound | none", 1.0, 0.5, (0.5, 1.0))
+        key, interval = "values of one world only", wilson(certain, draws)
+        return [unbounded, figure(key, certain / draws, 0.0, interval, {"draws": draws}), *figures], notes
+    if view.release.certificate.basis is Basis.VOID:
+        notes.append(words("seeded"))
+    for attack in (_membership, _empty_cell, _riders):
+        try:
+            figures += attack(view)
+        except ParameterError as error:
+            notes.append(words("not all computed", record=view.protects, error=error))
+    for row in view.release.certificate.meaning.odds:  # what the certificate prints for a suspicion of one half
+        if row.before == 0.5 and row.at_most is not None:
+            figures.append(figure("membership bound", row.at_most, 0.5, odds=row.sentence))
+    return figures, list(dict.fromkeys(notes))
+
+
+def _trips(number: float) -> str:
+    """Write trips for a person: a number that reads as 1 is one trip."""
+    text = number_text(number)
+    return f"{text} trip{'' if text == '1' else 's'}"
+
+
+def _membership(view: CountsView) -> Iterator[KeyFigure]:
+    """Say how well the best test does against what is protected: one trip, or a rider with trips of few types."""
+    rider, trips, bunches = view.protects == RIDER, view.change, view.bunches
+    best = Membership.of(_moved(view, item) for item in view.asked)
+    worst = words("all of one type", trips=trips) if rider and trips > 1 else ""
+    if len(bunches) > 1:
+        worst = words("most of one type", trips=trips, most=max(bunches))
+    sees = words("no better")
+    if view.cells_alone:
+        sees = words("cells of at least", threshold=view.threshold) if view.threshold > 1 else ""
+    whose = {"one": "those of one rider", "are": "they are"} if rider else {"one": "one", "are": "it is"}
+    yield _at_most(view, "membership guess", best.success, 0.5, best.details, worst=worst, sees=sees, **whose)
+    yield _at_most(view, "membership advantage", best.advantage, 0.0, {}, more=100 * best.advantage)
+    yield _at_most(view, "suspicion at its bound", best.share_at_largest, 0.0, {}, suspicion=best.suspicion)
+
+
+def _empty_cell(view: CountsView) -> Iterator[KeyFigure]:
+    """Say what a released count tells where nobody else travelled: less, as small noisy counts are left out."""
+    if view.cells_alone:
+        test = Membership.of([_moved(view, view.asked[0], dropped=view.threshold - 1)])
+        yield figure("membership guess, empty cell", test.success, 0.5, None, test.details, threshold=view.threshold)
+
+
+def _moved(view: CountsView, item: AskedFeature, *, dropped: int | None = None) -> Evidence:
+    """Return what the sums of a feature tell of the trips of one unit that are of as few types as can be."""
+    by_day = item.name == CELLS or "day" in columns_of(item.name)
+    law, evidence = WholeLaw(item.law.name, item.law.scale), Evidence.nothing()
+    for trips in view.bunches if by_day else (view.change,):
+        evidence = evidence.joined(noisy_answer(law, trips, dropped=dropped))
+    return evidence
+
+
+def _at_most(view: CountsView, key: str, value: float, baseline: float, details: Details, **facts: object) -> KeyFigure:
+    """Give what noisy counts tell: exactly, where they were released; else no more is told than that."""
+    # A released count tells as much as the noisy one where all that is left out says the same.
+    return figure(key, value, baseline, (value if view.cells_alone else baseline, value), details, **facts)
+
+
+def _riders(view: CountsView) -> Iterator[KeyFigure]:
+    """Say how a rider with several trips fares."""
+    rider = view.protects == RIDER  # else nothing bounds how many trips one has
+    trips = view.change if rider else RIDER_TRIPS
+    together = ("together", trips_together, trips, "rider together")
+    apart = ("apart", trips_apart, trips, "rider apart")
+    one = ("all but one known", trips_together, 1, "rider, one trip")
+    bound = "" if rider else words("no bound on trips")
+    for how, tested, num, who in (apart, one) if rider else (together, apart):
+        test = tested(view.answers, num)
+        facts = {"trips": trips, "how": how, "who": words(who, trips=trips), "bound": bound}
+        yield _at_most(view, "membership guess, rider of {trips:,}, {how}", test.success, 0.5, test.details, **facts)
+
+
+# Figures that take the truth
+
+
+class Errors(NamedTuple):
     """How far sums are off, over all of them."""
 
     rmse: float  # rmse, mae, largest: root of the mean square, mean size and largest size of errors
@@ -407,74 +528,67 @@ class Errors:
     @classmethod
     def of(cls, differences: NDArray[Any], size: int) -> Errors:
         sizes = np.abs(differences.astype(np.float64))
-        return cls(
-            rmse=math.sqrt(float((sizes**2).sum()) / size),
-            mae=float(sizes.sum()) / size,
-            largest=float(sizes.max(initial=0.0)),
-        )
+        rmse = math.sqrt(float((sizes**2).sum()) / size)
+        return cls(rmse, float(sizes.sum()) / size, float(sizes.max(initial=0.0)))
 
 
-def counts_inside_findings(case: CountsCase, tell: Progress) -> tuple[list[Finding], list[str]]:
+def truth_figures(truth: CountsTruth, tell: Progress) -> tuple[list[KeyFigure], list[str]]:
+    """Compare counts with the truth: by cell, in all, by feature, and what they tell of single trips."""
     tell("comparing counts with the truth")
-    findings = [*_cell_errors(case), *_totals(case)]
-    findings += [_feature_error(case, Feature.of(case.universe, columns)) for columns in case.features]
-    more, notes = _told_here(case)
-    return findings + more, [*([NO_KEY] if case.key is None else []), *notes]
-
-
-def _cell_errors(case: CountsCase) -> Iterator[Finding]:
-    differences, occupied, size = case.released - case.true, case.true > 0, case.universe.num_cells
-    num = int(occupied.sum())
+    differences, occupied, size = truth.released - truth.true, truth.true > 0, truth.universe.num_cells
+    num, everywhere = int(occupied.sum()), np.ones_like(occupied)
+    figures: list[KeyFigure] = []
     parts = (
-        ("per cell", f"A cell (of all {size:,})", np.ones_like(occupied), size),
-        ("in cells with trips", f"A cell that has trips (of {num:,})", occupied, num),
-        ("in empty cells", f"A cell that is empty in truth (of {size - num:,})", ~occupied, size - num),
+        ("per cell", everywhere, size),
+        ("in cells with trips", occupied, num),
+        ("in empty cells", ~occupied, size - num),
     )
-    for name, where, chosen, many in parts:
-        if not many:
-            continue
-        found, without = Errors.of(differences[chosen], many), Errors.of(case.true[chosen], many)
-        measures = (
-            ("RMSE", found.rmse, without.rmse, "by the root mean square, in which large errors weigh more"),
-            ("MAE", found.mae, without.mae, "on average"),
-        )
-        for measure, value, baseline, words in measures:
-            yield About("trips", "utility", private=True).finding(
-                Figure(f"{measure} {name}", value, baseline),
-                f"{where} is off by {_trips(value)} {words}; publishing nothing would be off by "
-                f"{number_text(baseline)}.",
-                {"cells": many, "largest": found.largest},
-            )
+    for where, chosen, many in parts:
+        if many:
+            errors, without = Errors.of(differences[chosen], many), Errors.of(truth.true[chosen], many)
+            details, cell = {"cells": many, "largest": errors.largest}, words(where, num=many)
+            for key, off, blind in (("RMSE", errors.rmse, without.rmse), ("MAE", errors.mae, without.mae)):
+                facts = {"where": where, "cell": cell, "off": _trips(off)}
+                figures.append(figure(f"{key} {{where}}", off, blind, None, details, **facts))
+    figures += _totals(truth)
+    noise_on = {item.name: item.law.spread for item in truth.view.asked}
+    for columns in truth.features:
+        feature = Feature.of(truth.universe, columns)
+        errors = Errors.of(group_differences(feature, truth.places, differences), feature.size)
+        without = Errors.of(group_differences(feature, truth.places, truth.true), feature.size)
+        noise = noise_on.get(feature.name)
+        asked = words("noise on each", noise=noise) if noise is not None else words("not asked")
+        more = {
+            "groups": feature.size,
+            "mae": errors.mae,
+            "largest": errors.largest,
+            "baseline_mae": without.mae,
+            "baseline_largest": without.largest,
+            "noise": noise,
+        }
+        facts = {"name": feature.name, "off": _trips(errors.rmse), "asked": asked}
+        figures.append(figure("RMSE of sums ({name})", errors.rmse, without.rmse, None, more, **facts))
+    released, notes = _on_this_release(truth)
+    return figures + released, [*([words("no key for counts")] if truth.key is None else []), *notes]
 
 
-def _totals(case: CountsCase) -> Iterator[Finding]:
-    true, released = int(case.true.sum()), int(case.released.sum())
+def _totals(truth: CountsTruth) -> Iterator[KeyFigure]:
+    true, released = int(truth.true.sum()), int(truth.released.sum())
     off = f": off by {percent(abs(released - true) / true)}" if true else ""
-    yield About("trips", "utility", private=True).finding(
-        Figure("error of the total", abs(released - true), true),
-        f"The release has {several(released, 'trip')}, the truth {true:,}{off}.",
-        {"true": true, "released": released},
-    )
+    details: dict[str, object] = {"true": true, "released": released}
+    yield figure("error of the total", abs(released - true), true, None, details, off=off)
     # Without any trips there is no share of them: nothing is in common with a table that has some.
     apart = 1.0 if (true > 0) != (released > 0) else 0.0
     if true and released:
-        apart = min(float(np.abs(case.true / true - case.released / released).sum()) / 2, 1.0)
-    yield About("share", "utility", private=True).finding(
-        Figure("total variation distance", apart, 1.0),
-        f"{percent(apart)} of all trips would have to be of another type to make shares of types equal to "
-        "the true ones; a table that shares nothing with the truth has 100 %.",
-        {"flows": flows(case)},
-    )
-    empty, more = case.true == 0, np.maximum(case.released - case.true, 0)
+        apart = min(float(np.abs(truth.true / true - truth.released / released).sum()) / 2, 1.0)
+    yield figure("total variation distance", apart, 1.0, None, {"flows": flows(truth)})
+    empty, more = truth.true == 0, np.maximum(truth.released - truth.true, 0)
     created, added, cells = int(more[empty].sum()), int(more[~empty].sum()), int((more[empty] > 0).sum())
-    kept = int(np.minimum(case.released, case.true).sum())
+    kept = int(np.minimum(truth.released, truth.true).sum())
     share = f", {percent(created / released)} of all" if released else ""
-    yield About("trips", "utility", private=True).finding(
-        Figure("trips created in empty cells", created, 0.0),
-        f"{several(created, 'trip')} of the release{share}, {'is' if created == 1 else 'are'} of types that nobody "
-        f"travelled: in {several(cells, 'cell')}.",
-        {"cells": cells, "kept": kept, "added": added, "lost": true - kept},
-    )
+    details = {"cells": cells, "kept": kept, "added": added, "lost": true - kept}
+    are = "is" if created == 1 else "are"
+    yield figure("trips created in empty cells", created, 0.0, None, details, share=share, are=are)
 
 
 def group_differences(feature: Feature, places: tuple[IntArray, IntArray], counts: IntArray) -> IntArray:
@@ -485,149 +599,86 @@ def group_differences(feature: Feature, places: tuple[IntArray, IntArray], count
     return sums
 
 
-def _feature_error(case: CountsCase, feature: Feature) -> Finding:
-    found = Errors.of(group_differences(feature, case.places, case.released - case.true), feature.size)
-    without = Errors.of(group_differences(feature, case.places, case.true), feature.size)
-    asked = {item.name: item.law.spread for item in case.sight.asked}
-    noise = asked.get(feature.name)
-    told = f" The noise on each was {number_text(noise)}." if noise is not None else " It was not asked by itself."
-    return About("trips", "utility", private=True).finding(
-        Figure(f"RMSE of sums ({feature.name})", found.rmse, without.rmse),
-        f"Each of the {feature.size:,} sums by {feature.name} is off by {_trips(found.rmse)} by the root mean square "
-        f"(RMSE), {number_text(found.mae)} on average (MAE), at most by "
-        f"{number_text(found.largest)}; publishing nothing would be off by {number_text(without.rmse)}." + told,
-        {
-            "groups": feature.size,
-            "mae": found.mae,
-            "largest": found.largest,
-            "baseline_mae": without.mae,
-            "baseline_largest": without.largest,
-            "noise": noise,
-        },
-    )
-
-
-# Flows
-
-
-def flows(case: CountsCase) -> dict[str, dict[str, object]]:
+def flows(truth: CountsTruth) -> dict[str, dict[str, object]]:
     """Return tables of trips from and to zones, and the stops that are busiest in truth: true and released."""
-    size, city = len(case.universe.stops), case.universe.city
-    origins, destinations = np.divmod(case.places[0], size)
+    size, city = len(truth.universe.stops), truth.universe.city
+    origins, destinations = np.divmod(truth.places[0], size)
+
+    def table(rows: NDArray[Any], columns: NDArray[Any], names: Sequence[str]) -> dict[str, object]:
+        groups, num = rows.astype(np.int64) * len(names) + columns, len(names)
+        sums = np.zeros((2, num * num), dtype=np.int64)
+        for own, counts in zip(sums, (truth.true, truth.released), strict=True):
+            np.add.at(own, groups, counts)
+        true, released = sums.reshape(2, num, num).tolist()
+        return {"names": list(names), "true": true, "released": released}
+
     tables = {}
-    if city is not None and city.zones is not None and 1 < len(city.zone_names) <= MOST_ZONES:
-        tables["zones"] = _flow_table(case, city.zones[origins], city.zones[destinations], city.zone_names)
-    busy = np.bincount(origins, case.true, size) + np.bincount(destinations, case.true, size)
-    top = np.sort(np.argsort(-busy, kind="stable")[: size if size <= MOST_STOPS else MOST_STOPS - 1])
+    if city is not None and city.zones is not None and 1 < len(city.zone_names) <= MAX_ZONES:
+        tables["zones"] = table(city.zones[origins], city.zones[destinations], city.zone_names)
+    busy = np.bincount(origins, truth.true, size) + np.bincount(destinations, truth.true, size)
+    top = np.sort(np.argsort(-busy, kind="stable")[: size if size <= MAX_STOPS else MAX_STOPS - 1])
     places = np.full(size, len(top))
     places[top] = np.arange(len(top))
-    names = [case.universe.stops[stop] for stop in top] + ([_REST] if len(top) < size else [])
-    tables["stops"] = {**_flow_table(case, places[origins], places[destinations], names), "with_rest": len(top) < size}
+    names = [truth.universe.stops[stop] for stop in top] + ([_REST] if len(top) < size else [])
+    tables["stops"] = {**table(places[origins], places[destinations], names), "with_rest": len(top) < size}
     return tables
 
 
-def _flow_table(case: CountsCase, rows: NDArray[Any], columns: NDArray[Any], names: Sequence[str]) -> dict[str, object]:
-    groups, num = rows.astype(np.int64) * len(names) + columns, len(names)
-    table: dict[str, object] = {"names": list(names)}
-    for name, counts in (("true", case.true), ("released", case.released)):
-        sums = np.zeros(num * num, dtype=np.int64)
-        np.add.at(sums, groups, counts)
-        table[name] = sums.reshape(num, num).tolist()
-    return table
-
-
-# What this release told
-
-
-def _told_here(case: CountsCase) -> tuple[list[Finding], list[str]]:
+def _on_this_release(truth: CountsTruth) -> tuple[list[KeyFigure], list[str]]:
     """Ask about every trip, and about one more like it, by the counts that were released."""
-    sight = case.sight
-    if not sight.cells_alone or sight.floating or not case.true.any():
+    view = truth.view
+    if not view.cells_alone or view.floating or not truth.true.any():
         return [], []
-    dropped = case.key.facts.get("trips_dropped", 0) if case.key is not None else None
-    if sight.protects == RIDER and dropped != 0:
-        return [], [
-            "Trips of riders were left out at random, or there is no key to say that none were. Which ones is not "
-            "kept, so what this very release tells about single trips was not computed."
-        ]
-    found = told_by_counts(sight, case.released[case.true > 0], case.true[case.true > 0])
-    num, mean, right = int((case.true > 0).sum()), found["mean"], found["right"]
-    return [
-        About("probability", "table", private=True).finding(
-            Figure("membership guess on this release", right, 0.5, wilson(right * num, num)),
-            f"Asked in each of the {num:,} cells with trips about one of them, and about one more that is not "
-            f"there, {_KNOWS.lower()} that one is right in {percent(right)} of all cases.",
-            found,
-        ),
-        About("probability", "table", private=True).finding(
-            Figure("suspicion on this release", mean, 0.5, (mean, mean)),
-            f"Of a trip that is there, a suspicion of one half became {percent(mean)} on average over cells, "
-            f"and {percent(found['largest'])} at most; in {percent(found['at_bound'])} of the cells it reached its "
-            "bound.",
-            found,
-        ),
-    ], []
+    dropped = truth.key.facts.get("trips_dropped", 0) if truth.key is not None else None
+    if view.protects == RIDER and dropped != 0:
+        return [], [words("trips left out")]
+    details = told_by_counts(view, truth.released[truth.true > 0], truth.true[truth.true > 0])
+    num, mean, right = int((truth.true > 0).sum()), details["mean"], details["right"]
+    guess = figure("membership guess on this release", right, 0.5, wilson(right * num, num), details, num=num)
+    return [guess, figure("suspicion on this release", mean, 0.5, (mean, mean), details)], []
 
 
-def told_by_counts(sight: CountsSight, seen: IntArray, true: IntArray) -> dict[str, float]:
+def told_by_counts(view: CountsView, seen: IntArray, true: IntArray) -> dict[str, float]:
     """Weigh a trip of each of some cells, and one more in each, by the released counts."""
-    law = sight.answers[0].law
-    there, missing = (released_ratios(law, seen, known, sight.threshold) for known in (true - 1, true))
+    law = view.answers[0].law
+    there, missing = (released_ratios(law, seen, known, view.threshold) for known in (true - 1, true))
     suspicion = posterior(there)
+    # 1 where evidence speaks for a trip, 0 where against, one half where for neither.
+    says_yes, says_too = (np.where(np.abs(ratios) < _ROUNDING, 0.5, ratios > 0) for ratios in (there, missing))
     return {
         "mean": float(suspicion.mean()),
         "largest": float(suspicion.max()),
         "at_bound": float((there >= law.rate * (1 - _ROUNDING)).mean()),
-        "right": float((_sign(there) + 1 - _sign(missing)).mean() / 2),
+        "right": float((says_yes + 1 - says_too).mean() / 2),
     }
-
-
-def _sign(ratios: FloatArray) -> FloatArray:
-    """Return 1 where evidence speaks for a trip, 0 where against, one half where for neither."""
-    return np.where(np.abs(ratios) < _ROUNDING, 0.5, ratios > 0)
 
 
 # Trips and riders most at risk
 
 
-def counts_at_risk(case: CountsCase) -> tuple[list[TripAtRisk] | list[RiderAtRisk], str]:
+def at_risk(truth: CountsTruth) -> tuple[list[TripAtRisk] | list[RiderAtRisk], str]:
     """List the trips or riders that a release of counts tells most of, and say what that means."""
-    sight, trip = case.sight, case.data.schema.trip
-    if sight.floating:
-        return [], (
-            f"Nobody is listed: noise was drawn in floating point, so no {sight.protects} has a bound, and which one "
-            "the last digits gave away cannot be told from whole counts."
-        )
-    if sight.protects == RIDER:
-        return _riders_at_risk(case)
-    if not sight.cells_alone or trip is None or not case.true.any():
-        return [], (
-            f"Nobody is listed. {_odds_of(sight)}: it takes no heed of how many others made the same trip, and what is "
-            "released was made of many noisy sums, none of which is one trip's own. Who made many trips is told more "
-            "surely, as is said above of a rider."
-        )
-    return _trips_at_risk(case)
+    view = truth.view
+    if view.floating:
+        return [], words("nobody: floating", record=view.protects)
+    if view.protects == RIDER:
+        return _riders_at_risk(truth)
+    if not view.cells_alone or truth.data.schema.trip is None or not truth.true.any():
+        return [], words("nobody: many sums", record=view.protects, odds=view.odds)
+    return _trips_at_risk(truth)
 
 
-def _odds_of(sight: CountsSight) -> str:
-    odds = sight.release.certificate.meaning.odds
-    bound = next((row.sentence for row in odds if row.before == 0.5 and row.sentence), "no bound is proved")
-    return _SAME_ODDS.format(unit=sight.protects, bound=bound)
-
-
-def _trips_at_risk(case: CountsCase) -> tuple[list[TripAtRisk], str]:
+def _trips_at_risk(truth: CountsTruth) -> tuple[list[TripAtRisk], str]:
     """List the trips of which this very release tells most; of equal ones those of the rarest types come first."""
-    sight = case.sight
-    true, released = case.true, case.released
-    suspicion = np.where(
-        true > 0, posterior(released_ratios(sight.answers[0].law, released, true - 1, sight.threshold)), 0.0
-    )
-    cells = trip_cells(case.data, case.universe)
-    place = np.minimum(np.searchsorted(case.cells, cells), len(case.cells) - 1)
-    made = (case.cells[place] == cells) & (true[place] > 0)  # a line may stand for no trip at all
+    view, true, released = truth.view, truth.true, truth.released
+    ratios = released_ratios(view.answers[0].law, released, true - 1, view.threshold)
+    suspicion = np.where(true > 0, posterior(ratios), 0.0)
+    cells = trip_cells(truth.data, truth.universe)
+    place = np.minimum(np.searchsorted(truth.cells, cells), len(truth.cells) - 1)
+    made = (truth.cells[place] == cells) & (true[place] > 0)  # a line may stand for no trip at all
     rows, place = np.flatnonzero(made), place[made]
-    source = case.data.source_rows[rows]
-    order = np.lexsort((source, true[place], -suspicion[place].round(12)))[:MOST_AT_RISK]
+    source = truth.data.source_rows[rows]
+    order = np.lexsort((source, true[place], -suspicion[place].round(12)))[:MAX_AT_RISK]
     listed = [
         TripAtRisk(
             source_row=int(source[row]),
@@ -637,39 +688,35 @@ def _trips_at_risk(case: CountsCase) -> tuple[list[TripAtRisk], str]:
         )
         for row in order.tolist()
     ]
-    return listed, (
-        f"The trips of which this release tells most to somebody who knows all others and suspects them with one half: "
-        f"the noise fell so. {_odds_of(sight)}; of trips that are told equally well the rarest come first."
-    )
+    return listed, words("trips at risk", record=view.protects, odds=view.odds)
 
 
-def _riders_at_risk(case: CountsCase) -> tuple[list[RiderAtRisk], str]:
+def _riders_at_risk(truth: CountsTruth) -> tuple[list[RiderAtRisk], str]:
     """List the riders whose trips, by their own types, are told best before any noise is drawn."""
-    persons, sight = case.data.persons, case.sight
+    persons, view = truth.data.persons, truth.view
     if persons is None:
-        return [], "Nobody is listed: the policy does not tell riders apart. Give the one with [contribution] person."
-    cells = trip_cells(case.data, case.universe)
-    known: dict[tuple[tuple[int, ...], ...], float] = {}
+        return [], words("nobody: no person")
+    cells = trip_cells(truth.data, truth.universe)
+    chances: dict[tuple[tuple[int, ...], ...], float] = {}
     listed = []
     try:
-        for rows in _bunched(persons, cells, sight.change):
+        for rows in _bunched(persons, cells, view.change):
             own, moves = cells[rows], []  # by how much the sums of each feature differ with and without these trips
-            places = case.universe.split(own)
-            for item in sight.asked:
-                groups = own if item.name == CELLS else Feature.of(case.universe, columns_of(item.name)).groups(*places)
+            places = truth.universe.split(own)
+            for item in view.asked:
+                groups = own
+                if item.name != CELLS:
+                    groups = Feature.of(truth.universe, columns_of(item.name)).groups(*places)
                 moves.append(tuple(sorted(np.unique(groups, return_counts=True)[1].tolist())))
             moved = tuple(moves)
-            if moved not in known:
-                known[moved] = _guess(sight, moved)
-            first, types = int(case.data.source_rows[rows].min()), len(np.unique(own))
-            listed.append(RiderAtRisk(source_row=first, guess=known[moved], trips=len(rows), types=types))
+            if moved not in chances:
+                chances[moved] = rider_guess(view, moved)
+            first, types = int(truth.data.source_rows[rows].min()), len(np.unique(own))
+            listed.append(RiderAtRisk(source_row=first, guess=chances[moved], trips=len(rows), types=types))
     except ParameterError as error:
-        return [], f"Nobody is listed: what each rider's trips tell was too much to compute. {error}"
+        return [], words("nobody: too much", error=error)
     listed.sort(key=lambda rider: (-round(rider.guess, 12), rider.source_row))
-    return listed[:MOST_AT_RISK], (
-        "The riders whose presence is guessed best by somebody who knows all other riders' trips and sees the noisy "
-        f"counts themselves: those with many trips of one type. {_odds_of(sight)}; source row: a trip of theirs."
-    )
+    return listed[:MAX_AT_RISK], words("riders at risk", record=view.protects, odds=view.odds)
 
 
 def _bunched(persons: IntArray, cells: IntArray, most: int) -> Iterator[IntArray]:
@@ -681,16 +728,16 @@ def _bunched(persons: IntArray, cells: IntArray, most: int) -> Iterator[IntArray
     sizes = np.diff(np.append(fresh, len(order)))
     largest = np.maximum.reduceat(sizes, np.searchsorted(fresh, starts))
     trips = np.diff(np.append(starts, len(order)))
-    best = np.lexsort((starts, -np.minimum(trips, most), -np.minimum(largest, most)))[:MOST_RIDERS]
+    best = np.lexsort((starts, -np.minimum(trips, most), -np.minimum(largest, most)))[:MAX_RIDERS]
     for rider in best.tolist():
         rows = order[starts[rider] : starts[rider] + trips[rider]]
         _, kind, num = np.unique(cells[rows], return_inverse=True, return_counts=True)
         yield np.asarray(rows[np.lexsort((kind, -num[kind]))][:most])
 
 
-def _guess(sight: CountsSight, moved: tuple[tuple[int, ...], ...]) -> float:
+def rider_guess(view: CountsView, moved: tuple[tuple[int, ...], ...]) -> float:
     """Return how often the best test tells whether trips are there that move sums by so much."""
     answers: list[Evidence] = []
-    for item, shifts in zip(sight.answers, moved, strict=True):
+    for item, shifts in zip(view.answers, moved, strict=True):
         answers += [noisy_answer(item.law, shift) for shift in shifts]
     return Membership.of(answers).success

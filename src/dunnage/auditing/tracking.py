@@ -20,51 +20,40 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import combinations_with_replacement
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dunnage import noise_arrays
-from dunnage.arrays import FloatArray, IntArray
-from dunnage.auditing.finding import wilson
-from dunnage.collecting import batch
-from dunnage.collecting.estimate import walsh_hadamard
-from dunnage.devices.numbers import (
-    Hybrid,
-    JointReport,
-    LaplaceNumber,
-    NumberLaw,
-    Reading,
-    SampledReport,
-    WindowLaw,
-    odds_of,
-)
-from dunnage.devices.paths import Independent
-from dunnage.devices.places import HadamardResponse, InClear, OptimisedUnary, Planar, RandomisedResponse, SymmetricUnary
+from dunnage.arrays import BoolArray, FloatArray, IntArray
+from dunnage.auditing.findings import Interval, wilson
 from dunnage.errors import ParameterError
+from dunnage.local import batch
+from dunnage.local.estimators import planar_matrix, walsh_hadamard
+from dunnage.local.numeric import JointReport, SampledReport
+from dunnage.local.numeric_laws import Hybrid, LaplaceNumber, NumberLaw, Reading, WindowLaw, odds_of
+from dunnage.local.oracles import HadamardResponse, InClear, OptimisedUnary, Planar, RandomisedResponse, SymmetricUnary
+from dunnage.local.trajectory import Independent
 from dunnage.noise import Noise
 
-SIMULATIONS, FEWEST_SIMULATIONS = 2_000, 200
-"""How often what has no closed form is drawn; the more symbols there are, the less often."""
-MOST_ENUMERATED = 1 << 17  # Most multisets of symbols that are looked at one by one
-MOST_ENTRIES = 1 << 22  # Most entries of a channel's matrix, or of a table of draws, that are held at once
-MOST_RESPONSES = 600  # Most reports for which randomised response is computed in closed form
-MOST_DRAWN_REPORTS = 2_000  # Most reports of one vehicle that are drawn; more never find it less often
-MOST_WITH_PRIOR = 1_200  # Most places of unary encoding that are told apart by a prior in closed form
+# How often what has no closed form is drawn; the more symbols there are, the less often
+SIMULATIONS, MIN_SIMULATIONS = 2_000, 200
+MAX_ENUMERATED = 1 << 17  # Most multisets of symbols that are looked at one by one
+MAX_ENTRIES = 1 << 22  # Most entries of a channel's matrix, or of a table of draws, that are held at once
+MAX_RESPONSES = 600  # Most reports for which randomised response is computed in closed form
+MAX_DRAWN_REPORTS = 2_000  # Most reports of one vehicle that are drawn; more never find it less often
+MAX_WITH_PRIOR = 1_200  # Most places of unary encoding that are told apart by a prior in closed form
 _NEGLIGIBLE = 1e-18
 _TIE = 1e-9
 _WORD = 53
 
 
-@dataclass(frozen=True, kw_only=True)
-class Guess:
+class Guess(NamedTuple):
     """How often the likeliest guess is right."""
 
     value: float  # The chance
-    interval: tuple[float, float]  # Itself, if it was computed; at 95 % confidence if it was estimated by drawing
+    interval: Interval  # Itself, if it was computed; at 95 % confidence if it was estimated by drawing
     baseline: float  # The same without any report: the likeliest place beforehand
 
     @property
@@ -75,11 +64,7 @@ class Guess:
     def exactly(cls, value: float, baseline: float) -> Guess:
         """Make a guess whose chance was computed; guessing never gets worse by reports."""
         value = min(1.0, max(float(value), baseline))
-        return cls(value=value, interval=(value, value), baseline=baseline)
-
-
-def uniform(num: int) -> FloatArray:
-    return np.full(num, 1 / num)
+        return cls(value, (value, value), baseline)
 
 
 def locate(law: Any, num_reports: int, prior: FloatArray | None = None, *, noise: Noise | None = None) -> Guess:
@@ -88,8 +73,8 @@ def locate(law: Any, num_reports: int, prior: FloatArray | None = None, *, noise
     if isinstance(law, Independent):  # every place of a path was perturbed by itself; places are alike
         one = locate(law.place, num_reports, noise=noise)
         low, high = (end**law.steps for end in one.interval)
-        return Guess(value=one.value**law.steps, interval=(low, high), baseline=one.baseline**law.steps)
-    beforehand = uniform(law.num_inputs)
+        return Guess(one.value**law.steps, (low, high), one.baseline**law.steps)
+    beforehand = np.full(law.num_inputs, 1 / law.num_inputs)
     if prior is not None:
         beforehand = np.asarray(prior, dtype=np.float64)
         if beforehand.shape != (law.num_inputs,) or not (beforehand >= 0).all() or not beforehand.sum() > 0:
@@ -108,7 +93,7 @@ def locate(law: Any, num_reports: int, prior: FloatArray | None = None, *, noise
             guess = _within(law.oracle, num_reports, chances / weight, noise)
             found += num * weight * np.array([guess.value, *guess.interval])
     value, low, high = np.minimum(found, 1.0).tolist()
-    return Guess(value=value, interval=(min(low, value), max(high, value)), baseline=float(beforehand.max()))
+    return Guess(value, (min(low, value), max(high, value)), float(beforehand.max()))
 
 
 def _within(law: Any, num_reports: int, prior: FloatArray, noise: Noise) -> Guess:
@@ -116,17 +101,17 @@ def _within(law: Any, num_reports: int, prior: FloatArray, noise: Noise) -> Gues
     if not num_reports:
         return Guess.exactly(baseline, baseline)
     alike = bool(np.ptp(possible) <= _TIE * baseline)
-    if isinstance(law, OptimisedUnary | SymmetricUnary) and (alike or len(possible) <= MOST_WITH_PRIOR):
+    if isinstance(law, OptimisedUnary | SymmetricUnary) and (alike or len(possible) <= MAX_WITH_PRIOR):
         chance = unary_guess(possible, law.p, law.q, float(law.loss), num_reports, alike=alike)
         return Guess.exactly(chance, baseline)
-    if isinstance(law, RandomisedResponse) and alike and num_reports <= MOST_RESPONSES:
+    if isinstance(law, RandomisedResponse) and alike and num_reports <= MAX_RESPONSES:
         return Guess.exactly(response_guess(len(possible), law.num_inputs, law.p, num_reports), baseline)
-    few = law.num_symbols <= MOST_ENUMERATED and law.num_inputs * law.num_symbols <= MOST_ENTRIES
-    if few and math.comb(law.num_symbols + num_reports - 1, num_reports) <= MOST_ENUMERATED:
+    few = law.num_symbols <= MAX_ENUMERATED and law.num_inputs * law.num_symbols <= MAX_ENTRIES
+    if few and math.comb(law.num_symbols + num_reports - 1, num_reports) <= MAX_ENUMERATED:
         return Guess.exactly(enumerated_guess(channel_matrix(law), prior, num_reports), baseline)
-    if num_reports > MOST_DRAWN_REPORTS:
-        fewer = _within(law, MOST_DRAWN_REPORTS, prior, noise)
-        return Guess(value=fewer.value, interval=(fewer.interval[0], 1.0), baseline=baseline)
+    if num_reports > MAX_DRAWN_REPORTS:
+        fewer = _within(law, MAX_DRAWN_REPORTS, prior, noise)
+        return Guess(fewer.value, (fewer.interval[0], 1.0), baseline)
     if isinstance(law, HadamardResponse):
         if num_reports == 1 and alike and len(possible) == law.num_inputs >= 3 * law.num_blocks:
             # Of the rows 1, 2 and 3 of a block one agrees with any column: every symbol speaks for some place.
@@ -181,43 +166,36 @@ def unary_guess(prior: FloatArray, p: float, q: float, loss: float, num_reports:
 
 
 def response_guess(num_places: int, num_symbols: int, p: float, num_reports: int) -> float:
-    """Return the chance for randomised response among places that are alike."""
-    from scipy.stats import binom
+    """Return the chance for randomised response among places that are alike.
 
-    chances = binom.pmf(np.arange(num_reports + 1), num_reports, p)
-    terms = (
-        chance * _most_often(own, num_reports - own, num_places, num_symbols)
-        for own, chance in enumerate(chances.tolist())
-        if chance > _NEGLIGIBLE
-    )
-    return math.fsum(terms)
-
-
-def _most_often(own: int, rest: int, num_places: int, num_symbols: int) -> float:
-    """Return the chance that a place which came up ``own`` times is guessed, all others having ``rest`` together.
-
-    That others come up at most ``own`` times each is a coefficient of a power of a truncated exponential series; each
-    is weighed as a Poisson number here, so that coefficients are chances.
+    That others come up at most as often as the own place is a coefficient of a power of a truncated exponential series;
+    each is weighed as a Poisson number here, so that coefficients are chances.
     """
-    from scipy.stats import poisson
+    from scipy.stats import binom, poisson
 
-    if own > rest or num_places == 1:
-        return 1.0
-    if not rest:
-        return 1 / num_places
-    mean = rest / (num_symbols - 1)
-    series = poisson.pmf(np.arange(rest + 1), mean)
-    upto, below = series.copy(), series.copy()
-    upto[own + 1 :], below[own:] = 0.0, 0.0
+    def most_often(own: int, rest: int) -> float:
+        """Return the chance that a place which came up so often is guessed, all others having the rest together."""
+        if own > rest or num_places == 1:
+            return 1.0
+        if not rest:
+            return 1 / num_places
+        mean = rest / (num_symbols - 1)
+        series = poisson.pmf(np.arange(rest + 1), mean)
+        upto, below = series.copy(), series.copy()
+        upto[own + 1 :], below[own:] = 0.0, 0.0
 
-    def times(one: FloatArray, other: FloatArray) -> FloatArray:
-        return np.convolve(one, other)[: rest + 1]
+        def times(one: FloatArray, other: FloatArray) -> FloatArray:
+            return np.convolve(one, other)[: rest + 1]
 
-    guessed = mixed_powers(upto, below, num_places, times) / num_places
-    free = num_symbols - num_places  # symbols that are no places come up as they like
-    if free:
-        guessed = times(guessed, poisson.pmf(np.arange(rest + 1), mean * free))
-    return float(guessed[rest] / poisson.pmf(rest, mean * (num_symbols - 1)))
+        guessed = mixed_powers(upto, below, num_places, times) / num_places
+        free = num_symbols - num_places  # symbols that are no places come up as they like
+        if free:
+            guessed = times(guessed, poisson.pmf(np.arange(rest + 1), mean * free))
+        return float(guessed[rest] / poisson.pmf(rest, mean * (num_symbols - 1)))
+
+    chances = binom.pmf(np.arange(num_reports + 1), num_reports, p).tolist()
+    likely = ((own, chance) for own, chance in enumerate(chances) if chance > _NEGLIGIBLE)
+    return math.fsum(chance * most_often(own, num_reports - own) for own, chance in likely)
 
 
 # All outcomes, or many of them
@@ -225,10 +203,14 @@ def _most_often(own: int, rest: int, num_places: int, num_symbols: int) -> float
 
 def channel_matrix(law: Any) -> FloatArray:
     """Return the probability of each symbol (columns) for each input (rows) of a law of few of both."""
+    if law.num_inputs * law.num_symbols > MAX_ENTRIES:
+        planar = "the grid is too fine for the attack on the planar law. Choose fewer levels."
+        other = "there are too many symbols to look at them all. Choose fewer levels."
+        raise ParameterError(planar if isinstance(law, Planar) else other)
     if isinstance(law, Planar):
-        return _planar_rows(law)
-    if law.num_inputs * law.num_symbols > MOST_ENTRIES:
-        raise ParameterError("there are too many symbols to look at them all. Choose fewer levels.")
+        rows = planar_matrix(law).T
+        rows = np.vstack([rows, rows[law.centre]])  # a missing place counts as the middle
+        return np.asarray(rows / rows.sum(axis=1, keepdims=True))
     exponents = [
         [-math.inf if (e := law.exponent(index, symbol)) is None else float(e) for symbol in range(law.num_symbols)]
         for index in range(law.num_inputs)
@@ -239,16 +221,6 @@ def channel_matrix(law: Any) -> FloatArray:
         base = bits * math.log(law.q / (1 - law.q))
     weights = np.exp(np.array(exponents) + base)
     return np.asarray(weights / weights.sum(axis=1, keepdims=True))
-
-
-def _planar_rows(law: Planar) -> FloatArray:
-    from dunnage.collecting.estimate import planar_matrix
-
-    if law.num_inputs * law.num_symbols > MOST_ENTRIES:
-        raise ParameterError("the grid is too fine for the attack on the planar law. Choose fewer levels.")
-    rows = planar_matrix(law).T
-    rows = np.vstack([rows, rows[law.centre]])  # a missing place counts as the middle
-    return np.asarray(rows / rows.sum(axis=1, keepdims=True))
 
 
 def enumerated_guess(matrix: FloatArray, prior: FloatArray, num_reports: int) -> float:
@@ -268,8 +240,8 @@ def _drawn(
     scores: Callable[[IntArray], FloatArray], prior: FloatArray, width: int, num_reports: int, noise: Noise
 ) -> Guess:
     """Draw places, and count how often the one of the highest score is the true one, of several an even part."""
-    step = max(1, MOST_ENTRIES // max(width, num_reports))
-    num = min(SIMULATIONS, max(FEWEST_SIMULATIONS, 2 * MOST_ENTRIES // width))
+    step = max(1, MAX_ENTRIES // max(width, num_reports))
+    num = min(SIMULATIONS, max(MIN_SIMULATIONS, 2 * MAX_ENTRIES // width))
     with np.errstate(divide="ignore"):
         logs = np.log(prior)
     ends, last = np.cumsum(prior), np.flatnonzero(prior)[-1]  # none is drawn whose chance is 0
@@ -282,7 +254,7 @@ def _drawn(
         # Of several that are as likely one is chosen by a coin, so that the count stays binomial.
         chosen = _uniforms(noise, len(true)) * tied.sum(axis=1) < 1
         hits += int((tied[np.arange(len(true)), true] & chosen).sum())
-    return Guess(value=hits / num, interval=wilson(hits, num), baseline=float(prior.max()))
+    return Guess(hits / num, wilson(hits, num), float(prior.max()))
 
 
 def _hadamard_drawn(law: HadamardResponse, num_reports: int, prior: FloatArray, noise: Noise) -> Guess:
@@ -324,8 +296,7 @@ def _matrix_drawn(law: Any, num_reports: int, prior: FloatArray, noise: Noise) -
 # Who moved
 
 
-@dataclass(frozen=True, kw_only=True)
-class Movement:
+class Movement(NamedTuple):
     """How well two reports tell whether a vehicle moved between them, from one known place to another."""
 
     # Advantage of the best test when every report is drawn anew: the total variation between the two places
@@ -338,22 +309,22 @@ class Movement:
 def movement(law: Any) -> Movement:
     """Return how well moves are seen, between the two places for which it is easiest."""
     if isinstance(law, InClear):
-        return Movement(fresh=1.0, kept=1.0) if law.num_groups > 1 else movement(law.oracle)
+        return Movement(1.0, 1.0) if law.num_groups > 1 else movement(law.oracle)
     if isinstance(law, Planar):
-        rows = _planar_rows(law)
+        rows = channel_matrix(law)
         fresh = max(float(np.abs(rows - row).sum(axis=1).max()) / 2 for row in rows)
-        return Movement(fresh=fresh, kept=1 - float((rows @ rows.T).min()))
+        return Movement(fresh, 1 - float((rows @ rows.T).min()))
     p, q, num = law.p, law.q, law.num_inputs
     if isinstance(law, RandomisedResponse):
-        return Movement(fresh=p - q, kept=1 - (2 * p * q + (num - 2) * q * q))
+        return Movement(p - q, 1 - (2 * p * q + (num - 2) * q * q))
     if isinstance(law, HadamardResponse):
         # Two halves of blocks are told apart; between inputs of one block only half of each is.
         apart, each = law.num_blocks > 1, 2 / law.num_columns
         halves = 2 * law.num_blocks
         same = 2 * p * q + (halves - 2) * q * q if apart else (p + q) ** 2 / 2
-        return Movement(fresh=(p - q) if apart else (p - q) / 2, kept=1 - each * same)
+        return Movement((p - q) if apart else (p - q) / 2, 1 - each * same)
     agree = (p * q + (1 - p) * (1 - q)) ** 2 * (q * q + (1 - q) ** 2) ** (num - 2)
-    return Movement(fresh=p - q, kept=1 - agree)
+    return Movement(p - q, 1 - agree)
 
 
 # Sequences of areas
@@ -373,7 +344,7 @@ def unique_shares(areas: IntArray, lengths: Sequence[int]) -> list[float]:
     return [found[length] for length in lengths]
 
 
-def unique_by_slots(areas: IntArray, seen: NDArray[np.bool_]) -> float:
+def unique_by_slots(areas: IntArray, seen: BoolArray) -> float:
     """Return the share of vehicles that no other one was with at all moments at which they were seen."""
     alone = 0
     for row, moments in zip(areas, seen, strict=False):
@@ -385,8 +356,7 @@ def unique_by_slots(areas: IntArray, seen: NDArray[np.bool_]) -> float:
 # Numbers
 
 
-@dataclass(frozen=True, kw_only=True)
-class NumberGuess:
+class NumberGuess(NamedTuple):
     """How often the bucket of a number is guessed right."""
 
     told: float  # Chance if the report tells of the number
@@ -451,12 +421,12 @@ def guess_numbers(report: SampledReport | JointReport, weights: Sequence[FloatAr
     found = []
     for place, table in enumerate(weights):
         if table is None:
-            found.append(NumberGuess(told=1.0, share=report.share, baseline=1.0))
+            found.append(NumberGuess(1.0, report.share, 1.0))
             continue
         law: Reading | NumberLaw = report if isinstance(report, JointReport) else report.laws[place]
         baseline = float(table.sum(axis=1).max())
         told = min(1.0, max(number_guess(law, table), baseline))
-        found.append(NumberGuess(told=told, share=report.share, baseline=baseline))
+        found.append(NumberGuess(told, report.share, baseline))
     return found
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow.csv as pacsv
 
-from dunnage.auditing.audit import Audit, audit
+from dunnage.auditing.run import Audit, audit
 from dunnage.city import City
 from dunnage.demo.story import (
     SEED,

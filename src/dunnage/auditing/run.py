@@ -12,39 +12,19 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, PlainSerializer, SerializerFunctionWrapHandler, model_serializer
 
 from dunnage._version import __version__
-from dunnage.auditing.carriers import (
-    CarrierCase,
-    EstimatesSight,
-    carrier_inside_findings,
-    carrier_outside_findings,
-    vehicles_at_risk,
-)
-from dunnage.auditing.counts import (
-    CountsCase,
-    CountsSight,
-    columns_of,
-    counts_at_risk,
-    counts_inside_findings,
-    counts_outside_findings,
-)
-from dunnage.auditing.finding import TOPICS, AtRisk, Finding, Progress
-from dunnage.auditing.fleet import Fleet
-from dunnage.auditing.inside import Case, correspondence_findings, linkage_findings, plan_findings, population_findings
-from dunnage.auditing.noisy import NoisyCase, NoisySight, noisy_inside_findings, noisy_outside_findings
-from dunnage.auditing.outside import outside_findings
-from dunnage.auditing.rides import ride_inside_findings, ride_outside_findings
-from dunnage.auditing.sampled import NO_ROWS, sampled_inside_findings, sampled_outside_findings
-from dunnage.auditing.shuttles import fleet_findings, fleet_note
-from dunnage.auditing.sight import Known, Sight
-from dunnage.auditing.utility import DEFAULT_SECONDS
+from dunnage.auditing import carriers, classes, counts, noisy, plans, rides
+from dunnage.auditing.carriers import EstimatesTruth, EstimatesView, Fleet
+from dunnage.auditing.classes import ClassesTruth, ClassesView, Knowledge
+from dunnage.auditing.counts import CountsTruth, CountsView
+from dunnage.auditing.findings import TOPICS, AtRisk, Finding, KeyFigure, Progress, words, written
+from dunnage.auditing.noisy import NoisyTruth, NoisyView
 from dunnage.certificate import Composition, JsonObject, Meaning, StatedGuarantee
 from dunnage.city import City
 from dunnage.documents import Listed, Model, Software, canonical, read, to_text
@@ -62,8 +42,8 @@ from dunnage.tables.dataset import Dataset
 AUDIT_FILE = "audit.json"
 PAGE_FILE = "audit.html"
 SIGNOFF_FILE = "sign-off.html"
-MOST_AUDIT_BYTES = 1 << 26
-MOST_APPROVER = 120
+MAX_AUDIT_BYTES = 1 << 26
+MAX_APPROVER = 120
 _STATED = ("guarantee", "mechanism", "claim", "why", "holds", "assumptions", "in_clear", "warnings", "time")
 _SAYS = {
     True: "Made from release and plan alone: whoever has those can compute it. It may be handed out.",
@@ -71,11 +51,6 @@ _SAYS = {
 }
 AS_STATED = PlainSerializer(lambda part: None if part is None else part.plain())
 NOISE = "noise"  # What a noisy release tells, in the place of a statistic of classes
-ROWS_SAY = (
-    "The records whose row is named most easily by who knows their values; of equally easy ones, those whose sensitive "
-    "value is guessed most easily."
-)
-NO_ROW_KNOWN = "Nobody is listed: which noisy row is whose only the key tells."
 
 Place = Release | str | os.PathLike[str]
 Other = tuple[Place, Dataset] | tuple[Place, Dataset, Key | None]
@@ -132,19 +107,22 @@ class Statement(Model):
         return {name: value for name, value in write(self).items() if name in self.model_fields_set}
 
     @classmethod
-    def of(cls, asked: Asked) -> Statement:
+    def of(cls, request: Request) -> Statement:
         """Gather facts of release, policy and plan; none depends on the data beyond what was released."""
-        certificate = asked.release.certificate
+        certificate, compared = (
+            request.release.certificate,
+            request.packing if request.shuttles is None else request.shuttles,
+        )
         policy = plan = None
-        if asked.data is not None:
-            differs = tuple(other_parameters(asked.release, asked.data))
-            policy = ComparedPolicy(digest=asked.data.policy.digest(), differs=differs)
-        elif asked.fleet is not None:
-            policy = ComparedPolicy(digest=asked.fleet.policy_digest, differs=())
-        if asked.plan is not None:
-            kind = asked.plan.minimises if isinstance(asked.plan, Plan) else "shuttles"
-            model = asked.plan.model.name if asked.plan.model is not None else ""
-            plan = ComparedPlan(minimises=kind, objective=asked.plan.objective, model=model)
+        if request.data is not None:
+            differs = tuple(other_parameters(request.release, request.data))
+            policy = ComparedPolicy(digest=request.data.policy.digest(), differs=differs)
+        elif request.fleet is not None:
+            policy = ComparedPolicy(digest=request.fleet.policy_digest, differs=())
+        if compared is not None:
+            kind = compared.minimises if isinstance(compared, Plan) else "shuttles"
+            model = compared.model.name if compared.model is not None else ""
+            plan = ComparedPlan(minimises=kind, objective=compared.objective, model=model)
         return cls(
             **{name: getattr(certificate, name) for name in _STATED if name in certificate.model_fields_set},
             basis=str(certificate.basis),
@@ -265,7 +243,7 @@ class Audit(Model):
             If it is not one.
         """
         path, what = Path(folder) / AUDIT_FILE, "an audit folder"
-        return read(path, cls, what=what, remedy="Make it anew.", max_bytes=MOST_AUDIT_BYTES)
+        return read(path, cls, what=what, remedy="Make it anew.", max_bytes=MAX_AUDIT_BYTES)
 
 
 def audit(
@@ -281,7 +259,7 @@ def audit(
     tolerance: float | None = None,
     external: bool = False,
     approved_by: str | None = None,
-    seconds: float = DEFAULT_SECONDS,
+    seconds: float = plans.DEFAULT_SECONDS,
     progress: Progress | None = None,
 ) -> Audit:
     """Attack a release of classes, noisy rows, counts or estimates, and score it against the truth.
@@ -293,7 +271,7 @@ def audit(
     release
         The release, or its folder; the key beside a folder is found by itself.
     data
-        The rows that were published, or for estimates the :class:`~dunnage.auditing.fleet.Fleet` that reported; not
+        The rows that were published, or for estimates the :class:`~dunnage.auditing.carriers.Fleet` that reported; not
         needed, and not looked at, for an external audit.
     plan
         A plan made on the release, of packages or of shuttles, or its folder.
@@ -328,21 +306,22 @@ def audit(
     if tolerance is not None and not 0 < tolerance < 1:
         raise ParameterError(f"tolerance must be between 0 and 1, a share of the value. Got {tolerance}.")
     approved = approval(approved_by)
-    found, key = opened(release, key, with_key=not external)
-    of_devices, given = found.kind == ESTIMATES, None if external else data
+    document, key = opened(release, key, with_key=not external)
+    of_devices, given = document.kind == ESTIMATES, None if external else data
     if given is not None and of_devices != isinstance(given, Fleet):
         what = "devices, so it is compared with a Fleet" if of_devices else "an owner's rows, so no Fleet made it"
         raise ParameterError(f"the release comes from {what}. Got {type(given).__name__}. Read the data anew.")
-    if isinstance(given, Dataset) and found.kind != COUNTS:  # which have other attributes
-        refuse_other_policy(found, given)
-    planned = plan_of(plan, found, external=external)
+    if isinstance(given, Dataset) and document.kind != COUNTS:  # which have other attributes
+        refuse_other_policy(document, given)
+    planned = plan_of(plan, document, external=external)
     if isinstance(planned, FleetPlan) and city is None and not external:
         raise ParameterError("a plan of shuttles is audited in a city. Got none. Give --city CITY, as for size.")
-    asked = Asked(
-        release=found,
+    request = Request(
+        release=document,
         data=given if isinstance(given, Dataset) else None,
         fleet=given if isinstance(given, Fleet) else None,
-        plan=planned,
+        packing=planned if isinstance(planned, Plan) else None,
+        shuttles=planned if isinstance(planned, FleetPlan) else None,
         city=city,
         shuttle_hour=shuttle_hour,
         key=key,
@@ -352,20 +331,20 @@ def audit(
         seconds=seconds,
         tell=progress or (lambda line: None),
     )
-    told, certificate = told_of(asked), found.certificate
+    draft, certificate = Draft.of(request), document.certificate
     return Audit(
         dataset=certificate.dataset,
         period=certificate.period,
         release=certificate.digest,
         protects=certificate.guarantee.protects,
-        statistic=told.statistic,
-        findings=tuple(sorted(told.findings, key=lambda item: TOPICS.index(item.topic))),
-        at_risk=tuple(told.at_risk),
-        notes=tuple(told.notes),
-        external=asked.external,
+        statistic=draft.statistic,
+        findings=tuple(sorted(draft.findings, key=lambda item: TOPICS.index(item.topic))),
+        at_risk=tuple(draft.at_risk),
+        notes=tuple(draft.notes),
+        external=request.external,
         seconds=round(time.monotonic() - start, 3),
-        at_risk_says=told.risk_says,
-        statement=Statement.of(asked),
+        at_risk_says=draft.risk_says,
+        statement=Statement.of(request),
         approved=approved,
     )
 
@@ -374,9 +353,9 @@ def approval(approved_by: str | None, clock: datetime | None = None) -> Approval
     if approved_by is None:
         return None
     name = approved_by.strip()
-    if not name or len(name) > MOST_APPROVER or not name.isprintable():
+    if not name or len(name) > MAX_APPROVER or not name.isprintable():
         raise ParameterError(
-            f"who approves has a name of 1 to {MOST_APPROVER} printable characters. Got another. Write "
+            f"who approves has a name of 1 to {MAX_APPROVER} printable characters. Got another. Write "
             '--approved-by "Ada Example, data protection officer", say.'
         )
     return Approval(name=name, time=(clock or datetime.now(UTC)).strftime("%Y-%m-%dT%H:%M:%SZ"))
@@ -415,17 +394,17 @@ def plan_of(plan: AnyPlan | str | os.PathLike[str] | None, release: Release, *, 
     return found
 
 
-# What is audited and with what, and what was found so far: handed from one kind of attack to the next
+# What is audited and with what, and which attacks and measures fit a release
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Asked:
+class Request(NamedTuple):
     """What is audited, and with what, as for :func:`audit`; no data for an external audit."""
 
     release: Release
     data: Dataset | None  # data, fleet: the true rows, or the vehicles that reported
     fleet: Fleet | None
-    plan: AnyPlan | None
+    packing: Plan | None  # packing, shuttles: a plan of packages, or of shuttles
+    shuttles: FleetPlan | None
     city: City | None
     shuttle_hour: float | None
     key: Key | None
@@ -439,168 +418,140 @@ class Asked:
     def external(self) -> bool:
         return self.data is None and self.fleet is None
 
-    @property
-    def packing(self) -> Plan | None:
-        return self.plan if isinstance(self.plan, Plan) else None
 
-    @property
-    def shuttles(self) -> FleetPlan | None:
-        return self.plan if isinstance(self.plan, FleetPlan) else None
+class Draft:
+    """What was found so far, by what a release is of: classes, noisy rows, counts or estimates."""
 
+    def __init__(self, request: Request, statistic: str) -> None:
+        self.request = request
+        self.statistic = statistic  # What was told about a class, or `noise`, `counts`, `estimates`
+        self.findings: list[Finding] = []
+        self.at_risk: Sequence[AtRisk] = ()
+        self.risk_says = ""  # What that means, or why nobody is at risk
+        self.notes: list[str] = []  # What could not be found
 
-@dataclass(eq=False)
-class Told:
-    """What was found so far."""
+    @classmethod
+    def of(cls, request: Request) -> Draft:
+        if request.release.kind == ESTIMATES:
+            return cls(request, ESTIMATES)._with_estimates()
+        if request.release.kind == COUNTS:
+            return cls(request, COUNTS)._with_counts()
+        if "class_id" in request.release.data.column_names:
+            view = ClassesView.of(request.release)
+            return cls(request, view.statistic)._with_classes(view)
+        draft = cls(request, NOISE)
+        draft._add_noisy()
+        if request.data is not None:
+            draft._add_lacks(NOISE)
+            draft._add_plan(request.data)
+        return draft
 
-    statistic: str  # What was told about a class, or `noise`, `counts`, `estimates`
-    findings: list[Finding] = field(default_factory=list)
-    at_risk: Sequence[AtRisk] = ()
-    risk_says: str = ""  # What that means, or why nobody is at risk
-    notes: list[str] = field(default_factory=list)  # What could not be found
-
-    def add(self, findings: Iterable[Finding], notes: Iterable[str] = ()) -> None:
-        self.findings += findings
+    def add(self, figures: Iterable[KeyFigure], notes: Iterable[str] = ()) -> None:
+        self.findings += written(figures, self.request.release.certificate.guarantee.protects)
         self.notes += notes
 
-    def add_lacks(self, asked: Asked, truth: str, tolerance: str, population: str, also: str) -> None:
+    def _add_lacks(self, kind: str) -> None:
         """Say which questions were not put to a release that has no classes, or cannot be answered."""
+        request = self.request
         wanted = {
-            truth: asked.external,
-            tolerance: asked.tolerance is not None,
-            population: asked.population is not None,
-            also: bool(asked.also),
+            "truth": request.external,
+            "tolerance": request.tolerance is not None,
+            "population": request.population is not None,
+            "also": bool(request.also),
         }
-        self.notes += [note for note, was_asked in wanted.items() if note and was_asked]
+        self.notes += [words(f"{kind}: {what}") for what, is_wanted in wanted.items() if is_wanted]
 
+    def _with_estimates(self) -> Draft:
+        request, view = self.request, EstimatesView.of(self.request.release)
+        outside, notes = carriers.view_figures(view.task, request.tell)
+        self.add(outside, notes)
+        if request.fleet is not None:
+            truth = EstimatesTruth.of(view, request.fleet)
+            public, self.findings = self.findings, []
+            self.add(*carriers.truth_figures(truth, request.tell))
+            self.at_risk, self.risk_says = carriers.at_risk(truth)
+            names = {item.name for item in self.findings}  # numbers are guessed better by who knows the fleet
+            self.findings = [item for item in public if item.name not in names] + self.findings
+        self._add_lacks(ESTIMATES)
+        return self
 
-# Which attacks and measures fit a release, by what it is of: classes, noisy rows, counts or estimates
+    def _with_counts(self) -> Draft:
+        request, view = self.request, CountsView.of(self.request.release)
+        self.add(*counts.view_figures(view, request.tell))
+        noise = [item for item in self.findings if item.topic == "utility"]
+        self.findings = [item for item in self.findings if item.topic != "utility"]
+        if request.data is not None:
+            refuse_other_universe(view, request.data)
+            self.notes += policy_notes(view, request.data)
+            truth = CountsTruth.of(view, request.data, request.key)
+            if request.shuttles is not None and request.city is not None:
+                parts = (request.shuttles, request.data, request.release, request.city, request.key)
+                self.add(*plans.fleet_figures(*parts, shuttle_hour=request.shuttle_hour, tell=request.tell))
+            self.add(*counts.truth_figures(truth, request.tell))
+            self.at_risk, self.risk_says = counts.at_risk(truth)
+        self.findings += noise  # what counts lack in truth tells more than the noise they were given: it comes first
+        if request.external and request.shuttles is not None:
+            self.notes.append(words("fleet planned", num=request.shuttles.objective))
+        self._add_lacks(COUNTS)
+        return self
 
+    def _with_classes(self, view: ClassesView) -> Draft:
+        request, data, key = self.request, self.request.data, self.request.key
+        if len(view.sizes):
+            self.add(classes.view_figures(view, request.tell))
+            self.add(plans.truck_figures(request.release, request.packing))
+        else:
+            self.notes.append(words("no class"))
+        if view.clustered:
+            self.add(rides.view_figures(view))
+        if view.sampled:
+            self.add(classes.sample_figures(view))
+        if data is not None and len(view.sizes):
+            truth = ClassesTruth.of(view, data, key)
+            figures, self.at_risk = classes.truth_figures(truth, request.tolerance, request.tell)
+            self.risk_says = words("rows at risk")
+            self.add(figures, [] if truth.certain else [words("no key for classes")])
+            if request.population is not None:
+                self.findings = [item for item in self.findings if item.name != "journalist risk"]
+                self.add(classes.population_figures(truth, request.population))
+            if view.clustered:
+                self.add(*rides.truth_figures(truth, request.tell))
+            for number, (place, rows, *keys) in enumerate(request.also, 1):
+                request.tell("comparing with another release")
+                other, its_key = opened(place, keys[0] if keys else None)
+                refuse_other_policy(other, rows)
+                other_truth = ClassesTruth.of(ClassesView.of(other), rows, its_key)
+                self.add(*classes.correspondence_figures(truth, other_truth, number))
+            self._add_plan(data)
+        elif data is not None:
+            self.risk_says = words("no class")
+        if data is not None and view.sampled:
+            request.tell("drawing the sample again")
+            Knowledge.of_records(view, data)  # refuses other data: a release without rows tells no more
+            if key is not None and not key.belongs_to(data):
+                raise ReleaseError(classes.OTHER_KEY_ROWS)
+            self.add(classes.sampled_again(view, data, key))
+        if request.release.certificate.rows.noise is not None:
+            self._add_noisy()
+        return self
 
-def told_of(asked: Asked) -> Told:
-    if asked.release.kind in (COUNTS, ESTIMATES):
-        return _told_by_counts(asked) if asked.release.kind == COUNTS else _told_by_estimates(asked)
-    return _told_by_classes(asked) if "class_id" in asked.release.data.column_names else _told_by_noise(asked)
-
-
-def _told_by_estimates(asked: Asked) -> Told:
-    sight, told = EstimatesSight.of(asked.release), Told(ESTIMATES)
-    outside, notes = carrier_outside_findings(sight.task, asked.tell)
-    inside: list[Finding] = []
-    more: list[str] = []
-    if asked.fleet is not None:
-        case = CarrierCase.of(sight, asked.fleet)
-        inside, more = carrier_inside_findings(case, asked.tell)
-        told.at_risk, told.risk_says = vehicles_at_risk(case)
-    known = {item.name for item in inside}  # numbers are guessed better by who knows the fleet: that counts
-    told.add([item for item in outside if item.name not in known], notes)
-    told.add(inside, more)
-    told.add_lacks(
-        asked,
-        "How far estimates are off cannot be told without the truth.",
-        "Reports are attacked by their laws: there are no values to know roughly.",
-        "Estimates have no rows, so a population cannot be looked for in them.",
-        "Estimates have no classes, so they were not compared with other releases; losses of reports add up.",
-    )
-    return told
-
-
-def _told_by_counts(asked: Asked) -> Told:
-    sight, told = CountsSight.of(asked.release), Told(COUNTS)
-    outside, notes = counts_outside_findings(sight, asked.tell)
-    told.add([item for item in outside if item.topic != "utility"], notes)
-    if asked.data is not None:
-        refuse_other_universe(sight, asked.data)
-        told.add([], policy_notes(sight, asked.data))
-        case = CountsCase.of(sight, asked.data, asked.key)
-        if asked.shuttles is not None and asked.city is not None:
-            parts = (asked.shuttles, asked.data, asked.release, asked.city, asked.key)
-            told.add(*fleet_findings(*parts, shuttle_hour=asked.shuttle_hour, tell=asked.tell))
-        told.add(*counts_inside_findings(case, asked.tell))
-        told.at_risk, told.risk_says = counts_at_risk(case)
-    # What counts lack in truth tells more than the noise they were given: it comes first.
-    told.add([item for item in outside if item.topic == "utility"])
-    if asked.external and asked.shuttles is not None:
-        told.add([], [fleet_note(asked.shuttles)])
-    told.add_lacks(
-        asked,
-        "How far counts are off, and how many trips were created, cannot be told without the truth.",
-        "Counts are attacked by who knows all trips but one: there are no values to know roughly.",
-        "Counts have no rows, so a population cannot be looked for in them.",
-        "Counts have no classes, so they were not compared with other releases; losses of releases add up.",
-    )
-    return told
-
-
-def _told_by_classes(asked: Asked) -> Told:
-    sight, data, key = Sight.of(asked.release), asked.data, asked.key
-    told = Told(sight.statistic)
-    if len(sight.sizes):
-        told.add(outside_findings(sight, asked.packing, asked.tell))
-    else:
-        told.add([], [NO_ROWS])
-    if sight.clustered:  # what they lose is measured by their own distances
-        told.findings = [item for item in told.findings if item.topic != "utility"]
-        told.add(ride_outside_findings(sight))
-    if sight.sampled:
-        told.add(sampled_outside_findings(sight))
-    if data is not None and len(sight.sizes):
-        case = Case.of(sight, data, key)
-        more, told.at_risk = linkage_findings(case, asked.tolerance, asked.tell)
-        told.risk_says = ROWS_SAY
-        told.add(more, case.notes)
-        if asked.population is not None:
-            known = population_findings(case, asked.population)
-            told.findings = [item for item in told.findings if item.name != known[0].name] + known
-        if sight.clustered:
-            told.add(*ride_inside_findings(case, asked.tell))
-        for number, (release, rows, *keys) in enumerate(asked.also, 1):
-            asked.tell("comparing with another release")
-            other, its_key = opened(release, keys[0] if keys else None)
-            refuse_other_policy(other, rows)
-            told.add(*correspondence_findings(case, Case.of(Sight.of(other), rows, its_key), number))
-        _add_plan(told, asked, data)
-    elif data is not None:
-        told.risk_says = NO_ROWS
-    if data is not None and sight.sampled:
-        asked.tell("drawing the sample again")
-        Known.of_records(sight, data)  # refuses other data: a release without rows tells no more
-        if key is not None and not key.belongs_to(data):
-            raise ReleaseError("the key was made from other rows. Give the data exactly as they were published.")
-        told.add(sampled_inside_findings(sight, data, key))
-    if asked.release.certificate.rows.noise is not None:
-        _add_noisy(told, asked)
-    return told
-
-
-def _told_by_noise(asked: Asked) -> Told:
-    told = Told(NOISE)
-    _add_noisy(told, asked)
-    if asked.data is not None:
-        told.add_lacks(
-            asked,
-            "",
-            "Noisy rows were attacked with values known exactly; not with values known roughly.",
-            "A population tells nothing more of noisy rows: all records are in the release.",
-            "Noisy rows have no classes, so they were not compared with other releases.",
+    def _add_noisy(self) -> None:
+        request, view = self.request, NoisyView.of(self.request.release)
+        self.add(
+            noisy.view_figures(view, request.packing, request.tell), [words("no law")] if view.rows is None else []
         )
-        _add_plan(told, asked, asked.data)
-    return told
+        if request.data is not None:
+            truth = NoisyTruth.of(view, request.data, request.key)
+            figures, at_risk, notes = noisy.truth_figures(truth, request.packing, request.tell)
+            self.add(figures, notes)
+            self.at_risk = self.at_risk or at_risk
+            self.risk_says = self.risk_says or words("rows at risk" if at_risk else "no row known")
 
-
-def _add_noisy(told: Told, asked: Asked) -> None:
-    sight = NoisySight.of(asked.release)
-    told.add(noisy_outside_findings(sight, asked.packing, asked.tell), sight.notes)
-    if asked.data is not None:
-        case = NoisyCase.of(sight, asked.data, asked.key)
-        findings, at_risk, notes = noisy_inside_findings(case, asked.packing, asked.tell)
-        told.add(findings, notes)
-        told.at_risk = told.at_risk or at_risk
-        told.risk_says = told.risk_says or (ROWS_SAY if at_risk else NO_ROW_KNOWN)
-
-
-def _add_plan(told: Told, asked: Asked, data: Dataset) -> None:
-    if asked.packing is not None:
-        told.add(*plan_findings(asked.release, data, asked.key, asked.packing, asked.seconds, asked.tell))
+    def _add_plan(self, data: Dataset) -> None:
+        request = self.request
+        if request.packing is not None:
+            parts = (request.release, data, request.key, request.packing, request.seconds, request.tell)
+            self.add(*plans.plan_figures(*parts))
 
 
 # Whether data were read as they were published: under the same policy, city and period. Messages name public facts
@@ -625,11 +576,11 @@ def refuse_other_policy(release: Release, data: Dataset) -> None:
         )
 
 
-def refuse_other_universe(sight: CountsSight, data: Dataset) -> None:
+def refuse_other_universe(view: CountsView, data: Dataset) -> None:
     """Refuse data read under a policy that counts trips of other types than the release, naming what differs."""
     if data.schema.trip is None:
         raise ReleaseError("the policy does not say what a trip is. Give the policy that the counts were made under.")
-    stated, read = sight.universe, data.schema.universe(data.period)
+    stated, read = view.universe, data.schema.universe(data.period)
     pairs = {"stops": (stated.stops, read.stops), "windows": (stated.windows, read.windows)}
     differ = [name for name, (one, other) in pairs.items() if one != other]
     if stated.time is not None and read.time is not None and not differ:
@@ -640,8 +591,8 @@ def refuse_other_universe(sight: CountsSight, data: Dataset) -> None:
         differ.append("days")
     if not differ:  # zones and modes differ if by them cells fall into another number of groups than is stated
         words = {"origin_zone": "zones", "destination_zone": "zones", "mode": "modes"}
-        for item in sight.asked[1:]:
-            columns = columns_of(item.name)
+        for item in view.asked[1:]:
+            columns = counts.columns_of(item.name)
             absent = [words[name] for name in columns if name not in read.columns]
             if absent or Feature.of(read, columns).size != item.groups:
                 differ += absent or [words[name] for name in columns if name in words]
@@ -663,12 +614,11 @@ def other_parameters(release: Release, data: Dataset) -> list[str]:
     return ["mechanism"] if "name" in differ else differ
 
 
-def policy_notes(sight: CountsSight, data: Dataset) -> list[str]:
+def policy_notes(view: CountsView, data: Dataset) -> list[str]:
     """Say in what the policy that data were read under would release other counts, which does not matter here."""
-    differ = other_parameters(sight.release, data)
-    bounds = (sight.release.certificate.counts.contribution, data.schema.contribution)
+    differ = other_parameters(view.release, data)
+    bounds = (view.release.certificate.counts.contribution, data.schema.contribution)
     stated, read = (None if bound is None else (bound.max, bound.per) for bound in bounds)
     differ += ["contribution"] if stated != read else []
-    differ += ["protects"] if sight.protects != data.schema.protects else []
-    told = f"The policy says otherwise than the release of: {', '.join(differ)}. The release's own are used."
-    return [told] if differ else []
+    differ += ["protects"] if view.protects != data.schema.protects else []
+    return [words("policy differs", names=", ".join(differ))] if differ else []

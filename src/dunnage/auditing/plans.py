@@ -1,0 +1,646 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a plan tells and what privacy cost it: trucks that can be named, and the plan beside the best on true data.
+
+Of packages: the bins of a plan against the fewest that the true weights need, and how likely it fits. Of shuttles: the
+planned fleet beside the one that the true trips need, by the same method, both run on the true trips. Single trips
+have their own seconds, so figures are counted; seconds of trips that are known as counts only are drawn, so waits are
+estimated. All but truck linkage is private.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dunnage.arrays import BoolArray, FloatArray, IntArray
+from dunnage.auditing.findings import CONFIDENCE, NORMAL_REACH, Interval, KeyFigure, Progress, figure, words
+from dunnage.bins import BinKind, pack_vectors
+from dunnage.bins.fills import Items, FillSlots, count_fills
+from dunnage.bins.sampling import clopper_pearson, fits_by_permutation
+from dunnage.city import City
+from dunnage.dataset import Dataset
+from dunnage.errors import NoPlanError, ParameterError, ReleaseError
+from dunnage.exact import exact
+from dunnage.guarantees import SampledDP
+from dunnage.noise import Noise
+from dunnage.planning.linkage import MEMBER_NOTE, exchangeable, linkage_of_plan, noisy_linkage, truck_linkage
+from dunnage.planning.models import PackingModel
+from dunnage.planning.packing import packed_group
+from dunnage.planning.plan import FleetPlan, Linkage, Plan, whole_if_possible
+from dunnage.planning.problem import combinations, rows_by_group
+from dunnage.planning.trucks import Truck, parse_capacities
+from dunnage.publication import Key
+from dunnage.release import Release
+from dunnage.settle import (
+    Capacity,
+    Settlement,
+    apply,
+    check_kinds,
+    listed,
+    matched_records,
+    planned_linkage,
+    received_plan,
+)
+from dunnage.settle.fleets import FleetSettlement, apply_fleet, served_task, true_days
+from dunnage.settle.repair import (
+    LEFT_BEHIND,
+    Fill,
+    Task,
+    columns_apart,
+    counted_fills,
+    draw,
+    planned_counts,
+    task_of,
+    whole_table,
+)
+
+DEFAULT_SECONDS = 10.0
+DEFAULT_PERMUTATIONS = 10_000
+MAX_PERMUTED = 100_000_000
+BINS_SECONDS = 5.0
+MIN_SECONDS = 0.05
+_KERNEL_BITS = 40
+
+
+# Trucks that can be named, by release and plan alone
+
+
+def truck_figures(release: Release, plan: Plan | None) -> Iterator[KeyFigure]:
+    """Compute from assignment or slots how likely somebody who knows a package names its truck.
+
+    Nothing is found if the release does not say how its noise was drawn.
+    """
+    if plan is None:
+        return
+    if release.noisy and (plan.slots is not None or len(plan.assignment) != len(release)):
+        raise ParameterError("the plan does not assign every row of the release once. Plan on the release anew.")
+    stated = noisy_linkage(release, plan.assignment) if release.noisy else linkage_of_plan(plan, release)
+    if stated is None:
+        return
+    record, chance = release.certificate.guarantee.protects, without_release(release, plan)
+    # A package may be missing from the release because it was not sampled.
+    sample = isinstance(release.certificate.guarantee, SampledDP) and not release.noisy
+    for worst, part, how in (("", "mean", "on average"), (", worst", "worst", "at worst")):
+        value, baseline = getattr(stated, part), getattr(chance, part)
+        # An estimate comes without its error: it is not below what public values give, nor above certainty.
+        interval, error = (min(value, baseline), 1.0), words("error unknown")
+        if stated.kind == "exact":
+            interval, error = (value, value), ""
+        elif release.noisy:
+            interval, error = noisy_interval(stated, part), words("error if evenly spread")
+        facts = {"worst": worst, "how": how, "blind": chance.words(baseline, record), "error": error}
+        facts["sample"] = f" This is {MEMBER_NOTE}." if sample else ""
+        details = {"kind": stated.kind, "note": stated.note}
+        yield figure("truck linkage{worst}", value, baseline, interval, details, **facts)
+
+
+def noisy_interval(stated: Linkage, part: str) -> Interval:
+    """Bound the ``mean`` or ``worst`` of noisy linkage under its prior: a point, if every true value was looked at."""
+    value = stated.mean if part == "mean" else stated.worst
+    if stated.points is None:
+        return value, value
+    reach = NORMAL_REACH * (stated.error or 0.0)
+    return (max(0.0, value - reach), min(1.0, value + reach)) if part == "mean" else (value, 1.0)
+
+
+class TruckByChance(NamedTuple):
+    """How likely somebody who sees the plan, and knows no more of a record than is public, names its truck."""
+
+    mean: float  # mean, worst: over all planned records, and for the public values that tell most
+    worst: float
+    columns: tuple[str, ...]  # The public columns; without any the fullest truck is named for all
+
+    def words(self, chance: float, record: str) -> str:
+        if not self.columns:
+            return words("fullest truck", chance=chance, record=record)
+        return words("public and plan", columns=", ".join(self.columns), chance=chance)
+
+
+def without_release(release: Release, plan: Plan) -> TruckByChance:
+    """Return the baseline of truck linkage: the fullest truck among those that public values leave.
+
+    Of a plan by depot that is the fullest truck of the depot. Public values are in clear, and known without a release.
+    """
+    public = [name for name, item in release.attributes.items() if item.role == "public"]
+    codes, slots = combinations(release, public), plan.slots
+    if slots is None:
+        linkage = truck_linkage(codes, plan.assignment)
+    else:  # the rows of a class have the same public values
+        class_id = release.data.column("class_id").combine_chunks().to_numpy(zero_copy_only=False)
+        of_class = np.zeros(int(class_id.max()) + 1, dtype=np.int64)
+        of_class[class_id] = codes
+        linkage = truck_linkage(np.repeat(of_class[slots.class_id], slots.count), np.repeat(slots.bin, slots.count))
+    return TruckByChance(linkage.mean, linkage.worst, tuple(public))
+
+
+# What a packing plan is worth beside the truth
+
+
+def plan_figures(
+    release: Release, data: Dataset, key: Key | None, plan: Plan, seconds: float, tell: Progress
+) -> tuple[list[KeyFigure], list[str]]:
+    """Apply a plan to the truth and compare it with the best plan on true weights; notes say what that lacks."""
+    if key is None:
+        return [], [words("no key for plan")]
+    tell("applying the plan")
+    done = apply(plan, data, release, key)
+    tell("packing the true weights")
+    worth = plan_utility(done, data, seconds=seconds, progress=tell)
+    figures = [
+        *_costs(plan, worth, release.certificate.guarantee.protects),
+        figure("plan feasible", float(worth.plan_feasible), 1.0, fits=words(f"fits: {worth.plan_feasible}")),
+        figure("bins feasible", worth.bins_feasible, 1.0),
+    ]
+    if release.classes is not None:  # noisy rows are never exchanged: either the plan fits or it does not
+        likely = worth.feasibility
+        details = {"kind": likely.kind, "permutations": likely.permutations}
+        figures.append(figure("joint feasibility", likely.value, 1.0, likely.interval, details))
+    return figures, []
+
+
+def _costs(plan: Plan, worth: PlanUtility, record: str) -> Iterator[KeyFigure]:
+    """Compare the plan with the best on true weights, as a ratio, and in trucks or in what they cost."""
+    # A plan takes one truck at least, the cheapest; trucks that cost nothing bound nothing.
+    least = max(worth.bound, 1.0 if len(plan.trucks) == 1 else min(float(truck.cost) for truck in plan.trucks))
+    # If the best is not proven, the ratio may be larger; those outside were packed as well as could be found.
+    most = worth.ratio if worth.proven else max(worth.ratio, float(worth.objective / (least or 1)))
+    in_all = worth.in_plan + worth.outside_bound
+    unit, num = "trucks" if plan.minimises == "trucks" else "in cost", worth.packages_outside
+    overloaded = words("overloaded", share=1 - worth.bins_feasible)
+    interval, details = (min(worth.ratio, in_all / worth.optimum), most), {"objective": worth.objective}
+    details |= {"optimum": worth.optimum, "proven": worth.proven}
+    facts = {"unit": unit, "takes": words("plan and outside take" if num else "plan takes")}
+    facts["sure"] = words("nothing better" if worth.proven else "not proven")
+    facts["holds"] = "" if worth.plan_feasible else words("does not hold", overloaded=overloaded)
+    yield figure("objective ratio", worth.ratio, 1.0, interval, details, **facts)
+    more = worth.objective - worth.optimum
+    begins = words("privacy costs", more=more, unit="truck" if unit == "trucks" and more == 1 else unit)
+    if not worth.plan_feasible:  # of a plan that does not hold nobody knows
+        begins = words("may take more", overloaded=overloaded)
+    others = f"{record} outside it" if num == 1 else f"{num:,} {record}s outside it"
+    facts = {"begins": begins, "everyone": f" for all {worth.packages:,}" if num else ""}
+    facts["others"] = words("outside more", others=others, outside=worth.outside) if num else ""
+    facts["sure"] = "" if worth.proven else words("best found", bound=worth.bound)
+    parts = ("proven", "bound", "in_plan", "outside", "packages", "packages_outside")
+    details, interval = {name: getattr(worth, name) for name in parts}, (min(worth.objective, in_all), worth.objective)
+    # The baseline is a plan without privacy, of all packages.
+    key = "trucks" if unit == "trucks" else "cost"
+    yield figure(key, worth.objective, worth.optimum, interval, details, **facts)
+
+
+class Feasibility(NamedTuple):
+    """How likely a plan fits, over all ways in which rows of a class may be its packages (Hoogervorst 2019, 6.1)."""
+
+    value: float  # Probability that every bin fits (f_k); for a sealed plan 1 if it can be filled at all
+    interval: Interval  # Where it lies with 95 % confidence; for an exact one the value twice
+    bins: float  # Share of bins that fit, on average
+    kind: str  # `exact` if all arrangements were counted, else `estimate`
+    permutations: int = 0  # How many were drawn for an estimate, 0 for an exact one
+
+    @classmethod
+    def exactly(cls, value: float, bins: float) -> Feasibility:
+        return cls(value, (value, value), bins, "exact")
+
+
+class PlanUtility(NamedTuple):
+    """What a plan is worth beside the best plan on the true weights. Private.
+
+    Both sides ship the same packages: all that could be read, released or not, but for those that were left behind or
+    are heavier than every truck. Rows that were left out on reading have no weight to count, and are on neither side.
+    """
+
+    objective: float  # Bins in use in the end, also of packages outside the plan; of several kinds what they cost
+    optimum: float  # That of the best plan found on the true weights of all these packages
+    proven: bool  # Whether no plan on the true weights does better
+    bound: float  # No plan on the true weights does better than this: proved
+    plan_feasible: bool  # plan_feasible, bins_feasible: whether every bin fitted the truth, and how many, unrepaired
+    bins_feasible: float
+    feasibility: Feasibility
+    truck_linkage: Linkage | None  # As the settlement restated it
+    packages: int  # packages, packages_outside: how many are shipped, and how many of them are in no plan
+    packages_outside: int
+    outside: float  # outside, outside_bound: what those take in trucks of their own, and at least, proved
+    outside_bound: float
+    seconds: float  # Time taken to find the optimum
+
+    @property
+    def in_plan(self) -> float:
+        """The part of the objective that the plan itself takes."""
+        return whole_if_possible(exact(self.objective, what="objective") - exact(self.outside, what="outside"))
+
+    @property
+    def ratio(self) -> float:
+        """Bins in use for each bin that the true weights need, or the same of costs (o / o_n)."""
+        return self.objective / self.optimum
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the result as plain data."""
+        return {
+            **{name: getattr(self, name) for name in ("objective", "optimum", "proven", "bound", "ratio")},
+            "plan_feasible": self.plan_feasible,
+            "bins_feasible": self.bins_feasible,
+            "feasibility": {**self.feasibility._asdict(), "interval": list(self.feasibility.interval)},
+            "truck_linkage": self.truck_linkage.plain() if self.truck_linkage else {},
+            "outside": {"packages": self.packages_outside, "objective": self.outside, "bound": self.outside_bound},
+            "packages": self.packages,
+            "seconds": round(self.seconds, 3),
+        }
+
+    def summary(self) -> str:
+        """Describe what privacy cost, for the owner."""
+        low, high = self.feasibility.interval
+        likely = f"{self.feasibility.value:.1%}" + (f" ({low:.1%} to {high:.1%})" if low < high else "")
+        outside, linkage = self.packages_outside, self.truck_linkage
+        rest = f" ({self.outside:g} of it for {outside:,} outside the plan)" if outside else ""
+        best = f"{self.optimum:g} ({'proven' if self.proven else 'best found'})"
+        lines = [
+            f"Objective   {self.objective:g}{rest}, on the true weights {best}",
+            f"Ratio       {self.ratio:.3f}",
+            f"Feasible    plan {'yes' if self.plan_feasible else 'no'}, bins {self.bins_feasible:.1%}",
+            f"Likely      every bin fits with {likely}",
+            f"Linkage     {f'{linkage.mean:.1%} on average ({linkage.kind})' if linkage else 'unknown'}",
+        ]
+        return "\n".join(lines)
+
+
+def plan_utility(
+    settlement: Settlement,
+    data: Dataset,
+    *,
+    seconds: float = DEFAULT_SECONDS,  # Time limit for the best plan
+    permutations: int = DEFAULT_PERMUTATIONS,  # Arrangements to try where they are too many to count
+    noise: Noise | None = None,
+    progress: Progress | None = None,
+) -> PlanUtility:
+    """Compare a settled plan with the best plan on the true weights of all packages.
+
+    Packages that were not released (suppressed, not sampled) must be shipped too: beside the plan they take trucks of
+    their own, and the best plan on the true weights takes them with the others. Packages left behind, or heavier than
+    every truck, are in neither; nor are rows left out on reading, which have no weight that could be counted.
+    """
+    start, plan = time.monotonic(), settlement.plan
+    # loading : a line per source row; records that are in none of them were not released
+    source, bins = (settlement.loading.column(name).to_numpy() for name in ("source_row", "bin"))
+    planned, loaded = data.parts.records_of(source), bins != LEFT_BEHIND
+    if (planned[loaded] < 0).any():
+        raise ReleaseError("the settlement is of other data. Give the data it was made with.")
+    first = np.sort(np.unique(planned[loaded], return_index=True)[1])
+    records, bins = planned[loaded][first], bins[loaded][first]
+    shipped = np.concatenate([records, np.setdiff1d(np.arange(len(data)), planned)])
+    amounts = np.column_stack([data.numbers(quantity)[shipped] for quantity in plan.quantities])
+    fits = _fits_some_truck(amounts, list(plan.quantities), plan.trucks)
+    in_plan = np.arange(len(shipped)) < len(records)
+    if not (fits & in_plan).any():
+        raise ParameterError("no package is loaded, so there is nothing to compare. Use larger trucks.")
+    used = Counter(settlement.truck_of_bin[bin_] for bin_ in np.unique(bins[fits[in_plan]]).tolist())
+    group = _group(data, (plan.by, plan.apart), shipped)
+
+    def packed(chosen: BoolArray, kinds: Sequence[Truck], deadline: float) -> TruePacking:
+        return pack_truth(
+            amounts[chosen], list(plan.quantities), kinds, group[chosen], deadline=deadline, progress=progress
+        )
+
+    rest = fits & ~in_plan
+    outside = TruePacking(np.zeros(0, dtype=np.int64), (), Fraction(0), Fraction(0))
+    if rest.any():
+        unlimited = [replace(truck, count=None) for truck in plan.trucks]
+        outside = packed(rest, unlimited, start + seconds * float(rest.sum() / fits.sum()))
+    objective, optimum, bound = cost_of(plan.trucks, used) + outside.cost, None, Fraction(0)
+    # Packages outside the plan may take more trucks than it had: there are as many of each kind as are used.
+    taken = used + Counter(outside.truck_of_bin)
+    kinds = [
+        truck if truck.count is None else replace(truck, count=max(truck.count, taken[truck.name]))
+        for truck in plan.trucks
+    ]
+    try:
+        truth = packed(fits, kinds, start + seconds)
+        optimum, bound = truth.cost, truth.bound
+    except NoPlanError:  # no packing was found, but the settlement may be one
+        if not settlement.feasible:
+            raise
+    if settlement.feasible and (optimum is None or objective < optimum):
+        optimum = objective
+    assert optimum is not None
+    spent, sealed = time.monotonic() - start, settlement.sealed
+    if sealed is None:
+        likely = _likely(settlement.task, permutations, noise or Noise())
+    else:
+        likely = _fillable(settlement.plan_feasible, sealed.exact, settlement.bins_feasible)
+    return PlanUtility(
+        objective=whole_if_possible(objective),
+        optimum=whole_if_possible(optimum),
+        proven=optimum == bound,
+        bound=whole_if_possible(bound),
+        packages=int(fits.sum()),
+        packages_outside=int(rest.sum()),
+        outside=whole_if_possible(outside.cost),
+        outside_bound=whole_if_possible(outside.bound),
+        plan_feasible=settlement.plan_feasible,
+        bins_feasible=settlement.bins_feasible,
+        feasibility=likely,
+        truck_linkage=settlement.truck_linkage,
+        seconds=spent,
+    )
+
+
+def _fits_some_truck(amounts: FloatArray, quantities: Sequence[str], trucks: Sequence[Truck]) -> BoolArray:
+    held = np.array([[truck.capacity[quantity] for quantity in quantities] for truck in trucks])
+    return np.asarray(np.any(np.all(amounts[:, None] <= held, axis=2), axis=1))
+
+
+def _group(data: Dataset, apart: Sequence[str | None], records: IntArray) -> IntArray:
+    codes = np.zeros(len(records), dtype=np.int64)
+    for name in {name for name in apart if name is not None}:
+        column = data.column(name).dictionary_encode(null_encoding="encode").indices
+        own = column.to_numpy(zero_copy_only=False)[records].astype(np.int64)
+        codes = np.unique(codes * (int(own.max()) + 1) + own, return_inverse=True)[1].reshape(-1)
+    return codes
+
+
+# The plan that privacy did not allow
+
+
+def true_plan(
+    data: Dataset,
+    release: Release,
+    key: Key,
+    *,
+    capacity: Capacity | None = None,
+    trucks: Sequence[Truck] | None = None,
+    by: str | None = None,
+    apart: str | None = None,
+    seconds: float = DEFAULT_SECONDS,
+    progress: Progress | None = None,
+) -> Plan:
+    """Plan on the true weights of the released rows, to compare with. Private: never hand it out as a plan.
+
+    Packages that were not released are not in it; :func:`plan_utility` counts what all packages take.
+    """
+    start = time.monotonic()
+    records = matched_records(data, release, key)
+    if (capacity is None) == (not trucks):
+        raise ParameterError("a plan needs either a capacity or trucks. Give one of them.")
+    units = {name: release.uncertain(name).unit for name in release.quantities}
+    room = {} if capacity is None else parse_capacities(listed(capacity), units)
+    kinds = tuple(trucks or (Truck(name="truck", capacity=room),))
+    packed = {name: unit for name, unit in units.items() if all(truck.capacity.get(name, 0) > 0 for truck in kinds)}
+    if not packed:
+        raise ParameterError("no quantity has a capacity in every kind of truck. Give trucks that hold something.")
+    check_kinds(kinds, packed)
+    amounts = np.column_stack([data.numbers(quantity)[records] for quantity in packed])
+    heavy = int((~_fits_some_truck(amounts, list(packed), kinds)).sum())
+    if heavy:
+        raise NoPlanError(f"no truck can take {heavy} of the released packages. Use a larger truck.")
+    columns_apart(release, by, apart)
+    group = _group(data, (by, apart), records)
+    truth = pack_truth(amounts, list(packed), kinds, group, deadline=start + seconds, progress=progress)
+    if len(kinds) == 1 and kinds[0].count is not None and truth.cost > kinds[0].count:
+        raise NoPlanError(
+            f"{kinds[0].count} trucks are not enough: {truth.cost} are needed by this plan, {truth.bound} at least."
+        )
+    return Plan(
+        release=release.certificate.digest,
+        bin_of_row=truth.bin_of_row,
+        truck_of_bin=truth.truck_of_bin,
+        trucks=kinds,
+        model=PackingModel(name="true weights"),
+        bound=whole_if_possible(truth.bound),
+        seconds=time.monotonic() - start,
+        quantities=packed,
+        by=by,
+        apart=apart,
+        truck_linkage=planned_linkage(release, exchangeable(release), truth.bin_of_row),
+        private=True,
+    )
+
+
+# How likely a plan fits
+
+
+def feasibility(
+    plan: Plan,
+    data: Dataset,
+    release: Release,
+    key: Key,
+    *,
+    permutations: int = DEFAULT_PERMUTATIONS,
+    noise: Noise | None = None,
+) -> Feasibility:
+    """Say how likely every bin of a plan fits, over all orders in which a class's rows may be its packages.
+
+    Rows are published in random order, so all orders of rows that nobody can tell apart are equally likely; the plan
+    was made for all of them.
+    """
+    noise = noise or Noise()
+    records = matched_records(data, release, key)
+    chosen = received_plan(plan, release, None, None)
+    amounts = np.column_stack([data.numbers(quantity)[records] for quantity in chosen.quantities])
+    task = task_of(chosen, amounts, release, noise)
+    if chosen.slots is None:
+        return _likely(task, permutations, noise)
+    fill = draw(task, noise)
+    return _fillable(fill.bin_of_row is not None, fill.exact, float(fill.bin_of_row is not None))
+
+
+def _fillable(filled: bool, counted: bool, bins: float) -> Feasibility:
+    """Say that a sealed plan fits surely if it can be filled at all: its owner knows the weights."""
+    if filled or counted:
+        return Feasibility.exactly(float(filled), bins)
+    return Feasibility(0.0, (0.0, 1.0), bins, "estimate")
+
+
+def _likely(task: Task, permutations: int, noise: Noise) -> Feasibility:
+    if len(np.unique(task.group)) == len(task.group):  # nothing to exchange: the plan's own fill is the only one
+        num_over, num_bins = len(Fill.of(task, task.start).overloaded), task.plan.num_bins
+        return Feasibility.exactly(float(not num_over), 1 - num_over / num_bins)
+    fills = counted_fills(task)
+    bins = _mean_of_bins(task) if fills is not None else None
+    if fills is not None and bins is not None:
+        return Feasibility.exactly(float(Fraction(fills.number, _num_fills(planned_counts(task)))), bins)
+    # Estimate from random orders: fewer where rows are very many, and the interval says so.
+    num = min(permutations, max(MAX_PERMUTED // len(task.whole), 100))
+    # Doubles hold whole numbers up to 2**53; amounts with more digits are compared as the data have them.
+    whole = int(max(task.whole.sum(axis=0))) < 2**53
+    values = task.whole.astype(np.float64) if whole else task.amounts
+    rooms = task.rooms.astype(np.float64) if whole else task.in_units(task.rooms)
+    hits, share = 0, 0.0
+    for fits in fits_by_permutation(values, task.group, task.start, rooms, permutations=num, seed=noise.bits(32)):
+        hits += int(fits.all(axis=1).sum())
+        share += float(fits.mean(axis=1).sum())
+    return Feasibility(hits / num, clopper_pearson(hits, num), share / num, "estimate", num)
+
+
+def _num_fills(counts: IntArray) -> int:
+    """Return in how many ways rows can be put where the plan wants their like. Shape: bins by groups."""
+    sizes = [math.factorial(size) for size in counts.sum(axis=0).tolist()]
+    repeats = [math.prod(map(math.factorial, column)) for column in counts.T.tolist()]
+    return math.prod(size // repeat for size, repeat in zip(sizes, repeats, strict=True))
+
+
+def _mean_of_bins(task: Task) -> float | None:
+    """Return the mean over bins of the probability that one fits; None if one cannot be counted."""
+    counts = planned_counts(task)
+    rooms = task.rooms
+    deadline = time.monotonic() + BINS_SECONDS
+    known: dict[bytes, Fraction] = {}
+    chances = []
+    for bin_, room in enumerate(rooms):
+        sort = counts[bin_].tobytes() + room.tobytes()
+        if sort not in known:
+            alone = np.broadcast_to(task.whole.sum(axis=0), rooms.shape).copy()  # the others hold everything
+            alone[bin_] = np.minimum(room, alone[bin_])
+            fills = count_fills(Items(task.group, task.whole), FillSlots(counts, alone), deadline=deadline)
+            if fills is None:
+                return None
+            known[sort] = Fraction(fills.number, _num_fills(counts))
+        chances.append(known[sort])
+    return float(sum(chances, Fraction(0)) / len(chances))
+
+
+# The best packing of the true amounts
+# One quantity and one kind of truck go to the scalar kernel, all else to the one for vectors. Both prove a bound.
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TruePacking:
+    """Rows in bins by their true amounts. Private: its ``repr`` shows none of it."""
+
+    bin_of_row: IntArray  # bin_of_row, truck_of_bin: the bin of each row, and the name of the truck that a bin is
+    truck_of_bin: tuple[str, ...]
+    cost: Fraction  # What the trucks cost together; of a single kind, their number
+    bound: Fraction  # No packing costs less: proved
+
+
+def cost_of(trucks: Sequence[Truck], used: Mapping[str, int]) -> Fraction:
+    """Return what trucks cost together; of a single kind, their number."""
+    if len(trucks) == 1:
+        return Fraction(sum(used.values()))
+    return sum((exact(truck.cost, what="cost") * used.get(truck.name, 0) for truck in trucks), Fraction(0))
+
+
+def pack_truth(
+    amounts: FloatArray,  # Each row fits some truck. Shape: rows by quantities
+    quantities: Sequence[str],
+    trucks: Sequence[Truck],
+    group: IntArray,  # Number of the group of each row; groups never share a truck
+    *,
+    deadline: float,
+    progress: Progress | None = None,
+) -> TruePacking:
+    """Pack true amounts at the least cost that can be found in time, each group of rows apart."""
+    tell = progress or (lambda line: None)
+    bins: list[IntArray] = []
+    bound = Fraction(0)
+    if len(trucks) == 1 and len(quantities) == 1:
+        groups = rows_by_group(group)
+        for number, rows in enumerate(groups):  # time that one group leaves over is the next one's
+            seconds = max(deadline - time.monotonic(), MIN_SECONDS) / (len(groups) - number)
+            found, least = packed_group(amounts[rows, 0], trucks[0].capacity[quantities[0]], seconds)
+            bins += [rows[items] for items in found]
+            bound += least
+            tell(f"true weights: {number + 1} of {len(groups)} parts packed")
+        names = [trucks[0].name] * len(bins)
+    else:
+        held = np.array([[truck.capacity[quantity] for quantity in quantities] for truck in trucks])
+        whole, rooms = whole_table(amounts, held)[:2]
+        same = whole.dtype != object
+        if not same:  # rounded outward to 64 bits, so that what fits by them fits in truth
+            most = [max(int(room).bit_length() - _KERNEL_BITS, 0) for room in rooms.max(axis=0)]
+            shift, same = np.array(most, dtype=object), not any(most)
+            whole, rooms = (-(-whole >> shift)).astype(np.int64), (rooms >> shift).astype(np.int64)
+        several = len(trucks) > 1
+        kinds = [
+            BinKind(
+                capacity=tuple(room),
+                cost=exact(truck.cost, what="cost") if several else 1,
+                count=truck.count if several else None,
+            )
+            for truck, room in zip(trucks, rooms.tolist(), strict=True)
+        ]
+        tell("packing the true amounts")
+        seconds = max(deadline - time.monotonic(), MIN_SECONDS)
+        packing = pack_vectors(whole, kinds, seconds=seconds, groups=group)
+        bins = [np.array(rows, dtype=np.int64) for rows in packing.bins]
+        names = [trucks[kind].name for kind in packing.kind_of_bin]
+        bound = packing.bound if same else bound
+    bin_of_row = np.empty(len(amounts), dtype=np.int64)
+    for number, rows in enumerate(bins):
+        bin_of_row[rows] = number
+    return TruePacking(bin_of_row, tuple(names), cost_of(trucks, Counter(names)), bound)
+
+
+# What a plan of shuttles is worth beside the truth
+
+
+def fleet_figures(
+    plan: FleetPlan,
+    data: Dataset,
+    release: Release,
+    city: City,
+    key: Key | None,
+    *,
+    shuttle_hour: float | None,
+    tell: Progress,
+) -> tuple[list[KeyFigure], list[str]]:
+    """Run planned shuttles on the true trips, beside those that these need; return figures and notes."""
+    done = apply_fleet(plan, data, release, city, key, shuttle_hour=shuttle_hour, progress=tell)
+    universe = data.schema.universe(data.period)
+    # Seconds of trips were drawn where only their counts are known.
+    drawn = true_days(data, universe, done.task.ground, done.plan.model.day if done.plan.model else None) is None
+    target, wait, known = float(done.task.max_wait), done.wait_seconds, done.needed is not None
+    notes = [] if done.checked else [words("fleet unchecked")]
+    if not known:
+        notes.append(words("no fleet", target=target))
+    interval = wait, wait
+    if drawn:
+        notes.append(words("waits estimated"))
+        waits = [run.waits for run in served_task(done.task, done.planned).operate(done.planned) if len(run.waits)]
+        most = max((float(own.max()) for own in waits), default=0.0)
+        interval = spread_interval([float(own.mean()) for own in waits], wait, most=most)
+    ideal = done.ideal.wait_seconds.mean if known and done.ideal else (0.0 if known else target)
+    interval = min(interval[0], wait), max(interval[1], wait)
+    details = {"max_wait_seconds": target, "unserved": done.unserved, "idle_seconds": done.idle_seconds}
+    facts = {"without": words("ideal wait", ideal=ideal) if known else words("no ideal wait")}
+    facts["late"] = words("unserved", num=done.unserved) if done.unserved else ""
+    waiting = figure("wait", wait, ideal, interval, details, **facts)
+    met, num, best = sum(done.meets_target), len(done.zones), words("ideal in all" if known else "ideal in none")
+    missed = {"missed": [zone for zone, in_time in zip(done.zones, done.meets_target, strict=True) if not in_time]}
+    in_time = figure("zones in time", met / num, 1.0, None, missed, met=met, num=num, best=best)
+    return [*_fleet_sizes(done), waiting, in_time], notes
+
+
+def _fleet_sizes(done: FleetSettlement) -> Iterator[KeyFigure]:
+    """Compare shuttles, and what they cost a day, with those that the true trips need."""
+    if done.needed is None:
+        return
+    needed, hours = sum(done.needed), (done.task.span[1] - done.task.span[0]) / 3600
+    price = done.cost.per_shuttle_hour if done.cost is not None else None
+    day, unit = (hours, "shuttle-hours a day") if price is None else (hours * price, "a day")
+    by_zone = zip(done.zones, done.planned, done.needed, strict=True)
+    because = ""
+    if done.shuttles != needed and needed:
+        side = "more" if done.shuttles > needed else "fewer"
+        because = words("because of privacy", share=abs(done.shuttles - needed) / needed, side=side)
+    zones = {zone: {"planned": planned, "needed": own} for zone, planned, own in by_zone}
+    yield figure("shuttles", done.shuttles, needed, None, {"zones": zones}, because=because)
+    more, details = (done.shuttles - needed) * day, {"hours_a_day": hours, "per_shuttle_hour": price}
+    facts = {"unit": unit, "priced": "" if price is None else words("priced", price=price), "more": abs(more)}
+    facts |= {"costs": "costs" if more >= 0 else "saves", "waits": words("longer waits") if more < 0 else ""}
+    yield figure("cost | fleet", done.shuttles * day, needed * day, None, details, **facts)
+
+
+def spread_interval(means: Sequence[float], value: float, *, most: float) -> Interval:
+    """Return Student's 95 % interval around a value by how some means differ; of a single one nothing is known."""
+    if len(means) < 2:
+        return 0.0, max(most, value)
+    from scipy.stats import t
+
+    reach = float(t.ppf((1 + CONFIDENCE) / 2, len(means) - 1) * np.std(means, ddof=1)) / math.sqrt(len(means))
+    return max(0.0, value - reach), value + reach
