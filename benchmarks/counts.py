@@ -28,7 +28,14 @@ import dunnage as dn
 from benchmarks.apart import run_apart
 from benchmarks.noise import opendp_laplace
 from dunnage.counting.laplace import DiscreteLaplace
-from dunnage.mechanisms.counts import Asked, ConstrainedCounts, Counted, HierarchicalCounts, NoisyCounts, true_counts
+from dunnage.mechanisms.counts import (
+    ConstrainedCounts,
+    Counted,
+    HierarchicalCounts,
+    NoisyCounts,
+    NoisyQueries,
+    true_counts,
+)
 from dunnage.noise import Noise
 from dunnage.samples import TripSetting, generate_trips
 from dunnage.trips import Universe
@@ -124,7 +131,7 @@ def release_sparse() -> None:
     counted = Counted(universe=universe, cells=cells, counts=generator.geometric(0.1, OCCUPIED))
     mechanism = ConstrainedCounts(epsilon=1, features="O3")
     queries = mechanism.queries(_PLAIN)
-    asked = Asked.of(universe, queries, mechanism.epsilon, 1, DiscreteLaplace)
+    asked = NoisyQueries.of(universe, queries, mechanism.epsilon, 1, DiscreteLaplace)
     start = time.process_time()
     mechanism.draw_counts(counted, asked, Noise())
     sys.stdout.write(str(time.process_time() - start))  # compiling included: it is run once

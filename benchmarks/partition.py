@@ -25,8 +25,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dunnage.bins import pack_bins
+from dunnage.mechanisms.classes import Classes
 from dunnage.mechanisms.partition import Partition
-from dunnage.mechanisms.recode import Classes
 from dunnage.policy import Policy
 from dunnage.tables.dataset import Dataset
 

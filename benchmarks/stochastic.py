@@ -24,6 +24,7 @@ import dunnage as dn
 from dunnage.bins.sampling import fits_by_permutation
 from dunnage.planning.published import sampled_assignment
 from dunnage.samples import draw_weights
+from dunnage.samples.packages import PackageSetting, package_setting
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -46,7 +47,7 @@ class Outcome:
     feasible: float
 
 
-def released(setting: dn.PackageSetting, k: int, seed: int) -> dn.Release:
+def released(setting: PackageSetting, k: int, seed: int) -> dn.Release:
     """Draw weights and release them as multisets, none suppressed."""
     weight = {"role": "quasi-identifier", "kind": "numeric", "domain": [setting.low, setting.high]}
     document = {
@@ -86,7 +87,7 @@ def outcome(plan: Callable[..., IntArray], release: dn.Release, capacity: float,
 
 
 def outcomes(name: str, k: int, num: int, seconds: float) -> list[tuple[Outcome, Outcome]]:
-    setting = dn.package_setting(name)
+    setting = package_setting(name)
     releases = [released(setting, k, seed) for seed in range(num)]
     return [
         (outcome(certified, release, setting.capacity, seconds), outcome(sampled, release, setting.capacity, seconds))

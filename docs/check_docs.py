@@ -116,7 +116,7 @@ def _parameter_line(parameter: Any) -> str:
 def schemas() -> dict[Path, str]:
     """Write a JSON Schema for every public document, by the page it goes to."""
     from dunnage.advising.frontier import Frontier
-    from dunnage.auditing.audit import Audit
+    from dunnage.auditing.run import Audit
     from dunnage.certificate import Certificate
     from dunnage.planning.plan import FleetDocument, PlanDocument
     from dunnage.policy import PolicyTables

@@ -32,8 +32,6 @@ from picture_parts import joined, legend, mark, panel, picture
 
 from dunnage.auditing.plans import feasibility
 from dunnage.bins.scalar import best_fit_decreasing, pack_bins
-from dunnage.dataset import Dataset
-from dunnage.io import load
 from dunnage.ledger import Ledger
 from dunnage.mechanisms.noisy import NoisyClusters, NoisyValues
 from dunnage.mechanisms.partition import Partition
@@ -48,6 +46,8 @@ from dunnage.publication import Key
 from dunnage.release import Release
 from dunnage.samples import PackageSetting, draw_weights, generate_packages, package_setting
 from dunnage.showing.figures import Scale, Svg, span, tag, x_axis, y_axis
+from dunnage.tables.dataset import Dataset
+from dunnage.tables.load import load
 from dunnage.text import number_text
 
 FloatArray = npt.NDArray[np.float64]

@@ -21,7 +21,6 @@ from picture_parts import joined, legend, mark, panel, picture
 from pictures_trips import BUSY, METHODS, WHOLE_DAY, trips
 
 from dunnage.city import City
-from dunnage.dataset import Dataset
 from dunnage.ledger import Ledger
 from dunnage.noise import Noise
 from dunnage.planning.demand import Ground
@@ -32,6 +31,7 @@ from dunnage.samples import city
 from dunnage.settle.fleets import FleetSettlement, apply_fleet
 from dunnage.showing.figures import MAP_WIDTH, CityMap, Flows, Scale, Svg, tag
 from dunnage.showing.fleets import Running
+from dunnage.tables.dataset import Dataset
 from dunnage.text import number_text
 
 TARGET = 180

@@ -13,7 +13,6 @@ import numpy as np
 from picture_parts import joined, legend, mark, panel, picture
 
 from dunnage.bins.scalar import pack_bins
-from dunnage.io import load
 from dunnage.ledger import Ledger
 from dunnage.mechanisms.partition import Partition
 from dunnage.noise import Noise
@@ -22,6 +21,7 @@ from dunnage.planning.packing import pack
 from dunnage.release import Release
 from dunnage.samples import generate_packages, package_setting
 from dunnage.showing.figures import Scale, Svg, tag, x_axis, y_axis
+from dunnage.tables.load import load
 
 KS, SEEDS = (2, 3, 5, 10, 20), range(1, 4)
 CASES = {"large": ("100-L-U", 500), "small": ("100-S-U", 2500)}

@@ -21,8 +21,6 @@ from picture_parts import joined, legend, mark, panel, picture
 
 from dunnage.auditing.classes import ClassesView
 from dunnage.auditing.rides import ClassDistortion, own_weights
-from dunnage.dataset import Dataset
-from dunnage.io import load
 from dunnage.ledger import Ledger
 from dunnage.mechanisms.clusters import UtilityClusters
 from dunnage.noise import Noise
@@ -30,6 +28,8 @@ from dunnage.policy import Policy
 from dunnage.samples import RideSetting, generate_rides
 from dunnage.showing.figures import Network as Map
 from dunnage.showing.figures import Scale, Svg, tag, y_axis
+from dunnage.tables.dataset import Dataset
+from dunnage.tables.load import load
 from dunnage.text import percent
 
 FloatArray = npt.NDArray[np.float64]

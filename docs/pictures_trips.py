@@ -21,8 +21,6 @@ import numpy.typing as npt
 from picture_parts import joined, legend, mark, panel, picture
 
 from dunnage.auditing.counts import CountsTruth, CountsView, Errors, group_differences
-from dunnage.dataset import Dataset
-from dunnage.io import load
 from dunnage.ledger import Ledger
 from dunnage.mechanisms.counts import (
     ConstrainedCounts,
@@ -37,6 +35,8 @@ from dunnage.noise import Noise
 from dunnage.policy import Policy
 from dunnage.samples import TripSetting, generate_trips
 from dunnage.showing.figures import Scale, Svg, tag
+from dunnage.tables.dataset import Dataset
+from dunnage.tables.load import load
 from dunnage.text import number_text
 
 IntArray = npt.NDArray[np.int64]

@@ -24,7 +24,9 @@ import pyarrow as pa
 import dunnage as dn
 from dunnage.bins import pack_bins
 from dunnage.bins.sampling import clopper_pearson, fits_by_permutation
+from dunnage.errors import InternalError
 from dunnage.samples import draw_weights
+from dunnage.samples.packages import PackageSetting, package_setting
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -54,12 +56,12 @@ class Setting:
 
     number: int  # number, numeral: Its number, in both forms
     numeral: str
-    name: str  # as :func:`dunnage.package_setting` names it
+    name: str  # as :func:`dunnage.samples.package_setting` names it
 
     @property
-    def law(self) -> dn.PackageSetting:
+    def law(self) -> PackageSetting:
         """The law of its weights, and its capacity."""
-        return dn.package_setting(self.name)
+        return package_setting(self.name)
 
 
 SETTINGS = tuple(
@@ -250,7 +252,7 @@ def anonymise(job: Job, mechanism: Any, *, doubling: float = DOUBLING) -> Anonym
     release, _ = mechanism.release(data, ledger=dn.Ledger(":memory:"), noise=dn.Noise(seed=job.instance))
     seconds = time.monotonic() - start
     if len(release) != len(weights):
-        raise dn.InternalError("a package was suppressed, so ratios would not be comparable.")
+        raise InternalError("a package was suppressed, so ratios would not be comparable.")
     return Anonymised(job, release, seconds, fewest_bins(job.setting, weights))
 
 

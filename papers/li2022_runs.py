@@ -23,8 +23,10 @@ import pyarrow as pa
 import dunnage as dn
 from dunnage.bins import pack_bins, whole_numbers
 from dunnage.exact import exact
+from dunnage.guarantees import SampledDP
 from dunnage.mechanisms.noisy import exposed_records, published_noise
 from dunnage.mechanisms.sampled_lattice import SampledLattice
+from dunnage.samples.packages import PackageSetting
 from dunnage.sampling_loss import sampling_delta, sampling_epsilon
 from papers.hoogervorst2019_runs import Setting, mean_sd, weights_of
 
@@ -240,7 +242,7 @@ class Judge:
         )
 
 
-def policy_of(law: dn.PackageSetting, mechanism: Any, *, doubling: float = DOUBLING) -> dn.Policy:
+def policy_of(law: PackageSetting, mechanism: Any, *, doubling: float = DOUBLING) -> dn.Policy:
     """Write the policy of a setting: the public domain is that of its law, in whole numbers."""
     weight = {"role": "quasi-identifier", "kind": "numeric", "domain": [law.low, law.high], "resolution": 1}
     document = {
@@ -252,9 +254,7 @@ def policy_of(law: dn.PackageSetting, mechanism: Any, *, doubling: float = DOUBL
     return dn.Policy.from_dict(document)
 
 
-def dataset_of(
-    law: dn.PackageSetting, weights: FloatArray, mechanism: Any, *, doubling: float = DOUBLING
-) -> dn.Dataset:
+def dataset_of(law: PackageSetting, weights: FloatArray, mechanism: Any, *, doubling: float = DOUBLING) -> dn.Dataset:
     """Put weights under the policy of their setting."""
     return dn.Dataset.from_table(pa.table({"weight": weights}), policy_of(law, mechanism, doubling=doubling))
 
@@ -342,7 +342,7 @@ def noisy(judge: Judge, shares: Sequence[Fraction]) -> Iterator[Run]:
 
 
 def published_sizes(
-    law: dn.PackageSetting,
+    law: PackageSetting,
     weights: IntArray,
     shares: Sequence[Fraction],
     epsilon: Fraction,
@@ -465,7 +465,7 @@ class Results:
 def stated(k: int, num_sampled: int) -> dict[str, object]:
     """Return what the paper states for algorithm 1, and what holds: epsilon and delta."""
     holds = SampledLattice(k=k, beta=BETA, epsilon_choice=CHOICE, as_published=True).promise(_SCHEMA).guarantee
-    assert isinstance(holds, dn.SampledDP)
+    assert isinstance(holds, SampledDP)
     return {
         "epsilon stated": float(sampling_epsilon(BETA) + 2 * CHOICE * k / num_sampled),
         "delta by eq. 14": float(sampling_delta(k, BETA, as_published=True)),

@@ -29,13 +29,11 @@ from dunnage.advising import advice, rows, sweep
 from dunnage.advising.advice import DISTORTION, NUMBER_ERROR, TRUCKS, choose, limit_of, share_of, wish
 from dunnage.advising.frontier import OVERLOADED, Failure, Frontier, Limit, Measure, Point
 from dunnage.advising.policies import BasePolicy
-from dunnage.advising.sweep import Cache, Candidate, Draw, Goal, Reference, Request, Subject
 from dunnage.advising.rows import RowSubject
-from dunnage.auditing.utility import plan_utility
-from dunnage.dataset import Dataset
+from dunnage.advising.sweep import Cache, Candidate, Draw, Goal, Reference, Request, Subject
+from dunnage.auditing.plans import plan_utility
 from dunnage.domains import Numeric
 from dunnage.errors import InputError, NoPlanError, OutputError, ParameterError, PolicyError
-from dunnage.io import draft, load
 from dunnage.ledger import Ledger
 from dunnage.noise import Noise
 from dunnage.planning.models import Sealed, Standard
@@ -45,6 +43,8 @@ from dunnage.publishing import mechanism_of, publish
 from dunnage.samples import like
 from dunnage.settle import apply
 from dunnage.showing.frontier import frontier_page
+from dunnage.tables.dataset import Dataset
+from dunnage.tables.load import draft, load
 
 POLICY = """# kept
 dataset = "parcels"

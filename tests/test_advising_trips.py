@@ -41,16 +41,16 @@ from dunnage.city import City
 from dunnage.cli.auditing import advise
 from dunnage.collecting.batch import find_inputs
 from dunnage.collecting.tasks import read_task
-from dunnage.dataset import Dataset
 from dunnage.devices.places import LocalLocation
 from dunnage.devices.subjects import Grid
 from dunnage.errors import ParameterError, Refusal, UserError
 from dunnage.ledger import Ledger
-from dunnage.mechanisms.counting import true_counts
+from dunnage.mechanisms.counts import true_counts
 from dunnage.noise import Noise
 from dunnage.policy import Policy
 from dunnage.publishing import mechanism_of, publish
 from dunnage.samples.like import deterred, like, like_reports
+from dunnage.tables.dataset import Dataset
 
 STOPS = """stop,zone,lat,lon
 A,west,48.000,9.000

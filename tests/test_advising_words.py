@@ -11,11 +11,11 @@ import pytest
 
 from dunnage.collecting.reading import RowFile
 from dunnage.collecting.tasks import carriers_from_text
-from dunnage.dataset import Dataset
 from dunnage.errors import InputError, PolicyError
-from dunnage.gtfs import load_city
 from dunnage.policy import Policy
 from dunnage.publishing import mechanism_of
+from dunnage.tables.dataset import Dataset
+from dunnage.tables.gtfs import load_city
 
 WEIGHT = {"role": "quasi-identifier", "kind": "numeric", "domain": [0, 100]}
 

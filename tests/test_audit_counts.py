@@ -26,17 +26,16 @@ from dunnage.auditing.run import Audit, audit
 from dunnage.certificate import Certificate
 from dunnage.city import City
 from dunnage.counting.laplace import DiscreteLaplace
-from dunnage.dataset import Dataset
 from dunnage.documents import canonical
 from dunnage.domains import Numeric, Stops, Windows
 from dunnage.errors import ReleaseError
-from dunnage.mechanisms.constrained_counts import ConstrainedCounts
-from dunnage.mechanisms.counting import true_counts
+from dunnage.mechanisms.counts import ConstrainedCounts, true_counts
 from dunnage.policy import Policy
 from dunnage.publishing import publish
 from dunnage.release import Release
 from dunnage.schema import Attribute, Contribution, Role, Schema
 from dunnage.showing.audit import audit_page, count_pictures, write_audit
+from dunnage.tables.dataset import Dataset
 from dunnage.trips import Trip
 
 STOPS = ("B", "A", "C", "<D>")

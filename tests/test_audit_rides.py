@@ -25,7 +25,7 @@ import dunnage as dn
 from dunnage.auditing import classes as attacks
 from dunnage.auditing import rides
 from dunnage.auditing import rides as auditing_rides
-from dunnage.auditing.classes import ClassesTruth, ClassesView, Knowledge
+from dunnage.auditing.classes import ClassesTruth, ClassesView, Knowledge, look_up
 from dunnage.auditing.rides import (
     attack_by,
     cards_that_fit,
@@ -39,8 +39,8 @@ from dunnage.auditing.rides import (
 from dunnage.auditing.run import Audit, audit
 from dunnage.domains import Category, Graph, Numeric, Ordinal, Tree
 from dunnage.errors import ReleaseError
-from dunnage.mechanisms.recode import Classes, Generalised, Intervals, Nodes, Sets
-from dunnage.mechanisms.utility_clusters import UtilityClusters
+from dunnage.mechanisms.classes import Classes, Generalised, Intervals, Nodes, Sets
+from dunnage.mechanisms.clusters import UtilityClusters
 from dunnage.policy import Policy
 from dunnage.samples import RideSetting, generate_rides
 from dunnage.schema import Attribute, Role, Schema
@@ -251,17 +251,17 @@ def test_values_that_nobody_has_by_hand(small: Small) -> None:
 def test_a_class_of_two_equal_values_counts_once() -> None:
     data = load({"start": [310, 310, 300, 320]})
     release, _ = release_of(data, np.array([0, 0, 1, 1]))
-    assert [dn.look_up(release, {"start": value}).candidates for value in (310, 300, 320, 315)] == [2, 2, 2, 0]
+    assert [look_up(release, {"start": value}).candidates for value in (310, 300, 320, 315)] == [2, 2, 2, 0]
 
 
 def test_one_ride_is_looked_up() -> None:
     small = SMALL[0]
     row = small.released[0]
     known = {name: small.columns[name][row] for name in DOMAINS}
-    match = dn.look_up(small.release, known, public={"day": small.columns["day"][row]})
+    match = look_up(small.release, known, public={"day": small.columns["day"][row]})
     assert match.candidates == small.rows(row, tuple(DOMAINS)) > 0
     assert match.probability == 1 / match.candidates
-    nowhere = dn.look_up(small.release, {**known, "board": "Z"}, public={"day": small.columns["day"][row]})
+    nowhere = look_up(small.release, {**known, "board": "Z"}, public={"day": small.columns["day"][row]})
     assert nowhere.certainly_absent
 
 

@@ -18,6 +18,7 @@ import dunnage as dn
 from dunnage import demo
 from dunnage.demo import run_demo
 from dunnage.demo.story import Numbers, Story, Traced, bars_picture, find_field, signed
+from dunnage.errors import InternalError, OutputError
 
 STORIES = ("loads", "riders", "carriers")
 
@@ -234,12 +235,12 @@ def brief(monkeypatch):
 def test_demo_replaces_only_its_own_folder(brief, tmp_path):
     out = tmp_path / "out"
     run_demo(out)
-    with pytest.raises(dn.OutputError, match="--force"):
+    with pytest.raises(OutputError, match="--force"):
         run_demo(out)
     run_demo(out, force=True)
     for place in (out / "thesis.txt", out / "loads" / "thesis.txt"):
         place.write_text("keep")
-        with pytest.raises(dn.OutputError, match="more than a demo wrote"):
+        with pytest.raises(OutputError, match="more than a demo wrote"):
             run_demo(out, force=True)
         assert place.read_text() == "keep"
         place.unlink()
@@ -251,10 +252,10 @@ def test_a_demo_of_an_older_version_is_replaced(brief, tmp_path):
     out.mkdir()
     for name in demo._EARLIER:
         (out / name).write_text("old")
-    with pytest.raises(dn.OutputError, match="--force"):
+    with pytest.raises(OutputError, match="--force"):
         run_demo(out)
     (out / "thesis.txt").write_text("keep")
-    with pytest.raises(dn.OutputError, match="more than a demo wrote"):
+    with pytest.raises(OutputError, match="more than a demo wrote"):
         run_demo(out, force=True)
     (out / "thesis.txt").unlink()
     run_demo(out, force=True)
@@ -264,7 +265,7 @@ def test_a_demo_of_an_older_version_is_replaced(brief, tmp_path):
 def test_an_owners_folder_is_no_demo(brief, tmp_path):
     (tmp_path / "parcels.csv").write_text("mine")
     (tmp_path / "release").mkdir()
-    with pytest.raises(dn.OutputError, match="more than a demo wrote"):
+    with pytest.raises(OutputError, match="more than a demo wrote"):
         run_demo(tmp_path, force=True)
 
 
@@ -277,9 +278,9 @@ def test_demo_follows_no_link_and_replaces_no_file(brief, tmp_path):
     inside.mkdir()
     (inside / "loads").symlink_to(kept / "loads")
     for place in ("link", "file", "inside"):
-        with pytest.raises(dn.OutputError, match="more than a demo wrote"):
+        with pytest.raises(OutputError, match="more than a demo wrote"):
             run_demo(tmp_path / place, force=True)
-    with pytest.raises(dn.OutputError, match="cannot be made"):
+    with pytest.raises(OutputError, match="cannot be made"):
         run_demo(tmp_path / "file" / "deeper")
     assert (kept / "loads" / "figures.json").exists()
 
@@ -322,7 +323,7 @@ def test_numbers_are_read_from_files(tmp_path):
     assert half.field == "/figures/half~1of it/value"
     kept = json.loads((folder / "figures.json").read_text())["figures"]["half/of it"]
     assert kept == {"value": 0.125, "how": "halved", "from": ["loads/f.json#/a~1b/0/c", "loads/f.json"]}
-    with pytest.raises(dn.InternalError, match="no number"):
+    with pytest.raises(InternalError, match="no number"):
         numbers.read("words", "f.json", "/words")
 
 

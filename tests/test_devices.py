@@ -40,6 +40,7 @@ from dunnage.errors import (
     SealError,
     TaskError,
 )
+from dunnage.tables import cells
 
 DAY = 20_740  # 14 October 2026
 SECONDS = 86_400

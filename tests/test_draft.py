@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from dunnage.collecting.tasks import carriers_from_text
 from dunnage.errors import InputError, ParameterError, PolicyError
-from dunnage.io import draft
 from dunnage.policy import Policy, ReadOptions
 from dunnage.policy.draft import SEEN, STORIES, draft_policy, likely_story
+from dunnage.tables.load import draft
 
 PARCELS = {"Parcel ID": "text", "ZIP": "text", "Weight (kg)": "numeric", "fragile": "flag", "day": "time"}
 TRIPS = {"card": "text", "from_stop": "text", "to_stop": "text", "departure": "time", "fare": "text"}
@@ -323,7 +323,7 @@ def test_a_header_alone_is_drafted_and_said_to_be_alone(tmp_path: Path):
 
 
 def test_tabs(tmp_path: Path):
-    from dunnage.io import load
+    from dunnage.tables.load import load
 
     text = drafted(tmp_path, ["Order\tweight", *(f"O{number}\t1.5" for number in range(4))], "orders.tsv")
     assert tomllib.loads(text)["read"] == {"delimiter": "\t"}

@@ -22,6 +22,8 @@ from dunnage.certificate import Certificate, odds
 from dunnage.guarantees import Loss
 from dunnage.release import Release
 from dunnage.samples import metro_edges
+from dunnage.samples.packages import PackageSetting, generate_packages
+from dunnage.samples.rides import RideSetting, generate_rides
 from dunnage.showing.audit import audit_page, ride_pictures
 from dunnage.showing.figures import Network
 from dunnage.showing.loads import LoadsStory, PlanView, loads_page, loads_pictures
@@ -499,7 +501,7 @@ def test_nothing_private_is_printed(story):
 
 def test_a_published_release_needs_no_identifiers(tmp_path):
     """From a real publication; identifiers of the owner's records are on no page."""
-    data_file, policy = dn.generate_packages(dn.PackageSetting(size=40, destinations=2), tmp_path / "p.csv", seed=1)
+    data_file, policy = generate_packages(PackageSetting(size=40, destinations=2), tmp_path / "p.csv", seed=1)
     data = dn.load(data_file, policy)
     release, key = dn.publish(data, ledger=dn.Ledger(":memory:"))
     rows = {int(row): i for i, row in enumerate(data.source_rows)}
@@ -520,7 +522,7 @@ def test_a_published_release_needs_no_identifiers(tmp_path):
 def rides(tmp_path_factory):
     """Generated rides, some of them suppressed, and their audits: private and external."""
     folder = tmp_path_factory.mktemp("rides")
-    file, policy, _ = dn.generate_rides(dn.RideSetting(size=600, stations=60, lines=4), folder / "rides.csv", seed=1)
+    file, policy, _ = generate_rides(RideSetting(size=600, stations=60, lines=4), folder / "rides.csv", seed=1)
     policy.write_text(policy.read_text() + "\n[mechanism.limits]\nboard = 5\n")
     data = dn.load(file, policy)
     release, key = dn.publish(data, ledger=":memory:")
@@ -640,7 +642,7 @@ def test_a_map_marks_exactly_the_stations_of_its_class(rides):
 
 
 def test_other_releases_have_no_such_pictures(tmp_path):
-    dn.generate_packages(dn.PackageSetting(size=50), tmp_path / "parcels.csv", seed=1)
+    generate_packages(PackageSetting(size=50), tmp_path / "parcels.csv", seed=1)
     release, _ = dn.publish(dn.load(tmp_path / "parcels.csv", tmp_path / "parcels.toml"), ledger=":memory:")
     assert ride_pictures(audit(release, external=True)) == []
 

@@ -30,12 +30,9 @@ from dunnage.errors import ParameterError
 from dunnage.guarantees import NO_LOSS
 from dunnage.laws import Cells
 from dunnage.mechanisms import MECHANISMS, counts, noisy
-from dunnage.mechanisms.counting import true_counts
-from dunnage.mechanisms.counts import HierarchicalCounts
-from dunnage.mechanisms.noisy_counts import NoisyCounts
-from dunnage.mechanisms.noisy_values import NoisyValues
+from dunnage.mechanisms.counts import HierarchicalCounts, NoisyCounts, true_counts
+from dunnage.mechanisms.noisy import NoisyColumns, NoisyValues, cut_cells, noisy_domains
 from dunnage.mechanisms.partition import Partition
-from dunnage.mechanisms.perturb import NoisyColumns, cut_cells, noisy_domains
 from dunnage.mechanisms.sampled_lattice import SampledLattice
 from dunnage.noise import Noise
 from dunnage.proving import desk, examining, primitives, rows

@@ -30,9 +30,9 @@ from dunnage.devices.places import (
 from dunnage.devices.subjects import Grid, Quantity
 from dunnage.devices.task import MECHANISMS, Purpose, Task, Tier
 from dunnage.guarantees import KAnonymity
+from dunnage.mechanisms.clusters import UtilityClusters
 from dunnage.mechanisms.full_domain import FullDomain
 from dunnage.mechanisms.partition import Partition
-from dunnage.mechanisms.utility_clusters import UtilityClusters
 from dunnage.noise import Noise
 from dunnage.proving import classes, local
 from dunnage.proving.local import (

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 import dunnage as dn
+from dunnage.errors import ParameterError
 from dunnage.mechanisms import MECHANISMS
 from dunnage.publishing import mechanism_of
 
@@ -73,7 +74,7 @@ def test_default_ledger_is_beside_the_policy(policy, tmp_path):
 
 
 def test_a_policy_without_a_file_needs_a_ledger():
-    with pytest.raises(dn.ParameterError, match="ledger="):
+    with pytest.raises(ParameterError, match="ledger="):
         dn.publish(dn.load(table(), dn.Policy.from_text(POLICY)))
 
 

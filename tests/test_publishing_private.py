@@ -15,7 +15,9 @@ from typer.testing import CliRunner
 
 import dunnage as dn
 from dunnage.cli import app
+from dunnage.errors import OutputError
 from dunnage.publishing import owner_warnings, pool_path
+from dunnage.sampling_loss import sampling_beta, sampling_delta
 
 WEIGHT = """
 [attributes.weight]
@@ -106,10 +108,10 @@ def test_pool_holds_the_rest_and_can_be_published_again(place):
     again = dn.load(pool, rules)
     assert len(again) == len(rest)
     assert release.certificate.basis is dn.Basis.CLAIMED
-    with pytest.raises(dn.OutputError):
+    with pytest.raises(OutputError):
         dn.rehearse(data, out=place / "release", again=True)
     (place / "other.pool.csv").write_text("mine")
-    with pytest.raises(dn.OutputError, match=r"other\.pool\.csv"):
+    with pytest.raises(OutputError, match=r"other\.pool\.csv"):
         dn.publish(data, out=place / "other", again=True)
     assert (place / "other.pool.csv").read_text() == "mine"
     assert not (place / "other").exists()
@@ -193,9 +195,9 @@ def test_show_of_a_policy_prints_delta_before_there_are_data(place):
 def test_epsilon_and_delta_choose_k(place):
     asked = '[mechanism]\nname = "sampled-lattice"\nepsilon = 2\ndelta = 1e-4\nepsilon_choice = 0.8\n'
     promise = dn.promise(dn.Policy.read(policy(place, asked)))
-    k, beta = promise.mechanism["k"], dn.sampling_beta("1.2")
-    assert dn.sampling_delta(k, beta) <= dn.sampling_delta(k - 1, beta)
-    assert float(dn.sampling_delta(k, beta)) <= 1e-4 < float(dn.sampling_delta(k - 1, beta))
+    k, beta = promise.mechanism["k"], sampling_beta("1.2")
+    assert sampling_delta(k, beta) <= sampling_delta(k - 1, beta)
+    assert float(sampling_delta(k, beta)) <= 1e-4 < float(sampling_delta(k - 1, beta))
     assert float(promise.guarantee.epsilon) == 2
 
 

@@ -12,6 +12,7 @@ from scipy import stats
 
 import dunnage as dn
 from dunnage.domains import Graph, Numeric, Tree
+from dunnage.errors import OutputError, ParameterError
 from dunnage.samples import (
     PASSENGER_PARENTS,
     SERVICE_DAY,
@@ -21,6 +22,7 @@ from dunnage.samples import (
     metro_edges,
     rides,
 )
+from dunnage.samples.packages import PackageSetting, generate_packages, package_setting, packages
 
 PAPER_SETTINGS = {
     # Hoogervorst et al. 2019, Table 2
@@ -42,9 +44,9 @@ PAPER_SETTINGS = {
 @pytest.mark.parametrize("name", PAPER_SETTINGS)
 def test_settings_by_name(name, tmp_path):
     size, capacity, low, high = PAPER_SETTINGS[name]
-    setting = dn.package_setting(name)
+    setting = package_setting(name)
     assert (setting.size, setting.capacity, setting.low, setting.high) == (size, capacity, low, high)
-    data_file, policy_file = dn.generate_packages(setting, tmp_path / "p.csv", seed=3)
+    data_file, policy_file = generate_packages(setting, tmp_path / "p.csv", seed=3)
     data = dn.load(data_file, policy_file)
     assert len(data) == size
     assert dn.promise(data.policy).guarantee.k == 5
@@ -54,8 +56,8 @@ def test_settings_by_name(name, tmp_path):
 
 @pytest.mark.parametrize("name", ["", "25", "25-X-U", "25-L-Q", "0-L-U", "25-S", "25-S-N", "x25-L-U"])
 def test_unknown_settings_are_refused(name):
-    with pytest.raises(dn.ParameterError, match=f"no setting '{name}'"):
-        dn.package_setting(name)
+    with pytest.raises(ParameterError, match=f"no setting '{name}'"):
+        package_setting(name)
 
 
 @pytest.mark.parametrize(
@@ -74,8 +76,8 @@ def test_unknown_settings_are_refused(name):
     ],
 )
 def test_impossible_parameters_are_refused(wrong):
-    with pytest.raises(dn.ParameterError):
-        dn.PackageSetting(**wrong)
+    with pytest.raises(ParameterError):
+        PackageSetting(**wrong)
 
 
 def law(name: str):
@@ -92,39 +94,39 @@ def law(name: str):
 def test_weights_follow_their_law(name):
     """400,000 draws: a bound that is off by 3 kg of 250 is found with probability above 0.999."""
     bounds = {"low": 0.0, "high": 500.0} if name == "normal" else {}
-    setting = dn.PackageSetting(size=400_000, law=name, decimals=6, **bounds)
+    setting = PackageSetting(size=400_000, law=name, decimals=6, **bounds)
     weights = draw_weights(setting, np.random.default_rng())
     assert stats.kstest(weights, law(name)).pvalue > 1e-9
 
 
 def test_the_law_test_can_fail():
-    setting = dn.PackageSetting(size=400_000, low=128.0, high=375.0, decimals=6)
+    setting = PackageSetting(size=400_000, low=128.0, high=375.0, decimals=6)
     weights = draw_weights(setting, np.random.default_rng())
     assert stats.kstest(weights, law("uniform")).pvalue < 1e-9
 
 
 def test_seed_repeats_and_destinations_are_balanced():
-    setting = dn.PackageSetting(size=101, destinations=12, decimals=2)
-    first, second = (dn.packages(setting, seed=5) for _ in range(2))
+    setting = PackageSetting(size=101, destinations=12, decimals=2)
+    first, second = (packages(setting, seed=5) for _ in range(2))
     assert first.equals(second)
-    assert not first.equals(dn.packages(setting, seed=6))
+    assert not first.equals(packages(setting, seed=6))
     counts = np.unique(first["destination"].to_pylist(), return_counts=True)[1]
     assert len(counts) == 12
     assert counts.max() - counts.min() <= 1
 
 
 def test_existing_files_are_kept(tmp_path):
-    setting = dn.package_setting("25-L-U")
+    setting = package_setting("25-L-U")
     (tmp_path / "p.toml").write_text("mine")
-    with pytest.raises(dn.OutputError, match="exists already"):
-        dn.generate_packages(setting, tmp_path / "p.csv")
+    with pytest.raises(OutputError, match="exists already"):
+        generate_packages(setting, tmp_path / "p.csv")
     assert not (tmp_path / "p.csv").exists()
     assert (tmp_path / "p.toml").read_text() == "mine"
-    dn.generate_packages(setting, tmp_path / "p.csv", force=True)
-    with pytest.raises(dn.OutputError, match=r"\.csv"):
-        dn.generate_packages(setting, tmp_path / "p.txt")
-    with pytest.raises(dn.OutputError, match="not a folder"):
-        dn.generate_packages(setting, tmp_path / "nowhere" / "p.csv")
+    generate_packages(setting, tmp_path / "p.csv", force=True)
+    with pytest.raises(OutputError, match=r"\.csv"):
+        generate_packages(setting, tmp_path / "p.txt")
+    with pytest.raises(OutputError, match="not a folder"):
+        generate_packages(setting, tmp_path / "nowhere" / "p.csv")
 
 
 # Rides
@@ -213,7 +215,7 @@ def test_the_starter_policy_of_rides_works(tmp_path):
     assert (start.lower, start.upper) == SERVICE_DAY
     assert data.schema["board"].domain == Graph(edges=metro_edges(60, 4))
     assert dn.promise(data.policy).guarantee.k == 10
-    with pytest.raises(dn.OutputError, match="exists already"):
+    with pytest.raises(OutputError, match="exists already"):
         generate_rides(RideSetting(), tmp_path / "r.csv")
 
 
@@ -221,5 +223,5 @@ def test_the_starter_policy_of_rides_works(tmp_path):
     "wrong", [{"size": 0}, {"lines": 2}, {"lines": 13}, {"stations": 79}, {"stations": 2_001, "lines": 3}]
 )
 def test_impossible_rides_are_refused(wrong):
-    with pytest.raises(dn.ParameterError):
+    with pytest.raises(ParameterError):
         RideSetting(**wrong)

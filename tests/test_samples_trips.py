@@ -18,8 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-import dunnage as dn
 from dunnage.cli import app
+from dunnage.errors import OutputError, ParameterError
 from dunnage.samples import TRIP_MODES, TripSetting, generate_trips, trip_modes, trip_stops, trips, trips_policy
 
 STOPS = trip_stops().to_pylist()
@@ -284,7 +284,7 @@ def test_the_starter_policy_says_what_is_there(window, domain):
 
 def test_files_that_are_there_are_kept(tmp_path):
     (tmp_path / "t-modes.csv").write_text("mine")
-    with pytest.raises(dn.OutputError, match="exists already"):
+    with pytest.raises(OutputError, match="exists already"):
         generate_trips(TripSetting(size=3), tmp_path / "t.csv")
     assert [path.name for path in tmp_path.iterdir()] == ["t-modes.csv"]
     generate_trips(TripSetting(size=3), tmp_path / "t.csv", force=True)
@@ -310,9 +310,9 @@ def test_files_that_are_there_are_kept(tmp_path):
     ],
 )
 def test_impossible_trips_are_refused(wrong, told):
-    with pytest.raises(dn.ParameterError, match=told):
+    with pytest.raises(ParameterError, match=told):
         TripSetting(**wrong)
-    with pytest.raises(dn.ParameterError, match=told):
+    with pytest.raises(ParameterError, match=told):
         trips(**wrong)
 
 

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 import dunnage as dn
 from dunnage.bins import pack_bins, whole_numbers
-from dunnage.errors import InputError, ParameterError, ReleaseError, UserError
+from dunnage.errors import InputError, OutputError, ParameterError, ReleaseError, UserError
 from dunnage.noise import Noise
 from dunnage.planning.linkage import truck_linkage
 from dunnage.planning.models import PackingModel
@@ -607,7 +607,7 @@ def test_the_folder_is_private_and_readable(settled: tuple[Case, Settlement], tm
 def test_writing_replaces_by_force_only(settled: tuple[Case, Settlement], tmp_path: Path) -> None:
     _, done = settled
     done.write(tmp_path / "settlement")
-    with pytest.raises(dn.OutputError, match="--force"):
+    with pytest.raises(OutputError, match="--force"):
         done.write(tmp_path / "settlement")
     done.write(tmp_path / "settlement", force=True)
     assert os.listdir(tmp_path) == ["settlement"]

@@ -25,19 +25,18 @@ from tests.test_settle_fleets import WAIT, policy_of, trip_table
 from tests.test_settle_fleets import publish as publish_trips
 
 import dunnage as dn
-from dunnage.auditing.carriers import EstimatesTruth, EstimatesView, FleetTruth, at_risk
+from dunnage.auditing.carriers import EstimatesTruth, EstimatesView, Fleet, FleetTruth, at_risk
 from dunnage.auditing.counts import CountsView, WholeLaw, noisy_answer, rider_guess
 from dunnage.auditing.findings import mean_interval
 from dunnage.auditing.plans import spread_interval
 from dunnage.auditing.run import AUDIT_FILE, PAGE_FILE, SIGNOFF_FILE, Audit, approval, audit
-from dunnage.dataset import Dataset
 from dunnage.errors import InputError, ParameterError, ReleaseError
-from dunnage.gtfs import load_city
-from dunnage.mechanisms.noisy_clusters import NoisyClusters
-from dunnage.mechanisms.noisy_values import NoisyValues
+from dunnage.mechanisms.noisy import NoisyClusters, NoisyValues
 from dunnage.planning.plan import FleetPlan
 from dunnage.settle.fleets import apply_fleet
 from dunnage.showing.audit import audit_page, sign_off_page, write_audit
+from dunnage.tables.dataset import Dataset
+from dunnage.tables.gtfs import load_city
 
 
 def said(page: str) -> str:
@@ -295,7 +294,7 @@ def test_vehicles_most_at_risk_are_those_that_stay(tmp_path: Path) -> None:
     ]
     lines_file = tmp_path / "fleet.csv"
     lines_file.write_text("\n".join(["vehicle,time,lon,lat", *lines]) + "\n")
-    fleet = dn.Fleet.read(lines_file, rules)
+    fleet = Fleet.read(lines_file, rules)
     assert fleet.policy_digest
     sight = EstimatesView(task=fleet.task, num_reports=12, confidence=0.95, means=(), maps={})
     case = EstimatesTruth(view=sight, fleet=fleet, truth=FleetTruth.of(fleet, by_row=True))

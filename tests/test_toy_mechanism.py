@@ -18,6 +18,7 @@ from dunnage.mechanisms import MECHANISMS
 from dunnage.mechanisms.base import Epsilon, Flag, Foresight, K
 from dunnage.mechanisms.classes import Classes, ClassMechanism, Intervals
 from dunnage.mechanisms.noisy import NoisyColumns, NoisyMechanism, cut_cells, noisy_domains
+from dunnage.publishing import foresee
 from dunnage.showing import release_text
 
 
@@ -127,9 +128,9 @@ def test_whoever_receives_it_can_check_show_and_audit_it(mechanism, tmp_path):
 
 
 def test_its_owner_is_told():
-    told = dn.foresee(data_for(name="toy-noise", epsilon=1, loud=True))
+    told = foresee(data_for(name="toy-noise", epsilon=1, loud=True))
     assert (told.warnings, told.lines) == (("it is loud",), ("6 rows",))
-    assert dn.foresee(data_for(name="toy-class", k=2)).to_dict() == {"warnings": [], "lines": []}
+    assert foresee(data_for(name="toy-class", k=2)).to_dict() == {"warnings": [], "lines": []}
 
 
 def test_its_parameters_are_read_and_refused():

@@ -20,6 +20,7 @@ from dunnage.planning.models import PackingModel
 from dunnage.planning.packing import pack
 from dunnage.planning.plan import Plan
 from dunnage.planning.trucks import Truck
+from dunnage.samples.packages import generate_packages, package_setting
 from dunnage.settle import apply
 
 
@@ -156,7 +157,7 @@ def test_nothing_loaded_is_nothing_to_compare() -> None:
 
 
 def test_a_plan_on_true_weights_cannot_be_handed_out(tmp_path: Path) -> None:
-    data = dn.load(*dn.generate_packages(dn.package_setting("25-L-U"), tmp_path / "p.csv", seed=1))
+    data = dn.load(*generate_packages(package_setting("25-L-U"), tmp_path / "p.csv", seed=1))
     release, key = dn.publish(data, ledger=":memory:")
     plan = true_plan(data, release, key, capacity=500)
     assert plan.private

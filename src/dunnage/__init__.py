@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Dunnage: publish transport and logistics data privately, plan on it, and see what privacy cost.
 
-The names below are the whole public interface. They are loaded when first used, so that ``import dunnage`` is cheap.
+``PUBLIC`` lists the names that everyone needs. They are loaded when first used, so that ``import dunnage`` is cheap.
+What a module offers beyond them is imported from the module: ``dunnage.samples``, ``dunnage.errors``.
 """
 
 from __future__ import annotations
@@ -13,73 +14,39 @@ from dunnage._version import __version__
 
 if TYPE_CHECKING:
     from dunnage.advising.advice import advise
-    from dunnage.advising.frontier import Frontier, Measure, Point
-    from dunnage.auditing.attacks import Match, look_up
-    from dunnage.auditing.audit import Audit, audit
-    from dunnage.auditing.finding import Finding
-    from dunnage.auditing.fleet import Fleet
-    from dunnage.auditing.utility import PlanUtility, plan_utility
+    from dunnage.advising.frontier import Frontier
+    from dunnage.auditing.findings import Finding
+    from dunnage.auditing.plans import plan_utility
+    from dunnage.auditing.run import Audit, audit
     from dunnage.certificate import Certificate
-    from dunnage.city import Buses, City
+    from dunnage.city import City
     from dunnage.collecting.estimate import estimate
     from dunnage.collecting.files import collect, perturb
     from dunnage.collecting.fleet import simulate
-    from dunnage.collecting.identity import KeyRing, SealedRecord, open_record, rotate, seal
-    from dunnage.collecting.reading import FileColumns
-    from dunnage.collecting.tally import Tallies, Tally
-    from dunnage.collecting.tasks import CarrierPolicy, read_carriers, task_of
-    from dunnage.dataset import Dataset
+    from dunnage.collecting.tasks import read_carriers, task_of
     from dunnage.devices.allowance import Allowance
-    from dunnage.devices.client import Client, check_task
+    from dunnage.devices.client import Client
     from dunnage.devices.numbers import LocalNumeric
     from dunnage.devices.paths import LocalTrajectory
     from dunnage.devices.places import LocalLocation
     from dunnage.devices.report import Report
-    from dunnage.devices.subjects import Grid, Quantity, Tier
-    from dunnage.devices.task import Limits, Purpose, Schedule, Task
-    from dunnage.domains import Category, Graph, Numeric, Ordinal, Stops, Tree, Windows
+    from dunnage.devices.task import Task
+    from dunnage.domains.graph import Graph
+    from dunnage.domains.hierarchy import Tree
+    from dunnage.domains.labels import Category
+    from dunnage.domains.numeric import Numeric
     from dunnage.errors import (
-        AllowanceError,
         BudgetError,
         CheckFailed,
-        CompositionError,
         DunnageError,
         InputError,
-        InternalError,
-        LedgerError,
         NoPlanError,
-        OutputError,
-        ParameterError,
         PolicyError,
         Refusal,
-        ReleaseError,
-        ReportError,
-        SealError,
-        TaskError,
         UserError,
     )
-    from dunnage.gtfs import load_city
-    from dunnage.guarantees import (
-        ApproximateDP,
-        Basis,
-        Budget,
-        KAnonymity,
-        LocalDP,
-        MetricLocalDP,
-        Neighbours,
-        Promise,
-        PureDP,
-        SampledDP,
-        WithinCluster,
-        WithinPublishedBorders,
-        compose,
-        implies,
-        parallel,
-    )
-    from dunnage.io import draft, load
-    from dunnage.laws import Cells, LaplaceLaw, PiecewiseLaw
+    from dunnage.guarantees import Basis, Budget, KAnonymity, LocalDP, Promise, PureDP, compose, implies
     from dunnage.ledger import Ledger
-    from dunnage.mechanisms.base import Foresight
     from dunnage.mechanisms.clusters import UtilityClusters
     from dunnage.mechanisms.counts import ConstrainedCounts, HierarchicalCounts, NoisyCounts
     from dunnage.mechanisms.full_domain import FullDomain
@@ -88,7 +55,7 @@ if TYPE_CHECKING:
     from dunnage.mechanisms.sampled_lattice import SampledLattice
     from dunnage.noise import Noise
     from dunnage.planning.dispatch import Service
-    from dunnage.planning.exports import export_fleetpy, export_geojson, export_plan
+    from dunnage.planning.exports import export_plan
     from dunnage.planning.fleet import size
     from dunnage.planning.models import Robust, Sealed, Standard, Stochastic
     from dunnage.planning.packing import pack
@@ -98,163 +65,107 @@ if TYPE_CHECKING:
     from dunnage.proving.desk import Proof, prove
     from dunnage.proving.verdict import Verdict
     from dunnage.publication import Key, Publication
-    from dunnage.publishing import DryRun, foresee, promise, publish, rehearse
+    from dunnage.publishing import DryRun, promise, publish, rehearse
     from dunnage.release import Release, Uncertain
-    from dunnage.routes import Routes, RouteSetting, find_routes
-    from dunnage.samples import (
-        CitySetting,
-        PackageSetting,
-        PositionSetting,
-        RideSetting,
-        TelemetrySetting,
-        TripSetting,
-        generate_city,
-        generate_city_trips,
-        generate_packages,
-        generate_positions,
-        generate_rides,
-        generate_telemetry,
-        generate_trips,
-        metro_edges,
-        package_setting,
-        trip_modes,
-        trip_stops,
-    )
-    from dunnage.samples.packages import packages
-    from dunnage.samples.rides import rides
-    from dunnage.sampling_loss import sampling_beta, sampling_delta, sampling_epsilon, smallest_k
-    from dunnage.schema import Attribute, Contribution, Role, Schema
+    from dunnage.schema import Attribute, Role, Schema
     from dunnage.settle import Settlement, apply
     from dunnage.settle.fleets import FleetSettlement, apply_fleet
-    from dunnage.trips import Trip, Universe
+    from dunnage.tables.dataset import Dataset
+    from dunnage.tables.gtfs import load_city
+    from dunnage.tables.load import draft, load
     from dunnage.verification import Verification, verify
 
-# Public name -> module that defines it, grouped by use.
-_GROUPS: dict[str, tuple[str, ...]] = {
-    # the verbs
-    "io": ("load", "draft"),
-    "publishing": ("promise", "publish", "rehearse", "foresee", "DryRun"),
-    "verification": ("verify", "Verification"),
-    "planning.packing": ("pack",),
-    "planning.models": ("Standard", "Robust", "Stochastic", "Sealed"),
-    "settle": ("apply", "Settlement"),
-    "collecting.tasks": ("CarrierPolicy", "read_carriers", "task_of"),
-    "collecting.files": ("perturb", "collect"),
-    "collecting.fleet": ("simulate",),
-    "collecting.reading": ("FileColumns",),
-    "collecting.estimate": ("estimate",),
-    "planning.fleet": ("size",),
-    "settle.fleets": ("apply_fleet", "FleetSettlement"),
-    "planning.exports": ("export_plan", "export_fleetpy", "export_geojson"),
-    "gtfs": ("load_city",),
-    "advising.advice": ("advise",),
-    "advising.frontier": ("Frontier", "Point", "Measure"),
-    "proving.desk": ("prove", "Proof"),
-    "proving.verdict": ("Verdict",),
-    "auditing.utility": ("plan_utility", "PlanUtility"),
-    "auditing.audit": ("audit", "Audit"),
-    "auditing.finding": ("Finding",),
-    "auditing.attacks": ("look_up", "Match"),
-    # the nouns
-    "policy": ("Policy",),
-    "schema": ("Schema", "Attribute", "Role", "Contribution"),
-    "domains": ("Numeric", "Ordinal", "Category", "Tree", "Graph", "Stops", "Windows"),
-    "trips": ("Trip", "Universe"),
-    "city": ("City", "Buses"),
-    "dataset": ("Dataset",),
-    "release": ("Release", "Uncertain"),
-    "publication": ("Publication", "Key"),
-    "certificate": ("Certificate",),
-    "ledger": ("Ledger",),
-    "noise": ("Noise",),
-    "planning.plan": ("Plan", "FleetPlan"),
-    "planning.trucks": ("Truck", "read_trucks"),
-    "routes": ("Routes", "RouteSetting", "find_routes"),
-    "planning.dispatch": ("Service",),
-    "devices.subjects": ("Quantity", "Grid", "Tier"),
-    "devices.task": ("Task", "Purpose", "Schedule", "Limits"),
-    "devices.report": ("Report",),
-    "devices.allowance": ("Allowance",),
-    "devices.client": ("Client", "check_task"),
-    "collecting.tally": ("Tally", "Tallies"),
-    "collecting.identity": ("KeyRing", "SealedRecord", "seal", "open_record", "rotate"),
-    "auditing.fleet": ("Fleet",),
-    # guarantees
-    "guarantees": (
-        "ApproximateDP",
-        "Basis",
-        "Budget",
-        "KAnonymity",
-        "LocalDP",
-        "MetricLocalDP",
-        "Neighbours",
-        "Promise",
-        "PureDP",
-        "SampledDP",
-        "WithinCluster",
-        "WithinPublishedBorders",
-        "compose",
-        "implies",
-        "parallel",
-    ),
-    "sampling_loss": ("sampling_delta", "sampling_epsilon", "sampling_beta", "smallest_k"),
-    # mechanisms
-    "mechanisms.counts": ("ConstrainedCounts", "HierarchicalCounts", "NoisyCounts"),
-    "mechanisms.full_domain": ("FullDomain",),
-    "mechanisms.noisy": ("NoisyClusters", "NoisyValues"),
-    "mechanisms.partition": ("Partition",),
-    "mechanisms.sampled_lattice": ("SampledLattice",),
-    "mechanisms.clusters": ("UtilityClusters",),
-    "mechanisms.base": ("Foresight",),
-    "devices.numbers": ("LocalNumeric",),
-    "devices.places": ("LocalLocation",),
-    "devices.paths": ("LocalTrajectory",),
-    "laws": ("Cells", "LaplaceLaw", "PiecewiseLaw"),
-    # generated data
-    "samples": (
-        "PackageSetting",
-        "package_setting",
-        "generate_packages",
-        "RideSetting",
-        "metro_edges",
-        "generate_rides",
-        "TripSetting",
-        "trip_stops",
-        "trip_modes",
-        "generate_trips",
-        "CitySetting",
-        "generate_city",
-        "generate_city_trips",
-        "TelemetrySetting",
-        "generate_telemetry",
-        "PositionSetting",
-        "generate_positions",
-    ),
-    "samples.packages": ("packages",),
-    "samples.rides": ("rides",),
-    # errors
-    "errors": (
-        "DunnageError",
-        "UserError",
-        "InputError",
-        "PolicyError",
-        "ParameterError",
-        "OutputError",
-        "ReleaseError",
-        "LedgerError",
-        "TaskError",
-        "ReportError",
-        "SealError",
-        "Refusal",
-        "CompositionError",
-        "AllowanceError",
-        "BudgetError",
-        "CheckFailed",
-        "NoPlanError",
-        "InternalError",
-    ),
+# What a name is for -> the module that defines it -> names, in the order of the reference.
+PUBLIC: dict[str, dict[str, tuple[str, ...]]] = {
+    "Draft, load, advise": {
+        "tables.load": ("draft", "load"),
+        "advising.advice": ("advise",),
+        "advising.frontier": ("Frontier",),
+    },
+    "Publish and verify": {
+        "publishing": ("publish", "promise", "rehearse", "DryRun"),
+        "verification": ("verify", "Verification"),
+    },
+    "Pack": {
+        "planning.packing": ("pack",),
+        "planning.models": ("Standard", "Robust", "Stochastic", "Sealed"),
+        "planning.trucks": ("read_trucks", "Truck"),
+    },
+    "Size": {
+        "planning.fleet": ("size",),
+        "tables.gtfs": ("load_city",),
+        "planning.dispatch": ("Service",),
+        "planning.exports": ("export_plan",),
+    },
+    "Apply": {
+        "settle": ("apply", "Settlement"),
+        "settle.fleets": ("apply_fleet", "FleetSettlement"),
+        "auditing.plans": ("plan_utility",),
+    },
+    "Audit and prove": {
+        "auditing.run": ("audit", "Audit"),
+        "auditing.findings": ("Finding",),
+        "proving.desk": ("prove", "Proof"),
+        "proving.verdict": ("Verdict",),
+    },
+    "Devices and the platform": {
+        "collecting.tasks": ("read_carriers", "task_of"),
+        "devices.task": ("Task",),
+        "devices.client": ("Client",),
+        "devices.allowance": ("Allowance",),
+        "devices.report": ("Report",),
+        "collecting.files": ("perturb", "collect"),
+        "collecting.fleet": ("simulate",),
+        "collecting.estimate": ("estimate",),
+    },
+    "What is private": {
+        "policy": ("Policy",),
+        "schema": ("Schema", "Attribute", "Role"),
+        "tables.dataset": ("Dataset",),
+        "city": ("City",),
+        "publication": ("Publication", "Key"),
+        "ledger": ("Ledger",),
+        "noise": ("Noise",),
+    },
+    "What leaves": {
+        "release": ("Release", "Uncertain"),
+        "certificate": ("Certificate",),
+        "planning.plan": ("Plan", "FleetPlan"),
+    },
+    "Domains": {
+        "domains.numeric": ("Numeric",),
+        "domains.labels": ("Category",),
+        "domains.hierarchy": ("Tree",),
+        "domains.graph": ("Graph",),
+    },
+    "Guarantees": {
+        "guarantees": ("Promise", "Basis", "Budget", "KAnonymity", "PureDP", "LocalDP", "compose", "implies"),
+    },
+    "Mechanisms": {
+        "mechanisms.partition": ("Partition",),
+        "mechanisms.full_domain": ("FullDomain",),
+        "mechanisms.clusters": ("UtilityClusters",),
+        "mechanisms.sampled_lattice": ("SampledLattice",),
+        "mechanisms.noisy": ("NoisyValues", "NoisyClusters"),
+        "mechanisms.counts": ("NoisyCounts", "HierarchicalCounts", "ConstrainedCounts"),
+        "devices.numbers": ("LocalNumeric",),
+        "devices.places": ("LocalLocation",),
+        "devices.paths": ("LocalTrajectory",),
+    },
+    "Errors": {
+        "errors": (
+            "DunnageError",
+            "UserError",
+            "InputError",
+            "PolicyError",
+            "Refusal",
+            "BudgetError",
+            "NoPlanError",
+            "CheckFailed",
+        ),
+    },
 }
-_MODULE_OF = {name: module for module, names in _GROUPS.items() for name in names}
+_MODULE_OF = {name: module for group in PUBLIC.values() for module, names in group.items() for name in names}
 
 __all__ = ["__version__", *sorted(_MODULE_OF)]
 

@@ -22,12 +22,12 @@ import pyarrow.parquet as pq
 from dunnage._version import __version__
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.certificate import MAX_CERTIFICATE_BYTES, AttributeStatement, Certificate
-from dunnage.columns import portable, write_csv
 from dunnage.documents import to_text
 from dunnage.errors import CheckFailed, ParameterError, ReleaseError
 from dunnage.guarantees import PROJECT, Basis
 from dunnage.kinds import COUNTS, ROWS, kind_of
 from dunnage.kinds.common import Kind, floats
+from dunnage.tables.columns import portable, write_csv
 from dunnage.trips import Universe
 
 CERTIFICATE_FILE = "certificate.json"

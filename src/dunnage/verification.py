@@ -34,7 +34,13 @@ from dunnage.certificate import (
     load_public_key,
     meaning,
 )
-from dunnage.columns import as_text, is_set, is_text
+from dunnage.collecting import promises
+from dunnage.devices.client import TaskLosses, check_task, mechanisms_of
+from dunnage.devices.numbers import LocalNumeric
+from dunnage.devices.paths import LocalTrajectory
+from dunnage.devices.places import LocalLocation, NoiseVerdict
+from dunnage.devices.task import Mechanism as DeviceMechanism
+from dunnage.devices.task import Task
 from dunnage.documents import Listed, Model
 from dunnage.domains import KINDS, domain_from
 from dunnage.errors import CheckFailed, ParameterError, ReleaseError, UserError
@@ -52,13 +58,6 @@ from dunnage.guarantees import (
 from dunnage.kinds import COUNTS, ESTIMATES, kind_of
 from dunnage.kinds.common import require, same
 from dunnage.kinds.rows import NOT_CHECKED
-from dunnage.local import promises
-from dunnage.local.client import TaskLosses, check_task, mechanisms_of
-from dunnage.local.location import LocalLocation, NoiseVerdict
-from dunnage.local.numeric import LocalNumeric
-from dunnage.local.task import Mechanism as DeviceMechanism
-from dunnage.local.task import Task
-from dunnage.local.trajectory import LocalTrajectory
 from dunnage.mechanisms import MECHANISMS
 from dunnage.mechanisms.base import Mechanism
 from dunnage.release import (
@@ -72,6 +71,7 @@ from dunnage.release import (
     read_tables,
 )
 from dunnage.schema import Attribute, Contribution, Role, Schema
+from dunnage.tables.columns import as_text, is_set, is_text
 from dunnage.text import several
 from dunnage.trips import Trip
 

@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dunnage.auditing.attacks import look_up
-from dunnage.auditing.audit import audit
+from dunnage.auditing.classes import look_up
+from dunnage.auditing.run import audit
 from dunnage.ledger import Ledger
 from dunnage.mechanisms.partition import Partition
 from dunnage.noise import Noise

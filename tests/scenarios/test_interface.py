@@ -18,6 +18,9 @@ from tests.scenarios.inputs import EDGES, MODES, STOPS, parcel_policy, parcels, 
 
 import dunnage as dn
 from dunnage.cli import app
+from dunnage.publishing import foresee
+from dunnage.samples.packages import PackageSetting, generate_packages, package_setting
+from dunnage.sampling_loss import sampling_delta, sampling_epsilon, smallest_k
 
 
 def commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -94,13 +97,13 @@ def test_help(tmp_path: Path, record: bool) -> None:
 
 
 def readme(here: Here) -> None:
-    dn.generate_packages(dn.PackageSetting(size=40, destinations=2), "sample.csv", seed=1)
+    generate_packages(PackageSetting(size=40, destinations=2), "sample.csv", seed=1)
     data = dn.load("sample.csv", policy="sample.toml")
     here.say(repr(data))
     here.say(repr(data.policy) if hasattr(data, "policy") else "")
     here.say(dn.promise(dn.Policy.read("sample.toml")).to_dict())
     here.say(steady_text(dn.rehearse(data, ledger=dn.Ledger(":memory:"))))
-    here.say(steady_text(dn.foresee(data)))
+    here.say(steady_text(foresee(data)))
     release, key = dn.publish(data, ledger=dn.Ledger(":memory:"), noise=dn.Noise(seed=1))
     here.say(repr(release), len(release), repr(key))
     here.say(release.certificate.basis, sorted(release.certificate.plain()))
@@ -114,8 +117,8 @@ def readme(here: Here) -> None:
     here.say(type(published).__name__)
     here.say(dn.verify("release").summary())
     here.say(repr(dn.Noise()), repr(dn.Noise(seed=2)), dn.Noise(seed=2).bits(64))
-    here.say(dn.package_setting("25-L-U"))
-    here.say(dn.sampling_delta(20, "0.5"))
+    here.say(package_setting("25-L-U"))
+    here.say(sampling_delta(20, "0.5"))
     here.leave_out("sample.csv", "release/*", "release.key.parquet")
 
 
@@ -162,8 +165,8 @@ def mechanisms(here: Here) -> None:
     attempt(here, "Partition(k=1)", lambda: dn.Partition(k=1))
     attempt(here, "NoisyValues(epsilon=-1)", lambda: dn.NoisyValues(epsilon=-1))
     attempt(here, "compose", lambda: dn.compose([dn.PureDP(epsilon=1, neighbours="add-remove", protects="trip")] * 2))
-    attempt(here, "smallest_k", lambda: dn.smallest_k("0.5", "1e-3"))
-    attempt(here, "sampling_epsilon", lambda: dn.sampling_epsilon("0.5"))
+    attempt(here, "smallest_k", lambda: smallest_k("0.5", "1e-3"))
+    attempt(here, "sampling_epsilon", lambda: sampling_epsilon("0.5"))
     attempt(here, "verify", lambda: dn.verify("nowhere"))
     attempt(here, "load", lambda: dn.load("nowhere.csv", policy="policy0.toml"))
 

@@ -36,9 +36,9 @@ from dunnage.advising.frontier import (
 )
 from dunnage.advising.policies import BasePolicy
 from dunnage.advising.sweep import ON, Cache, Goal, Progress, Request, Subject, cache_folder, measured_point, sweep
+from dunnage.devices.numbers import LocalNumeric
 from dunnage.documents import suggestion
 from dunnage.errors import NoPlanError, ParameterError
-from dunnage.local.numeric import LocalNumeric
 from dunnage.mechanisms import MECHANISMS
 from dunnage.policy import Policy
 from dunnage.publishing import LEDGER_FILE

@@ -32,26 +32,22 @@ from dunnage import noise_arrays
 from dunnage.advising.frontier import DATA, GENERATED, OVERLOADED, PROVEN, SAMPLE, Failure, Point, Table
 from dunnage.advising.sweep import Candidate, Candidates, Draw, Reference, Request, Subject, reason
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.auditing import attacks
 from dunnage.auditing.classes import ClassesTruth, ClassesView, record_linkage
 from dunnage.auditing.noisy import NoisyTruth, NoisyView
+from dunnage.auditing.plans import TruePacking, pack_truth
 from dunnage.auditing.rides import ClassDistortion
-from dunnage.auditing.utility import TruePacking, pack_truth
-from dunnage.dataset import Dataset
 from dunnage.domains import Numeric
 from dunnage.errors import NoPlanError, ParameterError, PolicyError, Refusal
 from dunnage.exact import plain
 from dunnage.guarantees import Guarantee, KAnonymity, Neighbours
-from dunnage.io import load
 from dunnage.ledger import Ledger
 from dunnage.mechanisms import MECHANISMS
 from dunnage.mechanisms.base import Mechanism
+from dunnage.mechanisms.clusters import UtilityClusters
 from dunnage.mechanisms.full_domain import FullDomain
-from dunnage.mechanisms.noisy_clusters import NoisyClusters
-from dunnage.mechanisms.noisy_values import NoisyValues
+from dunnage.mechanisms.noisy import NoisyClusters, NoisyValues
 from dunnage.mechanisms.partition import Partition
 from dunnage.mechanisms.sampled_lattice import SampledLattice
-from dunnage.mechanisms.utility_clusters import UtilityClusters
 from dunnage.noise import Noise
 from dunnage.planning.linkage import truck_linkage
 from dunnage.planning.models import Model, Sealed, Standard, Stochastic
@@ -64,6 +60,8 @@ from dunnage.publishing import publish
 from dunnage.samples.like import like
 from dunnage.schema import Role
 from dunnage.settle import apply
+from dunnage.tables.dataset import Dataset
+from dunnage.tables.load import load
 
 KS, QUICK_KS = (2, 3, 5, 10, 20, 50), (2, 5, 20)
 EPSILONS, QUICK_EPSILONS = (0.5, 1, 2, 4, 8), (1, 4)

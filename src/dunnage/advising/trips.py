@@ -26,17 +26,19 @@ from dunnage.advising.rows import check_digest, in_words, released, rounded
 from dunnage.advising.sweep import Candidate, Candidates, Draw, Reference, Request, Subject, reason
 from dunnage.city import City
 from dunnage.counting.laplace import RoundedLaplace, surplus
-from dunnage.dataset import Dataset
 from dunnage.errors import NoPlanError, ParameterError, PolicyError, Refusal
 from dunnage.exact import exact
-from dunnage.gtfs import load_city
-from dunnage.io import load
-from dunnage.mechanisms.counts import ConstrainedCounts
-from dunnage.mechanisms.counting import Counted, trip_cells, true_counts
-from dunnage.mechanisms.features import Feature
-from dunnage.mechanisms.counts import HierarchicalCounts
-from dunnage.mechanisms.counts import MAX_THRESHOLD, NoisyCounts
-from dunnage.mechanisms.tabulated import sensitivity
+from dunnage.mechanisms.counts import (
+    MAX_THRESHOLD,
+    ConstrainedCounts,
+    Counted,
+    Feature,
+    HierarchicalCounts,
+    NoisyCounts,
+    sensitivity,
+    trip_cells,
+    true_counts,
+)
 from dunnage.noise import Noise
 from dunnage.planning.demand import Ground, counted_trips, service_seconds, stop_numbers
 from dunnage.planning.dispatch import Service
@@ -46,6 +48,9 @@ from dunnage.publishing import promise as promise_of
 from dunnage.release import Release
 from dunnage.samples.like import SlotTrips, like, trip_rows, window_shares
 from dunnage.settle.fleets import served_task
+from dunnage.tables.dataset import Dataset
+from dunnage.tables.gtfs import load_city
+from dunnage.tables.load import load
 
 MAX_TRIPS, MAX_COUNTED = 2_500, 20_000
 """Trips of one date that are generated, and that are counted, at most, unless a single hour has more."""

@@ -27,16 +27,16 @@ from dunnage.advising.sweep import Candidate, Candidates, Draw, Reference, Reque
 from dunnage.arrays import FloatArray
 from dunnage.auditing.carriers import NUM_BUCKETS, Fleet, inputs_of
 from dunnage.auditing.tracking import even_weights, guess_numbers, locate
+from dunnage.collecting.batch import perturb_column
+from dunnage.collecting.estimate import estimate_means, estimate_shares
+from dunnage.collecting.tasks import CarrierPolicy, carriers_from_text, task_of
+from dunnage.devices.client import check_task, mechanism_of
+from dunnage.devices.numbers import LocalNumeric
+from dunnage.devices.paths import LocalTrajectory
+from dunnage.devices.places import LocalLocation
+from dunnage.devices.subjects import Grid, Tier
+from dunnage.devices.task import Purpose, Task
 from dunnage.errors import ParameterError, PolicyError, Refusal, TaskError
-from dunnage.local.batch import perturb_column
-from dunnage.local.client import check_task, mechanism_of
-from dunnage.local.estimators import estimate_means, estimate_shares
-from dunnage.local.location import LocalLocation
-from dunnage.local.numeric import LocalNumeric
-from dunnage.local.subjects import Grid
-from dunnage.local.task import Purpose, Task, Tier
-from dunnage.local.tasks import CarrierPolicy, carriers_from_text, task_of
-from dunnage.local.trajectory import LocalTrajectory
 from dunnage.noise import Noise
 from dunnage.samples.like import like_reports
 

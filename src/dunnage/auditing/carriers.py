@@ -39,25 +39,24 @@ from dunnage.auditing.tracking import (
     unique_by_slots,
     unique_shares,
 )
-from dunnage.devices.reading import FileColumns, Log, Readings, RowFile, Rows, Window, most_steps
+from dunnage.collecting import batch
+from dunnage.collecting.batch import find_inputs
+from dunnage.collecting.estimate import MAX_SHARES
+from dunnage.collecting.promises import OTHER, OUTSIDE
+from dunnage.collecting.reading import FileColumns, Log, Readings, RowFile, Rows, Window, most_steps
+from dunnage.collecting.tasks import CarrierPolicy, read_carriers, task_of
+from dunnage.devices.client import TaskLosses, check_task, mechanism_of
+from dunnage.devices.numbers import LocalNumeric, SampledReport
+from dunnage.devices.paths import Independent, LocalTrajectory, PlaceByPlace
+from dunnage.devices.places import InClear, LocalLocation, Planar
+from dunnage.devices.subjects import Grid, Quantity, Tier
+from dunnage.devices.task import SECONDS_PER_DAY, Purpose, Task
 from dunnage.errors import CheckFailed, InputError, ParameterError, ReleaseError, TaskError
 from dunnage.kinds.common import floats
-from dunnage.local import batch
-from dunnage.local.batch import find_inputs
-from dunnage.local.client import TaskLosses, check_task, mechanism_of
-from dunnage.local.estimators import MAX_SHARES
-from dunnage.local.location import LocalLocation
-from dunnage.local.numeric import LocalNumeric, SampledReport
-from dunnage.local.oracles import InClear, Planar
-from dunnage.local.promises import OTHER, OUTSIDE
-from dunnage.local.subjects import Grid, Quantity
-from dunnage.local.task import SECONDS_PER_DAY, Purpose, Task, Tier
-from dunnage.local.tasks import CarrierPolicy, read_carriers, task_of
-from dunnage.local.trajectory import Independent, LocalTrajectory, PlaceByPlace
 from dunnage.noise import Noise
 from dunnage.release import Release
 from dunnage.text import number_text, percent
-from dunnage.verification.estimates import check_estimate_columns, check_estimate_lines
+from dunnage.verification import check_estimate_columns, check_estimate_lines
 
 NUM_BUCKETS = 10  # Buckets of equal width that a number is guessed in
 PERIODS = (("1 day", 1), ("30 days", 30), ("1 year", 365))

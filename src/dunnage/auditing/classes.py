@@ -46,18 +46,18 @@ from dunnage.auditing.findings import (
     with_unit,
     words,
 )
-from dunnage.columns import is_set
-from dunnage.dataset import Dataset
 from dunnage.domains import Domain, Numeric, Tree, decimal_scale, domain_from, hierarchy_of
 from dunnage.errors import CheckFailed, ParameterError, ReleaseError
 from dunnage.guarantees import SampledDP
 from dunnage.measures import DISTORTION_METRIC
-from dunnage.mechanisms.lattice import LatticeColumn, Records
-from dunnage.mechanisms.recode import ClassRelease, released_column, strata
+from dunnage.mechanisms.classes import ClassRelease, released_column, strata
+from dunnage.mechanisms.full_domain import LatticeColumn, Records
 from dunnage.noise import Noise
 from dunnage.publication import Key
 from dunnage.release import Release
 from dunnage.settle import matched_records
+from dunnage.tables.columns import is_set
+from dunnage.tables.dataset import Dataset
 from dunnage.text import percent
 from dunnage.verification import mechanism_of
 

@@ -51,18 +51,25 @@ from dunnage.counting.laplace import (
     floating_noise,
     surplus,
 )
-from dunnage.dataset import Dataset
 from dunnage.errors import CheckFailed, ParameterError, ReleaseError
 from dunnage.exact import exact, plain
 from dunnage.guarantees import Basis, PureDP
 from dunnage.kinds.counts import CELLS
 from dunnage.mechanisms.base import Mechanism
-from dunnage.mechanisms.counting import trip_cells, true_counts
-from dunnage.mechanisms.features import NAMED, Feature, FeatureColumns, feature_name, read_features
+from dunnage.mechanisms.counts import (
+    NAMED,
+    Feature,
+    FeatureColumns,
+    feature_name,
+    read_features,
+    trip_cells,
+    true_counts,
+)
 from dunnage.noise import Noise
 from dunnage.publication import Key
 from dunnage.release import Release
 from dunnage.schema import RIDER
+from dunnage.tables.dataset import Dataset
 from dunnage.text import number_text, percent
 from dunnage.trips import Universe
 from dunnage.verification import check_release, mechanism_of

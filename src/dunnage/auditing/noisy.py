@@ -30,7 +30,6 @@ from dunnage.auditing.findings import (
     words,
 )
 from dunnage.auditing.plans import noisy_interval, truck_figures, without_release
-from dunnage.dataset import Dataset
 from dunnage.domains import Numeric, domain_from
 from dunnage.errors import ParameterError, ReleaseError
 from dunnage.noise import Noise
@@ -39,6 +38,7 @@ from dunnage.planning.plan import Plan
 from dunnage.publication import Key
 from dunnage.release import Release
 from dunnage.settle import matched_records
+from dunnage.tables.dataset import Dataset
 from dunnage.text import percent
 
 # Pairs of a record and a row that are weighed for one figure; of more records some are attacked, evenly chosen

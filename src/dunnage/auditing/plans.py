@@ -22,10 +22,9 @@ import numpy as np
 from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.auditing.findings import CONFIDENCE, NORMAL_REACH, Interval, KeyFigure, Progress, figure, words
 from dunnage.bins import BinKind, pack_vectors
-from dunnage.bins.fills import Items, FillSlots, count_fills
+from dunnage.bins.fills import FillSlots, Items, count_fills
 from dunnage.bins.sampling import clopper_pearson, fits_by_permutation
 from dunnage.city import City
-from dunnage.dataset import Dataset
 from dunnage.errors import NoPlanError, ParameterError, ReleaseError
 from dunnage.exact import exact
 from dunnage.guarantees import SampledDP
@@ -60,6 +59,7 @@ from dunnage.settle.repair import (
     task_of,
     whole_table,
 )
+from dunnage.tables.dataset import Dataset
 
 DEFAULT_SECONDS = 10.0
 DEFAULT_PERMUTATIONS = 10_000

@@ -28,13 +28,21 @@ import numpy as np
 from dunnage import noise_arrays
 from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.auditing.findings import Interval, wilson
+from dunnage.collecting import batch
+from dunnage.collecting.estimate import planar_matrix, walsh_hadamard
+from dunnage.devices.numbers import (
+    Hybrid,
+    JointReport,
+    LaplaceNumber,
+    NumberLaw,
+    Reading,
+    SampledReport,
+    WindowLaw,
+    odds_of,
+)
+from dunnage.devices.paths import Independent
+from dunnage.devices.places import HadamardResponse, InClear, OptimisedUnary, Planar, RandomisedResponse, SymmetricUnary
 from dunnage.errors import ParameterError
-from dunnage.local import batch
-from dunnage.local.estimators import planar_matrix, walsh_hadamard
-from dunnage.local.numeric import JointReport, SampledReport
-from dunnage.local.numeric_laws import Hybrid, LaplaceNumber, NumberLaw, Reading, WindowLaw, odds_of
-from dunnage.local.oracles import HadamardResponse, InClear, OptimisedUnary, Planar, RandomisedResponse, SymmetricUnary
-from dunnage.local.trajectory import Independent
 from dunnage.noise import Noise
 
 # How often what has no closed form is drawn; the more symbols there are, the less often

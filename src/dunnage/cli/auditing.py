@@ -27,9 +27,9 @@ from dunnage.cli.shared import (
 from dunnage.errors import ParameterError
 
 if TYPE_CHECKING:
-    from dunnage.auditing.fleet import Fleet
-    from dunnage.dataset import Dataset
+    from dunnage.auditing.carriers import Fleet
     from dunnage.publication import Key
+    from dunnage.tables.dataset import Dataset
 
 
 def audit(
@@ -65,7 +65,7 @@ def audit(
 
     Example: dunnage audit release parcels.csv --policy parcels.toml --plan plan -o audit
     """
-    from dunnage.auditing.audit import AUDIT_FILE, PAGE_FILE, SIGNOFF_FILE
+    from dunnage.auditing.run import AUDIT_FILE, PAGE_FILE, SIGNOFF_FILE
     from dunnage.folders import check_new_folder
     from dunnage.showing.audit import write_audit
 
@@ -113,7 +113,7 @@ def _key(release: Path, plan: Path | None, key: Path | None) -> Key | None:
 def _audited_rows(release: Path, data: Path | None, policy: Path | None, period: str | None) -> Dataset | Fleet:
     """Load the rows that a release was made from, or those that devices reported from."""
     if data is not None and policy is not None and dn.Release.read(release).kind == "estimates":
-        from dunnage.auditing.fleet import Fleet
+        from dunnage.auditing.carriers import Fleet
 
         return Fleet.read(data, policy)
     return _audited(release, data, policy, period)

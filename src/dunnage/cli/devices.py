@@ -24,7 +24,7 @@ from dunnage.cli.shared import (
 from dunnage.errors import OutputError, ParameterError
 
 if TYPE_CHECKING:
-    from dunnage.devices import FileColumns
+    from dunnage.collecting.reading import FileColumns
     from dunnage.release import Release
 
 device_app = typer.Typer(
@@ -61,9 +61,9 @@ def device_task(
 
     Example: dunnage device task fleet.toml -o task.json
     """
+    from dunnage.collecting.tasks import read_task
+    from dunnage.devices.client import check_task
     from dunnage.folders import new_file
-    from dunnage.local.client import check_task
-    from dunnage.local.tasks import read_task
     from dunnage.showing.text import predictions
 
     if out.suffix != ".json":
@@ -83,7 +83,7 @@ def device_task(
 
 
 def _columns(vehicle: str, time: str, places: str) -> FileColumns:
-    from dunnage.devices import FileColumns
+    from dunnage.collecting.reading import FileColumns
 
     return FileColumns(vehicle=vehicle, time=time, places=tuple(name.strip() for name in places.split(",")))  # type: ignore[arg-type]
 
@@ -117,8 +117,7 @@ def device_perturb(
 
     Example: dunnage device perturb truck.csv --task task.json --allowance truck.own --enrol --tier basic -o truck.jsonl
     """
-    from dunnage.devices import read_clock, read_task_file
-    from dunnage.devices.perturbing import check_not_input
+    from dunnage.collecting.files import check_not_input, read_clock, read_task_file
 
     check_not_input(out, [task])
     with progress() as tell:
@@ -165,7 +164,7 @@ def device_simulate(
 
     Example: dunnage device simulate positions.parquet --task task.json -o reports.jsonl
     """
-    from dunnage.devices import read_task_file
+    from dunnage.collecting.files import read_task_file
 
     if tiers_column is not None and seed is not None and every_row:
         raise ParameterError("there is nothing for --seed to draw. Got --tiers-column and --every-row. Leave it out.")
@@ -203,9 +202,9 @@ def estimate(
     Example: dunnage estimate reports.jsonl --task task.json -o estimates
     """
     from dunnage.certificate import load_private_key
-    from dunnage.devices import read_task_file
+    from dunnage.collecting.estimate import write_estimates
+    from dunnage.collecting.files import read_task_file
     from dunnage.folders import check_new_folder
-    from dunnage.local.estimate import write_estimates
     from dunnage.release import CERTIFICATE_FILE, describe_release
     from dunnage.showing.text import headlines
 
@@ -272,7 +271,7 @@ def device_keys(
     """
     if renew and drop is not None:
         raise ParameterError("--renew and --drop are two steps. Got both. Renew, seal again, then drop.")
-    from dunnage.devices.sealing import KeyRing, locked_ring
+    from dunnage.collecting.identity import KeyRing, locked_ring
     from dunnage.showing.files import ring_keys, ring_lines
 
     if not ring.exists():
@@ -308,9 +307,8 @@ def device_seal(
 
     Example: dunnage device seal vehicles.csv --keys fleet.keys -o vehicles.jsonl
     """
-    from dunnage.devices import rotate_file, seal_file
-    from dunnage.devices.perturbing import check_not_input
-    from dunnage.devices.sealing import KeyRing
+    from dunnage.collecting.files import check_not_input
+    from dunnage.collecting.identity import KeyRing, rotate_file, seal_file
 
     check_not_input(out, [keys])
     if out.suffix != ".jsonl":
@@ -337,9 +335,8 @@ def device_open(
 
     Example: dunnage device open vehicles.jsonl --keys fleet.keys -o vehicles.csv
     """
-    from dunnage.devices import open_file
-    from dunnage.devices.perturbing import check_not_input
-    from dunnage.devices.sealing import KeyRing
+    from dunnage.collecting.files import check_not_input
+    from dunnage.collecting.identity import KeyRing, open_file
 
     check_not_input(out, [keys])
     if out.suffix != ".csv":

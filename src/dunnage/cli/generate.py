@@ -164,7 +164,7 @@ def generate_city(
         generate(CitySetting(**numbers), out, seed=seed, force=force)
         made = City.read_folder(out)
     else:
-        from dunnage.gtfs import FeedSetting, asked_date, generate_feed_city
+        from dunnage.tables.gtfs import FeedSetting, asked_date, generate_feed_city
 
         if zone_id and zones is not None:
             raise ParameterError("--zones and --zone-id exclude each other. Leave one out.")

@@ -28,7 +28,7 @@ from typing import NamedTuple, TypedDict, cast
 
 import numpy as np
 
-from dunnage.collecting.reading import MICROS, FileColumns, Log, RowFile, Window, parse_moment, value_of
+from dunnage.collecting.reading import FileColumns, Log, RowFile, Window, value_of
 from dunnage.collecting.tally import (
     FORMAT,
     TALLIES_KIND,
@@ -44,6 +44,7 @@ from dunnage.devices.report import MAX_BAD_NAMED, Report, ReportFile, write_repo
 from dunnage.devices.task import MAX_BYTES, SECONDS_PER_DAY, Task
 from dunnage.errors import AllowanceError, InputError, OutputError, ParameterError, Problem, ReportError, TaskError
 from dunnage.exact import shown
+from dunnage.tables.cells import MICROS, parse_moment
 
 MAX_DAYS_OF_FILE = 3_660
 _EPOCH = date(1970, 1, 1).toordinal()

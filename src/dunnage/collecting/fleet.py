@@ -25,7 +25,7 @@ from dunnage import noise_arrays
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.collecting.batch import perturb_column
 from dunnage.collecting.files import MAX_DAYS_OF_FILE, check_new_file, check_report_file, day_text
-from dunnage.collecting.reading import MICROS, FileColumns, Log, Readings, RowFile, Rows, Window, most_steps, value_of
+from dunnage.collecting.reading import FileColumns, Log, Readings, RowFile, Rows, Window, most_steps, value_of
 from dunnage.collecting.tally import Tallies
 from dunnage.devices.client import check_task, mechanism_of
 from dunnage.devices.report import ID_BYTES, Report, write_reports
@@ -34,6 +34,7 @@ from dunnage.errors import InputError, ParameterError, Problem
 from dunnage.exact import decimal_text
 from dunnage.folders import new_file
 from dunnage.noise import Noise
+from dunnage.tables.cells import MICROS
 
 Progress = Callable[[str], None]
 Packed = NDArray[np.uint8]

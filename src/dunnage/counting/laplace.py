@@ -62,7 +62,6 @@ class DiscreteLaplace(CountLaw):
         return noise_arrays.discrete_laplace(noise, self.scale, size)
 
 
-
 @dataclass(frozen=True)
 class RoundedLaplace(CountLaw):
     """A Laplace number rounded to the nearest whole number."""
@@ -77,7 +76,6 @@ class RoundedLaplace(CountLaw):
         return values
 
 
-
 @dataclass(frozen=True)
 class FlooredLaplace(CountLaw):
     """A Laplace number rounded down; on average one half less."""
@@ -89,7 +87,6 @@ class FlooredLaplace(CountLaw):
         return np.where(_coins(noise, size), -1 - sizes, sizes)
 
 
-
 @dataclass(frozen=True)
 class FloatingLaplace(CountLaw):
     """Laplace numbers in floating point, as published: their last digits tell what they were added to."""
@@ -98,7 +95,6 @@ class FloatingLaplace(CountLaw):
 
     def draw(self, noise: Noise, size: int) -> FloatArray:
         return floating_noise(noise_arrays.below(noise, 1 << FLOATING_BITS, size), self.scale)
-
 
 
 def floating_noise(words: IntArray, scale: Fraction) -> FloatArray:

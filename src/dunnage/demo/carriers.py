@@ -7,8 +7,12 @@ from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
-from dunnage.auditing.audit import Audit, audit
-from dunnage.auditing.fleet import Fleet
+from dunnage.auditing.carriers import Fleet
+from dunnage.auditing.run import Audit, audit
+from dunnage.collecting.estimate import estimate, write_estimates
+from dunnage.collecting.files import collect
+from dunnage.collecting.fleet import simulate
+from dunnage.collecting.tasks import read_task
 from dunnage.demo.story import (
     FRONTIER,
     SEED,
@@ -22,12 +26,8 @@ from dunnage.demo.story import (
     write_json,
     write_text,
 )
-from dunnage.devices import collect, simulate
-from dunnage.local.estimate import estimate, write_estimates
-from dunnage.local.location import LocalLocation
-from dunnage.local.oracles import enumerated_loss
-from dunnage.local.subjects import Grid
-from dunnage.local.tasks import read_task
+from dunnage.devices.places import LocalLocation, enumerated_loss
+from dunnage.devices.subjects import Grid
 from dunnage.samples import CITY_BOX, PositionSetting, TelemetrySetting, generate_positions, generate_telemetry
 from dunnage.showing.audit import carrier_pictures, write_audit
 from dunnage.showing.figures import Picture

@@ -13,9 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.auditing.audit import audit
-from dunnage.auditing.utility import PlanUtility, plan_utility, true_plan
-from dunnage.dataset import Dataset
+from dunnage.auditing.plans import PlanUtility, plan_utility, true_plan
+from dunnage.auditing.run import audit
 from dunnage.demo.story import (
     SEED,
     Numbers,
@@ -30,7 +29,6 @@ from dunnage.demo.story import (
     write_json,
     write_text,
 )
-from dunnage.io import load
 from dunnage.mechanisms.noisy import exposed_records, published_noise
 from dunnage.mechanisms.partition import Partition
 from dunnage.noise import Noise
@@ -45,6 +43,8 @@ from dunnage.settle import Settlement, apply, matched_records
 from dunnage.showing.audit import write_audit
 from dunnage.showing.figures import Picture
 from dunnage.showing.loads import LoadsStory, PlanView, loads_page, loads_pictures
+from dunnage.tables.dataset import Dataset
+from dunnage.tables.load import load
 from dunnage.text import percent
 
 CAPACITY, BY, QUANTITY = 500.0, "destination", "weight"

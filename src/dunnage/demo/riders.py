@@ -27,10 +27,7 @@ from dunnage.demo.story import (
     write_json,
     write_text,
 )
-from dunnage.gtfs import load_city
-from dunnage.io import load
-from dunnage.mechanisms.constrained_counts import ConstrainedCounts
-from dunnage.mechanisms.noisy_counts import NoisyCounts
+from dunnage.mechanisms.counts import ConstrainedCounts, NoisyCounts
 from dunnage.planning.fleet import planned_task, size
 from dunnage.planning.plan import FleetPlan
 from dunnage.proving.desk import checks
@@ -41,6 +38,8 @@ from dunnage.settle.fleets import FleetSettlement, apply_fleet
 from dunnage.showing.audit import count_pictures, write_audit
 from dunnage.showing.figures import CityMap, Flows, Picture
 from dunnage.showing.fleets import Running, plan_page, settlement_page, wait_picture
+from dunnage.tables.gtfs import load_city
+from dunnage.tables.load import load
 from dunnage.text import percent
 
 HOURS = ("07:00", "09:00")

@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 
 from dunnage.arrays import FloatArray
 from dunnage.certificate import Certificate
-from dunnage.columns import is_set, set_text
 from dunnage.domains import Domain, Numeric, domain_from
 from dunnage.errors import CheckFailed
+from dunnage.tables.columns import is_set, set_text
 
 if TYPE_CHECKING:
     from dunnage.release import Release

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.certificate import Certificate, NoiseCell, RowMeasures
-from dunnage.columns import SET_TYPE, is_set
 from dunnage.domains import CodedDomain, Graph, IntervalHierarchy, NodeHierarchy, Numeric, Tree, hierarchy_of
 from dunnage.exact import exact
 from dunnage.guarantees import KAnonymity, SampledDP
@@ -38,9 +37,10 @@ from dunnage.kinds.common import (
     with_role,
 )
 from dunnage.measures import class_sizes, ranked, sensitive_measures, set_widths, size_figures, size_measures, sort_key
+from dunnage.tables.columns import SET_TYPE, is_set
 
 if TYPE_CHECKING:
-    from dunnage.mechanisms.recode import ClassRelease
+    from dunnage.mechanisms.classes import ClassRelease
     from dunnage.release import Release
 
 _TOLERANCE = 1e-9

@@ -18,7 +18,6 @@ from dunnage import noise_arrays
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.certificate import Distortion, RowLoss, RowMeasures
 from dunnage.certificate import Importance as ImportanceStatement
-from dunnage.columns import SET_TYPE
 from dunnage.domains import decimal_scale
 from dunnage.errors import ParameterError, Refusal
 from dunnage.exact import decimal_text, exact, shown, shown_number
@@ -34,16 +33,17 @@ from dunnage.guarantees import (
     KAnonymity,
     Promise,
 )
-from dunnage.kinds.classes import check_figures
 from dunnage.kinds.common import generalised
+from dunnage.kinds.rows import check_figures
 from dunnage.measures import LEAST_K, LOSS_METRIC, class_sizes, ranked, sensitive_measures, size_measures, sort_key
 from dunnage.mechanisms.base import PLAIN, Mechanism, Outcome, Pairs, Progress, plain_pairs
 from dunnage.noise import Noise
 from dunnage.schema import DIAMETER_SUFFIX, Schema
+from dunnage.tables.columns import SET_TYPE
 
 if TYPE_CHECKING:
-    from dunnage.dataset import Dataset
     from dunnage.release import Release
+    from dunnage.tables.dataset import Dataset
 
 # What is told about a class: its bounds, also the mean of its numbers, or all its values.
 Statistic = Literal["bounds", "mean", "multiset"]

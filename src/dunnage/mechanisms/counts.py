@@ -72,8 +72,8 @@ from dunnage.schema import RIDER, TRIP, Schema
 from dunnage.trips import COLUMNS, PAIR_COLUMNS, Classes, PairClasses, Universe, is_nested, known_columns
 
 if TYPE_CHECKING:
-    from dunnage.dataset import Dataset
     from dunnage.release import Release
+    from dunnage.tables.dataset import Dataset
 
 NUMERICS = (
     "noise is drawn exactly, in whole trips, from system entropy; everything after it sees nothing but the noisy counts"

@@ -32,7 +32,8 @@ from dunnage.exact import exact
 from dunnage.folders import new_folder
 from dunnage.planning.dispatch import Service
 from dunnage.planning.models import PackingModel
-from dunnage.planning.trucks import Truck, read_listing, write_lines
+from dunnage.planning.trucks import Truck
+from dunnage.tables.reader import read_listing, write_lines
 from dunnage.text import several
 
 FORMAT = 1

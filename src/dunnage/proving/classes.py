@@ -25,10 +25,8 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from dunnage.dataset import Dataset
 from dunnage.errors import Refusal
 from dunnage.guarantees import KAnonymity, Neighbours, Promise
-from dunnage.io import load
 from dunnage.ledger import Ledger
 from dunnage.mechanisms.clusters import UtilityClusters
 from dunnage.mechanisms.full_domain import FullDomain
@@ -39,6 +37,8 @@ from dunnage.proving.statistical import UNLIKELY, agrees
 from dunnage.proving.verdict import HOLDS, UNBOUNDED, VOID, Checks, Verdict
 from dunnage.publication import Publication
 from dunnage.publishing import mechanism_of
+from dunnage.tables.dataset import Dataset
+from dunnage.tables.load import load
 
 Table = Mapping[str, Sequence[Any]]
 """Columns by name."""

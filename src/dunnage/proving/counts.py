@@ -15,15 +15,17 @@ from pathlib import Path
 from typing import Any, get_args
 
 from dunnage.counting.laplace import DiscreteLaplace, FlooredLaplace, RoundedLaplace
-from dunnage.dataset import Dataset
 from dunnage.errors import ParameterError
 from dunnage.ledger import Ledger
-from dunnage.mechanisms import counts
-from dunnage.mechanisms.counts import ConstrainedCounts
-from dunnage.mechanisms.counting import true_counts
-from dunnage.mechanisms.counts import HierarchicalCounts
-from dunnage.mechanisms.counts import NoisyCounts
-from dunnage.mechanisms.tabulated import DrawnCounts, Query
+from dunnage.mechanisms import counts as mechanisms
+from dunnage.mechanisms.counts import (
+    ConstrainedCounts,
+    DrawnCounts,
+    HierarchicalCounts,
+    NoisyCounts,
+    Query,
+    true_counts,
+)
 from dunnage.noise import Noise
 from dunnage.policy import Policy
 from dunnage.proving.examining import (
@@ -37,6 +39,7 @@ from dunnage.proving.examining import (
 from dunnage.proving.replay import Decisions, Reach, diverted, outcomes
 from dunnage.proving.statistical import UNLIKELY, agrees
 from dunnage.proving.verdict import FAILS, UNBOUNDED, Checks, Verdict, as_sentence
+from dunnage.tables.dataset import Dataset
 
 Draw = Callable[[Dataset, Noise], DrawnCounts]
 
@@ -199,7 +202,7 @@ def examine_shares(mechanisms: Sequence[Any]) -> Verdict:
 @contextlib.contextmanager
 def _all_universes_large() -> Iterator[None]:
     """Let every universe count as too large to draw the noise of each cell."""
-    module: Any = counts
+    module: Any = mechanisms
     limit = module.MAX_DENSE_CELLS
     try:
         module.MAX_DENSE_CELLS = 1
@@ -318,7 +321,7 @@ def check_constrained_counts(long: bool) -> Iterator[Verdict]:
     yield examine_extremes(ConstrainedCounts(epsilon=1, features=[[]], as_published=True))
     yield examine_count_law(ConstrainedCounts.name, DiscreteLaplace(Fraction(5, 2)), reach=40)
     # Settings of all presets, and tables of shares of which one adds up to 2 and must be refused.
-    presets = product(_FLAT_FEATURES, counts.PRESETS, get_args(counts.Structure))
+    presets = product(_FLAT_FEATURES, mechanisms.PRESETS, get_args(mechanisms.Structure))
     settings: list[dict[str, Any]] = [{"features": f, "budget_shares": p, "structure": s} for f, p, s in presets]
     for table in ({"cells": "0.7", "total": "0.3"}, {"cells": 1, "total": 1}):
         settings.append({"features": [[]], "budget_shares": table})

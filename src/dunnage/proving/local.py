@@ -26,18 +26,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from dunnage.devices.allowance import Allowance
+from dunnage.devices.client import Client, mechanism_of
+from dunnage.devices.numbers import LiteralPiecewise, LocalNumeric
+from dunnage.devices.paths import LocalTrajectory
+from dunnage.devices.places import LocalLocation, spread
+from dunnage.devices.subjects import Grid, Quantity, Tier
+from dunnage.devices.task import SECONDS_PER_DAY, Limits, Purpose, Schedule, Task
 from dunnage.errors import AllowanceError, ParameterError
 from dunnage.exact import shown_number
 from dunnage.guarantees import WithinCluster
-from dunnage.local.allowance import Allowance
-from dunnage.local.client import Client, mechanism_of
-from dunnage.local.location import LocalLocation
-from dunnage.local.numeric import LocalNumeric
-from dunnage.local.numeric_laws import LiteralPiecewise
-from dunnage.local.oracles import spread
-from dunnage.local.subjects import Grid, Quantity
-from dunnage.local.task import SECONDS_PER_DAY, Limits, Purpose, Schedule, Task, Tier
-from dunnage.local.trajectory import LocalTrajectory
 from dunnage.noise import Noise
 from dunnage.proving.replay import Outcomes, largest, loss_between, replayed
 from dunnage.proving.statistical import UNLIKELY, agrees, lower_bound

@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 
 from dunnage.ledger import Ledger
-from dunnage.mechanisms.noisy_clusters import NoisyClusters
-from dunnage.mechanisms.noisy_values import NoisyValues
+from dunnage.mechanisms.noisy import NoisyClusters, NoisyValues
 from dunnage.mechanisms.sampled_lattice import SampledLattice, _CountRule
 from dunnage.noise import Noise
 from dunnage.policy import Policy

@@ -20,7 +20,6 @@ import pyarrow as pa
 from dunnage import noise_arrays
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.city import City, haversine
-from dunnage.dataset import Dataset
 from dunnage.devices.task import Purpose
 from dunnage.domains import Numeric, Windows
 from dunnage.domains.windows import DAY_SECONDS
@@ -31,6 +30,7 @@ from dunnage.policy import Policy
 from dunnage.samples.common import PAIRS_DIFFER, busiest, choose, deterrence
 from dunnage.samples.trips import num_cells, trips_of_hours
 from dunnage.schema import Role
+from dunnage.tables.dataset import Dataset
 from dunnage.trips import Universe
 
 _FINE_STEPS = 10**6

@@ -324,7 +324,7 @@ def generate_city_trips(
     force: bool = False,
 ) -> tuple[Path, Path]:
     """Write trips generated in a city as CSV, and beside it a starter policy that names the city's own files."""
-    from dunnage.mechanisms.constrained_counts import ConstrainedCounts
+    from dunnage.mechanisms.counts import ConstrainedCounts
 
     here = City.read_folder(city)
     path, policy = targets(out, (".toml",), force)

@@ -11,8 +11,8 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from dunnage.auditing.audit import Audit, Statement
-from dunnage.auditing.finding import TOPICS, AtRisk, Finding, RecordAtRisk, RiderAtRisk, TripAtRisk, VehicleAtRisk
+from dunnage.auditing.findings import TOPICS, AtRisk, Finding, RecordAtRisk, RiderAtRisk, TripAtRisk, VehicleAtRisk
+from dunnage.auditing.run import Audit, Statement
 from dunnage.certificate import Composition, JsonObject, Total
 from dunnage.guarantees import Basis
 from dunnage.showing import figures as draw

@@ -23,9 +23,10 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
-from dunnage.certificate import MOST_CERTIFICATE_BYTES, Certificate, load_public_key
-from dunnage.devices import describe_reports, describe_tallies, read_task_file
-from dunnage.devices.sealing import KeyRing, SealedRecord
+from dunnage.certificate import MAX_CERTIFICATE_BYTES, Certificate, load_public_key
+from dunnage.collecting.files import describe_reports, describe_tallies, read_task_file
+from dunnage.collecting.identity import KeyRing, SealedRecord
+from dunnage.devices.allowance import Spent
 from dunnage.errors import (
     AllowanceError,
     CheckFailed,
@@ -36,11 +37,10 @@ from dunnage.errors import (
     SealError,
     TaskError,
 )
-from dunnage.io import TAB_ENDINGS
-from dunnage.local.allowance import Spent
-from dunnage.policy import Policy, ReadOptions, is_for_devices
+from dunnage.policy import Policy, is_for_devices
 from dunnage.publishing import promise
 from dunnage.showing.text import device_policy_text, policy_text, release_text, statement_text, task_text, titled
+from dunnage.tables.reader import TAB_ENDINGS, ReadOptions
 from dunnage.text import several
 
 Content = Mapping[str, Any]  # JSON that anybody may have written
@@ -338,7 +338,7 @@ def _shown_settlement(path: Path) -> Shown:
 
 
 def _shown_audit(path: Path) -> Shown:
-    from dunnage.auditing.audit import Audit
+    from dunnage.auditing.run import Audit
 
     audit = Audit.read(path)
     return audit.to_dict(), audit.summary()
@@ -440,7 +440,7 @@ def _shown_json(path: Path, devices: int) -> Shown:
 
 def _shown_certificate(path: Path) -> Shown:
     """Describe a certificate by itself; whether the other files fit it is not looked at."""
-    _check_size(path, MOST_CERTIFICATE_BYTES)
+    _check_size(path, MAX_CERTIFICATE_BYTES)
     try:
         certificate = Certificate.from_bytes(path.read_bytes())
     except CheckFailed as error:  # a file that cannot be read: nothing was asked to be checked

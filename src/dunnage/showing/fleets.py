@@ -15,7 +15,7 @@ import numpy as np
 
 from dunnage.arrays import FloatArray
 from dunnage.city import City
-from dunnage.kinds.counts import loss_words
+from dunnage.kinds.counts import CountsKind
 from dunnage.planning.demand import Ground
 from dunnage.planning.fleet import (
     EXPANSIONS,
@@ -236,7 +236,7 @@ def _fleet_page(
         "certificate": release.certificate,
         "has_places": has_places,
         "trips": [*(_flow_maps(city, tasks) if has_places else []), shares],
-        "losses": loss_words(release.certificate),
+        "losses": CountsKind().loss_words(release.certificate),
     }
     return render("fleet.html", {**parts, **content})
 

@@ -18,12 +18,11 @@ from dunnage.advising.advice import ranking
 from dunnage.advising.frontier import DATA, GENERATED, SAMPLE, Frontier, Limit, Measure, Point
 from dunnage.advising.policies import policy_document_or_none
 from dunnage.mechanisms import MECHANISMS
+from dunnage.mechanisms.clusters import UtilityClusters
 from dunnage.mechanisms.full_domain import FullDomain
-from dunnage.mechanisms.noisy_clusters import NoisyClusters
-from dunnage.mechanisms.noisy_values import NoisyValues
+from dunnage.mechanisms.noisy import NoisyClusters, NoisyValues
 from dunnage.mechanisms.partition import Partition
 from dunnage.mechanisms.sampled_lattice import SampledLattice
-from dunnage.mechanisms.utility_clusters import UtilityClusters
 from dunnage.showing.figures import Scale, Svg, chart, short, tag
 from dunnage.showing.pages import render
 from dunnage.text import NO_BREAK, number_text, share_text

@@ -12,17 +12,17 @@ from typing import Any
 import numpy as np
 
 from dunnage.certificate import Certificate, Proof, odds
+from dunnage.collecting.estimate import normal_quantile
+from dunnage.collecting.tasks import read_carriers, task_of
+from dunnage.devices.client import check_task
+from dunnage.devices.client import mechanism_of as device_mechanism
+from dunnage.devices.task import Purpose as TaskPurpose
+from dunnage.devices.task import Task
 from dunnage.domains import Numeric, domain_from
 from dunnage.errors import ReleaseError
 from dunnage.exact import decimal_text
 from dunnage.guarantees import Basis, Guarantee, Loss, Promise, WithinCluster
 from dunnage.kinds.rows import MAX_LINES
-from dunnage.local.client import check_task
-from dunnage.local.client import mechanism_of as device_mechanism
-from dunnage.local.estimators import normal_quantile
-from dunnage.local.task import Purpose as TaskPurpose
-from dunnage.local.task import Task
-from dunnage.local.tasks import read_carriers, task_of
 from dunnage.policy import Policy
 from dunnage.publishing import DryRun, mechanism_of
 from dunnage.release import Release
