@@ -31,9 +31,9 @@ from benchmarks import full_domain
 from benchmarks.apart import run_apart
 from dunnage import samples
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.clustering.growth import Metric, distance_deviations, grow, grow_in_blocks, near_weights
-from dunnage.clustering.published import published_density, published_greedy
-from dunnage.clustering.refine import refine
+from dunnage.kernels.clusters.growth import Metric, distance_deviations, grow, grow_in_blocks, near_weights
+from dunnage.kernels.clusters.published import published_density, published_greedy
+from dunnage.kernels.clusters.refine import refine
 
 SECONDS, GIGABYTES = "CPU seconds", "GB at most"
 BY_MONDRIAN = "loss by that of plain Mondrian on the same rows (less is better)"

@@ -27,7 +27,7 @@ import pyarrow.csv as pacsv
 import dunnage as dn
 from benchmarks.apart import run_apart
 from benchmarks.noise import opendp_laplace
-from dunnage.counting.laplace import DiscreteLaplace
+from dunnage.kernels.counts.laplace import DiscreteLaplace
 from dunnage.mechanisms.counts import (
     ConstrainedCounts,
     Counted,
@@ -36,9 +36,9 @@ from dunnage.mechanisms.counts import (
     NoisyQueries,
     true_counts,
 )
-from dunnage.noise import Noise
+from dunnage.model.trips import Universe
+from dunnage.noise.source import Noise
 from dunnage.samples import TripSetting, generate_trips
-from dunnage.trips import Universe
 
 SPANS = {("08:00", "10:00"): 67_600, ("04:00", "24:00"): 676_000, ("00:00", "24:00"): 811_200}
 """Times of day, and how many cells they have: two hours, ten times as many, and a day."""

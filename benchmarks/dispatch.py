@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dunnage.model.routes import find_routes
 from dunnage.planning.dispatch import Dispatch, Operation, Requests, Service
-from dunnage.routes import find_routes
 from dunnage.samples import city, trips
 
 TARGET = 180

@@ -18,7 +18,7 @@ from typing import Any
 
 import dunnage as dn
 from dunnage.mechanisms.counts import Counted, DrawnCounts, NoisyCounts, true_counts
-from dunnage.noise import Noise
+from dunnage.noise.source import Noise
 from dunnage.planning.demand import Ground, counted_trips, service_seconds
 from dunnage.planning.dispatch import Service
 from dunnage.planning.fleet import EXPANSIONS, MAX_WAIT_SECONDS, FleetTask, expanded_days

@@ -19,9 +19,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dunnage.domains import IntervalHierarchy, hierarchy_of
 from dunnage.mechanisms.full_domain import FullDomain
-from dunnage.policy import Policy
+from dunnage.model.domains import IntervalHierarchy, hierarchy_of
+from dunnage.model.policy import Policy
 from dunnage.tables.dataset import Dataset
 
 IntArray = npt.NDArray[np.int64]

@@ -37,7 +37,7 @@ from dunnage.collecting.tally import Tally
 from dunnage.devices.numbers import LocalNumeric
 from dunnage.devices.places import HadamardResponse, Law, LocalLocation, OptimisedUnary
 from dunnage.devices.task import Grid, Quantity
-from dunnage.noise import Noise
+from dunnage.noise.source import Noise
 
 RATE, GIGABYTES = "million users per CPU second", "GB at most"
 NUM_USERS, POSITIONS = 2_000_000, 20_000_000

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 import opendp.prelude as dp
 
-from dunnage import noise_arrays
-from dunnage.noise import Noise
+from dunnage.noise import arrays as noise_arrays
+from dunnage.noise.source import Noise
 
 SCALES = (1, 10, 100, 1000)
 NUM_ARRAY, NUM_SCALAR = 5_000_000, 20_000

@@ -21,13 +21,13 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.full_domain import rides
-from dunnage.domains import Hierarchy, IntervalHierarchy, hierarchy_of
 from dunnage.ledger import Ledger
 from dunnage.mechanisms.noisy import NoisyValues
 from dunnage.mechanisms.sampled_lattice import SampledLattice
-from dunnage.noise import Noise
-from dunnage.policy import Policy
-from dunnage.sampling_loss import sampling_delta
+from dunnage.model.domains import Hierarchy, IntervalHierarchy, hierarchy_of
+from dunnage.model.policy import Policy
+from dunnage.noise.sampling import sampling_delta
+from dunnage.noise.source import Noise
 from dunnage.tables.dataset import Dataset
 
 SECONDS = "CPU seconds"

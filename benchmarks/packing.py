@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dunnage.bins import pack_bins
+from dunnage.kernels.bins import pack_bins
 from dunnage.samples import draw_weights, package_setting
 
 SETTINGS = {"II": "50-L-U", "V": "25-L-Un", "unequal-50": "50-L-Un"}

@@ -24,10 +24,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dunnage.bins import pack_bins
+from dunnage.kernels.bins import pack_bins
 from dunnage.mechanisms.classes import Classes
 from dunnage.mechanisms.partition import Partition
-from dunnage.policy import Policy
+from dunnage.model.policy import Policy
 from dunnage.tables.dataset import Dataset
 
 FloatArray = npt.NDArray[np.float64]

@@ -24,8 +24,8 @@ import numpy as np
 import numpy.typing as npt
 from tests.oracles.projection import quadratic_program
 
-from dunnage.counting.projection import Family, Projection, optimality
-from dunnage.counting.tables import project_table
+from dunnage.kernels.counts.projection import Family, Projection, optimality
+from dunnage.kernels.counts.tables import project_table
 
 STOPS, ZONES, MODES = 130, 4, 12
 TRIPS, PAIRS_USED, HOT = 1_220, 150, 300  # trips and non-empty pairs of a slot, pairs that are ever used

@@ -117,9 +117,9 @@ def schemas() -> dict[Path, str]:
     """Write a JSON Schema for every public document, by the page it goes to."""
     from dunnage.advising.frontier import Frontier
     from dunnage.auditing.run import Audit
-    from dunnage.certificate import Certificate
+    from dunnage.model.certificate import Certificate
+    from dunnage.model.policy import PolicyTables
     from dunnage.planning.plan import FleetDocument, PlanDocument
-    from dunnage.policy import PolicyTables
     from dunnage.proving.desk import Proof
     from dunnage.settle import SettlementDocument
     from dunnage.settle.fleets import FleetSettlementDocument

@@ -31,17 +31,17 @@ import pyarrow as pa
 from picture_parts import joined, legend, mark, panel, picture
 
 from dunnage.auditing.plans import feasibility
-from dunnage.bins.scalar import best_fit_decreasing, pack_bins
+from dunnage.kernels.bins.scalar import best_fit_decreasing, pack_bins
 from dunnage.ledger import Ledger
 from dunnage.mechanisms.noisy import NoisyClusters, NoisyValues
 from dunnage.mechanisms.partition import Partition
 from dunnage.mechanisms.sampled_lattice import SampledLattice
-from dunnage.noise import Noise
+from dunnage.model.policy import Policy
+from dunnage.noise.source import Noise
 from dunnage.planning.linkage import exchangeable, truck_linkage
 from dunnage.planning.models import Sealed, Standard, Stochastic
 from dunnage.planning.packing import pack
 from dunnage.planning.plan import Plan
-from dunnage.policy import Policy
 from dunnage.publication import Key
 from dunnage.release import Release
 from dunnage.samples import PackageSetting, draw_weights, generate_packages, package_setting

@@ -27,7 +27,7 @@ from dunnage.devices.numbers import LocalNumeric
 from dunnage.devices.paths import LocalTrajectory
 from dunnage.devices.places import LocalLocation
 from dunnage.devices.subjects import Grid, Quantity
-from dunnage.noise import Noise
+from dunnage.noise.source import Noise
 from dunnage.samples.telemetry import CITY_BOX, PositionSetting, TelemetrySetting, positions, telemetry
 from dunnage.showing.figures import Scale, Svg, tag
 from dunnage.text import number_text

@@ -20,9 +20,9 @@ import numpy as np
 from picture_parts import joined, legend, mark, panel, picture
 from pictures_trips import BUSY, METHODS, WHOLE_DAY, trips
 
-from dunnage.city import City
 from dunnage.ledger import Ledger
-from dunnage.noise import Noise
+from dunnage.model.city import City
+from dunnage.noise.source import Noise
 from dunnage.planning.demand import Ground
 from dunnage.planning.fleet import FleetTask, planned_task, size
 from dunnage.planning.plan import FleetPlan

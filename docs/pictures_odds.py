@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 from picture_parts import joined, legend, mark, panel, picture
 
-from dunnage.bins.scalar import pack_bins
+from dunnage.kernels.bins.scalar import pack_bins
 from dunnage.ledger import Ledger
 from dunnage.mechanisms.partition import Partition
-from dunnage.noise import Noise
+from dunnage.noise.source import Noise
 from dunnage.planning.models import Sealed, Standard
 from dunnage.planning.packing import pack
 from dunnage.release import Release

@@ -23,8 +23,8 @@ from dunnage.auditing.classes import ClassesView
 from dunnage.auditing.rides import ClassDistortion, own_weights
 from dunnage.ledger import Ledger
 from dunnage.mechanisms.clusters import UtilityClusters
-from dunnage.noise import Noise
-from dunnage.policy import Policy
+from dunnage.model.policy import Policy
+from dunnage.noise.source import Noise
 from dunnage.samples import RideSetting, generate_rides
 from dunnage.showing.figures import Network as Map
 from dunnage.showing.figures import Scale, Svg, tag, y_axis

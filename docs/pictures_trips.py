@@ -31,8 +31,8 @@ from dunnage.mechanisms.counts import (
     feature_name,
     true_counts,
 )
-from dunnage.noise import Noise
-from dunnage.policy import Policy
+from dunnage.model.policy import Policy
+from dunnage.noise.source import Noise
 from dunnage.samples import TripSetting, generate_trips
 from dunnage.showing.figures import Scale, Svg, tag
 from dunnage.tables.dataset import Dataset

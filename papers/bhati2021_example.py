@@ -13,8 +13,8 @@ from collections.abc import Sequence
 import numpy as np
 
 import dunnage as dn
-from dunnage.clustering.growth import Metric, distance_deviations
-from dunnage.clustering.published import published_density
+from dunnage.kernels.clusters.growth import Metric, distance_deviations
+from dunnage.kernels.clusters.published import published_density
 
 EDGES = (("A", "B"), ("B", "C"), ("B", "D"))
 STATIONS = dn.Graph(edges=EDGES)

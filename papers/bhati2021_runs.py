@@ -20,9 +20,9 @@ import numpy.typing as npt
 
 import dunnage as dn
 from dunnage import samples
-from dunnage.clustering.growth import Constraints, Metric, distance_deviations, grow
-from dunnage.clustering.published import published_density, published_greedy
-from dunnage.clustering.refine import dissolve, refine
+from dunnage.kernels.clusters.growth import Constraints, Metric, distance_deviations, grow
+from dunnage.kernels.clusters.published import published_density, published_greedy
+from dunnage.kernels.clusters.refine import dissolve, refine
 from papers.hoogervorst2019_runs import mean_sd
 
 FloatArray = npt.NDArray[np.float64]

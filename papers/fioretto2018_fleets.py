@@ -26,7 +26,7 @@ import numpy.typing as npt
 
 import dunnage as dn
 from dunnage.mechanisms.counts import Counted, DrawnCounts, NoisyCounts, true_counts
-from dunnage.noise import Noise
+from dunnage.noise.source import Noise
 from dunnage.planning.demand import Ground, counted_trips, service_seconds
 from dunnage.planning.dispatch import Service
 from dunnage.planning.fleet import DayRun, FleetTask, Sized, expanded_days, run_facts

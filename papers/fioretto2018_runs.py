@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 import dunnage as dn
-from dunnage.counting.tables import consistent_tree, project_dense
+from dunnage.kernels.counts.tables import consistent_tree, project_dense
 from dunnage.mechanisms.counts import (
     ConstrainedCounts,
     Counted,
@@ -35,7 +35,7 @@ from dunnage.mechanisms.counts import (
     NoisyCounts,
     true_counts,
 )
-from dunnage.noise import Noise
+from dunnage.noise.source import Noise
 from dunnage.samples import TripSetting, generate_trips
 from papers.hoogervorst2019_runs import mean_sd
 

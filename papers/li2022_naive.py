@@ -13,10 +13,10 @@ from fractions import Fraction
 import numpy as np
 
 from dunnage.arrays import IntArray
-from dunnage.bins import pack_bins, whole_numbers
 from dunnage.errors import ParameterError
 from dunnage.exact import exact
-from dunnage.laws import LaplaceLaw
+from dunnage.kernels.bins import pack_bins, whole_numbers
+from dunnage.model.laws import LaplaceLaw
 from dunnage.planning.noisy import cells_of, convolved
 from dunnage.planning.problem import PackingProblem
 from dunnage.release import Release

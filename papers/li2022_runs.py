@@ -21,13 +21,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 import dunnage as dn
-from dunnage.bins import pack_bins, whole_numbers
 from dunnage.exact import exact
-from dunnage.guarantees import SampledDP
+from dunnage.kernels.bins import pack_bins, whole_numbers
 from dunnage.mechanisms.noisy import exposed_records, published_noise
 from dunnage.mechanisms.sampled_lattice import SampledLattice
+from dunnage.model.guarantees import SampledDP
+from dunnage.noise.sampling import sampling_delta, sampling_epsilon
 from dunnage.samples.packages import PackageSetting
-from dunnage.sampling_loss import sampling_delta, sampling_epsilon
 from papers.hoogervorst2019_runs import Setting, mean_sd, weights_of
 
 FloatArray = npt.NDArray[np.float64]

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from dunnage.sampling_loss import sampling_delta, sampling_epsilon
+from dunnage.noise.sampling import sampling_delta, sampling_epsilon
 from papers.li2022_runs import (
     AVERAGE,
     BETA,

@@ -27,12 +27,12 @@ from dunnage.collecting.estimate import hadamard_scores, project_shares
 from dunnage.collecting.kernels import split_cells
 from dunnage.collecting.tally import Counts, Sums, Tally
 from dunnage.devices.numbers import (
-    Attribute,
     Duchi,
     JointReport,
     LiteralPiecewise,
     LocalNumeric,
     PublishedPiecewise,
+    ReportedNumber,
     SampledReport,
     attributes_of,
     joint_report,
@@ -43,7 +43,7 @@ from dunnage.devices.paths import Independent, LocalTrajectory, ReachablePaths
 from dunnage.devices.places import Channel, HadamardResponse, InClear, LocalLocation, PublishedUnary, enumerated_loss
 from dunnage.devices.subjects import Grid, Quantity
 from dunnage.devices.task import Tier
-from dunnage.noise import Noise
+from dunnage.noise.source import Noise
 from dunnage.samples.telemetry import CITY_BOX, PositionSetting, TelemetrySetting, positions, telemetry
 from papers.fioretto2018_runs import mean_interval
 
@@ -129,7 +129,7 @@ def place_factor(steps: int, method: str, kind: str = PATHS) -> int:
 
 
 @cache
-def numbers(law: str, dimensions: int) -> tuple[tuple[Attribute, FloatArray], ...]:
+def numbers(law: str, dimensions: int) -> tuple[tuple[ReportedNumber, FloatArray], ...]:
     """Generate what carriers report: for each attribute its column."""
     setting = TelemetrySetting(size=NUM_CARRIERS, readings=1, attributes=dimensions, law=law)
     table = telemetry(setting, seed=SEED)
@@ -140,13 +140,13 @@ def numbers(law: str, dimensions: int) -> tuple[tuple[Attribute, FloatArray], ..
     return tuple(zip(attributes_of(quantities), columns, strict=True))
 
 
-def normalised(attribute: Attribute, column: FloatArray) -> FloatArray:
+def normalised(attribute: ReportedNumber, column: FloatArray) -> FloatArray:
     """Return values in units of [-1, 1], as they are reported: clamped to the public domain."""
     low, high = float(attribute.quantity.low), float(attribute.quantity.high)
     return np.asarray((np.clip(column, low, high) - low) * 2 / (high - low) - 1)
 
 
-def number_report(method: str, attributes: Sequence[Attribute], epsilon: Fraction) -> NumberReport:
+def number_report(method: str, attributes: Sequence[ReportedNumber], epsilon: Fraction) -> NumberReport:
     """Return the law of a whole report."""
     if method in (L_LDP, L_LDP_WEIGHED):
         return published_report(attributes, epsilon)
@@ -167,7 +167,7 @@ def tiers_of(num: int, num_tiers: int, generator: np.random.Generator) -> list[I
 
 
 def estimate_means(
-    columns: Sequence[tuple[Attribute, FloatArray]],
+    columns: Sequence[tuple[ReportedNumber, FloatArray]],
     reports: Sequence[NumberReport],
     members: Sequence[IntArray],
     noise: Noise,
@@ -190,7 +190,7 @@ def estimate_means(
     return total / whole
 
 
-def expected_mse(columns: Sequence[tuple[Attribute, FloatArray]], epsilons: Sequence[Fraction]) -> float:
+def expected_mse(columns: Sequence[tuple[ReportedNumber, FloatArray]], epsilons: Sequence[Fraction]) -> float:
     """Return the expected MSE of e-L_LDP in closed form: the mean over attributes of the variance of a plain mean."""
     found = []
     for epsilon in epsilons:  # tiers are alike in size
@@ -670,7 +670,7 @@ def loss_of_place(epsilon: Fraction, *, levels: int = 3, area_levels: int = 2) -
 def exact_losses(epsilon: Fraction) -> list[tuple[str, str, Fraction | float | None]]:
     """Return mechanisms, how what a report gives away is found, and what it is; None for no bound."""
     looked, closed, one_area = "every symbol and input", "closed form", grid(2, 1)
-    two = [Attribute(quantity=Quantity(name=name, low=Fraction(0), high=Fraction(1), steps=1)) for name in "ab"]
+    two = [ReportedNumber(quantity=Quantity(name=name, low=Fraction(0), high=Fraction(1), steps=1)) for name in "ab"]
     reports = {method: number_report(method, two, epsilon) for method in (HARMONY, DUCHI, PM, OURS)}
     found: list[tuple[str, str, Fraction | float | None]] = [
         (f"{method}, d = 2", looked, enumerated_loss(report)) for method, report in reports.items()

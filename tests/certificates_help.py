@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dunnage.certificate import Certificate
+from dunnage.model.certificate import Certificate
 
 _USUAL: Mapping[str, Any] = {
     "format": 1,

@@ -14,11 +14,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dunnage.city import City
-from dunnage.counting.laplace import CountLaw
+from dunnage.kernels.counts.laplace import CountLaw
 from dunnage.mechanisms.counts import Counted, NoisyQueries
-from dunnage.noise import Noise
-from dunnage.trips import Universe
+from dunnage.model.city import City
+from dunnage.model.trips import Universe
+from dunnage.noise.source import Noise
 
 SCHEMA: Any = SimpleNamespace(tells_days=False, protects="trip", trip=True)
 Outcome = tuple[tuple[int, int], ...]

@@ -11,7 +11,7 @@ from dunnage.collecting.batch import perturb_column
 from dunnage.collecting.tally import Tally
 from dunnage.devices.client import mechanism_of
 from dunnage.devices.task import Grid, Limits, Purpose, Quantity, Schedule, Task, Tier
-from dunnage.noise import Noise
+from dunnage.noise.source import Noise
 
 GRID = Grid(box=("103.9", "30.5", "104.2", "30.8"), levels=3, area_levels=2)
 TIERS = (Tier(name="basic", epsilon="2"), Tier(name="strict", epsilon="1"))

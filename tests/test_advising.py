@@ -30,15 +30,15 @@ from dunnage.advising.advice import DISTORTION, NUMBER_ERROR, TRUCKS, choose, li
 from dunnage.advising.frontier import OVERLOADED, Failure, Frontier, Limit, Measure, Point
 from dunnage.advising.policies import BasePolicy
 from dunnage.advising.rows import RowSubject
-from dunnage.advising.sweep import Cache, Candidate, Draw, Goal, Reference, Request, Subject
+from dunnage.advising.sweep import AdviceRequest, Cache, Candidate, Draw, Goal, Reference, Subject
 from dunnage.auditing.plans import plan_utility
-from dunnage.domains import Numeric
 from dunnage.errors import InputError, NoPlanError, OutputError, ParameterError, PolicyError
 from dunnage.ledger import Ledger
-from dunnage.noise import Noise
+from dunnage.model.domains import Numeric
+from dunnage.model.policy import Policy
+from dunnage.noise.source import Noise
 from dunnage.planning.models import Sealed, Standard
 from dunnage.planning.packing import pack
-from dunnage.policy import Policy
 from dunnage.publishing import mechanism_of, publish
 from dunnage.samples import like
 from dunnage.settle import apply
@@ -86,9 +86,9 @@ def place(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def _asked(place: Path, **more: Any) -> Request:
+def _asked(place: Path, **more: Any) -> AdviceRequest:
     given = {"capacity": ("100kg",), "draws": 2, "quick": True, **more}
-    return Request(data=place / "parcels.csv", base=BasePolicy.read(place / "base.toml"), **given)
+    return AdviceRequest(data=place / "parcels.csv", base=BasePolicy.read(place / "base.toml"), **given)
 
 
 def _point(name: str, cost: float, risk: float, **more: Any) -> Point:

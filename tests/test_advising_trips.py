@@ -21,7 +21,7 @@ from dunnage.advising.advice import COUNT_ERROR, NUMBER_ERROR, REPORT_ERROR, SHU
 from dunnage.advising.frontier import Measure, Point
 from dunnage.advising.policies import BasePolicy
 from dunnage.advising.rows import released, row_errors
-from dunnage.advising.sweep import Candidate, Request, attempted, measured_point
+from dunnage.advising.sweep import AdviceRequest, Candidate, attempted, measured_point
 from dunnage.advising.trips import (
     MIN_MINUTES,
     FleetDraw,
@@ -37,7 +37,6 @@ from dunnage.advising.trips import (
 )
 from dunnage.advising.vehicles import FleetSubject, measure_fleet, open_fleet, payable_candidates
 from dunnage.auditing.tracking import channel_matrix
-from dunnage.city import City
 from dunnage.cli.auditing import advise
 from dunnage.collecting.batch import find_inputs
 from dunnage.collecting.tasks import read_task
@@ -46,8 +45,9 @@ from dunnage.devices.subjects import Grid
 from dunnage.errors import ParameterError, Refusal, UserError
 from dunnage.ledger import Ledger
 from dunnage.mechanisms.counts import true_counts
-from dunnage.noise import Noise
-from dunnage.policy import Policy
+from dunnage.model.city import City
+from dunnage.model.policy import Policy
+from dunnage.noise.source import Noise
 from dunnage.publishing import mechanism_of, publish
 from dunnage.samples.like import deterred, like, like_reports
 from dunnage.tables.dataset import Dataset
@@ -194,8 +194,8 @@ def test_a_slice_of_true_trips_has_their_counts(tmp_path):
 # Counts
 
 
-def _asked(folder: Path, data: Any, base: BasePolicy, **more: Any) -> Request:
-    return Request(data=data, base=base, draws=2, **more)
+def _asked(folder: Path, data: Any, base: BasePolicy, **more: Any) -> AdviceRequest:
+    return AdviceRequest(data=data, base=base, draws=2, **more)
 
 
 def test_errors_of_counts_are_those_of_dense_tables(tmp_path):

@@ -12,7 +12,7 @@ import pytest
 from dunnage.collecting.reading import RowFile
 from dunnage.collecting.tasks import carriers_from_text
 from dunnage.errors import InputError, PolicyError
-from dunnage.policy import Policy
+from dunnage.model.policy import Policy
 from dunnage.publishing import mechanism_of
 from dunnage.tables.dataset import Dataset
 from dunnage.tables.gtfs import load_city

@@ -52,7 +52,6 @@ from dunnage.auditing.tracking import (
     unique_by_slots,
     unique_shares,
 )
-from dunnage.certificate import Certificate
 from dunnage.cli import app
 from dunnage.collecting.estimate import estimate, write_estimates
 from dunnage.collecting.files import collect
@@ -82,7 +81,8 @@ from dunnage.devices.places import (
 )
 from dunnage.devices.subjects import Grid, Quantity
 from dunnage.errors import InputError, ParameterError, ReleaseError
-from dunnage.noise import Noise
+from dunnage.model.certificate import Certificate
+from dunnage.noise.source import Noise
 from dunnage.release import Release
 from dunnage.samples import PackageSetting, generate_packages
 from dunnage.showing.audit import audit_page

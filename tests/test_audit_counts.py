@@ -23,20 +23,20 @@ from dunnage.auditing import counts as membership
 from dunnage.auditing import findings
 from dunnage.auditing.counts import CountsView, Errors, told_by_counts
 from dunnage.auditing.run import Audit, audit
-from dunnage.certificate import Certificate
-from dunnage.city import City
-from dunnage.counting.laplace import DiscreteLaplace
-from dunnage.documents import canonical
-from dunnage.domains import Numeric, Stops, Windows
 from dunnage.errors import ReleaseError
+from dunnage.kernels.counts.laplace import DiscreteLaplace
 from dunnage.mechanisms.counts import ConstrainedCounts, true_counts
-from dunnage.policy import Policy
+from dunnage.model.certificate import Certificate
+from dunnage.model.city import City
+from dunnage.model.documents import canonical
+from dunnage.model.domains import Numeric, Stops, Windows
+from dunnage.model.policy import Policy
+from dunnage.model.schema import Attribute, Contribution, Role, Schema
+from dunnage.model.trips import Trip
 from dunnage.publishing import publish
 from dunnage.release import Release
-from dunnage.schema import Attribute, Contribution, Role, Schema
 from dunnage.showing.audit import audit_page, count_pictures, write_audit
 from dunnage.tables.dataset import Dataset
-from dunnage.trips import Trip
 
 STOPS = ("B", "A", "C", "<D>")
 ZONES = np.array([0, 1, 0, 1], dtype=np.int32)

@@ -23,14 +23,14 @@ from dunnage.auditing.classes import ClassesView
 from dunnage.auditing.findings import words
 from dunnage.auditing.noisy import NoisyTruth, NoisyView, attack_rows, max_likelihood, nearest_hits, simulate
 from dunnage.auditing.run import Audit, audit
-from dunnage.certificate import Certificate
-from dunnage.domains import Numeric
 from dunnage.errors import ParameterError, ReleaseError
-from dunnage.laws import Cells
 from dunnage.ledger import Ledger
 from dunnage.mechanisms.noisy import NoisyClusters, NoisyValues
 from dunnage.mechanisms.sampled_lattice import SampledLattice
-from dunnage.noise import Noise
+from dunnage.model.certificate import Certificate
+from dunnage.model.domains import Numeric
+from dunnage.model.laws import Cells
+from dunnage.noise.source import Noise
 from dunnage.planning.linkage import NoisyRows, noisy_linkage, row_posterior
 from dunnage.planning.models import PackingModel
 from dunnage.planning.plan import Plan

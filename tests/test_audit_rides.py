@@ -37,13 +37,13 @@ from dunnage.auditing.rides import (
     pair_counts,
 )
 from dunnage.auditing.run import Audit, audit
-from dunnage.domains import Category, Graph, Numeric, Ordinal, Tree
 from dunnage.errors import ReleaseError
 from dunnage.mechanisms.classes import Classes, Generalised, Intervals, Nodes, Sets
 from dunnage.mechanisms.clusters import UtilityClusters
-from dunnage.policy import Policy
+from dunnage.model.domains import Category, Graph, Numeric, Ordinal, Tree
+from dunnage.model.policy import Policy
+from dunnage.model.schema import Attribute, Role, Schema
 from dunnage.samples import RideSetting, generate_rides
-from dunnage.schema import Attribute, Role, Schema
 from dunnage.showing.audit import write_audit
 
 EDGES = [("A", "B"), ("B", "C"), ("C", "D"), ("D", "E"), ("B", "F", 2), ("F", "G")]

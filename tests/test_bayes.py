@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dunnage.counting import reconciled as bayes
-from dunnage.counting.projection import Family
-from dunnage.counting.reconciled import (
+from dunnage.errors import ParameterError
+from dunnage.kernels.counts import reconciled as bayes
+from dunnage.kernels.counts.projection import Family
+from dunnage.kernels.counts.reconciled import (
     CellEstimate,
     estimate_cells,
     fit_weights,
@@ -21,9 +22,8 @@ from dunnage.counting.reconciled import (
     posterior,
     reconciling_ratios,
 )
-from dunnage.counting.tables import project_dense, round_tree
-from dunnage.errors import ParameterError
-from dunnage.noise import Noise
+from dunnage.kernels.counts.tables import project_dense, round_tree
+from dunnage.noise.source import Noise
 
 
 def laplace(rng, scale, shape):

@@ -18,9 +18,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dunnage.bins import Packing, Pricing, Sizes, pack_bins, whole_numbers
-from dunnage.bins import scalar as bins
 from dunnage.errors import ParameterError
+from dunnage.kernels.bins import Packing, Pricing, Sizes, pack_bins, whole_numbers
+from dunnage.kernels.bins import scalar as bins
 
 
 def fewest_bins(weights: list[int], capacity: int) -> int:
@@ -332,7 +332,8 @@ def test_time_limit_is_honoured(seconds: float, within: Callable[..., Any]) -> N
 
 def test_importing_is_cheap_and_a_short_limit_starts_no_solver() -> None:
     program = (
-        "import sys, time; import numpy as np; from dunnage.bins import pack_bins; assert 'scipy' not in sys.modules;"
+        "import sys, time; import numpy as np; from dunnage.kernels.bins import pack_bins;"
+        "assert 'scipy' not in sys.modules;"
         "pack_bins(np.random.default_rng(0).integers(20000, 35000, 300), 100000, seconds=0.3);"
         "assert 'scipy.optimize' not in sys.modules"
     )

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from tests.oracles.clusters import closeness, keeps
 
 from dunnage.arrays import IntArray
-from dunnage.clustering import growth
-from dunnage.clustering.growth import Constraints, Metric, blocks, grow, grow_in_blocks
 from dunnage.errors import ParameterError
+from dunnage.kernels.clusters import growth
+from dunnage.kernels.clusters.growth import Constraints, Metric, blocks, grow, grow_in_blocks
 
 LINE = np.abs(np.arange(12.0)[:, None] - np.arange(12.0))
 

@@ -12,13 +12,13 @@ import pyarrow as pa
 import pytest
 
 import dunnage as dn
-from dunnage.bins import pack_bins
 from dunnage.errors import ParameterError, PolicyError, Refusal
+from dunnage.kernels.bins import pack_bins
 from dunnage.ledger import Ledger
 from dunnage.mechanisms import partition as borders
 from dunnage.mechanisms.partition import Loads, Partition, best_borders, count_bins
-from dunnage.noise import Noise
-from dunnage.policy import Policy
+from dunnage.model.policy import Policy
+from dunnage.noise.source import Noise
 from dunnage.samples import draw_weights, package_setting
 from dunnage.tables.dataset import Dataset
 from dunnage.verification import verify

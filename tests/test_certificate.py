@@ -22,7 +22,14 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 
-from dunnage.certificate import (
+from dunnage.collecting.promises import estimates_promise
+from dunnage.devices.client import check_task, mechanisms_of
+from dunnage.devices.subjects import Grid, Quantity
+from dunnage.devices.task import MECHANISMS as DEVICES
+from dunnage.devices.task import Limits, Purpose, Schedule, Task, Tier
+from dunnage.errors import CheckFailed, ParameterError
+from dunnage.mechanisms import MECHANISMS
+from dunnage.model.certificate import (
     MAX_CERTIFICATE_BYTES,
     Certificate,
     RowMeasures,
@@ -35,13 +42,7 @@ from dunnage.certificate import (
     meaning,
     odds,
 )
-from dunnage.collecting.promises import estimates_promise
-from dunnage.devices.client import check_task, mechanisms_of
-from dunnage.devices.subjects import Grid, Quantity
-from dunnage.devices.task import MECHANISMS as DEVICES
-from dunnage.devices.task import Limits, Purpose, Schedule, Task, Tier
-from dunnage.errors import CheckFailed, ParameterError
-from dunnage.guarantees import (
+from dunnage.model.guarantees import (
     UNBOUNDED,
     ApproximateDP,
     Basis,
@@ -55,7 +56,6 @@ from dunnage.guarantees import (
     PureDP,
     WithinCluster,
 )
-from dunnage.mechanisms import MECHANISMS
 
 
 def promise_of(guarantee: Guarantee, basis: Basis = Basis.PROVED, **more: Any) -> Promise:

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dunnage.bins import certified
-from dunnage.bins.certified import BinKind, ChancePacker, ClassPacking
-from dunnage.bins.chances import Between, Members
+from dunnage.kernels.bins import certified
+from dunnage.kernels.bins.certified import BinKind, ChancePacker, ClassPacking
+from dunnage.kernels.bins.chances import Between, Members
 
 RISKS = [Fraction(0), Fraction(1, 20), Fraction(1, 6), Fraction(1, 3), Fraction(1, 2)]
 Class = tuple[tuple[int, ...], ...]

@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from dunnage.bins import chances as module
-from dunnage.bins.chances import ROUNDING, Between, Chances, Members, SumLaw, draw_sums, fit_chance
 from dunnage.errors import ParameterError
+from dunnage.kernels.bins import chances as module
+from dunnage.kernels.bins.chances import ROUNDING, Between, Chances, Members, SumLaw, draw_sums, fit_chance
 
 Member = tuple[int, ...]
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dunnage import city as city_module
-from dunnage.city import Buses, City
 from dunnage.errors import InputError, OutputError, ParameterError, Refusal
+from dunnage.model import city as city_module
+from dunnage.model.city import Buses, City
 
 PAIRS = [(start, end) for start in "ABC" for end in "ABC"]
 MODES = "origin,destination,mode\n" + "".join(f"{a},{b},{'walk' if a == b else 'bus'}\n" for a, b in PAIRS)

@@ -214,8 +214,8 @@ def test_dry_run_draws_spends_and_writes_nothing(place: Path, run: Run, monkeypa
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("noise was drawn")
 
-    monkeypatch.setattr("dunnage.noise_arrays.permutation", refuse)
-    monkeypatch.setattr("dunnage.noise.Noise.draw_bytes", refuse)
+    monkeypatch.setattr("dunnage.noise.arrays.permutation", refuse)
+    monkeypatch.setattr("dunnage.noise.source.Noise.draw_bytes", refuse)
     before = snapshot(place)
     done = run(*PUBLISH, "--dry-run")
     assert done.code == 0

@@ -22,10 +22,10 @@ from tests.builders import CANARY, CASES, WITHOUT_CONTENT, Case, CountsCase
 from tests.test_toy_mechanism import ToyClass, ToyNoise
 
 import dunnage as dn
-from dunnage.certificate import Certificate
 from dunnage.errors import BudgetError, ParameterError
-from dunnage.guarantees import KAnonymity, guarantee_from
 from dunnage.mechanisms import MECHANISMS
+from dunnage.model.certificate import Certificate
+from dunnage.model.guarantees import KAnonymity, guarantee_from
 from dunnage.proving import classes, counts, rows
 from dunnage.proving.examining import examine
 from dunnage.publishing import mechanism_of

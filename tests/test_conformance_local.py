@@ -25,8 +25,8 @@ from dunnage.devices.places import LocalLocation
 from dunnage.devices.report import Report
 from dunnage.devices.task import MECHANISMS, Grid, Limits, Purpose, Quantity, Schedule, Task, Tier
 from dunnage.errors import AllowanceError, ParameterError, ReportError
-from dunnage.guarantees import Basis, Neighbours, guarantee_from
-from dunnage.noise import Noise
+from dunnage.model.guarantees import Basis, Neighbours, guarantee_from
+from dunnage.noise.source import Noise
 
 GRID = Grid(box=("103.9", "30.5", "104.2", "30.8"), levels=3, area_levels=2)
 SPEED = Quantity(name="speed", low=0, high=120, unit="km/h", steps=64)

@@ -14,12 +14,12 @@ from scipy import stats
 from tests.chance_help import chance_of
 from tests.counts_help import SCHEMA, answers, asked, counted, discrete_laplace, law_of, outcomes, universe
 
-from dunnage.counting.laplace import DiscreteLaplace
 from dunnage.errors import ParameterError
+from dunnage.kernels.counts.laplace import DiscreteLaplace
 from dunnage.mechanisms import counts as constrained_counts
 from dunnage.mechanisms.counts import MARGIN, ConstrainedCounts, Feature, Layout
-from dunnage.noise import Noise
-from dunnage.trips import is_nested
+from dunnage.model.trips import is_nested
+from dunnage.noise.source import Noise
 
 
 @pytest.mark.parametrize("weights", ["size", "uniform"])

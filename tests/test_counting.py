@@ -13,15 +13,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dunnage.domains import Numeric, Ordinal, Stops, Windows
 from dunnage.errors import ParameterError
 from dunnage.mechanisms import counts as counting
 from dunnage.mechanisms.counts import Counted, count_trips, kept_rows, most_trips, true_counts
-from dunnage.noise import Noise
-from dunnage.policy import Policy
-from dunnage.schema import Attribute, Contribution, Role, Schema
+from dunnage.model.domains import Numeric, Ordinal, Stops, Windows
+from dunnage.model.policy import Policy
+from dunnage.model.schema import Attribute, Contribution, Role, Schema
+from dunnage.model.trips import Trip
+from dunnage.noise.source import Noise
 from dunnage.tables.dataset import Dataset
-from dunnage.trips import Trip
 
 STOPS = ("B", "A", "C")
 TRIP = {"origin": "board", "destination": "alight", "time": "tap"}

@@ -14,7 +14,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dunnage.bins.covering import Cover, CoverProgram, KindPatterns, PatternList
+from dunnage.kernels.bins.covering import Cover, CoverProgram, KindPatterns, PatternList
 
 Pattern = tuple[int, ...]
 
@@ -143,7 +143,7 @@ def test_only_cheaper_covers_are_of_interest() -> None:
 
 def test_few_patterns_at_first_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Adding patterns by their prices, or looking at the cheapest ones first, must end at the same cover."""
-    from dunnage.bins import covering
+    from dunnage.kernels.bins import covering
 
     monkeypatch.setattr(covering, "_FIRST_COLUMNS", 1)
     monkeypatch.setattr(covering, "NEW_COLUMNS", 1)

@@ -22,8 +22,8 @@ from dunnage.errors import Refusal
 from dunnage.ledger import Ledger
 from dunnage.mechanisms import partition as cuts
 from dunnage.mechanisms.partition import CellBounds, Partition, Points, descend, local_optima, recut, uncut
-from dunnage.noise import Noise
-from dunnage.policy import Policy
+from dunnage.model.policy import Policy
+from dunnage.noise.source import Noise
 from dunnage.tables.dataset import Dataset
 from dunnage.verification import verify
 

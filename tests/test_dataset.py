@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dunnage.errors import InputError, ParameterError, UserError
-from dunnage.policy import Policy
+from dunnage.model.policy import Policy
 from dunnage.tables.dataset import Dataset
 
 KEY = b"k" * 32

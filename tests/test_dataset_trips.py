@@ -10,14 +10,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from dunnage.domains import Category, Numeric, Stops, Windows
-from dunnage.domains.windows import split_stamps
 from dunnage.errors import InputError, ParameterError
-from dunnage.policy import PeriodRule, Policy
-from dunnage.schema import Attribute, Contribution, Role, Schema
+from dunnage.model.domains import Category, Numeric, Stops, Windows
+from dunnage.model.domains.windows import split_stamps
+from dunnage.model.policy import PeriodRule, Policy
+from dunnage.model.schema import Attribute, Contribution, Role, Schema
+from dunnage.model.trips import Trip
 from dunnage.tables.dataset import Dataset
 from dunnage.tables.reader import ReadOptions
-from dunnage.trips import Trip
 
 STOPS = Stops(stops=("B", "A"))
 RIDER = Contribution(person="card", max=2, per="day")

@@ -13,11 +13,13 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import dunnage as dn
-from dunnage.city import City
-from dunnage.domains import Windows
 from dunnage.errors import ParameterError
 from dunnage.ledger import Ledger
-from dunnage.noise import Noise
+from dunnage.model.city import City
+from dunnage.model.domains import Windows
+from dunnage.model.routes import Routes
+from dunnage.model.trips import Universe
+from dunnage.noise.source import Noise
 from dunnage.planning import demand
 from dunnage.planning.demand import (
     TripCounts,
@@ -28,8 +30,6 @@ from dunnage.planning.demand import (
     shuttle_requests,
     window_seconds,
 )
-from dunnage.routes import Routes
-from dunnage.trips import Universe
 
 STOPS = ("A", "B", "C", "D")
 CITY = City(stops=("X", *STOPS[::-1]))

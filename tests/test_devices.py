@@ -702,7 +702,7 @@ def test_a_fleet_by_schedule(tmp_path: Path, ending: str) -> None:
 
 
 def test_slots_of_a_vehicle_differ_and_are_uniform() -> None:
-    from dunnage.noise import Noise
+    from dunnage.noise.source import Noise
 
     task = make_task()
     drawn = fleet._DrawnSlots(task, Noise())
@@ -719,7 +719,7 @@ def test_slots_of_a_vehicle_differ_and_are_uniform() -> None:
 
 
 def test_what_was_drawn_stays_drawn() -> None:
-    from dunnage.noise import Noise
+    from dunnage.noise.source import Noise
 
     drawn = fleet._DrawnSlots(make_task(), Noise())
     drawn.reach(DAY, DAY, 10)

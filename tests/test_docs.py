@@ -238,7 +238,7 @@ def test_count_mechanisms_of_the_policy_page(number, tmp_path):
 
 def read_trips(text, folder):
     """Read a policy of trips beside the files of a generated city."""
-    from dunnage.policy import Policy
+    from dunnage.model.policy import Policy
     from dunnage.samples import TripSetting, generate_trips
 
     generate_trips(TripSetting(size=1), folder / "trips.csv", seed=1)

@@ -19,8 +19,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dunnage import domains
-from dunnage.domains import (
+from dunnage.errors import InputError, ParameterError
+from dunnage.model import domains
+from dunnage.model.domains import (
     Category,
     CodedDomain,
     Domain,
@@ -34,7 +35,6 @@ from dunnage.domains import (
     domain_from,
     hierarchy_of,
 )
-from dunnage.errors import InputError, ParameterError
 
 PASSENGER_PARENTS = {
     "Adult": "Person",

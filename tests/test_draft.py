@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from dunnage.collecting.tasks import carriers_from_text
 from dunnage.errors import InputError, ParameterError, PolicyError
-from dunnage.policy import Policy, ReadOptions
-from dunnage.policy.draft import SEEN, STORIES, draft_policy, likely_story
+from dunnage.model.draft import SEEN, STORIES, draft_policy, likely_story
+from dunnage.model.policy import Policy, ReadOptions
 from dunnage.tables.load import draft
 
 PARCELS = {"Parcel ID": "text", "ZIP": "text", "Weight (kg)": "numeric", "fragile": "flag", "day": "time"}

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.test_fleet import release_of, some_trips, tiny_city
 
-from dunnage.city import City
 from dunnage.errors import OutputError, ParameterError
+from dunnage.model.city import City
 from dunnage.planning import exports
 from dunnage.planning.demand import Day, Ground
 from dunnage.planning.exports import convex_hull, export_fleetpy, export_geojson, export_plan

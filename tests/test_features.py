@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dunnage.city import City
 from dunnage.errors import ParameterError
 from dunnage.mechanisms.counts import (
     NAMED,
@@ -19,7 +18,8 @@ from dunnage.mechanisms.counts import (
     feature_name,
     read_features,
 )
-from dunnage.trips import COLUMNS, Universe, is_nested
+from dunnage.model.city import City
+from dunnage.model.trips import COLUMNS, Universe, is_nested
 
 
 def universe(num_stops: int = 4, num_days: int = 2, seed: int = 3) -> Universe:

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dunnage.bins import fills as kernel
-from dunnage.bins.fills import FillEstimate, FillSlots, Items, count_fills, is_feasible
-from dunnage.noise import Noise
+from dunnage.kernels.bins import fills as kernel
+from dunnage.kernels.bins.fills import FillEstimate, FillSlots, Items, count_fills, is_feasible
+from dunnage.noise.source import Noise
 from dunnage.settle import repair
 from dunnage.settle.repair import noise_words, walked_fill
 

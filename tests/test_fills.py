@@ -19,9 +19,10 @@ from hypothesis import strategies as st
 from scipy import stats
 from tests.oracles.fills import find_fill
 
-from dunnage.bins import fills as sweep
-from dunnage.bins import pack_bins
-from dunnage.bins.fills import (
+from dunnage.errors import NoPlanError, ParameterError
+from dunnage.kernels.bins import fills as sweep
+from dunnage.kernels.bins import pack_bins
+from dunnage.kernels.bins.fills import (
     Fills,
     FillSlots,
     Items,
@@ -31,7 +32,6 @@ from dunnage.bins.fills import (
     seeded_words,
     solve_fill,
 )
-from dunnage.errors import NoPlanError, ParameterError
 
 TWO_PAIRS = Items(np.array([0, 0, 1, 1]), np.array([[1], [2], [3], [4]]))
 """Two light and two heavy items: one of each in a bin of 5 is possible in two ways that no single exchange joins."""

@@ -14,10 +14,10 @@ from tests.fleet_help import simulate
 from tests.oracles.operations import check_operation
 
 import dunnage as dn
-from dunnage.city import Buses, City
 from dunnage.errors import InputError, NoPlanError, ParameterError, Refusal
 from dunnage.ledger import Ledger
-from dunnage.noise import Noise
+from dunnage.model.city import Buses, City
+from dunnage.noise.source import Noise
 from dunnage.planning.demand import Day, Ground, Trips
 from dunnage.planning.dispatch import Service
 from dunnage.planning.fleet import FleetTask, expanded_days, planned_task, size, solo_cover, wait_facts

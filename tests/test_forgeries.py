@@ -22,17 +22,17 @@ from tests.builders import CASES, LARGER_CASES
 from tests.estimates_help import fleet_tallies, fleet_task
 
 import dunnage as dn
-from dunnage.certificate import (
+from dunnage.collecting.estimate import estimate
+from dunnage.errors import CheckFailed
+from dunnage.model.certificate import (
     AttributeStatement,
     Certificate,
     Composition,
     OddsRow,
 )
-from dunnage.collecting.estimate import estimate
-from dunnage.documents import canonical
-from dunnage.errors import CheckFailed
-from dunnage.kinds.common import same
+from dunnage.model.documents import canonical
 from dunnage.release import Release
+from dunnage.release.kinds.common import same
 from dunnage.verification import check_release
 
 FLEETS: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {

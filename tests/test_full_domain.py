@@ -29,8 +29,8 @@ from dunnage.errors import InputError, ParameterError, PolicyError, Refusal
 from dunnage.ledger import Ledger
 from dunnage.mechanisms import full_domain as full_domain_module
 from dunnage.mechanisms.full_domain import FullDomain
-from dunnage.noise import Noise
-from dunnage.policy import Policy
+from dunnage.model.policy import Policy
+from dunnage.noise.source import Noise
 from dunnage.publishing import mechanism_of
 from dunnage.tables.dataset import Dataset
 from dunnage.verification import verify

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.oracles.clusters import closeness, diversity, keeps
 
-from dunnage.clustering import growth, refine
-from dunnage.clustering.growth import Constraints, Metric, grow
-from dunnage.clustering.published import published_density
 from dunnage.errors import ParameterError
+from dunnage.kernels.clusters import growth, refine
+from dunnage.kernels.clusters.growth import Constraints, Metric, grow
+from dunnage.kernels.clusters.published import published_density
 
 TREE = np.array([[0.0, 2, 2], [2, 0, 1], [2, 1, 0]])
 

@@ -14,9 +14,9 @@ from statistics import median
 import numpy as np
 import pytest
 
-from dunnage.city import City
 from dunnage.errors import DunnageError, InputError, OutputError, ParameterError, Refusal
-from dunnage.routes import find_routes
+from dunnage.model.city import City
+from dunnage.model.routes import find_routes
 from dunnage.tables import gtfs
 from dunnage.tables.gtfs import FeedSetting, feed_city, generate_feed_city, load_city
 

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dunnage.errors import CompositionError, ParameterError
-from dunnage.guarantees import (
+from dunnage.model.guarantees import (
     NO_LOSS,
     UNBOUNDED,
     ApproximateDP,

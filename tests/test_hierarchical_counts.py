@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.counts_help import SCHEMA, answers, asked, counted, discrete_laplace, law_of, outcomes, universe
 
-from dunnage.counting.laplace import DiscreteLaplace
-from dunnage.counting.tables import consistent_tree
 from dunnage.errors import ParameterError
+from dunnage.kernels.counts.laplace import DiscreteLaplace
+from dunnage.kernels.counts.tables import consistent_tree
 from dunnage.mechanisms.counts import HierarchicalCounts
-from dunnage.noise import Noise
+from dunnage.noise.source import Noise
 
 
 @given(st.integers(0, 2**32), st.booleans())

@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.certificates_help import certificate_of
 
-from dunnage.domains import Numeric
 from dunnage.errors import ParameterError
-from dunnage.laws import Cells
-from dunnage.noise import Noise
+from dunnage.model.domains import Numeric
+from dunnage.model.laws import Cells
+from dunnage.noise.source import Noise
 from dunnage.planning import linkage as identification
 from dunnage.planning.linkage import NoisyRows, noisy_linkage, row_posterior
 from dunnage.release import Release

@@ -27,7 +27,7 @@ from hypothesis import strategies as st
 
 import dunnage
 from dunnage.errors import InputError, ParameterError, PolicyError, UserError
-from dunnage.policy import Policy
+from dunnage.model.policy import Policy
 from dunnage.tables.dataset import Dataset
 from dunnage.tables.load import draft, load
 

@@ -18,11 +18,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from dunnage import noise_arrays
-from dunnage.domains import Numeric
 from dunnage.errors import ParameterError
-from dunnage.laws import LAWS, Cell, Cells, LaplaceLaw, PiecewiseLaw, exp_bounds
-from dunnage.noise import Noise
+from dunnage.model.domains import Numeric
+from dunnage.model.laws import LAWS, Cell, Cells, LaplaceLaw, PiecewiseLaw, exp_bounds
+from dunnage.noise import arrays as noise_arrays
+from dunnage.noise.source import Noise
 
 ALPHA = 1e-9
 DIGITS = 60

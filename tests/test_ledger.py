@@ -24,7 +24,8 @@ from hypothesis import strategies as st
 
 from dunnage import ledger as ledger_module
 from dunnage.errors import BudgetError, LedgerError, ParameterError, Refusal, UserError
-from dunnage.guarantees import (
+from dunnage.ledger import Ledger, Rehearsed, Statement
+from dunnage.model.guarantees import (
     ONE_PERIOD_PER_RECORD,
     UNBOUNDED,
     ApproximateDP,
@@ -36,10 +37,9 @@ from dunnage.guarantees import (
     Neighbours,
     Promise,
     PureDP,
-    Purpose,
+    SpendPurpose,
     WithinCluster,
 )
-from dunnage.ledger import Ledger, Rehearsed, Statement
 
 ADD, REPLACE = Neighbours.ADD_REMOVE, Neighbours.REPLACE_ONE
 
@@ -65,8 +65,8 @@ def budget(epsilon: object, delta: object = 0, neighbours: Neighbours = ADD) -> 
 
 def purpose(
     policy: object = "p", limit: Budget | None = None, *, period: str | None = None, allow: bool = False
-) -> Purpose:
-    return Purpose(dataset="rides", policy_digest=str(policy), period=period, budget=limit, allow_unbounded=allow)
+) -> SpendPurpose:
+    return SpendPurpose(dataset="rides", policy_digest=str(policy), period=period, budget=limit, allow_unbounded=allow)
 
 
 def rows(path: Path) -> list[list[tuple[object, ...]]]:
@@ -90,7 +90,7 @@ def book() -> Ledger:
     return Ledger(":memory:", who="ann", clock=lambda: datetime(2026, 11, 15, 10, 30, tzinfo=UTC))
 
 
-def refused(book: Ledger, stated: Promise, what: Purpose, kind: type[Refusal] = BudgetError) -> Refusal:
+def refused(book: Ledger, stated: Promise, what: SpendPurpose, kind: type[Refusal] = BudgetError) -> Refusal:
     with pytest.raises(kind) as caught:
         book.spend(stated, what)
     return caught.value
@@ -204,7 +204,7 @@ def test_first_budget_is_fixed(book):
         assert part in error
     refused(book, dp("0.1"), purpose(2, budget(1, neighbours=REPLACE)), Refusal)
     refused(book, dp(1), purpose(2))
-    book.spend(dp(5), Purpose(dataset="parcels", policy_digest="1"))  # another dataset has no part in it
+    book.spend(dp(5), SpendPurpose(dataset="parcels", policy_digest="1"))  # another dataset has no part in it
     assert book.datasets() == ["parcels", "rides"]
     assert book.statement("rides").total == Loss(Fraction(1, 10))
 
@@ -239,7 +239,7 @@ def test_budget_below_what_was_spent_leaves_nothing(book):
 def test_blank_dataset_is_refused(ledger, path):
     for dataset in ("", "  "):
         with pytest.raises(ParameterError):
-            ledger.spend(dp(1), Purpose(dataset=dataset, policy_digest="1"))
+            ledger.spend(dp(1), SpendPurpose(dataset=dataset, policy_digest="1"))
     assert not path.exists()
 
 
@@ -526,7 +526,7 @@ def test_threads_share_a_ledger(path, kind):
 # Rehearsals
 
 
-def rehearsed(ledger: Ledger, stated: Promise, what: Purpose) -> Rehearsed:
+def rehearsed(ledger: Ledger, stated: Promise, what: SpendPurpose) -> Rehearsed:
     with pytest.raises(Rehearsed) as caught:
         ledger.rehearsal().spend(stated, what)
     return caught.value
@@ -566,7 +566,7 @@ def test_rehearsal_refuses_as_the_spend_would(path, ledger):
 SPENDER = """
 import sys
 from dunnage.errors import BudgetError
-from dunnage.guarantees import Basis, Budget, Neighbours, Promise, PureDP, Purpose
+from dunnage.model.guarantees import Basis, Budget, Neighbours, Promise, PureDP, SpendPurpose
 from dunnage.ledger import Ledger
 
 path, name, epsilon, limit, turns = sys.argv[1:]
@@ -574,7 +574,7 @@ guarantee = PureDP(epsilon=epsilon, protects="trip", neighbours=Neighbours.ADD_R
 stated = Promise(guarantee=guarantee, basis=Basis.PROVED, mechanism={})
 limit = Budget(epsilon=limit, neighbours=Neighbours.ADD_REMOVE)
 for turn in range(int(turns)):
-    purpose = Purpose(dataset="rides", policy_digest=f"{name}.{turn}", budget=limit)
+    purpose = SpendPurpose(dataset="rides", policy_digest=f"{name}.{turn}", budget=limit)
     try:
         print(Ledger(path).spend(stated, purpose).id, flush=True)
     except BudgetError:

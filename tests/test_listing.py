@@ -12,8 +12,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dunnage.bins.chances import ROUNDING, Members, draw_sums
-from dunnage.bins.covering import PatternList, list_patterns
+from dunnage.kernels.bins.chances import ROUNDING, Members, draw_sums
+from dunnage.kernels.bins.covering import PatternList, list_patterns
 
 Member = tuple[int, ...]
 Pattern = tuple[int, ...]

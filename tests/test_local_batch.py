@@ -15,7 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from dunnage import noise_arrays
 from dunnage.collecting import batch
 from dunnage.collecting.tally import Counts, Sums, Tally
 from dunnage.devices.client import mechanism_of
@@ -36,7 +35,8 @@ from dunnage.devices.places import LocalLocation, Planar
 from dunnage.devices.report import Report
 from dunnage.devices.task import Grid, Limits, Purpose, Quantity, Schedule, Task, Tier
 from dunnage.errors import InputError, ParameterError
-from dunnage.noise import Noise
+from dunnage.noise import arrays as noise_arrays
+from dunnage.noise.source import Noise
 
 ALPHA = 1e-9
 NUM = 100_000

@@ -24,7 +24,7 @@ from dunnage.devices.client import Client, check_task, mechanism_of
 from dunnage.devices.report import Report
 from dunnage.devices.task import Grid, Limits, Purpose, Quantity, Schedule, Task, Tier
 from dunnage.errors import AllowanceError, TaskError
-from dunnage.noise import Noise
+from dunnage.noise.source import Noise
 
 DAY = 20_000
 MIDNIGHT = DAY * 86_400

@@ -49,7 +49,7 @@ from dunnage.devices.report import Report
 from dunnage.devices.subjects import Grid, Quantity
 from dunnage.devices.task import Tier
 from dunnage.errors import InputError, ParameterError, Refusal
-from dunnage.noise import Noise
+from dunnage.noise.source import Noise
 
 RARE = 1e-9
 SMALL = Grid(box=(0, 0, 1, 1), levels=3, area_levels=2)

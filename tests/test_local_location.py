@@ -35,8 +35,8 @@ from dunnage.devices.places import (
 from dunnage.devices.subjects import Grid
 from dunnage.devices.task import Tier
 from dunnage.errors import ParameterError, ReportError
-from dunnage.guarantees import Basis, LocalDP, MetricLocalDP, Neighbours, WithinCluster
-from dunnage.noise import Noise
+from dunnage.model.guarantees import Basis, LocalDP, MetricLocalDP, Neighbours, WithinCluster
+from dunnage.noise.source import Noise
 
 KINDS: tuple[type[Oracle], ...] = (
     RandomisedResponse,

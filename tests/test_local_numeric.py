@@ -53,8 +53,8 @@ from dunnage.devices.places import enumerated_loss, spread
 from dunnage.devices.subjects import Quantity
 from dunnage.devices.task import Tier
 from dunnage.errors import ParameterError, ReportError
-from dunnage.guarantees import Basis, Neighbours
-from dunnage.noise import Noise
+from dunnage.model.guarantees import Basis, Neighbours
+from dunnage.noise.source import Noise
 
 ALPHA = 1e-9
 EPSILONS = [Fraction(text) for text in ("0.01", "0.25", "0.5", "0.61", "1", "4/3", "2", "5", "10")]

@@ -16,7 +16,7 @@ from scipy.stats import chisquare
 from dunnage.devices.places import DIRECTIONS, LocalLocation, Planar, enumerated_loss
 from dunnage.devices.subjects import Grid
 from dunnage.errors import ParameterError
-from dunnage.noise import Noise
+from dunnage.noise.source import Noise
 
 GRID = Grid(box=("103.9", "30.5", "104.2", "30.8"), levels=3)
 UNLIKELY = 1e-9

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from dunnage.devices.report import ID_BYTES, MAX_LINE, MAX_PAYLOAD, Report, ReportFile, write_reports
 from dunnage.devices.task import Grid, Limits, Purpose, Quantity, Schedule, Task, Tier
 from dunnage.errors import InputError, OutputError, ParameterError, ReportError, TaskError
-from dunnage.noise import Noise
+from dunnage.noise.source import Noise
 
 BOX = ("103.9", "30.5", "104.2", "30.8")
 GRID = Grid(box=BOX, levels=5, area_levels=3)

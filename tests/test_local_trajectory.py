@@ -19,8 +19,8 @@ from dunnage.devices.places import InClear, OptimisedUnary, PublishedUnary, Rand
 from dunnage.devices.subjects import Grid
 from dunnage.devices.task import Tier
 from dunnage.errors import ParameterError, ReportError
-from dunnage.guarantees import Basis, LocalDP, Neighbours, WithinCluster
-from dunnage.noise import Noise
+from dunnage.model.guarantees import Basis, LocalDP, Neighbours, WithinCluster
+from dunnage.noise.source import Noise
 
 BOX = ("103.9", "30.5", "104.2", "30.8")
 TINY, SMALL = Grid(box=BOX, levels=2, area_levels=1), Grid(box=BOX, levels=3, area_levels=2)

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dunnage import noise_arrays
 from dunnage.auditing import counts as membership
 from dunnage.auditing.counts import (
     LAWS,
@@ -28,9 +27,10 @@ from dunnage.auditing.counts import (
     trips_apart,
     trips_together,
 )
-from dunnage.counting.laplace import DiscreteLaplace, FlooredLaplace, RoundedLaplace, floating_noise
 from dunnage.errors import ParameterError
-from dunnage.noise import Noise
+from dunnage.kernels.counts.laplace import DiscreteLaplace, FlooredLaplace, RoundedLaplace, floating_noise
+from dunnage.noise import arrays as noise_arrays
+from dunnage.noise.source import Noise
 
 SCALES = [Fraction(1, 3), Fraction(1), Fraction(7, 2), Fraction(20)]
 DRAWN = {"discrete": DiscreteLaplace, "round": RoundedLaplace, "floor": FlooredLaplace}

@@ -19,10 +19,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dunnage import noise as noise_module
-from dunnage import noise_arrays
 from dunnage.errors import ParameterError
-from dunnage.noise import Noise, choice_cumulative, exp_interval, rational
+from dunnage.noise import arrays as noise_arrays
+from dunnage.noise import source as noise_module
+from dunnage.noise.source import Noise, choice_cumulative, exp_interval, rational
 
 SCALAR_LAWS = {
     "below": (10,),
@@ -127,7 +127,7 @@ class TestSource:
         # In a process of its own: a fork of this one would inherit the test runner's threads.
         code = (
             "import os\n"
-            "from dunnage.noise import Noise\n"
+            "from dunnage.noise.source import Noise\n"
             "noise = Noise()\n"
             "noise.bits(1)\n"  # fills the pool that a careless fork would share
             "for _ in range(3):\n"
@@ -385,7 +385,9 @@ class TestNoFloatingPoint:
                 names.add(node.module)
         assert {name.split(".")[0] for name in names} <= set(sys.stdlib_module_names) | extra
         ours = {name for name in names if name.startswith("dunnage")}
-        assert ours <= {"dunnage.errors"} | ({"dunnage.arrays", "dunnage.noise"} if module is noise_arrays else set())
+        assert ours <= {"dunnage.errors"} | (
+            {"dunnage.arrays", "dunnage.noise.source"} if module is noise_arrays else set()
+        )
 
     def test_tables_hold_integers(self):
         table = noise_arrays._laplace_table(Fraction(10), noise_arrays._LAYOUT)[0]

@@ -21,8 +21,6 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from dunnage.errors import BudgetError, CompositionError, ParameterError, Refusal
-from dunnage.guarantees import Basis, WithinCluster, WithinPublishedBorders, compose, guarantee_from
-from dunnage.laws import Cells
 from dunnage.ledger import Ledger
 from dunnage.mechanisms.noisy import (
     MAX_CANDIDATES,
@@ -35,8 +33,10 @@ from dunnage.mechanisms.noisy import (
     published_noise,
     rank_clusters,
 )
-from dunnage.noise import Noise
-from dunnage.policy import Policy
+from dunnage.model.guarantees import Basis, WithinCluster, WithinPublishedBorders, compose, guarantee_from
+from dunnage.model.laws import Cells
+from dunnage.model.policy import Policy
+from dunnage.noise.source import Noise
 from dunnage.tables.dataset import Dataset
 
 ALPHA = 1e-9

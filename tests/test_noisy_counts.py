@@ -12,11 +12,11 @@ from scipy import stats
 from tests.chance_help import chance_of
 from tests.counts_help import counted, universe
 
-from dunnage.counting.laplace import DiscreteLaplace, FloatingLaplace, FlooredLaplace, RoundedLaplace, surplus
 from dunnage.errors import ParameterError
+from dunnage.kernels.counts.laplace import DiscreteLaplace, FloatingLaplace, FlooredLaplace, RoundedLaplace, surplus
 from dunnage.mechanisms import counts as noisy_counts
 from dunnage.mechanisms.counts import NoisyCounts
-from dunnage.noise import Noise
+from dunnage.noise.source import Noise
 
 WHOLE = (DiscreteLaplace, RoundedLaplace, FlooredLaplace)
 

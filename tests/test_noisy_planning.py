@@ -25,12 +25,12 @@ from scipy.stats import binom
 from tests.certificates_help import certificate_of
 
 import dunnage as dn
-from dunnage.bins.exchanges import Exchanges, settled, without_bin
 from dunnage.cli import main
-from dunnage.domains import Numeric
 from dunnage.errors import NoPlanError, ParameterError
-from dunnage.laws import Cells
-from dunnage.noise import Noise
+from dunnage.kernels.bins.exchanges import Exchanges, settled, without_bin
+from dunnage.model.domains import Numeric
+from dunnage.model.laws import Cells
+from dunnage.noise.source import Noise
 from dunnage.planning import noisy
 from dunnage.planning.models import Prior
 from dunnage.planning.noisy import (

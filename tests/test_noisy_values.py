@@ -19,14 +19,14 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
-from dunnage.certificate import Certificate
 from dunnage.errors import BudgetError, ParameterError
-from dunnage.guarantees import Basis, Neighbours, PureDP, guarantee_from
-from dunnage.laws import Cells
 from dunnage.ledger import Ledger
 from dunnage.mechanisms.noisy import NoisyValues
-from dunnage.noise import Noise
-from dunnage.policy import Policy
+from dunnage.model.certificate import Certificate
+from dunnage.model.guarantees import Basis, Neighbours, PureDP, guarantee_from
+from dunnage.model.laws import Cells
+from dunnage.model.policy import Policy
+from dunnage.noise.source import Noise
 from dunnage.tables.dataset import Dataset
 
 ALPHA = 1e-9

@@ -18,8 +18,8 @@ import pytest
 import dunnage as dn
 from dunnage.auditing.findings import Finding
 from dunnage.auditing.run import audit
-from dunnage.certificate import Certificate, odds
-from dunnage.guarantees import Loss
+from dunnage.model.certificate import Certificate, odds
+from dunnage.model.guarantees import Loss
 from dunnage.release import Release
 from dunnage.samples import metro_edges
 from dunnage.samples.packages import PackageSetting, generate_packages

@@ -20,8 +20,8 @@ from tests.test_pages import Page, Table
 from tests.test_settle_fleets import WAIT, policy_of, publish, trip_table
 
 import dunnage as dn
-from dunnage.city import City
 from dunnage.errors import OutputError, ParameterError
+from dunnage.model.city import City
 from dunnage.planning.demand import Ground
 from dunnage.planning.fleet import planned_task, size
 from dunnage.planning.plan import FleetPlan

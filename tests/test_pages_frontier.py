@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from dunnage.advising.advice import choose
 from dunnage.advising.frontier import OVERLOADED, Failure, Frontier, Limit, Measure, Point
-from dunnage.documents import Software
+from dunnage.model.documents import Software
 from dunnage.showing.frontier import SHAPES, Axis, frontier_figure, frontier_page, looks_of
 from dunnage.text import share_text
 

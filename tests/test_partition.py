@@ -30,8 +30,8 @@ from dunnage.ledger import Ledger
 from dunnage.mechanisms import partition as partition_module
 from dunnage.mechanisms.classes import class_means
 from dunnage.mechanisms.partition import Partition
-from dunnage.noise import Noise
-from dunnage.policy import Policy
+from dunnage.model.policy import Policy
+from dunnage.noise.source import Noise
 from dunnage.tables.dataset import Dataset
 from dunnage.verification import verify
 

@@ -17,13 +17,13 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from dunnage.documents import suggestion
-from dunnage.domains import Category, Graph, Numeric, Ordinal, Tree
 from dunnage.errors import ParameterError, PolicyError
-from dunnage.guarantees import Budget, Neighbours
-from dunnage.policy import MAX_POLICY_BYTES, PeriodRule, Policy, ReadOptions
-from dunnage.policy.draft import draft_policy
-from dunnage.schema import Role
+from dunnage.model.documents import suggestion
+from dunnage.model.domains import Category, Graph, Numeric, Ordinal, Tree
+from dunnage.model.draft import draft_policy
+from dunnage.model.guarantees import Budget, Neighbours
+from dunnage.model.policy import MAX_POLICY_BYTES, PeriodRule, Policy, ReadOptions
+from dunnage.model.schema import Role
 
 PARCELS = """
 dataset = "parcels"

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from dunnage.collecting.tasks import CarrierPolicy, carriers_from_text, read_carriers, read_task, task_of
 from dunnage.devices.task import Grid, Limits, Purpose, Quantity, Schedule, Task, Tier
 from dunnage.errors import PolicyError
-from dunnage.policy import Policy, is_for_devices
+from dunnage.model.policy import Policy, is_for_devices
 
 QUASI = "quasi-identifier"
 BOX = [103.9, 30.5, 104.2, 30.8]

@@ -11,14 +11,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from dunnage.domains import Category, Stops, Windows
 from dunnage.errors import ParameterError, PolicyError
 from dunnage.ledger import Ledger
-from dunnage.policy import Policy
+from dunnage.model.domains import Category, Stops, Windows
+from dunnage.model.policy import Policy
+from dunnage.model.schema import Attribute, Contribution, Role, Schema
+from dunnage.model.trips import Trip
 from dunnage.publishing import foresee, mechanism_of, publish, rehearse
-from dunnage.schema import Attribute, Contribution, Role, Schema
 from dunnage.tables.dataset import Dataset
-from dunnage.trips import Trip
 
 QUASI = "quasi-identifier"
 

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dunnage.counting import projection
-from dunnage.counting.projection import Family, ListedCells, Projection, optimality, project
-from dunnage.counting.tables import _whole, list_cells, project_dense, project_table
 from dunnage.errors import InternalError, ParameterError
+from dunnage.kernels.counts import projection
+from dunnage.kernels.counts.projection import Family, ListedCells, Projection, optimality, project
+from dunnage.kernels.counts.tables import _whole, list_cells, project_dense, project_table
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

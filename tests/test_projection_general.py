@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.oracles.projection import join_groups, project_cells, project_general
 
-from dunnage.counting.projection import Family, ListedCells, project
 from dunnage.errors import InternalError, ParameterError
+from dunnage.kernels.counts.projection import Family, ListedCells, project
 
 needs_piqp = pytest.mark.skipif(importlib.util.find_spec("piqp") is None, reason="needs piqp")
 

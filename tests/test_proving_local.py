@@ -14,7 +14,6 @@ import pyarrow as pa
 import pytest
 
 import dunnage as dn
-from dunnage import noise_arrays
 from dunnage.devices.allowance import Allowance, Spent
 from dunnage.devices.numbers import LaplaceNumber, LocalNumeric, Piecewise, SampledReport
 from dunnage.devices.paths import LocalTrajectory
@@ -29,11 +28,12 @@ from dunnage.devices.places import (
 )
 from dunnage.devices.subjects import Grid, Quantity
 from dunnage.devices.task import MECHANISMS, Purpose, Task, Tier
-from dunnage.guarantees import KAnonymity
 from dunnage.mechanisms.clusters import UtilityClusters
 from dunnage.mechanisms.full_domain import FullDomain
 from dunnage.mechanisms.partition import Partition
-from dunnage.noise import Noise
+from dunnage.model.guarantees import KAnonymity
+from dunnage.noise import arrays as noise_arrays
+from dunnage.noise.source import Noise
 from dunnage.proving import classes, local
 from dunnage.proving.local import (
     ACROSS,

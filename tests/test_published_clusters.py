@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from dunnage.clustering import published
-from dunnage.clustering.growth import Metric, distance_deviations, distance_moments, near_weights
-from dunnage.clustering.published import published_density, published_greedy
 from dunnage.errors import ParameterError
+from dunnage.kernels.clusters import published
+from dunnage.kernels.clusters.growth import Metric, distance_deviations, distance_moments, near_weights
+from dunnage.kernels.clusters.published import published_density, published_greedy
 
 PEOPLE = np.array([[0.0, 2, 2], [2, 0, 1], [2, 1, 0]])
 
@@ -217,7 +217,7 @@ def test_bad_limits_are_refused(limits):
 
 
 def test_importing_the_module_does_not_load_the_compiler():
-    code = "import sys, dunnage.clustering.published; sys.exit('numba' in sys.modules)"
+    code = "import sys, dunnage.kernels.clusters.published; sys.exit('numba' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

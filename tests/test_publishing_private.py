@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 import dunnage as dn
 from dunnage.cli import app
 from dunnage.errors import OutputError
+from dunnage.noise.sampling import sampling_beta, sampling_delta
 from dunnage.publishing import owner_warnings, pool_path
-from dunnage.sampling_loss import sampling_beta, sampling_delta
 
 WEIGHT = """
 [attributes.weight]

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.oracles.clusters import keeps
 
-from dunnage.clustering import refine as refining
-from dunnage.clustering.growth import Constraints, Metric, grow
-from dunnage.clustering.refine import LocalSearch, dissolve, polish, refine, renumbered
+from dunnage.kernels.clusters import refine as refining
+from dunnage.kernels.clusters.growth import Constraints, Metric, grow
+from dunnage.kernels.clusters.refine import LocalSearch, dissolve, polish, refine, renumbered
 
 TREE = np.array([[0.0, 2, 2], [2, 0, 1], [2, 1, 0]])
 RING = np.array([[min(abs(a - b), 9 - abs(a - b)) for b in range(9)] for a in range(9)], dtype=np.float64)

@@ -19,16 +19,16 @@ from typer.testing import CliRunner
 
 import dunnage as dn
 from dunnage.cli import app
-from dunnage.counting.laplace import DiscreteLaplace, FloatingLaplace, FlooredLaplace, RoundedLaplace, surplus
-from dunnage.domains import Windows
 from dunnage.errors import ParameterError, ReleaseError
-from dunnage.kinds.counts import amount
-from dunnage.laws import count_noise_spread, count_noise_surplus
+from dunnage.kernels.counts.laplace import DiscreteLaplace, FloatingLaplace, FlooredLaplace, RoundedLaplace, surplus
 from dunnage.ledger import Ledger
-from dunnage.noise import Noise
+from dunnage.model.domains import Windows
+from dunnage.model.laws import count_noise_spread, count_noise_surplus
+from dunnage.model.trips import Universe
+from dunnage.noise.source import Noise
 from dunnage.release import Release
+from dunnage.release.kinds.counts import amount
 from dunnage.showing import release_text
-from dunnage.trips import Universe
 
 STOPS = ["Mill", "=Quay", "Hill, east", "Dock", "Ärea", "Old town"]
 PLAIN = {"name": "noisy-counts", "epsilon": 2}

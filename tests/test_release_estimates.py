@@ -14,11 +14,11 @@ import pyarrow.csv as pacsv
 import pytest
 from tests.estimates_help import GRID, fleet_tallies, fleet_task
 
-from dunnage.certificate import canonical
 from dunnage.collecting.estimate import estimate, write_estimates
 from dunnage.devices.task import Limits, Schedule, Task
 from dunnage.errors import OutputError, ParameterError
-from dunnage.guarantees import LocalDP, MetricLocalDP, WithinCluster
+from dunnage.model.certificate import canonical
+from dunnage.model.guarantees import LocalDP, MetricLocalDP, WithinCluster
 from dunnage.release import Release, describe_release
 from dunnage.showing import release_text, task_text
 

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from dunnage.counting.tables import SLACK, round_tree
 from dunnage.errors import ParameterError
-from dunnage.noise import Noise
+from dunnage.kernels.counts.tables import SLACK, round_tree
+from dunnage.noise.source import Noise
 
 ALPHA = 1e-9
 

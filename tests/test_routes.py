@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dunnage.city import Buses, City
 from dunnage.errors import ParameterError, Refusal
-from dunnage.routes import TRIP_MODES, Routes, RouteSetting, find_routes
+from dunnage.model.city import Buses, City
+from dunnage.model.routes import TRIP_MODES, Routes, RouteSetting, find_routes
 from dunnage.samples import trip_modes, trip_stops
 from dunnage.samples.town import lay_town
 

@@ -26,15 +26,15 @@ from tests.chance_help import chance_of
 
 import dunnage as dn
 from dunnage.errors import BudgetError, ParameterError
-from dunnage.guarantees import Basis, Neighbours, SampledDP
 from dunnage.ledger import Ledger
 from dunnage.mechanisms import sampled_lattice as module
 from dunnage.mechanisms.sampled_lattice import SampledLattice
-from dunnage.noise import Noise
-from dunnage.policy import Policy
+from dunnage.model.guarantees import Basis, Neighbours, SampledDP
+from dunnage.model.policy import Policy
+from dunnage.noise.sampling import sampling_delta, sampling_epsilon
+from dunnage.noise.source import Noise
 from dunnage.publication import Key
 from dunnage.publishing import left_out_rows
-from dunnage.sampling_loss import sampling_delta, sampling_epsilon
 from dunnage.tables.dataset import Dataset
 
 NUMBER = {"role": "quasi-identifier", "kind": "numeric", "domain": [0, 4], "resolution": 1, "doubling": 2}

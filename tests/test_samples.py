@@ -11,8 +11,8 @@ import pytest
 from scipy import stats
 
 import dunnage as dn
-from dunnage.domains import Graph, Numeric, Tree
 from dunnage.errors import OutputError, ParameterError
+from dunnage.model.domains import Graph, Numeric, Tree
 from dunnage.samples import (
     PASSENGER_PARENTS,
     SERVICE_DAY,

@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 
 import dunnage as dn
-from dunnage.city import City
 from dunnage.cli import main
 from dunnage.errors import InputError, OutputError, ParameterError
-from dunnage.routes import find_routes
+from dunnage.model.city import City
+from dunnage.model.routes import find_routes
 from dunnage.samples import (
     CitySetting,
     TripSetting,

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dunnage.errors import ParameterError
-from dunnage.guarantees import exp_upper
-from dunnage.sampling_loss import (
+from dunnage.model.guarantees import exp_upper
+from dunnage.noise.sampling import (
     MAX_BETA,
     MAX_K,
     MIN_BETA,

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from dunnage.domains import Category, Numeric, Ordinal
 from dunnage.errors import ParameterError
-from dunnage.schema import GENERALISED_SUFFIXES, RESERVED_NAMES, Attribute, Role, Schema
+from dunnage.model.domains import Category, Numeric, Ordinal
+from dunnage.model.schema import GENERALISED_SUFFIXES, RESERVED_NAMES, Attribute, Role, Schema
 
 WEIGHT = Attribute(name="weight", role=Role.QUASI_IDENTIFIER, kind="numeric", domain=Numeric(lower=0, upper=5))
 TOWN = Attribute(name="town", role=Role.PUBLIC)

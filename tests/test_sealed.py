@@ -15,8 +15,8 @@ import pytest
 from scipy.stats import chi2
 
 import dunnage as dn
-from dunnage.bins import pack_bins
 from dunnage.errors import NoPlanError, ParameterError
+from dunnage.kernels.bins import pack_bins
 from dunnage.planning.plan import Plan
 from dunnage.samples import draw_weights, package_setting
 from dunnage.settle import matched_records

@@ -20,9 +20,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dunnage as dn
-from dunnage.bins import pack_bins, whole_numbers
 from dunnage.errors import InputError, OutputError, ParameterError, ReleaseError, UserError
-from dunnage.noise import Noise
+from dunnage.kernels.bins import pack_bins, whole_numbers
+from dunnage.noise.source import Noise
 from dunnage.planning.linkage import truck_linkage
 from dunnage.planning.models import PackingModel
 from dunnage.planning.packing import Standard, pack

@@ -15,10 +15,10 @@ import pytest
 from tests.test_fleet import some_trips, tiny_city
 
 import dunnage as dn
-from dunnage.city import City
 from dunnage.errors import InputError, ParameterError, ReleaseError
 from dunnage.ledger import Ledger
-from dunnage.noise import Noise
+from dunnage.model.city import City
+from dunnage.noise.source import Noise
 from dunnage.planning.demand import Ground
 from dunnage.planning.dispatch import EVENTS
 from dunnage.planning.fleet import size

@@ -21,7 +21,7 @@ from dunnage.errors import InputError, ParameterError, ReleaseError, UserError
 from dunnage.ledger import Ledger
 from dunnage.mechanisms.noisy import NoisyClusters, NoisyValues
 from dunnage.mechanisms.sampled_lattice import SampledLattice
-from dunnage.noise import Noise
+from dunnage.noise.source import Noise
 from dunnage.planning.linkage import exchangeable, noisy_linkage
 from dunnage.planning.models import PackingModel, Standard
 from dunnage.planning.packing import pack
@@ -30,7 +30,7 @@ from dunnage.planning.trucks import Truck
 from dunnage.publication import Key, Publication
 from dunnage.release import Release
 from dunnage.settle import Overload, Settlement, apply, matched_records
-from dunnage.settle.repair import count_and_draw, task_of
+from dunnage.settle.repair import count_and_draw, repair_task
 
 VALUES = NoisyValues(epsilon=2)
 PUBLISHED = NoisyClusters(epsilon=1, quantiles=[0.5], as_published=True)
@@ -234,7 +234,7 @@ class TestRepair:
         for bins, number in (([0, 1, 1], 1), ([0, 0, 1], 0)):
             plan = case.plan(bins)
             amounts = np.array([[60.0], [60.0], [30.0]])[case.source]
-            task = task_of(plan, amounts, case.release, Noise(seed=1))
+            task = repair_task(plan, amounts, case.release, Noise(seed=1))
             drawn = count_and_draw(task, Noise(seed=1))
             assert drawn is not None
             assert drawn.exact

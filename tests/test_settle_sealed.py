@@ -19,7 +19,7 @@ import pytest
 import dunnage as dn
 from dunnage.auditing.plans import feasibility, plan_utility
 from dunnage.errors import InputError
-from dunnage.noise import Noise
+from dunnage.noise.source import Noise
 from dunnage.planning.linkage import truck_linkage
 from dunnage.planning.models import PackingModel
 from dunnage.planning.plan import Certified, Plan, Slots

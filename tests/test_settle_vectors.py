@@ -20,12 +20,12 @@ from hypothesis import strategies as st
 
 import dunnage as dn
 from dunnage.errors import InputError, ParameterError
-from dunnage.noise import Noise
+from dunnage.noise.source import Noise
 from dunnage.planning.models import PackingModel
 from dunnage.planning.plan import Plan
 from dunnage.planning.trucks import Truck
 from dunnage.settle import Settlement, apply, repair
-from dunnage.settle.repair import Fill, task_of
+from dunnage.settle.repair import Fill, repair_task
 
 UNITS = {"weight": "kg", "volume": "m3"}
 
@@ -156,7 +156,7 @@ def test_the_overload_is_zero_exactly_if_everything_fits() -> None:
     """A gram of weight and a litre of volume both count, whatever their units."""
     case = Case({"weight": [100.0, 100.0, 100.001, 1.0], "volume": [1.0, 2.0, 3.0, 50.0]})
     for room, fits in (((100.001, 50), True), ((100, 50), False), ((100.001, 49.999), False)):
-        task = task_of(case.plan([0, 1, 2, 3], [truck(*room)]), case.amounts, case.release, Noise(seed=1))
+        task = repair_task(case.plan([0, 1, 2, 3], [truck(*room)]), case.amounts, case.release, Noise(seed=1))
         fill = Fill.of(task, task.start)
         assert (fill.overload == 0) is fits
         assert (len(fill.overloaded) == 0) is fits
@@ -243,7 +243,7 @@ def test_descent_counts_the_overload_right(seed: int) -> None:
     columns = {"weight": generator.uniform(20, 400, 20).round(1), "volume": generator.uniform(1, 40, 20).round(2)}
     case = Case(columns, k=4)
     plan = case.plan(generator.permutation(np.arange(20) % 4).tolist(), [truck(900, 90)])
-    fill = Fill.of(task := task_of(plan, case.amounts, case.release, Noise(seed=1)), plan.assignment)
+    fill = Fill.of(task := repair_task(plan, case.amounts, case.release, Noise(seed=1)), plan.assignment)
     noise = Noise(seed=seed)
     for step in range(30):
         over = fill.overloaded
@@ -385,7 +385,7 @@ def test_true_packings_of_vectors_fit(seed: int) -> None:
     generator = np.random.default_rng(seed)
     columns = {"weight": generator.uniform(20, 200, 25).round(1), "volume": generator.uniform(1, 20, 25).round(2)}
     case = Case(columns, k=2)
-    task = task_of(case.plan([0] * 25, [truck(400, 41)]), case.amounts, case.release, Noise(seed=1))
+    task = repair_task(case.plan([0] * 25, [truck(400, 41)]), case.amounts, case.release, Noise(seed=1))
     room = task.capacity_of["truck"]
     packed = repair.packed_rows(task, np.arange(25), room, Noise(seed=2), deadline=0.0)
     assert packed is not None

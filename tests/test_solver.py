@@ -13,7 +13,15 @@ import pytest
 from scipy.optimize import linprog
 from scipy.sparse import csr_matrix
 
-from dunnage.solver import CoverTable, _checked, affordable, relax_cover, solve_prices, solve_program, whole_cover
+from dunnage.kernels.solver import (
+    CoverTable,
+    _checked,
+    affordable,
+    relax_cover,
+    solve_prices,
+    solve_program,
+    whole_cover,
+)
 
 # Three rows, every two of them together: each once needs two patterns, or three halves.
 PAIRS = np.array([[1, 1, 0], [1, 0, 1], [0, 1, 1]], dtype=np.int32)
@@ -94,7 +102,7 @@ def test_a_first_import_counts_and_later_ones_do_not() -> None:
     whole_cover(PAIRS, ONCE, seconds=600)
     assert affordable(0.05)
     assert not affordable(0.0)
-    program = "from dunnage.solver import affordable; assert affordable(1) and not affordable(0.3)"
+    program = "from dunnage.kernels.solver import affordable; assert affordable(1) and not affordable(0.3)"
     subprocess.run([sys.executable, "-c", program], check=True)
 
 

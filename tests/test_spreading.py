@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from dunnage.bins.certified import mix_classes
-from dunnage.bins.chances import Between, Members
-from dunnage.bins.exchanges import over_caps, spread_items
+from dunnage.kernels.bins.certified import mix_classes
+from dunnage.kernels.bins.chances import Between, Members
+from dunnage.kernels.bins.exchanges import over_caps, spread_items
 
 IntArray = npt.NDArray[np.int64]
 

@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from scipy import stats
 from tests.chance_help import chance_of
 
-from dunnage import noise_arrays
-from dunnage.counting import laplace as tails
-from dunnage.counting.laplace import (
+from dunnage.errors import ParameterError
+from dunnage.kernels.counts import laplace as tails
+from dunnage.kernels.counts.laplace import (
     UNLISTED,
     DiscreteLaplace,
     FloatingLaplace,
@@ -32,8 +32,8 @@ from dunnage.counting.laplace import (
     exceeding_cells,
     lower,
 )
-from dunnage.errors import ParameterError
-from dunnage.noise import Noise
+from dunnage.noise import arrays as noise_arrays
+from dunnage.noise.source import Noise
 
 ALPHA = 1e-9
 SAMPLES = 60_000

@@ -24,7 +24,7 @@ import dunnage as dn
 from dunnage.auditing.plans import plan_utility, true_plan
 from dunnage.cli import main
 from dunnage.errors import ParameterError, ReleaseError
-from dunnage.noise import Noise
+from dunnage.noise.source import Noise
 from dunnage.settle import matched_records
 
 NUM_CONSIGNMENTS = 40

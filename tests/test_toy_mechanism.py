@@ -13,11 +13,11 @@ from tests.builders import a_policy
 
 import dunnage as dn
 from dunnage.errors import ParameterError, PolicyError, Refusal
-from dunnage.guarantees import Neighbours, Promise, PureDP
 from dunnage.mechanisms import MECHANISMS
 from dunnage.mechanisms.base import Epsilon, Flag, Foresight, K
 from dunnage.mechanisms.classes import Classes, ClassMechanism, Intervals
 from dunnage.mechanisms.noisy import NoisyColumns, NoisyMechanism, cut_cells, noisy_domains
+from dunnage.model.guarantees import Neighbours, Promise, PureDP
 from dunnage.publishing import foresee
 from dunnage.showing import release_text
 

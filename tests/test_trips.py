@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dunnage.city import City
-from dunnage.domains import domain_from
 from dunnage.errors import ParameterError
-from dunnage.trips import COLUMNS, Classes, Trip, Universe
+from dunnage.model.city import City
+from dunnage.model.domains import domain_from
+from dunnage.model.trips import COLUMNS, Grouping, Trip, Universe
 
 STOPS = ("A", "B", "C")
 CITY = City(
@@ -108,7 +108,7 @@ labels = st.lists(st.integers(0, 3), min_size=6, max_size=6)
 
 @given(parts=st.lists(labels, max_size=4))
 def test_joining_partitions(parts):
-    made = Classes.joined([Classes.of(np.array(part)) for part in parts], 6)
+    made = Grouping.joined([Grouping.of(np.array(part)) for part in parts], 6)
     together = list(zip(*parts, strict=True)) if parts else [()] * 6
     found = made.codes.tolist()
     assert sorted(set(found)) == list(range(made.num))
@@ -117,6 +117,6 @@ def test_joining_partitions(parts):
 
 @given(one=labels, other=labels)
 def test_refining(one, other):
-    finer, coarser = Classes.of(np.array(one)), Classes.of(np.array(other))
+    finer, coarser = Grouping.of(np.array(one)), Grouping.of(np.array(other))
     wanted = len(set(zip(one, other, strict=True))) == len(set(one))
     assert finer.refines(coarser) == wanted

@@ -15,7 +15,7 @@ import pytest
 import dunnage as dn
 from dunnage.auditing.plans import plan_utility, true_plan
 from dunnage.errors import NoPlanError, ParameterError, ReleaseError
-from dunnage.noise import Noise
+from dunnage.noise.source import Noise
 from dunnage.planning.models import PackingModel
 from dunnage.planning.packing import pack
 from dunnage.planning.plan import Plan

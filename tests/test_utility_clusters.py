@@ -23,11 +23,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dunnage as dn
-from dunnage.certificate import Certificate
-from dunnage.documents import canonical
-from dunnage.domains import Category, Graph, Ordinal, Tree
 from dunnage.errors import InputError, ParameterError, PolicyError, Refusal
-from dunnage.measures import closeness, entropy_diversity
+from dunnage.model.certificate import Certificate
+from dunnage.model.documents import canonical
+from dunnage.model.domains import Category, Graph, Ordinal, Tree
+from dunnage.model.measures import closeness, entropy_diversity
 from dunnage.publishing import mechanism_of
 from dunnage.release import Release
 from dunnage.showing import release_text

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from dunnage.bins.certified import BinKind, VectorPacking, pack_vectors
 from dunnage.errors import NoPlanError
+from dunnage.kernels.bins.certified import BinKind, VectorPacking, pack_vectors
 
 IntArray = npt.NDArray[np.int64]
 

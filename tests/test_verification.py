@@ -20,10 +20,10 @@ import pytest
 from tests.builders import LEVELLED, WEIGHT, a_policy, rides
 
 import dunnage as dn
-from dunnage.certificate import Certificate, meaning
 from dunnage.errors import ReleaseError
-from dunnage.guarantees import Basis, KAnonymity, Promise
-from dunnage.measures import size_measures
+from dunnage.model.certificate import Certificate, meaning
+from dunnage.model.guarantees import Basis, KAnonymity, Promise
+from dunnage.model.measures import size_measures
 from dunnage.release import CERTIFICATE_FILE, Release, file_digest
 
 NUM_ROWS = 24

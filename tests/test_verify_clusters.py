@@ -10,9 +10,9 @@ import pytest
 from tests.builders import CLUSTERED, RIDE, a_policy, rides
 
 import dunnage as dn
-from dunnage.certificate import Certificate
-from dunnage.domains import CodedDomain
-from dunnage.guarantees import COUNTS_PERSONS
+from dunnage.model.certificate import Certificate
+from dunnage.model.domains import CodedDomain
+from dunnage.model.guarantees import COUNTS_PERSONS
 
 
 def publish(folder: Path, *, person: bool = True, **parameters: Any) -> dn.Release:

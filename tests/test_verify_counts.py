@@ -19,14 +19,14 @@ from hypothesis import strategies as st
 from tests.test_release_counts import RIDERS, WEEKDAYS, policy_of, released, trips
 
 import dunnage as dn
-from dunnage.certificate import Certificate, composition_rule, meaning
 from dunnage.errors import CheckFailed
 from dunnage.exact import exact, plain
-from dunnage.guarantees import BOUNDED_CONTRIBUTION, Basis, Promise, guarantee_from
-from dunnage.kinds.counts import BOUND_NOT_CHECKED, CITY_NOT_CHECKED, NOT_CHECKED, _sum
 from dunnage.ledger import Ledger
-from dunnage.noise import Noise
+from dunnage.model.certificate import Certificate, composition_rule, meaning
+from dunnage.model.guarantees import BOUNDED_CONTRIBUTION, Basis, Promise, guarantee_from
+from dunnage.noise.source import Noise
 from dunnage.release import CERTIFICATE_FILE, Release, file_digest
+from dunnage.release.kinds.counts import BOUND_NOT_CHECKED, CITY_NOT_CHECKED, NOT_CHECKED, _sum
 from dunnage.verification import check_release
 
 SHARES = {"cells": "1/2", "total": "1/6", "origin x window": "1/3"}
@@ -189,7 +189,7 @@ def test_verify_needs_nothing_private_and_no_drawing(releases: dict[str, Release
     code = (
         "import sys; from dunnage.verification import verify; assert verify(sys.argv[1]).ok; "
         "bad = [m for m in sys.modules if m.startswith(('dunnage.mechanisms.pipeline', 'dunnage.tables.dataset', "
-        "'dunnage.policy', 'dunnage.ledger', 'dunnage.publication', 'numba', 'scipy'))]; assert not bad, bad"
+        "'dunnage.model.policy', 'dunnage.ledger', 'dunnage.publication', 'numba', 'scipy'))]; assert not bad, bad"
     )
     subprocess.run([sys.executable, "-c", code, str(folder)], check=True)
 

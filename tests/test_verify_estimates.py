@@ -13,12 +13,12 @@ import pytest
 from tests.estimates_help import GRID, fleet_tallies, fleet_task
 from tests.oracles import report_laws
 
-from dunnage.certificate import Certificate, meaning
 from dunnage.collecting.estimate import estimate, write_estimates
 from dunnage.devices.client import mechanism_of
 from dunnage.devices.places import choose_oracle
 from dunnage.devices.task import Grid, Schedule
-from dunnage.guarantees import Basis, LocalDP, Neighbours, Promise, WithinCluster
+from dunnage.model.certificate import Certificate, meaning
+from dunnage.model.guarantees import Basis, LocalDP, Neighbours, Promise, WithinCluster
 from dunnage.release import Release
 from dunnage.verification import verify
 

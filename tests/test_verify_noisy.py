@@ -14,19 +14,19 @@ import pyarrow as pa
 import pytest
 
 import dunnage as dn
-from dunnage.certificate import Certificate, composition_rule, meaning
-from dunnage.domains import Numeric
 from dunnage.errors import NoPlanError
 from dunnage.exact import plain
-from dunnage.guarantees import Basis, Promise, guarantee_from
-from dunnage.kinds.rows import NOISE_NOT_CHECKED, SAMPLE_NOT_CHECKED
-from dunnage.laws import Cells
 from dunnage.ledger import Ledger
 from dunnage.mechanisms.noisy import NoisyClusters, NoisyValues
 from dunnage.mechanisms.sampled_lattice import SampledLattice, _are_around_values
-from dunnage.noise import Noise
+from dunnage.model.certificate import Certificate, composition_rule, meaning
+from dunnage.model.domains import Numeric
+from dunnage.model.guarantees import Basis, Promise, guarantee_from
+from dunnage.model.laws import Cells
+from dunnage.noise.source import Noise
 from dunnage.publication import Publication
 from dunnage.release import Release
+from dunnage.release.kinds.rows import NOISE_NOT_CHECKED, SAMPLE_NOT_CHECKED
 
 CLUSTERS = {"weight": [20, 50.5]}
 MECHANISMS: dict[str, Any] = {

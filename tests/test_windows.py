@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dunnage.domains import Stops, Windows, domain_from, hierarchy_of
-from dunnage.domains.windows import STAMPS_PER_DATE, split_stamps, stamps_of
 from dunnage.errors import ParameterError
-from dunnage.tables.cells import Readings, read_times
+from dunnage.model.domains import Stops, Windows, domain_from, hierarchy_of
+from dunnage.model.domains.windows import STAMPS_PER_DATE, split_stamps, stamps_of
+from dunnage.tables.cells import TimeReadings, read_times
 
 NIGHT = {"lower": "04:00", "upper": "28:00", "window_minutes": 30}
 ZONES = ("America/Detroit", "Europe/Madrid", "Australia/Lord_Howe", "Africa/Casablanca", "Asia/Kathmandu", "UTC")
@@ -27,11 +27,11 @@ def windows(**changes: Any) -> Windows:
     return Windows(**{**NIGHT, **changes})
 
 
-def read(values: Any, domain: Windows, kind: pa.DataType | None = None) -> Readings:
+def read(values: Any, domain: Windows, kind: pa.DataType | None = None) -> TimeReadings:
     return read_times(pa.array(values, kind), domain)
 
 
-def service(readings: Readings) -> list[tuple[str, str]]:
+def service(readings: TimeReadings) -> list[tuple[str, str]]:
     """Service date and clock of each time, for a person."""
     found = []
     for stamp in readings.stamps.tolist():
@@ -41,7 +41,7 @@ def service(readings: Readings) -> list[tuple[str, str]]:
     return found
 
 
-def masks(readings: Readings) -> dict[str, list[int]]:
+def masks(readings: TimeReadings) -> dict[str, list[int]]:
     return {name: np.flatnonzero(getattr(readings, name)).tolist() for name in HALVES if getattr(readings, name).any()}
 
 
@@ -256,7 +256,7 @@ class TestText:
             assert getattr(whole, name).tolist() == getattr(pieces, name).tolist()
 
     def test_nothing_private_is_shown(self):
-        assert repr(read(["08:12"], windows())) == "Readings(private)"
+        assert repr(read(["08:12"], windows())) == "TimeReadings(private)"
 
     def test_no_rows(self):
         assert read([], windows(zone="UTC"), pa.string()).stamps.tolist() == []

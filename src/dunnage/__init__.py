@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from dunnage.auditing.findings import Finding
     from dunnage.auditing.plans import plan_utility
     from dunnage.auditing.run import Audit, audit
-    from dunnage.certificate import Certificate
-    from dunnage.city import City
     from dunnage.collecting.estimate import estimate
     from dunnage.collecting.files import collect, perturb
     from dunnage.collecting.fleet import simulate
@@ -31,10 +29,6 @@ if TYPE_CHECKING:
     from dunnage.devices.places import LocalLocation
     from dunnage.devices.report import Report
     from dunnage.devices.task import Task
-    from dunnage.domains.graph import Graph
-    from dunnage.domains.hierarchy import Tree
-    from dunnage.domains.labels import Category
-    from dunnage.domains.numeric import Numeric
     from dunnage.errors import (
         BudgetError,
         CheckFailed,
@@ -45,7 +39,6 @@ if TYPE_CHECKING:
         Refusal,
         UserError,
     )
-    from dunnage.guarantees import Basis, Budget, KAnonymity, LocalDP, Promise, PureDP, compose, implies
     from dunnage.ledger import Ledger
     from dunnage.mechanisms.clusters import UtilityClusters
     from dunnage.mechanisms.counts import ConstrainedCounts, HierarchicalCounts, NoisyCounts
@@ -53,7 +46,16 @@ if TYPE_CHECKING:
     from dunnage.mechanisms.noisy import NoisyClusters, NoisyValues
     from dunnage.mechanisms.partition import Partition
     from dunnage.mechanisms.sampled_lattice import SampledLattice
-    from dunnage.noise import Noise
+    from dunnage.model.certificate import Certificate
+    from dunnage.model.city import City
+    from dunnage.model.domains.graph import Graph
+    from dunnage.model.domains.hierarchy import Tree
+    from dunnage.model.domains.labels import Category
+    from dunnage.model.domains.numeric import Numeric
+    from dunnage.model.guarantees import Basis, Budget, KAnonymity, LocalDP, Promise, PureDP, compose, implies
+    from dunnage.model.policy import Policy
+    from dunnage.model.schema import Attribute, Role, Schema
+    from dunnage.noise.source import Noise
     from dunnage.planning.dispatch import Service
     from dunnage.planning.exports import export_plan
     from dunnage.planning.fleet import size
@@ -61,13 +63,11 @@ if TYPE_CHECKING:
     from dunnage.planning.packing import pack
     from dunnage.planning.plan import FleetPlan, Plan
     from dunnage.planning.trucks import Truck, read_trucks
-    from dunnage.policy import Policy
     from dunnage.proving.desk import Proof, prove
     from dunnage.proving.verdict import Verdict
     from dunnage.publication import Key, Publication
     from dunnage.publishing import DryRun, promise, publish, rehearse
     from dunnage.release import Release, Uncertain
-    from dunnage.schema import Attribute, Role, Schema
     from dunnage.settle import Settlement, apply
     from dunnage.settle.fleets import FleetSettlement, apply_fleet
     from dunnage.tables.dataset import Dataset
@@ -119,27 +119,27 @@ PUBLIC: dict[str, dict[str, tuple[str, ...]]] = {
         "collecting.estimate": ("estimate",),
     },
     "What is private": {
-        "policy": ("Policy",),
-        "schema": ("Schema", "Attribute", "Role"),
+        "model.policy": ("Policy",),
+        "model.schema": ("Schema", "Attribute", "Role"),
         "tables.dataset": ("Dataset",),
-        "city": ("City",),
+        "model.city": ("City",),
         "publication": ("Publication", "Key"),
         "ledger": ("Ledger",),
-        "noise": ("Noise",),
+        "noise.source": ("Noise",),
     },
     "What leaves": {
         "release": ("Release", "Uncertain"),
-        "certificate": ("Certificate",),
+        "model.certificate": ("Certificate",),
         "planning.plan": ("Plan", "FleetPlan"),
     },
     "Domains": {
-        "domains.numeric": ("Numeric",),
-        "domains.labels": ("Category",),
-        "domains.hierarchy": ("Tree",),
-        "domains.graph": ("Graph",),
+        "model.domains.numeric": ("Numeric",),
+        "model.domains.labels": ("Category",),
+        "model.domains.hierarchy": ("Tree",),
+        "model.domains.graph": ("Graph",),
     },
     "Guarantees": {
-        "guarantees": ("Promise", "Basis", "Budget", "KAnonymity", "PureDP", "LocalDP", "compose", "implies"),
+        "model.guarantees": ("Promise", "Basis", "Budget", "KAnonymity", "PureDP", "LocalDP", "compose", "implies"),
     },
     "Mechanisms": {
         "mechanisms.partition": ("Partition",),

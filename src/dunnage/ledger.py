@@ -35,8 +35,17 @@ from typing import NoReturn, Self
 from dunnage.errors import BudgetError, LedgerError, ParameterError, Refusal
 from dunnage.exact import plain
 from dunnage.folders import sync_folder
-from dunnage.guarantees import NO_LOSS, ONE_PERIOD_PER_RECORD, UNBOUNDED, Budget, Loss, Neighbours, Promise, Purpose
-from dunnage.guarantees import total as sum_of
+from dunnage.model.guarantees import (
+    NO_LOSS,
+    ONE_PERIOD_PER_RECORD,
+    UNBOUNDED,
+    Budget,
+    Loss,
+    Neighbours,
+    Promise,
+    SpendPurpose,
+)
+from dunnage.model.guarantees import total as sum_of
 
 # --- Where a ledger is kept: a SQLite file that appears whole, private and only once, or memory.
 #
@@ -541,7 +550,7 @@ def _insert(database: sqlite3.Connection, table: str, values: Mapping[str, str |
 # Refusals
 
 
-def _refuse_overspend(budget: Budget, spent: Loss, cost: Loss, purpose: Purpose, others: Sequence[str]) -> None:
+def _refuse_overspend(budget: Budget, spent: Loss, cost: Loss, purpose: SpendPurpose, others: Sequence[str]) -> None:
     """Refuse a spend that a budget does not cover; consent to releases without a bound covers those only.
 
     ``others`` are units that earlier releases protect and this one does not: together they have no bound.
@@ -612,11 +621,11 @@ class Ledger:
 
     Examples
     --------
-    >>> from dunnage.guarantees import Basis, PureDP
+    >>> from dunnage.model.guarantees import Basis, PureDP
     >>> guarantee = PureDP(epsilon="0.5", protects="trip", neighbours="add-remove")
     >>> promise = Promise(guarantee=guarantee, basis=Basis.PROVED, mechanism={"name": "noisy-counts"})
     >>> with Ledger(":memory:") as ledger:
-    ...     spend = ledger.spend(promise, Purpose(dataset="rides", policy_digest="2f..."))
+    ...     spend = ledger.spend(promise, SpendPurpose(dataset="rides", policy_digest="2f..."))
     ...     print(ledger.statement("rides").total)
     epsilon 0.5
     """
@@ -661,7 +670,7 @@ class Ledger:
         """Let go of a ledger in memory; one in a file holds nothing open."""
         self._store.close()
 
-    def spend(self, promise: Promise, purpose: Purpose) -> Spend:
+    def spend(self, promise: Promise, purpose: SpendPurpose) -> Spend:
         """Charge the true loss of a promise to a dataset, in one transaction, before any noise is drawn.
 
         It is refused (:class:`Refusal`, :class:`BudgetError`) if this was spent on before or the budget does not
@@ -675,7 +684,7 @@ class Ledger:
         _log.info("spend %s on dataset %s", spend.id, spend.dataset)
         return spend
 
-    def _record(self, promise: Promise, purpose: Purpose) -> Spend:
+    def _record(self, promise: Promise, purpose: SpendPurpose) -> Spend:
         spend = Spend(
             id=secrets.token_hex(16),
             at=self._time(),
@@ -745,7 +754,7 @@ class Ledger:
     def to_dict(self) -> dict[str, object]:
         return {"format": FORMAT, "datasets": [self.statement(name).to_dict() for name in self.datasets()]}
 
-    def _fix_budget(self, database: sqlite3.Connection, purpose: Purpose) -> Budget | None:
+    def _fix_budget(self, database: sqlite3.Connection, purpose: SpendPurpose) -> Budget | None:
         """Return the budget that applies, and keep the policy's if it is the first."""
         entries = _budgets(database, purpose.dataset)
         if not entries:
@@ -805,7 +814,7 @@ class Rehearsal:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
 
-    def spend(self, promise: Promise, purpose: Purpose) -> NoReturn:
+    def spend(self, promise: Promise, purpose: SpendPurpose) -> NoReturn:
         """Make all checks of a spend on a copy in memory, then stop."""
         with self._ledger._copy() as copy:
             copy._record(promise, purpose)

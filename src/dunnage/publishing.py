@@ -18,15 +18,15 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from dunnage.arrays import IntArray
-from dunnage.documents import suggestion
-from dunnage.domains import Category
 from dunnage.errors import InternalError, OutputError, ParameterError, PolicyError, Problem
-from dunnage.guarantees import Loss, Promise
 from dunnage.ledger import Ledger, Rehearsed, Statement
 from dunnage.mechanisms import MECHANISMS
 from dunnage.mechanisms.base import Foresight, Mechanism, Progress
-from dunnage.noise import Noise
-from dunnage.policy import Policy
+from dunnage.model.documents import suggestion
+from dunnage.model.domains import Category
+from dunnage.model.guarantees import Loss, Promise
+from dunnage.model.policy import Policy
+from dunnage.noise.source import Noise
 from dunnage.publication import Key, Publication, check_output
 from dunnage.tables.dataset import Dataset
 from dunnage.tables.reader import CSV_ENDINGS
@@ -141,7 +141,7 @@ def publish(
     tell = progress or (lambda stage: None)
     mechanism = mechanism_of(data.policy)
     if sign is not None:
-        from dunnage.certificate import load_private_key
+        from dunnage.model.certificate import load_private_key
 
         load_private_key(sign)  # an unusable key must be found before anything is spent
     if out is not None:

@@ -25,7 +25,18 @@ import pyarrow.parquet as pq
 from pydantic import Field, computed_field
 
 from dunnage._version import __version__
-from dunnage.certificate import (
+from dunnage.collecting import promises
+from dunnage.devices.client import TaskLosses, check_task, mechanisms_of
+from dunnage.devices.numbers import LocalNumeric
+from dunnage.devices.paths import LocalTrajectory
+from dunnage.devices.places import LocalLocation, NoiseVerdict
+from dunnage.devices.task import Mechanism as DeviceMechanism
+from dunnage.devices.task import Task
+from dunnage.errors import CheckFailed, ParameterError, ReleaseError, UserError
+from dunnage.exact import decimal_text, exact, plain
+from dunnage.mechanisms import MECHANISMS
+from dunnage.mechanisms.base import Mechanism
+from dunnage.model.certificate import (
     DIGESTS_SAY,
     Certificate,
     CombinedTiers,
@@ -34,18 +45,9 @@ from dunnage.certificate import (
     load_public_key,
     meaning,
 )
-from dunnage.collecting import promises
-from dunnage.devices.client import TaskLosses, check_task, mechanisms_of
-from dunnage.devices.numbers import LocalNumeric
-from dunnage.devices.paths import LocalTrajectory
-from dunnage.devices.places import LocalLocation, NoiseVerdict
-from dunnage.devices.task import Mechanism as DeviceMechanism
-from dunnage.devices.task import Task
-from dunnage.documents import Listed, Model
-from dunnage.domains import KINDS, domain_from
-from dunnage.errors import CheckFailed, ParameterError, ReleaseError, UserError
-from dunnage.exact import decimal_text, exact, plain
-from dunnage.guarantees import (
+from dunnage.model.documents import Listed, Model
+from dunnage.model.domains import KINDS, domain_from
+from dunnage.model.guarantees import (
     ONE_PERIOD_PER_RECORD,
     PROJECT,
     Assumption,
@@ -55,11 +57,8 @@ from dunnage.guarantees import (
     Neighbours,
     Promise,
 )
-from dunnage.kinds import COUNTS, ESTIMATES, kind_of
-from dunnage.kinds.common import require, same
-from dunnage.kinds.rows import NOT_CHECKED
-from dunnage.mechanisms import MECHANISMS
-from dunnage.mechanisms.base import Mechanism
+from dunnage.model.schema import Attribute, Contribution, Role, Schema
+from dunnage.model.trips import Trip
 from dunnage.release import (
     CERTIFICATE_FILE,
     RELEASE_FILES,
@@ -70,10 +69,11 @@ from dunnage.release import (
     read_certificate,
     read_tables,
 )
-from dunnage.schema import Attribute, Contribution, Role, Schema
+from dunnage.release.kinds import COUNTS, ESTIMATES, kind_of
+from dunnage.release.kinds.common import require, same
+from dunnage.release.kinds.rows import NOT_CHECKED
 from dunnage.tables.columns import as_text, is_set, is_text
 from dunnage.text import several
-from dunnage.trips import Trip
 
 _HIDDEN = "identifier that is not released"
 """Name for a column of the owner that a promise depends on, and that a release does not name."""

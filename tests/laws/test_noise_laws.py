@@ -19,8 +19,8 @@ import pytest
 from scipy import stats
 from tests.chance_help import ENOUGH, chance_of
 
-from dunnage import noise_arrays
-from dunnage.noise import Noise, choice_cumulative, exp_interval
+from dunnage.noise import arrays as noise_arrays
+from dunnage.noise.source import Noise, choice_cumulative, exp_interval
 
 ALPHA = 1e-9
 NUM_SCALAR, NUM_ARRAY = 30_000, 1_000_000

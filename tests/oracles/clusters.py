@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.clustering.growth import Constraints, Metric
+from dunnage.kernels.clusters.growth import Constraints, Metric
 
 TOLERANCE = 1e-9
 

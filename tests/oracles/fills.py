@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 
 from dunnage.arrays import IntArray
-from dunnage.bins.fills import MAX_ROUNDS, FillSlots, Items, _Board, _Chains, _check_match, seeded_words
+from dunnage.kernels.bins.fills import MAX_ROUNDS, FillSlots, Items, _Board, _Chains, _check_match, seeded_words
 
 
 def find_fill(items: Items, slots: FillSlots, *, seconds: float, seed: int = 0) -> IntArray | None:

@@ -2,7 +2,7 @@
 """The projection for any partitions of cells, and the same by a general solver of quadratic programs.
 
 :func:`project_cells` takes partitions as they are, cell by cell, and finds the join groups by itself.
-:func:`project_general` is the plain alternative to :func:`~dunnage.counting.projection.project`: it hands the problem
+:func:`project_general` is the plain alternative to :func:`project`: it hands the problem
 as it stands to PIQP (Schwan, Jiang, Kuhn and Jones 2023), an interior-point solver. It takes some hundred times longer
 and is less exact; it shares no code with the method of this package but the check of the answer.
 """
@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.counting.projection import Family, ListedCells, Projection, check_lengths, optimality, project
 from dunnage.errors import InternalError, ParameterError
+from dunnage.kernels.counts.projection import Family, ListedCells, Projection, check_lengths, optimality, project
 
 # By its own settings PIQP calls some of these problems infeasible, where weights are far apart: none is.
 SETTINGS = {

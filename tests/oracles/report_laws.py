@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Any
 
 from dunnage.exact import shown_number
-from dunnage.noise import ceil_divide, exp_interval
+from dunnage.noise.source import ceil_divide, exp_interval
 
 NUMBERS, PLACES, PATHS = "local-numeric", "local-location", "local-trajectory"
 _NOISE_FACTOR = Fraction(5, 2)

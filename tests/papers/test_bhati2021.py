@@ -13,10 +13,10 @@ import itertools
 import numpy as np
 import pytest
 
-from dunnage.clustering.growth import Metric, distance_deviations, near_weights
-from dunnage.clustering.published import published_density
-from dunnage.domains import Graph, Tree
 from dunnage.errors import ParameterError
+from dunnage.kernels.clusters.growth import Metric, distance_deviations, near_weights
+from dunnage.kernels.clusters.published import published_density
+from dunnage.model.domains import Graph, Tree
 
 PASSENGERS = Tree(
     parents={"Adult": "Person", "Not Adult": "Person", "Senior Citizen": "Not Adult", "Child/Student": "Not Adult"}

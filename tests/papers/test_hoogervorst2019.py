@@ -16,8 +16,8 @@ from dunnage.auditing.classes import look_up
 from dunnage.auditing.run import audit
 from dunnage.ledger import Ledger
 from dunnage.mechanisms.partition import Partition
-from dunnage.noise import Noise
-from dunnage.policy import Policy
+from dunnage.model.policy import Policy
+from dunnage.noise.source import Noise
 from dunnage.samples import draw_weights, package_setting
 from dunnage.tables.dataset import Dataset
 

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from dunnage.bins import pack_bins
-from dunnage.sampling_loss import sampling_delta, sampling_epsilon
+from dunnage.kernels.bins import pack_bins
+from dunnage.noise.sampling import sampling_delta, sampling_epsilon
 
 ROOT = Path(__file__).resolve().parents[2]
 BETA = Fraction(7, 10)

@@ -18,7 +18,7 @@ from dunnage.collecting.tally import Tally
 from dunnage.devices.numbers import PublishedPiecewise
 from dunnage.devices.places import PublishedUnary, enumerated_loss
 from dunnage.devices.task import Tier
-from dunnage.noise import Noise
+from dunnage.noise.source import Noise
 
 ROOT = Path(__file__).resolve().parents[2]
 EPSILONS = (0.5, 1.0, 2.0, 5.0)

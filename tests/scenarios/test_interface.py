@@ -18,9 +18,9 @@ from tests.scenarios.inputs import EDGES, MODES, STOPS, parcel_policy, parcels, 
 
 import dunnage as dn
 from dunnage.cli import app
+from dunnage.noise.sampling import sampling_delta, sampling_epsilon, smallest_k
 from dunnage.publishing import foresee
 from dunnage.samples.packages import PackageSetting, generate_packages, package_setting
-from dunnage.sampling_loss import sampling_delta, sampling_epsilon, smallest_k
 
 
 def commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:

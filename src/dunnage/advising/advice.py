@@ -35,12 +35,22 @@ from dunnage.advising.frontier import (
     with_ends,
 )
 from dunnage.advising.policies import BasePolicy
-from dunnage.advising.sweep import ON, Cache, Goal, Progress, Request, Subject, cache_folder, measured_point, sweep
+from dunnage.advising.sweep import (
+    ON,
+    AdviceRequest,
+    Cache,
+    Goal,
+    Progress,
+    Subject,
+    cache_folder,
+    measured_point,
+    sweep,
+)
 from dunnage.devices.numbers import LocalNumeric
-from dunnage.documents import suggestion
 from dunnage.errors import NoPlanError, ParameterError
 from dunnage.mechanisms import MECHANISMS
-from dunnage.policy import Policy
+from dunnage.model.documents import suggestion
+from dunnage.model.policy import Policy
 from dunnage.publishing import LEDGER_FILE
 from dunnage.text import large_percent
 
@@ -202,7 +212,7 @@ def advise(
         if value is not None and (type(value) is not int or not least <= value <= most):
             raise ParameterError(f"{name} must be a whole number from {least} to {most:,}. Got {str(value)[:20]!r}.")
     capacities = [capacity] if isinstance(capacity, str | int | float) else list(capacity)
-    request = Request(
+    request = AdviceRequest(
         data=data,
         base=BasePolicy.of(policy) if isinstance(policy, Policy) else BasePolicy.read(policy),
         period=period,

@@ -16,9 +16,9 @@ from typing import Literal, Self
 from pydantic import JsonValue, field_validator, model_validator
 
 from dunnage._version import __version__
-from dunnage.documents import Listed, Model, Software, read, to_text
 from dunnage.errors import OutputError, ParameterError
 from dunnage.folders import check_new_folder, new_folder
+from dunnage.model.documents import Listed, Model, Software, read, to_text
 from dunnage.text import large_percent
 
 FRONTIER_FILE = "frontier.json"

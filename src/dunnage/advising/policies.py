@@ -12,7 +12,7 @@ from typing import Any
 
 from dunnage.advising.frontier import Table
 from dunnage.errors import PolicyError
-from dunnage.policy import Policy, Written, is_for_devices
+from dunnage.model.policy import Policy, Written, is_for_devices
 
 _HEADER = re.compile(r"^\s*\[\[?\s*(?P<name>[^\]]+?)\s*\]\]?\s*(#.*)?$")
 _FILE = re.compile(r'^(\s*[\w"\'.-]+\s*=\s*)(?P<quote>["\'])(?P<name>[^"\'\\]*)(?P=quote)(.*)$')

@@ -28,18 +28,15 @@ import numpy as np
 import pyarrow as pa
 from pydantic import JsonValue
 
-from dunnage import noise_arrays
 from dunnage.advising.frontier import DATA, GENERATED, OVERLOADED, PROVEN, SAMPLE, Failure, Point, Table
-from dunnage.advising.sweep import Candidate, Candidates, Draw, Reference, Request, Subject, reason
+from dunnage.advising.sweep import AdviceRequest, Candidate, Candidates, Draw, Reference, Subject, reason
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.auditing.classes import ClassesTruth, ClassesView, record_linkage
 from dunnage.auditing.noisy import NoisyTruth, NoisyView
 from dunnage.auditing.plans import TruePacking, pack_truth
 from dunnage.auditing.rides import ClassDistortion
-from dunnage.domains import Numeric
 from dunnage.errors import NoPlanError, ParameterError, PolicyError, Refusal
 from dunnage.exact import plain
-from dunnage.guarantees import Guarantee, KAnonymity, Neighbours
 from dunnage.ledger import Ledger
 from dunnage.mechanisms import MECHANISMS
 from dunnage.mechanisms.base import Mechanism
@@ -48,17 +45,20 @@ from dunnage.mechanisms.full_domain import FullDomain
 from dunnage.mechanisms.noisy import NoisyClusters, NoisyValues
 from dunnage.mechanisms.partition import Partition
 from dunnage.mechanisms.sampled_lattice import SampledLattice
-from dunnage.noise import Noise
+from dunnage.model.domains import Numeric
+from dunnage.model.guarantees import Guarantee, KAnonymity, Neighbours
+from dunnage.model.policy import Policy
+from dunnage.model.schema import Role
+from dunnage.noise import arrays as noise_arrays
+from dunnage.noise.source import Noise
 from dunnage.planning.linkage import truck_linkage
 from dunnage.planning.models import Model, Sealed, Standard, Stochastic
 from dunnage.planning.packing import pack
 from dunnage.planning.trucks import Truck, parse_capacities
-from dunnage.policy import Policy
 from dunnage.publication import Publication
 from dunnage.publishing import promise as promise_of
 from dunnage.publishing import publish
 from dunnage.samples.like import like
-from dunnage.schema import Role
 from dunnage.settle import apply
 from dunnage.tables.dataset import Dataset
 from dunnage.tables.load import load
@@ -186,7 +186,7 @@ class RowSubject(Subject):
         return DATA if apart and takes_whole_groups(self.groups, limit) else SAMPLE
 
 
-def _read_rows(request: Request, goal: str) -> RowSubject:
+def _read_rows(request: AdviceRequest, goal: str) -> RowSubject:
     if request.base.for_devices:
         raise ParameterError(f"the policy is for devices, which have no {goal}. Use --goal error.")
     policy = request.base.policy(_ANY_MECHANISM)
@@ -323,7 +323,7 @@ _TAKEN = {
 # --- What a table loses ----------------------------------------------------------------------------------------------
 
 
-def open_table(request: Request) -> RowSubject:
+def open_table(request: AdviceRequest) -> RowSubject:
     subject = _read_rows(request, "distortion")
     if not subject.policy.schema.quasi_identifiers:
         raise ParameterError(
@@ -401,7 +401,7 @@ def table_reference(subject: RowSubject) -> Reference:
 # --- Errors of numbers -----------------------------------------------------------------------------------------------
 
 
-def open_numbers(request: Request) -> RowSubject:
+def open_numbers(request: AdviceRequest) -> RowSubject:
     subject = _read_rows(request, "error")
     if not any(isinstance(item.domain, Numeric) for item in subject.policy.schema.quasi_identifiers):
         raise ParameterError(
@@ -500,7 +500,7 @@ _MODELS: Mapping[str, Model] = {
 }
 
 
-def open_trucks(request: Request) -> RowSubject:
+def open_trucks(request: AdviceRequest) -> RowSubject:
     if not request.capacity:
         raise ParameterError("the goal trucks needs what a truck holds. Got none. Give --capacity 500kg, say.")
     subject = _read_rows(request, "trucks")

@@ -26,7 +26,7 @@ from dunnage.advising.policies import BasePolicy
 from dunnage.errors import DunnageError, NoPlanError, OutputError
 from dunnage.exact import exact
 from dunnage.mechanisms.base import Mechanism
-from dunnage.policy import Policy
+from dunnage.model.policy import Policy
 
 POINTS_FILE = "points.jsonl"
 CACHE_ENDING = ".partial"
@@ -36,7 +36,7 @@ Result = Point | Failure
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
+class AdviceRequest:
     data: Any = field(repr=False)  # path of the private rows; from Python also a frame
     base: BasePolicy  # the policy to begin with
     period: str | None = None
@@ -61,7 +61,7 @@ class Request:
 class Subject:
     """What a goal is measured on: goals derive their own, with more. It travels to other processes, so it pickles."""
 
-    request: Request
+    request: AdviceRequest
     digest: str  # of the private rows and of all other files read
 
 
@@ -129,7 +129,7 @@ class Goal(Generic[S]):
     cost_name: str  # "trucks"
     cost_unit: str  # what a cost of 5 % is 5 % of: "more trucks"
     risk_name: str  # "truck linkage"
-    open: Callable[[Request], S]  # checks a request and reads the data, or says what to give or fill in
+    open: Callable[[AdviceRequest], S]  # checks a request and reads the data, or says what to give or fill in
     candidates: Callable[[S], Candidates]
     measure: Callable[[S, Candidate], Draw]  # once, with randomness of its own; spends nothing and writes nothing
     reference: Callable[[S], Reference]  # what costs and risks are compared with

@@ -23,11 +23,10 @@ import numpy as np
 
 from dunnage.advising.frontier import DATA, GENERATED, Failure, Point, Table
 from dunnage.advising.rows import check_digest, in_words, released, rounded
-from dunnage.advising.sweep import Candidate, Candidates, Draw, Reference, Request, Subject, reason
-from dunnage.city import City
-from dunnage.counting.laplace import RoundedLaplace, surplus
+from dunnage.advising.sweep import AdviceRequest, Candidate, Candidates, Draw, Reference, Subject, reason
 from dunnage.errors import NoPlanError, ParameterError, PolicyError, Refusal
 from dunnage.exact import exact
+from dunnage.kernels.counts.laplace import RoundedLaplace, surplus
 from dunnage.mechanisms.counts import (
     MAX_THRESHOLD,
     ConstrainedCounts,
@@ -39,11 +38,12 @@ from dunnage.mechanisms.counts import (
     trip_cells,
     true_counts,
 )
-from dunnage.noise import Noise
+from dunnage.model.city import City
+from dunnage.model.policy import Policy
+from dunnage.noise.source import Noise
 from dunnage.planning.demand import Ground, counted_trips, service_seconds, stop_numbers
 from dunnage.planning.dispatch import Service
 from dunnage.planning.fleet import MAX_WAIT_SECONDS, FleetTask, expanded_days
-from dunnage.policy import Policy
 from dunnage.publishing import promise as promise_of
 from dunnage.release import Release
 from dunnage.samples.like import SlotTrips, like, trip_rows, window_shares
@@ -144,7 +144,7 @@ class TripSubject(Subject):
         return narrowed_trips(self.data, policy) if candidate.on == DATA else self.generated(policy)
 
 
-def open_trips(request: Request, place: City | None = None, *, limit: int = MAX_COUNTED) -> TripSubject:
+def open_trips(request: AdviceRequest, place: City | None = None, *, limit: int = MAX_COUNTED) -> TripSubject:
     """Read trips under a policy whose mechanism does not matter yet."""
     policy = request.base.policy(_PLACEHOLDER)
     if policy.schema.trip is None:
@@ -329,7 +329,7 @@ class FleetDraw(NamedTuple):
         return sum(self.planned) / sum(self.needed) - 1
 
 
-def open_shuttles(request: Request) -> ShuttleSubject:
+def open_shuttles(request: AdviceRequest) -> ShuttleSubject:
     if request.city is None:
         raise ParameterError("a fleet of shuttles is sized in a city. Got none. Give --city CITY.")
     service = Service()

@@ -20,10 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from dunnage import noise_arrays
 from dunnage.advising.frontier import DATA, GENERATED, Failure, Point, Table
 from dunnage.advising.policies import BasePolicy
-from dunnage.advising.sweep import Candidate, Candidates, Draw, Reference, Request, Subject, reason
+from dunnage.advising.sweep import AdviceRequest, Candidate, Candidates, Draw, Reference, Subject, reason
 from dunnage.arrays import FloatArray
 from dunnage.auditing.carriers import NUM_BUCKETS, Fleet, inputs_of
 from dunnage.auditing.tracking import even_weights, guess_numbers, locate
@@ -37,7 +36,8 @@ from dunnage.devices.places import LocalLocation
 from dunnage.devices.subjects import Grid, Tier
 from dunnage.devices.task import Purpose, Task
 from dunnage.errors import ParameterError, PolicyError, Refusal, TaskError
-from dunnage.noise import Noise
+from dunnage.noise import arrays as noise_arrays
+from dunnage.noise.source import Noise
 from dunnage.samples.like import like_reports
 
 EPSILONS, QUICK_EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0), (1.0, 2.0, 4.0)
@@ -74,7 +74,7 @@ class FleetSubject(Subject):
         return next(item for item in task_of(self.rules).purposes if item.name == self.duty)
 
 
-def open_fleet(request: Request) -> FleetSubject:
+def open_fleet(request: AdviceRequest) -> FleetSubject:
     name = advised_kind(request.base)
     rules = _rules(request, {"epsilon": EPSILONS[0]})
     if not isinstance(request.data, str | os.PathLike):
@@ -104,7 +104,7 @@ def advised_kind(base: BasePolicy) -> str:
 # Policies
 
 
-def _changed(request: Request, chosen: Table) -> dict[str, Table]:
+def _changed(request: AdviceRequest, chosen: Table) -> dict[str, Table]:
     """Return the tables of the policy with one kind of report changed: its epsilon, method, and levels of its grid."""
     tables, attributes, name = (
         request.base.document["mechanisms"],
@@ -123,7 +123,7 @@ def _changed(request: Request, chosen: Table) -> dict[str, Table]:
     return changed
 
 
-def _rules(request: Request, chosen: Table) -> CarrierPolicy:
+def _rules(request: AdviceRequest, chosen: Table) -> CarrierPolicy:
     """Read a policy with a choice; kinds of report that are still blank take hardly anything of the allowance."""
     import tomli_w
 

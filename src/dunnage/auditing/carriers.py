@@ -52,9 +52,9 @@ from dunnage.devices.places import InClear, LocalLocation, Planar
 from dunnage.devices.subjects import Grid, Quantity, Tier
 from dunnage.devices.task import SECONDS_PER_DAY, Purpose, Task
 from dunnage.errors import CheckFailed, InputError, ParameterError, ReleaseError, TaskError
-from dunnage.kinds.common import floats
-from dunnage.noise import Noise
+from dunnage.noise.source import Noise
 from dunnage.release import Release
+from dunnage.release.kinds.common import floats
 from dunnage.text import number_text, percent
 from dunnage.verification import check_estimate_columns, check_estimate_lines
 

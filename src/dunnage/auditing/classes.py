@@ -32,7 +32,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dunnage import noise_arrays
 from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.auditing.findings import (
     CONFIDENCE,
@@ -46,13 +45,14 @@ from dunnage.auditing.findings import (
     with_unit,
     words,
 )
-from dunnage.domains import Domain, Numeric, Tree, decimal_scale, domain_from, hierarchy_of
 from dunnage.errors import CheckFailed, ParameterError, ReleaseError
-from dunnage.guarantees import SampledDP
-from dunnage.measures import DISTORTION_METRIC
 from dunnage.mechanisms.classes import ClassRelease, released_column, strata
 from dunnage.mechanisms.full_domain import LatticeColumn, Records
-from dunnage.noise import Noise
+from dunnage.model.domains import Domain, Numeric, Tree, decimal_scale, domain_from, hierarchy_of
+from dunnage.model.guarantees import SampledDP
+from dunnage.model.measures import DISTORTION_METRIC
+from dunnage.noise import arrays as noise_arrays
+from dunnage.noise.source import Noise
 from dunnage.publication import Key
 from dunnage.release import Release
 from dunnage.settle import matched_records

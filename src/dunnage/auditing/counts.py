@@ -26,7 +26,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dunnage import noise_arrays
 from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.auditing.classes import OTHER_KEY_ROWS
 from dunnage.auditing.findings import (
@@ -40,8 +39,9 @@ from dunnage.auditing.findings import (
     wilson,
     words,
 )
-from dunnage.certificate import FeatureNoise
-from dunnage.counting.laplace import (
+from dunnage.errors import CheckFailed, ParameterError, ReleaseError
+from dunnage.exact import exact, plain
+from dunnage.kernels.counts.laplace import (
     FLOATING_BITS,
     CountLaw,
     DiscreteLaplace,
@@ -51,10 +51,6 @@ from dunnage.counting.laplace import (
     floating_noise,
     surplus,
 )
-from dunnage.errors import CheckFailed, ParameterError, ReleaseError
-from dunnage.exact import exact, plain
-from dunnage.guarantees import Basis, PureDP
-from dunnage.kinds.counts import CELLS
 from dunnage.mechanisms.base import Mechanism
 from dunnage.mechanisms.counts import (
     NAMED,
@@ -65,13 +61,17 @@ from dunnage.mechanisms.counts import (
     trip_cells,
     true_counts,
 )
-from dunnage.noise import Noise
+from dunnage.model.certificate import FeatureNoise
+from dunnage.model.guarantees import Basis, PureDP
+from dunnage.model.schema import RIDER
+from dunnage.model.trips import Universe
+from dunnage.noise import arrays as noise_arrays
+from dunnage.noise.source import Noise
 from dunnage.publication import Key
 from dunnage.release import Release
-from dunnage.schema import RIDER
+from dunnage.release.kinds.counts import CELLS
 from dunnage.tables.dataset import Dataset
 from dunnage.text import number_text, percent
-from dunnage.trips import Universe
 from dunnage.verification import check_release, mechanism_of
 
 RIDER_TRIPS = 10  # Trips of a rider who is attacked where only single trips are protected

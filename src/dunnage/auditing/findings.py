@@ -19,8 +19,8 @@ from typing import Annotated, Any, NamedTuple, Self
 from pydantic import Field, model_validator
 
 from dunnage.arrays import FloatArray
-from dunnage.documents import Model
 from dunnage.errors import ParameterError
+from dunnage.model.documents import Model
 from dunnage.text import number_text, percent, several
 
 CONFIDENCE = 0.95

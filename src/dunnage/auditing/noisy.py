@@ -30,9 +30,9 @@ from dunnage.auditing.findings import (
     words,
 )
 from dunnage.auditing.plans import noisy_interval, truck_figures, without_release
-from dunnage.domains import Numeric, domain_from
 from dunnage.errors import ParameterError, ReleaseError
-from dunnage.noise import Noise
+from dunnage.model.domains import Numeric, domain_from
+from dunnage.noise.source import Noise
 from dunnage.planning.linkage import NoisyRows, noisy_linkage
 from dunnage.planning.plan import Plan
 from dunnage.publication import Key

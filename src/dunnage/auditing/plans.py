@@ -21,14 +21,14 @@ import numpy as np
 
 from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.auditing.findings import CONFIDENCE, NORMAL_REACH, Interval, KeyFigure, Progress, figure, words
-from dunnage.bins import BinKind, pack_vectors
-from dunnage.bins.fills import FillSlots, Items, count_fills
-from dunnage.bins.sampling import clopper_pearson, fits_by_permutation
-from dunnage.city import City
 from dunnage.errors import NoPlanError, ParameterError, ReleaseError
 from dunnage.exact import exact
-from dunnage.guarantees import SampledDP
-from dunnage.noise import Noise
+from dunnage.kernels.bins import BinKind, pack_vectors
+from dunnage.kernels.bins.fills import FillSlots, Items, count_fills
+from dunnage.kernels.bins.sampling import clopper_pearson, fits_by_permutation
+from dunnage.model.city import City
+from dunnage.model.guarantees import SampledDP
+from dunnage.noise.source import Noise
 from dunnage.planning.linkage import MEMBER_NOTE, exchangeable, linkage_of_plan, noisy_linkage, truck_linkage
 from dunnage.planning.models import PackingModel
 from dunnage.planning.packing import packed_group
@@ -51,12 +51,12 @@ from dunnage.settle.fleets import FleetSettlement, apply_fleet, served_task, tru
 from dunnage.settle.repair import (
     LEFT_BEHIND,
     Fill,
-    Task,
+    RepairTask,
     columns_apart,
     counted_fills,
     draw,
     planned_counts,
-    task_of,
+    repair_task,
     whole_table,
 )
 from dunnage.tables.dataset import Dataset
@@ -442,7 +442,7 @@ def feasibility(
     records = matched_records(data, release, key)
     chosen = received_plan(plan, release, None, None)
     amounts = np.column_stack([data.numbers(quantity)[records] for quantity in chosen.quantities])
-    task = task_of(chosen, amounts, release, noise)
+    task = repair_task(chosen, amounts, release, noise)
     if chosen.slots is None:
         return _likely(task, permutations, noise)
     fill = draw(task, noise)
@@ -456,7 +456,7 @@ def _fillable(filled: bool, counted: bool, bins: float) -> Feasibility:
     return Feasibility(0.0, (0.0, 1.0), bins, "estimate")
 
 
-def _likely(task: Task, permutations: int, noise: Noise) -> Feasibility:
+def _likely(task: RepairTask, permutations: int, noise: Noise) -> Feasibility:
     if len(np.unique(task.group)) == len(task.group):  # nothing to exchange: the plan's own fill is the only one
         num_over, num_bins = len(Fill.of(task, task.start).overloaded), task.plan.num_bins
         return Feasibility.exactly(float(not num_over), 1 - num_over / num_bins)
@@ -484,7 +484,7 @@ def _num_fills(counts: IntArray) -> int:
     return math.prod(size // repeat for size, repeat in zip(sizes, repeats, strict=True))
 
 
-def _mean_of_bins(task: Task) -> float | None:
+def _mean_of_bins(task: RepairTask) -> float | None:
     """Return the mean over bins of the probability that one fits; None if one cannot be counted."""
     counts = planned_counts(task)
     rooms = task.rooms

@@ -48,8 +48,16 @@ from dunnage.auditing.findings import (
     with_unit,
     words,
 )
-from dunnage.domains import CodedDomain, Graph
-from dunnage.measures import DISTANCE_WORDS, closeness, entropy_diversity, is_ordered, ranked, set_widths, shares_of
+from dunnage.model.domains import CodedDomain, Graph
+from dunnage.model.measures import (
+    DISTANCE_WORDS,
+    closeness,
+    entropy_diversity,
+    is_ordered,
+    ranked,
+    set_widths,
+    shares_of,
+)
 from dunnage.text import number_text
 
 TOP = 20

@@ -25,18 +25,18 @@ from dunnage.auditing.classes import ClassesTruth, ClassesView, Knowledge
 from dunnage.auditing.counts import CountsTruth, CountsView
 from dunnage.auditing.findings import TOPICS, AtRisk, Finding, KeyFigure, Progress, words, written
 from dunnage.auditing.noisy import NoisyTruth, NoisyView
-from dunnage.certificate import Composition, JsonObject, Meaning, StatedGuarantee
-from dunnage.city import City
-from dunnage.documents import Listed, Model, Software, canonical, read, to_text
 from dunnage.errors import DunnageError, ParameterError, ReleaseError
 from dunnage.folders import new_folder
-from dunnage.kinds import COUNTS, ESTIMATES
-from dunnage.kinds.common import same
 from dunnage.mechanisms.counts import Feature
+from dunnage.model.certificate import Composition, JsonObject, Meaning, StatedGuarantee
+from dunnage.model.city import City
+from dunnage.model.documents import Listed, Model, Software, canonical, read, to_text
 from dunnage.planning.plan import FleetPlan, Plan, told_fleet_plan
 from dunnage.publication import Key, key_path
 from dunnage.publishing import mechanism_of
 from dunnage.release import Release
+from dunnage.release.kinds import COUNTS, ESTIMATES
+from dunnage.release.kinds.common import same
 from dunnage.tables.dataset import Dataset
 
 AUDIT_FILE = "audit.json"
@@ -82,7 +82,7 @@ class ComparedPlan(Model):
     model: str
 
 
-class Statement(Model):
+class ReleaseStatement(Model):
     """What a release promises, as its certificate states it, and what it was compared with: public facts, to sign."""
 
     guarantee: StatedGuarantee | None = None
@@ -107,7 +107,7 @@ class Statement(Model):
         return {name: value for name, value in write(self).items() if name in self.model_fields_set}
 
     @classmethod
-    def of(cls, request: Request) -> Statement:
+    def of(cls, request: AuditRequest) -> ReleaseStatement:
         """Gather facts of release, policy and plan; none depends on the data beyond what was released."""
         certificate, compared = (
             request.release.certificate,
@@ -185,7 +185,7 @@ class Audit(Model):
     at_risk: Listed[AtRisk]
     risk_says: str = Field(default="", alias="at_risk_says")
     notes: Listed[str]
-    statement: Statement = Statement()
+    statement: ReleaseStatement = ReleaseStatement()
     approved: Approval | None = None
     seconds: float
     software: Software = Software(dunnage=__version__)
@@ -316,7 +316,7 @@ def audit(
     planned = plan_of(plan, document, external=external)
     if isinstance(planned, FleetPlan) and city is None and not external:
         raise ParameterError("a plan of shuttles is audited in a city. Got none. Give --city CITY, as for size.")
-    request = Request(
+    request = AuditRequest(
         release=document,
         data=given if isinstance(given, Dataset) else None,
         fleet=given if isinstance(given, Fleet) else None,
@@ -344,7 +344,7 @@ def audit(
         external=request.external,
         seconds=round(time.monotonic() - start, 3),
         at_risk_says=draft.risk_says,
-        statement=Statement.of(request),
+        statement=ReleaseStatement.of(request),
         approved=approved,
     )
 
@@ -397,7 +397,7 @@ def plan_of(plan: AnyPlan | str | os.PathLike[str] | None, release: Release, *, 
 # What is audited and with what, and which attacks and measures fit a release
 
 
-class Request(NamedTuple):
+class AuditRequest(NamedTuple):
     """What is audited, and with what, as for :func:`audit`; no data for an external audit."""
 
     release: Release
@@ -422,7 +422,7 @@ class Request(NamedTuple):
 class Draft:
     """What was found so far, by what a release is of: classes, noisy rows, counts or estimates."""
 
-    def __init__(self, request: Request, statistic: str) -> None:
+    def __init__(self, request: AuditRequest, statistic: str) -> None:
         self.request = request
         self.statistic = statistic  # What was told about a class, or `noise`, `counts`, `estimates`
         self.findings: list[Finding] = []
@@ -431,7 +431,7 @@ class Draft:
         self.notes: list[str] = []  # What could not be found
 
     @classmethod
-    def of(cls, request: Request) -> Draft:
+    def of(cls, request: AuditRequest) -> Draft:
         if request.release.kind == ESTIMATES:
             return cls(request, ESTIMATES)._with_estimates()
         if request.release.kind == COUNTS:

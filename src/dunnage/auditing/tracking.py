@@ -25,7 +25,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dunnage import noise_arrays
 from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.auditing.findings import Interval, wilson
 from dunnage.collecting import batch
@@ -43,7 +42,8 @@ from dunnage.devices.numbers import (
 from dunnage.devices.paths import Independent
 from dunnage.devices.places import HadamardResponse, InClear, OptimisedUnary, Planar, RandomisedResponse, SymmetricUnary
 from dunnage.errors import ParameterError
-from dunnage.noise import Noise
+from dunnage.noise import arrays as noise_arrays
+from dunnage.noise.source import Noise
 
 # How often what has no closed form is drawn; the more symbols there are, the less often
 SIMULATIONS, MIN_SIMULATIONS = 2_000, 200

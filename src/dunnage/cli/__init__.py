@@ -162,7 +162,7 @@ def publish(
     """
     noise = dn.Noise(seed=seed)
     if sign is not None:
-        from dunnage.certificate import load_private_key
+        from dunnage.model.certificate import load_private_key
 
         load_private_key(sign)  # before a long reading of data
     if out is None and not dry_run:
@@ -297,7 +297,7 @@ def budget_set(
     Example: dunnage budget set L.sqlite --dataset rides --epsilon 2 --neighbours add-remove --note "board, 3 May"
     """
     from dunnage.exact import exact
-    from dunnage.guarantees import Neighbours
+    from dunnage.model.guarantees import Neighbours
 
     if neighbours not in tuple(Neighbours):
         raise ParameterError(f"neighbours must be {' or '.join(Neighbours)}. Got {neighbours!r}.")

@@ -201,10 +201,10 @@ def estimate(
 
     Example: dunnage estimate reports.jsonl --task task.json -o estimates
     """
-    from dunnage.certificate import load_private_key
     from dunnage.collecting.estimate import write_estimates
     from dunnage.collecting.files import read_task_file
     from dunnage.folders import check_new_folder
+    from dunnage.model.certificate import load_private_key
     from dunnage.release import CERTIFICATE_FILE, describe_release
     from dunnage.showing.text import headlines
 

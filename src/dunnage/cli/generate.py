@@ -144,8 +144,8 @@ def generate_city(
 
     Example: dunnage generate city -o city --gtfs feed.zip --date 2026-11-16 --zones 4 --hubs 12
     """
-    from dunnage.city import City
     from dunnage.errors import ParameterError
+    from dunnage.model.city import City
 
     of_feed = {"--date": date, "--hubs": hubs, "--zone-id": zone_id or None}
     made_up = {"--stops": stops, "--seed": seed}

@@ -139,9 +139,9 @@ def size(
     Example: dunnage size release --city city --max-wait 180 -o plan
     """
     from dunnage.folders import check_new_folder
-    from dunnage.kinds import COUNTS
     from dunnage.planning.dispatch import Service
     from dunnage.planning.plan import PLAN_FILE, PLAN_PAGE
+    from dunnage.release.kinds import COUNTS
     from dunnage.showing.fleets import plan_page
 
     check_new_folder(out, marker=PLAN_FILE, force=force)

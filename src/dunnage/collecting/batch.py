@@ -5,7 +5,7 @@ One row is one report, and what is kept is the :class:`~dunnage.collecting.tally
 :data:`CHUNK_ROWS` at a time, so that memory does not grow with them. Every law is that of its scalar sibling in
 :mod:`dunnage.devices.numbers` or :mod:`dunnage.devices.places`, exactly, with the entropy of the system:
 
-- choices are drawn by the tables of :mod:`dunnage.noise_arrays`, which round nothing;
+- choices are drawn by the tables of :mod:`dunnage.noise.arrays`, which round nothing;
 - one-hot rows are never made: eight bits of noise are drawn at once, as a byte (:func:`unary`);
 - a number becomes a point of its public grid at random by comparing 16 random binary digits with the number in floating
   point, with a bound on all rounding; the few that this leaves open (about one in 32,000) are decided by exact
@@ -25,11 +25,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dunnage import noise_arrays
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.collecting.tally import BITS, SYMBOLS, Tally
 from dunnage.devices.numbers import (
-    Attribute,
     Hybrid,
     JointDuchi,
     JointReport,
@@ -37,6 +35,7 @@ from dunnage.devices.numbers import (
     LiteralPiecewise,
     LocalNumeric,
     NumberLaw,
+    ReportedNumber,
     SampledReport,
     SquareWave,
     WindowLaw,
@@ -55,7 +54,8 @@ from dunnage.devices.places import (
 from dunnage.devices.subjects import Grid, Tier
 from dunnage.errors import ParameterError
 from dunnage.exact import nearest_float
-from dunnage.noise import Interval, Noise, ceil_divide, exp_interval
+from dunnage.noise import arrays as noise_arrays
+from dunnage.noise.source import Interval, Noise, ceil_divide, exp_interval
 
 Packed = NDArray[np.uint8]
 
@@ -350,7 +350,10 @@ def perturb_column(
 
 
 def add_numbers(
-    tally: Tally, report: SampledReport | JointReport, attributes: Sequence[tuple[Attribute, FloatArray]], noise: Noise
+    tally: Tally,
+    report: SampledReport | JointReport,
+    attributes: Sequence[tuple[ReportedNumber, FloatArray]],
+    noise: Noise,
 ) -> None:
     """Perturb numbers, a column for each attribute, and add the reports to a tally, but for their number."""
     num_rows = len(attributes[0][1])
@@ -374,7 +377,7 @@ def add_numbers(
                 tally.sums(place, key).add(symbols)
 
 
-def find_points(attribute: Attribute, column: FloatArray, noise: Noise) -> IntArray:
+def find_points(attribute: ReportedNumber, column: FloatArray, noise: Noise) -> IntArray:
     if attribute.presence:
         return np.where(np.isnan(column), 0, 2)
     quantity = attribute.quantity

@@ -60,7 +60,6 @@ import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.certificate import EstimateMeasures, SpendStatement, certify
 from dunnage.collecting import promises
 from dunnage.collecting.promises import NO_TIER, ONE_TIER, PRECISION, QUANTILES, STRATIFY, chosen_rule, num_bins
 from dunnage.collecting.tally import Counts, Part, Sums, Tallies, Tally, check_tally, note_tally
@@ -82,8 +81,9 @@ from dunnage.devices.task import Task
 from dunnage.errors import InputError, ParameterError, Problem, Refusal
 from dunnage.exact import shown
 from dunnage.folders import new_folder
-from dunnage.kinds import ESTIMATES
+from dunnage.model.certificate import EstimateMeasures, SpendStatement, certify
 from dunnage.release import CERTIFICATE_FILE, RELEASE_FILES, Release
+from dunnage.release.kinds import ESTIMATES
 
 FEW = 8  # With fewer reports than this their own variance says too little; the law's largest is taken
 MAX_SHARES = 1 << 24  # Inputs whose shares are estimated at once
@@ -793,7 +793,7 @@ def estimate(
     >>> from dunnage.collecting.batch import perturb_column
     >>> from dunnage.devices.subjects import Tier
     >>> from dunnage.devices.task import Limits, Purpose, Schedule
-    >>> from dunnage.noise import Noise
+    >>> from dunnage.noise.source import Noise
     >>> speed = Quantity(name="speed", low=0, high=120, unit="km/h")
     >>> duty = Purpose(name="telemetry", mechanism="local-numeric", tiers=(Tier(name="all", epsilon=2),),
     ...                quantities=(speed,))

@@ -21,7 +21,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dunnage import noise_arrays
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.collecting.batch import perturb_column
 from dunnage.collecting.files import MAX_DAYS_OF_FILE, check_new_file, check_report_file, day_text
@@ -33,7 +32,8 @@ from dunnage.devices.task import SECONDS_PER_DAY, Task
 from dunnage.errors import InputError, ParameterError, Problem
 from dunnage.exact import decimal_text
 from dunnage.folders import new_file
-from dunnage.noise import Noise
+from dunnage.noise import arrays as noise_arrays
+from dunnage.noise.source import Noise
 from dunnage.tables.cells import MICROS
 
 Progress = Callable[[str], None]

@@ -15,7 +15,14 @@ from fractions import Fraction
 
 import pyarrow as pa
 
-from dunnage.certificate import (
+from dunnage.devices.client import TaskLosses
+from dunnage.devices.numbers import LocalNumeric, SquareWave
+from dunnage.devices.paths import LocalTrajectory
+from dunnage.devices.places import LocalLocation, NoiseVerdict, Planar
+from dunnage.devices.subjects import Grid, Quantity
+from dunnage.devices.task import Mechanism, Task
+from dunnage.exact import plain
+from dunnage.model.certificate import (
     AttributeStatement,
     Composition,
     EstimateLoss,
@@ -24,14 +31,7 @@ from dunnage.certificate import (
     Total,
     composition_rule,
 )
-from dunnage.devices.client import TaskLosses
-from dunnage.devices.numbers import LocalNumeric, SquareWave
-from dunnage.devices.paths import LocalTrajectory
-from dunnage.devices.places import LocalLocation, NoiseVerdict, Planar
-from dunnage.devices.subjects import Grid, Quantity
-from dunnage.devices.task import Mechanism, Task
-from dunnage.exact import plain
-from dunnage.guarantees import (
+from dunnage.model.guarantees import (
     CLAMPED,
     HONEST_REPORTS,
     INDEPENDENT_TIERS,
@@ -45,7 +45,7 @@ from dunnage.guarantees import (
     Promise,
     WithinCluster,
 )
-from dunnage.kinds.estimates import COLUMN_TYPES
+from dunnage.release.kinds.estimates import COLUMN_TYPES
 
 NAME = "estimates"
 ONE_SLOT = "slot of reports"  # What is protected if there are several purposes

@@ -38,7 +38,7 @@ from dunnage.devices.report import MAX_BAD_NAMED, Report
 from dunnage.devices.subjects import Tier
 from dunnage.devices.task import Task
 from dunnage.errors import InputError, ParameterError, Problem, ReportError
-from dunnage.noise import ceil_divide
+from dunnage.noise.source import ceil_divide
 
 Packed = NDArray[np.uint8]
 Key = tuple[int | str, ...]

@@ -32,14 +32,14 @@ from dunnage.devices.paths import LocalTrajectory
 from dunnage.devices.places import LocalLocation
 from dunnage.devices.subjects import MAX_TEXT, Grid, Quantity, Tier
 from dunnage.devices.task import MECHANISMS, Limits, Purpose, Schedule, Task
-from dunnage.documents import Flaws, suggestion
 from dunnage.errors import PolicyError, Problem, UserError
-from dunnage.policy import (
+from dunnage.model.documents import Flaws, suggestion
+from dunnage.model.policy import (
     AnyRole,
     Document,
     Info,
     MadeTable,
-    Reading,
+    PolicyReading,
     Table,
     Texts,
     Written,
@@ -56,7 +56,7 @@ from dunnage.policy import (
     refused,
     role_of,
 )
-from dunnage.schema import Role
+from dunnage.model.schema import Role
 
 ONLY_TIER = "all"  # Name of the one tier of a mechanism that has an epsilon of its own
 
@@ -120,7 +120,7 @@ def _carriers_of(written: Written) -> CarrierPolicy:
         what = f"this policy is for publishing, not for devices: use dunnage publish DATA --policy {path or 'POLICY'}"
         remedy = "A policy for devices has a table [mechanisms.NAME] for each kind of report."
         raise PolicyError(str(path or "policy"), [Problem(what, remedy=remedy)])
-    tables, problems = read_tables(CarrierTables, Reading(document=document))
+    tables, problems = read_tables(CarrierTables, PolicyReading(document=document))
     # Roles are looked at as they are written: what is wrong with one column does not hide what is wrong with all.
     roles = _roles(document)
     identifiers = [name for name, role in roles.items() if role == Role.IDENTIFIER]

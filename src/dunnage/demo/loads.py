@@ -31,7 +31,7 @@ from dunnage.demo.story import (
 )
 from dunnage.mechanisms.noisy import exposed_records, published_noise
 from dunnage.mechanisms.partition import Partition
-from dunnage.noise import Noise
+from dunnage.noise.source import Noise
 from dunnage.planning.models import Model, Sealed, Standard, Stochastic
 from dunnage.planning.packing import pack
 from dunnage.planning.plan import Plan

@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow.csv as pacsv
 
 from dunnage.auditing.run import Audit, audit
-from dunnage.city import City
 from dunnage.demo.story import (
     SEED,
     Numbers,
@@ -28,6 +27,7 @@ from dunnage.demo.story import (
     write_text,
 )
 from dunnage.mechanisms.counts import ConstrainedCounts, NoisyCounts
+from dunnage.model.city import City
 from dunnage.planning.fleet import planned_task, size
 from dunnage.planning.plan import FleetPlan
 from dunnage.proving.desk import checks
@@ -55,7 +55,7 @@ WRITTEN = {
 }
 
 
-class _Run(NamedTuple):
+class _FleetRun(NamedTuple):
     """A release of counts, the fleet sized on it, and what became of that."""
 
     release: Release
@@ -90,7 +90,7 @@ def tell_riders(folder: Path, *, quick: bool, tell: Progress) -> Story:
     return _chapter(Numbers(folder), city, run, result)
 
 
-def _run(folder: Path, city: City, names: tuple[str, str, str, str], tell: Progress) -> _Run:
+def _run(folder: Path, city: City, names: tuple[str, str, str, str], tell: Progress) -> _FleetRun:
     """Publish, verify, size a fleet and run it; everything is written under these names."""
     policy, release_name, plan_name, settlement_name = names
     tell("riders: publishing and verifying")
@@ -105,13 +105,13 @@ def _run(folder: Path, city: City, names: tuple[str, str, str, str], tell: Progr
     tell("riders: running it on the true trips")
     done = apply_fleet(plan, data, release, city, key, shuttle_hour=SHUTTLE_HOUR)
     done.write(folder / settlement_name, page=settlement_page(done, release))
-    return _Run(release, plan, done)
+    return _FleetRun(release, plan, done)
 
 
 # The chapter
 
 
-def _chapter(n: Numbers, city: City, run: _Run, result: Audit) -> Story:
+def _chapter(n: Numbers, city: City, run: _FleetRun, result: Audit) -> Story:
     _name_numbers(n)
     pictures = _flow_pictures(n, city, run) | _cost_pictures(n, run, result)
     pictures["attack"] = bars_picture(
@@ -184,7 +184,7 @@ def _name_numbers(n: Numbers) -> None:
     )
 
 
-def _flow_pictures(n: Numbers, city: City, run: _Run) -> dict[str, Picture]:
+def _flow_pictures(n: Numbers, city: City, run: _FleetRun) -> dict[str, Picture]:
     """Draw the largest flows as they are and as they were published, in one scale."""
     counts, stop = run.release.data, {name: place for place, name in enumerate(city.stops)}
     origin, destination = (
@@ -212,7 +212,7 @@ def _flow_pictures(n: Numbers, city: City, run: _Run) -> dict[str, Picture]:
     return pictures
 
 
-def _cost_pictures(n: Numbers, run: _Run, result: Audit) -> dict[str, Picture]:
+def _cost_pictures(n: Numbers, run: _FleetRun, result: Audit) -> dict[str, Picture]:
     pictures = {
         "shuttles": bars_picture(
             "Shuttles",

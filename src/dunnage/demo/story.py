@@ -21,9 +21,9 @@ from urllib.parse import quote
 
 from dunnage.advising.advice import advise, finish
 from dunnage.advising.frontier import Frontier, Point
-from dunnage.documents import to_text
 from dunnage.errors import CheckFailed, InternalError
 from dunnage.folders import new_file
+from dunnage.model.documents import to_text
 from dunnage.showing.figures import Legend, Picture, Scale, bars, tag
 from dunnage.showing.frontier import frontier_figure, frontier_page
 from dunnage.text import NO_BREAK, number_text, percent

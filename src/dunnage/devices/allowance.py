@@ -46,7 +46,7 @@ from dunnage.devices.report import packed, synchronise_folder, unpacked
 from dunnage.devices.task import SECONDS_PER_DAY, Task
 from dunnage.errors import AllowanceError, TaskError
 from dunnage.exact import decimal_text
-from dunnage.noise import Noise
+from dunnage.noise.source import Noise
 
 FORMAT = 1
 MAX_BYTES = 1 << 26

@@ -23,7 +23,7 @@ from dunnage.devices.subjects import Tier
 from dunnage.devices.task import MECHANISMS, Mechanism, Purpose, Task
 from dunnage.errors import AllowanceError, ParameterError, TaskError
 from dunnage.exact import decimal_text
-from dunnage.noise import Noise
+from dunnage.noise.source import Noise
 
 
 def mechanism_of(task: Task, purpose: Purpose, *, tiers: Sequence[Tier] | None = None) -> Any:

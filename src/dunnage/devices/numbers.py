@@ -46,8 +46,8 @@ from dunnage.devices.places import MAX_ENUMERATED
 from dunnage.devices.subjects import MAX_EPSILON, MIN_EPSILON, Quantity, Tier, Tiered
 from dunnage.errors import ParameterError, ReportError
 from dunnage.exact import plain, shown, shown_number
-from dunnage.guarantees import REPORT_ASSUMPTIONS, Basis, LocalDP, Neighbours, Promise
-from dunnage.noise import WORD_BITS, Interval, Noise, ceil_divide, exp_interval, integer, rational
+from dunnage.model.guarantees import REPORT_ASSUMPTIONS, Basis, LocalDP, Neighbours, Promise
+from dunnage.noise.source import WORD_BITS, Interval, Noise, ceil_divide, exp_interval, integer, rational
 
 HYBRID_FROM, HYBRID_TO = Fraction(61, 100), Fraction(11, 5)
 """Up to this epsilon the hybrid law is Duchi's alone (Wang et al. 2019, eq. 8: 0.6102...)."""
@@ -618,7 +618,7 @@ Points = Callable[[int], int]  # From an attribute to its point; called for thos
 
 
 @dataclass(frozen=True, kw_only=True)
-class Attribute:
+class ReportedNumber:
     """What is drawn and hidden by itself: a quantity, or whether it is there."""
 
     quantity: Quantity
@@ -640,10 +640,12 @@ class Attribute:
         return self.quantity.point(value, noise)
 
 
-def attributes_of(quantities: Sequence[Quantity]) -> tuple[Attribute, ...]:
+def attributes_of(quantities: Sequence[Quantity]) -> tuple[ReportedNumber, ...]:
     """List the attributes: all quantities in order, then a presence for each that has ``missing = "symbol"``."""
-    presences = (Attribute(quantity=quantity, presence=True) for quantity in quantities if quantity.missing == "symbol")
-    return (*(Attribute(quantity=quantity) for quantity in quantities), *presences)
+    presences = (
+        ReportedNumber(quantity=quantity, presence=True) for quantity in quantities if quantity.missing == "symbol"
+    )
+    return (*(ReportedNumber(quantity=quantity) for quantity in quantities), *presences)
 
 
 def combination(rank: int, num: int, size: int) -> Iterator[int]:
@@ -883,25 +885,27 @@ _LAWS: Mapping[str, Callable[..., NumberLaw]] = {
 }
 
 
-def _laws(make: Callable[..., NumberLaw], attributes: Sequence[Attribute], epsilon: Fraction) -> tuple[NumberLaw, ...]:
+def _laws(
+    make: Callable[..., NumberLaw], attributes: Sequence[ReportedNumber], epsilon: Fraction
+) -> tuple[NumberLaw, ...]:
     # For a yes or no, keeping it with odds of e^epsilon is the best there is.
     return tuple((Warner if at.presence else make)(epsilon=epsilon, steps=at.steps) for at in attributes)
 
 
-def published_report(attributes: Sequence[Attribute], epsilon: Fraction) -> SampledReport:
+def published_report(attributes: Sequence[ReportedNumber], epsilon: Fraction) -> SampledReport:
     """Return e-L_LDP: every attribute through L-PM (with its right threshold) at the whole epsilon."""
     return SampledReport(_laws(PublishedPiecewise, attributes, epsilon), len(attributes))
 
 
 def sampled_report(
-    attributes: Sequence[Attribute], epsilon: Fraction, *, method: str, sampled: int | None
+    attributes: Sequence[ReportedNumber], epsilon: Fraction, *, method: str, sampled: int | None
 ) -> SampledReport:
     """Return the sound report: ``sampled`` attributes, drawn evenly, share epsilon."""
     num = sampled or (1 if method == "harmony" else num_sampled(epsilon, len(attributes)))
     return SampledReport(_laws(_LAWS[method], attributes, epsilon / num), num)
 
 
-def joint_report(attributes: Sequence[Attribute], epsilon: Fraction) -> JointReport:
+def joint_report(attributes: Sequence[ReportedNumber], epsilon: Fraction) -> JointReport:
     steps = tuple(attribute.steps for attribute in attributes)
     return JointReport(epsilon=epsilon, dimensions=len(attributes), attribute_steps=steps)
 
@@ -969,7 +973,7 @@ class LocalNumeric(Tiered[Report]):
     method: str = "hybrid"
     as_published: bool = False
     sampled: int | None = None
-    attributes: tuple[Attribute, ...] = field(init=False, repr=False, compare=False)
+    attributes: tuple[ReportedNumber, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         self._set_levels()

@@ -32,8 +32,8 @@ from dunnage.devices.places import (
 )
 from dunnage.devices.subjects import Grid, Tier
 from dunnage.errors import ParameterError
-from dunnage.guarantees import Promise
-from dunnage.noise import Noise, integer
+from dunnage.model.guarantees import Promise
+from dunnage.noise.source import Noise, integer
 
 Path = tuple[int, ...]  # Cells in order of time; `grid.outside` for a place that is outside or missing
 

@@ -37,8 +37,16 @@ from typing import TYPE_CHECKING, ClassVar, Protocol, TypeVar
 from dunnage.devices.subjects import MAX_EPSILON, MIN_EPSILON, Grid, Tier, Tiered, read_number
 from dunnage.errors import ParameterError, ReportError
 from dunnage.exact import plain, shown, shown_number
-from dunnage.guarantees import REPORT_ASSUMPTIONS, Basis, LocalDP, MetricLocalDP, Neighbours, Promise, WithinCluster
-from dunnage.noise import Noise, ceil_divide, exp_interval, integer, positive
+from dunnage.model.guarantees import (
+    REPORT_ASSUMPTIONS,
+    Basis,
+    LocalDP,
+    MetricLocalDP,
+    Neighbours,
+    Promise,
+    WithinCluster,
+)
+from dunnage.noise.source import Noise, ceil_divide, exp_interval, integer, positive
 
 MAX_ENUMERATED = 1 << 20  # Pairs of an input and a symbol that :func:`enumerated_loss` looks at, at most
 MAX_INPUTS = 1 << 48

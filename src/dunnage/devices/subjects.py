@@ -17,7 +17,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from dunnage.errors import ParameterError, TaskError
 from dunnage.exact import Exact, Json, exact, plain, shown
-from dunnage.noise import Noise
+from dunnage.noise.source import Noise
 
 MIN_EPSILON, MAX_EPSILON = Fraction(1, 10**6), 100  # of one report: outside it says nothing, or hides nothing
 MAX_LEVELS = 12

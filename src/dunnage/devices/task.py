@@ -37,7 +37,7 @@ from dunnage.devices.subjects import (
 )
 from dunnage.errors import TaskError
 from dunnage.exact import Json, shown
-from dunnage.noise import Noise
+from dunnage.noise.source import Noise
 
 FORMAT = 1
 _KIND = "dunnage task"

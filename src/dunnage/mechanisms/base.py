@@ -19,18 +19,18 @@ import pyarrow as pa
 from pydantic import ConfigDict, PlainSerializer, PlainValidator, StrictBool, ValidationError, ValidationInfo
 
 from dunnage.arrays import IntArray
-from dunnage.certificate import CountMeasures, RowMeasures, SpendStatement, certify
-from dunnage.documents import Model, choices_of, suggestion
-from dunnage.domains import CodedDomain, Numeric
 from dunnage.errors import ParameterError, Problem
 from dunnage.exact import decimal_text, exact, plain, shown, shown_number
-from dunnage.guarantees import KAnonymity, Promise
-from dunnage.laws import MOST_EPSILON
-from dunnage.schema import Schema
+from dunnage.model.certificate import CountMeasures, RowMeasures, SpendStatement, certify
+from dunnage.model.documents import Model, choices_of, suggestion
+from dunnage.model.domains import CodedDomain, Numeric
+from dunnage.model.guarantees import KAnonymity, Promise
+from dunnage.model.laws import MOST_EPSILON
+from dunnage.model.schema import Schema
 
 if TYPE_CHECKING:  # a promise is asked for where private rows, budgets and keys are out of reach
     from dunnage.ledger import Ledger
-    from dunnage.noise import Noise
+    from dunnage.noise.source import Noise
     from dunnage.publication import Publication
     from dunnage.release import Release
     from dunnage.tables.dataset import Dataset

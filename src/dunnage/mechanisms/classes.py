@@ -14,14 +14,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import PlainSerializer, PlainValidator
 
-from dunnage import noise_arrays
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.certificate import Distortion, RowLoss, RowMeasures
-from dunnage.certificate import Importance as ImportanceStatement
-from dunnage.domains import decimal_scale
 from dunnage.errors import ParameterError, Refusal
 from dunnage.exact import decimal_text, exact, shown, shown_number
-from dunnage.guarantees import (
+from dunnage.mechanisms.base import PLAIN, Mechanism, Outcome, Pairs, Progress, plain_pairs
+from dunnage.model.certificate import Distortion, RowLoss, RowMeasures
+from dunnage.model.certificate import Importance as ImportanceStatement
+from dunnage.model.domains import decimal_scale
+from dunnage.model.guarantees import (
     CHOICE_DEPENDS_ON_DATA,
     DATA_DEPENDENT_REFUSAL,
     PUBLIC_DOMAIN,
@@ -33,12 +33,20 @@ from dunnage.guarantees import (
     KAnonymity,
     Promise,
 )
-from dunnage.kinds.common import generalised
-from dunnage.kinds.rows import check_figures
-from dunnage.measures import LEAST_K, LOSS_METRIC, class_sizes, ranked, sensitive_measures, size_measures, sort_key
-from dunnage.mechanisms.base import PLAIN, Mechanism, Outcome, Pairs, Progress, plain_pairs
-from dunnage.noise import Noise
-from dunnage.schema import DIAMETER_SUFFIX, Schema
+from dunnage.model.measures import (
+    LEAST_K,
+    LOSS_METRIC,
+    class_sizes,
+    ranked,
+    sensitive_measures,
+    size_measures,
+    sort_key,
+)
+from dunnage.model.schema import DIAMETER_SUFFIX, Schema
+from dunnage.noise import arrays as noise_arrays
+from dunnage.noise.source import Noise
+from dunnage.release.kinds.common import generalised
+from dunnage.release.kinds.rows import check_figures
 from dunnage.tables.columns import SET_TYPE
 
 if TYPE_CHECKING:

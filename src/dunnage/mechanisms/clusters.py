@@ -23,36 +23,9 @@ import pyarrow.compute as pc
 from pydantic import PlainSerializer, PlainValidator, ValidationInfo, model_validator
 
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.certificate import Distortion, Importance
-from dunnage.clustering.growth import Constraints, Metric, distance_deviations, near_weights
-from dunnage.domains import MOST_IN_MATRIX, CodedDomain, Domain, Graph, Numeric, Tree
 from dunnage.errors import InternalError, ParameterError, Refusal
 from dunnage.exact import decimal_text, exact, plain, shown, shown_number
-from dunnage.guarantees import (
-    COUNTS_PERSONS,
-    DATA_DEPENDENT_REFUSAL,
-    RECORDS_NOT_PERSONS,
-    Assumption,
-    KAnonymity,
-    Promise,
-)
-from dunnage.kinds.common import SENSITIVE, domain_of, generalised, require, with_role
-from dunnage.kinds.rows import class_widths, sensitive_column
-from dunnage.measures import (
-    DISTORTION_METRIC,
-    ENTROPIES,
-    LEAST_K,
-    LIMIT_TOLERANCE,
-    class_sizes,
-    closeness,
-    entropy_diversity,
-    label_distances,
-    ranked,
-    sensitive_measures,
-    set_widths,
-    shares_of,
-    width_limit,
-)
+from dunnage.kernels.clusters.growth import Constraints, Metric, distance_deviations, near_weights
 from dunnage.mechanisms.base import PLAIN, Flag, OptionalK, Pairs, Progress, label_codes, optional, plain_pairs
 from dunnage.mechanisms.classes import (
     Classes,
@@ -67,7 +40,34 @@ from dunnage.mechanisms.classes import (
     released_column,
     strata,
 )
-from dunnage.schema import Attribute, Schema
+from dunnage.model.certificate import Distortion, Importance
+from dunnage.model.domains import MOST_IN_MATRIX, CodedDomain, Domain, Graph, Numeric, Tree
+from dunnage.model.guarantees import (
+    COUNTS_PERSONS,
+    DATA_DEPENDENT_REFUSAL,
+    RECORDS_NOT_PERSONS,
+    Assumption,
+    KAnonymity,
+    Promise,
+)
+from dunnage.model.measures import (
+    DISTORTION_METRIC,
+    ENTROPIES,
+    LEAST_K,
+    LIMIT_TOLERANCE,
+    class_sizes,
+    closeness,
+    entropy_diversity,
+    label_distances,
+    ranked,
+    sensitive_measures,
+    set_widths,
+    shares_of,
+    width_limit,
+)
+from dunnage.model.schema import Attribute, Schema
+from dunnage.release.kinds.common import SENSITIVE, domain_of, generalised, require, with_role
+from dunnage.release.kinds.rows import class_widths, sensitive_column
 
 if TYPE_CHECKING:
     from dunnage.release import Release
@@ -715,21 +715,21 @@ class _Records:
             person = None if self.person is None else self.person[records]
             limits, price = None if inside is None else inside.limits, float(made.price)
             if made.method == "published-greedy":
-                from dunnage.clustering.published import published_greedy
+                from dunnage.kernels.clusters.published import published_greedy
 
                 clusters = published_greedy(metric, k, order=_scattered(len(metric)), limits=limits)
             elif made.method == "published-density":
-                from dunnage.clustering.published import published_density
+                from dunnage.kernels.clusters.published import published_density
 
                 clusters = published_density(metric, k, limits=limits)
             else:
-                from dunnage.clustering.growth import grow_in_blocks
+                from dunnage.kernels.clusters.growth import grow_in_blocks
 
                 told = _by_tenths(self.tell, "growing classes") if len(metric) >= TOLD_FROM else None
                 clusters = grow_in_blocks(metric, k, constraints=inside, person=person, price=price, progress=told)
             seconds = float(made.refine_seconds) * len(records) / len(self)
             if seconds > 0:
-                from dunnage.clustering.refine import refine
+                from dunnage.kernels.clusters.refine import refine
 
                 told = _by_tenths(self.tell, "refining classes")
                 clusters = refine(

@@ -23,11 +23,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pydantic import PlainSerializer, PlainValidator, model_validator
 
-from dunnage import noise_arrays
 from dunnage.arrays import BoolArray, FloatArray, IntArray
-from dunnage.certificate import CountMeasures, CountNoise, FeatureNoise, StatedContribution, TripLoss
-from dunnage.city import City
-from dunnage.counting.laplace import (
+from dunnage.errors import ParameterError, Problem
+from dunnage.exact import decimal_text, exact, plain, shown
+from dunnage.kernels.counts.laplace import (
     CountLaw,
     DiscreteLaplace,
     FloatingLaplace,
@@ -37,25 +36,9 @@ from dunnage.counting.laplace import (
     exceeding_cells,
     surplus,
 )
-from dunnage.counting.projection import Family, ListedCells, project
-from dunnage.counting.reconciled import Margin, project_estimates
-from dunnage.counting.tables import consistent_tree, project_lazily, project_table, round_tree
-from dunnage.domains.windows import split_stamps
-from dunnage.errors import ParameterError, Problem
-from dunnage.exact import decimal_text, exact, plain, shown
-from dunnage.guarantees import (
-    BOUNDED_CONTRIBUTION,
-    EPSILON_PER_TRIP,
-    PUBLIC_DOMAIN,
-    PUBLIC_FEATURES,
-    SYSTEM_ENTROPY,
-    Basis,
-    Neighbours,
-    Promise,
-    PureDP,
-)
-from dunnage.kinds.common import require, same
-from dunnage.kinds.counts import CELLS
+from dunnage.kernels.counts.projection import Family, ListedCells, project
+from dunnage.kernels.counts.reconciled import Margin, project_estimates
+from dunnage.kernels.counts.tables import consistent_tree, project_lazily, project_table, round_tree
 from dunnage.mechanisms.base import (
     Epsilon,
     Flag,
@@ -67,9 +50,26 @@ from dunnage.mechanisms.base import (
     label_codes,
     plain_pairs,
 )
-from dunnage.noise import Noise
-from dunnage.schema import RIDER, TRIP, Schema
-from dunnage.trips import COLUMNS, PAIR_COLUMNS, Classes, PairClasses, Universe, is_nested, known_columns
+from dunnage.model.certificate import CountMeasures, CountNoise, FeatureNoise, StatedContribution, TripLoss
+from dunnage.model.city import City
+from dunnage.model.domains.windows import split_stamps
+from dunnage.model.guarantees import (
+    BOUNDED_CONTRIBUTION,
+    EPSILON_PER_TRIP,
+    PUBLIC_DOMAIN,
+    PUBLIC_FEATURES,
+    SYSTEM_ENTROPY,
+    Basis,
+    Neighbours,
+    Promise,
+    PureDP,
+)
+from dunnage.model.schema import RIDER, TRIP, Schema
+from dunnage.model.trips import COLUMNS, PAIR_COLUMNS, Grouping, PairClasses, Universe, is_nested, known_columns
+from dunnage.noise import arrays as noise_arrays
+from dunnage.noise.source import Noise
+from dunnage.release.kinds.common import require, same
+from dunnage.release.kinds.counts import CELLS
 
 if TYPE_CHECKING:
     from dunnage.release import Release
@@ -255,7 +255,7 @@ class Feature:
     columns: FeatureColumns  # the public columns it is made by; none for the total
     # Its classes of pairs and of slots: group `slot class * pair classes + pair class` has the cells in both.
     pairs: PairClasses
-    slots: Classes
+    slots: Grouping
 
     @classmethod
     def of(cls, universe: Universe, columns: FeatureColumns) -> Feature:
@@ -299,14 +299,14 @@ class Layout:
     # Join classes: join group `slot class * pair classes + pair class` has the cells in both; in it they are ranked by
     # slot, then by pair.
     pairs: PairClasses
-    slots: Classes
+    slots: Grouping
 
     @classmethod
     def of(cls, universe: Universe, features: Sequence[Feature]) -> Layout:
         return cls(
             universe=universe,
             pairs=PairClasses.joined([feature.pairs for feature in features], len(universe.stops)),
-            slots=Classes.joined([feature.slots for feature in features], universe.num_slots),
+            slots=Grouping.joined([feature.slots for feature in features], universe.num_slots),
         )
 
     @property

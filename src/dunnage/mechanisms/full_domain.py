@@ -22,11 +22,8 @@ import numpy.typing as npt
 from pydantic import ValidationInfo
 
 from dunnage.arrays import BoolArray, IntArray
-from dunnage.domains import Hierarchy, IntervalHierarchy, hierarchy_of
 from dunnage.errors import ParameterError, Refusal
 from dunnage.exact import exact, shown_number
-from dunnage.guarantees import Promise
-from dunnage.measures import class_sizes
 from dunnage.mechanisms.base import PLAIN, K, Progress, label_codes, optional
 from dunnage.mechanisms.classes import (
     Alpha,
@@ -41,7 +38,10 @@ from dunnage.mechanisms.classes import (
     refuse_empty,
     strata,
 )
-from dunnage.schema import Schema
+from dunnage.model.domains import Hierarchy, IntervalHierarchy, hierarchy_of
+from dunnage.model.guarantees import Promise
+from dunnage.model.measures import class_sizes
+from dunnage.model.schema import Schema
 
 if TYPE_CHECKING:
     from dunnage.tables.dataset import Dataset

@@ -22,13 +22,25 @@ import numpy as np
 import pyarrow as pa
 from pydantic import PlainSerializer, ValidationInfo, model_validator
 
-from dunnage import noise_arrays
 from dunnage.arrays import BoolArray, FloatArray, IntArray
-from dunnage.certificate import NoiseCell, RowMeasures, StatedConfidence
-from dunnage.domains.numeric import Grid, Numeric
 from dunnage.errors import MOST_ROWS_NAMED, ParameterError, Problem, Refusal
 from dunnage.exact import decimal_text, exact, plain, shown, shown_number
-from dunnage.guarantees import (
+from dunnage.mechanisms.base import (
+    Confidence,
+    Epsilon,
+    Flag,
+    Foresight,
+    Mechanism,
+    Number,
+    Outcome,
+    Progress,
+    amount,
+    optional,
+)
+from dunnage.mechanisms.classes import released_column
+from dunnage.model.certificate import NoiseCell, RowMeasures, StatedConfidence
+from dunnage.model.domains.numeric import Numeric, PointGrid
+from dunnage.model.guarantees import (
     EPSILON_PER_RECORD,
     PUBLIC_BORDERS,
     PUBLIC_COLUMNS,
@@ -45,23 +57,11 @@ from dunnage.guarantees import (
     WithinCluster,
     WithinPublishedBorders,
 )
-from dunnage.kinds.common import floats, generalised, require, same
-from dunnage.laws import Cells, cut_text, exp_bounds
-from dunnage.mechanisms.base import (
-    Confidence,
-    Epsilon,
-    Flag,
-    Foresight,
-    Mechanism,
-    Number,
-    Outcome,
-    Progress,
-    amount,
-    optional,
-)
-from dunnage.mechanisms.classes import released_column
-from dunnage.noise import Noise
-from dunnage.schema import Schema
+from dunnage.model.laws import Cells, cut_text, exp_bounds
+from dunnage.model.schema import Schema
+from dunnage.noise import arrays as noise_arrays
+from dunnage.noise.source import Noise
+from dunnage.release.kinds.common import floats, generalised, require, same
 
 if TYPE_CHECKING:
     from dunnage.release import Release
@@ -705,7 +705,7 @@ class _AsPublished(_Clusters):
             )
             steps = np.clip(noisy, 0, domain.num_steps)
             # So many steps down and up, and half a step more for values off the grid, within the domain
-            halves, told = Grid.of(domain.lower, (domain.resolution or Fraction(1)) / 2), domain.grid_values(steps)
+            halves, told = PointGrid.of(domain.lower, (domain.resolution or Fraction(1)) / 2), domain.grid_values(steps)
             lower = halves.points(np.maximum(2 * (steps - radius) - 1, 0))
             upper = halves.points(np.minimum(2 * (steps + radius) + 1, 2 * domain.num_steps))
             columns[name] = (told, np.where(radius < 0, told, lower), np.where(radius < 0, told, upper))

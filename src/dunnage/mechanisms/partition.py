@@ -25,13 +25,11 @@ import numpy.typing as npt
 from pydantic import Field, model_validator
 
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.bins import l2_bound, whole_numbers
-from dunnage.bins.scalar import best_fit_decreasing, fill_by_subset_sums, fix_dominated
 from dunnage.compiling import kernel
-from dunnage.domains import Numeric, decimal_scale
 from dunnage.errors import ParameterError
 from dunnage.exact import nearest_float, plain, shown_number
-from dunnage.guarantees import CHOICE_DEPENDS_ON_DATA, Assumption, Promise
+from dunnage.kernels.bins import l2_bound, whole_numbers
+from dunnage.kernels.bins.scalar import best_fit_decreasing, fill_by_subset_sums, fix_dominated
 from dunnage.mechanisms.base import K, OptionalNumber, Progress, amount
 from dunnage.mechanisms.classes import (
     Alpha,
@@ -44,7 +42,9 @@ from dunnage.mechanisms.classes import (
     refuse_empty,
     strata,
 )
-from dunnage.schema import Attribute, Schema
+from dunnage.model.domains import Numeric, decimal_scale
+from dunnage.model.guarantees import CHOICE_DEPENDS_ON_DATA, Assumption, Promise
+from dunnage.model.schema import Attribute, Schema
 
 if TYPE_CHECKING:
     from dunnage.tables.dataset import Dataset

@@ -20,26 +20,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import PlainValidator, model_validator
 
-from dunnage import noise_arrays
 from dunnage.arrays import BoolArray, FloatArray, IntArray
-from dunnage.certificate import RowMeasures
-from dunnage.domains import Hierarchy
 from dunnage.errors import ParameterError
 from dunnage.exact import decimal_text, plain, shown_number
-from dunnage.guarantees import (
-    EPSILON_PER_RECORD,
-    FRESH_SAMPLE,
-    PUBLIC_DOMAIN,
-    SECRET_SAMPLE,
-    SYSTEM_ENTROPY,
-    Basis,
-    Neighbours,
-    Promise,
-    SampledDP,
-)
-from dunnage.kinds.common import floats, require
-from dunnage.laws import Cells
-from dunnage.measures import class_sizes, size_figures
 from dunnage.mechanisms.base import (
     Flag,
     Foresight,
@@ -52,8 +35,24 @@ from dunnage.mechanisms.base import (
 from dunnage.mechanisms.classes import Classes, ClassRelease, class_table, released_column, row_table, strata
 from dunnage.mechanisms.full_domain import LatticeColumn, Node, Records, generalised_at, hierarchies_of
 from dunnage.mechanisms.noisy import cut_cells, foresee_intervals, noisy_domains, same_noise, stated_noise
-from dunnage.noise import Noise
-from dunnage.sampling_loss import (
+from dunnage.model.certificate import RowMeasures
+from dunnage.model.domains import Hierarchy
+from dunnage.model.guarantees import (
+    EPSILON_PER_RECORD,
+    FRESH_SAMPLE,
+    PUBLIC_DOMAIN,
+    SECRET_SAMPLE,
+    SYSTEM_ENTROPY,
+    Basis,
+    Neighbours,
+    Promise,
+    SampledDP,
+)
+from dunnage.model.laws import Cells
+from dunnage.model.measures import class_sizes, size_figures
+from dunnage.model.schema import Schema
+from dunnage.noise import arrays as noise_arrays
+from dunnage.noise.sampling import (
     LARGE_DELTA,
     published_choice_delta,
     sampling_beta,
@@ -61,7 +60,8 @@ from dunnage.sampling_loss import (
     sampling_epsilon,
     smallest_k,
 )
-from dunnage.schema import Schema
+from dunnage.noise.source import Noise
+from dunnage.release.kinds.common import floats, require
 
 if TYPE_CHECKING:
     from dunnage.release import Release

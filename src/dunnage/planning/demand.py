@@ -17,13 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dunnage.arrays import IntArray
-from dunnage.city import City
 from dunnage.errors import ParameterError
-from dunnage.kinds import COUNTS
+from dunnage.model.city import City
+from dunnage.model.routes import Routes, find_routes
+from dunnage.model.trips import Universe
 from dunnage.planning.dispatch import Requests
 from dunnage.release import Release
-from dunnage.routes import Routes, find_routes
-from dunnage.trips import Universe
+from dunnage.release.kinds import COUNTS
 
 MAX_TRIPS = 5_000_000  # of one day that are expanded
 _MAX_STOPS_NAMED = 5

@@ -336,7 +336,7 @@ class Dispatch:
     def __init__(
         self, requests: Requests, times: ArrayLike, homes: Sequence[int | Sequence[int]] | IntArray, service: Service
     ) -> None:
-        from dunnage.planning import dispatch_kernels as k
+        from dunnage.kernels import dispatch as k
 
         self.requests, self.service = requests, service
         self.times = _checked_times(times)
@@ -398,7 +398,7 @@ class Dispatch:
         self._legs = legs
 
     def run(self, fleet: ArrayLike, *, abort_mean_wait: float | None = None) -> Operation:
-        from dunnage.planning import dispatch_kernels as k
+        from dunnage.kernels import dispatch as k
 
         vehicles, of = self._checked_fleet(fleet), self.service
         num, num_legs, num_places = int(vehicles.sum()), len(self.requests), len(self._stops)

@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dunnage.arrays import IntArray
-from dunnage.city import City, haversine
 from dunnage.errors import ParameterError
 from dunnage.folders import new_folder
+from dunnage.model.city import City, haversine
 from dunnage.planning.demand import Ground, TripCounts, released_counts
 from dunnage.planning.dispatch import Requests
 from dunnage.planning.fleet import planned_task

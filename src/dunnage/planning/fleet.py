@@ -29,13 +29,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.city import City
 from dunnage.errors import NoPlanError, ParameterError
+from dunnage.model.city import City
+from dunnage.model.routes import TRIP_MODES, Routes
 from dunnage.planning.demand import Day, Ground, TripCounts, released_counts, service_seconds
 from dunnage.planning.dispatch import Dispatch, Operation, Requests, Service
 from dunnage.planning.plan import CityFacts, Demand, FleetModel, FleetPlan, FleetSpread, Run, Waits, ZoneFacts
 from dunnage.release import Release
-from dunnage.routes import TRIP_MODES, Routes
 from dunnage.text import several
 
 Progress = Callable[[str], None]

@@ -31,12 +31,12 @@ import numpy as np
 import numpy.typing as npt
 
 from dunnage.arrays import BoolArray, FloatArray, IntArray
-from dunnage.bins.exchanges import over_caps, spread_items
-from dunnage.bins.fills import FillSlots, Items, count_fills, estimate_chances
-from dunnage.certificate import NoiseCell
-from dunnage.domains import Numeric, domain_from
 from dunnage.errors import ParameterError
-from dunnage.laws import Cell, Cells, LaplaceLaw, Law, PiecewiseLaw
+from dunnage.kernels.bins.exchanges import over_caps, spread_items
+from dunnage.kernels.bins.fills import FillSlots, Items, count_fills, estimate_chances
+from dunnage.model.certificate import NoiseCell
+from dunnage.model.domains import Numeric, domain_from
+from dunnage.model.laws import Cell, Cells, LaplaceLaw, Law, PiecewiseLaw
 from dunnage.planning.plan import Linkage, Plan, Slots
 from dunnage.planning.problem import PackingProblem, combinations
 from dunnage.release import Release

@@ -13,11 +13,11 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field
 
-from dunnage import documents
 from dunnage.arrays import FloatArray
-from dunnage.documents import Amount
 from dunnage.errors import ParameterError
 from dunnage.exact import Exact, exact, plain, shown, shown_number
+from dunnage.model import documents
+from dunnage.model.documents import Amount
 from dunnage.release import Uncertain
 
 STATISTICS = ("upper", "mean")

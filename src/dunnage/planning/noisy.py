@@ -31,10 +31,10 @@ from typing import NamedTuple
 import numpy as np
 
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.bins.exchanges import settled, shares, without_bin
 from dunnage.errors import NoPlanError, ParameterError
 from dunnage.exact import exact, shown_number
-from dunnage.laws import Cells
+from dunnage.kernels.bins.exchanges import settled, shares, without_bin
+from dunnage.model.laws import Cells
 from dunnage.planning.linkage import noisy_rows, stated_cells
 from dunnage.planning.models import Model, Prior, Standard, Stochastic
 from dunnage.planning.plan import Certified

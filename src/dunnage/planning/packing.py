@@ -2,7 +2,7 @@
 """pack: released rows into trucks, with a proven bound.
 
 All models differ only in which part of what is known of a weight they read. Those that need more than one number a row
-are one problem on classes (:class:`dunnage.bins.ChancePacker`): how many rows of each class a truck takes, and how
+are one problem on classes (:class:`ChancePacker`): how many rows of each class a truck takes, and how
 likely that fits. Rows are dealt to the places of their class afterwards; which is which makes no difference to the
 weights, and is done so that rows that look alike go to different trucks.
 """
@@ -17,12 +17,12 @@ from fractions import Fraction
 import numpy as np
 
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.bins import ChancePacker, ClassPacking, Members, l2_bound, pack_bins, whole_numbers
-from dunnage.bins.certified import pack_vectors
-from dunnage.bins.chances import ClassSizes
-from dunnage.bins.exchanges import over_caps, spread_items
 from dunnage.errors import NoPlanError, ParameterError
 from dunnage.exact import Exact, exact, plain
+from dunnage.kernels.bins import ChancePacker, ClassPacking, Members, l2_bound, pack_bins, whole_numbers
+from dunnage.kernels.bins.certified import pack_vectors
+from dunnage.kernels.bins.chances import ClassSizes
+from dunnage.kernels.bins.exchanges import over_caps, spread_items
 from dunnage.planning.linkage import (
     ESTIMATE_SECONDS,
     exchangeable,

@@ -23,13 +23,13 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from dunnage import documents
 from dunnage._version import __version__
 from dunnage.arrays import IntArray
-from dunnage.documents import Model, Number, OrEmpty, Software
 from dunnage.errors import InputError, ParameterError, Problem
 from dunnage.exact import exact
 from dunnage.folders import new_folder
+from dunnage.model import documents
+from dunnage.model.documents import Model, Number, OrEmpty, Software
 from dunnage.planning.dispatch import Service
 from dunnage.planning.models import PackingModel
 from dunnage.planning.trucks import Truck

@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow.compute as pc
 
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.bins import Between, BinKind, Members, whole_numbers
-from dunnage.bins.chances import ClassSizes
 from dunnage.errors import NoPlanError, ParameterError
 from dunnage.exact import Exact, exact, shown_number
+from dunnage.kernels.bins import Between, BinKind, Members, whole_numbers
+from dunnage.kernels.bins.chances import ClassSizes
 from dunnage.planning.trucks import Truck, parse_capacities
 from dunnage.release import Release, Uncertain
 

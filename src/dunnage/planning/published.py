@@ -29,11 +29,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.bins import pack_bins, whole_numbers
-from dunnage.bins.covering import CoverProgram, KindPatterns, PatternList
-from dunnage.bins.sampling import within_class_permutations
 from dunnage.errors import NoPlanError, ParameterError
 from dunnage.exact import Exact, exact
+from dunnage.kernels.bins import pack_bins, whole_numbers
+from dunnage.kernels.bins.covering import CoverProgram, KindPatterns, PatternList
+from dunnage.kernels.bins.sampling import within_class_permutations
 from dunnage.planning.models import Robust
 from dunnage.planning.problem import PackingProblem
 

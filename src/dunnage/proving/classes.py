@@ -26,13 +26,13 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from dunnage.errors import Refusal
-from dunnage.guarantees import KAnonymity, Neighbours, Promise
 from dunnage.ledger import Ledger
 from dunnage.mechanisms.clusters import UtilityClusters
 from dunnage.mechanisms.full_domain import FullDomain
 from dunnage.mechanisms.partition import Partition
-from dunnage.noise import Noise
-from dunnage.policy import Policy
+from dunnage.model.guarantees import KAnonymity, Neighbours, Promise
+from dunnage.model.policy import Policy
+from dunnage.noise.source import Noise
 from dunnage.proving.statistical import UNLIKELY, agrees
 from dunnage.proving.verdict import HOLDS, UNBOUNDED, VOID, Checks, Verdict
 from dunnage.publication import Publication

@@ -14,8 +14,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any, get_args
 
-from dunnage.counting.laplace import DiscreteLaplace, FlooredLaplace, RoundedLaplace
 from dunnage.errors import ParameterError
+from dunnage.kernels.counts.laplace import DiscreteLaplace, FlooredLaplace, RoundedLaplace
 from dunnage.ledger import Ledger
 from dunnage.mechanisms import counts as mechanisms
 from dunnage.mechanisms.counts import (
@@ -26,8 +26,8 @@ from dunnage.mechanisms.counts import (
     Query,
     true_counts,
 )
-from dunnage.noise import Noise
-from dunnage.policy import Policy
+from dunnage.model.policy import Policy
+from dunnage.noise.source import Noise
 from dunnage.proving.examining import (
     NeighbourCase,
     Rows,

@@ -11,9 +11,9 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
-from dunnage.documents import Model
 from dunnage.errors import CheckFailed, ParameterError
 from dunnage.mechanisms import MECHANISMS
+from dunnage.model.documents import Model
 from dunnage.proving.verdict import FAILS, HOLDS, NOISE, UNBOUNDED, VOID, Check, Verdict, raised
 
 Progress = Callable[[str], None]

@@ -22,13 +22,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from dunnage.counting.laplace import FLOATING_BITS, CountLaw, floating_noise
 from dunnage.errors import DunnageError, ParameterError
-from dunnage.guarantees import Basis, Neighbours, Promise
-from dunnage.laws import LAWS
+from dunnage.kernels.counts.laplace import FLOATING_BITS, CountLaw, floating_noise
 from dunnage.ledger import Ledger, Statement
-from dunnage.noise import Noise
-from dunnage.policy import Policy
+from dunnage.model.guarantees import Basis, Neighbours, Promise
+from dunnage.model.laws import LAWS
+from dunnage.model.policy import Policy
+from dunnage.noise.source import Noise
 from dunnage.proving.replay import (
     Decisions,
     NotEnumerable,

@@ -35,8 +35,8 @@ from dunnage.devices.subjects import Grid, Quantity, Tier
 from dunnage.devices.task import SECONDS_PER_DAY, Limits, Purpose, Schedule, Task
 from dunnage.errors import AllowanceError, ParameterError
 from dunnage.exact import shown_number
-from dunnage.guarantees import WithinCluster
-from dunnage.noise import Noise
+from dunnage.model.guarantees import WithinCluster
+from dunnage.noise.source import Noise
 from dunnage.proving.replay import Outcomes, largest, loss_between, replayed
 from dunnage.proving.statistical import UNLIKELY, agrees, lower_bound
 from dunnage.proving.verdict import FAILS, HOLDS, UNBOUNDED, VOID, Checks, Verdict, judged, within

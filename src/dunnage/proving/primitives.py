@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dunnage import noise_arrays
 from dunnage.arrays import FloatArray
-from dunnage.noise import Noise
+from dunnage.noise import arrays as noise_arrays
+from dunnage.noise.source import Noise
 from dunnage.proving.statistical import UNLIKELY
 from dunnage.proving.verdict import NOISE, UNBOUNDED, Check, Verdict
 

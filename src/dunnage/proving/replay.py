@@ -33,9 +33,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from dunnage import noise_arrays
 from dunnage.errors import ParameterError
-from dunnage.noise import Noise
+from dunnage.noise import arrays as noise_arrays
+from dunnage.noise.source import Noise
 from dunnage.proving.verdict import UNBOUNDED
 
 FAR: Final = 1 << 20
@@ -173,7 +173,7 @@ _OTHERS = ("below_each", "permutation", "tail_counts", "binomial_exp", "binomial
 
 
 def _stand_in(name: str, draw: Callable[..., Any], noise: Noise, *given: Any) -> Any:
-    """Stand in for a function of :mod:`dunnage.noise_arrays`: one decision for each number of the array."""
+    """Stand in for a function of :mod:`dunnage.noise.arrays`: one decision for each number of the array."""
     if not isinstance(noise, Decisions):
         return draw(noise, *given)
     if name in (*_NUMBERS, *_COINS):

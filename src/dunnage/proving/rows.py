@@ -18,12 +18,12 @@ import numpy as np
 from dunnage.ledger import Ledger
 from dunnage.mechanisms.noisy import NoisyClusters, NoisyValues
 from dunnage.mechanisms.sampled_lattice import SampledLattice, _CountRule
-from dunnage.noise import Noise
-from dunnage.policy import Policy
+from dunnage.model.policy import Policy
+from dunnage.noise.sampling import sampling_beta, sampling_delta, sampling_epsilon, smallest_k
+from dunnage.noise.source import Noise
 from dunnage.proving.examining import NeighbourCase, Rows, dataset_of, examine, examine_point_law
 from dunnage.proving.replay import Reach
 from dunnage.proving.verdict import FAILS, UNBOUNDED, Checks, Verdict
-from dunnage.sampling_loss import sampling_beta, sampling_delta, sampling_epsilon, smallest_k
 
 COLUMNS = ("weight", "length", "width")
 LAW_NAMES = ("laplace", "piecewise")

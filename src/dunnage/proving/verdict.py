@@ -8,9 +8,9 @@ from typing import Any, Final, Self
 
 from pydantic import computed_field, model_validator
 
-from dunnage.documents import Listed, Model
 from dunnage.errors import ParameterError
-from dunnage.guarantees import Basis
+from dunnage.model.documents import Listed, Model
+from dunnage.model.guarantees import Basis
 
 UNBOUNDED: Final = "unbounded"
 HOLDS: Final = "holds"

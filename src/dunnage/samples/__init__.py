@@ -4,7 +4,7 @@
 Nothing here protects anyone, so ordinary seeded random numbers are used.
 """
 
-from dunnage.routes import TRIP_MODES as TRIP_MODES
+from dunnage.model.routes import TRIP_MODES as TRIP_MODES
 from dunnage.samples.like import like as like
 from dunnage.samples.packages import LAWS as LAWS
 from dunnage.samples.packages import PackageSetting as PackageSetting

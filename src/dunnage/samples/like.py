@@ -17,21 +17,21 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from dunnage import noise_arrays
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.city import City, haversine
 from dunnage.devices.task import Purpose
-from dunnage.domains import Numeric, Windows
-from dunnage.domains.windows import DAY_SECONDS
 from dunnage.errors import ParameterError
-from dunnage.noise import Noise
+from dunnage.model.city import City, haversine
+from dunnage.model.domains import Numeric, Windows
+from dunnage.model.domains.windows import DAY_SECONDS
+from dunnage.model.policy import Policy
+from dunnage.model.schema import Role
+from dunnage.model.trips import Universe
+from dunnage.noise import arrays as noise_arrays
+from dunnage.noise.source import Noise
 from dunnage.planning.demand import stop_numbers, window_seconds
-from dunnage.policy import Policy
 from dunnage.samples.common import PAIRS_DIFFER, busiest, choose, deterrence
 from dunnage.samples.trips import num_cells, trips_of_hours
-from dunnage.schema import Role
 from dunnage.tables.dataset import Dataset
-from dunnage.trips import Universe
 
 _FINE_STEPS = 10**6
 _WORD = 53

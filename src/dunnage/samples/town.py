@@ -17,9 +17,9 @@ import numpy as np
 import pyarrow as pa
 
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.city import EARTH_KM, Buses, City
 from dunnage.errors import ParameterError
-from dunnage.routes import find_routes
+from dunnage.model.city import EARTH_KM, Buses, City
+from dunnage.model.routes import find_routes
 from dunnage.samples.common import texts
 
 ZONES = ("north", "east", "south", "west")

@@ -21,8 +21,8 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 
 from dunnage.arrays import BoolArray, FloatArray, IntArray
-from dunnage.city import City
 from dunnage.errors import ParameterError
+from dunnage.model.city import City
 from dunnage.samples.common import PAIRS_DIFFER, busiest, card_names, deterrence, targets, texts
 from dunnage.samples.town import Town, lay_town, trip_modes, trip_stops
 

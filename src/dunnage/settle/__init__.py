@@ -31,12 +31,12 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from dunnage import documents
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.documents import Number, OrEmpty
 from dunnage.errors import InputError, ParameterError, ReleaseError
 from dunnage.folders import new_folder
-from dunnage.noise import Noise
+from dunnage.model import documents
+from dunnage.model.documents import Number, OrEmpty
+from dunnage.noise.source import Noise
 from dunnage.planning.linkage import exchangeable, linkage_of_rows, noisy_linkage, told_number, truck_linkage
 from dunnage.planning.models import PackingModel
 from dunnage.planning.plan import Linkage, Plan, Slots, linkage_text, named_rows, read_assignment
@@ -53,12 +53,12 @@ from dunnage.settle.repair import (
     PrivateModel,
     Repair,
     RepairReport,
-    Task,
+    RepairTask,
     draw,
     find_exchange,
     find_repair,
     most_frequent_share,
-    task_of,
+    repair_task,
 )
 from dunnage.tables.columns import write_csv
 from dunnage.tables.dataset import Dataset
@@ -177,7 +177,7 @@ class Settlement:
     above_spread: list[AboveSpread]  # where a repair broke the spread that was planned
     unplanned: Outside  # packages that travel outside the plan
     loading: pa.Table  # row, source_row, bin and the identifiers, by bin; those left behind (bin -1) last
-    task: Task  # the plan beside the truth, as it was settled
+    task: RepairTask  # the plan beside the truth, as it was settled
     seconds: float  # time taken
 
     def __repr__(self) -> str:
@@ -306,7 +306,7 @@ def apply(
     records = matched_records(data, release, key)
     chosen = received_plan(plan, release, capacity, trucks)
     amounts = np.column_stack([data.numbers(quantity)[records] for quantity in chosen.quantities])
-    task = task_of(chosen, amounts, release, noise)
+    task = repair_task(chosen, amounts, release, noise)
     fill, start_bins, changed = None, task.start, None
     if chosen.slots is not None:
         tell("filling sealed slots")
@@ -550,7 +550,7 @@ def planned_linkage(release: Release, group: IntArray, bin_of_row: IntArray) -> 
 
 
 def restated_linkage(
-    task: Task, release: Release, final: Fill, repair: Repair | None, fill: DrawnFill | None
+    task: RepairTask, release: Release, final: Fill, repair: Repair | None, fill: DrawnFill | None
 ) -> Linkage | None:
     """State truck linkage for the final bins; packages left behind count as if they were in one truck."""
     counted = repair.counted if repair is not None else fill

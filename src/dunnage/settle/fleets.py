@@ -18,16 +18,17 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from dunnage import documents
 from dunnage.arrays import BoolArray, FloatArray, IntArray
-from dunnage.city import City
-from dunnage.documents import Number, OrEmpty
-from dunnage.domains.windows import split_stamps
 from dunnage.errors import NoPlanError, ParameterError, ReleaseError
 from dunnage.folders import new_folder
-from dunnage.kinds import COUNTS
 from dunnage.mechanisms.counts import trip_cells, true_counts
-from dunnage.noise import Noise
+from dunnage.model import documents
+from dunnage.model.city import City
+from dunnage.model.documents import Number, OrEmpty
+from dunnage.model.domains.windows import split_stamps
+from dunnage.model.routes import Routes
+from dunnage.model.trips import Universe
+from dunnage.noise.source import Noise
 from dunnage.planning.demand import (
     WHOLE_DAY,
     Day,
@@ -52,13 +53,12 @@ from dunnage.planning.fleet import (
 from dunnage.planning.plan import Demand, FleetModel, FleetPlan, Run
 from dunnage.publication import Key
 from dunnage.release import Release
-from dunnage.routes import Routes
+from dunnage.release.kinds import COUNTS
 from dunnage.settle import SETTLEMENT_FILE, SettlementDocument
 from dunnage.settle.repair import PrivateModel
 from dunnage.tables.columns import write_csv
 from dunnage.tables.dataset import Dataset
 from dunnage.text import several
-from dunnage.trips import Universe
 
 EVENTS_FILE = "events.csv"
 SETTLEMENT_PAGE = "settlement.html"

@@ -41,15 +41,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dunnage import noise_arrays
 from dunnage.arrays import BoolArray, FloatArray, IntArray
-from dunnage.bins import BinKind, pack_bins, pack_vectors, whole_numbers
-from dunnage.bins.fills import Fills, FillSlots, Items, Words, count_fills, estimate_chances, solve_fill
-from dunnage.documents import Model, Number
-from dunnage.domains import decimal_scale
 from dunnage.errors import NoPlanError, ParameterError
 from dunnage.exact import exact
-from dunnage.noise import Noise
+from dunnage.kernels.bins import BinKind, pack_bins, pack_vectors, whole_numbers
+from dunnage.kernels.bins.fills import Fills, FillSlots, Items, Words, count_fills, estimate_chances, solve_fill
+from dunnage.model.documents import Model, Number
+from dunnage.model.domains import decimal_scale
+from dunnage.noise import arrays as noise_arrays
+from dunnage.noise.source import Noise
 from dunnage.planning.linkage import exchangeable, linkage_of_rows, told_number
 from dunnage.planning.plan import Plan, Slots
 from dunnage.planning.problem import combinations, rows_by_group
@@ -108,7 +108,7 @@ class RepairReport(PrivateModel):
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Task:
+class RepairTask:
     """What does not change while a plan is applied and repaired. Private: its ``repr`` shows none of it."""
 
     plan: Plan
@@ -172,7 +172,7 @@ class Task:
         return (-(-whole >> shift)).astype(np.int64), (capacities >> shift).astype(np.int64)
 
 
-def task_of(plan: Plan, amounts: FloatArray, release: Release, noise: Noise) -> Task:
+def repair_task(plan: Plan, amounts: FloatArray, release: Release, noise: Noise) -> RepairTask:
     """Prepare a plan for settling; refuse one that says it keeps values apart, and does not."""
     rooms = np.array([[truck.capacity[quantity] for quantity in plan.quantities] for truck in plan.trucks])
     whole, capacities, scales, prices = whole_table(amounts, rooms)
@@ -189,7 +189,7 @@ def task_of(plan: Plan, amounts: FloatArray, release: Release, noise: Noise) -> 
                 f"bin {int(bins[times > 1][0])} holds rows of different {names}, which the plan is to keep apart. "
                 "Plan on the release anew."
             )
-    return Task(
+    return RepairTask(
         plan=plan,
         start=start,
         amounts=amounts,
@@ -242,7 +242,7 @@ def random_fill(slots: Slots, class_id: IntArray, noise: Noise) -> IntArray:
 class Fill:
     """A way to fill the trucks, being changed. Rows set aside have bin -1; ``strata`` are what a bin may hold."""
 
-    task: Task
+    task: RepairTask
     bin_of_row: IntArray
     loads: WholeArray
     capacities: WholeArray
@@ -250,7 +250,7 @@ class Fill:
     strata: list[frozenset[int]]
 
     @classmethod
-    def of(cls, task: Task, bin_of_row: IntArray) -> Fill:
+    def of(cls, task: RepairTask, bin_of_row: IntArray) -> Fill:
         """Fill the plan's bins so; what a bin may hold is what the plan puts there."""
         trucks = [task.plan.truck(name) for name in task.plan.truck_of_bin]
         loads = np.zeros((task.plan.num_bins, task.whole.shape[1]), dtype=task.whole.dtype)
@@ -352,27 +352,27 @@ def walked_fill(items: Items, slots: FillSlots, noise: Noise, seconds: float) ->
     return DrawnFill(met.drawn, False, None, met.chances.max(axis=1, initial=0.0))
 
 
-def planned_counts(task: Task) -> IntArray:
+def planned_counts(task: RepairTask) -> IntArray:
     """Return how many rows of each group the plan puts into each bin. Shape: bins by groups."""
     counts = np.zeros((task.plan.num_bins, len(task.members)), dtype=np.int64)
     np.add.at(counts, (task.start, task.group), 1)
     return counts
 
 
-def _problem(task: Task) -> tuple[Items, FillSlots] | None:
+def _problem(task: RepairTask) -> tuple[Items, FillSlots] | None:
     """Write a plan as a counting problem; None if it is too large for one, or its numbers are."""
     if task.plan.num_bins * max(len(task.members), len(task.whole)) > MAX_CELLS or task.whole.dtype == object:
         return None
     return Items(task.group, task.whole), FillSlots(planned_counts(task), task.rooms)
 
 
-def counted_fills(task: Task) -> Fills | None:
+def counted_fills(task: RepairTask) -> Fills | None:
     """Count the feasible fills with the plan's numbers of each group in each bin; None if they cannot be counted."""
     problem = _problem(task)
     return count_fills(*problem, deadline=time.monotonic() + COUNT_SECONDS) if problem is not None else None
 
 
-def count_and_draw(task: Task, noise: Noise) -> DrawnFill | None:
+def count_and_draw(task: RepairTask, noise: Noise) -> DrawnFill | None:
     """Draw a fill exactly uniformly from all feasible ones; None if they cannot be counted."""
     if len(task.members) == len(task.start):  # no two rows look alike, so the plan's own fill is the only one
         fits = not len(Fill.of(task, task.start).overloaded)
@@ -383,7 +383,7 @@ def count_and_draw(task: Task, noise: Noise) -> DrawnFill | None:
     return DrawnFill(fills.draw(noise.below), True, fills.number, fills.chances().max(axis=1))
 
 
-def draw(task: Task, noise: Noise) -> DrawnFill:
+def draw(task: RepairTask, noise: Noise) -> DrawnFill:
     """Draw a feasible fill: exactly uniformly if they can be counted, else from those that random walks meet."""
     if task.too_heavy.any():
         return DrawnFill(None, True, 0, None)
@@ -429,7 +429,7 @@ class Repair:
 
 
 def find_repair(
-    task: Task, noise: Noise, *, leave_behind: bool, tell: Progress, tried: DrawnFill | None = None
+    task: RepairTask, noise: Noise, *, leave_behind: bool, tell: Progress, tried: DrawnFill | None = None
 ) -> Repair:
     """Go through the stages until one finds repairs, and draw one of its best uniformly."""
     tell(_STAGES[0])
@@ -451,7 +451,7 @@ def find_repair(
     return Repair(fill, best, None, _report(fill, feasible, len(best) if feasible else 0))
 
 
-def find_exchange(task: Task, noise: Noise) -> DrawnFill:
+def find_exchange(task: RepairTask, noise: Noise) -> DrawnFill:
     """Look for fills in which every bin fits by exchanging rows alone, and draw one of those found uniformly."""
     fills, done = _search(task, noise, 1)
     if not done or task.too_heavy.any():
@@ -461,7 +461,7 @@ def find_exchange(task: Task, noise: Noise) -> DrawnFill:
     return DrawnFill(bins, False, None, np.maximum(share, linkage_of_rows(task.group, bins)))
 
 
-def _search(task: Task, noise: Noise, stage: int) -> tuple[list[Fill], bool]:
+def _search(task: RepairTask, noise: Noise, stage: int) -> tuple[list[Fill], bool]:
     """Look for repairs of a stage from many random starts; return the distinct best, and whether they are repairs."""
     deadline = time.monotonic() + STAGE_SECONDS + len(task.whole) * ROW_SECONDS
     best: dict[bytes, Fill] = {}
@@ -483,7 +483,7 @@ def _search(task: Task, noise: Noise, stage: int) -> tuple[list[Fill], bool]:
     return list(best.values()), cost is not None and cost[0] == 0
 
 
-def _attempt(task: Task, noise: Noise, stage: int, deadline: float) -> Fill:
+def _attempt(task: RepairTask, noise: Noise, stage: int, deadline: float) -> Fill:
     # Fill the plan's bins again: rows that may be exchanged, at random; rows too heavy for any truck, set aside.
     planned = np.where(task.too_heavy, LEFT_BEHIND, task.start)
     group = np.where(task.too_heavy, -1, task.group)
@@ -667,7 +667,7 @@ def _report(fill: Fill, feasible: bool, num_found: float | None) -> RepairReport
 
 
 def packed_rows(
-    task: Task, rows: IntArray, capacity: WholeArray, noise: Noise, deadline: float
+    task: RepairTask, rows: IntArray, capacity: WholeArray, noise: Noise, deadline: float
 ) -> list[IntArray] | None:
     """Pack rows into bins of one capacity by their true amounts; None if that cannot be."""
     if not task.fits(rows, capacity).all():

@@ -12,9 +12,9 @@ from typing import Any
 from pydantic import JsonValue
 
 from dunnage.auditing.findings import TOPICS, AtRisk, Finding, RecordAtRisk, RiderAtRisk, TripAtRisk, VehicleAtRisk
-from dunnage.auditing.run import Audit, Statement
-from dunnage.certificate import Composition, JsonObject, Total
-from dunnage.guarantees import Basis
+from dunnage.auditing.run import Audit, ReleaseStatement
+from dunnage.model.certificate import Composition, JsonObject, Total
+from dunnage.model.guarantees import Basis
 from dunnage.showing import figures as draw
 from dunnage.showing.pages import Figure, render
 from dunnage.text import NO_BREAK, number_text, percent, several
@@ -257,7 +257,7 @@ def _composed(composition: Composition | None) -> str:
     return f"epsilon {total.epsilon}{delta} in all ({composition.neighbours or ''})"
 
 
-def _promises(stated: Statement) -> list[str]:
+def _promises(stated: ReleaseStatement) -> list[str]:
     """Say in plain words what is promised; of a claim, what is claimed too."""
     promised = []
     if stated.guarantee is not None and stated.basis == Basis.PROVED:
@@ -269,7 +269,7 @@ def _promises(stated: Statement) -> list[str]:
     return [*promised, *(stated.meaning.sentences if stated.meaning is not None else []), *claim]
 
 
-def _odds(stated: Statement) -> list[tuple[str, str]]:
+def _odds(stated: ReleaseStatement) -> list[tuple[str, str]]:
     """Give what a suspicion may become, or how often a row may be named, at most."""
     rows = []
     for row in stated.meaning.odds if stated.meaning is not None else []:
@@ -363,7 +363,7 @@ def _cost_picture(inside: Finding, record: str) -> draw.Picture:
     stacks = []
     for place, number in enumerate(records):
         tip = f"{number:,} {record}s: {percent(step * place)} to {percent(step * (place + 1))}"
-        stacks.append(draw.Column(step * place, step * (place + 1), [("bar", number)], tip))
+        stacks.append(draw.StackedColumn(step * place, step * (place + 1), [("bar", number)], tip))
     caption = (
         f"Half of the {record}s are in classes that leave at most {percent(costs['median'])} of them open; the "
         f"dearest class leaves {percent(costs['highest'])}."

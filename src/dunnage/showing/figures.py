@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.city import EARTH_KM, City
+from dunnage.model.city import EARTH_KM, City
 from dunnage.planning.exports import convex_hull
 from dunnage.text import number_text, percent
 
@@ -198,7 +198,7 @@ def bars(
     return chart(height + (40 if axis else 0), parts, label=label, kind="flat")
 
 
-class Column(NamedTuple):
+class StackedColumn(NamedTuple):
     left: float  # left, right: in the unit of the axis below
     right: float
     pieces: Sequence[tuple[str, float]]  # styles and heights, upon each other
@@ -208,7 +208,7 @@ class Column(NamedTuple):
 def columns(
     x: Scale,
     y: Scale,
-    stacks: Iterable[Column],
+    stacks: Iterable[StackedColumn],
     *,
     label: str,
     y_title: str,

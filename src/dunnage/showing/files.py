@@ -23,7 +23,6 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
-from dunnage.certificate import MAX_CERTIFICATE_BYTES, Certificate, load_public_key
 from dunnage.collecting.files import describe_reports, describe_tallies, read_task_file
 from dunnage.collecting.identity import KeyRing, SealedRecord
 from dunnage.devices.allowance import Spent
@@ -37,7 +36,8 @@ from dunnage.errors import (
     SealError,
     TaskError,
 )
-from dunnage.policy import Policy, is_for_devices
+from dunnage.model.certificate import MAX_CERTIFICATE_BYTES, Certificate, load_public_key
+from dunnage.model.policy import Policy, is_for_devices
 from dunnage.publishing import promise
 from dunnage.showing.text import device_policy_text, policy_text, release_text, statement_text, task_text, titled
 from dunnage.tables.reader import TAB_ENDINGS, ReadOptions
@@ -368,7 +368,7 @@ def _shown_demo(path: Path) -> Shown:
 
 
 def _shown_city(path: Path) -> Shown:
-    from dunnage.city import City
+    from dunnage.model.city import City
 
     city = City.read_folder(path)
     num_hubs, num_buses = int(city.hubs.sum()) if city.hubs is not None else 0, len(city.buses or ())
@@ -475,7 +475,7 @@ def _shown_datapackage(path: Path, content: Content) -> Shown:
 
 def _shown_proof(path: Path, content: Content) -> Shown:
     """Describe what ``dunnage prove --json`` printed, or a demo kept of it: the table of verdicts."""
-    from dunnage.documents import check
+    from dunnage.model.documents import check
     from dunnage.proving.desk import Proof
     from dunnage.proving.verdict import Verdict
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from dunnage.arrays import FloatArray
-from dunnage.city import City
-from dunnage.kinds.counts import CountsKind
+from dunnage.model.city import City
+from dunnage.model.routes import Routes
 from dunnage.planning.demand import Ground
 from dunnage.planning.fleet import (
     EXPANSIONS,
@@ -27,7 +27,7 @@ from dunnage.planning.fleet import (
 )
 from dunnage.planning.plan import FleetPlan
 from dunnage.release import Release
-from dunnage.routes import Routes
+from dunnage.release.kinds.counts import CountsKind
 from dunnage.settle.fleets import FleetSettlement
 from dunnage.showing import figures as draw
 from dunnage.showing.pages import render
@@ -328,7 +328,7 @@ def wait_picture(released: Running | None, true: Running | None, *, target: floa
         begin, share = place * WAIT_STEP, 0.0 if released is None else float(released.waits[place])
         until = f" to {begin + WAIT_STEP} s" if place < WAIT_STEPS else " s or longer"
         ends = begin / 60, (begin + WAIT_STEP) / 60
-        stacks.append(draw.Column(*ends, [("bar", 100 * share)], f"{begin}{until}: {percent(share)}"))
+        stacks.append(draw.StackedColumn(*ends, [("bar", 100 * share)], f"{begin}{until}: {percent(share)}"))
     if released is not None:
         legend.append(("load", "trips of the release"))
         words.append(f"{'Planned for' if true is not None else 'On average'}: {_wait_words(released)}")
@@ -375,7 +375,7 @@ def hours_picture(shown: Running, planned: Running | None = None) -> draw.Pictur
     for place in range(num):
         tip = ", ".join(f"{values[place]:.1f} {words}" for _, words, values in pieces)
         sizes = [(style, float(values[place])) for style, _, values in pieces]
-        stacks.append(draw.Column(place, place + 1, sizes, f"{clock[place]}: {tip}"))
+        stacks.append(draw.StackedColumn(place, place + 1, sizes, f"{clock[place]}: {tip}"))
     legend, steps = [("load", "with riders"), ("more", "driving empty"), ("parked", "parked")], None
     if planned is not None:
         busy = dict(zip(planned.starts.tolist(), planned.busy.tolist(), strict=True))

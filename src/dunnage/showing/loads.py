@@ -15,10 +15,10 @@ from typing import NamedTuple
 import numpy as np
 
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.certificate import RowMeasures
-from dunnage.domains import domain_from
-from dunnage.domains.numeric import Numeric
-from dunnage.guarantees import Guarantee
+from dunnage.model.certificate import RowMeasures
+from dunnage.model.domains import domain_from
+from dunnage.model.domains.numeric import Numeric
+from dunnage.model.guarantees import Guarantee
 from dunnage.release import Release
 from dunnage.showing import figures as draw
 from dunnage.showing.pages import Figure, render, unbroken_percent
@@ -345,7 +345,9 @@ def _size_picture(story: LoadsStory, ranges: _Ranges) -> draw.Picture | None:
     for place, number in enumerate(counts):
         size = low + step * place
         named = f"{size:,}" if step == 1 else f"{size:,} to {size + step - 1:,}"
-        stacks.append(draw.Column(size, size + step, [("bar", number)], f"{_count(number, 'class')} of size {named}"))
+        stacks.append(
+            draw.StackedColumn(size, size + step, [("bar", number)], f"{_count(number, 'class')} of size {named}")
+        )
     # a bar stands between its size and the next, so that the line of k is its left edge
     whole = [value for value in x.ticks(6) if value == round(value) and value + step <= x.high]
     labels = [(x.across(value + step / 2), number_text(value)) for value in whole]
@@ -388,7 +390,7 @@ def _load_picture(story: LoadsStory, title: str, bins: Bins, x: draw.Scale, y: d
         tip += f", {story.amount(load - capacity)} too much" if over else ""
         # without gaps, each bar reaches a little under the next one, so that no seam shows
         left, right = place + gap, place + 1 - gap + (0 if gap else 0.1)
-        stacks.append(draw.Column(left, right, [("bar over" if over else "bar", load)], tip))
+        stacks.append(draw.StackedColumn(left, right, [("bar over" if over else "bar", load)], tip))
         for cut in np.cumsum(sorted(bins[i], reverse=True))[:-1].tolist() if stacked else []:
             cuts += draw.joined([(x.at(left), y.at(cut)), (x.at(right), y.at(cut))], "cut")
     labels = [(x.across(number - 0.5), f"{number:,}") for number in sorted({1, drawn})]

@@ -11,21 +11,21 @@ from typing import Any
 
 import numpy as np
 
-from dunnage.certificate import Certificate, Proof, odds
 from dunnage.collecting.estimate import normal_quantile
 from dunnage.collecting.tasks import read_carriers, task_of
 from dunnage.devices.client import check_task
 from dunnage.devices.client import mechanism_of as device_mechanism
 from dunnage.devices.task import Purpose as TaskPurpose
 from dunnage.devices.task import Task
-from dunnage.domains import Numeric, domain_from
 from dunnage.errors import ReleaseError
 from dunnage.exact import decimal_text
-from dunnage.guarantees import Basis, Guarantee, Loss, Promise, WithinCluster
-from dunnage.kinds.rows import MAX_LINES
-from dunnage.policy import Policy
+from dunnage.model.certificate import Certificate, ProofNote, odds
+from dunnage.model.domains import Numeric, domain_from
+from dunnage.model.guarantees import Basis, Guarantee, Loss, Promise, WithinCluster
+from dunnage.model.policy import Policy
 from dunnage.publishing import DryRun, mechanism_of
 from dunnage.release import Release
+from dunnage.release.kinds.rows import MAX_LINES
 from dunnage.text import several
 
 PICTURE_WIDTH = 50
@@ -99,7 +99,7 @@ def statement_text(certificate: Certificate) -> str:
         ("Claimed", certificate.claim),
         ("Why", certificate.why),
         ("Holds", None if certificate.holds is None else guarantee_words(certificate.holds)),
-        ("Proof", certificate.proof),
+        ("ProofNote", certificate.proof),
         *(("WARNING", warning) for warning in certificate.warnings or []),
     )
     lines += ["What it means", *_bullets(certificate.meaning.sentences)]
@@ -221,7 +221,7 @@ def promise_text(promise: Promise) -> str:
         ("Claimed", promise.claim or None),
         ("Why", promise.why or None),
         ("Really holds", None if promise.holds is None else guarantee_words(promise.holds)),
-        ("Proof", Proof.model_validate(proof) if proof else None),
+        ("ProofNote", ProofNote.model_validate(proof) if proof else None),
         *(("WARNING", warning) for warning in promise.warnings),
         width=13,
     )

@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dunnage.arrays import BoolArray, FloatArray, IntArray
-from dunnage.domains.windows import DAY_SECONDS, Windows, stamps_of
+from dunnage.model.domains.windows import DAY_SECONDS, Windows, stamps_of
 from dunnage.tables.reader import ReadOptions
 
 NUMBER_NULL_WORDS = ("NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None")
@@ -94,10 +94,10 @@ def numbers_of_text(column: pa.Array, options: ReadOptions) -> tuple[pa.Array, B
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Readings:
+class TimeReadings:
     """What a column of times says, row by row. Private: its ``repr`` shows none of it."""
 
-    # Service date and second of the service day, as :func:`dunnage.domains.windows.stamps_of` puts them together
+    # Service date and second of the service day, as :func:`dunnage.model.domains.windows.stamps_of` puts them together
     stamps: IntArray
     missing: BoolArray  # Rows without a value
     unreadable: BoolArray  # Rows whose value is no time
@@ -107,18 +107,18 @@ class Readings:
     unclear: BoolArray  # Rows whose time does not exist on the clock of the zone, or occurs twice
 
     def __repr__(self) -> str:
-        return "Readings(private)"
+        return "TimeReadings(private)"
 
 
-def read_times(column: pa.Array, domain: Windows, words: Sequence[str] = ()) -> Readings:
+def read_times(column: pa.Array, domain: Windows, words: Sequence[str] = ()) -> TimeReadings:
     """Read times as text, timestamps or times of day; ``words`` mean that there is none."""
     starts = range(0, max(len(column), 1), _CHUNK)
     pieces = [_read_times(column.slice(start, _CHUNK), domain, words) for start in starts]
-    names = [item.name for item in fields(Readings)]
-    return Readings(**{name: np.concatenate([getattr(piece, name) for piece in pieces]) for name in names})
+    names = [item.name for item in fields(TimeReadings)]
+    return TimeReadings(**{name: np.concatenate([getattr(piece, name) for piece in pieces]) for name in names})
 
 
-def _read_times(column: pa.Array, domain: Windows, words: Sequence[str]) -> Readings:
+def _read_times(column: pa.Array, domain: Windows, words: Sequence[str]) -> TimeReadings:
     missing = mask_of(pc.is_null(column))
     unreadable = past_midnight = unclear = np.zeros(len(column), dtype=bool)
     # As written: number of the date (0 without one), second of the day, and difference from UTC if stated.
@@ -159,7 +159,7 @@ def _read_times(column: pa.Array, domain: Windows, words: Sequence[str]) -> Read
         unclear = np.zeros(len(column), dtype=bool)
         moments, unclear[dated] = clock.moments(ordinals[dated], seconds[dated], offsets[dated])
         service[dated], second[dated] = clock.service(moments, domain.lower_seconds)
-    return Readings(
+    return TimeReadings(
         stamps=stamps_of(service, second),
         missing=missing,
         unreadable=unreadable,

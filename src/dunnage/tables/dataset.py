@@ -24,14 +24,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dunnage.arrays import BoolArray, FloatArray, IntArray
-from dunnage.documents import close_word, suggestion
-from dunnage.domains import Graph, Numeric, Stops, Tree, Windows, decimal_scale
-from dunnage.domains.windows import DAY_SECONDS, split_stamps
 from dunnage.errors import MOST_ROWS_NAMED, InputError, ParameterError, Problem
 from dunnage.exact import nearest_float, shown
-from dunnage.guarantees import Purpose
-from dunnage.policy import PERIOD_FORMATS, PeriodRule, Policy
-from dunnage.schema import Attribute, Role, Schema
+from dunnage.model.documents import close_word, suggestion
+from dunnage.model.domains import Graph, Numeric, Stops, Tree, Windows, decimal_scale
+from dunnage.model.domains.windows import DAY_SECONDS, split_stamps
+from dunnage.model.guarantees import SpendPurpose
+from dunnage.model.policy import PERIOD_FORMATS, PeriodRule, Policy
+from dunnage.model.schema import Attribute, Role, Schema
 from dunnage.tables.cells import decoded, is_text, mask_of, null_words, numbers_of_text, read_times
 from dunnage.tables.reader import EXCEL_ENDINGS, ReadOptions
 
@@ -223,7 +223,7 @@ class Dataset:
         return int(self._table.num_rows)
 
     @property
-    def purpose(self) -> Purpose:
+    def purpose(self) -> SpendPurpose:
         """What a spend on this dataset is for."""
         return self.policy.purpose(self.period)
 

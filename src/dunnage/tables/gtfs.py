@@ -25,10 +25,10 @@ from typing import IO, NamedTuple
 import numpy as np
 
 from dunnage.arrays import BoolArray, FloatArray, IntArray
-from dunnage.city import MAX_SECONDS, MAX_STOPS_WITH_PAIRS, Buses, City, haversine, numbered
 from dunnage.errors import InputError, ParameterError, Problem, Refusal
 from dunnage.folders import check_new_folder
-from dunnage.routes import find_routes
+from dunnage.model.city import MAX_SECONDS, MAX_STOPS_WITH_PAIRS, Buses, City, haversine, numbered
+from dunnage.model.routes import find_routes
 from dunnage.tables.reader import checked_utf8, read_columns, refuse_lines
 from dunnage.text import several
 

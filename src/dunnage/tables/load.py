@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from dunnage.errors import InputError, ParameterError, Problem
 from dunnage.exact import shown
-from dunnage.policy import Policy
-from dunnage.policy.draft import draft_policy
+from dunnage.model.draft import draft_policy
+from dunnage.model.policy import Policy
 from dunnage.tables.cells import is_text, numbers_of_text
 from dunnage.tables.dataset import Dataset
 from dunnage.tables.reader import EXCEL_ENDINGS, ReadOptions, guess_options, is_named, line_of_row, read_table

@@ -1,0 +1,923 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pack classes of items into bins of several kinds so that everything fits with a certified probability.
+
+Items of a class cannot be told apart, so a plan is a list of patterns, and all that can go wrong is known exactly.
+With P the probability that a pattern fits, over all permutations inside the classes:
+
+    1 - sum of (1 - P)  <=  probability that every bin fits  <=  product of P.
+
+The left side holds always (the union bound). The right side holds for one resource and known members: inside a class
+the members in different bins are negatively associated, and so are the events that bins fit. For several resources, or
+where members are not known, only the smallest P is an upper bound.
+
+Two covering programs follow. Every cover whose (1 - P) add up to at most the risk is a plan that holds (sufficient);
+every plan that holds is a cover whose -log P add up to at most -log(1 - risk) (necessary). Where both have the same
+cost, the plan is proven to be best; otherwise it carries its gap.
+
+With risk 0 only patterns that fit surely are left: that is packing by the largest members of each class. A class of
+equal sizes is ordinary packing. So one kernel serves every model.
+
+Where patterns are too many to list, what packs the members themselves bounds every plan from below (a plan that ever
+fits is such a packing), and a search proposes plans of that many bins, whose probabilities are then computed.
+
+References
+----------
+Joag-Dev, Proschan 1983 (negative association of permutations); Hoogervorst et al. 2019, section 5.1.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+
+from dunnage.arrays import FloatArray, IntArray
+from dunnage.compiling import kernel
+from dunnage.errors import NoPlanError
+from dunnage.kernels.bins.chances import ROUNDING, Chances, ClassSizes, Members, SumLaw
+from dunnage.kernels.bins.covering import (
+    MAX_PATTERNS,
+    CoverProgram,
+    KindPatterns,
+    PatternList,
+    list_patterns,
+    without_surplus,
+)
+from dunnage.kernels.bins.scalar import PRICE_SCALE, Pricing, Sizes, best_fit_decreasing, fill_by_subset_sums, pack_bins
+from dunnage.kernels.solver import CoverTable, csr, solve_prices, solve_program
+
+# --- Bins of several kinds at least cost, for one resource and more patterns than can be listed: column generation.
+#
+# Prices of items are found on the patterns at hand; a knapsack for each kind of bin finds patterns that are worth more
+# than they cost, until there are none. Any prices bound the cost of every packing: where no pattern of a kind is worth
+# more than z, a kind of which there are K bins at cost c takes away at most K (z - c), and one without limit asks that
+# prices be lowered until z is c. Then an integer program chooses among the patterns met.
+
+
+MAX_SIZES = 600
+_MARGIN = 1e-6
+_BEST_FILLS = 3
+_FILL_SECONDS = 0.5
+
+
+class FleetPacking(NamedTuple):
+    """Bins as patterns over the sizes (they may take more than there is), the kind of each, and a bound."""
+
+    patterns: IntArray
+    kinds: IntArray
+    bound: int
+
+
+def fill_then_pack(
+    sizes: IntArray,  # Of each item
+    capacities: Sequence[int],  # capacities, costs, counts: of each kind of bin
+    costs: Sequence[int],
+    counts: Sequence[int | None],
+    *,
+    deadline: float,  # Monotonic time by which to stop
+) -> Iterator[tuple[list[list[int]], list[int]]]:
+    """Yield packings: some bins of one kind filled to the brim, the rest packed into another."""
+    items = np.asarray(sizes, dtype=np.int64)
+    order = np.argsort(-items, kind="stable").tolist()
+    for first, other in itertools.permutations(range(len(costs)), 2):
+        if int(items.max()) > capacities[first]:
+            continue
+        filled = fill_by_subset_sums(items, order, capacities[first], deadline=deadline)
+        if filled is None:
+            continue
+        options = []
+        most = counts[first]
+        for number in range(len(filled) + 1 if most is None else min(len(filled), most) + 1):
+            rest = [item for bin_ in filled[number:] for item in bin_]
+            if not rest or int(items[rest].max()) <= capacities[other]:
+                guess = best_fit_decreasing(items, rest, capacities[other])
+                left = counts[other]
+                if left is None or len(guess) <= left:
+                    options.append((number * costs[first] + len(guess) * costs[other], number, rest))
+        for _, number, rest in sorted(options, key=lambda option: option[:2])[:_BEST_FILLS]:
+            packed = pack_bins(items[rest], capacities[other], seconds=_FILL_SECONDS).bins if rest else []
+            bins = filled[:number] + [[rest[i] for i in bin_] for bin_ in packed]
+            yield bins, [first] * number + [other] * len(packed)
+
+
+class FleetPricing:
+    """The problem: sizes and how many there are of each, and the kinds of bin."""
+
+    def __init__(
+        self,
+        sizes: IntArray,  # sizes, demand: sizes of at least 1, largest first, and the number of items of each
+        demand: IntArray,
+        capacities: Sequence[int],
+        costs: Sequence[int],
+        counts: Sequence[int | None],
+        *,
+        deadline: float,
+    ) -> None:
+        self.sizes, self.demand = sizes, demand
+        self.costs, self.deadline = np.array(costs, dtype=np.float64), deadline
+        self.limits = {kind: count for kind, count in enumerate(counts) if count is not None}
+        self.step = math.gcd(*costs)
+        # A size that a kind cannot take is in none of its patterns.
+        self.fitting = [np.flatnonzero(sizes <= capacity) for capacity in capacities]
+        self.pricings = [
+            Pricing(Sizes(sizes[own], demand[own], capacity), deadline=deadline)
+            for own, capacity in zip(self.fitting, capacities, strict=True)
+        ]
+        self._columns: dict[tuple[int, bytes], IntArray] = {}
+        for kind, own in enumerate(self.fitting):
+            for number, size in enumerate(own.tolist()):
+                single = np.zeros(len(sizes), dtype=np.int64)
+                single[size] = self.pricings[kind].problem.most[number]
+                self.add(kind, single)
+
+    def add(self, kind: int, pattern: IntArray) -> bool:
+        before = len(self._columns)
+        self._columns.setdefault((kind, pattern.astype(np.int64).tobytes()), pattern.astype(np.int64))
+        return len(self._columns) > before
+
+    def _table(self) -> CoverTable:
+        kinds = np.array([kind for kind, _ in self._columns], dtype=np.int64)
+        patterns = np.array(list(self._columns.values()), dtype=np.int64)
+        return CoverTable(csr(patterns), self.demand, self.costs[kinds], kinds, self.limits)
+
+    def solve(self, *, at_most: int | None) -> FleetPacking:
+        """Generate patterns, then choose among them; ``at_most`` is the largest cost of interest."""
+        bound, fresh = 0, True
+        while fresh and time.monotonic() < self.deadline:
+            prices = solve_prices(self._table(), seconds=self.deadline - time.monotonic())
+            if prices is None:
+                break
+            # Add the patterns that are worth more than they cost.
+            worth, fresh = np.zeros(len(self.costs)), False
+            for kind, (pricing, own) in enumerate(zip(self.pricings, self.fitting, strict=True)):
+                if not len(own):
+                    continue
+                allowed = self.costs[kind] + prices.limits.get(kind, 0.0)
+                # Rounded up, so that what a bin holds is never understated.
+                scaled = np.ceil(prices.cover[own] / allowed * PRICE_SCALE).astype(np.int64)
+                most = pricing.most_worth(scaled)
+                if most is None:
+                    fresh = False
+                    break
+                worth[kind] = most / PRICE_SCALE * allowed
+                for pattern in pricing.valuable(scaled):
+                    whole = np.zeros(len(self.sizes), dtype=np.int64)
+                    whole[own] = pattern
+                    fresh = self.add(kind, whole) or fresh
+            else:
+                free = [kind for kind in range(len(self.costs)) if kind not in self.limits and worth[kind] > 0]
+                share = min([1.0, *(self.costs[kind] / worth[kind] for kind in free)])
+                taken = sum(
+                    most * max(0.0, share * worth[kind] - self.costs[kind]) for kind, most in self.limits.items()
+                )
+                value = share * float(prices.cover @ self.demand) - taken
+                bound = max(bound, math.ceil(value / self.step - _MARGIN) * self.step)
+                if bound >= math.ceil(prices.objective / self.step - _MARGIN) * self.step:
+                    break
+        table = self._table()
+        answer = solve_program(table, at_most=at_most, seconds=max(self.deadline - time.monotonic(), 0.05))
+        values = np.zeros(len(table.kinds), dtype=np.int64) if answer.values is None else answer.values
+        rows = np.repeat(np.arange(len(values)), values)
+        patterns = np.array(list(self._columns.values()), dtype=np.int64)[rows]
+        return FleetPacking(patterns, table.kinds[rows], bound)
+
+
+# --- Search for a plan with a given number of bins whose risk is small: which class goes where, by annealing.
+#
+# Used where bins hold many items, so that patterns are too many to be listed. The search is guided by means and
+# variances alone (a sum of many draws is nearly normal), which change by a few additions with each step; whoever uses
+# what it returns computes the true probabilities. Nothing is proved here.
+
+
+STEPS_PER_ITEM = 4000
+MAX_STEPS = 3_000_000
+
+
+def mix_classes(
+    classes: Sequence[ClassSizes], caps: IntArray, capacities: IntArray, *, seed: int, steps: int
+) -> IntArray | None:
+    """Spread the items of classes over bins so that every bin is likely to fit; None if the caps leave no place."""
+    sizes = np.array([known.count for known in classes], dtype=np.int64)
+    room = np.asarray(capacities, dtype=np.float64)
+    unit = np.maximum(room.max(axis=0), 1.0)
+    moments = [known.moments() for known in classes]
+    mean = np.array([mean / unit for mean, _ in moments])
+    spread = np.array([variance / unit**2 for _, variance in moments])
+    generator = np.random.default_rng(seed)
+    if (caps * len(room) < sizes).any():
+        return None
+    # Deal items, largest classes first, each to the bin with most room that may still take one of its class.
+    start = np.zeros((len(room), len(sizes)), dtype=np.int64)
+    left = room / unit
+    for kind in np.argsort(-mean.max(axis=1), kind="stable").tolist():
+        for _ in range(int(sizes[kind])):
+            open_ = np.flatnonzero(start[:, kind] < caps[kind])
+            rooms = left[open_].min(axis=1) + generator.random(len(open_)) * 1e-3
+            bin_ = int(open_[np.argmax(rooms)])
+            start[bin_, kind] += 1
+            left[bin_] -= mean[kind]
+    mixed: IntArray = _anneal(start, mean, spread, sizes, caps, room / unit, steps, generator.integers(2**62))
+    return mixed
+
+
+@kernel
+def _anneal(
+    counts: IntArray,
+    mean: FloatArray,
+    spread: FloatArray,
+    sizes: IntArray,
+    caps: IntArray,
+    room: FloatArray,
+    steps: int,
+    seed: int,
+) -> IntArray:
+    """Move and swap items between bins, accepting a worse state now and then. Plain Python that numba compiles.
+
+    The variance of n draws from m without replacement is n (m - n) / m times the class's, so that one item more or less
+    changes it by (m - 2 n - 1) / m or -(m - 2 n + 1) / m.
+    """
+    bins, kinds = counts.shape
+    resources = mean.shape[1]
+    state = np.uint64(seed) | np.uint64(1)
+    root_two = math.sqrt(2.0)
+    load, variance, cost = np.zeros((bins, resources)), np.zeros((bins, resources)), np.zeros(bins)
+    for b in range(bins):
+        for r in range(resources):
+            for k in range(kinds):
+                load[b, r] += counts[b, k] * mean[k, r]
+                variance[b, r] += counts[b, k] * (sizes[k] - counts[b, k]) / sizes[k] * spread[k, r]
+            gap = room[b, r] - load[b, r]
+            cost[b] += 0.5 * math.erfc(gap / math.sqrt(max(variance[b, r], 1e-12)) / root_two) + max(0.0, -gap) * 20.0
+    best, total = counts.copy(), cost.sum()
+    least = total
+    pair, new_load, new_variance, new_cost = (
+        np.zeros(2, np.int64),
+        np.zeros((2, resources)),
+        np.zeros((2, resources)),
+        np.zeros(2),
+    )
+    draw = np.zeros(5)
+    for step in range(steps):
+        for i in range(5):  # xorshift
+            state ^= state << np.uint64(13)
+            state ^= state >> np.uint64(7)
+            state ^= state << np.uint64(17)
+            draw[i] = (state >> np.uint64(11)) * (1.0 / 9007199254740992.0)
+        a, b, give = int(draw[0] * bins), int(draw[1] * bins), int(draw[2] * kinds)
+        back = int(draw[3] * (kinds + 1)) - 1  # -1: nothing comes back
+        if a == b or give == back or counts[a, give] == 0 or counts[b, give] >= caps[give]:
+            continue
+        if back >= 0 and (counts[b, back] == 0 or counts[a, back] >= caps[back]):
+            continue
+        pair[0], pair[1] = a, b
+        for i in range(2):
+            here, less, more = pair[i], (give, back)[i], (back, give)[i]
+            new_cost[i] = 0.0
+            for r in range(resources):
+                new_load[i, r], new_variance[i, r] = load[here, r], variance[here, r]
+                if less >= 0:
+                    new_load[i, r] -= mean[less, r]
+                    shift = sizes[less] - 2 * counts[here, less] + 1
+                    new_variance[i, r] -= shift / sizes[less] * spread[less, r]
+                if more >= 0:
+                    new_load[i, r] += mean[more, r]
+                    shift = sizes[more] - 2 * counts[here, more] - 1
+                    new_variance[i, r] += shift / sizes[more] * spread[more, r]
+                gap = room[here, r] - new_load[i, r]
+                sigma = math.sqrt(max(new_variance[i, r], 1e-12))
+                new_cost[i] += 0.5 * math.erfc(gap / sigma / root_two) + max(0.0, -gap) * 20.0
+        change = new_cost[0] + new_cost[1] - cost[a] - cost[b]
+        heat = 0.1 * (1.0 - step / steps) ** 2 + 1e-7
+        if change > 0.0 and change > -heat * math.log(max(1e-12, draw[4])):
+            continue
+        for i in range(2):
+            cost[pair[i]] = new_cost[i]
+            load[pair[i]], variance[pair[i]] = new_load[i], new_variance[i]
+        counts[a, give] -= 1
+        counts[b, give] += 1
+        if back >= 0:
+            counts[b, back] -= 1
+            counts[a, back] += 1
+        total += change
+        if total < least - 1e-12:
+            least = total
+            best[:] = counts
+    return best
+
+
+Progress = Callable[[str, int, int], None]
+
+EXACT_WORK = 3 * 10**8
+FINE_CELLS = 5000
+COARSE_CELLS = 1500
+MAX_REFINEMENTS = 200
+COARSE_WORK = 2 * 10**9
+BOUND_SECONDS = 2.0
+SEARCHES = 8
+MAX_SEARCHED = 2000
+MAX_FILLINGS = 300
+COMBINE_SECONDS = 5.0
+LONG_EFFORT = 6
+_FIRST_SEARCHES = 3
+_MANY_ITEMS = 4.0
+_BORDER = 1e-9
+_OPEN_BINS = 100
+_WORK_PER_SECOND = 2.5e8
+
+
+@dataclass(frozen=True, kw_only=True)
+class BinKind:
+    """A kind of bin: what it holds of each resource, what one costs, how many there are (None: any number).
+
+    A :class:`ChancePacker` takes whole costs only; :func:`pack_vectors` takes fractions too.
+    """
+
+    capacity: tuple[int, ...]
+    cost: int | Fraction = 1
+    count: int | None = None
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ClassPacking:
+    counts: IntArray  # Shape: (bins, classes)
+    kinds: IntArray  # Kind of each bin
+    cost: int  # cost, bound: what the bins cost, and what any plan costs at least; their number if every kind costs 1
+    bound: int
+    at_least: float  # at_least, at_most: bounds on the probability that every bin fits
+    at_most: float
+
+
+@dataclass
+class _PlanSearch:
+    """The best plan and bound so far. The plan is None until one is found."""
+
+    deadline: float
+    progress: Progress | None
+    plan: ClassPacking | None = None
+    bound: int = 0
+
+    @property
+    def done(self) -> bool:
+        return time.monotonic() >= self.deadline or (self.plan is not None and self.plan.cost <= self.bound)
+
+    @property
+    def seconds_left(self) -> float:
+        return self.deadline - time.monotonic()
+
+    def work(self, most: int) -> int:
+        """Return how many steps of a walk the time allows, at most so many."""
+        return min(most, int(max(self.seconds_left, 0.05) / 2 * _WORK_PER_SECOND))
+
+    def offer(self, plan: ClassPacking | None) -> None:
+        if plan is not None and (self.plan is None or plan.cost < self.plan.cost):
+            self.plan = plan
+            self._tell("plan")
+
+    def raise_bound(self, bound: int) -> None:
+        most = bound if self.plan is None else min(bound, self.plan.cost)
+        if most > self.bound:
+            self.bound = most
+            self._tell("bound")
+
+    def _tell(self, stage: str) -> None:
+        if self.progress is not None and self.plan is not None:
+            self.progress(stage, self.plan.cost, self.bound)
+
+
+class ChancePacker:
+    """One packing problem on classes: solved by :meth:`solve`, plans weighed by :meth:`weighed`."""
+
+    def __init__(
+        self,
+        classes: Sequence[ClassSizes],  # What is known of each class
+        caps: IntArray,  # Most items of each class that a bin may take
+        kinds: Sequence[BinKind],  # The kinds of bin
+        *,
+        risk: Fraction,  # Largest probability that not everything fits, as a fraction: at least 0, below 1
+        groups: IntArray | None = None,
+        seed: int = 0,  # Of the searches
+    ) -> None:
+        self.classes, self.caps, self.kinds = list(classes), np.asarray(caps, dtype=np.int64), list(kinds)
+        self.costs = [int(kind.cost) for kind in kinds]
+        self.exact_risk, self.risk, self.seed = risk, float(risk), seed
+        self.demand = np.array([known.count for known in classes], dtype=np.int64)
+        self.groups = np.zeros(len(self.classes), dtype=np.int64) if groups is None else np.asarray(groups)
+        self.members = [np.flatnonzero(self.groups == group) for group in np.unique(self.groups)]
+        self.chances = [Chances(self.classes, np.array(kind.capacity)) for kind in kinds]
+        self.known = all(isinstance(known, Members) for known in classes)
+        self.product_holds = self.known and len(kinds[0].capacity) == 1
+
+    def weighed(self, counts: IntArray, kinds: IntArray) -> tuple[float, float]:
+        every = [self.chances[kind].fits(line) for line, kind in zip(counts, kinds.tolist(), strict=True)]
+        failing = math.fsum(1 - low + ROUNDING for low, _ in every if low < 1)
+        highs = [high for _, high in every]
+        most = math.prod(highs) if self.product_holds else min(highs, default=1.0)
+        return max(0.0, 1.0 - failing), min(1.0, most + ROUNDING * (most < 1))
+
+    def planned(self, counts: IntArray, kinds: IntArray) -> ClassPacking | None:
+        at_least, at_most = self.weighed(counts, kinds)
+        if at_least < 1.0 - self.risk:
+            # A risk such as 1 in 20 is met exactly by one choice of twenty: then only fractions can tell.
+            if at_least < 1.0 - self.risk - _BORDER:
+                return None
+            failing = Fraction(0)
+            for line, kind in zip(counts, kinds.tolist(), strict=True):
+                fits = Fraction(1) if self.chances[kind].surely(line) else self.chances[kind].exactly(line)
+                if fits is None:
+                    return None
+                failing += 1 - fits
+            if failing > self.exact_risk:
+                return None
+            # The largest double that is not above a fraction.
+            value = 1 - self.exact_risk
+            near = float(value)
+            at_least = near if Fraction(near) <= value else math.nextafter(near, -math.inf)
+        cost = sum(self.costs[kind] for kind in kinds.tolist())
+        return ClassPacking(counts=counts, kinds=kinds, cost=cost, bound=0, at_least=at_least, at_most=at_most)
+
+    def solve(
+        self,
+        *,
+        seconds: float,
+        progress: Progress | None = None,  # Called with stage, cost and bound whenever one improves
+        aim: int | None = None,
+        start: tuple[IntArray, IntArray] | None = None,  # Counts and kinds of a plan to begin with
+    ) -> ClassPacking | None:
+        """Find the cheapest plan that can be found in time, with a bound; None if none was found."""
+        search = _PlanSearch(time.monotonic() + seconds, progress)
+        search.offer(self.greedy() if start is None else self.planned(*start))
+        search.raise_bound(aim if aim is not None else self._members_bound(min(BOUND_SECONDS, seconds / 4)))
+        # How many items of mean size the largest bin takes.
+        means = np.array([known.moments()[0] for known in self.classes])
+        mean = (means * self.demand[:, None]).sum(axis=0) / self.demand.sum()
+        room = np.max([kind.capacity for kind in self.kinds], axis=0)
+        if float((room / np.maximum(mean, 1e-9)).min()) > _MANY_ITEMS:
+            search.offer(self._whole_classes(min(BOUND_SECONDS, seconds / 8)))
+            self._search(search, searches=_FIRST_SEARCHES, stop=1)
+        if search.done:
+            return self._answer(search)
+        listings = self._listings(step=1, upward=True, work=search.work(EXACT_WORK)) if self.known else None
+        if listings is not None:
+            if not self._cover(search, listings, listings):
+                return None
+        elif self._plain():
+            self._solve_plain(search)
+        elif len(self.members) > 1:
+            self._apart(search)
+            self._combine(search)
+        else:
+            self._search(search, searches=SEARCHES)
+            self._search(search, searches=2 * SEARCHES, stop=1, effort=LONG_EFFORT)
+            self._cover_coarsely(search)
+            self._combine(search)
+        return self._answer(search)
+
+    def _plain(self) -> bool:
+        one = len(self.kinds[0].capacity) == 1 and len(self.members) == 1 and len(self.classes) <= MAX_SIZES
+        equal = all(isinstance(known, Members) and (known.values == known.values[0]).all() for known in self.classes)
+        capped = bool((self.caps < self.demand).any())
+        return one and equal and not capped and min(int(known.smallest(1)[1, 0]) for known in self.classes) > 0
+
+    def _solve_plain(self, search: _PlanSearch) -> None:
+        """Pack equal sizes of one resource: fill bins of one kind after another, then generate patterns."""
+        sizes = np.array([int(known.smallest(1)[1, 0]) for known in self.classes])
+        rooms, counts = [kind.capacity[0] for kind in self.kinds], [kind.count for kind in self.kinds]
+        class_of = np.repeat(np.arange(len(sizes)), self.demand)
+        for bins, kinds in fill_then_pack(sizes[class_of], rooms, self.costs, counts, deadline=search.deadline):
+            if search.done:
+                break
+            lines = [np.bincount(class_of[bin_], minlength=len(sizes)) for bin_ in bins]
+            search.offer(self.planned(np.array(lines, dtype=np.int64), np.array(kinds, dtype=np.int64)))
+        order = np.argsort(-sizes, kind="stable")
+        pricing = FleetPricing(sizes[order], self.demand[order], rooms, self.costs, counts, deadline=search.deadline)
+        limit = None
+        if search.plan is not None:
+            limit = search.plan.cost - pricing.step
+            for line, kind in zip(search.plan.counts, search.plan.kinds.tolist(), strict=True):
+                pricing.add(kind, line[order])
+        packing = pricing.solve(at_most=limit)
+        search.raise_bound(packing.bound)
+        if len(packing.kinds):
+            patterns = np.empty_like(packing.patterns)
+            patterns[:, order] = packing.patterns
+            search.offer(self.planned(*without_surplus(patterns, packing.kinds, self.demand)))
+
+    def _apart(self, search: _PlanSearch) -> None:
+        """Solve each group by itself, with an equal part of the risk; what one leaves of limited bins is the next's."""
+        kinds, plans = list(self.kinds), []
+        for number, own in enumerate(self.members):
+            part = ChancePacker(
+                [self.classes[i] for i in own.tolist()],
+                self.caps[own],
+                kinds,
+                risk=self.exact_risk / len(self.members),
+                seed=self.seed,
+            )
+            plan_of_part = part.solve(seconds=max(search.seconds_left, 0.05) / (len(self.members) - number))
+            if plan_of_part is None:
+                return
+            plans.append((own, plan_of_part))
+            used = np.bincount(plan_of_part.kinds, minlength=len(kinds)).tolist()
+            kinds = [
+                kind if kind.count is None else replace(kind, count=kind.count - times)
+                for kind, times in zip(kinds, used, strict=True)
+            ]
+        counts = np.zeros((sum(len(plan.kinds) for _, plan in plans), len(self.classes)), dtype=np.int64)
+        at = 0
+        for own, plan in plans:
+            counts[at : at + len(plan.kinds), own] = plan.counts
+            at += len(plan.kinds)
+        search.offer(self.planned(counts, np.concatenate([plan.kinds for _, plan in plans])))
+
+    def _answer(self, search: _PlanSearch) -> ClassPacking | None:
+        return None if search.plan is None else replace(search.plan, bound=min(search.bound, search.plan.cost))
+
+    def greedy(self, generator: np.random.Generator | None = None) -> ClassPacking | None:
+        """Put items one after another, largest first, into the first bin where all still fits surely.
+
+        Bins are opened of the kind that costs least for what it holds, then each is exchanged for the cheapest kind
+        that still takes its items. With a generator, sizes and values of kinds are taken a little otherwise.
+        """
+        largest = [known.largest(known.count) for known in self.classes]
+        scale = np.maximum(np.max([kind.capacity for kind in self.kinds], axis=0), 1).astype(np.float64)
+        weight = np.repeat([(table[1] / scale).max() for table in largest], self.demand)
+        filling = _Filling(self, largest, scale)
+        if generator is not None:
+            weight = weight * generator.uniform(0.7, 1.3, len(weight))
+            filling.preferred = generator.permutation(len(self.kinds)).tolist()
+        class_of = np.repeat(np.arange(len(self.classes)), self.demand)
+        for item in np.argsort(-weight, kind="stable").tolist():
+            if not filling.put(int(class_of[item])):
+                return None
+        return self.planned(*filling.exchanged())
+
+    def _combine(self, search: _PlanSearch) -> None:
+        """Fill bins greedily in many random orders, and choose among all the bins met at least cost."""
+        if search.done or int(self.demand.sum()) > MAX_SEARCHED:
+            return
+        generator = np.random.default_rng(self.seed)
+        stop = time.monotonic() + min(search.seconds_left / 2, COMBINE_SECONDS)
+        met: dict[tuple[int, bytes], IntArray] = {}
+        plan = search.plan
+        for _ in range(MAX_FILLINGS):
+            for line, kind in zip(plan.counts, plan.kinds.tolist(), strict=True) if plan is not None else ():
+                met[kind, line.tobytes()] = line
+            if time.monotonic() > stop or search.done:
+                break
+            plan = self.greedy(generator)
+            search.offer(plan)
+        if search.done or not met:
+            return
+        kinds = np.array([kind for kind, _ in met], dtype=np.int64)
+        patterns = np.array(list(met.values()), dtype=np.int64)
+        limits = {kind: bins.count for kind, bins in enumerate(self.kinds) if bins.count is not None}
+        table = CoverTable(csr(patterns), self.demand, np.array(self.costs, dtype=np.float64)[kinds], kinds, limits)
+        answer = solve_program(
+            table,
+            at_most=None if search.plan is None else search.plan.cost - math.gcd(*self.costs),
+            seconds=min(search.seconds_left, COMBINE_SECONDS),
+        )
+        if answer.values is not None:
+            rows = np.repeat(np.arange(len(kinds)), answer.values)
+            search.offer(self.planned(*without_surplus(patterns[rows], kinds[rows], self.demand)))
+
+    def _members_bound(self, seconds: float) -> int:
+        """Bound the cost by packing the smallest sizes that the items may have, each resource by itself."""
+        share = seconds / len(self.kinds[0].capacity) / len(self.members)
+        total = 0
+        for own in self.members:
+            tables = [self.classes[number].smallest(self.classes[number].count) for number in own.tolist()]
+            bounds = []
+            for resource in range(len(self.kinds[0].capacity)):
+                sizes = np.concatenate([np.diff(table[:, resource]) for table in tables]).astype(np.int64)
+                rooms = [kind.capacity[resource] for kind in self.kinds]
+                if len(self.kinds) > 1:
+                    bounds.append(self._total_bound(int(sizes.sum()), rooms))
+                elif int(sizes.max()) > rooms[0]:
+                    bounds.append(self.costs[0])
+                else:
+                    bounds.append(pack_bins(sizes, rooms[0], seconds=share).bound * self.costs[0])
+            total += max(bounds)
+        return total
+
+    def _total_bound(self, total: int, rooms: list[int]) -> int:
+        """Bound the cost of bins that hold a total: fill those of least cost for their room first, the last in part."""
+        step = math.gcd(*self.costs)
+        cost, left = 0.0, float(total)
+        for kind in sorted((k for k in range(len(rooms)) if rooms[k] > 0), key=lambda k: self.costs[k] / rooms[k]):
+            count = self.kinds[kind].count
+            used = left / rooms[kind] if count is None else min(float(count), left / rooms[kind])
+            cost += used * float(self.costs[kind])
+            left -= used * rooms[kind]
+            if left <= 0:
+                break
+        return max(step, math.ceil(cost / step - 1e-9) * step)
+
+    def _listings(self, *, step: int, upward: bool, work: int, least: int = 0) -> list[PatternList] | None:
+        listings: list[PatternList] = []
+        share = work // len(self.kinds) // len(self.members)
+        for kind in self.kinds:
+            parts = [self._listed(kind, own, step, upward, share, least) for own in self.members]
+            if any(part is None for part in parts):
+                return None
+            whole = [(part, own) for part, own in zip(parts, self.members, strict=True) if part is not None]
+            listings.append(PatternList.together(whole, len(self.classes)))
+        return listings
+
+    def _listed(
+        self, kind: BinKind, own: IntArray, step: int, upward: bool, work: int, least: int
+    ) -> PatternList | None:
+        """List the patterns of one group of classes for one kind of bin; None if they are too many or not known."""
+        capacity = np.array(kind.capacity)
+        known, draws = [], []
+        for number in own.tolist():
+            sizes = self.classes[number]
+            smallest = sizes.smallest(min(int(self.caps[number]), sizes.count))
+            most = int((smallest <= capacity).all(axis=1).sum()) - 1  # that a bin can take
+            if self.risk == 0:  # then only the largest members matter
+                lines = sizes.largest(most)
+                draws.append([SumLaw.certain(-(-line // step) if upward else line // step) for line in lines])
+            elif (sums := sizes.draws(most, None, step, upward)) is None:
+                return None
+            else:
+                draws.append(sums)
+            known.append((sizes, most))
+        slack = 0
+        if step > 1:  # how many items a bin can take at most, of one resource
+            all_sizes = np.concatenate([np.diff(sizes.smallest(sizes.count)[:, 0]) for sizes in self.classes])
+            slack = int((np.cumsum(np.sort(all_sizes)) <= capacity[0]).sum())
+        # What fits surely stands for all it contains, so it must do so truly: the largest sums are rounded up always.
+        return list_patterns(
+            draws,
+            [-(-sizes.largest(most) // step) for sizes, most in known],
+            capacity // step,
+            most_risk=self.risk,
+            least=least // step,
+            slack=slack,
+            most_patterns=MAX_PATTERNS // len(self.kinds) // len(self.members) + 1000,
+            most_work=work,
+        )
+
+    def _program(self, listings: Sequence[PatternList]) -> CoverProgram:
+        choices = [
+            KindPatterns(listing, cost, kind.count)
+            for listing, cost, kind in zip(listings, self.costs, self.kinds, strict=True)
+        ]
+        return CoverProgram(self.demand, choices)
+
+    def _cover(
+        self, search: _PlanSearch, safe: Sequence[PatternList] | None, hopeful: Sequence[PatternList] | None
+    ) -> bool:
+        """Solve the sufficient program over safe risks and the necessary one over hopeful risks.
+
+        Returns whether a plan may exist.
+        """
+        if hopeful is not None and not search.done and not self._necessary(search, self._program(hopeful)):
+            return False
+        if safe is not None:
+            program = self._program(safe)
+            # First with no margin, for what meets the risk exactly; what fails then in fractions needs one.
+            for margin in (0.0, 2 * ROUNDING):
+                if not search.done:
+                    use = np.where(program.risk > 0, program.risk + margin, 0.0) if self.risk > 0 else None
+                    budget = self.risk + (0.0 if margin else _BORDER)
+                    limit = math.inf if search.plan is None else float(search.plan.cost)
+                    deadline = search.deadline if margin else time.monotonic() + search.seconds_left / 2
+                    cover = program.solve(
+                        deadline=deadline,
+                        use=use,
+                        budget=budget,
+                        at_most=limit,
+                        known_bound=search.bound,
+                        usable=program.risk == 0 if margin and self.risk == 0 else None,
+                    )
+                    if cover.cost is not None:
+                        search.offer(self.planned(cover.patterns, cover.kinds))
+        return True
+
+    def _necessary(self, search: _PlanSearch, program: CoverProgram) -> bool:
+        """Raise the bound by the necessary program; return whether a plan may exist.
+
+        Where it finds a cover that is no plan, risks that were only rounded down are computed, and it is solved anew.
+        """
+        risk = program.risk.copy()
+        deadline = time.monotonic() + search.seconds_left / 2
+        for _ in range(MAX_REFINEMENTS):
+            least = np.maximum(risk - ROUNDING, 0.0)
+            limit = math.inf if search.plan is None else float(search.plan.cost)
+            cover = program.solve(
+                deadline=deadline,
+                use=-np.log1p(-least) if self.product_holds and self.risk > 0 else None,
+                budget=-math.log1p(-self.risk) * (1 + 1e-9) + 1e-12,
+                at_most=limit,
+                known_bound=search.bound,
+                usable=risk <= self.risk + ROUNDING,
+            )
+            if cover.bound is None and search.plan is None:
+                return False
+            # Nothing covers at all: not with the loads that one bin fewer would need.
+            search.raise_bound(int(limit) if cover.bound is None else cover.bound)
+            if cover.cost is not None:
+                search.offer(self.planned(cover.patterns, cover.kinds))
+            if cover.cost is None or search.done:
+                break
+            before = risk[cover.rows].copy()
+            for row in np.unique(cover.rows).tolist():
+                pattern = np.asarray(program.matrix[row].toarray()).ravel().astype(np.int64)
+                risk[row] = max(risk[row], 1.0 - self.chances[int(program.kind[row])].fits(pattern.tolist())[1])
+            if not (risk[cover.rows] > before + ROUNDING).any():
+                break
+        return True
+
+    def _search(self, search: _PlanSearch, *, searches: int, stop: int | None = None, effort: int = 1) -> None:
+        """Look for plans with few bins of one kind, from the bound upward; ``stop`` says how many numbers to try."""
+        large = int(self.demand.sum()) > MAX_SEARCHED
+        if len(self.kinds) > 1 or len(self.members) > 1 or large or search.done:
+            return
+        most = int(self.demand.sum()) if self.kinds[0].count is None else self.kinds[0].count
+        least = max(1, search.bound // self.costs[0])
+        last = most + 1 if search.plan is None else len(search.plan.kinds)
+        steps = min(effort * STEPS_PER_ITEM * int(self.demand.sum()), MAX_STEPS)
+        for number in range(least, last if stop is None else min(last, least + stop)):
+            room = np.array([self.kinds[0].capacity] * number)
+            for attempt in range(searches):
+                if search.seconds_left < 0:
+                    return
+                seed = self.seed * SEARCHES + attempt + 1000 * effort
+                counts = mix_classes(self.classes, self.caps, room, seed=seed, steps=steps)
+                if counts is None:
+                    continue
+                used = counts[counts.any(axis=1)]
+                plan = self.planned(used, np.zeros(len(used), dtype=np.int64))
+                if plan is not None:
+                    search.offer(plan)
+                    return
+
+    def _whole_classes(self, seconds: float) -> ClassPacking | None:
+        """Keep every class together in one bin, so that nothing is left to chance; None if that cannot be."""
+        single = len(self.kinds) == 1 and len(self.kinds[0].capacity) == 1 and len(self.members) == 1
+        totals = np.array([known.largest(known.count)[-1, 0] for known in self.classes])
+        if not single or (self.caps < self.demand).any() or int(totals.max()) > self.kinds[0].capacity[0]:
+            return None
+        bins = pack_bins(totals, self.kinds[0].capacity[0], seconds=seconds).bins
+        counts = np.zeros((len(bins), len(totals)), dtype=np.int64)
+        for number, content in enumerate(bins):
+            counts[number, content] = self.demand[content]
+        if self.kinds[0].count is not None and len(bins) > self.kinds[0].count:
+            return None
+        return self.planned(counts, np.zeros(len(bins), dtype=np.int64))
+
+    def _cover_coarsely(self, search: _PlanSearch) -> None:
+        """List patterns with sizes rounded to a coarse grid: down for the bound, up for plans."""
+        if search.done or len(self.kinds[0].capacity) > 1:
+            return
+        room, least = min(kind.capacity[0] for kind in self.kinds), 0
+        if search.plan is not None and len(self.kinds) == 1 and self.known:
+            # What every bin must hold, up to the risk, if one bin fewer than found is to be enough. All items together
+            # weigh the same whichever they are: where the other bins fit, this one holds what they cannot.
+            total = sum(int(known.largest(known.count)[-1, 0]) for known in self.classes)
+            least = max(0, total - (len(search.plan.kinds) - 2) * self.kinds[0].capacity[0])
+        for cells in (FINE_CELLS, COARSE_CELLS):
+            if search.done:
+                return
+            work = search.work(COARSE_WORK)
+            hopeful = self._listings(step=max(1, room // cells), upward=False, work=work, least=least)
+            if hopeful is not None:
+                self._cover(search, None, hopeful)
+                break
+        if not search.done:
+            step = max(1, room // COARSE_CELLS)
+            safe = self._listings(step=step, upward=True, work=search.work(COARSE_WORK))
+            if safe is not None:
+                self._cover(search, safe, None)
+
+
+class _Filling:
+    """Bins being filled surely, for the greedy start. Only the last few bins are looked at, so that it stays quick."""
+
+    def __init__(self, packer: ChancePacker, largest: list[IntArray], scale: FloatArray) -> None:
+        self.packer, self.largest = packer, largest
+        value = [float(kind.cost) / max(float((np.array(kind.capacity) / scale).mean()), 1e-9) for kind in packer.kinds]
+        self.preferred = np.argsort(value, kind="stable").tolist()
+        self.capacities = np.array([kind.capacity for kind in packer.kinds], dtype=np.int64)
+        self.left = [math.inf if kind.count is None else kind.count for kind in packer.kinds]
+        self.kinds: list[int] = []
+        self.held: list[dict[int, int]] = []
+        self.loads: list[IntArray] = []
+        self.open: dict[int, list[int]] = {}  # the last bins of each group
+
+    def put(self, class_: int) -> bool:
+        group, table = int(self.packer.groups[class_]), self.largest[class_]
+        where = -1
+        for bin_ in self.open.get(group, [])[-_OPEN_BINS:]:
+            taken = self.held[bin_].get(class_, 0)
+            if taken < self.packer.caps[class_]:
+                load = self.loads[bin_] + table[taken + 1] - table[taken]
+                if (load <= self.capacities[self.kinds[bin_]]).all():
+                    where = bin_
+                    break
+        if where < 0:
+            where = self._opened(table[1], group)
+        if where < 0:
+            return False
+        taken = self.held[where].get(class_, 0)
+        self.loads[where] = self.loads[where] + table[taken + 1] - table[taken]
+        self.held[where][class_] = taken + 1
+        return True
+
+    def _opened(self, first: IntArray, group: int) -> int:
+        for kind in self.preferred:
+            if self.left[kind] > 0 and (first <= self.capacities[kind]).all():
+                self.left[kind] -= 1
+                self.kinds.append(kind)
+                self.held.append({})
+                self.loads.append(np.zeros(self.capacities.shape[1], dtype=np.int64))
+                self.open.setdefault(group, []).append(len(self.kinds) - 1)
+                return len(self.kinds) - 1
+        return -1
+
+    def exchanged(self) -> tuple[IntArray, IntArray]:
+        """Exchange each bin for the cheapest kind that is left and takes its load."""
+        costs = self.packer.costs
+        for bin_, kind in enumerate(self.kinds):
+            for other in np.argsort(costs, kind="stable").tolist():
+                if costs[other] >= costs[kind]:
+                    break
+                if self.left[other] > 0 and (self.loads[bin_] <= self.capacities[other]).all():
+                    self.left[other] -= 1
+                    self.left[kind] += 1
+                    self.kinds[bin_] = other
+                    break
+        counts = np.zeros((len(self.kinds), len(self.largest)), dtype=np.int64)
+        for bin_, content in enumerate(self.held):
+            for class_, number in content.items():
+                counts[bin_, class_] = number
+        return counts, np.array(self.kinds, dtype=np.int64)
+
+
+# --- Pack items with several resources, or into bins of several kinds, at least cost.
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class VectorPacking:
+    """Items in bins, the kind of each bin, what they cost and what any packing costs at least."""
+
+    bins: list[list[int]]  # For each bin the positions of its items
+    kind_of_bin: list[int]  # Kind of each bin
+    cost: Fraction  # cost, bound: what the bins cost, and what any packing costs at least
+    bound: Fraction
+    seconds: float  # Time taken
+
+
+def pack_vectors(
+    items: IntArray,  # One line an item, one column a resource: whole numbers of at least 0
+    kinds: Sequence[BinKind],  # The kinds of bin; costs may be fractions
+    *,
+    seconds: float,
+    groups: IntArray | None = None,  # Group of each item; items of different groups never share a bin
+    progress: Progress | None = None,  # Called with stage, cost and bound
+    seed: int = 0,  # Of the searches
+) -> VectorPacking:
+    """Pack items into bins of least total cost, as far as that can be found in time."""
+    start = time.monotonic()
+    items = np.asarray(items, dtype=np.int64)
+    apart = np.zeros(len(items), dtype=np.int64) if groups is None else np.asarray(groups, dtype=np.int64)
+    unit = math.lcm(*(Fraction(kind.cost).denominator for kind in kinds))
+    if (items > np.max([kind.capacity for kind in kinds], axis=0)).any():
+        raise NoPlanError("an item is larger than every bin. Give larger bins, or leave such items out.")
+    if items.shape[1] == 1 and len(kinds) == 1 and kinds[0].count is None and not apart.any():
+        packing = pack_bins(items[:, 0], kinds[0].capacity[0], seconds=seconds, progress=progress, seed=seed)
+        bins, kind_of_bin, least = packing.bins, [0] * packing.objective, packing.bound * Fraction(kinds[0].cost)
+    else:
+        whole = [replace(kind, cost=int(kind.cost * unit)) for kind in kinds]
+        # Pack items by how many there are of each size, and return the packing and each item's type.
+        table = np.column_stack([apart, items])
+        types, type_of, times = np.unique(table, axis=0, return_inverse=True, return_counts=True)
+        classes = [
+            Members(np.repeat(line[None, 1:], number, axis=0)) for line, number in zip(types, times, strict=True)
+        ]
+        packer = ChancePacker(classes, times, whole, risk=Fraction(0), groups=types[:, 0], seed=seed)
+        plan, type_of = packer.solve(seconds=seconds, progress=progress), type_of.reshape(-1)
+        if plan is None:
+            raise NoPlanError("the items were not packed with the bins there are. Give more or larger ones.")
+        order = np.argsort(type_of, kind="stable")
+        starts = np.cumsum(times) - times
+        bins = []
+        for line in plan.counts:
+            chosen = [order[starts[kind] : starts[kind] + line[kind]] for kind in np.flatnonzero(line).tolist()]
+            starts = starts + line
+            bins.append(np.concatenate(chosen).tolist() if chosen else [])
+        kind_of_bin, least = plan.kinds.tolist(), Fraction(plan.bound, unit)
+    return VectorPacking(
+        bins=bins,
+        kind_of_bin=kind_of_bin,
+        cost=sum((Fraction(kinds[kind].cost) for kind in kind_of_bin), Fraction(0)),
+        bound=least,
+        seconds=time.monotonic() - start,
+    )

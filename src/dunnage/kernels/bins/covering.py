@@ -1,0 +1,491 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cover classes by patterns at least cost: several kinds of bin, a limit on each, and a budget of risk.
+
+The program: choose how often each listed pattern is used, so that every class is covered as often as it has items, no
+kind of bin is used more often than there are bins of it, and the patterns' shares of the budget add up to at most the
+budget. Patterns are many, so the relaxation is solved by adding those whose price is wrong; all are priced each time.
+
+Why the bound is never above the truth: prices of at least 0 bound every cover if no pattern is worth more than it costs
+(weak duality). The solver's prices are floating-point numbers that may break this by a hair, so they are divided by the
+largest excess found over all patterns, and the bound is rounded down by a margin before it is rounded up to a whole
+number. A pattern whose reduced cost is above what a better cover could still save is in no better cover, so the integer
+program over the others decides; it rests on HiGHS's branch and bound with its own margin.
+
+References
+----------
+Gilmore, Gomory 1961 (column generation); Farley 1990 (bound from any prices).
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from dunnage.arrays import FloatArray, IntArray
+from dunnage.compiling import kernel
+from dunnage.kernels.bins.chances import ROUNDING, SumLaw
+from dunnage.kernels.solver import CoverTable, solve_prices, solve_program
+
+# --- List every pattern worth using: how many items of each class a bin may take, and the risk that they do not fit.
+#
+# One walk serves all models. A class is a list of sums, one for each number of items; a class whose items all count the
+# same has one sum with probability 1, so that a pattern either fits or does not. Taking one more item never lowers the
+# risk, so a walk turns back at the first that is above the limit.
+#
+# A pattern that another contains at no more risk is of no use in a cover. Those that fit surely and stay sure with one
+# more item are therefore left out; every cover from all patterns has one as good from those that are kept.
+
+
+MAX_PATTERNS = 300_000
+MAX_WORK = 2 * 10**9
+_MAX_POINTS = 30_000
+_MAX_DEPTH = 40
+_PAIRS_EACH = 6
+_MAX_DENSE = 2_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class PatternList:
+    # starts, kinds, numbers: pattern j takes `numbers[i]` items of class `kinds[i]` for i from `starts[j]` to `starts[j
+    # + 1]`
+    starts: IntArray
+    kinds: IntArray
+    numbers: IntArray
+    risk: FloatArray  # Probability that the pattern does not fit; exactly 0 where it fits surely
+    num_classes: int  # Number of classes
+
+    def __len__(self) -> int:
+        return len(self.risk)
+
+    @classmethod
+    def together(cls, parts: Sequence[tuple[PatternList, IntArray]], num_classes: int) -> PatternList:
+        """Join listings of different classes; each comes with the numbers its classes have in the whole."""
+        ends = np.concatenate([[0], np.cumsum([len(part.kinds) for part, _ in parts])])
+        starts = [part.starts[:-1] + end for (part, _), end in zip(parts, ends, strict=False)]
+        return cls(
+            np.append(np.concatenate(starts), ends[-1]),
+            np.concatenate([own[part.kinds] for part, own in parts]),
+            np.concatenate([part.numbers for part, _ in parts]),
+            np.concatenate([part.risk for part, _ in parts]),
+            num_classes,
+        )
+
+    def matrix(self) -> Any:
+        from scipy.sparse import csr_matrix
+
+        shape = (len(self), self.num_classes)
+        return csr_matrix((self.numbers.astype(np.float64), self.kinds, self.starts), shape=shape)
+
+
+def list_patterns(
+    classes: Sequence[Sequence[SumLaw]],
+    worst: Sequence[IntArray],
+    capacity: IntArray,  # What a bin holds of each resource
+    *,
+    most_risk: float,  # Largest risk of a pattern; a pattern that is as risky as that up to rounding is listed
+    least: int = 0,
+    slack: int = 0,
+    most_patterns: int = MAX_PATTERNS,  # most_patterns, most_work: where to give up
+    most_work: int = MAX_WORK,
+) -> PatternList | None:
+    """List the useful patterns whose risk is at most a limit; None if there are too many."""
+    capacity = np.asarray(capacity, dtype=np.int64)
+    # Put the sums of all classes and numbers into flat arrays, with where each begins.
+    resources = len(capacity)
+    caps = np.array([len(sums) - 1 for sums in classes], dtype=np.int64)
+    first = np.concatenate([[0], np.cumsum(caps)]).astype(np.int64)
+    every = [sums[number] for sums in classes for number in range(1, len(sums))]
+    starts = np.concatenate([[0], np.cumsum([len(sums.values) for sums in every])]).astype(np.int64)
+    values = np.concatenate([sums.values for sums in every] or [np.zeros((0, resources), dtype=np.int64)])
+    chances = np.concatenate([sums.chances for sums in every] or [np.zeros(0)])
+    lines = [table[number] for table, sums in zip(worst, classes, strict=True) for number in range(1, len(sums))]
+    largest = np.array(lines, dtype=np.int64).reshape(-1, resources)
+    flat = _Flat(caps, first, starts, np.ascontiguousarray(values), chances, largest)
+    limits = _Limits(most_risk + ROUNDING, least, slack, float(most_work))
+    # Most of this is never used, and memory that is not written to is not taken.
+    room = _PatternRoom(
+        pairs=np.empty((most_patterns * _PAIRS_EACH, 2), dtype=np.int64),
+        ends=np.zeros(most_patterns + 1, dtype=np.int64),
+        risk=np.empty(most_patterns),
+        sums=np.empty((most_patterns, len(capacity)), dtype=np.int64),
+    )
+    resources, depth = len(capacity), _MAX_DEPTH + 1
+    dense = resources == 1 and int(capacity[0]) <= _MAX_DENSE
+    status, num = _walk(
+        flat,
+        capacity,
+        limits,
+        _Stack(
+            np.zeros(int(capacity[0]) + 1 if dense else 0),
+            np.empty((depth, _MAX_POINTS, resources), dtype=np.int64),
+            np.empty((depth, _MAX_POINTS)),
+            np.zeros(depth, dtype=np.int64),
+            np.zeros((depth, resources), dtype=np.int64),
+            np.zeros(depth, dtype=np.int64),
+            np.zeros(depth, dtype=np.int64),
+        ),
+        room,
+    )
+    if status != 0:
+        return None
+    starts, risk = room.ends[: num + 1], room.risk[:num]
+    kinds, numbers = room.pairs[: starts[-1], 0], room.pairs[: starts[-1], 1]
+    useful = _mark_useful(starts, kinds, numbers, risk, room.sums[:num], flat, capacity)
+    lengths = np.diff(starts)
+    kept = np.repeat(useful, lengths)
+    ends = np.concatenate([[0], np.cumsum(lengths[useful])])
+    return PatternList(ends, kinds[kept], numbers[kept], risk[useful], len(classes))
+
+
+class _Flat(NamedTuple):
+    caps: IntArray  # most items of each class
+    first: IntArray  # where a class's numbers begin, from 1 on
+    starts: IntArray  # where the sums of each number begin
+    values: IntArray
+    chances: FloatArray
+    largest: IntArray
+
+
+class _Limits(NamedTuple):
+    most_risk: float
+    least: int
+    slack: int
+    most_work: float
+
+
+class _Stack(NamedTuple):
+    """What a walk holds at each depth."""
+
+    cells: FloatArray  # odds by sum, where there is one resource and few sums
+    held: IntArray  # sums
+    odds: FloatArray
+    size: IntArray  # how many there are
+    total: IntArray  # largest sum
+    kind: IntArray  # class
+    number: IntArray
+
+
+class _PatternRoom(NamedTuple):
+    """Room for patterns: pairs of class and number of items, where those of each end, its risk, its largest sum."""
+
+    pairs: IntArray
+    ends: IntArray
+    risk: FloatArray
+    sums: IntArray
+
+
+@kernel
+def _walk(flat: _Flat, capacity: IntArray, limits: _Limits, stack: _Stack, out: _PatternRoom) -> tuple[int, int]:
+    """Walk through all patterns, class by class, and return 0 (or why it gave up) and how many there are."""
+    caps, first, starts, values, chances, largest = flat
+    cells, points, odds, size, total, kind, number = stack
+    most_risk, least, slack, most_work = limits
+    num, resources, dense = len(caps), len(capacity), len(cells) > 0
+    num_patterns, pairs, work, depth, status = 0, 0, 0.0, 0, 0
+    points[0, 0, :], odds[0, 0], size[0] = 0, 1.0, 1
+    while depth >= 0:
+        k = kind[depth]
+        if k >= num:
+            depth -= 1
+            continue
+        if number[depth] >= caps[k]:
+            kind[depth] += 1
+            number[depth] = 0
+            continue
+        number[depth] += 1
+        at = first[k] + number[depth] - 1
+        begin, end = starts[at], starts[at + 1]
+        work += size[depth] * (end - begin)
+        if work > most_work:
+            status = 1
+            break
+        # Combine what the bin holds with the class's sums, keeping what still fits.
+        fits, kept = 0.0, 0
+        if dense:
+            low, high = capacity[0] + 1, -1
+            for i in range(size[depth]):
+                for j in range(begin, end):
+                    value = points[depth, i, 0] + values[j, 0]
+                    if value > capacity[0]:
+                        break  # the sums of a class ascend
+                    cells[value] += odds[depth, i] * chances[j]
+                    low, high = min(low, value), max(high, value)
+            for value in range(low, high + 1):
+                if cells[value] > 0.0 and kept < points.shape[1]:
+                    points[depth + 1, kept, 0] = value
+                    odds[depth + 1, kept] = cells[value]
+                    fits += cells[value]
+                    kept += 1
+                cells[value] = 0.0
+        else:
+            for i in range(size[depth]):
+                for j in range(begin, end):
+                    inside = kept < points.shape[1]
+                    for r in range(resources):
+                        inside = inside and points[depth, i, r] + values[j, r] <= capacity[r]
+                    if inside:
+                        points[depth + 1, kept] = points[depth, i] + values[j]
+                        odds[depth + 1, kept] = odds[depth, i] * chances[j]
+                        fits += odds[depth + 1, kept]
+                        kept += 1
+        if kept == points.shape[1]:
+            status = 2  # there may have been more
+            break
+        sure = True
+        for r in range(resources):
+            total[depth + 1, r] = total[depth, r] + largest[at, r]
+            sure = sure and total[depth + 1, r] <= capacity[r]
+        risk = 0.0 if sure else max(1.0 - fits, 1e-300)
+        if risk > most_risk:
+            kind[depth] += 1
+            number[depth] = 0
+            continue
+        full, densest = 1.0, 1.0
+        if least > 0 and dense:
+            full, densest, inside_window, tail = 0.0, 0.0, 0.0, 0
+            for i in range(kept):
+                inside_window += odds[depth + 1, i]
+                while points[depth + 1, i, 0] - points[depth + 1, tail, 0] > capacity[0] - least + slack:
+                    inside_window -= odds[depth + 1, tail]
+                    tail += 1
+                densest = max(densest, inside_window)
+                if points[depth + 1, i, 0] >= least - slack:
+                    full += odds[depth + 1, i]
+        if densest < 1.0 - most_risk:
+            continue  # another number of this class may do again: all of it has no spread
+        if depth + 2 >= len(size) or num_patterns >= len(out.risk) or pairs + depth + 1 > len(out.pairs):
+            status = 3
+            break
+        if full >= 1.0 - most_risk:
+            for level in range(depth + 1):
+                out.pairs[pairs, 0], out.pairs[pairs, 1] = kind[level], number[level]
+                pairs += 1
+            out.risk[num_patterns] = risk
+            out.sums[num_patterns] = total[depth + 1]
+            num_patterns += 1
+            out.ends[num_patterns] = pairs
+        depth += 1
+        size[depth], kind[depth], number[depth] = kept, k + 1, 0
+    return status, num_patterns
+
+
+@kernel
+def _mark_useful(
+    starts: IntArray,
+    kinds: IntArray,
+    numbers: IntArray,
+    risk: FloatArray,
+    sums: IntArray,
+    flat: _Flat,
+    capacity: IntArray,
+) -> Any:
+    """Mark all patterns but those that fit surely and would with one more item."""
+    caps, largest, first = flat.caps, flat.largest, flat.first
+    useful = np.ones(len(risk), dtype=np.bool_)
+    taken = np.zeros(len(caps), dtype=np.int64)
+    for j in range(len(risk)):
+        if risk[j] > 0.0:
+            continue
+        for i in range(starts[j], starts[j + 1]):
+            taken[kinds[i]] = numbers[i]
+        for k in range(len(caps)):
+            if taken[k] >= caps[k]:
+                continue
+            sure = True
+            for r in range(len(capacity)):
+                before = largest[first[k] + taken[k] - 1, r] if taken[k] > 0 else 0
+                if sums[j, r] + largest[first[k] + taken[k], r] - before > capacity[r]:
+                    sure = False
+                    break
+            if sure:
+                useful[j] = False
+                break
+        for i in range(starts[j], starts[j + 1]):
+            taken[kinds[i]] = 0
+    return useful
+
+
+MARGIN = 1e-6
+BUDGET_SLACK = 1e-9
+MAX_PROGRAM_COLUMNS = 20_000
+NEW_COLUMNS = 400
+_FIRST_COLUMNS = 2500
+
+
+@dataclass(frozen=True, eq=False)
+class KindPatterns:
+    """One kind of bin: its patterns, what a bin costs (a whole number), how many there are (None: any number)."""
+
+    listing: PatternList
+    cost: int = 1
+    count: int | None = None
+
+
+class Cover(NamedTuple):
+    """Bins that cover every class exactly, and what any cover costs at least.
+
+    ``kinds``, ``rows`` and ``patterns`` have one line a bin; they are empty if no cover was found. ``rows`` are the
+    listed patterns, ``patterns`` the same less what was covered twice. ``bound`` is None if no cover exists at all.
+    """
+
+    kinds: IntArray
+    rows: IntArray
+    patterns: IntArray
+    cost: int | None
+    bound: int | None
+
+
+class CoverProgram:
+    """The patterns of all kinds of bin, ready to be solved for one demand under one or another budget."""
+
+    def __init__(self, demand: IntArray, choices: Sequence[KindPatterns]) -> None:
+        from scipy.sparse import vstack
+
+        self.demand = np.asarray(demand, dtype=np.int64)
+        self.choices = list(choices)
+        sizes = [len(choice.listing) for choice in choices]
+        self.matrix: Any = vstack([choice.listing.matrix() for choice in choices], format="csr")
+        self.kind = np.repeat(np.arange(len(choices)), sizes)
+        self.cost = np.repeat([choice.cost for choice in choices], sizes).astype(np.float64)
+        self.risk = np.concatenate([choice.listing.risk for choice in choices])
+        self.step = math.gcd(*(choice.cost for choice in choices))
+
+    def table(self, rows: IntArray, use: FloatArray | None, budget: float) -> CoverTable:
+        """Return the program over some of the patterns."""
+        limits = {kind: choice.count for kind, choice in enumerate(self.choices) if choice.count is not None}
+        own = None if use is None else use[rows]
+        return CoverTable(self.matrix[rows], self.demand, self.cost[rows], self.kind[rows], limits, own, budget)
+
+    def solve(
+        self,
+        *,
+        deadline: float,  # Monotonic time by which to stop
+        use: FloatArray | None = None,  # use, budget: how much of the budget each pattern takes, and the budget
+        budget: float = math.inf,
+        at_most: float = math.inf,
+        known_bound: int = 0,  # What any cover costs at least, as known from elsewhere
+        usable: npt.NDArray[np.bool_] | None = None,  # Which patterns may be used; by default all
+    ) -> Cover:
+        """Find a cover of least cost, or one below ``at_most`` if there is one, with a bound."""
+        if math.isfinite(at_most):
+            at_most = math.ceil(at_most / self.step) * self.step
+        allowed = np.ones(len(self.cost), dtype=bool) if usable is None else usable
+        rows = np.flatnonzero(allowed if use is None else allowed & (use <= budget * (1 + BUDGET_SLACK)))
+        if not bool((np.bincount(self.matrix[rows].indices, minlength=len(self.demand)) > 0).all()):
+            return self._nothing(None)
+        search = _Relaxed(self, rows, use, budget)
+        if not search.run(deadline):
+            return self._nothing(known_bound)
+        if search.infeasible:
+            return self._nothing(None)
+        bound = max(known_bound, self._rounded_up(search.bound))
+        if bound >= at_most:
+            return self._nothing(int(at_most))
+        return self._whole(search, bound, at_most, deadline)
+
+    def _nothing(self, bound: int | None) -> Cover:
+        empty = np.zeros((0, len(self.demand)), dtype=np.int64)
+        return Cover(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), empty, None, bound)
+
+    def _rounded_up(self, value: float) -> int:
+        return max(0, math.ceil(value / self.step - MARGIN)) * self.step
+
+    def _whole(self, search: _Relaxed, bound: int, at_most: float, deadline: float) -> Cover:
+        """Solve the integer program: first over the patterns the relaxation likes, then over all that can matter."""
+        best = self._nothing(bound)
+        limit = at_most
+        for share, most in ((0.25, len(self.demand) * 6 + 200), (1.0, MAX_PROGRAM_COLUMNS)):
+            seconds = (deadline - time.monotonic()) * share
+            if seconds <= 0 or (best.cost is not None and best.cost <= bound):
+                break
+            # In a cover that costs less than the limit, no pattern's reduced cost exceeds what is left to save.
+            spare = max(limit - self.step - search.bound, 0.0) + MARGIN * max(1.0, limit)
+            order = np.argsort(search.reduced, kind="stable")[:most]
+            rows = search.rows[order[search.reduced[order] <= spare]]
+            complete = len(rows) == int((search.reduced <= spare).sum())
+            table = self.table(rows, search.use, search.budget)
+            answer = solve_program(table, at_most=limit - self.step if math.isfinite(limit) else None, seconds=seconds)
+            if complete and answer.impossible and not math.isfinite(limit):
+                return self._nothing(None)  # nothing covers at all
+            proved = bound
+            if complete:
+                proved = max(bound, int(limit) if answer.impossible else self._rounded_up(answer.bound))
+            if answer.values is not None:
+                # Make bins of the solution; items covered too often are taken out again.
+                chosen = np.repeat(rows, answer.values)
+                whole = np.asarray(self.matrix[chosen].toarray()).astype(np.int64)
+                patterns, kept = without_surplus(whole, chosen, self.demand)
+                best = Cover(self.kind[kept], kept, patterns, int(self.cost[kept].sum()), proved)
+                limit = min(limit, best.cost or math.inf)
+            bound = max(bound, min(proved, int(limit) if math.isfinite(limit) else proved))
+        return best._replace(bound=bound)
+
+
+def without_surplus(patterns: IntArray, names: IntArray, demand: IntArray) -> tuple[IntArray, IntArray]:
+    """Take out what is covered twice, and bins that are empty then; ``names`` go with the bins."""
+    left = patterns.copy()
+    surplus = left.sum(axis=0) - demand
+    for line in left:
+        fewer = np.minimum(line, surplus)
+        line -= fewer
+        surplus = surplus - fewer
+    kept = left.any(axis=1)
+    return left[kept], names[kept]
+
+
+class _Relaxed:
+    """The relaxation of a program over some of its patterns, solved by adding those that are priced wrong."""
+
+    def __init__(self, program: CoverProgram, rows: IntArray, use: FloatArray | None, budget: float) -> None:
+        self.program, self.rows, self.use, self.budget = program, rows, use, budget
+        self.bound = 0.0
+        self.infeasible = False
+        self.reduced = np.zeros(len(rows))
+
+    def run(self, deadline: float) -> bool:
+        """Solve it; return whether the bound holds for all patterns."""
+        program, rows = self.program, self.rows
+        matrix = program.matrix[rows]
+        inside = self._first(matrix)
+        while True:
+            seconds = deadline - time.monotonic()
+            if seconds <= 0:
+                return False
+            prices = solve_prices(program.table(rows[inside], self.use, self.budget), seconds=seconds)
+            if prices is None:
+                return False
+            worth = matrix @ prices.cover
+            allowed = program.cost[rows].copy()
+            if self.use is not None:
+                allowed += prices.budget * self.use[rows]
+            for kind, price in prices.limits.items():
+                allowed[program.kind[rows] == kind] += price
+            self.reduced = allowed - worth
+            excess = max(0.0, float((-self.reduced / program.cost[rows]).max()))
+            self.bound = max(self.bound, prices.objective / (1 + excess))
+            wrong = np.flatnonzero(self.reduced < -MARGIN * program.cost[rows] / 10)
+            fresh = wrong[~np.isin(wrong, inside, assume_unique=True)]
+            if not len(fresh):
+                # A cover needs no more bins than items. Where any would cost more than so many, there is none.
+                self.infeasible = self.bound > float(program.demand.sum() * program.cost.max()) * (1 + MARGIN)
+                return True
+            worst = fresh[np.argsort(self.reduced[fresh], kind="stable")[:NEW_COLUMNS]]
+            inside = np.concatenate([inside, worst])
+
+    def _first(self, matrix: Any) -> IntArray:
+        """Choose patterns to begin with: all if they are few, else for each class those that take most of it."""
+        if len(self.rows) <= _FIRST_COLUMNS:
+            return np.arange(len(self.rows))
+        columns = matrix.tocsc()
+        first = []
+        for kind in range(matrix.shape[1]):
+            lines = columns.indices[columns.indptr[kind] : columns.indptr[kind + 1]]
+            taken = columns.data[columns.indptr[kind] : columns.indptr[kind + 1]]
+            first.append(lines[np.argsort(-taken, kind="stable")[:3]])
+        return np.unique(np.concatenate(first)).astype(np.int64)

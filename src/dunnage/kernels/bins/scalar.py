@@ -1,0 +1,651 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One-dimensional bin packing on bare whole numbers, with a proven bound.
+
+A portfolio, cheapest first, that stops as soon as the bound meets the number of bins:
+
+1. dominance: while the largest item can share its bin with at most one other, give it the largest that fits;
+2. the bound L2, best fit decreasing, and filling bins one after another by subset sums;
+3. column generation: a fractional cover by patterns (how many items of each size a bin takes), and a bound from it;
+   with very many sizes, first on sizes rounded up to few;
+4. diving: fix the patterns the cover likes most, solve what is left anew, with a little randomness in each try;
+5. the integer program over all patterns where they can be listed, else over those met.
+
+Why the bound is never above the truth:
+
+- Dominance keeps an optimal packing: see :func:`fix_dominated`. Dividing by a common divisor changes no sum's fit.
+- Each threshold of L2 gives a valid bound by itself, so leaving thresholds out only lowers the largest.
+- Farley's bound holds for any prices of at least 0, so neither the solver's rounding nor ours matters. It is computed
+  in whole numbers; 64 bits hold it, for a price is at most ``PRICE_SCALE``, so n of them are at most 1e9 n. Where the
+  capacity is too large for a table, sizes are rounded down for the bound: more fits, a bin's worth is overstated, and
+  the bound only falls. A pattern is used only if its true sizes fit.
+- Only the integer program rests on floating point: branch and bound by HiGHS, its bound rounded down by a margin. Its
+  patterns are all to which no item can be added, so every packing is among its covers.
+
+References
+----------
+Martello, Toth 1990 (L2, dominance); Gilmore, Gomory 1961 (column generation); Farley 1990 (bound from prices).
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import math
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from dunnage.arrays import FloatArray, IntArray
+from dunnage.errors import ParameterError
+from dunnage.kernels.solver import Patterns, Relaxation, affordable, relax_cover, whole_cover
+from dunnage.model.domains import decimal_scale
+
+Pattern = npt.NDArray[np.int32]
+Bins = list[list[int]]
+Progress = Callable[[str, int, int], None]
+
+PRICE_SCALE = 10**9
+MAX_THRESHOLDS = 2000
+MAX_LISTED_PATTERNS = 20_000
+MAX_SIZES = 2000
+MAX_EASY_SIZES = 300
+COARSE_SIZES = 150
+MAX_TABLE_WIDTH = 200_000
+MAX_TABLE_CELLS = 5 * 10**7
+FILL_WIDTH = 50_000
+MAX_WINDOW = 4000
+MIXED_FILLS = 3
+_BLOCK = 512
+_LARGEST_CAPACITY = 2.0**60
+_ROUNDED_BITS = 52
+_ROUNDING = 1e-6
+_TRIES_BEFORE_PROGRAM = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Packing:
+    """Items in bins, and how few bins any packing needs at least."""
+
+    bins: Bins  # For each bin the positions of its items
+    bound: int  # No packing has fewer bins
+    seconds: float  # Time taken
+
+    @property
+    def objective(self) -> int:
+        return len(self.bins)
+
+    @property
+    def gap(self) -> int:
+        return self.objective - self.bound
+
+    @property
+    def status(self) -> str:
+        return "optimal" if self.gap == 0 else "feasible"
+
+
+@dataclass
+class _BinSearch:
+    """The best packing and bound so far, and the time left."""
+
+    deadline: float
+    bins: Bins
+    num_fixed: int = 0
+    bound: int = 0
+    progress: Progress | None = None
+
+    @property
+    def done(self) -> bool:
+        return len(self.bins) <= self.bound or self.late
+
+    @property
+    def late(self) -> bool:
+        return self.seconds_left <= 0
+
+    @property
+    def seconds_left(self) -> float:
+        return self.deadline - time.monotonic()
+
+    def offer(self, bins: Bins | None) -> None:
+        if bins is not None and len(bins) < len(self.bins):
+            self.bins = bins
+            self.tell("packing")
+
+    def raise_bound(self, bound: int) -> None:
+        if bound > self.bound:
+            self.bound = bound
+            self.tell("bound")
+
+    def tell(self, stage: str) -> None:
+        if self.progress is not None:
+            self.progress(stage, self.num_fixed + len(self.bins), self.num_fixed + self.bound)
+
+
+def pack_bins(
+    weights: IntArray, capacity: int, *, seconds: float, progress: Progress | None = None, seed: int = 0
+) -> Packing:
+    """Pack items into as few bins as can be found in time, with a proven bound.
+
+    Best fit is always finished, whatever the limit: 0.1 s for ten thousand items, some seconds for a million. With
+    the same seed the result is the same, unless the time limit cut the search short.
+    """
+    start = time.monotonic()
+    given = np.asarray(weights)
+    if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
+        raise ParameterError(f"weights must be one row of whole numbers. Got {given.ndim} dimensions of {given.dtype}.")
+    if given.size and (int(given.min()) < 0 or int(given.max()) > min(capacity, 2**62)):
+        raise ParameterError(f"weights must lie between 0 and the capacity {capacity}. Leave larger ones out.")
+    if capacity < 0 or not seconds >= 0:
+        raise ParameterError(f"capacity and seconds must be at least 0. Got {capacity} and {seconds}.")
+    # Divide by what all weights share: a sum of multiples of d is at most c just if it is at most c // d times d.
+    items = given.astype(np.int64)
+    divisor = max(1, int(np.gcd.reduce(items)))
+    items, capacity = items // divisor, min(capacity // divisor, sum((items // divisor).tolist()))
+    weightless = np.flatnonzero(items == 0).tolist()
+    bins, rest = fix_dominated(items, np.flatnonzero(items).tolist(), capacity)
+    bound = len(bins)
+    if rest:
+        search = _BinSearch(start + seconds, [[i] for i in rest], len(bins), progress=progress)
+        # Run the portfolio on the items that dominance left over.
+        generator = np.random.default_rng(seed)
+        search.raise_bound(l2_bound(items[rest], capacity))
+        search.offer(best_fit_decreasing(items, rest, capacity))
+        # Largest first, which suits large items, then in mixed order, which suits small ones.
+        order = sorted(rest, key=items.tolist().__getitem__, reverse=True)
+        for _ in range(1 + MIXED_FILLS):
+            if search.done:
+                break
+            share = time.monotonic() + search.seconds_left / 8
+            search.offer(fill_by_subset_sums(items, order, capacity, deadline=share))
+            order = generator.permutation(rest).tolist()
+        if affordable(search.seconds_left):
+            num_sizes = len(np.unique(items[rest]))
+            if num_sizes > MAX_EASY_SIZES:
+                _cover_coarsened(search, items, rest, capacity, generator)
+            if num_sizes <= MAX_SIZES:
+                _cover(search, Sizes.of(items, rest, capacity), [items[bin_] for bin_ in search.bins], generator)
+        bins, bound = bins + search.bins, bound + search.bound
+    if weightless:
+        bins, bound = [weightless + (bins[0] if bins else []), *bins[1:]], max(bound, 1)
+    return Packing(bins, bound, time.monotonic() - start)
+
+
+def _cover_coarsened(
+    search: _BinSearch, items: IntArray, rest: list[int], capacity: int, generator: np.random.Generator
+) -> None:
+    """Dive once on weights rounded up to few sizes: any packing of those is one of ours, but no bound is.
+
+    Column generation over very many sizes takes minutes, while rounding costs a small fraction of the bins.
+    """
+    unit = max(1, int(np.ptp(items[rest])) // COARSE_SIZES)
+    rounded = -(-items // unit)
+    if search.done or int(rounded[rest].max()) > capacity // unit:
+        return
+    first = best_fit_decreasing(rounded, rest, capacity // unit)
+    coarse = _BinSearch(time.monotonic() + search.seconds_left / 2, search.bins, bound=search.bound)
+    coarse.offer(first)
+    problem = Sizes.of(rounded, rest, capacity // unit)
+    _cover(coarse, problem, [rounded[bin_] for bin_ in first], generator, most_tries=1)
+    search.offer(coarse.bins)
+
+
+def _cover(
+    search: _BinSearch,
+    problem: Sizes,
+    known: Iterable[IntArray],
+    generator: np.random.Generator,
+    most_tries: int | None = None,
+) -> None:
+    """Cover the sizes by patterns: dive again and again, with the integer program in between once, until done.
+
+    ``known`` bins of a packing of this problem are patterns to begin with.
+    """
+    if search.done:
+        return
+    pool = _Pool.of_singles(problem)
+    for weights in known:
+        ranks = np.searchsorted(-problem.sizes, -weights)
+        pool.add(np.bincount(ranks, minlength=len(problem.sizes)).astype(np.int32))
+    if _generate(search, problem, pool) is None:
+        return
+    for attempt in itertools.count() if most_tries is None else range(most_tries):
+        if search.done:
+            return
+        if attempt != _TRIES_BEFORE_PROGRAM:
+            patterns = _dive(search, problem, pool, generator)
+            search.offer(None if patterns is None else problem.bins_of(patterns))
+            continue
+        # The integer program over all patterns if they can be listed, else a cover among those met.
+        listed = list_patterns(problem, MAX_LISTED_PATTERNS, deadline=search.deadline)
+        table = pool.table if listed is None else listed
+        share, goal = search.seconds_left, None
+        if listed is None:
+            share, goal = share / 3, len(search.bins) - 1
+        if not search.late:
+            cover = whole_cover(table, problem.demand, seconds=share, at_most=goal)
+            if cover.values is not None:
+                rows = np.repeat(np.arange(len(table)), cover.values).tolist()
+                search.offer(problem.bins_of(table[row] for row in rows))
+            search.raise_bound(min(cover.bound, len(search.bins)))
+
+
+def fix_dominated(items: IntArray, rest: list[int], capacity: int) -> tuple[Bins, list[int]]:
+    """Fix bins that some optimal packing has, and return them and the positions left.
+
+    If the largest item fits with at most one other, an optimal packing pairs it with the largest that fits: swap
+    whatever it is paired with for that one, and the other bin only gets lighter.
+
+    The room beside the largest only grows from one to the next. So the items that fit wait on a stack, ascending, and
+    the partner is always its top.
+    """
+    order = np.array(rest, dtype=np.int64)[np.argsort(items[rest], kind="stable")].tolist()
+    sizes = items[order].tolist()
+    fixed: Bins = []
+    fitting: list[int] = []  # fits beside the largest; all that is left is this and sizes[low : high + 1]
+    low, high = 0, len(sizes) - 1
+    while fitting or low <= high:
+        largest = high if low <= high else fitting[-1]
+        room = capacity - sizes[largest]
+        smallest = [*fitting[:2], *range(low, min(low + 2, high + 1))][:2]
+        if len(fitting) + high + 1 - low >= 3 and sum(sizes[i] for i in smallest) <= room:
+            break
+        if low <= high:
+            high -= 1
+        else:
+            fitting.pop()
+        while low <= high and sizes[low] <= room:
+            fitting.append(low)
+            low += 1
+        fixed.append([order[i] for i in (largest, *([fitting.pop()] if fitting else []))])
+    return fixed, [order[i] for i in (*fitting, *range(low, high + 1))]
+
+
+def l2_bound(weights: IntArray, capacity: int) -> int:
+    """Return the bound L2 of Martello and Toth: how many bins the large items force.
+
+    For a threshold t up to half the capacity: items above capacity - t need a bin each and leave no room for items of t
+    or more; those between half and that need a bin each with some room; the rest, of t or more, must fit into what is
+    left. At most ``MAX_THRESHOLDS`` or so are tried; every one is valid.
+    """
+    if len(weights) == 0:
+        return 0
+    sizes = np.sort(np.asarray(weights, dtype=np.int64))
+    total = list(itertools.accumulate(sizes.tolist(), initial=0))  # Python's whole numbers: cannot overflow
+    thresholds = np.unique(sizes[sizes <= capacity // 2])
+    thresholds = np.append(thresholds[:: 1 + len(thresholds) // MAX_THRESHOLDS], 0)
+    half = int(np.searchsorted(sizes, capacity // 2, side="right"))
+    bigs = np.searchsorted(sizes, capacity - thresholds, side="right").tolist()
+    smalls = np.searchsorted(sizes, thresholds, side="left").tolist()
+    best = 0
+    for big, small in zip(bigs, smalls, strict=True):
+        room = (big - half) * capacity - (total[big] - total[half])
+        over = total[half] - total[small] - room
+        best = max(best, len(sizes) - half + max(0, -(-over // capacity)))
+    return best
+
+
+class _Rooms:
+    """Open bins by the room left in them, ascending, in blocks: no search or insertion touches more than a few."""
+
+    def __init__(self) -> None:
+        self._blocks: list[list[tuple[int, int]]] = [[]]
+        self._firsts: list[tuple[int, int]] = [(-1, -1)]  # at most the first entry of each block, above all before
+
+    def take(self, size: int) -> tuple[int, int] | None:
+        """Remove and return the least room of at least ``size``, with its bin."""
+        which = bisect.bisect_right(self._firsts, (size, -1)) - 1
+        at = bisect.bisect_left(self._blocks[which], (size, -1))
+        if at == len(self._blocks[which]):
+            which, at = which + 1, 0
+        if which == len(self._blocks):
+            return None
+        entry = self._blocks[which].pop(at)
+        if not self._blocks[which] and which:
+            del self._blocks[which], self._firsts[which]
+        return entry
+
+    def put(self, room: int, bin_: int) -> None:
+        which = bisect.bisect_right(self._firsts, (room, bin_)) - 1
+        block = self._blocks[which]
+        bisect.insort(block, (room, bin_))
+        if len(block) > 2 * _BLOCK:
+            self._blocks[which : which + 1] = [block[:_BLOCK], block[_BLOCK:]]
+            self._firsts.insert(which + 1, block[_BLOCK])
+
+
+def best_fit_decreasing(items: IntArray, rest: list[int], capacity: int) -> Bins:
+    """Put each item, largest first, into the fullest bin that still takes it."""
+    order = np.array(rest, dtype=np.int64)[np.argsort(-items[rest], kind="stable")]
+    bins: Bins = []
+    rooms = _Rooms()
+    least = int(items[order[-1]]) if rest else 0
+    for item, size in zip(order.tolist(), items[order].tolist(), strict=True):
+        entry = rooms.take(size)
+        if entry is None:
+            entry = capacity, len(bins)
+            bins.append([])
+        bins[entry[1]].append(item)
+        if entry[0] - size >= least:  # else nothing fits any more
+            rooms.put(entry[0] - size, entry[1])
+    return bins
+
+
+def fill_by_subset_sums(items: IntArray, order: list[int], capacity: int, *, deadline: float = math.inf) -> Bins | None:
+    """Fill one bin after another: the first item left, and with it the subset of the next ones that leaves least room.
+
+    Only a window of items is looked at for each bin, so that memory stays small. None if time is up.
+    """
+    unit = max(1, -(-capacity // FILL_WIDTH))
+    most = min(MAX_WINDOW, 2**26 * unit // capacity)  # 8 MiB of bits
+    waiting = order[::-1]
+    window: list[int] = []
+    loads: list[int] = []
+    bins: Bins = []
+    while waiting or window:
+        if time.monotonic() > deadline:
+            return None
+        new = waiting[: -(most - len(window)) - 1 : -1]
+        del waiting[len(waiting) - len(new) :]
+        window += new
+        loads += (-(-items[new] // unit)).tolist()
+        room = (capacity - int(items[window[0]])) // unit
+        chosen = [0, *_best_subset(loads, room)]
+        bins.append([window[i] for i in chosen])
+        for i in sorted(chosen, reverse=True):
+            del window[i], loads[i]
+    return bins
+
+
+def _best_subset(sizes: list[int], room: int) -> list[int]:
+    """Return the positions, from 1 on, of a subset with the largest sum that fits, from the front if there is a choice.
+
+    Sums that can be reached are the bits of one long integer, so this is exact.
+    """
+    mask = (1 << (room + 1)) - 1
+    reached = [1]
+    for size in itertools.islice(sizes, 1, None):
+        last = reached[-1]
+        if last >> room:
+            break
+        reached.append((last | last << size) & mask if size <= room else last)
+    total = reached[-1].bit_length() - 1
+    chosen = []
+    for i in range(len(reached) - 1, 0, -1):
+        if not reached[i - 1] >> total & 1:
+            chosen.append(i)
+            total -= sizes[i]
+    return chosen
+
+
+@dataclass(frozen=True, eq=False)
+class Sizes:
+    """A packing problem with equal items taken together."""
+
+    sizes: IntArray  # Distinct, largest first, at least 1
+    demand: IntArray  # How many items there are of each
+    capacity: int  # What a bin holds
+    positions: Sequence[list[int]] = ()  # Which items they are
+
+    @classmethod
+    def of(cls, items: IntArray, rest: list[int], capacity: int) -> Sizes:
+        positions: dict[int, list[int]] = {}
+        for size, item in sorted(zip(items[rest].tolist(), rest, strict=True), reverse=True):
+            positions.setdefault(size, []).append(item)
+        sizes = np.array(list(positions), dtype=np.int64)
+        demand = np.array([len(items_of_size) for items_of_size in positions.values()], dtype=np.int64)
+        return cls(sizes, demand, capacity, list(positions.values()))
+
+    @property
+    def most(self) -> IntArray:
+        return np.minimum(self.demand, self.capacity // self.sizes)
+
+    def part(self, demand: IntArray) -> Sizes:
+        rest = np.flatnonzero(demand)
+        return Sizes(self.sizes[rest], demand[rest], self.capacity)
+
+    def bins_of(self, patterns: Iterable[Pattern]) -> Bins:
+        """Hand out items to patterns; a pattern that asks for more than is left gets less."""
+        left = [list(items) for items in self.positions]
+        bins = []
+        for pattern in patterns:
+            taken = [left[i].pop() for i in np.flatnonzero(pattern) for _ in range(int(pattern[i])) if left[i]]
+            if taken:
+                bins.append(taken)
+        return bins
+
+
+class _Pool:
+    """Patterns met so far, each once. 32 bits, for a bin may take very many equal items."""
+
+    def __init__(self, patterns: Iterable[Pattern]) -> None:
+        self._patterns = {pattern.tobytes(): pattern for pattern in patterns}
+
+    @classmethod
+    def of_singles(cls, problem: Sizes) -> _Pool:
+        """Start with one pattern for each size: as many as fit. So no price exceeds 1."""
+        return cls(np.diag(problem.most).astype(np.int32))
+
+    @property
+    def table(self) -> Patterns:
+        return np.array(list(self._patterns.values()))
+
+    def add(self, pattern: Pattern) -> bool:
+        before = len(self._patterns)
+        self._patterns.setdefault(pattern.tobytes(), pattern)
+        return len(self._patterns) > before
+
+    def within(self, demand: IntArray) -> _Pool:
+        """Return the patterns that ask for no more than is left, over the sizes that are left."""
+        table = self.table
+        return _Pool(table[(table <= demand).all(axis=1)][:, np.flatnonzero(demand)])
+
+
+def _generate(search: _BinSearch, problem: Sizes, pool: _Pool, num_fixed: int = 0) -> Relaxation | None:
+    """Generate patterns until the bound cannot rise any more; None if time is up or nothing can be gained.
+
+    ``num_fixed`` bins are fixed by a dive; what is proved of the rest holds for the whole only where none is.
+    """
+    pricing = Pricing(problem, deadline=search.deadline)
+    while True:
+        relaxed = relax_cover(pool.table, problem.demand, seconds=search.seconds_left)
+        if relaxed is None:
+            return None
+        prices = (np.clip(relaxed.prices, 0.0, 1.0) * PRICE_SCALE).astype(np.int64)
+        bound = pricing.bound(prices)
+        if num_fixed == 0:
+            search.raise_bound(bound)
+        if num_fixed + bound >= len(search.bins) or search.late:
+            return None
+        if bound >= math.ceil(relaxed.objective - _ROUNDING):
+            return relaxed
+        if not sum([pool.add(pattern) for pattern in pricing.valuable(prices)]):
+            return relaxed
+
+
+class Pricing:
+    """Knapsacks over the sizes: which patterns are worth most at given prices.
+
+    The copies of a size are bundled by powers of two: every number up to the most that fit is some bundles' sum.
+    Beyond the width of a table there are two, with loads rounded down and up. Down overstates a bin's worth, which the
+    bound may do, and up finds patterns that surely fit; those found by rounding down are kept if they do.
+    """
+
+    def __init__(self, problem: Sizes, *, deadline: float = math.inf) -> None:
+        self.problem, self.deadline = problem, deadline
+        bundles: list[tuple[int, int]] = []
+        for kind, most in enumerate(problem.most.tolist()):  # 1, 2, 4, ... and a rest, that sum to the most
+            powers = [1 << i for i in range((most + 1).bit_length() - 1)]
+            left = most - sum(powers)
+            bundles += [(kind, times) for times in (*powers, *([left] if left else []))]
+        self.kinds, self.times = np.array(bundles, dtype=np.int64).reshape(-1, 2).T
+        cells = problem.capacity * len(bundles)
+        unit = max(1, -(-problem.capacity // MAX_TABLE_WIDTH), -(-cells // MAX_TABLE_CELLS))
+        loads = problem.sizes[self.kinds] * self.times
+        down, up = loads // unit, -(-loads // unit)
+        self.tables = [
+            _Knapsack(rounded, problem.capacity // unit) for rounded in ([loads] if unit == 1 else [down, up])
+        ]
+
+    def bound(self, prices: IntArray) -> int:
+        """Return how many bins are needed at least: all items' worth by the most a bin can hold.
+
+        Valid for any whole prices of at least 0. Remembers the choices, for :meth:`valuable`. If time is up it is 0,
+        which is valid too.
+        """
+        most = self.most_worth(prices)
+        return -(-int((self.problem.demand * prices).sum()) // most) if most else 0
+
+    def most_worth(self, prices: IntArray) -> int | None:
+        """Return the most that a bin can be worth, or more; None if time is up. Remembers the choices."""
+        worths = prices[self.kinds] * self.times
+        most, *_ = [table.fill(worths, self.deadline) for table in self.tables]  # the first: exact or rounded down
+        return most or (None if time.monotonic() > self.deadline else 0)
+
+    def valuable(self, prices: IntArray) -> list[Pattern]:
+        """Return for each bundle the best pattern whose last it is, if it is worth more than one bin and fits."""
+        patterns = []
+        worths = prices[self.kinds] * self.times
+        for table, last in itertools.product(self.tables, np.flatnonzero(worths).tolist()):
+            if time.monotonic() > self.deadline:
+                break
+            chosen = table.best_with(last)
+            if int(worths[chosen].sum()) > PRICE_SCALE + 1:
+                pattern = np.zeros(len(prices), dtype=np.int32)
+                np.add.at(pattern, self.kinds[chosen], self.times[chosen])
+                if int(pattern @ self.problem.sizes) <= self.problem.capacity:
+                    patterns.append(pattern)
+        return patterns
+
+
+class _Knapsack:
+    """The dynamic program of one knapsack, and for each bundle and room whether it was taken."""
+
+    def __init__(self, loads: IntArray, width: int) -> None:
+        self.loads, self.width = loads, width
+        self.taken = np.zeros((len(loads), width + 1), dtype=np.bool_)
+
+    def fill(self, worths: IntArray, deadline: float) -> int:
+        """Return the greatest worth of a bin; 0 if time is up."""
+        best = np.zeros(self.width + 1, dtype=np.int64)
+        for bundle, (load, worth) in enumerate(zip(self.loads.tolist(), worths.tolist(), strict=True)):
+            if bundle % 16 == 0 and time.monotonic() > deadline:
+                return 0  # a wide table takes a while, and half a table proves nothing
+            self.taken[bundle] = False
+            if worth and load <= self.width:
+                with_it = best[: self.width + 1 - load] + worth
+                np.greater(with_it, best[load:], out=self.taken[bundle, load:])
+                np.maximum(best[load:], with_it, out=best[load:])
+        return int(best[-1])
+
+    def best_with(self, last: int) -> list[int]:
+        """Return the best choice among bundles up to ``last`` that takes it; empty if it does not fit."""
+        room = self.width - int(self.loads[last])
+        chosen = []
+        while room >= 0:
+            chosen.append(last)
+            marks = np.flatnonzero(self.taken[:last, room])
+            if not len(marks):
+                break
+            last = int(marks[-1])
+            room -= int(self.loads[last])
+        return chosen
+
+
+def _dive(search: _BinSearch, problem: Sizes, pool: _Pool, generator: np.random.Generator) -> list[Pattern] | None:
+    """Fix what the fractional cover likes most, solve the rest anew, and so on; None if that cannot improve."""
+    demand = problem.demand.copy()
+    fixed: list[Pattern] = []
+    while demand.any():
+        rest, part = np.flatnonzero(demand), problem.part(demand)
+        own = pool.within(demand)
+        for single in _Pool.of_singles(part).table:
+            own.add(single)
+        relaxed = _generate(search, part, own, num_fixed=len(fixed))
+        if relaxed is None:
+            return None
+        table = np.zeros((len(own.table), len(demand)), dtype=np.int32)
+        table[:, rest] = own.table
+        for pattern in table:
+            pool.add(pattern)
+        # Choose patterns to fix: whole parts of their values, then some of the largest fractions.
+        left = demand.copy()
+        chosen: list[Pattern] = []
+        most = max(1, int(np.count_nonzero(demand)) // 10)
+        for j in np.argsort(-(relaxed.values + generator.uniform(0, 0.05, len(relaxed.values)))).tolist():
+            times = int(relaxed.values[j] + _ROUNDING)
+            if times == 0 and chosen and (len(chosen) >= most or relaxed.values[j] < 0.3):
+                break
+            for _ in range(max(times, 1)):
+                if not (table[j] <= left).all():
+                    break
+                chosen.append(table[j])
+                left = left - table[j]
+        fixed += chosen
+        demand = demand - np.sum(chosen, axis=0)
+    return fixed
+
+
+def list_patterns(problem: Sizes, most: int, *, deadline: float = math.inf) -> Patterns | None:
+    """List all patterns to which no item can be added; None if there are more than ``most`` or time is up."""
+    sizes, demand = problem.sizes.tolist(), problem.demand.tolist()
+    after = list(itertools.accumulate((problem.sizes * problem.demand)[::-1].tolist(), initial=0))[::-1]
+    patterns: list[Pattern] = []
+    # Still to do: next size to decide on, room, smallest size left out, and the numbers decided on so far. The first
+    # size that fits comes next: larger ones never will, so they need no decision.
+    stack: list[tuple[int, int, int, tuple[int, ...]]] = [(0, problem.capacity, problem.capacity + 1, ())]
+    for step in itertools.count():
+        if not stack:
+            return np.array(patterns)
+        if len(patterns) > most or step > 20 * most or (step % 1024 == 0 and time.monotonic() > deadline):
+            return None
+        i, room, left_out, numbers = stack.pop()
+        i = max(i, bisect.bisect_left(sizes, -room, key=lambda size: -size))
+        numbers += (0,) * (i - len(numbers))
+        if room - after[i] >= left_out:
+            continue  # even with all that is to come, what was left out would fit
+        if i == len(sizes):
+            patterns.append(np.array(numbers, dtype=np.int32))
+            continue
+        for times in range(min(demand[i], room // sizes[i]) + 1):
+            least = sizes[i] if times < demand[i] else left_out
+            stack.append((i + 1, room - times * sizes[i], least, (*numbers, times)))
+    return None
+
+
+class WholeNumbers(NamedTuple):
+    """Weights and capacity as whole numbers.
+
+    ``below`` is None where they hold every number exactly. Otherwise weights are rounded up and the capacity down, so
+    that what fits them fits in truth, and ``below`` has weights rounded down and the capacity rounded up: a bound for
+    those holds in truth.
+    """
+
+    items: IntArray
+    capacity: int
+    below: tuple[IntArray, int] | None
+
+
+def whole_numbers(weights: FloatArray, capacity: float) -> WholeNumbers:
+    """Turn decimals into whole numbers by a scale that holds every one of them exactly.
+
+    Decimals of up to nine places have a power of ten, other doubles a power of two, as long as the capacity stays below
+    2**60; beyond that numbers are rounded outward (see :class:`WholeNumbers`).
+    """
+    values = np.append(weights, capacity)
+    scale = decimal_scale(values)
+    if scale is not None and capacity * scale < _LARGEST_CAPACITY:
+        whole = np.rint(values * scale).astype(np.int64)
+        return WholeNumbers(whole[:-1], int(whole[-1]), None)
+    power = max(Fraction(value).denominator for value in np.unique(values).tolist())
+    if Fraction(capacity) * power < _LARGEST_CAPACITY:
+        whole = np.array([int(Fraction(value) * power) for value in values.tolist()], dtype=np.int64)
+        return WholeNumbers(whole[:-1], int(whole[-1]), None)
+    shift = _ROUNDED_BITS - math.frexp(capacity)[1]
+    fine = np.ldexp(weights, shift)  # a power of two changes no digit
+    room = math.floor(math.ldexp(capacity, shift))
+    below = np.floor(fine).astype(np.int64), room + 1
+    return WholeNumbers(np.minimum(np.ceil(fine), room).astype(np.int64), room, below)

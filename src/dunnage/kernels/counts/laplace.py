@@ -1,0 +1,291 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Laws of noise on counts: whole numbers, drawn exactly; and the floating-point law of the papers.
+
+With ``r = exp(-1 / scale)``, a law of whole numbers changes its probabilities by a factor of at most ``1 / r`` when a
+count changes by one. Beyond zero all of them have geometric tails, so what exceeds a threshold has the same law again.
+
+``discrete``
+    Proportional to ``r ** abs(x)``.
+``round``, ``floor``
+    What a Laplace number without a grid would be, rounded to the nearest whole number, or down. They are drawn
+    without ever making that number: ``round`` is 0 with probability ``1 - exp(-1 / (2 scale))``, ``floor`` has
+    ``P(x) = P(-1 - x)``.
+"""
+
+from __future__ import annotations
+
+import abc
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+
+from dunnage.arrays import BoolArray, FloatArray, IntArray
+from dunnage.errors import ParameterError
+from dunnage.model.laws import count_noise_above, count_noise_spread, count_noise_surplus
+from dunnage.noise import arrays as noise_arrays
+from dunnage.noise.source import Noise, positive
+
+FLOATING_BITS = 52  # of a word that a floating-point number is made of: with one more its middle would be rounded
+
+
+@dataclass(frozen=True)
+class CountLaw(abc.ABC):
+    """A law of noise on counts."""
+
+    name: ClassVar[str]
+    scale: Fraction  # how far the noise reaches: one over epsilon, for counts that change by one
+
+    @abc.abstractmethod
+    def draw(self, noise: Noise, size: int) -> IntArray | FloatArray:
+        """Draw noise for ``size`` counts."""
+
+    @property
+    def spread(self) -> float:
+        """Standard deviation, around zero."""
+        return count_noise_spread(self.name, self.scale)
+
+    def above(self, threshold: int) -> float:
+        """Return the chance of noise of at least a threshold, which is 1 or more."""
+        return count_noise_above(self.name, self.scale, threshold)
+
+
+@dataclass(frozen=True)
+class DiscreteLaplace(CountLaw):
+    """Whole numbers with probabilities proportional to ``exp(-abs(x) / scale)``."""
+
+    name: ClassVar[str] = "discrete"
+
+    def draw(self, noise: Noise, size: int) -> IntArray:
+        return noise_arrays.discrete_laplace(noise, self.scale, size)
+
+
+@dataclass(frozen=True)
+class RoundedLaplace(CountLaw):
+    """A Laplace number rounded to the nearest whole number."""
+
+    name: ClassVar[str] = "round"
+
+    def draw(self, noise: Noise, size: int) -> IntArray:
+        values = np.zeros(size, dtype=np.int64)
+        moved = np.flatnonzero(noise_arrays.bernoulli_exp(noise, 1 / (2 * self.scale), size))
+        sizes = 1 + noise_arrays.geometric(noise, self.scale, len(moved))
+        values[moved] = np.where(_coins(noise, len(moved)), -sizes, sizes)
+        return values
+
+
+@dataclass(frozen=True)
+class FlooredLaplace(CountLaw):
+    """A Laplace number rounded down; on average one half less."""
+
+    name: ClassVar[str] = "floor"
+
+    def draw(self, noise: Noise, size: int) -> IntArray:
+        sizes = noise_arrays.geometric(noise, self.scale, size)
+        return np.where(_coins(noise, size), -1 - sizes, sizes)
+
+
+@dataclass(frozen=True)
+class FloatingLaplace(CountLaw):
+    """Laplace numbers in floating point, as published: their last digits tell what they were added to."""
+
+    name: ClassVar[str] = "floating"
+
+    def draw(self, noise: Noise, size: int) -> FloatArray:
+        return floating_noise(noise_arrays.below(noise, 1 << FLOATING_BITS, size), self.scale)
+
+
+def floating_noise(words: IntArray, scale: Fraction) -> FloatArray:
+    """Return the floating-point Laplace number that each word of 52 bits is made into."""
+    uniform = (words + 0.5) / 2.0**FLOATING_BITS - 0.5
+    return np.asarray(-float(scale) * np.sign(uniform) * np.log1p(-2 * np.abs(uniform)))
+
+
+def surplus(law: CountLaw, threshold: int = 1) -> float:
+    """Return what a cell without trips is given on average, if noise below the threshold is dropped."""
+    return count_noise_surplus(law.name, law.scale, threshold)
+
+
+def _ratio(scale: Fraction) -> float:
+    return math.exp(-1 / scale)
+
+
+def _coins(noise: Noise, size: int) -> BoolArray:
+    return np.equal(noise_arrays.below(noise, 2, size), 1)
+
+
+# --- Noise of empty cells, drawn only where it reaches a threshold.
+#
+# A universe may have billions of cells, nearly all of them empty, each with discrete Laplace noise of its own. Only
+# the few whose noise is high can matter. So cells are listed lazily: in each group of empty cells those whose noise
+# is at least the group's threshold are drawn, by number and value; where that proves too few, the threshold is lowered
+# and the cells in between are added. The law is that of drawing every cell's noise and looking at it threshold by
+# threshold:
+#
+# - In a group of n cells the number that reach a threshold t is binomial, and given that a noise X reaches t >= 1, its
+#   excess X - t is geometric. So a group may as well be listed from a lower threshold on, keeping only values of t or
+#   more: that makes the many thresholds of many groups into a few.
+# - The noise of a cell that was not listed has the law of X given X < t, independent of everything listed. Drawing X
+#   again until it is below t gives this law. For t <= 0 it is the law of t - 1 less a geometric number.
+# - Cells of a group are alike: which of them were listed is uniform, whatever their values. So addresses can be drawn
+#   last, for those cells alone that need one.
+
+
+Listing = tuple[IntArray, IntArray]  # groups and values of listed cells
+UNLISTED = np.iinfo(np.int64).max  # the threshold of a group of which nothing was listed yet
+_FEW = 1000  # listings that cost so little that a higher threshold would not pay for its tables
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Tail:
+    """Empty cells whose noise is at least their group's threshold, group by group."""
+
+    scale: Fraction  # of the discrete Laplace law
+    sizes: IntArray  # number of empty cells of each group
+    thresholds: IntArray  # of each group: all cells that are not listed have noise below it
+    groups: IntArray  # group of each listed cell, in ascending order
+    # Noise of each: in a group cells listed earlier come first; among those listed together the order tells nothing
+    values: IntArray
+
+    @property
+    def counts(self) -> IntArray:
+        return np.bincount(self.groups, minlength=self.sizes.size).astype(np.int64)
+
+
+def draw_tail(noise: Noise, scale: int | Fraction, sizes: IntArray, thresholds: IntArray) -> Tail:
+    """Draw the noise of all empty cells as far as it reaches the thresholds.
+
+    Takes time in proportion to the cells listed, and to those in groups with thresholds of 0 or less; about 0.1 s for a
+    million of a billion.
+    """
+    if sizes.size and sizes.min() < 0:
+        raise ParameterError("The number of empty cells of a group must not be negative. Pass zero or more.")
+    nothing = np.empty(0, dtype=np.int64)
+    unlisted = np.full_like(sizes, UNLISTED)
+    before = Tail(scale=positive(scale, "scale"), sizes=sizes, thresholds=unlisted, groups=nothing, values=nothing)
+    return lower(noise, before, thresholds)
+
+
+def lower(noise: Noise, tail: Tail, thresholds: IntArray) -> Tail:
+    """List further cells: those whose noise lies between new thresholds and the present ones."""
+    if thresholds.shape != tail.sizes.shape or np.any(thresholds > tail.thresholds):
+        raise ParameterError("Each group needs one threshold, not above its present one. Pass lower ones or the same.")
+    scale, ceilings = tail.scale, tail.thresholds
+    pending = np.where(thresholds < ceilings, tail.sizes - tail.counts, 0)
+    # Noise that is known to be below a ceiling of 0 or less is the ceiling less a geometric number.
+    owners = np.repeat(np.arange(pending.size), np.where(ceilings <= 0, pending, 0))
+    values = ceilings[owners] - 1 - noise_arrays.geometric(noise, scale, owners.size)
+    parts = [(tail.groups, tail.values), _reached(owners, values, thresholds)]
+    pending = np.where(ceilings <= 0, 0, pending)
+    # Noise at its ceiling or above is drawn again. A ceiling of 1 or more is reached at most every other time.
+    while pending.any():
+        drawn = _reaching(noise, scale, pending, thresholds)
+        over = [values >= ceilings[groups] for groups, values in drawn]
+        parts += [(groups[~o], values[~o]) for (groups, values), o in zip(drawn, over, strict=True)]
+        again = np.concatenate([groups[o] for (groups, _), o in zip(drawn, over, strict=True)])
+        pending = np.bincount(again, minlength=pending.size)
+    groups, values = (np.concatenate(side) for side in zip(*parts, strict=True))
+    order = np.argsort(groups, kind="stable")  # merges runs that are sorted already
+    return replace(tail, thresholds=thresholds.copy(), groups=groups[order], values=values[order])
+
+
+def _reaching(noise: Noise, scale: Fraction, sizes: IntArray, thresholds: IntArray) -> list[Listing]:
+    """Draw noise for cells about which nothing is known, and list what reaches the thresholds."""
+    dense = np.flatnonzero((thresholds <= 0) & (sizes > 0))
+    groups = np.repeat(dense, sizes[dense])
+    parts = [_reached(groups, noise_arrays.discrete_laplace(noise, scale, groups.size), thresholds)]
+    rare = np.flatnonzero((thresholds >= 1) & (sizes > 0))
+    bases = thresholds[rare]
+    if bases.size:  # lower many thresholds to a few to list from: only the time depends on the choice, not the law
+        least, width = int(bases.min()), max(1, int(scale / 2))  # so at most exp(1/2) times as many are drawn
+        few = int(float(scale) * np.log(max(1.0, float(sizes[rare].sum(dtype=np.float64)) / _FEW)))
+        bases = least + (np.minimum(bases, max(least, few)) - least) // width * width
+    for base in np.unique(bases).tolist():
+        members = rare[bases == base]
+        groups = np.repeat(members, noise_arrays.tail_counts(noise, scale, base, sizes[members]))
+        parts.append(_reached(groups, base + noise_arrays.geometric(noise, scale, groups.size), thresholds))
+    return parts
+
+
+def _reached(groups: IntArray, values: IntArray, thresholds: IntArray) -> Listing:
+    kept = values >= thresholds[groups]
+    return groups[kept], values[kept]
+
+
+def exceeding_cells(
+    noise: Noise, law: CountLaw, size: int, threshold: int, *, taken: IntArray
+) -> tuple[IntArray, IntArray]:
+    """Draw which of the cells that are not taken have noise of at least a threshold, and that noise."""
+    if threshold < 1:
+        raise ParameterError("The threshold must be at least 1. Draw the noise of every cell instead.")
+    step = 1 / law.scale
+    chances = {  # x and y such that noise reaches the threshold with probability exp(-x) / (1 + exp(-y))
+        "discrete": (threshold * step, step),
+        "round": ((threshold - Fraction(1, 2)) * step, Fraction(0)),
+        "floor": (threshold * step, Fraction(0)),
+    }
+    if law.name not in chances:
+        raise ParameterError("Only laws of whole numbers have exact tails. Use the discrete, rounded or floored law.")
+    x, y = chances[law.name]
+    (number,) = noise_arrays.binomial_exp(noise, x, y, np.array([size - taken.size])).tolist()
+    cells = addresses(noise, np.array([0, size]), np.zeros(number, dtype=np.int64), taken)
+    return cells, threshold + noise_arrays.geometric(noise, law.scale, number)
+
+
+def addresses(noise: Noise, starts: IntArray, groups: IntArray, taken: IntArray) -> IntArray:
+    """Draw where listed cells lie: every way to give them distinct free places of their groups is equally likely."""
+    room, wanted = np.diff(starts), np.bincount(groups, minlength=starts.size - 1)
+    used = np.diff(np.searchsorted(taken, starts))
+    if np.any(wanted + used > room):
+        raise ParameterError("A group lists more cells than it has free places. Check its size.")
+    crowded = (wanted > 0) & (2 * (wanted + used) > room)
+    places = np.empty(groups.size, dtype=np.int64)
+    inside = crowded[groups]
+    places[inside] = _by_order(noise, starts, np.flatnonzero(crowded), groups[inside], taken)
+    places[~inside] = _by_redrawing(noise, starts, groups[~inside], taken)
+    return places
+
+
+def _by_order(noise: Noise, starts: IntArray, crowded: IntArray, groups: IntArray, taken: IntArray) -> IntArray:
+    """Put all free places of crowded groups into random order and take the first ones."""
+    sizes = np.diff(starts)[crowded]
+    owner = np.repeat(crowded, sizes)
+    free = np.arange(owner.size) + np.repeat(starts[crowded] - (np.cumsum(sizes) - sizes), sizes)
+    kept = ~_contains(taken, free)
+    owner, free = owner[kept], free[kept]
+    shuffled = noise_arrays.permutation(noise, free.size)
+    shuffled = shuffled[np.argsort(owner[shuffled], kind="stable")]  # group by group, uniform inside each
+    listed = np.argsort(groups, kind="stable")
+    rank = np.arange(groups.size) - np.searchsorted(groups[listed], groups[listed])
+    places = np.empty(groups.size, dtype=np.int64)
+    places[listed] = free[shuffled[np.searchsorted(owner, groups[listed]) + rank]]
+    return places
+
+
+def _by_redrawing(noise: Noise, starts: IntArray, groups: IntArray, taken: IntArray) -> IntArray:
+    """Draw places until none is taken; each draw succeeds with probability 1/2 at least."""
+    # Cells draw in turn, and again in the next round if their place was gone. A place that is accepted is uniform
+    # among those free at that moment, and whether a draw is accepted depends on how many are gone, not on which.
+    places, late = np.empty(groups.size, dtype=np.int64), np.arange(groups.size)
+    gone = [taken]
+    sizes = np.diff(starts)
+    while late.size:
+        drawn = starts[groups[late]] + noise_arrays.below_each(noise, sizes[groups[late]])
+        places[late] = drawn
+        order = np.argsort(drawn, kind="stable")
+        ranked = drawn[order]
+        repeated = np.concatenate([[False], ranked[1:] == ranked[:-1]])  # the first in turn keeps its place
+        for others in gone:
+            repeated |= _contains(others, ranked)
+        gone.append(ranked[~repeated])
+        late = np.sort(late[order[repeated]])
+    return places
+
+
+def _contains(members: IntArray, values: IntArray) -> BoolArray:
+    if not members.size:
+        return np.zeros(values.size, dtype=np.bool_)
+    at = np.searchsorted(members, values)
+    return np.equal(members[np.minimum(at, members.size - 1)], values)

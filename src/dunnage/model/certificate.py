@@ -1,0 +1,646 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Certificate: the public statement that travels with a release.
+
+The file is byte for byte its canonical form (sorted keys, two spaces, one final newline). ``digest`` is the
+SHA-256 of that form without ``digest`` and ``signature``; ``signature`` signs the digest. Digests detect accidents;
+only a signature that is checked against a key one trusts detects forgery.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import math
+import os
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import JsonValue, PlainSerializer, PlainValidator, ValidationError, WithJsonSchema
+
+from dunnage._version import __version__
+from dunnage.errors import CheckFailed, ParameterError
+from dunnage.model.documents import M, Model, Software, canonical
+from dunnage.model.guarantees import (
+    COUNTS_PERSONS,
+    Basis,
+    Guarantee,
+    KAnonymity,
+    LocalDP,
+    Loss,
+    MetricLocalDP,
+    Promise,
+    WithinCluster,
+    WithinPublishedBorders,
+    exp_upper,
+    guarantee_from,
+)
+from dunnage.text import rounded_percent
+
+FORMAT = 1
+MAX_CERTIFICATE_BYTES = 16 << 20
+PRIORS = (Fraction(1, 100), Fraction(1, 10), Fraction(1, 2))
+_SIGNED_PREFIX = b"dunnage certificate 1\n"
+DIGESTS_SAY = "Digests detect accidents. Only a signature, checked against a key you trust, detects forgery."
+_ALTERED = "It was altered or damaged."
+
+Number = int | float | str
+"""An exact number as JSON can hold it: whole, decimal, or the text "p/q"."""
+JsonObject = dict[str, JsonValue]
+
+
+def _read_guarantee(value: object) -> Guarantee:
+    if isinstance(value, Guarantee):  # made in Python
+        return value
+    try:
+        return guarantee_from(value)  # type: ignore[arg-type]  # refuses what is no table
+    except (KeyError, TypeError, AttributeError):
+        raise ParameterError("is no guarantee that this version knows.") from None
+
+
+StatedGuarantee = Annotated[
+    Guarantee,
+    PlainValidator(_read_guarantee),
+    PlainSerializer(lambda guarantee: guarantee.to_dict()),
+    WithJsonSchema({"type": "object", "required": ["model", "protects"]}),
+]
+StatedBasis = Annotated[
+    Basis, PlainValidator(Basis), PlainSerializer(str), WithJsonSchema({"enum": [str(basis) for basis in Basis]})
+]
+
+
+class AttributeStatement(Model):
+    """What is public about one released column."""
+
+    name: str
+    role: str
+    kind: str | None = None
+    domain: JsonObject | None = None
+    missing: str | None = None
+    outside: str | None = None
+    merged: str | None = None
+    purpose: str | None = None  # of an estimate: the reporting duty it comes from
+    window_minutes: int | None = None  # of windows that are told by their labels alone
+    num_dates: list[int] | None = None  # calendar days that each label of days stands for
+
+    @property
+    def domain_kind(self) -> str:
+        """Kind of the public domain; empty without one."""
+        return str((self.domain or {}).get("kind", ""))
+
+    @property
+    def unit(self) -> str:
+        """Unit of its numbers; empty if there is none."""
+        return str((self.domain or {}).get("unit", ""))
+
+
+class ClassSize(Model):
+    """Sizes of classes."""
+
+    smallest: int
+    mean: float
+    largest: int
+
+
+class Suppressed(Model):
+    """Records that are not released."""
+
+    count: int
+    share: float
+
+
+class Persons(Model):
+    """Persons in the class that has fewest."""
+
+    smallest: int
+
+
+class Risks(Model):
+    """Risks under the names of the field."""
+
+    prosecutor_highest: float
+    prosecutor_mean: float
+    marketer: float
+    journalist: str
+
+
+class RowLoss(Model):
+    """What generalising lost, by a metric that is named."""
+
+    metric: str
+    sum: float
+    total: float
+    attributes: dict[str, float]
+
+
+class Importance(Model):
+    """What each attribute counts in the distortion."""
+
+    factors: dict[str, float]
+    weights: dict[str, float]
+
+
+class Distortion(Model):
+    """Distortion by generalising and by suppressing."""
+
+    generalisation: float
+    suppression: float
+
+
+class Diversity(Model):
+    """How much classes tell of a sensitive column."""
+
+    l: int  # noqa: E741
+    t: float
+    distance: str
+
+
+class NoiseCell(Model):
+    """The law of the noise on one range of a number."""
+
+    lower: Number
+    upper: Number
+    law: str
+    epsilon: Number
+    confidence: Number
+    radius: Number
+    coverage: float
+
+
+class StatedConfidence(Model):
+    """How sure intervals are said to be."""
+
+    confidence: Number
+
+
+class RowMeasures(Model):
+    """Public figures of released rows."""
+
+    records: int
+    k_asked: int | None = None
+    k_reached: int | None = None
+    persons: Persons | None = None
+    classes: int | None = None
+    class_size: ClassSize | None = None
+    suppressed: Suppressed | None = None
+    risks: Risks | None = None
+    importance: Importance | None = None
+    distortion: Distortion | None = None
+    k_chosen: int | None = None
+    loss: RowLoss | None = None
+    levels: dict[str, int] | None = None
+    sensitive: dict[str, Diversity] | None = None
+    noise: dict[str, list[NoiseCell]] | None = None
+    borders: dict[str, list[Number]] | None = None
+    published_intervals: dict[str, StatedConfidence] | None = None
+
+    @property
+    def num_suppressed(self) -> int:
+        """Records that are known not to be released."""
+        return self.suppressed.count if self.suppressed is not None else 0
+
+    @property
+    def noisy(self) -> bool:
+        """Whether rows are told by noise."""
+        return self.noise is not None or self.published_intervals is not None
+
+
+class TripLoss(Model):
+    """What one trip and one rider lose; None if that has no bound."""
+
+    trip: Number
+    rider: Number | None
+
+
+class StatedContribution(Model):
+    """How many trips of one rider were counted."""
+
+    max: int
+    per: Literal["day", "period"]
+    days: int | None
+
+
+class CountNoise(Model):
+    """Noise on every count by itself."""
+
+    scale: Number
+    law: str
+
+
+class FeatureNoise(Model):
+    """Noise on the sums of one feature."""
+
+    feature: str
+    groups: int
+    epsilon: Number
+    scale: Number
+    law: str
+
+
+class CountMeasures(Model):
+    """Public figures of released counts."""
+
+    trips: int
+    cells: int
+    cells_with_trips: int
+    loss: TripLoss
+    contribution: StatedContribution | None = None
+    noise: CountNoise | None = None
+    features: list[FeatureNoise] | None = None
+    kkt_residual: float | None = None
+
+
+class TierLoss(Model):
+    """What a vehicle of a tier gives away: by report of each purpose, by slot, by day; None if that has no bound."""
+
+    reports: dict[str, Number | None]
+    slot: Number | None
+    day: Number | None
+
+
+class EstimateLoss(Model):
+    """What vehicles give away, by tier, and in their lifetime."""
+
+    tiers: dict[str, TierLoss]
+    lifetime: Number | None
+
+
+class CombinedTiers(Model):
+    """How tiers were put together, the p-value of their not differing, and how many reports told of a number."""
+
+    rule: str
+    p_value: float | None = None
+    reports: int | None = None
+
+
+class EstimateMeasures(Model):
+    """Public figures of released estimates."""
+
+    task: JsonObject
+    task_digest: str
+    reports: dict[str, dict[str, int]]
+    lines: int
+    combined: dict[str, dict[str, CombinedTiers]]
+    loss: EstimateLoss
+    maps: dict[str, str] | None = None
+    paths: dict[str, dict[str, int]] | None = None
+    left_out: dict[str, int] | None = None
+
+
+class OddsRow(Model):
+    """What a suspicion can become, or how often an attack is right, at most."""
+
+    before: float | None = None
+    at_most: float | None = None
+    right_guess_at_most: float | None = None
+    sentence: str | None = None
+    attack: str | None = None
+    right_at_most: float | None = None
+
+
+class Meaning(Model):
+    """What a promise means, in sentences and odds."""
+
+    sentences: list[str]
+    odds: list[OddsRow]
+
+
+class ProofNote(Model):
+    """Where it is proved what is stated."""
+
+    project: str
+    version: str
+    sections: list[str]
+
+    def __str__(self) -> str:
+        return f"{', '.join(self.sections)} ({self.project} {self.version})"
+
+
+class SpendStatement(Model):
+    """Entry of the ledger that the release was paid by."""
+
+    id: str
+    at: str
+
+
+class Total(Model):
+    """What releases lose together."""
+
+    epsilon: Number
+    delta: Number
+
+
+class Composition(Model):
+    """How the guarantee adds up, and what all releases so far lose together."""
+
+    rule: str
+    neighbours: str | None = None
+    total: Total | Literal["none"] | None = None
+    total_per_period: Total | Literal["none"] | None = None
+    total_per_period_assumes: str | None = None
+
+
+class Signature(Model):
+    """Public key and signature."""
+
+    algorithm: str
+    public_key: str
+    value: str
+
+
+class Certificate(Model):
+    """What is promised about a release, on which basis, and the digests of its files.
+
+    Its fields are those of ``certificate.json``; ``mechanism`` holds the mechanism's name and all its parameters.
+    """
+
+    format: Literal[1]
+    kind: str
+    dataset: str
+    period: str | None = None
+    guarantee: StatedGuarantee
+    basis: StatedBasis
+    mechanism: JsonObject
+    assumptions: dict[str, str]
+    in_clear: list[str]
+    numerics: str
+    claim: str | None = None
+    why: str | None = None
+    warnings: list[str] | None = None
+    holds: StatedGuarantee | None = None
+    proof: ProofNote | None = None
+    attributes: list[AttributeStatement]
+    measures: RowMeasures | CountMeasures | EstimateMeasures
+    meaning: Meaning
+    spend: SpendStatement
+    composition: Composition
+    software: Software
+    time: str
+    digests_say: str
+    files: dict[str, str]
+    signature: Signature | None = None
+
+    @property
+    def mechanism_name(self) -> str:
+        return str(self.mechanism.get("name", ""))
+
+    @property
+    def rows(self) -> RowMeasures:
+        """The figures of released rows; an error for every other kind."""
+        return self._measures(RowMeasures)
+
+    @property
+    def counts(self) -> CountMeasures:
+        """The figures of released counts; an error for every other kind."""
+        return self._measures(CountMeasures)
+
+    @property
+    def estimates(self) -> EstimateMeasures:
+        """The figures of released estimates; an error for every other kind."""
+        return self._measures(EstimateMeasures)
+
+    def _measures(self, kind: type[M]) -> M:
+        if not isinstance(self.measures, kind):
+            raise CheckFailed("certificate.json: the figures are not those of its kind of release.")
+        return self.measures
+
+    @cached_property
+    def digest(self) -> str:
+        """The SHA-256 of the canonical form, without digest and signature."""
+        return hashlib.sha256(canonical(self._unsigned())).hexdigest()
+
+    def _unsigned(self) -> dict[str, Any]:
+        """Give everything but the signature as plain data: what is digested."""
+        return {name: value for name, value in self.plain().items() if name != "signature"}
+
+    def with_files(self, files: Mapping[str, str]) -> Certificate:
+        """Return the certificate with the digests of the folder's files."""
+        return Certificate.model_validate({**self._unsigned(), "files": dict(files)})
+
+    def to_bytes(self) -> bytes:
+        """Write the file's content."""
+        return canonical({**self.plain(), "digest": self.digest})
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Certificate:
+        """Read a certificate; anything but the exact canonical form is refused."""
+        if len(data) > MAX_CERTIFICATE_BYTES:
+            raise CheckFailed("certificate.json: larger than 16 MiB. It was not read.")
+        try:
+            content: Any = json.loads(data.decode("utf-8"))
+        except (ValueError, RecursionError):
+            raise CheckFailed(f"certificate.json: not readable as JSON. {_ALTERED}") from None
+        # True and 1.0 equal 1 in Python, but are other files.
+        if not isinstance(content, dict) or type(content.get("format")) is not int or content["format"] != FORMAT:
+            newer = "Use a newer version of Dunnage."
+            raise CheckFailed(f"certificate.json: not a certificate of format {FORMAT}. {newer}")
+        digest = content.pop("digest", None)
+        body = {name: value for name, value in content.items() if name != "signature"}
+        try:
+            own_digest = hashlib.sha256(canonical(body)).hexdigest()
+            own_bytes = canonical({**content, "digest": digest})
+        except (ValueError, RecursionError):  # NaN, half of a character, or nested without end
+            raise CheckFailed(f"certificate.json: not in canonical form. {_ALTERED}") from None
+        if digest != own_digest:
+            raise CheckFailed(f"certificate.json: its own digest does not match. {_ALTERED}")
+        if own_bytes != data:
+            raise CheckFailed(f"certificate.json: not in canonical form. {_ALTERED}")
+        try:
+            certificate = cls.model_validate(content)
+        except ValidationError as error:
+            fields = ", ".join(dict.fromkeys(str(item["loc"][0]) for item in error.errors() if item["loc"]))
+            raise CheckFailed(f"certificate.json: {fields} missing or malformed.") from None
+        except RecursionError:
+            raise CheckFailed("certificate.json: something nested without end missing or malformed.") from None
+        empty = [name for name in content if content[name] is None]
+        if empty:
+            raise CheckFailed(f"certificate.json: {', '.join(empty)} missing or malformed.")
+        if certificate.to_bytes() != data:
+            raise CheckFailed("certificate.json: states a number in another form than certificates have.")
+        return certificate
+
+    def signed(self, key: str | os.PathLike[str]) -> Certificate:
+        """Return the certificate signed with an Ed25519 private key (PEM file)."""
+        private = load_private_key(key)
+        signature = Signature(
+            algorithm="ed25519",
+            public_key=private.public_key().public_bytes_raw().hex(),
+            value=private.sign(_SIGNED_PREFIX + self.digest.encode()).hex(),
+        )
+        return self.model_copy(update={"signature": signature})
+
+    def check_signature(self, trusted: bytes | None) -> str:
+        """Check the signature, which must be by the trusted key if one is given, and say how far it can be trusted."""
+        if self.signature is None:
+            if trusted is not None:
+                raise CheckFailed("certificate.json: not signed, so it cannot be by the key given.")
+            return "not signed: digests alone do not detect forgery"
+        from cryptography.exceptions import InvalidSignature
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+        try:
+            public, value = bytes.fromhex(self.signature.public_key), bytes.fromhex(self.signature.value)
+            # Hex has one canonical form here: lower case.
+            if self.signature != Signature(algorithm="ed25519", public_key=public.hex(), value=value.hex()):
+                raise ValueError
+            Ed25519PublicKey.from_public_bytes(public).verify(value, _SIGNED_PREFIX + self.digest.encode())
+        except (InvalidSignature, ValueError):
+            raise CheckFailed("certificate.json: the signature does not fit the certificate.") from None
+        if trusted is None:
+            return "signed, but by whom is not checked: give --signed-by with a key you trust"
+        if public != trusted:
+            raise CheckFailed("certificate.json: signed by another key than the one given.")
+        return "signed by the key given"
+
+
+def load_private_key(path: str | os.PathLike[str]) -> Any:
+    """Load an Ed25519 private key from an unencrypted PEM file."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    needs = (
+        "an Ed25519 private key in PEM form without a password. "
+        "Make one with: openssl genpkey -algorithm ed25519 -out key.pem"
+    )
+    return _pem_key(path, lambda data: load_pem_private_key(data, password=None), Ed25519PrivateKey, needs)
+
+
+def load_public_key(path: str | os.PathLike[str]) -> bytes:
+    """Load an Ed25519 public key from a PEM file and return its 32 raw bytes."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+    from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
+    needs = "an Ed25519 public key in PEM form. Make one with: openssl pkey -in key.pem -pubout -out key.pub.pem"
+    raw: bytes = _pem_key(path, load_pem_public_key, Ed25519PublicKey, needs).public_bytes_raw()
+    return raw
+
+
+def _pem_key(path: str | os.PathLike[str], load: Callable[[bytes], Any], kind: type, needs: str) -> Any:
+    from cryptography.exceptions import UnsupportedAlgorithm
+
+    try:
+        data = Path(path).read_bytes()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "not a file name"
+        raise ParameterError(f"{os.fspath(path)} cannot be read: {reason}. Check the path of the key.") from None
+    key = None
+    with contextlib.suppress(ValueError, TypeError, UnsupportedAlgorithm):
+        key = load(data)
+    if not isinstance(key, kind):
+        raise ParameterError(f"{os.fspath(path)}: not {needs}")
+    return key
+
+
+def certify(
+    promise: Promise,
+    *,
+    kind: str,
+    dataset: str,
+    period: str | None,
+    attributes: list[dict[str, Any]],
+    measures: RowMeasures | CountMeasures | EstimateMeasures,
+    spend: SpendStatement,
+    composed: Mapping[str, object],  # What all releases so far lose together
+) -> Certificate:
+    """Write the certificate of a release from the promise that was spent on."""
+    return Certificate.model_validate(
+        {
+            "format": FORMAT,
+            "kind": kind,
+            "dataset": dataset,
+            **({"period": period} if period else {}),
+            **promise.to_dict(),
+            "attributes": attributes,
+            "measures": measures,
+            "meaning": meaning(promise),
+            "spend": spend,
+            "composition": {"rule": composition_rule(promise.guarantee), **composed},
+            "software": {"dunnage": __version__},
+            "time": spend.at,
+            "digests_say": DIGESTS_SAY,
+            "files": {},
+        }
+    )
+
+
+def meaning(promise: Promise) -> Meaning:
+    """Say in plain words and odds what a promise means to the one protected."""
+    if promise.basis is Basis.VOID:
+        return Meaning(sentences=[f"Nothing is promised: {promise.why}."], odds=[])
+    held = promise.guarantee if promise.basis is Basis.PROVED else promise.holds
+    if held is None:
+        return Meaning(sentences=[f"No bound is proved: {promise.why}."], odds=[])
+    if not isinstance(held, KAnonymity):
+        loss = Loss(held.epsilon, getattr(held, "delta", Fraction(0)))
+        return Meaning(sentences=[_scope(held)], odds=odds(loss))
+    persons = any(item.name == COUNTS_PERSONS for item in promise.assumptions)
+    people = f", of at least {held.k} different persons" if persons else ""
+    counts = "k counts persons, not records; how many records in a class are of one person is not limited."
+    sentences = [
+        f"Someone who knows the public and generalised values of a {held.protects} finds at least {held.k} "
+        f"released records that look alike{people}, so a guess at its row is right with at most "
+        f"{100 / held.k:.3g} % (1 in {held.k}).",
+        *([counts] if persons else []),
+        "It does not limit what can be concluded from values that all records of a class share, from knowing that "
+        "a record is absent, or from a second release of the same records.",
+    ]
+    row = OddsRow(attack="name the row of a known record", right_at_most=_ceiling(Fraction(1, held.k)))
+    return Meaning(sentences=sentences, odds=[row])
+
+
+def _scope(held: Guarantee) -> str:
+    scopes: dict[type, str] = {
+        WithinCluster: "between values of the same cluster; which cluster a record is in is public",
+        WithinPublishedBorders: "between values that the published borders do not separate",
+        LocalDP: f"between any two values the device could have held, for one {held.protects}",
+        MetricLocalDP: "between two values at distance one",
+    }
+    fallback = f"whether or not one {held.protects} is in the data"
+    if getattr(held, "neighbours", None) == "replace-one":
+        fallback = f"whatever the values of one {held.protects} are"
+    return f"The bound holds {scopes.get(type(held), fallback)}."
+
+
+def odds(loss: Loss) -> list[OddsRow]:
+    """Return what a suspicion can become at most, rounded up.
+
+    With delta 0 the row bounds the suspicion itself after seeing the release. With delta above 0 no such bound
+    exists for every outcome; the row then bounds the chance that the attacker's best guess is right.
+    """
+    if loss.epsilon is None:
+        return []
+    growth = exp_upper(min(loss.epsilon, Fraction(700)))
+    rows = []
+    for prior in PRIORS:
+        before = float(prior)
+        if not loss.delta:
+            after = _ceiling(prior / (prior + (1 - prior) / growth))
+            sentence = f"a {rounded_percent(before)} suspicion becomes at most {rounded_percent(after)}"
+            rows.append(OddsRow(before=before, at_most=after, sentence=sentence))
+            continue
+        # The best test between "in" and "out" is a corner of the (epsilon, delta) region.
+        error = (1 - loss.delta) / (1 + growth)
+        right = _ceiling(max(1 - error, 1 - prior * (1 - loss.delta), 1 - (1 - prior) * (1 - loss.delta)))
+        best = f"the best guess is right with at most {rounded_percent(right)}"
+        sentence = f"with a {rounded_percent(before)} suspicion, {best}"
+        rows.append(OddsRow(before=before, right_guess_at_most=right, sentence=sentence))
+    return rows
+
+
+def _ceiling(probability: Fraction) -> float:
+    """Round a probability up to four digits: printed bounds never flatter."""
+    return min(1.0, math.ceil(probability * 10_000) / 10_000)
+
+
+def composition_rule(guarantee: Guarantee) -> str:
+    """Say how the guarantee adds up with others."""
+    if isinstance(guarantee, KAnonymity):
+        return "does not compose: after this release no differential-privacy total exists for the dataset"
+    if isinstance(guarantee, WithinPublishedBorders):
+        return "does not compose: each release publishes borders of its own; never adds to plain epsilon"
+    if isinstance(guarantee, WithinCluster | MetricLocalDP):
+        return "adds up only with releases of the same scope; never adds to plain epsilon"
+    return "epsilons (and deltas) of releases about the same unit and neighbours add up"

@@ -1,0 +1,606 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a release promises, as plain values.
+
+A guarantee says in which model it speaks, with which parameters, about what (``protects``) and against
+which ``neighbours``. It is a value, not a claim that it holds: the :class:`Basis` of a :class:`Promise`
+says that. Others interpret these values; the meaning of an existing one never changes.
+
+Composition follows three rules. Only equal protection and equal neighbours add up. Adding or removing
+one record at epsilon implies replacing one at twice epsilon, never the reverse. A guarantee inside clusters adds
+only to others inside the same clusters. Anything else (k-anonymity, borders that each release draws for itself)
+refuses to compose, because no bound is proved.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from decimal import Context, Decimal
+from enum import StrEnum
+from fractions import Fraction
+from typing import Any, ClassVar
+
+from dunnage._version import __version__
+from dunnage.errors import CompositionError, ParameterError
+from dunnage.exact import Exact, decimal_text, exact, plain
+
+
+class Neighbours(StrEnum):
+    """Which two datasets must look alike."""
+
+    ADD_REMOVE = "add-remove"
+    REPLACE_ONE = "replace-one"
+
+
+class Basis(StrEnum):
+    """How far a printed guarantee can be relied on."""
+
+    PROVED = "proved"
+    CLAIMED = "claimed"
+    VOID = "void"
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A plain (epsilon, delta) loss; ``epsilon`` is None when no bound exists."""
+
+    epsilon: Fraction | None
+    delta: Fraction = Fraction(0)
+
+    @property
+    def bounded(self) -> bool:
+        return self.epsilon is not None
+
+    def __add__(self, other: Loss) -> Loss:
+        if self.epsilon is None or other.epsilon is None:
+            return UNBOUNDED
+        return Loss(self.epsilon + other.epsilon, self.delta + other.delta)
+
+    def within(self, limit: Loss) -> bool:
+        if limit.epsilon is None:
+            return True
+        return self.epsilon is not None and self.epsilon <= limit.epsilon and self.delta <= limit.delta
+
+    def __str__(self) -> str:
+        if self.epsilon is None:
+            return "no bound"
+        text = f"epsilon {decimal_text(self.epsilon)}"
+        return text + (f", delta {decimal_text(self.delta)}" if self.delta else "")
+
+
+NO_LOSS = Loss(Fraction(0))
+UNBOUNDED = Loss(None)
+_LARGEST_EXPONENT = 700
+
+
+def exp_upper(exponent: Fraction) -> Fraction:
+    """Return a rational number just above e to the exponent (outward rounding, 40 digits)."""
+    context = Context(prec=40)
+    numerator, denominator = Decimal(exponent.numerator), Decimal(exponent.denominator)
+    above = context.divide(numerator, denominator).next_plus(context)
+    return Fraction(above.exp(context).next_plus(context))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Value:
+    """Fields and printing that all guarantees share; not a guarantee by itself."""
+
+    model: ClassVar[str]
+    protects: str
+
+    def __post_init__(self) -> None:
+        _check_text(self, "protects", "what it protects", '"package"')
+
+    def to_dict(self) -> dict[str, object]:
+        values = {item.name: getattr(self, item.name) for item in fields(self)}
+        shown = {
+            name: plain(value) if isinstance(value, Fraction) else value
+            for name, value in values.items()
+            if value is not None
+        }
+        return {
+            "model": self.model,
+            **{name: str(v) if isinstance(v, StrEnum) else v for name, v in shown.items()},
+        }
+
+    def plain_loss(self, neighbours: Neighbours) -> Loss:
+        """Return the (epsilon, delta) loss this implies between the given neighbours: here none."""
+        return UNBOUNDED
+
+
+def _check_text(owner: object, name: str, says: str, example: str) -> None:
+    value = getattr(owner, name)
+    if not isinstance(value, str) or not value.strip():
+        raise ParameterError(f"a guarantee must say {says}. Got {value!r}. Write {example}, say.")
+
+
+def _set_neighbours(owner: object) -> None:
+    value: Any = owner.neighbours  # type: ignore[attr-defined]
+    if value not in tuple(Neighbours):
+        raise ParameterError(f"neighbours must be {' or '.join(Neighbours)}. Got {value!r}. Choose one.")
+    object.__setattr__(owner, "neighbours", Neighbours(value))
+
+
+def _set_amount(owner: object, name: str, *, positive: bool = True) -> None:
+    value: Exact = getattr(owner, name)
+    amount = exact(value, what=name)
+    if amount < 0 or (positive and amount == 0):
+        need = "more than 0" if positive else "at least 0"
+        raise ParameterError(f"{name} must be {need}. Got {decimal_text(amount)}. Choose a positive number.")
+    object.__setattr__(owner, name, amount)
+
+
+def _set_probability(owner: object, name: str) -> None:
+    _set_amount(owner, name, positive=False)
+    if getattr(owner, name) >= 1:
+        raise ParameterError(f"{name} must be below 1. Got {getattr(owner, name)}. Choose a small probability.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class KAnonymity(_Value):
+    """Each released record looks like at least k - 1 others. It does not compose.
+
+    Examples
+    --------
+    >>> KAnonymity(k=5, protects="package").to_dict()
+    {'model': 'k-anonymity', 'protects': 'package', 'k': 5}
+    """
+
+    model: ClassVar[str] = "k-anonymity"
+    k: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if isinstance(self.k, bool) or not isinstance(self.k, int) or self.k < 2:
+            raise ParameterError(f"k must be a whole number of at least 2. Got {str(self.k)[:20]}. Choose k = 5, say.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Epsilon(_Value):
+    """A guarantee with an epsilon and neighbours."""
+
+    is_plain: ClassVar[bool] = False  # whether it bounds a plain loss
+    epsilon: Fraction
+    neighbours: Neighbours
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _set_amount(self, "epsilon")
+        _set_neighbours(self)
+
+    def plain_loss(self, neighbours: Neighbours) -> Loss:
+        if not self.is_plain:
+            return UNBOUNDED
+        return _converted(Loss(self.epsilon, getattr(self, "delta", Fraction(0))), self.neighbours, neighbours)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PureDP(_Epsilon):
+    """Epsilon-differential privacy between the stated neighbours."""
+
+    model: ClassVar[str] = "dp"
+    is_plain = True
+
+    def for_group(self, size: int, *, protects: str) -> PureDP:
+        """Return what holds for a unit of at most ``size`` protected records: a rider of m trips has m epsilon."""
+        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+            raise ParameterError(f"the group size must be at least 1. Got {size}. State the largest number of records.")
+        return replace(self, epsilon=self.epsilon * size, protects=protects)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApproximateDP(_Epsilon):
+    """(epsilon, delta)-differential privacy between the stated neighbours."""
+
+    model: ClassVar[str] = "dp"
+    is_plain = True
+    delta: Fraction
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _set_probability(self, "delta")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampledDP(ApproximateDP):
+    """(epsilon, delta)-differential privacy that rests on a secret sample of rate beta, drawn afresh."""
+
+    model: ClassVar[str] = "sampled-dp"
+    beta: Fraction
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _set_amount(self, "beta")
+        _set_probability(self, "beta")
+
+
+@dataclass(frozen=True, kw_only=True)
+class WithinCluster(_Epsilon):
+    """Epsilon between values of one cluster; which cluster a record is in is public."""
+
+    model: ClassVar[str] = "within-cluster"
+    clusters: str
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_text(self, "clusters", "which clusters it holds in", '"the public borders 0, 100, 500 kg"')
+
+
+@dataclass(frozen=True, kw_only=True)
+class WithinPublishedBorders(_Epsilon):
+    """Epsilon between values that the published, privately drawn borders do not separate."""
+
+    model: ClassVar[str] = "within-published-borders"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalDP(_Epsilon):
+    """Epsilon between any two values a device may hold; one report."""
+
+    model: ClassVar[str] = "local-dp"
+    is_plain = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetricLocalDP(_Epsilon):
+    """Epsilon per unit of distance between two values a device may hold."""
+
+    model: ClassVar[str] = "metric-local-dp"
+    distance: str
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_text(self, "distance", "what its unit of distance is", '"one kilometre"')
+
+
+Guarantee = (
+    KAnonymity | PureDP | ApproximateDP | SampledDP | WithinCluster | WithinPublishedBorders | LocalDP | MetricLocalDP
+)
+
+
+def _converted(loss: Loss, held: Neighbours, asked: Neighbours) -> Loss:
+    """Turn a loss between one kind of neighbours into the other where that is proved."""
+    if held == asked:
+        return loss
+    if held is Neighbours.REPLACE_ONE or loss.epsilon is None:
+        return UNBOUNDED  # replacing keeps n fixed, so it says nothing about adding a record
+    # Replacing is removing and adding: (2 epsilon, (1 + e^epsilon) delta). A delta of 1 promises nothing.
+    if loss.delta and loss.epsilon > _LARGEST_EXPONENT:
+        return UNBOUNDED
+    delta = (1 + exp_upper(loss.epsilon)) * loss.delta if loss.delta else Fraction(0)
+    return Loss(2 * loss.epsilon, delta) if delta < 1 else UNBOUNDED
+
+
+def _named(guarantee: Guarantee) -> str:
+    neighbours = getattr(guarantee, "neighbours", None)
+    return f"{guarantee.model} for one {guarantee.protects}" + (f", {neighbours} neighbours" if neighbours else "")
+
+
+_WHY_NOT = {
+    "k-anonymity": "two k-anonymous releases of the same records can together single one out",
+    "within-published-borders": "each release publishes borders of its own",
+}
+
+
+def compose(guarantees: Sequence[Guarantee]) -> Guarantee:
+    """Return what several releases of the same records promise together.
+
+    Raises
+    ------
+    CompositionError
+        If they protect different things, have different neighbours, or no bound is proved.
+
+    Examples
+    --------
+    >>> one = PureDP(epsilon=Fraction(1, 2), protects="trip", neighbours=Neighbours.ADD_REMOVE)
+    >>> compose([one, one]).epsilon
+    Fraction(1, 1)
+    """
+    first = _comparable(guarantees)
+    if len(guarantees) == 1:
+        return first
+    if isinstance(first, KAnonymity | WithinPublishedBorders):
+        raise CompositionError(f"{first.model} does not compose: {_WHY_NOT[first.model]}. State each on its own.")
+    epsilon = sum((g.epsilon for g in guarantees if isinstance(g, _Epsilon)), Fraction(0))
+    if all(type(g) is type(first) for g in guarantees) and not isinstance(first, ApproximateDP):
+        return replace(first, epsilon=epsilon)
+    if not all(isinstance(g, PureDP | ApproximateDP) for g in guarantees):
+        models = " and ".join(sorted({g.model for g in guarantees}))
+        raise CompositionError(f"{models} do not add up: no bound is proved for them together. State each on its own.")
+    delta = sum((g.delta for g in guarantees if isinstance(g, ApproximateDP)), Fraction(0))
+    if delta >= 1:
+        raise CompositionError(
+            f"the deltas add up to {decimal_text(delta)}: nothing is promised. Ask for smaller deltas."
+        )
+    return ApproximateDP(epsilon=epsilon, delta=delta, protects=first.protects, neighbours=first.neighbours)
+
+
+def _comparable(guarantees: Sequence[Guarantee]) -> Guarantee:
+    """Check that guarantees speak of the same unit, neighbours and scope, and return the first."""
+    if not guarantees:
+        raise ParameterError("compose needs at least one guarantee. Got none.")
+    first = guarantees[0]
+    scope = [
+        (getattr(g, "neighbours", None), getattr(g, "clusters", None), getattr(g, "distance", None)) for g in guarantees
+    ]
+    for other, its_scope in zip(guarantees, scope, strict=True):
+        if other.protects != first.protects or its_scope != scope[0]:
+            raise CompositionError(
+                f"{_named(first)} and {_named(other)} speak of different things and do not add up. "
+                "Convert add-remove to replace-one first (twice epsilon), or state each on its own."
+            )
+    return first
+
+
+def parallel(guarantees: Sequence[PureDP], *, disjoint_by: str) -> PureDP:
+    """Return what releases of disjoint parts promise together: the largest epsilon."""
+    if not disjoint_by:
+        raise CompositionError(
+            "parallel composition needs the public rule that separates the units. Got none. Name it."
+        )
+    first = _comparable(guarantees)
+    if not all(isinstance(g, PureDP) and g.neighbours is Neighbours.ADD_REMOVE for g in guarantees):
+        # A record that is replaced may move to another part, and then two parts change.
+        raise CompositionError(
+            f"parallel composition is proved for plain epsilon and add-remove neighbours only. Got {_named(first)}."
+        )
+    return max(guarantees, key=lambda g: g.epsilon)
+
+
+def implies(stronger: Guarantee, weaker: Guarantee) -> bool:
+    """Return whether one guarantee, where it holds, proves the other.
+
+    Examples
+    --------
+    >>> implies(KAnonymity(k=10, protects="package"), KAnonymity(k=5, protects="package"))
+    True
+    """
+    if stronger.protects != weaker.protects:
+        return False
+    if isinstance(stronger, KAnonymity) or isinstance(weaker, KAnonymity):
+        return isinstance(stronger, KAnonymity) and isinstance(weaker, KAnonymity) and stronger.k >= weaker.k
+    if isinstance(weaker, PureDP | ApproximateDP):
+        limit = Loss(weaker.epsilon, getattr(weaker, "delta", Fraction(0)))
+        return stronger.plain_loss(weaker.neighbours).within(limit)
+    same_scope = type(stronger) is type(weaker) and replace(stronger, epsilon=weaker.epsilon) == weaker
+    return same_scope and stronger.epsilon <= weaker.epsilon
+
+
+@dataclass(frozen=True)
+class Assumption:
+    """Something a guarantee rests on; the name is fixed so that it can be looked up."""
+
+    name: str
+    says: str
+
+
+PUBLIC_DOMAIN = Assumption(
+    "public domain", "domains, resolutions and hierarchies were chosen without looking at the data"
+)
+RECORDS_NOT_PERSONS = Assumption(
+    "one record per protected unit", "k counts records; several records of one person count several times"
+)
+COUNTS_PERSONS = "persons told apart"
+"""Name of the assumption of a k that counts persons, not records."""
+DATA_DEPENDENT_REFUSAL = Assumption(
+    "refusal may depend on data",
+    "that a release was possible at all says that no class had to be smaller than k",
+)
+CHOICE_DEPENDS_ON_DATA = Assumption(
+    "class borders depend on data", "where classes begin and end was chosen from the records to lose least"
+)
+SINGLE_RELEASE = Assumption(
+    "released once", "no other release of the same records is at hand; k-anonymous releases do not compose"
+)
+SYSTEM_ENTROPY = Assumption("system entropy", "the operating system's random numbers are unpredictable")
+ONE_PERIOD_PER_RECORD = Assumption("one period per protected record", "no protected unit has records in two periods")
+PUBLIC_COUNT = Assumption(
+    "public record count",
+    "how many records take part, and which do, is not hidden: between neighbours one record is replaced, none removed",
+)
+PUBLIC_COLUMNS = Assumption(
+    "public columns are known", "public columns are released as they are, so neighbours agree in them"
+)
+PUBLIC_BORDERS = Assumption(
+    "public cluster borders",
+    "borders were chosen without looking at the data; between which of them a value lies is shown",
+)
+SHOWN_CLUSTERS = Assumption(
+    "clusters are shown", "between which published borders a value lies is shown, so neighbours agree in it"
+)
+SECRET_SAMPLE = Assumption(
+    "secret sample", "nobody but the owner knows which records were sampled, nor how many, nor how many there are"
+)
+FRESH_SAMPLE = Assumption(
+    "sample drawn afresh", "every release draws samples of its own; releases of one sample do not compose"
+)
+EPSILON_PER_RECORD = Assumption(
+    "epsilon per record", "epsilon is for one record; a person with several records is protected by that for each"
+)
+
+EPSILON_PER_TRIP = Assumption(
+    "epsilon per trip", "epsilon is for one trip; a rider of m trips is protected by m times epsilon"
+)
+BOUNDED_CONTRIBUTION = Assumption(
+    "bounded contribution",
+    "of each rider at most the stated number of trips was counted, chosen at random; who has two cards is two riders",
+)
+PUBLIC_FEATURES = Assumption(
+    "public features",
+    "zones and modes are public functions of origin and destination, chosen without looking at the data",
+)
+
+PUBLIC_TIERS = Assumption(
+    "public tiers", "the tier of a vehicle was chosen from a public list without looking at what it reports"
+)
+EVERY_SLOT = Assumption(
+    "every slot reports", "a report leaves at every drawn slot, whatever there is to report; slots were drawn before"
+)
+NO_METADATA = Assumption(
+    "network not covered", "sender, time and network address of a report are seen by whoever carries it"
+)
+REPORT_ASSUMPTIONS = (PUBLIC_DOMAIN, PUBLIC_TIERS, EVERY_SLOT, NO_METADATA, SYSTEM_ENTROPY)
+"""What every report of a device rests on."""
+RANDOM_SLOTS = Assumption(
+    "random slots", "moments were drawn at random before the day: estimates are of vehicles at such moments"
+)
+CLAMPED = Assumption(
+    "values within domains", "a number outside its domain counted as the nearer end; domains are part of the task"
+)
+HONEST_REPORTS = Assumption(
+    "honest reports", "reports were made by devices of the task; a forged one counts as any other"
+)
+INDEPENDENT_TIERS = Assumption(
+    "tiers independent of values",
+    "values and intervals weigh tiers by precision, which is right if tiers have nothing to do with what is reported",
+)
+WEIGHED_VALUES = Assumption(
+    "values weigh tiers by precision",
+    "which is right if tiers have nothing to do with what is reported; no difference was found. Intervals hold anyway",
+)
+
+
+PROJECT = "dunnage"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Promise:
+    """What a mechanism states before it sees data.
+
+    Parameters
+    ----------
+    guarantee
+        The stated guarantee.
+    basis
+        Whether it is proved, only claimed, or void.
+    mechanism
+        Name and all parameters, as plain data.
+    assumptions
+        What the guarantee rests on.
+    in_clear
+        What the release shows as it is.
+    numerics
+        How numbers are drawn and rounded.
+    claim
+        The published claim, where it differs from the stated guarantee.
+    holds
+        What really holds where the basis is not ``proved``; None means no bound.
+    why
+        Why the basis is not ``proved``.
+    notes
+        Where in ``docs/proofs`` it is proved, or shown what the published form does not keep.
+    """
+
+    guarantee: Guarantee
+    basis: Basis
+    mechanism: Mapping[str, object]
+    assumptions: tuple[Assumption, ...] = ()
+    in_clear: tuple[str, ...] = ()
+    numerics: str = "exact"
+    claim: str = ""
+    holds: Guarantee | None = None
+    why: str = ""
+    warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = field(default=(), compare=False)
+
+    def true_loss(self, neighbours: Neighbours) -> Loss:
+        """Return the loss to be charged: of what really holds, never of what is only claimed."""
+        if self.basis is Basis.VOID:
+            return UNBOUNDED
+        held = self.guarantee if self.basis is Basis.PROVED else self.holds
+        return held.plain_loss(neighbours) if held is not None else UNBOUNDED
+
+    def voided(self, why: str) -> Promise:
+        """Return the same promise marked as not private."""
+        return replace(self, basis=Basis.VOID, holds=None, why=why)
+
+    def to_dict(self) -> dict[str, object]:
+        """Give the promise as plain data, with where its proof is, for certificates."""
+        sections = [f"docs/proofs/{note}" for note in self.notes]
+        proof = {"project": PROJECT, "version": __version__, "sections": sections}
+        return {**self._stated(), **({"proof": proof} if sections else {})}
+
+    def _stated(self) -> dict[str, object]:
+        words = {"claim": self.claim, "why": self.why, "warnings": list(self.warnings)}
+        return {
+            "guarantee": self.guarantee.to_dict(),
+            "basis": str(self.basis),
+            "mechanism": dict(self.mechanism),
+            "assumptions": {a.name: a.says for a in self.assumptions},
+            "in_clear": list(self.in_clear),
+            "numerics": self.numerics,
+            **{name: value for name, value in words.items() if value},
+            **({"holds": self.holds.to_dict()} if self.holds is not None else {}),
+        }
+
+    def digest(self) -> str:
+        """Return the SHA-256 of the promise in canonical form; where the proof is written is no part of it."""
+        text = json.dumps(self._stated(), sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """The most that may be lost about one dataset, over all its releases, between the stated neighbours."""
+
+    epsilon: Fraction
+    delta: Fraction = Fraction(0)
+    neighbours: Neighbours
+
+    def __post_init__(self) -> None:
+        _set_amount(self, "epsilon")
+        _set_probability(self, "delta")
+        _set_neighbours(self)
+
+    @property
+    def limit(self) -> Loss:
+        return Loss(self.epsilon, self.delta)
+
+    def __str__(self) -> str:
+        return f"{self.limit} ({self.neighbours})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpendPurpose:
+    """What a spend is for: the dataset and period it is charged to, under which policy and budget.
+
+    ``allow_unbounded`` is the policy's consent to releases that no budget can bound.
+    """
+
+    dataset: str
+    policy_digest: str
+    period: str | None = None
+    budget: Budget | None = None
+    allow_unbounded: bool = False
+
+
+_MODELS: Mapping[str, type] = {
+    "k-anonymity": KAnonymity,
+    "sampled-dp": SampledDP,
+    "within-cluster": WithinCluster,
+    "within-published-borders": WithinPublishedBorders,
+    "local-dp": LocalDP,
+    "metric-local-dp": MetricLocalDP,
+}
+
+
+def guarantee_from(data: Mapping[str, object]) -> Guarantee:
+    """Read a guarantee back from its plain data."""
+    if not isinstance(data, Mapping):
+        raise ParameterError(f"a guarantee is a table of its parameters. Got {type(data).__name__}.")
+    values = dict(data)
+    model = values.pop("model", None)
+    kind = (ApproximateDP if "delta" in values else PureDP) if model == "dp" else _MODELS.get(str(model))
+    if kind is None:
+        raise ParameterError(f"unknown guarantee model {model!r}. Known: dp, {', '.join(_MODELS)}.")
+    try:
+        guarantee: Guarantee = kind(**values)
+    except (TypeError, ValueError) as error:
+        raise ParameterError(f"the {model} guarantee is not well formed: {error}") from None
+    return guarantee
+
+
+def total(losses: Iterable[Loss]) -> Loss:
+    return sum(losses, NO_LOSS)

@@ -1,0 +1,743 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Policy: what the owner allows, as a TOML file that can be read, written and digested.
+
+A policy is data. It names a mechanism and its parameters; which class that is, is decided in ``publishing``. Every
+table of the file is a model below; what a key must be is its description. All problems of a file are reported at once.
+What devices may report is a policy too (``dunnage.collecting.tasks`` has its tables).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from decimal import Decimal
+from fractions import Fraction
+from functools import cached_property
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar, get_args
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationError,
+    ValidationInfo,
+    WithJsonSchema,
+    create_model,
+    field_validator,
+    model_validator,
+)
+from pydantic.json_schema import SkipJsonSchema
+
+from dunnage.errors import ParameterError, PolicyError, Problem, UserError
+from dunnage.exact import exact, plain, shown
+from dunnage.model.city import MAX_PAIRS_BYTES, City
+from dunnage.model.documents import Flaws, Model, problems_of, type_name
+from dunnage.model.domains import Category, Domain, Graph, Numeric, Ordinal, Stops, Tree, Windows
+from dunnage.model.guarantees import Budget, Neighbours, SpendPurpose
+from dunnage.model.schema import CONTRIBUTION_SPANS, Attribute, Contribution, Missing, Outside, Role, Schema, Span
+from dunnage.model.trips import Trip
+from dunnage.tables.reader import MAX_FILE_BYTES, ReadOptions
+
+MAX_POLICY_BYTES = 1 << 20
+DEVICE_PREFIX = "local-"  # How the names of mechanisms begin that run on devices
+ROLE_SYNONYMS = {"identifying": "identifier", "quasi-identifying": "quasi-identifier", "insensitive": "public"}
+_ADVISED = ("k", "epsilon")  # Parameters that a draft leaves blank, and that advice chooses
+_DEEPEST = 16
+V = TypeVar("V")
+Document = Mapping[str, Any]  # Plain data as TOML holds it, which the tables below judge
+PERIOD_FORMATS = {"day": "%Y-%m-%d", "month": "%Y-%m"}
+
+
+# What is read, and how it is written
+
+
+@dataclass(frozen=True, kw_only=True)
+class PeriodRule:
+    """How a dataset that grows is cut into periods; without a column the whole file is one period."""
+
+    length: str
+    column: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.length not in PERIOD_FORMATS:
+            raise ParameterError(f"a period is one of {', '.join(PERIOD_FORMATS)}. Got {self.length!r}.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policy:
+    """What the owner allows: who is protected, what each column is, which mechanism, which budget.
+
+    Make one with :meth:`read` (a file), :meth:`from_text` (TOML) or :meth:`from_dict` (plain data).
+    """
+
+    dataset: str
+    schema: Schema
+    mechanism: Mapping[str, object]
+    small: str = "refuse"
+    allow_unbounded: bool = False
+    read_options: ReadOptions = field(default_factory=ReadOptions)
+    period: PeriodRule | None = None
+    budget: Budget | None = None
+    path: Path | None = field(default=None, compare=False)
+    document: Document = field(default_factory=dict, repr=False, compare=False)
+    files: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> Policy:
+        written = Written.read(path)
+        return cls.from_dict(written.document, path=written.path)
+
+    @classmethod
+    def from_text(cls, text: str, *, path: Path | None = None) -> Policy:
+        """Read a policy from TOML text; files it names are relative to ``path``."""
+        return cls.from_dict(Written.from_text(text, path).document, path=path)
+
+    @classmethod
+    def from_dict(cls, document: Document, *, path: Path | None = None) -> Policy:
+        """Read a policy from plain data, in the shape of the TOML file."""
+        document = checked_copy(document, path)
+        if is_for_devices(document):
+            what = f"this policy is for devices: use dunnage device task {path or 'POLICY'} -o TASK"
+            raise PolicyError(str(path or "policy"), [what])
+        reading = PolicyReading(document=document, base=path.parent if path else Path())
+        tables, problems = read_tables(PolicyTables, reading)
+        schema = reading.schema
+        if schema is not None and schema.trip is not None and "period" not in document and schema.time.dates is None:
+            time = f"attributes.{schema.trip.time}"
+            remedy = f'Write dates = ["2026-11-01", "2026-11-30"], say, in [{time}], or [period].'
+            if schema.time.day == "date":
+                problems.append(Problem("needs to know which dates there are", where=f"{time}.day", remedy=remedy))
+            if schema.contribution is not None and schema.contribution.per == "day":
+                what = "= day needs to know how many days there are, to say what a rider can change in all"
+                problems.append(Problem(what, where="contribution.per", remedy=remedy))
+        if problems or tables is None or schema is None:
+            raise PolicyError(str(path or "policy"), problems)
+        return cls(
+            dataset=tables.dataset,
+            schema=schema,
+            mechanism=tables.mechanism,
+            small=tables.small,
+            allow_unbounded=tables.allow_unbounded,
+            read_options=tables.read.made,
+            period=tables.period.made if tables.period else None,
+            budget=tables.budget.made if tables.budget else None,
+            path=path,
+            document=document,
+            files=reading.files,
+        )
+
+    def to_toml(self) -> str:
+        import tomli_w
+
+        return tomli_w.dumps(dict(self.document))
+
+    def digest(self) -> str:
+        """Return the SHA-256 of what the policy says, and of the files it names; comments do not count."""
+        return digest_of({"document": canonical(self.document), "files": dict(self.files)})
+
+    def purpose(self, period: str | None = None) -> SpendPurpose:
+        """Say what a spend under this policy is for."""
+        return SpendPurpose(
+            dataset=self.dataset,
+            period=period,
+            policy_digest=self.digest(),
+            budget=self.budget,
+            allow_unbounded=self.allow_unbounded,
+        )
+
+
+def is_for_devices(document: Document) -> bool:
+    """Tell whether plain data, in the shape of a policy, is meant for devices."""
+    tables = document.get("mechanisms")
+    # [mechanisms] with a name and parameters of its own is a misspelt [mechanism].
+    return isinstance(tables, Mapping) and bool(tables) and all(isinstance(item, Mapping) for item in tables.values())
+
+
+# Text and plain data
+
+
+@dataclass(frozen=True, kw_only=True)
+class Written:
+    """A policy as it was written, with or without a mechanism: what it says is not judged."""
+
+    text: str = field(repr=False)  # text, document: what is written, as text and as plain data with exact decimals
+    document: Document = field(repr=False)
+    path: Path | None = None  # The file it is from; the files it names are relative to it
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> Self:
+        try:
+            file = Path(path)
+            with file.open("rb") as stream:
+                content = stream.read(MAX_POLICY_BYTES + 1)
+        except OSError as error:
+            raise PolicyError(str(path), [f"cannot be read: {error.strerror}. Check the path."]) from None
+        except (TypeError, ValueError):
+            what = f"policy must be a Policy or the path of one. Got {shown(path)}. Give a path."
+            raise ParameterError(what) from None
+        if len(content) > MAX_POLICY_BYTES:
+            raise PolicyError(str(file), ["is larger than 1 MiB. A policy is a short text file."])
+        try:
+            return cls.from_text(content.decode("utf-8-sig"), file)
+        except UnicodeDecodeError as error:
+            line = content.count(b"\n", 0, error.start) + 1
+            raise PolicyError(str(file), [f"is not UTF-8 text (line {line}). Save it as UTF-8."]) from None
+
+    @classmethod
+    def from_text(cls, text: str, path: Path | None = None) -> Self:
+        try:
+            return cls(text=text, document=tomllib.loads(text, parse_float=Decimal), path=path)
+        except (ValueError, ArithmeticError) as error:
+            # Besides its own error, the parser lets out those of numbers that are too long.
+            what = str(error) if isinstance(error, tomllib.TOMLDecodeError) else "a number is too long"
+            raise PolicyError(str(path or "policy"), [f"is not valid TOML: {what}. Mend that line."]) from None
+        except RecursionError:
+            raise PolicyError(str(path or "policy"), ["is nested too deeply. Write it flat."]) from None
+
+
+def checked_copy(document: Document, path: Path | None) -> dict[str, object]:
+    """Copy a document, which must be plain data that TOML can hold, numbers as exact decimals."""
+    problems: list[Problem] = []
+
+    def copied(value: object, where: str = "", depth: int = 0) -> Any:
+        if depth > _DEEPEST:
+            problems.append(Problem("is nested too deeply", where=where, remedy="Write it flat."))
+        elif isinstance(value, Mapping):
+            places = {str(key): f"{where}.{key}" if where and str(key) else where or str(key) for key in value}
+            return {str(key): copied(item, places[str(key)], depth + 1) for key, item in value.items()}
+        elif isinstance(value, list | tuple):
+            return [copied(item, where, depth + 1) for item in value]
+        elif isinstance(value, bool | str):
+            return value
+        elif isinstance(value, Decimal | Real):
+            try:
+                written = plain(exact(value))  # type: ignore[arg-type]
+            except ParameterError as error:
+                problems.append(Problem(str(error), where=where))
+                return None
+            if isinstance(value, Integral | Decimal):
+                return int(value) if isinstance(value, Integral) else value
+            return written if isinstance(written, str) else Decimal(repr(written))
+        else:
+            remedy = "Use text, numbers, true and false, lists and tables; put dates and times in quotes."
+            problems.append(Problem(f"cannot be of type {type(value).__name__}", where=where, remedy=remedy))
+        return None
+
+    if not isinstance(document, Mapping):
+        problems.append(Problem(f"must be a table; got {type(document).__name__}", remedy="Give a mapping."))
+    copy: dict[str, object] = copied(document) if not problems else {}
+    if problems:  # one of each: all items of a list are at the same place
+        raise PolicyError(str(path or "policy"), list(dict.fromkeys(problems)))
+    return copy
+
+
+def canonical(value: Any) -> Any:
+    """Return plain data in which equal numbers look the same, however they were written."""
+    if isinstance(value, Mapping):
+        return {key: canonical(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [canonical(item) for item in value]
+    return plain(exact(value)) if isinstance(value, Decimal) else value
+
+
+def digest_of(content: Mapping[str, object]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+# Tables
+
+
+@dataclass(kw_only=True)
+class PolicyReading:
+    """What reading one policy knows and collects on its way: validators have it as their context."""
+
+    document: Document
+    base: Path = Path()  # Where the files are that the policy names
+    files: dict[str, str] = field(default_factory=dict)  # Their digests
+    city: City | None = None
+    schema: Schema | None = None
+    column: str = ""  # Name of the column at hand
+
+    def table(self, name: str) -> Document:
+        """Return a table as it was written, or an empty one."""
+        table = self.document.get(name)
+        return table if isinstance(table, Mapping) else {}
+
+    def file(self, name: str, most_bytes: int = MAX_FILE_BYTES) -> Path:
+        """Return a file the policy names and remember its digest."""
+        path = self.base / name
+        if not path.is_file():
+            what = "is not a file" if path.exists() else "does not exist"
+            raise ParameterError(f"{path} {what}. Paths are relative to the policy.")
+        try:
+            with path.open("rb") as stream:
+                content = stream.read(most_bytes + 1)
+        except OSError as error:
+            raise ParameterError(f"{path} cannot be read: {error.strerror}. Check its permissions.") from None
+        self.files[name] = hashlib.sha256(content).hexdigest()  # its reader refuses what is longer
+        return path
+
+
+Info = ValidationInfo[PolicyReading]
+
+
+class Table(Model):
+    """A table of a policy: what a draft leaves blank is to be filled in."""
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _filled_in(cls, value: object, info: Info) -> object:
+        declared = cls.model_fields[info.field_name or ""]
+        if declared.exclude:  # see refused()
+            raise Flaws(Problem(declared.title or "", remedy=declared.description or ""))
+        if isinstance(value, str | list) and not value and declared.annotation is not object:
+            raise Flaws(Problem("is blank", remedy="Fill in {says}."))
+        return value
+
+
+def key(says: str, default: Any = ...) -> Any:
+    """Declare a key, and say what it must be."""
+    return Field(default, description=says)
+
+
+def refused(what: str, remedy: str) -> Any:
+    """Declare a key that is not to be written, and say what to do instead."""
+    return Field(default=None, exclude=True, title=what, description=remedy)
+
+
+T = TypeVar("T", bound=Table)
+
+
+class MadeTable(Table, Generic[V]):
+    """A table that says what one value is made of: a value that refuses is a problem of the table."""
+
+    of: ClassVar[Callable[..., Any]]
+
+    @cached_property
+    def made(self) -> V:
+        made: V = type(self).of(**dict(self))
+        return made
+
+    @model_validator(mode="after")
+    def _can_be_made(self) -> Self:
+        with problems_of_table():
+            _ = self.made
+        return self
+
+
+def read_tables(model: type[T], reading: PolicyReading) -> tuple[T | None, list[Problem]]:
+    """Check all tables of a policy; return them, or all problems."""
+    try:
+        return model.model_validate(reading.document, context=reading), []
+    except ValidationError as error:
+        return None, list(problems_of(error, model, public=True))
+
+
+@contextmanager
+def problems_of_table() -> Iterator[None]:
+    """Turn an error of what is made of a table into a problem of that table."""
+    try:
+        yield
+    except Flaws:
+        raise
+    except UserError as error:
+        raise Flaws(Problem(str(error))) from None
+
+
+def number_of(value: object, says: str = "{says}") -> Fraction:
+    """Read a number, or the text "p/q" of one that has no decimal."""
+    if isinstance(value, bool) or not isinstance(value, int | Decimal | str):
+        raise Flaws(Problem(f"must be {says}; got {type_name(value)}", remedy="Mend the value."))
+    if isinstance(value, str) and not re.fullmatch(r"-?\d{1,700}/[1-9]\d{0,699}", value, re.ASCII):
+        raise Flaws(Problem(f"must be {says}; got text", remedy="Write it like 500 or 0.1, without quotes."))
+    return exact(value)
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise Flaws(Problem(f"must be {{says}}; got {type_name(value)}", remedy="Mend the value."))
+    if not all(isinstance(item, str) for item in value):
+        raise Flaws(Problem("must be {says}", remedy="Put each value in quotes."))
+    return tuple(value)
+
+
+def numbers_of(value: object, num: int, says: str) -> tuple[Fraction, ...]:
+    """Read a list of as many numbers as there must be."""
+    if not isinstance(value, list):
+        raise Flaws(Problem(f"must be {{says}}; got {type_name(value)}", remedy="Mend the value."))
+    try:
+        numbers = tuple(number_of(item) for item in value)
+    except Flaws:
+        numbers = ()
+    if len(numbers) != num:
+        raise Flaws(Problem(f"must be {says}", remedy="Mend the value."))
+    return numbers
+
+
+def _bounds(value: object) -> tuple[Fraction, ...]:
+    return numbers_of(value, 2, "two numbers [lowest, highest]")
+
+
+def role_of(value: object) -> object:
+    """Return the role that a word of ARX stands for; anything else as it is."""
+    return ROLE_SYNONYMS.get(value, value) if isinstance(value, str) else value
+
+
+Number = Annotated[Fraction, BeforeValidator(lambda value: number_of(value))]
+Texts = Annotated[tuple[str, ...], BeforeValidator(_texts)]
+AnyRole = Annotated[
+    Role, Field(strict=False), BeforeValidator(role_of), WithJsonSchema({"enum": [*map(str, Role), *ROLE_SYNONYMS]})
+]
+
+
+# Columns
+
+
+class Column(Table):
+    """What all columns say."""
+
+    role: AnyRole
+    missing: Missing = "refuse"
+    outside: Outside = "refuse"
+
+    def domain_in(self, reading: PolicyReading) -> Domain | None:
+        return None
+
+
+class NumericColumn(Column):
+    kind: Literal["numeric"]
+    domain: Annotated[tuple[Fraction, ...], BeforeValidator(_bounds)] | None = key(
+        "[lowest, highest], public bounds", None
+    )
+    resolution: Number | None = key("the step of the public grid", None)
+    unit: str = key('"kg", say', "")
+    doubling: Number | None = key("the width of the narrowest intervals of its hierarchy", None)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_blank(cls, data: dict[str, object]) -> dict[str, object]:
+        """Pass over a domain that a draft left blank, where no quasi-identifier needs one."""
+        if data.get("domain") == [] and role_of(data.get("role")) not in ("", Role.QUASI_IDENTIFIER):
+            return {key: value for key, value in data.items() if key != "domain"}
+        return data
+
+    def domain_in(self, reading: PolicyReading) -> Domain | None:
+        if self.domain is None:
+            return None
+        lower, upper = self.domain
+        return Numeric(lower=lower, upper=upper, resolution=self.resolution, unit=self.unit, doubling=self.doubling)
+
+
+class OrdinalColumn(Column):
+    kind: Literal["ordinal"]
+    domain: Texts = key('a list of texts ["a", "b"]')
+
+    def domain_in(self, reading: PolicyReading) -> Domain:
+        return Ordinal(levels=self.domain)
+
+
+class CategoryColumn(Column):
+    kind: Literal["category"]
+    domain: Texts | None = key('a list of texts ["a", "b"]', None)
+
+    def domain_in(self, reading: PolicyReading) -> Domain | None:
+        return Category(values=self.domain) if self.domain is not None else None
+
+
+class TreeColumn(Column):
+    kind: Literal["tree"]
+    hierarchy: str | None = key('"hierarchy.csv", one row a leaf', None)
+    parents: dict[str, Any] | None = key("a table child = parent", None)
+
+    def domain_in(self, reading: PolicyReading) -> Domain:
+        if (self.hierarchy is None) == (not self.parents):
+            remedy = 'A tree needs one of hierarchy = "file.csv" and a table parents.'
+            what = "and parents are both given" if self.parents else "is missing"
+            raise Flaws(Problem(what, where="hierarchy", remedy=remedy))
+        return (
+            Tree(parents=self.parents or {}) if self.hierarchy is None else Tree.from_csv(reading.file(self.hierarchy))
+        )
+
+
+class GraphColumn(Column):
+    kind: Literal["graph"]
+    edges: str = key('"edges.csv" with columns from,to[,length]')
+    directed: bool = key("true or false", False)
+
+    def domain_in(self, reading: PolicyReading) -> Domain:
+        return Graph.from_csv(reading.file(self.edges), directed=self.directed)
+
+
+class StopColumn(Column):
+    kind: Literal["stop"]
+
+    def domain_in(self, reading: PolicyReading) -> Domain | None:
+        if "city" not in reading.document:
+            what = "is stop, but nothing says which stops there are"
+            raise Flaws(Problem(what, where="kind", remedy='Write [city] stops = "stops.csv".'))
+        return Stops(stops=reading.city.stops) if reading.city is not None else None
+
+
+class TimeColumn(Column):
+    kind: Literal["time"]
+    domain: Texts = key('["04:00", "28:00"], the service day')
+    window_minutes: int = key("a whole number of minutes, such as 30")
+    zone: str | None = key('"America/Detroit", the zone whose clock is meant', None)
+    day: str | None = key('"date", "weekday" or "day-type"', None)
+    dates: Texts | None = key("the first and the last service date, in quotes", None)
+    holidays: Texts = key("a list of dates, in quotes", ())
+
+    def domain_in(self, reading: PolicyReading) -> Domain:
+        if len(self.domain) != 2:
+            raise ParameterError(f'domain must be two times ["04:00", "28:00"]. Got {len(self.domain)}. Mend it.')
+        return Windows(
+            lower=self.domain[0],
+            upper=self.domain[1],
+            window_minutes=self.window_minutes,
+            zone=self.zone,
+            day=self.day,
+            dates=self.dates,
+            holidays=self.holidays,
+        )
+
+
+_KINDS = (NumericColumn, OrdinalColumn, CategoryColumn, TreeColumn, GraphColumn, StopColumn, TimeColumn)
+_Kind = Literal["numeric", "ordinal", "category", "tree", "graph", "stop", "time"]
+
+
+class _Unkinded(Column):
+    """A column that says no kind, or none that there is: keys that only mean something with one are not unknown."""
+
+    kind: Annotated[_Kind | None, WithJsonSchema({"type": "null"})] = None
+
+    def domain_in(self, reading: PolicyReading) -> None:
+        given = sorted(self.model_fields_set - _Unkinded.model_fields.keys())
+        if given:
+            what = f"is missing, but {', '.join(given)} needs it"
+            raise Flaws(Problem(what, where="kind", remedy='Write kind = "numeric", say.'))
+
+
+_OTHER_KEYS: Any = {
+    key: (SkipJsonSchema[object], None)
+    for made in _KINDS
+    for key in made.model_fields.keys() - _Unkinded.model_fields.keys()
+}
+UnkindedColumn = create_model("UnkindedColumn", __base__=_Unkinded, **_OTHER_KEYS)
+
+
+def _kind_of(data: object) -> str:
+    kind = data.get("kind") if isinstance(data, Mapping) else None
+    return kind if isinstance(kind, str) and kind in get_args(_Kind) else "UnkindedColumn"
+
+
+def note_name(name: str, info: Info) -> str:
+    """Remember the name of the column that is read next."""
+    info.context.column = name
+    return name
+
+
+def _attribute(column: Column, info: Info) -> Attribute | None:
+    """Make an attribute; None if its stops are unknown since something is wrong with the city, which has been noted."""
+    reading = info.context
+    with problems_of_table():
+        domain, kind = column.domain_in(reading), getattr(column, "kind", None)
+        if kind == Stops.kind and domain is None:
+            return None
+        return Attribute(
+            name=reading.column,
+            role=column.role,
+            kind=kind,
+            domain=domain,
+            missing=column.missing,
+            outside=column.outside,
+            counts=reading.column == reading.table("trip").get("count"),
+        )
+
+
+AnyColumn = Annotated[
+    Annotated[NumericColumn, Tag("numeric")]
+    | Annotated[OrdinalColumn, Tag("ordinal")]
+    | Annotated[CategoryColumn, Tag("category")]
+    | Annotated[TreeColumn, Tag("tree")]
+    | Annotated[GraphColumn, Tag("graph")]
+    | Annotated[StopColumn, Tag("stop")]
+    | Annotated[TimeColumn, Tag("time")]
+    | Annotated[UnkindedColumn, Tag("UnkindedColumn")],
+    Discriminator(_kind_of),
+    AfterValidator(_attribute),
+]
+
+
+# Other tables
+
+
+class ContributionTable(MadeTable[Contribution | None]):
+    """Whose records are whose, and how many trips of a rider are counted if that is bounded."""
+
+    person: str = key('"card", the identifier that tells persons apart')
+    max: int | None = key("a whole number of trips, such as 3", None)
+    per: Span | None = None
+
+    @cached_property
+    def made(self) -> Contribution | None:
+        if self.max is None and self.per is None:
+            return None
+        if self.max is None:
+            raise Flaws(Problem("is missing", where="max", remedy="Write max = a whole number of trips, such as 3."))
+        if self.per is None:
+            remedy = f"Write per = {' | '.join(CONTRIBUTION_SPANS)}."
+            raise Flaws(Problem("is missing", where="per", remedy=remedy))
+        return Contribution(person=self.person, max=self.max, per=self.per)
+
+
+def _in_stops(column: str) -> Any:
+    remedy = f"Write it into a column {column} of the file that stops names."
+    return refused("is not a key this version knows", remedy)
+
+
+class CityTable(Table):
+    stops: str = key('"stops.csv", a list of all stops')
+    modes: str | None = key('"modes.csv" with columns origin,destination,mode', None)
+    zones: SkipJsonSchema[None] = _in_stops("zone")
+    zone: SkipJsonSchema[None] = _in_stops("zone")
+    hubs: SkipJsonSchema[None] = _in_stops("hub")
+    hub: SkipJsonSchema[None] = _in_stops("hub")
+    lat: SkipJsonSchema[None] = _in_stops("lat")
+    lon: SkipJsonSchema[None] = _in_stops("lon")
+
+    @model_validator(mode="after")
+    def _read(self, info: Info) -> Self:
+        reading = info.context
+        with problems_of_table():
+            modes = None if self.modes is None else reading.file(self.modes, MAX_PAIRS_BYTES)
+            reading.city = City.read(reading.file(self.stops), modes)
+        return self
+
+
+class TripTable(MadeTable[Trip]):
+    of = Trip
+    origin: str = key('"board_stop", the column that holds where it began')
+    destination: str = key('"alight_stop", the column that holds where it ended')
+    time: str = key('"tap_in", the column that holds when it began')
+    count: str | None = key('"trips", the column that holds how many trips a row stands for', None)
+    day: str | None = key('"day", the column that holds the label of a day', None)
+
+
+class ReadTable(MadeTable[ReadOptions]):
+    of = ReadOptions
+    null: Texts | None = key('a list of words ["NA", "-"]', None)
+    delimiter: str = key("one character", ",")
+    decimal: str = key('"." or ","', ".")
+    encoding: str = key('"utf-8"', "utf-8")
+    sheet: str | None = key('"Parcels", the name of a sheet of a workbook', None)
+
+
+class PeriodTable(MadeTable[PeriodRule]):
+    of = PeriodRule
+    length: Literal["day", "month"]
+    column: str | None = key('"day", the column that holds the date', None)
+
+
+class BudgetTable(MadeTable[Budget]):
+    of = Budget
+    epsilon: Number = key("a positive number")
+    delta: Number = key("a small probability", Fraction(0))
+    neighbours: Annotated[Neighbours, Field(strict=False)]
+
+
+def _mechanism(table: dict[str, object]) -> dict[str, object]:
+    """Check what holds for all mechanisms; their parameters are theirs to check."""
+    name, says = table.get("name"), '"partition", the name of a mechanism'
+    problems = []
+    if name is None:
+        problems.append(Problem("is missing", where="name", remedy=f"Write name = {says}."))
+    elif name in ("", []):
+        problems.append(Problem("is blank", where="name", remedy=f"Fill in {says}."))
+    elif not isinstance(name, str):
+        problems.append(Problem(f"must be {says}; got {type_name(name)}", where="name", remedy="Mend the value."))
+    elif name.startswith(DEVICE_PREFIX):
+        remedy = "Write its parameters in a table [mechanisms.NAME], and use dunnage device task."
+        problems.append(Problem(f"{name!r} is for devices", where="name", remedy=remedy))
+    for key, value in table.items():
+        if key != "name" and isinstance(value, str | list) and not value:
+            remedy = "let dunnage advise choose" if key in _ADVISED else "delete the line"
+            problems.append(Problem("is blank", where=key, remedy=f"Fill it in, or {remedy}."))
+    if problems:
+        raise Flaws(*problems)
+    return table
+
+
+def _printable(name: str) -> str:
+    if not (name.strip() and name.isprintable()):
+        raise Flaws(Problem("is blank or unprintable", remedy="Write a name."))
+    return name
+
+
+class PolicyTables(Table):
+    """A policy for rows or trips, as it is written."""
+
+    dataset: Annotated[str, AfterValidator(_printable)] = key('"name", the name the ledger accounts for')
+    small: Literal["refuse", "suppress"] = "refuse"
+    allow_unbounded: bool = key("true or false", False)
+    protects: str = key('"package", what one protected record is')
+    together: str | None = key('"consignment", the column that says which rows travel together', None)
+    contribution: ContributionTable | None = key("a table [contribution]", None)
+    city: CityTable | None = key("a table [city]", None)
+    trip: TripTable | None = key("a table [trip]", None)
+    attributes: dict[Annotated[str, AfterValidator(note_name)], AnyColumn] = key(
+        "tables [attributes.NAME], one for each column"
+    )
+    mechanism: Annotated[dict[str, object], AfterValidator(_mechanism)] = key(
+        "a table [mechanism] with its name and parameters"
+    )
+    read: ReadTable = key("a table [read]", ReadTable())
+    period: PeriodTable | None = key("a table [period]", None)
+    budget: BudgetTable | None = key("a table [budget]", None)
+
+    @field_validator("attributes")
+    @classmethod
+    def _make_schema(cls, made: Any, info: Info) -> Any:
+        """Make the schema, unless what it is made of is known to be wrong."""
+        reading = info.context
+        attributes: tuple[Attribute | None, ...] = tuple(made.values())
+        parts = info.data
+        unbounded = "contribution" not in parts  # there is a bound, and what is wrong with it has been noted
+        if "protects" not in parts or "trip" not in parts or None in attributes:
+            return made
+        contribution: ContributionTable | None = parts.get("contribution")
+        trip: TripTable | None = parts["trip"]
+        try:
+            reading.schema = Schema(
+                attributes=attributes,  # type: ignore[arg-type]
+                protects=parts["protects"],
+                together=parts.get("together"),
+                person=contribution.person if contribution else None,
+                trip=trip.made if trip else None,
+                city=reading.city,
+                contribution=contribution.made if contribution else None,
+            )
+        except ParameterError as error:
+            problems = [problem for problem in error.problems if not (unbounded and problem.where == "contribution")]
+            raise Flaws(*problems, beside=True) from None
+        if unbounded:
+            reading.schema = None
+        return made
+
+    @field_validator("period")
+    @classmethod
+    def _is_declared(cls, period: PeriodTable | None, info: Info) -> PeriodTable | None:
+        schema = info.context.schema
+        if period and period.column and schema and period.column not in [a.name for a in schema]:
+            what = f"{period.column!r} is not a declared attribute"
+            raise Flaws(Problem(what, where="column", remedy='Declare it (role = "drop", say).'))
+        return period

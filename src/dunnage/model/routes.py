@@ -1,0 +1,308 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Routes: how each pair of stops is travelled by shuttles, buses and on foot. Public facts only.
+
+A route has a first mile, no, one or two buses between hubs, and a last mile. Each mile is made by a shuttle or on foot:
+twelve modes. Shuttles go from door to door within their zone, and to and from its hubs and the one hub that all zones
+share, where riders may change from one zone's shuttle to another's.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dunnage.arrays import BoolArray, FloatArray, IntArray
+from dunnage.errors import ParameterError
+from dunnage.model.city import City
+
+TRIP_MODES: dict[str, tuple[bool, int, bool]] = {
+    "walk": (False, 0, False),
+    "hub-shuttle": (False, 0, True),
+    "bus": (False, 1, False),
+    "bus-shuttle": (False, 1, True),
+    "bus-bus": (False, 2, False),
+    "bus-bus-shuttle": (False, 2, True),
+    "shuttle": (True, 0, False),
+    "shuttle-hub-shuttle": (True, 0, True),
+    "shuttle-bus": (True, 1, False),
+    "shuttle-bus-shuttle": (True, 1, True),
+    "shuttle-bus-bus": (True, 2, False),
+    "shuttle-bus-bus-shuttle": (True, 2, True),
+}
+"""Each mode: whether a shuttle makes the first mile, the number of buses, whether a shuttle makes the last mile."""
+
+WALK, SHUTTLE = 0, 6
+_MODES = tuple(TRIP_MODES)
+# Rounded, so that no machine decides by its last digit.
+_DECIMALS = 4
+_BLOCK_CELLS = 1 << 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class RouteSetting:
+    """What is assumed about travelling."""
+
+    walk_kmh: float = 4.5  # How fast one walks as the crow flies
+    # How fast shuttles drive as the crow flies; used only where it is not known where stops are: walking takes
+    # ``drive_kmh / walk_kmh`` times as long as driving.
+    drive_kmh: float = 20.0
+    max_walk_seconds: int = 640  # Longest walk: 800 m at 4.5 km/h
+    max_feeder_seconds: int = 450  # Longest drive of a shuttle between a stop and a hub, unless none is nearer
+    shuttle_wait_seconds: int = 300  # Expected wait for a shuttle. For a bus it is half its headway
+
+    def __post_init__(self) -> None:
+        for name in ("walk_kmh", "drive_kmh"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise ParameterError(f"{name} must be above 0. Got {getattr(self, name)}. Mend it.")
+        for name in ("max_walk_seconds", "max_feeder_seconds", "shuttle_wait_seconds"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ParameterError(f"{name} must be 0 or more. Got {getattr(self, name)}. Mend it.")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Legs:
+    """What routes are put together from: how long each leg takes, with its wait; infinite where there is none."""
+
+    hubs: IntArray  # Stops that are hubs. Shape: hubs
+    on_foot: FloatArray  # on_foot, by_shuttle: from door to door. Shapes: (stops, stops)
+    by_shuttle: FloatArray
+    feeding: FloatArray  # By shuttle from a stop to a hub. Shape: (stops, hubs)
+    fetching: FloatArray  # By shuttle from a hub to a stop. Shape: (hubs, stops)
+    by_bus: FloatArray  # By one bus. Shape: (hubs, hubs)
+
+    @cached_property
+    def between_hubs(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """How long it takes between hubs by no bus, one, and two. Shapes: (hubs, hubs)."""
+        none = np.full(self.by_bus.shape, np.inf)
+        np.fill_diagonal(none, 0.0)
+        two = quickest_sums(self.by_bus, self.by_bus)
+        np.fill_diagonal(two, np.inf)  # there and back again is no way
+        return none, self.by_bus, two
+
+    def to_hubs(self, mode: int) -> FloatArray:
+        """How long the first mile takes by one mode. Shape: (stops, hubs)."""
+        return self.feeding if TRIP_MODES[_MODES[mode]][0] else self.on_foot[:, self.hubs]
+
+    def from_hubs(self, mode: int) -> FloatArray:
+        """How long the last mile takes by one mode. Shape: (hubs, stops)."""
+        return self.fetching if TRIP_MODES[_MODES[mode]][2] else self.on_foot[self.hubs]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Routes:
+    """How each pair of stops is travelled. Shapes: pairs, numbered ``origin * stops + destination``."""
+
+    num_stops: int
+    mode: NDArray[np.int8]  # Place in ``TRIP_MODES``; from a stop to itself: ``walk``, without any leg
+    first_drop: NDArray[np.int32]  # Stop where the first shuttle, boarded at the origin, drops its rider; -1 without
+    second_pickup: NDArray[np.int32]  # Stop where the second shuttle, to the destination, picks them up; -1 without
+    first_zone: NDArray[np.int32]  # Zone whose shuttles serve the first leg: that of the origin; -1 without
+    second_zone: NDArray[np.int32]  # and the second: that of the destination; -1 without
+    # Time from the first drop-off, or from the start if there is none, until the second shuttle is requested: walk,
+    # waits for buses and rides with them; 0 without a second leg.
+    lag_seconds: NDArray[np.int32]
+    total_seconds: NDArray[np.int32]  # Time from start to end, with the expected waits for shuttles
+    assumed: tuple[str, ...] = ()  # Sentences that say what was assumed
+
+    @property
+    def mode_names(self) -> tuple[str, ...]:
+        """Names of all modes, in the order of their numbers."""
+        return _MODES
+
+    def pairs(self, origins: IntArray, destinations: IntArray) -> IntArray:
+        """Return the numbers of pairs of stops."""
+        return np.asarray(origins, dtype=np.int64) * self.num_stops + destinations
+
+
+def find_routes(city: City, *, setting: RouteSetting | None = None) -> Routes:
+    """Find how each pair of stops of a city with zones, and travel times or coordinates, is travelled most quickly.
+
+    Waits are expected ones: ``shuttle_wait_seconds`` for a shuttle, half the headway for a bus. At a tie the mode that
+    ``TRIP_MODES`` lists first is taken. Where the city names modes of pairs and all of their names are in
+    ``TRIP_MODES``, each pair is travelled by its mode, as quickly as that allows, if it can be. A pair that cannot be
+    travelled otherwise is driven by a shuttle of the origin's zone all the way (mode ``shuttle``).
+    """
+    setting = setting or RouteSetting()
+    city = city.for_fleets()
+    legs = city_legs(city, setting)
+    given = None  # modes of pairs that the city names, where all of them are known here
+    if city.modes is not None and set(city.mode_names) <= TRIP_MODES.keys():
+        given = np.array([_MODES.index(name) for name in city.mode_names], dtype=np.int8)[city.modes]
+    mode, seconds = quickest_modes(legs, given)
+    assert city.times is not None
+    said = [*city.assumed, "Shuttles go from door to door within their zone."]
+    if len(legs.hubs):
+        hub = city.stops[int(legs.hubs[shared_hub(city.times, legs.hubs)])]
+        said.append(
+            f"They also go to and from hubs of their zone up to {setting.max_feeder_seconds} s away, or the nearest, "
+            f"and {hub!r}, the hub nearest to all stops, which all zones share."
+        )
+    pace = f"at {setting.walk_kmh:g} km/h as the crow flies."
+    if city.lat is None:
+        pace = f"{setting.drive_kmh / setting.walk_kmh:.3g} times as long as the drive."
+    said.append(f"Walks are at most {setting.max_walk_seconds} s, {pace}")
+    said.append(f"Routes expect to wait {setting.shuttle_wait_seconds} s for a shuttle and half the headway for a bus.")
+    if given is not None:
+        changed = (given != mode) & ~np.eye(len(mode), dtype=bool)
+        but = f", but for {changed.sum()} that cannot be travelled so" if changed.any() else ""
+        said.append(f"Modes of pairs are as the city gives them{but}.")
+    no_way = np.isinf(seconds)
+    if no_way.any():
+        seconds[no_way] = city.times[no_way] + setting.shuttle_wait_seconds
+        said.append(
+            f"{no_way.sum()} pairs of stops that nothing else connects are driven all the way by shuttles of the "
+            "origin's zone."
+        )
+    return _put_together(city, legs, mode, seconds, tuple(said))
+
+
+def quickest_sums(left: FloatArray, right: FloatArray) -> FloatArray:
+    """Return the least of ``left[i, k] + right[k, j]`` over all k. Shapes: (i, k), (k, j) -> (i, j)."""
+    best = np.full((left.shape[0], right.shape[1]), np.inf)
+    way = np.empty_like(best)
+    for middle in range(left.shape[1]):
+        np.add(left[:, middle, None], right[middle], out=way)
+        np.minimum(best, way, out=best)
+    return best
+
+
+def quickest_modes(legs: Legs, given: NDArray[np.int8] | None = None) -> tuple[NDArray[np.int8], FloatArray]:
+    """Choose the mode of each pair: the given one if it can be travelled so, otherwise the quickest."""
+    num = len(legs.on_foot)
+    mode = np.full((num, num), SHUTTLE, dtype=np.int8)
+    seconds = np.full((num, num), np.inf)
+    # at_last : (stops, hubs), how long it takes by each mode to be at the hub where the last mile begins
+    at_last = [
+        quickest_sums(legs.to_hubs(number), legs.between_hubs[buses])
+        for number, (_, buses, _) in enumerate(TRIP_MODES.values())
+    ]
+    step = max(1, _BLOCK_CELLS // max(num, 1))  # so that what is held of pairs stays small
+    for rows in (slice(start, start + step) for start in range(0, num, step)):
+        best, chosen = seconds[rows], mode[rows]
+        settled = np.zeros(best.shape, dtype=bool)
+        for number in range(len(_MODES)):
+            if number == WALK:  # by way of a hub it is no shorter
+                taken = legs.on_foot[rows]
+            else:
+                taken = quickest_sums(at_last[number][rows], legs.from_hubs(number))
+            if number == SHUTTLE:
+                taken = np.minimum(taken, legs.by_shuttle[rows])
+            taken = np.round(taken, _DECIMALS)
+            better = taken < best
+            if given is not None:
+                asked = (given[rows] == number) & np.isfinite(taken)
+                better = asked | (better & ~settled)
+                settled |= asked
+            np.copyto(best, taken, where=better)
+            chosen[better] = number
+    np.fill_diagonal(mode, WALK)
+    np.fill_diagonal(seconds, 0.0)
+    return mode, seconds
+
+
+def city_legs(city: City, setting: RouteSetting) -> Legs:
+    assert city.zones is not None
+    assert city.times is not None
+    driven = city.times.astype(np.float64)
+    hubs = np.flatnonzero(city.hubs) if city.hubs is not None else np.zeros(0, dtype=np.int64)
+    same = city.zones[:, None] == city.zones
+    own = same[:, hubs]
+    if len(hubs):
+        own[:, shared_hub(city.times, hubs)] = True
+    if city.lat is not None:
+        walked = np.rint(city.kilometres() * (3600 / setting.walk_kmh))
+    else:
+        walked = np.rint(city.times * (setting.drive_kmh / setting.walk_kmh))
+    walked[walked > setting.max_walk_seconds] = np.inf
+    by_bus = np.full((len(hubs), len(hubs)), np.inf)
+    if city.buses is not None:
+        ends = [np.searchsorted(hubs, column) for column in (city.buses.origins, city.buses.destinations)]
+        np.minimum.at(by_bus, (ends[0], ends[1]), city.buses.seconds + city.buses.headway_seconds / 2)
+    return Legs(
+        hubs=hubs,
+        on_foot=walked,
+        by_shuttle=np.where(same, setting.shuttle_wait_seconds + driven, np.inf),
+        feeding=_fed(driven[:, hubs], own, hubs, setting),
+        fetching=_fed(driven[hubs].T, own, hubs, setting).T,
+        by_bus=by_bus,
+    )
+
+
+def shared_hub(times: NDArray[np.int32], hubs: IntArray) -> int:
+    """Return the place among hubs of that which all zones share: the nearest to all stops, there and back."""
+    return int(np.argmin(times[:, hubs].sum(axis=0, dtype=np.int64) + times[hubs].sum(axis=1, dtype=np.int64)))
+
+
+def _fed(driven: FloatArray, own: BoolArray, hubs: IntArray, setting: RouteSetting) -> FloatArray:
+    """Return how long a shuttle takes between stops and those hubs it feeds: the near ones, or the nearest.
+
+    Shapes: (stops, hubs) -> (stops, hubs).
+    """
+    nearest = np.where(own, driven, np.inf).min(axis=1, keepdims=True, initial=np.inf)
+    limit = np.where(np.isfinite(nearest), np.maximum(setting.max_feeder_seconds, nearest), -1.0)
+    fed = np.where(own & (driven <= limit), setting.shuttle_wait_seconds + driven, np.inf)
+    fed[hubs, np.arange(len(hubs))] = np.inf  # nobody rides to where they are
+    return fed
+
+
+def _put_together(
+    city: City, legs: Legs, mode: NDArray[np.int8], seconds: FloatArray, assumed: tuple[str, ...]
+) -> Routes:
+    assert city.zones is not None
+    num = len(mode)
+    origins, destinations = np.divmod(np.arange(num * num), num)
+    first_drop = np.full(num * num, -1, dtype=np.int32)
+    second_pickup, lag = first_drop.copy(), np.zeros(num * num, dtype=np.int32)
+    for number, (first, buses, last) in enumerate(TRIP_MODES.values()):
+        pairs = np.flatnonzero((mode.reshape(-1) == number) & (origins != destinations))
+        if number == SHUTTLE:  # those that pass no hub, or have no way but the straight one
+            straight = np.round(legs.by_shuttle, _DECIMALS) <= seconds
+            through = np.isfinite(_through_hubs(legs, number, origins[pairs], destinations[pairs])[2])
+            direct = straight.reshape(-1)[pairs] | ~through
+            first_drop[pairs[direct]] = destinations[pairs[direct]]
+            pairs = pairs[~direct]
+        if not (first or last):
+            continue
+        start, end, _ = _through_hubs(legs, number, origins[pairs], destinations[pairs])
+        if first:
+            first_drop[pairs] = legs.hubs[start]
+        if last:
+            second_pickup[pairs] = legs.hubs[end]
+            walked = 0.0 if first else legs.to_hubs(number)[origins[pairs], start]
+            lag[pairs] = np.rint(walked + legs.between_hubs[buses][start, end])
+    return Routes(
+        num_stops=num,
+        mode=mode.reshape(-1),
+        first_drop=first_drop,
+        second_pickup=second_pickup,
+        first_zone=np.where(first_drop >= 0, city.zones[origins], -1).astype(np.int32),
+        second_zone=np.where(second_pickup >= 0, city.zones[destinations], -1).astype(np.int32),
+        lag_seconds=lag,
+        total_seconds=np.rint(seconds).astype(np.int32).reshape(-1),
+        assumed=assumed,
+    )
+
+
+def _through_hubs(
+    legs: Legs, mode: int, origins: IntArray, destinations: IntArray
+) -> tuple[IntArray, IntArray, FloatArray]:
+    """Return the first and the last hub of the quickest ways by one mode, and how long they take. Shapes: pairs."""
+    to_hubs, from_hubs = legs.to_hubs(mode), legs.from_hubs(mode)
+    between = legs.between_hubs[TRIP_MODES[_MODES[mode]][1]]
+    # The least of `to_hubs[i, k] + between[k, j]` over all k, and the first k that has it.
+    at_last, first_of = np.full(to_hubs.shape, np.inf), np.zeros(to_hubs.shape, dtype=np.int64)
+    for hub in range(len(legs.hubs)):
+        way = to_hubs[:, hub, None] + between[hub]
+        better = way < at_last
+        at_last[better], first_of[better] = way[better], hub
+    best = np.full(len(origins), np.inf)
+    end = np.zeros(len(origins), dtype=np.int64)
+    for hub in range(len(legs.hubs)):
+        taken = at_last[:, hub][origins] + from_hubs[hub][destinations]
+        better = taken < best
+        best[better], end[better] = taken[better], hub
+    return first_of[origins, end] if len(legs.hubs) else end, end, best

@@ -1,0 +1,426 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Schema: the attributes of a dataset, the role of each, and what one protected record is. Public facts only."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from fractions import Fraction
+from numbers import Integral
+from typing import Any, Literal, get_args
+
+from dunnage.errors import ParameterError, Problem
+from dunnage.exact import shown
+from dunnage.model.city import City
+from dunnage.model.documents import suggestion
+from dunnage.model.domains import Category, Domain, Graph, Numeric, Ordinal, Stops, Windows
+from dunnage.model.trips import Trip, Universe
+
+RESERVED_NAMES = ("row", "class_id", "count", "bin", "source_row")
+GENERALISED_SUFFIXES = ("_lower", "_upper", "_mean")
+DIAMETER_SUFFIX = "_diameter"
+Missing = Literal["refuse", "leave-out"]
+Outside = Literal["refuse", "leave-out", "clamp"]
+Span = Literal["day", "period"]
+MISSING_RULES: tuple[str, ...] = get_args(Missing)
+OUTSIDE_RULES: tuple[str, ...] = get_args(Outside)
+CONTRIBUTION_SPANS: tuple[str, ...] = get_args(Span)
+MERGE_RULES = ("sum", "same")
+TRIP, RIDER = "trip", "rider"
+MAX_CONTRIBUTED = 2**31 - 1
+COUNT = "count"
+_DOMAIN_REMEDIES = {
+    "numeric": "domain = [lowest, highest]",
+    "category": 'domain = ["a", "b"], all values that may occur',
+}
+_SPREADSHEET_STARTS = ("=", "+", "-", "@", "'")
+
+
+class Role(StrEnum):
+    """What an attribute is to an attacker, and so what becomes of it."""
+
+    IDENTIFIER = "identifier"
+    QUASI_IDENTIFIER = "quasi-identifier"
+    SENSITIVE = "sensitive"
+    PUBLIC = "public"
+    DROP = "drop"
+
+
+_HIDDEN = (Role.IDENTIFIER, Role.DROP)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attribute:
+    """One column: its role, its kind and public domain, and what to do with values that do not fit.
+
+    Parameters
+    ----------
+    name, role
+        Column name and role.
+    kind
+        ``numeric``, ``ordinal``, ``category``, ``tree``, ``graph``, ``stop`` or ``time``; None means the domain's, or
+        without one text or whatever Arrow holds, released as it is.
+    domain
+        The public domain, where one is declared.
+    missing
+        ``refuse`` or ``leave-out``.
+    outside
+        ``refuse``, ``leave-out`` or (numeric only) ``clamp``.
+    merged
+        What becomes of it where rows are merged: their ``sum``, or what is the ``same`` in all; None if it is not
+        released or nothing is merged. The schema sets it.
+    counts
+        Whether it holds how many trips a row stands for; it may then be called ``count``. The schema sets it for all
+        other names.
+    """
+
+    name: str
+    role: Role
+    kind: str | None = None
+    domain: Domain | None = None
+    missing: str = "refuse"
+    outside: str = "refuse"
+    merged: str | None = None
+    counts: bool = False
+
+    def __post_init__(self) -> None:
+        if self.role not in tuple(Role):
+            raise ParameterError(f"role must be one of {', '.join(Role)}. Got {self.role!r} for {self.name!r}.")
+        object.__setattr__(self, "role", Role(self.role))
+        counts = self.counts and self.name == COUNT
+        if self.role is not Role.DROP and self.name in RESERVED_NAMES and not counts:
+            raise ParameterError(
+                f"the column name {self.name!r} is reserved in releases ({', '.join(RESERVED_NAMES)}). "
+                "Rename the column in the data and the policy."
+            )
+        start = self.name.lstrip()
+        bad_name = not start or start.startswith(_SPREADSHEET_STARTS) or not self.name.isprintable()
+        if self.role is not Role.DROP and bad_name:
+            raise ParameterError(
+                f"the column name {self.name!r} is blank, unprintable or would run in a spreadsheet. Rename the column."
+            )
+        if self.role is Role.QUASI_IDENTIFIER and self.domain is None:
+            remedy = _DOMAIN_REMEDIES.get(self.kind or "", 'kind = "numeric" and domain = [lowest, highest], say')
+            needs = f"a public domain, as it is {self.kind}" if self.kind else "a kind and a public domain"
+            raise ParameterError(f"quasi-identifier {self.name!r} needs {needs}. Got none. Write {remedy}.")
+        if self.domain is not None and self.kind is None:
+            object.__setattr__(self, "kind", self.domain.kind)
+        if self.domain is not None and self.domain.kind != self.kind:
+            raise ParameterError(
+                f"attribute {self.name!r} has kind {self.kind!r} but a domain of kind {self.domain.kind!r}. "
+                "Make them equal."
+            )
+        for name, rules in (("missing", MISSING_RULES), ("outside", OUTSIDE_RULES), ("merged", (None, *MERGE_RULES))):
+            if (rule := getattr(self, name)) not in rules:
+                words = ", ".join(filter(None, rules))
+                raise ParameterError(f"{name} must be one of {words}. Got {rule!r} for {self.name!r}.")
+        if self.outside == "clamp" and not isinstance(self.domain, Numeric):
+            raise ParameterError(f"outside = clamp needs a numeric domain. {self.name!r} has none. Use leave-out.")
+
+    @property
+    def numeric(self) -> Numeric:
+        """The numeric domain; an error for every other kind."""
+        if not isinstance(self.domain, Numeric):
+            raise ParameterError(f"attribute {self.name!r} is not numeric with a domain. Give it kind and domain.")
+        return self.domain
+
+    @property
+    def exception(self) -> str:
+        """What a receiver must know because values were moved or rows left out; empty if nothing."""
+        if self.role in _HIDDEN:
+            return ""
+        rules = []
+        if self.merged and self.role is Role.QUASI_IDENTIFIER:
+            how = f"and their {self.name} added up" if self.merged == "sum" else f"all of them of the same {self.name}"
+            rules.append(f"rows that travel together were merged into one record, {how}")
+        if self.outside == "clamp":
+            how = " before counting" if self.counts else ", and stand there"
+            rules.append(f"values of {self.name} outside its domain were moved to the nearest end{how}")
+        if self.outside == "leave-out":
+            rules.append(f"records whose {self.name} lay outside its domain were left out")
+        if self.missing == "leave-out":
+            rules.append(f"records without {self.name} were left out")
+        return "; ".join(rules)
+
+    def describe(self) -> dict[str, object]:
+        """Give name, role, domain and what departs from the rule as plain data."""
+        domain = {"domain": self.domain.describe()} if self.domain is not None else {}
+        departs = {key: value for key in ("missing", "outside") if (value := getattr(self, key)) != "refuse"}
+        kind = {"kind": self.kind} if self.kind else {}
+        merged = {"merged": self.merged} if self.merged else {}
+        return {"name": self.name, "role": str(self.role), **kind, **domain, **departs, **merged}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contribution:
+    """How many trips of one rider are counted at most."""
+
+    person: str
+    max: int
+    per: str
+
+    def __post_init__(self) -> None:
+        whole = isinstance(self.max, Integral) and not isinstance(self.max, bool)
+        if not whole or not 1 <= self.max <= MAX_CONTRIBUTED:
+            raise ParameterError(
+                f"max must be a whole number of trips from 1 to {MAX_CONTRIBUTED}. Got {shown(self.max)}. Write 3, say."
+            )
+        object.__setattr__(self, "max", int(self.max))
+        if self.per not in CONTRIBUTION_SPANS:
+            raise ParameterError(f"per must be one of {', '.join(CONTRIBUTION_SPANS)}. Got {shown(self.per)}.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schema:
+    """The attributes of a dataset in order, and what one protected record is.
+
+    Parameters
+    ----------
+    attributes
+        All declared columns.
+    protects
+        What one record stands for: ``package``, ``trip`` ...
+    together
+        Column whose equal values mark the rows of one record, if rows are to be merged. Numeric quasi-identifiers
+        are added up; all else that is released must be the same in all rows of a record.
+    person
+        Identifier that tells persons apart, if a person may have several records: k then counts persons. With a
+        contribution it is that of the contribution.
+    trip
+        Which columns describe a trip, if rows are trips or counts of trips.
+    city
+        Zones of stops and modes of pairs of stops, where trips are counted by them.
+    contribution
+        How many trips of a rider are counted at most, if riders are protected.
+    """
+
+    attributes: tuple[Attribute, ...]
+    protects: str
+    together: str | None = None
+    person: str | None = None
+    trip: Trip | None = None
+    city: City | None = field(default=None, repr=False)
+    contribution: Contribution | None = None
+
+    def __post_init__(self) -> None:
+        if self.contribution is not None:
+            if self.person not in (None, self.contribution.person):
+                raise ParameterError("person and contribution name two columns. Name one.")
+            object.__setattr__(self, "person", self.contribution.person)
+        if problems := [*self._problems(), *self._trip_problems()]:
+            raise ParameterError(str(replace(problems[0], where="")), problems=problems)
+        object.__setattr__(self, "attributes", tuple(self._completed(a) for a in self.attributes))
+
+    def _completed(self, attribute: Attribute) -> Attribute:
+        merged = None
+        if self.together is not None and attribute.role not in _HIDDEN:
+            merged = "sum" if _adds_up(attribute) else "same"
+        counts = self.trip is not None and self.trip.count == attribute.name
+        return replace(attribute, merged=merged, counts=counts)
+
+    def _problems(self) -> Iterator[Problem]:
+        """Find what is wrong, each with its place in a policy."""
+        if all(a.role is Role.DROP for a in self.attributes) or not self.protects.strip():
+            what = "a schema needs one column or more that is not dropped, and must say what one record stands for."
+            yield Problem(what, where="attributes")
+        named = {attribute.name: attribute for attribute in self.attributes}
+        twice = sorted(name for name, times in Counter(a.name for a in self.attributes).items() if times > 1)
+        if twice:
+            yield Problem(f"columns declared twice: {', '.join(twice)}. Declare each once.", where="attributes")
+        released = {a.name for a in self.attributes if a.role not in _HIDDEN}
+        made = {a.name + suffix for a in self.quasi_identifiers for suffix in GENERALISED_SUFFIXES}
+        made |= {a.name + DIAMETER_SUFFIX for a in self.quasi_identifiers if isinstance(a.domain, Graph)}
+        if released & made:
+            what = f"column names {', '.join(sorted(released & made))} collide with names that a release makes "
+            yield Problem(what + "from a quasi-identifier. Rename them.", where="attributes")
+        together = self.together if self.trip is None else None  # with trips there is none at all
+        for where, column in (("together", together), ("contribution.person", self.person)):
+            if column is not None and column not in named:
+                what = f"{column!r} is not a declared attribute"
+                yield Problem(what, where=where, remedy=suggestion(column, named))
+        record = named.get(together) if together is not None else None
+        if record is not None and record.role is Role.DROP:
+            what = f"rows cannot be put together by {record.name!r}, which is dropped. Give it the role "
+            yield Problem(what + '"identifier": it then stays in the key.', where="together")
+        elif record is not None and _adds_up(record):
+            what = f"rows cannot be put together by {record.name!r}, a numeric quasi-identifier, which is added up. "
+            yield Problem(what + "Name the column that says which rows travel together.", where="together")
+        person = named.get(self.person) if self.person is not None else None
+        if person is not None and person.role is not Role.IDENTIFIER:
+            # A person column that is released would link the records of a person for everyone.
+            why = "which is dropped, so nobody could count them"
+            if person.role is not Role.DROP:
+                why = (
+                    f"which has the role {str(person.role)!r} and would be released. A pseudonym kept across rows "
+                    "links all records of a person, and most persons are the only ones with their combination of "
+                    "classes"
+                )
+            what = f'persons cannot be told apart by {person.name!r}, {why}. Give it the role "identifier".'
+            yield Problem(what, where="contribution.person")
+
+    def _trip_problems(self) -> Iterator[Problem]:
+        """Find what is wrong with trips, each with its place in a policy."""
+        named, trip = {attribute.name: attribute for attribute in self.attributes}, self.trip
+        for name, attribute in named.items():
+            if attribute.kind == Windows.kind and attribute.role is not Role.DROP and (not trip or trip.time != name):
+                what = f'kind = "time" is for the time of a trip. Got {name!r}, which [trip] time does not name. '
+                yield Problem(what + "Name it there, or choose another kind.", where=f"attributes.{name}")
+            if attribute.counts and (trip is None or name != trip.count):
+                what = f"counts is for [trip] count. Got {name!r}, which it does not name."
+                yield Problem(what, where=f"attributes.{name}")
+        if trip is None:
+            if self.contribution is not None:
+                yield Problem(_NO_TRIP, where="contribution")
+            return
+        if strange := [name for name in trip.columns if name not in named]:
+            yield from (Problem(f"{name!r} is not a declared attribute. Declare it.", where="trip") for name in strange)
+            return
+        for part in _PARTS:
+            column = getattr(trip, part)
+            if column is not None and (what := _part_problem(named[column], part)):
+                yield Problem(what, where=f"trip.{part}")
+        if named[trip.origin].domain != named[trip.destination].domain:
+            what = "origin and destination need the same stops. Got two lists. Use one."
+            yield Problem(what, where="trip.destination")
+        for name, attribute in named.items():
+            if name not in trip.columns and attribute.role not in _HIDDEN:
+                what = f"a table of counts has no rows that could carry {name!r} with role {str(attribute.role)!r}. "
+                yield Problem(what + 'Use "drop" or "identifier".', where=f"attributes.{name}")
+        time = named[trip.time].domain
+        if trip.day is not None and isinstance(time, Windows) and time.day is not None:
+            what = f"days are told apart by {trip.day!r} and by {trip.time!r}. Leave one of them out."
+            yield Problem(what, where="trip.day")
+        if self.together is not None:
+            yield Problem("trips are counted row by row. Got together. Leave it out.", where="together")
+        if self.protects not in (TRIP, RIDER):
+            what = f'counts of trips protect a "trip" or a "rider". Got {self.protects!r}. Choose one.'
+            yield Problem(what, where="protects")
+        if self.protects == RIDER and self.contribution is None:
+            yield Problem(_NO_BOUND, where="contribution")
+        if self.protects == TRIP and self.person is not None:
+            yield Problem(_NO_RIDER, where="contribution")
+        if self.protects == RIDER and trip.count is not None:
+            yield Problem(_NO_CARD, where="trip.count")
+
+    def __iter__(self) -> Iterator[Attribute]:
+        return iter(self.attributes)
+
+    def __getitem__(self, name: str) -> Attribute:
+        for attribute in self.attributes:
+            if attribute.name == name:
+                return attribute
+        raise ParameterError(f"no attribute {name!r}. The schema has: {', '.join(a.name for a in self.attributes)}.")
+
+    def with_role(self, role: Role) -> tuple[Attribute, ...]:
+        return tuple(a for a in self.attributes if a.role is role)
+
+    @property
+    def quasi_identifiers(self) -> tuple[Attribute, ...]:
+        """Attributes to be generalised or perturbed."""
+        return self.with_role(Role.QUASI_IDENTIFIER)
+
+    @property
+    def public(self) -> tuple[Attribute, ...]:
+        """Attributes released as they are that an attacker may know: the strata."""
+        return self.with_role(Role.PUBLIC)
+
+    @property
+    def sensitive(self) -> tuple[Attribute, ...]:
+        """Attributes released as they are that an attacker wants to learn."""
+        return self.with_role(Role.SENSITIVE)
+
+    @property
+    def identifiers(self) -> tuple[Attribute, ...]:
+        """Attributes that stay in the key."""
+        return self.with_role(Role.IDENTIFIER)
+
+    @property
+    def time(self) -> Windows:
+        """The windows of time of trips; an error where rows are no trips."""
+        domain = None if self.trip is None else self[self.trip.time].domain
+        if not isinstance(domain, Windows):
+            raise ParameterError("trips are counted under a policy with [trip]. Got none. Add it.")
+        return domain
+
+    @property
+    def tells_days(self) -> bool:
+        """Whether days of trips are told apart."""
+        return self.trip is not None and (self.trip.day is not None or self.time.day is not None)
+
+    def universe(self, period: str | None = None) -> Universe:
+        """Return all types of trips there can be."""
+        time = self.time
+        assert self.trip is not None
+        stops, days, num_dates = self[self.trip.origin].domain, time.days(period), time.num_dates(period)
+        assert isinstance(stops, Stops)
+        if self.trip.day is not None:
+            labelled = self[self.trip.day].domain
+            assert isinstance(labelled, Ordinal | Category)
+            days, num_dates = labelled.labels, ()  # how many dates a label stands for is not known
+        return Universe(
+            stops=stops.stops,
+            windows=time.labels,
+            window_minutes=time.window_minutes,
+            days=days,
+            num_dates=num_dates,
+            city=self.city,
+            time=time,
+        )
+
+    def describe(self) -> list[dict[str, object]]:
+        """Give the released attributes as plain data; identifiers and dropped columns are not named."""
+        return [a.describe() for a in self.attributes if a.role not in _HIDDEN]
+
+
+def _adds_up(attribute: Attribute) -> bool:
+    return attribute.role is Role.QUASI_IDENTIFIER and isinstance(attribute.domain, Numeric)
+
+
+_NO_TRIP = "max and per bound how many trips of a rider are counted. Got no [trip]. Add it, or keep person alone."
+
+
+_PARTS: dict[str, tuple[tuple[type[Any], ...], str]] = {
+    "origin": ((Stops,), 'kind = "stop"'),
+    "destination": ((Stops,), 'kind = "stop"'),
+    "time": ((Windows,), 'kind = "time"'),
+    "count": ((Numeric,), 'kind = "numeric"'),
+    "day": ((Ordinal, Category), 'kind = "ordinal" or "category" and a domain of labels'),
+}
+
+
+def _ends(domain: Domain | None) -> tuple[Fraction, ...]:
+    return (domain.lower, domain.upper) if isinstance(domain, Numeric) else ()
+
+
+def _part_problem(attribute: Attribute, part: str) -> str:
+    kinds, words = _PARTS[part]
+    if attribute.role is not Role.QUASI_IDENTIFIER or not isinstance(attribute.domain, kinds):
+        return (
+            f'the {part} of a trip needs role = "quasi-identifier" and {words}. Got {attribute.name!r} with role '
+            f"{str(attribute.role)!r} and kind {attribute.kind or 'none'!r}. Change them."
+        )
+    if isinstance(attribute.domain, Numeric) and attribute.domain.lower < 0:
+        return f"counts are 0 or more. Got a domain of {attribute.name!r} from below 0. Begin it at 0."
+    if attribute.outside == "clamp" and any(end.denominator > 1 for end in _ends(attribute.domain)):
+        return (
+            f"counts are whole numbers. Got a domain of {attribute.name!r} that begins or ends between two, where "
+            "outside = clamp would put some. Write whole numbers."
+        )
+    return ""
+
+
+_NO_BOUND = (
+    "a rider is protected only if the trips of one are bounded. Got no bound. Write [contribution] with person (the "
+    'identifier that tells riders apart), max = 3, say, and per = "day" or "period".'
+)
+# Which trips of a rider are kept depends on all of them, so that one trip more can change two counts.
+_NO_RIDER = (
+    'bounding the trips of a rider protects riders, and here one trip is protected. Write protects = "rider", or leave '
+    "[contribution] out."
+)
+_NO_CARD = (
+    "rows that are counts do not say whose trips they are, so that riders cannot be protected. Count single trips, or "
+    'write protects = "trip".'
+)

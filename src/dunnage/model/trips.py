@@ -1,0 +1,340 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trips: which columns say where and when somebody travelled, and the universe of trip types. Public facts only.
+
+A trip type, or *cell*, is an origin, a destination, a window of time and, where days are told apart, a day. Cells are
+numbered ``((day * windows + window) * stops + origin) * stops + destination``; ``slot`` is ``day * windows + window``
+and ``pair`` is ``origin * stops + destination``. There may be billions of them, so nothing here is as long as all
+cells: every public column is a function of the pair or of the slot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dunnage.arrays import IntArray
+from dunnage.errors import ParameterError
+from dunnage.model.city import City
+from dunnage.model.domains import Ordinal, Stops, Windows, domain_from
+
+PAIR_COLUMNS = ("origin", "destination", "origin_zone", "destination_zone", "mode")
+SLOT_COLUMNS = ("day", "window")
+COLUMNS = (*PAIR_COLUMNS, *SLOT_COLUMNS)
+CELL_COLUMNS = ("origin", "destination", "window")
+MAX_CELLS = 1 << 62
+_MAX_LISTED = 1 << 24
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trip:
+    """Which columns of a dataset describe a trip."""
+
+    origin: str  # Attribute that holds where it began
+    destination: str  # where it ended
+    time: str  # and when
+    count: str | None = None  # how many trips a row stands for; None if each row is one trip
+    day: str | None = None  # the day as a label, where days are told apart by a column of their own
+
+    def __post_init__(self) -> None:
+        if len(set(self.columns)) < len(self.columns):
+            raise ParameterError(
+                f"a trip needs a column for each of its parts. Got {', '.join(self.columns)}. Name different ones."
+            )
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(name for name in (self.origin, self.destination, self.time, self.count, self.day) if name)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Grouping:
+    """A partition that is held as a table: the class of each member, from 0 without gaps."""
+
+    codes: NDArray[np.int32]  # Class of each member
+    num: int  # How many classes there are
+
+    @classmethod
+    def whole(cls, size: int) -> Grouping:
+        """Put everything into one class."""
+        return cls(codes=np.zeros(size, dtype=np.int32), num=1)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Grouping], size: int) -> Grouping:
+        """Return the coarsest partition that is finer than all parts; classes that nothing is in do not count."""
+        joined = cls.whole(size)
+        for part in parts:
+            if part.num == size or joined.num == 1:  # the finest there is, or nothing to join with
+                joined = part if joined.num < size else joined
+            elif part.num > 1:
+                joined = cls.of(joined.codes.astype(np.int64) * part.num + part.codes)
+        return joined
+
+    @classmethod
+    def of(cls, labels: IntArray) -> Grouping:
+        """Give labels, which are not negative, numbers in their order, without gaps."""
+        if len(labels) and int(labels.max()) > _MAX_LISTED:
+            found, codes = np.unique(labels, return_inverse=True)
+            return cls(codes=codes.astype(np.int32), num=len(found))
+        occurs = np.bincount(labels) > 0  # a table of labels takes less than sorting
+        return cls(codes=(np.cumsum(occurs, dtype=np.int32) - 1)[labels].astype(np.int32), num=int(occurs.sum()))
+
+    @cached_property
+    def sizes(self) -> IntArray:
+        return np.bincount(self.codes, minlength=self.num)
+
+    @cached_property
+    def _order(self) -> tuple[IntArray, NDArray[np.int32], IntArray]:
+        """Members class by class, the rank of each in its class, and where classes begin."""
+        order = np.argsort(self.codes, kind="stable")
+        firsts = np.concatenate(([0], np.cumsum(self.sizes)[:-1]))
+        ranks = np.empty(len(order), dtype=np.int32)
+        ranks[order] = np.arange(len(order)) - np.repeat(firsts, self.sizes)
+        return order, ranks, firsts
+
+    def codes_of(self, members: IntArray) -> IntArray:
+        return self.codes[members].astype(np.int64)
+
+    def ranks_of(self, members: IntArray) -> IntArray:
+        """Return the place of some members in their class, from 0."""
+        return self._order[1][members].astype(np.int64)
+
+    def members_at(self, classes: IntArray, ranks: IntArray) -> IntArray:
+        """Return the members at some places of classes: the inverse of class and rank."""
+        order, _, firsts = self._order
+        found: IntArray = order[firsts[classes] + ranks]
+        return found
+
+    def refines(self, other: Grouping) -> bool:
+        """Return whether each class lies in one class of the other partition."""
+        return bool((self.parents(other)[self.codes] == other.codes).all())
+
+    def parents(self, other: Grouping) -> IntArray:
+        """Return the class of a coarser partition that each class lies in."""
+        found = np.zeros(self.num, dtype=np.int64)
+        found[self.codes] = other.codes
+        return found
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PairClasses:
+    """Pairs partitioned by their origin and by their destination, and where asked by a table of all pairs too.
+
+    Without a table nothing is as long as the number of pairs, which goes with the square of the number of stops.
+    """
+
+    origins: Grouping  # origins, destinations: classes of stops
+    destinations: Grouping
+    table: Grouping | None = None  # A further partition of pairs; None if origin and destination tell everything
+
+    @classmethod
+    def joined(cls, parts: Sequence[PairClasses], num_stops: int) -> PairClasses:
+        tables = [part.table for part in parts if part.table is not None]
+        return cls(
+            origins=Grouping.joined([part.origins for part in parts], num_stops),
+            destinations=Grouping.joined([part.destinations for part in parts], num_stops),
+            table=Grouping.joined(tables, num_stops**2) if tables else None,
+        )
+
+    @cached_property
+    def _all(self) -> Grouping:
+        """Everything as one table: where there is a table of pairs, others fit too."""
+        assert self.table is not None
+        num_stops = len(self.origins.codes)
+        product = self._product(np.arange(num_stops**2))
+        return Grouping.joined([self.table, Grouping.of(product)], num_stops**2)
+
+    def _product(self, pairs: IntArray) -> IntArray:
+        origins, destinations = np.divmod(pairs, len(self.origins.codes))
+        return self.origins.codes_of(origins) * self.destinations.num + self.destinations.codes_of(destinations)
+
+    @property
+    def num(self) -> int:
+        return self._all.num if self.table is not None else self.origins.num * self.destinations.num
+
+    @cached_property
+    def sizes(self) -> IntArray:
+        if self.table is not None:
+            return self._all.sizes
+        return np.multiply.outer(self.origins.sizes, self.destinations.sizes).reshape(-1)
+
+    def codes_of(self, members: IntArray) -> IntArray:
+        return self._all.codes_of(members) if self.table is not None else self._product(members)
+
+    def ranks_of(self, members: IntArray) -> IntArray:
+        """Return the place of some pairs in their class: by origin, then by destination."""
+        if self.table is not None:
+            return self._all.ranks_of(members)
+        origins, destinations = np.divmod(members, len(self.origins.codes))
+        row = self.destinations.sizes[self.destinations.codes_of(destinations)]
+        return self.origins.ranks_of(origins) * row + self.destinations.ranks_of(destinations)
+
+    def members_at(self, classes: IntArray, ranks: IntArray) -> IntArray:
+        if self.table is not None:
+            return self._all.members_at(classes, ranks)
+        of_origin, of_destination = np.divmod(classes, self.destinations.num)
+        rows, places = np.divmod(ranks, self.destinations.sizes[of_destination])
+        origins = self.origins.members_at(of_origin, rows)
+        return origins * len(self.origins.codes) + self.destinations.members_at(of_destination, places)
+
+    def refines(self, other: PairClasses) -> bool:
+        if self.table is not None:
+            return self._all.refines(other._as_table())
+        stops = self.origins.refines(other.origins) and self.destinations.refines(other.destinations)
+        return stops and (other.table is None or self._as_table().refines(other.table))
+
+    def _as_table(self) -> Grouping:
+        pairs = np.arange(len(self.origins.codes) ** 2)
+        return Grouping(codes=self.codes_of(pairs).astype(np.int32), num=self.num)
+
+    def parents(self, other: PairClasses) -> IntArray:
+        if self.table is not None:
+            return self._all.parents(other._as_table())
+        rows = self.origins.parents(other.origins) * other.destinations.num
+        return np.add.outer(rows, self.destinations.parents(other.destinations)).reshape(-1)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Universe:
+    """All trip types there can be: a public fact, however few of them ever occur."""
+
+    stops: tuple[str, ...]  # All stops, in a public order
+    windows: tuple[str, ...]  # Start of each window of time, as ``HH:MM``; hours may go past 24
+    window_minutes: int
+    days: tuple[str, ...] = ()  # Labels of days that are told apart; empty if they are not
+    num_dates: tuple[int, ...] = ()  # Calendar days of each label (or, without them, of everything); empty if unknown
+    city: City | None = field(default=None, repr=False)  # Zones of stops and modes of pairs, where they are known
+    time: Windows | None = field(default=None, repr=False)  # The service day, its zone and its dates, where known
+
+    def __post_init__(self) -> None:
+        if self.num_cells > MAX_CELLS:
+            raise ParameterError(f"a universe has at most 2^62 trip types. Got {self.num_cells}. Use longer windows.")
+
+    @property
+    def num_pairs(self) -> int:
+        """Pairs of origin and destination, those from a stop to itself included."""
+        return len(self.stops) ** 2
+
+    @property
+    def num_slots(self) -> int:
+        return len(self.windows) * max(1, len(self.days))
+
+    @property
+    def num_cells(self) -> int:
+        return self.num_pairs * self.num_slots
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that features may be made of."""
+        zones = self.city is not None and self.city.zones is not None
+        modes = self.city is not None and self.city.modes is not None
+        absent = {"origin_zone", "destination_zone"} if not zones else set()
+        absent |= (set() if modes else {"mode"}) | (set() if self.days else {"day"})
+        return tuple(name for name in COLUMNS if name not in absent)
+
+    @property
+    def cell_columns(self) -> tuple[str, ...]:
+        """The columns that tell cells apart, as they are released."""
+        return (*CELL_COLUMNS, "day") if self.days else CELL_COLUMNS
+
+    def cells(self, origins: IntArray, destinations: IntArray, slots: IntArray) -> IntArray:
+        """Return the numbers of the cells of trips. Shapes: (n,) each -> (n,)."""
+        size = len(self.stops)
+        return (slots.astype(np.int64) * size + origins) * size + destinations
+
+    def split(self, cells: IntArray) -> tuple[IntArray, IntArray]:
+        slots, pairs = np.divmod(cells, self.num_pairs)
+        return pairs, slots
+
+    def column_codes(self, name: str, cells: IntArray) -> IntArray:
+        """Return the code of each cell in one of the columns that tell cells apart."""
+        pairs, slots = self.split(cells)
+        if name in SLOT_COLUMNS:
+            day, window = np.divmod(slots, len(self.windows))
+            return window if name == "window" else day
+        origin, destination = np.divmod(pairs, len(self.stops))
+        return origin if name == "origin" else destination
+
+    def labels(self, name: str) -> tuple[str, ...]:
+        """Return what the codes of a column that tells cells apart stand for."""
+        return {"window": self.windows, "day": self.days}.get(name, self.stops)
+
+    def describe(self) -> list[dict[str, object]]:
+        """Describe the columns that tell cells apart as plain data, in the shape of released attributes."""
+        found = []
+        for name in self.cell_columns:
+            labels, more = list(self.labels(name)), dict[str, object]()
+            domain: dict[str, object] = {"kind": Ordinal.kind, "levels": labels}
+            if name not in SLOT_COLUMNS:
+                domain = {"kind": Stops.kind, "stops": labels}
+            elif name == "window" and self.time is not None:
+                domain = self.time.describe()
+            elif name == "window":
+                more["window_minutes"] = self.window_minutes
+            if self.num_dates and name == self.cell_columns[-1]:
+                more["num_dates"] = list(self.num_dates)
+            found.append({"name": name, "role": "quasi-identifier", "kind": domain["kind"], "domain": domain, **more})
+        return found
+
+    @classmethod
+    def from_description(cls, attributes: Sequence[Mapping[str, Any]]) -> Universe:
+        """Make the universe that :meth:`describe` gave this description of; it does not tell of zones and modes."""
+        described = {item["name"]: item for item in attributes}
+        stops, windows = (domain_from(described[name]["domain"]) for name in ("origin", "window"))
+        days = domain_from(described["day"]["domain"]) if "day" in described else None
+        if not (
+            isinstance(stops, Stops) and isinstance(windows, Windows | Ordinal) and isinstance(days, Ordinal | None)
+        ):
+            raise ParameterError("a universe of trips needs stops, windows of time and labels of days. Got others.")
+        time = windows if isinstance(windows, Windows) else None
+        last = described["window" if days is None else "day"]
+        return cls(
+            stops=stops.stops,
+            windows=windows.labels,
+            window_minutes=time.window_minutes if time is not None else described["window"]["window_minutes"],
+            days=() if days is None else days.labels,
+            num_dates=tuple(last.get("num_dates", ())),
+            time=time,
+        )
+
+    def pair_classes(self, columns: Sequence[str]) -> PairClasses:
+        """Partition pairs by some columns; without any that concern pairs, all are in one class."""
+        return PairClasses(
+            origins=self._stop_classes("origin", columns),
+            destinations=self._stop_classes("destination", columns),
+            table=self._city_classes("modes") if "mode" in columns else None,
+        )
+
+    def slot_classes(self, columns: Sequence[str]) -> Grouping:
+        """Partition slots by some columns; without any that concern slots, all are in one class."""
+        day, window = np.divmod(np.arange(self.num_slots), len(self.windows))
+        of = {"day": day, "window": window}
+        return Grouping.joined([Grouping.of(of[name]) for name in SLOT_COLUMNS if name in columns], self.num_slots)
+
+    def _stop_classes(self, end: str, columns: Sequence[str]) -> Grouping:
+        """Partition the stops at one end of a trip."""
+        if end in columns:
+            return Grouping.of(np.arange(len(self.stops)))
+        return self._city_classes("zones") if f"{end}_zone" in columns else Grouping.whole(len(self.stops))
+
+    def _city_classes(self, name: str) -> Grouping:
+        codes: IntArray | None = getattr(self.city, name)
+        assert codes is not None
+        return Grouping.of(codes.reshape(-1).astype(np.int64))
+
+
+def known_columns(columns: Sequence[str]) -> set[str]:
+    """Return all columns whose values follow from some: a stop has one zone, a pair of stops one mode."""
+    ends = ("origin", "destination")
+    known = {*columns, *(f"{end}_zone" for end in ends if end in columns)}
+    return known | {"mode"} if known.issuperset(ends) else known
+
+
+def is_nested(features: Sequence[Sequence[str]]) -> bool:
+    """Return whether each feature, by its columns, tells apart all that the one before does: a tree."""
+    return all(known_columns(coarser) <= known_columns(finer) for coarser, finer in pairwise(features))

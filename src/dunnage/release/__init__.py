@@ -1,0 +1,372 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Release: what leaves the owner, in memory and as a folder.
+
+A release is tables plus a certificate. The folder holds each table as Parquet and CSV, the certificate, a
+Frictionless ``datapackage.json`` and a ``README.md`` for whoever receives it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dunnage._version import __version__
+from dunnage.arrays import FloatArray, IntArray
+from dunnage.errors import CheckFailed, ParameterError, ReleaseError
+from dunnage.model.certificate import MAX_CERTIFICATE_BYTES, AttributeStatement, Certificate
+from dunnage.model.documents import to_text
+from dunnage.model.guarantees import PROJECT, Basis
+from dunnage.model.trips import Universe
+from dunnage.release.kinds import COUNTS, ROWS, kind_of
+from dunnage.release.kinds.common import Kind, floats
+from dunnage.tables.columns import portable, write_csv
+
+CERTIFICATE_FILE = "certificate.json"
+DATAPACKAGE_FILE = "datapackage.json"
+README_FILE = "README.md"
+CERTIFICATE_SCHEMA = "docs/schemas/certificate.schema.json"
+"""Where in the project the JSON Schema of certificates is."""
+TABLES = ("data", "classes", "members")
+RELEASE_FILES = frozenset(
+    {
+        CERTIFICATE_FILE,
+        DATAPACKAGE_FILE,
+        README_FILE,
+        *(f"{name}.{end}" for name in TABLES for end in ("csv", "parquet")),
+    }
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Uncertain:
+    """One released quantity over all rows: what is known of it. The seam between privacy and planning.
+
+    Parameters
+    ----------
+    name, unit
+        The attribute and its unit.
+    lower, upper
+        Closed bounds for each row.
+    nominal
+        A single best value for each row (the class mean, or the noisy value); None if none was released.
+    class_id
+        Class of each row; rows of one class are exchangeable. A noisy row is a class of its own.
+    scenarios
+        For each class the released values of its members, in order; None without multisets.
+    """
+
+    name: str
+    unit: str
+    lower: FloatArray
+    upper: FloatArray
+    nominal: FloatArray | None
+    class_id: IntArray
+    scenarios: tuple[FloatArray, ...] | None
+
+    def __len__(self) -> int:
+        return len(self.lower)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Release:
+    """Tables that may leave the owner, with their certificate.
+
+    Parameters
+    ----------
+    certificate
+        What is promised about the tables.
+    data
+        One line a released record (or count, or estimate).
+    classes
+        One line a class, for k-anonymous releases.
+    members
+        One line a class member, when multisets were released.
+    """
+
+    certificate: Certificate
+    data: pa.Table
+    classes: pa.Table | None = None
+    members: pa.Table | None = None
+
+    def __post_init__(self) -> None:
+        for name, table in self.tables.items():
+            object.__setattr__(self, name, portable(table))
+
+    def __repr__(self) -> str:
+        stated = self.certificate
+        return f"Release({stated.dataset!r}, {stated.guarantee.model}, {stated.basis}, {self.data.num_rows} rows)"
+
+    def __len__(self) -> int:
+        return int(self.data.num_rows)
+
+    @property
+    def tables(self) -> dict[str, pa.Table]:
+        """The tables at hand, by file name."""
+        tables = {name: getattr(self, name) for name in TABLES}
+        return {name: table for name, table in tables.items() if table is not None}
+
+    @property
+    def kind(self) -> str:
+        """What a line of ``data`` is: ``rows`` (a record), ``counts`` (a type of trips), ``estimates`` (a value)."""
+        return self.certificate.kind
+
+    @property
+    def owner(self) -> Kind:
+        """The kind of release, which owns columns, recounts and words."""
+        kind = kind_of(self.certificate)
+        if kind is None:
+            raise CheckFailed("certificate.json: a kind of release that this version cannot check.")
+        return kind
+
+    def check_rows(self, verb: str) -> None:
+        """Refuse what needs released rows on a release that has none."""
+        if self.kind != ROWS:
+            raise ParameterError(
+                f"{verb} needs released rows, one a record. Got a release of {self.kind}, which has none. Give another."
+            )
+
+    @cached_property
+    def universe(self) -> Universe:
+        """All types of trips that a release of counts is about, without zones and modes."""
+        if self.kind != COUNTS:
+            raise ParameterError(f"types of trips are those of a release of counts. Got one of {self.kind}.")
+        return Universe.from_description([item.plain() for item in self.certificate.attributes])
+
+    def counted(self) -> tuple[IntArray, IntArray]:
+        """Return the cells that a release of counts lists, by their number in its universe, and their counts."""
+        universe = self.universe
+        codes = {name: _codes(self.data.column(name), universe.labels(name)) for name in universe.cell_columns}
+        strange = [name for name, positions in codes.items() if (positions < 0).any()]
+        if strange:
+            raise ReleaseError(f"data: a label of {', '.join(strange)} is not in the public domain.")
+        slots = codes["window"] + codes.get("day", 0) * len(universe.windows)
+        counts: IntArray = self.data.column("count").combine_chunks().to_numpy(zero_copy_only=False)
+        return universe.cells(codes["origin"], codes["destination"], slots), counts
+
+    @property
+    def attributes(self) -> dict[str, AttributeStatement]:
+        """What is public about each released attribute, by name."""
+        return {item.name: item for item in self.certificate.attributes}
+
+    @property
+    def quantities(self) -> list[str]:
+        """Names of the released numbers that are known by bounds."""
+        return [name for name in self.attributes if f"{name}_lower" in self.data.column_names]
+
+    @property
+    def noisy(self) -> bool:
+        """Whether rows were released by noise, so that their intervals may miss the truth."""
+        return self.kind == ROWS and self.certificate.rows.noisy
+
+    @property
+    def class_of_row(self) -> IntArray:
+        """Class of each row; a noisy row is in none, so it is one by itself, numbered after all others."""
+        if "class_id" not in self.data.column_names:
+            return np.arange(len(self))
+        class_id: IntArray = self.data.column("class_id").combine_chunks().to_numpy(zero_copy_only=False)
+        alone = class_id < 0
+        return np.where(alone, class_id.max(initial=-1) + np.cumsum(alone), class_id) if alone.any() else class_id
+
+    def uncertain(self, name: str) -> Uncertain:
+        """Return what is known of one generalised or perturbed number."""
+        columns = self.data.column_names
+        if name not in self.quantities:
+            names = ", ".join(self.quantities) or "none"
+            raise ParameterError(f"the release has no quantity {name!r}. It has: {names}.")
+        nominal = next((c for c in (f"{name}_mean", name) if c in columns), None)
+        scenarios = None
+        if self.members is not None:
+            starts = np.flatnonzero(np.diff(self.members.column("class_id").to_numpy())) + 1
+            scenarios = tuple(np.split(floats(self.members, name), starts))
+        return Uncertain(
+            name=name,
+            unit=self.attributes[name].unit,
+            lower=floats(self.data, f"{name}_lower"),
+            upper=floats(self.data, f"{name}_upper"),
+            nominal=floats(self.data, nominal) if nominal else None,
+            class_id=self.class_of_row,
+            scenarios=scenarios,
+        )
+
+    def texts(self, folder: Path) -> dict[str, bytes]:
+        """Return what is written for programs and people, by file name; the tables stand in the folder already."""
+        resources = []
+        for name, table in self.tables.items():
+            columns = [
+                {
+                    "name": f.name,
+                    "type": next((name for check, name in _FRICTIONLESS_TYPES if check(f.type)), "string"),
+                    "description": self.owner.column_words(f.name, self, name),
+                }
+                for f in table.schema
+            ]
+            resource = {
+                "name": name,
+                "path": f"{name}.csv",
+                "profile": "tabular-data-resource",
+                "format": "csv",
+                "encoding": "utf-8",
+                "hash": f"sha256:{file_digest(folder / f'{name}.csv')}",
+                "schema": {"fields": columns},
+            }
+            resources.append(resource)
+        certificate = self.certificate
+        title = certificate.dataset + (f", {certificate.period}" if certificate.period is not None else "")
+        schema = {"path": CERTIFICATE_FILE, "schema": CERTIFICATE_SCHEMA, "project": PROJECT, "version": __version__}
+        package = {
+            "profile": "tabular-data-package",
+            "name": "release",
+            "title": title,
+            "resources": resources,
+            "documents": [schema],
+        }
+        return {DATAPACKAGE_FILE: to_text(package).encode(), README_FILE: _readme(self).encode()}
+
+    def write_files(self, folder: Path, *, sign: str | os.PathLike[str] | None = None) -> Certificate:
+        """Write all files into an existing, empty folder and return the finished certificate.
+
+        ``Publication.write`` is the safe way to do this: under a temporary name, after the key.
+        """
+        for name, table in self.tables.items():
+            pq.write_table(table, folder / f"{name}.parquet", compression="zstd")
+            write_csv(table, folder / f"{name}.csv")
+        for name, content in self.texts(folder).items():
+            (folder / name).write_bytes(content)
+        digests = {path.name: file_digest(path) for path in sorted(folder.iterdir())}
+        certificate = self.certificate.with_files(digests)
+        if sign is not None:
+            certificate = certificate.signed(sign)
+        (folder / CERTIFICATE_FILE).write_bytes(certificate.to_bytes())
+        return certificate
+
+    @classmethod
+    def read(cls, folder: str | os.PathLike[str]) -> Release:
+        """Read a release folder for planning; digests are checked before anything is parsed."""
+        path = Path(folder)
+        try:
+            certificate = read_certificate(path)
+            for name, digest in certificate.files.items():
+                if not is_plain_file(path, name) or file_digest(path / name) != digest:
+                    raise CheckFailed(f"{printable(name)}: its digest does not match the certificate.")
+        except (CheckFailed, OSError) as error:
+            raise ReleaseError(f"{path} is not a usable release: {error} Run dunnage verify on it.") from None
+        return cls(certificate=certificate, **read_tables(path, certificate))
+
+
+def _codes(column: pa.ChunkedArray, labels: tuple[str, ...]) -> IntArray:
+    """Return the position of each value among labels, -1 for one that is none of them."""
+    encoded = column.combine_chunks().dictionary_encode()
+    position = {label: code for code, label in enumerate(labels)}
+    codes = np.array([position.get(label, -1) for label in encoded.dictionary.to_pylist()], dtype=np.int64)
+    return codes[encoded.indices.to_numpy(zero_copy_only=False)] if len(codes) else codes
+
+
+def file_digest(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def read_certificate(folder: Path) -> Certificate:
+    if not folder.is_dir():
+        raise ReleaseError(f"{folder} is not a folder, so it is not a release. Give the folder that publish wrote.")
+    if not is_plain_file(folder, CERTIFICATE_FILE):
+        raise ReleaseError(f"{folder} has no {CERTIFICATE_FILE}, so it is not a release.")
+    with (folder / CERTIFICATE_FILE).open("rb") as stream:
+        return Certificate.from_bytes(stream.read(MAX_CERTIFICATE_BYTES + 1))
+
+
+def is_plain_file(folder: Path, name: str) -> bool:
+    """Return whether a name is that of a regular file of the folder: no link, no folder, no way out of it."""
+    if not name.isprintable() or Path(name).name != name:
+        return False
+    try:
+        return stat.S_ISREG((folder / name).lstat().st_mode)
+    except OSError:
+        return False
+
+
+def printable(name: str) -> str:
+    """Return a file name as it may be printed: one that could steer a terminal is quoted."""
+    return name if name.isprintable() else ascii(name)
+
+
+def read_tables(folder: Path, certificate: Certificate) -> dict[str, pa.Table]:
+    listed = [name for name in TABLES if f"{name}.parquet" in certificate.files]
+    if "data" not in listed:
+        raise ReleaseError(f"{folder}: the certificate lists no data.parquet. Ask for the release again.")
+    tables = {}
+    try:
+        for name in listed:
+            with pq.ParquetFile(folder / f"{name}.parquet") as file:
+                # A few compressed bytes can claim any number of cells, those of sets counted one by one; in CSV each
+                # takes a character and a separator.
+                stated = file.metadata
+                groups = [stated.row_group(index) for index in range(stated.num_row_groups)]
+                values = sum(group.column(index).num_values for group in groups for index in range(stated.num_columns))
+                cells = max(int(values), int(stated.num_rows * stated.num_columns))
+                if 2 * cells > (folder / f"{name}.csv").stat().st_size:
+                    raise ReleaseError(f"{folder}: {name}.parquet claims more cells than {name}.csv has room for.")
+                tables[name] = file.read()
+    except (pa.ArrowException, OSError):
+        raise ReleaseError(f"{folder}: a Parquet table cannot be read. Ask for the release again.") from None
+    return tables
+
+
+_FRICTIONLESS_TYPES = (
+    (pa.types.is_integer, "integer"),
+    (pa.types.is_floating, "number"),
+    (pa.types.is_decimal, "number"),
+    (pa.types.is_boolean, "boolean"),
+    (pa.types.is_date, "date"),
+    (pa.types.is_timestamp, "datetime"),
+)
+
+
+def _readme(release: Release) -> str:
+    """Write for whoever receives the release what it promises, which files there are, and how to read them."""
+    certificate, kind = release.certificate, release.owner
+    columns = "\n".join(f"- `{name}`: {kind.column_words(name, release)}" for name in release.data.column_names)
+    tables = "\n".join(f"- `{name}.parquet`, `{name}.csv`: {kind.table_words[name]}" for name in release.tables)
+    said = [*certificate.meaning.sentences, *kind.loss_words(certificate)]
+    sentences = "\n".join(f"- {sentence}" for sentence in said)
+    clear = "\n".join(f"- {item}" for item in certificate.in_clear)
+    proof = ""
+    if certificate.proof is not None:
+        notes = ", ".join(f"`{note}`" for note in certificate.proof.sections)
+        title = "Why it holds" if certificate.basis is Basis.PROVED else "What holds and what does not"
+        proof = f"\n{title}: {notes} in the source of Dunnage {certificate.proof.version}."
+    model = certificate.guarantee.model
+    return f"""# {certificate.dataset}: a private release
+
+Made with Dunnage {certificate.software.dunnage} on {certificate.time}. The guarantee is **{model}**,
+basis **{certificate.basis}**; `certificate.json` states it in full.{proof}
+
+## What it promises
+
+{sentences}
+
+In clear:
+
+{clear}
+
+## Files
+
+{tables}
+- `certificate.json`: guarantee, assumptions, digests. Check it all with `dunnage verify FOLDER`.
+- `datapackage.json`: the columns for programs (Frictionless).
+{kind.readme(release, columns)}"""
+
+
+def describe_release(release: Release) -> Mapping[str, object]:
+    first = ("kind", "dataset", "period", "guarantee", "basis", "proof", "mechanism", "measures")
+    stated, keys = release.certificate.plain(), (*first, "in_clear", "meaning", "spend", "time")
+    return {**{key: stated[key] for key in keys if key in stated}, "digest": release.certificate.digest}

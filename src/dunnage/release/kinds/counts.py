@@ -1,0 +1,338 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Releases of counts of trips: one line a type of trips that has any.
+
+Everything that is said follows from the certificate; nothing here is given the true trips.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from dunnage.arrays import IntArray
+from dunnage.errors import CheckFailed, ParameterError
+from dunnage.exact import decimal_text, exact
+from dunnage.model.certificate import Certificate, FeatureNoise
+from dunnage.model.laws import count_noise_spread, count_noise_surplus
+from dunnage.model.schema import RIDER
+from dunnage.model.trips import Universe
+from dunnage.release.kinds.common import Columns, Kind, require, same
+from dunnage.text import several
+
+if TYPE_CHECKING:
+    from dunnage.release import Release
+
+NOT_CHECKED = (
+    "that the counts were made from the owner's true trips, and all of them",
+    "that stops, windows, zones and modes were chosen without looking at the data",
+    "that the noise was drawn as stated, afresh for every sum, and that nothing else was used of the true trips",
+    "that what is said to be in clear and assumed is complete",
+    "that the ledger holds the spend, and what else was released about the same trips",
+)
+BOUND_NOT_CHECKED = ("that of each rider no more trips were counted than is stated, and that nobody has two cards",)
+CITY_NOT_CHECKED = ("which zone a stop and which mode a pair of stops has, and so the number of groups by them",)
+CELLS = "cells"
+"""Name of the feature that tells every type of trips apart."""
+HIDDEN_COLUMNS = ("origin_zone", "destination_zone", "mode")
+"""Columns that a certificate does not tell the values of."""
+
+
+class CountsKind(Kind):
+    """Counts per type of trips."""
+
+    table_words: ClassVar = {"data": "one line a type of trips that has any; **one that is not listed has none**"}
+
+    def tables(self, release: Release) -> dict[str, Columns]:
+        cells = _universe(release).cell_columns
+        return {"data": {**dict.fromkeys(cells, pa.string()), "count": pa.int64()}}
+
+    def recount(self, release: Release) -> Iterator[str]:
+        """Check that every type of trips is in the public domain, listed once and in order, with a count above zero."""
+        cells, counts = release.counted()
+        require(bool((np.diff(cells) > 0).all()), "data: types of trips are listed twice, or not in order")
+        require(bool((counts > 0).all()), "data: a count is not above zero")
+        universe, measures = release.universe, release.certificate.counts
+        figures = {"trips": _sum(counts), "cells": universe.num_cells, "cells_with_trips": len(cells)}
+        wrong = [name for name, value in figures.items() if getattr(measures, name) != value]
+        require(not wrong, f"certificate.json: wrong figures: {', '.join(wrong)}")
+        _check_contribution(release)
+        yield (
+            f"{several(figures['trips'], 'trip')} of {several(len(cells), 'type')}; each is one of the "
+            f"{universe.num_cells:,} types of the public domain, listed once and in order, with a count above zero"
+        )
+
+    def not_checked(self, certificate: Certificate) -> tuple[str, ...]:
+        features = certificate.counts.features or []
+        hidden = any(name in item.feature for name in HIDDEN_COLUMNS for item in features)
+        bound = certificate.guarantee.protects == RIDER
+        return (*NOT_CHECKED, *(BOUND_NOT_CHECKED if bound else ()), *(CITY_NOT_CHECKED if hidden else ()))
+
+    def column_words(self, name: str, release: Release, table: str = "data") -> str:
+        universe = release.universe
+        times = universe.time
+        window = f"start of a window of {several(universe.window_minutes, 'minute')}, HH:MM"
+        if times is not None:
+            window += f" of a service day from {times.lower} to {times.upper}"
+            window += "; from 24:00 on it is the next calendar day" if times.upper > "24:00" else ""
+            window += f"; local time of {times.zone}" if times.zone else ""
+        words = {
+            "origin": "stop where the trips begin",
+            "destination": "stop where the trips end",
+            "window": window,
+            "day": "day, or kind of day, on which the trips begin",
+            "count": "number of trips, changed by noise; 1 or more, since a type of trips without any is not listed",
+        }
+        return words[name]
+
+    def loss_words(self, certificate: Certificate) -> tuple[str, ...]:
+        """Say what one trip and one rider lose; nothing if no loss is proved."""
+        if certificate.basis != "proved":
+            return ()
+        loss, bound = certificate.counts.loss, _bound_words(certificate)
+        each = decimal_text(exact(loss.trip))
+        trip = f"One trip loses at most epsilon {each}."
+        if not bound or loss.rider is None:
+            unbounded = f"One rider loses at most epsilon {each} for each trip; how many trips one made is not bounded."
+            return trip, unbounded
+        return f"One rider loses at most epsilon {decimal_text(exact(loss.rider))}: {bound}.", trip
+
+    def readme(self, release: Release, columns: str) -> str:
+        universe = release.universe
+        return f"""
+## What it is
+
+{_universe_words(release.certificate, universe)}
+
+{_days_words(universe)}
+
+{_noise_words(release.certificate)}
+
+## Columns of `data`
+
+{columns}
+
+Lines are in the order of day, window, origin and destination, each as it is listed under `attributes` in
+`certificate.json`. There are no missing values.
+
+## Read it
+
+```python
+import json
+
+import pandas as pd
+
+data = pd.read_parquet("data.parquet")
+with open("certificate.json", encoding="utf-8") as file:
+    stops = json.load(file)["attributes"][0]["domain"]["stops"]
+# Trips from each stop (lines) to each stop (columns) over all windows; 0 where nothing is listed.
+matrix = data.groupby(["origin", "destination"])["count"].sum().unstack(fill_value=0)
+matrix = matrix.reindex(index=stops, columns=stops, fill_value=0)
+```
+
+## Use it
+
+- As demand: so many trips begin in the window and want to go from `origin` to `destination`.
+- Add up before you conclude: a count of a few trips may be noise alone.
+- Whatever is computed from these files alone keeps the promise.
+"""
+
+    def figures(self, release: Release) -> list[str]:
+        measures, universe = release.certificate.counts, release.universe
+        losses, bound = self.loss_words(release.certificate), _bound_words(release.certificate)
+        listed = f"{measures.cells_with_trips:,} of {measures.cells:,} types; a type that is not listed has none"
+        windows = f"{several(len(universe.windows), 'window')} of {several(universe.window_minutes, 'minute')}"
+        parts = [several(len(universe.stops), "stop"), f"{windows} from {universe.windows[0]}"]
+        parts += [_day_labels(universe)] if universe.days else []
+        dates = sum(universe.num_dates)
+        return [
+            f"Trips       {measures.trips:,}, of {listed}",
+            f"Universe    {', '.join(parts)}" + (f"; {several(dates, 'calendar day')} in all" if dates else ""),
+            *(f"Loss        {words}" for words in losses),
+            *([f"Riders      {bound}"] if bound and not losses else []),
+            *_noise_lines(release.certificate),
+        ]
+
+    def headline(self, certificate: Certificate, num_rows: int, num_left_out: int) -> list[str]:
+        measures = certificate.counts
+        listed = f"{measures.cells_with_trips:,} of {measures.cells:,} types; the others have none"
+        return [f"Trips     {measures.trips:,}, of {listed}"]
+
+
+def _universe(release: Release) -> Universe:
+    """Read the universe back, and check that nothing else is stated of it, and days follow from the calendar."""
+    wrong = "certificate.json: the attributes do not tell the types of trips"
+    try:
+        universe, period = release.universe, release.certificate.period
+        time, days = universe.time, universe.days
+        num_dates: tuple[int, ...] = ()
+        if time is not None and (time.day is not None or not days):  # not by a column of their own
+            days, num_dates = time.days(period), time.num_dates(period)
+    except (ParameterError, KeyError, TypeError, ValueError):
+        raise CheckFailed(wrong) from None
+    require(same(universe.describe(), [item.plain() for item in release.certificate.attributes]), wrong)
+    fits = (days, num_dates) == (universe.days, universe.num_dates)
+    require(fits, "certificate.json: days, or their number, do not follow from the service dates")
+    return universe
+
+
+def _check_contribution(release: Release) -> None:
+    """Check that a bound on the trips of a rider is stated if riders are protected, and its days are the calendar's."""
+    bound, time = release.certificate.counts.contribution, release.universe.time
+    wrong = "certificate.json: does not state how many trips of a rider were counted"
+    require((bound is not None) == (release.certificate.guarantee.protects == RIDER), wrong)
+    if bound is None:
+        return
+    require(bound.max >= 1 and (bound.days is None) == (bound.per == "period"), wrong)
+    dates = time.calendar(release.certificate.period) if time is not None else None
+    follows = bound.days is None or (dates is not None and len(dates) == bound.days)
+    require(follows, "certificate.json: the days of a rider do not follow from the service dates")
+
+
+def _sum(counts: IntArray) -> int:
+    """Add up in two halves, so that nothing overflows whatever the counts are."""
+    return (int((counts >> 32).sum()) << 32) + int((counts & 0xFFFFFFFF).sum())
+
+
+def _bound_words(certificate: Certificate) -> str:
+    """Say how many trips of a rider were counted at most; empty if trips are protected one by one."""
+    bound = certificate.counts.contribution
+    if certificate.guarantee.protects != RIDER or bound is None:
+        return ""
+    counted = f"of each rider at most {several(bound.max, 'trip')}"
+    were = "was" if bound.max == 1 else "were"
+    if bound.days is not None:
+        whole = bound.max * bound.days
+        return f"{counted} a day {were} counted, on {several(bound.days, 'day')}: {whole:,} in all"
+    return f"{counted} {were} counted in {'the whole period' if certificate.period is not None else 'all'}"
+
+
+def _universe_words(certificate: Certificate, universe: Universe) -> str:
+    measures = certificate.counts
+    listed = measures.cells_with_trips
+    period = f"The period is **{certificate.period}**.\n" if certificate.period is not None else ""
+    windows = several(len(universe.windows), "window")
+    days = f", on {_day_labels(universe)}" if universe.days else ""
+    return (
+        "Each line says how many trips begin at one stop, in one window of time, and end at another stop or the same.\n"
+        f"{period}With {several(len(universe.stops), 'stop')} and {windows}{days} there "
+        f"{'is' if measures.cells == 1 else 'are'} {measures.cells:,} "
+        f"type{'' if measures.cells == 1 else 's'} of trips.\n"
+        f"{listed:,} of them {'is' if listed == 1 else 'are'} listed, with {several(measures.trips, 'trip')} in "
+        "all. **Every other type has a count of 0.**"
+    )
+
+
+def _day_labels(universe: Universe) -> str:
+    """Say how many labels of days are told apart."""
+    num = len(universe.days)
+    return "1 day or kind of day" if num == 1 else f"{num:,} days or kinds of day"
+
+
+def _days_words(universe: Universe) -> str:
+    """Say what the unit of a count is: trips in how many calendar days."""
+    num_dates = universe.num_dates
+    if not num_dates and universe.days:
+        return (
+            "The unit is trips on all calendar days of a label together. How many days each label stands for is not\n"
+            "stated."
+        )
+    if not num_dates:
+        return "The unit is trips, on all calendar days that were counted. How many these were is not stated."
+    if set(num_dates) == {1}:
+        return "The unit is trips on one calendar day."
+    if not universe.days:
+        return f"The unit is trips on {num_dates[0]:,} calendar days together; divide by that for one day."
+    each = ", ".join(f"{label} {num:,}" for label, num in zip(universe.days, num_dates, strict=True))
+    return (
+        "The unit is trips on all calendar days of a label together. For one day divide by how many there were:\n"
+        f"{each}."
+    )
+
+
+def _noise_words(certificate: Certificate) -> str:
+    """Say how far off counts and their sums may be, as far as public facts tell."""
+    words = ["Noise was added, so counts are not the true ones: trips are listed that nobody made, and others missing."]
+    if bound := _bound_words(certificate):
+        words.append(
+            f"{bound[0].upper()}{bound[1:]}, chosen at random:\nsums are lower than the true demand by a share that is "
+            "not told."
+        )
+    measures = certificate.counts
+    if measures.features is not None:
+        # Counts that were fitted to all sums state how near they are to them.
+        words.append(_feature_words(measures.features, fitted=measures.kkt_residual is not None))
+    else:
+        words.append(_surplus_words(certificate))
+    return "\n".join(words)
+
+
+def _surplus_words(certificate: Certificate) -> str:
+    """Say why the total of counts with plain noise is too large, and by how much at most."""
+    measures, noise = certificate.counts, certificate.counts.noise
+    if noise is None:
+        return ""
+    scale, threshold = exact(noise.scale), int(str(certificate.mechanism.get("threshold", 1)))
+    each = count_noise_surplus(str(certificate.mechanism.get("rounding", "round")), scale, threshold)
+    expect, dropped = "**Expect the total to be too large.**", "that was negative"
+    if threshold > 1:
+        expect, dropped = "**The total is not that of the trips.**", f"of less than {threshold:,}, noise or not,"
+    return f"""The noise on each count has a standard deviation of {trips_amount(count_noise_spread(noise.law, scale))}.
+
+{expect} A noisy count {dropped} became 0, so noise does not cancel out:
+a type without trips was given {amount(each)} on average, one with trips less. Noise alone has thus made up to about
+{trips_amount(each * measures.cells)}; the fewer types have any, the closer to that. Do not read the total,
+or sums over many types, as demand."""
+
+
+def _feature_words(features: list[FeatureNoise], *, fitted: bool) -> str:
+    """Say which sums were asked with how much noise, and what was made of them."""
+    table = "\n".join(
+        f"| {item.feature} | {item.groups:,} | {amount(count_noise_spread(item.law, exact(item.scale)))} |"
+        for item in features
+    )
+    made = "all were made to add up by least squares;\ncounts that came out below one half became 0"
+    after = (
+        "**Expect the total to be too large**: negative counts became 0, so that the others no longer add up to it.\n"
+        "Do not read the total, or sums over many types, as demand."
+    )
+    if fitted:
+        made = "the counts were found that are nearest to\nall of them, add up, and are not negative"
+        after = "The total, and sums over many types of trips, are far surer for their size than single counts."
+    return f"""These sums were counted, noise was added to each, and {made}.
+`{CELLS}` are the types of trips one by one.
+
+| sums by | number of sums | standard deviation of the noise on each, in trips |
+| --- | ---: | ---: |
+{table}
+
+{after}"""
+
+
+def _noise_lines(certificate: Certificate) -> list[str]:
+    """Describe the sums that noise was added to."""
+    measures = certificate.counts
+    if measures.features is None:
+        noise = measures.noise
+        if noise is None:
+            return []
+        spread = trips_amount(count_noise_spread(noise.law, exact(noise.scale)))
+        return [f"Noise       {noise.law}, standard deviation {spread} on each type"]
+    return [
+        f"Noise       {item.feature}: epsilon {decimal_text(exact(item.epsilon))}, standard deviation "
+        f"{trips_amount(count_noise_spread(item.law, exact(item.scale)))} on each of {item.groups:,}"
+        for item in measures.features
+    ]
+
+
+def amount(trips: float) -> str:
+    """Write a number of trips that is not exact."""
+    return f"{trips:,.0f}" if trips >= 100 else f"{trips:.3g}"
+
+
+def trips_amount(trips: float) -> str:
+    """Write a number of trips that is not exact, with its unit."""
+    text = amount(trips)
+    return f"{text} trip{'' if text == '1' else 's'}"

@@ -1,0 +1,665 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Releases of rows, one a record: by classes of records that look alike, or by noise on their numbers.
+
+Everything that is printed of classes is counted again here from the tables; what depends on how classes were formed is
+asked of the mechanism.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from dunnage.arrays import FloatArray, IntArray
+from dunnage.exact import exact
+from dunnage.model.certificate import Certificate, NoiseCell, RowMeasures
+from dunnage.model.domains import CodedDomain, Graph, IntervalHierarchy, NodeHierarchy, Numeric, Tree, hierarchy_of
+from dunnage.model.guarantees import KAnonymity, SampledDP
+from dunnage.model.measures import (
+    class_sizes,
+    ranked,
+    sensitive_measures,
+    set_widths,
+    size_figures,
+    size_measures,
+    sort_key,
+)
+from dunnage.release.kinds.common import (
+    GENERALISED,
+    PUBLIC,
+    SENSITIVE,
+    Columns,
+    Kind,
+    comparable,
+    domain_of,
+    floats,
+    generalised,
+    is_number,
+    numeric_domain,
+    require,
+    with_role,
+)
+from dunnage.tables.columns import SET_TYPE, is_set
+
+if TYPE_CHECKING:
+    from dunnage.mechanisms.classes import ClassRelease
+    from dunnage.release import Release
+
+_TOLERANCE = 1e-9
+MAX_LINES = 24  # classes, cells of noise or estimates that are listed to a person
+NOT_CHECKED = (
+    "that the rows are the owner's true records, and all of them",
+    "that domains and hierarchies were chosen without looking at the data",
+    "that what is said to be in clear and assumed is complete",
+    "that the order of rows was drawn at random",
+    "that the ledger holds the spend, and what else was released about the same records",
+)
+NOISE_NOT_CHECKED = ("that the noise was drawn as stated, afresh for every row and column",)
+PERSONS_NOT_CHECKED = (
+    "that each class holds records of as many persons as is stated: only the owner's key names them",
+)
+KEPT_NOT_CHECKED = ("that statistics of the true records changed as little as was asked for",)
+SAMPLE_NOT_CHECKED = (
+    "that the sample was drawn at the stated rate, afresh for this release, and is kept secret",
+    "that the levels were drawn as stated, on a second such sample, and rows left out for no other reason",
+)
+
+
+class NoisyKind(Kind):
+    """Each record with noise on its numbers, and intervals around them."""
+
+    table_words: ClassVar = {
+        "data": "one line a released record",
+        "classes": "one line a class of records that look alike, with its size",
+        "members": "one line a class member: the values that occur in the class, in no order that tells whose they are",
+    }
+
+    def tables(self, release: Release) -> dict[str, Columns]:
+        as_is: Columns = dict.fromkeys(with_role(release, PUBLIC, SENSITIVE))
+        noisy = {f"{name}{end}": pa.float64() for name in generalised(release) for end in ("", "_lower", "_upper")}
+        return {"data": {"row": pa.int64(), **as_is, **noisy}}
+
+    def recount(self, release: Release) -> Iterator[str]:
+        """Count rows, and check that values and intervals lie in the public domain, on its grid."""
+        _check_unchanged(release)
+        yield _check_rows(release)
+        require(release.certificate.rows.records == len(release), "certificate.json: another number of records")
+        for name in generalised(release):
+            domain = numeric_domain(release, name)
+            value, lower, upper = (floats(release.data, f"{name}{end}") for end in ("", "_lower", "_upper"))
+            inside = domain.contains(lower) & domain.contains(upper) & (lower <= value) & (value <= upper)
+            wrong = f"data: an interval of {name} misses its value or leaves the public domain"
+            require(bool(inside.all()), wrong)
+            require(bool(domain.on_grid(value).all()), f"data: a value of {name} is not on the public grid")
+
+    def not_checked(self, certificate: Certificate) -> tuple[str, ...]:
+        return (*NOT_CHECKED, *NOISE_NOT_CHECKED)
+
+    def column_words(self, name: str, release: Release, table: str = "data") -> str:
+        noisy, attributes = _noisy_names(release.certificate.rows), release.attributes
+        fixed = {
+            "row": "number of the released row; the order is random and unrelated to the owner's",
+            "class_id": "class of records that look alike"
+            + ("; -1 for a noisy row, which is in none" if noisy else ""),
+            "size": "number of released records in the class",
+        }
+        if name in fixed:
+            return fixed[name]
+        endings = {"_lower": "smallest possible", "_upper": "largest possible", "_mean": "mean over the class of"}
+        for ending, words in endings.items():
+            base = name[: -len(ending)]
+            if name.endswith(ending) and base in attributes:
+                closed = " (closed interval)" if ending != "_mean" else ""
+                if base in noisy and table == "data":
+                    confidence = _confidence(release)
+                    sure = f" at confidence {confidence}"
+                    sure = f"; of a noisy row, at confidence {confidence}" if release.classes is not None else sure
+                    sure = sure if confidence else "; without a confidence, the noisy value itself"
+                    words, closed = f"{ending[1:]} end of the interval for", f" (closed interval{sure})"
+                return f"{words} {base}{_in_unit(base, release)}{closed}{_clamped(base, release)}"
+        if name in noisy:
+            return f"{name}{_in_unit(name, release)} with noise, on the public grid{_clamped(name, release)}"
+        role = attributes[name].role if name in attributes else ""
+        if role in (PUBLIC, SENSITIVE):
+            return f"{role} attribute, released as it is{_clamped(name, release)}"
+        base = name.removesuffix("_diameter")
+        if base != name and role == "" and base in attributes:
+            return f"longest of the shortest paths between the vertices in {base}"
+        if role == GENERALISED and is_set(release.tables[table].schema.field(name).type):
+            return f"sorted set of the values of {name} that occur in the class"
+        if role == GENERALISED and table != "members":
+            return f"{name} or what generalises it: a node of its public hierarchy"
+        return f"{name} of a class member{_clamped(name, release)}"
+
+    def readme(self, release: Release, columns: str) -> str:
+        sample = snippet = plan = ""
+        if release.certificate.guarantee.model == SampledDP.model and not _noisy_names(release.certificate.rows):
+            none = " This time there is none." if not len(release) else ""
+            sample = (
+                f"\nRows are of a secret sample: a record is here only if it was drawn and enough look like it.{none}\n"
+            )
+        if any(is_set(item.type) for item in release.data.schema):
+            snippet = _SET_SNIPPET
+        elif release.quantities:  # rows of goods, not of clusters, with numbers to plan with
+            plan = _PLAN_WORDS
+        return f"""{sample}
+## Columns of `data`
+
+{columns}
+
+{_interval_words(release)}{_label_words(release)} There are no missing values.
+
+## Read it
+
+```python
+import pandas as pd
+
+data = pd.read_parquet("data.parquet")
+```
+{snippet}{plan}"""
+
+    def figures(self, release: Release) -> list[str]:
+        measures = release.certificate.rows
+        if measures.noise is None:
+            return []
+        return [f"Records     {measures.records}", *_noise_lines(measures.noise)]
+
+    def headline(self, certificate: Certificate, num_rows: int, num_left_out: int) -> list[str]:
+        measures = certificate.rows
+        noisy = num_rows - measures.records
+        return [f"Records   {measures.records} released" + (f", {noisy} more by noise" if noisy else "")]
+
+
+def _check_unchanged(release: Release) -> None:
+    wrong = "certificate.json: sensitive columns as they are, which differential privacy does not cover"
+    require(not with_role(release, SENSITIVE), wrong)
+
+
+def _check_rows(release: Release) -> str:
+    rows = release.data.column("row").to_numpy()
+    require(bool(np.array_equal(rows, np.arange(release.data.num_rows))), "data: column row is not 0, 1, 2 ...")
+    return f"{release.data.num_rows} rows"
+
+
+def _noise_lines(noise: Mapping[str, list[NoiseCell]]) -> list[str]:
+    return [
+        f"Noise       {name} {cell.lower:g} to {cell.upper:g}: {cell.law}, epsilon {cell.epsilon}"
+        + (f", within {cell.radius:g} with at least {cell.coverage:.4g}" if cell.coverage else "")
+        for name, cells in noise.items()
+        for cell in cells[:MAX_LINES]
+    ]
+
+
+def _confidence(release: Release) -> str:
+    """Return the confidence of intervals as it is stated; empty if none were asked for."""
+    given = release.certificate.mechanism.get("confidence")
+    return "" if given in (None, 0) or not exact(str(given)) else str(given)
+
+
+def _noisy_names(measures: RowMeasures) -> list[str]:
+    """Return the attributes that were released by noise."""
+    return list(measures.noise or measures.published_intervals or {})
+
+
+def _in_unit(name: str, release: Release) -> str:
+    unit = release.attributes[name].unit
+    return f" in {unit}" if unit else ""
+
+
+def _clamped(name: str, release: Release) -> str:
+    moved = name in release.attributes and release.attributes[name].outside == "clamp"
+    return "; values outside the domain were moved to its nearest end" if moved else ""
+
+
+def _interval_words(release: Release) -> str:
+    """Say what the intervals promise, and what they do not."""
+    if not _noisy_names(release.certificate.rows):
+        return "Intervals are closed: both ends are possible."
+    beside = "" if release.classes is None else "Intervals of classes hold every value of the class.\n"
+    sides = f"{beside}A noisy value may lie on either side of the true one."
+    if not _confidence(release):
+        return f"{sides} No intervals around it were asked for."
+    return (
+        f"{sides} Its interval is closed and holds the true value with\n"
+        "at least the stated confidence, each by itself: that all of them do at once is far less likely."
+    )
+
+
+def _label_words(release: Release) -> str:
+    """Explain nodes of hierarchies and sets of labels, if any are released."""
+    named = set(generalised(release)) & set(release.data.column_names) - set(release.quantities)
+    sets = {name for name in named if is_set(release.data.schema.field(name).type)}
+    words = ""
+    if named - sets:
+        words += (
+            " A node stands for every value below it, `*` for any value; the\n"
+            "hierarchies are under `attributes` in `certificate.json`."
+        )
+    if sets:
+        words += (
+            "\nA set lists every value that occurs in the class: a list in Parquet, `{A,B}` in CSV, where a comma,\n"
+            "brace or backslash that belongs to a value has a backslash before it."
+        )
+    return words
+
+
+_SET_SNIPPET = """
+In Parquet a set is a list. From CSV:
+
+```python
+import re
+
+def labels(text):
+    return [re.sub(r"\\\\(.)", r"\\1", label) for label in re.findall(r"(?:[^\\\\,]|\\\\.)+", text[1:-1])]
+```
+"""
+_PLAN_WORDS = """
+## Send a plan back
+
+A plan is a CSV file with the columns `row,bin`: for each `row` of `data` the bin (truck) it goes into. The owner, who
+alone can tell which record a row is, applies it to the true records.
+"""
+
+
+class ClassesKind(NoisyKind):
+    """Records of one class look alike: by intervals, nodes, sets, means or multisets."""
+
+    def tables(self, release: Release) -> dict[str, Columns]:
+        as_is: Columns = dict.fromkeys(with_role(release, PUBLIC, SENSITIVE))
+        classes: Columns = {**_class_columns(release)}
+        tables: dict[str, Columns] = {
+            "data": {"row": pa.int64(), "class_id": pa.int64(), **as_is, **classes},
+            "classes": {"class_id": pa.int64(), "size": pa.int64(), **classes},
+        }
+        if release.certificate.mechanism.get("statistic") == "multiset":
+            values = {name: pa.float64() if is_number(release, name) else pa.string() for name in generalised(release)}
+            tables["members"] = {"class_id": pa.int64(), **values}
+        return tables
+
+    def recount(self, release: Release) -> Iterator[str]:
+        """Count k again, and check that sizes, bounds, nodes, sets and multisets agree and lie in public domains."""
+        if not isinstance(release.certificate.guarantee, KAnonymity):
+            _check_unchanged(release)
+        yield _check_rows(release)
+        yield _check_k(release)
+        yield _check_classes(release)
+        yield _check_domains(release)
+        if release.members is not None:
+            yield _check_members(release, release.members)
+        # Of clusters, what is not a number is a set or a node of any level.
+        by_nodes = not _is_clustered(release) and not all(is_number(release, name) for name in generalised(release))
+        if release.certificate.rows.levels is not None or by_nodes:
+            yield _check_levels(release)
+
+    def not_checked(self, certificate: Certificate) -> tuple[str, ...]:
+        measures = certificate.rows
+        more: tuple[str, ...] = NOISE_NOT_CHECKED if measures.noisy else ()
+        more += PERSONS_NOT_CHECKED if measures.persons is not None else ()
+        more += KEPT_NOT_CHECKED if certificate.mechanism.get("keep") else ()
+        if not isinstance(certificate.guarantee, SampledDP):
+            return (*NOT_CHECKED, *more)
+        return ("that the rows are the owner's true records", *NOT_CHECKED[1:], *SAMPLE_NOT_CHECKED, *more)
+
+    def figures(self, release: Release) -> list[str]:
+        measures = release.certificate.rows
+        size, loss, suppressed = measures.class_size, measures.loss, measures.suppressed
+        hidden = f", {suppressed.count} suppressed ({suppressed.share:.2%})" if suppressed is not None else ""
+        lines = [f"Records     {measures.records} released{hidden}"]
+        if size is not None and loss is not None:
+            persons = ", of persons" if measures.persons is not None else ""
+            of_rows = ", of released rows" if suppressed is None else ""
+            lines += [
+                f"k           {measures.k_asked} asked, {measures.k_reached} reached{persons}",
+                f"Classes     {measures.classes}; size {size.smallest} smallest, {size.mean:.1f} mean, "
+                f"{size.largest} largest",
+                f"Loss        {loss.total:.4f} of 1{of_rows} ({loss.metric})",
+            ]
+        if suppressed is None:  # of a sample only what is released is stated
+            levels = ", ".join(f"{name} {level}" for name, level in (measures.levels or {}).items())
+            return [*lines, f"Levels      {levels}", *_noise_lines(measures.noise or {})]
+        if (risks := measures.risks) is not None:
+            highest = f"prosecutor {risks.prosecutor_highest:.3g} at most"
+            lines.append(f"Risks       {highest}, marketer {risks.marketer:.3g}")
+        for name, item in (measures.sensitive or {}).items():
+            lines.append(f"Sensitive   {name}: l {item.l}, t {item.t:.3f} ({item.distance})")
+        return lines
+
+    def headline(self, certificate: Certificate, num_rows: int, num_left_out: int) -> list[str]:
+        measures = certificate.rows
+        if measures.suppressed is None or measures.class_size is None or measures.loss is None:
+            return super().headline(certificate, num_rows, num_left_out)
+        persons = f", fewest persons {measures.k_reached}" if measures.persons is not None else ""
+        smallest = f"smallest {measures.class_size.smallest}{persons}"
+        return [
+            f"Records   {measures.records} released, {measures.suppressed.count} suppressed, "
+            f"{num_left_out} left out by the policy",
+            f"Classes   {measures.classes}, {smallest}, loss {measures.loss.total:.4f}",
+        ]
+
+
+def _is_clustered(release: Release) -> bool:
+    """Return whether classes are clusters: intervals, nodes and sets, not levels of hierarchies."""
+    return release.certificate.rows.distortion is not None
+
+
+def _is_set_valued(release: Release, name: str) -> bool:
+    return _is_clustered(release) and release.attributes[name].domain_kind not in (Numeric.kind, Tree.kind)
+
+
+def _class_columns(release: Release) -> dict[str, pa.DataType]:
+    """Return the columns in which the records of a class look alike, besides public ones, with their types."""
+    with_mean = release.certificate.mechanism.get("statistic") in ("mean", "multiset")
+    ends = ("lower", "upper", "mean") if with_mean else ("lower", "upper")
+    columns: dict[str, pa.DataType] = {}
+    for name in generalised(release):
+        if is_number(release, name):
+            columns |= {f"{name}_{end}": pa.float64() for end in ends}
+        else:
+            columns[name] = SET_TYPE if _is_set_valued(release, name) else pa.string()
+        if _is_set_valued(release, name) and release.attributes[name].domain_kind == Graph.kind:
+            columns[f"{name}_diameter"] = pa.float64()
+    return columns
+
+
+def _classes(release: Release) -> pa.Table:
+    require(release.classes is not None, "the tables are not those that the certificate speaks of")
+    return release.classes
+
+
+def _in_classes(release: Release) -> pa.Table:
+    """Return the rows of data that are in a class: all but those that a sample left out, and noise tells of."""
+    return release.data.filter(pc.greater_equal(release.data.column("class_id"), 0)) if release.noisy else release.data
+
+
+def _k_of(release: Release) -> int:
+    """Return how many records of a class must look alike."""
+    guarantee = release.certificate.guarantee
+    if isinstance(guarantee, KAnonymity):
+        return guarantee.k
+    k = release.certificate.mechanism.get("k")
+    require(type(k) is int and k >= 2, "certificate.json: the mechanism does not state its k")
+    return cast("int", k)
+
+
+def _check_k(release: Release) -> str:
+    """Count k again: smallest group over all public and generalised columns together."""
+    k = _k_of(release)
+    columns = [*with_role(release, PUBLIC), *_class_columns(release)]
+    data = _in_classes(release)
+    if not data.num_rows:
+        require(not isinstance(release.certificate.guarantee, KAnonymity), "data: no row, so nothing is k-anonymous")
+        return f"k = {k} asked, of no rows"
+    groups = comparable(data).group_by(columns).aggregate([([], "count_all"), ("class_id", "min"), ("class_id", "max")])
+    smallest = int(np.min(groups.column("count_all").to_numpy()))
+    require(smallest >= k, f"data: the smallest class has {smallest} records, not {k}")
+    require(groups.column("class_id_min").equals(groups.column("class_id_max")), "data: class_id splits a class")
+    num_classes = len(np.unique(data.column("class_id").to_numpy()))
+    require(groups.num_rows == num_classes, "data: class_id joins records that do not look alike")
+    return f"k = {k} asked, {smallest} reached, counted over {', '.join(columns)}"
+
+
+def _check_classes(release: Release) -> str:
+    """Check that sizes, bounds and means are the same wherever they are printed."""
+    data, classes = _in_classes(release), _classes(release)
+    class_id = data.column("class_id").to_numpy()
+    ids = classes.column("class_id").to_numpy()
+    require(bool(np.array_equal(ids, np.arange(len(ids)))), "classes: class_id is not 0, 1, 2 ...")
+    # Looked at before counting: a huge number would be a huge array.
+    ends = (int(class_id.min()), int(class_id.max())) if len(class_id) else (0, -1)
+    require(ends == (0, len(ids) - 1), "data: a class_id is not in classes")
+    sizes = class_sizes(class_id)
+    require(bool(np.array_equal(sizes, classes.column("size").to_numpy())), "classes: sizes do not add up")
+    classes, data = comparable(classes), comparable(data)
+    for name in _class_columns(release):
+        same = np.array_equal(classes.column(name).to_numpy()[class_id], data.column(name).to_numpy())
+        require(bool(same), f"classes: {name} differs between classes and data")
+    return "class sizes, bounds, nodes, sets and means agree between data and classes"
+
+
+def _check_domains(release: Release) -> str:
+    """Check that intervals lie in the public domain, and nodes and sets in the public hierarchy."""
+    classes = _classes(release)
+    for name in with_role(release, PUBLIC, SENSITIVE):
+        if release.attributes[name].domain is not None:
+            values = np.asarray(release.data.column(name).unique().to_pylist())
+            inside = domain_of(release, name).contains(values)
+            require(bool(inside.all()), f"data: a value of {name} leaves the public domain")
+    for name in generalised(release):
+        if is_number(release, name):
+            domain = numeric_domain(release, name)
+            lower, upper = (floats(classes, f"{name}_{end}") for end in ("lower", "upper"))
+            inside = domain.contains(lower) & domain.contains(upper) & (lower <= upper)
+            require(bool(inside.all()), f"classes: an interval of {name} is empty or leaves the public domain")
+            if f"{name}_mean" in classes.column_names:
+                mean = floats(classes, f"{name}_mean")
+                within = (lower <= mean) & (mean <= upper)
+                require(bool(within.all()), f"classes: a mean of {name} lies outside its interval")
+        elif _is_set_valued(release, name):
+            _check_sets(release, classes, name)
+        elif _is_clustered(release):
+            are_nodes = set(classes.column(name).to_pylist()) <= _tree(release, name).node_sizes.keys()
+            require(are_nodes, f"classes: {name} has a label that is no node of the public tree")
+        else:
+            are_nodes = set(classes.column(name).to_pylist()) <= _nodes(release, name).node_widths.keys()
+            require(are_nodes, f"classes: {name} has a label that is no node of the public hierarchy")
+    return "every interval, node and set lies in the public domain"
+
+
+def _check_sets(release: Release, classes: pa.Table, name: str) -> None:
+    """Check that sets are sorted, without repeats, not larger than their class, and as wide as is stated."""
+    domain, codes, sizes = _set_codes(release, classes, name)
+    fits = (sizes >= 1) & (sizes <= classes.column("size").to_numpy())
+    require(bool(fits.all()), f"classes: a set of {name} is empty or has more values than its class has records")
+    new_set = np.repeat(np.arange(len(sizes)), sizes)
+    in_order = (np.diff(codes) > 0) | (np.diff(new_set) > 0)
+    require(bool(in_order.all()), f"classes: a set of {name} is not in order")
+    if f"{name}_diameter" in classes.column_names:
+        equal = np.array_equal(set_widths(domain, codes, sizes), floats(classes, f"{name}_diameter"))
+        require(equal, f"classes: {name}_diameter is not the longest path inside its set")
+
+
+def _set_codes(release: Release, classes: pa.Table, name: str) -> tuple[CodedDomain, IntArray, IntArray]:
+    """Return the domain of a column of sets, the codes of all labels, set after set, and the size of each set."""
+    domain = cast("CodedDomain", domain_of(release, name))
+    column = classes.column(name).combine_chunks()
+    labels = column.flatten().dictionary_encode()
+    distinct = np.asarray(labels.dictionary.to_pylist(), dtype=object)
+    require(bool(domain.contains(distinct).all()), f"classes: a set of {name} leaves the public domain")
+    codes = domain.codes(distinct)[labels.indices.to_numpy(zero_copy_only=False)]
+    return domain, codes, pc.list_value_length(column).to_numpy(zero_copy_only=False).astype(np.int64)
+
+
+def _tree(release: Release, name: str) -> Tree:
+    return cast("Tree", domain_of(release, name))
+
+
+def _nodes(release: Release, name: str) -> NodeHierarchy:
+    return cast("NodeHierarchy", hierarchy_of(domain_of(release, name)))
+
+
+def _check_members(release: Release, members: pa.Table) -> str:
+    """Check that multisets are sorted and have the size, bounds and mean of their class."""
+    classes = _classes(release)
+    class_id, sizes = members.column("class_id").to_numpy(), classes.column("size").to_numpy()
+    require(bool(class_id.min() >= 0 and class_id.max() < len(sizes)), "members: a class_id is not in classes")
+    require(bool(np.array_equal(np.bincount(class_id, minlength=len(sizes)), sizes)), "members: sizes do not add up")
+    columns = [sort_key(members.column(name).combine_chunks()) for name in generalised(release)]
+    in_order = np.lexsort((*reversed(columns), class_id)) == np.arange(len(class_id))
+    require(bool(in_order.all()), "members: not sorted, so their order may tell whose they are")
+    starts = np.cumsum(sizes) - sizes
+    for name in (name for name in generalised(release) if is_number(release, name)):
+        values = floats(members, name)
+        least, most = np.minimum.reduceat(values, starts), np.maximum.reduceat(values, starts)
+        lower, upper = floats(classes, f"{name}_lower"), floats(classes, f"{name}_upper")
+        fits = (lower <= least) & (most <= upper)
+        require(bool(fits.all()), f"members: values of {name} do not fit the bounds of their class")
+        means = np.add.reduceat(values, starts) / sizes
+        slack = _TOLERANCE * np.maximum(np.abs(lower), np.abs(upper))
+        close = np.abs(means - floats(classes, f"{name}_mean")) <= slack
+        require(bool(close.all()), f"members: means of {name} differ")
+    return "multisets fit the sizes, bounds and means of their classes"
+
+
+def _check_levels(release: Release) -> str:
+    """Check that each attribute is generalised to the one level of its public hierarchy that is stated."""
+    levels, classes = release.certificate.rows.levels or {}, _classes(release)
+    stated = levels.keys() == set(generalised(release))
+    require(stated, "certificate.json: does not state one level for each generalised attribute")
+    for name, level in levels.items():
+        hierarchy = hierarchy_of(domain_of(release, name))
+        require(0 <= level < hierarchy.num_levels, f"certificate.json: the hierarchy of {name} has no such level")
+        if isinstance(hierarchy, IntervalHierarchy):
+            printed = [floats(classes, f"{name}_{end}") for end in ("lower", "upper")]
+            at_level = all(map(np.array_equal, printed, hierarchy.bounds(printed[0], level)))
+        else:
+            printed = [classes.column(name).to_numpy()]
+            at_level = set(printed[0]) <= set(hierarchy.labels(level))
+        require(at_level, f"classes: {name} is not at the level that is stated")
+        if release.members is None:
+            continue
+        class_id, values = release.members.column("class_id").to_numpy(), release.members.column(name).to_numpy()
+        inside = hierarchy.domain.contains(values)
+        require(bool(inside.all()), f"members: a value of {name} leaves the public domain")
+        if isinstance(hierarchy, IntervalHierarchy):
+            of_members: tuple[NDArray[Any], ...] = hierarchy.bounds(values, level)
+        else:
+            of_members = (np.asarray(hierarchy.labels(level), dtype=object)[hierarchy.domain.codes(values)],)
+        fits = all(np.array_equal(of_class[class_id], each) for of_class, each in zip(printed, of_members, strict=True))
+        require(fits, f"members: values of {name} are not below the node or interval of their class")
+    return "every attribute is at one level of its public hierarchy"
+
+
+# What depends on how classes were formed
+
+
+def check_figures(release: Release, rules: ClassRelease) -> str:
+    """Check that bounds are as the mechanism makes them, and every figure comes out again from the tables."""
+    classes = _classes(release)
+    _check_bounds(release, classes, rules.class_bounds)
+    stated = release.certificate.rows.plain()
+    require("loss" in stated, "certificate.json: the loss is wrong")
+    loss = stated.pop("loss")
+    if rules.class_bounds == "level":  # what they are was looked at with the hierarchies
+        has_levels = stated.pop("levels", None) is not None
+        require(has_levels, "certificate.json: does not state one level for each generalised attribute")
+    sizes = classes.column("size").to_numpy()
+    if isinstance(release.certificate.guarantee, KAnonymity):
+        suppressed, words = release.certificate.rows.suppressed, "k, class sizes, risks, l, t and loss"
+        require(
+            suppressed is not None and suppressed.count >= 0,
+            "certificate.json: the number of suppressed records is no number",
+        )
+        num_suppressed = release.certificate.rows.num_suppressed
+        most = rules.most_suppressed
+        fits = most is None or num_suppressed <= most * (release.data.num_rows + num_suppressed)
+        require(fits, "certificate.json: more records are suppressed than the mechanism's limit")
+        fewest = _fewest_persons(release, sizes)
+        figures: dict[str, object] = size_measures(sizes, _k_of(release), num_suppressed, fewest).plain()
+        class_id = release.data.column("class_id").to_numpy()
+        figures["sensitive"] = {
+            name: sensitive_measures(class_id, sensitive_column(release, name), ordered=rules.sensitive_order).plain()
+            for name in with_role(release, SENSITIVE)
+        }
+        own = rules.own_figures(release, num_suppressed)
+        figures |= own
+        words = "k, class sizes, risks, l, t, importance and distortion" if own else words
+    else:  # what was suppressed would tell of records that are not released
+        num_suppressed, words = 0, "k, class sizes and loss"
+        figures = RowMeasures(**size_figures(sizes, _k_of(release))).plain()
+        stated.pop("noise" if release.noisy else "", None)  # looked at with the sample
+    wrong = [name for name in figures.keys() | stated.keys() if not _agree(figures.get(name, ""), stated.get(name, ""))]
+    require(not wrong, f"certificate.json: wrong figures: {', '.join(sorted(wrong))}")
+    if len(sizes):
+        _check_loss(release, classes, num_suppressed, rules)
+    require(len(sizes) > 0 or loss is None, "certificate.json: states a loss of no rows")
+    return f"{words} of the certificate come out again"
+
+
+def _check_bounds(release: Release, classes: pa.Table, bounds: str) -> None:
+    """Check that bounds are on the public grid if they should be, and those of the members if these are told."""
+    for name in (name for name in generalised(release) if is_number(release, name)):
+        domain = numeric_domain(release, name)
+        lower, upper = floats(classes, f"{name}_lower"), floats(classes, f"{name}_upper")
+        if bounds == "grid":
+            on_grid = domain.on_grid(lower) & domain.on_grid(upper)
+            require(bool(on_grid.all()), f"classes: a bound of {name} is not on the public grid")
+        if release.members is None or bounds == "level":
+            continue
+        sizes = classes.column("size").to_numpy()
+        values, starts = floats(release.members, name), np.cumsum(sizes) - sizes
+        least, most = np.minimum.reduceat(values, starts), np.maximum.reduceat(values, starts)
+        if bounds == "grid":
+            least, most = domain.grid_values(domain.steps_below(least)), domain.grid_values(domain.steps_above(most))
+        fits = (least == lower) & (most == upper)
+        require(bool(fits.all()), f"members: values of {name} do not fit the bounds of their class")
+
+
+def sensitive_column(release: Release, name: str) -> pa.Array:
+    """Return the values of a sensitive column as they are compared."""
+    return ranked(release.data.column(name).combine_chunks(), release.attributes[name].plain())
+
+
+def _fewest_persons(release: Release, sizes: IntArray) -> int | None:
+    """Return how many persons are said to be in the class with fewest: at least k, at most its records."""
+    persons = release.certificate.rows.persons
+    if persons is None:
+        return None
+    fits = _k_of(release) <= persons.smallest <= int(sizes.min())
+    require(fits, "certificate.json: the number of persons does not fit k and the class sizes")
+    return persons.smallest
+
+
+def _agree(counted: object, stated: object) -> bool:
+    """Return whether figures are the same, up to rounding where they are fractions."""
+    if isinstance(counted, dict) and isinstance(stated, dict):
+        return counted.keys() == stated.keys() and all(_agree(value, stated[name]) for name, value in counted.items())
+    if isinstance(counted, float) and isinstance(stated, float):
+        return math.isclose(counted, stated, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE)
+    return type(counted) is type(stated) and counted == stated
+
+
+def _check_loss(release: Release, classes: pa.Table, num_suppressed: int, rules: ClassRelease) -> None:
+    alpha, weights, stated = float(rules.price_of_suppression), rules.weights(release), release.certificate.rows.loss
+    sizes = classes.column("size").to_numpy()
+    num_records = int(sizes.sum()) + num_suppressed
+    sums, slack = {}, 0.0
+    for name in generalised(release):
+        widths, rounding = class_widths(release, classes, name)
+        sums[name] = float((sizes * widths).sum()) + alpha * num_suppressed
+        slack += weights[name] * float((sizes * rounding).sum())
+    total = sum(weights[name] * value for name, value in sums.items())
+    wrong = "certificate.json: the loss is wrong"
+    require(stated is not None and stated.attributes.keys() == sums.keys() and stated.metric == rules.metric, wrong)
+    if stated is not None:
+        pairs = [(total, stated.sum), (total / sum(weights.values()) / num_records, stated.total)]
+        pairs += [(value / num_records, stated.attributes[name]) for name, value in sums.items()]
+        near = (math.isclose(one, two, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE + slack) for one, two in pairs)
+        require(all(near), wrong)
+
+
+def class_widths(release: Release, classes: pa.Table, name: str) -> tuple[FloatArray, FloatArray]:
+    """Return the width of each class as a share of the domain, and how far rounding may have moved it."""
+    if is_number(release, name):
+        lower, upper = floats(classes, f"{name}_lower"), floats(classes, f"{name}_upper")
+        diameter = numeric_domain(release, name).diameter
+        # The loss was added up from decimals, of which a bound is only the nearest double.
+        return (upper - lower) / diameter, (np.spacing(np.abs(lower)) + np.spacing(np.abs(upper))) / diameter
+    if _is_set_valued(release, name):
+        domain, codes, sizes = _set_codes(release, classes, name)
+        widths = set_widths(domain, codes, sizes) / (domain.diameter or 1.0)
+    elif _is_clustered(release):
+        tree = _tree(release, name)
+        sizes_of = tree.node_sizes
+        leaves = np.array([sizes_of[label] for label in classes.column(name).to_pylist()])
+        widths = (leaves - 1) / (tree.diameter or 1.0)
+    else:
+        hierarchy = _nodes(release, name)
+        labels = classes.column(name).to_pylist()
+        widths = np.asarray([hierarchy.node_widths[label] / hierarchy.whole for label in labels])
+    return np.asarray(widths), np.zeros(len(classes))
