@@ -3,15 +3,18 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
 
-from dunnage.collecting.batch import perturb_column
-from dunnage.collecting.tally import Tally
-from dunnage.devices.client import mechanism_of
-from dunnage.devices.task import Grid, Limits, Purpose, Quantity, Schedule, Task, Tier
-from dunnage.noise.source import Noise
+from dunnage.local.batch import perturb_column
+from dunnage.local.client import mechanism_of
+from dunnage.local.estimate import estimate
+from dunnage.local.tally import Tally
+from dunnage.local.task import Grid, Limits, Purpose, Quantity, Schedule, Task, Tier
+from dunnage.noise import Noise
+from dunnage.release import Release
 
 GRID = Grid(box=("103.9", "30.5", "104.2", "30.8"), levels=3, area_levels=2)
 TIERS = (Tier(name="basic", epsilon="2"), Tier(name="strict", epsilon="1"))
@@ -62,3 +65,10 @@ def fleet_tallies(task: Task, num: int = 3000, seed: int = 1) -> list[Tally]:
         for purpose in task.purposes
         for tier in task.slot_tiers(purpose)
     ]
+
+
+@cache
+def wave_release() -> Release:
+    """Estimate distributions of numbers, which takes long; never changed."""
+    task = fleet_task("telemetry", telemetry={"method": "square-wave"})
+    return estimate(fleet_tallies(task, 1000), task, allow_noise=True)

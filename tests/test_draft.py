@@ -44,37 +44,34 @@ def test_names_tell_what_rows_stand_for(kinds, story):
         assert (f"--story {other}" in draft_policy("x", kinds)) == (other != story)
 
 
-@pytest.mark.parametrize(
-    "kinds",
-    [
-        {"origin": "text", "destination": "text", "day": "time", "weight": "numeric"},  # goods that travel
-        {"origin": "text", "destination": "text", "weekday": "text"},  # no moment
-        {"truck": "text", "day": "time", "content": "text"},  # nothing is measured
-        {"truck": "text", "day": "time", "order": "text", "pallets": "numeric"},  # what a truck carried
-        {"order": "text", "due": "time", "lat": "numeric", "lon": "numeric"},  # where to deliver
-        {"kg": "numeric", "due": "time", "lat": "numeric", "lon": "numeric"},
-        {"container_id": "text", "lat": "numeric", "lon": "numeric", "temp_c": "numeric"},  # at no time
-        {"speed": "numeric", "time": "time"},  # nobody's
-        {"destination": "text", "kg": "numeric"},
-        {},
-    ],
-)
-def test_other_names_are_rows(kinds):
-    assert likely_story(kinds) == "rows"
+def kinds_of(words: str) -> dict[str, str]:
+    """Columns by name: with a hash numbers, with an at sign times, else text."""
+    kinds = {"#": "numeric", "@": "time"}
+    return {word.rstrip("#@"): kinds.get(word[-1], "text") for word in words.split()}
 
 
-@pytest.mark.parametrize(
-    "kinds",
-    [
-        {"container_id": "text", "recorded_at": "time", "temp_c": "numeric", "lat": "numeric", "lon": "numeric"},
-        {"id": "text", "seen": "time", "lat": "numeric", "lon": "numeric"},
-        {"sensor": "text", "ts": "time", "co2": "numeric"},
-        {"trailer_no": "text", "ts": "time", "lat": "numeric", "lng": "numeric"},
-        {"parcel": "text", "ts": "time", "lat": "numeric", "lon": "numeric", "shock": "numeric"},
-    ],
-)
-def test_telemetry_is_of_devices(kinds):
-    assert likely_story(kinds) == "devices"
+def test_what_names_look_like():
+    for words in (
+        "origin destination day@ weight#",  # goods that travel
+        "origin destination weekday",  # no moment
+        "truck day@ content",  # nothing is measured
+        "truck day@ order pallets#",  # what a truck carried
+        "order due@ lat# lon#",  # where to deliver
+        "kg# due@ lat# lon#",
+        "container_id lat# lon# temp_c#",  # at no time
+        "speed# time@",  # nobody's
+        "destination kg#",
+        "",
+    ):
+        assert likely_story(kinds_of(words)) == "rows", words
+    for words in (
+        "container_id recorded_at@ temp_c# lat# lon#",
+        "id seen@ lat# lon#",
+        "sensor ts@ co2#",
+        "trailer_no ts@ lat# lng#",
+        "parcel ts@ lat# lon# shock#",
+    ):
+        assert likely_story(kinds_of(words)) == "devices", words
 
 
 def test_a_story_that_is_none():
@@ -137,32 +134,32 @@ def test_what_devices_leave_blank():
     assert [duty.name for duty in carriers.purposes] == ["numbers", "places"]
 
 
-@pytest.mark.parametrize(
-    ("column", "kind", "says"),
-    [
-        ("row", "numeric", "releases use this name"),
-        ("count", "text", "releases use this name"),
-        ("parcelId", "text", "identifier"),
-        ("Sendungsnr", "text", "identifier"),
-        ("customer", "text", "identifier, if it names a person"),
-        ("Kunden-ID", "text", "identifier, if it names a person"),
-        *((name, "numeric", "identifier, if it names one record") for name in ("job", "parcel", "shipment", "Order")),
-        ("parcel_weight", "numeric", "quasi-identifier"),
-        ("order_value", "numeric", "sensitive"),
-        ("weight", "numeric", "quasi-identifier"),
-        ("zip", "numeric", "public"),
-        ("destination", "text", "public"),
-        ("remarks", "text", "drop"),
-        ("due", "date", "drop, or public"),
-        ("price", "numeric", "sensitive"),
-        ("x", "flag", "public if everyone"),
-        ("x", "numeric", "quasi-identifier"),
-    ],
-)
-def test_what_a_name_usually_means(column, kind, says):
-    text = draft_policy("x", {column: kind})
-    assert says in comment_of(text, column)
-    assert tomllib.loads(text)["attributes"][column]["role"] == ""
+MEANINGS = [
+    ("row", "numeric", "releases use this name"),
+    ("count", "text", "releases use this name"),
+    ("parcelId", "text", "identifier"),
+    ("Sendungsnr", "text", "identifier"),
+    ("customer", "text", "identifier, if it names a person"),
+    ("Kunden-ID", "text", "identifier, if it names a person"),
+    *((name, "numeric", "identifier, if it names one record") for name in ("job", "parcel", "shipment", "Order")),
+    ("parcel_weight", "numeric", "quasi-identifier"),
+    ("order_value", "numeric", "sensitive"),
+    ("weight", "numeric", "quasi-identifier"),
+    ("zip", "numeric", "public"),
+    ("destination", "text", "public"),
+    ("remarks", "text", "drop"),
+    ("due", "date", "drop, or public"),
+    ("price", "numeric", "sensitive"),
+    ("x", "flag", "public if everyone"),
+    ("x", "numeric", "quasi-identifier"),
+]
+
+
+def test_what_a_name_usually_means():
+    for column, kind, says in MEANINGS:
+        text = draft_policy("x", {column: kind})
+        assert says in comment_of(text, column)
+        assert tomllib.loads(text)["attributes"][column]["role"] == ""
 
 
 def test_units_are_read_from_names():
@@ -172,14 +169,12 @@ def test_units_are_read_from_names():
     assert [table.get("unit") for table in tables.values()] == ["kg", "m3", None]
 
 
-@pytest.mark.parametrize(
-    ("name", "unit"),
-    [("weight_g", "g"), ("distance_m", "m"), ("Volumen (l)", "l"), ("temp_c", "°C"), ("g_force", "kg"), ("l", "l")],
-)
-def test_units_that_a_name_may_mean_are_suggested(name, unit):
-    text = draft_policy("x", {name: "numeric"})
-    assert f'# unit = "{unit}"' in text
-    assert "unit" not in tomllib.loads(text)["attributes"][name]
+def test_units_that_a_name_may_mean_are_suggested():
+    likely = {"weight_g": "g", "distance_m": "m", "Volumen (l)": "l", "temp_c": "°C", "g_force": "kg", "l": "l"}
+    for name, unit in likely.items():
+        text = draft_policy("x", {name: "numeric"})
+        assert f'# unit = "{unit}"' in text
+        assert "unit" not in tomllib.loads(text)["attributes"][name]
 
 
 def test_two_kinds_of_reports_are_said_to_be_two():

@@ -7,6 +7,7 @@ of outcomes counted one by one. Statistical tests fail only below p = 1e-9.
 
 from __future__ import annotations
 
+import itertools
 import math
 from decimal import Decimal, localcontext
 from fractions import Fraction
@@ -31,14 +32,6 @@ CONFIDENCES = [Fraction(0), Fraction(1, 2), Fraction(7, 10), Fraction(9, 10), Fr
 EPSILONS = [Fraction(1, 10), Fraction(1), Fraction(10, 3), Fraction(8)]
 LASTS = [0, 1, 2, 3, 7, 40]
 KINDS = sorted(LAWS)
-
-GRID = [
-    pytest.param(kind, last, epsilon, confidence, id=f"{kind}-{last}-{epsilon}-{confidence}")
-    for kind in KINDS
-    for last in LASTS
-    for epsilon in EPSILONS
-    for confidence in CONFIDENCES
-]
 
 
 def decimal(number):
@@ -91,57 +84,60 @@ def made(kind, last, epsilon, confidence):
     return LAWS[kind](last=last, epsilon=Fraction(epsilon), confidence=Fraction(confidence))
 
 
-@pytest.mark.parametrize(("kind", "last", "epsilon", "confidence"), GRID)
+ALL_LAWS = [
+    made(kind, last, epsilon, confidence)
+    for kind in KINDS
+    for last in LASTS
+    for epsilon in EPSILONS
+    for confidence in CONFIDENCES
+]
+
+
 class TestLaw:
-    def test_likelihood_and_evidence(self, kind, last, epsilon, confidence):
-        law = made(kind, last, epsilon, confidence)
-        table = np.array(oracle(law), dtype=float)
-        points = np.arange(last + 1)
-        assert np.allclose(np.exp(law.log_likelihood(points[None, :], points[:, None])), table, rtol=1e-11, atol=0)
-        assert np.allclose(law.evidence(points), table.mean(axis=0), rtol=1e-11, atol=0)
+    def test_likelihood_and_evidence(self):
+        for law in ALL_LAWS:
+            table, points = np.array(oracle(law), dtype=float), np.arange(law.last + 1)
+            assert np.allclose(np.exp(law.log_likelihood(points[None, :], points[:, None])), table, rtol=1e-11, atol=0)
+            assert np.allclose(law.evidence(points), table.mean(axis=0), rtol=1e-11, atol=0)
 
-    def test_ratio_is_kept_and_not_wasted(self, kind, last, epsilon, confidence):
-        law = made(kind, last, epsilon, confidence)
-        worst = max(max(column) / min(column) for column in zip(*oracle(law), strict=True))
-        assert worst <= growth(epsilon) * (1 + TINY)
-        # A window as wide as the range hides more than it must: nothing narrower would give the confidence.
-        if last and (kind == "laplace" or law.half < last - 1):
-            assert worst >= growth(epsilon) * (1 - TINY)
+    def test_ratio_is_kept_and_not_wasted(self):
+        for law in ALL_LAWS:
+            worst = max(max(column) / min(column) for column in zip(*oracle(law), strict=True))
+            assert worst <= growth(law.epsilon) * (1 + TINY)
+            # A window as wide as the range hides more than it must: nothing narrower would give the confidence.
+            if law.last and (law.name == "laplace" or law.half < law.last - 1):
+                assert worst >= growth(law.epsilon) * (1 - TINY)
 
-    def test_coverage_holds_for_every_point(self, kind, last, epsilon, confidence):
-        law = made(kind, last, epsilon, confidence)
-        if not confidence:
-            assert law.radius == -1
-            assert law.coverage == 0
-            return
-        held = [sum(row[max(0, truth - law.radius) : truth + law.radius + 1]) for truth, row in enumerate(oracle(law))]
-        assert confidence <= law.coverage <= min(held) + TINY
+    def test_coverage_holds_for_every_point(self):
+        for law in ALL_LAWS:
+            if not law.confidence:
+                assert (law.radius, law.coverage) == (-1, 0)
+                continue
+            reach = law.radius
+            covered = [sum(row[max(0, truth - reach) : truth + reach + 1]) for truth, row in enumerate(oracle(law))]
+            assert law.confidence <= law.coverage <= min(covered) + TINY
 
-    def test_miss_is_the_worst_case(self, kind, last, epsilon, confidence):
-        law = made(kind, last, epsilon, confidence)
-        table = oracle(law)
-        for reach in range(last + 1):
-            worst = max(sum(row[: max(0, truth - reach)]) for truth, row in enumerate(table))
-            assert -TINY <= law.miss(reach) - worst < Fraction(1, 10**30)
+    def test_miss_is_the_worst_case(self):
+        for law in ALL_LAWS:
+            for reach in range(law.last + 1):
+                worst = max(sum(row[: max(0, truth - reach)]) for truth, row in enumerate(oracle(law)))
+                assert -TINY <= law.miss(reach) - worst < Fraction(1, 10**30)
 
-    def test_reach_is_the_smallest(self, kind, last, epsilon, confidence):
-        law = made(kind, last, epsilon, confidence)
-        for risk in (Fraction(1, 2), Fraction(1, 10), Fraction(1, 1000), Fraction(0)):
-            reach = law.reach(risk)
-            assert law.miss(reach) <= risk
-            assert reach == 0 or law.miss(reach - 1) > risk
+    def test_reach_is_the_smallest(self):
+        for law in ALL_LAWS:
+            for risk in (Fraction(1, 2), Fraction(1, 10), Fraction(1, 1000), Fraction(0)):
+                reach = law.reach(risk)
+                assert law.miss(reach) <= risk
+                assert reach == 0 or law.miss(reach - 1) > risk
 
 
-@pytest.mark.parametrize("last", [1, 5, 60, 1000])
-@pytest.mark.parametrize("confidence", CONFIDENCES[1:])
-@pytest.mark.parametrize("epsilon", EPSILONS)
-def test_radii_are_not_wider_than_needed(last, epsilon, confidence):
-    laplace = made("laplace", last, epsilon, confidence)
-    assert laplace.radius == 0 or 1 - 2 * laplace.miss(laplace.radius - 1) < confidence
-    window = made("piecewise", last, epsilon, confidence).radius
-    narrower = 2 * window - 1
-    held = narrower * math.exp(epsilon) / (narrower * math.exp(epsilon) + last)
-    assert window == 0 or held < confidence
+def test_radii_are_not_wider_than_needed():
+    for last, epsilon, confidence in itertools.product([1, 5, 60, 1000], EPSILONS, CONFIDENCES[1:]):
+        laplace = made("laplace", last, epsilon, confidence)
+        assert laplace.radius == 0 or 1 - 2 * laplace.miss(laplace.radius - 1) < confidence
+        window = made("piecewise", last, epsilon, confidence).radius
+        narrower = (2 * window - 1) * math.exp(epsilon)
+        assert window == 0 or narrower / (narrower + last) < confidence
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -186,14 +182,10 @@ def test_no_epsilon_is_too_small_for_a_window():
     assert made("piecewise", 2**50, Fraction(1, 10**600), 0).half == 2**50
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(
-    ("epsilon", "confidence", "word"),
-    [(0, 0, "epsilon"), (-1, 0, "epsilon"), (701, 0, "epsilon"), (1, 1, "confidence"), (1, -1, "confidence")],
-)
-def test_senseless_laws_are_refused(kind, epsilon, confidence, word):
-    with pytest.raises(ParameterError, match=word):
-        made(kind, 5, epsilon, confidence)
+def test_senseless_laws_are_refused():
+    for kind, (epsilon, confidence) in itertools.product(KINDS, [(0, 0), (-1, 0), (701, 0), (1, 1), (1, -1)]):
+        with pytest.raises(ParameterError, match="epsilon" if confidence == 0 else "confidence"):
+            made(kind, 5, epsilon, confidence)
 
 
 def test_noise_beyond_64_bits_is_refused():
@@ -243,23 +235,21 @@ def seen_probabilities(cells, value):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("confidence", CONFIDENCES[1:])
 @pytest.mark.parametrize("grid", GRIDS, ids=lambda grid: f"{grid.lower}..{grid.upper}")
-@pytest.mark.parametrize("cells_cut", [False, True])
-def test_intervals_cover_every_value_on_and_off_the_grid(kind, confidence, grid, cells_cut):
-    borders = [grid.lower + grid.resolution * i for i in (1, 5)] if cells_cut else []
-    cells = cut(grid, borders, kind, 2, confidence)
-    every = grid.grid_values(np.arange(grid.num_steps + 1))
-    lower, upper = cells.interval(every)
-    assert (lower >= grid.lower_float).all()
-    assert (upper <= grid.upper_float).all()
-    assert ((lower <= every) & (every <= upper)).all()
-    above = cells.upper(every, (1 - confidence) / 2)
-    for value in values_everywhere(grid).tolist():
-        seen, chances = seen_probabilities(cells, value)
-        held = (lower[seen] <= value) & (value <= upper[seen])
-        assert chances[held].sum() >= float(confidence) - 1e-12
-        assert chances[value > above[seen]].sum() <= float(1 - confidence) / 2 + 1e-12
+def test_intervals_cover_every_value_on_and_off_the_grid(kind, grid):
+    every, values = grid.grid_values(np.arange(grid.num_steps + 1)), values_everywhere(grid).tolist()
+    for confidence, num_borders in itertools.product(CONFIDENCES[1:], (0, 2)):
+        cells = cut(grid, [grid.lower + grid.resolution * i for i in (1, 5)[:num_borders]], kind, 2, confidence)
+        lower, upper = cells.interval(every)
+        assert (lower >= grid.lower_float).all()
+        assert (upper <= grid.upper_float).all()
+        assert ((lower <= every) & (every <= upper)).all()
+        above = cells.upper(every, (1 - confidence) / 2)
+        for value in values:
+            seen, chances = seen_probabilities(cells, value)
+            inside = (lower[seen] <= value) & (value <= upper[seen])
+            assert chances[inside].sum() >= float(confidence) - 1e-12
+            assert chances[value > above[seen]].sum() <= float(1 - confidence) / 2 + 1e-12
 
 
 @pytest.mark.parametrize("grid", GRIDS, ids=lambda grid: f"{grid.lower}..{grid.upper}")
@@ -333,16 +323,13 @@ def test_cells_are_read_back_from_their_description(kind, grid):
         assert item["coverage"] >= float(cell.law.coverage) - 2e-6
 
 
-@pytest.mark.parametrize("described", [[], [{}], [1], None, [{"law": "gauss", "epsilon": 1, "confidence": 0}], "x"])
-def test_other_descriptions_are_refused(described):
-    with pytest.raises(ParameterError, match="noise is described"):
-        Cells.of(domain(), described)
-
-
-@pytest.mark.parametrize("borders", [[0], [13], [-1], ["1/2"], [4, 4], [5, 4]])
-def test_borders_off_the_grid_or_the_domain_are_refused(borders):
-    with pytest.raises(ParameterError, match="rise, lie inside the domain and on its grid"):
-        cut(domain(), borders)
+def test_other_descriptions_and_borders_are_refused():
+    for described in ([], [{}], [1], None, [{"law": "gauss", "epsilon": 1, "confidence": 0}], "x"):
+        with pytest.raises(ParameterError, match="noise is described"):
+            Cells.of(domain(), described)
+    for borders in ([0], [13], [-1], ["1/2"], [4, 4], [5, 4]):
+        with pytest.raises(ParameterError, match="rise, lie inside the domain and on its grid"):
+            cut(domain(), borders)
 
 
 def test_cells_need_a_grid_and_cover_it():

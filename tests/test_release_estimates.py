@@ -6,13 +6,14 @@ from __future__ import annotations
 import json
 import math
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv as pacsv
 import pytest
-from tests.estimates_help import GRID, fleet_tallies, fleet_task
+from tests.estimates_help import GRID, fleet_tallies, fleet_task, wave_release
 
 from dunnage.collecting.estimate import estimate, write_estimates
 from dunnage.devices.task import Limits, Schedule, Task
@@ -29,19 +30,20 @@ def released(*names: str, num: int = 3000, **parameters: Any) -> Release:
     return estimate(fleet_tallies(task, num), task, allow_noise=True)
 
 
+@cache
+def whole() -> Release:
+    """Estimates of all three purposes; never changed."""
+    return released()
+
+
 def test_estimates_are_read_back_as_they_were_written(tmp_path: Path) -> None:
-    release = released()
+    release = whole()
     folder = write_estimates(release, tmp_path / "release")
     back = Release.read(folder)
     assert back.kind == "estimates"
     assert back.data.equals(release.data)
-    assert {path.name for path in folder.iterdir()} == {
-        "data.parquet",
-        "data.csv",
-        "certificate.json",
-        "datapackage.json",
-        "README.md",
-    }
+    files = ["README.md", "certificate.json", "data.csv", "data.parquet", "datapackage.json"]
+    assert sorted(path.name for path in folder.iterdir()) == files
     assert pacsv.read_csv(folder / "data.csv").num_rows == len(release)
     assert back.classes is back.members is None
     assert not back.noisy
@@ -54,18 +56,17 @@ def test_estimates_are_read_back_as_they_were_written(tmp_path: Path) -> None:
 
 def test_columns_are_those_that_the_task_needs() -> None:
     ends = ["value", "lower", "upper", "unit"]
-    assert released("telemetry").data.column_names == ["quantity", "purpose", "attribute", *ends]
-    assert released("places").data.column_names == ["quantity", "purpose", "cell", "lon", "lat", *ends]
-    assert released("paths").data.column_names == ["quantity", "purpose", "path", *ends]
-    waves = released("telemetry", telemetry={"method": "square-wave"}, num=300).data
-    assert waves.column_names == ["quantity", "purpose", "attribute", "bin_lower", "bin_upper", *ends]
-    kinds = {item.name: item.type for item in released().data.schema}
+    assert released("telemetry", num=300).data.column_names == ["quantity", "purpose", "attribute", *ends]
+    assert released("places", num=300).data.column_names == ["quantity", "purpose", "cell", "lon", "lat", *ends]
+    assert released("paths", num=300).data.column_names == ["quantity", "purpose", "path", *ends]
+    assert wave_release().data.column_names == ["quantity", "purpose", "attribute", "bin_lower", "bin_upper", *ends]
+    kinds = {item.name: item.type for item in whole().data.schema}
     assert kinds["cell"] == pa.int64()
     assert kinds["value"] == pa.float64()
 
 
 def test_lines_are_near_the_truth() -> None:
-    lines = released().data.to_pylist()
+    lines = whole().data.to_pylist()
     speed, load, present = lines[:3]
     assert (speed["quantity"], speed["attribute"], speed["unit"]) == ("mean", "speed", "km/h")
     assert (load["attribute"], load["unit"]) == ("load", "t")
@@ -79,7 +80,7 @@ def test_lines_are_near_the_truth() -> None:
 
 
 def test_a_distribution_has_bins_and_quantiles() -> None:
-    lines = released("telemetry", telemetry={"method": "square-wave"}, num=2000).data.to_pylist()
+    lines = wave_release().data.to_pylist()
     speeds = [line for line in lines if line["attribute"] == "speed"]
     bins = [line for line in speeds if line["quantity"] == "share"]
     assert len(bins) == 16
@@ -90,7 +91,7 @@ def test_a_distribution_has_bins_and_quantiles() -> None:
 
 
 def test_the_guarantee_is_that_of_a_slot() -> None:
-    body = released().certificate.plain()
+    body = whole().certificate.plain()
     assert body["guarantee"]["epsilon"] == 6
     assert body["guarantee"]["protects"] == "slot of reports"
     loss = body["measures"]["loss"]
@@ -172,7 +173,7 @@ def test_how_tiers_were_put_together_is_said() -> None:
 
 
 def test_readme_and_datapackage_describe_the_table(tmp_path: Path) -> None:
-    folder = write_estimates(released(), tmp_path / "release")
+    folder = write_estimates(whole(), tmp_path / "release")
     readme = (folder / "README.md").read_text(encoding="utf-8")
     for words in (
         "tier basic 3,000",
@@ -189,7 +190,7 @@ def test_readme_and_datapackage_describe_the_table(tmp_path: Path) -> None:
 
 
 def test_show_tells_estimates() -> None:
-    text = release_text(released())
+    text = release_text(whole())
     for words in ("telemetry: mean", "speed", "km/h", "cell 16, outside or missing", "the largest 24 of 101", "Loss"):
         assert words in text
     assert describe_release(released("telemetry", num=100))["kind"] == "estimates"
@@ -198,20 +199,8 @@ def test_show_tells_estimates() -> None:
 def test_a_task_is_told_with_what_it_would_find() -> None:
     task = fleet_task()
     text = task_text(task, 5000)
-    for words in (
-        "Predicted for 5,000 vehicles",
-        "together",
-        "speed",
-        "km/h",
-        "bytes of payload",
-        "one report of places",
-        "one slot",
-        "epsilon 6",
-        "a lifetime",
-        "becomes at most",
-        "lasts for",
-        task.digest,
-    ):
+    said = ["Predicted for 5,000 vehicles", "together", "speed", "km/h", "bytes of payload", "one report of places"]
+    for words in (*said, "one slot", "epsilon 6", "a lifetime", "becomes at most", "lasts for", task.digest):
         assert words in text
     assert "Predicted" not in task_text(task)
 

@@ -112,14 +112,10 @@ SCALES = [Fraction(1, 3), 1, Fraction(7, 2), 10, 1000]
 LARGE_SCALES = [2049, 10**6, 10**9, Fraction(10**13, 11)]
 
 
-@pytest.mark.parametrize("scale", SCALES)
-def test_discrete_laplace(engine, scale):
-    assert pvalue(engine.draw("discrete_laplace", scale), laplace_cdf(scale)) > ALPHA
-
-
-@pytest.mark.parametrize("scale", SCALES)
-def test_geometric(engine, scale):
-    assert pvalue(engine.draw("geometric", scale), geometric_cdf(scale)) > ALPHA
+def test_discrete_laplace_and_geometric(engine):
+    for scale in SCALES:
+        assert pvalue(engine.draw("discrete_laplace", scale), laplace_cdf(scale)) > ALPHA
+        assert pvalue(engine.draw("geometric", scale), geometric_cdf(scale)) > ALPHA
 
 
 @pytest.mark.parametrize("scale", LARGE_SCALES)
@@ -141,27 +137,21 @@ def test_last_digit_of_a_geometric_number(engine):
     assert pvalue(values[values % 8 == 3] // 8, geometric_cdf(Fraction(30, 8))) > ALPHA
 
 
-@pytest.mark.parametrize("x", [0, Fraction(1, 1000), Fraction(1, 3), 1, Fraction(7, 2), 40])
-def test_bernoulli_exp(engine, x):
-    p = math.exp(-x)
-    assert pvalue_pmf(engine.draw("bernoulli_exp", x), [1 - p, p]) > ALPHA
+def test_bernoulli(engine):
+    chances = {
+        ("bernoulli_exp", x): math.exp(-x) for x in (0, Fraction(1, 1000), Fraction(1, 3), 1, Fraction(7, 2), 40)
+    }
+    for x in (0, Fraction(1, 3), Fraction(-1, 3), 2, -2, 40, -40):
+        chances["bernoulli_logistic", x] = 1 / (1 + math.exp(-x))
+    chances |= {("bernoulli", p): float(p) for p in (0, 1, Fraction(1, 2), Fraction(1, 3), Fraction(999, 1000))}
+    for (law, parameter), p in chances.items():
+        assert pvalue_pmf(engine.draw(law, parameter), [1 - p, p]) > ALPHA, (law, parameter)
 
 
-@pytest.mark.parametrize("x", [0, Fraction(1, 3), Fraction(-1, 3), 2, -2, 40, -40])
-def test_bernoulli_logistic(engine, x):
-    p = 1 / (1 + math.exp(-x))
-    assert pvalue_pmf(engine.draw("bernoulli_logistic", x), [1 - p, p]) > ALPHA
-
-
-@pytest.mark.parametrize("p", [0, 1, Fraction(1, 2), Fraction(1, 3), Fraction(999, 1000)])
-def test_bernoulli(engine, p):
-    assert pvalue_pmf(engine.draw("bernoulli", p), [float(1 - p), float(p)]) > ALPHA
-
-
-@pytest.mark.parametrize(("n", "p"), [(1, Fraction(1, 3)), (7, Fraction(3, 8)), (20, Fraction(9, 10)), (5, 0), (5, 1)])
-def test_binomial(engine, n, p):
-    exact = [math.comb(n, k) * Fraction(p) ** k * (1 - Fraction(p)) ** (n - k) for k in range(n + 1)]
-    assert pvalue_pmf(engine.draw("binomial", n, p), [float(share) for share in exact]) > ALPHA
+def test_binomial(engine):
+    for n, p in ((1, Fraction(1, 3)), (7, Fraction(3, 8)), (20, Fraction(9, 10)), (5, 0), (5, 1)):
+        exact = [math.comb(n, k) * Fraction(p) ** k * (1 - Fraction(p)) ** (n - k) for k in range(n + 1)]
+        assert pvalue_pmf(engine.draw("binomial", n, p), [float(share) for share in exact]) > ALPHA
 
 
 @pytest.mark.parametrize(("n", "p", "size"), [(1500, Fraction(1, 7), 20_000), (100_000, Fraction(1, 997), 3_000)])
@@ -187,12 +177,12 @@ class TestRareSuccesses:
             return getattr(noise_arrays, law)(Noise(), *args)
 
     @ARRAY_ENGINES
-    @pytest.mark.parametrize(("x", "y"), [(0, 0), (Fraction(1, 3), 0), (2, Fraction(1, 5)), (6, 1)])
     @pytest.mark.parametrize("n", [1, 7, 40])
-    def test_binomial_exp(self, engine, x, y, n):
-        counts = self.draw(engine, "binomial_exp", x, y, np.full(engine.size // 20 + 1000, n))
-        p = math.exp(-x) / (1 + math.exp(-y))
-        assert pvalue(counts, stats.binom(n, p).cdf) > ALPHA
+    def test_binomial_exp(self, engine, n):
+        for x, y in ((0, 0), (Fraction(1, 3), 0), (2, Fraction(1, 5)), (6, 1)):
+            counts = self.draw(engine, "binomial_exp", x, y, np.full(engine.size // 20 + 1000, n))
+            p = math.exp(-x) / (1 + math.exp(-y))
+            assert pvalue(counts, stats.binom(n, p).cdf) > ALPHA
 
     @ARRAY_ENGINES
     def test_groups_are_independent(self, engine):
@@ -206,11 +196,11 @@ class TestRareSuccesses:
         assert pvalue_pmf(counts[:-1, 2] * 3 + counts[1:, 0], across.ravel().tolist()) > ALPHA
 
     @ARRAY_ENGINES
-    @pytest.mark.parametrize("threshold", [-4, -1, 0, 1, 2, 9])
-    def test_tail_counts(self, engine, threshold):
+    def test_tail_counts(self, engine):
         scale, n = Fraction(7, 2), 6
-        counts = self.draw(engine, "tail_counts", scale, threshold, np.full(engine.size // 20 + 1000, n))
-        assert pvalue(counts, stats.binom(n, 1 - laplace_cdf(scale)(threshold - 1)).cdf) > ALPHA
+        for threshold in (-4, -1, 0, 1, 2, 9):
+            counts = self.draw(engine, "tail_counts", scale, threshold, np.full(engine.size // 20 + 1000, n))
+            assert pvalue(counts, stats.binom(n, 1 - laplace_cdf(scale)(threshold - 1)).cdf) > ALPHA
 
     @pytest.mark.parametrize(("scale", "threshold", "n", "size"), [
         (5, 40, 10**5, 20_000), (5, 100, 10**10, 2_000), (1000, 9000, 10**6, 3_000), (5, -40, 10**5, 10_000),
@@ -262,12 +252,12 @@ def test_below_each(limits):
         assert pvalue_pmf(column if limit <= 8 else column // -(-limit // 8), [1 / cells] * cells) > ALPHA
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 10, 255, 256, 257, 65_537])
-def test_below(engine, n):
-    values = engine.draw("below", n)
-    assert values.min() >= 0
-    assert values.max() < n
-    assert pvalue(values, lambda k: min(max((k + 1) / n, 0.0), 1.0)) > ALPHA
+def test_below(engine):
+    for n in (1, 2, 3, 10, 255, 256, 257, 65_537):
+        values = engine.draw("below", n)
+        assert values.min() >= 0
+        assert values.max() < n
+        assert pvalue(values, lambda k, n=n: min(max((k + 1) / n, 0.0), 1.0)) > ALPHA
 
 
 @pytest.mark.parametrize("n", [2**62 + 1, 3 * 2**61, 2**63])

@@ -403,7 +403,7 @@ AnyRole = Annotated[
 # Columns
 
 
-class Column(Table):
+class DeclaredColumn(Table):
     """What all columns say."""
 
     role: AnyRole
@@ -414,7 +414,7 @@ class Column(Table):
         return None
 
 
-class NumericColumn(Column):
+class NumericColumn(DeclaredColumn):
     kind: Literal["numeric"]
     domain: Annotated[tuple[Fraction, ...], BeforeValidator(_bounds)] | None = key(
         "[lowest, highest], public bounds", None
@@ -438,7 +438,7 @@ class NumericColumn(Column):
         return Numeric(lower=lower, upper=upper, resolution=self.resolution, unit=self.unit, doubling=self.doubling)
 
 
-class OrdinalColumn(Column):
+class OrdinalColumn(DeclaredColumn):
     kind: Literal["ordinal"]
     domain: Texts = key('a list of texts ["a", "b"]')
 
@@ -446,7 +446,7 @@ class OrdinalColumn(Column):
         return Ordinal(levels=self.domain)
 
 
-class CategoryColumn(Column):
+class CategoryColumn(DeclaredColumn):
     kind: Literal["category"]
     domain: Texts | None = key('a list of texts ["a", "b"]', None)
 
@@ -454,7 +454,7 @@ class CategoryColumn(Column):
         return Category(values=self.domain) if self.domain is not None else None
 
 
-class TreeColumn(Column):
+class TreeColumn(DeclaredColumn):
     kind: Literal["tree"]
     hierarchy: str | None = key('"hierarchy.csv", one row a leaf', None)
     parents: dict[str, Any] | None = key("a table child = parent", None)
@@ -469,7 +469,7 @@ class TreeColumn(Column):
         )
 
 
-class GraphColumn(Column):
+class GraphColumn(DeclaredColumn):
     kind: Literal["graph"]
     edges: str = key('"edges.csv" with columns from,to[,length]')
     directed: bool = key("true or false", False)
@@ -478,7 +478,7 @@ class GraphColumn(Column):
         return Graph.from_csv(reading.file(self.edges), directed=self.directed)
 
 
-class StopColumn(Column):
+class StopColumn(DeclaredColumn):
     kind: Literal["stop"]
 
     def domain_in(self, reading: PolicyReading) -> Domain | None:
@@ -488,7 +488,7 @@ class StopColumn(Column):
         return Stops(stops=reading.city.stops) if reading.city is not None else None
 
 
-class TimeColumn(Column):
+class TimeColumn(DeclaredColumn):
     kind: Literal["time"]
     domain: Texts = key('["04:00", "28:00"], the service day')
     window_minutes: int = key("a whole number of minutes, such as 30")
@@ -515,7 +515,7 @@ _KINDS = (NumericColumn, OrdinalColumn, CategoryColumn, TreeColumn, GraphColumn,
 _Kind = Literal["numeric", "ordinal", "category", "tree", "graph", "stop", "time"]
 
 
-class _Unkinded(Column):
+class _Unkinded(DeclaredColumn):
     """A column that says no kind, or none that there is: keys that only mean something with one are not unknown."""
 
     kind: Annotated[_Kind | None, WithJsonSchema({"type": "null"})] = None
@@ -546,7 +546,7 @@ def note_name(name: str, info: Info) -> str:
     return name
 
 
-def _attribute(column: Column, info: Info) -> Attribute | None:
+def _attribute(column: DeclaredColumn, info: Info) -> Attribute | None:
     """Make an attribute; None if its stops are unknown since something is wrong with the city, which has been noted."""
     reading = info.context
     with problems_of_table():
