@@ -194,17 +194,15 @@ class TestRounding:
             weights = [max(0.0, 1 - abs(float(exact - point))) for point in range(15)]
             assert pvalue(drawn, weights) > ALPHA
 
-    @pytest.mark.parametrize(
-        "bounds", [(0, 10**400), (-(10**400), 0), (0, Fraction(1, 10**400)), (-(10**308), 10**308)]
-    )
-    def test_domains_beyond_doubles(self, bounds):
-        low, high = map(Fraction, bounds)
-        values = np.array([-np.inf, -1e308, -1.0, 0.0, 5e-324, 1.0, 1e308, np.inf, np.nan])
-        drawn = batch.round_at_random(Noise(), values, low, high, 4)
-        for value, point in zip(values.tolist(), drawn.tolist(), strict=True):
-            share = {math.inf: 1, -math.inf: 0}.get(value, Fraction(1, 2) if math.isnan(value) else None)
-            exact = min(max((Fraction(value) - low) / (high - low), 0), 1) * 8 if share is None else share * 8
-            assert math.floor(exact) <= point <= math.ceil(exact)
+    def test_domains_beyond_doubles(self):
+        for bounds in [(0, 10**400), (-(10**400), 0), (0, Fraction(1, 10**400)), (-(10**308), 10**308)]:
+            low, high = map(Fraction, bounds)
+            values = np.array([-np.inf, -1e308, -1.0, 0.0, 5e-324, 1.0, 1e308, np.inf, np.nan])
+            drawn = batch.round_at_random(Noise(), values, low, high, 4)
+            for value, point in zip(values.tolist(), drawn.tolist(), strict=True):
+                share = {math.inf: 1, -math.inf: 0}.get(value, Fraction(1, 2) if math.isnan(value) else None)
+                exact = min(max((Fraction(value) - low) / (high - low), 0), 1) * 8 if share is None else share * 8
+                assert math.floor(exact) <= point <= math.ceil(exact)
 
     @settings(deadline=None, max_examples=150)
     @given(st.data())
@@ -231,25 +229,24 @@ BOXES = [("103.9", "30.5", "104.2", "30.8"), ("-0.1", "-0.3", "0.2", "0.7"), ("-
 class TestCells:
     """Cells are those of the scalar, bit for bit."""
 
-    @pytest.mark.parametrize("box", BOXES)
-    @pytest.mark.parametrize("levels", [1, 2, 5, 12])
-    def test_borders_and_their_neighbours(self, box, levels):
-        grid = Grid(box=tuple(map(Fraction, box)), levels=levels)
-        west, south, east, north = grid.box
-        slots = sorted({0, 1, grid.num_columns // 3, grid.num_columns // 2, grid.num_columns - 1, grid.num_columns})
-        lons, lats = (
-            [
-                place
-                for slot in slots
-                for at in [float(low + (high - low) * slot / grid.num_columns)]
-                for place in (at, math.nextafter(at, -math.inf), math.nextafter(at, math.inf))
-            ]
-            for low, high in ((west, east), (south, north))
-        )
-        odd = [math.nan, math.inf, -math.inf, 0.0, -0.0, 1e300, 5e-324]
-        pairs = list(itertools.product(lons + odd, lats + odd))
-        found = batch.find_cells(grid, *np.array(pairs).T)
-        assert found.tolist() == [grid.cell(lon, lat) for lon, lat in pairs]
+    def test_borders_and_their_neighbours(self):
+        for box, levels in itertools.product(BOXES, [1, 2, 5, 12]):
+            grid = Grid(box=tuple(map(Fraction, box)), levels=levels)
+            west, south, east, north = grid.box
+            slots = sorted({0, 1, grid.num_columns // 3, grid.num_columns // 2, grid.num_columns - 1, grid.num_columns})
+            lons, lats = (
+                [
+                    place
+                    for slot in slots
+                    for at in [float(low + (high - low) * slot / grid.num_columns)]
+                    for place in (at, math.nextafter(at, -math.inf), math.nextafter(at, math.inf))
+                ]
+                for low, high in ((west, east), (south, north))
+            )
+            odd = [math.nan, math.inf, -math.inf, 0.0, -0.0, 1e300, 5e-324]
+            pairs = list(itertools.product(lons + odd, lats + odd))
+            found = batch.find_cells(grid, *np.array(pairs).T)
+            assert found.tolist() == [grid.cell(lon, lat) for lon, lat in pairs]
 
     @settings(deadline=None, max_examples=200)
     @given(st.lists(st.tuples(st.floats(103.8, 104.3), st.floats(30.4, 30.9)), min_size=1), st.integers(1, 12))
@@ -343,15 +340,13 @@ class TestNumbers:
 class TestPaths:
     """Paths have the numbers that the scalar gives them."""
 
-    @pytest.mark.parametrize("steps", [2, 3])
-    @pytest.mark.parametrize("hops", [1, 2])
-    @pytest.mark.parametrize("levels", [2, 4])
-    def test_numbers(self, steps, hops, levels):
-        grid = Grid(box=BOXES[0], levels=levels, area_levels=2)
-        cells = np.random.default_rng(1).integers(0, grid.num_cells + 1, (steps, 2000))
-        reachable = ReachablePaths(grid=grid, steps=steps, hops=min(hops, grid.num_columns - 1))
-        for code in (reachable, AreaPaths(grid=grid, steps=steps)):
-            assert batch.find_paths(code, cells).tolist() == [code.index(tuple(path)) for path in cells.T.tolist()]
+    def test_numbers(self):
+        for steps, hops, levels in itertools.product([2, 3], [1, 2], [2, 4]):
+            grid = Grid(box=BOXES[0], levels=levels, area_levels=2)
+            cells = np.random.default_rng(1).integers(0, grid.num_cells + 1, (steps, 2000))
+            reachable = ReachablePaths(grid=grid, steps=steps, hops=min(hops, grid.num_columns - 1))
+            for code in (reachable, AreaPaths(grid=grid, steps=steps)):
+                assert batch.find_paths(code, cells).tolist() == [code.index(tuple(path)) for path in cells.T.tolist()]
 
     def test_place_by_place_has_none(self):
         code = PlaceByPlace(grid=Grid(box=BOXES[0], levels=2), steps=2)
@@ -460,18 +455,18 @@ def assert_same_law(one, other):
 class TestColumns:
     """Whole columns through every mechanism have the law of device reports that were written and read."""
 
-    @pytest.mark.parametrize("name", MECHANISMS)
-    def test_same_law_as_devices(self, name):
-        mechanism = MECHANISMS[name]
-        ours = batch.perturb_column(mechanism, "all", some_values(mechanism, 80_000), Noise())
-        theirs = scalar_tally(mechanism, 2000)
-        assert ours.num_reports == 80_000
-        assert theirs.num_reports == 2000
-        assert set(ours.parts) == set(theirs.parts)
-        for key, part in ours.parts.items():
-            other = theirs.parts[key]
-            assert abs(part.num / 80_000 - other.num / 2000) < 7 * math.sqrt(0.25 / 2000)
-            assert_same_law(part, other)
+    def test_same_law_as_devices(self):
+        for name in MECHANISMS:
+            mechanism = MECHANISMS[name]
+            ours = batch.perturb_column(mechanism, "all", some_values(mechanism, 80_000), Noise())
+            theirs = scalar_tally(mechanism, 2000)
+            assert ours.num_reports == 80_000
+            assert theirs.num_reports == 2000
+            assert set(ours.parts) == set(theirs.parts)
+            for key, part in ours.parts.items():
+                other = theirs.parts[key]
+                assert abs(part.num / 80_000 - other.num / 2000) < 7 * math.sqrt(0.25 / 2000)
+                assert_same_law(part, other)
 
     def test_goes_on_with_a_tally(self):
         mechanism = MECHANISMS["optimised"]
@@ -486,10 +481,10 @@ class TestColumns:
             assert batch.perturb_column(mechanism, "all", some_values(mechanism, 10), Noise()).num_reports == 10
             assert batch.perturb_column(mechanism, "all", some_values(mechanism, 0), Noise()).num_reports == 0
 
-    @pytest.mark.parametrize("values", [[np.zeros(3)], [np.zeros(3), np.zeros(4)], [np.zeros((3, 1))] * 2])
-    def test_refuses_other_shapes(self, values):
-        with pytest.raises(ParameterError, match="2 columns of one length"):
-            batch.perturb_column(MECHANISMS["response"], "all", values, Noise())
+    def test_refuses_other_shapes(self):
+        for values in [[np.zeros(3)], [np.zeros(3), np.zeros(4)], [np.zeros((3, 1))] * 2]:
+            with pytest.raises(ParameterError, match="2 columns of one length"):
+                batch.perturb_column(MECHANISMS["response"], "all", values, Noise())
 
     def test_planar_inputs_are_those_of_the_device(self):
         law = MECHANISMS["planar"].channel("all")
@@ -578,22 +573,22 @@ class TestTally:
         tallies = Tally.of_reports(TASK, [replace(good, payload=b"", report_id=bytes([n] * 8)) for n in range(50)])
         assert (tallies.num_bad, len(tallies.first_bad)) == (50, 20)
 
-    @pytest.mark.parametrize("name", MECHANISMS)
-    def test_travels_as_json_and_adds_up(self, name):
-        mechanism = MECHANISMS[name]
-        parts = [batch.perturb_column(mechanism, "all", some_values(mechanism, size), Noise()) for size in (50, 30)]
-        read = [Tally.from_dict(json.loads(json.dumps(part.to_dict()))) for part in parts]
-        assert [tally.to_dict() for tally in read] == [part.to_dict() for part in parts]
-        before = read[1].to_dict()
-        read[0].merge(read[1])
-        assert read[0].num_reports == 80
-        for key in read[0].parts:
-            assert read[0].parts[key].num == sum(part.parts[key].num for part in parts if key in part.parts)
-        parts[1].merge(parts[0])
-        assert parts[1].to_dict() == read[0].to_dict()  # in either order
-        assert read[1].to_dict() == before  # what was added is left alone
-        read[0].merge(read[1])
-        assert read[1].to_dict() == before
+    def test_travels_as_json_and_adds_up(self):
+        for name in MECHANISMS:
+            mechanism = MECHANISMS[name]
+            parts = [batch.perturb_column(mechanism, "all", some_values(mechanism, size), Noise()) for size in (50, 30)]
+            read = [Tally.from_dict(json.loads(json.dumps(part.to_dict()))) for part in parts]
+            assert [tally.to_dict() for tally in read] == [part.to_dict() for part in parts]
+            before = read[1].to_dict()
+            read[0].merge(read[1])
+            assert read[0].num_reports == 80
+            for key in read[0].parts:
+                assert read[0].parts[key].num == sum(part.parts[key].num for part in parts if key in part.parts)
+            parts[1].merge(parts[0])
+            assert parts[1].to_dict() == read[0].to_dict()  # in either order
+            assert read[1].to_dict() == before  # what was added is left alone
+            read[0].merge(read[1])
+            assert read[1].to_dict() == before
 
     def test_merges_only_what_fits(self):
         one, other = Tally(purpose="a", tier="t"), Tally(purpose="a", tier="s")
@@ -622,15 +617,19 @@ class TestTally:
             with pytest.raises(ParameterError, match="something else"):
                 tally.counts((1,), kind, *shape)
 
-    @pytest.mark.parametrize("shape", [(0,), (1 << 27,), (1 << 40, 1 << 40)])
-    def test_refuses_to_fill_the_memory(self, shape):
-        with pytest.raises(ParameterError, match="coarser grid"):
-            Counts.zeros("symbols", *shape)
+    def test_refuses_to_fill_the_memory(self):
+        for shape in [(0,), (1 << 27,), (1 << 40, 1 << 40)]:
+            with pytest.raises(ParameterError, match="coarser grid"):
+                Counts.zeros("symbols", *shape)
 
-    @pytest.mark.parametrize(
-        "change",
-        [
-            {"num_reports": -1}, {"num_reports": 1.5}, {"purpose": 3}, {"parts": 7}, {"parts": [{}]}, {"parts": [3]},
+    def test_reads_nothing_else(self):
+        for change in [
+            {"num_reports": -1},
+            {"num_reports": 1.5},
+            {"purpose": 3},
+            {"parts": 7},
+            {"parts": [{}]},
+            {"parts": [3]},
             {"parts": [{"key": [0], "kind": "sums", "num": 1, "total": 0.5, "squares": 1}]},
             {"parts": [{"key": [0.5], "kind": "sums", "num": 1, "total": 1, "squares": 1}]},
             {"parts": [{"key": [0], "kind": "sums", "num": 1, "total": 1, "squares": -1}]},
@@ -639,16 +638,14 @@ class TestTally:
             {"parts": [{"key": [0], "kind": "bits", "num": 1, "shape": [1], "counts": [1 << 70]}]},
             {"parts": [{"key": [0], "kind": "other", "num": 1, "shape": [1], "counts": [1]}]},
             {"parts": [{"key": [0], "kind": "sums", "num": 1, "total": 1, "squares": 1}] * 2},
-        ],
-    )  # fmt: skip
-    def test_reads_nothing_else(self, change):
-        good = Tally(purpose="a", tier="t").to_dict()
-        assert Tally.from_dict(good).num_reports == 0
-        with pytest.raises(InputError, match="not a tally"):
-            Tally.from_dict({**good, **change})
-        for data in ({}, [], None, "tally"):
+        ]:
+            good = Tally(purpose="a", tier="t").to_dict()
+            assert Tally.from_dict(good).num_reports == 0
             with pytest.raises(InputError, match="not a tally"):
-                Tally.from_dict(data)
+                Tally.from_dict({**good, **change})
+            for data in ({}, [], None, "tally"):
+                with pytest.raises(InputError, match="not a tally"):
+                    Tally.from_dict(data)
 
     @given(st.lists(st.integers(-(2**62), 2**62)))
     def test_sums_never_overflow(self, numbers):
@@ -669,15 +666,15 @@ class TestTally:
         assert counts.counts.tolist() == [sum(symbol >> bit & 1 for symbol in symbols) for bit in range(num_bits)]
         assert counts.num == len(symbols)
 
-    @pytest.mark.parametrize("steps", [2, 3])
-    def test_counts_of_bits_together(self, steps):
-        drawn = np.random.default_rng(1).integers(0, 1 << 3, (50, steps))
-        counts = Counts.zeros("bits", *((4,) * steps))
-        counts.add_together([row[:, None].astype(np.uint8) for row in drawn.T])
-        bits = [[*(bit for bit in range(3) if symbol >> bit & 1), 3] for symbol in range(8)]
-        expected = np.zeros((4,) * steps, dtype=np.int64)
-        for report in drawn:
-            for place in itertools.product(*(bits[symbol] for symbol in report)):
-                expected[place] += 1
-        assert np.array_equal(counts.counts, expected)
-        assert counts.counts[(3,) * steps] == counts.num == 50
+    def test_counts_of_bits_together(self):
+        for steps in [2, 3]:
+            drawn = np.random.default_rng(1).integers(0, 1 << 3, (50, steps))
+            counts = Counts.zeros("bits", *((4,) * steps))
+            counts.add_together([row[:, None].astype(np.uint8) for row in drawn.T])
+            bits = [[*(bit for bit in range(3) if symbol >> bit & 1), 3] for symbol in range(8)]
+            expected = np.zeros((4,) * steps, dtype=np.int64)
+            for report in drawn:
+                for place in itertools.product(*(bits[symbol] for symbol in report)):
+                    expected[place] += 1
+            assert np.array_equal(counts.counts, expected)
+            assert counts.counts[(3,) * steps] == counts.num == 50

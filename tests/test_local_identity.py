@@ -76,12 +76,12 @@ KNOWN = {
 }
 
 
-@pytest.mark.parametrize("source", sorted(KNOWN))
-def test_known_answers(source: str) -> None:
-    algorithm, *texts = KNOWN[source]
-    key, nonce, associated, plain, ciphertext, tag = (bytes.fromhex(text) for text in texts)
-    assert encrypt(algorithm, key, nonce, plain, associated) == ciphertext + tag
-    assert decrypt(algorithm, key, nonce, ciphertext + tag, associated) == plain
+def test_known_answers() -> None:
+    for source in sorted(KNOWN):
+        algorithm, *texts = KNOWN[source]
+        key, nonce, associated, plain, ciphertext, tag = (bytes.fromhex(text) for text in texts)
+        assert encrypt(algorithm, key, nonce, plain, associated) == ciphertext + tag
+        assert decrypt(algorithm, key, nonce, ciphertext + tag, associated) == plain
 
 
 @pytest.fixture(params=ALGORITHMS)
@@ -332,8 +332,8 @@ class TestSealedRecordJson:
         with pytest.raises(SealError):
             open_record(SealedRecord.from_json(json.dumps({**fields, name: value})), ring, associated=ALIAS)
 
-    @pytest.mark.parametrize("change", [{"key_id": 5}, {"nonce": b"short"}, {"ciphertext": "text"}])
-    def test_refuses(self, change: dict[str, object]) -> None:
-        sealed = seal(RECORD, KeyRing.new(), associated=ALIAS)
-        with pytest.raises(SealError):
-            replace(sealed, **change)
+    def test_refuses(self) -> None:
+        for change in [{"key_id": 5}, {"nonce": b"short"}, {"ciphertext": "text"}]:
+            sealed = seal(RECORD, KeyRing.new(), associated=ALIAS)
+            with pytest.raises(SealError):
+                replace(sealed, **change)

@@ -150,9 +150,9 @@ def test_defaults() -> None:
     assert read(mechanisms__paths={"name": "local-trajectory"}).purposes[2].steps == 2
 
 
-@pytest.mark.parametrize("word", ["identifying", "identifier"])
-def test_role_synonyms(word: str) -> None:
-    assert read(attributes__truck__role=word).vehicle == "truck"
+def test_role_synonyms() -> None:
+    for word in ["identifying", "identifier"]:
+        assert read(attributes__truck__role=word).vehicle == "truck"
 
 
 def test_columns_of_a_grid_can_be_named() -> None:
@@ -224,9 +224,9 @@ def test_a_device_mechanism_is_not_published() -> None:
         Policy.from_dict({**made, "mechanism": {"name": "local-numeric", "epsilon": 1}})
 
 
-@pytest.mark.parametrize("key", ["budget", "period", "contribution", "trip", "city", "read", "mechanism"])
-def test_tables_of_publishers_are_refused(key: str) -> None:
-    assert problem(**{key: {"name": "x"}}).startswith(f"{key}: is for publishing, not for devices. ")
+def test_tables_of_publishers_are_refused() -> None:
+    for key in ["budget", "period", "contribution", "trip", "city", "read", "mechanism"]:
+        assert problem(**{key: {"name": "x"}}).startswith(f"{key}: is for publishing, not for devices. ")
 
 
 def test_a_file_that_is_no_policy(tmp_path: Path) -> None:
