@@ -246,7 +246,6 @@ def test_products_estimate_paths_without_bias_and_with_the_stated_variance() -> 
     """Exactly, in fractions: the mean of products, and its variance if places are spread evenly."""
     oracle, ratio = PublishedUnary(num_inputs=3, epsilon=Fraction(1)), Fraction(1, 3)
     p, q = oracle.chances(ratio)
-    p, q = oracle.chances(ratio)
     offset, scale = q, 1 / (p - q)
     chances = [
         {
