@@ -20,7 +20,7 @@ from tests.estimates_help import GRID, SPEED, TIERS, fleet_tallies, fleet_task
 from dunnage.collecting.batch import find_cells, perturb_column
 from dunnage.collecting.estimate import (
     MAX_LISTED,
-    Estimates,
+    Intervals,
     binomial_bounds,
     combine,
     combine_tiers,
@@ -110,8 +110,8 @@ def test_walsh_hadamard_is_the_signed_sum() -> None:
         assert walsh_hadamard(table).tolist() == slow
 
 
-def one(value: float, lower: float, upper: float, variance: float) -> Estimates:
-    return Estimates(*(np.float64(each) for each in (value, lower, upper, variance)))
+def one(value: float, lower: float, upper: float, variance: float) -> Intervals:
+    return Intervals(*(np.float64(each) for each in (value, lower, upper, variance)))
 
 
 def test_combined_intervals_keep_being_lopsided() -> None:
