@@ -645,9 +645,8 @@ def piecewise_variance(epsilon: float, number: float) -> float:
 class _Coarse(PublishedPiecewise):
     """The published law with as few symbols as there can be, so that whole reports can be looked at."""
 
-    @property
     def design(self) -> tuple[int, int]:
-        """One symbol a point, and a window of one."""
+        """Return one symbol a point, and a window of one."""
         return 1, 0
 
 

@@ -9,6 +9,7 @@ import os
 import random
 import stat
 from collections import Counter
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from fractions import Fraction
@@ -52,32 +53,15 @@ SURE = "60"
 def make_task(*, epsilon: str = SURE, lifetime: str = "100000", tiers: tuple[str, ...] = ("all",), **more: Any) -> Task:
     """Two numbers, places and paths of two steps, one slot in six hours."""
     levels = tuple(Tier(name=name, epsilon=epsilon) for name in tiers)
-    speed = Quantity(name="speed", low="0", high="100", steps=4)
-    load = Quantity(name="load", low="0", high="40", steps=4)
-    grid = Grid(box=BOX, levels=3)
+    numbers = tuple(
+        Quantity(name=name, low="0", high=high, steps=4) for name, high in (("speed", "100"), ("load", "40"))
+    )
+    on_grid: dict[str, Any] = {"grid": Grid(box=BOX, levels=3), "parameters": {"method": "randomised-response"}}
+    duchi = {"method": "duchi"}
     purposes = (
-        Purpose(
-            name="telemetry",
-            mechanism="local-numeric",
-            tiers=levels,
-            quantities=(speed, load),
-            parameters={"method": "duchi"},
-        ),
-        Purpose(
-            name="places",
-            mechanism="local-location",
-            tiers=levels,
-            grid=grid,
-            parameters={"method": "randomised-response"},
-        ),
-        Purpose(
-            name="paths",
-            mechanism="local-trajectory",
-            tiers=levels,
-            grid=grid,
-            steps=2,
-            parameters={"method": "randomised-response"},
-        ),
+        Purpose(name="telemetry", mechanism="local-numeric", tiers=levels, quantities=numbers, parameters=duchi),
+        Purpose(name="places", mechanism="local-location", tiers=levels, **on_grid),
+        Purpose(name="paths", mechanism="local-trajectory", tiers=levels, steps=2, **on_grid),
     )
     schedule = Schedule(slots_per_day=4, slot_minutes=60, lateness_minutes=60)
     facts: dict[str, Any] = {"purposes": purposes, "schedule": schedule, **more}
@@ -117,6 +101,12 @@ def write_rows(path: Path, rows: list[dict[str, Any]]) -> Path:
 def day_rows(vehicle: str = "V1", days: int = 1) -> list[dict[str, Any]]:
     hours = range(24 * days)
     return rows_of(vehicle, hours, [hour % 16 for hour in hours])
+
+
+def places_told(task: Task, reports: Iterable[bytes | Report]) -> list[Any]:
+    """Read what the reports of places among some say, in order."""
+    read = [report if isinstance(report, Report) else Report.from_bytes(report) for report in reports]
+    return [cells_told(task, report) for report in read if report.purpose == 1]
 
 
 def cells_told(task: Task, report: Report) -> Any:
@@ -363,8 +353,8 @@ def perturbed(tmp_path: Path, data: Path, task: Task, out: str = "reports.jsonl"
 
 
 def slots_of(task: Task, tmp_path: Path, day: int) -> tuple[int, ...]:
-    with Allowance.open(tmp_path / "truck.allowance", task) as held:
-        return held.slots(day)
+    with Allowance.open(tmp_path / "truck.allowance", task) as allowance:
+        return allowance.slots(day)
 
 
 @pytest.mark.parametrize("ending", [".jsonl", ".bin"])
@@ -417,8 +407,8 @@ def test_what_was_made_before_a_crash_is_kept(tmp_path: Path, monkeypatch: pytes
     lost = Report.from_bytes(done.reports[5])
     assert lost.purpose == 2
     assert cells_told(task, lost) is None
-    with Allowance.open(tmp_path / "truck.allowance", task) as held:
-        assert held.spent_in_all().num_reports == 12
+    with Allowance.open(tmp_path / "truck.allowance", task) as allowance:
+        assert allowance.spent_in_all().num_reports == 12
 
 
 def test_several_days_and_a_day_without_rows(tmp_path: Path) -> None:
@@ -427,8 +417,7 @@ def test_several_days_and_a_day_without_rows(tmp_path: Path) -> None:
     done = perturbed(tmp_path, write_rows(tmp_path / "rows.csv", rows), task, enrol=True)
     reports = [Report.from_bytes(data) for data in done.reports]
     assert Counter(report.day for report in reports) == {DAY: 12, DAY + 1: 12, DAY + 2: 12}
-    told = [cells_told(task, report) for report in reports if report.purpose == 1 and report.day == DAY + 1]
-    assert told == [None] * 4
+    assert places_told(task, [report for report in reports if report.day == DAY + 1]) == [None] * 4
     # The first days have closed, but their reports are kept until later days are written.
     written = (tmp_path / "reports.jsonl").read_bytes()
     again = perturbed(tmp_path, tmp_path / "rows.csv", task, force=True)
@@ -480,8 +469,8 @@ def test_a_crash_among_several_days_loses_nothing(tmp_path: Path, monkeypatch: p
     done = perturbed(tmp_path, data, task)
     assert done.reports[: len(stored)] == stored
     assert (len(done.reports), done.num_again, done.num_lapsed) == (60, len(stored), 0)
-    with Allowance.open(tmp_path / "truck.allowance", task) as held:
-        assert held.spent_in_all().num_reports == 60
+    with Allowance.open(tmp_path / "truck.allowance", task) as allowance:
+        assert allowance.spent_in_all().num_reports == 60
 
 
 def test_rows_need_no_order(tmp_path: Path) -> None:
@@ -500,8 +489,7 @@ def test_odd_values_still_report(tmp_path: Path) -> None:
     assert len(done.reports) == 12
     assert done.num_missing == 0
     assert any("speed: 24 cells are no numbers" in note for note in done.notes)
-    told = [cells_told(task, report) for report in map(Report.from_bytes, done.reports) if report.purpose == 1]
-    assert told == [None] * 4
+    assert places_told(task, done.reports) == [None] * 4
 
 
 def test_one_vehicle_of_several(tmp_path: Path) -> None:
@@ -513,8 +501,7 @@ def test_one_vehicle_of_several(tmp_path: Path) -> None:
         perturbed(tmp_path, data, task, enrol=True, vehicle="V3")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["rows.csv"]
     done = perturbed(tmp_path, data, task, enrol=True, vehicle="V2")
-    told = [cells_told(task, report) for report in map(Report.from_bytes, done.reports) if report.purpose == 1]
-    assert told == [5] * 4
+    assert places_told(task, done.reports) == [5] * 4
 
 
 def test_a_device_reports_what_is_due_now(tmp_path: Path) -> None:
@@ -538,8 +525,7 @@ def test_a_device_without_rows_reports_that_now(tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     path.write_text("time,speed,load,lon,lat\n")
     done = perturbed(tmp_path, path, task, enrol=True, now=DAY * SECONDS + 30)
-    told = [cells_told(task, report) for report in map(Report.from_bytes, done.reports) if report.purpose == 1]
-    assert told == [None]
+    assert places_told(task, done.reports) == [None]
     with pytest.raises(InputError, match="no rows"):
         perturbed(tmp_path, path, task, "more.bin")
 
@@ -579,12 +565,14 @@ def test_no_cell_silences_a_device(tmp_path: Path, content: bytes | None, num_mi
     assert done.to_dict()["skipped"] == num_skipped
 
 
-@pytest.mark.parametrize("content", [b"", b"PAR1 cut off"])
-def test_a_damaged_parquet_file_silences_no_device(tmp_path: Path, content: bytes) -> None:
+def test_a_damaged_parquet_file_silences_no_device(tmp_path: Path) -> None:
     path = tmp_path / "rows.parquet"
-    path.write_bytes(content)
-    done = perturbed(tmp_path, path, make_task(schedule=HOURLY), enrol=True, now=NOW)
-    assert (len(done.reports), done.num_missing, len(done.warnings)) == (3, 1, 1)
+    for number, content in enumerate((b"", b"PAR1 cut off")):
+        path.write_bytes(content)
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        done = perturbed(folder, path, make_task(schedule=HOURLY), enrol=True, now=NOW)
+        assert (len(done.reports), done.num_missing, len(done.warnings)) == (3, 1, 1)
 
 
 def test_a_file_that_could_never_be_used_is_refused_at_a_time_too(tmp_path: Path) -> None:
@@ -667,13 +655,10 @@ def test_allowance_and_lock_are_private(tmp_path: Path) -> None:
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-@pytest.mark.parametrize("text", ["", "yesterday", "25:00", "-5"])
-def test_times_that_are_none(text: str) -> None:
-    with pytest.raises(ParameterError):
-        files.read_clock(text)
-
-
-def test_the_clock_of_the_system() -> None:
+def test_the_clock() -> None:
+    for text in ("", "yesterday", "25:00", "-5"):
+        with pytest.raises(ParameterError):
+            files.read_clock(text)
     assert abs(files.read_clock("now") - datetime.now(UTC).timestamp()) < 60
 
 
@@ -824,14 +809,14 @@ def test_tiers_of_a_public_column(tmp_path: Path) -> None:
     assert told == {*((cell, 0) for cell in range(5)), (5, 1)}
 
 
-@pytest.mark.parametrize(("tier", "says"), [("gold", "no tier of the task"), ("strict", "differs")])
-def test_tiers_that_do_not_fit(tmp_path: Path, tier: str, says: str) -> None:
+def test_tiers_that_do_not_fit(tmp_path: Path) -> None:
     task = make_task(tiers=("basic", "strict"))
     rows = [{**row, "tier": "basic"} for row in fleet_rows()]
-    rows[-1]["tier"] = tier
-    data = write_rows(tmp_path / "rows.parquet", rows)
-    with pytest.raises(InputError, match=says):
-        fleet.simulate(data, task, tmp_path / "reports.bin", tiers_column="tier")
+    for tier, says in (("gold", "no tier of the task"), ("strict", "differs")):
+        rows[-1]["tier"] = tier
+        data = write_rows(tmp_path / "rows.parquet", rows)
+        with pytest.raises(InputError, match=says):
+            fleet.simulate(data, task, tmp_path / "reports.bin", tiers_column="tier")
 
 
 def test_tiers_are_drawn_evenly_and_a_seed_repeats_them(tmp_path: Path) -> None:
@@ -855,27 +840,17 @@ def test_reports_of_a_vehicle_do_not_lie_together(tmp_path: Path) -> None:
     fleet.simulate(write_rows(tmp_path / "rows.parquet", rows), task, tmp_path / "reports.bin")
     at_noon = [r for r in ReportFile(tmp_path / "reports.bin") if r.slot == 12]
     assert len(at_noon) == 600
-    told = [cells_told(task, report) for report in at_noon if report.purpose == 1]
-    assert told != [at % 16 for at in range(200)]
+    assert places_told(task, at_noon) != [at % 16 for at in range(200)]
     assert [r.report_id[::-1] for r in at_noon] == sorted(r.report_id[::-1] for r in at_noon)
 
 
-def test_names_in_a_dictionary_that_no_row_has(tmp_path: Path) -> None:
-    table = pa.Table.from_pylist(fleet_rows())
-    names = pa.DictionaryArray.from_arrays(
-        table["vehicle"].combine_chunks().dictionary_encode().indices, pa.array([f"V{at}" for at in range(9)])
-    )
-    path = tmp_path / "rows.parquet"
-    pq.write_table(table.set_column(0, "vehicle", names), path)
-    assert fleet.simulate(path, make_task(), tmp_path / "reports.bin").num_vehicles == 6
-
-
-def test_vehicles_may_be_numbers(tmp_path: Path) -> None:
-    table = pa.Table.from_pylist(fleet_rows())
-    numbers = pa.array([int(name[1:]) for name in table["vehicle"].to_pylist()])
-    path = tmp_path / "rows.parquet"
-    pq.write_table(table.set_column(0, "vehicle", numbers), path)
-    assert fleet.simulate(path, make_task(), tmp_path / "reports.bin").num_vehicles == 6
+def test_vehicles_may_be_numbers_or_names_of_a_dictionary_that_no_row_has(tmp_path: Path) -> None:
+    table, path = pa.Table.from_pylist(fleet_rows()), tmp_path / "rows.parquet"
+    codes = table["vehicle"].combine_chunks().dictionary_encode().indices
+    names = pa.DictionaryArray.from_arrays(codes, pa.array([f"V{at}" for at in range(9)]))
+    for vehicles in (names, pa.array([int(name[1:]) for name in table["vehicle"].to_pylist()])):
+        pq.write_table(table.set_column(0, "vehicle", vehicles), path)
+        assert fleet.simulate(path, make_task(), tmp_path / "reports.bin", force=True).num_vehicles == 6
 
 
 def test_an_empty_fleet(tmp_path: Path) -> None:
@@ -1006,37 +981,29 @@ def test_the_same_tallies_are_not_collected_twice(reported: tuple[Task, Path], t
     assert files.collect([one, other], task).num_reports == (6 + 5) * 4 * 3
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda data: data.update(task="0" * 64),
-        lambda data: data.update(kind="another"),
-        lambda data: data.update(format=2),
-        lambda data: data.update(tallies={}),
-        lambda data: data["tallies"].append(data["tallies"][0]),
-        lambda data: data["tallies"][0].update(tier="gold"),
-        lambda data: data["tallies"][0].update(purpose="shoes"),
-        lambda data: data["tallies"][0].update(num_reports=-1),
-        lambda data: data["tallies"][0].update(num_reports=1),
-        lambda data: data["tallies"][0]["parts"][0].update(num=10**6),
-        lambda data: data["tallies"][0]["parts"][0].update(key=[99]),
-        lambda data: data["tallies"][0]["parts"][0]["counts"].append(0),
-        lambda data: data["tallies"][0]["parts"][0].update(counts=[0], shape=[1]),
-        lambda data: data["tallies"][0]["parts"][0].update(kind="bits"),
-        lambda data: data["tallies"][2]["parts"][0].update(total=10**9),
-        lambda data: data["tallies"][2]["parts"][0].update(key=[0, "laplace"]),
-        lambda data: data["tallies"][2]["parts"][0].update(key=[9, "duchi"]),
-    ],
-)
-def test_tallies_that_cannot_be(tmp_path: Path, change: Any) -> None:
+WHOLE = [{"task": "0" * 64}, {"kind": "another"}, {"format": 2}, {"tallies": {}}]
+OF_TALLY = [{"tier": "gold"}, {"purpose": "shoes"}, {"num_reports": -1}, {"num_reports": 1}]
+OF_COUNTS = [{"num": 10**6}, {"key": [99]}, {"counts": [0], "shape": [1]}, {"kind": "bits"}]
+OF_SUMS = [{"total": 10**9}, {"key": [0, "laplace"]}, {"key": [9, "duchi"]}]
+
+
+def test_tallies_that_cannot_be(tmp_path: Path) -> None:
     task, path = make_task(), tmp_path / "tallies.json"
     fleet.simulate(write_rows(tmp_path / "rows.parquet", fleet_rows()), task, path, tally=True)
-    data = json.loads(path.read_text())
-    assert [item["purpose"] for item in data["tallies"]] == ["paths", "places", "telemetry"]
-    change(data)
-    path.write_text(json.dumps(data))
-    with pytest.raises(InputError):
-        files.read_tallies(path, task)
+    text = path.read_text()
+    assert [item["purpose"] for item in json.loads(text)["tallies"]] == ["paths", "places", "telemetry"]
+    changes: list[Any] = [lambda data, change=change: data.update(change) for change in WHOLE]
+    changes += [lambda data, change=change: data["tallies"][0].update(change) for change in OF_TALLY]
+    changes += [lambda data, change=change: data["tallies"][0]["parts"][0].update(change) for change in OF_COUNTS]
+    changes += [lambda data, change=change: data["tallies"][2]["parts"][0].update(change) for change in OF_SUMS]
+    changes += [lambda data: data["tallies"].append(data["tallies"][0])]
+    changes += [lambda data: data["tallies"][0]["parts"][0]["counts"].append(0)]
+    for change in changes:
+        data = json.loads(text)
+        change(data)
+        path.write_text(json.dumps(data))
+        with pytest.raises(InputError):
+            files.read_tallies(path, task)
 
 
 @pytest.mark.parametrize(
@@ -1121,13 +1088,13 @@ def test_records_come_back_from_their_seals(tmp_path: Path, ring: KeyRing) -> No
 
 
 def test_keys_are_rotated(tmp_path: Path, ring: KeyRing) -> None:
-    plain, sealed, anew, back = (tmp_path / name for name in ("p.csv", "s.jsonl", "n.jsonl", "b.csv"))
+    plain, sealed, newer, back = (tmp_path / name for name in ("p.csv", "s.jsonl", "n.jsonl", "b.csv"))
     plain.write_text(RECORDS, encoding="utf-8")
     identity.seal_file(plain, ring, sealed)
     renewed = ring.renewed()
-    assert identity.rotate_file(sealed, renewed, anew) == 2
+    assert identity.rotate_file(sealed, renewed, newer) == 2
     without = renewed.without(ring.active.key_id)
-    assert identity.open_file(anew, without, back) == 2
+    assert identity.open_file(newer, without, back) == 2
     back.unlink()
     with pytest.raises(SealError):
         identity.open_file(sealed, without, back)
@@ -1146,9 +1113,9 @@ def test_a_record_moved_to_another_alias(tmp_path: Path, ring: KeyRing) -> None:
     assert sorted(os.listdir(tmp_path)) == ["p.csv", "s.jsonl"]
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
+def test_records_that_cannot_be_sealed(tmp_path: Path, ring: KeyRing) -> None:
+    plain = tmp_path / "p.csv"
+    for text, says in (
         ("", "empty"),
         ("vehicle,plate\n", "empty"),
         ("plate\nX\n", "no such column"),
@@ -1157,19 +1124,16 @@ def test_a_record_moved_to_another_alias(tmp_path: Path, ring: KeyRing) -> None:
         ("vehicle,plate\n,X\n", "missing in row 1"),
         ("vehicle,plate\nV1,X\nV1,Y\n", "comes twice in row 2"),
         ('vehicle,plate\nV1,"X\n', "quote"),
-    ],
-)
-def test_records_that_cannot_be_sealed(tmp_path: Path, ring: KeyRing, text: str, says: str) -> None:
-    plain = tmp_path / "p.csv"
-    plain.write_text(text)
-    with pytest.raises(InputError, match=says):
-        identity.seal_file(plain, ring, tmp_path / "s.jsonl")
-    assert os.listdir(tmp_path) == ["p.csv"]
+    ):
+        plain.write_text(text)
+        with pytest.raises(InputError, match=says):
+            identity.seal_file(plain, ring, tmp_path / "s.jsonl")
+        assert os.listdir(tmp_path) == ["p.csv"]
 
 
-@pytest.mark.parametrize("text", ["", "{}\n", "[]\n", '{"alias": "V1"', '{"alias": 1, "sealed": {}}'])
-def test_lines_that_are_no_sealed_records(tmp_path: Path, ring: KeyRing, text: str) -> None:
+def test_lines_that_are_no_sealed_records(tmp_path: Path, ring: KeyRing) -> None:
     sealed = tmp_path / "s.jsonl"
-    sealed.write_text(text)
-    with pytest.raises(InputError):
-        identity.open_file(sealed, ring, tmp_path / "b.csv")
+    for text in ("", "{}\n", "[]\n", '{"alias": "V1"', '{"alias": 1, "sealed": {}}'):
+        sealed.write_text(text)
+        with pytest.raises(InputError):
+            identity.open_file(sealed, ring, tmp_path / "b.csv")

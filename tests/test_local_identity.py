@@ -76,12 +76,12 @@ KNOWN = {
 }
 
 
-@pytest.mark.parametrize("source", sorted(KNOWN))
-def test_known_answers(source: str) -> None:
-    algorithm, *texts = KNOWN[source]
-    key, nonce, associated, plain, ciphertext, tag = (bytes.fromhex(text) for text in texts)
-    assert encrypt(algorithm, key, nonce, plain, associated) == ciphertext + tag
-    assert decrypt(algorithm, key, nonce, ciphertext + tag, associated) == plain
+def test_known_answers() -> None:
+    for source in sorted(KNOWN):
+        algorithm, *texts = KNOWN[source]
+        key, nonce, associated, plain, ciphertext, tag = (bytes.fromhex(text) for text in texts)
+        assert encrypt(algorithm, key, nonce, plain, associated) == ciphertext + tag
+        assert decrypt(algorithm, key, nonce, ciphertext + tag, associated) == plain
 
 
 @pytest.fixture(params=ALGORITHMS)
@@ -135,10 +135,14 @@ class TestSealing:
             with pytest.raises(SealError, match="cannot be opened"):
                 open_record(sealed, ring, associated=alias)
 
-    @pytest.mark.parametrize("alias", ["", None, b"vehicle 7", 7])
-    def test_no_vehicle(self, ring: KeyRing, alias: object) -> None:
-        with pytest.raises(SealError, match="alias"):
-            seal(RECORD, ring, associated=alias)
+    def test_what_is_no_alias_and_no_record(self, ring: KeyRing) -> None:
+        for alias in ("", None, b"vehicle 7", 7):
+            with pytest.raises(SealError, match="alias"):
+                seal(RECORD, ring, associated=alias)
+        large = {"a": "x" * (1 << 20)}
+        for record in (None, [], "text", {1: 2}, {"a": object()}, {"a": float("nan")}, {"a": b"x"}, large):
+            with pytest.raises(SealError):
+                seal(record, ring, associated=ALIAS)
 
     def test_another_key_under_the_same_id(self, ring: KeyRing) -> None:
         sealed = seal(RECORD, ring, associated=ALIAS)
@@ -158,13 +162,6 @@ class TestSealing:
         sealed = seal(RECORD, ring, associated=ALIAS)
         with pytest.raises(SealError, match="not in the ring"):
             open_record(sealed, KeyRing.new(), associated=ALIAS)
-
-    @pytest.mark.parametrize(
-        "record", [None, [], "text", {1: 2}, {"a": object()}, {"a": float("nan")}, {"a": b"x"}, {"a": "x" * (1 << 20)}]
-    )
-    def test_what_is_no_record(self, ring: KeyRing, record: object) -> None:
-        with pytest.raises(SealError):
-            seal(record, ring, associated=ALIAS)
 
     def test_nothing_is_printed(self, ring: KeyRing) -> None:
         sealed = seal(RECORD, ring, associated=ALIAS)
@@ -238,46 +235,21 @@ class TestKeyRing:
         with pytest.raises(OutputError):
             ring.write(tmp_path / "no" / "keys.json")
 
-    @pytest.mark.parametrize(
-        "change",
-        [
-            {"format": 2},
-            {"format": True},
-            {"kind": "x"},
-            {"keys": []},
-            {"keys": {}},
-            {"keys": {"a": []}},
-            {"keys": {"a": {}}},
-            {"extra": 1},
-        ],
-    )
-    def test_a_damaged_file(self, ring: KeyRing, tmp_path: Path, change: dict[str, object]) -> None:
-        path = tmp_path / "keys.json"
-        ring.write(path)
-        path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
-        with pytest.raises(SealError):
-            KeyRing.read(path)
-
-    @pytest.mark.parametrize(
-        "change",
-        [
-            {"algorithm": "DES"},
-            {"algorithm": []},
-            {"key": "AAAA"},
-            {"key": "?"},
-            {"key": 5},
-            {"state": "old"},
-            {"created": ""},
-        ],
-    )
-    def test_a_damaged_key(self, ring: KeyRing, tmp_path: Path, change: dict[str, object]) -> None:
+    def test_a_damaged_file(self, ring: KeyRing, tmp_path: Path) -> None:
         path = tmp_path / "keys.json"
         ring.write(path)
         data = json.loads(path.read_text())
-        data["keys"][ring.active.key_id].update(change)
-        path.write_text(json.dumps(data))
-        with pytest.raises(SealError):
-            KeyRing.read(path)
+        tables = ([], {}, {"a": []}, {"a": {}})
+        changed = [{**data, **change} for change in ({"format": 2}, {"format": True}, {"kind": "x"}, {"extra": 1})]
+        changed += [{**data, "keys": table} for table in tables]
+        wrong = {"algorithm": ("DES", []), "key": ("AAAA", "?", 5), "state": ("old",), "created": ("",)}
+        for name, value in [(name, value) for name, values in wrong.items() for value in values]:
+            key = {**data["keys"][ring.active.key_id], name: value}
+            changed.append({**data, "keys": {ring.active.key_id: key}})
+        for each in changed:
+            path.write_text(json.dumps(each))
+            with pytest.raises(SealError):
+                KeyRing.read(path)
 
     def test_rules(self, ring: KeyRing) -> None:
         with pytest.raises(SealError, match="exactly one active"):
@@ -332,8 +304,8 @@ class TestSealedRecordJson:
         with pytest.raises(SealError):
             open_record(SealedRecord.from_json(json.dumps({**fields, name: value})), ring, associated=ALIAS)
 
-    @pytest.mark.parametrize("change", [{"key_id": 5}, {"nonce": b"short"}, {"ciphertext": "text"}])
-    def test_refuses(self, change: dict[str, object]) -> None:
-        sealed = seal(RECORD, KeyRing.new(), associated=ALIAS)
-        with pytest.raises(SealError):
-            replace(sealed, **change)
+    def test_refuses(self) -> None:
+        for change in [{"key_id": 5}, {"nonce": b"short"}, {"ciphertext": "text"}]:
+            sealed = seal(RECORD, KeyRing.new(), associated=ALIAS)
+            with pytest.raises(SealError):
+                replace(sealed, **change)

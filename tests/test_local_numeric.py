@@ -101,51 +101,49 @@ def check_law(draws, expected):
 # What a symbol gives away
 
 
-@pytest.mark.parametrize("epsilon", EPSILONS)
-@pytest.mark.parametrize("steps", [1, 2, 3, 5])
-@pytest.mark.parametrize("law", FINITE)
-def test_enumerated_loss_is_epsilon(law, steps, epsilon):
-    found = law(epsilon=epsilon, steps=steps)
-    assert found.loss == epsilon == enumerated_loss(found)
+def test_enumerated_loss_is_epsilon():
+    for epsilon, steps, law in itertools.product(EPSILONS, [1, 2, 3, 5], FINITE):
+        found = law(epsilon=epsilon, steps=steps)
+        assert found.loss == epsilon == enumerated_loss(found)
 
 
-@pytest.mark.parametrize("epsilon", EPSILONS)
-@pytest.mark.parametrize("steps", [1, 2, 7])
-def test_laplace_loss(steps, epsilon):
-    law = LaplaceNumber(epsilon=epsilon, steps=steps)
-    exponents = {o: [law.exponent(i, o) for i in range(law.num_inputs)] for o in range(-9 * steps, 9 * steps + 1)}
-    losses = [spread(each) for each in exponents.values()]
-    # Beyond the points all exponents fall alike, so that the window shows all there is.
-    assert max(losses) == law.loss == epsilon == losses[0] == losses[-1]
-    with pytest.raises(ParameterError, match="too many to list"):
-        law.symbols()
+def test_laplace_loss():
+    for epsilon, steps in itertools.product(EPSILONS, [1, 2, 7]):
+        law = LaplaceNumber(epsilon=epsilon, steps=steps)
+        exponents = {o: [law.exponent(i, o) for i in range(law.num_inputs)] for o in range(-9 * steps, 9 * steps + 1)}
+        losses = [spread(each) for each in exponents.values()]
+        # Beyond the points all exponents fall alike, so that the window shows all there is.
+        assert max(losses) == law.loss == epsilon == losses[0] == losses[-1]
+        with pytest.raises(ParameterError, match="too many to list"):
+            law.symbols()
 
 
-@pytest.mark.parametrize("epsilon", EPSILONS)
-@pytest.mark.parametrize("dimensions", range(1, 7))
-def test_joint_duchi_loss(dimensions, epsilon):
-    assert enumerated_loss(JointDuchi(epsilon=epsilon, dimensions=dimensions)) == epsilon
+def test_joint_duchi_loss():
+    for epsilon, dimensions in itertools.product(EPSILONS, range(1, 7)):
+        assert enumerated_loss(JointDuchi(epsilon=epsilon, dimensions=dimensions)) == epsilon
 
 
-@pytest.mark.parametrize("dimensions", [2, 4])
-def test_ties_in_both_halves_would_lose_more(dimensions):
+def test_ties_in_both_halves_would_lose_more():
     """As usually printed, a vector that ties is drawn in either half: its loss is ln(E + 1) (notes, 6)."""
-    odds, half = Fraction(3), dimensions / 2
-    every = list(itertools.product((0, 1), repeat=dimensions))
-    agree = lambda v, s: sum(a == b for a, b in zip(v, s, strict=True))  # noqa: E731
-    closed = sum(agree(every[0], s) >= half for s in every)
-    probabilities = [
-        [(odds * (agree(v, s) >= half) + (agree(v, s) <= half)) / ((odds + 1) * closed) for v in every] for s in every
-    ]
-    assert max(max(row) / min(row) for row in probabilities) == odds + 1
+    for dimensions in [2, 4]:
+        odds, half = Fraction(3), dimensions / 2
+        every = list(itertools.product((0, 1), repeat=dimensions))
+        agree = lambda v, s: sum(a == b for a, b in zip(v, s, strict=True))  # noqa: E731
+        closed = sum(agree(every[0], s) >= half for s in every)
+        probabilities = [
+            [(odds * (agree(v, s) >= half) + (agree(v, s) <= half)) / ((odds + 1) * closed) for v in every]
+            for s in every
+        ]
+        assert max(max(row) / min(row) for row in probabilities) == odds + 1
 
 
-@pytest.mark.parametrize("method", ["hybrid", "piecewise", "harmony", "square-wave", "warner"])
-@pytest.mark.parametrize(("num", "sampled"), [(1, None), (2, 1), (2, 2), (3, 1)])
-def test_whole_report_loss(method, num, sampled):
-    for epsilon in (Fraction(1, 2), Fraction(3)):
-        report = sampled_report(attributes(num), epsilon, method=method, sampled=sampled)
-        assert report.loss == epsilon == enumerated_loss(report)
+def test_whole_report_loss():
+    for method, (num, sampled) in itertools.product(
+        ["hybrid", "piecewise", "harmony", "square-wave", "warner"], [(1, None), (2, 1), (2, 2), (3, 1)]
+    ):
+        for epsilon in (Fraction(1, 2), Fraction(3)):
+            report = sampled_report(attributes(num), epsilon, method=method, sampled=sampled)
+            assert report.loss == epsilon == enumerated_loss(report)
 
 
 def test_whole_report_loss_with_two_of_three_and_unequal_steps():
@@ -155,11 +153,11 @@ def test_whole_report_loss_with_two_of_three_and_unequal_steps():
     assert enumerated_loss(report) == report.loss == 1
 
 
-@pytest.mark.parametrize("num", [1, 2])
-def test_published_report_loses_epsilon_for_each_number(num):
-    for epsilon in (Fraction(1, 2), Fraction(2)):
-        report = published_report(attributes(num), epsilon)
-        assert report.loss == num * epsilon == enumerated_loss(report)
+def test_published_report_loses_epsilon_for_each_number():
+    for num in [1, 2]:
+        for epsilon in (Fraction(1, 2), Fraction(2)):
+            report = published_report(attributes(num), epsilon)
+            assert report.loss == num * epsilon == enumerated_loss(report)
 
 
 def test_published_report_of_three_numbers_loses_three_epsilon():
@@ -170,93 +168,93 @@ def test_published_report_of_three_numbers_loses_three_epsilon():
     assert spread(report.exponent(index, symbol) for index in ends) == report.loss == 3
 
 
-@pytest.mark.parametrize("num", [1, 2, 3])
-def test_joint_report_loss(num):
-    report = joint_report(attributes(num, 4), Fraction(3, 2))
-    assert enumerated_loss(report) == report.loss == Fraction(3, 2)
+def test_joint_report_loss():
+    for num in [1, 2, 3]:
+        report = joint_report(attributes(num, 4), Fraction(3, 2))
+        assert enumerated_loss(report) == report.loss == Fraction(3, 2)
 
 
 # Exact means, second moments and variances
 
 
-@pytest.mark.parametrize("steps", [1, 2, 3, 5])
-@pytest.mark.parametrize("law", WINDOWS)
-@pytest.mark.parametrize("epsilon", [Fraction(1, 4), Fraction(1), Fraction(5)])
-def test_windows_are_unbiased_exactly(law, steps, epsilon):
-    found = law(epsilon=epsilon, steps=steps)
-    for odds in ODDS:
-        scale, (constant, square) = found.scale_at(odds), window_moments(odds, found.steps, found.stride, found.half)
+def test_windows_are_unbiased_exactly():
+    for steps, law, epsilon in itertools.product([1, 2, 3, 5], WINDOWS, [Fraction(1, 4), Fraction(1), Fraction(5)]):
+        found = law(epsilon=epsilon, steps=steps)
+        for odds in ODDS:
+            scale, (constant, square) = (
+                found.scale_at(odds),
+                window_moments(odds, found.steps, found.stride, found.half),
+            )
+            for index in range(found.num_inputs):
+                probabilities, point = law_at(found, index, odds), Fraction(index - steps, steps)
+                assert sum(scale * o * p for o, p in probabilities.items()) == point
+                second = sum((scale * o) ** 2 * p for o, p in probabilities.items())
+                assert second == constant + square * point**2
+
+
+def test_signs_are_unbiased_exactly():
+    for law in [Warner, Duchi]:
+        found = law(epsilon=Fraction(1))
+        for odds, index in itertools.product(ODDS, range(2)):
+            scale = found.scale_at(odds)
+            assert sum(scale * o * p for o, p in law_at(found, index, odds).items()) == 2 * index - 1
+
+
+def test_joint_duchi_is_unbiased_exactly():
+    for dimensions in range(1, 7):
+        law = JointDuchi(epsilon=Fraction(1), dimensions=dimensions)
+        for odds in ODDS[1:7]:
+            scale = law.scale_at(odds)
+            for index in {0, 1, law.num_inputs - 1, law.num_inputs // 3}:
+                probabilities = law_at(law, index, odds)
+                for at in range(dimensions):
+                    mean = sum(scale * (1 if s >> at & 1 else -1) * p for s, p in probabilities.items())
+                    assert mean == (1 if index >> at & 1 else -1)
+
+
+def test_ties_on_the_unlikely_side_make_the_smaller_scale():
+    for dimensions in [2, 4, 6]:
+        law, odds = JointDuchi(epsilon=Fraction(1), dimensions=dimensions), Fraction(2)
+        likely = law.num_likely + math.comb(dimensions, dimensions // 2)
+        agreement = (odds * law.num_likely + law.num_inputs - law.num_likely) / law.scale_at(odds)
+        assert law.scale_at(odds) < (odds * likely + law.num_inputs - likely) / agreement
+
+
+def test_variance_against_enumeration():
+    for epsilon, law in itertools.product(EPSILONS, FINITE):
+        found = law(epsilon=epsilon, steps=2)
         for index in range(found.num_inputs):
-            probabilities, point = law_at(found, index, odds), Fraction(index - steps, steps)
-            assert sum(scale * o * p for o, p in probabilities.items()) == point
-            second = sum((scale * o) ** 2 * p for o, p in probabilities.items())
-            assert second == constant + square * point**2
+            parts = [(1.0, found, index)]
+            if law is Hybrid:
+                parts = [(found.share, found.piecewise, index >> 1), (1 - found.share, found.duchi, index & 1)]
+            second = sum(w * p * (sub.scale * o) ** 2 for w, sub, i in parts for o, p in float_law(sub, i).items())
+            constant, square = found.quadratic
+            point = (index >> 1 if law is Hybrid else index) / found.steps - 1
+            assert constant + square * point**2 == pytest.approx(second, rel=1e-9)
 
 
-@pytest.mark.parametrize("law", [Warner, Duchi])
-def test_signs_are_unbiased_exactly(law):
-    found = law(epsilon=Fraction(1))
-    for odds, index in itertools.product(ODDS, range(2)):
-        scale = found.scale_at(odds)
-        assert sum(scale * o * p for o, p in law_at(found, index, odds).items()) == 2 * index - 1
+def test_laplace_variance_and_symmetry():
+    for epsilon in [Fraction(1, 2), Fraction(2), Fraction(8)]:
+        law = LaplaceNumber(epsilon=epsilon, steps=2)
+        for index, noise in itertools.product(range(5), range(1, 20)):
+            assert law.exponent(index, index - 2 + noise) == law.exponent(index, index - 2 - noise)
+        ratio = math.exp(-float(epsilon) / 4)
+        weights = {z: ratio ** abs(z) for z in range(-4000, 4001)}
+        variance = sum(w * z * z for z, w in weights.items()) / sum(weights.values()) * law.scale**2
+        assert law.scale == 0.5
+        assert law.variance_at(0.5) == pytest.approx(variance)
 
 
-@pytest.mark.parametrize("dimensions", range(1, 7))
-def test_joint_duchi_is_unbiased_exactly(dimensions):
-    law = JointDuchi(epsilon=Fraction(1), dimensions=dimensions)
-    for odds in ODDS[1:7]:
-        scale = law.scale_at(odds)
-        for index in {0, 1, law.num_inputs - 1, law.num_inputs // 3}:
-            probabilities = law_at(law, index, odds)
-            for at in range(dimensions):
-                mean = sum(scale * (1 if s >> at & 1 else -1) * p for s, p in probabilities.items())
-                assert mean == (1 if index >> at & 1 else -1)
-
-
-@pytest.mark.parametrize("dimensions", [2, 4, 6])
-def test_ties_on_the_unlikely_side_make_the_smaller_scale(dimensions):
-    law, odds = JointDuchi(epsilon=Fraction(1), dimensions=dimensions), Fraction(2)
-    likely = law.num_likely + math.comb(dimensions, dimensions // 2)
-    agreement = (odds * law.num_likely + law.num_inputs - law.num_likely) / law.scale_at(odds)
-    assert law.scale_at(odds) < (odds * likely + law.num_inputs - likely) / agreement
-
-
-@pytest.mark.parametrize("epsilon", EPSILONS)
-@pytest.mark.parametrize("law", FINITE)
-def test_variance_against_enumeration(law, epsilon):
-    found = law(epsilon=epsilon, steps=2)
-    for index in range(found.num_inputs):
-        parts = [(1.0, found, index)]
-        if law is Hybrid:
-            parts = [(found.share, found.piecewise, index >> 1), (1 - found.share, found.duchi, index & 1)]
-        second = sum(w * p * (sub.scale * o) ** 2 for w, sub, i in parts for o, p in float_law(sub, i).items())
-        constant, square = found.quadratic
-        point = (index >> 1 if law is Hybrid else index) / found.steps - 1
-        assert constant + square * point**2 == pytest.approx(second, rel=1e-9)
-
-
-@pytest.mark.parametrize("epsilon", [Fraction(1, 2), Fraction(2), Fraction(8)])
-def test_laplace_variance_and_symmetry(epsilon):
-    law = LaplaceNumber(epsilon=epsilon, steps=2)
-    for index, noise in itertools.product(range(5), range(1, 20)):
-        assert law.exponent(index, index - 2 + noise) == law.exponent(index, index - 2 - noise)
-    ratio = math.exp(-float(epsilon) / 4)
-    weights = {z: ratio ** abs(z) for z in range(-4000, 4001)}
-    variance = sum(w * z * z for z, w in weights.items()) / sum(weights.values()) * law.scale**2
-    assert law.scale == 0.5
-    assert law.variance_at(0.5) == pytest.approx(variance)
-
-
-@pytest.mark.parametrize("make", [Duchi, Piecewise, SquareWave, LaplaceNumber, Hybrid])
-@pytest.mark.parametrize("steps", [1, 2, 5])
-@pytest.mark.parametrize("epsilon", [Fraction(1, 2), Fraction(2), Fraction(12)])
-def test_worst_variance_is_the_largest_over_numbers(make, steps, epsilon):
-    law = make(epsilon=epsilon, steps=steps)
-    numbers = [at / 2000 for at in range(-2000, 2001)]
-    for kept in (1.0, 0.6, 0.1):
-        largest = max(law.variance_at(t) + (1 - kept) * t * t for t in numbers)
-        assert largest <= law.worst(kept) * (1 + 1e-12)
-        assert law.worst(kept) == pytest.approx(largest, rel=1e-3)
+def test_worst_variance_is_the_largest_over_numbers():
+    for make, steps, epsilon in itertools.product(
+        [Duchi, Piecewise, SquareWave, LaplaceNumber, Hybrid], [1, 2, 5], [Fraction(1, 2), Fraction(2), Fraction(12)]
+    ):
+        law = make(epsilon=epsilon, steps=steps)
+        numbers = [at / 2000 for at in range(-2000, 2001)]
+        for kept in (1.0, 0.6, 0.1):
+            largest = max(law.variance_at(t) + (1 - kept) * t * t for t in numbers)
+            assert largest <= law.worst(kept) * (1 + 1e-12)
+            assert law.worst(kept) == pytest.approx(largest, rel=1e-3)
 
 
 @given(st.fractions(-1, 1), st.sampled_from([Duchi, Piecewise, SquareWave, Hybrid]), st.integers(1, 4))
@@ -290,17 +288,16 @@ def test_numbers_that_stand_for_e_are_right_to_many_digits():
 # The window
 
 
-@pytest.mark.parametrize("epsilon", EPSILONS)
-@pytest.mark.parametrize("steps", [1, 2, 5, 20])
-def test_window_is_the_best_of_all(steps, epsilon):
-    odds, (stride, half) = odds_of(epsilon), best_window(steps, epsilon)
-    worst = {
-        (s, h): sum(window_moments(odds, steps, s, h)) - 1
-        for s in range(1, max(16 // steps, 4) + 1)
-        for h in range(2 * steps * s + 1)
-    }
-    assert worst[stride, half] <= min(worst.values()) * Fraction(1001, 1000)
-    assert worst[stride, half] == min(v for (s, _), v in worst.items() if s == stride)
+def test_window_is_the_best_of_all():
+    for epsilon, steps in itertools.product(EPSILONS, [1, 2, 5, 20]):
+        odds, (stride, half) = odds_of(epsilon), best_window(steps, epsilon)
+        worst = {
+            (s, h): sum(window_moments(odds, steps, s, h)) - 1
+            for s in range(1, max(16 // steps, 4) + 1)
+            for h in range(2 * steps * s + 1)
+        }
+        assert worst[stride, half] <= min(worst.values()) * Fraction(1001, 1000)
+        assert worst[stride, half] == min(v for (s, _), v in worst.items() if s == stride)
 
 
 def test_windows_are_the_same_on_every_machine():
@@ -317,14 +314,14 @@ def test_windows_are_the_same_on_every_machine():
     assert [PublishedPiecewise(epsilon=Fraction(e), steps=1024).half for e in ("0.5", "1", "5")] == [797, 621, 84]
 
 
-@pytest.mark.parametrize("epsilon", [Fraction(1, 2), Fraction(1), Fraction(2), Fraction(5)])
-def test_fine_grids_come_near_the_continuous_laws(epsilon):
-    growth = math.exp(epsilon / 2)
-    published = PublishedPiecewise(epsilon=epsilon, steps=4096)
-    for number in (0.0, 0.3, 1.0):
-        continuous = number**2 / (growth - 1) + (growth + 3) / (3 * (growth - 1) ** 2)
-        assert published.variance_at(number) == pytest.approx(continuous, rel=5e-3)
-    assert Piecewise(epsilon=epsilon, steps=4096).worst() < published.worst()
+def test_fine_grids_come_near_the_continuous_laws():
+    for epsilon in [Fraction(1, 2), Fraction(1), Fraction(2), Fraction(5)]:
+        growth = math.exp(epsilon / 2)
+        published = PublishedPiecewise(epsilon=epsilon, steps=4096)
+        for number in (0.0, 0.3, 1.0):
+            continuous = number**2 / (growth - 1) + (growth + 3) / (3 * (growth - 1) ** 2)
+            assert published.variance_at(number) == pytest.approx(continuous, rel=5e-3)
+        assert Piecewise(epsilon=epsilon, steps=4096).worst() < published.worst()
 
 
 def test_square_wave_window_is_li_et_al():
@@ -337,16 +334,16 @@ def test_square_wave_window_is_li_et_al():
 # The literal Algorithm 1
 
 
-@pytest.mark.parametrize("epsilon", [Fraction(1, 2), Fraction(1), Fraction(2), Fraction(5)])
-def test_literal_algorithm_is_biased_and_gives_away_less(epsilon):
-    law, growth = LiteralPiecewise(epsilon=epsilon, steps=4096), math.exp(epsilon / 2)
-    assert law.slope == pytest.approx(1 / (growth**2 + 1), rel=0.02)
-    low, high = law.ratio_bounds()
-    assert low < high < math.exp(epsilon)
-    assert float(low) == pytest.approx(float(high), rel=1e-12)
-    assert float(low) == pytest.approx(growth**2 / (growth**2 - growth + 1), rel=0.02)
-    with pytest.raises(ParameterError, match="no rational exponents"):
-        law.exponent(0, 0)
+def test_literal_algorithm_is_biased_and_gives_away_less():
+    for epsilon in [Fraction(1, 2), Fraction(1), Fraction(2), Fraction(5)]:
+        law, growth = LiteralPiecewise(epsilon=epsilon, steps=4096), math.exp(epsilon / 2)
+        assert law.slope == pytest.approx(1 / (growth**2 + 1), rel=0.02)
+        low, high = law.ratio_bounds()
+        assert low < high < math.exp(epsilon)
+        assert float(low) == pytest.approx(float(high), rel=1e-12)
+        assert float(low) == pytest.approx(growth**2 / (growth**2 - growth + 1), rel=0.02)
+        with pytest.raises(ParameterError, match="no rational exponents"):
+            law.exponent(0, 0)
 
 
 def test_literal_algorithm_law_and_moments():
@@ -362,24 +359,25 @@ def test_literal_algorithm_law_and_moments():
     check_law([law.perturb(index, noise) for _ in range(20_000)], expected)
 
 
-@pytest.mark.parametrize("epsilon", EPSILONS)
-def test_literal_algorithm_loss_is_that_of_its_ratio(epsilon):
-    for steps in (1, 2, 3, 16, 100):
-        law = LiteralPiecewise(epsilon=epsilon, steps=steps)
-        ratio = law.inside / law.window / ((1 - law.inside) / law.num_outside)
-        assert float(law.loss) == pytest.approx(abs(math.log(ratio)), abs=1e-12)
-        assert law.ratio_bounds()[1] <= odds_of(law.loss) * (1 + Fraction(1, 10**30))
+def test_literal_algorithm_loss_is_that_of_its_ratio():
+    for epsilon in EPSILONS:
+        for steps in (1, 2, 3, 16, 100):
+            law = LiteralPiecewise(epsilon=epsilon, steps=steps)
+            ratio = law.inside / law.window / ((1 - law.inside) / law.num_outside)
+            assert float(law.loss) == pytest.approx(abs(math.log(ratio)), abs=1e-12)
+            assert law.ratio_bounds()[1] <= odds_of(law.loss) * (1 + Fraction(1, 10**30))
 
 
 # Draws have the law
 
 
-@pytest.mark.parametrize("epsilon", [Fraction(1, 4), Fraction(3, 2), Fraction(6)])
-@pytest.mark.parametrize("law", [Warner, Piecewise, PublishedPiecewise, SquareWave])
-def test_draws_have_the_law(law, epsilon):
-    found, noise = law(epsilon=epsilon, steps=3), Noise()
-    for index in {0, found.num_inputs // 2, found.num_inputs - 1}:
-        check_law([found.perturb(index, noise) for _ in range(20_000)], float_law(found, index))
+def test_draws_have_the_law():
+    for epsilon, law in itertools.product(
+        [Fraction(1, 4), Fraction(3, 2), Fraction(6)], [Warner, Piecewise, PublishedPiecewise, SquareWave]
+    ):
+        found, noise = law(epsilon=epsilon, steps=3), Noise()
+        for index in {0, found.num_inputs // 2, found.num_inputs - 1}:
+            check_law([found.perturb(index, noise) for _ in range(20_000)], float_law(found, index))
 
 
 def test_hybrid_draws_have_the_law():
@@ -398,11 +396,11 @@ def test_laplace_draws_have_the_law():
     check_law([law.perturb(5, noise) for _ in range(20_000)], expected)
 
 
-@pytest.mark.parametrize("dimensions", [1, 2, 3, 4])
-def test_joint_draws_have_the_law(dimensions):
-    law, noise = JointDuchi(epsilon=Fraction(1), dimensions=dimensions), Noise()
-    index = law.num_inputs // 3
-    check_law([law.perturb(index, noise) for _ in range(20_000)], float_law(law, index))
+def test_joint_draws_have_the_law():
+    for dimensions in [1, 2, 3, 4]:
+        law, noise = JointDuchi(epsilon=Fraction(1), dimensions=dimensions), Noise()
+        index = law.num_inputs // 3
+        check_law([law.perturb(index, noise) for _ in range(20_000)], float_law(law, index))
 
 
 def test_signs_are_drawn_from_points():
@@ -414,16 +412,14 @@ def test_signs_are_drawn_from_points():
     assert Hybrid(epsilon=Fraction(1), steps=4).index_of(3, noise) >> 1 == 7
 
 
-@pytest.mark.parametrize(
-    "coin", [odds_coin(3, 7, Fraction(1, 3)), odds_coin(1, 10**12, Fraction(30)), literal_coin(Fraction(1))]
-)
-def test_coins_enclose_their_probability(coin):
-    low, high = coin.bounds(200)
-    for bits in (1, 8, 64, 100):
-        near_low, near_high = coin.bounds(bits)
-        assert near_low << (200 - bits) <= high
-        assert near_high << (200 - bits) >= low
-        assert near_high - near_low <= 3
+def test_coins_enclose_their_probability():
+    for coin in [odds_coin(3, 7, Fraction(1, 3)), odds_coin(1, 10**12, Fraction(30)), literal_coin(Fraction(1))]:
+        low, high = coin.bounds(200)
+        for bits in (1, 8, 64, 100):
+            near_low, near_high = coin.bounds(bits)
+            assert near_low << (200 - bits) <= high
+            assert near_high << (200 - bits) >= low
+            assert near_high - near_low <= 3
 
 
 def test_coins_decide_ties_exactly():
@@ -443,16 +439,16 @@ def law_of_one(law, point):
     return found
 
 
-@pytest.mark.parametrize(("method", "epsilon"), [("hybrid", "3"), ("piecewise", "1"), ("harmony", "1")])
-def test_whole_reports_have_the_law(method, epsilon):
-    numbers, noise = LocalNumeric(quantities=quantities(2), epsilon=epsilon, method=method), Noise()
-    report = numbers.channel("all")
-    assert report.num_sampled == 1
-    expected = {}
-    for at, point in enumerate((1, -1)):
-        expected |= {(at, *symbol): p / 2 for symbol, p in law_of_one(report.laws[at], point).items()}
-    drawn = [numbers.perturb([1.0, -5.0], tier="all", noise=noise) for _ in range(20_000)]
-    check_law([numbers.read(payload, tier="all")[0] for payload in drawn], expected)
+def test_whole_reports_have_the_law():
+    for method, epsilon in [("hybrid", "3"), ("piecewise", "1"), ("harmony", "1")]:
+        numbers, noise = LocalNumeric(quantities=quantities(2), epsilon=epsilon, method=method), Noise()
+        report = numbers.channel("all")
+        assert report.num_sampled == 1
+        expected = {}
+        for at, point in enumerate((1, -1)):
+            expected |= {(at, *symbol): p / 2 for symbol, p in law_of_one(report.laws[at], point).items()}
+        drawn = [numbers.perturb([1.0, -5.0], tier="all", noise=noise) for _ in range(20_000)]
+        check_law([numbers.read(payload, tier="all")[0] for payload in drawn], expected)
 
 
 def test_joint_reports_have_the_law():
@@ -470,28 +466,27 @@ def test_channel_draws_are_those_of_reports():
 # Estimates
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("missing", ["middle", "symbol"])
-def test_means_come_out(method, missing):
+def test_means_come_out():
     """Estimates from drawn reports lie where their predicted variance says, and the prediction is not too small."""
-    numbers = LocalNumeric(quantities=quantities(3, 8, missing=missing), epsilon=4, method=method)
-    noise, num, truth = Noise(), 6000, {"q0": 0.55, "q1": -1.0, "q2": 7.0}
-    sums, squares, counts = Counter(), Counter(), Counter()
-    for _ in range(num):
-        for at, key, symbol in numbers.read(numbers.perturb(truth, tier="all", noise=noise), tier="all"):
-            value = numbers.reading("all", at, key).scale * symbol
-            sums[at] += value
-            squares[at] += value * value
-            counts[at] += 1
-    for at, attribute in enumerate(numbers.attributes):
-        true = 1.0 if attribute.presence else {"q0": 0.55, "q1": -1.0, "q2": 1.0}[attribute.name]
-        mean = sums[at] / counts[at]
-        sd = math.sqrt((squares[at] / counts[at] - mean**2) / counts[at])
-        assert abs(mean - true) < 6.5 * sd
-        if not attribute.presence:
-            assert sd < numbers.predicted_sd("all", num)[at] * 1.3
-    expected = num * numbers.channel("all").share
-    assert all(abs(count - expected) < 6.5 * math.sqrt(expected) for count in counts.values())
+    for method, missing in itertools.product(METHODS, ["middle", "symbol"]):
+        numbers = LocalNumeric(quantities=quantities(3, 8, missing=missing), epsilon=4, method=method)
+        noise, num, truth = Noise(), 6000, {"q0": 0.55, "q1": -1.0, "q2": 7.0}
+        sums, squares, counts = Counter(), Counter(), Counter()
+        for _ in range(num):
+            for at, key, symbol in numbers.read(numbers.perturb(truth, tier="all", noise=noise), tier="all"):
+                value = numbers.reading("all", at, key).scale * symbol
+                sums[at] += value
+                squares[at] += value * value
+                counts[at] += 1
+        for at, attribute in enumerate(numbers.attributes):
+            true = 1.0 if attribute.presence else {"q0": 0.55, "q1": -1.0, "q2": 1.0}[attribute.name]
+            mean = sums[at] / counts[at]
+            sd = math.sqrt((squares[at] / counts[at] - mean**2) / counts[at])
+            assert abs(mean - true) < 6.5 * sd
+            if not attribute.presence:
+                assert sd < numbers.predicted_sd("all", num)[at] * 1.3
+        expected = num * numbers.channel("all").share
+        assert all(abs(count - expected) < 6.5 * math.sqrt(expected) for count in counts.values())
 
 
 def test_predicted_sd_is_in_units_and_falls_with_devices():
@@ -519,25 +514,25 @@ def test_predicted_sd_of_the_worst_spread():
     assert report.worst_of(0) == pytest.approx((noise + between * (1 - 0.5)) / 0.5)
 
 
-@pytest.mark.parametrize("num", [2, 4, 6, 8, 10])
-def test_sound_beats_published_at_equal_true_loss(num):
+def test_sound_beats_published_at_equal_true_loss():
     """MSE over n at the same true loss of the whole report, at worst and for numbers spread evenly (closed form)."""
-    for epsilon in (Fraction(1, 2), Fraction(1), Fraction(2)):
-        sound = sampled_report(attributes(num, 1024), epsilon, method="hybrid", sampled=None)
-        published = published_report(attributes(num, 1024), epsilon / num)
-        assert sound.loss == published.loss == epsilon
-        gain = published.worst_of(0) / sound.worst_of(0)
-        evenly = [
-            (a + b / 3 - report.share / 3) / report.share
-            for report in (sound, published)
-            for a, b in [report.laws[0].quadratic]
-        ]
-        at_least = 2 if num >= 4 or epsilon == Fraction(1, 2) else 1.5
-        assert gain >= at_least
-        assert evenly[1] / evenly[0] >= at_least
-    for epsilon in (Fraction(5), Fraction(10)):
-        sound = sampled_report(attributes(num, 1024), epsilon, method="hybrid", sampled=None)
-        assert published_report(attributes(num, 1024), epsilon / num).worst_of(0) > sound.worst_of(0)
+    for num in [2, 4, 6, 8, 10]:
+        for epsilon in (Fraction(1, 2), Fraction(1), Fraction(2)):
+            sound = sampled_report(attributes(num, 1024), epsilon, method="hybrid", sampled=None)
+            published = published_report(attributes(num, 1024), epsilon / num)
+            assert sound.loss == published.loss == epsilon
+            gain = published.worst_of(0) / sound.worst_of(0)
+            evenly = [
+                (a + b / 3 - report.share / 3) / report.share
+                for report in (sound, published)
+                for a, b in [report.laws[0].quadratic]
+            ]
+            at_least = 2 if num >= 4 or epsilon == Fraction(1, 2) else 1.5
+            assert gain >= at_least
+            assert evenly[1] / evenly[0] >= at_least
+        for epsilon in (Fraction(5), Fraction(10)):
+            sound = sampled_report(attributes(num, 1024), epsilon, method="hybrid", sampled=None)
+            assert published_report(attributes(num, 1024), epsilon / num).worst_of(0) > sound.worst_of(0)
 
 
 def test_hybrid_is_best_of_its_parts():
@@ -620,9 +615,8 @@ def test_symbols_listed_are_all_payloads():
     assert readable == len(listed)
 
 
-@pytest.mark.parametrize(
-    ("method", "payload", "message"),
-    [
+def test_refused_payloads():
+    for method, payload, message in [
         ("hybrid", b"", "0 bytes where 2 are due"),
         ("hybrid", b"\xff\xff", "too large"),
         ("hybrid", b"\x00\x00\x00", "3 bytes where 2 are due"),
@@ -634,12 +628,10 @@ def test_symbols_listed_are_all_payloads():
         ("laplace", b"\x00" + b"\x80" * 40, "does not end"),
         ("laplace", b"\x00\x80\x00", "longer than it must be"),
         ("laplace", b"\x00\x01\x01", "1 bytes too many"),
-    ],
-)
-def test_refused_payloads(method, payload, message):
-    numbers = LocalNumeric(quantities=quantities(2, 1024), epsilon=1, method=method)
-    with pytest.raises(ReportError, match=message):
-        numbers.read(payload, tier="all")
+    ]:
+        numbers = LocalNumeric(quantities=quantities(2, 1024), epsilon=1, method=method)
+        with pytest.raises(ReportError, match=message):
+            numbers.read(payload, tier="all")
 
 
 def test_laplace_payload_with_a_symbol_beyond_its_law():
@@ -649,10 +641,10 @@ def test_laplace_payload_with_a_symbol_beyond_its_law():
         numbers.read(b"\x01\x02", tier="all")
 
 
-@pytest.mark.parametrize(("num", "size"), [(5, 0), (5, 2), (6, 3), (4, 4)])
-def test_combinations(num, size):
-    found = [tuple(combination(rank, num, size)) for rank in range(math.comb(num, size))]
-    assert found == list(itertools.combinations(range(num), size))
+def test_combinations():
+    for num, size in [(5, 0), (5, 2), (6, 3), (4, 4)]:
+        found = [tuple(combination(rank, num, size)) for rank in range(math.comb(num, size))]
+        assert found == list(itertools.combinations(range(num), size))
 
 
 def test_same_seed_same_payloads():
@@ -727,9 +719,8 @@ def test_tiers():
             numbers.channel(tier)
 
 
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
+def test_refused_parameters():
+    for parameters, message in [
         ({}, "either epsilon or tiers"),
         ({"epsilon": 1, "tiers": (Tier(name="a", epsilon=1),)}, "either epsilon or tiers"),
         ({"epsilon": 1, "method": "gauss"}, "method must be one of"),
@@ -746,11 +737,9 @@ def test_tiers():
         ({"epsilon": 1, "quantities": []}, "1 to 64"),
         ({"epsilon": 1, "quantities": [1]}, "1 to 64"),
         ({"epsilon": 1, "quantities": quantities(1) * 2}, "different names"),
-    ],
-)
-def test_refused_parameters(parameters, message):
-    with pytest.raises(ParameterError, match=message):
-        LocalNumeric(**{"quantities": quantities(2, 2), **parameters})
+    ]:
+        with pytest.raises(ParameterError, match=message):
+            LocalNumeric(**{"quantities": quantities(2, 2), **parameters})
 
 
 def test_refused_parameters_of_laws():
@@ -802,11 +791,9 @@ def test_promise_of_the_published_form():
     assert "each of 10 numbers" in promise.why
 
 
-@pytest.mark.parametrize(
-    ("epsilon", "num", "drawn"), [("0.5", 10, 1), ("4.99", 10, 1), ("5", 10, 2), ("7.5", 2, 2), ("100", 10, 10)]
-)
-def test_how_many_are_drawn(epsilon, num, drawn):
-    assert num_sampled(Fraction(epsilon), num) == drawn
+def test_how_many_are_drawn():
+    for epsilon, num, drawn in [("0.5", 10, 1), ("4.99", 10, 1), ("5", 10, 2), ("7.5", 2, 2), ("100", 10, 10)]:
+        assert num_sampled(Fraction(epsilon), num) == drawn
 
 
 # Speed

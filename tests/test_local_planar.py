@@ -97,18 +97,18 @@ def test_after_clamping_the_promise_still_holds() -> None:
         assert math.log(ratio) <= 0.5 * distance + 1e-9
 
 
-@pytest.mark.parametrize("epsilon", ["0.1", "0.5"])
-def test_reports_are_drawn_by_the_law(epsilon: str) -> None:
-    law, noise, num = planar(epsilon), Noise(seed=1), 8000
-    for index in (0, 9, GRID.outside):
-        expected = clamped_law(law, index, 12 if epsilon == "0.5" else 40)
-        drawn = Counter(law.perturb(index, noise) for _ in range(num))
-        often = [cell for cell, chance in expected.items() if chance * num >= 5]
-        rare = num - sum(drawn[cell] for cell in often)
-        seen, wanted = [drawn[cell] for cell in often], [expected[cell] * num for cell in often]
-        if len(often) < len(expected):
-            seen, wanted = [*seen, rare], [*wanted, num - sum(wanted)]
-        assert chisquare(seen, [each * num / sum(wanted) for each in wanted]).pvalue > UNLIKELY
+def test_reports_are_drawn_by_the_law() -> None:
+    for epsilon in ["0.1", "0.5"]:
+        law, noise, num = planar(epsilon), Noise(seed=1), 8000
+        for index in (0, 9, GRID.outside):
+            expected = clamped_law(law, index, 12 if epsilon == "0.5" else 40)
+            drawn = Counter(law.perturb(index, noise) for _ in range(num))
+            often = [cell for cell, chance in expected.items() if chance * num >= 5]
+            rare = num - sum(drawn[cell] for cell in often)
+            seen, wanted = [drawn[cell] for cell in often], [expected[cell] * num for cell in often]
+            if len(often) < len(expected):
+                seen, wanted = [*seen, rare], [*wanted, num - sum(wanted)]
+            assert chisquare(seen, [each * num / sum(wanted) for each in wanted]).pvalue > UNLIKELY
 
 
 def test_displacements_have_the_exact_law() -> None:

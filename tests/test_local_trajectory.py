@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from fractions import Fraction
 from itertools import pairwise, product
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -37,15 +37,14 @@ def listed(grid: Grid, steps: int, hops: int) -> set[tuple[int, ...]]:
     return {path for path in paths if all(b in near[a] for a, b in pairwise(path))}
 
 
-@pytest.mark.parametrize(("grid", "hops"), [(TINY, 1), (SMALL, 1), (SMALL, 2), (SMALL, 3)])
-@pytest.mark.parametrize("steps", [1, 2, 3])
-def test_numbers_of_paths_are_one_to_one(grid: Grid, hops: int, steps: int) -> None:
-    paths = ReachablePaths(grid=grid, steps=steps, hops=hops)
-    reachable = listed(grid, steps, hops)
-    assert paths.num_paths == len(reachable) == paths.num_inputs - 1
-    assert sorted(paths.index(path) for path in reachable) == list(range(paths.num_paths))
-    assert all(paths.cells(paths.index(path)) == path for path in reachable)
-    assert paths.cells(paths.num_paths) is None
+def test_numbers_of_paths_are_one_to_one() -> None:
+    for (grid, hops), steps in itertools.product([(TINY, 1), (SMALL, 1), (SMALL, 2), (SMALL, 3)], [1, 2, 3]):
+        paths = ReachablePaths(grid=grid, steps=steps, hops=hops)
+        reachable = listed(grid, steps, hops)
+        assert paths.num_paths == len(reachable) == paths.num_inputs - 1
+        assert sorted(paths.index(path) for path in reachable) == list(range(paths.num_paths))
+        assert all(paths.cells(paths.index(path)) == path for path in reachable)
+        assert paths.cells(paths.num_paths) is None
 
 
 @given(st.integers(1, 255), st.sampled_from([2, 3]), st.data())
@@ -81,36 +80,35 @@ def test_a_missing_place_makes_the_path_missing() -> None:
     assert paths.index((SMALL.outside, 3)) == paths.index((3, SMALL.outside)) == paths.num_paths
 
 
-@pytest.mark.parametrize("steps", [2, 3])
-def test_other_numberings_are_one_to_one(steps: int) -> None:
-    areas = AreaPaths(grid=SMALL, steps=steps)
-    every = list(product(range(SMALL.num_cells), repeat=steps))
-    assert sorted(areas.index(path) for path in every) == list(range(len(every)))
-    assert all(areas.cells(areas.index(path)) == path for path in every)
-    assert areas.cells(areas.index((SMALL.outside,) * steps)) is None
-    same = {}
-    for path in every:
-        group = areas.index(path) // areas.group_size
-        assert same.setdefault(group, sequence := tuple(SMALL.area(cell) for cell in path)) == sequence
-    places = PlaceByPlace(grid=TINY, steps=steps)
-    with_missing = list(product(range(TINY.num_cells + 1), repeat=steps))
-    assert sorted(places.index(path) for path in with_missing) == list(range(len(with_missing)))
-    assert all(places.cells(places.index(path)) == path for path in with_missing)
+def test_other_numberings_are_one_to_one() -> None:
+    for steps in [2, 3]:
+        areas = AreaPaths(grid=SMALL, steps=steps)
+        every = list(product(range(SMALL.num_cells), repeat=steps))
+        assert sorted(areas.index(path) for path in every) == list(range(len(every)))
+        assert all(areas.cells(areas.index(path)) == path for path in every)
+        assert areas.cells(areas.index((SMALL.outside,) * steps)) is None
+        same = {}
+        for path in every:
+            group = areas.index(path) // areas.group_size
+            assert same.setdefault(group, sequence := tuple(SMALL.area(cell) for cell in path)) == sequence
+        places = PlaceByPlace(grid=TINY, steps=steps)
+        with_missing = list(product(range(TINY.num_cells + 1), repeat=steps))
+        assert sorted(places.index(path) for path in with_missing) == list(range(len(with_missing)))
+        assert all(places.cells(places.index(path)) == path for path in with_missing)
 
 
 EPSILONS = ("0.5", "1", "3")
 
 
-@pytest.mark.parametrize("epsilon", EPSILONS)
-@pytest.mark.parametrize("method", ["auto", "randomised-response", "hadamard"])
-def test_a_whole_report_gives_away_epsilon(epsilon: str, method: str) -> None:
-    for grid, steps in ((TINY, 2), (TINY, 3), (SMALL, 2)):
-        mechanism = LocalTrajectory(grid=grid, steps=steps, epsilon=epsilon, method=method)
-        channel = mechanism.channel("all")
-        if isinstance(channel, OptimisedUnary):
-            assert channel.loss == Fraction(epsilon)
-        else:
-            assert enumerated_loss(channel) == channel.loss == Fraction(epsilon) == mechanism.true_loss("all")
+def test_a_whole_report_gives_away_epsilon() -> None:
+    for epsilon, method in itertools.product(EPSILONS, ["auto", "randomised-response", "hadamard"]):
+        for grid, steps in ((TINY, 2), (TINY, 3), (SMALL, 2)):
+            mechanism = LocalTrajectory(grid=grid, steps=steps, epsilon=epsilon, method=method)
+            channel = mechanism.channel("all")
+            if isinstance(channel, OptimisedUnary):
+                assert channel.loss == Fraction(epsilon)
+            else:
+                assert enumerated_loss(channel) == channel.loss == Fraction(epsilon) == mechanism.true_loss("all")
 
 
 def test_the_oracle_is_chosen_for_the_number_of_paths() -> None:
@@ -119,38 +117,37 @@ def test_the_oracle_is_chosen_for_the_number_of_paths() -> None:
     assert isinstance(LocalTrajectory(grid=TINY, steps=2, epsilon=3).oracle("all"), RandomisedResponse)
 
 
-@pytest.mark.parametrize("epsilon", EPSILONS)
-def test_published_forms_give_away_more_and_the_same_check_finds_it(epsilon: str) -> None:
+def test_published_forms_give_away_more_and_the_same_check_finds_it() -> None:
     """One area, so that there is a bound at all: places of one bit each keep the enumeration small."""
-    stated = Fraction(epsilon)
-    place = InClear(oracle=PublishedUnary(num_inputs=3, epsilon=stated), num_groups=1)
-    joint = Independent(place=place, steps=2)
-    assert enumerated_loss(joint) == joint.loss == joint.loss_within == 4 * stated
-    for method, factor in (("product", 4), ("qlp", 2), ("qjlp", 2)):
-        mechanism = LocalTrajectory(grid=TINY, steps=2, epsilon=epsilon, method=method, as_published=True)
+    for epsilon in EPSILONS:
+        stated = Fraction(epsilon)
+        place = InClear(oracle=PublishedUnary(num_inputs=3, epsilon=stated), num_groups=1)
+        joint = Independent(place=place, steps=2)
+        assert enumerated_loss(joint) == joint.loss == joint.loss_within == 4 * stated
+        for method, factor in (("product", 4), ("qlp", 2), ("qjlp", 2)):
+            mechanism = LocalTrajectory(grid=TINY, steps=2, epsilon=epsilon, method=method, as_published=True)
+            channel = mechanism.channel("all")
+            assert channel.loss == factor * stated
+            if method != "qjlp":
+                assert enumerated_loss(channel) == channel.loss
+        joined = InClear(oracle=PublishedUnary(num_inputs=5, epsilon=stated), num_groups=1)
+        assert enumerated_loss(joined) == 2 * stated
+
+
+def test_areas_in_clear_have_no_bound() -> None:
+    for method, steps in itertools.product(["product", "qlp", "qjlp"], [2, 3]):
+        mechanism = LocalTrajectory(grid=TINY_AREAS, steps=steps, epsilon=1, method=method, as_published=True)
         channel = mechanism.channel("all")
-        assert channel.loss == factor * stated
-        if method != "qjlp":
-            assert enumerated_loss(channel) == channel.loss
-    joined = InClear(oracle=PublishedUnary(num_inputs=5, epsilon=stated), num_groups=1)
-    assert enumerated_loss(joined) == 2 * stated
-
-
-@pytest.mark.parametrize("method", ["product", "qlp", "qjlp"])
-@pytest.mark.parametrize("steps", [2, 3])
-def test_areas_in_clear_have_no_bound(method: str, steps: int) -> None:
-    mechanism = LocalTrajectory(grid=TINY_AREAS, steps=steps, epsilon=1, method=method, as_published=True)
-    channel = mechanism.channel("all")
-    assert channel.loss is mechanism.true_loss("all") is None
-    if steps == 2:
-        assert enumerated_loss(channel) is None
-    within = {"product": 2 * steps, "qlp": 2, "qjlp": 2}[method]
-    assert channel.loss_within == within  # type: ignore[attr-defined]
-    promise = mechanism.promise()
-    assert promise.basis is Basis.CLAIMED
-    assert isinstance(promise.holds, WithinCluster)
-    assert promise.holds.epsilon == within
-    assert not promise.true_loss(Neighbours.REPLACE_ONE).bounded
+        assert channel.loss is mechanism.true_loss("all") is None
+        if steps == 2:
+            assert enumerated_loss(channel) is None
+        within = {"product": 2 * steps, "qlp": 2, "qjlp": 2}[method]
+        assert channel.loss_within == within  # type: ignore[attr-defined]
+        promise = mechanism.promise()
+        assert promise.basis is Basis.CLAIMED
+        assert isinstance(promise.holds, WithinCluster)
+        assert promise.holds.epsilon == within
+        assert not promise.true_loss(Neighbours.REPLACE_ONE).bounded
 
 
 def test_within_the_same_areas_the_loss_of_a_product_is_the_sum() -> None:
@@ -195,20 +192,19 @@ FORMS = [
 ]
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("steps", [2, 3])
-def test_every_value_makes_one_report_that_can_be_read(form: dict[str, object], steps: int) -> None:
-    mechanism = LocalTrajectory(grid=SMALL, steps=steps, epsilon=1, **form)  # type: ignore[arg-type]
-    noise, tier = Noise(seed=1), mechanism.levels[0]
-    path = [(103.95, 30.55), (104.1, 30.7), (104.19, 30.79)][:steps]
-    for value in (path, tuple(path), [None] * steps, None, 5, "path", path[:1], [(math.nan, 0)] * steps, path * 2):
-        payload = mechanism.perturb(value, tier=tier, noise=noise)
-        assert len(payload) == -(-mechanism.payload_bits(tier) // 8)
-        pairs = mechanism.read(payload, tier=tier)
-        assert len(pairs) == (steps if form.get("method") in ("product", "qlp") else 1)
-        for area, symbol in pairs:
-            assert (area is None) == (not (mechanism.area_in_clear or mechanism.as_published))
-            assert 0 <= symbol < mechanism.oracle(tier).num_symbols
+def test_every_value_makes_one_report_that_can_be_read() -> None:
+    for form, steps in itertools.product(FORMS, [2, 3]):
+        mechanism = LocalTrajectory(grid=SMALL, steps=steps, epsilon=1, **form)  # type: ignore[arg-type]
+        noise, tier = Noise(seed=1), mechanism.levels[0]
+        path = [(103.95, 30.55), (104.1, 30.7), (104.19, 30.79)][:steps]
+        for value in (path, tuple(path), [None] * steps, None, 5, "path", path[:1], [(math.nan, 0)] * steps, path * 2):
+            payload = mechanism.perturb(value, tier=tier, noise=noise)
+            assert len(payload) == -(-mechanism.payload_bits(tier) // 8)
+            pairs = mechanism.read(payload, tier=tier)
+            assert len(pairs) == (steps if form.get("method") in ("product", "qlp") else 1)
+            for area, symbol in pairs:
+                assert (area is None) == (not (mechanism.area_in_clear or mechanism.as_published))
+                assert 0 <= symbol < mechanism.oracle(tier).num_symbols
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -249,7 +245,6 @@ def test_whole_reports_are_drawn_by_the_law() -> None:
 def test_products_estimate_paths_without_bias_and_with_the_stated_variance() -> None:
     """Exactly, in fractions: the mean of products, and its variance if places are spread evenly."""
     oracle, ratio = PublishedUnary(num_inputs=3, epsilon=Fraction(1)), Fraction(1, 3)
-    p, q = oracle.chances(ratio)
     p, q = oracle.chances(ratio)
     offset, scale = q, 1 / (p - q)
     chances = [
@@ -311,9 +306,8 @@ def test_tiers_have_laws_of_their_own() -> None:
         mechanism.channel("other")
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
+def test_bad_parameters_are_refused() -> None:
+    for wrong in [
         {"steps": 1},
         {"steps": 4},
         {"steps": "2"},
@@ -326,11 +320,9 @@ def test_tiers_have_laws_of_their_own() -> None:
         {"hops": "1"},
         {"grid": Grid(box=BOX, levels=1)},
         {"grid": Grid(box=BOX, levels=9), "method": "qjlp", "as_published": True},
-    ],
-)
-def test_bad_parameters_are_refused(wrong: dict[str, object]) -> None:
-    with pytest.raises(ParameterError):
-        LocalTrajectory(**{"grid": SMALL, "steps": 2, "epsilon": 1, **wrong})  # type: ignore[arg-type]
+    ]:
+        with pytest.raises(ParameterError):
+            LocalTrajectory(**{"grid": SMALL, "steps": 2, "epsilon": 1, **wrong})  # type: ignore[arg-type]
 
 
 def test_hops_as_wide_as_the_grid_reach_everything() -> None:
@@ -340,17 +332,15 @@ def test_hops_as_wide_as_the_grid_reach_everything() -> None:
         ReachablePaths(grid=TINY, steps=2, hops=2)
 
 
-@pytest.mark.parametrize(
-    "form", [{}, {"area_in_clear": True}, *({"as_published": True, "method": m} for m in PUBLISHED)]
-)
-def test_epsilon_has_bounds(form: dict[str, Any]) -> None:
-    for wrong in ("0.0000001", "100.1", "180", 10**40):
-        with pytest.raises(ParameterError, match=r"between 0\.000001 and 100"):
-            LocalTrajectory(grid=SMALL, steps=2, epsilon=wrong, **form)
-    largest = LocalTrajectory(grid=SMALL, steps=2, epsilon=100, **form)
-    assert largest.predicted_sd("all", 10) > 0
-    assert not largest.noise_verdict(10).is_noise
-    assert largest.read(largest.perturb(None, tier="all", noise=Noise()), tier="all")
+def test_epsilon_has_bounds() -> None:
+    for form in [{}, {"area_in_clear": True}, *({"as_published": True, "method": m} for m in PUBLISHED)]:
+        for wrong in ("0.0000001", "100.1", "180", 10**40):
+            with pytest.raises(ParameterError, match=r"between 0\.000001 and 100"):
+                LocalTrajectory(grid=SMALL, steps=2, epsilon=wrong, **form)
+        largest = LocalTrajectory(grid=SMALL, steps=2, epsilon=100, **form)
+        assert largest.predicted_sd("all", 10) > 0
+        assert not largest.noise_verdict(10).is_noise
+        assert largest.read(largest.perturb(None, tier="all", noise=Noise()), tier="all")
 
 
 @pytest.mark.parametrize("method", PUBLISHED)

@@ -402,10 +402,8 @@ def add_places(tally: Tally, law: Law, indices: IntArray, noise: Noise) -> None:
         parts = [((group,), members) for group, members in _members(groups)]
     reports = _draw(oracle, indices, noise)
     for key, members in parts:
-        if reports.ndim == 1:
-            tally.counts(key, SYMBOLS, oracle.num_symbols).add_symbols(reports[members])
-        else:
-            tally.counts(key, BITS, oracle.num_inputs).add_rows(reports[members])
+        counts = tally.counts(key, BITS if oracle.counts_bits else SYMBOLS, oracle.num_counts)
+        (counts.add_rows if oracle.counts_bits else counts.add_symbols)(reports[members])
 
 
 def add_paths(tally: Tally, law: Law, mechanism: LocalTrajectory, cells: IntArray, noise: Noise) -> None:

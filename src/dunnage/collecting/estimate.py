@@ -18,7 +18,7 @@ share           ``path``                                    share of a path: cel
 speak of it is empty. Estimates are made from perturbed reports alone: nothing private is read, nothing is drawn and
 nothing is spent. What vehicles gave away is in their allowances, and the certificate says how much that may be.
 
-An :class:`Estimates` holds an array of unbiased values, each with an interval of its own and a variance. Intervals are
+An :class:`Intervals` holds an array of unbiased values, each with an interval of its own and a variance. Intervals are
 those of single values: that all of many hold at once is less likely. They are made so that they hold for small numbers
 of reports, too: exact ones (Clopper and Pearson) where a count is binomial, score intervals (Wilson) where the law's
 variance is known as a function of what is estimated, Student's t elsewhere. Several are put together by the method of
@@ -101,7 +101,7 @@ _NEGLIGIBLE = 40  # moves of a chance below exp(-40) of that of none
 _SPREAD = 1 / 3  # Mean square of a number that is spread evenly over its domain: what weights are reckoned with
 
 
-class Estimates(NamedTuple):
+class Intervals(NamedTuple):
     """Unbiased values, the ends of their intervals, and their variances."""
 
     value: FloatArray  # NaN where nothing was reported
@@ -109,18 +109,18 @@ class Estimates(NamedTuple):
     upper: FloatArray
     variance: FloatArray
 
-    def scaled(self, factor: float, shift: float = 0.0) -> Estimates:
+    def scaled(self, factor: float, shift: float = 0.0) -> Intervals:
         """Return the estimates of a multiple, by a factor above 0, plus a constant."""
         value, lower, upper = (factor * end + shift for end in (self.value, self.lower, self.upper))
-        return Estimates(value, lower, upper, factor * factor * self.variance)
+        return Intervals(value, lower, upper, factor * factor * self.variance)
 
     @property
     def known(self) -> NDArray[np.bool_]:
         return np.isfinite(self.value)
 
 
-def single(value: float, lower: float, upper: float, variance: float) -> Estimates:
-    return Estimates(*(np.asarray(number, dtype=np.float64) for number in (value, lower, upper, variance)))
+def single(value: float, lower: float, upper: float, variance: float) -> Intervals:
+    return Intervals(*(np.asarray(number, dtype=np.float64) for number in (value, lower, upper, variance)))
 
 
 UNKNOWN = single(math.nan, -math.inf, math.inf, math.inf)  # What is known of a number that nobody reported
@@ -168,7 +168,7 @@ def score_bounds(
     return (half - root) / (1 + weight), (half + root) / (1 + weight)
 
 
-def combine(parts: Sequence[Estimates], weights: Sequence[float]) -> Estimates:
+def combine(parts: Sequence[Intervals], weights: Sequence[float]) -> Intervals:
     """Return the weighted sum of independent estimates; weights are not negative.
 
     The interval's ends are as far from the value as the root of the sum of squares of those of the parts. A part that
@@ -182,7 +182,7 @@ def combine(parts: Sequence[Estimates], weights: Sequence[float]) -> Estimates:
         above = above + weight**2 * np.where(known, part.upper - part.value, 0.0) ** 2
         variance = variance + weight**2 * np.where(known, part.variance, 1.0)
         unknown = unknown + weight * ~known
-    return Estimates(value, value - np.sqrt(below) - unknown, value + np.sqrt(above) + unknown, variance)
+    return Intervals(value, value - np.sqrt(below) - unknown, value + np.sqrt(above) + unknown, variance)
 
 
 def shares_of(amounts: Sequence[float]) -> list[float]:
@@ -191,8 +191,8 @@ def shares_of(amounts: Sequence[float]) -> list[float]:
 
 
 def combine_tiers(
-    tiers: Sequence[Estimates], nums: Sequence[int], precisions: Sequence[float], rule: str
-) -> tuple[Estimates, Combination]:
+    tiers: Sequence[Intervals], nums: Sequence[int], precisions: Sequence[float], rule: str
+) -> tuple[Intervals, Combination]:
     if len(tiers) == 1:
         return tiers[0], Combination(rule=ONE_TIER)
     p_value = heterogeneity(tiers)
@@ -204,10 +204,10 @@ def combine_tiers(
     if rule == PRECISION:
         return precise, Combination(rule=PRECISION, p_value=p_value)
     lower, upper = np.minimum(stratified.lower, precise.value), np.maximum(stratified.upper, precise.value)
-    return Estimates(precise.value, lower, upper, stratified.variance), Combination(rule=PRECISION, p_value=p_value)
+    return Intervals(precise.value, lower, upper, stratified.variance), Combination(rule=PRECISION, p_value=p_value)
 
 
-def heterogeneity(tiers: Sequence[Estimates]) -> float | None:
+def heterogeneity(tiers: Sequence[Intervals]) -> float | None:
     """Return the p-value of Cochran's Q, over all values together, for tiers that estimate the same.
 
     Shares add up to 1, so that of k of them k - 1 count.
@@ -236,7 +236,7 @@ def project_shares(values: ArrayLike, total: float = 1.0) -> FloatArray:
     return lowered * (total / lowered.sum()) if total > 0 else lowered
 
 
-def ratio_bounds(top: Estimates, bottom: Estimates, *, num_points: int = 20_001) -> tuple[float, float]:
+def ratio_bounds(top: Intervals, bottom: Intervals, *, num_points: int = 20_001) -> tuple[float, float]:
     """Return the interval of a ratio in [-1, 1] of two estimates (Fieller 1954), the lower one of a share.
 
     A ratio r is in it if ``top - r * bottom`` may be 0. The two are taken to be independent. Where a report tells of
@@ -288,7 +288,7 @@ def sums_of(part: Part) -> Sums:
     return Sums(part.num, int((symbols * counts).sum()), int((symbols * symbols * counts).sum()))
 
 
-def law_mean(reading: Reading, sums: Sums, confidence: float) -> Estimates:
+def law_mean(reading: Reading, sums: Sums, confidence: float) -> Intervals:
     """Estimate the mean of an attribute, in units of [-1, 1], from the symbols of one law."""
     from scipy.special import stdtrit
 
@@ -311,7 +311,7 @@ def law_mean(reading: Reading, sums: Sums, confidence: float) -> Estimates:
     return single(mean, mean - width, mean + width, variance / sums.num)
 
 
-def tier_mean(mechanism: LocalNumeric, tally: Tally, attribute: int, confidence: float) -> tuple[Estimates, float]:
+def tier_mean(mechanism: LocalNumeric, tally: Tally, attribute: int, confidence: float) -> tuple[Intervals, float]:
     """Estimate the mean of one attribute from the reports of a tier, and say how precise it is."""
     parts, precisions = [], []
     for key, part in tally.parts.items():
@@ -332,7 +332,7 @@ def estimate_means(
 ) -> tuple[list[Mean], list[Mean]]:
     """Estimate the mean of every quantity, and the share of present values of those that report it."""
     filled = [tally for tally in tallies if tally.num_reports]
-    estimates: list[tuple[Estimates, Combination, int]] = []  # of each attribute, in units of [-1, 1]
+    estimates: list[tuple[Intervals, Combination, int]] = []  # of each attribute, in units of [-1, 1]
     for place in range(len(mechanism.attributes)):
         num_told = sum(part.num for tally in filled for key, part in tally.parts.items() if key[0] == place)
         if not num_told:
@@ -380,8 +380,8 @@ def _mean(quantity: Quantity, value: float, ends: tuple[float, float], combinati
 class Distribution(NamedTuple):
     """A fitted distribution over equal bins of [-1, 1]."""
 
-    shares: Estimates  # Share of each bin, with its interval
-    quantiles: Estimates  # Quarter, middle and three quarters points in [-1, 1], with their intervals
+    shares: Intervals  # Share of each bin, with its interval
+    quantiles: Intervals  # Quarter, middle and three quarters points in [-1, 1], with their intervals
 
 
 def wave_matrix(law: SquareWave, bins: int) -> FloatArray:
@@ -464,8 +464,8 @@ def fit_distribution(
     first = edges[[np.flatnonzero(before < share)[-1] for share in QUANTILES]]
     last = edges[[np.flatnonzero(surely >= share)[0] for share in QUANTILES]]
     return Distribution(
-        Estimates(value, lower, upper, (upper - lower) ** 2 / 12),
-        Estimates(middle, np.minimum(first, middle), np.maximum(last, middle), (last - first) ** 2 / 12),
+        Intervals(value, lower, upper, (upper - lower) ** 2 / 12),
+        Intervals(middle, np.minimum(first, middle), np.maximum(last, middle), (last - first) ** 2 / 12),
     )
 
 
@@ -560,7 +560,7 @@ def estimate_shares(
     return Shares(value, np.fmin(lower, value), np.fmax(upper, value), combination)
 
 
-def tier_shares(law: object, tally: Tally, confidence: float) -> Estimates:
+def tier_shares(law: object, tally: Tally, confidence: float) -> Intervals:
     if isinstance(law, Independent):
         return _product_shares(law, tally, confidence)
     if not isinstance(law, InClear):
@@ -572,7 +572,7 @@ def tier_shares(law: object, tally: Tally, confidence: float) -> Estimates:
     size, zeros = law.group_size, np.zeros(law.num_inputs)
     # Groups are shown as they are, so of one that no report came from none of the reports was.
     empty = float(binomial_bounds(0, tally.num_reports, confidence)[1])
-    estimates = Estimates(zeros, zeros.copy(), np.full(law.num_inputs, empty), zeros.copy())
+    estimates = Intervals(zeros, zeros.copy(), np.full(law.num_inputs, empty), zeros.copy())
     for (group,), part in tally.parts.items():
         assert isinstance(part, Counts)
         assert isinstance(group, int)
@@ -584,7 +584,7 @@ def tier_shares(law: object, tally: Tally, confidence: float) -> Estimates:
     return estimates
 
 
-def oracle_shares(oracle: Oracle, part: Counts, confidence: float, *, of: int | None = None) -> Estimates:
+def oracle_shares(oracle: Oracle, part: Counts, confidence: float, *, of: int | None = None) -> Intervals:
     num = of or part.num
     here = part.num / num
     if isinstance(oracle, HadamardResponse):
@@ -593,7 +593,7 @@ def oracle_shares(oracle: Oracle, part: Counts, confidence: float, *, of: int | 
         # The square of an entry is 1 in the own block, else 0.
         squares = np.maximum(blocks / num, 2 * oracle.q * here) * oracle.scale**2
         variance = np.maximum(squares - np.clip(value, 0.0, 1.0) ** 2, 0.0) / num
-        return Estimates(value, *score_bounds(value, num, (squares, 0.0), confidence), variance)
+        return Intervals(value, *score_bounds(value, num, (squares, 0.0), confidence), variance)
     value = (part.counts / num - oracle.q * here) * oracle.scale
     inside = np.clip(value, 0.0, here)
     # One report's estimate: 0 in another area, else (own bit - q) / (p - q).
@@ -604,7 +604,7 @@ def oracle_shares(oracle: Oracle, part: Counts, confidence: float, *, of: int | 
     if here < 1:  # how many reports an area has varies as well
         wider = normal_quantile(confidence) * inside / here * math.sqrt(here * (1 - here) / num)
         lower, upper = value - np.hypot(value - lower, wider), value + np.hypot(upper - value, wider)
-    return Estimates(value, lower, upper, variance)
+    return Intervals(value, lower, upper, variance)
 
 
 def hadamard_scores(oracle: HadamardResponse, counts: IntArray) -> tuple[IntArray, IntArray]:
@@ -614,7 +614,7 @@ def hadamard_scores(oracle: HadamardResponse, counts: IntArray) -> tuple[IntArra
     return walsh_hadamard(table)[blocks, rows + 1], table.sum(axis=1)[blocks]
 
 
-def _product_shares(law: Independent, tally: Tally, confidence: float) -> Estimates:
+def _product_shares(law: Independent, tally: Tally, confidence: float) -> Intervals:
     """Return shares of paths whose places were perturbed one by one: means of products of what each place estimates.
 
     Inputs are numbered place by place; a path with a place that is missing has a number, too.
@@ -650,7 +650,7 @@ def _product_shares(law: Independent, tally: Tally, confidence: float) -> Estima
         square[target] = squares[source]
     variance = np.maximum(square - value**2, square / num) / num
     width = normal_quantile(confidence) * np.sqrt(variance)
-    return Estimates(*(array.ravel() for array in (value, value - width, value + width, variance)))
+    return Intervals(*(array.ravel() for array in (value, value - width, value + width, variance)))
 
 
 def _projected(value: FloatArray, law: object, filled: Sequence[Tally]) -> FloatArray:
@@ -702,7 +702,7 @@ def planar_matrix(law: Planar) -> FloatArray:
 
 def planar_map(
     laws: Sequence[Planar], counts: Sequence[FloatArray], confidence: float | None
-) -> tuple[FloatArray, Estimates]:
+) -> tuple[FloatArray, Intervals]:
     """Return the likeliest map behind planar reports, and the unbiased map found by inverting the channel."""
     matrices = [planar_matrix(law) for law in laws]
     nums = [float(count.sum()) for count in counts]
@@ -711,7 +711,7 @@ def planar_map(
     likeliest = maximise(channel, observed, smooth=False)[:, 0]
     if confidence is None:
         nothing = np.full(likeliest.size, math.nan)
-        return likeliest, Estimates(nothing, nothing, nothing, nothing)
+        return likeliest, Intervals(nothing, nothing, nothing, nothing)
     try:
         inverse = np.linalg.inv(matrices[0])
     except np.linalg.LinAlgError:
@@ -722,7 +722,7 @@ def planar_map(
     sound = np.isfinite(value) & np.isfinite(variance)
     value, variance = np.where(sound, value, 0.5), np.where(sound, variance, 1.0)
     width = normal_quantile(confidence) * np.sqrt(variance)
-    return likeliest, Estimates(value, value - width, value + width, variance)
+    return likeliest, Intervals(value, value - width, value + width, variance)
 
 
 # The release
@@ -961,7 +961,7 @@ def _add_numbers(
             lines.add(f"quantile {level}", purpose, points, attribute=quantity.name, unit=quantity.unit)
 
 
-def _ends(estimates: Estimates | Shares, at: int) -> tuple[float, float, float]:
+def _ends(estimates: Intervals | Shares, at: int) -> tuple[float, float, float]:
     return float(estimates.value[at]), float(estimates.lower[at]), float(estimates.upper[at])
 
 

@@ -348,7 +348,7 @@ def read_task_file(path: str | os.PathLike[str]) -> Task:
 @dataclass(kw_only=True)
 class Collected:
     tallies: Tallies  # What is kept of the reports
-    num_read: int = 0  # Reports that were read, and those account by files of tallies
+    num_read: int = 0  # Reports that were read, and those in files of tallies
     left_out: Counter[str] = field(default_factory=Counter)  # Reports that were not counted, by kind
     first_bad: list[str] = field(default_factory=list)  # Where the first of them were, and why
     warnings: list[str] = field(default_factory=list)  # What else is to be known

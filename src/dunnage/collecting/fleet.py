@@ -136,7 +136,9 @@ def simulate(
     target = check_new_file(out, force=force) if tally else check_report_file(out, force=force)
     if every_row and max_age is not None:
         raise ParameterError("--max-age is for slots of the schedule. Got --every-row as well. Leave one out.")
-    run = _Run(Path(data), task, columns or FileColumns(), tiers_column, seed, needs_time=not (every_row and tally))
+    run = _FleetRun(
+        Path(data), task, columns or FileColumns(), tiers_column, seed, needs_time=not (every_row and tally)
+    )
     tell = progress or (lambda stage: None)
     readings = run.every_row(tell) if every_row else run.scheduled(Window(task=task, max_age=max_age), tell)
     if tally:
@@ -148,7 +150,7 @@ def simulate(
     return run.finish(every_row)
 
 
-class _Run:
+class _FleetRun:
     """One simulation: the vehicles found so far, and what they reported."""
 
     def __init__(
@@ -168,7 +170,7 @@ class _Run:
         time = columns.time if needs_time or most_steps(task) > 1 else None
         labels = [columns.vehicle, *([tiers_column] if tiers_column else [])]
         self.source = RowFile(path, numbers=columns.numbers_of(task), time=time, labels=labels)
-        self.fleet = _Fleet(self.source, task, tiers_column, self.public)
+        self.fleet = _Vehicles(self.source, task, tiers_column, self.public)
         self.done = Simulation()
 
     def _rows(self, tell: Progress) -> Iterator[tuple[Rows, IntArray]]:
@@ -318,7 +320,7 @@ def _rank_of_equals(numbers: IntArray) -> IntArray:
     return np.arange(numbers.size) - np.repeat(starts, np.diff(np.append(starts, numbers.size)))
 
 
-class _Fleet:
+class _Vehicles:
     """The vehicles of a file, numbered as they come, each with a tier."""
 
     def __init__(self, source: RowFile, task: Task, tiers_column: str | None, public: Noise) -> None:

@@ -33,7 +33,7 @@ from dunnage.arrays import IntArray
 from dunnage.devices.client import mechanism_of
 from dunnage.devices.numbers import LaplaceNumber, LocalNumeric, SquareWave
 from dunnage.devices.paths import Independent
-from dunnage.devices.places import InClear, OptimisedUnary, SymmetricUnary
+from dunnage.devices.places import InClear
 from dunnage.devices.report import MAX_BAD_NAMED, Report
 from dunnage.devices.subjects import Tier
 from dunnage.devices.task import Task
@@ -200,7 +200,7 @@ class Tally:
         else:
             oracle, places = mechanism.oracle(tier), []
             key: Key = tuple(area for area, _ in read if area is not None)
-            if isinstance(oracle, OptimisedUnary | SymmetricUnary):
+            if oracle.counts_bits:
                 num_bits, together = oracle.num_inputs, len(read) > 1
                 for _, symbol in read:
                     data = np.frombuffer(symbol.to_bytes(ceil_divide(num_bits, 8), "little"), dtype=np.uint8)
@@ -371,15 +371,15 @@ def _counted(part: Counts) -> bool:
 
 def _places_fit(mechanism: Any, tally: Tally) -> bool:
     law, oracle = mechanism.channel(tally.tier), mechanism.oracle(tally.tier)
-    unary = isinstance(oracle, OptimisedUnary | SymmetricUnary)
-    shape = (oracle.num_inputs,) if unary else (oracle.num_symbols,)
+    shape = (oracle.num_counts,)
     num_keys, num_groups = (1, law.num_groups) if isinstance(law, InClear) else (0, 0)
     if isinstance(law, Independent):
         shape, num_keys, num_groups = (oracle.num_inputs + 1,) * law.steps, law.steps, law.place.num_groups
     for key, part in tally.parts.items():
         named = len(key) == num_keys and all(type(group) is int and 0 <= group < num_groups for group in key)
-        if not named or not isinstance(part, Counts) or part.law != (BITS if unary else SYMBOLS, shape):
+        if not named or not isinstance(part, Counts) or part.law != (BITS if oracle.counts_bits else SYMBOLS, shape):
             return False
-        if not (bool(np.all((part.counts >= 0) & (part.counts <= part.num))) if unary else _counted(part)):
+        possible = bool(np.all((part.counts >= 0) & (part.counts <= part.num)))
+        if not possible or not (oracle.counts_bits or _counted(part)):
             return False
     return sum(part.num for part in tally.parts.values()) == tally.num_reports

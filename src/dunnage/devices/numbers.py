@@ -873,7 +873,7 @@ def _read_varint(data: bytes) -> tuple[int, bytes]:
     raise _refused("a number does not end")
 
 
-Report = SampledReport | JointReport
+NumberReport = SampledReport | JointReport
 
 _LAWS: Mapping[str, Callable[..., NumberLaw]] = {
     "hybrid": hybrid,
@@ -916,7 +916,7 @@ def num_sampled(epsilon: Fraction, num_attributes: int) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LocalNumeric(Tiered[Report]):
+class LocalNumeric(Tiered[NumberReport]):
     """Report numbers with public bounds, a few drawn at random or all at once.
 
     Parameters
@@ -1003,7 +1003,7 @@ class LocalNumeric(Tiered[Report]):
         if fixed and self.sampled not in (None, fixed):
             raise ParameterError(f"{self.method} tells {fixed} of {most} numbers. Leave sampled out.")
 
-    def _report(self, epsilon: Fraction) -> Report:
+    def _report(self, epsilon: Fraction) -> NumberReport:
         if self.as_published:
             return published_report(self.attributes, epsilon)
         if self.method == "duchi":

@@ -110,9 +110,16 @@ class Law(ABC):
         @property
         def num_symbols(self) -> int: ...
 
+    counts_bits: ClassVar[bool] = False  # Whether a symbol is a row of bits, one for each input, counted one by one
+
     @property
     @abstractmethod
     def loss(self) -> Fraction | None: ...
+
+    @property
+    def num_counts(self) -> int:
+        """How many counts a tally keeps: of each symbol, or of each bit."""
+        return self.num_inputs if self.counts_bits else self.num_symbols
 
     @property
     def payload_bits(self) -> int:
@@ -328,6 +335,7 @@ class _Unary(_Oracle):
     """A symbol is a number of k bits, bit j for input j; before the noise only the own bit is 1."""
 
     max_inputs: ClassVar[int] = MAX_UNARY_INPUTS
+    counts_bits: ClassVar[bool] = True
 
     @property
     def num_symbols(self) -> int:
