@@ -22,7 +22,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from papers.li2022_naive import naive_chance, naive_packing
 from scipy.stats import binom
+from tests.builders import a_policy
 from tests.certificates_help import certificate_of
+from tests.settle_help import published
 
 import dunnage as dn
 from dunnage.bins.exchanges import Exchanges, settled, without_bin
@@ -119,7 +121,7 @@ def test_noisy_rows_beside_classes_are_numbered_after_them() -> None:
         dn.pack(mixed, capacity=500, model=dn.Stochastic(prior="uniform"))
 
 
-@pytest.mark.parametrize("confidence", ["0", "0.5", "0.9", "0.999"])
+@pytest.mark.parametrize("confidence", ["0", "0.9", "0.999"])
 def test_sizes_from_intervals_alone_are_never_smaller(confidence: str) -> None:
     cells = cut(0, 100, "1", "12", confidence=confidence, borders=(40,))
     release = weights_release(cells, np.arange(101.0))
@@ -157,15 +159,7 @@ def test_a_prior_is_refused_where_there_are_classes(noisy_free: Release) -> None
 @pytest.fixture(scope="module")
 def noisy_free() -> Release:
     """Six weights in classes of three."""
-    weight = {"role": "quasi-identifier", "kind": "numeric", "domain": [0, 1000], "unit": "kg"}
-    document = {
-        "dataset": "parcels",
-        "protects": "package",
-        "attributes": {"weight": weight},
-        "mechanism": {"name": "partition", "k": 3, "statistic": "multiset"},
-    }
-    table = pa.table({"weight": [100.0, 120.0, 130.0, 400.0, 410.0, 450.0]})
-    return dn.publish(dn.load(table, dn.Policy.from_dict(document)), ledger=":memory:")[0]
+    return published([100.0, 120.0, 130.0, 400.0, 410.0, 450.0], 3)
 
 
 def test_without_a_law_nothing_is_certified() -> None:
@@ -364,10 +358,10 @@ def test_chance_bound_and_plan_against_all_partitions(case: Any) -> None:
     best = min((max(bins) + 1 for bins, chance in chances.items() if chance >= 1 - risk + rounding), default=None)
     if best is None and max(chances.values()) < 1 - risk - 1e-7:
         with pytest.raises(NoPlanError, match="fits with probability"):
-            dn.pack(release, capacity=truck, model=model, seconds=10)
+            dn.pack(release, capacity=truck, model=model, seconds=60)
     if best is None:
         return
-    plan = dn.pack(release, capacity=truck, model=model, seconds=10)
+    plan = dn.pack(release, capacity=truck, model=model, seconds=60)
     exact = chance_by_hand(cells, laws, plan.assignment.tolist(), capacity)
     assert plan.certified.at_least <= exact + 1e-12
     assert exact <= plan.certified.at_most + 1e-12
@@ -399,7 +393,7 @@ def test_exact_chances_with_several_quantities_and_kinds() -> None:
             assert found <= odds.at_most(assigned, of_kind) + 1e-12
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(8))
 def test_two_quantities_and_groups_against_all_partitions(seed: int) -> None:
     generator = np.random.default_rng(seed)
     epsilon, risk = str(generator.choice([2, 5, 9])), Fraction(int(generator.integers(1, 6)), 10)
@@ -417,7 +411,7 @@ def test_two_quantities_and_groups_against_all_partitions(seed: int) -> None:
         likely += [max(bins) + 1] if chance >= 1 - risk - 1e-7 and not mixed else []
     release = released(columns, public={"town": towns})
     model = dn.Stochastic(risk=risk, prior="uniform")
-    plan = dn.pack(release, capacity=[f"weight={room}", f"volume={room}"], by="town", model=model, seconds=5)
+    plan = dn.pack(release, capacity=[f"weight={room}", f"volume={room}"], by="town", model=model, seconds=60)
     assert plan.bound <= min(likely) == plan.num_bins
 
 
@@ -681,25 +675,16 @@ def test_margins_are_exact_decimals(noisy_free: Release) -> None:
             dn.pack(noisy_free, capacity=1000, margin=bad)
 
 
-@pytest.mark.parametrize(
-    "model",
-    [
-        dn.Standard(),
-        dn.Standard(statistic="mean"),
-        dn.Stochastic(risk="0.3"),
-        dn.Robust(),
-        dn.Robust(budget="items"),
-        dn.Sealed(),
-    ],
-)
-def test_margins_go_with_every_model(noisy_free: Release, model: Any) -> None:
-    plan = dn.pack(noisy_free, capacity=600, margin="0.05", model=model, seconds=5)
-    same = dn.pack(noisy_free, capacity=570, model=model, seconds=5)
-    assert (plan.num_bins, plan.bound) == (same.num_bins, same.bound)
-    assert plan.trucks[0].capacity == {"weight": 600}
-    if plan.certified:
-        assert plan.certified.at_least >= same.certified.at_least
-        assert plan.certified.at_most >= same.certified.at_most
+def test_margins_go_with_every_model(noisy_free: Release) -> None:
+    models: list[Any] = [dn.Standard(), dn.Standard(statistic="mean"), dn.Stochastic(risk="0.3")]
+    for model in (*models, dn.Robust(), dn.Robust(budget="items"), dn.Sealed()):
+        plan = dn.pack(noisy_free, capacity=600, margin="0.05", model=model, seconds=60)
+        same = dn.pack(noisy_free, capacity=570, model=model, seconds=60)
+        assert (plan.num_bins, plan.bound) == (same.num_bins, same.bound)
+        assert plan.trucks[0].capacity == {"weight": 600}
+        if plan.certified:
+            assert plan.certified.at_least >= same.certified.at_least
+            assert plan.certified.at_most >= same.certified.at_most
 
 
 def test_a_margin_makes_a_likely_plan_likelier() -> None:
@@ -740,14 +725,9 @@ def test_a_noisy_plan_comes_back_from_its_folder(tmp_path: Path) -> None:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A noisy release in a folder, made by the owner's own way."""
     weight = {"role": "quasi-identifier", "kind": "numeric", "domain": [0, 500], "resolution": 1, "unit": "kg"}
-    document = {
-        "dataset": "parcels",
-        "protects": "package",
-        "attributes": {"weight": weight},
-        "mechanism": {"name": "noisy-values", "epsilon": 20},
-    }
+    policy = a_policy({"name": "noisy-values", "epsilon": 20}, {"weight": weight})
     table = pa.table({"weight": np.random.default_rng(1).integers(125, 375, 15).astype(np.float64)})
-    release, _ = dn.publish(dn.load(table, dn.Policy.from_dict(document)), ledger=":memory:")
+    release, _ = dn.publish(dn.load(table, policy), ledger=":memory:")
     place = tmp_path_factory.mktemp("noisy") / "release"
     place.mkdir()
     release.write_files(place)
@@ -780,26 +760,19 @@ def test_the_command_chooses_the_model_by_risk_and_prior(
         assert json.loads(told)["margin"] == (0.05 if "--margin" in options else None)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("--prior", "flat"), "uniform or normal"),
-        (("--prior", "uniform", "--model", "standard"), "does not take --prior"),
-        (("--margin", "1"), "margin must be"),
-        (("--margin", "x"), "margin must be"),
-        (("--model", "sealed"), "noisy row is in none"),
-        (("--spread", "2"), "noisy row is in none"),
-    ],
-)
 def test_bad_requests_on_noisy_releases(
-    folder: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    options: tuple[str, ...],
-    message: str,
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, _, err = run(monkeypatch, capsys, "pack", folder, "--capacity", "1000", *options, "-o", tmp_path / "plan")
-    assert code == 2
-    assert message in err
-    assert not (tmp_path / "plan").exists()
+    cases = {
+        ("--prior", "flat"): "uniform or normal",
+        ("--prior", "uniform", "--model", "standard"): "does not take --prior",
+        ("--margin", "1"): "margin must be",
+        ("--margin", "x"): "margin must be",
+        ("--model", "sealed"): "noisy row is in none",
+        ("--spread", "2"): "noisy row is in none",
+    }
+    for options, message in cases.items():
+        code, _, err = run(monkeypatch, capsys, "pack", folder, "--capacity", "1000", *options, "-o", tmp_path / "plan")
+        assert code == 2
+        assert message in err
+        assert not (tmp_path / "plan").exists()
