@@ -12,8 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from tests.builders import QUASI, a_policy
+from tests.certificates_help import certificate_of
 
 import dunnage as dn
+from dunnage.domains import Numeric
+from dunnage.laws import Cells
 from dunnage.ledger import Ledger
 from dunnage.noise import Noise
 from dunnage.planning.models import PackingModel
@@ -176,3 +179,47 @@ class Published:
             ):
                 together[bin_].add(value)
             assert all(len(values) == 1 for bin_, values in together.items() if bin_ >= 0)
+
+
+# Noisy releases
+
+
+def cut(
+    lower: int, upper: int, resolution: str, epsilon: str, *, confidence: str = "0.9", law: str = "laplace", **more: Any
+) -> Cells:
+    """Noise on weights between two bounds."""
+    domain = Numeric(lower=lower, upper=upper, resolution=resolution, unit="kg")
+    borders = [Fraction(border) for border in more.get("borders", ())]
+    return Cells.cut(domain, borders, law=law, epsilon=Fraction(epsilon), confidence=Fraction(confidence))
+
+
+def noisy_release(
+    columns: Mapping[str, tuple[Cells, Any]],
+    *,
+    public: Mapping[str, Sequence[str]] | None = None,
+    measures: Mapping[str, Any] | None = None,
+    **more: Any,
+) -> dn.Release:
+    """Make a noisy release of values that already are noisy."""
+    public = public or {}
+    data: dict[str, Any] = {"row": np.arange(len(np.asarray(next(iter(columns.values()))[1]))), **public}
+    for name, (cells, seen) in columns.items():
+        lower, upper = cells.interval(seen)
+        data |= {name: np.asarray(seen, dtype=np.float64), f"{name}_lower": lower, f"{name}_upper": upper}
+    noise = {"noise": {name: cells.describe() for name, (cells, _) in columns.items()}}
+    body = {
+        "kind": "rows",
+        "dataset": "parcels",
+        "guarantee": {"model": "dp"},
+        "basis": "proved",
+        "mechanism": {"name": "noisy-values"},
+        "attributes": [
+            *({"name": name, "role": "public"} for name in public),
+            *(
+                {"name": name, "role": "quasi-identifier", "kind": "numeric", "domain": cells.domain.describe()}
+                for name, (cells, _) in columns.items()
+            ),
+        ],
+        "measures": {"records": len(data["row"]), **(noise if measures is None else measures)},
+    }
+    return dn.Release(certificate=certificate_of(body), data=pa.table({**data, **more}))

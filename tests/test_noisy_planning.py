@@ -23,8 +23,7 @@ from hypothesis import strategies as st
 from papers.li2022_naive import naive_chance, naive_packing
 from scipy.stats import binom
 from tests.builders import a_policy
-from tests.certificates_help import certificate_of
-from tests.settle_help import published
+from tests.settle_help import cut, noisy_release, published
 
 import dunnage as dn
 from dunnage.bins.exchanges import Exchanges, settled, without_bin
@@ -51,48 +50,8 @@ FloatArray = npt.NDArray[np.float64]
 IMPROBABLE = 1e-9
 
 
-def cut(
-    lower: int, upper: int, resolution: str, epsilon: str, *, confidence: str = "0.9", law: str = "laplace", **more: Any
-) -> Cells:
-    """Noise on weights between two bounds."""
-    domain = Numeric(lower=lower, upper=upper, resolution=resolution, unit="kg")
-    borders = [Fraction(border) for border in more.get("borders", ())]
-    return Cells.cut(domain, borders, law=law, epsilon=Fraction(epsilon), confidence=Fraction(confidence))
-
-
-def released(
-    columns: Mapping[str, tuple[Cells, npt.ArrayLike]],
-    *,
-    public: Mapping[str, Sequence[str]] | None = None,
-    measures: Mapping[str, Any] | None = None,
-) -> Release:
-    """Make a noisy release of values that already are noisy."""
-    public = public or {}
-    data: dict[str, Any] = {"row": np.arange(len(np.asarray(next(iter(columns.values()))[1]))), **public}
-    for name, (cells, seen) in columns.items():
-        lower, upper = cells.interval(seen)
-        data |= {name: np.asarray(seen, dtype=np.float64), f"{name}_lower": lower, f"{name}_upper": upper}
-    noise = {"noise": {name: cells.describe() for name, (cells, _) in columns.items()}}
-    body = {
-        "kind": "rows",
-        "dataset": "parcels",
-        "guarantee": {"model": "dp"},
-        "basis": "proved",
-        "mechanism": {"name": "noisy-values"},
-        "attributes": [
-            *({"name": name, "role": "public"} for name in public),
-            *(
-                {"name": name, "role": "quasi-identifier", "kind": "numeric", "domain": cells.domain.describe()}
-                for name, (cells, _) in columns.items()
-            ),
-        ],
-        "measures": {"records": len(data["row"]), **(noise if measures is None else measures)},
-    }
-    return Release(certificate=certificate_of(body), data=pa.table(data))
-
-
 def weights_release(cells: Cells, seen: npt.ArrayLike, **more: Any) -> Release:
-    return released({"weight": (cells, seen)}, **more)
+    return noisy_release({"weight": (cells, seen)}, **more)
 
 
 # What a release says
@@ -379,7 +338,7 @@ def test_exact_chances_with_several_quantities_and_kinds() -> None:
         Truck(name="van", capacity={"weight": 5, "volume": 2.5}, cost=2),
         Truck(name="lorry", capacity={"weight": 9, "volume": 4}, cost=3),
     )
-    problem = problem_of(released(columns), None, trucks=trucks)
+    problem = problem_of(noisy_release(columns), None, trucks=trucks)
     odds = odds_of(problem, Prior())
     for bins in partitions(3):
         for kinds in itertools.product(range(2), repeat=max(bins) + 1):
@@ -409,7 +368,7 @@ def test_two_quantities_and_groups_against_all_partitions(seed: int) -> None:
         mixed = any(a == b and s != t for (a, s), (b, t) in itertools.combinations(zip(bins, towns, strict=True), 2))
         chance = math.prod(chance_by_hand(own, laws[name], bins, Fraction(room)) for name, (own, _) in columns.items())
         likely += [max(bins) + 1] if chance >= 1 - risk - 1e-7 and not mixed else []
-    release = released(columns, public={"town": towns})
+    release = noisy_release(columns, public={"town": towns})
     model = dn.Stochastic(risk=risk, prior="uniform")
     plan = dn.pack(release, capacity=[f"weight={room}", f"volume={room}"], by="town", model=model, seconds=60)
     assert plan.bound <= min(likely) == plan.num_bins
@@ -458,7 +417,7 @@ def test_priors_are_read_and_refused() -> None:
     far = Prior.parse("normal:1e9:0.001").log_weights(np.array([1.0, 2.0, 3.0]))
     assert far.argmax() == 2
     assert far.max() == 0
-    two = released({"weight": (cut(0, 5, "1", "3"), [1, 2]), "volume": (cut(0, 5, "1", "3"), [1, 2])})
+    two = noisy_release({"weight": (cut(0, 5, "1", "3"), [1, 2]), "volume": (cut(0, 5, "1", "3"), [1, 2])})
     with pytest.raises(ParameterError, match="several quantities"):
         dn.pack(two, capacity=["weight=9", "volume=9"], model=dn.Stochastic(prior="normal:2:1"))
     below = weights_release(cut(-5, 5, "1", "3"), [1, 2])
@@ -565,7 +524,7 @@ def test_several_quantities(num_axes: int) -> None:
     names = ["weight", "height", "width", "length"][:num_axes]
     columns = {name: spread_weights(11, "40", seed) for seed, name in enumerate(names)}
     capacity = [f"{name}=1500" for name in names]
-    release = released(columns)
+    release = noisy_release(columns)
     for model in (dn.Standard(), dn.Stochastic(risk="0.1"), dn.Stochastic(risk="0.1", prior="uniform")):
         plan = dn.pack(release, capacity=capacity, model=model, seconds=0.8)
         assert sorted(set(plan.assignment.tolist())) == list(range(plan.num_bins))
