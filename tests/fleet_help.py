@@ -4,13 +4,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
+import dunnage as dn
+from dunnage.city import Buses, City
+from dunnage.ledger import Ledger
+from dunnage.noise import Noise
+from dunnage.planning.demand import Trips
 from dunnage.planning.dispatch import Dispatch, Operation, Requests, Service
 
+SPAN = (8 * 3600, 10 * 3600)
 SHAPES = ("spread", "commute", "waves", "linked", "crowd")
 
 
@@ -131,3 +139,70 @@ def offline_fleet(
     solver.parameters.max_time_in_seconds = seconds
     solver.parameters.random_seed = 1
     return round(solver.objective_value) if solver.solve(model) == cp_model.OPTIMAL else None
+
+
+# A tiny city, its trips, and counts of them
+
+
+def tiny_city(seed: int = 0, num: int = 10) -> City:
+    """Make two zones with a hub each and a bus between them."""
+    rng = np.random.default_rng(seed)
+    places = rng.random((num, 2)) * 0.04
+    zones = (places[:, 1] > np.median(places[:, 1])).astype(np.int32)
+    hubs = np.zeros(num, dtype=bool)
+    first, second = (int(np.flatnonzero(zones == zone)[0]) for zone in (0, 1))
+    hubs[[first, second]] = True
+    ride = {"seconds": np.array([100, 100], np.int32), "headway_seconds": np.array([60, 60], np.int32)}
+    ends = {"origins": np.array([first, second], np.int32), "destinations": np.array([second, first], np.int32)}
+    return City(
+        stops=tuple(f"S{i}" for i in range(num)),
+        zone_names=("west", "east"),
+        zones=zones,
+        lat=42 + places[:, 0],
+        lon=-83 + places[:, 1],
+        hubs=hubs,
+        buses=Buses(**ends, **ride),
+    )
+
+
+def some_trips(num: int, stops: int, seed: int, length: int = 7200) -> Trips:
+    rng = np.random.default_rng(seed)
+    return Trips.in_order(
+        rng.integers(0, stops, num), rng.integers(0, stops, num), SPAN[0] + rng.integers(0, length, num)
+    )
+
+
+def policy_of(folder: Path, place: City, *, count: bool = False, epsilon: float = 8, **time: Any) -> dn.Policy:
+    """Make a policy for trips of the city between eight and ten, or for counts of them; the city is written beside."""
+    if not (folder / "city").exists():
+        place.write(folder / "city")
+    stop, quasi = {"role": "quasi-identifier", "kind": "stop"}, {"role": "quasi-identifier"}
+    clock = {**quasi, "kind": "time", "domain": ["08:00", "10:00"], "window_minutes": 30, **time}
+    column = {"trips": {**quasi, "kind": "numeric", "domain": [0, 1000]}} if count else {"card": {"role": "identifier"}}
+    trip = {"origin": "from", "destination": "to", "time": "at", **({"count": "trips"} if count else {})}
+    document = {
+        "dataset": "trips",
+        "protects": "trip",
+        "trip": trip,
+        "city": {"stops": "city/stops.csv"},
+        "attributes": {"from": stop, "to": stop, "at": clock, **column},
+        "mechanism": {"name": "noisy-counts", "epsilon": epsilon},
+    }
+    return dn.Policy.from_dict(document, path=folder / "p.toml")
+
+
+def trip_rows(place: City, trips: Trips, days: int = 1) -> pa.Table:
+    """Write trips as rows, one after another on so many days of November 2026."""
+    clock = [
+        f"2026-11-{9 + i % days:02d}T{s // 3600:02d}:{s % 3600 // 60:02d}:{s % 60:02d}"
+        for i, s in enumerate(trips.seconds.tolist())
+    ]
+    ends = ([place.stops[stop] for stop in column] for column in (trips.origin, trips.destination))
+    columns = dict(zip(("from", "to"), ends, strict=True))
+    cards = pa.array([f"C{i}" for i in range(len(trips))], pa.string())
+    return pa.table({"card": cards, **columns, "at": pa.array(clock, pa.string())})
+
+
+def publish(data: dn.Dataset) -> dn.Publication:
+    with Ledger(":memory:") as ledger:
+        return dn.publish(data, ledger=ledger, noise=Noise(seed=1))

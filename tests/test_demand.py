@@ -11,15 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
+from tests.fleet_help import policy_of, publish
 
 import dunnage as dn
 from dunnage.errors import ParameterError
-from dunnage.ledger import Ledger
-from dunnage.model.city import City
-from dunnage.model.domains import Windows
-from dunnage.model.routes import Routes
-from dunnage.model.trips import Universe
-from dunnage.noise.source import Noise
 from dunnage.planning import demand
 from dunnage.planning.demand import (
     TripCounts,
@@ -144,23 +139,8 @@ def test_the_last_window_may_be_shorter():
 
 
 def test_released_counts_are_those_of_the_release(tmp_path: Path):
-    (tmp_path / "stops.csv").write_text("stop\nA\nB\nC\nD\n")
-    stop = {"role": "quasi-identifier", "kind": "stop"}
-    clock = {"role": "quasi-identifier", "kind": "time", "domain": ["08:00", "09:00"], "window_minutes": 30}
-    policy = dn.Policy.from_dict(
-        {
-            "dataset": "trips",
-            "protects": "trip",
-            "trip": {"origin": "from", "destination": "to", "time": "at"},
-            "city": {"stops": "stops.csv"},
-            "attributes": {"from": stop, "to": stop, "at": clock},
-            "mechanism": {"name": "noisy-counts", "epsilon": 2},
-        },
-        path=tmp_path / "p.toml",
-    )
-    table = pa.table({"from": ["A"] * 9, "to": ["B"] * 9, "at": ["08:10"] * 9})
-    with Ledger(":memory:") as ledger:
-        release, _ = dn.publish(dn.load(table, policy), ledger=ledger, noise=Noise(seed=3))
+    table = pa.table({"card": ["x"] * 9, "from": ["A"] * 9, "to": ["B"] * 9, "at": ["08:10"] * 9})
+    release = publish(dn.load(table, policy_of(tmp_path, City(stops=STOPS), epsilon=2))).release
     found = released_counts(release, CITY)
     assert found.count.sum() == sum(release.data.column("count").to_pylist())
     assert len(found.expanded(0, (0,))) == found.count.sum()

@@ -96,9 +96,9 @@ def test_giving_up_is_exact(city: tuple[Requests, list[int], Any, list[list[int]
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("fleet", [2, 8, 60])
+@pytest.mark.parametrize("fleet", [2, 60])
 def test_demand_of_every_shape(shape: str, fleet: int) -> None:
-    case = make(shape, 800, seed=5)
+    case = make(shape, 600, seed=5)
     operation = checked(case, [fleet, fleet])
     parts = operation.by_period()
     there = sum(parts[name] for name in ("busy", "empty", "parked")).sum()
@@ -107,7 +107,6 @@ def test_demand_of_every_shape(shape: str, fleet: int) -> None:
         (operation.busy.sum(), operation.empty.sum())
     )
     assert min(parts[name].min() for name in ("busy", "empty", "parked")) >= -1e-9
-    assert 0 < operation.occupancy <= 8
 
 
 def test_more_shuttles_wait_less() -> None:
@@ -262,57 +261,43 @@ def test_zones_without_requests_or_shuttles() -> None:
         simulate(one, [0, 2], LINE, [0, 3])
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"fleet": [1, 1]}, "for each of 1 zones"),
-        ({"fleet": [1.5]}, "whole number of shuttles"),
-        ({"fleet": [-1]}, "0 to"),
-        ({"times": LINE[:3]}, "square"),
-        ({"times": LINE * 0.5}, "whole seconds"),
-        ({"times": -LINE}, "from 0"),
-        ({"times": LINE + 1}, "to itself"),
-        ({"times": LINE[:2, :2]}, "stops beyond"),
-        ({"homes": [9]}, "homes must be numbers of stops"),
-        ({"homes": [[]]}, "homes must be numbers of stops"),
-        ({"homes": []}, "every zone needs a home"),
-        ({"abort_mean_wait": -1.0}, "abort_mean_wait"),
-        ({"abort_mean_wait": float("nan")}, "abort_mean_wait"),
-    ],
-)
-def test_bad_arguments_are_refused(change: dict[str, Any], message: str) -> None:
-    given = {"requests": Requests.single([0], [1], [2], [0]), "fleet": [1], "times": LINE, "homes": [0]} | change
-    with pytest.raises(ParameterError, match=message):
-        simulate(**given)
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "message"),
-    [
+def test_bad_arguments_are_refused() -> None:
+    good = {"requests": Requests.single([0], [1], [2], [0]), "fleet": [1], "times": LINE, "homes": [0]}
+    cases: list[tuple[str, Any, str]] = [
+        ("fleet", [1, 1], "for each of 1 zones"),
+        ("fleet", [1.5], "whole number of shuttles"),
+        ("fleet", [-1], "0 to"),
+        ("times", LINE[:3], "square"),
+        ("times", LINE * 0.5, "whole seconds"),
+        ("times", -LINE, "from 0"),
+        ("times", LINE + 1, "to itself"),
+        ("times", LINE[:2, :2], "stops beyond"),
+        ("homes", [9], "homes must be numbers of stops"),
+        ("homes", [[]], "homes must be numbers of stops"),
+        ("homes", [], "every zone needs a home"),
+        ("abort_mean_wait", -1.0, "abort_mean_wait"),
+        ("abort_mean_wait", float("nan"), "abort_mean_wait"),
+    ]
+    for name, value, message in cases:
+        with pytest.raises(ParameterError, match=message):
+            simulate(**good | {name: value})
+    requests = Requests.single([0, 0], [1, 1], [2, 2], [0, 0])
+    cases = [
         ("after", [0, -1], "after itself"),
         ("after", [1, 0], "after itself"),
         ("after", [-1, 2], "number of a leg"),
-        ("lag", [0, -1], "from 0"),
-        ("seconds", [0, -1], "from 0"),
-        ("zone", [0, -1], "from 0"),
+        *((name, [0, -1], "from 0") for name in ("lag", "seconds", "zone")),
         ("seconds", [0, 2**60], "from 0"),
         ("seconds", [0], "same length"),
         ("seconds", [0.5, 1.0], "whole numbers"),
-    ],
-)
-def test_bad_requests_are_refused(name: str, value: Any, message: str) -> None:
-    good = Requests.single([0, 0], [1, 1], [2, 2], [0, 0])
-    with pytest.raises(ParameterError, match=message):
-        replace(good, **{name: np.array(value)})
-
-
-@pytest.mark.parametrize(
-    "change",
-    [{"capacity": 0}, {"capacity": True}, {"max_detour": 0.5}, {"dwell_seconds": -1}, {"wait_weight": 0}],
-)
-def test_bad_services_are_refused(change: dict[str, Any]) -> None:
-    with pytest.raises(ParameterError, match=next(iter(change))):
-        Service(**change)
+    ]
+    for name, value, message in cases:
+        with pytest.raises(ParameterError, match=message):
+            replace(requests, **{name: np.array(value)})
+    services = [("capacity", 0), ("capacity", True), ("max_detour", 0.5), ("dwell_seconds", -1), ("wait_weight", 0)]
+    for name, value in services:
+        with pytest.raises(ParameterError, match=name):
+            Service(**{name: value})
 
 
 # The checker: whatever is tampered with must be found.
@@ -345,11 +330,10 @@ def day() -> tuple[Case, Operation]:
 
 
 @pytest.mark.parametrize("name", ["requested", "picked_up", "dropped", "waits", "busy", "empty"])
-@pytest.mark.parametrize("by", [-1, 1])
-def test_tampered_times_are_found(day: tuple[Case, Operation], name: str, by: int) -> None:
+def test_tampered_times_are_found(day: tuple[Case, Operation], name: str) -> None:
     case, operation = day
-    for place in range(0, len(getattr(operation, name)), 7):
-        wrong = tampered(operation, **{name: changed(getattr(operation, name), place, by)})
+    for place in range(0, len(getattr(operation, name)), 11):
+        wrong = tampered(operation, **{name: changed(getattr(operation, name), place, 1 if place % 2 else -1)})
         assert check_operation(case.requests, [6, 6], case.times, case.homes, Service(), wrong)
 
 
@@ -383,31 +367,22 @@ def test_events_left_out_are_found(day: tuple[Case, Operation]) -> None:
     assert missed == []
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
+def test_other_rules_are_found(day: tuple[Case, Operation]) -> None:
+    case, operation = day
+    cases: list[tuple[dict[str, Any], str]] = [
         ({"service": Service(capacity=2)}, "seats"),
         ({"service": Service(dwell_seconds=21)}, "before its stay is over"),
         ({"service": Service(max_wait_seconds=10)}, "said to be late"),
         ({"fleet": [7, 6]}, "6 shuttles instead of 7"),
         ({"homes": [2, 3]}, "start at a home"),
-        ({"slower": 1}, "after the drive allows"),
-        ({"slower": -1}, "after the drive allows"),
-    ],
-)
-def test_other_rules_are_found(day: tuple[Case, Operation], change: dict[str, Any], said: str) -> None:
-    case, operation = day
-    given = {"fleet": [6, 6], "homes": case.homes, "service": Service()} | change
-    times = case.times + given.pop("slower", 0)
-    found = check_operation(case.requests, given["fleet"], times, given["homes"], given["service"], operation)
-    assert any(said in problem for problem in found)
-
-
-def test_a_shuttle_of_another_zone_is_found(day: tuple[Case, Operation]) -> None:
-    case, operation = day
-    wrong = replace(case.requests, zone=1 - case.requests.zone)
-    found = check_operation(wrong, [6, 6], case.times, case.homes, Service(), operation)
-    assert any("another zone" in problem for problem in found)
+        ({"times": case.times + 1}, "after the drive allows"),
+        ({"times": case.times - 1}, "after the drive allows"),
+        ({"requests": replace(case.requests, zone=1 - case.requests.zone)}, "another zone"),
+    ]
+    good = {"requests": case.requests, "fleet": [6, 6], "times": case.times, "homes": case.homes, "service": Service()}
+    for change, said in cases:
+        problems = check_operation(*(good | change).values(), operation)
+        assert any(said in problem for problem in problems)
 
 
 def test_a_turn_that_is_too_quick_is_found() -> None:

@@ -13,8 +13,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.test_fleet import release_of, some_trips, tiny_city
+from tests.fleet_help import policy_of, publish, some_trips, tiny_city, trip_rows
 
+import dunnage as dn
+from dunnage.city import City
 from dunnage.errors import OutputError, ParameterError
 from dunnage.model.city import City
 from dunnage.planning import exports
@@ -31,7 +33,8 @@ def rows_of(path: Path) -> list[dict[str, str]]:
 @pytest.fixture(scope="module")
 def released(tmp_path_factory):
     folder, place = tmp_path_factory.mktemp("counts"), tiny_city(1)
-    return place, release_of(folder, place, some_trips(240, 10, 5))
+    table = trip_rows(place, some_trips(240, 10, 5), days=4)
+    return place, publish(dn.load(table, policy_of(folder, place))).release
 
 
 def test_fleetpy_reads_nodes_edges_and_tables(tmp_path):

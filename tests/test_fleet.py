@@ -8,50 +8,17 @@ import json
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pytest
-from tests.fleet_help import simulate
+from tests.fleet_help import SPAN, policy_of, publish, simulate, some_trips, tiny_city, trip_rows
 from tests.oracles.operations import check_operation
 
 import dunnage as dn
+from dunnage.city import City
 from dunnage.errors import InputError, NoPlanError, ParameterError, Refusal
-from dunnage.ledger import Ledger
-from dunnage.model.city import Buses, City
-from dunnage.noise.source import Noise
 from dunnage.planning.demand import Day, Ground, Trips
 from dunnage.planning.dispatch import Service
 from dunnage.planning.fleet import FleetTask, expanded_days, planned_task, size, solo_cover, wait_facts
 from dunnage.planning.plan import FleetModel, FleetPlan, Waits, ZoneFacts, is_fleet_plan
-
-SPAN = (8 * 3600, 10 * 3600)
-
-
-def tiny_city(seed: int = 0, num: int = 10) -> City:
-    """Make two zones with a hub each and a bus between them."""
-    rng = np.random.default_rng(seed)
-    places = rng.random((num, 2)) * 0.04
-    zones = (places[:, 1] > np.median(places[:, 1])).astype(np.int32)
-    hubs = np.zeros(num, dtype=bool)
-    first, second = (int(np.flatnonzero(zones == zone)[0]) for zone in (0, 1))
-    hubs[[first, second]] = True
-    ride = {"seconds": np.array([100, 100], np.int32), "headway_seconds": np.array([60, 60], np.int32)}
-    ends = {"origins": np.array([first, second], np.int32), "destinations": np.array([second, first], np.int32)}
-    return City(
-        stops=tuple(f"S{i}" for i in range(num)),
-        zone_names=("west", "east"),
-        zones=zones,
-        lat=42 + places[:, 0],
-        lon=-83 + places[:, 1],
-        hubs=hubs,
-        buses=Buses(**ends, **ride),
-    )
-
-
-def some_trips(num: int, stops: int, seed: int, length: int = 7200) -> Trips:
-    rng = np.random.default_rng(seed)
-    return Trips.in_order(
-        rng.integers(0, stops, num), rng.integers(0, stops, num), SPAN[0] + rng.integers(0, length, num)
-    )
 
 
 def task_of(
@@ -131,10 +98,10 @@ def test_a_wait_that_no_fleet_can_reach_is_refused():
         task_of(30, max_wait=1).size()
 
 
-@pytest.mark.parametrize("wait", [0, -3, float("nan"), float("inf")])
-def test_a_wait_that_is_none_is_refused(wait):
-    with pytest.raises(ParameterError, match="above 0 seconds"):
-        task_of(5, max_wait=wait)
+def test_a_wait_that_is_none_is_refused():
+    for wait in (0, -3, float("nan"), float("inf")):
+        with pytest.raises(ParameterError, match="above 0 seconds"):
+            task_of(5, max_wait=wait)
 
 
 def test_a_zone_without_rides_gets_no_shuttle():
@@ -210,29 +177,7 @@ def published(tmp_path_factory):
 
 
 def release_of(folder: Path, place: City, trips: Trips, **time) -> dn.Release:
-    place.write(folder / "city")
-    stop = {"role": "quasi-identifier", "kind": "stop"}
-    clock = {"role": "quasi-identifier", "kind": "time", "domain": ["08:00", "10:00"], "window_minutes": 30, **time}
-    policy = dn.Policy.from_dict(
-        {
-            "dataset": "trips",
-            "protects": "trip",
-            "trip": {"origin": "from", "destination": "to", "time": "at"},
-            "city": {"stops": "city/stops.csv"},
-            "attributes": {"from": stop, "to": stop, "at": clock},
-            "mechanism": {"name": "noisy-counts", "epsilon": 8},
-        },
-        path=folder / "p.toml",
-    )
-    day = np.arange(len(trips)) % 4 + 9
-    clocks = [
-        f"2026-11-{d:02d}T{s // 3600:02d}:{s % 3600 // 60:02d}:{s % 60:02d}"
-        for d, s in zip(day, trips.seconds, strict=True)
-    ]
-    ends = ([place.stops[stop] for stop in column] for column in (trips.origin, trips.destination))
-    table = pa.table({**dict(zip(("from", "to"), ends, strict=True)), "at": pa.array(clocks, pa.string())})
-    with Ledger(":memory:") as ledger:
-        return dn.publish(dn.load(table, policy), ledger=ledger, noise=Noise(seed=1)).release
+    return publish(dn.load(trip_rows(place, trips, days=4), policy_of(folder, place, **time))).release
 
 
 def test_a_plan_tells_what_it_is_worth(published, tmp_path):
@@ -376,26 +321,13 @@ def test_a_bare_table_is_a_plan_of_somebody_else(tmp_path):
         plan.shuttles_of(["north", "east"])
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "zone,shuttles\n",
-        "zone,shuttles\na,x\n",
-        "zone,shuttles\na,-1\n",
-        "zone,shuttles\na,1.5\n",
-        "zone,shuttles\na,1\na,2\n",
-        "zone,shuttles\na,9999999\n",
-        "zone,shuttles\n,1\n",
-        "zone,shuttles\na,1,2\n",
-        "shuttles,zone\n1,a\n",
-        "",
-    ],
-)
-def test_tables_that_are_no_plan_are_refused(tmp_path, text):
+def test_tables_that_are_no_plan_are_refused(tmp_path):
     path = tmp_path / "mine.csv"
-    path.write_text(text)
-    with pytest.raises(InputError):
-        FleetPlan.read(path)
+    lines = ("", "a,x\n", "a,-1\n", "a,1.5\n", "a,1\na,2\n", "a,9999999\n", ",1\n", "a,1,2\n")
+    for text in (*(f"zone,shuttles\n{line}" for line in lines), "shuttles,zone\n1,a\n", ""):
+        path.write_text(text)
+        with pytest.raises(InputError):
+            FleetPlan.read(path)
 
 
 def spoil(name: str, value: object):
@@ -437,9 +369,8 @@ def test_a_folder_that_was_altered_is_refused(tmp_path, change):
         FleetPlan.read(folder)
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"shuttles": (1,)}, {"zones": ("a", "a")}, {"shuttles": (-1, 2)}, {"bound": 5}, {"shuttles": (10**7, 0)}]
-)
-def test_a_plan_that_makes_no_sense_cannot_be(wrong):
-    with pytest.raises(ParameterError):
-        FleetPlan(**{"release": "", "zones": ("a", "b"), "shuttles": (1, 2), **wrong})
+def test_a_plan_that_makes_no_sense_cannot_be():
+    fleets = [{"shuttles": shuttles} for shuttles in ((1,), (-1, 2), (10**7, 0))]
+    for wrong in (*fleets, {"zones": ("a", "a")}, {"bound": 5}):
+        with pytest.raises(ParameterError):
+            FleetPlan(**{"release": "", "zones": ("a", "b"), "shuttles": (1, 2), **wrong})

@@ -10,15 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from scipy.stats import binom
+from tests.settle_help import Published
 
 import dunnage as dn
 from dunnage.errors import NoPlanError, ParameterError
 from dunnage.planning.plan import Plan
 from dunnage.release import Release
-from dunnage.settle import matched_records
 
 UNITS = {"weight": "kg", "volume": "m3", "height": "cm", "width": "cm", "length": "cm"}
 MODELS = [dn.Standard(), dn.Standard(statistic="mean"), dn.Stochastic(), dn.Robust(), dn.Sealed()]
@@ -26,29 +25,14 @@ NAMES = ["upper", "mean", "stochastic", "largest", "sealed"]
 IMPROBABLE = 1e-9
 
 
-class Case:
+class Case(Published):
     """Published quantities, and the truth of each released row."""
 
-    def __init__(self, quantities: dict[str, Sequence[float]], k: int, **more: Any) -> None:
-        statistic, mechanism = more.pop("statistic", "multiset"), more.pop("mechanism", "partition")
-        numeric = {"role": "quasi-identifier", "kind": "numeric", "domain": [0, 1000]}
-        if mechanism == "full-domain":
-            numeric["doubling"] = 25
-        document = {
-            "dataset": "parcels",
-            "protects": "package",
-            "attributes": {
-                **{name: {**numeric, "unit": UNITS[name]} for name in quantities},
-                **{name: {"role": "public"} for name in more},
-            },
-            "mechanism": {"name": mechanism, "k": k, "statistic": statistic},
-        }
-        columns = {name: [float(value) for value in values] for name, values in quantities.items()}
-        self.data = dn.load(pa.table({**columns, **more}), dn.Policy.from_dict(document))
-        self.release, self.key = dn.publish(self.data, ledger=":memory:")
-        record = matched_records(self.data, self.release, self.key)
-        self.truth = np.column_stack([np.array(values)[record] for values in columns.values()])
-        self.names = list(quantities)
+    def __init__(self, quantities: dict[str, Sequence[float]], k: int, name: str = "partition", **columns: Any) -> None:
+        number = {"role": "quasi-identifier", "kind": "numeric", "domain": [0, 1000], "doubling": 25}
+        roles = {quantity: {**number, "unit": UNITS[quantity]} for quantity in quantities}
+        super().__init__({**quantities, **columns}, k, name=name, roles=roles)
+        self.names, self.truth = list(quantities), self.amounts
         self.class_id = self.release.data.column("class_id").to_numpy()
 
 
@@ -136,10 +120,10 @@ def test_models_are_ordered_by_what_they_know(flat: Case) -> None:
     assert plans["largest"].objective <= plans["upper"].objective
 
 
-@pytest.mark.parametrize("budget", ["items", "published"])
-def test_budgets_are_for_one_quantity(flat: Case, budget: str) -> None:
-    with pytest.raises(ParameterError, match="one quantity into one kind of truck"):
-        dn.pack(flat.release, capacity=FLAT_ROOM, model=dn.Robust(budget=budget))
+def test_budgets_are_for_one_quantity(flat: Case) -> None:
+    for budget in ("items", "published"):
+        with pytest.raises(ParameterError, match="one quantity into one kind of truck"):
+            dn.pack(flat.release, capacity=FLAT_ROOM, model=dn.Robust(budget=budget))
     with pytest.raises(ParameterError, match="without as_published"):
         dn.pack(flat.release, capacity=FLAT_ROOM, model=dn.Stochastic(as_published=True))
 
@@ -167,9 +151,8 @@ def test_one_of_several_quantities(flat: Case) -> None:
     assert np.bincount(alone.assignment, weights=upper).max() <= 150
 
 
-@pytest.mark.parametrize(
-    ("capacity", "message"),
-    [
+def test_capacities_must_be_clear(flat: Case, deep: Case) -> None:
+    cases = [
         ("150", "Name it: weight=150"),
         (["150kg", "160kg"], "released in m3"),
         (["150kg", "volume=9", "20"], "may be of weight, volume"),
@@ -180,14 +163,10 @@ def test_one_of_several_quantities(flat: Case) -> None:
         (["=150"], "may be of"),
         ([], "capacity"),
         ([150, 90], "may be of"),
-    ],
-)
-def test_capacities_must_be_clear(flat: Case, capacity: Any, message: str) -> None:
-    with pytest.raises(ParameterError, match=message):
-        dn.pack(flat.release, capacity=capacity)
-
-
-def test_quantities_of_one_unit_are_named(deep: Case) -> None:
+    ]
+    for capacity, message in cases:
+        with pytest.raises(ParameterError, match=message):
+            dn.pack(flat.release, capacity=capacity)
     with pytest.raises(ParameterError, match="Name it"):
         dn.pack(deep.release, capacity=["100cm", "weight=9"])
 
@@ -305,28 +284,15 @@ def test_kinds_may_hold_different_quantities_besides_what_is_packed(flat: Case) 
     assert plan.quantities == {"weight": "kg"}  # what every kind has a capacity for
 
 
-@pytest.mark.parametrize(
-    "truck",
-    [
-        dn.Truck(name="van", capacity={}),
-        dn.Truck(name="van", capacity={"height": 5}),
-        dn.Truck(name="van", capacity={"weight": -5}),
-        dn.Truck(name="van", capacity={"weight": float("nan")}),
-        dn.Truck(name="van", capacity={"weight": float("inf")}),
-        dn.Truck(name="van", capacity={"weight": 50}, cost=0),
-        dn.Truck(name="van", capacity={"weight": 50}, cost=-1),
-        dn.Truck(name="van", capacity={"weight": 50}, cost=float("nan")),
-        dn.Truck(name="van", capacity={"weight": 50}, count=-1),
-        dn.Truck(name="van", capacity={"weight": 50}, count=1.5),
-        dn.Truck(name="van", capacity={"weight": "50"}),
-        dn.Truck(name="van", capacity={"weight": 50}, cost="2"),
-    ],
-)
-def test_trucks_that_make_no_sense(flat: Case, truck: dn.Truck) -> None:
+def test_trucks_that_make_no_sense(flat: Case) -> None:
     lorry = dn.Truck(name="lorry", capacity={"weight": 500, "height": 5}, cost=2)
-    for kinds in ([truck], [lorry, truck]):
-        with pytest.raises(ParameterError, match="truck"):
-            dn.pack(flat.release, trucks=kinds)
+    rooms: list[Any] = [{}, {"height": 5}, *({"weight": room} for room in (-5, float("nan"), float("inf"), "50"))]
+    wrong: list[Any] = [{"cost": cost} for cost in (0, -1, float("nan"), "2")] + [{"count": n} for n in (-1, 1.5)]
+    for more in [*({"capacity": room} for room in rooms), *({"capacity": {"weight": 50}, **one} for one in wrong)]:
+        van = dn.Truck(name="van", **more)
+        for kinds in ([van], [lorry, van]):
+            with pytest.raises(ParameterError, match="truck"):
+                dn.pack(flat.release, trucks=kinds)
 
 
 def test_costs_too_far_apart(flat: Case) -> None:
@@ -367,9 +333,8 @@ def test_the_order_of_the_columns_does_not_matter() -> None:
     assert same.objective == dn.pack(case.release, capacity=150, model=model, by="town").objective <= plan.objective
 
 
-@pytest.mark.parametrize("column", ["weight", "class_id", "row", "", "nothing"])
-def test_only_public_columns_keep_rows_apart(flat: Case, column: str) -> None:
-    for word in ("by", "apart"):
+def test_only_public_columns_keep_rows_apart(flat: Case) -> None:
+    for word, column in itertools.product(("by", "apart"), ("weight", "class_id", "row", "", "nothing")):
         with pytest.raises(ParameterError, match="public column only"):
             dn.pack(flat.release, capacity=FLAT_ROOM, **{word: column})
 
@@ -379,10 +344,10 @@ def test_only_public_columns_keep_rows_apart(flat: Case, column: str) -> None:
 
 @pytest.mark.parametrize("model", MODELS, ids=NAMES)
 def test_full_domain_releases(model: Any) -> None:
-    case = Case({"weight": np.random.default_rng(4).integers(1, 200, 24).tolist()}, 4, mechanism="full-domain")
+    case = Case({"weight": np.random.default_rng(4).integers(1, 200, 24).tolist()}, 4, name="full-domain")
     plan = dn.pack(case.release, capacity=500, model=model)
     check_plan(case, plan, model)
-    both = Case(drawn(5, 16, 60, 40), 3, mechanism="full-domain")
+    both = Case(drawn(5, 16, 60, 40), 3, name="full-domain")
     check_plan(both, dn.pack(both.release, capacity=["170kg", "volume=120"], model=model, seconds=10), model)
 
 

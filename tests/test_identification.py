@@ -8,11 +8,11 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.certificates_help import certificate_of
+from tests.settle_help import cut, noisy_release
 
 from dunnage.errors import ParameterError
 from dunnage.model.domains import Numeric
@@ -28,36 +28,13 @@ TENTH = Fraction(1, 10)
 def cells_of(
     last: int = 10, borders: tuple[int, ...] = (), law: str = "laplace", epsilon: Any = 2, confidence: Any = "0.9"
 ) -> Cells:
-    domain = Numeric(lower=0, upper=last, resolution=1, unit="kg")
-    return Cells.cut(
-        domain,
-        [Fraction(border) for border in borders],
-        law=law,
-        epsilon=Fraction(epsilon),
-        confidence=Fraction(confidence),
-    )
+    return cut(0, last, "1", epsilon, confidence=confidence, law=law, borders=borders)
 
 
-def release_of(
-    cells: dict[str, Cells], noisy: dict[str, Any], public: dict[str, list[Any]] | None = None, **columns: Any
-) -> Release:
+def release_of(cells: dict[str, Cells], noisy: dict[str, Any], public: Any = None, **columns: Any) -> Release:
     """Make a noisy release of given noisy values, as it is read."""
-    table: dict[str, Any] = {"row": np.arange(len(next(iter(noisy.values()))))}
-    attributes: list[dict[str, Any]] = []
-    for name, values in (public or {}).items():
-        table[name] = values
-        attributes.append({"name": name, "role": "public"})
-    for name, values in noisy.items():
-        found = np.asarray(values, dtype=np.float64)
-        table[name], (table[f"{name}_lower"], table[f"{name}_upper"]) = found, cells[name].interval(found)
-        attributes.append({"name": name, "role": "quasi-identifier", "domain": cells[name].domain.describe()})
-    body = {
-        "dataset": "parcels",
-        "guarantee": {"model": "dp", "protects": "parcel"},
-        "attributes": attributes,
-        "measures": {"records": len(table["row"]), "noise": {name: one.describe() for name, one in cells.items()}},
-    }
-    return Release(certificate=certificate_of(body), data=pa.table({**table, **columns}))
+    named = {name: (cells[name], values) for name, values in noisy.items()}
+    return noisy_release(named, public=public, **columns)
 
 
 def likelihood(cells: Cells, seen: int, truth: int) -> float:

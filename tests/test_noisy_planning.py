@@ -22,7 +22,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from papers.li2022_naive import naive_chance, naive_packing
 from scipy.stats import binom
-from tests.certificates_help import certificate_of
+from tests.builders import a_policy
+from tests.settle_help import cut, noisy_release, published
 
 import dunnage as dn
 from dunnage.cli import main
@@ -49,48 +50,8 @@ FloatArray = npt.NDArray[np.float64]
 IMPROBABLE = 1e-9
 
 
-def cut(
-    lower: int, upper: int, resolution: str, epsilon: str, *, confidence: str = "0.9", law: str = "laplace", **more: Any
-) -> Cells:
-    """Noise on weights between two bounds."""
-    domain = Numeric(lower=lower, upper=upper, resolution=resolution, unit="kg")
-    borders = [Fraction(border) for border in more.get("borders", ())]
-    return Cells.cut(domain, borders, law=law, epsilon=Fraction(epsilon), confidence=Fraction(confidence))
-
-
-def released(
-    columns: Mapping[str, tuple[Cells, npt.ArrayLike]],
-    *,
-    public: Mapping[str, Sequence[str]] | None = None,
-    measures: Mapping[str, Any] | None = None,
-) -> Release:
-    """Make a noisy release of values that already are noisy."""
-    public = public or {}
-    data: dict[str, Any] = {"row": np.arange(len(np.asarray(next(iter(columns.values()))[1]))), **public}
-    for name, (cells, seen) in columns.items():
-        lower, upper = cells.interval(seen)
-        data |= {name: np.asarray(seen, dtype=np.float64), f"{name}_lower": lower, f"{name}_upper": upper}
-    noise = {"noise": {name: cells.describe() for name, (cells, _) in columns.items()}}
-    body = {
-        "kind": "rows",
-        "dataset": "parcels",
-        "guarantee": {"model": "dp"},
-        "basis": "proved",
-        "mechanism": {"name": "noisy-values"},
-        "attributes": [
-            *({"name": name, "role": "public"} for name in public),
-            *(
-                {"name": name, "role": "quasi-identifier", "kind": "numeric", "domain": cells.domain.describe()}
-                for name, (cells, _) in columns.items()
-            ),
-        ],
-        "measures": {"records": len(data["row"]), **(noise if measures is None else measures)},
-    }
-    return Release(certificate=certificate_of(body), data=pa.table(data))
-
-
 def weights_release(cells: Cells, seen: npt.ArrayLike, **more: Any) -> Release:
-    return released({"weight": (cells, seen)}, **more)
+    return noisy_release({"weight": (cells, seen)}, **more)
 
 
 # What a release says
@@ -119,7 +80,7 @@ def test_noisy_rows_beside_classes_are_numbered_after_them() -> None:
         dn.pack(mixed, capacity=500, model=dn.Stochastic(prior="uniform"))
 
 
-@pytest.mark.parametrize("confidence", ["0", "0.5", "0.9", "0.999"])
+@pytest.mark.parametrize("confidence", ["0", "0.9", "0.999"])
 def test_sizes_from_intervals_alone_are_never_smaller(confidence: str) -> None:
     cells = cut(0, 100, "1", "12", confidence=confidence, borders=(40,))
     release = weights_release(cells, np.arange(101.0))
@@ -157,15 +118,7 @@ def test_a_prior_is_refused_where_there_are_classes(noisy_free: Release) -> None
 @pytest.fixture(scope="module")
 def noisy_free() -> Release:
     """Six weights in classes of three."""
-    weight = {"role": "quasi-identifier", "kind": "numeric", "domain": [0, 1000], "unit": "kg"}
-    document = {
-        "dataset": "parcels",
-        "protects": "package",
-        "attributes": {"weight": weight},
-        "mechanism": {"name": "partition", "k": 3, "statistic": "multiset"},
-    }
-    table = pa.table({"weight": [100.0, 120.0, 130.0, 400.0, 410.0, 450.0]})
-    return dn.publish(dn.load(table, dn.Policy.from_dict(document)), ledger=":memory:")[0]
+    return published([100.0, 120.0, 130.0, 400.0, 410.0, 450.0], 3)
 
 
 def test_without_a_law_nothing_is_certified() -> None:
@@ -364,10 +317,10 @@ def test_chance_bound_and_plan_against_all_partitions(case: Any) -> None:
     best = min((max(bins) + 1 for bins, chance in chances.items() if chance >= 1 - risk + rounding), default=None)
     if best is None and max(chances.values()) < 1 - risk - 1e-7:
         with pytest.raises(NoPlanError, match="fits with probability"):
-            dn.pack(release, capacity=truck, model=model, seconds=10)
+            dn.pack(release, capacity=truck, model=model, seconds=60)
     if best is None:
         return
-    plan = dn.pack(release, capacity=truck, model=model, seconds=10)
+    plan = dn.pack(release, capacity=truck, model=model, seconds=60)
     exact = chance_by_hand(cells, laws, plan.assignment.tolist(), capacity)
     assert plan.certified.at_least <= exact + 1e-12
     assert exact <= plan.certified.at_most + 1e-12
@@ -385,7 +338,7 @@ def test_exact_chances_with_several_quantities_and_kinds() -> None:
         Truck(name="van", capacity={"weight": 5, "volume": 2.5}, cost=2),
         Truck(name="lorry", capacity={"weight": 9, "volume": 4}, cost=3),
     )
-    problem = problem_of(released(columns), None, trucks=trucks)
+    problem = problem_of(noisy_release(columns), None, trucks=trucks)
     odds = odds_of(problem, Prior())
     for bins in partitions(3):
         for kinds in itertools.product(range(2), repeat=max(bins) + 1):
@@ -399,7 +352,7 @@ def test_exact_chances_with_several_quantities_and_kinds() -> None:
             assert found <= odds.at_most(assigned, of_kind) + 1e-12
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(8))
 def test_two_quantities_and_groups_against_all_partitions(seed: int) -> None:
     generator = np.random.default_rng(seed)
     epsilon, risk = str(generator.choice([2, 5, 9])), Fraction(int(generator.integers(1, 6)), 10)
@@ -415,9 +368,9 @@ def test_two_quantities_and_groups_against_all_partitions(seed: int) -> None:
         mixed = any(a == b and s != t for (a, s), (b, t) in itertools.combinations(zip(bins, towns, strict=True), 2))
         chance = math.prod(chance_by_hand(own, laws[name], bins, Fraction(room)) for name, (own, _) in columns.items())
         likely += [max(bins) + 1] if chance >= 1 - risk - 1e-7 and not mixed else []
-    release = released(columns, public={"town": towns})
+    release = noisy_release(columns, public={"town": towns})
     model = dn.Stochastic(risk=risk, prior="uniform")
-    plan = dn.pack(release, capacity=[f"weight={room}", f"volume={room}"], by="town", model=model, seconds=5)
+    plan = dn.pack(release, capacity=[f"weight={room}", f"volume={room}"], by="town", model=model, seconds=60)
     assert plan.bound <= min(likely) == plan.num_bins
 
 
@@ -464,7 +417,7 @@ def test_priors_are_read_and_refused() -> None:
     far = Prior.parse("normal:1e9:0.001").log_weights(np.array([1.0, 2.0, 3.0]))
     assert far.argmax() == 2
     assert far.max() == 0
-    two = released({"weight": (cut(0, 5, "1", "3"), [1, 2]), "volume": (cut(0, 5, "1", "3"), [1, 2])})
+    two = noisy_release({"weight": (cut(0, 5, "1", "3"), [1, 2]), "volume": (cut(0, 5, "1", "3"), [1, 2])})
     with pytest.raises(ParameterError, match="several quantities"):
         dn.pack(two, capacity=["weight=9", "volume=9"], model=dn.Stochastic(prior="normal:2:1"))
     below = weights_release(cut(-5, 5, "1", "3"), [1, 2])
@@ -571,7 +524,7 @@ def test_several_quantities(num_axes: int) -> None:
     names = ["weight", "height", "width", "length"][:num_axes]
     columns = {name: spread_weights(11, "40", seed) for seed, name in enumerate(names)}
     capacity = [f"{name}=1500" for name in names]
-    release = released(columns)
+    release = noisy_release(columns)
     for model in (dn.Standard(), dn.Stochastic(risk="0.1"), dn.Stochastic(risk="0.1", prior="uniform")):
         plan = dn.pack(release, capacity=capacity, model=model, seconds=0.8)
         assert sorted(set(plan.assignment.tolist())) == list(range(plan.num_bins))
@@ -681,25 +634,16 @@ def test_margins_are_exact_decimals(noisy_free: Release) -> None:
             dn.pack(noisy_free, capacity=1000, margin=bad)
 
 
-@pytest.mark.parametrize(
-    "model",
-    [
-        dn.Standard(),
-        dn.Standard(statistic="mean"),
-        dn.Stochastic(risk="0.3"),
-        dn.Robust(),
-        dn.Robust(budget="items"),
-        dn.Sealed(),
-    ],
-)
-def test_margins_go_with_every_model(noisy_free: Release, model: Any) -> None:
-    plan = dn.pack(noisy_free, capacity=600, margin="0.05", model=model, seconds=5)
-    same = dn.pack(noisy_free, capacity=570, model=model, seconds=5)
-    assert (plan.num_bins, plan.bound) == (same.num_bins, same.bound)
-    assert plan.trucks[0].capacity == {"weight": 600}
-    if plan.certified:
-        assert plan.certified.at_least >= same.certified.at_least
-        assert plan.certified.at_most >= same.certified.at_most
+def test_margins_go_with_every_model(noisy_free: Release) -> None:
+    models: list[Any] = [dn.Standard(), dn.Standard(statistic="mean"), dn.Stochastic(risk="0.3")]
+    for model in (*models, dn.Robust(), dn.Robust(budget="items"), dn.Sealed()):
+        plan = dn.pack(noisy_free, capacity=600, margin="0.05", model=model, seconds=60)
+        same = dn.pack(noisy_free, capacity=570, model=model, seconds=60)
+        assert (plan.num_bins, plan.bound) == (same.num_bins, same.bound)
+        assert plan.trucks[0].capacity == {"weight": 600}
+        if plan.certified:
+            assert plan.certified.at_least >= same.certified.at_least
+            assert plan.certified.at_most >= same.certified.at_most
 
 
 def test_a_margin_makes_a_likely_plan_likelier() -> None:
@@ -740,14 +684,9 @@ def test_a_noisy_plan_comes_back_from_its_folder(tmp_path: Path) -> None:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A noisy release in a folder, made by the owner's own way."""
     weight = {"role": "quasi-identifier", "kind": "numeric", "domain": [0, 500], "resolution": 1, "unit": "kg"}
-    document = {
-        "dataset": "parcels",
-        "protects": "package",
-        "attributes": {"weight": weight},
-        "mechanism": {"name": "noisy-values", "epsilon": 20},
-    }
+    policy = a_policy({"name": "noisy-values", "epsilon": 20}, {"weight": weight})
     table = pa.table({"weight": np.random.default_rng(1).integers(125, 375, 15).astype(np.float64)})
-    release, _ = dn.publish(dn.load(table, dn.Policy.from_dict(document)), ledger=":memory:")
+    release, _ = dn.publish(dn.load(table, policy), ledger=":memory:")
     place = tmp_path_factory.mktemp("noisy") / "release"
     place.mkdir()
     release.write_files(place)
@@ -780,26 +719,19 @@ def test_the_command_chooses_the_model_by_risk_and_prior(
         assert json.loads(told)["margin"] == (0.05 if "--margin" in options else None)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("--prior", "flat"), "uniform or normal"),
-        (("--prior", "uniform", "--model", "standard"), "does not take --prior"),
-        (("--margin", "1"), "margin must be"),
-        (("--margin", "x"), "margin must be"),
-        (("--model", "sealed"), "noisy row is in none"),
-        (("--spread", "2"), "noisy row is in none"),
-    ],
-)
 def test_bad_requests_on_noisy_releases(
-    folder: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    options: tuple[str, ...],
-    message: str,
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, _, err = run(monkeypatch, capsys, "pack", folder, "--capacity", "1000", *options, "-o", tmp_path / "plan")
-    assert code == 2
-    assert message in err
-    assert not (tmp_path / "plan").exists()
+    cases = {
+        ("--prior", "flat"): "uniform or normal",
+        ("--prior", "uniform", "--model", "standard"): "does not take --prior",
+        ("--margin", "1"): "margin must be",
+        ("--margin", "x"): "margin must be",
+        ("--model", "sealed"): "noisy row is in none",
+        ("--spread", "2"): "noisy row is in none",
+    }
+    for options, message in cases.items():
+        code, _, err = run(monkeypatch, capsys, "pack", folder, "--capacity", "1000", *options, "-o", tmp_path / "plan")
+        assert code == 2
+        assert message in err
+        assert not (tmp_path / "plan").exists()

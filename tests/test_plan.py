@@ -186,67 +186,54 @@ def test_any_value_replaced_is_read_or_refused_as_input(make: Any, tmp_path: Pat
     assert refused > 200
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "[" * 100_000, "\xff\xfe", '{"format": 2}', "9" * 5000])
-def test_whatever_is_no_plan_file_is_refused(tmp_path: Path, text: str) -> None:
+def test_whatever_is_no_plan_file_is_refused(tmp_path: Path) -> None:
     small_plan().write(tmp_path / "plan")
-    (tmp_path / "plan" / "plan.json").write_text(text, encoding="latin-1")
-    with pytest.raises(InputError, match=r"plan\.json"):
-        Plan.read(tmp_path / "plan")
+    for text in ("", "{", "[]", "[" * 100_000, "\xff\xfe", '{"format": 2}', "9" * 5000):
+        (tmp_path / "plan" / "plan.json").write_text(text, encoding="latin-1")
+        with pytest.raises(InputError, match=r"plan\.json"):
+            Plan.read(tmp_path / "plan")
 
 
-@pytest.mark.parametrize("name", ["plan.json", "bins.csv", "assignment.csv"])
-def test_a_missing_file_is_named(tmp_path: Path, name: str) -> None:
-    small_plan().write(tmp_path / "plan")
-    (tmp_path / "plan" / name).unlink()
-    with pytest.raises(InputError, match=name):
-        Plan.read(tmp_path / "plan")
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    for name in ("plan.json", "bins.csv", "assignment.csv"):
+        small_plan().write(tmp_path / name)
+        (tmp_path / name / name).unlink()
+        with pytest.raises(InputError, match=name):
+            Plan.read(tmp_path / name)
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "message"),
-    [
-        ("bins.csv", "bin,truck\n0,van\n1,van\n", "bin without a truck"),
-        ("bins.csv", "bin,truck\n0,van\n2,van\n1,lorry\n", "not the next bin"),
-        ("bins.csv", "bin,truck\n0,van\n1,van\n2,ship\n", "not a plan"),
-        ("bins.csv", "bin,truck\n0,van\n1\n2,lorry\n", "too few cells"),
+def test_malformed_tables_are_refused(tmp_path: Path) -> None:
+    bins, rows, slots = "bin,truck\n", "row,bin\n", "bin,class_id,count\n"
+    cases = [
+        ("bins.csv", f"{bins}0,van\n1,van\n", "bin without a truck"),
+        ("bins.csv", f"{bins}0,van\n2,van\n1,lorry\n", "not the next bin"),
+        ("bins.csv", f"{bins}0,van\n1,van\n2,ship\n", "not a plan"),
+        ("bins.csv", f"{bins}0,van\n1\n2,lorry\n", "too few cells"),
         ("bins.csv", "truck,bin\n", "header"),
-        ("assignment.csv", "row,bin\n0,0\n1,0\n2,1\n4,2\n", "row 3 is missing"),
-        ("assignment.csv", "row,bin\n0,0\n1,0\n1,1\n", "row 1 stands in it more than once"),
-        ("assignment.csv", "row,bin\n0,0\n1,-1\n", "no whole number in row 2"),
-        ("assignment.csv", "row,bin\n", "assigns no row"),
+        ("assignment.csv", f"{rows}0,0\n1,0\n2,1\n4,2\n", "row 3 is missing"),
+        ("assignment.csv", f"{rows}0,0\n1,0\n1,1\n", "row 1 stands in it more than once"),
+        ("assignment.csv", f"{rows}0,0\n1,-1\n", "no whole number in row 2"),
+        ("assignment.csv", rows, "assigns no row"),
         ("assignment.csv", "", "header"),
-    ],
-)
-def test_malformed_tables_are_refused(tmp_path: Path, name: str, text: str, message: str) -> None:
-    small_plan().write(tmp_path / "plan")
-    (tmp_path / "plan" / name).write_text(text)
-    with pytest.raises(InputError, match=message):
-        Plan.read(tmp_path / "plan")
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("bin,class_id,count\n", "no line"),
-        ("", "header"),
-        ("class_id,bin,count\n0,0,1\n", "header"),
-        ("bin,class_id\n0,0\n", "header"),
-        ("bin,class_id,count\n0,0\n", "too few cells"),
-        ("bin,class_id,count\n0,0,0\n", "count below 1"),
-        ("bin,class_id,count\n0,0,-1\n", "no whole number"),
-        ("bin,class_id,count\n0,x,1\n", "no whole number"),
-        ("bin,class_id,count\n0,0,1.5\n", "no whole number"),
-        (f"bin,class_id,count\n0,0,{'9' * 40}\n", "no whole number"),
-        ("bin,class_id,count\n0,0,1\n1,0,1\n0,0,2\n", "two lines for one bin and class"),
-        ("bin,class_id,count\n0,0,1\n3,1,1\n", "bin without a truck"),
-        ("bin,class_id,count\n0,0,\u0661\u0662,\n1,0,\xb2\n", "no whole number"),
-    ],
-)
-def test_malformed_slots_are_refused(tmp_path: Path, text: str, message: str) -> None:
-    sealed_plan().write(tmp_path / "plan")
-    (tmp_path / "plan" / "slots.csv").write_text(text, encoding="utf-8")
-    with pytest.raises(InputError, match=message):
-        Plan.read(tmp_path / "plan")
+        ("slots.csv", slots, "no line"),
+        ("slots.csv", "", "header"),
+        ("slots.csv", "class_id,bin,count\n0,0,1\n", "header"),
+        ("slots.csv", "bin,class_id\n0,0\n", "header"),
+        ("slots.csv", f"{slots}0,0\n", "too few cells"),
+        ("slots.csv", f"{slots}0,0,0\n", "count below 1"),
+        *(
+            ("slots.csv", f"{slots}0,{cells}\n", "no whole number")
+            for cells in ("0,-1", "x,1", "0,1.5", f"0,{'9' * 40}")
+        ),
+        ("slots.csv", f"{slots}0,0,1\n1,0,1\n0,0,2\n", "two lines for one bin and class"),
+        ("slots.csv", f"{slots}0,0,1\n3,1,1\n", "bin without a truck"),
+        ("slots.csv", f"{slots}0,0,\u0661\u0662,\n1,0,\xb2\n", "no whole number"),
+    ]
+    for number, (name, text, message) in enumerate(cases):
+        folder = (sealed_plan if name == "slots.csv" else small_plan)().write(tmp_path / str(number))
+        (folder / name).write_text(text, encoding="utf-8")
+        with pytest.raises(InputError, match=message):
+            Plan.read(folder)
 
 
 def test_slots_are_read_only_from_slots(tmp_path: Path) -> None:
@@ -256,28 +243,24 @@ def test_slots_are_read_only_from_slots(tmp_path: Path) -> None:
         Plan.read(tmp_path / "plan")
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"spread": 0},
-        {"spread": -2},
-        {"spread": 2.0},
-        {"bound": 4},
-        {"truck_linkage": {"mean": 1.5, "worst": 2, "kind": "exact"}},
-        {"certified": {"at_least": 0.9}},
-        {"certified": {"at_least": -0.5, "at_most": 1}},
-        {"quantities": {}},
-        {"quantities": {"volume": "m3"}},
-        {"objective": 2},
-        {"sealed": "yes"},
-    ],
-)
-def test_values_that_no_plan_has_are_refused(tmp_path: Path, change: dict[str, Any]) -> None:
-    sealed_plan().write(tmp_path / "plan")
-    file = tmp_path / "plan" / "plan.json"
-    file.write_text(json.dumps({**json.loads(file.read_text()), **change}))
-    with pytest.raises(InputError):
-        Plan.read(tmp_path / "plan")
+def test_values_that_no_plan_has_are_refused(tmp_path: Path) -> None:
+    file = sealed_plan().write(tmp_path / "plan") / "plan.json"
+    content = json.loads(file.read_text())
+    changes: list[tuple[str, Any]] = [
+        *(("spread", value) for value in (0, -2, 2.0)),
+        ("bound", 4),
+        ("truck_linkage", {"mean": 1.5, "worst": 2, "kind": "exact"}),
+        ("certified", {"at_least": 0.9}),
+        ("certified", {"at_least": -0.5, "at_most": 1}),
+        ("quantities", {}),
+        ("quantities", {"volume": "m3"}),
+        ("objective", 2),
+        ("sealed", "yes"),
+    ]
+    for name, value in changes:
+        file.write_text(json.dumps({**content, name: value}))
+        with pytest.raises(InputError):
+            Plan.read(tmp_path / "plan")
 
 
 def test_bins_of_another_solver_may_have_gaps(tmp_path: Path) -> None:
@@ -286,24 +269,22 @@ def test_bins_of_another_solver_may_have_gaps(tmp_path: Path) -> None:
     assert read_assignment(file).tolist() == [0, 1, 1]
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("row,bin\n0,1\n", "row 1, 2 is missing"),
-        ("row,bin\n0,1\n1,1\n2,1\n7,1\n", "no row 7"),
-        ("row,bin\n0,1\n1,1\n2,1\n2,1\n", "row 2 stands"),
-        ("row,bin\n0,1\n1,1\n999999999,1\n", "row 2 is missing"),
-        (f"row,bin\n0,1\n1,1\n{'9' * 5000},1\n", "no whole number"),
-        ("row,bin\n0,1\n1,1\n2,1.5\n", "no whole number"),
-        ("row,bin\n0,1\n1,x\n2,\n", "no whole number"),
-        ("0,1\n1,1\n2,1\n", "header"),
-    ],
-)
-def test_an_assignment_that_does_not_cover_the_release_is_refused(tmp_path: Path, text: str, message: str) -> None:
+def test_an_assignment_that_does_not_cover_the_release_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "theirs.csv"
-    file.write_text(text)
-    with pytest.raises(InputError, match=message):
-        read_assignment(file, num_rows=3)
+    cases = {
+        "row,bin\n0,1\n": "row 1, 2 is missing",
+        "row,bin\n0,1\n1,1\n2,1\n7,1\n": "no row 7",
+        "row,bin\n0,1\n1,1\n2,1\n2,1\n": "row 2 stands",
+        "row,bin\n0,1\n1,1\n999999999,1\n": "row 2 is missing",
+        f"row,bin\n0,1\n1,1\n{'9' * 5000},1\n": "no whole number",
+        "row,bin\n0,1\n1,1\n2,1.5\n": "no whole number",
+        "row,bin\n0,1\n1,x\n2,\n": "no whole number",
+        "0,1\n1,1\n2,1\n": "header",
+    }
+    for text, message in cases.items():
+        file.write_text(text)
+        with pytest.raises(InputError, match=message):
+            read_assignment(file, num_rows=3)
 
 
 def test_a_path_that_is_no_file_is_refused(tmp_path: Path) -> None:
@@ -324,18 +305,15 @@ def test_truck_linkage_is_the_best_guess_by_counting(rows: list[tuple[int, int]]
     assert found.worst == pytest.approx(max(guesses))
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [("500", 500), (500, 500), (2.5, 2.5), ("500kg", 500), (" 0.5 kg ", 0.5), ("weight=1e3 kg", 1000)],
-)
-def test_capacities(text: str | float, value: float) -> None:
-    assert parse_capacities([text], {"weight": "kg"}) == {"weight": value}
-
-
-@pytest.mark.parametrize("text", ["", "kg", "0", "-5", "nan", "inf", "500t", "volume=9", "5,5", "1e999", "True"])
-def test_capacities_that_make_no_sense(text: str) -> None:
-    with pytest.raises(ParameterError):
-        parse_capacities([text], {"weight": "kg"})
+def test_capacities() -> None:
+    good = {"500": 500, 500: 500, 2.5: 2.5, "500kg": 500, " 0.5 kg ": 0.5, "weight=1e3 kg": 1000}
+    for text, value in good.items():
+        assert parse_capacities([text], {"weight": "kg"}) == {"weight": value}
+    for bad in ("", "kg", "0", "-5", "nan", "inf", "500t", "volume=9", "5,5", "1e999", "True"):
+        with pytest.raises(ParameterError):
+            parse_capacities([bad], {"weight": "kg"})
+    both = {"weight": "kg", "volume": "m3"}
+    assert parse_capacities(["500kg", "volume=9"], both) == {"weight": 500.0, "volume": 9.0}
 
 
 def test_trucks_are_read(tmp_path: Path) -> None:
@@ -346,25 +324,18 @@ def test_trucks_are_read(tmp_path: Path) -> None:
     assert lorry == Truck(name="lorry", capacity={"weight": 900.5})
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "truck,count,cost\nvan,1,1\n",
-        "truck,count,cost,weight\n",
-        "truck,count,cost,weight\nvan,1,1,0\n",
-        "truck,count,cost,weight\nvan,-1,1,5\n",
-        "truck,count,cost,weight\nvan,x,1,5\n",
-        "truck,count,cost,weight\nvan,1,1,nan\n",
-        "truck,count,cost,weight\nvan,1,1\n",
-        "truck,count,cost,weight\n ,1,1,5\n",
-        "truck,count,cost,weight\nvan,1,1,5\nvan,1,1,5\n",
-    ],
-)
-def test_trucks_that_make_no_sense(tmp_path: Path, text: str) -> None:
-    file = tmp_path / "trucks.csv"
-    file.write_text(text)
-    with pytest.raises(InputError):
-        read_trucks(file, ["weight"])
+def test_trucks_that_make_no_sense(tmp_path: Path) -> None:
+    file, weight = tmp_path / "trucks.csv", "truck,count,cost,weight"
+    lines = ("van,1,1,0", "van,-1,1,5", "van,x,1,5", "van,1,1,nan", "van,1,1", " ,1,1,5", "van,1,1,5\nvan,1,1,5")
+    texts = ["truck,count,cost\nvan,1,1\n", f"{weight}\n", *(f"{weight}\n{line}\n" for line in lines)]
+    cases: dict[str, str | None] = dict.fromkeys(texts)
+    cases[f"{weight},volum\nvan,1,1,400,3\n"] = "'volum' that is no quantity"
+    cases[f"{weight},weight\nvan,1,1,400,3\n"] = "doubled column"
+    cases[f"{weight}\nvan,1,1,400,3\n"] = "too many cells"
+    for text, message in cases.items():
+        file.write_text(text)
+        with pytest.raises(InputError, match=message):
+            read_trucks(file, ["weight", "volume"])
 
 
 def test_a_sealed_plan_replaces_another_and_the_reverse(tmp_path: Path) -> None:
@@ -375,17 +346,3 @@ def test_a_sealed_plan_replaces_another_and_the_reverse(tmp_path: Path) -> None:
         plan.write(tmp_path / "plan", force=True)
         assert Plan.read(tmp_path / "plan").to_dict() == plan.to_dict()
     assert not (tmp_path / "plan" / "slots.csv").exists()
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("truck,count,cost,weight,volum\nvan,1,1,400,3\n", "'volum' that is no quantity"),
-        ("truck,count,cost,weight,weight\nvan,1,1,400,3\n", "doubled column"),
-        ("truck,count,cost,weight\nvan,1,1,400,3\n", "too many cells"),
-    ],
-)
-def test_a_column_that_is_no_quantity_is_never_dropped_unseen(tmp_path: Path, text: str, says: str) -> None:
-    (tmp_path / "trucks.csv").write_text(text)
-    with pytest.raises(InputError, match=says):
-        read_trucks(tmp_path / "trucks.csv", ["weight", "volume"])

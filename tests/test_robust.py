@@ -8,31 +8,15 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from scipy.optimize import Bounds, LinearConstraint, milp
+from tests.settle_help import published, setting_weights
 
 import dunnage as dn
 from dunnage.errors import NoPlanError, ParameterError
 from dunnage.planning.published import budget_of, robust_load
 from dunnage.release import Release
-from dunnage.samples import draw_weights, package_setting
-
-
-def published(weights: Sequence[float], k: int, statistic: str = "multiset") -> Release:
-    weight = {"role": "quasi-identifier", "kind": "numeric", "domain": [0, 1000], "unit": "kg"}
-    document = {
-        "dataset": "parcels",
-        "protects": "package",
-        "attributes": {"weight": weight},
-        "mechanism": {"name": "partition", "k": k, "statistic": statistic},
-    }
-    data = dn.load(pa.table({"weight": [float(weight) for weight in weights]}), dn.Policy.from_dict(document))
-    return dn.publish(data, ledger=":memory:")[0]
-
-
-def setting_weights(name: str, seed: int) -> list[float]:
-    return draw_weights(package_setting(name), np.random.default_rng(seed)).tolist()
+from dunnage.samples import package_setting
 
 
 def literal_program(mean: Sequence[float], deviation: Sequence[float], capacity: float, budget: float) -> int:
@@ -116,7 +100,7 @@ def test_a_budget_that_is_less_than_a_bin_holds(budget: str, monkeypatch: pytest
     monkeypatch.setitem(globals(), "budget_of", lambda model, num_rows, in_bin: 1.5)
     generator = np.random.default_rng(3)
     between = 0
-    for _ in range(8):
+    for _ in range(5):
         release = published(generator.integers(5, 60, 9).tolist(), 3)
         model = dn.Robust(budget=budget)
         plan = dn.pack(release, capacity=100, model=model)
@@ -135,7 +119,7 @@ def test_robust_load() -> None:
     assert loads == [60, 62.5, 65, 66, 67.5, 68, 68]
 
 
-@pytest.mark.parametrize(("name", "k"), [("25-S-U", 2), ("25-S-U", 10), ("50-S-U", 5), ("25-L-Un", 5)])
+@pytest.mark.parametrize(("name", "k"), [("25-S-U", 2), ("25-S-U", 10), ("25-L-Un", 5)])
 def test_items_never_need_more_than_upper_bounds(name: str, k: int) -> None:
     setting = package_setting(name)
     release = published(setting_weights(name, k), k)
@@ -149,29 +133,15 @@ def test_items_never_need_more_than_upper_bounds(name: str, k: int) -> None:
         assert float(plan.model.risk) == 0.05
 
 
-def test_many_small_packages_gain_from_a_budget_by_items() -> None:
-    """Some forty packages of 1 to 9 to a bin: not all can be heavy at once."""
-    generator = np.random.default_rng(4)
-    release = published(generator.integers(1, 10, 120).tolist(), 120)
-    upper = dn.pack(release, capacity=310)
-    plan = dn.pack(release, capacity=310, model=dn.Robust(budget="items"), seconds=5)
-    assert plan.objective < upper.objective
-    assert 0 <= plan.certified.at_least <= plan.certified.at_most <= 1
-
-
-@pytest.mark.parametrize("budget", ["items", "published"])
-def test_budgets_need_means(budget: str) -> None:
-    release = published([10, 11, 12, 13], 2, "bounds")
-    with pytest.raises(ParameterError, match="needs the mean of weight"):
-        dn.pack(release, capacity=50, model=dn.Robust(budget=budget))
-    means = published([10, 11, 12, 13], 2, "mean")
-    assert dn.pack(means, capacity=50, model=dn.Robust(budget=budget)).objective == 1
-
-
-def test_the_largest_members_need_multisets() -> None:
-    for statistic in ("bounds", "mean"):
+def test_statistics_that_models_need() -> None:
+    bounds, means = (published([10, 11, 12, 13], 2, statistic) for statistic in ("bounds", "mean"))
+    for budget in ("items", "published"):
+        with pytest.raises(ParameterError, match="needs the mean of weight"):
+            dn.pack(bounds, capacity=50, model=dn.Robust(budget=budget))
+        assert dn.pack(means, capacity=50, model=dn.Robust(budget=budget)).objective == 1
+    for release in (bounds, means):
         with pytest.raises(ParameterError, match="needs multisets"):
-            dn.pack(published([10, 11, 12, 13], 2, statistic), capacity=50, model=dn.Robust())
+            dn.pack(release, capacity=50, model=dn.Robust())
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -194,10 +164,13 @@ def test_the_largest_members_of_any_bin_fit(seed: int) -> None:
 
 
 def test_a_budget_may_be_enough_where_upper_bounds_are_not() -> None:
+    """Some forty packages of 1 to 9 to a bin: not all can be heavy at once."""
     generator = np.random.default_rng(4)
     release = published(generator.integers(1, 10, 120).tolist(), 120)
     model = dn.Robust(budget="items")
-    needed = dn.pack(release, capacity=310, model=model, seconds=5).objective
+    plan = dn.pack(release, capacity=310, model=model, seconds=5)
+    needed = plan.objective
+    assert 0 <= plan.certified.at_least <= plan.certified.at_most <= 1
     assert needed < dn.pack(release, capacity=310).bound
     trucks = [dn.Truck(name="van", capacity={"weight": 310}, count=int(needed))]
     assert dn.pack(release, trucks=trucks, model=model, seconds=5).objective == needed

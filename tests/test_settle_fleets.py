@@ -7,18 +7,14 @@ import csv
 import json
 import stat
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.test_fleet import some_trips, tiny_city
+from tests.fleet_help import policy_of, publish, some_trips, tiny_city, trip_rows
 
 import dunnage as dn
 from dunnage.errors import InputError, ParameterError, ReleaseError
-from dunnage.ledger import Ledger
-from dunnage.model.city import City
-from dunnage.noise.source import Noise
 from dunnage.planning.demand import Ground
 from dunnage.planning.dispatch import EVENTS
 from dunnage.planning.fleet import size
@@ -29,45 +25,7 @@ WAIT = 300
 
 
 def trip_table(place: City, seed: int, num: int = 200, days: int = 1) -> pa.Table:
-    trips = some_trips(num, len(place.stops), seed)
-    clock = [
-        f"2026-11-{9 + i % days:02d}T{s // 3600:02d}:{s % 3600 // 60:02d}:{s % 60:02d}"
-        for i, s in enumerate(trips.seconds.tolist())
-    ]
-    ends = ([place.stops[stop] for stop in column] for column in (trips.origin, trips.destination))
-    columns = dict(zip(("from", "to"), ends, strict=True))
-    return pa.table({"card": [f"C{i}" for i in range(num)], **columns, "at": clock})
-
-
-def policy_of(folder: Path, place: City, *, count: bool = False, **time) -> dn.Policy:
-    if not (folder / "city").exists():
-        place.write(folder / "city")
-    stop = {"role": "quasi-identifier", "kind": "stop"}
-    clock = {"role": "quasi-identifier", "kind": "time", "domain": ["08:00", "10:00"], "window_minutes": 30, **time}
-    trip = {"origin": "from", "destination": "to", "time": "at", **({"count": "trips"} if count else {})}
-    counted = {"trips": {"role": "quasi-identifier", "kind": "numeric", "domain": [0, 1000]}} if count else {}
-    return dn.Policy.from_dict(
-        {
-            "dataset": "trips",
-            "protects": "trip",
-            "trip": trip,
-            "city": {"stops": "city/stops.csv"},
-            "attributes": {
-                **({} if count else {"card": {"role": "identifier"}}),
-                "from": stop,
-                "to": stop,
-                "at": clock,
-                **counted,
-            },
-            "mechanism": {"name": "noisy-counts", "epsilon": 8},
-        },
-        path=folder / "p.toml",
-    )
-
-
-def publish(data: dn.Dataset):
-    with Ledger(":memory:") as ledger:
-        return dn.publish(data, ledger=ledger, noise=Noise(seed=1))
+    return trip_rows(place, some_trips(num, len(place.stops), seed), days)
 
 
 @pytest.fixture(scope="module")

@@ -6,97 +6,60 @@ from __future__ import annotations
 import itertools
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
+from tests.settle_help import FOUR, Published, few_repairs  # noqa: F401
 
-import dunnage as dn
-from dunnage.auditing.plans import feasibility, plan_utility
+from dunnage.auditing.utility import feasibility, plan_utility
 from dunnage.errors import InputError
 from dunnage.noise.source import Noise
 from dunnage.planning.linkage import truck_linkage
-from dunnage.planning.models import PackingModel
 from dunnage.planning.plan import Certified, Plan, Slots
-from dunnage.planning.trucks import Truck
-from dunnage.settle import Settlement, apply, repair
+from dunnage.settle import repair
 from dunnage.settle.repair import random_fill
 
-FOUR = (10, 20, 60, 80)
-"""Classes {10, 20} and {60, 80} at k = 2."""
+
+def all_fills(
+    case: Published, group: Sequence[int], bins_of_group: dict[int, Sequence[int]], capacity: float
+) -> list[list[int]]:
+    """List every feasible fill: rows of a group over its slots, in all ways that differ."""
+    members = {number: [row for row, own in enumerate(group) if own == number] for number in bins_of_group}
+    ways = [sorted(set(itertools.permutations(slots))) for slots in bins_of_group.values()]
+    fills = []
+    for choice in itertools.product(*ways):
+        fill = [0] * len(group)
+        for rows, bins in zip(members.values(), choice, strict=True):
+            for row, bin_ in zip(rows, bins, strict=True):
+                fill[row] = bin_
+        if max(load for (load,) in case.loads(fill, max(fill) + 1)) <= capacity:
+            fills.append(fill)
+    return fills
 
 
-class Case:
-    """A published dataset, and sealed or row-level plans on it."""
+def class_of(case: Published) -> np.ndarray:
+    return case.release.data.column("class_id").to_numpy()
 
-    def __init__(self, weights: Sequence[float], k: int = 2, **columns: tuple[str, Sequence[Any]]) -> None:
-        policy = dn.Policy.from_dict(
-            {
-                "dataset": "parcels",
-                "protects": "package",
-                "attributes": {
-                    "parcel": {"role": "identifier"},
-                    "weight": {"role": "quasi-identifier", "kind": "numeric", "domain": [0, 1000], "unit": "kg"},
-                    **{name: {"role": role} for name, (role, _) in columns.items()},
-                },
-                "mechanism": {"name": "partition", "k": k, "statistic": "multiset"},
-            }
-        )
-        names = [f"P{number}" for number in range(len(weights))]
-        more = {name: list(values) for name, (_, values) in columns.items()}
-        self.data = dn.load(pa.table({"parcel": names, "weight": list(weights), **more}), policy)
-        self.release, self.key = dn.publish(self.data, ledger=":memory:")
-        record = dn.settle.matched_records(self.data, self.release, self.key)
-        self.weights = np.array(weights, dtype=float)[record]
-        self.class_id = self.release.data.column("class_id").to_numpy()
-        self.record = record
 
-    def sealed(self, table: Sequence[Sequence[int]], capacity: float, **more: Any) -> Plan:
-        """Make a sealed plan: how many rows of each class (columns) a bin (lines) takes."""
-        lines = [(b, c, n) for b, line in enumerate(table) for c, n in enumerate(line) if n]
-        slots = Slots(*(np.array(column, dtype=np.int64) for column in zip(*lines, strict=True)))
-        return self._plan(len(table), capacity, bin_of_row=None, slots=slots, **more)
+def slots_of_plan(case: Published, plan: Plan) -> dict[int, list[int]]:
+    return {c: [b for b, own in zip(plan.assignment.tolist(), class_of(case), strict=True) if own == c] for c in (0, 1)}
 
-    def rows(self, bins: Sequence[int], capacity: float, **more: Any) -> Plan:
-        return self._plan(max(bins) + 1, capacity, bin_of_row=np.array(bins)[self.record], **more)
 
-    def _plan(self, num_bins: int, capacity: float, count: int | None = None, **more: Any) -> Plan:
-        return Plan(
-            release=self.release.certificate.digest,
-            truck_of_bin=("truck",) * num_bins,
-            trucks=(Truck(name="truck", capacity={"weight": capacity}, count=count),),
-            model=PackingModel(name="by hand"),
-            bound=1,
-            seconds=0.0,
-            quantities={"weight": "kg"},
-            **more,
-        )
+SIX = (10, 20, 30, 60, 70, 80)
+ONE_EACH = [[1, 1], [1, 1], [1, 1]]
 
-    def apply(self, plan: Any, **more: Any) -> Settlement:
-        more.setdefault("noise", Noise(seed=1))
-        return apply(plan, self.data, self.release, self.key, **more)
 
-    def fills(
-        self, group: Sequence[int], bins_of_group: dict[int, Sequence[int]], capacity: float
-    ) -> Iterator[list[int]]:
-        """List every feasible fill: rows of a group over its slots, in all ways that differ."""
-        members = {number: [row for row, own in enumerate(group) if own == number] for number in bins_of_group}
-        ways = [sorted(set(itertools.permutations(slots))) for slots in bins_of_group.values()]
-        for choice in itertools.product(*ways):
-            fill = [0] * len(group)
-            for rows, bins in zip(members.values(), choice, strict=True):
-                for row, bin_ in zip(rows, bins, strict=True):
-                    fill[row] = bin_
-            loads = Counter()
-            for row, bin_ in enumerate(fill):
-                loads[bin_] += Fraction(repr(float(self.weights[row])))
-            if max(loads.values()) <= capacity:
-                yield fill
+@pytest.fixture(scope="module")
+def four() -> Published:
+    return Published(FOUR)
+
+
+@pytest.fixture(scope="module")
+def six() -> Published:
+    return Published(SIX, 3)
 
 
 def slots_of(table: Sequence[Sequence[int]]) -> dict[int, list[int]]:
@@ -111,8 +74,8 @@ TINY = [
     (FOUR, 2, [[1, 1], [1, 1]], 90),
     (FOUR, 2, [[1, 1], [1, 1]], 100),
     (FOUR, 2, [[2, 1], [0, 1]], 90),
-    ((10, 20, 30, 60, 70, 80), 3, [[1, 1], [1, 1], [1, 1]], 95),
-    ((10, 20, 30, 60, 70, 80), 3, [[2, 1], [1, 2]], 150),
+    (SIX, 3, [[1, 1], [1, 1], [1, 1]], 95),
+    (SIX, 3, [[2, 1], [1, 2]], 150),
     ((10, 10, 30, 60, 60, 80, 100, 101, 140), 3, [[1, 1, 1], [1, 1, 1], [1, 1, 1]], 215),
 ]
 
@@ -121,9 +84,9 @@ TINY = [
 def test_sealed_plans_equal_listing_all_fills(
     weights: Sequence[float], k: int, table: list[list[int]], capacity: float
 ) -> None:
-    case = Case(weights, k)
+    case = Published(weights, k)
     assert len(case.release.classes) == len(table[0])
-    fills = list(case.fills(case.class_id.tolist(), slots_of(table), capacity))
+    fills = all_fills(case, class_of(case).tolist(), slots_of(table), capacity)
     done = case.apply(case.sealed(table, capacity))
     assert done.plan_feasible
     assert done.bin_of_row.tolist() in fills
@@ -147,20 +110,18 @@ def far_from_uniform(counts: list[int]) -> float:
     return float(chisquare(counts).pvalue)
 
 
-def test_fills_are_drawn_uniformly() -> None:
+def test_fills_are_drawn_uniformly(six: Published) -> None:
     """Chi-square on 500 draws passes a fair draw but for p = 1e-9."""
-    case = Case((10, 20, 30, 60, 70, 80), 3)
-    table = [[1, 1], [1, 1], [1, 1]]
-    fills = list(case.fills(case.class_id.tolist(), slots_of(table), 95))
-    plan = case.sealed(table, 95)
-    seen = Counter(tuple(case.apply(plan, noise=Noise()).bin_of_row.tolist()) for _ in range(500))
+    fills = all_fills(six, class_of(six).tolist(), slots_of(ONE_EACH), 95)
+    plan = six.sealed(ONE_EACH, 95)
+    seen = Counter(tuple(six.apply(plan, noise=Noise()).bin_of_row.tolist()) for _ in range(500))
     assert set(seen) <= {tuple(fill) for fill in fills}
     assert far_from_uniform([seen[tuple(fill)] for fill in fills]) > 1e-9
 
 
 def test_slots_are_filled_whatever_the_rows_say() -> None:
     """Slots name classes alone, so rows of one class with different sensitive values may change places."""
-    case = Case(FOUR, mark=("sensitive", ["a", "b", "a", "b"]))
+    case = Published({"weight": FOUR, "mark": ["a", "b", "a", "b"]}, roles={"mark": "sensitive"})
     done = case.apply(case.sealed([[1, 1], [1, 1]], 90))
     assert done.sealed.plain() == {"fills": 2, "exact": True}
     assert done.truck_linkage.worst == 0.5
@@ -174,59 +135,53 @@ def test_slots_are_filled_whatever_the_rows_say() -> None:
         ([[1, 1, 1], [1, 1, 0]], "class 2 has 0 rows in the release, the slots take 1"),
     ],
 )
-def test_slots_that_do_not_cover_a_class_are_refused(table: list[list[int]], message: str) -> None:
-    case = Case(FOUR)
+def test_slots_that_do_not_cover_a_class_are_refused(four: Published, table: list[list[int]], message: str) -> None:
     with pytest.raises(InputError, match=message) as error:
-        case.apply(case.sealed(table, 90))
+        four.apply(four.sealed(table, 90))
     assert error.value.exit_code == 2
 
 
-def test_slots_in_bins_without_a_truck_are_refused() -> None:
-    case = Case(FOUR)
-    plan = case.sealed([[1, 1], [1, 1]], 90)
+def test_slots_in_bins_without_a_truck_are_refused(four: Published) -> None:
+    plan = four.sealed([[1, 1], [1, 1]], 90)
     with pytest.raises(InputError, match="bin without a truck"):
-        case.apply(replace(plan, truck_of_bin=("truck",)))
+        four.apply(replace(plan, truck_of_bin=("truck",)))
     with pytest.raises(InputError, match="below 0"):
-        case.apply(replace(plan, slots=replace(plan.slots, count=np.array([-1, 1, 3, 1]))))
+        four.apply(replace(plan, slots=replace(plan.slots, count=np.array([-1, 1, 3, 1]))))
 
 
-def test_a_sealed_plan_that_cannot_be_filled_is_filled_at_random_and_repaired() -> None:
+def test_a_sealed_plan_that_cannot_be_filled_is_filled_at_random_and_repaired(four: Published) -> None:
     """20 + 80 or 10 + 80 are above 85 whatever goes where."""
-    case = Case(FOUR)
-    plan = case.sealed([[1, 1], [1, 1]], 85)
-    done = case.apply(plan)
+    plan = four.sealed([[1, 1], [1, 1]], 85)
+    done = four.apply(plan)
     assert (done.plan_feasible, done.feasible) == (False, False)
     assert done.sealed.plain() == {"fills": 0, "exact": True}
     assert len(done.overloaded) == 1
-    assert done.truck_linkage.mean == truck_linkage(case.class_id, done.bin_of_row).mean
+    assert done.truck_linkage.mean == truck_linkage(class_of(four), done.bin_of_row).mean
     assert "no feasible fill exists" in done.summary()
-    mended = case.apply(plan, repair=True)
+    mended = four.apply(plan, repair=True)
     assert mended.feasible
     assert mended.repair is not None
     assert mended.repair.opened == 1
     assert mended.truck_linkage.kind == "estimate"
-    left = case.apply(replace(plan, trucks=(replace(plan.trucks[0], count=2),)), leave_behind=True)
+    left = four.apply(replace(plan, trucks=(replace(plan.trucks[0], count=2),)), leave_behind=True)
     assert left.unplanned.left_behind == 1
     assert left.feasible
 
 
-def test_a_package_too_heavy_for_any_truck_leaves_no_fill() -> None:
-    case = Case(FOUR)
-    done = case.apply(case.sealed([[1, 1], [1, 1]], 75))
+def test_a_package_too_heavy_for_any_truck_leaves_no_fill(four: Published) -> None:
+    done = four.apply(four.sealed([[1, 1], [1, 1]], 75))
     assert done.sealed.plain() == {"fills": 0, "exact": True}
     assert not done.plan_feasible
-    mended = case.apply(case.sealed([[1, 1], [1, 1]], 75), leave_behind=True)
+    mended = four.apply(four.sealed([[1, 1], [1, 1]], 75), leave_behind=True)
     assert mended.feasible
     assert mended.unplanned.left_behind >= 1
 
 
-def test_fills_too_many_to_count_are_an_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fills_too_many_to_count_are_an_estimate(six: Published, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(repair, "count_and_draw", lambda *_: None)
     monkeypatch.setattr(repair, "WALK_SECONDS", 0.25)
-    case = Case((10, 20, 30, 60, 70, 80), 3)
-    table = [[1, 1], [1, 1], [1, 1]]
-    fills = list(case.fills(case.class_id.tolist(), slots_of(table), 95))
-    done = case.apply(case.sealed(table, 95))
+    fills = all_fills(six, class_of(six).tolist(), slots_of(ONE_EACH), 95)
+    done = six.apply(six.sealed(ONE_EACH, 95))
     assert done.bin_of_row.tolist() in fills
     if not done.sealed.exact:  # slots that need no walk are counted even so
         assert done.sealed.fills is None
@@ -234,16 +189,14 @@ def test_fills_too_many_to_count_are_an_estimate(monkeypatch: pytest.MonkeyPatch
         assert done.truck_linkage.worst == pytest.approx(max(best_guesses(fills)), abs=0.15)
 
 
-def test_slots_too_many_to_write_down_are_filled_by_exchanges(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slots_too_many_to_write_down_are_filled_by_exchanges(six: Published, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(repair, "MAX_CELLS", 0)
-    case = Case((10, 20, 30, 60, 70, 80), 3)
-    table = [[1, 1], [1, 1], [1, 1]]
-    fills = list(case.fills(case.class_id.tolist(), slots_of(table), 95))
-    done = case.apply(case.sealed(table, 95))
+    fills = all_fills(six, class_of(six).tolist(), slots_of(ONE_EACH), 95)
+    done = six.apply(six.sealed(ONE_EACH, 95))
     assert done.sealed.plain() == {"fills": None, "exact": False}
     assert done.bin_of_row.tolist() in fills
     assert done.truck_linkage.kind == "estimate"
-    none = case.apply(case.sealed(table, 85))
+    none = six.apply(six.sealed(ONE_EACH, 85))
     assert not none.plan_feasible
     assert none.sealed.plain() == {"fills": None, "exact": False}
     assert "was found" in none.summary()
@@ -258,11 +211,10 @@ def test_a_first_fill_of_slots_is_uniform() -> None:
     assert far_from_uniform(list(seen.values())) > 1e-9
 
 
-def test_sealed_plans_on_files(tmp_path: Path) -> None:
-    case = Case(FOUR)
-    case.sealed([[1, 1], [1, 1]], 90).write(tmp_path / "plan")
+def test_sealed_plans_on_files(four: Published, tmp_path: Path) -> None:
+    four.sealed([[1, 1], [1, 1]], 90).write(tmp_path / "plan")
     assert not (tmp_path / "plan" / "assignment.csv").exists()
-    done = case.apply(tmp_path / "plan")
+    done = four.apply(tmp_path / "plan")
     assert done.sealed.plain() == {"fills": 2, "exact": True}
     done.write(tmp_path / "settlement")
     content = json.loads((tmp_path / "settlement" / "settlement.json").read_text())
@@ -270,13 +222,13 @@ def test_sealed_plans_on_files(tmp_path: Path) -> None:
     file = tmp_path / "plan" / "slots.csv"
     file.write_text(file.read_text().replace("1,0,1", "1,0,2"))
     with pytest.raises(InputError, match="class 0 has 2 rows in the release, the slots take 3"):
-        case.apply(tmp_path / "plan")
+        four.apply(tmp_path / "plan")
 
 
 def test_numbers_of_fills_too_long_to_print_are_told_in_short(tmp_path: Path) -> None:
     """2000 packages that fit anywhere, one of each class in a bin: about 10^5000 fills."""
-    case = Case(np.arange(1, 1000, 0.5).tolist(), 666)
-    sizes = np.bincount(case.class_id)
+    case = Published(np.arange(1, 1000, 0.5).tolist(), 666)
+    sizes = np.bincount(class_of(case))
     table = [[int(at < size) for size in sizes] for at in range(int(sizes.max()))]
     done = case.apply(case.sealed(table, 10**4))
     assert done.sealed.plain() == {"fills": 1e300, "exact": True}
@@ -291,13 +243,13 @@ def test_numbers_of_fills_too_long_to_print_are_told_in_short(tmp_path: Path) ->
 @pytest.mark.parametrize("role", ["sensitive", None])
 def test_an_exchange_is_a_uniform_fill_of_the_plans_own_slots(role: str | None) -> None:
     weights, marks = (10, 20, 30, 60, 70, 80), ["a", "b", "a", "a", "b", "b"]
-    case = Case(weights, 3, **({"mark": (role, marks)} if role else {}))
-    plan = case.rows([0, 1, 2, 0, 1, 2], 100)
-    group = [(c, m) for c, m in zip(case.class_id.tolist(), _marks(case, role), strict=True)]
+    case = Published({"weight": weights, **({"mark": marks} if role else {})}, 3, roles={"mark": role} if role else {})
+    plan = case.plan([0, 1, 2, 0, 1, 2], 100)
+    group = [(c, m) for c, m in zip(class_of(case).tolist(), _marks(case, role), strict=True)]
     number = {key: at for at, key in enumerate(sorted(set(group)))}
     codes = [number[key] for key in group]
     bins = {c: [b for b, own in zip(plan.assignment.tolist(), codes, strict=True) if own == c] for c in set(codes)}
-    fills = list(case.fills(codes, dict(sorted(bins.items())), 100))
+    fills = all_fills(case, codes, dict(sorted(bins.items())), 100)
     done = case.apply(plan, repair=True)
     assert not done.plan_feasible
     assert done.repair is not None
@@ -312,26 +264,25 @@ def test_an_exchange_is_a_uniform_fill_of_the_plans_own_slots(role: str | None) 
     assert done.truck_linkage.worst == pytest.approx(max(best_guesses(fills)))
 
 
-def _marks(case: Case, role: str | None) -> list[str]:
+def _marks(case: Published, role: str | None) -> list[str]:
     return case.release.data.column("mark").to_pylist() if role else [""] * len(case.weights)
 
 
-def test_who_sees_that_everything_fitted_guesses_no_better_than_stated() -> None:
-    case = Case((10, 20, 30, 60, 70, 80), 3)
+def test_who_sees_that_everything_fitted_guesses_no_better_than_stated(six: Published) -> None:
     bins = [0, 1, 2, 2, 1, 0]
-    plan = case.rows(bins, 95)
-    linkage = truck_linkage(case.class_id, plan.assignment)
-    chance = feasibility(plan, case.data, case.release, case.key).value
-    done = case.apply(replace(plan, certified=Certified(at_least=chance, at_most=chance)))
+    plan = six.plan(bins, 95)
+    linkage = truck_linkage(class_of(six), plan.assignment)
+    chance = feasibility(plan, six.data, six.release, six.key).value
+    done = six.apply(replace(plan, certified=Certified(at_least=chance, at_most=chance)))
     assert done.plan_feasible
     assert done.truck_linkage.worst == linkage.worst
     assert done.truck_linkage.if_seen_to_fit == pytest.approx(min(1, linkage.worst / chance))
-    slots = {c: [b for b, own in zip(plan.assignment.tolist(), case.class_id, strict=True) if own == c] for c in (0, 1)}
-    seen = best_guesses(list(case.fills(case.class_id.tolist(), slots, 95)))
+    slots = slots_of_plan(six, plan)
+    seen = best_guesses(all_fills(six, class_of(six).tolist(), slots, 95))
     assert max(seen) <= done.truck_linkage.if_seen_to_fit + 1e-12
     assert "who also sees that all fitted" in done.summary()
-    assert "if_seen_to_fit" not in case.apply(plan).truck_linkage
-    unsure = case.apply(replace(plan, certified=Certified(at_least=0.0, at_most=1.0)))
+    assert "if_seen_to_fit" not in six.apply(plan).truck_linkage
+    unsure = six.apply(replace(plan, certified=Certified(at_least=0.0, at_most=1.0)))
     assert unsure.truck_linkage.if_seen_to_fit is None
 
 
@@ -339,43 +290,42 @@ def test_who_sees_that_everything_fitted_guesses_no_better_than_stated() -> None
 
 
 @pytest.mark.parametrize("capacity", [90, 95, 100, 105, 120])
-def test_feasibility_equals_listing_all_orders(capacity: float) -> None:
-    case = Case((10, 20, 30, 60, 70, 80), 3)
-    plan = case.rows([0, 1, 2, 2, 1, 0], capacity)
-    slots = {c: [b for b, own in zip(plan.assignment.tolist(), case.class_id, strict=True) if own == c] for c in (0, 1)}
-    everything = list(case.fills(case.class_id.tolist(), slots, 10**6))
+def test_feasibility_equals_listing_all_orders(six: Published, capacity: float) -> None:
+    plan = six.plan([0, 1, 2, 2, 1, 0], capacity)
+    slots = slots_of_plan(six, plan)
+    everything = all_fills(six, class_of(six).tolist(), slots, 10**6)
     fits = [
-        [sum(case.weights[row] for row, b in enumerate(fill) if b == bin_) <= capacity for bin_ in range(3)]
+        [sum(six.weights[row] for row, b in enumerate(fill) if b == bin_) <= capacity for bin_ in range(3)]
         for fill in everything
     ]
-    found = feasibility(plan, case.data, case.release, case.key)
+    found = feasibility(plan, six.data, six.release, six.key)
     assert found.kind == "exact"
     assert found.value == pytest.approx(np.mean([all(line) for line in fits]))
     assert found.interval == (found.value, found.value)
     assert found.bins == pytest.approx(np.mean(fits))
-    done = case.apply(plan)
-    assert plan_utility(done, case.data).feasibility == found
+    done = six.apply(plan)
+    assert plan_utility(done, six.data).feasibility == found
 
 
-def test_feasibility_is_estimated_where_orders_cannot_be_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    case = Case((10, 20, 30, 60, 70, 80), 3)
-    plan = case.rows([0, 1, 2, 2, 1, 0], 100)
-    exact = feasibility(plan, case.data, case.release, case.key)
+def test_feasibility_is_estimated_where_orders_cannot_be_counted(
+    six: Published, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = six.plan([0, 1, 2, 2, 1, 0], 100)
+    exact = feasibility(plan, six.data, six.release, six.key)
     monkeypatch.setattr(repair, "MAX_CELLS", 0)
-    found = feasibility(plan, case.data, case.release, case.key, noise=Noise(seed=1))
+    found = feasibility(plan, six.data, six.release, six.key, noise=Noise(seed=1))
     assert (found.kind, found.permutations) == ("estimate", 10_000)
     assert abs(found.value - exact.value) < 6.2 * 0.5 / 100  # p = 1e-9
     assert abs(found.bins - exact.bins) < 6.2 * 0.5 / 100
     assert found.interval[0] <= found.value <= found.interval[1]
-    assert feasibility(plan, case.data, case.release, case.key, noise=Noise(seed=1), permutations=50).permutations == 50
+    assert feasibility(plan, six.data, six.release, six.key, noise=Noise(seed=1), permutations=50).permutations == 50
 
 
 @pytest.mark.parametrize(("capacity", "value"), [(90, 1.0), (85, 0.0)])
-def test_a_sealed_plan_is_feasible_if_it_can_be_filled(capacity: float, value: float) -> None:
-    case = Case(FOUR)
-    plan = case.sealed([[1, 1], [1, 1]], capacity)
-    assert feasibility(plan, case.data, case.release, case.key).value == value
-    worth = plan_utility(case.apply(plan, repair=True), case.data)
+def test_a_sealed_plan_is_feasible_if_it_can_be_filled(four: Published, capacity: float, value: float) -> None:
+    plan = four.sealed([[1, 1], [1, 1]], capacity)
+    assert feasibility(plan, four.data, four.release, four.key).value == value
+    worth = plan_utility(four.apply(plan, repair=True), four.data)
     assert (worth.feasibility.value, worth.feasibility.kind) == (value, "exact")
     assert worth.objective == worth.optimum == (2 if value else 3)
     assert worth.ratio == 1
@@ -386,13 +336,13 @@ def test_repairs_of_sealed_plans_start_from_slots_alone(monkeypatch: pytest.Monk
     monkeypatch.setattr(repair, "MAX_CELLS", 0)
     monkeypatch.setattr(repair, "MAX_REPAIRS", 5)
     generator = np.random.default_rng(5)
-    case = Case(generator.integers(10, 300, 30).tolist(), 5)
+    case = Published(generator.integers(10, 300, 30).tolist(), 5)
     num = len(case.release.classes)
     table = np.zeros((10, num), dtype=int)
-    for at, class_ in enumerate(np.sort(case.class_id)):
+    for at, class_ in enumerate(np.sort(class_of(case))):
         table[at % 10, class_] += 1
     done = case.apply(case.sealed(table.tolist(), 700))
     assert done.plan_feasible
     found = np.zeros_like(table)
-    np.add.at(found, (done.bin_of_row, case.class_id), 1)
+    np.add.at(found, (done.bin_of_row, class_of(case)), 1)
     assert np.array_equal(found, table)

@@ -5,123 +5,33 @@ from __future__ import annotations
 
 import csv
 import json
-from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.settle_help import Published, few_repairs, truck  # noqa: F401
 
-import dunnage as dn
 from dunnage.errors import InputError, ParameterError
-from dunnage.noise.source import Noise
-from dunnage.planning.models import PackingModel
-from dunnage.planning.plan import Plan
-from dunnage.planning.trucks import Truck
-from dunnage.settle import Settlement, apply, repair
-from dunnage.settle.repair import Fill, repair_task
+from dunnage.noise import Noise
+from dunnage.settle import repair
+from dunnage.settle.repair import Fill, task_of
 
 UNITS = {"weight": "kg", "volume": "m3"}
 
 
-def load(columns: dict[str, Sequence[Any]], k: int = 2, roles: dict[str, str] | None = None, **policy: Any) -> Any:
-    """Make a dataset of weights, perhaps volumes, and public columns."""
-    sizes = {"weight": (1000, "kg"), "volume": (100, "m3")}
-    numbers = {
-        name: {"role": "quasi-identifier", "kind": "numeric", "domain": [0, most], "unit": unit, "doubling": most / 4}
-        for name, (most, unit) in sizes.items()
-        if name in columns
-    }
-    others = {name: {"role": (roles or {}).get(name, "public")} for name in columns if name not in sizes}
-    content = {
-        "dataset": "parcels",
-        "protects": "package",
-        "attributes": {"parcel": {"role": "identifier"}, **numbers, **others},
-        "mechanism": {"name": "full-domain", "k": k, "statistic": "multiset", "max_suppressed": 0},
-        "small": "suppress",
-        **policy,
-    }
-    num = len(next(iter(columns.values())))
-    table = pa.table({"parcel": [f"P{number}" for number in range(num)], **{n: list(c) for n, c in columns.items()}})
-    return dn.load(table, dn.Policy.from_dict(content))
+def published(columns: Any, k: int = 2, **more: Any) -> Published:
+    return Published(columns, k, name="full-domain", **more)
 
 
-class Case:
-    """A published dataset; plans are written by the order of its records."""
-
-    def __init__(self, columns: dict[str, Sequence[Any]], **more: Any) -> None:
-        self.data = load(columns, **more)
-        self.release, self.key = dn.publish(self.data, ledger=":memory:")
-        self.quantities = {name: UNITS[name] for name in columns if name in UNITS}
-        self.record = dn.settle.matched_records(self.data, self.release, self.key)
-        self.amounts = np.column_stack([self.data.numbers(name)[self.record] for name in self.quantities])
-
-    def plan(
-        self, bins: Sequence[int], trucks: Sequence[Truck], names: Sequence[str] | None = None, **more: Any
-    ) -> Plan:
-        return Plan(
-            release=self.release.certificate.digest,
-            bin_of_row=np.array(bins)[self.record],
-            truck_of_bin=tuple(names or (trucks[0].name,) * (max(bins) + 1)),
-            trucks=tuple(trucks),
-            model=PackingModel(name="by hand"),
-            bound=1,
-            seconds=0.0,
-            quantities=self.quantities,
-            **more,
-        )
-
-    def apply(self, plan: Any, **more: Any) -> Settlement:
-        more.setdefault("noise", Noise(seed=1))
-        return apply(plan, self.data, self.release, self.key, **more)
-
-    def column(self, name: str) -> list[Any]:
-        return self.release.data.column(name).to_pylist()
-
-
-def truck(*held: float, name: str = "truck", **more: Any) -> Truck:
-    return Truck(name=name, capacity=dict(zip(UNITS, held, strict=False)), **more)
-
-
-def exact_loads(case: Case, bins: Sequence[int], num_bins: int) -> list[list[Fraction]]:
-    loads = [[Fraction(0)] * case.amounts.shape[1] for _ in range(num_bins)]
-    for row, bin_ in enumerate(bins):
-        if bin_ >= 0:
-            for quantity, amount in enumerate(case.amounts[row].tolist()):
-                loads[bin_][quantity] += Fraction(repr(amount))
-    return loads
-
-
-def check(case: Case, done: Settlement) -> None:
-    """Check a settlement by itself: every row once, loads add up, feasible means that all fits, trucks are there."""
-    table = done.loading.to_pydict()
-    rows = sorted(set(zip(table["row"], table["bin"], strict=True)))
-    assert [row for row, _ in rows] == list(range(len(case.release)))
-    assert [bin_ for _, bin_ in rows] == done.bin_of_row.tolist()
-    assert sorted(table["source_row"]) == sorted(case.key.table.column("source_row").to_pylist())
-    kinds = {kind.name: kind for kind in done.plan.trucks}
-    loads = exact_loads(case, done.bin_of_row.tolist(), len(done.truck_of_bin))
-    held = [[Fraction(repr(float(kinds[name].capacity[q]))) for q in case.quantities] for name in done.truck_of_bin]
-    assert [[float(load) for load in line] for line in loads] == done.final_loads.tolist()
-    assert [[float(room) for room in line] for line in held] == done.final_capacities.tolist()
-    fits = all(
-        load <= room for line, rooms in zip(loads, held, strict=True) for load, room in zip(line, rooms, strict=True)
-    )
-    assert done.feasible == fits
-    for name, used in Counter(done.truck_of_bin).items():
-        assert kinds[name].count is None or used <= kinds[name].count
-    for column in (done.plan.by, done.plan.apart):
-        if column is not None:
-            together = defaultdict(set)
-            for value, bin_ in zip(case.column(column), done.bin_of_row.tolist(), strict=True):
-                together[bin_].add(value)
-            assert all(len(values) == 1 for bin_, values in together.items() if bin_ >= 0)
+@pytest.fixture(scope="module")
+def both() -> Published:
+    return published({"weight": [10, 20, 30, 40], "volume": [1, 2, 3, 4]})
 
 
 # Loads of several quantities
@@ -136,10 +46,10 @@ def test_a_bin_overflows_if_one_of_its_quantities_does(data: st.DataObject) -> N
     rows = data.draw(st.lists(st.tuples(weight, volume, st.integers(0, 2)), min_size=4, max_size=12))
     weights, volumes, bins = (list(column) for column in zip(*rows, strict=True))
     room = (data.draw(st.sampled_from([50.0, 99.9, 123.4567890123])), data.draw(st.sampled_from([20.0, 55.5])))
-    case = Case({"weight": weights, "volume": volumes})
+    case = published({"weight": weights, "volume": volumes})
     plan = case.plan(bins, [truck(*room)])
     done = case.apply(plan)
-    loads = exact_loads(case, plan.assignment.tolist(), plan.num_bins)
+    loads = case.loads(plan.assignment.tolist(), plan.num_bins)
     over = [
         {"bin": b, "quantity": name, "load": float(load), "capacity": most}
         for b, line in enumerate(loads)
@@ -149,12 +59,12 @@ def test_a_bin_overflows_if_one_of_its_quantities_does(data: st.DataObject) -> N
     assert [item.plain() for item in done.overloaded] == over
     assert done.plan_feasible is (not over)
     assert done.bins_feasible == pytest.approx(1 - len({item["bin"] for item in over}) / plan.num_bins)
-    check(case, done)
+    case.check(done)
 
 
 def test_the_overload_is_zero_exactly_if_everything_fits() -> None:
     """A gram of weight and a litre of volume both count, whatever their units."""
-    case = Case({"weight": [100.0, 100.0, 100.001, 1.0], "volume": [1.0, 2.0, 3.0, 50.0]})
+    case = published({"weight": [100.0, 100.0, 100.001, 1.0], "volume": [1.0, 2.0, 3.0, 50.0]})
     for room, fits in (((100.001, 50), True), ((100, 50), False), ((100.001, 49.999), False)):
         task = repair_task(case.plan([0, 1, 2, 3], [truck(*room)]), case.amounts, case.release, Noise(seed=1))
         fill = Fill.of(task, task.start)
@@ -165,19 +75,18 @@ def test_the_overload_is_zero_exactly_if_everything_fits() -> None:
 def test_amounts_too_long_for_a_double_sum_stay_exact() -> None:
     """Sums of these need more than 64 bits in units of the last digit."""
     weights, volumes = [123.45678901234567, 200.0, 3e-13, 4.0], [1.0, 2e-12, 3.0, 99.99999999999999]
-    case = Case({"weight": weights, "volume": volumes})
+    case = published({"weight": weights, "volume": volumes})
     done = case.apply(case.plan([0, 0, 1, 1], [truck(323.4567890123457, 200)]))
-    check(case, done)
+    case.check(done)
     assert [item.bin for item in done.overloaded] == []
     done = case.apply(case.plan([0, 0, 1, 1], [truck(323.4567890123456, 200)]), repair=True)
     assert [item.bin for item in done.overloaded] == [0]
     assert done.feasible
-    check(case, done)
+    case.check(done)
 
 
-def test_several_quantities_are_told_apart_in_files(tmp_path: Path) -> None:
-    case = Case({"weight": [10, 20, 30, 40], "volume": [1, 2, 3, 4]})
-    done = case.apply(case.plan([0, 0, 1, 1], [truck(60, 5)]), repair=False)
+def test_several_quantities_are_told_apart_in_files(both: Published, tmp_path: Path) -> None:
+    done = both.apply(both.plan([0, 0, 1, 1], [truck(60, 5)]), repair=False)
     content = done.to_dict()
     assert content["quantities"] == UNITS
     assert "quantity" not in content
@@ -191,7 +100,7 @@ def test_several_quantities_are_told_apart_in_files(tmp_path: Path) -> None:
         lines = list(csv.DictReader(stream))
     assert list(lines[0]) == ["bin", "truck", "load_weight", "capacity_weight", "load_volume", "capacity_volume"]
     assert [float(line["load_volume"]) for line in lines] == [3, 7]
-    alone = Case({"weight": [10, 20, 30, 40]})
+    alone = published({"weight": [10, 20, 30, 40]})
     content = alone.apply(alone.plan([0, 0, 1, 1], [truck(60)])).to_dict()
     assert (content["quantity"], content["unit"], content["quantities"]) == ("weight", "kg", {"weight": "kg"})
     assert content["loads"] == [30, 70]
@@ -201,47 +110,45 @@ def test_several_quantities_are_told_apart_in_files(tmp_path: Path) -> None:
 # Repair
 
 
-@pytest.mark.parametrize(("seed", "apart"), [(0, None), (1, "town"), (2, None), (3, "town")])
-def test_repaired_plans_of_vectors_hold(seed: int, apart: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(repair, "MAX_REPAIRS", 3)
-    monkeypatch.setattr(repair, "STAGE_SECONDS", 0.5)
+@pytest.mark.parametrize(("seed", "apart"), [(0, None), (1, "town")])
+def test_repaired_plans_of_vectors_hold(seed: int, apart: str | None) -> None:
     generator = np.random.default_rng(seed)
-    towns = generator.choice(["A", "B"], 40)
-    columns = {"weight": generator.uniform(20, 400, 40).round(1), "volume": generator.uniform(1, 40, 40).round(2)}
-    case = Case({**columns, "town": towns.tolist()}, k=3)
-    bins = np.unique(generator.integers(0, 6, 40) * 2 + (towns == "B"), return_inverse=True)[1]
+    towns = generator.choice(["A", "B"], 24)
+    columns = {"weight": generator.uniform(20, 400, 24).round(1), "volume": generator.uniform(1, 40, 24).round(2)}
+    case = published({**columns, "town": towns.tolist()}, k=3)
+    bins = np.unique(generator.integers(0, 4, 24) * 2 + (towns == "B"), return_inverse=True)[1]
     plan = case.plan(bins.tolist(), [truck(800, 70)], apart=apart)
     done = case.apply(plan, repair=True)
     assert not done.plan_feasible
     assert done.feasible
-    check(case, done)
+    case.check(done)
     held = {(bin_, town) for bin_, town in zip(done.bin_of_row.tolist(), case.column("town"), strict=True)}
     assert len(held) == len({bin_ for bin_, _ in held}), "the plan kept towns apart, so the repair does"
     few = case.apply(
         replace(plan, trucks=(replace(plan.trucks[0], count=plan.num_bins),)), repair=True, leave_behind=True
     )
-    check(case, few)
+    case.check(few)
     assert few.feasible
     assert len(few.truck_of_bin) == plan.num_bins
 
 
 def test_an_exchange_that_one_quantity_alone_would_not_find() -> None:
     """Weights are equal, so only volumes say which exchange helps: 1 + 4 and 2 + 3, not 2 + 4."""
-    case = Case({"weight": [10, 10, 300, 300], "volume": [1, 2, 3, 4]}, k=2)
+    case = published({"weight": [10, 10, 300, 300], "volume": [1, 2, 3, 4]}, k=2)
     done = case.apply(case.plan([1, 0, 1, 0], [truck(310, 5)]), repair=True)
     assert [item.quantity for item in done.overloaded] == ["volume"]
     assert done.repair is not None
     assert (done.feasible, done.repair.moved, done.repair.opened) == (True, 0, 0)
     assert done.repair.repairs_found == 2
-    check(case, done)
+    case.check(done)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(4))
 def test_descent_counts_the_overload_right(seed: int) -> None:
     """The change that a step announces is the change that it makes."""
     generator = np.random.default_rng(seed)
     columns = {"weight": generator.uniform(20, 400, 20).round(1), "volume": generator.uniform(1, 40, 20).round(2)}
-    case = Case(columns, k=4)
+    case = published(columns, k=4)
     plan = case.plan(generator.permutation(np.arange(20) % 4).tolist(), [truck(900, 90)])
     fill = Fill.of(task := repair_task(plan, case.amounts, case.release, Noise(seed=1)), plan.assignment)
     noise = Noise(seed=seed)
@@ -267,49 +174,46 @@ def test_the_cheapest_kind_that_is_enough_is_opened(by_packing: bool, monkeypatc
     if not by_packing:
         monkeypatch.setattr(repair, "_open_cheapest", lambda *_: None)
     kinds = [truck(100), truck(300, name="lorry", cost=2.0), truck(120, name="van", cost=0.5)]
-    case = Case({"weight": [60, 61, 90, 90]}, k=2)
+    case = published({"weight": [60, 61, 90, 90]}, k=2)
     done = case.apply(case.plan([0, 0, 0, 0], kinds, ["lorry"]), repair=True)
     assert not done.plan_feasible
     assert done.truck_of_bin == ("lorry", "van")
-    check(case, done)
+    case.check(done)
 
 
-def test_counts_of_kinds_are_respected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(repair, "STAGE_SECONDS", 0.5)
+def test_counts_of_kinds_are_respected() -> None:
     kinds = [truck(100, count=2), truck(200, name="lorry", cost=3.0, count=1), truck(60, name="van", cost=0.4, count=2)]
-    case = Case({"weight": [50, 51, 52, 53, 54, 55, 90, 95]}, k=2)
+    case = published({"weight": [50, 51, 52, 53, 54, 55, 90, 95]}, k=2)
     done = case.apply(case.plan([0] * 8, kinds, ["truck"]), repair=True)
-    check(case, done)
+    case.check(done)
     assert Counter(done.truck_of_bin) == {"truck": 2, "lorry": 1, "van": 2}
     assert not done.feasible, "eight packages, and room for seven"
     left = case.apply(case.plan([0] * 8, kinds, ["truck"]), leave_behind=True)
-    check(case, left)
+    case.check(left)
     assert left.feasible
     assert left.unplanned.left_behind == 1
 
 
-def test_kinds_that_hold_nothing_of_a_quantity_are_refused() -> None:
-    case = Case({"weight": [10, 20, 30, 40], "volume": [1, 2, 3, 4]})
-    plan = case.plan([0, 0, 1, 1], [truck(60, 5), truck(60, name="van")])
+def test_kinds_that_hold_nothing_of_a_quantity_are_refused(both: Published) -> None:
+    plan = both.plan([0, 0, 1, 1], [truck(60, 5), truck(60, name="van")])
     with pytest.raises(ParameterError, match="'van' has no capacity for volume"):
-        case.apply(plan)
+        both.apply(plan)
     with pytest.raises(ParameterError, match="no cost"):
-        case.apply(case.plan([0, 0, 1, 1], [truck(60, 5, cost=0.0)]))
+        both.apply(both.plan([0, 0, 1, 1], [truck(60, 5, cost=0.0)]))
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_repairs_with_several_kinds_hold(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(repair, "MAX_REPAIRS", 3)
+@pytest.mark.parametrize("seed", range(2))
+def test_repairs_with_several_kinds_hold(seed: int) -> None:
     generator = np.random.default_rng(seed)
     columns = {"weight": generator.uniform(20, 200, 30).round(1), "volume": generator.uniform(1, 20, 30).round(2)}
-    case = Case(columns, k=3)
+    case = published(columns, k=3)
     kinds = [truck(500, 60), truck(900, 90, name="lorry", cost=1.6, count=3), truck(250, 30, name="van", cost=0.6)]
     names = [kinds[number].name for number in generator.integers(0, 3, 5)]
     plan = case.plan([*range(5), *generator.integers(0, 5, 25).tolist()], kinds, names)
     done = case.apply(plan, repair=True)
     assert done.feasible
     assert done.truck_of_bin[:5] == tuple(names)
-    check(case, done)
+    case.check(done)
 
 
 # Columns kept apart
@@ -318,17 +222,17 @@ def test_repairs_with_several_kinds_hold(seed: int, monkeypatch: pytest.MonkeyPa
 def test_rows_are_kept_apart_by_both_columns() -> None:
     towns, dates = ["A", "A", "B", "B"] * 4, ["x"] * 8 + ["y"] * 8
     weights = np.random.default_rng(3).integers(100, 300, 16).astype(float)
-    case = Case({"weight": weights, "town": towns, "date": dates}, k=2)
+    case = published({"weight": weights, "town": towns, "date": dates}, k=2)
     bins = [2 * (date == "y") + (town == "B") for town, date in zip(towns, dates, strict=True)]
     done = case.apply(case.plan(bins, [truck(400)], by="town", apart="date"), repair=True)
     assert done.feasible
     assert len(done.truck_of_bin) > 4
-    check(case, done)
+    case.check(done)
 
 
 @pytest.mark.parametrize("column", ["by", "apart"])
 def test_a_plan_that_does_not_keep_apart_what_it_says_is_refused(column: str) -> None:
-    case = Case({"weight": [10, 10, 20, 20], "town": ["A", "A", "B", "B"]}, k=2)
+    case = published({"weight": [10, 10, 20, 20], "town": ["A", "A", "B", "B"]}, k=2)
     case.apply(case.plan([0, 0, 1, 1], [truck(100)], **{column: "town"}))
     with pytest.raises(ParameterError, match="bin 0 holds rows of different town"):
         case.apply(case.plan([0, 0, 0, 1], [truck(100)], **{column: "town"}))
@@ -339,23 +243,22 @@ def test_a_plan_that_does_not_keep_apart_what_it_says_is_refused(column: str) ->
 # What is given of trucks
 
 
-def test_capacities_of_several_quantities_can_be_given(tmp_path: Path) -> None:
-    case = Case({"weight": [10, 20, 30, 40], "volume": [1, 2, 3, 4]})
-    plan = case.plan([0, 0, 1, 1], [truck(60, 5)])
-    assert case.apply(plan, capacity=["70kg", "volume=7"]).plan_feasible
-    assert case.apply(plan, capacity=["weight=70", "7m3"]).plan_feasible
-    assert [item.quantity for item in case.apply(plan, capacity="weight=70").overloaded] == ["volume"]
-    rows = np.argsort(case.record).tolist()
+def test_capacities_of_several_quantities_can_be_given(both: Published, tmp_path: Path) -> None:
+    plan = both.plan([0, 0, 1, 1], [truck(60, 5)])
+    assert both.apply(plan, capacity=["70kg", "volume=7"]).plan_feasible
+    assert both.apply(plan, capacity=["weight=70", "7m3"]).plan_feasible
+    assert [item.quantity for item in both.apply(plan, capacity="weight=70").overloaded] == ["volume"]
+    rows = np.argsort(both.record).tolist()
     file = tmp_path / "theirs.csv"
     file.write_text("row,bin\n" + "".join(f"{row},{number // 2}\n" for number, row in enumerate(rows)))
-    external = case.apply(file, capacity=["70kg", "volume=5"])
+    external = both.apply(file, capacity=["70kg", "volume=5"])
     assert external.quantities == UNITS
     assert [(item.bin, item.quantity) for item in external.overloaded] == [(1, "volume")]
-    assert case.apply(file, capacity="weight=70").quantities == {"weight": "kg"}
-    assert case.apply(file, trucks=[truck(70)]).quantities == {"weight": "kg"}
+    assert both.apply(file, capacity="weight=70").quantities == {"weight": "kg"}
+    assert both.apply(file, trucks=[truck(70)]).quantities == {"weight": "kg"}
     for wrong in (["70"], ["70kg", "71kg"], ["length=3"], ["weight=0", "volume=5"]):
         with pytest.raises(ParameterError):
-            case.apply(file, capacity=wrong)
+            both.apply(file, capacity=wrong)
 
 
 # Records of several rows
@@ -365,7 +268,7 @@ def test_records_of_several_rows_travel_together() -> None:
     """Orders of two parcels each: weights add up, and both parcels are in the loading list beside their order."""
     policy = {"together": "order"}
     weights = [10, 20, 30, 40, 50, 60, 70, 80]
-    case = Case({"weight": weights, "order": list("aabbccdd")}, roles={"order": "identifier"}, **policy)
+    case = published({"weight": weights, "order": list("aabbccdd")}, roles={"order": "identifier"}, **policy)
     assert len(case.release) == 4
     done = case.apply(case.plan([0, 1, 1, 0], [truck(200)]), repair=True)
     assert sorted(done.loads[:, 0]) == [180, 180]
@@ -373,19 +276,19 @@ def test_records_of_several_rows_travel_together() -> None:
     mended = case.apply(case.plan([0, 0, 1, 1], [truck(200)]), repair=True)
     assert mended.feasible
     for settled in (done, mended):
-        check(case, settled)
+        case.check(settled)
         assert len(settled.loading) == 8
 
 
 # Packing by true amounts
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_true_packings_of_vectors_fit(seed: int) -> None:
     generator = np.random.default_rng(seed)
     columns = {"weight": generator.uniform(20, 200, 25).round(1), "volume": generator.uniform(1, 20, 25).round(2)}
-    case = Case(columns, k=2)
-    task = repair_task(case.plan([0] * 25, [truck(400, 41)]), case.amounts, case.release, Noise(seed=1))
+    case = published(columns, k=2)
+    task = task_of(case.plan([0] * 25, [truck(400, 41)]), case.amounts, case.release, Noise(seed=1))
     room = task.capacity_of["truck"]
     packed = repair.packed_rows(task, np.arange(25), room, Noise(seed=2), deadline=0.0)
     assert packed is not None
@@ -394,13 +297,12 @@ def test_true_packings_of_vectors_fit(seed: int) -> None:
     assert repair.packed_rows(task, np.arange(25), room // 50, Noise(seed=2), deadline=0.0) is None
 
 
-def test_a_broken_plan_folder_is_no_traceback(tmp_path: Path) -> None:
-    case = Case({"weight": [10, 20, 30, 40], "volume": [1, 2, 3, 4]})
-    case.plan([0, 0, 1, 1], [truck(60, 5)]).write(tmp_path / "plan")
-    assert case.apply(tmp_path / "plan").quantities == UNITS
+def test_a_broken_plan_folder_is_no_traceback(both: Published, tmp_path: Path) -> None:
+    both.plan([0, 0, 1, 1], [truck(60, 5)]).write(tmp_path / "plan")
+    assert both.apply(tmp_path / "plan").quantities == UNITS
     file = tmp_path / "plan" / "plan.json"
     content = json.loads(file.read_text())
     content["quantities"] = {"weight": "kg", "length": "m"}
     file.write_text(json.dumps(content))
     with pytest.raises((InputError, ParameterError)):
-        case.apply(tmp_path / "plan")
+        both.apply(tmp_path / "plan")

@@ -545,17 +545,60 @@ class ChancePacker:
         that still takes its items. With a generator, sizes and values of kinds are taken a little otherwise.
         """
         largest = [known.largest(known.count) for known in self.classes]
-        scale = np.maximum(np.max([kind.capacity for kind in self.kinds], axis=0), 1).astype(np.float64)
+        capacities = np.array([kind.capacity for kind in self.kinds], dtype=np.int64)
+        scale = np.maximum(capacities.max(axis=0), 1).astype(np.float64)
         weight = np.repeat([(table[1] / scale).max() for table in largest], self.demand)
-        filling = _Filling(self, largest, scale)
+        values = [
+            cost / max(float(line.mean()), 1e-9) for cost, line in zip(self.costs, capacities / scale, strict=True)
+        ]
+        preferred = np.argsort(values, kind="stable").tolist()
         if generator is not None:
             weight = weight * generator.uniform(0.7, 1.3, len(weight))
-            filling.preferred = generator.permutation(len(self.kinds)).tolist()
+            preferred = generator.permutation(len(self.kinds)).tolist()
+        left = [math.inf if kind.count is None else kind.count for kind in self.kinds]
+        kinds: list[int] = []
+        contents: list[dict[int, int]] = []
+        loads: list[IntArray] = []
+        of_group: dict[int, list[int]] = {}  # only the last bins of a group are looked at, so that it stays quick
         class_of = np.repeat(np.arange(len(self.classes)), self.demand)
         for item in np.argsort(-weight, kind="stable").tolist():
-            if not filling.put(int(class_of[item])):
-                return None
-        return self.planned(*filling.exchanged())
+            class_ = int(class_of[item])
+            group, table, bin_ = int(self.groups[class_]), largest[class_], -1
+            for other in of_group.get(group, [])[-_OPEN_BINS:]:
+                taken = contents[other].get(class_, 0)
+                if taken < self.caps[class_]:
+                    load = loads[other] + table[taken + 1] - table[taken]
+                    if (load <= capacities[kinds[other]]).all():
+                        bin_ = other
+                        break
+            if bin_ < 0:
+                able = (kind for kind in preferred if left[kind] > 0 and (table[1] <= capacities[kind]).all())
+                kind = next(able, None)
+                if kind is None:
+                    return None
+                left[kind] -= 1
+                bin_ = len(kinds)
+                kinds.append(kind)
+                contents.append({})
+                loads.append(np.zeros(capacities.shape[1], dtype=np.int64))
+                of_group.setdefault(group, []).append(bin_)
+            taken = contents[bin_].get(class_, 0)
+            loads[bin_] = loads[bin_] + table[taken + 1] - table[taken]
+            contents[bin_][class_] = taken + 1
+        by_cost = np.argsort(self.costs, kind="stable").tolist()
+        counts = np.zeros((len(kinds), len(largest)), dtype=np.int64)
+        for bin_, kind in enumerate(kinds):
+            for other in by_cost:
+                if self.costs[other] >= self.costs[kind]:
+                    break
+                if left[other] > 0 and (loads[bin_] <= capacities[other]).all():
+                    left[other] -= 1
+                    left[kind] += 1
+                    kinds[bin_] = other
+                    break
+            for class_, number in contents[bin_].items():
+                counts[bin_, class_] = number
+        return self.planned(counts, np.array(kinds, dtype=np.int64))
 
     def _combine(self, search: _PlanSearch) -> None:
         """Fill bins greedily in many random orders, and choose among all the bins met at least cost."""
@@ -796,69 +839,6 @@ class ChancePacker:
             safe = self._listings(step=step, upward=True, work=search.work(COARSE_WORK))
             if safe is not None:
                 self._cover(search, safe, None)
-
-
-class _Filling:
-    """Bins being filled surely, for the greedy start. Only the last few bins are looked at, so that it stays quick."""
-
-    def __init__(self, packer: ChancePacker, largest: list[IntArray], scale: FloatArray) -> None:
-        self.packer, self.largest = packer, largest
-        value = [float(kind.cost) / max(float((np.array(kind.capacity) / scale).mean()), 1e-9) for kind in packer.kinds]
-        self.preferred = np.argsort(value, kind="stable").tolist()
-        self.capacities = np.array([kind.capacity for kind in packer.kinds], dtype=np.int64)
-        self.left = [math.inf if kind.count is None else kind.count for kind in packer.kinds]
-        self.kinds: list[int] = []
-        self.held: list[dict[int, int]] = []
-        self.loads: list[IntArray] = []
-        self.open: dict[int, list[int]] = {}  # the last bins of each group
-
-    def put(self, class_: int) -> bool:
-        group, table = int(self.packer.groups[class_]), self.largest[class_]
-        where = -1
-        for bin_ in self.open.get(group, [])[-_OPEN_BINS:]:
-            taken = self.held[bin_].get(class_, 0)
-            if taken < self.packer.caps[class_]:
-                load = self.loads[bin_] + table[taken + 1] - table[taken]
-                if (load <= self.capacities[self.kinds[bin_]]).all():
-                    where = bin_
-                    break
-        if where < 0:
-            where = self._opened(table[1], group)
-        if where < 0:
-            return False
-        taken = self.held[where].get(class_, 0)
-        self.loads[where] = self.loads[where] + table[taken + 1] - table[taken]
-        self.held[where][class_] = taken + 1
-        return True
-
-    def _opened(self, first: IntArray, group: int) -> int:
-        for kind in self.preferred:
-            if self.left[kind] > 0 and (first <= self.capacities[kind]).all():
-                self.left[kind] -= 1
-                self.kinds.append(kind)
-                self.held.append({})
-                self.loads.append(np.zeros(self.capacities.shape[1], dtype=np.int64))
-                self.open.setdefault(group, []).append(len(self.kinds) - 1)
-                return len(self.kinds) - 1
-        return -1
-
-    def exchanged(self) -> tuple[IntArray, IntArray]:
-        """Exchange each bin for the cheapest kind that is left and takes its load."""
-        costs = self.packer.costs
-        for bin_, kind in enumerate(self.kinds):
-            for other in np.argsort(costs, kind="stable").tolist():
-                if costs[other] >= costs[kind]:
-                    break
-                if self.left[other] > 0 and (self.loads[bin_] <= self.capacities[other]).all():
-                    self.left[other] -= 1
-                    self.left[kind] += 1
-                    self.kinds[bin_] = other
-                    break
-        counts = np.zeros((len(self.kinds), len(self.largest)), dtype=np.int64)
-        for bin_, content in enumerate(self.held):
-            for class_, number in content.items():
-                counts[bin_, class_] = number
-        return counts, np.array(self.kinds, dtype=np.int64)
 
 
 # --- Pack items with several resources, or into bins of several kinds, at least cost.
