@@ -75,7 +75,7 @@ class Verdict(Model):
     method: str
     expected: str
     sentence: str
-    seconds: float = 0.0
+    seconds: float
     problems: Listed[str] = ()
 
     @model_validator(mode="before")
@@ -136,6 +136,7 @@ class Verdict(Model):
             verdict=FAILS if problems and verdict == HOLDS else verdict,
             expected=expected,
             sentence=sentence,
+            seconds=0.0,
             problems=tuple(problems),
         )
 
