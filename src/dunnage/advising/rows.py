@@ -62,7 +62,7 @@ from dunnage.policy import Policy
 from dunnage.publication import Publication
 from dunnage.publishing import promise as promise_of
 from dunnage.publishing import publish
-from dunnage.samples.like import like
+from dunnage.samples.shape import like
 from dunnage.schema import Role
 from dunnage.settle import apply
 

@@ -44,7 +44,7 @@ from dunnage.planning.fleet import MAX_WAIT_SECONDS, FleetTask, expanded_days
 from dunnage.policy import Policy
 from dunnage.publishing import promise as promise_of
 from dunnage.release import Release
-from dunnage.samples.like import SlotTrips, like, trip_rows, window_shares
+from dunnage.samples.shape import SlotTrips, like, trip_rows, window_shares
 from dunnage.settle.fleets import served_task
 
 MAX_TRIPS, MAX_COUNTED = 2_500, 20_000

@@ -38,7 +38,7 @@ from dunnage.local.task import Purpose, Task, Tier
 from dunnage.local.tasks import CarrierPolicy, carriers_from_text, task_of
 from dunnage.local.trajectory import LocalTrajectory
 from dunnage.noise import Noise
-from dunnage.samples.like import like_reports
+from dunnage.samples.shape import like_reports
 
 EPSILONS, QUICK_EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0), (1.0, 2.0, 4.0)
 METHODS = {

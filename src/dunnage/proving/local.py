@@ -84,10 +84,10 @@ class _Loss(NamedTuple):
 
 
 def examine(setting: DeviceSetting) -> Verdict:
-    stated = list(_from_exponents(setting))
+    exponents = list(_from_exponents(setting))
     losses = [
-        *stated,
-        *_from_replays(setting, stated),
+        *exponents,
+        *_from_replays(setting, exponents),
         *_from_law(setting),
         *_from_displacements(setting),
         *_from_draws(setting),
@@ -96,20 +96,20 @@ def examine(setting: DeviceSetting) -> Verdict:
     measured = worst if isinstance(worst, str) else round(worst, _DIGITS)
     # What is claimed in the scope of the setting, and what the certificate says holds.
     promise, mechanism = setting.mechanism.promise(), setting.mechanism
-    claimed, held = (
+    claimed, stated = (
         UNBOUNDED if isinstance(one, WithinCluster) and setting.scope != WITHIN else float(one.epsilon)
         for one in (promise.guarantee, promise.holds or promise.guarantee)
     )
     if len(mechanism.levels) > 1:  # the promise is for the tier that gives away most
-        claimed = held = float(next(level for level in mechanism.levels if level.name == setting.tier).epsilon)
+        claimed = stated = float(next(level for level in mechanism.levels if level.name == setting.tier).epsilon)
     # What the allowance of a vehicle is charged for one report; with ``planar`` that is for the whole box.
     loss = mechanism.true_loss(setting.tier)
     charged = UNBOUNDED if loss is None or setting.distance is not None else float(loss)
     # Nothing may exceed the smaller of what is said and what is charged.
-    holds = charged if within(charged, held, "epsilon") else held
+    holds = charged if within(charged, stated, "epsilon") else stated
     exactly = any(each.confidence is None and each.loss == worst for each in losses)
     problems = [each.problem for each in losses if each.problem]
-    if within(measured, held, "epsilon") and not within(measured, charged, "epsilon"):
+    if within(measured, stated, "epsilon") and not within(measured, charged, "epsilon"):
         problems.append(f"its vehicle is charged less for it, epsilon {charged:.4g}")
     return Verdict.of(
         mechanism.name,
@@ -121,7 +121,7 @@ def examine(setting: DeviceSetting) -> Verdict:
         confidence=None if exactly else _CONFIDENCE,
         method="; ".join(each.how for each in losses),
         expected=setting.expected,
-        sentence=_sentence(setting, claimed, held, measured, problems),
+        sentence=_sentence(setting, claimed, stated, measured, problems),
         problems=problems,
     )
 
@@ -147,8 +147,8 @@ def _from_exponents(setting: DeviceSetting) -> Iterator[_Loss]:
 def _spread_over(channel: Any, symbols: Sequence[int], inputs: Sequence[int]) -> float | str:
     """Return the largest difference of exponents between some inputs, over some outputs."""
     losses = [spread([channel.exponent(at, symbol) for at in inputs]) for symbol in symbols]
-    known = [loss for loss in losses if loss is not None]
-    return float(max(known)) if len(known) == len(losses) else UNBOUNDED
+    bounded = [loss for loss in losses if loss is not None]
+    return float(max(bounded)) if len(bounded) == len(losses) else UNBOUNDED
 
 
 def _difference(stated: float | str, drawn: float | str) -> str:
@@ -255,7 +255,7 @@ def _from_draws(setting: DeviceSetting) -> Iterator[_Loss]:
 
 
 def _sentence(
-    setting: DeviceSetting, claimed: float | str, held: float | str, measured: float | str, problems: Sequence[str]
+    setting: DeviceSetting, claimed: float | str, bound: float | str, measured: float | str, problems: Sequence[str]
 ) -> str:
     """Say in one sentence what was found: the loss first, and then what is wrong besides."""
     each = " per kilometre" if setting.distance is not None else ""
@@ -264,8 +264,8 @@ def _sentence(
     if isinstance(measured, str):
         said = "as is stated" if isinstance(claimed, str) else f"where {stated} is claimed"
         meaning = f"One report can tell {setting.scope} apart for certain, {said}"
-    elif not within(measured, held, "epsilon"):
-        meaning = f"{lost} between {setting.scope}, more than the epsilon {held:g}{each} that is stated"
+    elif not within(measured, bound, "epsilon"):
+        meaning = f"{lost} between {setting.scope}, more than the epsilon {bound:g}{each} that is stated"
     elif judged(measured, claimed, "epsilon") == FAILS:
         meaning = f"{lost} between {setting.scope}, where {stated} is claimed"
     else:
