@@ -374,7 +374,7 @@ def test_sweep_in_processes_gives_points_in_the_order_of_tasks(place):
     asked = _asked(place)
     case = DISTORTION.open(asked)
     tasks = [task for task in DISTORTION.candidates(case)[0] if task.mechanism == "full-domain"][:2]
-    points, failed = sweep.sweep(tasks, partial(sweep.measured_point, DISTORTION, case), jobs=2)
+    points, failed = sweep.sweep(tasks, partial(sweep.measure_point, DISTORTION, case), jobs=2)
     assert [point.name for point in points] == [task.name for task in tasks]
     assert not failed
 
@@ -396,7 +396,7 @@ def _constant(measure: Callable[[Subject, Candidate], Draw], **more: Any) -> Goa
 def test_every_draw_counts(place):
     draws = [Draw(cost=0.0, risk=0.5, figures={"x": 1.0}), Draw(cost=0.2, risk=0.5, figures={"x": 2.0, "y": 4.0})]
     goal = _constant(lambda case, task: draws.pop(0))
-    point = sweep.measured_point(goal, goal.open(_asked(place)), _tasks("a")[0])
+    point = sweep.measure_point(goal, goal.open(_asked(place)), _tasks("a")[0])
     assert point.draws == 2
     assert not draws
     assert point.cost.value == pytest.approx(0.1)
@@ -437,7 +437,7 @@ def test_size_of_generated_data_is_public_or_rounded(place):
     assert sizes == {name: 40 if name == "sampled-lattice" else 44 for name in sizes}
     fewer = TRUCKS.open(_asked(place, on="generated", size=12))
     assert len(fewer.rows(named["sampled-lattice"], Noise())) == 12
-    assert [rows.rounded(number) for number in (1, 9, 14, 15, 94, 95, 4321)] == [1, 9, 10, 20, 90, 100, 4000]
+    assert [rows.round_to_one_digit(number) for number in (1, 9, 14, 15, 94, 95, 4321)] == [1, 9, 10, 20, 90, 100, 4000]
 
 
 def test_of_many_rows_whole_strata_are_taken(place):
@@ -562,7 +562,7 @@ def test_measurement_that_takes_too_long_is_given_up(place):
                 sum(range(1000))
 
     goal = _constant(endless, draw_seconds=0.05)
-    found = sweep.attempted(partial(sweep.measured_point, goal, goal.open(_asked(place))), _tasks("a")[0])
+    found = sweep.attempt(partial(sweep.measure_point, goal, goal.open(_asked(place))), _tasks("a")[0])
     assert isinstance(found, Failure)
     assert "more than 0.05 seconds" in found.why
     assert not signal.getitimer(signal.ITIMER_PROF)[0]  # no alarm is left behind
@@ -577,7 +577,7 @@ def test_points_of_trucks_agree_with_a_plan_made_by_hand(place):
     for plan, model in (("upper bounds", Standard()), ("sealed", Sealed())):
         task = tasks[f"partition k=5, {plan} plan"]
         assert (task.on, task.guarantee, task.basis) == ("data", "k-anonymity, k 5", "proved")
-        point = sweep.measured_point(TRUCKS, case, task)
+        point = sweep.measure_point(TRUCKS, case, task)
         policy = case.request.base.policy({"name": task.mechanism, **task.parameters})
         data = load(place / "parcels.csv", policy)
         release, key = publish(data, ledger=":memory:")
@@ -734,7 +734,7 @@ def test_second_run_of_the_same_command_measures_nothing_again(place, monkeypatc
     }
     one_candidate(4)
     first = advice.advise(place / "parcels.csv", **asked)
-    monkeypatch.setattr(advice, "measured_point", lambda *given: pytest.fail("measured anew"))
+    monkeypatch.setattr(advice, "measure_point", lambda *given: pytest.fail("measured anew"))
     again = advice.advise(place / "parcels.csv", max_cost="1%", **asked)  # another wish, the same points
     assert again.points == first.points
     assert not again.meets_limit

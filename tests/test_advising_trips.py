@@ -21,8 +21,8 @@ from dunnage.advising import vehicles
 from dunnage.advising.advice import COUNT_ERROR, NUMBER_ERROR, REPORT_ERROR, SHUTTLES, goal_of
 from dunnage.advising.frontier import Measure, Point
 from dunnage.advising.policies import BasePolicy
-from dunnage.advising.rows import released, row_errors
-from dunnage.advising.sweep import Candidate, Request, attempted, measured_point
+from dunnage.advising.rows import release_in_memory, row_errors
+from dunnage.advising.sweep import Candidate, Request, attempt, measure_point
 from dunnage.advising.trips import (
     MIN_MINUTES,
     FleetDraw,
@@ -33,7 +33,7 @@ from dunnage.advising.trips import (
     count_errors,
     draw_fleets,
     membership_guess,
-    narrowed_trips,
+    narrow_trips,
     open_trips,
 )
 from dunnage.advising.vehicles import FleetSubject, measure_fleet, open_fleet, payable_candidates
@@ -194,7 +194,7 @@ def test_a_slice_of_true_trips_has_their_counts(tmp_path):
     policy = _policy(tmp_path)
     data = like(Slice.of(policy, 500).policy, 500)
     part = Slice.of(policy, 500, limit=150)
-    narrow = true_counts(narrowed_trips(data, part.policy))
+    narrow = true_counts(narrow_trips(data, part.policy))
     counted = true_counts(data)
     first = counted.universe.windows.index(narrow.universe.windows[0])
     kept = (counted.cells // 36 >= first) & (counted.cells // 36 < first + len(narrow.universe.windows))
@@ -212,7 +212,7 @@ def _asked(folder: Path, data: Any, base: BasePolicy, **more: Any) -> Request:
 
 def test_errors_of_counts_are_those_of_dense_tables(tmp_path):
     data = like(Slice.of(_policy(tmp_path), 300).policy, 300)
-    release, truth = released(data, Noise()).release, true_counts(data)
+    release, truth = release_in_memory(data, Noise()).release, true_counts(data)
     found = count_errors(release, truth)
     dense = np.zeros((2, truth.universe.num_slots, 6, 6))
     for table, cells, counts in zip(
@@ -259,9 +259,9 @@ def test_the_goal_error_measures_counts(tmp_path):
     assert isinstance(case, TripSubject)
     assert "private" not in repr(case)
     tasks = {task.name: task for task in goal.candidates(case)[0]}
-    measuring = pickle.loads(pickle.dumps(partial(measured_point, goal, case)))
+    measuring = pickle.loads(pickle.dumps(partial(measure_point, goal, case)))
     strict, loose = (
-        attempted(measuring, tasks[f"constrained-counts O4 uniform epsilon={epsilon}"]) for epsilon in ("0.1", "10")
+        attempt(measuring, tasks[f"constrained-counts O4 uniform epsilon={epsilon}"]) for epsilon in ("0.1", "10")
     )
     assert isinstance(strict, Point)
     assert isinstance(loose, Point)
@@ -319,7 +319,7 @@ def test_without_noise_privacy_costs_no_shuttle(tmp_path):
 
 def test_noise_costs_shuttles_and_too_much_of_it_is_refused(tmp_path):
     case = pickle.loads(pickle.dumps(_shuttle_case(tmp_path, quick=True)))
-    point = measured_point(SHUTTLES, case, _task("constrained-counts", epsilon=0.1, features="O4"))
+    point = measure_point(SHUTTLES, case, _task("constrained-counts", epsilon=0.1, features="O4"))
     assert point.cost.value >= abs(point.figures["signed_error"]) - 1e-9
     assert point.figures["shuttles_needed"] >= 1
     assert point.risk.value == membership_guess(0.1)
@@ -425,7 +425,7 @@ def test_the_goal_error_measures_numbers(tmp_path):
     tasks, _ = goal.candidates(case)
     assert {task.mechanism for task in tasks} >= {"partition", "noisy-values"}
     assert {task.on for task in tasks} == {"data", "generated"}
-    points = [attempted(partial(measured_point, goal, case), task) for task in tasks]
+    points = [attempt(partial(measure_point, goal, case), task) for task in tasks]
     found = {point.name: point for point in points if isinstance(point, Point)}
     assert len(found) == len(tasks)
     assert found["partition k=2"].cost.value < found["partition k=20"].cost.value
@@ -531,7 +531,7 @@ def test_a_policy_for_devices_is_written_so_that_it_makes_a_task(tmp_path):
     goal = goal_of("error", case.request.base)
     assert goal.open is REPORT_ERROR.open
     task = _chosen(case, "places: auto epsilon=2, 2 levels")
-    point = measured_point(goal, case, task)
+    point = measure_point(goal, case, task)
     text = case.request.base.text_with(goal.tables(case, point), place=tmp_path)
     (tmp_path / "chosen.toml").write_text(text)
     made = read_task(tmp_path / "chosen.toml")

@@ -56,7 +56,7 @@ from dunnage.proving.replay import (
 )
 from dunnage.proving.rows import examine_border_shares, lattice_case, numbers, values_case
 from dunnage.proving.statistical import agrees
-from dunnage.proving.verdict import FAILS, HOLDS, NOISE, UNBOUNDED, VOID, Verdict, judged, within
+from dunnage.proving.verdict import FAILS, HOLDS, NOISE, UNBOUNDED, VOID, Verdict, judge, within
 
 FORMS = {"product": {2: 4, 3: 6}, "qlp": {2: 2, 3: 2}, "qjlp": {2: 2, 3: 2}}
 """What published forms of paths lose, by their steps."""
@@ -733,12 +733,12 @@ def test_what_is_expected_of_a_verdict():
 
 
 def test_verdicts_on_figures():
-    assert judged(1.0, 1.0, "epsilon") == HOLDS
-    assert judged(1.1, 1.0, "epsilon") == FAILS
-    assert judged(UNBOUNDED, 1.0, "epsilon") == FAILS
-    assert judged(1.0, UNBOUNDED, "epsilon") == VOID
-    assert judged(4, 5, "k") == FAILS
-    assert judged(5, 5, "k") == HOLDS
+    assert judge(1.0, 1.0, "epsilon") == HOLDS
+    assert judge(1.1, 1.0, "epsilon") == FAILS
+    assert judge(UNBOUNDED, 1.0, "epsilon") == FAILS
+    assert judge(1.0, UNBOUNDED, "epsilon") == VOID
+    assert judge(4, 5, "k") == FAILS
+    assert judge(5, 5, "k") == HOLDS
     assert within(UNBOUNDED, UNBOUNDED, "epsilon")
 
 

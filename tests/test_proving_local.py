@@ -44,7 +44,7 @@ from dunnage.proving.local import (
     examine_lifetime,
     examine_window,
 )
-from dunnage.proving.replay import NotEnumerable, loss_between, replayed
+from dunnage.proving.replay import NotEnumerable, loss_between, replay_draws
 from dunnage.proving.verdict import FAILS, HOLDS, UNBOUNDED, VOID
 
 BOX = ("103.9", "30.5", "104.2", "30.8")
@@ -59,14 +59,16 @@ POINTS = [(Fraction(at, 2),) for at in range(-2, 3)]
 
 
 def test_replayed_laws_are_exact():
-    law = replayed(lambda noise: (noise.bernoulli(Fraction(1, 4)), int(noise.below(3))))
+    law = replay_draws(lambda noise: (noise.bernoulli(Fraction(1, 4)), int(noise.below(3))))
     assert law.chances == {
         (heads, at): pytest.approx(p / 3) for heads, p in ((True, 0.25), (False, 0.75)) for at in range(3)
     }
     assert law.missed == 0
-    assert replayed(lambda noise: noise.bernoulli_exp(2)).chances[True] == pytest.approx(math.exp(-2))
-    assert replayed(lambda noise: noise.bernoulli_logistic(1)).chances[True] == pytest.approx(1 / (1 + math.exp(-1)))
-    laplace = replayed(lambda noise: noise.discrete_laplace(2))
+    assert replay_draws(lambda noise: noise.bernoulli_exp(2)).chances[True] == pytest.approx(math.exp(-2))
+    assert replay_draws(lambda noise: noise.bernoulli_logistic(1)).chances[True] == pytest.approx(
+        1 / (1 + math.exp(-1))
+    )
+    laplace = replay_draws(lambda noise: noise.discrete_laplace(2))
     assert laplace.chances[3] / laplace.chances[0] == pytest.approx(math.exp(-1.5))
     assert 0 < laplace.missed < 1e-11
 
@@ -84,7 +86,7 @@ def test_undecided_numbers_behave_like_whole_ones():
     ]
     for expression in expressions:
         whole = [expression(a, b) for a, b in itertools.product(range(8), range(5))]
-        found = replayed(lambda noise, f=expression: _plain(f(noise.bits(3), noise.below(5))))
+        found = replay_draws(lambda noise, f=expression: _plain(f(noise.bits(3), noise.below(5))))
         assert found.chances == {output: pytest.approx(whole.count(output) / 40) for output in set(whole)}
 
 
@@ -98,7 +100,7 @@ def test_a_loop_that_refuses_is_followed_to_its_end():
             continue
         return int(drawn)
 
-    law = replayed(until_many)
+    law = replay_draws(until_many)
     assert law.chances == {drawn: pytest.approx(1 / 4) for drawn in (3, 5, 6, 7)}
     assert law.missed < 1e-11
 
@@ -108,24 +110,24 @@ def test_a_loop_that_refuses_is_followed_to_its_end():
             if noise.bernoulli(Fraction(drawn, 4)):
                 return drawn
 
-    assert replayed(rounds, most_draws=2).chances == {drawn: pytest.approx(drawn / 6) for drawn in (1, 2, 3)}
+    assert replay_draws(rounds, most_draws=2).chances == {drawn: pytest.approx(drawn / 6) for drawn in (1, 2, 3)}
 
 
 def test_sixty_four_digits_are_one_decision():
-    law = replayed(lambda noise: noise.bits(64) < 3 << 62)
+    law = replay_draws(lambda noise: noise.bits(64) < 3 << 62)
     assert law.chances == {True: 0.75, False: 0.25}
     assert law.runs == 2
-    chance = replayed(lambda noise: draw_chance(4, Fraction(1), noise)).chances[True]
+    chance = replay_draws(lambda noise: draw_chance(4, Fraction(1), noise)).chances[True]
     assert chance == pytest.approx(4 / (math.e + 4), rel=1e-12)
     with pytest.raises(NotEnumerable):
-        replayed(lambda noise: 1 | noise.bits(64))
+        replay_draws(lambda noise: 1 | noise.bits(64))
 
 
 def test_losses_between_laws():
-    fair, loaded = (replayed(lambda noise, p=p: noise.bernoulli(p)) for p in (Fraction(1, 2), Fraction(3, 4)))
+    fair, loaded = (replay_draws(lambda noise, p=p: noise.bernoulli(p)) for p in (Fraction(1, 2), Fraction(3, 4)))
     assert loss_between(fair, loaded) == pytest.approx(math.log(2))
-    assert loss_between(fair, replayed(lambda noise: True)) == UNBOUNDED
-    near, far = (replayed(lambda noise, m=m: m + noise.discrete_laplace(1)) for m in (0, 1))
+    assert loss_between(fair, replay_draws(lambda noise: True)) == UNBOUNDED
+    near, far = (replay_draws(lambda noise, m=m: m + noise.discrete_laplace(1)) for m in (0, 1))
     assert loss_between(near, far) == pytest.approx(1, abs=1e-9)
 
 
@@ -425,7 +427,7 @@ def test_a_window_that_leaves_its_domain_is_caught():
 
 def test_ties_in_both_halves_are_caught():
     """Duchi's law for two numbers as it is usually printed has the loss ln(e + 1)."""
-    one, other, between = (replayed(_printed_duchi(index)) for index in (0b11, 0b00, 0b01))
+    one, other, between = (replay_draws(_printed_duchi(index)) for index in (0b11, 0b00, 0b01))
     assert loss_between(one, other) == pytest.approx(1, abs=1e-9)
     assert loss_between(one, between) == pytest.approx(math.log(math.e + 1), abs=1e-9)
 
@@ -459,7 +461,7 @@ def test_two_reports_lose_twice():
     def twice(place, noise):
         return tuple(mechanism.perturb(place, tier="all", noise=noise) for _ in range(2))
 
-    laws = [replayed(lambda noise, place=place: twice(place, noise)) for place in PLACES[:2]]
+    laws = [replay_draws(lambda noise, place=place: twice(place, noise)) for place in PLACES[:2]]
     assert loss_between(*laws) == pytest.approx(1, abs=1e-9)
 
 

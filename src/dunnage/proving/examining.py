@@ -42,7 +42,7 @@ from dunnage.proving.replay import (
     outcomes,
 )
 from dunnage.proving.statistical import CONFIDENCE, UNLIKELY, agrees, lower_bound
-from dunnage.proving.verdict import FAILS, HOLDS, UNBOUNDED, VOID, Verdict, as_sentence, judged, raised, within
+from dunnage.proving.verdict import FAILS, HOLDS, UNBOUNDED, VOID, Verdict, as_sentence, judge, verdict_on_error, within
 from dunnage.release import Release
 
 Rows = Mapping[str, Sequence[Any]]
@@ -231,7 +231,7 @@ class _Examined:
         case = self.case
         meaning = case.sentence or sentence_of(
             protects=str(getattr(self.promise.guarantee, "protects", "record")),
-            verdict=judged(measured, self.claimed, self.quantity),
+            verdict=judge(measured, self.claimed, self.quantity),
             claimed=self.claimed,
             holds=self.holds,
             measured=measured,
@@ -286,7 +286,7 @@ def examine(case: NeighbourCase, *, long: bool = False) -> Verdict:
         )
         return work.verdict(measured, method)
     except Exception as error:  # a broken mechanism may raise anything; what else is examined goes on
-        return raised(case.mechanism_name, case.variant, error)
+        return verdict_on_error(case.mechanism_name, case.variant, error)
 
 
 def sentence_of(
@@ -368,7 +368,7 @@ def _law_verdict(
     protects: str,
 ) -> Verdict:
     problems = {_OFF_LAW for law, values in samples if agrees(Counter(values), law.chances) < UNLIKELY}
-    verdict, num = judged(measured, claimed, "epsilon"), sum(len(law) for law, _ in samples)
+    verdict, num = judge(measured, claimed, "epsilon"), sum(len(law) for law, _ in samples)
     sentence = sentence_of(
         protects=protects, verdict=verdict, claimed=claimed, holds=None, measured=measured, quantity="epsilon"
     )

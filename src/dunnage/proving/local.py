@@ -39,9 +39,9 @@ from dunnage.local.subjects import Grid, Quantity
 from dunnage.local.task import SECONDS_PER_DAY, Limits, Purpose, Schedule, Task, Tier
 from dunnage.local.trajectory import LocalTrajectory
 from dunnage.noise import Noise
-from dunnage.proving.replay import Outcomes, largest, loss_between, replayed
+from dunnage.proving.replay import Outcomes, largest, loss_between, replay_draws
 from dunnage.proving.statistical import UNLIKELY, agrees, lower_bound
-from dunnage.proving.verdict import FAILS, HOLDS, UNBOUNDED, VOID, Checks, Verdict, judged, within
+from dunnage.proving.verdict import FAILS, HOLDS, UNBOUNDED, VOID, Checks, Verdict, judge, within
 
 _CONFIDENCE = 1 - UNLIKELY  # of a bound from draws: a check that is right must not fail by chance
 _DIGITS = 9  # of a loss that was replayed: paths that were not followed touch none of them
@@ -165,7 +165,7 @@ def _from_replays(setting: DeviceSetting, stated: Sequence[_Loss]) -> Iterator[_
     if not setting.replays:
         return
     draws = [partial(setting.draw, value) for value in setting.values]
-    laws = [replayed(draw, most_draws=setting.most_draws) for draw in draws]
+    laws = [replay_draws(draw, most_draws=setting.most_draws) for draw in draws]
     losses = []
     for (one, law), (other, its) in itertools.combinations(zip(setting.values, laws, strict=True), 2):
         loss = loss_between(law, its)
@@ -185,7 +185,7 @@ def _from_law(setting: DeviceSetting) -> Iterator[_Loss]:
         return
     law = replace(setting.mechanism.oracle(setting.tier), num_inputs=setting.law_inputs)
     draws = [partial(_symbol, law, at) for at in range(setting.law_inputs)]
-    laws = [replayed(draw) for draw in draws]
+    laws = [replay_draws(draw) for draw in draws]
     loss = _worst(laws)
     problem = _difference(_spread_over(law, law.symbols(), range(law.num_inputs)), loss)
     yield _Loss(loss, f"its law on {setting.law_inputs} inputs replayed, every decision all ways", problem)
@@ -224,7 +224,7 @@ def _from_displacements(setting: DeviceSetting) -> Iterator[_Loss]:
     steps = ((1, 0), (0, 1), (1, 1), (1, -1))
     beside = [(at, (at[0] + across, at[1] + along)) for at in exponents for across, along in steps]
     pairs = [*((at, (0, 0)) for at in exponents if any(at)), *(pair for pair in beside if pair[1] in exponents)]
-    moves = replayed(law.displacement, most_draws=setting.most_draws).chances
+    moves = replay_draws(law.displacement, most_draws=setting.most_draws).chances
     still = moves[0, 0]
     followed = all(
         abs(math.log(moves[at] / still) - exponents[at]) <= _SAME
@@ -266,7 +266,7 @@ def _sentence(
         meaning = f"One report can tell {setting.scope} apart for certain, {said}"
     elif not within(measured, bound, "epsilon"):
         meaning = f"{lost} between {setting.scope}, more than the epsilon {bound:g}{each} that is stated"
-    elif judged(measured, claimed, "epsilon") == FAILS:
+    elif judge(measured, claimed, "epsilon") == FAILS:
         meaning = f"{lost} between {setting.scope}, where {stated} is claimed"
     else:
         meaning = f"{lost} at most between {setting.scope}; stated is {stated}"
@@ -344,7 +344,7 @@ def check_numeric(long: bool) -> Iterator[Verdict]:
         yield examine(setting)
     # Check L-PM as its algorithm is printed: mostly noise, so that it gives away less than it says.
     law = LiteralPiecewise(epsilon=Fraction(1), steps=2)
-    loss = _worst([replayed(partial(_symbol, law, at)) for at in range(law.num_inputs)])
+    loss = _worst([replay_draws(partial(_symbol, law, at)) for at in range(law.num_inputs)])
     yield Verdict.of(
         LocalNumeric.name,
         "Algorithm 1 as printed (L-PM)",
@@ -539,7 +539,7 @@ def examine_window(purpose: Purpose, values: Sequence[Any]) -> Verdict:
     task = Task(dataset="fleet", purposes=(purpose,), schedule=schedule, limits=Limits(lifetime=Fraction(1000)))
     tier = purpose.tiers[0]
     one = DeviceSetting(mechanism=mechanism_of(task, purpose), variant="", values=values, tier=tier.name)
-    loss = _worst([replayed(partial(one.draw, value)) for value in values])
+    loss = _worst([replay_draws(partial(one.draw, value)) for value in values])
     by_slot = _reports_by_slot(task, values[0], Allowance.open)
     reports = max(sum(by_slot[at : at + _WINDOW]) for at in range(len(by_slot)))
     measured = loss if isinstance(loss, str) else round(reports * loss, _DIGITS)
