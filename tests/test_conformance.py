@@ -37,6 +37,7 @@ PRIVACY_PARAMETERS = {"k", "max_distortion", "epsilon", "delta", "beta", "epsilo
 
 WEIGHTS = {**WITHOUT_CONTENT, "destination": {"role": "drop"}}
 TOYS = [Case(ToyNoise.name, {"epsilon": 2}, WEIGHTS), Case(ToyClass.name, {"k": 3}, WEIGHTS)]
+ONE_EACH = list({case.name: case for case in reversed(CASES)}.values())
 BY_KIND = {"counts": {"epsilon": 40}, "noisy": {"epsilon": 2}, "classes": {"k": 2}}
 QUICK = {
     "noisy-clusters": {"epsilon": 2, "borders": [2]},
@@ -230,7 +231,8 @@ def test_row_order_is_unrelated_to_input_order(case):
     releases the statistic exceeds the limit of 1e-11 with an exact probability of 4e-10.
     """
     data = case.dataset()
-    if case in TOYS:  # rows are shuffled for them as for all others
+    # Rows are shuffled for all in one place: one case of each mechanism is enough, and those that add rows.
+    if case in TOYS or (case not in ONE_EACH and "left_out" not in case.parameters):
         return
     if isinstance(case, CountsCase):  # which have no rows of records, but cells in a public order
         release, key = dn.publish(data, ledger=dn.Ledger(":memory:"))

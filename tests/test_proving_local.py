@@ -43,7 +43,7 @@ from dunnage.proving.local import (
     examine_lifetime,
     examine_window,
 )
-from dunnage.proving.replay import NotEnumerable, loss_between, replayed
+from dunnage.proving.replay import NotEnumerable, loss_between, replay_draws
 from dunnage.proving.verdict import FAILS, HOLDS, UNBOUNDED, VOID
 
 BOX = ("103.9", "30.5", "104.2", "30.8")
@@ -58,14 +58,16 @@ POINTS = [(Fraction(at, 2),) for at in range(-2, 3)]
 
 
 def test_replayed_laws_are_exact():
-    law = replayed(lambda noise: (noise.bernoulli(Fraction(1, 4)), int(noise.below(3))))
+    law = replay_draws(lambda noise: (noise.bernoulli(Fraction(1, 4)), int(noise.below(3))))
     assert law.chances == {
         (heads, at): pytest.approx(p / 3) for heads, p in ((True, 0.25), (False, 0.75)) for at in range(3)
     }
     assert law.missed == 0
-    assert replayed(lambda noise: noise.bernoulli_exp(2)).chances[True] == pytest.approx(math.exp(-2))
-    assert replayed(lambda noise: noise.bernoulli_logistic(1)).chances[True] == pytest.approx(1 / (1 + math.exp(-1)))
-    laplace = replayed(lambda noise: noise.discrete_laplace(2))
+    assert replay_draws(lambda noise: noise.bernoulli_exp(2)).chances[True] == pytest.approx(math.exp(-2))
+    assert replay_draws(lambda noise: noise.bernoulli_logistic(1)).chances[True] == pytest.approx(
+        1 / (1 + math.exp(-1))
+    )
+    laplace = replay_draws(lambda noise: noise.discrete_laplace(2))
     assert laplace.chances[3] / laplace.chances[0] == pytest.approx(math.exp(-1.5))
     assert 0 < laplace.missed < 1e-11
 
@@ -83,7 +85,7 @@ def test_undecided_numbers_behave_like_whole_ones():
     ]
     for expression in expressions:
         whole = [expression(a, b) for a, b in itertools.product(range(8), range(5))]
-        found = replayed(lambda noise, f=expression: _plain(f(noise.bits(3), noise.below(5))))
+        found = replay_draws(lambda noise, f=expression: _plain(f(noise.bits(3), noise.below(5))))
         assert found.chances == {output: pytest.approx(whole.count(output) / 40) for output in set(whole)}
 
 
@@ -97,7 +99,7 @@ def test_a_loop_that_refuses_is_followed_to_its_end():
             continue
         return int(drawn)
 
-    law = replayed(until_many)
+    law = replay_draws(until_many)
     assert law.chances == {drawn: pytest.approx(1 / 4) for drawn in (3, 5, 6, 7)}
     assert law.missed < 1e-11
 
@@ -107,24 +109,24 @@ def test_a_loop_that_refuses_is_followed_to_its_end():
             if noise.bernoulli(Fraction(drawn, 4)):
                 return drawn
 
-    assert replayed(rounds, most_draws=2).chances == {drawn: pytest.approx(drawn / 6) for drawn in (1, 2, 3)}
+    assert replay_draws(rounds, most_draws=2).chances == {drawn: pytest.approx(drawn / 6) for drawn in (1, 2, 3)}
 
 
 def test_sixty_four_digits_are_one_decision():
-    law = replayed(lambda noise: noise.bits(64) < 3 << 62)
+    law = replay_draws(lambda noise: noise.bits(64) < 3 << 62)
     assert law.chances == {True: 0.75, False: 0.25}
     assert law.runs == 2
-    chance = replayed(lambda noise: draw_chance(4, Fraction(1), noise)).chances[True]
+    chance = replay_draws(lambda noise: draw_chance(4, Fraction(1), noise)).chances[True]
     assert chance == pytest.approx(4 / (math.e + 4), rel=1e-12)
     with pytest.raises(NotEnumerable):
-        replayed(lambda noise: 1 | noise.bits(64))
+        replay_draws(lambda noise: 1 | noise.bits(64))
 
 
 def test_losses_between_laws():
-    fair, loaded = (replayed(lambda noise, p=p: noise.bernoulli(p)) for p in (Fraction(1, 2), Fraction(3, 4)))
+    fair, loaded = (replay_draws(lambda noise, p=p: noise.bernoulli(p)) for p in (Fraction(1, 2), Fraction(3, 4)))
     assert loss_between(fair, loaded) == pytest.approx(math.log(2))
-    assert loss_between(fair, replayed(lambda noise: True)) == UNBOUNDED
-    near, far = (replayed(lambda noise, m=m: m + noise.discrete_laplace(1)) for m in (0, 1))
+    assert loss_between(fair, replay_draws(lambda noise: True)) == UNBOUNDED
+    near, far = (replay_draws(lambda noise, m=m: m + noise.discrete_laplace(1)) for m in (0, 1))
     assert loss_between(near, far) == pytest.approx(1, abs=1e-9)
 
 
@@ -151,68 +153,8 @@ def test_every_method_is_looked_at():
         assert "tier strict" in told[kind.name]
 
 
-@pytest.fixture(scope="module")
-def verdicts():
-    """What the short form finds of numbers."""
-    return {verdict.variant: verdict for verdict in local.check_numeric(False)}
-
-
-def test_numbers_come_out_as_they_must(verdicts):
-    assert all(verdict.as_expected for verdict in verdicts.values())
-    proved = [verdict for verdict in verdicts.values() if verdict.basis == "proved"]
-    assert len(proved) > 10
-    assert all(verdict.measured == verdict.claimed for verdict in proved)  # no slack: each loss is reached
-    assert all(verdict.sentence.endswith(".") and verdict.seconds >= 0 for verdict in verdicts.values())
-
-
-@pytest.mark.parametrize(("num", "verdict"), [(1, HOLDS), (2, FAILS), (3, FAILS)])
-def test_published_numbers_lose_epsilon_each(verdicts, num, verdict):
-    found = verdicts[f"as published (e-L_LDP), {num} number{'s' * (num > 1)}"]
-    assert (found.claimed, found.measured, found.verdict, found.exact) == (1, num, verdict, True)
-    assert found.holds == (num if num > 1 else None)
-
-
 def settings_of(settings, *words):
     return [setting for setting in settings(False) if any(word in setting.variant for word in words)]
-
-
-def test_places_come_out_as_they_must():
-    """Those that take longest are left to the desk as a whole."""
-    words = ("auto", "randomised-response", "method hadamard", "tier", "across", "area in clear")
-    found = {s.variant: examine(s) for s in settings_of(local._place_settings, *words)}
-    assert len(found) >= 8
-    assert all(verdict.as_expected for verdict in found.values())
-    assert found["area in clear, across areas"].verdict == VOID
-    clear = found["as published (e-LT_LDP), across areas"]
-    assert (clear.claimed, clear.holds, clear.measured, clear.verdict) == (1, UNBOUNDED, UNBOUNDED, FAILS)
-
-
-def test_published_randomised_response_loses_twice_epsilon():
-    (setting,) = settings_of(local._place_settings, "(L-RR)")
-    found = examine(dataclasses.replace(setting, law_inputs=0))
-    assert (found.claimed, found.holds, found.measured, found.verdict) == (1, 2, 2, FAILS)
-    assert found.exact
-    assert found.as_expected
-    assert "at least 1." in found.method  # a closed box shows most of it
-
-
-@pytest.mark.parametrize(
-    ("form", "steps", "loss"),
-    [("product", 2, 4), ("product", 3, 6), ("qlp", 2, 2), ("qlp", 3, 2), ("qjlp", 2, 2), ("qjlp", 3, 2)],
-)
-def test_published_paths_lose_what_the_note_says(form, steps, loss):
-    for setting in local._published_paths(form, steps, False):
-        found = examine(setting)
-        stated = loss if setting.scope == WITHIN else UNBOUNDED
-        assert (found.claimed, found.holds, found.measured, found.verdict) == (1, stated, stated, FAILS)
-        assert found.as_expected
-
-
-def test_paths_come_out_as_they_must():
-    for setting in settings_of(local._path_settings, "method randomised-response", "areas in clear", "optimised"):
-        found = examine(setting)
-        assert found.as_expected
-        assert found.measured == found.claimed
 
 
 # What must be caught: channels and laws
@@ -263,7 +205,7 @@ def test_a_unary_law_that_turns_bits_over_too_seldom_is_caught():
         def ratio_epsilon(self):
             return self.epsilon
 
-    more = {"replays": False, "law_inputs": 2, "num_drawn": 4000}
+    more = {"replays": False, "law_inputs": 2, "num_drawn": 400}
     found = examine(place_setting(places_by(TooSeldom), **more))
     assert found.measured == pytest.approx(2)
     assert not found.as_expected
@@ -285,12 +227,12 @@ def test_a_published_form_is_not_convicted_by_its_own_word(name):
     oracle = MadeSound(num_inputs=grid.num_inner + 1, epsilon=Fraction(1))
     object.__setattr__(mechanism.channel("all"), "oracle", oracle)
     more = {"replays": False, "law_inputs": 2} if name == "law" else {"values": [AREAS.centre(0), (0.0, 0.0)]}
-    found = examine(place_setting(mechanism, scope=WITHIN, expected=FAILS, num_drawn=500, **more))
+    found = examine(place_setting(mechanism, scope=WITHIN, expected=FAILS, num_drawn=100, **more))
     assert "epsilon 1 by its decisions, epsilon 2 by its exponents" in found.problems[0]
     assert not found.as_expected
 
 
-def test_a_law_with_an_exponent_of_five_per_cent_too_much_is_caught_for_paths():
+def test_five_per_cent_too_much_is_caught_for_paths():
     class TooTrueBits(OptimisedUnary):
         def perturb(self, index, noise):
             more = OptimisedUnary(num_inputs=self.num_inputs, epsilon=self.epsilon * Fraction(21, 20))
@@ -299,7 +241,7 @@ def test_a_law_with_an_exponent_of_five_per_cent_too_much_is_caught_for_paths():
     (setting,) = settings_of(local._path_settings, "method optimised-unary")
     laws = setting.mechanism._laws
     laws["all"] = TooTrueBits(num_inputs=laws["all"].num_inputs, epsilon=Fraction(1))
-    found = examine(dataclasses.replace(setting, num_drawn=500))
+    found = examine(dataclasses.replace(setting, num_drawn=100))
     assert found.measured == pytest.approx(1.05)
     assert not found.as_expected
 
@@ -309,7 +251,7 @@ def planar_by(kind):
     setting = local._planar(GRID, "0.1")
     law = kind(grid=GRID, epsilon=Fraction(1, 10))
     setting.mechanism._laws["all"] = law
-    return examine(dataclasses.replace(setting, values=setting.values[:2], num_drawn=500))
+    return examine(dataclasses.replace(setting, values=setting.values[:2], num_drawn=100))
 
 
 def test_the_planar_law_loses_epsilon_for_a_kilometre_and_no_less():
@@ -349,8 +291,8 @@ def test_a_planar_law_that_keeps_every_proposal_is_caught():
 
 
 def test_draws_of_a_closed_box_are_enough():
-    """Neither exponents nor replays: 2 * 6,000 draws show that epsilon 1 is wrong."""
-    found = examine(place_setting(places_by(TooTrue), replays=False, num_drawn=6000, most_pairs=0))
+    """Neither exponents nor replays: 2 * 3,000 draws show that epsilon 1 is wrong, all but once in 10^9 times."""
+    found = examine(place_setting(places_by(TooTrue), replays=False, num_drawn=3000, most_pairs=0))
     assert 1 < found.measured <= 2
     assert not found.exact
     assert found.confidence == 1 - 1e-9
@@ -438,22 +380,19 @@ def numbers_by(kind, **more):
     )
 
 
-def test_noise_that_is_clipped_at_the_data_is_caught():
-    class Clipped(LaplaceNumber):
+def test_noise_that_is_clipped_at_the_data_is_caught_and_at_public_bounds_is_not():
+    class AtData(LaplaceNumber):
         def perturb(self, index, noise):
             return max(super().perturb(index, noise), index - self.steps)
 
-    found = examine(numbers_by(Clipped))
-    assert found.measured == UNBOUNDED
-    assert not found.as_expected
-
-
-def test_noise_that_is_clipped_at_public_bounds_is_not():
-    class Clipped(LaplaceNumber):
+    class AtBounds(LaplaceNumber):
         def perturb(self, index, noise):
             return min(max(super().perturb(index, noise), -self.steps), self.steps)
 
-    assert examine(numbers_by(Clipped)).as_expected
+    found = examine(numbers_by(AtData))
+    assert found.measured == UNBOUNDED
+    assert not found.as_expected
+    assert examine(numbers_by(AtBounds)).as_expected
 
 
 @pytest.mark.parametrize("scale", [Fraction(1, 2), Fraction(99, 100)])
@@ -475,9 +414,6 @@ def test_a_window_that_leaves_its_domain_is_caught():
         def perturb(self, index, noise):
             return min(super().perturb(index, noise), self.last - 1)
 
-        def exponent(self, index, symbol):
-            return super().exponent(index, symbol)
-
     class Forgetful(Piecewise):
         """Never lands outside the window."""
 
@@ -490,7 +426,7 @@ def test_a_window_that_leaves_its_domain_is_caught():
 
 def test_ties_in_both_halves_are_caught():
     """Duchi's law for two numbers as it is usually printed has the loss ln(e + 1)."""
-    one, other, between = (replayed(_printed_duchi(index)) for index in (0b11, 0b00, 0b01))
+    one, other, between = (replay_draws(_printed_duchi(index)) for index in (0b11, 0b00, 0b01))
     assert loss_between(one, other) == pytest.approx(1, abs=1e-9)
     assert loss_between(one, between) == pytest.approx(math.log(math.e + 1), abs=1e-9)
 
@@ -524,7 +460,7 @@ def test_two_reports_lose_twice():
     def twice(place, noise):
         return tuple(mechanism.perturb(place, tier="all", noise=noise) for _ in range(2))
 
-    laws = [replayed(lambda noise, place=place: twice(place, noise)) for place in PLACES[:2]]
+    laws = [replay_draws(lambda noise, place=place: twice(place, noise)) for place in PLACES[:2]]
     assert loss_between(*laws) == pytest.approx(1, abs=1e-9)
 
 
@@ -578,27 +514,6 @@ def test_a_window_gives_away_what_is_stated_for_it(monkeypatch):
 # Classes
 
 
-@pytest.mark.parametrize("kind", classes.CHECKS)
-def test_classes_come_out_as_they_must(kind):
-    """The first two settings of each; the others are left to the desk as a whole."""
-    for setting in itertools.islice(classes.settings_of(kind, False), 2):
-        found = classes.examine(setting)
-        assert found.as_expected
-        assert found.quantity == "k"
-        assert found.measured == found.claimed
-        assert int(found.method.split()[0]) > 50  # releases, not refusals
-
-
-@pytest.mark.parametrize("name", [kind.name for kind in classes.CHECKS])
-def test_k_bounds_no_epsilon(name):
-    setting = weights({"name": name, "k": 2}, expected=VOID)
-    found = classes.examine_epsilon(setting, classes._ONE, classes._OTHER)
-    assert (found.claimed, found.measured, found.verdict) == (UNBOUNDED, UNBOUNDED, VOID)
-    assert found.as_expected
-    same = classes.examine_epsilon(setting, classes._ONE, classes._ONE)
-    assert same.measured == 0
-
-
 def test_every_table_is_tried():
     tables = list(classes.every_table(["a", "b"], [(0, "x"), (1, "y"), (2, "z")], 4))
     assert len(tables) == sum(math.comb(size + 2, 2) for size in range(2, 5))
@@ -627,28 +542,24 @@ def test_a_partition_that_makes_a_class_of_one_too_few_is_caught():
     assert not found.as_expected
 
 
-@pytest.mark.parametrize("name", [kind.name for kind in classes.CHECKS])
-def test_rows_come_in_every_order(name, monkeypatch):
-    setting = weights({"name": name, "k": 3})
-    found = classes.examine_order(setting, classes._THREE)
-    assert (found.claimed, found.measured, found.problems) == (3, 3, ())
-    assert found.as_expected
+def test_orders_that_are_kept_or_likelier_than_others_are_caught(monkeypatch):
+    """Rows are left as they are, or only in half of the releases: each may then still be any record."""
+    setting, shuffled = weights({"name": "partition", "k": 3}), noise_arrays.permutation
     monkeypatch.setattr(noise_arrays, "permutation", lambda noise, n: np.arange(n))
-    found = classes.examine_order(setting, classes._THREE)
-    assert (found.measured, found.verdict) == (1, FAILS)
-    assert "order of the released rows" in found.sentence
-
-
-def test_orders_that_are_not_equally_likely_are_caught(monkeypatch):
-    """Rows are left as they are in half of the releases: each may still be any record."""
-    shuffled = noise_arrays.permutation
+    verdict = classes.examine_order(setting, classes._THREE)
+    assert (verdict.measured, verdict.verdict) == (1, FAILS)
     monkeypatch.setattr(
         noise_arrays, "permutation", lambda noise, n: np.arange(n) if noise.bits(1) else shuffled(noise, n)
     )
-    found = classes.examine_order(weights({"name": "partition", "k": 3}), classes._THREE)
-    assert found.measured == 3
-    assert found.problems
-    assert not found.as_expected
+    verdict = classes.examine_order(setting, classes._THREE)
+    assert verdict.measured == 3
+    assert verdict.problems
+    assert not verdict.as_expected
+
+
+def test_equal_tables_show_no_loss():
+    setting = weights({"name": "partition", "k": 2}, expected=VOID)
+    assert classes.examine_epsilon(setting, classes._ONE, classes._ONE).measured == 0
 
 
 def test_a_mechanism_that_never_releases_does_not_pass():

@@ -35,18 +35,8 @@ from dunnage.advising.frontier import (
     with_ends,
 )
 from dunnage.advising.policies import BasePolicy
-from dunnage.advising.sweep import (
-    ON,
-    AdviceRequest,
-    Cache,
-    Goal,
-    Progress,
-    Subject,
-    cache_folder,
-    measured_point,
-    sweep,
-)
-from dunnage.devices.numbers import LocalNumeric
+from dunnage.advising.sweep import ON, Cache, Goal, Progress, Request, Subject, cache_folder, measure_point, sweep
+from dunnage.documents import suggestion
 from dunnage.errors import NoPlanError, ParameterError
 from dunnage.mechanisms import MECHANISMS
 from dunnage.model.documents import suggestion
@@ -233,7 +223,7 @@ def advise(
     candidates, unfit = chosen.candidates(subject)
     digest = request.digest(goal, subject.digest)
     cache = None if out is None else Cache.open(cache_folder(out), digest, force=force)
-    points, failed = sweep(candidates, partial(measured_point, chosen, subject), jobs=jobs, progress=tell, cache=cache)
+    points, failed = sweep(candidates, partial(measure_point, chosen, subject), jobs=jobs, progress=tell, cache=cache)
     if not points:
         reasons = "".join(f"\n  - {item.name}: {item.why}" for item in (*unfit, *failed))
         raise NoPlanError(f"no policy could be measured for the goal {goal}.{reasons}")

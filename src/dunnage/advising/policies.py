@@ -87,10 +87,10 @@ class BasePolicy(Written):
         for line in self.text.splitlines():
             if (header := _HEADER.match(line)) is not None:
                 inside = header["name"].split(".")[0].strip().strip("\"'") in tables
-            found = _FILE.match(line)
-            key = found[1].split("=")[0].strip().split(".")[-1] if found else ""
-            if found and found["name"] in moved and key in _FILE_KEYS:
-                line = f'{found[1]}"{moved[found["name"]]}"{found[4]}'
+            match = _FILE.match(line)
+            key = match[1].split("=")[0].strip().split(".")[-1] if match else ""
+            if match and match["name"] in moved and key in _FILE_KEYS:
+                line = f'{match[1]}"{moved[match["name"]]}"{match[4]}'
             kept += [] if inside else [line]
         unchanged = "\n".join(kept).strip()
         text = f"{unchanged}\n\n{tomli_w.dumps({name: wanted[name] for name in tables})}"

@@ -58,7 +58,8 @@ from dunnage.planning.trucks import Truck, parse_capacities
 from dunnage.publication import Publication
 from dunnage.publishing import promise as promise_of
 from dunnage.publishing import publish
-from dunnage.samples.like import like
+from dunnage.samples.shape import like
+from dunnage.schema import Role
 from dunnage.settle import apply
 from dunnage.tables.dataset import Dataset
 from dunnage.tables.load import load
@@ -148,7 +149,7 @@ class RowSubject(Subject):
         # As many as there are if that may be published, else about so many; if they are many, some are enough.
         guarantee, num = promise_of(policy).guarantee, len(self.data)
         public = isinstance(guarantee, KAnonymity) or getattr(guarantee, "neighbours", None) is Neighbours.REPLACE_ONE
-        size = self.request.size or min(num if public else rounded(num), limit)
+        size = self.request.size or min(num if public else round_to_one_digit(num), limit)
         return like(policy, size, noise=noise, data=self.data, largest=self.rooms)
 
     def rows_compared(self, noise: Noise) -> Dataset:
@@ -242,7 +243,7 @@ def _some(rows: IntArray, groups: Sequence[IntArray], limit: int, noise: Noise) 
     return np.concatenate([whole, _some(following, groups[1:], limit - len(whole), noise)])
 
 
-def rounded(number: int) -> int:
+def round_to_one_digit(number: int) -> int:
     """Round to one significant digit: 4000 for 4321."""
     scale: int = 10 ** max(len(str(number)) - 1, 0)
     return max(math.floor(number / scale + 0.5) * scale, 1)
@@ -285,7 +286,7 @@ def _sampled_lattice(epsilon: float, plan: Table | None = None, words: str = "")
     return Candidate.of(SampledLattice, f"epsilon={epsilon:g}, delta={DELTA:g}{words}", parameters, plan)
 
 
-def released(data: Dataset, noise: Noise) -> Publication:
+def release_in_memory(data: Dataset, noise: Noise) -> Publication:
     """Release rows in memory and without a ledger of the owner's."""
     with Ledger(":memory:") as ledger:
         return publish(data, ledger=ledger, noise=noise)
@@ -355,7 +356,7 @@ def measure_table(subject: RowSubject, candidate: Candidate) -> Draw:
     """Measure a release by what its owner knows: how many records are not in it is shown to nobody else."""
     noise = Noise()
     data = subject.rows(candidate, noise)
-    release, key = released(data, noise)
+    release, key = release_in_memory(data, noise)
     if not len(release):
         raise NoPlanError("nothing was released, so that everything is lost.")
     sight = ClassesView.of(release)
@@ -429,7 +430,7 @@ def number_candidates(subject: RowSubject) -> Candidates:
 def measure_numbers(subject: RowSubject, candidate: Candidate) -> Draw:
     noise = Noise()
     data = subject.rows(candidate, noise)
-    return row_errors(released(data, noise), data)
+    return row_errors(release_in_memory(data, noise), data)
 
 
 def row_errors(publication: Publication, data: Dataset) -> Draw:
@@ -611,7 +612,7 @@ def measure_trucks(subject: RowSubject, candidate: Candidate) -> Draw:
     data = subject.rows(candidate, noise)
     everything = candidate.on != GENERATED and len(subject.data) <= subject.max_of(candidate)
     best = _best_of_data(subject) if everything else _packed(subject, data)
-    release, key = released(data, noise)
+    release, key = release_in_memory(data, noise)
     if not len(release):
         raise NoPlanError("nothing was released, so there is nothing to plan on.")
     name = str(candidate.plan["name"])

@@ -139,7 +139,7 @@ class Goal(Generic[S]):
     draw_seconds: float = math.inf  # of CPU time, after which one measurement is given up
 
 
-def measured_point(goal: Goal[S], subject: S, candidate: Candidate) -> Point:
+def measure_point(goal: Goal[S], subject: S, candidate: Candidate) -> Point:
     start = time.monotonic()
     draws = []
     for _ in range(subject.request.draws):
@@ -220,7 +220,7 @@ def sweep(
     todo = [candidate for candidate in candidates if candidate.name not in results]
     if results and todo:
         tell(f"{len(results)} of {len(candidates)} were done before")
-    one_by_one = (attempted(measure, candidate) for candidate in todo)
+    one_by_one = (attempt(measure, candidate) for candidate in todo)
     finished = one_by_one if jobs <= 1 or len(todo) <= 1 else _in_parallel(todo, measure, jobs)
     with contextlib.closing(finished):
         for result in finished:
@@ -233,7 +233,7 @@ def sweep(
     return points, tuple(item for item in ordered if isinstance(item, Failure))
 
 
-def attempted(measure: Measuring, candidate: Candidate) -> Result:
+def attempt(measure: Measuring, candidate: Candidate) -> Result:
     """Measure a candidate; a refusal is a result like any other."""
     try:
         return measure(candidate)
@@ -293,7 +293,7 @@ def _begin(measure: Measuring) -> None:
 
 def _attempt_here(candidate: Candidate) -> Result:
     assert _measuring is not None
-    return attempted(_measuring, candidate)
+    return attempt(_measuring, candidate)
 
 
 # --- What is done is kept ------------------------------------------------------------------------------------------

@@ -22,8 +22,11 @@ from typing import NamedTuple
 import numpy as np
 
 from dunnage.advising.frontier import DATA, GENERATED, Failure, Point, Table
-from dunnage.advising.rows import check_digest, in_words, released, rounded
-from dunnage.advising.sweep import AdviceRequest, Candidate, Candidates, Draw, Reference, Subject, reason
+from dunnage.advising.rows import check_digest, in_words, release_in_memory, round_to_one_digit
+from dunnage.advising.sweep import Candidate, Candidates, Draw, Reference, Request, Subject, reason
+from dunnage.city import City
+from dunnage.counting.laplace import RoundedLaplace, surplus
+from dunnage.dataset import Dataset
 from dunnage.errors import NoPlanError, ParameterError, PolicyError, Refusal
 from dunnage.exact import exact
 from dunnage.kernels.counts.laplace import RoundedLaplace, surplus
@@ -46,7 +49,7 @@ from dunnage.planning.dispatch import Service
 from dunnage.planning.fleet import MAX_WAIT_SECONDS, FleetTask, expanded_days
 from dunnage.publishing import promise as promise_of
 from dunnage.release import Release
-from dunnage.samples.like import SlotTrips, like, trip_rows, window_shares
+from dunnage.samples.shape import SlotTrips, like, trip_rows, window_shares
 from dunnage.settle.fleets import served_task
 from dunnage.tables.dataset import Dataset
 from dunnage.tables.gtfs import load_city
@@ -91,16 +94,16 @@ class Slice(NamedTuple):
             num -= 1
         num = max(num, min(len(shares), -(-MIN_MINUTES // universe.window_minutes)))
         if num == len(shares):
-            return cls(_narrowed(policy, time.lower, time.upper), size)
+            return cls(_narrow(policy, time.lower, time.upper), size)
         sums = np.convolve(shares, np.ones(num), "valid")
         first = int(np.argmax(sums))
         lower = universe.windows[first]
         upper = universe.windows[first + num] if first + num < len(shares) else time.upper
         says = f"Measured from {lower} to {upper} only, which stands for the whole service day."
-        return cls(_narrowed(policy, lower, upper), max(1, round(size * float(sums[first]))), says)
+        return cls(_narrow(policy, lower, upper), max(1, round(size * float(sums[first]))), says)
 
 
-def _narrowed(policy: Policy, lower: str, upper: str) -> Policy:
+def _narrow(policy: Policy, lower: str, upper: str) -> Policy:
     """Narrow the service day; times outside, and those that the clock of a zone skips, are left out."""
     trip, attributes = policy.schema.trip, policy.document["attributes"]
     assert trip is not None  # a policy of trips
@@ -109,7 +112,7 @@ def _narrowed(policy: Policy, lower: str, upper: str) -> Policy:
     return Policy.from_dict(document, path=policy.path)
 
 
-def narrowed_trips(data: Dataset, policy: Policy) -> Dataset:
+def narrow_trips(data: Dataset, policy: Policy) -> Dataset:
     """Return the owner's trips under a narrowed policy: those of its windows, each at a random second of its own."""
     universe, narrow, trip = data.schema.universe(data.period), policy.schema.universe(data.period), data.schema.trip
     assert trip is not None
@@ -141,7 +144,7 @@ class TripSubject(Subject):
     def trips(self, candidate: Candidate) -> Dataset:
         """Return trips to be released as a candidate says: the owner's, or generated ones."""
         policy = candidate.under(self.part.policy)
-        return narrowed_trips(self.data, policy) if candidate.on == DATA else self.generated(policy)
+        return narrow_trips(self.data, policy) if candidate.on == DATA else self.generated(policy)
 
 
 def open_trips(request: AdviceRequest, place: City | None = None, *, limit: int = MAX_COUNTED) -> TripSubject:
@@ -154,7 +157,7 @@ def open_trips(request: AdviceRequest, place: City | None = None, *, limit: int 
         )
     data: Dataset = load(request.data, policy, period=request.period)
     num = true_counts(data).num_trips
-    size = num if request.on == DATA else request.size or rounded(num)
+    size = num if request.on == DATA else request.size or round_to_one_digit(num)
     part = Slice.of(policy, size, period=request.period, limit=limit)
     number = ""
     if request.on != DATA and request.size is not None:
@@ -243,7 +246,7 @@ def _reference(subject: TripSubject, baseline: str, *says: str) -> Reference:
 
 def measure_counts(subject: TripSubject, candidate: Candidate) -> Draw:
     data = subject.trips(candidate)
-    release, truth = released(data, Noise()).release, true_counts(data)
+    release, truth = release_in_memory(data, Noise()).release, true_counts(data)
     if not truth.num_trips:
         raise Refusal("there are no trips in the hours that are measured. Give --size, or other data.")
     errors = count_errors(release, truth)
@@ -397,7 +400,7 @@ def measure_shuttles(subject: ShuttleSubject, candidate: Candidate) -> Draw:
 
 def draw_fleets(subject: ShuttleSubject, data: Dataset) -> FleetDraw:
     """Release trips, size a fleet on that and one on the truth, and run the first on the true trips."""
-    release, truth = released(data, Noise()).release, true_counts(data)
+    release, truth = release_in_memory(data, Noise()).release, true_counts(data)
     cells, counts = release.counted()
     if counts.sum() > MAX_TIMES * max(truth.num_trips, 1):
         raise Refusal(

@@ -221,15 +221,15 @@ def examine_large_universe(mechanism: Any, draw: Draw, *, steps: int, draws: int
     promise = mechanism.promise(policy.schema)
 
     def seen(noise: Noise) -> Hashable:
-        drawn = draw(data, noise)
-        return tuple(drawn.cells.tolist()), tuple(drawn.counts.tolist())
+        table = draw(data, noise)
+        return tuple(table.cells.tolist()), tuple(table.counts.tolist())
 
     with diverted():
         law = outcomes(seen, Reach(steps=steps, beyond="left out", orders=True))
     noise = Noise()
     with _all_universes_large():
-        drawn = Counter(seen(noise) for _ in range(draws))
-    wrong = agrees(drawn, law.chances) < UNLIKELY
+        sample = Counter(seen(noise) for _ in range(draws))
+    wrong = agrees(sample, law.chances) < UNLIKELY
     problem = "what is drawn of very many cells does not have the law of noise on each"
     return Verdict.of(
         mechanism.name,

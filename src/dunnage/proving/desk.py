@@ -13,8 +13,7 @@ from functools import partial
 
 from dunnage.errors import CheckFailed, ParameterError
 from dunnage.mechanisms import MECHANISMS
-from dunnage.model.documents import Model
-from dunnage.proving.verdict import FAILS, HOLDS, NOISE, UNBOUNDED, VOID, Check, Verdict, raised
+from dunnage.proving.verdict import FAILS, HOLDS, NOISE, UNBOUNDED, VOID, Check, Verdict, verdict_on_error
 
 Progress = Callable[[str], None]
 _HEAD = ("verdict", "mechanism", "variant", "basis", "claimed", "found")
@@ -161,7 +160,7 @@ def _verdicts(name: str, long: bool) -> Iterator[Verdict]:
         try:
             verdict = next(verdicts, None)
         except Exception as error:  # whatever a broken mechanism raises, all others are still checked
-            verdict, verdicts = raised(name, "", error), iter(())
+            verdict, verdicts = verdict_on_error(name, "", error), iter(())
         if verdict is None:
             return
         yield verdict.model_copy(update={"seconds": time.perf_counter() - start})

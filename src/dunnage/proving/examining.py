@@ -41,7 +41,7 @@ from dunnage.proving.replay import (
     outcomes,
 )
 from dunnage.proving.statistical import CONFIDENCE, UNLIKELY, agrees, lower_bound
-from dunnage.proving.verdict import FAILS, HOLDS, UNBOUNDED, VOID, Verdict, as_sentence, judged, raised, within
+from dunnage.proving.verdict import FAILS, HOLDS, UNBOUNDED, VOID, Verdict, as_sentence, judge, verdict_on_error, within
 from dunnage.release import Release
 from dunnage.tables.dataset import Dataset
 
@@ -174,7 +174,7 @@ class _Examined:
             self.problems["it draws before it spends"] = None
         return shown(release, ordered=self.case.reach.orders)
 
-    def drawn(self, which: int, size: int) -> list[Hashable]:
+    def sample(self, which: int, size: int) -> list[Hashable]:
         noise = Noise()
         return [self.run(which, noise) for _ in range(size)]
 
@@ -231,7 +231,7 @@ class _Examined:
         case = self.case
         meaning = case.sentence or sentence_of(
             protects=str(getattr(self.promise.guarantee, "protects", "record")),
-            verdict=judged(measured, self.claimed, self.quantity),
+            verdict=judge(measured, self.claimed, self.quantity),
             claimed=self.claimed,
             holds=self.holds,
             measured=measured,
@@ -265,7 +265,7 @@ def examine(case: NeighbourCase, *, long: bool = False) -> Verdict:
             # Bound the loss from below by draws alone.
             granted = float(getattr(work.promise.guarantee, "delta", 0))
             bounds = [
-                lower_bound(work.drawn(one, _BLIND_DRAWS), work.drawn(other, _BLIND_DRAWS), delta=granted)
+                lower_bound(work.sample(one, _BLIND_DRAWS), work.sample(other, _BLIND_DRAWS), delta=granted)
                 for one, other in case.neighbours
             ]
             best = max(bounds, key=lambda bound: bound.epsilon)
@@ -273,7 +273,7 @@ def examine(case: NeighbourCase, *, long: bool = False) -> Verdict:
             return work.verdict(best.epsilon, f"{best.num_drawn:,} releases drawn, which show {best.event}", CONFIDENCE)
         measured, worst = max(losses, key=lambda item: math.inf if isinstance(item[0], str) else item[0])
         for which in worst:
-            if agrees(Counter(work.drawn(which, work.case.draws)), work.law(which).chances) < UNLIKELY:
+            if agrees(Counter(work.sample(which, work.case.draws)), work.law(which).chances) < UNLIKELY:
                 work.problems[_OFF_LAW] = None
         if case.claimed is None:  # otherwise it is another promise that is examined, not the one that is spent on
             work.check_spend(measured)
@@ -286,7 +286,7 @@ def examine(case: NeighbourCase, *, long: bool = False) -> Verdict:
         )
         return work.verdict(measured, method)
     except Exception as error:  # a broken mechanism may raise anything; what else is examined goes on
-        return raised(case.mechanism_name, case.variant, error)
+        return verdict_on_error(case.mechanism_name, case.variant, error)
 
 
 def sentence_of(
@@ -333,16 +333,16 @@ def examine_point_law(mechanism: str, law: str, *, last: int, epsilon: Any) -> V
     """Examine a law on the points of a grid: between any two points, and drawn at both ends."""
     made = LAWS[law](last=last, epsilon=Fraction(str(epsilon)), confidence=Fraction(9, 10))
 
-    def drawn(point: int, noise: Noise, size: int = 1) -> list[int]:
+    def sample(point: int, noise: Noise, size: int = 1) -> list[int]:
         return [int(value) for value in made.perturb(np.full(size, point, dtype=np.int64), noise)]
 
     def first(point: int, noise: Noise) -> int:
-        return drawn(point, noise)[0]
+        return sample(point, noise)[0]
 
     with diverted():
         tables = [outcomes(partial(first, point), Reach(steps=last)) for point in range(last + 1)]
     measured = largest(epsilon_between(one, other) for one, other in combinations(tables, 2))
-    ends = [(tables[point], drawn(point, Noise(), LAW_DRAWS)) for point in (0, last)]
+    ends = [(tables[point], sample(point, Noise(), LAW_DRAWS)) for point in (0, last)]
     variant = f"law {law}, {last + 1} points"
     return _law_verdict(mechanism, variant, float(made.epsilon), measured, ends, protects="package")
 
@@ -353,9 +353,9 @@ def examine_count_law(mechanism: str, law: CountLaw, *, reach: int) -> Verdict:
         masses = outcomes(lambda noise: int(law.draw(noise, 1)[0]), Reach(steps=reach, beyond="left out"))
     inside = range(1 - reach, reach)  # beyond, the tails are geometric, and so are their ratios
     measured = max(abs(math.log(masses.chances[b] / masses.chances[a])) for a, b in pairwise(inside))
-    drawn = [int(value) for value in law.draw(Noise(), LAW_DRAWS)]
+    sample = [int(value) for value in law.draw(Noise(), LAW_DRAWS)]
     variant = f"law {law.name}, scale {float(law.scale):.3g}"
-    return _law_verdict(mechanism, variant, 1 / float(law.scale), measured, [(masses, drawn)], protects="trip")
+    return _law_verdict(mechanism, variant, 1 / float(law.scale), measured, [(masses, sample)], protects="trip")
 
 
 def _law_verdict(
@@ -363,12 +363,12 @@ def _law_verdict(
     variant: str,
     claimed: float,
     measured: float | str,
-    drawn: Sequence[tuple[Outcomes, list[int]]],
+    samples: Sequence[tuple[Outcomes, list[int]]],
     *,
     protects: str,
 ) -> Verdict:
-    problems = {_OFF_LAW for law, values in drawn if agrees(Counter(values), law.chances) < UNLIKELY}
-    verdict, num = judged(measured, claimed, "epsilon"), sum(len(law) for law, _ in drawn)
+    problems = {_OFF_LAW for law, values in samples if agrees(Counter(values), law.chances) < UNLIKELY}
+    verdict, num = judge(measured, claimed, "epsilon"), sum(len(law) for law, _ in samples)
     sentence = sentence_of(
         protects=protects, verdict=verdict, claimed=claimed, holds=None, measured=measured, quantity="epsilon"
     )
@@ -377,7 +377,7 @@ def _law_verdict(
         variant,
         claimed,
         measured,
-        method=f"chances of {num:,} numbers read from the drawing code; {len(drawn) * LAW_DRAWS:,} numbers drawn",
+        method=f"chances of {num:,} numbers read from the drawing code; {len(samples) * LAW_DRAWS:,} numbers drawn",
         sentence=as_sentence(_OFF_LAW) if problems else sentence,
         problems=tuple(problems),
     )

@@ -35,11 +35,20 @@ from dunnage.devices.subjects import Grid, Quantity, Tier
 from dunnage.devices.task import SECONDS_PER_DAY, Limits, Purpose, Schedule, Task
 from dunnage.errors import AllowanceError, ParameterError
 from dunnage.exact import shown_number
-from dunnage.model.guarantees import WithinCluster
-from dunnage.noise.source import Noise
-from dunnage.proving.replay import Outcomes, largest, loss_between, replayed
+from dunnage.guarantees import WithinCluster
+from dunnage.local.allowance import Allowance
+from dunnage.local.client import Client, mechanism_of
+from dunnage.local.location import LocalLocation
+from dunnage.local.numeric import LocalNumeric
+from dunnage.local.numeric_laws import LiteralPiecewise
+from dunnage.local.oracles import spread
+from dunnage.local.subjects import Grid, Quantity
+from dunnage.local.task import SECONDS_PER_DAY, Limits, Purpose, Schedule, Task, Tier
+from dunnage.local.trajectory import LocalTrajectory
+from dunnage.noise import Noise
+from dunnage.proving.replay import Outcomes, largest, loss_between, replay_draws
 from dunnage.proving.statistical import UNLIKELY, agrees, lower_bound
-from dunnage.proving.verdict import FAILS, HOLDS, UNBOUNDED, VOID, Checks, Verdict, judged, within
+from dunnage.proving.verdict import FAILS, HOLDS, UNBOUNDED, VOID, Checks, Verdict, judge, within
 
 _CONFIDENCE = 1 - UNLIKELY  # of a bound from draws: a check that is right must not fail by chance
 _DIGITS = 9  # of a loss that was replayed: paths that were not followed touch none of them
@@ -82,10 +91,10 @@ class _Loss(NamedTuple):
 
 
 def examine(setting: DeviceSetting) -> Verdict:
-    stated = list(_from_exponents(setting))
+    exponents = list(_from_exponents(setting))
     losses = [
-        *stated,
-        *_from_replays(setting, stated),
+        *exponents,
+        *_from_replays(setting, exponents),
         *_from_law(setting),
         *_from_displacements(setting),
         *_from_draws(setting),
@@ -94,20 +103,20 @@ def examine(setting: DeviceSetting) -> Verdict:
     measured = worst if isinstance(worst, str) else round(worst, _DIGITS)
     # What is claimed in the scope of the setting, and what the certificate says holds.
     promise, mechanism = setting.mechanism.promise(), setting.mechanism
-    claimed, held = (
+    claimed, stated = (
         UNBOUNDED if isinstance(one, WithinCluster) and setting.scope != WITHIN else float(one.epsilon)
         for one in (promise.guarantee, promise.holds or promise.guarantee)
     )
     if len(mechanism.levels) > 1:  # the promise is for the tier that gives away most
-        claimed = held = float(next(level for level in mechanism.levels if level.name == setting.tier).epsilon)
+        claimed = stated = float(next(level for level in mechanism.levels if level.name == setting.tier).epsilon)
     # What the allowance of a vehicle is charged for one report; with ``planar`` that is for the whole box.
     loss = mechanism.true_loss(setting.tier)
     charged = UNBOUNDED if loss is None or setting.distance is not None else float(loss)
     # Nothing may exceed the smaller of what is said and what is charged.
-    holds = charged if within(charged, held, "epsilon") else held
+    holds = charged if within(charged, stated, "epsilon") else stated
     exactly = any(each.confidence is None and each.loss == worst for each in losses)
     problems = [each.problem for each in losses if each.problem]
-    if within(measured, held, "epsilon") and not within(measured, charged, "epsilon"):
+    if within(measured, stated, "epsilon") and not within(measured, charged, "epsilon"):
         problems.append(f"its vehicle is charged less for it, epsilon {charged:.4g}")
     return Verdict.of(
         mechanism.name,
@@ -119,7 +128,7 @@ def examine(setting: DeviceSetting) -> Verdict:
         confidence=None if exactly else _CONFIDENCE,
         method="; ".join(each.how for each in losses),
         expected=setting.expected,
-        sentence=_sentence(setting, claimed, held, measured, problems),
+        sentence=_sentence(setting, claimed, stated, measured, problems),
         problems=problems,
     )
 
@@ -145,8 +154,8 @@ def _from_exponents(setting: DeviceSetting) -> Iterator[_Loss]:
 def _spread_over(channel: Any, symbols: Sequence[int], inputs: Sequence[int]) -> float | str:
     """Return the largest difference of exponents between some inputs, over some outputs."""
     losses = [spread([channel.exponent(at, symbol) for at in inputs]) for symbol in symbols]
-    known = [loss for loss in losses if loss is not None]
-    return float(max(known)) if len(known) == len(losses) else UNBOUNDED
+    bounded = [loss for loss in losses if loss is not None]
+    return float(max(bounded)) if len(bounded) == len(losses) else UNBOUNDED
 
 
 def _difference(stated: float | str, drawn: float | str) -> str:
@@ -163,7 +172,7 @@ def _from_replays(setting: DeviceSetting, stated: Sequence[_Loss]) -> Iterator[_
     if not setting.replays:
         return
     draws = [partial(setting.draw, value) for value in setting.values]
-    laws = [replayed(draw, most_draws=setting.most_draws) for draw in draws]
+    laws = [replay_draws(draw, most_draws=setting.most_draws) for draw in draws]
     losses = []
     for (one, law), (other, its) in itertools.combinations(zip(setting.values, laws, strict=True), 2):
         loss = loss_between(law, its)
@@ -183,7 +192,7 @@ def _from_law(setting: DeviceSetting) -> Iterator[_Loss]:
         return
     law = replace(setting.mechanism.oracle(setting.tier), num_inputs=setting.law_inputs)
     draws = [partial(_symbol, law, at) for at in range(setting.law_inputs)]
-    laws = [replayed(draw) for draw in draws]
+    laws = [replay_draws(draw) for draw in draws]
     loss = _worst(laws)
     problem = _difference(_spread_over(law, law.symbols(), range(law.num_inputs)), loss)
     yield _Loss(loss, f"its law on {setting.law_inputs} inputs replayed, every decision all ways", problem)
@@ -222,7 +231,7 @@ def _from_displacements(setting: DeviceSetting) -> Iterator[_Loss]:
     steps = ((1, 0), (0, 1), (1, 1), (1, -1))
     beside = [(at, (at[0] + across, at[1] + along)) for at in exponents for across, along in steps]
     pairs = [*((at, (0, 0)) for at in exponents if any(at)), *(pair for pair in beside if pair[1] in exponents)]
-    moves = replayed(law.displacement, most_draws=setting.most_draws).chances
+    moves = replay_draws(law.displacement, most_draws=setting.most_draws).chances
     still = moves[0, 0]
     followed = all(
         abs(math.log(moves[at] / still) - exponents[at]) <= _SAME
@@ -253,7 +262,7 @@ def _from_draws(setting: DeviceSetting) -> Iterator[_Loss]:
 
 
 def _sentence(
-    setting: DeviceSetting, claimed: float | str, held: float | str, measured: float | str, problems: Sequence[str]
+    setting: DeviceSetting, claimed: float | str, bound: float | str, measured: float | str, problems: Sequence[str]
 ) -> str:
     """Say in one sentence what was found: the loss first, and then what is wrong besides."""
     each = " per kilometre" if setting.distance is not None else ""
@@ -262,9 +271,9 @@ def _sentence(
     if isinstance(measured, str):
         said = "as is stated" if isinstance(claimed, str) else f"where {stated} is claimed"
         meaning = f"One report can tell {setting.scope} apart for certain, {said}"
-    elif not within(measured, held, "epsilon"):
-        meaning = f"{lost} between {setting.scope}, more than the epsilon {held:g}{each} that is stated"
-    elif judged(measured, claimed, "epsilon") == FAILS:
+    elif not within(measured, bound, "epsilon"):
+        meaning = f"{lost} between {setting.scope}, more than the epsilon {bound:g}{each} that is stated"
+    elif judge(measured, claimed, "epsilon") == FAILS:
         meaning = f"{lost} between {setting.scope}, where {stated} is claimed"
     else:
         meaning = f"{lost} at most between {setting.scope}; stated is {stated}"
@@ -342,7 +351,7 @@ def check_numeric(long: bool) -> Iterator[Verdict]:
         yield examine(setting)
     # Check L-PM as its algorithm is printed: mostly noise, so that it gives away less than it says.
     law = LiteralPiecewise(epsilon=Fraction(1), steps=2)
-    loss = _worst([replayed(partial(_symbol, law, at)) for at in range(law.num_inputs)])
+    loss = _worst([replay_draws(partial(_symbol, law, at)) for at in range(law.num_inputs)])
     yield Verdict.of(
         LocalNumeric.name,
         "Algorithm 1 as printed (L-PM)",
@@ -537,7 +546,7 @@ def examine_window(purpose: Purpose, values: Sequence[Any]) -> Verdict:
     task = Task(dataset="fleet", purposes=(purpose,), schedule=schedule, limits=Limits(lifetime=Fraction(1000)))
     tier = purpose.tiers[0]
     one = DeviceSetting(mechanism=mechanism_of(task, purpose), variant="", values=values, tier=tier.name)
-    loss = _worst([replayed(partial(one.draw, value)) for value in values])
+    loss = _worst([replay_draws(partial(one.draw, value)) for value in values])
     by_slot = _reports_by_slot(task, values[0], Allowance.open)
     reports = max(sum(by_slot[at : at + _WINDOW]) for at in range(len(by_slot)))
     measured = loss if isinstance(loss, str) else round(reports * loss, _DIGITS)

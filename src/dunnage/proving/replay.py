@@ -224,7 +224,7 @@ def outcomes(run: Callable[[Decisions], Hashable], reach: Reach, *, most: int = 
     return _all_ways(run, lambda script: Decisions(script, reach), most)
 
 
-def replayed(draw: Callable[[Noise], Hashable], *, most_draws: int | None = None) -> Outcomes:
+def replay_draws(draw: Callable[[Noise], Hashable], *, most_draws: int | None = None) -> Outcomes:
     """Find the law of what a device draws; a round of more draws than the most was refused, and is left out."""
     return _all_ways(draw, lambda script: Undecided(script, most_draws), None)
 

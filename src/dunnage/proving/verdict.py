@@ -75,7 +75,7 @@ class Verdict(Model):
     method: str
     expected: str
     sentence: str
-    seconds: float = 0.0
+    seconds: float
     problems: Listed[str] = ()
 
     @model_validator(mode="before")
@@ -121,7 +121,7 @@ class Verdict(Model):
 
         What has a confidence is a bound from draws, and all else exact. How long it took the desk notes.
         """
-        verdict = judged(measured, claimed, quantity)
+        verdict = judge(measured, claimed, quantity)
         return cls(
             mechanism=mechanism,
             variant=variant,
@@ -136,6 +136,7 @@ class Verdict(Model):
             verdict=FAILS if problems and verdict == HOLDS else verdict,
             expected=expected,
             sentence=sentence,
+            seconds=0.0,
             problems=tuple(problems),
         )
 
@@ -162,7 +163,7 @@ Checks = Mapping[type[Any], Check]
 """The checks of a module, by the class of their mechanism."""
 
 
-def raised(mechanism: str, variant: str, error: Exception) -> Verdict:
+def verdict_on_error(mechanism: str, variant: str, error: Exception) -> Verdict:
     """Return the verdict on something that raised an error where it should have been examined: it fails."""
     text = " ".join(str(error).split())[:160]
     problem = f"it raised {type(error).__name__}{': ' * bool(text)}{text}".rstrip(".")
@@ -193,7 +194,7 @@ def within(measured: float | str, stated: float | str, quantity: str) -> bool:
     return measured >= stated - slack if quantity == "k" else measured <= stated + slack
 
 
-def judged(measured: float | str, claimed: float | str, quantity: str) -> str:
+def judge(measured: float | str, claimed: float | str, quantity: str) -> str:
     """Return the verdict on a claim: ``"void"`` where nothing is claimed, else whether it holds."""
     if isinstance(claimed, str):
         return VOID

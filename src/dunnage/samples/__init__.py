@@ -4,8 +4,9 @@
 Nothing here protects anyone, so ordinary seeded random numbers are used.
 """
 
-from dunnage.model.routes import TRIP_MODES as TRIP_MODES
-from dunnage.samples.like import like as like
+from typing import TYPE_CHECKING
+
+from dunnage.routes import TRIP_MODES as TRIP_MODES
 from dunnage.samples.packages import LAWS as LAWS
 from dunnage.samples.packages import PackageSetting as PackageSetting
 from dunnage.samples.packages import draw_weights as draw_weights
@@ -41,3 +42,15 @@ from dunnage.samples.trips import generate_city_trips as generate_city_trips
 from dunnage.samples.trips import generate_trips as generate_trips
 from dunnage.samples.trips import trips as trips
 from dunnage.samples.trips import trips_policy as trips_policy
+
+if TYPE_CHECKING:
+    from dunnage.samples.shape import like as like
+
+
+def __getattr__(name: str) -> object:
+    """Load ``like`` when it is used: it needs policies and datasets, which the other generators do not."""
+    if name != "like":
+        raise AttributeError(name)
+    from dunnage.samples.shape import like
+
+    return like

@@ -311,8 +311,8 @@ def _as_text(piece: pa.Table) -> pa.Table:
     """Spell out names, and write moments as ISO 8601 does, with a T; each is spelled once."""
     table = _plain_table(piece)
     minutes = table["time"].combine_chunks().cast(pa.int64()).to_numpy() // 60_000
-    known, codes = np.unique(minutes, return_inverse=True)
-    spelled = [(datetime(1970, 1, 1) + timedelta(minutes=int(minute))).isoformat() for minute in known]
+    every, codes = np.unique(minutes, return_inverse=True)
+    spelled = [(datetime(1970, 1, 1) + timedelta(minutes=int(minute))).isoformat() for minute in every]
     return table.set_column(1, "time", texts(spelled, codes))
 
 
