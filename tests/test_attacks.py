@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from fractions import Fraction
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -73,43 +73,49 @@ def possible_values(lower: int, upper: int, size: int, total: int | None, own: b
     return frozenset(found)
 
 
-def weights(release: Any, number: int, town: str, own: bool = True) -> dict[int, int]:
-    """For each class that a person may be in, how many rows or listed values fit."""
-    town_of = dict(zip(*(release.data.column(n).to_pylist() for n in ("class_id", "town")), strict=True))
-    members = release.members.to_pylist() if release.members is not None else None
-    found = {}
-    for line in release.classes.to_pylist():
-        if town_of[line["class_id"]] != town:
-            continue
-        size = line["size"]
-        if members is not None:
-            weight = sum(m["class_id"] == line["class_id"] and m["number"] == number for m in members)
-        else:
-            total = round(size * line["number_mean"]) if "number_mean" in line else None
-            told = possible_values(int(line["number_lower"]), int(line["number_upper"]), size, total, own)
-            weight = size if number in told else 0
-        if weight:
-            found[line["class_id"]] = weight
-    return found
+class Told(NamedTuple):
+    """What a release tells, as plain lists: read once, as it is asked for every person."""
 
+    classes: list[dict[str, Any]]
+    rows: list[dict[str, Any]]
+    members: list[dict[str, Any]] | None
+    town_of: dict[int, str]
+    sizes: dict[int, int]
 
-def sizes_of(release: Any) -> dict[int, int]:
-    return dict(zip(*(release.classes.column(n).to_pylist() for n in ("class_id", "size")), strict=True))
+    @classmethod
+    def by(cls, release: Any) -> Told:
+        rows, classes = release.data.to_pylist(), release.classes.to_pylist()
+        members = release.members.to_pylist() if release.members is not None else None
+        town_of = {row["class_id"]: row.get("town", "") for row in rows}
+        return cls(classes, rows, members, town_of, {line["class_id"]: line["size"] for line in classes})
 
+    def weights(self, number: int, town: str, own: bool = True) -> dict[int, int]:
+        """For each class that a person may be in, how many rows or listed values fit."""
+        found = {}
+        for line in self.classes:
+            if self.town_of[line["class_id"]] != town:
+                continue
+            size = line["size"]
+            if self.members is not None:
+                weight = sum(m["class_id"] == line["class_id"] and m["number"] == number for m in self.members)
+            else:
+                total = round(size * line["number_mean"]) if "number_mean" in line else None
+                possible = possible_values(int(line["number_lower"]), int(line["number_upper"]), size, total, own)
+                weight = size if number in possible else 0
+            if weight:
+                found[line["class_id"]] = weight
+        return found
 
-def named_row(release: Any, found: dict[int, int]) -> Fraction:
-    sizes = sizes_of(release)
-    return max((Fraction(w, sizes[c] * sum(found.values())) for c, w in found.items()), default=Fraction(0))
+    def named_row(self, found: dict[int, int]) -> Fraction:
+        return max((Fraction(w, self.sizes[c] * sum(found.values())) for c, w in found.items()), default=Fraction(0))
 
-
-def guessed_disease(release: Any, found: dict[int, int]) -> Fraction:
-    chance: Counter[str] = Counter()
-    sizes = sizes_of(release)
-    for line in release.data.to_pylist():
-        if line["class_id"] in found:
+    def guessed_disease(self, found: dict[int, int]) -> Fraction:
+        chance: Counter[str] = Counter()
+        for line in self.rows:
             c = line["class_id"]
-            chance[line["disease"]] += Fraction(found[c], sizes[c] * sum(found.values()))
-    return max(chance.values(), default=Fraction(0))
+            if c in found:
+                chance[line["disease"]] += Fraction(found[c], self.sizes[c] * sum(found.values()))
+        return max(chance.values(), default=Fraction(0))
 
 
 def everyone(sight: ClassesView) -> tuple[list[tuple[int, str]], Knowledge]:
@@ -123,16 +129,17 @@ def everyone(sight: ClassesView) -> tuple[list[tuple[int, str]], Knowledge]:
 @pytest.mark.parametrize("bounds", ["class", "grid"])
 def test_record_and_attribute_linkage_and_absence(statistic: str, bounds: str) -> None:
     tried = 0
-    for _, release, _ in tables(25, k=2, statistic=statistic, bounds=bounds, alpha="0.3"):
+    for _, release, _ in tables(14, k=2, statistic=statistic, bounds=bounds, alpha="0.3"):
         sight = ClassesView.of(release)
         people, known = everyone(sight)
         linked = attacks.record_linkage(sight, known)
         guessed = attacks.attribute_linkage(sight, known, "disease")
+        told = Told.by(release)
         for place, (number, town) in enumerate(people):
-            found = weights(release, number, town, own=bounds == "class")
-            assert linked.rows[place] == sum(sizes_of(release)[c] for c in found)
-            assert linked.probability[place] == pytest.approx(float(named_row(release, found)), rel=1e-12)
-            assert guessed[place] == pytest.approx(float(guessed_disease(release, found)), rel=1e-12)
+            found = told.weights(number, town, own=bounds == "class")
+            assert linked.rows[place] == sum(told.sizes[c] for c in found)
+            assert linked.probability[place] == pytest.approx(float(told.named_row(found)), rel=1e-12)
+            assert guessed[place] == pytest.approx(float(told.guessed_disease(found)), rel=1e-12)
             match = look_up(release, {"number": number}, public={"town": town})
             assert match.certainly_absent == (not found)
             tried += 1
@@ -203,6 +210,7 @@ def test_values_that_are_known_within_a_share(statistic: str) -> None:
         rough = attacks.record_linkage(sight, Knowledge.of_records(sight, data, share))
         exactly = attacks.record_linkage(sight, Knowledge.of_records(sight, data))
         assert (rough.rows >= exactly.rows).all()
+        lists = Told.by(release)
         rows = zip(data.column("number").to_pylist(), data.column("town").to_pylist(), strict=True)
         for place, (number, town) in enumerate(rows):
             if statistic != "multiset":
@@ -210,9 +218,9 @@ def test_values_that_are_known_within_a_share(statistic: str) -> None:
             found: Counter[int] = Counter()
             for other in range(MOST + 1):
                 if number * (1 - share) <= other <= number * (1 + share):
-                    found.update(weights(release, other, town))
-            assert rough.rows[place] == sum(sizes_of(release)[c] for c in found)
-            assert rough.probability[place] == pytest.approx(float(named_row(release, dict(found))), rel=1e-12)
+                    found.update(lists.weights(other, town))
+            assert rough.rows[place] == sum(lists.sizes[c] for c in found)
+            assert rough.probability[place] == pytest.approx(float(lists.named_row(dict(found))), rel=1e-12)
 
 
 # Several attributes
@@ -231,18 +239,18 @@ def test_several_numbers(statistic: str) -> None:
         about = Knowledge.of_values(sight, np.zeros(len(people), dtype=np.int64), np.array(people, dtype=float).T)
         linked = attacks.record_linkage(sight, about)
         told = attacks.values_told(sight, about)
-        listed = release.members.to_pylist() if release.members is not None else []
-        members = [(m["class_id"], m["number"], m["other"]) for m in listed]
+        lists = Told.by(release)
+        members = [(m["class_id"], m["number"], m["other"]) for m in lists.members or []]
         for place, person in enumerate(people):
             found = {}
-            for line in release.classes.to_pylist():
+            for line in lists.classes:
                 weight = members.count((line["class_id"], *person))
                 if statistic != "multiset":
                     weight = line["size"] if all(map(allows(line), ("number", "other"), person)) else 0
                 if weight:
                     found[line["class_id"]] = weight
-            assert linked.rows[place] == sum(sizes_of(release)[c] for c in found)
-            assert linked.probability[place] == pytest.approx(float(named_row(release, found)), rel=1e-12)
+            assert linked.rows[place] == sum(lists.sizes[c] for c in found)
+            assert linked.probability[place] == pytest.approx(float(lists.named_row(found)), rel=1e-12)
             assert told[place] <= (person in set(zip(*columns.values(), strict=True)))
 
 
@@ -288,28 +296,26 @@ def test_homogeneity_and_what_chance_gives() -> None:
 # Several releases
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_correspondence_by_sets(seed: int) -> None:
+def test_correspondence_by_sets() -> None:
     """Two policies on the same people: who shares both classes, and which diseases are left."""
-    try:
-        (data, first, first_key), (again, second, second_key) = small_table(seed, k=2), small_table(seed, k=3)
-    except dn.Refusal:
-        pytest.skip("too few people of one town")
-    one = ClassesTruth.of(ClassesView.of(first), data, first_key)
-    other = ClassesTruth.of(ClassesView.of(second), again, second_key)
-    found = Correspondence.of(one, other)
-    classes = zip(one.of_record.tolist(), other.of_record.tolist(), strict=True)
-    pairs = [(a, b) for a, b in classes if a >= 0 and b >= 0]
-    assert found.shared.tolist() == [pairs.count(pair) for pair in pairs]
-    assert found.alone.tolist() == [sizes_of(first)[a] for a, _ in pairs]
-    left = [
-        len(
-            {row["disease"] for row in first.data.to_pylist() if row["class_id"] == a}
-            & {row["disease"] for row in second.data.to_pylist() if row["class_id"] == b}
-        )
-        for a, b in pairs
-    ]
-    assert ValuesLeft.of((first.data, second.data), "disease", found).by_both.tolist() == left
+    for seed in range(12):
+        try:
+            (data, first, first_key), (again, second, second_key) = small_table(seed, k=2), small_table(seed, k=3)
+        except dn.Refusal:  # too few people of one town
+            continue
+        one = ClassesTruth.of(ClassesView.of(first), data, first_key)
+        other = ClassesTruth.of(ClassesView.of(second), again, second_key)
+        found = Correspondence.of(one, other)
+        classes = zip(one.of_record.tolist(), other.of_record.tolist(), strict=True)
+        pairs = [(a, b) for a, b in classes if a >= 0 and b >= 0]
+        lists = Told.by(first), Told.by(second)
+        assert found.shared.tolist() == [pairs.count(pair) for pair in pairs]
+        assert found.alone.tolist() == [lists[0].sizes[a] for a, _ in pairs]
+        diseases = [
+            {c: {row["disease"] for row in told.rows if row["class_id"] == c} for c in told.sizes} for told in lists
+        ]
+        left = [len(diseases[0][a] & diseases[1][b]) for a, b in pairs]
+        assert ValuesLeft.of((first.data, second.data), "disease", found).by_both.tolist() == left
 
 
 def test_records_are_matched_by_identifier() -> None:
@@ -333,9 +339,9 @@ def test_populations_count_who_fits() -> None:
     _, release, _ = small_table(3, k=2, bounds="grid")
     sight = ClassesView.of(release)
     people, known = everyone(sight)
-    counts = attacks.populations(sight, known)
+    counts, told = attacks.populations(sight, known), Told.by(release)
     for line in release.classes.to_pylist():
-        expected = sum(line["class_id"] in weights(release, number, town, own=False) for number, town in people)
+        expected = sum(line["class_id"] in told.weights(number, town, own=False) for number, town in people)
         assert counts[line["class_id"]] == expected
 
 

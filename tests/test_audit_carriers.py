@@ -10,9 +10,9 @@ import random
 from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
-from itertools import product
+from itertools import permutations, product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -141,15 +141,17 @@ def found_by_all_sequences(rows: list[list[float]], prior: list[float], num_repo
 
 
 @pytest.mark.parametrize("kind", ORACLES)
-@pytest.mark.parametrize("epsilon", [HALF, TWO])
-@pytest.mark.parametrize(("places", "reports"), [(2, 1), (2, 4), (3, 1), (3, 2), (3, 3), (4, 2), (5, 1)])
-def test_places_that_are_alike_against_all_sequences(kind: Any, epsilon: Fraction, places: int, reports: int) -> None:
-    law = kind(num_inputs=places, epsilon=epsilon)
-    found = locate(law, reports)
-    assert found.computed
-    assert found.baseline == pytest.approx(1 / places)
-    slow = found_by_all_sequences(rows_of(law), [1 / places] * places, reports)
-    assert found.value == pytest.approx(slow, rel=1e-12)
+def test_places_that_are_alike_against_all_sequences(kind: Any) -> None:
+    cases = [(2, 1), (2, 4), (3, 1), (3, 2), (3, 3), (4, 2), (5, 1)]
+    for epsilon, (places, reports) in product((HALF, TWO), cases):
+        law = kind(num_inputs=places, epsilon=epsilon)
+        found = locate(law, reports)
+        slow = found_by_all_sequences(rows_of(law), [1 / places] * places, reports)
+        assert found.computed
+        assert (found.value, found.baseline) == (pytest.approx(slow, rel=1e-12), pytest.approx(1 / places))
+    law = kind(num_inputs=3, epsilon=ONE)
+    assert channel_matrix(law) == pytest.approx(np.array(rows_of(law)), rel=1e-12)
+    assert locate(law, 2, np.array([0.0, 1.0, 0.0])).value == 1.0  # one possible place is known
 
 
 @pytest.mark.parametrize("kind", ORACLES)
@@ -164,16 +166,15 @@ def test_any_prior_against_all_sequences(kind: Any, weights: list[int], reports:
     assert found.value == pytest.approx(found_by_all_sequences(rows_of(law), prior, reports), rel=1e-9)
 
 
-@pytest.mark.parametrize("kind", [RandomisedResponse, OptimisedUnary, PublishedUnary, HadamardResponse])
-@pytest.mark.parametrize("weights", [(1,) * 5, (3, 0, 1, 2, 1)])
-def test_areas_in_clear_against_all_sequences(kind: Any, weights: tuple[int, ...]) -> None:
-    law = InClear(oracle=kind(num_inputs=3, epsilon=ONE), num_groups=2)
-    prior = [weight / sum(weights) for weight in weights]
-    for reports in (1, 2):
+def test_areas_in_clear_against_all_sequences() -> None:
+    kinds = (RandomisedResponse, OptimisedUnary, PublishedUnary, HadamardResponse)
+    for kind, weights, reports in product(kinds, [(1,) * 5, (3, 0, 1, 2, 1)], (1, 2)):
+        law = InClear(oracle=kind(num_inputs=3, epsilon=ONE), num_groups=2)
+        prior = [weight / sum(weights) for weight in weights]
         found = locate(law, reports, np.array(prior))
         assert found.computed
         assert found.value == pytest.approx(found_by_all_sequences(rows_of(law), prior, reports), rel=1e-9)
-    assert locate(law, 0, np.array(prior)).value == max(prior)
+        assert locate(law, 0, np.array(prior)).value == max(prior)
 
 
 def test_paths_of_independent_places_are_found_place_by_place() -> None:
@@ -211,12 +212,6 @@ def test_the_planar_law_against_all_sequences() -> None:
     assert locate(law, 3).value == pytest.approx(slow, rel=1e-12)
 
 
-@pytest.mark.parametrize("kind", ORACLES)
-def test_matrices_are_those_of_the_samplers(kind: Any) -> None:
-    law = kind(num_inputs=3, epsilon=ONE)
-    assert channel_matrix(law) == pytest.approx(np.array(rows_of(law)), rel=1e-12)
-
-
 def test_draws_agree_with_closed_forms(monkeypatch: pytest.MonkeyPatch) -> None:
     prior = np.array([0.4, 0.3, 0.2, 0.1])
     for law in (RandomisedResponse(num_inputs=4, epsilon=ONE), HadamardResponse(num_inputs=4, epsilon=TWO)):
@@ -239,19 +234,13 @@ def test_hadamard_response_of_one_report_has_a_closed_form() -> None:
     assert large.baseline < large.value < math.e * large.baseline
 
 
-@pytest.mark.parametrize(
-    ("places", "hour", "eight_hours"), [(16, 0.4907, 0.9964), (64, 0.2775, 0.9885), (256, 0.1399, 0.9703)]
-)
-def test_the_published_form_finds_a_parked_truck(places: int, hour: float, eight_hours: float) -> None:
+def test_the_published_form_finds_a_parked_truck() -> None:
     """Epsilon 0.5 each five minutes: with the area in clear, 16 places of it are left; see the notes on the paper."""
-    law = PublishedUnary(num_inputs=places, epsilon=HALF)
-    assert locate(law, 12).value == pytest.approx(hour, abs=5e-5)
-    assert locate(law, 96).value == pytest.approx(eight_hours, abs=5e-5)
-
-
-def test_more_reports_find_more_and_one_a_day_finds_little() -> None:
-    law = OptimisedUnary(num_inputs=257, epsilon=HALF)
-    chances = [locate(law, reports).value for reports in (0, 1, 2, 12, 30, 96, 365)]
+    for places, hour, eight_hours in [(16, 0.4907, 0.9964), (64, 0.2775, 0.9885), (256, 0.1399, 0.9703)]:
+        law = PublishedUnary(num_inputs=places, epsilon=HALF)
+        assert locate(law, 12).value == pytest.approx(hour, abs=5e-5)
+        assert locate(law, 96).value == pytest.approx(eight_hours, abs=5e-5)
+    chances = [locate(OptimisedUnary(num_inputs=257, epsilon=HALF), num).value for num in (0, 1, 2, 12, 30, 96, 365)]
     assert chances == sorted(chances)
     assert chances[0] == 1 / 257
     assert chances[1] < 0.0053
@@ -265,12 +254,6 @@ def test_mixed_powers_are_the_plain_sum(num: int, first: float, second: float) -
     assert found[0] == pytest.approx(plain, rel=1e-12, abs=1e-300)
 
 
-def test_one_possible_place_is_known() -> None:
-    for kind in ORACLES:
-        law = kind(num_inputs=3, epsilon=ONE)
-        assert locate(law, 2, np.array([0.0, 1.0, 0.0])).value == 1.0
-
-
 def test_a_prior_must_fit() -> None:
     law = RandomisedResponse(num_inputs=3, epsilon=ONE)
     for prior in ([0.5, 0.5], [0.0, 0.0, 0.0], [1.0, -1.0, 1.0]):
@@ -281,27 +264,18 @@ def test_a_prior_must_fit() -> None:
 # Who moved
 
 
-@pytest.mark.parametrize("kind", ORACLES)
-@pytest.mark.parametrize(("places", "epsilon"), [(3, HALF), (5, ONE), (5, TWO)])
-def test_moves_against_all_pairs_of_symbols(kind: Any, places: int, epsilon: Fraction) -> None:
-    law = kind(num_inputs=places, epsilon=epsilon)
-    rows = rows_of(law)
-    fresh = kept = 0.0
-    for one, other in product(range(places), repeat=2):
-        if one == other:
-            continue
-        # Fresh: the first report says nothing about the move. Kept: both are seen, alike if it stayed.
-        fresh = max(fresh, math.fsum(abs(a - b) for a, b in zip(rows[one], rows[other], strict=True)) / 2)
+def test_moves_against_all_pairs_of_symbols() -> None:
+    for kind, (places, epsilon) in product(ORACLES, [(3, HALF), (5, ONE), (5, TWO)]):
+        law = kind(num_inputs=places, epsilon=epsilon)
+        rows, fresh, kept = rows_of(law), 0.0, 0.0
         pairs = list(product(range(len(rows[0])), repeat=2))
-        stayed = [rows[one][a] if a == b else 0.0 for a, b in pairs]
-        moved = [rows[one][a] * rows[other][b] for a, b in pairs]
-        kept = max(kept, math.fsum(abs(a - b) for a, b in zip(stayed, moved, strict=True)) / 2)
-    found = movement(law)
-    assert found.fresh == pytest.approx(fresh, rel=1e-9)
-    assert found.kept == pytest.approx(kept, rel=1e-9)
-
-
-def test_moves_between_areas_in_clear_are_seen() -> None:
+        for one, other in permutations(range(places), 2):
+            # Fresh: the first report says nothing about the move. Kept: both are seen, alike if it stayed.
+            fresh = max(fresh, math.fsum(abs(a - b) for a, b in zip(rows[one], rows[other], strict=True)) / 2)
+            stayed = [rows[one][a] if a == b else 0.0 for a, b in pairs]
+            moved = [rows[one][a] * rows[other][b] for a, b in pairs]
+            kept = max(kept, math.fsum(abs(a - b) for a, b in zip(stayed, moved, strict=True)) / 2)
+        assert movement(law) == (pytest.approx(fresh, rel=1e-9), pytest.approx(kept, rel=1e-9))
     oracle = OptimisedUnary(num_inputs=5, epsilon=ONE)
     assert movement(InClear(oracle=oracle, num_groups=4)).fresh == 1.0
     assert movement(InClear(oracle=oracle, num_groups=1)) == movement(oracle)
@@ -349,29 +323,23 @@ def chances_of_symbols(law: Any, point: int) -> dict[Any, float]:
 
 
 @pytest.mark.parametrize("kind", [Duchi, Warner, Piecewise, PublishedPiecewise, SquareWave, LaplaceNumber, Hybrid])
-@pytest.mark.parametrize("epsilon", [ONE, Fraction(3)])
-def test_number_guesses_against_all_points_and_symbols(kind: Any, epsilon: Fraction) -> None:
-    law = kind(epsilon=epsilon, steps=3)
+def test_number_guesses_against_all_points_and_symbols(kind: Any) -> None:
     values = np.array([-1.0, -0.9, -0.4, -0.35, 0.0, 0.2, 0.21, 0.7, 1.0, math.nan])
     weights = bucket_weights(values, 4, 3)
     assert weights.sum() == pytest.approx(1)
-    joint: Counter[tuple[int, Any]] = Counter()
-    for value in values[:-1].tolist():
-        bucket = min(int((value + 1) * 2), 3)
-        below = math.floor(value * 3)
-        for point, chance in ((below, 1 - (value * 3 - below)), (below + 1, value * 3 - below)):
-            if chance:
-                for symbol, of_symbol in chances_of_symbols(law, point).items():
+    for epsilon in (ONE, Fraction(3)):
+        law = kind(epsilon=epsilon, steps=3)
+        joint: Counter[tuple[int, Any]] = Counter()
+        for value in values[:-1].tolist():
+            bucket, below = min(int((value + 1) * 2), 3), math.floor(value * 3)
+            for point, chance in ((below, 1 - (value * 3 - below)), (below + 1, value * 3 - below)):
+                for symbol, of_symbol in chances_of_symbols(law, point).items() if chance else ():
                     joint[bucket, symbol] += chance * of_symbol / 9
-    symbols = {symbol for _, symbol in joint}
-    slow = math.fsum(max(joint[bucket, symbol] for bucket in range(4)) for symbol in symbols)
-    assert number_guess(law, weights) == pytest.approx(slow, rel=1e-9)
-
-
-def test_even_weights_are_even() -> None:
+        symbols = {symbol for _, symbol in joint}
+        slow = math.fsum(max(joint[bucket, symbol] for bucket in range(4)) for symbol in symbols)
+        assert number_guess(law, weights) == pytest.approx(slow, rel=1e-9)
     for steps in (1, 7, 1024):
-        weights = even_weights(10, steps)
-        assert weights.sum(axis=1) == pytest.approx(np.full(10, 0.1))
+        assert even_weights(10, steps).sum(axis=1) == pytest.approx(np.full(10, 0.1))
 
 
 def test_the_published_form_tells_more_of_every_number_and_of_the_tuple() -> None:
@@ -510,138 +478,105 @@ def slow_truth(path: Path, *, by_row: bool) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("by_row", [False, True])
-def test_the_truth_is_that_of_plain_loops(tmp_path: Path, by_row: bool) -> None:
-    rows, policy = write_fleet(tmp_path)
-    fleet = Fleet.read(rows, policy)
-    assert "7" not in repr(fleet)
-    assert (fleet.num_vehicles, fleet.num_slots) == (7, 7 * 24)
-    truth, slow = FleetTruth.of(fleet, by_row=by_row), slow_truth(rows, by_row=by_row)
-    speed, load = truth.numbers["numbers", "speed"], truth.numbers["numbers", "load"]
-    quantities = {quantity.name: quantity for quantity in fleet.task.purposes[0].quantities}
-    num = speed.num + speed.num_missing
-    assert quantities["speed"].in_units(speed.total / num) == pytest.approx(slow["speed"])
-    assert quantities["load"].in_units(load.total / load.num) == pytest.approx(slow["load"])
-    assert load.num / num == pytest.approx(slow["present"])
-    assert truth.maps["places"].tolist() == slow["places"]
-    assert truth.maps["paths"].sum() == num
-    assert load.weights.sum() == pytest.approx(load.num)
+class SmallFleet(NamedTuple):
+    rows: Path
+    policy: Path
+    fleet: Fleet
+    truth: FleetTruth  # slot by slot
+    slow: dict[str, Any]  # the same, worked out by hand
 
 
-def test_areas_are_those_that_reports_show(tmp_path: Path) -> None:
-    rows, policy = write_fleet(tmp_path)
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> SmallFleet:
+    rows, policy = write_fleet(tmp_path_factory.mktemp("fleet"))
     fleet = Fleet.read(rows, policy)
-    grid = Grid(box=(0, 0, 4, 4), levels=3, area_levels=2)
-    areas = fleet.areas(grid)
+    return SmallFleet(rows, policy, fleet, FleetTruth.of(fleet, by_row=False), slow_truth(rows, by_row=False))
+
+
+def test_the_truth_is_that_of_plain_loops(small: SmallFleet) -> None:
+    assert "7" not in repr(small.fleet)
+    assert (small.fleet.num_vehicles, small.fleet.num_slots) == (7, 7 * 24)
+    quantities = {quantity.name: quantity for quantity in small.fleet.task.purposes[0].quantities}
+    by_row = FleetTruth.of(small.fleet, by_row=True), slow_truth(small.rows, by_row=True)
+    for truth, slow in ((small.truth, small.slow), by_row):
+        speed, load = truth.numbers["numbers", "speed"], truth.numbers["numbers", "load"]
+        num = speed.num + speed.num_missing
+        assert quantities["speed"].in_units(speed.total / num) == pytest.approx(slow["speed"])
+        assert quantities["load"].in_units(load.total / load.num) == pytest.approx(slow["load"])
+        assert load.num / num == pytest.approx(slow["present"])
+        assert truth.maps["places"].tolist() == slow["places"]
+        assert truth.maps["paths"].sum() == num
+        assert load.weights.sum() == pytest.approx(load.num)
+    # Areas are those that reports show.
+    areas = small.fleet.areas(Grid(box=(0, 0, 4, 4), levels=3, area_levels=2))
     assert areas.shape == (7, 24)
-    counts, law = (
-        Counter(areas.ravel().tolist()),
-        InClear(oracle=OptimisedUnary(num_inputs=5, epsilon=ONE), num_groups=4),
-    )
-    slow: Counter[int] = Counter()
-    for index, num in enumerate(slow_truth(rows, by_row=False)["places"]):
-        slow[law.split(index)[0]] += num
-    assert counts == slow
+    law = InClear(oracle=OptimisedUnary(num_inputs=5, epsilon=ONE), num_groups=4)
+    expected: Counter[int] = Counter()
+    for index, num in enumerate(small.slow["places"]):
+        expected[law.split(index)[0]] += num
+    assert Counter(areas.ravel().tolist()) == expected
 
 
-def made_sight(fleet: Fleet, truth: FleetTruth, *, off: float = 0.0, confidence: float = 0.95) -> EstimatesView:
-    """Make a release's sight whose estimates are the truth, all off by so much."""
+def made_view(fleet: Fleet, truth: FleetTruth, off: float = 0.0) -> EstimatesView:
+    """Make the view of a release whose estimates are the truth, all off by so much."""
     means = []
     for purpose in fleet.task.purposes:
         for quantity in purpose.quantities:
             known = truth.numbers[purpose.name, quantity.name]
             num = known.num if quantity.missing == "symbol" else known.num + known.num_missing
             value = quantity.in_units(known.total / num) + off
-            means.append(
-                MeanEstimate(
-                    purpose=purpose.name,
-                    quantity=quantity,
-                    of_presence=False,
-                    value=value,
-                    lower=value - 1,
-                    upper=value + 1,
-                )
-            )
+            means.append(MeanEstimate(purpose.name, quantity, False, value, value - 1, value + 1))
     shares = truth.maps["places"] / truth.maps["places"].sum()
-    maps = {
-        "places": MapEstimate(
-            what="place",
-            grid=fleet.task.purposes[1].grid,
-            num_inputs=17,
-            inputs=np.arange(17),
-            value=shares[::-1].copy() if off else shares,
-            lower=np.zeros(17),
-            upper=np.ones(17),
-        )
-    }
-    return EstimatesView(task=fleet.task, num_reports=0, confidence=confidence, means=tuple(means), maps=maps)
+    value, everywhere = shares[::-1].copy() if off else shares, (np.zeros(17), np.ones(17))
+    maps = {"places": MapEstimate("place", fleet.task.purposes[1].grid, 17, np.arange(17), value, *everywhere)}
+    return EstimatesView(fleet.task, 0, 0.95, tuple(means), maps)
 
 
-def test_errors_of_estimates(tmp_path: Path) -> None:
-    rows, policy = write_fleet(tmp_path)
-    fleet = Fleet.read(rows, policy)
-    truth = FleetTruth.of(fleet, by_row=False)
+def findings_beside(view: EstimatesView, fleet: Fleet) -> tuple[dict[str, Finding], list[str]]:
+    figures, notes = truth_figures(EstimatesTruth.of(view, fleet), lambda line: None)
+    return {item.name: item for item in written(figures, "vehicle")}, notes
+
+
+def test_errors_of_estimates(small: SmallFleet) -> None:
+    slow = small.slow
+    shares = np.array(slow["places"]) / sum(slow["places"])
     for off in (0.0, 3.0):
-        case = EstimatesTruth.of(made_sight(fleet, truth, off=off), fleet)
-        figures, notes = truth_figures(case, lambda line: None)
-        findings = written(figures, "vehicle")
-        found = {item.name: item for item in findings}
-        slow = slow_truth(rows, by_row=False)
+        found, notes = findings_beside(made_view(small.fleet, small.truth, off), small.fleet)
         assert any("all slots" in note for note in notes)
-        assert found["error of the mean (speed)"].value == pytest.approx(off, abs=1e-9)
-        assert found["error of the mean (speed)"].baseline == pytest.approx(abs(50 - slow["speed"]))
-        assert found["error of the mean (load)"].value == pytest.approx(off, abs=1e-9)
-        assert (found["error of the mean (speed)"].unit, found["error of the mean (load)"].unit) == ("km/h", "units")
+        speed, load = (found[f"error of the mean ({name})"] for name in ("speed", "load"))
+        assert (speed.value, load.value) == (pytest.approx(off, abs=1e-9), pytest.approx(off, abs=1e-9))
+        assert speed.baseline == pytest.approx(abs(50 - slow["speed"]))
+        assert (speed.unit, load.unit) == ("km/h", "units")
         assert found["coverage (numbers)"].value == (0.0 if off else 1.0)
-        shares = np.array(slow["places"]) / sum(slow["places"])
         apart = np.abs(shares - (shares[::-1] if off else shares))
         assert found["total variation distance (places)"].value == pytest.approx(apart.sum() / 2)
         assert found["RMSE of shares (places)"].value == pytest.approx(math.sqrt((apart**2).mean()))
         assert found["RMSE of shares (places)"].baseline == pytest.approx(math.sqrt(((shares - 1 / 17) ** 2).mean()))
         assert found["MAE of shares (places)"].value == pytest.approx(apart.mean())
-        assert all(item.private for item in findings)
+        assert all(item.private for item in found.values())
+    # Shares that are not listed share the remainder.
+    best = np.argsort(-shares)[:4]
+    listed = MapEstimate("place", None, 17, best, shares[best], shares[best], shares[best], 1 - shares[best].sum())
+    view = made_view(small.fleet, small.truth)._replace(maps={"places": listed})
+    found, _ = findings_beside(view, small.fleet)
+    rest = np.delete(shares, best)
+    assert found["total variation distance (places)"].value == pytest.approx(np.abs(rest - rest.mean()).sum() / 2)
+    assert found["coverage (places)"].value == 1.0
 
 
-def test_rows_that_are_rarer_than_slots_count_alike(tmp_path: Path) -> None:
+def test_rows_that_are_rarer_than_slots_count_alike_and_another_task_is_refused(tmp_path: Path) -> None:
     rows, policy = write_fleet(tmp_path, hours=10)
     fleet = Fleet.read(rows, policy)
-    case = EstimatesTruth.of(made_sight(fleet, FleetTruth.of(fleet, by_row=True)), fleet)
-    assert case.truth.by_row
-    assert "farther apart" in case.notes[0]
-
-
-def test_another_task_is_refused(tmp_path: Path) -> None:
-    rows, policy = write_fleet(tmp_path)
-    fleet = Fleet.read(rows, policy)
-    sight = made_sight(fleet, FleetTruth.of(fleet, by_row=False))
+    view = made_view(fleet, FleetTruth.of(fleet, by_row=True))
+    truth = EstimatesTruth.of(view, fleet)
+    assert truth.truth.by_row
+    assert "farther apart" in truth.notes[0]
     policy.write_text(policy_text(slots=2))
     with pytest.raises(ReleaseError, match="another task"):
-        EstimatesTruth.of(sight, Fleet.read(rows, policy))
-
-
-def test_shares_that_are_not_listed_share_the_remainder(tmp_path: Path) -> None:
-    rows, policy = write_fleet(tmp_path)
-    fleet = Fleet.read(rows, policy)
-    truth = FleetTruth.of(fleet, by_row=False)
-    sight = made_sight(fleet, truth)
-    shares = truth.maps["places"] / truth.maps["places"].sum()
-    best = np.argsort(-shares)[:4]
-    listed = MapEstimate(
-        what="place",
-        grid=None,
-        num_inputs=17,
-        inputs=best,
-        value=shares[best],
-        lower=shares[best],
-        upper=shares[best],
-        remainder=1 - shares[best].sum(),
-    )
-    case = EstimatesTruth.of(sight._replace(maps={"places": listed}), fleet)
-    found = {item.name: item for item in written(truth_figures(case, lambda line: None)[0], "vehicle")}
-    rest = np.delete(shares, best)
-    slow = np.abs(rest - rest.mean()).sum() / 2
-    assert found["total variation distance (places)"].value == pytest.approx(slow)
-    assert found["coverage (places)"].value == 1.0
+        EstimatesTruth.of(view, Fleet.read(rows, policy))
+    rows.write_text(rows.read_text().splitlines()[0] + "\n")
+    with pytest.raises(InputError, match="no rows"):
+        Fleet.read(rows, policy)
 
 
 # What the task alone tells
@@ -684,8 +619,7 @@ def test_areas_in_clear_have_no_bound() -> None:
 def test_vehicles_that_are_alone_with_their_areas(tmp_path: Path) -> None:
     rows, policy = write_fleet(tmp_path, trucks=9, places="area_in_clear = true", more="allow_unbounded = true")
     fleet = Fleet.read(rows, policy)
-    case = EstimatesTruth.of(made_sight(fleet, FleetTruth.of(fleet, by_row=False)), fleet)
-    found = {item.name: item for item in written(truth_figures(case, lambda line: None)[0], "vehicle")}
+    found, _ = findings_beside(made_view(fleet, FleetTruth.of(fleet, by_row=False)), fleet)
     areas = fleet.areas(Grid(box=(0, 0, 4, 4), levels=3, area_levels=2))
     for hours in (1, 2, 4):
         most = 0.0
@@ -718,9 +652,14 @@ def made_release(
 COLUMNS = FileColumns(vehicle="truck", time="at", places=("x", "y"))
 
 
+@pytest.fixture(scope="module")
+def sixty(tmp_path_factory: pytest.TempPathFactory) -> tuple[Release, Path, Path]:
+    return made_release(tmp_path_factory.mktemp("sixty"))
+
+
 @pytest.mark.parametrize("every_row", [False, True])
-def test_an_audit_of_estimates(tmp_path: Path, every_row: bool) -> None:
-    release, rows, policy = made_release(tmp_path, every_row=every_row)
+def test_an_audit_of_estimates(sixty: tuple[Release, Path, Path], tmp_path: Path, every_row: bool) -> None:
+    release, rows, policy = made_release(tmp_path, every_row=True) if every_row else sixty
     found = audit(release, Fleet.read(rows, policy))
     assert (found.statistic, found.external) == ("estimates", False)
     names = [item.name for item in found.findings]
@@ -747,9 +686,8 @@ def test_an_audit_of_estimates(tmp_path: Path, every_row: bool) -> None:
     assert Audit.read(found.write(tmp_path / "audit", page=page)).findings == found.findings
 
 
-def test_an_external_audit_of_estimates_shows_nothing_private(tmp_path: Path) -> None:
-    release, _, _ = made_release(tmp_path)
-    found = audit(release, external=True)
+def test_an_external_audit_of_estimates_shows_nothing_private(sixty: tuple[Release, Path, Path]) -> None:
+    found = audit(sixty[0], external=True)
     assert found.external
     assert not any(item.private for item in found.findings)
     assert not any(item.topic == "utility" for item in found.findings)
@@ -790,8 +728,8 @@ def test_published_paths_are_audited(tmp_path: Path, method: str) -> None:
     assert 0 <= found.finding("total variation distance (paths)").value <= 1
 
 
-def test_what_does_not_belong_together_is_refused(tmp_path: Path) -> None:
-    release, rows, policy = made_release(tmp_path)
+def test_what_does_not_belong_together_is_refused(sixty: tuple[Release, Path, Path], tmp_path: Path) -> None:
+    release, rows, policy = sixty
     packages = dn.load(*generate_packages(PackageSetting(size=20), tmp_path / "parcels.csv", seed=1)[:2])
     with pytest.raises(ParameterError, match="comes from devices"):
         audit(release, packages)
@@ -818,8 +756,8 @@ def test_a_quantity_that_nobody_told_of(tmp_path: Path) -> None:
     assert "no estimate" in audit_page(found)
 
 
-def test_the_command(tmp_path: Path) -> None:
-    release, rows, policy = made_release(tmp_path)
+def test_the_command(sixty: tuple[Release, Path, Path], tmp_path: Path) -> None:
+    release, rows, policy = sixty
     write_estimates(release, tmp_path / "release")
     run = CliRunner()
     base = ["audit", str(tmp_path / "release")]
@@ -833,10 +771,3 @@ def test_the_command(tmp_path: Path) -> None:
     done = run.invoke(app, [*base, "-o", str(tmp_path / "none")])
     assert done.exit_code != 0
     assert "--external" in str(done.exception)
-
-
-def test_rows_without_any_are_refused(tmp_path: Path) -> None:
-    rows, policy = write_fleet(tmp_path)
-    rows.write_text(rows.read_text().splitlines()[0] + "\n")
-    with pytest.raises(InputError, match="no rows"):
-        Fleet.read(rows, policy)

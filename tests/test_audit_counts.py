@@ -19,9 +19,18 @@ from tests.counts_help import answers, asked, discrete_laplace, law_of, outcomes
 
 import dunnage as dn
 from dunnage.auditing import counts as auditing_counts
-from dunnage.auditing import counts as membership
 from dunnage.auditing import findings
-from dunnage.auditing.counts import CountsView, Errors, told_by_counts
+from dunnage.auditing.counts import (
+    Answer,
+    CountsView,
+    Errors,
+    Membership,
+    WholeLaw,
+    noisy_answer,
+    told_by_counts,
+    trips_apart,
+    trips_together,
+)
 from dunnage.auditing.run import Audit, audit
 from dunnage.errors import ReleaseError
 from dunnage.kernels.counts.laplace import DiscreteLaplace
@@ -158,7 +167,7 @@ def case(request):
     return release, data, audit(release, data, key=key)
 
 
-def test_errors_of_cells_by_hand(case):
+def test_errors_of_cells_and_totals_by_hand(case):
     release, data, found = case
     true, seen = dense(release, data)
     parts = {
@@ -179,11 +188,6 @@ def test_errors_of_cells_by_hand(case):
             assert item.private
             assert item.unit == "trips"
             assert item.details["cells"] == part.sum()
-
-
-def test_totals_and_created_trips_by_hand(case):
-    release, data, found = case
-    true, seen = dense(release, data)
     total = found.finding("error of the total")
     assert total.value == abs(true.sum() - seen.sum())
     assert (total.baseline, total.details["true"], total.details["released"]) == (120, 120, seen.sum())
@@ -200,7 +204,7 @@ def test_totals_and_created_trips_by_hand(case):
     }
 
 
-def test_errors_of_every_feature_by_hand(case):
+def test_errors_of_every_feature_flows_and_noise_by_hand(case):
     release, data, found = case
     true, seen = dense(release, data)
     names = [row.feature for row in release.certificate.counts.features or []]
@@ -216,11 +220,6 @@ def test_errors_of_every_feature_by_hand(case):
         assert item.details["groups"] == len(sums[0])
         assert item.baseline == pytest.approx(errors_of(sums[0].tolist())[0])
     assert sum(item.name.startswith("RMSE of sums") for item in found.findings) == len(wanted)
-
-
-def test_flows_by_hand(case):
-    release, data, found = case
-    true, seen = dense(release, data)
     flows = found.finding(TOTAL_VARIATION).details["flows"]
     for name, table in (("true", true), ("released", seen)):
         assert flows["stops"]["names"] == list(STOPS)
@@ -230,6 +229,12 @@ def test_flows_by_hand(case):
             zones[ZONES[origin], ZONES[destination]] += number
         assert flows["zones"][name] == zones.tolist()
     assert not flows["stops"]["with_rest"]
+    for row in release.certificate.counts.features or []:
+        item = found.finding(f"noise ({row.feature})")
+        scale = float(Fraction(str(row.scale)))
+        ratio = math.exp(-1 / scale)
+        assert item.value == pytest.approx(math.sqrt(2 * ratio) / (1 - ratio))
+        assert not item.private
 
 
 def test_the_busiest_stops_of_many(monkeypatch):
@@ -245,16 +250,6 @@ def test_the_busiest_stops_of_many(monkeypatch):
     assert table["released"][0][1] == flat[top[0], top[1]]
     assert np.sum(table["released"]) == seen.sum()
     assert table["released"][0][2] == flat[top[0]].sum() - flat[top[0], top].sum()
-
-
-def test_noise_is_that_of_the_certificate(case):
-    release, _, found = case
-    for row in release.certificate.counts.features or []:
-        item = found.finding(f"noise ({row.feature})")
-        scale = float(Fraction(str(row.scale)))
-        ratio = math.exp(-1 / scale)
-        assert item.value == pytest.approx(math.sqrt(2 * ratio) / (1 - ratio))
-        assert not item.private
 
 
 def test_days_are_told_apart():
@@ -307,7 +302,7 @@ def test_a_universe_of_more_than_a_billion_cells(within):
 
 def test_the_whole_space_of_two_noisy_cells():
     """One stop, two windows: all pairs of released counts, with and without a trip, where there are others."""
-    law, threshold, reach = membership.WholeLaw("round", Fraction(1)), 2, 60
+    law, threshold, reach = WholeLaw("round", Fraction(1)), 2, 60
     values = np.arange(-reach, reach + 20)
 
     def released(count: int) -> np.ndarray:
@@ -336,9 +331,7 @@ def test_the_release_tells_no_more_than_its_noisy_answers():
     ]
     worlds = [law_of(found, answers(question, counts), chances) for counts in ((1, 0), (2, 0))]
     apart = sum(max(worlds[1].get(result, 0) - worlds[0].get(result, 0), 0) for result in {**worlds[0], **worlds[1]})
-    whole = membership.Membership.of(
-        membership.noisy_answer(membership.WholeLaw("discrete", law.scale)) for law in question.laws
-    )
+    whole = Membership.of(noisy_answer(WholeLaw("discrete", law.scale)) for law in question.laws)
     assert 0.1 < apart <= whole.advantage + 1e-9
     release, *_ = published({**CONSTRAINED, "epsilon": 2, "features": [[]]})
     item = audit(release, external=True).finding("membership guess")
@@ -361,34 +354,27 @@ def test_every_guess_is_below_the_bound_of_the_certificate(case):
         assert found.finding(f"membership guess, rider of 10, {words}").value > guess.value
 
 
-def test_features_with_different_shares():
+def test_features_with_different_shares_and_riders_with_a_bound():
     release, *_ = published({**CONSTRAINED, "budget_shares": "cells"})
     epsilons = [Fraction(3, 5)] + [Fraction(1, 10)] * 4
-    expected = membership.Membership.of(
-        membership.noisy_answer(membership.WholeLaw("discrete", 1 / epsilon)) for epsilon in epsilons
-    )
+    expected = Membership.of(noisy_answer(WholeLaw("discrete", 1 / epsilon)) for epsilon in epsilons)
     found = audit(release, external=True).finding("membership guess")
     assert found.value == pytest.approx(expected.success)
     assert found.details["loss"] == pytest.approx(1)
-
-
-def test_riders_are_told_no_better_than_their_bound():
     release, data, key = published(CONSTRAINED, bound=3)
     found = audit(release, data, key=key)
-    answers_ = [
-        membership.Answer(membership.WholeLaw("discrete", Fraction(15)), groups) for groups in (48, 1, 3, 12, 9)
-    ]
-    assert found.finding("membership guess").value == pytest.approx(membership.trips_together(answers_, 3).success)
-    apart = found.finding("membership guess, rider of 3, apart")
-    assert apart.value == pytest.approx(membership.trips_apart(answers_, 3).success)
+    answers_ = [Answer(WholeLaw("discrete", Fraction(15)), groups) for groups in (48, 1, 3, 12, 9)]
+    guess, apart = (found.finding(f"membership guess{more}") for more in ("", ", rider of 3, apart"))
+    assert guess.value == pytest.approx(trips_together(answers_, 3).success)
+    assert apart.value == pytest.approx(trips_apart(answers_, 3).success)
     one = found.finding("membership guess, rider of 3, all but one known")
-    assert one.value < apart.value < found.finding("membership guess").value <= found.finding("membership bound").value
+    assert one.value < apart.value < guess.value <= found.finding("membership bound").value
 
 
 def test_suspicions_on_this_release_by_hand():
     release, data, key = published({**NOISY, "threshold": 2})
     true, seen = dense(release, data)
-    law = membership.WholeLaw("round", Fraction(1))
+    law = WholeLaw("round", Fraction(1))
     values = np.arange(-200, 400)
     suspicions, right = [], 0.0
     for number, shown in zip(true[true > 0].tolist(), seen[true > 0].tolist(), strict=True):
@@ -450,18 +436,14 @@ def test_floating_noise_has_no_bound(monkeypatch, mechanism):
         assert not any(item.name.startswith("membership guess") for item in found.findings)
 
 
-def test_a_seed_is_named():
+def test_a_seed_and_too_many_outcomes_are_noted(monkeypatch):
     data = Dataset.from_table(rows(50), policy(NOISY))
     release, key = publish(data, ledger=":memory:", noise=dn.Noise(seed=3))
     found = audit(release, data, key=key)
     assert any("seed" in note for note in found.notes)
     assert "membership bound" not in {item.name for item in found.findings}
-
-
-def test_too_many_outcomes_are_noted(monkeypatch):
-    monkeypatch.setattr(membership, "MAX_OUTCOMES", 3)
-    release, *_ = published(CONSTRAINED)
-    found = audit(release, external=True)
+    monkeypatch.setattr(auditing_counts, "MAX_OUTCOMES", 3)
+    found = audit(published(CONSTRAINED)[0], external=True)
     assert any("was not all computed" in note for note in found.notes)
     assert found.finding("noise (cells)").value > 0
 
@@ -501,20 +483,16 @@ def test_audits_are_kept_as_they_are(case, tmp_path):
     assert "PRIVATE" not in (tmp_path / "audit" / "audit.json").read_text()
 
 
-def test_what_counts_cannot_be_asked_is_said():
+def test_other_data_are_refused_and_what_cannot_be_asked_is_said():
     release, data, key = published(NOISY)
     found = audit(release, data, key=key, population=data, also=[(release, data, key)], tolerance=0.1)
     assert len(found.notes) == 3
-
-
-def test_other_data_are_refused():
-    release, data, key = published(NOISY)
-    other = Dataset.from_table(rows(120, seed=2), data.policy)
+    no_key = findings.words("no key for counts")
+    assert no_key in audit(release, data).notes
+    for found in (audit(release, data, key=key), audit(release, external=True)):
+        assert no_key not in found.notes
     with pytest.raises(ReleaseError, match="key"):
-        audit(release, other, key=key)
-    longer = Dataset.from_table(rows(120), policy(NOISY, upper="10:00"))
-    with pytest.raises(ReleaseError, match="other windows"):
-        audit(release, longer)
+        audit(release, Dataset.from_table(rows(120, seed=2), data.policy), key=key)
     plain = Policy.from_dict(
         {
             "dataset": "trips",
@@ -527,9 +505,10 @@ def test_other_data_are_refused():
         audit(release, Dataset.from_table(pa.table({"x": [1, 2]}), plain))
 
 
-@pytest.mark.parametrize(
-    ("more", "words"),
-    [
+def test_a_policy_of_other_trips_is_refused():
+    release, *_ = published(CONSTRAINED)
+    cases = [
+        ({"upper": "10:00"}, "other windows"),
         ({"window_minutes": 15}, "other windows"),
         ({"zone": "Europe/Madrid"}, "other zone"),
         ({"day": "weekday"}, "other days"),
@@ -538,14 +517,12 @@ def test_other_data_are_refused():
         ({"city": City(stops=STOPS)}, "other zones, modes"),
         ({"city": replace(CITY, zones=np.arange(4, dtype=np.int32), zone_names=STOPS)}, "other zones"),
         ({"city": replace(CITY, modes=MODES % 2)}, "other modes"),
-    ],
-)
-def test_a_policy_of_other_trips_is_refused(more, words):
-    release, *_ = published(CONSTRAINED)
-    stops = more.get("city", CITY).stops
-    other = Dataset.from_table(rows(120, stops=stops), policy(CONSTRAINED, **more))
-    with pytest.raises(ReleaseError, match=f"another policy, or of another period: it has {words}"):
-        audit(release, other)
+    ]
+    for more, words in cases:
+        stops = more.get("city", CITY).stops
+        other = Dataset.from_table(rows(120, stops=stops), policy(CONSTRAINED, **more))
+        with pytest.raises(ReleaseError, match=f"another policy, or of another period: it has {words}"):
+            audit(release, other)
 
 
 def test_another_mechanism_is_noted():
@@ -564,13 +541,6 @@ def test_another_mechanism_is_noted():
     assert any("release of: contribution, protects." in note for note in riders.notes)
 
 
-def test_without_a_key_nothing_ties_rows_to_the_release():
-    release, data, key = published(NOISY)
-    assert findings.words("no key for counts") in audit(release, data).notes
-    for found in (audit(release, data, key=key), audit(release, external=True)):
-        assert findings.words("no key for counts") not in found.notes
-
-
 def test_the_key_of_another_release_is_named(tmp_path):
     data = Dataset.from_table(rows(50), policy(NOISY))
     ledger = tmp_path / "ledger.db"
@@ -583,11 +553,11 @@ def test_the_key_of_another_release_is_named(tmp_path):
 
 def test_a_rider_has_no_more_trips_of_one_type_than_a_day_allows():
     dates = {"day": "date", "dates": ["2026-11-14", "2026-11-16"]}
-    law = membership.WholeLaw("round", Fraction(6))
+    law = WholeLaw("round", Fraction(6))
     release, data, key = published(NOISY, bound=2, per="day", **dates)
     found = audit(release, data, key=key)
     assert "(6 trips, at most 2 of one type, the worst case)" in found.finding("membership guess").sentence
-    thrice = membership.Membership.of([membership.noisy_answer(law, 2)] * 3)
+    thrice = Membership.of([noisy_answer(law, 2)] * 3)
     assert found.finding("membership guess").value == pytest.approx(thrice.success)
     release, *_ = published(NOISY, bound=2, per="day", **{**dates, "day": "day-type"})
     sentence = audit(release, external=True).finding("membership guess").sentence
@@ -595,10 +565,10 @@ def test_a_rider_has_no_more_trips_of_one_type_than_a_day_allows():
     release, *_ = published(NOISY, bound=2, per="day", dates=dates["dates"])
     assert "(6 of one type, the worst case)" in audit(release, external=True).finding("membership guess").sentence
     release, *_ = published({**CONSTRAINED, "features": [["window"]]}, bound=2, per="day", **dates)
-    by_window = membership.WholeLaw("discrete", Fraction(12))
-    answers_ = [membership.noisy_answer(by_window, 6), *[membership.noisy_answer(by_window, 2)] * 3]
+    by_window = WholeLaw("discrete", Fraction(12))
+    answers_ = [noisy_answer(by_window, 6), *[noisy_answer(by_window, 2)] * 3]
     guess = audit(release, external=True).finding("membership guess")
-    assert guess.value == pytest.approx(membership.Membership.of(answers_).success)
+    assert guess.value == pytest.approx(Membership.of(answers_).success)
 
 
 def why_refused(release):
@@ -654,21 +624,19 @@ def test_a_forged_scale_is_refused_as_verify_would():
             audit(forged, **more)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda body, data: (body, data.set_column(0, "origin", pa.array(["nowhere"] * len(data)))),
-        lambda body, data: (body, data.drop_columns(["window"])),
-        lambda body, data: ({**body, "attributes": body["attributes"][:1]}, data),
-        lambda body, data: ({**body, "measures": {**body["measures"], "noise": {"scale": 1, "law": "new"}}}, data),
-        lambda body, data: ({**body, "measures": {**body["measures"], "noise": {"scale": "x", "law": "round"}}}, data),
-    ],
-)
-def test_a_strange_release_is_refused(change):
+def test_a_strange_release_is_refused():
     release, *_ = published(NOISY)
-    body, data = change(release.certificate.plain(), release.data)
-    with pytest.raises(ReleaseError, match="Verify it"):
-        audit(Release(certificate=Certificate.model_validate(body), data=data), external=True)
+    body, data = release.certificate.plain(), release.data
+    noise = [{**body["measures"], "noise": own} for own in ({"scale": 1, "law": "new"}, {"scale": "x", "law": "round"})]
+    cases = [
+        (body, data.set_column(0, "origin", pa.array(["nowhere"] * len(data)))),
+        (body, data.drop_columns(["window"])),
+        ({**body, "attributes": body["attributes"][:1]}, data),
+        *(({**body, "measures": measures}, data) for measures in noise),
+    ]
+    for changed, table in cases:
+        with pytest.raises(ReleaseError, match="Verify it"):
+            audit(Release(certificate=Certificate.model_validate(changed), data=table), external=True)
 
 
 # The page
@@ -694,28 +662,22 @@ def test_the_page_shows_flows_errors_and_created_trips(case):
     assert "&lt;D&gt;" in text
 
 
-def test_cells_of_the_map_are_as_dark_as_they_have_trips(case):
+def test_the_map_is_as_dark_as_it_has_trips_and_bars_add_up(case):
     release, data, found = case
     true, seen = dense(release, data)
     most = max(true.sum(axis=0).max(), seen.sum(axis=0).max())
-    for picture, table in zip(count_pictures(found)[2:4], (true, seen), strict=True):
-        depths = re.findall(
-            r'class="heat" [^>]*fill-opacity="([\d.]+)"[^>]*><title>[^<]*: ([\d,]+) trips?<', picture.svg
-        )
+    pictures = count_pictures(found)
+    heat = r'class="heat" [^>]*fill-opacity="([\d.]+)"[^>]*><title>[^<]*: ([\d,]+) trips?<'
+    for picture, table in zip(pictures[2:4], (true, seen), strict=True):
+        depths = re.findall(heat, picture.svg)
         counts = [int(number.replace(",", "")) for _, number in depths]
         assert counts == [number for number in table.sum(axis=0).reshape(-1).tolist() if number]
         for depth, number in zip(depths, counts, strict=True):
             assert float(depth[0]) == pytest.approx(0.06 + 0.94 * number / most, abs=1e-3)
-
-
-def test_bars_of_created_trips_add_up(case):
-    release, data, found = case
-    true, seen = dense(release, data)
-    picture = count_pictures(found)[-1]
-    widths = [float(width) for width in re.findall(r'<rect [^>]*width="([\d.]+)%"', picture.svg)]
-    most = 1.02 * max(true.sum(), seen.sum())
-    assert sum(widths) == pytest.approx(100 * (true.sum() + seen.sum()) / most, abs=0.05)
-    assert f"{np.minimum(true, seen).sum():,} trips are where they were" in picture.caption
+    widths = [float(width) for width in re.findall(r'<rect [^>]*width="([\d.]+)%"', pictures[-1].svg)]
+    whole = 1.02 * max(true.sum(), seen.sum())
+    assert sum(widths) == pytest.approx(100 * (true.sum() + seen.sum()) / whole, abs=0.05)
+    assert f"{np.minimum(true, seen).sum():,} trips are where they were" in pictures[-1].caption
 
 
 def test_a_page_without_zones_and_trips():

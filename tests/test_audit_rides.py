@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import cached_property
 from pathlib import Path
 from statistics import mean, median
 from typing import Any
@@ -24,8 +25,7 @@ from hypothesis import strategies as st
 import dunnage as dn
 from dunnage.auditing import classes as attacks
 from dunnage.auditing import rides
-from dunnage.auditing import rides as auditing_rides
-from dunnage.auditing.classes import ClassesTruth, ClassesView, Knowledge, look_up
+from dunnage.auditing.classes import ClassesTruth, ClassesView, Knowledge
 from dunnage.auditing.rides import (
     attack_by,
     cards_that_fit,
@@ -150,6 +150,10 @@ class Small:
         for number, line in enumerate(self.classes):
             line["day"] = days[number]
 
+    @cached_property
+    def found(self) -> Audit:
+        return audit(self.release, self.data, key=self.key)
+
     @property
     def released(self) -> list[int]:
         return [row for row, number in enumerate(self.of_row) if number >= 0]
@@ -265,13 +269,12 @@ def test_one_ride_is_looked_up() -> None:
     assert nowhere.certainly_absent
 
 
-@pytest.mark.parametrize("sets", [[[], ["A"]], [["A"], ["A", "Z"]], [None, ["A"]]])
-def test_impossible_sets_are_refused(sets: list[Any]) -> None:
-    data = load({"board": ["A", "A", "B", "B"]})
-    release, _ = release_of(data, np.array([0, 0, 1, 1]))
-    broken = release.classes.set_column(2, "board", pa.array(sets, pa.list_(pa.string())))
-    with pytest.raises(ReleaseError, match="set"):
-        ClassesView.of(replace(release, classes=broken))
+def test_impossible_sets_are_refused() -> None:
+    release, _ = release_of(load({"board": ["A", "A", "B", "B"]}), np.array([0, 0, 1, 1]))
+    for sets in ([[], ["A"]], [["A"], ["A", "Z"]], [None, ["A"]]):
+        broken = release.classes.set_column(2, "board", pa.array(sets, pa.list_(pa.string())))
+        with pytest.raises(ReleaseError, match="set"):
+            ClassesView.of(replace(release, classes=broken))
 
 
 # Distortion
@@ -305,30 +308,22 @@ def test_distortion_is_that_of_the_paper(small: Small) -> None:
     assert found.finding("distortion by suppression").value == pytest.approx(lost)
 
 
-@pytest.mark.parametrize(
-    "domain",
-    [
-        Category(values=["p", "q", "r"]),
-        Ordinal(levels=["p", "q", "r"]),
-        Graph(edges=[("p", "q", 3), ("q", "r"), ("r", "p")], directed=True),
-        Category(values=["p"]),
-    ],
-    ids=["category", "ordinal", "directed", "single"],
-)
-def test_width_of_every_kind_of_set(domain: Any) -> None:
-    values = [list(own) for num in (1, 2, 3) for own in itertools.product(domain.labels, repeat=num)]
-    rows = [value for own in values for value in own * 2]
-    of_row = np.repeat(np.arange(len(values)), [2 * len(own) for own in values])
-    release, _ = release_of(load({"kind": rows}, kind=domain), of_row)
-    widths = class_widths(ClassesView.of(release).attributes[0])
-    assert widths.tolist() == pytest.approx([by_pairs(domain, own) if domain.diameter else 0.0 for own in values])
+def test_width_of_every_kind_of_set() -> None:
+    directed = Graph(edges=[("p", "q", 3), ("q", "r"), ("r", "p")], directed=True)
+    for domain in (Category(values=["p", "q", "r"]), Ordinal(levels=["p", "q", "r"]), directed, Category(values=["p"])):
+        values = [list(own) for num in (1, 2, 3) for own in itertools.product(domain.labels, repeat=num)]
+        rows = [value for own in values for value in own * 2]
+        of_row = np.repeat(np.arange(len(values)), [2 * len(own) for own in values])
+        release, _ = release_of(load({"kind": rows}, kind=domain), of_row)
+        widths = class_widths(ClassesView.of(release).attributes[0])
+        assert widths.tolist() == pytest.approx([by_pairs(domain, own) if domain.diameter else 0.0 for own in values])
 
 
 # Diversity
 
 
 def test_l_and_t_by_hand(small: Small) -> None:
-    found = audit(small.release, small.data, key=small.key)
+    found = small.found
     for name in ("ticket", "type", "board"):
         column = [small.columns[name][row] for row in small.released]
         whole = Counter(column)
@@ -365,30 +360,29 @@ def test_ordinals_are_compared_by_their_levels() -> None:
 # Another policy
 
 
-@pytest.mark.parametrize(
-    ("name", "domain", "words"),
-    [
-        ("board", Graph(edges=[*EDGES[:-1], ("F", "G", 9)]), "'board' has another domain"),
-        ("type", Tree(parents={"Adult": "Person", "Senior": "Person", "Child": "Person"}), "'type' has another domain"),
-        ("start", Numeric(lower=0, upper=500, resolution=1, unit="min"), "'start' has another domain"),
-    ],
-)
-def test_a_policy_that_does_not_fit_the_release_is_refused(small: Small, name: str, domain: Any, words: str) -> None:
-    other = load(small.columns, **{name: domain})
-    with pytest.raises(ReleaseError, match=words):
-        audit(small.release, other, key=small.key)
-    with pytest.raises(ReleaseError, match=words):
-        audit(small.release, small.data, key=small.key, also=[(small.release, other)])
-    lacking = load({key: values for key, values in small.columns.items() if key != name})
-    with pytest.raises(ReleaseError, match=f"'{name}' is only in the release"):
-        audit(small.release, lacking)
+def test_a_policy_that_does_not_fit_the_release_is_refused() -> None:
+    small = SMALL[0]
+    domains = {
+        "board": Graph(edges=[*EDGES[:-1], ("F", "G", 9)]),
+        "type": Tree(parents={"Adult": "Person", "Senior": "Person", "Child": "Person"}),
+        "start": Numeric(lower=0, upper=500, resolution=1, unit="min"),
+    }
+    for name, domain in domains.items():
+        other = load(small.columns, **{name: domain})
+        with pytest.raises(ReleaseError, match=f"'{name}' has another domain"):
+            audit(small.release, other, key=small.key)
+        with pytest.raises(ReleaseError, match=f"'{name}' has another domain"):
+            audit(small.release, small.data, key=small.key, also=[(small.release, other)])
+        lacking = load({key: values for key, values in small.columns.items() if key != name})
+        with pytest.raises(ReleaseError, match=f"'{name}' is only in the release"):
+            audit(small.release, lacking)
 
 
 # Who knows some attributes
 
 
 def test_every_choice_of_attributes_by_hand(small: Small) -> None:
-    found = audit(small.release, small.data, key=small.key)
+    found = small.found
     for num in range(1, 5):
         label = f"({num} attribute{'s' * (num > 1)} known)"
         unique, fewest, middle = ([], []), ([], []), ([], [])
@@ -457,7 +451,7 @@ def cards_by_hand(small: Small, known: Sequence[int], *, before: bool) -> int:
 
 
 def test_risk_of_cards_by_hand(small: Small) -> None:
-    found = audit(small.release, small.data, key=small.key)
+    found = small.found
     rides = {}
     for row in small.released:
         rides.setdefault(small.columns["card"][row], []).append(row)
@@ -513,7 +507,7 @@ def test_pairs_by_hand(small: Small) -> None:
     truth = Counter(zip(small.columns["board"], small.columns["alight"], strict=True))
     kept_truth = Counter((small.columns["board"][row], small.columns["alight"][row]) for row in small.released)
     assert all(counts["certain"][pair] <= times <= counts["possible"][pair] for pair, times in kept_truth.items())
-    found = audit(small.release, small.data, key=small.key)
+    found = small.found
     top = min(20, len(truth))
     least = sorted(truth.values(), reverse=True)[top - 1]
     by_place = sorted(itertools.product(STATIONS.labels, repeat=2))
@@ -526,7 +520,7 @@ def test_pairs_by_hand(small: Small) -> None:
 
 
 def test_mean_start_by_hand(small: Small) -> None:
-    item = audit(small.release, small.data, key=small.key).finding("mean error (start)")
+    item = small.found.finding("mean error (start)")
     truth = mean(small.columns["start"])
     rows = [line for line in small.classes for _ in range(line["size"])]
     assert item.value == pytest.approx(abs(mean((r["start_lower"] + r["start_upper"]) / 2 for r in rows) - truth))
@@ -548,7 +542,7 @@ def test_hourly_boardings_by_counting_minutes(small: Small) -> None:
         assert counts[place, column] == pytest.approx(float(expected[station, hour]))
     truth = Counter(zip(small.columns["board"], (minute // 60 for minute in small.columns["start"]), strict=True))
     errors = {cell: abs(float(count) - truth[cell]) for cell, count in expected.items()}
-    found = audit(small.release, small.data, key=small.key)
+    found = small.found
     where = "(board by hour of start)"
     relative = mean(error / max(truth[cell], 1) for cell, error in errors.items())
     assert found.finding(f"query error {where}").value == pytest.approx(relative)
@@ -560,39 +554,30 @@ def test_hourly_boardings_by_counting_minutes(small: Small) -> None:
 
 
 def test_times_without_a_grid_are_spread_evenly() -> None:
-    columns = {"board": ["A", "B"], "alight": ["B", "A"], "start": [330.0, 390.0]}
-    data = load(columns, start=Numeric(lower=300, upper=480, unit="min"))
-    for starts, expected in (
-        ([330.0, 390.0], [1, 1, 0]),
-        ([360.0, 360.0], [0, 2, 0]),
-        ([480.0, 480.0], [0, 0, 2]),
-    ):
+    columns = {"board": ["A", "B"], "alight": ["B", "A"]}
+    cases = (([330.0, 390.0], [1, 1, 0]), ([360.0, 360.0], [0, 2, 0]), ([480.0, 480.0], [0, 0, 2]))
+    for starts, expected in cases:
         data = load({**columns, "start": starts}, start=Numeric(lower=300, upper=480, unit="min"))
-        release, _ = release_of(data, np.array([0, 0]))
-        counts = hourly_boardings(ClassesView.of(release), 0, 2)
+        counts = hourly_boardings(ClassesView.of(release_of(data, np.array([0, 0]))[0]), 0, 2)
         assert counts.sum(axis=0).tolist() == pytest.approx(expected)
         assert counts[0].tolist() == pytest.approx([value / 2 for value in expected])
 
 
-@pytest.mark.parametrize(("upper", "unit", "resolution"), [(86400, "s", None), (86400, "s", 1), (24, "h", None)])
-def test_a_day_has_24_hours(upper: int, unit: str, resolution: int | None) -> None:
-    domain = Numeric(lower=0, upper=upper, unit=unit, resolution=resolution)
-    data = load({"board": ["A", "B"], "alight": ["B", "A"], "start": [0, upper]}, start=domain)
-    release, key = release_of(data, np.array([0, 0]))
-    counts = hourly_boardings(ClassesView.of(release), 0, 2)
-    assert counts.shape == (7, 24)
-    assert counts.sum() == pytest.approx(2)
-    assert counts.sum(axis=0) == pytest.approx(np.full(24, 1 / 12), rel=1e-3)
-    found = audit(release, data, key=key).finding("query error, absolute (board by hour of start)")
-    # Midnight at the end counts in the last hour, in the truth as well.
-    truth = {("A", 0): 1, ("B", 23): 1}
-    expected = mean(
-        abs(counts[place, hour] - truth.get((name, hour), 0))
-        for place, name, hour in (
-            (place, name, hour) for place, name in enumerate(STATIONS.labels) for hour in range(24)
-        )
-    )
-    assert found.value == pytest.approx(expected)
+def test_a_day_has_24_hours() -> None:
+    for upper, unit, resolution in ((86400, "s", None), (86400, "s", 1), (24, "h", None)):
+        domain = Numeric(lower=0, upper=upper, unit=unit, resolution=resolution)
+        data = load({"board": ["A", "B"], "alight": ["B", "A"], "start": [0, upper]}, start=domain)
+        release, key = release_of(data, np.array([0, 0]))
+        counts = hourly_boardings(ClassesView.of(release), 0, 2)
+        assert counts.shape == (7, 24)
+        assert counts.sum() == pytest.approx(2)
+        assert counts.sum(axis=0) == pytest.approx(np.full(24, 1 / 12), rel=1e-3)
+        found = audit(release, data, key=key).finding("query error, absolute (board by hour of start)")
+        # Midnight at the end counts in the last hour, in the truth as well.
+        truth = {("A", 0): 1, ("B", 23): 1}
+        cells = itertools.product(enumerate(STATIONS.labels), range(24))
+        expected = mean(abs(counts[place, hour] - truth.get((name, hour), 0)) for (place, name), hour in cells)
+        assert found.value == pytest.approx(expected)
 
 
 def test_busiest_pairs_at_random_are_no_more_than_all() -> None:
@@ -607,41 +592,36 @@ def test_busiest_pairs_at_random_are_no_more_than_all() -> None:
     assert (kept.value, kept.baseline) == (1, 1)
     assert "at random would be with 100 %" in kept.sentence
     assert (error.value, error.baseline) == pytest.approx((0, 0))
-
-
-def test_without_a_unit_of_time_there_are_no_hours() -> None:
-    data = load(
-        {"board": ["A", "B"], "alight": ["B", "A"], "start": [1, 2]}, start=Numeric(lower=0, upper=9, unit="km")
-    )
+    # Without a unit of time there are no hours.
+    columns = {"board": ["A", "B"], "alight": ["B", "A"], "start": [1, 2]}
+    data = load(columns, start=Numeric(lower=0, upper=9, unit="km"))
     release, key = release_of(data, np.array([0, 0]))
-    found = audit(release, data, key=key)
-    assert any("by the hour" in note for note in found.notes)
-    assert found.finding("top pairs kept").value >= 0
+    assert any("by the hour" in note for note in audit(release, data, key=key).notes)
 
 
 # Samples
 
 
-def test_evenly() -> None:
-    assert evenly(np.arange(5), 5).tolist() == [0, 1, 2, 3, 4]
-    chosen = evenly(np.arange(1_000), 7)
-    assert len(set(chosen.tolist())) == 7
-    assert (chosen[0], chosen[-1]) == (0, 999)
-
-
-def test_the_interval_of_a_median_covers_it() -> None:
-    """Of 400 samples of 101 about 95 % should hold the median; fewer than 85 % has a probability below 1e-9."""
+def test_intervals_of_medians_and_means_cover_them() -> None:
+    """Of 400 samples of 100 about 95 % should hold the truth; fewer than 85 % has a probability below 1e-9."""
     generator = np.random.default_rng(3)
     everyone = generator.integers(0, 10_000, 20_001)
     ends = [median_interval(generator.choice(everyone, 101), complete=False) for _ in range(400)]
     truth = float(np.median(everyone))
     assert mean(low <= truth <= high for low, high in ends) > 0.85
     assert median_interval(everyone, complete=True) == (truth, truth)
+    shares = generator.random(50_000) ** 2
+    ends = [mean_interval(generator.choice(shares, 100)) for _ in range(400)]
+    assert mean(low <= float(shares.mean()) <= high for low, high in ends) > 0.85
+    assert mean_interval(np.ones(500))[0] < 1
+    chosen = evenly(np.arange(1_000), 7)
+    assert (len(set(chosen.tolist())), chosen[0], chosen[-1]) == (7, 0, 999)
+    assert evenly(np.arange(5), 5).tolist() == [0, 1, 2, 3, 4]
 
 
 def test_figures_of_some_records_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
     small = SMALL[1]
-    whole = audit(small.release, small.data, key=small.key)
+    whole = small.found
     monkeypatch.setattr(rides, "MIN_ATTACKED", 10)
     monkeypatch.setattr(rides, "MAX_PAIRS", 1)
     monkeypatch.setattr(rides, "MAX_CARDS", 4)
@@ -666,15 +646,6 @@ def test_figures_of_some_records_say_so(monkeypatch: pytest.MonkeyPatch) -> None
     assert single.interval[0] < single.value < single.interval[1]
 
 
-def test_the_interval_of_a_mean_covers_it() -> None:
-    generator = np.random.default_rng(4)
-    everyone = generator.random(50_000) ** 2
-    ends = [mean_interval(generator.choice(everyone, 100)) for _ in range(400)]
-    truth = float(everyone.mean())
-    assert mean(low <= truth <= high for low, high in ends) > 0.85
-    assert mean_interval(np.ones(500))[0] < 1
-
-
 # The whole audit
 
 
@@ -690,7 +661,7 @@ def check_findings(found: Audit) -> None:
 
 def test_what_may_be_handed_out(small: Small) -> None:
     outside = audit(small.release, external=True)
-    inside = audit(small.release, small.data, key=small.key)
+    inside = small.found
     check_findings(outside)
     check_findings(inside)
     assert not any(item.private for item in outside.findings)
@@ -733,5 +704,5 @@ def test_generated_rides_from_file_to_page(tmp_path: Path) -> None:
     page = (write_audit(found, tmp_path / "audit") / "audit.html").read_text()
     assert "card risk" in page
     assert Audit.read(tmp_path / "audit").findings == found.findings
-    assert auditing_rides.own_weights(ClassesView.of(release)) == pytest.approx(measures.importance.weights)
+    assert rides.own_weights(ClassesView.of(release)) == pytest.approx(measures.importance.weights)
     assert key.belongs_to(data)

@@ -53,30 +53,17 @@ def laplace_masses(name: str, scale: Fraction, values: np.ndarray) -> np.ndarray
 # Laws
 
 
-@pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("name", LAWS)
-def test_masses_are_those_of_the_definition(name, scale):
-    values = np.arange(-30, 31)
-    masses = np.exp(WholeLaw(name, scale).log_mass(values))
-    assert masses == pytest.approx(laplace_masses(name, scale, values), abs=1e-14)
-
-
-@pytest.mark.parametrize("scale", SCALES)
-@pytest.mark.parametrize("name", LAWS)
-def test_tails_add_up(name, scale):
-    law, values = WholeLaw(name, scale), np.arange(-900, 901)
-    masses = np.exp(law.log_mass(values))
-    assert masses.sum() == pytest.approx(1, abs=1e-12)
-    assert np.exp(law.log_below(values)) == pytest.approx(np.cumsum(masses), abs=1e-12)
-    assert np.exp(law.log_above(values)) == pytest.approx(np.cumsum(masses[::-1])[::-1], abs=1e-12)
-
-
-@pytest.mark.parametrize("name", LAWS)
-def test_the_law_is_the_one_that_mechanisms_draw(name):
+def test_laws_are_those_of_the_definition_and_of_the_mechanisms(name):
     for scale in SCALES:
+        law, near, values = WholeLaw(name, scale), np.arange(-30, 31), np.arange(-900, 901)
+        assert np.exp(law.log_mass(near)) == pytest.approx(laplace_masses(name, scale, near), abs=1e-14)
+        masses = np.exp(law.log_mass(values))
+        assert masses.sum() == pytest.approx(1, abs=1e-12)
+        assert np.exp(law.log_below(values)) == pytest.approx(np.cumsum(masses), abs=1e-12)
+        assert np.exp(law.log_above(values)) == pytest.approx(np.cumsum(masses[::-1])[::-1], abs=1e-12)
         for threshold in (1, 2, 9):
-            above = math.exp(WholeLaw(name, scale).log_above(threshold))
-            assert above == pytest.approx(DRAWN[name](scale).above(threshold), rel=1e-12)
+            assert math.exp(law.log_above(threshold)) == pytest.approx(DRAWN[name](scale).above(threshold), rel=1e-12)
     drawn = DRAWN[name](Fraction(2)).draw(Noise(seed=3), 100_000)
     for value in range(-4, 5):
         expected = math.exp(WholeLaw(name, Fraction(2)).log_mass(value))
@@ -84,16 +71,15 @@ def test_the_law_is_the_one_that_mechanisms_draw(name):
         assert (drawn == value).mean() == pytest.approx(expected, abs=6.5 * error)
 
 
-def test_laws_far_out_lose_no_digits():
+def test_laws_far_out_lose_no_digits_and_strange_ones_are_refused():
     law = WholeLaw("round", Fraction(1, 50))
     assert float(law.log_below(-100)) == pytest.approx(-50 * 99.5 - math.log(2))
     assert noisy_answer(law, 40).ratios[[0, -1]] == pytest.approx([-2000, 2000])
-
-
-@pytest.mark.parametrize(("name", "scale"), [("laplace", 1), ("round", 0), ("floor", -1)])
-def test_strange_laws_are_refused(name, scale):
-    with pytest.raises(ParameterError):
-        WholeLaw(name, Fraction(scale))
+    for name, scale in (("laplace", 1), ("round", 0), ("floor", -1)):
+        with pytest.raises(ParameterError):
+            WholeLaw(name, Fraction(scale))
+    with pytest.raises(ParameterError, match="at least 1"):
+        noisy_answer(WholeLaw("floor", Fraction(2)), 0)
 
 
 # One answer
@@ -110,49 +96,36 @@ def brute_force(name, scale, shift, dropped=None, reach=800):
     return float(np.maximum(present - absent, 0).sum())
 
 
-@pytest.mark.parametrize("shift", [1, 2, 7])
-@pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("name", LAWS)
-def test_one_answer_against_all_noisy_values(name, scale, shift):
-    evidence = noisy_answer(WholeLaw(name, scale), shift)
-    found = Membership.of([evidence])
-    assert found.advantage == pytest.approx(brute_force(name, scale, shift), abs=1e-12)
-    assert found.largest == pytest.approx(float(shift / scale))
-    assert evidence.absent.sum() == pytest.approx(1)
-    assert evidence.present.sum() == pytest.approx(1)
-    assert evidence.present == pytest.approx(evidence.absent * np.exp(evidence.ratios), rel=1e-9)
-    assert (np.diff(evidence.ratios) > -1e-12).all()
-
-
-@pytest.mark.parametrize("dropped", [-3, -1, 0, 1, 5, 12])
-@pytest.mark.parametrize("shift", [1, 4])
-@pytest.mark.parametrize("name", LAWS)
-def test_counts_that_are_left_out_say_less(name, shift, dropped):
+def test_one_answer_against_all_noisy_values(name):
+    for scale, shift in itertools.product(SCALES, (1, 2, 7)):
+        evidence = noisy_answer(WholeLaw(name, scale), shift)
+        found = Membership.of([evidence])
+        assert found.advantage == pytest.approx(brute_force(name, scale, shift), abs=1e-12)
+        assert found.largest == pytest.approx(float(shift / scale))
+        assert evidence.absent.sum() == pytest.approx(1)
+        assert evidence.present.sum() == pytest.approx(1)
+        assert evidence.present == pytest.approx(evidence.absent * np.exp(evidence.ratios), rel=1e-9)
+        assert (np.diff(evidence.ratios) > -1e-12).all()
+    # Counts that are left out say less.
     law = WholeLaw(name, Fraction(3))
-    found = Membership.of([noisy_answer(law, shift, dropped=dropped)]).advantage
-    seen = Membership.of([noisy_answer(law, shift)]).advantage
-    assert found == pytest.approx(brute_force(name, Fraction(3), shift, dropped), abs=1e-12)
-    assert found <= seen + 1e-12
-    if dropped < 0:  # all that is left out says the same anyway
-        assert found == pytest.approx(seen, abs=1e-12)
+    for shift, dropped in itertools.product((1, 4), (-3, -1, 0, 1, 5, 12)):
+        advantage = Membership.of([noisy_answer(law, shift, dropped=dropped)]).advantage
+        seen = Membership.of([noisy_answer(law, shift)]).advantage
+        assert advantage == pytest.approx(brute_force(name, Fraction(3), shift, dropped), abs=1e-12)
+        assert advantage <= seen + 1e-12
+        if dropped < 0:  # all that is left out says the same anyway
+            assert advantage == pytest.approx(seen, abs=1e-12)
 
 
-def test_a_discrete_answer_is_randomised_response():
+def test_a_discrete_answer_is_randomised_response_and_a_floored_one_says_nothing_in_the_middle():
     found = Membership.of([noisy_answer(WholeLaw("discrete", Fraction(1)))])
     assert found.success == pytest.approx(found.suspicion)
     assert found.success == pytest.approx(math.e / (1 + math.e))
     assert found.share_at_largest == pytest.approx(found.success)
-
-
-def test_floored_noise_says_nothing_in_the_middle():
     evidence = noisy_answer(WholeLaw("floor", Fraction(2)))
     assert evidence.ratios == pytest.approx([-0.5, 0, 0.5])
     assert evidence.present == pytest.approx(evidence.absent[::-1])
-
-
-def test_worlds_that_do_not_differ_are_refused():
-    with pytest.raises(ParameterError, match="at least 1"):
-        noisy_answer(WholeLaw("floor", Fraction(2)), 0)
 
 
 # Several answers
@@ -175,21 +148,15 @@ def test_signs_of_several_features_one_by_one(epsilons):
     assert found.success <= found.suspicion + 1e-12
 
 
-@pytest.mark.parametrize("names", [("discrete",) * 3, ("round", "floor", "discrete")])
-def test_the_whole_space_of_three_noisy_answers(names):
-    scales, shifts, reach = (Fraction(1), Fraction(4, 5), Fraction(6, 5)), (1, 3, 2), 45
-    values = np.arange(-reach, reach + 1)
-    worlds = []
-    for by in (0, 1):
-        parts = [
-            laplace_masses(name, scale, values - by * shift)
-            for name, scale, shift in zip(names, scales, shifts, strict=True)
-        ]
-        worlds.append(np.einsum("i,j,k->ijk", *parts))
-    found = Membership.of(
-        noisy_answer(WholeLaw(name, scale), shift) for name, scale, shift in zip(names, scales, shifts, strict=True)
-    )
-    assert found.advantage == pytest.approx(float(np.maximum(worlds[1] - worlds[0], 0).sum()), abs=1e-9)
+def test_the_whole_space_of_three_noisy_answers():
+    scales, shifts, values = (Fraction(1), Fraction(4, 5), Fraction(6, 5)), (1, 3, 2), np.arange(-45, 46)
+    for names in (("discrete",) * 3, ("round", "floor", "discrete")):
+        each, worlds = list(zip(names, scales, shifts, strict=True)), []
+        for by in (0, 1):
+            parts = [laplace_masses(name, scale, values - by * shift) for name, scale, shift in each]
+            worlds.append(np.einsum("i,j,k->ijk", *parts))
+        found = Membership.of(noisy_answer(WholeLaw(name, scale), shift) for name, scale, shift in each)
+        assert found.advantage == pytest.approx(float(np.maximum(worlds[1] - worlds[0], 0).sum()), abs=1e-9)
 
 
 def test_equal_features_are_counted_by_their_number():
@@ -223,9 +190,6 @@ def test_no_answer_tells_nothing():
     again = Evidence.nothing().joined(evidence)
     assert again.ratios == pytest.approx(evidence.ratios)
     assert again.present == pytest.approx(evidence.present)
-
-
-def test_posterior_of_any_prior():
     assert posterior(math.log(3), 0.25) == pytest.approx(0.5)
     assert posterior(0.0, 0.1) == pytest.approx(0.1)
 
@@ -287,17 +251,17 @@ def test_a_rider_of_many_trips_under_uneven_shares():
 # Released counts
 
 
-@pytest.mark.parametrize("threshold", [1, 4])
 @pytest.mark.parametrize("name", LAWS)
-def test_what_a_released_count_says(name, threshold):
+def test_what_a_released_count_says(name):
     law, noisy = WholeLaw(name, Fraction(5, 2)), np.arange(-400, 401)
-    for known in (0, 1, 3, 20):
+    for threshold, known in itertools.product((1, 4), (0, 1, 3, 20)):
         absent = laplace_masses(name, law.scale, noisy - known)
         present = laplace_masses(name, law.scale, noisy - known - 1)
         gone = noisy < threshold
-        seen = np.append(noisy[(~gone) & (noisy < 45)], 0)
+        shown = (~gone) & (noisy < 45)
+        seen = np.append(noisy[shown], 0)
         ratios = released_ratios(law, seen, np.full(len(seen), known), threshold)
-        expected = np.log(present[(~gone) & (noisy < 45)] / absent[(~gone) & (noisy < 45)])
+        expected = np.log(present[shown] / absent[shown])
         assert ratios[:-1] == pytest.approx(expected, abs=1e-5)  # differences of tails lose digits
         assert ratios[-1] == pytest.approx(math.log(present[gone].sum() / absent[gone].sum()), abs=1e-9)
         assert np.abs(ratios).max() <= law.rate + 1e-9
@@ -306,17 +270,12 @@ def test_what_a_released_count_says(name, threshold):
 # Floating point
 
 
-def test_the_ends_of_words_give_finite_noise():
-    words = np.array([0, (1 << 51) - 1, 1 << 51, (1 << 52) - 1])
-    drawn = floating_noise(words, Fraction(5))
-    assert np.isfinite(drawn).all()
-    assert drawn == pytest.approx(-drawn[::-1])
-
-
-@pytest.mark.parametrize("scale", [Fraction(1, 3), Fraction(1), Fraction(20)])
-def test_what_a_world_gives_is_in_its_reach(scale):
+def test_what_a_world_gives_is_finite_and_in_its_reach():
+    ends = floating_noise(np.array([0, (1 << 51) - 1, 1 << 51, (1 << 52) - 1]), Fraction(5))
+    assert np.isfinite(ends).all()
+    assert ends == pytest.approx(-ends[::-1])
     words = noise_arrays.below(Noise(seed=4), 1 << 52, 20_000)
-    for count in (0, 1, 7):
+    for scale, count in itertools.product((Fraction(1, 3), Fraction(1), Fraction(20)), (0, 1, 7)):
         assert reachable(count + floating_noise(words, scale), count, scale).all()
 
 

@@ -61,6 +61,23 @@ def test_what_privacy_costs_by_hand() -> None:
     json.dumps(utility.to_dict())
 
 
+def by_hand(
+    release: Any, bins: Any, names: tuple[str, ...], trucks: Sequence[Truck], quantities: dict[str, str], **more: Any
+) -> Plan:
+    """A plan as somebody made it: the bin of each row, and what each bin is."""
+    return Plan(
+        release=release.certificate.digest,
+        bin_of_row=np.array(bins),
+        truck_of_bin=names,
+        trucks=tuple(trucks),
+        model=PackingModel(name="by hand"),
+        bound=0,
+        seconds=0.0,
+        quantities=quantities,
+        **more,
+    )
+
+
 def test_columns_packed_apart_are_packed_apart_in_truth_too() -> None:
     data, release, key = published([50, 50, 50, 50, 50, 50], k=3, towns=["A", "B"] * 3)
     apart = pack(release, capacity=100, by="town")
@@ -121,16 +138,7 @@ def test_packages_that_were_not_released_are_shipped_too() -> None:
         Truck(name="van", capacity={"weight": 100}, cost=1.5, count=2),
         Truck(name="lorry", capacity={"weight": 200}, cost=9.0),
     )
-    plan = Plan(
-        release=release.certificate.digest,
-        bin_of_row=np.array([0, 0, 1, 1]),
-        truck_of_bin=("van", "van"),
-        trucks=kinds,
-        model=PackingModel(name="by hand"),
-        bound=0,
-        seconds=0.0,
-        quantities={"weight": ""},
-    )
+    plan = by_hand(release, [0, 0, 1, 1], ("van", "van"), kinds, {"weight": ""})
     worth = plan_utility(apply(plan, data, release, key), data)
     assert (worth.objective, worth.in_plan, worth.outside, worth.outside_bound) == (4.5, 3, 1.5, 1.5)
     assert (worth.packages, worth.packages_outside) == (6, 2)
@@ -147,9 +155,6 @@ def test_other_data_are_refused() -> None:
         plan_utility(done, other)
     with pytest.raises(ReleaseError, match="not made from these rows"):
         true_plan(published([10, 20, 60, 81])[0], release, key, capacity=500)
-
-
-def test_nothing_loaded_is_nothing_to_compare() -> None:
     data, release, key = published([60, 61, 62, 63], k=2)
     done = apply(pack(release, capacity=100), data, release, key, capacity=50, leave_behind=True)
     with pytest.raises(ParameterError, match="nothing to compare"):
@@ -227,17 +232,7 @@ def test_optima_of_vectors_and_kinds_equal_listing_all_packings(seed: int, apart
     done = apply(truth, data, release, key)
     assert done.plan_feasible
     assert plan_utility(done, data).ratio == 1
-    alone = Plan(
-        release=release.certificate.digest,
-        bin_of_row=np.arange(7),
-        truck_of_bin=(kinds[-1].name,) * 7,
-        trucks=tuple(kinds),
-        model=PackingModel(name="by hand"),
-        bound=0,
-        seconds=0.0,
-        quantities={"weight": "kg", "volume": ""},
-        apart=apart,
-    )
+    alone = by_hand(release, range(7), (kinds[-1].name,) * 7, kinds, {"weight": "kg", "volume": ""}, apart=apart)
     worth = plan_utility(apply(alone, data, release, key), data)
     assert worth.proven
     assert worth.optimum == pytest.approx(float(optimum))
@@ -269,16 +264,8 @@ def test_how_likely_the_plan_fits_is_told() -> None:
     assert (sure.feasibility.value, sure.feasibility.bins, sure.feasibility.kind) == (1, 1, "exact")
     classes = release.data.column("class_id").to_numpy()
     pairs = np.array([int((classes[:row] == classes[row]).sum()) for row in range(4)])
-    paired = Plan(
-        release=plan.release,
-        bin_of_row=pairs,
-        truck_of_bin=("truck", "truck"),
-        trucks=(Truck(name="truck", capacity={"weight": 90}),),
-        model=PackingModel(name="by hand"),
-        bound=0,
-        seconds=0.0,
-        quantities={"weight": "kg"},
-    )
+    small = [Truck(name="truck", capacity={"weight": 90})]
+    paired = by_hand(release, pairs, ("truck", "truck"), small, {"weight": "kg"})
     worth = plan_utility(apply(paired, data, release, key, repair=True, noise=Noise(seed=1)), data)
     assert (worth.feasibility.value, worth.feasibility.bins) == (0.5, 0.75)
     assert "every bin fits with 50.0%" in worth.summary()

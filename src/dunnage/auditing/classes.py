@@ -655,7 +655,8 @@ def best_window(values: FloatArray, groups: IntArray, reach: float) -> float:
 # Table linkage
 
 
-class Match(NamedTuple):
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Match:
     """What a release tells about somebody whose values are known."""
 
     candidates: int  # Released rows that may be this record
@@ -692,7 +693,12 @@ def look_up(
     about = Knowledge.of_values(view, view.public.look_up(columns, 1), values, tolerance)
     linkage = record_linkage(view, about)
     rows = int(linkage.rows[0])
-    return Match(rows, float(linkage.probability[0]), rows == 0, bool(values_told(view, about)[0]))
+    return Match(
+        candidates=rows,
+        probability=float(linkage.probability[0]),
+        certainly_absent=rows == 0,
+        value_told=bool(values_told(view, about)[0]),
+    )
 
 
 def values_told(view: ClassesView, known: Knowledge) -> BoolArray:

@@ -209,7 +209,8 @@ class Feasibility(NamedTuple):
         return cls(value, (value, value), bins, "exact")
 
 
-class PlanUtility(NamedTuple):
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PlanUtility:
     """What a plan is worth beside the best plan on the true weights. Private.
 
     Both sides ship the same packages: all that could be read, released or not, but for those that were left behind or
@@ -219,16 +220,16 @@ class PlanUtility(NamedTuple):
     objective: float  # Bins in use in the end, also of packages outside the plan; of several kinds what they cost
     optimum: float  # That of the best plan found on the true weights of all these packages
     proven: bool  # Whether no plan on the true weights does better
-    bound: float  # No plan on the true weights does better than this: proved
     plan_feasible: bool  # plan_feasible, bins_feasible: whether every bin fitted the truth, and how many, unrepaired
     bins_feasible: float
     feasibility: Feasibility
     truck_linkage: Linkage | None  # As the settlement restated it
-    packages: int  # packages, packages_outside: how many are shipped, and how many of them are in no plan
-    packages_outside: int
-    outside: float  # outside, outside_bound: what those take in trucks of their own, and at least, proved
-    outside_bound: float
     seconds: float  # Time taken to find the optimum
+    bound: float = 0.0  # No plan on the true weights does better than this: proved
+    packages: int = 0  # packages, packages_outside: how many are shipped, and how many of them are in no plan
+    packages_outside: int = 0
+    outside: float = 0.0  # outside, outside_bound: what those take in trucks of their own, and at least, proved
+    outside_bound: float = 0.0
 
     @property
     def in_plan(self) -> float:
