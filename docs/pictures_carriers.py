@@ -36,8 +36,7 @@ SEED = 1
 RUNS = 40
 NUM_TRUCKS, NUM_VEHICLES = 5_000, 9_858
 NUMBERS = 8
-MORNING = 96
-"""Moments of five minutes from midnight to eight in the morning."""
+MORNING = 96  # moments of five minutes from midnight to eight in the morning
 LEVELS = 4
 MAP_LEVELS = (4, 5)
 MAP_EPSILON = Fraction(1)

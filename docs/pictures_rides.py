@@ -60,8 +60,7 @@ path.area.standard { fill: #0072b2; } path.area.stochastic { fill: #d55e00; }
 SHARES = (0.1, 0.5, 0.8, 0.97)
 PRICES = ("1", "0.7", "0.5", "0.4", "0.35", "0.3", "0.27", "0.25")
 HOPS = (8, 6, 5, 4)
-REFINE_SECONDS = 60
-"""More than the local search takes: it ends when nothing helps any more."""
+REFINE_SECONDS = 60  # more than the local search takes: it ends when nothing helps any more
 
 
 # What is measured

@@ -65,10 +65,8 @@ MODES: FeatureColumns = ("mode", "window")
 BOUNDS = (1, 2, 3, 4, 6, 10, 20)
 RIDER_EPSILONS = tuple(map(Fraction, ("0.25", "1", "4")))
 RIDER_RUNS = 5
-FOLD = 2
-"""So many stops are drawn as one, to keep files small."""
-SHADES = ((1, 0.14), (3, 0.34), (8, 0.62), (20, 1.0))
-"""Fewest trips of each shade, and how much of the colour it has."""
+FOLD = 2  # so many stops are drawn as one, to keep files small
+SHADES = ((1, 0.14), (3, 0.34), (8, 0.62), (20, 1.0))  # fewest trips of each shade, and how much of the colour it has
 STYLE = """
 .heat { fill: none; stroke: #0072b2; } .swatch { fill: #0072b2; stroke: none; }
 .thin { stroke: #0072b2; stroke-width: 1.2; } .dashed { stroke-dasharray: 5 4; }
