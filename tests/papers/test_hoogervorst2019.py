@@ -32,8 +32,8 @@ from pathlib import Path
 import sys
 from papers import hoogervorst2019, hoogervorst2019_runs as runs
 
-less = dict(instances=1, ks=(8, 10), permutations=200, seconds=0.2, law_draws=5, spreads={10: (3,)})
-runs.QUICK = replace(runs.QUICK, sampled_ks=(8,), sampled_seconds=0.2, **less)
+less = dict(instances=1, ks=(8, 10), permutations=200, seconds=1.0, law_draws=5, spreads={10: (3,)})
+runs.QUICK = replace(runs.QUICK, sampled_ks=(8,), sampled_seconds=1.0, **less)
 if __name__ == "__main__":
     hoogervorst2019.reproduce(Path(sys.argv[1]), quick=True, workers=1)
 """
