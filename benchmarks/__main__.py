@@ -18,8 +18,7 @@ from pathlib import Path
 
 from dunnage import __version__
 
-Lines = dict[tuple[str, str], str]
-"""Lines of the table, by what was measured and its unit."""
+Lines = dict[tuple[str, str], str]  # lines of the table, by what was measured and its unit
 PARTS = (
     "noise",
     "partition",

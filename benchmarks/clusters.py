@@ -42,8 +42,7 @@ ARX_LOCAL = {5: 0.080, 10: 0.113, 20: 0.151, 50: 0.208}
 ANJANA = {5: 0.196, 10: 0.217, 20: 0.244, 50: 0.297}
 MONDRIAN = {5: 0.052, 10: 0.080, 20: 0.112, 50: 0.169}
 """Of plain Mondrian on the rows of ARX and anjana: says how hard these were."""
-ARX_LOCAL_100K = (0.044, 14.4)
-"""Loss and CPU seconds at k = 10."""
+ARX_LOCAL_100K = (0.044, 14.4)  # loss and CPU seconds at k = 10
 REFINE_SECONDS = 3.0
 BUCKET = 900
 _CODE = "from benchmarks import clusters; clusters.cluster_many({num}, {k})"

@@ -43,8 +43,7 @@ from dunnage.samples import TripSetting, generate_trips
 SPANS = {("08:00", "10:00"): 67_600, ("04:00", "24:00"): 676_000, ("00:00", "24:00"): 811_200}
 """Times of day, and how many cells they have: two hours, ten times as many, and a day."""
 SECONDS, GIGABYTES = "CPU seconds", "GB at most"
-STOPS, WINDOWS, OCCUPIED = 1_000, 1_000, 100_000
-"""A billion cells, and how many of them have trips."""
+STOPS, WINDOWS, OCCUPIED = 1_000, 1_000, 100_000  # A billion cells, and how many of them have trips
 TAPS = 5_000_000
 PLAIN = "noisy-counts"
 OPENDP_DRAWS = 20_000

@@ -12,7 +12,6 @@ their certificates are void.
 from __future__ import annotations
 
 import math
-import sys
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -28,7 +27,7 @@ import pictures_odds
 import pictures_rides
 import pictures_trips
 import pyarrow as pa
-from picture_parts import joined, legend, mark, panel, picture
+from picture_parts import curve, draw_named, legend, mark, notes, panel, picture
 
 from dunnage.auditing.plans import feasibility
 from dunnage.kernels.bins.scalar import best_fit_decreasing, pack_bins
@@ -45,9 +44,7 @@ from dunnage.planning.plan import Plan
 from dunnage.publication import Key
 from dunnage.release import Release
 from dunnage.samples import PackageSetting, draw_weights, generate_packages, package_setting
-from dunnage.showing.figures import Scale, Svg, span, tag, x_axis, y_axis
-from dunnage.tables.dataset import Dataset
-from dunnage.tables.load import load
+from dunnage.showing.figures import Scale, Svg, lower_axis, span, tag, x_axis, y_axis
 from dunnage.text import number_text
 
 FloatArray = npt.NDArray[np.float64]
@@ -271,8 +268,7 @@ def draw_frontier(panels: Sequence[tuple[str, Points]]) -> None:
         across = Scale(min(x for x, _ in points.values()) - 0.8, max(x for x, _ in points.values()) + 0.4)
         inner = [*x_axis(across, height, "trucks"), *y_axis(down, "")]
         for model in MODELS:
-            line = [(points[model, spread][0], down.at(points[model, spread][1])) for spread in SPREADS]
-            inner += joined(model, across, line)
+            inner += curve(model, across, down, [points[model, spread] for spread in SPREADS], marks=False)
         for (model, _), (trucks, linkage) in points.items():
             inner.append(mark(model, across.across(trucks), down.at(linkage)))
         left = 60 + number * (width + 80)
@@ -282,7 +278,7 @@ def draw_frontier(panels: Sequence[tuple[str, Points]]) -> None:
         "Truck linkage (mean), 0 to 1; --spread beside the marks. "
         f"k = {FRONTIER_K}, 25 packages, mean of {len(FRONTIER_SEEDS)} draws."
     )
-    parts.append(tag("text", words, class_="faint", x=24, y=top + height + 62))
+    parts += notes(top + height + 62, [words])
     picture("frontier.svg", top + height + 80, parts, "Trucks against truck linkage for large and small items")
 
 
@@ -321,9 +317,7 @@ def draw_by_k(trucks: dict[str, list[float]], likely: list[float]) -> None:
     inner = [*x_axis(across, height, "k"), *y_axis(down, ""), tag("text", "trucks", class_="name", x=-40, y=-16)]
     names = {"standard": "upper bounds", "stochastic": "stochastic, 95 %", "mean": "means", "sealed": "sealed slots"}
     for model, line in trucks.items():
-        places = [(float(k), down.at(value)) for k, value in zip(KS, line, strict=True)]
-        inner += joined(model, across, places)
-        inner += [mark(model, across.across(k), y) for k, y in places]
+        inner += curve(model, across, down, zip(map(float, KS), line, strict=True))
     parts: list[Svg] = [panel(left, top, width, height, inner)]
     ends = _apart({model: top + down.at(line[-1]) + 4 for model, line in trucks.items()}, 18)
     parts += [tag("text", names[model], x=left + width + 14, y=y) for model, y in ends.items()]
@@ -342,7 +336,7 @@ def draw_by_k(trucks: dict[str, list[float]], likely: list[float]) -> None:
         f"25 packages of 125 to 375 kg, trucks of 500 kg, multisets, mean of {len(K_SEEDS)} draws. "
         "Nothing is suppressed."
     )
-    parts.append(tag("text", words, class_="faint", x=24, y=base + 46))
+    parts += notes(base + 46, [words])
     picture("trucks-by-k.svg", base + 62, parts, "Trucks needed against k for four ways to plan")
 
 
@@ -429,12 +423,13 @@ def draw_promises(panels: Sequence[tuple[str, Bought]]) -> None:
     ]
     parts = [part for mark_, words, x, y in entries for part in legend(y, [(mark_, words, x)])]
     for number, (title, found) in enumerate(panels):
-        inner = [*_epsilon_axis(across, height), *y_axis(down, "")]
+        # Each epsilon is double the one before.
+        labels = [(across.across(place), str(epsilon)) for place, epsilon in enumerate(EPSILONS)]
+        inner = [*lower_axis(height, "epsilon", labels, grid=0), *y_axis(down, "")]
         for promise in PROMISES:
             ratios = [_over(found[promise.mark, epsilon][0], "ratio") for epsilon in EPSILONS]
-            places = [(float(i), down.at(ratio)) for i, ratio in enumerate(ratios) if not math.isnan(ratio)]
-            inner += joined(promise.mark, across, places)
-            inner += [mark(promise.mark, across.across(x), y) for x, y in places]
+            places = [(float(i), ratio) for i, ratio in enumerate(ratios) if not math.isnan(ratio)]
+            inner += curve(promise.mark, across, down, places)
         left = 60 + number * (width + 80)
         parts += [panel(left, top, width, height, inner)]
         parts.append(tag("text", title, class_="title", x=left, y=top - 22))
@@ -445,18 +440,8 @@ def draw_promises(panels: Sequence[tuple[str, Bought]]) -> None:
         "The models promise different things: lower is cheaper, not better.",
     ]
     base = top + height + 62
-    parts += [tag("text", line, class_="faint", x=24, y=base + 18 * number) for number, line in enumerate(lines)]
+    parts += notes(base, lines)
     picture("promises.svg", base + 54, parts, "Objective ratio against epsilon for five promises")
-
-
-def _epsilon_axis(scale: Scale, y: float) -> list[Svg]:
-    """Draw an axis on which each epsilon is double the one before."""
-    parts = [tag("line", class_="axis", x1="0", x2="100%", y1=y, y2=y)]
-    for place, epsilon in enumerate(EPSILONS):
-        x = scale.across(place)
-        parts.append(tag("line", class_="grid", x1=x, x2=x, y1="0", y2=y + 4))
-        parts.append(tag("text", str(epsilon), x=x, y=y + 17, text_anchor="middle"))
-    return [*parts, tag("text", "epsilon", class_="name", x="100%", y=y + 34, text_anchor="end")]
 
 
 def promises() -> None:
@@ -512,14 +497,5 @@ DRAWN: dict[str, Callable[[], None]] = {
 }
 
 
-def main() -> None:
-    """Measure, draw, and print what was measured."""
-    unknown = set(sys.argv[1:]) - set(DRAWN)
-    if unknown:
-        raise SystemExit(f"no picture {', '.join(sorted(unknown))}. There are {', '.join(DRAWN)}.")
-    for name in sys.argv[1:] or DRAWN:
-        DRAWN[name]()
-
-
 if __name__ == "__main__":
-    main()
+    draw_named(DRAWN)

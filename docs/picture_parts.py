@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from dunnage.showing.figures import Scale, Svg, tag
+from dunnage.showing.figures import Scale, Svg, lower_axis, tag
 
 PICTURES = Path(__file__).resolve().parent / "pictures"
 WIDTH = 760.0
@@ -69,14 +70,57 @@ def mark(model: str, x: str, y: float) -> Svg:
     return tag("svg", tag("g", *shapes[model], class_=model), x=x, y=y, overflow="visible")
 
 
-def joined(model: str, scale: Scale, points: Sequence[tuple[float, float]]) -> list[Svg]:
-    """Draw lines between points given as (value, pixels)."""
-    lines = []
-    for (x1, y1), (x2, y2) in pairwise(points):
-        lines.append(
-            tag("line", class_=model, x1=scale.across(x1), y1=y1, x2=scale.across(x2), y2=y2, stroke_width="2")
-        )
-    return lines
+def curve(
+    model: str, across: Scale, down: Scale, points: Iterable[tuple[float, float]], *, marks: bool = True
+) -> list[Svg]:
+    """Draw lines between points, and a mark at each."""
+    places = [(across.across(x), down.at(y)) for x, y in points]
+    lines = [
+        tag("line", class_=model, x1=x1, y1=y1, x2=x2, y2=y2, stroke_width="2")
+        for (x1, y1), (x2, y2) in pairwise(places)
+    ]
+    return [*lines, *(mark(model, x, y) for x, y in places if marks)]
+
+
+def frame(
+    across: Scale,
+    down: Scale,
+    x_ticks: Mapping[float, str],
+    y_ticks: Mapping[float, str],
+    title: str = "",
+    *,
+    grid: float | None = 0.0,  # where faint lines upwards end
+) -> list[Svg]:
+    """Draw axes with words at given values, and the name of the one below under its end."""
+    labels = [(across.across(value), words) for value, words in x_ticks.items()]
+    parts = lower_axis(down.start, title, labels, grid=grid)
+    for value, words in y_ticks.items():
+        y = down.at(value)
+        parts.append(tag("line", class_="grid", x1="0", x2="100%", y1=y, y2=y))
+        parts.append(tag("text", words, x="-6", y=y + 4, text_anchor="end"))
+    return parts
+
+
+def across_line(down: Scale, value: float) -> Svg:
+    """Draw a dotted line at what is reached without anything."""
+    return tag("line", class_="nothing", x1="0", x2="100%", y1=down.at(value), y2=down.at(value))
+
+
+def heading(title: str) -> Svg:
+    return tag("text", title, class_="title", x=24, y=26)
+
+
+def notes(base: float, lines: Sequence[str]) -> list[Svg]:
+    return [tag("text", line, class_="faint", x=24, y=base + 18 * number) for number, line in enumerate(lines)]
+
+
+def draw_named(pictures: Mapping[str, Callable[[], None]]) -> None:
+    """Measure and draw what the command line names, by default all."""
+    unknown = set(sys.argv[1:]) - set(pictures)
+    if unknown:
+        raise SystemExit(f"no picture {', '.join(sorted(unknown))}. There are {', '.join(pictures)}.")
+    for name in sys.argv[1:] or pictures:
+        pictures[name]()
 
 
 def legend(y: float, entries: Sequence[tuple[str, str, float]]) -> list[Svg]:

@@ -9,16 +9,14 @@ everything comes out the same again; reports of devices never are.
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from picture_parts import joined, legend, mark, panel, picture
+from picture_parts import across_line, curve, draw_named, frame, heading, legend, notes, panel, picture
 
 from dunnage.auditing.tracking import locate
 from dunnage.collecting.batch import find_cells, find_paths, perturb_column
@@ -29,7 +27,7 @@ from dunnage.devices.places import LocalLocation
 from dunnage.devices.subjects import Grid, Quantity
 from dunnage.noise.source import Noise
 from dunnage.samples.telemetry import CITY_BOX, PositionSetting, TelemetrySetting, positions, telemetry
-from dunnage.showing.figures import Scale, Svg, tag
+from dunnage.showing.figures import LogScale, Scale, Svg, tag
 from dunnage.text import number_text
 
 FloatArray = npt.NDArray[np.float64]
@@ -38,8 +36,7 @@ SEED = 1
 RUNS = 40
 NUM_TRUCKS, NUM_VEHICLES = 5_000, 9_858
 NUMBERS = 8
-MORNING = 96
-"""Moments of five minutes from midnight to eight in the morning."""
+MORNING = 96  # moments of five minutes from midnight to eight in the morning
 LEVELS = 4
 MAP_LEVELS = (4, 5)
 MAP_EPSILON = Fraction(1)
@@ -172,26 +169,6 @@ def _add(
 # Errors
 
 
-@dataclass(frozen=True)
-class Logarithmic:
-    """A scale on which equal factors are equal lengths."""
-
-    scale: Scale
-
-    @classmethod
-    def of(cls, low: float, high: float, start: float = 0.0, stop: float = 100.0) -> Logarithmic:
-        """Make a scale from the lowest to the highest value."""
-        return cls(Scale(math.log10(low), math.log10(high), start, stop))
-
-    def at(self, value: float) -> float:
-        """Return the place of a value."""
-        return self.scale.at(math.log10(value))
-
-    def across(self, value: float) -> str:
-        """Return the place of a value in per cent."""
-        return self.scale.across(math.log10(value))
-
-
 def errors() -> None:
     """Measure and draw how far means and shares are off, against what a report really gives away."""
     numbers = f"means of {NUMBERS} numbers, per cent of their domain"
@@ -201,18 +178,19 @@ def errors() -> None:
         (places, places_by_epsilon(), (0.02, 4.0), (0.02, 0.05, 0.1, 0.2, 0.5, 1, 2)),
     ]
     top, width, height = 112.0, 300.0, 250.0
-    across = Logarithmic.of(0.43, 9.3)
+    across, x_ticks = LogScale(0.43, 9.3), {float(epsilon): f"{float(epsilon):g}" for epsilon in EPSILONS}
     title = "At equal true loss sound reports are nearer: many numbers always, places from epsilon 2 on"
-    parts = [tag("text", title, class_="title", x=24, y=26)]
+    parts = [heading(title)]
     entries = [(STYLES[SOUND], "sound", 30.0), (STYLES[PUBLISHED], "published, at the same true loss", 110.0)]
     parts += legend(54, entries)
     for number, (words, (found, without), ends, ticks) in enumerate(panels):
-        down = Logarithmic.of(*ends, height, 0.0)
-        inner, y = _axes(across, down, height, ticks), down.at(100 * without)
-        inner.append(tag("line", class_="nothing", x1="0", x2="100%", y1=y, y2=y))
+        down = LogScale(*ends, height, 0.0)
+        y_ticks = {value: number_text(value) for value in ticks}
+        inner = [*frame(across, down, x_ticks, y_ticks, "true loss of a report, epsilon")]
+        inner.append(across_line(down, 100 * without))
         for name, line in found.items():
             points = [(float(epsilon), 100 * value) for epsilon, value in zip(EPSILONS, line, strict=True)]
-            inner += _line(STYLES[name], across, down, points)
+            inner += curve(STYLES[name], across, down, points)
             print(f"{words}, {name}: {', '.join(f'{x:g}: {value:.3g}' for x, value in points)}")
         print(f"{words}, without reports: {100 * without:.3g}")
         left = 62 + number * (width + 66)
@@ -222,27 +200,8 @@ def errors() -> None:
         f"{NUM_TRUCKS:,} (left) and {NUM_VEHICLES:,} generated trucks, one report each; mean of {RUNS} draws.",
     ]
     base = top + height + 62
-    parts += [tag("text", line, class_="faint", x=24, y=base + 18 * at) for at, line in enumerate(lines)]
+    parts += notes(base, lines)
     picture("carriers-error.svg", base + 36, parts, "Error of means and of shares against epsilon", style=STYLE)
-
-
-def _axes(across: Logarithmic, down: Logarithmic, height: float, ticks: Sequence[float]) -> list[Svg]:
-    parts = [tag("line", class_="axis", x1="0", x2="100%", y1=height, y2=height)]
-    for epsilon in EPSILONS:
-        x = across.across(float(epsilon))
-        parts.append(tag("line", class_="grid", x1=x, x2=x, y1="0", y2=height + 4))
-        parts.append(tag("text", f"{float(epsilon):g}", x=x, y=height + 17, text_anchor="middle"))
-    for value in ticks:
-        y = down.at(value)
-        parts.append(tag("line", class_="grid", x1="0", x2="100%", y1=y, y2=y))
-        parts.append(tag("text", number_text(value), x="-6", y=y + 4, text_anchor="end"))
-    words = "true loss of a report, epsilon"
-    return [*parts, tag("text", words, class_="name", x="100%", y=height + 34, text_anchor="end")]
-
-
-def _line(style: str, across: Logarithmic, down: Logarithmic, points: Sequence[tuple[float, float]]) -> list[Svg]:
-    places = [(math.log10(x), down.at(y)) for x, y in points]
-    return [*joined(style, across.scale, places), *(mark(style, across.scale.across(x), y) for x, y in places)]
 
 
 # Maps
@@ -252,7 +211,7 @@ def maps() -> None:
     """Draw the true and the estimated map at two levels."""
     side, top, gap = 168.0, 72.0, 16.0
     title = "The same trucks at the same epsilon carry a map of 64 cells, not one of 256"
-    parts = [tag("text", title, class_="title", x=24, y=26)]
+    parts = [heading(title)]
     for number, levels in enumerate(MAP_LEVELS):
         on = grid(levels)
         mechanism = LocalLocation(grid=on, epsilon=MAP_EPSILON)
@@ -272,7 +231,7 @@ def maps() -> None:
         "Full colour: the fullest cell of the true map or more. The finer map would be refused as noise.",
     ]
     base = top + side + 54
-    parts += [tag("text", line, class_="faint", x=24, y=base + 18 * at) for at, line in enumerate(lines)]
+    parts += notes(base, lines)
     picture("carriers-map.svg", base + 36, parts, "Maps of shares at two levels, true and estimated", style=STYLE)
 
 
@@ -294,24 +253,15 @@ def _map(on: Grid, shares: FloatArray, largest: float, left: float, top: float, 
 def parked() -> None:
     """Compute and draw how likely a truck that does not move is found, against time."""
     left, top, width, height = 62.0, 100.0, 640.0, 250.0
-    across, down = Logarithmic.of(0.8 / PER_DAY, 460), Scale(0.0, 1.0, height, 0.0)
-    inner = [tag("line", class_="axis", x1="0", x2="100%", y1=height, y2=height)]
-    for days, words in MOMENTS.items():
-        x = across.across(days)
-        inner.append(tag("line", class_="grid", x1=x, x2=x, y1="0", y2=height + 4))
-        inner.append(tag("text", words, x=x, y=height + 18, text_anchor="middle"))
-    for value in (0.0, 0.25, 0.5, 0.75, 1.0):
-        y = down.at(value)
-        inner.append(tag("line", class_="grid", x1="0", x2="100%", y1=y, y2=y))
-        inner.append(tag("text", f"{100 * value:.0f} %", x="-6", y=y + 4, text_anchor="end"))
+    across, down = LogScale(0.8 / PER_DAY, 460.0), Scale(0.0, 1.0, height, 0.0)
+    shares = {value: f"{100 * value:.0f} %" for value in (0.0, 0.25, 0.5, 0.75, 1.0)}
+    inner = frame(across, down, MOMENTS, shares)
     for style, points in parked_lines().items():
-        places = [(math.log10(days), down.at(chance)) for days, chance in points]
-        inner += joined(style, across.scale, places)
-        inner += [mark(style, across.scale.across(x), y) for x, y in places]
+        inner += curve(style, across, down, points)
         print(style, ", ".join(f"{days:.3g} d: {chance:.3f}" for days, chance in points))
     entries = [(style, f"sound, epsilon {float(epsilon):g} a day") for epsilon, style in PARKED_EPSILONS.items()]
     title = "A parked truck is found in hours by reports every five minutes, in weeks or months by one a day"
-    parts = [tag("text", title, class_="title", x=24, y=26)]
+    parts = [heading(title)]
     parts += legend(54, [("stochastic", f"published, epsilon {float(PUBLISHED_EPSILON):g} every five minutes", 30.0)])
     parts += legend(76, [(style, words, 30.0 + 190 * at) for at, (style, words) in enumerate(entries)])
     parts.append(panel(left, top, width, height, inner))
@@ -320,7 +270,7 @@ def parked() -> None:
         "Published: 4 areas of 16 cells, the area in clear. Guessing gives 1.5 %.",
     ]
     base = top + height + 48
-    parts += [tag("text", line, class_="faint", x=24, y=base + 18 * at) for at, line in enumerate(lines)]
+    parts += notes(base, lines)
     picture("carriers-parked.svg", base + 36, parts, "How soon a parked truck is found", style=STYLE)
 
 
@@ -408,14 +358,5 @@ DRAWN: dict[str, Callable[[], None]] = {
 }
 
 
-def main() -> None:
-    """Measure, draw, and print what was measured."""
-    unknown = set(sys.argv[1:]) - set(DRAWN)
-    if unknown:
-        raise SystemExit(f"no picture {', '.join(sorted(unknown))}. There are {', '.join(DRAWN)}.")
-    for name in sys.argv[1:] or DRAWN:
-        DRAWN[name]()
-
-
 if __name__ == "__main__":
-    main()
+    draw_named(DRAWN)

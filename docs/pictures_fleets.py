@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from picture_parts import joined, legend, mark, panel, picture
+from picture_parts import curve, frame, heading, legend, mark, notes, panel, picture
 from pictures_trips import BUSY, METHODS, WHOLE_DAY, trips
 
 from dunnage.ledger import Ledger
@@ -120,14 +120,16 @@ def fleets_by_epsilon() -> None:
     ]
     top, width, height = 118.0, 292.0, 230.0
     title = "At epsilon 1 projected counts give about the right fleet; at 0.1 riders may wait far too long"
-    parts = [tag("text", title, class_="title", x=24, y=26)]
+    parts = [heading(title)]
     places = (30.0, 100.0, 250.0, 420.0)
     parts += legend(54, [(STYLES[name], WORDS[name], x) for name, x in zip(SIZED, places, strict=True)])
     across = Scale(-0.4, len(EPSILONS) - 0.6)
+    x_ticks = {float(at): f"{float(epsilon):g}" for at, epsilon in enumerate(EPSILONS)}
     for number, (words, read, true, step) in enumerate(panels):
         most = max(read(one) for draws in found.values() for one in draws)
         down = Scale(0.0, 1.05 * max(most, true, TARGET if number else 0), height, 0.0)
-        inner = [*_axes(across, down, height, step)]
+        y_ticks = {value: number_text(value) for value in np.arange(0, down.high, step).tolist()}
+        inner = frame(across, down, x_ticks, y_ticks, "epsilon", grid=None)
         inner.append(tag("line", class_="target", x1="0", x2="100%", y1=down.at(true), y2=down.at(true)))
         for method in SIZED:
             inner += _marks(across, down, method, found, read)
@@ -139,19 +141,8 @@ def fleets_by_epsilon() -> None:
         f"a release: {DRAWS} draws, of Laplace noise one at epsilon 1. 4,878 generated trips from 8 to 10 am.",
     ]
     base = top + height + 60
-    parts += [tag("text", line, class_="faint", x=24, y=base + 18 * at) for at, line in enumerate(lines)]
+    parts += notes(base, lines)
     picture("fleets-epsilon.svg", base + 36, parts, "Fleet and wait against epsilon", style=STYLE)
-
-
-def _axes(across: Scale, down: Scale, height: float, step: float) -> list[Svg]:
-    parts = [tag("line", class_="axis", x1="0", x2="100%", y1=height, y2=height)]
-    for at, epsilon in enumerate(EPSILONS):
-        parts.append(tag("text", f"{float(epsilon):g}", x=across.across(at), y=height + 17, text_anchor="middle"))
-    for value in np.arange(0, down.high, step).tolist():
-        y = down.at(value)
-        parts.append(tag("line", class_="grid", x1="0", x2="100%", y1=y, y2=y))
-        parts.append(tag("text", number_text(value), x="-6", y=y + 4, text_anchor="end"))
-    return [*parts, tag("text", "epsilon", class_="name", x="100%", y=height + 34, text_anchor="end")]
 
 
 def _marks(
@@ -166,9 +157,9 @@ def _marks(
     parts, means = [], []
     for at, epsilon in enumerate(SIZED[method]):
         values = [read(one) for one in found[method, epsilon]]
-        means.append((at + aside, down.at(math.fsum(values) / len(values))))
+        means.append((at + aside, math.fsum(values) / len(values)))
         parts += [mark(STYLES[method], across.across(at + aside), down.at(value)) for value in values]
-    return [*joined(STYLES[method], across, means), *parts]
+    return [*curve(STYLES[method], across, down, means, marks=False), *parts]
 
 
 # Wait against fleet
@@ -204,39 +195,27 @@ def draw_waits(lines: dict[str, tuple[list[tuple[float, float]], int]]) -> None:
     left, top, width, height = 62.0, 84.0, 660.0, 240.0
     down = Scale(0.0, 500.0, height, 0.0)
     across = Scale(0.0, 1.03 * max(x for points, _ in lines.values() for x, _ in points))
-    inner = [tag("line", class_="axis", x1="0", x2="100%", y1=height, y2=height)]
-    for value in across.ticks(8):
-        inner.append(tag("text", number_text(value), x=across.across(value), y=height + 17, text_anchor="middle"))
-    for value in down.ticks(5):
-        y = down.at(value)
-        inner.append(tag("line", class_="grid", x1="0", x2="100%", y1=y, y2=y))
-        inner.append(tag("text", number_text(value), x="-6", y=y + 4, text_anchor="end"))
+    x_ticks, y_ticks = ({value: number_text(value) for value in side.ticks(n)} for side, n in ((across, 8), (down, 5)))
+    inner = frame(across, down, x_ticks, y_ticks, grid=None)
     inner.append(tag("line", class_="target", x1="0", x2="100%", y1=down.at(TARGET), y2=down.at(TARGET)))
     inner.append(tag("text", f"target {TARGET} s", class_="faint", x="0", dx="8", y=down.at(TARGET) - 6))
     words = {"truth": "true trips", "O5": "O5", "Laplace": "Laplace noise"}
     for name, (points, chosen) in lines.items():
         style = STYLES.get(name, "truth-line")
-        shown = [(x, down.at(y)) for x, y in points if y <= down.low + 500]
-        inner += joined(style, across, shown)
+        inner += curve(style, across, down, [(x, y) for x, y in points if y <= down.low + 500], marks=False)
         at = dict(points)[float(chosen)]
         inner.append(tag("circle", class_=style, cx=across.across(chosen), cy=down.at(at), r=6))
         says = f"{words[name]}: {chosen}"
         up = -14 if name != "O5" else 26
         inner.append(tag("text", says, x=across.across(chosen), dx=10, y=down.at(at) + up))
     parts = [
-        tag(
-            "text",
-            "The fewer shuttles, the longer the wait: where the curve meets the target",
-            class_="title",
-            x=24,
-            y=26,
-        ),
+        heading("The fewer shuttles, the longer the wait: where the curve meets the target"),
         tag("text", "mean wait, seconds", class_="name", x=24, y=top - 18),
         panel(left, top, width, height, inner),
         tag("text", "shuttles, all zones", class_="name", x=left + width, y=top + height + 36, text_anchor="end"),
     ]
     note = "4,878 generated trips from 8 to 10 am; one release each at epsilon 1. Marks: the fleets that size finds."
-    parts.append(tag("text", note, class_="faint", x=24, y=top + height + 62))
+    parts += notes(top + height + 62, [note])
     picture("fleets-waits.svg", top + height + 80, parts, "Mean wait against the fleet", style=STYLE)
 
 
@@ -271,13 +250,13 @@ def draw_day(run: Running) -> None:
             clock = f"{int(run.starts[at]) // 3600:02d}:00"
             inner.append(tag("text", clock, x=across.across(at), y=height + 17, text_anchor="middle"))
     title = f"All are out in the afternoon, most stand at night: {run.shuttles} shuttles, sized on O5 at epsilon 1"
-    parts = [tag("text", title, class_="title", x=24, y=26)]
+    parts = [heading(title)]
     for at, (style, words) in enumerate((("busy", "with riders"), ("empty", "driving empty"), ("parked", "parked"))):
         parts.append(tag("rect", class_=style, x=24 + 130 * at, y=45, width=14, height=11))
         parts.append(tag("text", words, x=44 + 130 * at, y=55))
     parts.append(panel(left, top, width, height, inner))
     note = "Shuttles on average of each half-hour, run on the 37,714 true trips of a generated weekday."
-    parts.append(tag("text", note, class_="faint", x=24, y=top + height + 48))
+    parts += notes(top + height + 48, [note])
     picture("fleets-day.svg", top + height + 66, parts, "Shuttles by half-hour of a day", style=STYLE)
 
 
@@ -295,7 +274,7 @@ def city_map() -> None:
     width, top = 346.0, 78.0
     high = width * drawing.height / MAP_WIDTH
     title = "Four zones, their stops and hubs (diamonds), and the 80 largest flows"
-    parts = [tag("text", title, class_="title", x=24, y=26)]
+    parts = [heading(title)]
     for at, (style, (words, flows)) in enumerate(sides.items()):
         left = 24 + at * (width + 20)
         drawn = drawing.drawn(flows, most=most, style=style, label=words)

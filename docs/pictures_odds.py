@@ -10,7 +10,7 @@ from itertools import product
 from pathlib import Path
 
 import numpy as np
-from picture_parts import joined, legend, mark, panel, picture
+from picture_parts import curve, legend, notes, panel, picture
 
 from dunnage.kernels.bins.scalar import pack_bins
 from dunnage.ledger import Ledger
@@ -77,17 +77,14 @@ def draw(found: Measured) -> None:
     inner: list[Svg] = [*x_axis(across, height, "k"), *y_axis(down, "")]
     inner.append(tag("text", "truck linkage", class_="name", x=-40, y=-16))
     for kind, case in (("standard", "small"), ("stochastic", "large")):
-        places = [(float(k), down.at(found[case, "upper bounds", k][1])) for k in KS]
-        inner += joined(kind, across, places) + [mark(kind, across.across(k), y) for k, y in places]
-    promised = [(float(k), down.at(1 / k)) for k in KS]
-    inner += joined("plain", across, promised)
+        inner += curve(kind, across, down, [(float(k), found[case, "upper bounds", k][1]) for k in KS])
+    inner += curve("plain", across, down, [(float(k), 1 / k) for k in KS], marks=False)
     parts: list[Svg] = [panel(left, top, width, height, inner)]
     rightwards = Scale(0.0, max(EPSILONS))
     inner = [*x_axis(rightwards, height, "epsilon"), *y_axis(down, "")]
     inner.append(tag("text", "suspicion afterwards, at most", class_="name", x=-40, y=-16))
     for kind, before in SUSPICIONS.items():
-        places = [(epsilon, down.at(suspicion_after(before, epsilon))) for epsilon in (0.0, *EPSILONS)]
-        inner += joined(kind, rightwards, places) + [mark(kind, rightwards.across(x), y) for x, y in places]
+        inner += curve(kind, rightwards, down, [(at, suspicion_after(before, at)) for at in (0.0, *EPSILONS)])
     parts.append(panel(left + width + gap, top, width, height, inner))
     below = top + height + 62
     parts += legend(below, [("standard", "small packages", left), ("stochastic", "large packages", left + 130)])
@@ -98,7 +95,7 @@ def draw(found: Measured) -> None:
     ]
     parts += legend(below, names)
     words = "Left: 100 packages, plans on upper bounds, means of 3 draws. Right: the bound that epsilon states."
-    parts.append(tag("text", words, class_="faint", x=24, y=below + 34))
+    parts += notes(below + 34, [words])
     picture("k-and-epsilon.svg", below + 50, parts, "Truck linkage against k, and suspicions against epsilon")
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from picture_parts import joined, legend, mark, panel, picture
+from picture_parts import curve, heading, legend, notes, panel, picture
 
 from dunnage.auditing.classes import ClassesView
 from dunnage.auditing.rides import ClassDistortion, own_weights
@@ -60,8 +60,7 @@ path.area.standard { fill: #0072b2; } path.area.stochastic { fill: #d55e00; }
 SHARES = (0.1, 0.5, 0.8, 0.97)
 PRICES = ("1", "0.7", "0.5", "0.4", "0.35", "0.3", "0.27", "0.25")
 HOPS = (8, 6, 5, 4)
-REFINE_SECONDS = 60
-"""More than the local search takes: it ends when nothing helps any more."""
+REFINE_SECONDS = 60  # more than the local search takes: it ends when nothing helps any more
 
 
 # What is measured
@@ -113,13 +112,7 @@ def scenarios() -> None:
     """Measure and draw what importance does to each attribute, by growth and as published."""
     left, top, column, row = 150.0, 92.0, 120.0, 50.0
     parts = [
-        tag(
-            "text",
-            "What is called important keeps its detail, and growth keeps more than the published method",
-            class_="title",
-            x=24,
-            y=26,
-        ),
+        heading("What is called important keeps its detail, and growth keeps more than the published method"),
         tag("rect", class_="standard", x=24, y=40, width=16, height=10),
         tag("text", "growth, preferred attribute", x=46, y=50),
         tag("rect", class_="standard full", x=234, y=40, width=16, height=10),
@@ -144,7 +137,7 @@ def scenarios() -> None:
     words = (
         f"Distortion: the share that is lost. {SIZE:,} generated rides, k = {K} rides. Equal weights: mean of the four."
     )
-    parts.append(tag("text", words, class_="faint", x=24, y=base))
+    parts += notes(base, [words])
     picture("rides-scenarios.svg", base + 18, parts, "Distortion by attribute and scenario")
 
 
@@ -200,7 +193,7 @@ def costs() -> None:
         for at, (kind, m) in enumerate(found.items())
     ]
     parts = [
-        tag("text", title, class_="title", x=24, y=26),
+        heading(title),
         *legend(52, entries),
         tag("text", "rides", class_="name", x=24, y=top - 8),
         panel(left, top, width, height, inner),
@@ -208,7 +201,7 @@ def costs() -> None:
     note = (
         f"Cost: the share of a ride that its class leaves open, by automatic importance. {SIZE:,} rides, k = {K} rides."
     )
-    parts.append(tag("text", note, class_="faint", x=24, y=top + height + 62))
+    parts += notes(top + height + 62, [note])
     picture(
         "rides-costs.svg", top + height + 80, parts, "Histogram of class costs by growth and as published", style=STYLE
     )
@@ -245,13 +238,7 @@ def stations() -> None:
     map_ = Map.of(release.attributes["board"]["domain"]["edges"])
     width, height = map_.size(width=330)
     parts = [
-        tag(
-            "text",
-            "Most classes tell a neighbourhood at both ends; in dear ones it is wide",
-            class_="title",
-            x=24,
-            y=26,
-        ),
+        heading("Most classes tell a neighbourhood at both ends; in dear ones it is wide"),
         *_map_legend(50),
     ]
     for at, number in enumerate(shown):
@@ -272,7 +259,7 @@ def stations() -> None:
         print(f"class {told}, cost {each[number]:.4f}")
     base = 92 + 2 * (height + 44) + 4
     note = f"{SIZE:,} generated rides, k = {K} cards. The map is laid out from the edges alone."
-    parts.append(tag("text", note, class_="faint", x=24, y=base))
+    parts += notes(base, [note])
     picture("rides-stations.svg", base + 18, parts, "Station sets of four classes on a schematic map", style=STYLE)
 
 
@@ -324,13 +311,7 @@ def draw_suppression(lines: Sequence[Line]) -> None:
     """Draw distortion against lost rides: of those that are published, and in total."""
     top, width, height = 116.0, 290.0, 250.0
     parts = [
-        tag(
-            "text",
-            "A price on lost rides buys detail for the others, a limit hardly; in total neither pays",
-            class_="title",
-            x=24,
-            y=26,
-        ),
+        heading("A price on lost rides buys detail for the others, a limit hardly; in total neither pays"),
         *legend(
             52,
             [
@@ -344,13 +325,12 @@ def draw_suppression(lines: Sequence[Line]) -> None:
         inner = [*_percent_axis(across, height, "rides lost"), *_percent_lines(down)]
         for kind, points in lines:
             places = [(lost, down.at(distortion[number])) for _, lost, distortion in points]
-            inner += joined(kind, across, places)
-            inner += [mark(kind, across.across(x), y) for x, y in places]
+            inner += curve(kind, across, down, [(lost, distortion[number]) for _, lost, distortion in points])
             inner += _point_labels(kind, [point[0] for point in points], across, places)
         left = 64 + number * (width + 86)
         parts += [tag("text", title, class_="title", x=left - 40, y=top - 18), panel(left, top, width, height, inner)]
     note = f"Distortion. {SIZE:,} rides, k = {K} cards, automatic importance, local search to its end."
-    parts.append(tag("text", note, class_="faint", x=24, y=top + height + 66))
+    parts += notes(top + height + 66, [note])
     picture("rides-suppression.svg", top + height + 84, parts, "Distortion against lost rides, by price and by limits")
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from picture_parts import joined, legend, mark, panel, picture
+from picture_parts import across_line, curve, frame, heading, legend, notes, panel, picture
 
 from dunnage.auditing.counts import CountsTruth, CountsView, Errors, group_differences
 from dunnage.ledger import Ledger
@@ -34,9 +34,7 @@ from dunnage.mechanisms.counts import (
 from dunnage.model.policy import Policy
 from dunnage.noise.source import Noise
 from dunnage.samples import TripSetting, generate_trips
-from dunnage.showing.figures import Scale, Svg, tag
-from dunnage.tables.dataset import Dataset
-from dunnage.tables.load import load
+from dunnage.showing.figures import LogScale, Scale, Svg, tag
 from dunnage.text import number_text
 
 IntArray = npt.NDArray[np.int64]
@@ -69,10 +67,8 @@ MODES: FeatureColumns = ("mode", "window")
 BOUNDS = (1, 2, 3, 4, 6, 10, 20)
 RIDER_EPSILONS = tuple(map(Fraction, ("0.25", "1", "4")))
 RIDER_RUNS = 5
-FOLD = 2
-"""So many stops are drawn as one, to keep files small."""
-SHADES = ((1, 0.14), (3, 0.34), (8, 0.62), (20, 1.0))
-"""Fewest trips of each shade, and how much of the colour it has."""
+FOLD = 2  # so many stops are drawn as one, to keep files small
+SHADES = ((1, 0.14), (3, 0.34), (8, 0.62), (20, 1.0))  # fewest trips of each shade, and how much of the colour it has
 STYLE = """
 .heat { fill: none; stroke: #0072b2; } .swatch { fill: #0072b2; stroke: none; }
 .thin { stroke: #0072b2; stroke-width: 1.2; } .dashed { stroke-dasharray: 5 4; }
@@ -197,7 +193,7 @@ def flows() -> None:
     maps |= {words: _matrix(cases[name], cases[name].released) for name, words in names.items()}
     size, side, top = len(true.universe.stops) // FOLD, 214.0, 104.0
     title = "At epsilon 1 O5 keeps the total and most of the pattern; Laplace noise fills the empty map"
-    parts = [tag("text", title, class_="title", x=24, y=26), *_shade_legend(52)]
+    parts = [heading(title), *_shade_legend(52)]
     for number, (words, matrix) in enumerate(maps.items()):
         left = 40 + number * (side + 24)
         parts.append(tag("text", f"{words}: {int(matrix.sum()):,}", class_="name", x=left, y=top - 12))
@@ -210,7 +206,7 @@ def flows() -> None:
         f"{int((true.true > 0).sum())} of them with trips. One release each.",
     ]
     base = top + side + 40
-    parts += [tag("text", line, class_="faint", x=24, y=base + 18 * at) for at, line in enumerate(lines)]
+    parts += notes(base, lines)
     picture("trips-flows.svg", base + 36, parts, "Origin-destination flows, true, private and noisy", style=STYLE)
 
 
@@ -273,54 +269,18 @@ def _shade_legend(y: float) -> list[Svg]:
 # By epsilon
 
 
-@dataclass(frozen=True)
-class Logarithmic:
-    """A scale on which equal factors are equal lengths; numbers are written at powers of ten."""
-
-    scale: Scale
-
-    @classmethod
-    def of(cls, low: float, high: float, start: float = 0.0, stop: float = 100.0) -> Logarithmic:
-        """Make a scale from the lowest to the highest value."""
-        return cls(Scale(math.log10(low), math.log10(high), start, stop))
-
-    def at(self, value: float) -> float:
-        """Return the place of a value."""
-        return self.scale.at(math.log10(value))
-
-    @property
-    def powers(self) -> list[float]:
-        """Powers of ten that are on the scale."""
-        low, high = sorted((self.scale.low, self.scale.high))
-        return [10.0**power for power in range(math.ceil(low - 1e-9), math.floor(high + 1e-9) + 1)]
+def _axes(across: Scale, down: Scale) -> list[Svg]:
+    x_ticks = {float(epsilon): f"{float(epsilon):g}" for epsilon in EPSILONS}
+    y_ticks = {value: f"{value:,.0f}" if value >= 1 else number_text(value) for value in down.ticks(9)}
+    return frame(across, down, x_ticks, y_ticks, "epsilon")
 
 
-def _axes(across: Logarithmic, down: Logarithmic, height: float) -> list[Svg]:
-    parts = [tag("line", class_="axis", x1="0", x2="100%", y1=height, y2=height)]
-    for epsilon in EPSILONS:
-        x = f"{across.at(float(epsilon)):.2f}%"
-        parts.append(tag("line", class_="grid", x1=x, x2=x, y1="0", y2=height + 4))
-        parts.append(tag("text", f"{float(epsilon):g}", x=x, y=height + 17, text_anchor="middle"))
-    for value in down.powers:
-        y = down.at(value)
-        parts.append(tag("line", class_="grid", x1="0", x2="100%", y1=y, y2=y))
-        words = f"{value:,.0f}" if value >= 1 else number_text(value)
-        parts.append(tag("text", words, x="-6", y=y + 4, text_anchor="end"))
-    return [*parts, tag("text", "epsilon", class_="name", x="100%", y=height + 34, text_anchor="end")]
-
-
-def _lines(across: Logarithmic, down: Logarithmic, values: dict[str, list[float]]) -> list[Svg]:
+def _lines(across: Scale, down: Scale, values: dict[str, list[float]]) -> list[Svg]:
     """Draw a line for each method over all epsilons."""
     parts = []
     for name, line in values.items():
-        points = [
-            (math.log10(epsilon), down.at(max(value, 10**down.scale.low)))
-            for epsilon, value in zip(EPSILONS, line, strict=True)
-        ]
-        style = STYLES.get(name) or FAINT[name]
-        parts += joined(style, across.scale, points)
-        if name in STYLES:
-            parts += [mark(style, across.scale.across(x), y) for x, y in points]
+        points = [(float(epsilon), max(value, down.low)) for epsilon, value in zip(EPSILONS, line, strict=True)]
+        parts += curve(STYLES.get(name) or FAINT[name], across, down, points, marks=name in STYLES)
     return parts
 
 
@@ -332,12 +292,12 @@ def errors() -> None:
         ("sums by mode and window", lambda one: one.sums[feature_name(MODES)], (2.0, 250_000.0)),
     ]
     top, width, height = 118.0, 300.0, 270.0
-    across = Logarithmic.of(0.85 * float(EPSILONS[-1]), 1.18)
+    across = LogScale(0.85 * float(EPSILONS[-1]), 1.18)
     title = "Projected counts are off by far less than noisy ones; a share for cells helps cells and costs sums"
-    parts = [tag("text", title, class_="title", x=24, y=26), *_method_legend(thin=True)]
+    parts = [heading(title), *_method_legend(thin=True)]
     for number, (words, read, ends) in enumerate(panels):
-        down = Logarithmic.of(*ends, height, 0.0)
-        inner = [*_axes(across, down, height), _without(down, read(without))]
+        down = LogScale(*ends, height, 0.0)
+        inner = [*_axes(across, down), across_line(down, read(without))]
         inner += _lines(across, down, {name: [read(found[name, e]) for e in EPSILONS] for name in METHODS})
         left = 70 + number * (width + 70)
         parts += [panel(left, top, width, height, inner)]
@@ -347,12 +307,8 @@ def errors() -> None:
         f"4,878 generated trips from 8 to 10 am, 67,600 cells; mean of {RUNS} releases each.",
     ]
     base = top + height + 62
-    parts += [tag("text", line, class_="faint", x=24, y=base + 18 * at) for at, line in enumerate(lines)]
+    parts += notes(base, lines)
     picture("trips-error.svg", base + 36, parts, "Error of cells and of sums against epsilon", style=STYLE)
-
-
-def _without(down: Logarithmic, value: float) -> Svg:
-    return tag("line", class_="nothing", x1="0", x2="100%", y1=down.at(value), y2=down.at(value))
 
 
 def _method_legend(*, thin: bool) -> list[Svg]:
@@ -381,13 +337,13 @@ def created() -> None:
         ("trips in all", lambda one: one.trips, (1000.0, 5e6)),
     ]
     top, width, height = 118.0, 292.0, 250.0
-    across = Logarithmic.of(0.85 * float(EPSILONS[-1]), 1.18)
+    across = LogScale(0.85 * float(EPSILONS[-1]), 1.18)
     title = f"Laplace noise makes trips out of nothing; projected counts keep the total near {total:,}"
-    parts = [tag("text", title, class_="title", x=24, y=26), *_method_legend(thin=False)]
+    parts = [heading(title), *_method_legend(thin=False)]
     for number, (words, read, ends) in enumerate(panels):
-        down = Logarithmic.of(*ends, height, 0.0)
-        inner = _axes(across, down, height)
-        inner += [_without(down, total)]
+        down = LogScale(*ends, height, 0.0)
+        inner = _axes(across, down)
+        inner += [across_line(down, total)]
         inner += _lines(across, down, {name: [read(found[name, e]) for e in EPSILONS] for name in names})
         left = 84 + number * (width + 70)
         parts += [panel(left, top, width, height, inner)]
@@ -397,7 +353,7 @@ def created() -> None:
         f"Generated trips from 8 to 10 am, 67,600 cells, 591 with trips; mean of {RUNS} releases each.",
     ]
     base = top + height + 62
-    parts += [tag("text", line, class_="faint", x=24, y=base + 18 * at) for at, line in enumerate(lines)]
+    parts += notes(base, lines)
     picture("trips-created.svg", base + 36, parts, "Trips created and trips in all against epsilon", style=STYLE)
 
 
@@ -422,29 +378,22 @@ def riders() -> None:
 def draw_riders(lines: dict[Fraction, list[float]], kept: Sequence[float], without: float) -> None:
     """Draw error against the bound, and which share of the trips it leaves."""
     left, top, width, height = 62.0, 84.0, 500.0, 230.0
-    down = Logarithmic.of(0.2, 5.0, height, 0.0)
+    down = LogScale(0.2, 5.0, height, 0.0)
     across = Scale(-0.3, len(BOUNDS) - 0.7)
-    inner = [tag("line", class_="axis", x1="0", x2="100%", y1=height, y2=height)]
-    for at, (bound, share) in enumerate(zip(BOUNDS, kept, strict=True)):
-        x = across.across(at)
-        told = f"{share:.1%}".replace("%", " %")
-        inner.append(tag("line", class_="grid", x1=x, x2=x, y1="0", y2=height + 4))
-        inner.append(tag("text", str(bound), x=x, y=height + 17, text_anchor="middle"))
-        inner.append(tag("text", told, class_="faint", x=x, y=height + 35, text_anchor="middle"))
-    for value in (0.2, 0.5, 1.0, 2.0, 5.0):
-        y = down.at(value)
-        inner.append(tag("line", class_="grid", x1="0", x2="100%", y1=y, y2=y))
-        inner.append(tag("text", f"{value:g}", x="-6", y=y + 4, text_anchor="end"))
-    inner.append(_without(down, without))
+    x_ticks = {float(at): str(bound) for at, bound in enumerate(BOUNDS)}
+    inner = frame(across, down, x_ticks, {value: f"{value:g}" for value in (0.2, 0.5, 1.0, 2.0, 5.0)})
+    for at, share in enumerate(kept):
+        words = f"{share:.1%}".replace("%", " %")
+        inner.append(tag("text", words, class_="faint", x=across.across(at), y=height + 35, text_anchor="middle"))
+    inner.append(across_line(down, without))
     ends = []
     for style, (epsilon, line) in zip(("stochastic", "standard", "sealed"), lines.items(), strict=True):
-        points = [(float(at), down.at(value)) for at, value in enumerate(line)]
-        inner += joined(style, across, points)
-        inner += [mark(style, across.across(x), y) for x, y in points]
-        ends.append(tag("text", f"epsilon {float(epsilon):g}", x=left + width + 12, y=top + points[-1][1] + 4))
+        inner += curve(style, across, down, [(float(at), value) for at, value in enumerate(line)])
+        end = top + down.at(line[-1]) + 4
+        ends.append(tag("text", f"epsilon {float(epsilon):g}", x=left + width + 12, y=end))
     title = "Count two trips of a rider: fewer lose trips, more need more noise"
     parts = [
-        tag("text", title, class_="title", x=24, y=26),
+        heading(title),
         tag("text", "root mean square error of a cell, in trips", class_="name", x=24, y=top - 18),
         panel(left, top, width, height, inner),
         *ends,
@@ -453,7 +402,7 @@ def draw_riders(lines: dict[Fraction, list[float]], kept: Sequence[float], witho
         tag("text", "share of trips counted", class_="faint", x=left + width + 12, y=top + height + 35),
     ]
     note = f"37,714 generated trips of a day, 811,200 cells, O5 with shares cells; mean of {RIDER_RUNS} releases each."
-    parts.append(tag("text", note, class_="faint", x=24, y=top + height + 68))
+    parts += notes(top + height + 68, [note])
     picture("trips-riders.svg", top + height + 86, parts, "Error against the bound on trips of a rider", style=STYLE)
 
 

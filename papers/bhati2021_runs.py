@@ -29,12 +29,10 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 CodeArray = npt.NDArray[np.int32]
 
-ATTRIBUTES = ("start", "type", "board", "alight")
-"""In the order of a metric: numeric ones first."""
+ATTRIBUTES = ("start", "type", "board", "alight")  # in the order of a metric: numeric ones first
 TYPE, BOARD, ALIGHT, START = "type", "board", "alight", "start"
 IN_TABLE_4 = (TYPE, BOARD, ALIGHT, START)
-BUCKET = 900
-"""Seconds of a bucket of start times, for entropy."""
+BUCKET = 900  # seconds of a bucket of start times, for entropy
 
 OD, RST, PT, EQ, AUTO = "S_OD", "S_RST", "S_PT", "S_EQ", "S_AUTO"
 FACTORS: dict[str, dict[str, int] | None] = {
@@ -58,12 +56,9 @@ UNIT, MAXIMUM = "unit variance", "maximum"
 GREEDY, DENSITY, GROWTH, REFINED = "greedy", "density", "growth", "growth, refined"
 DISSOLVED, PERSONS = "density, dissolved", "growth, k persons"
 PUBLISHED = (GREEDY, DENSITY)
-LIMITED = {OD: (BOARD, ALIGHT), RST: (START,)}
-"""Attributes that suppression limits are set on."""
-TOP = 20
-"""Pairs of stations that the application metric looks at."""
-BINS = 20
-"""Bars of a histogram of attribute distortion."""
+LIMITED = {OD: (BOARD, ALIGHT), RST: (START,)}  # attributes that suppression limits are set on
+TOP = 20  # pairs of stations that the application metric looks at
+BINS = 20  # bars of a histogram of attribute distortion
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -102,8 +102,7 @@ METHOD_STYLES = {
 """Number of the colour, and whether dashed."""
 FLEET_STYLES = {**METHOD_STYLES, fleeting.THRESHOLDED: (7, True)}
 SHOWN = (*PAPERS_OWN, *PRESETS)
-VIEWED = (NOTHING, LAPLACE, *CONSTRAINED, *PRESETS)
-"""What is compared cell by cell and sum by sum: sound forms."""
+VIEWED = (NOTHING, LAPLACE, *CONSTRAINED, *PRESETS)  # what is compared cell by cell and sum by sum: sound forms
 
 
 def reproduce(out: Path, *, quick: bool, workers: int) -> Path:

@@ -54,12 +54,10 @@ FloatArray = npt.NDArray[np.float64]
 
 MAX_WAIT = 180.0
 THRESHOLDED = "Laplace, threshold"
-EXACT = "true counts"
-"""No noise: what random seconds alone do to a fleet."""
+EXACT = "true counts"  # no noise: what random seconds alone do to a fleet
 FEW_TRIPS, MOST_TRIPS = 20_000, 100_000
 """Up to the first five expansions are sized together, up to the second one; beyond it none, but for ``EXAMPLES``."""
-LARGE = (LAPLACE, *HIERARCHICAL)
-"""What noise makes many trips of."""
+LARGE = (LAPLACE, *HIERARCHICAL)  # what noise makes many trips of
 SMALL = (THRESHOLDED, *CONSTRAINED, *PRESETS)
 METHODS = (LAPLACE, THRESHOLDED, *HIERARCHICAL, *CONSTRAINED, *PRESETS)
 TOWN = "town"

@@ -44,8 +44,7 @@ IntArray = npt.NDArray[np.int64]
 Mechanism = NoisyCounts | HierarchicalCounts | ConstrainedCounts
 
 WEEKDAY, WEEKEND, WHOLE_DAY = "weekday", "weekend", "whole weekday"
-DAYS = (WEEKDAY, WEEKEND)
-"""Both from 8 to 10 am."""
+DAYS = (WEEKDAY, WEEKEND)  # both from 8 to 10 am
 SEED = 2018
 EPSILONS = (1.0, 0.1, 0.05, 0.01)
 IN_TABLE_2 = (1.0, 0.1, 0.01)
@@ -57,8 +56,7 @@ LAPLACE, FLOOR = "Laplace", "Laplace, floor"
 HIERARCHICAL = ("H3", "H4", "H5")
 CONSTRAINED = ("O3", "O4", "O5")
 ABLATIONS = ("O5(a)", "O5(b)", "O5(c)")
-READINGS = ("H5, uniform", "H5, unpruned", "H5, uniform, unpruned")
-"""Other ways to read what the paper says of H5."""
+READINGS = ("H5, uniform", "H5, unpruned", "H5, uniform, unpruned")  # other ways to read what the paper says of H5
 CELLS, MARGINS = "cells", "margins"
 PRESETS = (CELLS, MARGINS)
 PAPERS_OWN = (LAPLACE, *HIERARCHICAL, *CONSTRAINED)
@@ -197,8 +195,7 @@ class Effort:
 
 FULL = Effort(runs=50, draws=5, draw_runs=10)
 QUICK = Effort(runs=3, draws=1, draw_runs=1)
-ON_DRAWS = (LAPLACE, "H5", "O3", "O5", *PRESETS)
-"""What is released on further generated weekdays."""
+ON_DRAWS = (LAPLACE, "H5", "O3", "O5", *PRESETS)  # what is released on further generated weekdays
 NEGATIVE, CONTRACTION = "negative counts", "theorem 8.3"
 CHECKS = {NEGATIVE: (PUBLISHED, HIERARCHICAL), CONTRACTION: (SOUND, (*CONSTRAINED, *ABLATIONS))}
 

@@ -57,10 +57,8 @@ from papers.report import Quoted, verdict
 FACTOR = 1.5
 SIGMAS = 3.0
 FLEET_FACTOR = 1.25
-O5_WITHIN = 0.2
-"""How far off the true fleet one sized on O5 may be at epsilon 1."""
-LARGER = 10.0
-"""An order of magnitude."""
+O5_WITHIN = 0.2  # how far off the true fleet one sized on O5 may be at epsilon 1
+LARGER = 10.0  # an order of magnitude
 TABLE_2: Mapping[str, Mapping[str, tuple[float, ...]]] = {
     "O5": {WEEKDAY: (0.91, 3.87, 6.01), WEEKEND: (0.86, 2.69, 5.77)},
     "H5": {WEEKDAY: (5.11, 56.6, 715.0), WEEKEND: (4.57, 50.9, 728.0)},
@@ -264,8 +262,7 @@ def _listed(values: Sequence[float]) -> str:
     return ", ".join(f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}" for value in values)
 
 
-Case = tuple[str, float]
-"""Day and epsilon."""
+Case = tuple[str, float]  # day and epsilon
 
 
 def _sorted(cases: Iterable[Case]) -> list[Case]:

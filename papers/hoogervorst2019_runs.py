@@ -39,8 +39,7 @@ DOUBLING = 4
 how well it agrees with the paper."""
 DOUBLINGS = (1, 3.90625, 4, 10, 25, 62.5)
 """First widths that are compared, to show how much hangs on the hierarchy; 3.90625 and 62.5 cut at half a bin."""
-HELD_OUT_SEED = 2019
-"""Not a seed that planners use."""
+HELD_OUT_SEED = 2019  # not a seed that planners use
 
 UPPER, MEAN = "partition, upper bound", "partition, mean"
 FLASH_UPPER, FLASH_MEAN = "full-domain, upper bound", "full-domain, mean"

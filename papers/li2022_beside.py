@@ -56,8 +56,7 @@ from papers.li2022_runs import (
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
-CONFIDENCE = Fraction(7, 10)
-"""The paper's recommendation."""
+CONFIDENCE = Fraction(7, 10)  # the paper's recommendation
 NOT_PRIVATE = "none (claimed: epsilon within clusters)"
 LAW_DRAWS = 100_001
 

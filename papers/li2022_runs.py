@@ -34,18 +34,15 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 BETA = Fraction(7, 10)
-WHOLE = 1 - Fraction(1, 10**6)
-"""A rate at which a sample is most likely everything."""
-CHOICE = Fraction(3)
-"""The paper's epsilon'."""
+WHOLE = 1 - Fraction(1, 10**6)  # A rate at which a sample is most likely everything
+CHOICE = Fraction(3)  # the paper's epsilon'
 SHARES = (Fraction(5, 100), Fraction(35, 100), Fraction(65, 100), Fraction(95, 100))
 """Where clusters of 5, 30, 30, 30 and 5 % end."""
 DOUBLING = 4
 """First width of the hierarchy of algorithm 1. The paper's is unpublished; 4 is the least interval it names elsewhere
 (for K-Optimize), and was not chosen by how well it agrees."""
 
-LATTICE, CLUSTERS, LAPLACE, K_OPTIMIZE = 5, 6, 7, 8
-"""The methods, by the figure that shows them."""
+LATTICE, CLUSTERS, LAPLACE, K_OPTIMIZE = 5, 6, 7, 8  # the methods, by the figure that shows them
 METHODS = {
     LATTICE: "algorithm 1: sampled lattice, as published",
     CLUSTERS: "algorithm 2: noise by clusters, as published",
@@ -167,10 +164,8 @@ class Job:
 class Told:
     """What an anonymisation tells of some packages."""
 
-    rows: IntArray
-    """Which packages."""
-    sizes: FloatArray
-    """As which weight each of them is planned."""
+    rows: IntArray  # which packages
+    sizes: FloatArray  # as which weight each of them is planned
     method: str
     seconds: float
     exact: int = 0
@@ -182,8 +177,7 @@ class Judge:
 
     job: Job
     weights: FloatArray
-    known: dict[bytes, tuple[int, bool]] = field(default_factory=dict)
-    """Optima found so far, by packages."""
+    known: dict[bytes, tuple[int, bool]] = field(default_factory=dict)  # optima found so far, by packages
 
     @classmethod
     def of(cls, job: Job) -> Judge:

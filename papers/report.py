@@ -10,7 +10,6 @@ import base64
 import csv
 import hashlib
 import html
-import itertools
 import math
 import sys
 from collections import Counter
@@ -20,7 +19,21 @@ from importlib import resources
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from dunnage.showing.figures import Scale, Svg, chart, short, span, tag, x_axis, y_axis
+from dunnage.showing.figures import (
+    LogScale,
+    Scale,
+    Svg,
+    chart,
+    dot,
+    joined,
+    level,
+    lower_axis,
+    short,
+    span,
+    tag,
+    x_axis,
+    y_axis,
+)
 from dunnage.text import number_text
 
 Row = Mapping[str, object]
@@ -28,7 +41,7 @@ Row = Mapping[str, object]
 CHART_HEIGHT = 200
 _PLOT_TOP, _PLOT_BOTTOM = 34.0, 160.0
 _TALL_HEIGHT, _TALL_BOTTOM = 360, 320.0
-_MOST_STYLES = 8
+_MAX_STYLES = 8
 _STYLE = """
 body { max-width: 1360px; }
 .panels { display: grid; grid-template-columns: repeat(5, minmax(0, 1fr)); gap: 18px 22px; margin-bottom: 34px; }
@@ -104,19 +117,17 @@ def line_chart(
     x_title: str,
     y_title: str,
     paper: Sequence[tuple[float, float]] = (),
-    least: tuple[float, float] | None = None,
-    limit: float | None = None,
+    least: tuple[float, float] | None = None,  # values down that must be within the picture
+    limit: float | None = None,  # where to draw a line across
     from_zero: bool = False,
 ) -> Svg:
     """Draw curves with their standard deviations, and the points that the paper quotes as empty diamonds."""
-    across, down = _scales(curves, paper, least, from_zero)
-    parts: list[str] = [*y_axis(down, y_title), *x_axis(across, _PLOT_BOTTOM, x_title)]
-    if limit is not None:
-        parts.append(tag("line", class_="limit", x1="0", x2="100%", y1=down.at(limit), y2=down.at(limit)))
-    for curve in curves:
-        parts += _curve(curve, across, down)
-    parts += [_diamond(across.across(x), down.at(y)) for x, y in paper]
-    return chart(CHART_HEIGHT, parts, label=label)
+    points = [*((x, y) for curve in curves for x, y, _ in curve.points), *paper]
+    x, y = [x for x, _ in points] + [0.0] * from_zero, [y for _, y in points] + list(least or ())
+    across, down = Scale(*span(min(x), max(x))), Scale(*span(min(y), max(y)), _PLOT_BOTTOM, _PLOT_TOP)
+    axes = [*y_axis(down, y_title), *x_axis(across, _PLOT_BOTTOM, x_title)]
+    tips = [[f"{curve.name}: {mean:.3f}, sd {sd:.3f}" for _, mean, sd in curve.points] for curve in curves]
+    return _drawn(curves, tips, across, down, axes, paper, limit, label=label, height=CHART_HEIGHT)
 
 
 def log_chart(
@@ -127,80 +138,58 @@ def log_chart(
     y_title: str,
     paper: Sequence[tuple[float, float]] = (),
     limit: float | None = None,
-    falling: bool = False,
+    falling: bool = False,  # large values are on the left
 ) -> Svg:
-    """Draw curves of positive values on two logarithmic axes; parameters as of :func:`line_chart`."""
-    sign = -1.0 if falling else 1.0
-    drawn = [
-        replace(curve, points=[(sign * math.log10(x), math.log10(y), 0.0) for x, y, _ in curve.points])
-        for curve in curves
+    """Draw curves of positive values on two logarithmic axes, a number at each place that is measured."""
+    points = [*((x, y) for curve in curves for x, y, _ in curve.points), *paper]
+    ends = [[math.log10(point[side]) for point in points] for side in (0, 1)]
+    ends[1] += [] if limit is None else [math.log10(limit)]
+    (left, right), (low, high) = ([10.0**end for end in span(min(one), max(one))] for one in ends)
+    across = LogScale(left, right, *((100.0, 0.0) if falling else (0.0, 100.0)))
+    down = LogScale(low, high, _TALL_BOTTOM, _PLOT_TOP)
+    axes = [tag("text", y_title, class_="name", x="-40", y="12")]
+    for power in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1):
+        for value in (factor * 10.0**power for factor in (1, 2, 5)):
+            if low <= value <= high:
+                y = down.at(value)
+                axes.append(tag("line", class_="grid", x1="0", x2="100%", y1=y, y2=y))
+                axes.append(tag("text", number_text(value), x="-6", y=y + 4, text_anchor="end"))
+    places = dict.fromkeys(x for curve in curves for x, _, _ in curve.points)
+    axes += lower_axis(_TALL_BOTTOM, x_title, [(across.across(x), number_text(x)) for x in places], grid=0)
+    tips = [
+        [f"{curve.name}: {y:.3g}" + (f" ± {sd:.2g}" if sd else "") for _, y, sd in curve.points] for curve in curves
     ]
-    quoted = [(sign * math.log10(x), math.log10(y)) for x, y in paper]
-    level = None if limit is None else math.log10(limit)
-    across, down = _scales(drawn, quoted, None if level is None else (level, level), False)
-    down = replace(down, start=_TALL_BOTTOM)
-    parts = [*_log_y_axis(down, y_title), *_log_x_axis(across, sign, curves, x_title)]
-    if level is not None:
-        parts.append(tag("line", class_="limit", x1="0", x2="100%", y1=down.at(level), y2=down.at(level)))
-    for curve, own in zip(curves, drawn, strict=True):
-        tips = [f"{curve.name}: {y:.3g}" + (f" ± {spread:.2g}" if spread else "") for _, y, spread in curve.points]
-        parts += _curve(own, across, down, tips)
-    parts += [_diamond(across.across(x), down.at(y)) for x, y in quoted]
-    return chart(_TALL_HEIGHT, parts, label=label)
+    bare = [replace(curve, points=[(x, y, 0.0) for x, y, _ in curve.points]) for curve in curves]
+    return _drawn(bare, tips, across, down, axes, paper, limit, label=label, height=_TALL_HEIGHT)
 
 
-def _log_y_axis(scale: Scale, title: str) -> list[Svg]:
-    parts = [tag("text", title, class_="name", x="-40", y="12")]
-    for power in range(math.floor(scale.low), math.ceil(scale.high) + 1):
-        for factor in (1, 2, 5):
-            value = factor * 10.0**power
-            if scale.low <= math.log10(value) <= scale.high:
-                y = scale.at(math.log10(value))
-                parts.append(tag("line", class_="grid", x1="0", x2="100%", y1=y, y2=y))
-                parts.append(tag("text", number_text(value), x="-6", y=y + 4, text_anchor="end"))
-    return parts
-
-
-def _log_x_axis(scale: Scale, sign: float, curves: Sequence[Curve], title: str) -> list[Svg]:
-    """Draw an axis with a number at each place that is measured."""
-    bottom = _TALL_BOTTOM
-    parts = [tag("line", class_="axis", x1="0", x2="100%", y1=bottom, y2=bottom)]
-    for value in dict.fromkeys(x for curve in curves for x, _, _ in curve.points):
-        x = scale.across(sign * math.log10(value))
-        parts.append(tag("line", class_="grid", x1=x, x2=x, y1="0", y2=bottom + 4))
-        parts.append(tag("text", number_text(value), x=x, y=bottom + 17, text_anchor="middle"))
-    return [*parts, tag("text", title, class_="name", x="100%", y=bottom + 34, text_anchor="end")]
-
-
-def _scales(
+def _drawn(
     curves: Sequence[Curve],
+    tips: Sequence[Sequence[str]],
+    across: Scale,
+    down: Scale,
+    axes: Sequence[Svg],
     paper: Sequence[tuple[float, float]],
-    least: tuple[float, float] | None,
-    from_zero: bool,
-) -> tuple[Scale, Scale]:
-    points = [point for curve in curves for point in curve.points]
-    x = [point[0] for point in points] + [point[0] for point in paper] + [0.0] * from_zero
-    y = [point[1] for point in points] + [point[1] for point in paper] + list(least or ())
-    return Scale(*span(min(x), max(x))), Scale(*span(min(y), max(y)), _PLOT_BOTTOM, _PLOT_TOP)
-
-
-def _curve(curve: Curve, across: Scale, down: Scale, tips: Sequence[str] | None = None) -> list[Svg]:
-    colour = f"s{curve.style % _MOST_STYLES}"
-    dash, hollow = (" dash", " hollow") if curve.dashed else ("", "")
-    places = [(across.across(x), down.at(y), y, sd) for x, y, sd in curve.points]
-    parts = [
-        tag("line", class_=f"curve {colour}{dash}", x1=a[0], y1=a[1], x2=b[0], y2=b[1])
-        for a, b in itertools.pairwise(places)
-    ]
-    tips = tips or [f"{curve.name}: {mean:.3f}, sd {sd:.3f}" for _, mean, sd in curve.points]
-    for (x, y, mean, sd), tip in zip(places, tips, strict=True):
-        if sd:
-            ends = [min(max(down.at(mean + sign * sd), _PLOT_TOP), _PLOT_BOTTOM) for sign in (-1, 1)]
-            parts.append(tag("line", class_=f"spread {colour}", x1=x, x2=x, y1=ends[0], y2=ends[1]))
-        parts.append(tag("circle", tag("title", tip), class_=f"point {colour}{hollow}", cx=x, cy=y, r=3))
-    for (x, y, _, _), label in zip(places, curve.labels, strict=False):
-        parts.append(tag("text", label, x=x, y=y - 7, text_anchor="middle", class_="halo"))
-    return parts
+    limit: float | None,
+    *,
+    label: str,
+    height: float,
+) -> Svg:
+    parts = [*axes, *([] if limit is None else level(down, limit))]
+    for curve, texts in zip(curves, tips, strict=True):
+        colour = f"s{curve.style % _MAX_STYLES}"
+        dash, hollow = (" dash", " hollow") if curve.dashed else ("", "")
+        places = [(across.at(x), down.at(y)) for x, y, _ in curve.points]
+        parts += joined(places, f"curve {colour}{dash}")
+        for (x, y), (_, mean, sd), tip in zip(places, curve.points, texts, strict=True):
+            if sd:
+                ends = [min(max(down.at(mean + sign * sd), _PLOT_TOP), _PLOT_BOTTOM) for sign in (-1, 1)]
+                parts += joined([(x, end) for end in ends], f"spread {colour}")
+            parts.append(dot(x, y, tip, style=f"point {colour}{hollow}", radius=3))
+        for (x, y), text in zip(places, curve.labels, strict=False):
+            parts.append(tag("text", text, x=f"{short(x)}%", y=y - 7, text_anchor="middle", class_="halo"))
+    parts += [_diamond(across.across(x), down.at(y)) for x, y in paper]
+    return chart(height, parts, label=label)
 
 
 def _diamond(x: str, y: float) -> Svg:
@@ -213,7 +202,7 @@ def legend(curves: Iterable[Curve], *, paper: bool = False, limit: str = "") -> 
     """Name the colours of a group of charts, and what the line across is, if there is one."""
     parts = []
     for curve in curves:
-        look = f"key line s{curve.style % _MOST_STYLES}{' broken' if curve.dashed else ''}"
+        look = f"key line s{curve.style % _MAX_STYLES}{' broken' if curve.dashed else ''}"
         parts.append(tag("span", tag("i", Svg(""), class_=look), curve.name))
     if paper:
         parts.append(tag("span", tag("i", Svg(""), class_="key quoted"), "quoted by the paper"))

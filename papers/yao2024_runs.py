@@ -79,20 +79,15 @@ FLEET = "fleet"
 NUM_CARRIERS, NUM_VEHICLES, NUM_EPOCHS = 5_000, 9_858, 265
 DIMENSIONS = (2, 4, 6, 8, 10)
 CENSUS_DIMENSIONS = 5
-EPSILON = 0.5
-"""Budget of Figure 6."""
+EPSILON = 0.5  # budget of Figure 6
 EPSILONS = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0)
 STEPS = (2, 3)
-NUM_TIERS = 5
-"""Budgets uniform in an interval are the middles of so many equal parts of it: budgets are public tiers."""
-COORDINATES = 2
-"""What d is taken to be in the budgets of places and paths, for which the paper does not say."""
-LEVELS, AREA_LEVELS = 4, 2
-"""Quadtree of places and paths: 64 cells, 4 areas of 16."""
+NUM_TIERS = 5  # budgets uniform in an interval are the middles of so many equal parts of it: budgets are public tiers
+COORDINATES = 2  # what d is taken to be in the budgets of places and paths, for which the paper does not say
+LEVELS, AREA_LEVELS = 4, 2  # quadtree of places and paths: 64 cells, 4 areas of 16
 GRID_LEVELS = (3, 4, 5)
 GRID_EPSILONS = (0.5, 1.0, 2.0, 5.0)
-FLOOR = 0.001
-"""Least share that an absolute error is divided by in MAPE: ten vehicles."""
+FLOOR = 0.001  # least share that an absolute error is divided by in MAPE: ten vehicles
 
 
 # Budgets

@@ -51,12 +51,9 @@ from papers.yao2024_runs import (
     Results,
 )
 
-NEAR = 1.5
-"""Errors within this factor are called close."""
-LARGE = 2.0
-"""An error by which another is multiplied to be called significantly larger."""
-CHECKED = (Fraction(1, 2), Fraction(1), Fraction(2), Fraction(5))
-"""Budgets at which formulas are shown."""
+NEAR = 1.5  # errors within this factor are called close
+LARGE = 2.0  # an error by which another is multiplied to be called significantly larger
+CHECKED = (Fraction(1, 2), Fraction(1), Fraction(2), Fraction(5))  # budgets at which formulas are shown
 _BUDGET = "e-L_LDP spends d times what it declares, the others once"
 
 

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import shutil
 import stat
-import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from tests.commands import run, snapshot
 
-from dunnage.cli import main
 from dunnage.cli.devices import device_keys
 from dunnage.collecting.identity import KeyRing
 from dunnage.samples import PositionSetting, TelemetrySetting, generate_positions, generate_telemetry
@@ -24,137 +25,85 @@ from dunnage.samples import PositionSetting, TelemetrySetting, generate_position
 VEHICLES = 40
 
 
-class Done(NamedTuple):
-    """What a command did."""
-
-    code: int
-    out: str
-    err: str
-
-    def json(self) -> Any:
-        assert self.code == 0, self.err
-        return json.loads(self.out)
-
-
-Run = Callable[..., Done]
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run a command in this process."""
-
-    def run_here(*arguments: object) -> Done:
-        monkeypatch.setattr(sys, "argv", ["dunnage", *map(str, arguments)])
-        with pytest.raises(SystemExit) as end:
-            main()
-        printed = capsys.readouterr()
-        assert "Traceback" not in printed.out + printed.err
-        return Done(end.value.code if isinstance(end.value.code, int) else 0, printed.out, printed.err)
-
-    return run_here
-
-
-@pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run) -> Path:
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with telemetry and positions of a small fleet, and their tasks."""
+    with contextlib.chdir(folder := tmp_path_factory.mktemp("made")):
+        generate_telemetry(TelemetrySetting(size=VEHICLES), "telemetry.csv", seed=1)
+        generate_positions(PositionSetting(size=VEHICLES, epochs=288), "positions.parquet", seed=1)
+        for name in ("telemetry", "positions"):
+            assert run(f"device task {name}.toml -o {name}.json").code == 0
+    return folder
+
+
+@pytest.fixture
+def place(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    shutil.copytree(made, tmp_path / "place")
+    monkeypatch.chdir(tmp_path / "place")
+    return tmp_path / "place"
+
+
+@pytest.fixture
+def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    generate_telemetry(TelemetrySetting(size=VEHICLES), "telemetry.csv", seed=1)
-    generate_positions(PositionSetting(size=VEHICLES, epochs=288), "positions.parquet", seed=1)
-    for name in ("telemetry", "positions"):
-        assert run("device", "task", f"{name}.toml", "-o", f"{name}.json").code == 0
     return tmp_path
-
-
-def files(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()}
-
-
-def refused(done: Done, *, says: str) -> None:
-    assert done.code == 2, done.out + done.err
-    assert done.err.startswith("error: ")
-    assert says in done.err, done.err
 
 
 # Tasks
 
 
-def test_a_task_says_what_it_promises(place: Path, run: Run) -> None:
-    done = run("device", "task", "positions.toml", "-o", "new.json", "--devices", 9858)
-    assert "one slot, all purposes: at most epsilon" in done.out
-    assert "which lasts for" in done.out
-    assert "9,858 vehicles" in done.out
-    result = run("device", "task", "telemetry.toml", "-o", "t.json", "--json").json()
-    assert result["digest"] in run("device", "task", "telemetry.toml", "-o", "t.json", "--force").out
-    assert len(result["losses"]) == 6
-    assert "speed" in result["predicted"][0]
-
-
-def test_tasks_that_cannot_be_written(place: Path, run: Run) -> None:
-    before = files(place)
-    refused(run("device", "task", "positions.toml", "-o", "positions.json"), says="exists already")
-    refused(run("device", "task", "positions.toml", "-o", "task.txt"), says=".json")
-    refused(run("device", "task", "positions.toml", "-o", "none/task.json"), says="could not be written")
-    refused(run("device", "task", "none.toml", "-o", "t.json"), says="cannot be read")
+def test_tasks_that_cannot_be_written(place: Path) -> None:
+    before = snapshot(place)
+    run("device task positions.toml -o positions.json").refused("exists already")
+    run("device task positions.toml -o task.txt").refused(".json")
+    run("device task positions.toml -o none/task.json").refused("could not be written")
+    run("device task none.toml -o t.json").refused("cannot be read")
     (place / "publish.toml").write_text('dataset = "x"\nprotects = "y"\n[mechanism]\nname = "partition"\n')
-    refused(run("device", "task", "publish.toml", "-o", "t.json"), says="for publishing")
+    run("device task publish.toml -o t.json").refused("for publishing")
     (place / "publish.toml").unlink()
-    assert files(place) == before
-
-
-def test_a_policy_for_devices_is_shown(place: Path, run: Run) -> None:
-    done = run("show", "positions.toml", "--devices", 700)
-    assert done.code == 0
-    for words in ("Tiers         basic", "Schedule      1 of 288", "Mechanism paths", "700 vehicles", "basis proved"):
-        assert words in done.out
-    assert run("show", "telemetry.toml", "--json").json()["promises"]["telemetry"]["basis"] == "proved"
-    (place / "broken.toml").write_text("[mechanisms.x]\nname = 3\n")
-    refused(run("show", "broken.toml"), says="problems")
-
-
-def test_a_task_is_shown(place: Path, run: Run) -> None:
-    assert "speed" in run("show", "telemetry.json", "--devices", 5000).out
-    assert run("show", "positions.json", "--json").json()["task"]["kind"] == "dunnage task"
+    assert snapshot(place) == before
     (place / "other.json").write_text("{}")
-    refused(run("show", "other.json"), says="a task lacks")
+    run("show other.json").refused("a task lacks")
+    (place / "broken.toml").write_text("[mechanisms.x]\nname = 3\n")
+    run("show broken.toml").refused("problems")
 
 
 # One vehicle
 
 
-PERTURB = ("device", "perturb", "telemetry.csv", "--task", "telemetry.json", "--allowance", "truck.allowance")
-ENROL = ("--enrol", "--tier", "basic", "--vehicle", "V0000007", "--max-age", "60")
+PERTURB = "device perturb telemetry.csv --task telemetry.json --allowance truck.allowance"
+OWN = "--vehicle V0000007 --max-age 60"
+ENROL = f"--enrol --tier basic {OWN}"
 
 
-def test_a_vehicle_reports_and_again(place: Path, run: Run) -> None:
-    result = run(*PERTURB, *ENROL, "-o", "reports.jsonl", "--json").json()
+def test_a_vehicle_reports_and_again(place: Path) -> None:
+    result = run(f"{PERTURB} {ENROL} -o reports.jsonl --json").json()
     assert (result["reports"], result["slots"], result["again"]) == (1, 1, 0)
     assert stat.S_IMODE((place / "truck.allowance").stat().st_mode) == 0o600
-    again = run(*PERTURB, *ENROL[3:], "-o", "again.jsonl")
+    again = run(f"{PERTURB} {OWN} -o again.jsonl")
     assert "as made before" in again.out
     assert (place / "again.jsonl").read_bytes() == (place / "reports.jsonl").read_bytes()
-    assert "Reports   1" in run("show", "again.jsonl").out
+    assert "Reports   1" in run("show again.jsonl").out
 
 
-def test_a_vehicle_at_a_time(place: Path, run: Run) -> None:
-    at = ("--now", "2026-10-14T00:00:00")
-    first = run(*PERTURB, *ENROL, *at, "-o", "a.bin", "--json").json()
+def test_a_vehicle_at_a_time(place: Path) -> None:
+    first = run(f"{PERTURB} {ENROL} --now 2026-10-14T00:00:00 -o a.bin --json").json()
     assert first["reports"] in (0, 1)
-    zoned = run(*PERTURB, *ENROL[3:], "--now", "2026-10-14T08:00:00+08:00", "-o", "b.bin", "--json").json()
+    zoned = run(f"{PERTURB} {OWN} --now 2026-10-14T08:00:00+08:00 -o b.bin --json").json()
     assert zoned["reports"] == first["reports"]
-    refused(run(*PERTURB, *ENROL[3:], "--now", "2026-10-13T00:00:00", "-o", "c.bin"), says="clock went back")
-    refused(run(*PERTURB, *ENROL[3:], "--now", "teatime", "-o", "c.bin"), says="2026-10-14T08:05:00")
+    run(f"{PERTURB} {OWN} --now 2026-10-13T00:00:00 -o c.bin").refused("clock went back")
+    run(f"{PERTURB} {OWN} --now teatime -o c.bin").refused("2026-10-14T08:05:00")
     assert not (place / "c.bin").exists()
 
 
-def test_a_vehicle_takes_on_another_task(place: Path, run: Run) -> None:
-    assert run(*PERTURB, *ENROL, "-o", "a.bin").code == 0
+def test_a_vehicle_takes_on_another_task(place: Path) -> None:
+    assert run(f"{PERTURB} {ENROL} -o a.bin").code == 0
     policy = (place / "telemetry.toml").read_text()
     (place / "second.toml").write_text("version = 2\n" + policy)
-    assert run("device", "task", "second.toml", "-o", "second.json").code == 0
-    words = [word.replace("telemetry.json", "second.json") for word in PERTURB]
-    later = ("--now", "2026-10-20T00:00:00", *ENROL[3:])
-    refused(run(*words, *later, "-o", "b.bin"), says="another task")
-    assert run(*words, *later, "--adopt", "-o", "b.bin").code == 0
+    assert run("device task second.toml -o second.json").code == 0
+    words = f"{PERTURB} {OWN} --now 2026-10-20T00:00:00 -o b.bin".replace("telemetry.json", "second.json")
+    run(words).refused("another task")
+    assert run(f"{words} --adopt").code == 0
 
 
 def change_cells(place: Path, change: Callable[[list[str]], list[str]]) -> None:
@@ -173,165 +122,126 @@ def change_cells(place: Path, change: Callable[[list[str]], list[str]]) -> None:
         (lambda lines: [*lines[:5], lines[5] + ",1", *lines[6:]], "more or fewer cells"),
     ],
 )
-def test_rows_that_cannot_be_used(place: Path, run: Run, change: Any, says: str) -> None:
+def test_rows_that_cannot_be_used(place: Path, change: Any, says: str) -> None:
     change_cells(place, change)
-    before = files(place)
-    refused(run(*PERTURB, *ENROL, "-o", "reports.jsonl"), says=says)
-    simulate = ("device", "simulate", "telemetry.csv", "--task", "telemetry.json", "-o", "r.bin")
-    refused(run(*simulate), says=says)
-    assert files(place) == before
+    before = snapshot(place)
+    run(f"{PERTURB} {ENROL} -o reports.jsonl").refused(says)
+    run(f"{TELEMETRY} -o r.bin").refused(says)
+    assert snapshot(place) == before
 
 
-def test_odd_cells_are_reported_as_the_task_says(place: Path, run: Run) -> None:
+def test_odd_cells_are_reported_as_the_task_says(place: Path) -> None:
     def spoil(lines: list[str]) -> list[str]:
         rows = [line.split(",") for line in lines[1:]]
         return [lines[0], *(",".join([*row[:2], "fast", "NaN", "1e999", *row[5:]]) for row in reversed(rows))]
 
     change_cells(place, spoil)
-    done = run(*PERTURB, *ENROL, "-o", "reports.jsonl")
+    done = run(f"{PERTURB} {ENROL} -o reports.jsonl")
     assert done.code == 0
     assert "cells are no numbers" in done.out
-    assert run("device", "simulate", "telemetry.csv", "--task", "telemetry.json", "-o", "r.bin").code == 0
+    assert run("device simulate telemetry.csv --task telemetry.json -o r.bin").code == 0
 
 
-def test_refused_for_other_reasons(place: Path, run: Run) -> None:
-    before = files(place)
-    refused(run(*PERTURB, "--vehicle", "V0000001", "-o", "r.jsonl"), says="no allowance")
-    refused(run(*PERTURB, "--vehicle", "V0000001", "--enrol", "-o", "r.jsonl"), says="needs a tier")
-    refused(run(*PERTURB, "--enrol", "--tier", "basic", "-o", "r.jsonl"), says="--vehicle")
-    refused(run(*PERTURB, *ENROL, "-o", "r.txt"), says=".jsonl or .bin")
-    refused(run(*PERTURB, *ENROL, "--place-columns", "lon", "-o", "r.bin"), says="two names")
-    refused(run(*PERTURB, *ENROL, "--max-age", "0", "-o", "r.bin"), says="max-age")
+def test_refused_for_other_reasons(place: Path) -> None:
+    before = snapshot(place)
+    run(f"{PERTURB} --vehicle V0000001 -o r.jsonl").refused("no allowance")
+    error = json.loads(run(f"{PERTURB} --vehicle V0000001 -o r.jsonl --json").out)["error"]
+    assert error["kind"] == "AllowanceError"
+    run(f"{PERTURB} --vehicle V0000001 --enrol -o r.jsonl").refused("needs a tier")
+    run(f"{PERTURB} --enrol --tier basic -o r.jsonl").refused("--vehicle")
+    run(f"{PERTURB} {ENROL} -o r.txt").refused(".jsonl or .bin")
+    run(f"{PERTURB} {ENROL} --place-columns lon -o r.bin").refused("two names")
+    run(f"{PERTURB} {ENROL} --max-age 0 -o r.bin").refused("max-age")
     (place / "truncated.json").write_text((place / "telemetry.json").read_text()[:-40])
-    words = [word.replace("telemetry.json", "truncated.json") for word in PERTURB]
-    refused(run(*words, *ENROL, "-o", "r.bin"), says="JSON that we wrote")
+    words = PERTURB.replace("telemetry.json", "truncated.json")
+    run(f"{words} {ENROL} -o r.bin").refused("JSON that we wrote")
     (place / "truncated.json").unlink()
-    left = {name: data for name, data in files(place).items() if not name.endswith(".lock")}
+    left = {name: data for name, data in snapshot(place).items() if not name.endswith(".lock")}
     assert left == before
 
 
-def test_outputs_that_are_inputs(place: Path, run: Run) -> None:
+def test_outputs_that_are_inputs(place: Path) -> None:
     (place / "task.jsonl").symlink_to("telemetry.json")
-    before = files(place)
-    refused(run(*PERTURB, *ENROL, "-o", "task.jsonl", "--force"), says="which is needed")
-    words = [word.replace("truck.allowance", "y.jsonl") for word in PERTURB]
-    refused(run(*words, *ENROL, "-o", "y.jsonl", "--force"), says="which is needed")
-    assert files(place) == before
+    before = snapshot(place)
+    run(f"{PERTURB} {ENROL} -o task.jsonl --force").refused("which is needed")
+    words = PERTURB.replace("truck.allowance", "y.jsonl")
+    run(f"{words} {ENROL} -o y.jsonl --force").refused("which is needed")
+    assert snapshot(place) == before
 
 
-def test_a_bad_time_is_told_and_silences_nobody(place: Path, run: Run) -> None:
+def test_a_bad_time_is_told_and_silences_nobody(place: Path) -> None:
     change_cells(place, lambda lines: [*lines[:5], lines[5].replace("2026-10-14T", "on "), *lines[6:]])
-    done = run(*PERTURB, *ENROL, "--now", "2026-10-14T00:00:00", "-o", "a.bin")
+    done = run(f"{PERTURB} {ENROL} --now 2026-10-14T00:00:00 -o a.bin")
     assert done.code == 0
     assert "WARNING: telemetry.csv: 1 row was skipped" in done.err
     (place / "telemetry.csv").unlink()
-    done = run(*PERTURB, *ENROL[3:], "--now", "2026-10-14T01:00:00", "-o", "b.bin")
+    done = run(f"{PERTURB} {OWN} --now 2026-10-14T01:00:00 -o b.bin")
     assert (done.code, "the file is not there" in done.err) == (0, True)
-    late = ("--now", "2036-10-14T01:00:00", "-o", "c.bin")
-    refused(run(*PERTURB, *ENROL[3:], *late), says="--accept-clock")
-    assert run(*PERTURB, *ENROL[3:], *late, "--accept-clock").code == 0
-    refused(run(*PERTURB, *ENROL, *late, "--force"), says="Leave out --enrol")
-
-
-def test_errors_for_programs(place: Path, run: Run) -> None:
-    done = run(*PERTURB, "--vehicle", "V0000001", "-o", "r.jsonl", "--json")
-    assert done.code == 2
-    assert json.loads(done.out)["error"]["kind"] == "AllowanceError"
+    late = "--now 2036-10-14T01:00:00 -o c.bin"
+    run(f"{PERTURB} {OWN} {late}").refused("--accept-clock")
+    assert run(f"{PERTURB} {OWN} {late} --accept-clock").code == 0
+    run(f"{PERTURB} {ENROL} {late} --force").refused("Leave out --enrol")
 
 
 # A fleet and its estimates
 
 
-def simulate(*more: object, name: str = "positions", ending: str = "parquet") -> tuple[object, ...]:
-    return ("device", "simulate", f"{name}.{ending}", "--task", f"{name}.json", *more)
+POSITIONS = "device simulate positions.parquet --task positions.json"
+TELEMETRY = "device simulate telemetry.csv --task telemetry.json"
 
 
-def test_a_fleet_reports(place: Path, run: Run) -> None:
-    result = run(*simulate("-o", "reports.jsonl", "--seed", 1, "--json")).json()
+def test_a_fleet_reports(place: Path) -> None:
+    result = run(f"{POSITIONS} -o reports.jsonl --seed 1 --json").json()
     assert (result["vehicles"], result["reports"]) == (VEHICLES, 2 * VEHICLES)
     assert result["days"] == ["2026-10-14", "2026-10-14"]
-    refused(run(*simulate("-o", "reports.jsonl")), says="exists already")
-    text = run(*simulate("-o", "tallies.json", "--tally", "--every-row")).out
+    run(f"{POSITIONS} -o reports.jsonl").refused("exists already")
+    text = run(f"{POSITIONS} -o tallies.json --tally --every-row").out
     assert "288 slots of a vehicle compose to epsilon" in text
     assert "beyond the limit" in text
-    assert "Tallies" in run("show", "tallies.json").out
+    assert "Tallies" in run("show tallies.json").out
 
 
-def test_tiers_are_public(place: Path, run: Run) -> None:
+def test_tiers_are_public(place: Path) -> None:
     table = pq.read_table("positions.parquet")
     tiers = np.where(np.array(table["vehicle"].to_pylist()) < "V0000011", "strict", "basic")
     pq.write_table(table.append_column("level", [tiers.tolist()]), "tiers.parquet")
-    words = ("device", "simulate", "tiers.parquet", "--task", "positions.json", "--tiers-column", "level")
-    assert run(*words, "-o", "r.bin").code == 0
-    groups = run("show", "r.bin", "--json").json()["groups"]
+    words = "device simulate tiers.parquet --task positions.json --tiers-column"
+    assert run(f"{words} level -o r.bin").code == 0
+    groups = run("show r.bin --json").json()["groups"]
     assert {(g["purpose"], g["tier"]): g["reports"] for g in groups} == {
         (p, t): n for p in (0, 1) for t, n in ((0, 30), (1, 10))
     }
-    refused(run(*words[:-1], "vehicle", "-o", "s.bin"), says="no tier of the task")
-    refused(run(*words, "--every-row", "--seed", 1, "-o", "s.bin"), says="--seed")
-
-
-def estimate(*more: object, name: str = "telemetry") -> tuple[object, ...]:
-    return ("estimate", "reports.bin", "--task", f"{name}.json", "-o", "estimates", *more)
+    run(f"{words} vehicle -o s.bin").refused("no tier of the task")
+    run(f"{words} level --every-row --seed 1 -o s.bin").refused("--seed")
 
 
 @pytest.fixture
-def reports(place: Path, run: Run) -> Path:
+def reports(place: Path) -> Path:
     """Reports of telemetry."""
-    done = run(*simulate("-o", "reports.bin", "--max-age", 60, name="telemetry", ending="csv"))
+    done = run(f"{TELEMETRY} -o reports.bin --max-age 60")
     assert done.code == 0
     return place / "reports.bin"
 
 
-def test_estimates(reports: Path, run: Run) -> None:
-    done = run(*estimate())
-    assert done.code == 0, done.err
-    assert "40 counted" in done.out
-    assert "speed" in done.out
-    assert run("verify", "estimates").code == 0
-    assert run("show", "estimates").code == 0
-    refused(run(*estimate()), says="exists already")
-    assert run(*estimate("--force", "--json")).json()["reports"] == VEHICLES
-
-
-def test_estimates_of_places(place: Path, run: Run) -> None:
-    assert run(*simulate("-o", "reports.bin")).code == 0
-    refused(run(*estimate(name="positions")), says="vehicles")
-    assert not (place / "estimates").exists()
-    done = run(*estimate("--allow-noise", name="positions"))
-    assert done.code == 0, done.err
-    assert "outside" in done.out
-    assert "paths: share" in done.out
-    assert run("verify", "estimates").code == 0
-
-
-def test_estimates_from_tallies(place: Path, run: Run) -> None:
-    words = ("-o", "tallies.json", "--tally", "--every-row")
-    assert run(*simulate(*words, name="telemetry", ending="csv")).code == 0
-    done = run("estimate", "tallies.json", "--task", "telemetry.json", "-o", "estimates", "--json")
-    assert done.json()["reports"] == VEHICLES * 24
-
-
-def test_the_same_tallies_are_refused_and_others_warned_of(place: Path, run: Run) -> None:
+def test_the_same_tallies_are_refused_and_others_warned_of(place: Path) -> None:
     for name in ("one", "two"):
-        made = ("device", "simulate", "telemetry.csv", "--task", "telemetry.json", "--tally", "-o", f"{name}.json")
-        assert run(*made).code == 0
+        assert run(f"{TELEMETRY} --tally -o {name}.json").code == 0
     common = ("--task", "telemetry.json", "-o", "estimates")
-    refused(run("estimate", "one.json", "one.json", *common), says="count twice")
+    run("estimate", "one.json", "one.json", *common).refused("count twice")
     done = run("estimate", "one.json", "two.json", *common)
     assert done.code == 0
     assert "WARNING: tallies hold no ids" in done.err
 
 
-def test_the_certificate_tells_what_was_left_out(place: Path, run: Run) -> None:
-    assert run(*simulate("-o", "reports.jsonl", name="telemetry", ending="csv")).code == 0
+def test_the_certificate_tells_what_was_left_out(place: Path) -> None:
+    assert run(f"{TELEMETRY} -o reports.jsonl").code == 0
     path = place / "reports.jsonl"
     lines = path.read_text().splitlines()
     path.write_text("\n".join([*lines, lines[0], *["{}"] * 50]))
-    assert run("estimate", "reports.jsonl", "--task", "telemetry.json", "-o", "estimates").code == 0
+    assert run("estimate reports.jsonl --task telemetry.json -o estimates").code == 0
     told = json.loads(Path("estimates/certificate.json").read_text())["measures"]["left_out"]
     assert told == {"damaged": 50, "other_task": 0, "impossible": 0, "duplicate": 1, "conflicting": 0}
-    assert run("verify", "estimates").code == 0
+    assert run("verify estimates").code == 0
 
 
 def write_clear_policy(name: str, switch: str) -> str:
@@ -343,11 +253,11 @@ def write_clear_policy(name: str, switch: str) -> str:
 
 
 @pytest.mark.parametrize("switch", ["as_published", "area_in_clear"])
-def test_areas_in_clear_are_in_the_headline(place: Path, run: Run, switch: str) -> None:
+def test_areas_in_clear_are_in_the_headline(place: Path, switch: str) -> None:
     made = run("device", "task", write_clear_policy("clear.toml", switch), "-o", "clear.json")
     assert made.code == 0, made.err
-    assert run("device", "simulate", "positions.parquet", "--task", "clear.json", "-o", "clear.jsonl").code == 0
-    done = run("estimate", "clear.jsonl", "--task", "clear.json", "-o", "clear", "--allow-noise")
+    assert run("device simulate positions.parquet --task clear.json -o clear.jsonl").code == 0
+    done = run("estimate clear.jsonl --task clear.json -o clear --allow-noise")
     assert done.code == 0, done.err
     claimed = switch == "as_published"
     titles = [line.split()[0] for line in done.out.splitlines()[:4]]
@@ -356,107 +266,101 @@ def test_areas_in_clear_are_in_the_headline(place: Path, run: Run, switch: str) 
     assert "model within-cluster" in held
     assert "across areas there is no bound" in held
     assert ("not proved" in done.out) == claimed
-    checked = run("verify", "clear")
+    checked = run("verify clear")
     assert checked.code == 0, checked.out
     line = next(line for line in checked.out.splitlines() if "slot of reports" in line)
     assert "without any bound across areas" in line
     assert ("as claimed" in line) == claimed
-    shown = run("show", "clear").out
+    shown = run("show clear").out
     assert "across areas there is no bound" in shown
     assert ("Stated " in shown) == claimed
 
 
-def test_an_epsilon_too_large_is_refused(place: Path, run: Run) -> None:
+def test_an_epsilon_too_large_is_refused(place: Path) -> None:
     text = Path("positions.toml").read_text().replace("basic = 2.0", "basic = 180")
     Path("large.toml").write_text(text.replace("lifetime = 120", "lifetime = 1e9"))
-    refused(run("device", "task", "large.toml", "-o", "large.json"), says="between 0.000001 and 100")
-    refused(run("show", "large.toml"), says="between 0.000001 and 100")
+    run("device task large.toml -o large.json").refused("between 0.000001 and 100")
+    run("show large.toml").refused("between 0.000001 and 100")
     task = json.loads(Path("positions.json").read_text())
     for purpose in task["purposes"]:
         purpose["tiers"][0]["epsilon"] = "180"
     task["limits"]["lifetime"] = "1000000000"
     Path("large.json").write_text(json.dumps(task))
-    refused(run("show", "large.json"), says="between 0.000001 and 100")
+    run("show large.json").refused("between 0.000001 and 100")
 
 
-def test_bad_reports_are_told(reports: Path, run: Run) -> None:
+def test_bad_reports_are_told(reports: Path) -> None:
     whole = reports.read_bytes()
     reports.write_bytes(whole + whole[:30])
-    done = run(*estimate())
+    done = run("estimate reports.bin --task telemetry.json -o estimates")
     assert done.code == 0
     assert "left out: damaged" in done.err
     reports.write_bytes(whole[:20])
-    refused(run(*estimate("--force")), says="no report can be used")
+    run("estimate reports.bin --task telemetry.json -o estimates --force").refused("no report can be used")
     reports.write_bytes(whole)
-    refused(run(*estimate("--force", name="positions")), says="another task")
+    run("estimate reports.bin --task positions.json -o estimates --force").refused("another task")
 
 
-@pytest.mark.parametrize(
-    ("more", "says"),
-    [
-        (("--confidence", "1.5"), "confidence"),
-        (("--combine", "magic"), "combine"),
-        (("--sign", "none.pem"), "none.pem"),
-    ],
-)
-def test_estimates_that_are_refused(reports: Path, run: Run, more: tuple[str, ...], says: str) -> None:
-    refused(run(*estimate(*more)), says=says)
+def test_estimates_that_are_refused(reports: Path) -> None:
+    for more, says in (
+        ("--confidence 1.5", "confidence"),
+        ("--combine magic", "combine"),
+        ("--sign none.pem", "none.pem"),
+    ):
+        run(f"estimate reports.bin --task telemetry.json -o estimates {more}").refused(says)
     assert not Path("estimates").exists()
 
 
 # Identities
 
 
-def test_identities_are_sealed_opened_and_rotated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_identities_are_sealed_opened_and_rotated(empty: Path) -> None:
     text = "vehicle,plate\nV1,AB 1\nV2,CD 2\n"
     Path("vehicles.csv").write_text(text)
-    first = run("device", "keys", "fleet.keys", "--json").json()["keys"][0]["id"]
+    first = run("device keys fleet.keys --json").json()["keys"][0]["id"]
     assert stat.S_IMODE(Path("fleet.keys").stat().st_mode) == 0o600
-    assert run("device", "seal", "vehicles.csv", "--keys", "fleet.keys", "-o", "sealed.jsonl").code == 0
+    assert run("device seal vehicles.csv --keys fleet.keys -o sealed.jsonl").code == 0
     assert "AB 1" not in Path("sealed.jsonl").read_text()
-    assert run("device", "open", "sealed.jsonl", "--keys", "fleet.keys", "-o", "opened.csv").code == 0
+    assert run("device open sealed.jsonl --keys fleet.keys -o opened.csv").code == 0
     assert Path("opened.csv").read_text() == text
     assert stat.S_IMODE(Path("opened.csv").stat().st_mode) == 0o600
-    renewed = run("device", "keys", "fleet.keys", "--renew", "--algorithm", "SM4-GCM", "--json").json()["keys"]
+    renewed = run("device keys fleet.keys --renew --algorithm SM4-GCM --json").json()["keys"]
     assert [key["state"] for key in renewed] == ["retired", "active"]
-    assert run("device", "seal", "sealed.jsonl", "--keys", "fleet.keys", "-o", "anew.jsonl").code == 0
-    refused(run("device", "keys", "fleet.keys", "--drop", renewed[1]["id"]), says="active")
+    assert run("device seal sealed.jsonl --keys fleet.keys -o anew.jsonl").code == 0
+    run("device", "keys", "fleet.keys", "--drop", renewed[1]["id"]).refused("active")
     assert run("device", "keys", "fleet.keys", "--drop", first).code == 0
-    refused(run("device", "open", "sealed.jsonl", "--keys", "fleet.keys", "-o", "x.csv"), says="not in the ring")
-    assert run("device", "open", "anew.jsonl", "--keys", "fleet.keys", "-o", "again.csv").code == 0
+    run("device open sealed.jsonl --keys fleet.keys -o x.csv").refused("not in the ring")
+    assert run("device open anew.jsonl --keys fleet.keys -o again.csv").code == 0
     assert Path("again.csv").read_text() == text
-    assert "SM4-GCM" in run("device", "keys", "fleet.keys").out
+    assert "SM4-GCM" in run("device keys fleet.keys").out
 
 
-def test_rings_and_records_are_never_written_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_rings_and_records_are_never_written_over(empty: Path) -> None:
     Path("vehicles.csv").write_text("vehicle,plate\nV1,AB 1\n")
     for ring in ("k.jsonl", "r.csv"):
         assert run("device", "keys", ring).code == 0
-    assert run("device", "seal", "vehicles.csv", "--keys", "r.csv", "-o", "sealed.jsonl").code == 0
+    assert run("device seal vehicles.csv --keys r.csv -o sealed.jsonl").code == 0
     Path("link.csv").symlink_to("r.csv")
     Path("vehicles.jsonl").hardlink_to("vehicles.csv")
     Path("sealed.csv").hardlink_to("sealed.jsonl")
-    before = files(tmp_path)
-    refused(run("device", "seal", "vehicles.csv", "--keys", "k.jsonl", "-o", "k.jsonl", "--force"), says="is needed")
-    refused(run("device", "seal", "vehicles.csv", "--keys", "r.csv", "-o", "vehicles.jsonl", "--force"), says="needed")
+    before = snapshot(empty)
+    run("device seal vehicles.csv --keys k.jsonl -o k.jsonl --force").refused("is needed")
+    run("device seal vehicles.csv --keys r.csv -o vehicles.jsonl --force").refused("needed")
     for out in ("r.csv", "link.csv", "sealed.csv"):
-        refused(run("device", "open", "sealed.jsonl", "--keys", "r.csv", "-o", out, "--force"), says="is needed")
-    refused(run("device", "keys", "r.csv", "--drop", "nope"), says="no such key")
-    assert files(tmp_path) == before
+        run("device", "open", "sealed.jsonl", "--keys", "r.csv", "-o", out, "--force").refused("is needed")
+    run("device keys r.csv --drop nope").refused("no such key")
+    assert snapshot(empty) == before
 
 
-def test_a_sealed_line_twice_or_behind_a_mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_sealed_line_twice_or_behind_a_mark(empty: Path) -> None:
     Path("vehicles.csv").write_text("vehicle,plate\nV1,AB 1\nV2,CD 2\n")
-    assert run("device", "keys", "fleet.keys").code == 0
-    assert run("device", "seal", "vehicles.csv", "--keys", "fleet.keys", "-o", "sealed.jsonl").code == 0
+    assert run("device keys fleet.keys").code == 0
+    assert run("device seal vehicles.csv --keys fleet.keys -o sealed.jsonl").code == 0
     lines = Path("sealed.jsonl").read_bytes().splitlines(keepends=True)
     Path("twice.jsonl").write_bytes(b"".join([*lines, lines[0]]))
-    refused(run("device", "open", "twice.jsonl", "--keys", "fleet.keys", "-o", "o.csv"), says="twice in row 3")
+    run("device open twice.jsonl --keys fleet.keys -o o.csv").refused("twice in row 3")
     Path("marked.jsonl").write_bytes(b"\xef\xbb\xbf" + b"".join(lines))
-    assert run("device", "open", "marked.jsonl", "--keys", "fleet.keys", "-o", "o.csv").code == 0
+    assert run("device open marked.jsonl --keys fleet.keys -o o.csv").code == 0
 
 
 def test_no_key_is_lost_when_several_renew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -475,19 +379,18 @@ def test_no_key_is_lost_when_several_renew(tmp_path: Path, monkeypatch: pytest.M
     assert os.listdir(tmp_path) == ["fleet.keys"]
 
 
-def test_identities_that_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_identities_that_are_refused(empty: Path) -> None:
     Path("vehicles.csv").write_text("plate\nAB 1\n")
-    refused(run("device", "keys", "fleet.keys", "--renew"), says="no key ring")
-    refused(run("device", "keys", "fleet.keys", "--algorithm", "ROT13"), says="algorithm")
-    assert run("device", "keys", "fleet.keys").code == 0
-    seal = ("device", "seal", "vehicles.csv", "--keys", "fleet.keys", "-o")
-    refused(run(*seal, "s.jsonl"), says="--alias-column")
-    refused(run(*seal, "s.txt"), says=".jsonl")
-    refused(run("device", "keys", "fleet.keys", "--algorithm", "SM4-GCM"), says="--renew")
-    refused(run("device", "keys", "fleet.keys", "--renew", "--drop", "x"), says="two steps")
-    refused(run("device", "open", "vehicles.csv", "--keys", "fleet.keys", "-o", "o.csv"), says="no sealed record")
-    refused(run("device", "open", "vehicles.csv", "--keys", "fleet.keys", "-o", "o.txt"), says=".csv")
+    run("device keys fleet.keys --renew").refused("no key ring")
+    run("device keys fleet.keys --algorithm ROT13").refused("algorithm")
+    assert run("device keys fleet.keys").code == 0
+    seal = "device seal vehicles.csv --keys fleet.keys -o"
+    run(f"{seal} s.jsonl").refused("--alias-column")
+    run(f"{seal} s.txt").refused(".jsonl")
+    run("device keys fleet.keys --algorithm SM4-GCM").refused("--renew")
+    run("device keys fleet.keys --renew --drop x").refused("two steps")
+    run("device open vehicles.csv --keys fleet.keys -o o.csv").refused("no sealed record")
+    run("device open vehicles.csv --keys fleet.keys -o o.txt").refused(".csv")
     Path("fleet.keys").chmod(0o644)
-    refused(run(*seal, "s.jsonl"), says="chmod 600")
+    run(f"{seal} s.jsonl").refused("chmod 600")
     assert sorted(os.listdir()) == ["fleet.keys", "vehicles.csv"]

@@ -3,17 +3,15 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import math
 import re
 from dataclasses import replace
 from fractions import Fraction
-from html.parser import HTMLParser
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.pages_help import Page, check_closed, plain
 
 import dunnage as dn
 from dunnage.auditing.findings import Finding
@@ -28,72 +26,7 @@ from dunnage.showing.audit import audit_page, ride_pictures
 from dunnage.showing.figures import Network
 from dunnage.showing.loads import LoadsStory, PlanView, loads_page, loads_pictures
 
-VOID_TAGS = {"meta", "link", "br", "hr", "img", "input"}
 CAPACITY = 500.0
-
-
-class Page(HTMLParser):
-    """Reads a page strictly: every tag closed in order; texts and attributes are kept."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(convert_charrefs=True)
-        self.open: list[str] = []
-        self.tags: list[tuple[str, dict[str, str]]] = []
-        self.texts: list[tuple[str, str]] = []
-        self.feed(text)
-        self.close()
-        assert self.open == []
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append((tag, dict(attrs)))
-        if tag not in VOID_TAGS:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag, attrs):
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        if data.strip() and "style" not in self.open:
-            self.texts.append((self.open[-1] if self.open else "", " ".join(data.split())))
-
-    @property
-    def text(self) -> str:
-        return " ".join(text for _, text in self.texts)
-
-    def attributes(self, name: str) -> list[str]:
-        return [attrs[name] for _, attrs in self.tags if name in attrs]
-
-
-class Table(HTMLParser):
-    """Reads the cells of the table of plans, each plan by column name."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(convert_charrefs=True)
-        self.rows: list[dict[str, str]] = []
-        self.cell = ""
-        self.feed(text)
-
-    def handle_starttag(self, tag, attrs):
-        named = dict(attrs)
-        if tag == "th" and named.get("role") == "rowheader":
-            self.rows.append({"Plan": ""})
-            self.cell = "Plan"
-        elif tag == "td" and "data-name" in named:
-            self.cell = named["data-name"]
-            self.rows[-1][self.cell] = ""
-        elif tag == "small":
-            self.cell = ""
-
-    def handle_endtag(self, tag):
-        if tag in ("td", "th"):
-            self.cell = ""
-
-    def handle_data(self, data):
-        if self.cell:
-            self.rows[-1][self.cell] += data.replace("\u00a0", " ").strip()
 
 
 def a_body(num_rows: int, k: int, num_classes: int, **changes: object) -> dict[str, object]:
@@ -223,10 +156,6 @@ def page(story) -> str:
     return loads_page(story)
 
 
-def plain(text: str) -> str:
-    return Page(text).text.replace("\u00a0", " ")
-
-
 def test_pictures_by_themselves_are_those_of_the_page():
     story = a_story()
     text, (intervals, loads) = loads_page(story), loads_pictures(story)
@@ -236,40 +165,13 @@ def test_pictures_by_themselves_are_those_of_the_page():
 
 
 def test_page_is_well_formed_and_complete(page):
-    read = Page(page)
+    read = check_closed(page)
     assert page.startswith("<!DOCTYPE html>")
     assert len([tag for tag, _ in read.tags if tag == "section"]) == 6
-    assert "Owner's view: shows true weights. Do not hand out." in read.text
-    assert "9.8.7" in read.text
-    assert "2026-11-15T10:00:00Z" in read.text
-    pictures = [attrs for tag, attrs in read.tags if tag == "svg" and attrs.get("class", "").startswith("chart")]
-    assert len(pictures) == 6
-    assert all(attrs["role"] == "img" and attrs["aria-label"] for attrs in pictures)
-
-
-def test_page_refers_to_nothing_outside(page):
-    read = Page(page)
-    assert not {"script", "link", "img", "iframe", "object", "image", "use", "a", "form", "base"} & {
-        t for t, _ in read.tags
-    }
-    assert not [name for name in ("src", "href", "xlink:href", "srcset", "style") if read.attributes(name)]
-    assert not [name for _, attrs in read.tags for name in attrs if name.startswith("on")]
-    assert "://" not in page
+    for words in ("Owner's view: shows true weights. Do not hand out.", "9.8.7", "2026-11-15T10:00:00Z"):
+        assert words in read.text
+    assert sum(names.startswith("chart") for names in read.having("class")) == 6
     assert set(re.findall(r"url\(([^)]*)\)", page)) == {"#hatch"}
-    assert "@import" not in page
-    assert "@font-face" not in page
-
-
-def test_policy_allows_the_own_style_and_nothing_else(page):
-    (style,) = re.findall(r"<style>(.*?)</style>", page, re.S)
-    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    (policy,) = [a["content"] for t, a in Page(page).tags if a.get("http-equiv") == "Content-Security-Policy"]
-    assert policy == f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
-
-
-def test_ids_are_unique(page):
-    ids = Page(page).attributes("id")
-    assert len(ids) == len(set(ids))
 
 
 EVIL = "\"'><script>alert(1)</script>&amp;<img src=x onerror=y>"
@@ -308,14 +210,14 @@ def test_every_text_is_escaped():
     page = loads_page(replace(plain_story, title=EVIL, release=release, plans=plans))
     read = Page(page)
     assert {"script", "img"}.isdisjoint(tag for tag, _ in read.tags)
-    assert not read.attributes("onerror")
+    assert not read.having("onerror")
     assert read.text.count("<script>") > 15
     assert "<script" not in page
     assert "&amp;amp;" in page
 
 
 def test_table_holds_the_figures_of_the_story(story, page):
-    for plan, row in zip(story.plans, Table(page).rows, strict=True):
+    for plan, row in zip(story.plans, Page(page).rows, strict=True):
         assert row["Plan"] == plan.title
         assert int(row["Trucks"]) == plan.objective
         assert int(row["Bound"]) == plan.bound
@@ -324,8 +226,8 @@ def test_table_holds_the_figures_of_the_story(story, page):
         assert row["Plan feasible"] == ("yes" if plan.plan_feasible else "no")
         assert float(row["Seconds"]) == plan.seconds
         assert row["After repair"] == ("–" if plan.bins_repaired is None else str(len(plan.bins_repaired)))  # noqa: RUF001
-    assert [row["Truck linkage, mean"] for row in Table(page).rows] == ["–", "24.7 %", "24.7 %"]  # noqa: RUF001
-    assert [row["Truck linkage, worst"] for row in Table(page).rows] == ["–", "50 %", "50 %"]  # noqa: RUF001
+    assert [row["Truck linkage, mean"] for row in Page(page).rows] == ["–", "24.7 %", "24.7 %"]  # noqa: RUF001
+    assert [row["Truck linkage, worst"] for row in Page(page).rows] == ["–", "50 %", "50 %"]  # noqa: RUF001
 
 
 def test_findings_agree_with_the_plans(story, page):
@@ -396,17 +298,13 @@ def test_a_true_load_at_capacity_is_no_overload():
     assert "none overflows" in plain(page)
 
 
-@pytest.mark.parametrize(
-    ("basis", "says"),
-    [
+def test_basis_is_a_word_with_its_meaning():
+    for basis, says in (
         ("proved", "✓ proved The stated guarantee follows from the code"),
         ("claimed", "! claimed The guarantee is stated as in the paper"),
         ("void", "✕ void This release is not private. Nothing is promised."),
-    ],
-)
-def test_basis_is_a_word_with_its_meaning(basis, says):
-    text = plain(loads_page(a_story(basis=basis)))
-    assert says in text
+    ):
+        assert says in plain(loads_page(a_story(basis=basis)))
 
 
 def test_void_certificate_is_told_at_the_top():
@@ -450,27 +348,16 @@ def test_odds_of_differential_privacy(loss, says):
     assert "How many look alike" not in text
 
 
-@pytest.mark.parametrize(("num_rows", "k"), [(2, 2), (5, 5), (20, 5), (20, 20), (250, 5)])
-def test_small_and_usual_sizes(num_rows, k):
-    page = loads_page(a_story(num_rows, k, destinations=3))
-    Page(page)
-    assert len(page.encode()) < 400_000
-    assert "nan" not in page
-    assert "inf%" not in page
-
-
-def test_one_plan_with_one_bin(story):
-    plan = a_plan("Upper bound", [[100.0, 150.0]], 1)
-    page = loads_page(replace(story, plans=[plan]))
-    Page(page)
-    assert "Upper bound: 1 truck, as many as the true optimum of 1; none overflows." in plain(page)
-
-
-def test_equal_weights_everywhere():
+def test_small_usual_and_odd_sizes(story):
+    for num_rows, k in ((2, 2), (5, 5), (20, 5), (20, 20), (250, 5)):
+        page = loads_page(a_story(num_rows, k, destinations=3))
+        check_closed(page)
+        assert len(page.encode()) < 400_000
+    one = loads_page(replace(story, plans=[a_plan("Upper bound", [[100.0, 150.0]], 1)]))
+    assert "Upper bound: 1 truck, as many as the true optimum of 1; none overflows." in plain(one)
     truth = np.full(20, 250.0)
-    page = loads_page(replace(a_story(20), truth=truth, release=a_release(truth, 20)))
-    Page(page)
-    assert "is 0 kg wide on average" in plain(page)
+    equal = loads_page(replace(a_story(20), truth=truth, release=a_release(truth, 20)))
+    assert "is 0 kg wide on average" in plain(equal)
 
 
 def test_ten_thousand_rows_stay_small_and_quick(within):

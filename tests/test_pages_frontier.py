@@ -4,21 +4,19 @@ chooses as the advice does."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 import math
 import random
 import re
 import tomllib
 import xml.etree.ElementTree as ElementTree
-from html.parser import HTMLParser
 from importlib import resources
 
 import pytest
 import quickjs
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.pages_help import Page, check_closed
 
 from dunnage.advising.advice import choose
 from dunnage.advising.frontier import OVERLOADED, Failure, Frontier, Limit, Measure, Point
@@ -28,50 +26,8 @@ from dunnage.text import share_text
 
 PRIVATE = "Owner's view: a frontier is private. Do not hand out."
 NOT_PRIVATE = "Choosing by figures that were measured on the true data is itself not private: what was chosen tells a "
-VOID_TAGS = {"meta", "input"}
 HOSTILE = '</script><script>alert(1)</script><img src=x onerror="alert(2)">{{ 7 * 7 }}\'"&\u2028'
 MECHANISMS = ("partition", "full-domain", "noisy-values", "noisy-clusters", "sampled-lattice", "utility-clusters")
-
-
-class Page(HTMLParser):
-    """Reads a page strictly: every tag closed in order; tags, texts and scripts are kept."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(convert_charrefs=True)
-        self.open: list[str] = []
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.texts: list[str] = []
-        self.scripts: list[str] = []
-        self.styles: list[str] = []
-        self.feed(text)
-        self.close()
-        assert self.open == []
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append((tag, dict(attrs)))
-        if tag not in VOID_TAGS:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag, attrs):
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        kept = {"script": self.scripts, "style": self.styles}.get(self.open[-1] if self.open else "", self.texts)
-        kept.append(data)
-
-    @property
-    def text(self) -> str:
-        return " ".join(" ".join(self.texts).split())
-
-    @property
-    def data(self):
-        return json.loads(self.scripts[0])
-
-    def having(self, name: str) -> list[str]:
-        return [attrs[name] or "" for _, attrs in self.tags if name in attrs]
 
 
 def exactly(value: float | Measure) -> Measure:
@@ -139,51 +95,17 @@ def spread(num: int, seed: int = 1) -> tuple[Point, ...]:
     return tuple(found)
 
 
-@pytest.mark.parametrize("num", [0, 1, 2, 200])
-def test_a_page_is_well_formed_and_complete_for_any_number_of_points(num):
-    found = frontier(*spread(num))
-    page = Page(frontier_page(found))
-    ids = page.having("id")
-    assert len(ids) == len(set(ids))
-    assert len(page.having("data-point")) == num == len(page.data["points"])
-    assert sum(name.startswith("policy-") and name[7:].isdigit() for name in ids) == num
-    for item in found.points:
-        assert item.name in page.text
-    assert PRIVATE in page.text
-    assert (NOT_PRIVATE in page.text) == (num > 0)
-    assert not re.search(r"\b(nan|inf|infinity|None|undefined)\b", page.text, re.IGNORECASE)
-    for name in ("x", "y", "x1", "x2", "y1", "y2"):
-        assert all(math.isfinite(float(value.rstrip("%"))) for value in page.having(name))
-
-
-def test_only_the_style_and_the_script_that_are_inside_may_be_used():
-    text = frontier_page(frontier(*spread(9)))
-    page = Page(text)
-    (policy,) = [attrs["content"] for _, attrs in page.tags if attrs.get("http-equiv") == "Content-Security-Policy"]
-    rules = dict(rule.split(" ", 1) for rule in policy.split("; "))
-    digest = {
-        kind: base64.b64encode(hashlib.sha256(body.encode()).digest()).decode()
-        for kind, body in (("style", page.styles[0]), ("script", page.scripts[1]))
-    }
-    assert rules == {
-        "default-src": "'none'",
-        "style-src": f"'sha256-{digest['style']}'",
-        "script-src": f"'sha256-{digest['script']}'",
-        "base-uri": "'none'",
-        "form-action": "'none'",
-    }
-    assert len(page.scripts) == 2
-    assert len(page.styles) == 1
-
-
-def test_a_page_names_nothing_outside_itself():
-    text = frontier_page(frontier(*spread(30)))
-    page = Page(text)
-    assert not re.search(r"https?://|//[a-z]|url\((?!#)|@import|@font-face", re.sub(r"\n\s*//.*", "", text))
-    assert not page.having("src")
-    assert not page.having("href")
-    assert not page.having("style")
-    assert not [name for _, attrs in page.tags for name in attrs if name.startswith("on")]
+def test_a_page_is_well_formed_closed_and_complete_for_any_number_of_points():
+    for num in (0, 1, 2, 200):
+        found = frontier(*spread(num))
+        page = check_closed(frontier_page(found), scripts=2)
+        assert len(page.having("data-point")) == num == len(page.data["points"])
+        assert sum(name.startswith("policy-") and name[7:].isdigit() for name in page.having("id")) == num
+        assert all(item.name in page.text for item in found.points)
+        assert PRIVATE in page.text
+        assert (NOT_PRIVATE in page.text) == (num > 0)
+        for name in ("x", "y", "x1", "x2", "y1", "y2"):
+            assert all(math.isfinite(float(value.rstrip("%"))) for value in page.having(name))
 
 
 def test_the_script_is_strict_and_writes_data_as_text_only():

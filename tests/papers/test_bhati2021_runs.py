@@ -3,19 +3,14 @@
 
 from __future__ import annotations
 
-import csv
-import importlib
 import itertools
 import math
-import subprocess
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+PAPER = "bhati2021"
 TINY = """
 from dataclasses import replace
 from pathlib import Path
@@ -31,23 +26,10 @@ if __name__ == "__main__":
 """
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _repository_first():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(ROOT)
-        yield
-
-
 @pytest.fixture(scope="module")
-def runs(_repository_first):
-    """How the figures are measured."""
-    return importlib.import_module("papers.bhati2021_runs")
-
-
-@pytest.fixture(scope="module")
-def example(_repository_first):
+def example(paper):
     """The eight rides."""
-    return importlib.import_module("papers.bhati2021_example")
+    return paper("example")
 
 
 @pytest.fixture(scope="module")
@@ -209,28 +191,19 @@ def test_equal_jobs_have_equal_results(runs):
 # All of it
 
 
-def test_a_tiny_reproduction_writes_every_table_with_the_papers_value_beside_ours(tmp_path):
-    script = tmp_path / "tiny.py"
-    script.write_text(f"import sys\nsys.path.insert(0, {str(ROOT)!r})\n{TINY}")
-    done = subprocess.run(
-        [sys.executable, str(script), str(tmp_path / "out")], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    with (tmp_path / "out" / "quoted.csv").open(newline="") as stream:
-        lines = list(csv.DictReader(stream))
+def test_a_tiny_reproduction_writes_every_table_with_the_papers_value_beside_ours(miniature):
+    out, lines, page = miniature
     assert len(lines) >= 30
-    assert all(line["paper"] and line["ours"] and line["verdict"] for line in lines)
     exact = [line for line in lines if line["where"] in ("Tables 2 and 3", "Table 3", "III-B, examples 7 and 8")]
     assert [line["verdict"] for line in exact] == ["agrees"] * 3
     (smoother,) = [line["verdict"] for line in lines if line["where"] == "III-D, eq. 14"]
     assert smoother.startswith("differs")
     (pairs,) = [line["ours"] for line in lines if "top 20 pairs" in line["what"]]
     assert "growth without limits: spread" in pairs
-    page = (tmp_path / "out" / "report.html").read_text()
     assert "within 0.03 or a third of it" in page
     titles = ("Tables 2 and 3", "Table 4", "Figure 3", "Figure 4", "Figure 5", "Figure 6", "Figure 7")
     for title in (*titles, "Figures 8 and 9", "Figures 9 and 10"):
         assert f"<h2>{title}:" in page
     for number in (3, 4, 5, 6, 7, 8, 10):
-        assert (tmp_path / "out" / f"figure{number}.csv").exists()
+        assert (out / f"figure{number}.csv").exists()
     assert page.count("<svg") > 60

@@ -3,19 +3,14 @@
 
 from __future__ import annotations
 
-import csv
-import importlib
 import math
-import subprocess
-import sys
 from itertools import pairwise
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+PAPER = "fioretto2018"
 TINY = """
 from dataclasses import replace
 from pathlib import Path
@@ -28,19 +23,6 @@ if __name__ == "__main__":
     fioretto2018.in_parallel = lambda work, todo, **_: [item for job in todo for item in work(job)]
     fioretto2018.reproduce(Path(sys.argv[1]), quick=True, workers=1)
 """
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _repository_first():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(ROOT)
-        yield
-
-
-@pytest.fixture(scope="module")
-def runs(_repository_first):
-    """How everything is measured."""
-    return importlib.import_module("papers.fioretto2018_runs")
 
 
 @pytest.fixture(scope="module")
@@ -190,27 +172,15 @@ def test_interval_of_a_mean(runs):
 # Everything
 
 
-def test_everything_in_miniature(tmp_path):
-    script = tmp_path / "tiny.py"
-    script.write_text(f"import sys\nsys.path.insert(0, {str(ROOT)!r})\n{TINY}")
-    done = subprocess.run(
-        [sys.executable, str(script), str(tmp_path / "out")], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    with (tmp_path / "out" / "quoted.csv").open(newline="") as stream:
-        lines = list(csv.DictReader(stream))
+def test_everything_in_miniature(miniature):
+    out, lines, page = miniature
     assert len(lines) >= 40
-    assert all(line["paper"] and line["ours"] and line["verdict"] for line in lines)
-    assert {line["verdict"].split(":")[0].split(" (")[0] for line in lines} == {
-        "agrees",
-        "differs",
-        "not reproducible",
-    }
+    kinds = {line["verdict"].split(":")[0].split(" (")[0] for line in lines}
+    assert kinds == {"agrees", "differs", "not reproducible"}
     impossible = [line["what"] for line in lines if "impossible at epsilon 1:" in line["verdict"]]
     assert [what.split(",")[0] for what in impossible] == ["error of O5(a)"] * 2
-    page = (tmp_path / "out" / "report.html").read_text()
     assert page.count("<svg") > 12
     assert "publishing nothing" in page
     names = ("created", "figure5", "table2", "bounds", "readings", "cells", "sums", "draws", "seconds")
     for name in (*names, "table1", "fleets", "weekdays", "fleet-runs"):
-        assert (tmp_path / "out" / f"{name}.csv").exists()
+        assert (out / f"{name}.csv").exists()

@@ -3,34 +3,25 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _repository_first():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(ROOT)
-        yield
+PAPER = "fioretto2018"
 
 
 @pytest.fixture(scope="module")
-def fleeting(_repository_first):
+def fleeting(paper):
     """How fleets are measured."""
-    return importlib.import_module("papers.fioretto2018_fleets")
+    return paper("fleets")
 
 
 @pytest.fixture(scope="module")
-def text(_repository_first):
+def text(paper):
     """How fleets are told."""
-    return importlib.import_module("papers.fioretto2018_text")
+    return paper("text")
 
 
 @pytest.fixture(scope="module")

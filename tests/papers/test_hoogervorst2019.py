@@ -5,8 +5,11 @@ from __future__ import annotations
 
 import itertools
 import math
+import subprocess
+import sys
 from collections import Counter
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +24,19 @@ from dunnage.noise.source import Noise
 from dunnage.samples import draw_weights, package_setting
 from dunnage.tables.dataset import Dataset
 
+ROOT = Path(__file__).resolve().parents[2]
+PAPER = "hoogervorst2019"
+TINY = """
+from dataclasses import replace
+from pathlib import Path
+import sys
+from papers import hoogervorst2019, hoogervorst2019_runs as runs
+
+less = dict(instances=1, ks=(8, 10), permutations=200, seconds=1.0, law_draws=5, spreads={10: (3,)})
+runs.QUICK = replace(runs.QUICK, sampled_ks=(8,), sampled_seconds=1.0, **less)
+if __name__ == "__main__":
+    hoogervorst2019.reproduce(Path(sys.argv[1]), quick=True, workers=1)
+"""
 TABLE_1 = [81, 81, 83, 87, 88]
 DOMAIN = (80, 90)
 """The intervals of example 2, [80, 85] and [86, 90], cover this domain."""
@@ -244,3 +260,19 @@ def test_loss_of_uniform_weights(size, k, exact, full_domain):
     assert abs(np.mean(found) - exact) <= 3 * spread + (0.00005 if exact < 0.01 else 0.0005)
     assert spread < 0.2 * np.mean(found)
     assert max(found) < full_domain
+
+
+def test_everything_in_miniature(miniature):
+    _, lines, page = miniature
+    assert len(lines) >= 20
+    robust = [line for line in lines if line["what"].startswith("robust with the published budget")]
+    assert robust[0]["verdict"].startswith("agrees")
+    assert "<svg" in page
+
+
+def test_an_unknown_paper_is_refused():
+    done = subprocess.run(
+        [sys.executable, "-m", "papers", "nobody1900"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "hoogervorst2019" in done.stderr

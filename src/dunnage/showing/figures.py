@@ -72,6 +72,19 @@ class Scale:
         return [index * step for index in range(first, last + 1)]
 
 
+class LogScale(Scale):
+    """A map on which equal factors are equal lengths, between its lowest and its highest value, above 0."""
+
+    def at(self, value: float) -> float:
+        share = math.log10(value / self.low) / math.log10(self.high / self.low)
+        return self.start + share * (self.stop - self.start)
+
+    def ticks(self, most: int) -> list[float]:
+        """Return powers of ten."""
+        first, last = math.ceil(math.log10(self.low) - SLACK), math.floor(math.log10(self.high) + SLACK)
+        return [10.0**power for power in range(first, last + 1)]
+
+
 def span(low: float, high: float) -> tuple[float, float]:
     """Widen a span that is a point, and leave a little room on both sides."""
     room = 0.02 * (high - low) or 0.05 * abs(high) or 1.0
@@ -115,7 +128,7 @@ def lower_axis(
         if grid is not None:
             parts.append(tag("line", class_="grid", x1=x, x2=x, y1=grid, y2=base + 4))
         parts.append(tag("text", text, x=x, y=base + 17, text_anchor=first if x == "0%" else "middle"))
-    return [*parts, tag("text", title, class_="name", x="100%", y=base + 34, text_anchor="end")]
+    return [*parts, *([tag("text", title, class_="name", x="100%", y=base + 34, text_anchor="end")] if title else [])]
 
 
 def x_axis(scale: Scale, y: float, title: str, *, shares: bool = False) -> list[Svg]:

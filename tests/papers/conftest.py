@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What tests of all papers share: their modules, and a miniature of everything that is reproduced."""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def paper(request):
+    """A module of the paper that the test's file names, by the end of its name."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(ROOT)
+        yield lambda end: importlib.import_module(f"papers.{request.module.PAPER}_{end}")
+
+
+@pytest.fixture(scope="module")
+def runs(paper):
+    """How everything is measured."""
+    return paper("runs")
+
+
+@pytest.fixture
+def miniature(request, tmp_path):
+    """What a tiny reproduction wrote: its folder, every line that the text states, and the page."""
+    script = tmp_path / "tiny.py"
+    script.write_text(f"import sys\nsys.path.insert(0, {str(ROOT)!r})\n{request.module.TINY}")
+    command = [sys.executable, str(script), str(tmp_path / "out")]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    with (tmp_path / "out" / "quoted.csv").open(newline="") as stream:
+        lines = list(csv.DictReader(stream))
+    assert all(line["paper"] and line["ours"] and line["verdict"] for line in lines)
+    return tmp_path / "out", lines, (tmp_path / "out" / "report.html").read_text()
