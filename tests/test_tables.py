@@ -18,6 +18,7 @@ import xlsxwriter
 import dunnage as dn
 from dunnage.errors import InputError, OutputError, ParameterError
 from dunnage.planning.trucks import read_trucks
+from dunnage.showing import shown
 from dunnage.tables import reader
 from dunnage.tables.columns import write_workbook
 from dunnage.tables.reader import ReadOptions, TableStream, read_table
@@ -106,6 +107,7 @@ def test_a_real_looking_workbook_is_read(tmp_path):
     path = workbook(tmp_path / "book.xlsx", Parcels=lines, Notes=[["ask the depot about it"]])
     assert loaded(path, decimal=",", delimiter=";") == [["a", "b"], [1.5, 2.5], ["1001", "1002"]]
     assert "column 'weight': is not a finite number in row 1" in refused(path)
+    assert shown(path)[0]["columns"] == {"id": "text", "weight": "text", "depot": "number"}
     drafted = dn.draft(path)
     assert 'decimal = ","' in drafted
     assert "sheet" not in drafted.partition("[read]")[2].partition("[")[0]

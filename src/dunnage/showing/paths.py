@@ -27,7 +27,7 @@ from dunnage.showing import devices as of_devices
 from dunnage.showing import documents
 from dunnage.showing.common import HEAD_BYTES, MOST_BYTES, MOST_TABLE_BYTES, Shown, check_size
 from dunnage.showing.texts import policy_text, release_text
-from dunnage.tables.reader import TAB_ENDINGS, ReadOptions
+from dunnage.tables.reader import EXCEL_ENDINGS, TAB_ENDINGS, ReadOptions, guess_options, read_table
 from dunnage.text import several
 
 # --- Tables and places for a person: plans of others, trucks, the columns of a dataset, cities, GTFS feeds.
@@ -163,6 +163,12 @@ def shown_parquet(path: Path) -> Shown:
     if b"dunnage.key" in (schema.metadata or {}):
         raise private_key_of_release(path)
     return _columns(path, {item.name: _word(item.type) for item in schema})
+
+
+def shown_workbook(path: Path) -> Shown:
+    """Describe the columns of the sheet that holds a table; the first, if several do."""
+    table = read_table(path, guess_options(path)).table
+    return _columns(path, {item.name: _word(item.type) for item in table.schema})
 
 
 def _shown_assignment(path: Path, names: Sequence[str]) -> Shown:
@@ -346,7 +352,7 @@ def _by_content(path: Path, head: bytes, devices: int) -> Shown | None:
     if head.lstrip().startswith(b"-----BEGIN"):
         return documents.shown_pem(path, head)
     if head.startswith(b"PK\x03\x04"):
-        return shown_feed(path)
+        return shown_workbook(path) if path.suffix.lower() in EXCEL_ENDINGS else shown_feed(path)
     for kind, describe in of_devices.BY_KIND.items():
         if b'"%s"' % kind.encode() in head[:400]:
             return describe(path, devices)
