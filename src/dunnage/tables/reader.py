@@ -516,8 +516,8 @@ def checked_utf8(source: str, content: bytes, remedy: str) -> bytes:
     return content.removeprefix(codecs.BOM_UTF8)
 
 
-def delimiter_of(content: bytes, path: str | PathLike[str] = "") -> str:
-    """Return the delimiter of a public list: a tab by its name, else a semicolon if the first line has one, or a comma."""
+def delimiter_of(content: bytes, path: str | PathLike[str]) -> str:
+    """Return the delimiter of a public list: a tab by its name, a semicolon if the first line has one, or a comma."""
     if is_named(Path(path), TAB_ENDINGS):
         return "\t"
     first = content.lstrip(b"\r\n").partition(b"\n")[0].decode()
