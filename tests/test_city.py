@@ -75,9 +75,8 @@ def test_all_problems_of_stops_at_once(tmp_path):
         assert words in found
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
+def test_stops_that_cannot_be_read(tmp_path):
+    for text, words in (
         ("stop,colour\nA,x\n", "'colour' is not one of stop, zone, lat, lon, hub, name"),
         ("zone\nA\n", "a column stop"),
         ("stop,lat\nA,1\n", "lat and lon go together"),
@@ -86,10 +85,8 @@ def test_all_problems_of_stops_at_once(tmp_path):
         ("stop\n", "1 to 100000 stops"),
         ("", "no lines"),
         ("stop,lat,lon\nA,nan,1\n", "lat must be"),
-    ],
-)
-def test_stops_that_cannot_be_read(tmp_path, text, words):
-    assert any(words in problem for problem in problems_of(tmp_path, text))
+    ):
+        assert any(words in problem for problem in problems_of(tmp_path, text))
 
 
 def test_all_problems_of_modes_at_once(tmp_path):
@@ -103,20 +100,18 @@ def test_all_problems_of_modes_at_once(tmp_path):
     assert "2 pairs of stops have no mode, first 'A' to 'A'" in found[4]
 
 
-@pytest.mark.parametrize(
-    ("modes", "words"),
-    [
+def test_modes_that_cannot_be_read(tmp_path):
+    header = "origin,destination,mode\n"
+    for modes, words in (
         ("origin,destination\nA,A\n", "the header must be origin,destination,mode"),
         ("A,A,bus\n", "the header must be origin,destination,mode"),
         ("", "the header must be origin,destination,mode"),
-        ("origin,destination,mode\nA,A\n", "line 2: there must be 3 cells"),
-        ("origin,destination,mode\nA,A,bus,x\n", "line 2: there must be 3 cells"),
-        ("origin,destination,mode\n", "a pair of stops has no mode"),
-        ("origin,destination,mode\n" + 30 * "A,Q,bus\n", "more"),
-    ],
-)
-def test_modes_that_cannot_be_read(tmp_path, modes, words):
-    assert any(words in problem for problem in problems_of(tmp_path, "stop\nA\n", modes))
+        (header + "A,A\n", "line 2: there must be 3 cells"),
+        (header + "A,A,bus,x\n", "line 2: there must be 3 cells"),
+        (header, "a pair of stops has no mode"),
+        (header + 30 * "A,Q,bus\n", "more"),
+    ):
+        assert any(words in problem for problem in problems_of(tmp_path, "stop\nA\n", modes))
 
 
 def test_columns_of_modes_may_be_in_any_order_and_quoted(tmp_path):

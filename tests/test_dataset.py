@@ -56,67 +56,48 @@ def refused(values: Any, rules: Policy | None = None, kind: Any = None) -> str:
 # --- numbers ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("values", "kind"),
-    [
-        ([0.1, 2, 500], pa.float64()),
-        (["0.1", " 2.0 ", "+5e2"], pa.string()),
-        (["0.1", "2", "500"], pa.large_string()),
-        (["0.1", "2", "500"], pa.string_view()),
-        ([0.1, 2, 500], pa.float32()),
-        ([Decimal("0.1"), Decimal(2), Decimal(500)], pa.decimal128(20, 5)),
-        ([Decimal("0.1"), Decimal(2), Decimal(500)], pa.decimal256(60, 5)),
-        (pa.array(["0.1", "2", "500"]).dictionary_encode(), None),
-        (pa.array([0.1, 2, 500]).dictionary_encode(), None),
-        (pa.chunked_array([[0.1], [], [2.0, 500.0]]), None),
-    ],
-    ids=str,
-)
-def test_numbers_mean_the_same_whatever_holds_them(values: Any, kind: Any) -> None:
-    dataset = read(values, kind=kind)
-    assert dataset.numbers("x").tolist() == [0.1, 2.0, 500.0]
-    assert dataset.keyed_digest(KEY) == read([0.1, 2.0, 500.0]).keyed_digest(KEY)
-
-
-def test_decimals_are_the_doubles_of_their_text() -> None:
+def test_numbers_mean_the_same_whatever_holds_them() -> None:
+    decimals, texts = [Decimal("0.1"), Decimal(2), Decimal(500)], ["0.1", "2", "500"]
+    expected = read([0.1, 2.0, 500.0]).keyed_digest(KEY)
+    for column in (
+        pa.array(["0.1", " 2.0 ", "+5e2"]),
+        *(pa.array(texts, kind) for kind in (pa.large_string(), pa.string_view())),
+        pa.array([0.1, 2, 500], pa.float32()),
+        *(pa.array(decimals, kind) for kind in (pa.decimal128(20, 5), pa.decimal256(60, 5))),
+        pa.array(texts).dictionary_encode(),
+        pa.array([0.1, 2, 500]).dictionary_encode(),
+        pa.chunked_array([[0.1], [], [2.0, 500.0]]),
+    ):
+        dataset = read(column)
+        assert dataset.numbers("x").tolist() == [0.1, 2.0, 500.0], column.type
+        assert dataset.keyed_digest(KEY) == expected
+    for kind in (pa.int8(), pa.uint8(), pa.int16(), pa.int64(), pa.uint64(), pa.float16()):
+        assert read(pa.array([0, 1, 100], pa.int64()).cast(kind)).numbers("x").tolist() == [0, 1, 100]
     column = pa.array([Decimal(i) / 1000 for i in range(50_000)], pa.decimal128(12, 3))
-    assert np.array_equal(read(column).numbers("x"), np.arange(50_000) / 1000)
-
-
-@pytest.mark.parametrize("kind", [pa.int8(), pa.uint8(), pa.int16(), pa.int64(), pa.uint64(), pa.float16()])
-def test_whole_numbers(kind: Any) -> None:
-    assert read(pa.array([0, 1, 100], pa.int64()).cast(kind)).numbers("x").tolist() == [0, 1, 100]
-
-
-def test_negative_zero_is_zero() -> None:
+    assert np.array_equal(read(column).numbers("x"), np.arange(50_000) / 1000), "the doubles of their text"
     assert read([-0.0, 1.0]).keyed_digest(KEY) == read([0.0, 1.0]).keyed_digest(KEY)
 
 
-@pytest.mark.parametrize(
-    "cell", ["abc", "1,234", "1,5", "1.2.3", "1e", "0x1F", "inf", "-Infinity", "1e999", "1 000", "--1", "٣", "1_0", "½"]
-)
-def test_text_that_is_no_number(cell: str) -> None:
-    message = refused(["1", cell, "2", cell])
+def test_text_that_is_no_number() -> None:
     remedy = 'Mend the cells, or set [read] decimal = "," or null = ["n/a"] in the policy.'
-    assert message == f"frame: column 'x': is not a finite number in 2 rows: 2, 4. {remedy}"
+    cells = ["abc", "1,234", "1,5", "1.2.3", "1e", "0x1F", "inf", "-Infinity", "1e999", "1 000", "--1", "٣", "1_0", "½"]
+    for cell in cells:
+        message = refused(["1", cell, "2", cell])
+        assert message == f"frame: column 'x': is not a finite number in 2 rows: 2, 4. {remedy}", cell
+    for rule in ("refuse", "leave-out", "clamp"):  # infinities are no numbers under any rule
+        infinite = refused([float("inf"), 1.0], policy(x=f'{NUMBERS}\noutside = "{rule}"'))
+        assert "not a finite number in row 1" in infinite
+    rules = policy(read='decimal = ","\ndelimiter = ";"')
+    assert read(["1,5", ",5", "2", "1,5e2"], rules).numbers("x").tolist() == [1.5, 0.5, 2, 150]
+    for cell in ("1.5", "1.500", "1.234,5", "1,2,3"):
+        assert "not a finite number in row 1" in refused([cell, "1"], rules)
 
 
-def test_infinities_are_no_numbers_under_any_rule() -> None:
-    for rule in ("refuse", "leave-out", "clamp"):
-        assert "not a finite number in row 1" in refused(
-            [float("inf"), 1.0], policy(x=f'{NUMBERS}\noutside = "{rule}"')
-        )
-
-
-@pytest.mark.parametrize("cell", [None, "", "  ", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None", "\u00a0"])
-def test_words_for_missing_numbers(cell: str | None) -> None:
-    assert "column 'x': has no value in row 2" in refused(["1", cell, "2"])
-    dataset = read(["1", cell, "2"], policy(x=f'{NUMBERS}\nmissing = "leave-out"'))
-    assert dataset.source_rows.tolist() == [0, 2]
-    assert dataset.num_left_out == 1
-
-
-def test_other_words_for_missing() -> None:
+def test_words_for_missing_numbers() -> None:
+    for cell in (None, "", "  ", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None", "\u00a0"):
+        assert "column 'x': has no value in row 2" in refused(["1", cell, "2"])
+        dataset = read(["1", cell, "2"], policy(x=f'{NUMBERS}\nmissing = "leave-out"'))
+        assert (dataset.source_rows.tolist(), dataset.num_left_out) == ([0, 2], 1)
     rules = policy(read='null = ["-", " unknown"]', x=f'{NUMBERS}\nmissing = "leave-out"', t=TEXT)
     table = pa.table({"x": ["1", "-", "2", ""], "t": ["a", "b", "c", "d"]})
     assert Dataset.from_table(table, rules).source_rows.tolist() == [0, 2]
@@ -124,25 +105,11 @@ def test_other_words_for_missing() -> None:
         Dataset.from_table(pa.table({"x": ["NA", "1"], "t": ["a", "b"]}), rules)
     with pytest.raises(InputError, match="'t': has no value in 3 rows: 1, 2, 3"):
         Dataset.from_table(pa.table({"x": ["1", "1", "1"], "t": ["unknown", "-", ""]}), rules)
-
-
-@pytest.mark.parametrize("values", [[1.0, float("nan")], [1.0, None], [1, None]])
-def test_nan_and_null_are_missing(values: list[Any]) -> None:
-    assert "has no value in row 2" in refused(values)
-
-
-def test_a_column_of_nulls() -> None:
+    for values in ([1.0, float("nan")], [1.0, None], [1, None]):
+        assert "has no value in row 2" in refused(values)
     assert "has no value in 2 rows: 1, 2" in refused(pa.nulls(2))
-    rules = policy(x="", t=TEXT)
     with pytest.raises(InputError, match="'t': has no value in 2 rows"):
-        Dataset.from_table(pa.table({"t": pa.nulls(2)}), rules)
-
-
-def test_decimal_commas() -> None:
-    rules = policy(read='decimal = ","\ndelimiter = ";"')
-    assert read(["1,5", ",5", "2", "1,5e2"], rules).numbers("x").tolist() == [1.5, 0.5, 2, 150]
-    for cell in ("1.5", "1.500", "1.234,5", "1,2,3"):
-        assert "not a finite number in row 1" in refused([cell, "1"], rules)
+        Dataset.from_table(pa.table({"t": pa.nulls(2)}), policy(x="", t=TEXT))
 
 
 def test_values_outside_the_domain() -> None:
@@ -154,63 +121,31 @@ def test_values_outside_the_domain() -> None:
     clamped = read(values, policy(x=f'{NUMBERS}\noutside = "clamp"'))
     assert clamped.numbers("x").tolist() == [0, 0, 500, 500, 500]
     assert clamped.num_left_out == 0
-
-
-def test_missing_and_outside_follow_their_own_rules() -> None:
     rules = policy(x=f'{NUMBERS}\nmissing = "leave-out"\noutside = "clamp"')
-    assert read([None, 600.0, 1.0], rules).numbers("x").tolist() == [500, 1]
-    rules = policy(x=f'{NUMBERS}\noutside = "leave-out"')
-    assert "has no value in row 1" in refused([None, 600.0, 1.0], rules)
+    assert read([None, 600.0, 1.0], rules).numbers("x").tolist() == [500, 1], "each by its own rule"
+    assert "has no value in row 1" in refused([None, 600.0, 1.0], policy(x=f'{NUMBERS}\noutside = "leave-out"'))
 
 
-@pytest.mark.parametrize(
-    "values", [[2**53, 1], [-(2**60), 1], ["9007199254740993", "1"], [2**64 - 1, 1], [2.0**53, 1.0]]
-)
-def test_numbers_too_large_to_be_exact(values: list[Any]) -> None:
-    column = pa.array(values, pa.uint64()) if values[0] == 2**64 - 1 else pa.array(values)
-    message = refused(column, policy(x=SENSITIVE))
-    assert "is 2^53 or more, where not every whole number can be kept in row 1" in message
-    assert "outside the public domain in row 1" in refused(column)
-    assert len(read(column, policy(x=f'{NUMBERS}\noutside = "leave-out"'))) == 1
+def test_numbers_too_large_to_be_exact() -> None:
+    columns = [pa.array(values) for values in ([2**53, 1], [-(2**60), 1], ["9007199254740993", "1"], [2.0**53, 1.0])]
+    for column in (*columns, pa.array([2**64 - 1, 1], pa.uint64())):
+        message = refused(column, policy(x=SENSITIVE))
+        assert "is 2^53 or more, where not every whole number can be kept in row 1" in message
+        assert "outside the public domain in row 1" in refused(column)
+        assert len(read(column, policy(x=f'{NUMBERS}\noutside = "leave-out"'))) == 1
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
-        pa.array([True, False]),
-        pa.array([date(2026, 1, 1)] * 2),
-        pa.array([datetime(2026, 1, 1)] * 2),
-        pa.array([[1], [2]]),
-        pa.array([{"a": 1}] * 2),
-        pa.array([b"1", b"2"]),
-        pa.array([5, 6], pa.duration("s")),
-        pc.run_end_encode(pa.array([1, 1])),
-    ],
-    ids=lambda values: str(values.type),
-)
-def test_types_that_are_no_numbers(values: pa.Array) -> None:
-    assert f"column 'x': has type {values.type}, which cannot be used here" in refused(values)
+# --- text and labels, and what a column cannot be -----------------------------------------------------------------
 
 
-# --- text and labels ----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("values", "text"),
-    [
-        (["red", "blue"], ["red", "blue"]),
+def test_labels() -> None:
+    for values, text in (
         (pa.array(["red", "blue"], pa.large_string()), ["red", "blue"]),
         (pa.array(["red", "blue"]).dictionary_encode(), ["red", "blue"]),
         (pa.array([1, 1], pa.int16()), ["1", "1"]),
         ([True, True], ["true", "true"]),
-    ],
-    ids=str,
-)
-def test_labels(values: Any, text: list[str]) -> None:
-    assert read(values, policy(x=LABELS)).column("x").to_pylist() == text
-
-
-def test_labels_outside_their_domain() -> None:
+    ):
+        assert read(values, policy(x=LABELS)).column("x").to_pylist() == text
     values = ["red", "Red", " red", None, "blue"]
     message = refused(values, policy(x=LABELS))
     assert "has no value in row 4" in message
@@ -219,14 +154,8 @@ def test_labels_outside_their_domain() -> None:
     assert left.source_rows.tolist() == [0, 4]
 
 
-@pytest.mark.parametrize("values", [[1.5], [Decimal("1.5")], [date(2026, 1, 1)], [[1]], [b"red"]], ids=str)
-def test_types_that_are_no_labels(values: list[Any]) -> None:
-    assert "which cannot be used here" in refused(values, policy(x=LABELS))
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
+def test_plain_columns_stay_as_they_are() -> None:
+    for values in (
         pa.array([1, 2]),
         pa.array([1.5, 2.5]),
         pa.array([True, False]),
@@ -235,38 +164,27 @@ def test_types_that_are_no_labels(values: list[Any]) -> None:
         pa.array([time(1), time(2)]),
         pa.array([1, 2], pa.timestamp("ns")),
         pa.array([1, 2], pa.timestamp("us", tz="America/Detroit")),
-    ],
-    ids=lambda values: str(values.type),
-)
-def test_plain_columns_stay_as_they_are(values: pa.Array) -> None:
-    dataset = read(values, policy(x=TEXT))
-    assert dataset.column("x").equals(values)
-    assert dataset.keyed_digest(KEY) != read(values.take(pa.array([1, 0])), policy(x=TEXT)).keyed_digest(KEY)
-    assert "has no value in row 2" in refused(values.take(pa.array([0, None])), policy(x=TEXT))
+    ):
+        dataset = read(values, policy(x=TEXT))
+        assert dataset.column("x").equals(values)
+        assert dataset.keyed_digest(KEY) != read(values.take(pa.array([1, 0])), policy(x=TEXT)).keyed_digest(KEY)
+        assert "has no value in row 2" in refused(values.take(pa.array([0, None])), policy(x=TEXT))
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
-        pa.array([[1]]),
-        pa.array([{"a": 1}]),
-        pa.array([b"1"]),
-        pa.array([5], pa.duration("s")),
-        pa.array([0], pa.timestamp("us", tz="Mars/Olympus")),
-        pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\1\0\0\0"), pa.py_buffer(b"\xff")]),
-        pa.array(["x"]).dictionary_encode().cast(pa.dictionary(pa.int8(), pa.binary())),
-    ],
-    ids=lambda values: str(values.type),
-)
-@pytest.mark.parametrize("role", [TEXT, LABELS, NUMBERS])
-def test_columns_that_cannot_be_used(values: pa.Array, role: str) -> None:
-    assert "which cannot be used here, or is damaged" in refused(values, policy(x=role))
-
-
-def test_dropped_columns_may_hold_anything() -> None:
-    table = pa.table({"x": [1.0], "n": [[{"a": 1}]]})
-    dataset = Dataset.from_table(table, policy(n='role = "drop"'))
-    assert dataset._table.column_names == ["x"]
+def test_columns_that_cannot_be_used() -> None:
+    not_utf8 = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\1\0\0\0"), pa.py_buffer(b"\xff")])
+    binary_codes = pa.array(["x"]).dictionary_encode().cast(pa.dictionary(pa.int8(), pa.binary()))
+    anywhere = [pa.array([[1]]), pa.array([{"a": 1}]), pa.array([b"1"]), pa.array([5], pa.duration("s")), not_utf8]
+    anywhere += [pa.array([0], pa.timestamp("us", tz="Mars/Olympus")), binary_codes]
+    days = [pa.array([date(2026, 1, 1)]), pa.array([datetime(2026, 1, 1)])]
+    cases = {TEXT: anywhere, LABELS: [*anywhere, *days, pa.array([1.5]), pa.array([Decimal("1.5")])]}
+    cases[NUMBERS] = [*anywhere, *days, pa.array([True, False]), pc.run_end_encode(pa.array([1, 1]))]
+    for role, columns in cases.items():
+        for column in columns:
+            what = f"column 'x': has type {column.type}, which cannot be used here, or is damaged"
+            assert what in refused(column, policy(x=role))
+    table = pa.table({"x": [1.0], "n": [[{"a": 1}]]})  # a column that is dropped may hold anything
+    assert Dataset.from_table(table, policy(n='role = "drop"'))._table.column_names == ["x"]
 
 
 # --- columns ------------------------------------------------------------------------------------------------------
@@ -279,20 +197,15 @@ def column_message(names: list[str], rules: Policy) -> str:
     return str(caught.value)
 
 
-def test_missing_and_undeclared_columns() -> None:
+def test_missing_undeclared_and_doubled_columns() -> None:
     message = column_message(["t", "weigth", "extra"], policy(x="", weight=NUMBERS, t=TEXT))
     assert "column 'weight': is declared in the policy but not in the data. Did you mean 'weigth'?" in message
     assert "column 'weigth': is not declared in the policy" in message
     assert "column 'extra': is not declared in the policy. Give it a role" in message
-
-
-def test_columns_that_appear_twice() -> None:
     message = column_message(["x", "t", "x", "u", "u"], policy(t=TEXT))
     assert "column 'x': appears 2 times" in message
     assert "column 'u': appears 2 times" in message
-
-
-def test_a_record_in_place_of_the_header_is_not_printed() -> None:
+    # A record in place of the header is not printed.
     message = column_message([str(CANARY), "Smith", "Smith"], policy(t=TEXT))
     assert "Check that the first line is a header" in message
     assert str(CANARY) not in message
@@ -301,20 +214,15 @@ def test_a_record_in_place_of_the_header_is_not_printed() -> None:
 
 
 def test_columns_and_cells_in_one_error() -> None:
-    rules = policy(t=TEXT, u=TEXT)
     table = pa.table({"x": [1.0, None, 900.0], "t": ["", "a", " "], "v": [1, 2, 3]})
     with pytest.raises(InputError) as caught:
-        Dataset.from_table(table, rules)
+        Dataset.from_table(table, policy(t=TEXT, u=TEXT))
     found = [(problem.where, problem.num_rows) for problem in caught.value.problems]
     assert found == [("column 'u'", 0), ("column 'v'", 0), ("column 'x'", 1), ("column 'x'", 1), ("column 't'", 2)]
-
-
-def test_the_first_twenty_rows_are_named() -> None:
     with pytest.raises(InputError) as caught:
         read([None] * 50 + [1.0])
     (problem,) = caught.value.problems
-    assert problem.num_rows == 50
-    assert problem.rows == tuple(range(1, 21))
+    assert (problem.num_rows, problem.rows) == (50, tuple(range(1, 21)))
     assert "in 50 rows, first 1, 2, 3" in str(problem)
 
 
@@ -349,39 +257,28 @@ def test_the_rows_of_a_day_and_of_a_month() -> None:
     assert of_period(["2026-11", "2026-12"], "2026-11", MONTH).source_rows.tolist() == [0]
 
 
-@pytest.mark.parametrize("kind", [pa.date32(), pa.date64(), pa.timestamp("s"), pa.timestamp("ns")], ids=str)
-def test_dates_and_timestamps(kind: pa.DataType) -> None:
-    days = pa.array([date(2026, 11, 14), date(2026, 11, 15), date(2026, 11, 15)]).cast(kind)
-    assert of_period(days, "2026-11-15").source_rows.tolist() == [1, 2]
-    assert of_period(days.dictionary_encode(), "2026-11-15").source_rows.tolist() == [1, 2]
-    assert len(of_period(days, "2026-11", MONTH)) == 3
-
-
-def test_timestamps_count_by_their_own_zone() -> None:
+def test_dates_and_timestamps() -> None:
+    for kind in (pa.date32(), pa.date64(), pa.timestamp("s"), pa.timestamp("ns")):
+        days = pa.array([date(2026, 11, 14), date(2026, 11, 15), date(2026, 11, 15)]).cast(kind)
+        assert of_period(days, "2026-11-15").source_rows.tolist() == [1, 2]
+        assert of_period(days.dictionary_encode(), "2026-11-15").source_rows.tolist() == [1, 2]
+        assert len(of_period(days, "2026-11", MONTH)) == 3
+    # Those of a zone count by its clock.
     late = pa.array([datetime(2026, 11, 16, 3), datetime(2026, 11, 16, 6)], pa.timestamp("us", tz="America/Detroit"))
     assert of_period(late, "2026-11-15").source_rows.tolist() == [0]
     with pytest.raises(InputError, match="column 'day': has type timestamp"):
         of_period(late.cast(pa.timestamp("us", tz="Mars/Olympus")), "2026-11-15")
 
 
-@pytest.mark.parametrize(
-    "cell", ["yesterday", "15.11.2026", "2026-11-31", "2026-13-01", "2026-1-1", "20261115", "2026-11-15x", "", None]
-)
-@pytest.mark.parametrize("rule", [DAY, MONTH])
-def test_what_is_no_date_is_named_by_row(cell: str | None, rule: str) -> None:
-    period = "2026-11-15" if rule == DAY else "2026-11"
-    with pytest.raises(InputError, match=r"column 'day': holds no date \(YYYY-MM-DD\) in row 2\. Mend"):
-        of_period(["2026-11-15", cell, "2026-11-15"], period, rule)
-
-
-@pytest.mark.parametrize(
-    "column",
-    [pa.array([20261115]), pa.array([1.5]), pa.array([True]), pa.array([[1]]), pa.array([b"\xff"]), pa.nulls(1)],
-    ids=lambda column: str(column.type),
-)
-def test_columns_that_hold_no_dates(column: pa.Array) -> None:
-    with pytest.raises(InputError, match="column 'day': h"):
-        of_period(column, "2026-11-15")
+def test_what_is_no_date_is_named_by_row() -> None:
+    cells = ["yesterday", "15.11.2026", "2026-11-31", "2026-13-01", "2026-1-1", "20261115", "2026-11-15x", "", None]
+    for cell in cells:
+        for rule, period in ((DAY, "2026-11-15"), (MONTH, "2026-11")):
+            with pytest.raises(InputError, match=r"column 'day': holds no date \(YYYY-MM-DD\) in row 2\. Mend"):
+                of_period(["2026-11-15", cell, "2026-11-15"], period, rule)
+    for values in ([20261115], [1.5], [True], [[1]], [b"\xff"], [None]):
+        with pytest.raises(InputError, match="column 'day': h"):
+            of_period(pa.array(values), "2026-11-15")
 
 
 def test_rows_without_a_date_may_be_left_out() -> None:
@@ -391,20 +288,12 @@ def test_rows_without_a_date_may_be_left_out() -> None:
         of_period(["2026-11-15", "x"], "2026-11-15", day=day)
 
 
-def test_a_period_without_rows() -> None:
+def test_periods_that_cannot_be_meant() -> None:
     with pytest.raises(InputError, match="column 'day': has no row of period 2020-01-01"):
         of_period(DAYS, "2020-01-01")
-
-
-@pytest.mark.parametrize(
-    "period", ["2026-11", "15.11.2026", "2026-11-31", "2026-11-1", "", 20261115, date(2026, 11, 15)]
-)
-def test_a_period_in_the_wrong_format(period: Any) -> None:
-    with pytest.raises(ParameterError, match=r"one day at a time \(YYYY-MM-DD\)\. Got period"):
-        of_period(DAYS, period)
-
-
-def test_a_period_where_none_is_meant_and_the_reverse() -> None:
+    for period in ("2026-11", "15.11.2026", "2026-11-31", "2026-11-1", "", 20261115, date(2026, 11, 15)):
+        with pytest.raises(ParameterError, match=r"one day at a time \(YYYY-MM-DD\)\. Got period"):
+            of_period(DAYS, period)
     with pytest.raises(ParameterError, match=r"one month at a time .* Got no period"):
         of_period(DAYS, None, MONTH)
     with pytest.raises(ParameterError, match=r"the policy has no \[period\]"):
@@ -429,29 +318,31 @@ def test_only_the_period_is_checked_and_rows_count_in_the_source() -> None:
 # --- digests ------------------------------------------------------------------------------------------------------
 
 
-def tables() -> dict[str, pa.Table]:
-    base = {"x": ["1", "2", "3"], "t": ["a", "bc", "d"]}
-    return {
-        "base": pa.table(base),
-        "number": pa.table({**base, "x": ["1", "2.5", "3"]}),
-        "text": pa.table({**base, "t": ["a", "b", "d"]}),
-        "moved border": pa.table({**base, "t": ["ab", "c", "d"]}),
-        "swapped": pa.table({"x": ["2", "1", "3"], "t": ["bc", "a", "d"]}),
-        "dropped": pa.table({"x": ["1", "2"], "t": ["a", "bc"]}),
-        "added": pa.table({"x": ["1", "2", "3", "3"], "t": ["a", "bc", "d", "d"]}),
-    }
+BASE = {"x": ["1", "2", "3"], "t": ["a", "bc", "d"]}
 
 
 def test_the_digest_changes_with_any_cell_order_or_row() -> None:
     rules = policy(t=TEXT)
-    digests = {name: Dataset.from_table(table, rules).keyed_digest(KEY) for name, table in tables().items()}
-    assert len(set(digests.values())) == len(digests)
-    assert Dataset.from_table(tables()["base"], rules).keyed_digest(b"other" * 8) not in digests.values()
+    others: list[dict[str, list[str]]] = [
+        {"x": ["1", "2.5", "3"]},
+        {"t": ["a", "b", "d"]},
+        {"t": ["ab", "c", "d"]},  # a moved border
+        {"x": ["2", "1", "3"], "t": ["bc", "a", "d"]},
+        {"x": ["1", "2"], "t": ["a", "bc"]},
+        {"x": ["1", "2", "3", "3"], "t": ["a", "bc", "d", "d"]},
+    ]
+    tables = [pa.table({**BASE, **other}) for other in ({}, *others)]
+    digests = {Dataset.from_table(table, rules).keyed_digest(KEY) for table in tables}
+    assert len(digests) == len(tables)
+    assert Dataset.from_table(tables[0], rules).keyed_digest(b"other" * 8) not in digests
+    lenient = policy(x=f'{NUMBERS}\nmissing = "leave-out"')
+    first, second = read([1.0, None, 2.0], lenient), read([None, 1.0, 2.0], lenient)
+    assert first.numbers("x").tolist() == second.numbers("x").tolist()
+    assert first.keyed_digest(KEY) != second.keyed_digest(KEY), "which row was left out"
 
 
 def test_the_digest_does_not_depend_on_storage() -> None:
-    rules = policy(t=TEXT)
-    base = tables()["base"]
+    rules, base = policy(t=TEXT), pa.table(BASE)
     expected = Dataset.from_table(base, rules).keyed_digest(KEY)
     chunked = pa.concat_tables([base.slice(0, 1), base.slice(1, 2)])
     turned = base.select(["t", "x"])
@@ -461,14 +352,6 @@ def test_the_digest_does_not_depend_on_storage() -> None:
     categorical = polars.with_columns(pl.col("t").cast(pl.Categorical), pl.col("x").cast(pl.Decimal(10, 2)))
     for table in (chunked, turned, typed, longer, pa.table(polars), pa.table(categorical)):
         assert Dataset.from_table(table, rules).keyed_digest(KEY) == expected
-
-
-def test_a_row_left_out_changes_the_digest() -> None:
-    rules = policy(x=f'{NUMBERS}\nmissing = "leave-out"')
-    first = read([1.0, None, 2.0], rules)
-    second = read([None, 1.0, 2.0], rules)
-    assert first.numbers("x").tolist() == second.numbers("x").tolist()
-    assert first.keyed_digest(KEY) != second.keyed_digest(KEY)
 
 
 @settings(max_examples=60, deadline=None)
@@ -711,15 +594,15 @@ def test_a_row_that_belongs_nowhere() -> None:
     assert dataset.num_left_out == 3
 
 
-@pytest.mark.parametrize("role", [TEXT, 'role = "sensitive"', LABELS.replace("sensitive", "quasi-identifier")])
-def test_what_is_released_as_it_is_must_be_the_same(role: str) -> None:
-    rules = together(t=role)
-    fine = merge([1.0] * 5, rules, t=["red", "blue", "red", "blue", "1"])
-    assert fine.column("t").to_pylist() == ["red", "blue", "1"]
-    message = not_merged([1.0] * 5, rules, t=["red", "blue", "red", "red", "1"])
-    what = "is not the same in all rows that share a value of 'c' in 2 rows: 2, 4. Make it the same"
-    assert message.startswith(f"frame: column 't': {what}")
-    assert "blue" not in message
+def test_what_is_released_as_it_is_must_be_the_same() -> None:
+    for role in (TEXT, 'role = "sensitive"', LABELS.replace("sensitive", "quasi-identifier")):
+        rules = together(t=role)
+        fine = merge([1.0] * 5, rules, t=["red", "blue", "red", "blue", "1"])
+        assert fine.column("t").to_pylist() == ["red", "blue", "1"]
+        message = not_merged([1.0] * 5, rules, t=["red", "blue", "red", "red", "1"])
+        what = "is not the same in all rows that share a value of 'c' in 2 rows: 2, 4. Make it the same"
+        assert message.startswith(f"frame: column 't': {what}")
+        assert "blue" not in message
 
 
 def test_all_that_cannot_be_merged_is_told_at_once() -> None:

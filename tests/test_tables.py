@@ -17,7 +17,9 @@ import xlsxwriter
 
 import dunnage as dn
 from dunnage.errors import InputError, OutputError, ParameterError
+from dunnage.planning.plan import told_fleet_plan
 from dunnage.planning.trucks import read_trucks
+from dunnage.showing import shown
 from dunnage.tables import reader
 from dunnage.tables.columns import write_workbook
 from dunnage.tables.reader import ReadOptions, TableStream, read_table
@@ -106,6 +108,7 @@ def test_a_real_looking_workbook_is_read(tmp_path):
     path = workbook(tmp_path / "book.xlsx", Parcels=lines, Notes=[["ask the depot about it"]])
     assert loaded(path, decimal=",", delimiter=";") == [["a", "b"], [1.5, 2.5], ["1001", "1002"]]
     assert "column 'weight': is not a finite number in row 1" in refused(path)
+    assert shown(path)[0]["columns"] == {"id": "text", "weight": "text", "depot": "number"}
     drafted = dn.draft(path)
     assert 'decimal = ","' in drafted
     assert "sheet" not in drafted.partition("[read]")[2].partition("[")[0]
@@ -227,6 +230,9 @@ def test_public_lists_may_be_workbooks_and_parquet_too(tmp_path):
         ("van", 3, 1.0),
         ("lorry", None, 2.5),
     ]
+    fleet = workbook(tmp_path / "fleet.xlsx", S=[["zone", "shuttles"], ["north", 3], ["south", 2]])
+    assert dn.FleetPlan.read(fleet).shuttles == (3, 2)
+    assert told_fleet_plan(fleet)
     stops = workbook(tmp_path / "stops.xlsx", S=[["stop", "zone"], ["A", 1], ["B", 2]])
     pairs = [(a, b) for a in "AB" for b in "AB"]
     modes = {"origin": [a for a, _ in pairs], "destination": [b for _, b in pairs], "mode": ["bus"] * 4}

@@ -340,19 +340,10 @@ class City:
 
     @classmethod
     def read(cls, stops: str | PathLike[str], modes: str | PathLike[str] | None = None) -> City:
-        """Read the files of a city.
+        """Read the files of a city, with every problem by line.
 
-        Parameters
-        ----------
-        stops
-            CSV file with the columns ``stop`` and, if wanted, ``zone``, ``lat`` and ``lon``, ``hub``, in any order.
-        modes
-            CSV file ``origin,destination,mode``: every pair of stops once, also from a stop to itself.
-
-        Raises
-        ------
-        InputError
-            With every problem of a file, by line.
+        Stops are a table with the columns ``stop`` and, if wanted, ``zone``, ``lat`` and ``lon``, ``hub``, in any
+        order; modes are ``origin,destination,mode``: every pair of stops once, also from a stop to itself.
         """
         city = read_stops(stops)
         if modes is None:

@@ -33,7 +33,7 @@ from dunnage.model.documents import Model, Number, OrEmpty, Software
 from dunnage.planning.dispatch import Service
 from dunnage.planning.models import PackingModel
 from dunnage.planning.trucks import Truck
-from dunnage.tables.reader import read_listing, write_lines
+from dunnage.tables.reader import listing_rows, read_listing, write_lines
 from dunnage.text import several
 
 FORMAT = 1
@@ -664,8 +664,7 @@ def told_fleet_plan(path: str | os.PathLike[str]) -> bool:
             raise InputError(str(file), [what])
         return bool(content["kind"] == "fleet")
     try:
-        with place.open(newline="", encoding="utf-8-sig") as stream:
-            header = next((line for line in csv.reader(stream) if line), [])
+        header = next(listing_rows(place), [])
     except OSError as error:
         raise InputError(str(place), [f"cannot be read: {error.strerror}. Give a plan: a folder or a CSV."]) from None
     except (ValueError, csv.Error):  # not UTF-8, or a path that no file can have

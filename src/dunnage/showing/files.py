@@ -40,7 +40,7 @@ from dunnage.model.certificate import MAX_CERTIFICATE_BYTES, Certificate, load_p
 from dunnage.model.policy import Policy, is_for_devices
 from dunnage.publishing import promise
 from dunnage.showing.text import device_policy_text, policy_text, release_text, statement_text, task_text, titled
-from dunnage.tables.reader import TAB_ENDINGS, ReadOptions
+from dunnage.tables.reader import EXCEL_ENDINGS, TAB_ENDINGS, ReadOptions, guess_options, read_table
 from dunnage.text import several
 
 Content = Mapping[str, Any]  # JSON that anybody may have written
@@ -384,9 +384,12 @@ def _shown_city(path: Path) -> Shown:
 
 
 def _shown_feed(path: Path) -> Shown:
-    """Describe a GTFS feed, folder or zip: how many lines each file has."""
+    """Describe a GTFS feed, folder or zip: how many lines each file has; or a workbook, which is a zip too."""
     from dunnage.tables.gtfs import feed_contents
 
+    if path.suffix.lower() in EXCEL_ENDINGS:  # of several sheets that hold a table, the first
+        table = read_table(path, guess_options(path)).table
+        return _columns(path, {item.name: _word(item.type) for item in table.schema})
     counts = {
         name: max(sum(1 for line in content.split(b"\n") if line.strip()) - 1, 0)
         for name, content in sorted(feed_contents(path).items())

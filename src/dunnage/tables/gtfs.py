@@ -178,7 +178,7 @@ class _Feed(NamedTuple):
                     "" if right else f"there must be columns {', '.join(required)}, each column once. Mend the header."
                 )
 
-            table = read_columns(source, checked_utf8(source, content, "Save it as UTF-8."), check, ",")
+            table = read_columns(source, checked_utf8(source, content, "Save it as UTF-8."), check)
             problems: list[tuple[int, str]] = []
             for column, (is_right, what) in (required | _OPTIONAL_COLUMNS.get(name, {})).items():
                 if column in table.columns:

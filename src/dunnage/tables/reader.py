@@ -516,17 +516,15 @@ def checked_utf8(source: str, content: bytes, remedy: str) -> bytes:
     return content.removeprefix(codecs.BOM_UTF8)
 
 
-def delimiter_of(content: bytes) -> str:
-    """Return the delimiter of a public list: a comma, or a semicolon if its first line has one."""
+def delimiter_of(content: bytes, path: str | PathLike[str]) -> str:
+    """Return the delimiter of a public list: a tab by its name, a semicolon if the first line has one, or a comma."""
+    if is_named(Path(path), TAB_ENDINGS):
+        return "\t"
     first = content.lstrip(b"\r\n").partition(b"\n")[0].decode()
     try:
         return ";" if len(next(csv.reader([first], delimiter=";"), [])) > 1 else ","
     except csv.Error:  # a cell as long as a file: who reads the line will say so
         return ","
-
-
-def _delimiter(path: Path, content: bytes) -> str:
-    return "\t" if is_named(path, TAB_ENDINGS) else delimiter_of(content)
 
 
 def read_lines(path: str | PathLike[str], delimiter: str | None = None) -> list[tuple[int, list[str]]]:
@@ -535,7 +533,7 @@ def read_lines(path: str | PathLike[str], delimiter: str | None = None) -> list[
     if is_named(place, PARQUET_ENDINGS + EXCEL_ENDINGS):
         return _lines_of(place)
     content = public_content(path)
-    reader = csv.reader(io.StringIO(content.decode(), newline=""), delimiter=delimiter or _delimiter(place, content))
+    reader = csv.reader(io.StringIO(content.decode(), newline=""), delimiter=delimiter or delimiter_of(content, path))
     try:
         lines.extend((reader.line_num, cells) for cells in reader if any(cells))
     except csv.Error as error:
@@ -580,14 +578,11 @@ class PublicTable(NamedTuple):
         return codes[indices] if len(codes) else np.zeros(0, dtype=np.int64)
 
 
-def read_columns(
-    source: str, content: bytes, check: Callable[[list[str]], str], delimiter: str | None = None
-) -> PublicTable:
+def read_columns(source: str, content: bytes, check: Callable[[list[str]], str], delimiter: str = ",") -> PublicTable:
     """Read a long public list; ``check`` says what is wrong with the names in its header, if anything is."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    delimiter = delimiter or delimiter_of(content)
     header_line, header = 1, list[str]()
     with contextlib.suppress(csv.Error):  # a cell as long as a file
         header_line, header = next(csv_rows(content, delimiter), (1, header))
@@ -626,7 +621,7 @@ def read_pairs(path: str | PathLike[str], check: Callable[[list[str]], str], max
     place = Path(path)
     if not is_named(place, PARQUET_ENDINGS + EXCEL_ENDINGS):
         content = public_content(path, max_bytes)
-        return read_columns(str(path), content, check, "\t" if is_named(place, TAB_ENDINGS) else None)
+        return read_columns(str(path), content, check, delimiter_of(content, path))
     (_, names), *lines = _lines_of(place)
     if wrong := check(names):
         refuse_lines(path, [(1, wrong)])
@@ -648,15 +643,19 @@ def line_problems(problems: list[tuple[int, str]]) -> list[Problem]:
     return listed
 
 
+def listing_rows(path: Path) -> Iterator[list[str]]:
+    """Yield the rows of a small table that planners exchange, its names first; the caller words what goes wrong."""
+    if is_named(path, PARQUET_ENDINGS + EXCEL_ENDINGS):
+        yield from (cells for _, cells in _lines_of(path))
+        return
+    with path.open(newline="", encoding="utf-8-sig") as stream:
+        yield from (cells for cells in csv.reader(stream, delimiter=ReadOptions().delimiter_in(path)) if cells)
+
+
 def read_listing(path: Path, header: Sequence[str]) -> tuple[list[str], list[list[str]]]:
     """Read a small table that planners exchange, whose first columns must be the header's: its names and its rows."""
     try:
-        if is_named(path, PARQUET_ENDINGS + EXCEL_ENDINGS):
-            lines = [cells for _, cells in _lines_of(path)]
-        else:
-            delimiter = ReadOptions().delimiter_in(path)
-            with path.open(newline="", encoding="utf-8-sig") as stream:
-                lines = [line for line in csv.reader(stream, delimiter=delimiter) if line]
+        lines = list(listing_rows(path))
     except OSError as error:
         raise InputError(str(path), [f"cannot be read: {error.strerror}. Check the path."]) from None
     except (ValueError, csv.Error):  # not UTF-8, or a path that no file can have
