@@ -26,7 +26,7 @@ import pyarrow as pa
 
 from dunnage.bins import pack_bins
 from dunnage.dataset import Dataset
-from dunnage.mechanisms.classes import Classes
+from dunnage.mechanisms.classes import EquivalenceClasses
 from dunnage.mechanisms.partition import Partition
 from dunnage.policy import Policy
 
@@ -165,7 +165,7 @@ def _packing(generator: np.random.Generator) -> list[dict[str, Any]]:
     return rows
 
 
-def bins_of(classes: Classes, capacity: int) -> int:
+def bins_of(classes: EquivalenceClasses, capacity: int) -> int:
     """Return how many bins the upper bounds of all records need; a suppressed one has its own."""
     kept = classes.of_row[classes.of_row >= 0]
     tops = classes.generalised[0].upper[kept].astype(np.int64)  # type: ignore[union-attr]
