@@ -24,8 +24,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dunnage.kernels.bins import pack_bins
-from dunnage.mechanisms.classes import Classes
+from dunnage.bins import pack_bins
+from dunnage.dataset import Dataset
+from dunnage.mechanisms.classes import EquivalenceClasses
 from dunnage.mechanisms.partition import Partition
 from dunnage.model.policy import Policy
 from dunnage.tables.dataset import Dataset
@@ -165,7 +166,7 @@ def _packing(generator: np.random.Generator) -> list[dict[str, Any]]:
     return rows
 
 
-def bins_of(classes: Classes, capacity: int) -> int:
+def bins_of(classes: EquivalenceClasses, capacity: int) -> int:
     """Return how many bins the upper bounds of all records need; a suppressed one has its own."""
     kept = classes.of_row[classes.of_row >= 0]
     tops = classes.generalised[0].upper[kept].astype(np.int64)  # type: ignore[union-attr]

@@ -38,7 +38,7 @@ from dunnage.auditing.rides import (
 )
 from dunnage.auditing.run import Audit, audit
 from dunnage.errors import ReleaseError
-from dunnage.mechanisms.classes import Classes, Generalised, Intervals, Nodes, Sets
+from dunnage.mechanisms.classes import EquivalenceClasses, Generalised, Intervals, Nodes, Sets
 from dunnage.mechanisms.clusters import UtilityClusters
 from dunnage.model.domains import Category, Graph, Numeric, Ordinal, Tree
 from dunnage.model.policy import Policy
@@ -120,7 +120,7 @@ def told(data: dn.Dataset, of_row: np.ndarray, attribute: Attribute) -> Generali
 def release_of(data: dn.Dataset, of_row: np.ndarray, weights: dict[str, float] | None = None) -> dn.Publication:
     names = [a.name for a in data.schema.quasi_identifiers]
     weights = weights or dict.fromkeys(names, 1 / len(names))
-    classes = Classes(
+    classes = EquivalenceClasses(
         of_row=of_row,
         generalised=tuple(told(data, of_row, a) for a in data.schema.quasi_identifiers),
         losses=(0.0,) * len(names),

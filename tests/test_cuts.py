@@ -158,10 +158,9 @@ def check_release(case, release, key):
     assert told == sorted((number, *map(float, case.rows[s])) for number, sources in true.items() for s in sources)
 
 
-@pytest.mark.parametrize("part", range(3))
-def test_against_exhaustive_search(part):
-    generator = random.Random(part)
-    outcomes = Counter(check_case(random_case(generator)) for _ in range(100))
+def test_against_exhaustive_search():
+    generator = random.Random(0)
+    outcomes = Counter(check_case(random_case(generator)) for _ in range(120))
     assert min(outcomes[name] for name in ("whole", "suppressed", "refused")) > 3
 
 
@@ -179,7 +178,7 @@ def cases(draw):
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(cases())
 def test_exhaustive_search_on_chosen_cases(case):
     check_case(case)
@@ -209,12 +208,10 @@ def random_cuts(points, generator):
     )
 
 
-@pytest.mark.parametrize("decimals", [1, 6])
-@pytest.mark.parametrize("num_attributes", [2, 3])
-def test_one_attribute_is_cut_as_well_as_the_others_allow(num_attributes, decimals):
+def test_one_attribute_is_cut_as_well_as_the_others_allow():
     """The program over one attribute against all subsets of its cuts, from random cuts of the others."""
     generator = random.Random(3)
-    for seed in range(12):
+    for num_attributes, decimals, seed in itertools.product((2, 3), (1, 6), range(6)):
         points = drawn(9, num_attributes, 2 + seed % 3, seed=seed, decimals=decimals, price=[None, 0.3][seed % 2])
         start = random_cuts(points, generator)
         for i in range(num_attributes):

@@ -36,7 +36,7 @@ from dunnage.tables.dataset import Dataset
 from dunnage.verification import verify
 
 TOLERANCE = 1e-9
-NUM_CASES = 3000
+NUM_CASES = 1200
 
 
 def policy(domain=(0, 100), *, resolution=None, public=(), small="suppress", **more):
@@ -231,11 +231,10 @@ def random_case(generator):
     )
 
 
-@pytest.mark.parametrize("part", range(3))
-def test_loss_and_constraints_against_exhaustive_search(part):
-    generator = random.Random(part)
-    outcomes = Counter(check_case(random_case(generator)) for _ in range(NUM_CASES // 3))
-    assert min(outcomes[name] for name in ("whole", "suppressed", "refused")) > NUM_CASES // 30
+def test_loss_and_constraints_against_exhaustive_search():
+    generator = random.Random(0)
+    outcomes = Counter(check_case(random_case(generator)) for _ in range(NUM_CASES))
+    assert min(outcomes[name] for name in ("whole", "suppressed", "refused")) > NUM_CASES // 10
 
 
 @st.composite
@@ -256,7 +255,7 @@ def cases(draw):
     )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(cases())
 def test_exhaustive_search_on_chosen_cases(case):
     check_case(case)
@@ -289,10 +288,9 @@ LAWS = {
 }
 
 
-@pytest.mark.parametrize("law", LAWS)
-def test_quadratic_program_agrees(law):
+def test_quadratic_program_agrees():
     generator = np.random.default_rng(7)
-    for size, k, alpha in itertools.product((300, 2000), (2, 5, 20, 150), ("0.001", "0.03", "1")):
+    for law, size, k, alpha in itertools.product(LAWS, (300, 1000), (2, 5, 20, 150), ("0.001", "0.03", "1")):
         values = LAWS[law](generator, size)
         loss = classes_of(values, k=k, alpha=alpha)[1]
         expected = quadratic(values, k, float(alpha) * 100) / 100
@@ -308,10 +306,9 @@ def classes_of(values, *, public=None, **parameters):
     return classes.of_row, classes.loss_sum
 
 
-@pytest.mark.parametrize("law", LAWS)
-def test_compiled_and_plain_programs_agree(law, monkeypatch):
+def test_compiled_and_plain_programs_agree(monkeypatch):
     generator = np.random.default_rng(11)
-    for size, k, alpha, bounds in itertools.product((50, 1500), (2, 30), ("0.01", "1"), ("class", "grid")):
+    for law, size, k, alpha, bounds in itertools.product(LAWS, (50, 700), (2, 30), ("0.01", "1"), ("class", "grid")):
         values, public = LAWS[law](generator, size), {"place": generator.integers(0, 3, size)}
         found = []
         for threshold in (0, 10**9):
@@ -331,13 +328,13 @@ def test_compiles_where_no_cache_can_be_written(monkeypatch):
     assert kernel(partition_module._solve.plain).compiled[0] == "compiled without cache"
 
 
-@pytest.mark.parametrize(("domain", "unit"), [((-8e307, 8e307), 1e15), ((0, 1e305), 1), ((0, 1e-300), 1e-300)])
-def test_enormous_and_tiny_domains(domain, unit):
+def test_enormous_and_tiny_domains():
     generator = np.random.default_rng(3)
-    values = np.round(generator.uniform(0, 1, 300), 3) * unit
-    release, _ = publish(dataset(values, domain), k=5, alpha=10**9)
-    expected = quadratic(values / unit, 5, math.inf) / (domain[1] / unit - domain[0] / unit)
-    assert math.isclose(release.certificate.plain()["measures"]["loss"]["sum"], expected, rel_tol=TOLERANCE)
+    for domain, unit in (((-8e307, 8e307), 1e15), ((0, 1e305), 1), ((0, 1e-300), 1e-300)):
+        values = np.round(generator.uniform(0, 1, 300), 3) * unit
+        release, _ = publish(dataset(values, domain), k=5, alpha=10**9)
+        expected = quadratic(values / unit, 5, math.inf) / (domain[1] / unit - domain[0] / unit)
+        assert math.isclose(release.certificate.plain()["measures"]["loss"]["sum"], expected, rel_tol=TOLERANCE)
 
 
 def test_a_far_bound_and_many_decimals():
@@ -360,102 +357,54 @@ def refused(data, mechanism, error=Refusal):
     return str(caught.value)
 
 
-def test_too_few_records():
-    message = refused(dataset([1.0, 2.0]), Partition(k=3))
-    assert "2 records cannot be 3-anonymous" in message
-    assert "lower k" in message
-
-
-def test_small_strata_are_refused_by_default():
+def test_what_cannot_be_k_anonymous_is_refused():
+    assert "lower k" in refused(dataset([1.0, 2.0]), Partition(k=3))
     data = dataset([1.0, 2.0, 3.0], public={"place": ["a", "a", "b"]}, small="refuse")
     message = refused(data, Partition(k=2))
-    assert "1 of 2 combinations of public values (place) have fewer than k = 2 records" in message
+    assert "1 of 2 combinations of public values (place)" in message
     assert 'small = "suppress"' in message
-
-
-@pytest.mark.parametrize("small", ["refuse", "suppress"])
-def test_all_strata_small(small):
-    data = dataset([1.0, 2.0, 3.0, 4.0], public={"place": ["a", "a", "b", "b"]}, small=small)
-    message = refused(data, Partition(k=3))
-    assert "every combination of public values (place) has fewer than k = 3 records" in message
-    assert "Lower k" in message
-    assert "suppress" not in message  # it would not help
-
-
-def test_everything_suppressed():
-    message = refused(dataset([1.0, 50.0, 99.0]), Partition(k=2, alpha="0.001"))
-    assert "at alpha = 0.001 suppressing every record loses least" in message
-    assert "Raise alpha" in message
-
-
-def test_a_refused_spend_draws_nothing():
-    document = {**policy().document, "budget": {"epsilon": 1, "neighbours": "replace-one"}}
-    data = Dataset.from_table(pa.table({"weight": [1.0, 2.0, 3.0]}), Policy.from_dict(document))
-    noise = Noise()
-    with pytest.raises(Refusal, match="allow_unbounded"):
-        Partition(k=2).release(data, ledger=Ledger(":memory:"), noise=noise)
-    assert noise.bytes_drawn == 0
+    for small in ("refuse", "suppress"):
+        data = dataset([1.0, 2.0, 3.0, 4.0], public={"place": ["a", "a", "b", "b"]}, small=small)
+        message = refused(data, Partition(k=3))
+        assert "every combination of public values (place)" in message
+        assert "suppress" not in message  # it would not help
+    assert "Raise alpha" in refused(dataset([1.0, 50.0, 99.0]), Partition(k=2, alpha="0.001"))
 
 
 NUMERIC = {"role": "quasi-identifier", "kind": "numeric", "domain": [0, 10]}
 CATEGORY = {"role": "quasi-identifier", "kind": "category", "domain": ["x", "y"]}
 
 
-@pytest.mark.parametrize(
-    ("attributes", "says"),
-    [
+def test_numeric_quasi_identifiers_with_a_grid_only():
+    for attributes, says in (
         ({"colour": CATEGORY}, "Got colour (category)"),
         ({"weight": NUMERIC, "colour": CATEGORY}, "Got weight (numeric), colour (category)"),
         ({"weight": {**NUMERIC, "role": "public"}}, "Got none"),
-    ],
-)
-def test_numeric_quasi_identifiers_only(attributes, says):
-    document = {**policy().document, "attributes": attributes}
-    columns = {"weight": [1.0, 2.0], "volume": [1.0, 2.0], "colour": ["x", "y"]}
-    table = pa.table({name: columns[name] for name in attributes})
-    data = Dataset.from_table(table, Policy.from_dict(document))
-    message = refused(data, Partition(k=2), ParameterError)
-    assert says in message
-    assert "full-domain" in message
-    assert "public, sensitive or drop" in message
-    with pytest.raises(ParameterError):
-        Partition(k=2).promise(data.schema)
-
-
-def test_grid_bounds_need_a_resolution():
+    ):
+        columns = {"weight": [1.0, 2.0], "colour": ["x", "y"]}
+        table = pa.table({name: columns[name] for name in attributes})
+        data = Dataset.from_table(table, Policy.from_dict({**policy().document, "attributes": attributes}))
+        assert says in refused(data, Partition(k=2), ParameterError)
+        with pytest.raises(ParameterError):
+            Partition(k=2).promise(data.schema)
     message = refused(dataset([1.0, 2.0]), Partition(k=2, bounds="grid"), ParameterError)
-    assert "'weight' has no resolution. Add one" in message
+    assert "'weight' has no resolution" in message
 
 
-@pytest.mark.parametrize(
-    ("parameters", "says"),
-    [
-        ({"k": 1}, "at least 2. Got 1"),
-        ({"k": True}, "at least 2. Got True"),
-        ({"k": 2.5}, "at least 2. Got 2.5"),
-        ({"k": "5"}, "at least 2"),
-        ({"k": 2, "alpha": 0}, "alpha must be more than 0"),
-        ({"k": 2, "alpha": -1}, "alpha must be more than 0"),
-        ({"k": 2, "alpha": float("nan")}, "alpha must be a finite number"),
-        ({"k": 2, "alpha": float("inf")}, "alpha must be a finite number"),
-        ({"k": 2, "alpha": True}, "alpha must be a finite number"),
-        ({"k": 2, "alpha": 10**400}, "at most 1000000000"),
-        ({"k": 2, "statistic": "median"}, "one of bounds, mean, multiset. Got 'median'"),
-        ({"k": 2, "bounds": "tight"}, "one of class, grid. Got 'tight'"),
-        ({"k": 2, "importance": 3}, "importance must be a table attribute = number. Got 3"),
-        ({"k": 2, "importance": "weight"}, "importance must be a table"),
-        ({"k": 2, "importance": {1: 1, "weight": 2}}, "importance must be a table"),
-        ({"k": 2, "importance": {"weight": 0}}, "Got 0 for 'weight'"),
-        ({"k": 2, "importance": {"weight": -1}}, "Got -1 for 'weight'"),
-        ({"k": 2, "importance": {"weight": "1e-600"}}, "importance must lie between"),
-        ({"k": 2, "importance": {"weight": 10**10}}, "importance must lie between"),
-        ({"k": 2, "importance": {"weight": "much"}}, "importance of weight must be a finite number"),
-    ],
-)
-def test_bad_parameters(parameters, says):
-    with pytest.raises(ParameterError) as caught:
-        Partition(**parameters)
-    assert says in str(caught.value)
+def test_bad_parameters():
+    for parameters in (
+        {},
+        *({"k": k} for k in (1, True, 2.5, "5")),
+        *({"k": 2, "alpha": alpha} for alpha in (0, -1, float("nan"), float("inf"), True, 10**400)),
+        {"k": 2, "statistic": "median"},
+        {"k": 2, "bounds": "tight"},
+        *({"k": 2, "importance": table} for table in (3, "weight", {1: 1, "weight": 2})),
+        *({"k": 2, "importance": {"weight": weight}} for weight in (0, -1, "1e-600", 10**10, "much")),
+    ):
+        with pytest.raises(ParameterError):
+            Partition(**parameters)
+    with pytest.raises(TypeError):
+        Partition(5)
 
 
 # Importance
@@ -502,27 +451,20 @@ def test_one_attribute_is_proven():
     assert found.gap == 0
 
 
-def test_parameters_have_no_silent_defaults():
-    with pytest.raises(ParameterError, match="needs k"):
-        Partition()
-    with pytest.raises(TypeError):
-        Partition(5)
-
-
-@pytest.mark.parametrize(("statistic", "told"), [("bounds", False), ("mean", True), ("multiset", True)])
-def test_statistic_decides_what_is_told(statistic, told):
-    release, _ = publish(dataset([1.0, 2.0, 3.0, 4.0]), k=2, statistic=statistic)
-    assert ("weight_mean" in release.data.column_names) is told
-    assert ("weight_mean" in release.classes.column_names) is told
-    assert (release.members is not None) is (statistic == "multiset")
+def test_statistic_decides_what_is_told():
+    for statistic, told in (("bounds", False), ("mean", True), ("multiset", True)):
+        release, _ = publish(dataset([1.0, 2.0, 3.0, 4.0]), k=2, statistic=statistic)
+        assert ("weight_mean" in release.data.column_names) is told
+        assert ("weight_mean" in release.classes.column_names) is told
+        assert (release.members is not None) is (statistic == "multiset")
 
 
 # Order
 
 
 def test_position_of_a_record_is_uniform():
-    # A position taken with probability 0.29 instead of 0.20 would be found with probability 0.999.
-    num, data = 2000, dataset([10.0, 20.0, 30.0, 40.0, 50.0])
+    # A position taken with probability 0.34 instead of 0.20 would be found with probability 0.999.
+    num, data = 800, dataset([10.0, 20.0, 30.0, 40.0, 50.0])
     positions = np.array(
         [publish(data, k=2)[1].table.column("source_row").to_pylist().index(0) for _ in range(num)], dtype=np.int64
     )
@@ -532,7 +474,7 @@ def test_position_of_a_record_is_uniform():
 def test_suppressed_records_leave_no_gap_in_the_order():
     data = dataset([1.0, 1.0, 50.0, 99.0, 99.0])
     firsts = Counter()
-    for _ in range(300):
+    for _ in range(150):
         _, key = publish(data, k=2, alpha="0.1")
         firsts[key.table.column("source_row")[0].as_py()] += 1
     assert set(firsts) == {0, 1, 3, 4}
@@ -554,7 +496,7 @@ AWKWARD = [0.1 + 0.2, 1 / 3, 2 / 3, math.pi, math.e, 1e-17, 100 / 7, 99.99999999
 def test_tables_do_not_depend_on_the_order_of_the_input(weights, bounds):
     places = [random.Random(number).choice(["x", "y", "z"]) for number in range(len(weights))]
     generator, contents = random.Random(5), set()
-    for _ in range(20):
+    for _ in range(8):
         rows = generator.sample(range(len(weights)), len(weights))
         public = {"place": [places[row] for row in rows]}
         data = dataset([weights[row] for row in rows], public=public, resolution="0.25")
@@ -598,46 +540,36 @@ def test_strata_of_text_whole_numbers_and_dates():
     assert {(row["place"], row["number"], row["day"]) for row in first} == {min(combinations)}
 
 
-@pytest.mark.parametrize(
-    "column",
-    [
-        pa.array([0.0, -0.0] * 3),
-        pa.array([0.0, -0.0] * 3, pa.float32()),
-        pa.array(np.array([0.0, -0.0] * 3, dtype=np.float16)),
-    ],
-    ids=["double", "float", "half"],
-)
-@pytest.mark.parametrize("role", ["public", "sensitive"])
-def test_negative_zero_tells_nobody_apart(column, role, tmp_path):
-    rules = policy(extra={"role": role})
-    data = Dataset.from_table(pa.table({"weight": [1.0, 1.0, 1.0, 9.0, 9.0, 9.0], "extra": column}), rules)
-    publication = publish(data, k=3)
-    looks = Counter((str(row["extra"]), row["weight_lower"]) for row in publication.release.data.to_pylist())
-    assert looks == {("0.0", 1.0): 3, ("0.0", 9.0): 3}
-    publication.write(tmp_path / "release")
-    assert verify(tmp_path / "release").ok
+def test_negative_zero_tells_nobody_apart(tmp_path):
+    zeros = np.array([0.0, -0.0] * 3)
+    kinds, roles = ("float64", "float32", "float16"), ("public", "sensitive")
+    for number, (kind, role) in enumerate(itertools.product(kinds, roles)):
+        rules, column = policy(extra={"role": role}), pa.array(zeros.astype(kind))
+        data = Dataset.from_table(pa.table({"weight": [1.0, 1.0, 1.0, 9.0, 9.0, 9.0], "extra": column}), rules)
+        publication = publish(data, k=3)
+        looks = Counter((str(row["extra"]), row["weight_lower"]) for row in publication.release.data.to_pylist())
+        assert looks == {("0.0", 1.0): 3, ("0.0", 9.0): 3}
+        publication.write(tmp_path / f"{number}")
+        assert verify(tmp_path / f"{number}").ok
 
 
-@pytest.mark.parametrize(
-    "column",
-    [
+def test_columns_of_any_plain_type():
+    columns = (
         pa.array([True, False] * 3),
         pa.array([Decimal("1.5"), Decimal("-2.5")] * 3),
         pa.array([1, 2**64 - 1] * 3, pa.uint64()),
         pa.array([datetime.datetime(2026, 1, 1), datetime.datetime(2025, 1, 1)] * 3),
         pa.array([datetime.time(1), datetime.time(2)] * 3),
         pa.array(["x", "y"] * 3).dictionary_encode(),
-    ],
-    ids=lambda column: str(column.type),
-)
-@pytest.mark.parametrize("role", ["public", "sensitive"])
-def test_columns_of_any_plain_type(column, role):
-    rules = policy(extra={"role": role})
-    data = Dataset.from_table(pa.table({"weight": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0], "extra": column}), rules)
-    release, key = publish(data, k=3)
-    true = column.to_pylist()
-    assert [true[row] for row in key.table.column("source_row").to_pylist()] == release.data.column("extra").to_pylist()
-    assert release.classes.num_rows == 2
+    )
+    for column, role in itertools.product(columns, ("public", "sensitive")):
+        rules = policy(extra={"role": role})
+        data = Dataset.from_table(pa.table({"weight": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0], "extra": column}), rules)
+        release, key = publish(data, k=3)
+        true = column.to_pylist()
+        released = release.data.column("extra").to_pylist()
+        assert [true[row] for row in key.table.column("source_row").to_pylist()] == released
+        assert release.classes.num_rows == 2
 
 
 def test_verify_agrees_with_a_large_release(tmp_path):

@@ -174,7 +174,7 @@ def test_by_hand_one_sum():
 
 def test_every_set_of_positive_cells_tried():
     rng, tried = np.random.default_rng(6), 0
-    while tried < 25:
+    while tried < 12:
         table = random_table(rng, most_groups=4, most_cells=2)
         if len(table.values) > 6:
             continue
@@ -186,7 +186,7 @@ def test_every_set_of_positive_cells_tried():
 @pytest.mark.parametrize("spread", [1.0, 5.0, 9.0])
 def test_exact_in_rational_numbers_and_within_the_certified_distance(spread):
     rng = np.random.default_rng(int(spread))
-    for _ in range(60):
+    for _ in range(30):
         table = random_table(rng, most_groups=5, most_cells=2, spread=spread)
         listed = sort_candidates(table.values, table.starts)
         found = project(listed, table.family, table.sums)
@@ -203,7 +203,7 @@ def test_exact_in_rational_numbers_and_within_the_certified_distance(spread):
 # Optimal on any table
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from([0.5, 2.0, 6.0, 12.0]), st.sampled_from([3, 30, 3000]))
 def test_optimal(seed, spread, scale):
     table = random_table(np.random.default_rng(seed), most_groups=40, most_cells=9, spread=spread, scale=scale)
@@ -233,7 +233,7 @@ def test_weights_very_far_apart_take_few_steps(seed):
     assert found.iterations <= 30
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 9), st.booleans())
 def test_same_whatever_way_the_steps_are_solved(seed, num_slots, margins):
     table = slots_table(np.random.default_rng(seed), num_slots, margins=margins, per_class=3)
@@ -260,7 +260,7 @@ def test_large_global_feature_is_eliminated_and_small_blocks_stay_small():
     plain = slots_table(rng, 60, per_class=60)
     assert plain.family.plan.way == "arrow"
     assert plain.family.plan.arrow.num_shared == 1  # the total is shared, 8 unknowns a slot are not
-    assert set(plain.family.plan.arrow.layout.widths) == {8}
+    assert set(plain.family.plan.arrow.widths) == {8}
 
 
 @pytest.mark.parametrize("num_slots", [3, 20])
@@ -289,9 +289,7 @@ def test_features_in_no_order_take_the_sparse_way(monkeypatch):
 
 def test_chains_of_features_that_refine_each_other():
     table = slots_table(np.random.default_rng(1), 5)
-    assert sorted(map(tuple, projection._chains(table.family))) == [(0, 1, 2), (3,)] or sorted(
-        map(tuple, projection._chains(table.family))
-    ) == [(0, 1, 3), (2,)]
+    assert sorted(projection._chains(table.family)) in ([[0, 1, 2], [3]], [[0, 1, 3], [2]])
     plan = table.family.plan
     below = np.flatnonzero(plan.parent >= 0)
     assert (plan.parent[below] < below).all()  # kernels rely on it
@@ -323,7 +321,7 @@ def test_budget_of_a_billion_cells_is_exact_enough():
 # Cells that are not listed
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32), st.integers(-30, 30))
 def test_floors(seed, floor):
     rng = np.random.default_rng(seed)
@@ -343,7 +341,7 @@ def test_floors(seed, floor):
     assert x == pytest.approx(expected, abs=1e-9)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from([1, 10, 100_000]))
 def test_dense_is_the_same_as_listing_every_cell(seed, scale):
     table = random_table(np.random.default_rng(seed), most_groups=30, most_cells=30, scale=scale)
@@ -361,7 +359,7 @@ def test_dense_slots(num_slots):
     assert found.iterations < 60
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from([1, 10, 100_000]))
 def test_positive_counts_of_a_table_are_those_of_the_dense_one(seed, scale):
     table = random_table(np.random.default_rng(seed), most_groups=30, most_cells=30, scale=scale)
@@ -400,7 +398,7 @@ def test_blocks_that_are_not_in_order_are_not_settled_but_the_result_is_the_same
     assert found.x == pytest.approx(expected.x[cells], abs=1e-9)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.lists(st.lists(st.integers(-50, 50), max_size=40), min_size=1, max_size=8), st.integers(-60, 60))
 def test_sorting(rows, floor):
     values = np.array([value for row in rows for value in row], dtype=np.int64)
@@ -510,6 +508,6 @@ def test_given_blocks_are_used():
     groups = (table.family.groups[0], *table.family.groups[2:])  # no feature is the slots themselves
     sizes, ratios = (1, *table.family.sizes[2:]), (1.0, 2.0, 3.0)
     family = Family(groups=groups, sizes=sizes, ratios=ratios, blocks=table.family.groups[1])
-    assert set(family.plan.arrow.layout.widths) == {7}
+    assert set(family.plan.arrow.widths) == {7}
     found = project(sort_candidates(table.values, table.starts), family, (table.sums[0], *table.sums[2:]))
     assert found.residual <= 1e-12

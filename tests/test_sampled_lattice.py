@@ -20,12 +20,13 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import ValidationError
 from scipy import stats
 from tests.chance_help import chance_of
 
 import dunnage as dn
-from dunnage.errors import BudgetError, ParameterError
+from dunnage.dataset import Dataset
+from dunnage.errors import ParameterError
+from dunnage.guarantees import Basis, Neighbours, SampledDP
 from dunnage.ledger import Ledger
 from dunnage.mechanisms import sampled_lattice as module
 from dunnage.mechanisms.sampled_lattice import SampledLattice
@@ -205,11 +206,11 @@ def test_published_form_fails_as_stated_and_what_holds_does():
 
 @pytest.mark.parametrize("as_published", [False, True])
 def test_releases_follow_the_enumerated_law(as_published):
-    """700 releases of five records; a fifth of the mass moved to one output is found with probability above 0.99."""
+    """400 releases of five records; a quarter of the mass moved to one output is found with probability above 0.99."""
     rows = ((0.0, "x", "p"), (0.0, "x", "p"), (1.0, "x", "p"), (1.0, "y", "p"), (1.0, "y", "q"))
     mechanism = SampledLattice(k=2, beta="0.7", epsilon_choice=2, as_published=as_published)
     law, data, seen = output_law(rows, "mixed", mechanism), dataset(rows, MIXED), Counter()
-    for _ in range(700):
+    for _ in range(400):
         release, _ = publish(mechanism, data)
         table = release.data.to_pylist()
         shown = Counter((((row["w_lower"], row["w_upper"]), row["t"]), (row["s"],)) for row in table)
@@ -218,7 +219,7 @@ def test_releases_follow_the_enumerated_law(as_published):
     assert seen.keys() <= law.keys()
     assert sum(law.values()) == pytest.approx(1)
     rarest_first = sorted(law, key=law.__getitem__)
-    expected = [float(law[output]) * 700 for output in rarest_first]
+    expected = [float(law[output]) * 400 for output in rarest_first]
     assert chance_of([seen[output] for output in rarest_first], expected) > 1e-9
 
 
@@ -236,7 +237,7 @@ def utilities(rows, k):
 
 
 @given(st.lists(VALUES, min_size=2, max_size=14), VALUES, st.integers(2, 4))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_one_record_changes_no_score_by_more_than_k(rows, other, k):
     before = utilities(rows, k)
     added, removed, replaced = utilities([*rows, other], k), utilities(rows[1:], k), utilities([*rows[1:], other], k)
@@ -302,30 +303,20 @@ def test_promise_by_epsilon_and_delta():
     assert (described["k"], described["delta"]) == (mechanism.least, 1e-06)
 
 
-def test_a_large_delta_is_promised_with_a_warning():
+def test_promises_that_are_weaker_or_finer():
     promise = promise_of(k=2, beta="0.7", epsilon_choice=1)
     assert promise.warnings == ("delta 0.49: with this probability nothing is promised",)
-
-
-def test_a_tiny_delta_can_be_written_and_read():
     guarantee = promise_of(k=100_000, beta="0.5", epsilon_choice=1).guarantee
     assert 0 < guarantee.delta <= Fraction(1, 10**300)
     assert json.loads(json.dumps(guarantee.to_dict()))["delta"] == 1e-300
-
-
-def test_pool_is_claimed_and_holds_by_itself():
-    promise = promise_of(k=20, beta="0.5", epsilon_choice=1, left_out="pool")
-    assert promise.basis is Basis.CLAIMED
-    assert promise.holds == promise.guarantee
-    assert "pool" in promise.why
-    assert promise.true_loss(Neighbours.ADD_REMOVE).bounded
-
-
-def test_noisy_left_out_rows_have_no_bound():
-    promise = promise_of(k=20, beta="0.5", epsilon_choice=1, left_out="noisy", left_out_epsilon=1)
-    assert promise.basis is Basis.CLAIMED
-    assert promise.holds is None
-    assert not promise.true_loss(Neighbours.ADD_REMOVE).bounded
+    pool = promise_of(k=20, beta="0.5", epsilon_choice=1, left_out="pool")
+    assert pool.basis is Basis.CLAIMED
+    assert pool.holds == pool.guarantee
+    assert pool.true_loss(Neighbours.ADD_REMOVE).bounded
+    noisy = promise_of(k=20, beta="0.5", epsilon_choice=1, left_out="noisy", left_out_epsilon=1)
+    assert noisy.basis is Basis.CLAIMED
+    assert noisy.holds is None
+    assert not noisy.true_loss(Neighbours.ADD_REMOVE).bounded
 
 
 def test_as_published_states_the_claim_and_what_holds():
@@ -339,49 +330,40 @@ def test_as_published_states_the_claim_and_what_holds():
     assert float(sampling_epsilon("0.7")) + 2 * 3 * 4 / 40 == pytest.approx(1.804, abs=5e-4)
 
 
-@pytest.mark.parametrize(
-    ("parameters", "says"),
-    [
-        ({"k": 5}, "takes k, beta and epsilon_choice, or epsilon, delta and epsilon_choice. Got k, epsilon_choice"),
-        ({"k": 5, "beta": 0.5, "epsilon": 1}, "takes k, beta and epsilon_choice, or epsilon, delta"),
-        ({"epsilon": 2}, "takes k, beta"),
-        ({"k": 5, "beta": 0.5, "epsilon_choice": 0}, "epsilon_choice must be above 0"),
-        ({"k": 1, "beta": 0.5}, "k must be a whole number"),
-        ({"k": 5, "beta": 1}, "beta must be"),
-        ({"epsilon": 1, "delta": 0.1}, "leaves nothing for the sample"),
-        ({"epsilon": 2, "delta": 0}, "delta must be above 0"),
-        ({"k": 5, "beta": 0.5, "left_out": "burn"}, "left_out must be one of drop, pool, noisy"),
-        ({"k": 5, "beta": 0.5, "left_out": "noisy"}, "needs left_out_epsilon"),
-        ({"k": 5, "beta": 0.5, "left_out_epsilon": 1}, 'is for left_out = "noisy" alone'),
-        ({"k": 5, "beta": 0.5, "confidence": 0.9}, 'is for left_out = "noisy" alone'),
-        ({"k": 5, "beta": 0.5, "as_published": "yes"}, "as_published must be true or false"),
-        ({"epsilon": 2, "delta": 0.1, "as_published": True}, "cannot be asked for"),
-    ],
-)
-def test_wrong_parameters_are_refused(parameters, says):
-    with pytest.raises(ParameterError, match=re.escape(says)):
-        SampledLattice(**{"epsilon_choice": 1, **parameters})
+def test_wrong_parameters_are_refused():
+    by_k = {"k": 5, "beta": 0.5}
+    for parameters in (
+        {"k": 5},
+        {**by_k, "epsilon": 1},
+        {"epsilon": 2},
+        {**by_k, "epsilon_choice": 0},
+        {**by_k, "k": 1},
+        {**by_k, "beta": 1},
+        {"epsilon": 1, "delta": 0.1},
+        {"epsilon": 2, "delta": 0},
+        *({**by_k, "left_out": left_out} for left_out in ("burn", "noisy")),
+        {**by_k, "left_out_epsilon": 1},
+        {**by_k, "confidence": 0.9},
+        {**by_k, "as_published": "yes"},
+        {"epsilon": 2, "delta": 0.1, "as_published": True},
+    ):
+        with pytest.raises(ParameterError):
+            SampledLattice(**{"epsilon_choice": 1, **parameters})
 
 
 def test_schemas_that_cannot_be_released_are_refused_before_any_data():
     mechanism = SampledLattice(k=2, beta="0.5", epsilon_choice=1)
     noisy = SampledLattice(k=2, beta="0.5", epsilon_choice=1, left_out="noisy", left_out_epsilon=1)
-    cases = [
-        (mechanism, {"w": NUMBER, "s": {"role": "sensitive"}}, [(0.0, "x")], "Got the sensitive s"),
-        (mechanism, {"s": PUBLIC}, [("x",)], "generalises quasi-identifiers. Got none"),
-        (mechanism, {"w": {**NUMBER, "domain": [0, 2**20], "doubling": 1}, "f": FLAG}, [(0.0, "x")], None),
-        (noisy, TWO_FLAGS, [("x", "x")], "adds noise to numbers"),
-    ]
-    for tried, attributes, rows, says in cases:
-        schema = dataset(rows, attributes).schema
-        if says is None:
-            tried.promise(schema)
-            continue
+    large = {"w": {**NUMBER, "domain": [0, 2**20], "doubling": 1}, "f": FLAG}
+    mechanism.promise(dataset([(0.0, "x")], large).schema)
+    for tried, attributes, row, says in (
+        (mechanism, {"w": NUMBER, "s": {"role": "sensitive"}}, (0.0, "x"), "Got the sensitive s"),
+        (mechanism, {"s": PUBLIC}, ("x",), "Got none"),
+        (noisy, TWO_FLAGS, ("x", "x"), "adds noise to numbers"),
+        (mechanism, {f"f{i}": FLAG for i in range(16)}, ("x",) * 16, "at most 32768 combinations"),
+    ):
         with pytest.raises(ParameterError, match=says):
-            tried.promise(schema)
-    many = {f"f{i}": FLAG for i in range(16)}
-    with pytest.raises(ParameterError, match="chooses among at most 32768 combinations"):
-        mechanism.promise(dataset([("x",) * 16], many).schema)
+            tried.promise(dataset([row], attributes).schema)
 
 
 # What is released
@@ -492,14 +474,8 @@ def test_no_rows_is_a_release_too(num, tmp_path):
     assert measures["k_reached"] is measures["class_size"] is measures["loss"] is None
     again = dn.Release.read(tmp_path / "release")
     assert again.data.schema == release.data.schema
-    assert [str(field.type) for field in again.data.schema] == [
-        "int64",
-        "int64",
-        "string",
-        "double",
-        "double",
-        "string",
-    ]
+    types = " ".join(str(field.type) for field in again.data.schema)
+    assert types == "int64 int64 string double double string"
     assert again.classes.num_rows == 0
     assert left_out_rows(data, key).tolist() == list(range(num))
 
@@ -536,36 +512,7 @@ def test_noisy_left_out_rows_stand_beside_the_kept(tmp_path):
     assert release.certificate.plain()["basis"] == "claimed"
 
 
-# Spending and foresight
-
-
-def test_spends_once_before_anything_is_drawn():
-    noise, seen = Noise(), []
-
-    class Watched(Ledger):
-        def spend(self, promise, purpose):
-            seen.append(noise.bytes_drawn)
-            return super().spend(promise, purpose)
-
-    data = parcels(50)
-    SampledLattice(k=5, beta="0.5", epsilon_choice=1).release(data, ledger=Watched(":memory:"), noise=noise)
-    assert seen == [0]
-    assert noise.bytes_drawn > 0
-
-
-def test_a_refused_spend_draws_nothing():
-    budget = {"budget": {"epsilon": 1, "delta": 0.1, "neighbours": "add-remove"}}
-    data, noise = dataset([(0.0,)], ONE_NUMBER, **budget), Noise()
-    with pytest.raises(BudgetError):
-        publish(SampledLattice(k=40, beta="0.7", epsilon_choice=1), data, noise)
-    assert noise.bytes_drawn == 0
-
-
-def test_a_seed_voids_and_repeats():
-    data, mechanism = parcels(100), SampledLattice(k=5, beta="0.6", epsilon_choice=1)
-    first, second = (publish(mechanism, data, Noise(seed=3)) for _ in range(2))
-    assert first.release.certificate.basis is Basis.VOID
-    assert first.release.data.equals(second.release.data)
+# Foresight
 
 
 def test_foresight_warns_and_shows_choice_probabilities_without_drawing():
@@ -593,12 +540,3 @@ def test_foresight_is_silent_where_delta_is_small_and_says_when_all_is_suppresse
     assert "everything will be suppressed" in warning
     (warning,) = SampledLattice(k=200, beta="0.5", epsilon_choice=1).preview(data).warnings
     assert "most likely everything" in warning
-
-
-def test_frozen_keyword_only_and_hashable():
-    mechanism = SampledLattice(k=5, beta=0.5, epsilon_choice=1)
-    assert hash(mechanism) == hash(SampledLattice(k=5, beta="1/2", epsilon_choice="1"))
-    with pytest.raises(ValidationError):
-        mechanism.k = 3
-    with pytest.raises(TypeError):
-        SampledLattice(1, 5, 0.5)

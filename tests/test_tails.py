@@ -36,7 +36,7 @@ from dunnage.noise import arrays as noise_arrays
 from dunnage.noise.source import Noise
 
 ALPHA = 1e-9
-SAMPLES = 60_000
+SAMPLES = 20_000
 SCALE = Fraction(3, 2)
 TOP = 5  # values from here on are one outcome
 
@@ -95,17 +95,17 @@ def of(tail):
 
 
 class TestListing:
-    @pytest.mark.parametrize(("size", "threshold"), [(1, 1), (3, 1), (3, 2), (2, 0), (3, -1), (2, -3)])
-    def test_law(self, size, threshold):
-        tail = draw_tail(Noise(), SCALE, np.full(SAMPLES, size), np.full(SAMPLES, threshold))
-        assert pvalue(of(tail), listing_law(size, threshold)) > ALPHA
+    def test_law(self):
+        for size, threshold in ((1, 1), (3, 1), (3, 2), (2, 0), (3, -1), (2, -3)):
+            tail = draw_tail(Noise(), SCALE, np.full(SAMPLES, size), np.full(SAMPLES, threshold))
+            assert pvalue(of(tail), listing_law(size, threshold)) > ALPHA
 
-    @pytest.mark.parametrize(("size", "threshold"), [(3, 1), (3, -1)])
-    def test_law_of_the_dense_path(self, size, threshold):
+    def test_law_of_the_dense_path(self):
         # The table itself is right: noise for every cell, then the threshold.
-        values = noise_arrays.discrete_laplace(Noise(), SCALE, size * SAMPLES)
-        groups, kept = np.arange(values.size) // size, values >= threshold
-        assert pvalue(outcomes(groups[kept], values[kept], SAMPLES), listing_law(size, threshold)) > ALPHA
+        for size, threshold in ((3, 1), (3, -1)):
+            values = noise_arrays.discrete_laplace(Noise(), SCALE, size * SAMPLES)
+            groups, kept = np.arange(values.size) // size, values >= threshold
+            assert pvalue(outcomes(groups[kept], values[kept], SAMPLES), listing_law(size, threshold)) > ALPHA
 
     def test_groups_are_independent(self):
         sizes, thresholds = np.tile([2, 1], SAMPLES), np.tile([1, 0], SAMPLES)
@@ -127,7 +127,7 @@ class TestListing:
     def test_many_thresholds_at_once(self, few, monkeypatch):
         # Groups are listed from a lower threshold than their own: whichever, the law is that of their own.
         monkeypatch.setattr(tails, "_FEW", few)
-        thresholds = np.tile(np.arange(1, 41), 2000)
+        thresholds = np.tile(np.arange(1, 41), 1000)
         tail = draw_tail(Noise(), 5, np.full(thresholds.size, 300), thresholds)
         counts = tail.counts.reshape(-1, 40)
         for column in (0, 1, 2, 7, 20, 39):
@@ -137,12 +137,6 @@ class TestListing:
         for threshold in (2, 3, 12):
             excess = (tail.values - thresholds[tail.groups])[thresholds[tail.groups] == threshold]
             assert pvalue(excess.tolist(), {k: (1 - ratio) * ratio**k for k in range(300)}) > ALPHA
-
-    def test_few_thresholds_are_used(self):
-        bases = tails._bases(Fraction(5), np.full(10**5, 10**5), np.arange(1, 10**5 + 1))
-        assert np.unique(bases).size < 60
-        assert np.all(bases <= np.arange(1, 10**5 + 1))
-        assert np.all(tails._bases(Fraction(5), np.full(3, 10**6), np.full(3, 17)) == 17)
 
     def test_nothing_is_listed_without_a_threshold(self):
         noise = Noise()
@@ -167,38 +161,38 @@ STEPS = [(4, 2, 1), (3, 1), (2, 0), (4, 2, 0, -2), (1, -1), (0, -2), (-1, -2, -3
 
 
 class TestLowering:
-    @pytest.mark.parametrize("steps", STEPS, ids=str)
-    def test_law_is_that_of_one_step(self, steps):
+    def test_law_is_that_of_one_step(self):
         noise = Noise()
-        tail = draw_tail(noise, SCALE, np.full(SAMPLES, 3), np.full(SAMPLES, steps[0]))
-        for threshold in steps[1:]:
-            tail = lower(noise, tail, np.full(SAMPLES, threshold))
-        assert pvalue(of(tail), listing_law(3, steps[-1])) > ALPHA
+        for steps in STEPS:
+            tail = draw_tail(noise, SCALE, np.full(SAMPLES, 3), np.full(SAMPLES, steps[0]))
+            for threshold in steps[1:]:
+                tail = lower(noise, tail, np.full(SAMPLES, threshold))
+            assert pvalue(of(tail), listing_law(3, steps[-1])) > ALPHA, steps
 
-    @pytest.mark.parametrize("steps", [steps[:2] for steps in STEPS], ids=str)
-    def test_what_was_listed_stays(self, steps):
+    def test_what_was_listed_stays(self):
         # With the law above this is the joint law: the earlier listing is the upper part of the later one.
         noise, num = Noise(), 2000
-        first = draw_tail(noise, SCALE, np.full(num, 3), np.full(num, steps[0]))
-        second = lower(noise, first, np.full(num, steps[1]))
-        old = second.values >= steps[0]
-        assert np.array_equal(second.values[old], first.values)
-        assert np.array_equal(second.groups[old], first.groups)
-        assert np.all(np.diff(second.groups) >= 0)
-        # earlier ones come first in their group
-        same = second.groups[1:] == second.groups[:-1]
-        assert not np.any(old[1:] & ~old[:-1] & same)
+        for high, low, *_ in STEPS:
+            first = draw_tail(noise, SCALE, np.full(num, 3), np.full(num, high))
+            second = lower(noise, first, np.full(num, low))
+            old = second.values >= high
+            assert np.array_equal(second.values[old], first.values)
+            assert np.array_equal(second.groups[old], first.groups)
+            assert np.all(np.diff(second.groups) >= 0)
+            # earlier ones come first in their group
+            same = second.groups[1:] == second.groups[:-1]
+            assert not np.any(old[1:] & ~old[:-1] & same)
 
-    @pytest.mark.parametrize("steps", [(3, 1), (2, -1), (1, -1), (0, -2)], ids=str)
-    def test_law_where_only_some_are_lowered(self, steps):
+    def test_law_where_only_some_are_lowered(self):
         # Which groups are lowered may depend on what they list: here those that list nothing.
-        noise, (high, low) = Noise(), steps
-        tail = draw_tail(noise, SCALE, np.full(4 * SAMPLES, 2), np.full(4 * SAMPLES, high))
-        empty = tail.counts == 0
-        after = lower(noise, tail, np.where(empty, low, high))
-        listed = of(after)
-        assert np.array_equal(after.counts[~empty], tail.counts[~empty])
-        assert pvalue([listed[group] for group in np.flatnonzero(empty)], listing_law(2, low, high)) > ALPHA
+        noise = Noise()
+        for high, low in ((3, 1), (2, -1), (1, -1), (0, -2)):
+            tail = draw_tail(noise, SCALE, np.full(2 * SAMPLES, 2), np.full(2 * SAMPLES, high))
+            empty = tail.counts == 0
+            after = lower(noise, tail, np.where(empty, low, high))
+            listed = of(after)
+            assert np.array_equal(after.counts[~empty], tail.counts[~empty])
+            assert pvalue([listed[group] for group in np.flatnonzero(empty)], listing_law(2, low, high)) > ALPHA
 
     def test_same_thresholds_draw_nothing(self):
         tail = draw_tail(Noise(), 5, np.full(9, 1000), np.arange(9) - 2)
@@ -246,7 +240,7 @@ class TestAddresses:
     )
     def test_law(self, size, taken, wanted):
         # Sparse groups draw again what collides, crowded ones take from a random order; all ways are equally likely.
-        num = 40_000
+        num = 20_000
         starts = np.arange(num + 1) * size
         gone = (starts[:-1, None] + np.array(taken, dtype=np.int64)).ravel()
         groups = np.repeat(np.arange(num), wanted)
@@ -294,7 +288,7 @@ class TestExceedingCells:
     @pytest.mark.parametrize("threshold", [1, 3])
     def test_law(self, law, threshold):
         noise, law, taken, listed, values = Noise(), law(SCALE), np.array([1, 4]), [], []
-        for _ in range(3000):
+        for _ in range(1500):
             cells, drawn = exceeding_cells(noise, law, 6, threshold, taken=taken)
             listed.append(tuple(sorted(cells.tolist())))
             values += drawn.tolist()
@@ -342,7 +336,7 @@ class TestPower:
     """That the tests above can fail."""
 
     def test_a_ceiling_forgotten(self):
-        # Lowering that draws cells anew as if nothing was known of them.
+        # Lowering that draws cells again as if nothing was known of them.
         noise, num = Noise(), SAMPLES
         first = draw_tail(noise, SCALE, np.full(num, 3), np.full(num, 3))
         rest = draw_tail(noise, SCALE, 3 - first.counts, np.full(num, 1))

@@ -15,7 +15,7 @@ import dunnage as dn
 from dunnage.errors import ParameterError, PolicyError, Refusal
 from dunnage.mechanisms import MECHANISMS
 from dunnage.mechanisms.base import Epsilon, Flag, Foresight, K
-from dunnage.mechanisms.classes import Classes, ClassMechanism, Intervals
+from dunnage.mechanisms.classes import ClassMechanism, EquivalenceClasses, Intervals
 from dunnage.mechanisms.noisy import NoisyColumns, NoisyMechanism, cut_cells, noisy_domains
 from dunnage.model.guarantees import Neighbours, Promise, PureDP
 from dunnage.publishing import foresee
@@ -61,7 +61,7 @@ class ToyClass(ClassMechanism):
     def promise(self, schema) -> Promise:
         return self.class_promise(schema, in_clear=("the smallest and the largest value",), numerics="exact")
 
-    def classes(self, dataset, progress=None) -> Classes:
+    def classes(self, dataset, progress=None) -> EquivalenceClasses:
         if len(dataset) < self.k:
             raise Refusal("too few records.")
         told, losses = [], []
@@ -70,7 +70,7 @@ class ToyClass(ClassMechanism):
             lower, upper = values.min(keepdims=True), values.max(keepdims=True)
             told.append(Intervals(name=attribute.name, lower=lower, upper=upper))
             losses.append(len(dataset) * float(upper[0] - lower[0]) / attribute.domain.diameter)
-        return Classes(
+        return EquivalenceClasses(
             of_row=np.zeros(len(dataset), dtype=np.int64),
             generalised=tuple(told),
             losses=tuple(losses),

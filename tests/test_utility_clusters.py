@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 import itertools
 import math
 import random
 import tracemalloc
 from collections import Counter, defaultdict
-from collections.abc import Callable
-from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -23,6 +20,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dunnage as dn
+from dunnage.columns import set_text
+from dunnage.domains import Category, Graph, Ordinal, Tree
 from dunnage.errors import InputError, ParameterError, PolicyError, Refusal
 from dunnage.model.certificate import Certificate
 from dunnage.model.documents import canonical
@@ -50,6 +49,7 @@ ATTRIBUTES: dict[str, dict[str, Any]] = {
     "purpose": {"role": "sensitive"},
 }
 PURPOSES = ["work", "school", "fun"]
+METHODS = ("growth", "published-greedy", "published-density")
 GENERALISED = ("type", "board", "start", "bag", "load")
 
 
@@ -204,21 +204,18 @@ def check(publication: dn.Publication, columns: dict[str, list[Any]], k: int, *,
 # Counting
 
 
-@pytest.mark.parametrize("method", ["growth", "published-greedy", "published-density"])
-@pytest.mark.parametrize("scaling", ["unit-variance", "maximum"])
-def test_every_method_is_counted_again(place: Path, tmp_path: Path, method: str, scaling: str) -> None:
-    for seed, k in ((1, 2), (2, 5), (3, 11)):
-        columns = rides(90, seed)
-        policy = make_policy(place, k=k, method=method, scaling=scaling)
-        publication = publish(columns, policy, tmp_path / f"release{seed}")
+def test_every_method_is_counted_again(place: Path, tmp_path: Path) -> None:
+    scalings = ("unit-variance", "maximum")
+    for seed, (method, scaling) in enumerate(itertools.product(METHODS, scalings)):
+        columns, k = rides(90, seed), (2, 5, 11)[seed % 3]
+        publication = publish(columns, make_policy(place, k=k, method=method, scaling=scaling), tmp_path / f"{seed}")
         check(publication, columns, k, persons=False)
-        result = dn.verify(tmp_path / f"release{seed}")
-        assert result.ok, result.problems
+        assert dn.verify(tmp_path / f"{seed}").ok
 
 
 def test_k_counts_persons_where_the_policy_tells_them_apart(place: Path, tmp_path: Path) -> None:
     fewer = 0
-    for seed in range(8):
+    for seed in range(3):
         columns = rides(120, seed, num_cards=20, num_lines=1)
         by_persons = publish(columns, make_policy(place, person="card", k=4), tmp_path / f"release{seed}")
         check(by_persons, columns, 4, persons=True)
@@ -227,7 +224,7 @@ def test_k_counts_persons_where_the_policy_tells_them_apart(place: Path, tmp_pat
         assert any("persons" in item for item in result.not_checked)
         by_records = classes_of(publish(columns, make_policy(place, k=4)), columns)
         fewer += any(len({columns["card"][row] for row in rows}) < 4 for rows in by_records.values())
-    assert fewer == 8  # without a person column such classes do appear: the test could fail
+    assert fewer == 3  # without a person column such classes do appear: the test could fail
 
 
 def test_assumption_says_what_k_counts(place: Path) -> None:
@@ -257,7 +254,7 @@ def tables(draw: st.DrawFn) -> tuple[dict[str, list[Any]], int, bool]:
     return columns, draw(st.integers(2, 6)), draw(st.booleans())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(tables())
 def test_small_tables_with_ties_are_counted_or_refused_for_a_reason(
     place: Path, case: tuple[dict[str, list[Any]], int, bool]
@@ -275,10 +272,9 @@ def test_small_tables_with_ties_are_counted_or_refused_for_a_reason(
     check(publish(columns, policy), columns, k, persons=persons)
 
 
-@pytest.mark.parametrize("method", ["growth", "published-greedy", "published-density"])
-def test_k_from_half_the_table_to_all_of_it(place: Path, method: str) -> None:
+def test_k_from_half_the_table_to_all_of_it(place: Path) -> None:
     columns = rides(20, num_lines=1)
-    for k in (10, 11, 19, 20):
+    for method, k in itertools.product(METHODS, (10, 11, 20)):
         publication = publish(columns, make_policy(place, k=k, method=method))
         check(publication, columns, k, persons=False)
         assert publication.release.classes.num_rows == (2 if k == 10 else 1)
@@ -319,7 +315,7 @@ def test_the_order_of_the_input_does_not_matter(place: Path) -> None:
     columns = rides(60, 5)
     order = random.Random(1).sample(range(60), 60)
     shuffled = {name: [values[row] for row in order] for name, values in columns.items()}
-    for method in ("growth", "published-greedy", "published-density"):
+    for method in METHODS:
         policy = make_policy(place, k=4, method=method)
         first, second = (publish(given, policy).release for given in (columns, shuffled))
         assert first.classes.equals(second.classes)
@@ -356,37 +352,27 @@ def test_strata_are_counted_in_persons(place: Path) -> None:
         publish(columns, make_policy(place, k=4, person="card"))
 
 
-@pytest.mark.parametrize(
-    ("column", "value", "rule", "words"),
-    [
-        ("board", None, "missing", "has no value"),
-        ("start", None, "missing", "has no value"),
-        ("card", None, "missing", "has no value"),
-        ("board", "S99", "outside", "lies outside the public domain"),
-        ("type", "Not Adult", "outside", "lies outside the public domain"),
-        ("start", 1000.5, "outside", "lies outside the public domain"),
-    ],
-)
-def test_missing_and_unknown_values_follow_their_rule(
-    place: Path, column: str, value: Any, rule: str, words: str
-) -> None:
-    columns = rides(30, num_lines=1, num_cards=25)
-    columns[column][7] = value
-    with pytest.raises(InputError, match=words) as error:
-        publish(columns, make_policy(place, k=3, person="card"))
-    assert "row 8" in str(error.value)
-    assert "S99" not in str(error.value)
-    policy = make_policy(place, k=3, person="card")
-    document = copy.deepcopy(dict(policy.document))
-    document["attributes"][column][rule] = "leave-out"
-    publication = publish(columns, dn.Policy.from_dict(document, path=place / "rides.toml"))
-    kept = {name: values[:7] + values[8:] for name, values in columns.items()}
-    assert publication.release.data.num_rows == 29
-    source = publication.key.table["source_row"].to_pylist()
-    assert 7 not in source
-    found = classes_of(publication, columns)
-    assert min(len({columns["card"][row] for row in rows}) for rows in found.values()) >= 3
-    assert len(kept["card"]) == 29
+def test_missing_and_unknown_values_follow_their_rule(place: Path) -> None:
+    for column, value, rule in (
+        ("board", None, "missing"),
+        ("card", None, "missing"),
+        ("board", "S99", "outside"),
+        ("type", "Not Adult", "outside"),
+        ("start", 1000.5, "outside"),
+    ):
+        columns = rides(30, num_lines=1, num_cards=25)
+        columns[column][7] = value
+        policy = make_policy(place, k=3, person="card")
+        with pytest.raises(InputError, match="row 8") as error:
+            publish(columns, policy)
+        assert "S99" not in str(error.value)
+        document = copy.deepcopy(dict(policy.document))
+        document["attributes"][column][rule] = "leave-out"
+        publication = publish(columns, dn.Policy.from_dict(document, path=place / "rides.toml"))
+        assert publication.release.data.num_rows == 29
+        assert 7 not in publication.key.table["source_row"].to_pylist()
+        found = classes_of(publication, columns)
+        assert min(len({columns["card"][row] for row in rows}) for rows in found.values()) >= 3
 
 
 def test_a_network_in_two_parts_is_refused(tmp_path: Path) -> None:
@@ -416,29 +402,21 @@ def test_a_directed_network_is_refused_or_made_symmetric(tmp_path: Path) -> None
 # Persons
 
 
-@pytest.mark.parametrize("role", ["public", "sensitive"])
-def test_a_pseudonym_kept_across_rows_is_refused_with_the_reason(place: Path, role: str) -> None:
-    document = copy.deepcopy(dict(make_policy(place, person="card", k=3).document))
-    document["attributes"]["card"]["role"] = role
-    with pytest.raises(PolicyError, match="links all records of a person") as error:
-        dn.Policy.from_dict(document, path=place / "rides.toml")
-    assert "contribution.person" in str(error.value)
-
-
 def test_contribution_is_read_and_checked(place: Path) -> None:
-    document = copy.deepcopy(dict(make_policy(place, person="card", k=3).document))
-    assert dn.Policy.from_dict(document, path=place / "rides.toml").schema.person == "card"
-    for person, words in (("crd", "is not a declared attribute"), ("", "is blank"), (3, "must be")):
-        document["contribution"] = {"person": person}
-        with pytest.raises(PolicyError, match=words):
-            dn.Policy.from_dict(document, path=place / "rides.toml")
-    document["contribution"] = {"person": "card", "persn": "card"}
-    with pytest.raises(PolicyError, match="is not a key"):
-        dn.Policy.from_dict(document, path=place / "rides.toml")
-    document["contribution"] = {"person": "card"}
-    document["attributes"]["card"]["role"] = "drop"
-    with pytest.raises(PolicyError, match="is dropped"):
-        dn.Policy.from_dict(document, path=place / "rides.toml")
+    good = dict(make_policy(place, person="card", k=3).document)
+
+    def read(document: dict[str, Any]) -> dn.Policy:
+        return dn.Policy.from_dict(document, path=place / "rides.toml")
+
+    assert read(copy.deepcopy(good)).schema.person == "card"
+    for contribution in ({"person": "crd"}, {"person": ""}, {"person": 3}, {"person": "card", "persn": "card"}):
+        with pytest.raises(PolicyError):
+            read({**copy.deepcopy(good), "contribution": contribution})
+    for role in ("public", "sensitive", "drop"):  # a pseudonym kept across rows links all records of a person
+        document = copy.deepcopy(good)
+        document["attributes"]["card"]["role"] = role
+        with pytest.raises(PolicyError):
+            read(document)
 
 
 def test_mechanisms_that_count_records_refuse_a_person_column(place: Path) -> None:
@@ -546,12 +524,11 @@ def test_max_risk_is_a_least_k(place: Path) -> None:
     assert publication.release.certificate.guarantee.k == 7
 
 
-@pytest.mark.parametrize("method", ["growth", "published-greedy", "published-density"])
-def test_limits_hold_in_the_units_of_each_attribute(place: Path, tmp_path: Path, method: str) -> None:
+def test_limits_hold_in_the_units_of_each_attribute(place: Path, tmp_path: Path) -> None:
     columns = rides(120, 6, num_lines=1)
     limits = {"board": 2, "start": 400, "type": 2, "load": 1, "bag": 0}
-    for name, limit in limits.items():
-        policy = make_policy(place, k=3, method=method, limits={name: limit})
+    for number, (name, limit) in enumerate(limits.items()):
+        policy = make_policy(place, k=3, method=METHODS[number % 3], limits={name: limit})
         publication = publish(columns, policy, tmp_path / name)
         check(publication, columns, 3, persons=False)
         assert dn.verify(tmp_path / name).ok
@@ -564,8 +541,8 @@ def test_limits_hold_in_the_units_of_each_attribute(place: Path, tmp_path: Path,
                 "bag": len(line["bag"]) - 1,
             }
             assert widest[name] <= limit
-    publication = publish(columns, make_policy(place, k=3, method=method, limits=limits))
-    check(publication, columns, 3, persons=False)
+    for method in METHODS:
+        check(publish(columns, make_policy(place, k=3, method=method, limits=limits)), columns, 3, persons=False)
     with pytest.raises(Refusal, match="would be suppressed, more than max_suppressed = 0 allows"):
         publish(columns, make_policy(place, k=20, method="published-density", limits={"start": 300}, max_suppressed=0))
 
@@ -672,7 +649,7 @@ def test_large_domains_cost_by_what_occurs(tmp_path: Path) -> None:
 def test_too_many_labels_name_the_attribute(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dunnage.mechanisms.clusters.MOST_IN_MATRIX", 7)
     with monkeypatch.context() as unchecked:
-        unchecked.setattr(dn.UtilityClusters, "_check_attribute", lambda self, attribute: None)
+        unchecked.setattr(dn.UtilityClusters, "_check_schema", lambda self, schema: None)
         with pytest.raises(Refusal, match=r"'board' has more than 7 different values.*coarser"):
             publish(rides(60, 3, num_lines=1), make_policy(place, k=3))
     with pytest.raises(PolicyError, match="network of 'board' has 8 vertices"):
@@ -740,219 +717,47 @@ def test_a_release_with_sets_can_be_packed_by_its_numbers(place: Path) -> None:
     assert dn.pack(release, capacity=2000).objective > 0
 
 
-# verify
-
-
-def forged(folder: Path, change: Callable[[Release], Release]) -> list[str]:
-    """Write a changed release with all digests computed again, and give what verify finds."""
-    target = folder.with_name(f"forged{len(list(folder.parent.iterdir()))}")
-    target.mkdir()
-    change(dn.Release.read(folder)).write_files(target)
-    return dn.verify(target).problems
-
-
-def changed_body(release: Release, path: tuple[str, ...], value: Any) -> dict[str, Any]:
-    body = release.certificate.plain()
-    inner = body
-    for part in path[:-1]:
-        inner = inner[part]
-    inner[path[-1]] = value
-    return body
-
-
-def with_body(release: Release, path: tuple[str, ...], value: Any) -> Release:
-    return replace(release, certificate=Certificate.model_validate(changed_body(release, path, value)))
-
-
-def with_cell(release: Release, name: str, number: int, value: Any) -> Release:
-    """Change what is told of one class, in both tables alike."""
-    classes = release.classes.column(name).to_pylist()
-    data = release.data.column(name).to_pylist()
-    class_id = release.data.column("class_id").to_pylist()
-    classes[number] = value
-    data = [value if one == number else old for one, old in zip(class_id, data, strict=True)]
-    changed = {}
-    for table_name, values in (("classes", classes), ("data", data)):
-        table = release.tables[table_name]
-        index = table.column_names.index(name)
-        changed[table_name] = table.set_column(index, name, pa.array(values, table.schema.field(name).type))
-    return replace(release, **changed)
-
-
-@pytest.fixture(scope="module")
-def original(place: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("original") / "release"
-    columns = rides(80, 2, num_lines=1, num_cards=40)
-    parameters = {"limits": {"board": 5, "type": 3}, "l": 1, "t": 1, "max_risk": 0.25, "max_distortion": 0.6}
-    publish(columns, make_policy(place, person="card", k=4, **parameters), folder)
-    assert dn.verify(folder).ok
-    return folder
-
-
-@pytest.mark.parametrize(
-    ("path", "value", "words"),
-    [
-        (("measures", "importance", "factors", "board"), 9.0, "importance"),
-        (("measures", "importance", "weights", "board"), 0.9, "importance"),
-        (("measures", "importance", "factors", "board"), -1.0, "importance"),
-        (("measures", "loss", "total"), 0.01, "loss is wrong"),
-        (("measures", "loss", "attributes", "board"), 0.01, "loss is wrong"),
-        (("measures", "loss", "metric"), "of another paper", "loss is wrong"),
-        (("measures", "distortion", "generalisation"), 0.01, "distortion"),
-        (("measures", "persons", "smallest"), 3, "persons"),
-        (("measures", "persons", "smallest"), 99, "persons"),
-        (("measures", "k_chosen"), 3, "max_distortion"),
-        (("measures", "k_chosen"), 10**6, "max_distortion"),
-        (("mechanism", "limits"), {"board": 0.5}, "wider in board than the limit"),
-        (("mechanism", "limits"), {"type": 1}, "wider in type than the limit"),
-        (("mechanism", "max_risk"), 0.01, "'k' of utility-clusters cannot be"),
-        (("mechanism", "max_distortion"), 0.01, "max_distortion"),
-        (("mechanism", "l"), 4, "less diverse"),
-        (("mechanism", "t"), 0.001, "farther from the whole table"),
-        (("mechanism", "importance"), {"board": 5}, "in_clear not what the mechanism promises"),
-        (("mechanism", "importance"), "guess", "importance"),
-        (("mechanism", "k"), 40, "guarantee not what the mechanism promises"),
-    ],
-)
-def test_verify_finds_wrong_figures(original: Path, path: tuple[str, ...], value: Any, words: str) -> None:
-    (problem,) = forged(original, lambda release: with_body(release, path, value))
-    assert words in problem
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "words"),
-    [
-        ("board", ["S1", "S0"], "not in order"),
-        ("board", ["S0", "S0"], "not in order"),
-        ("board", [], "is empty"),
-        ("board", ["S0", "S99"], "leaves the public domain"),
-        ("board", ["S0"], "board_diameter"),
-        ("load", ["large", "small"], "not in order"),
-        ("bag", ["a,b", None], "missing values"),
-        ("type", "Nobody", "no node of the public tree"),
-        ("board_diameter", 0.5, "board_diameter"),
-        ("start_upper", 1001.0, "leaves the public domain"),
-    ],
-)
-def test_verify_finds_wrong_classes(original: Path, name: str, value: Any, words: str) -> None:
-    number = next(
-        line["class_id"]
-        for line in dn.Release.read(original).classes.to_pylist()
-        if len(line["board"]) > 1 and line["board"] != value and line[name] != value
-    )
-    (problem,) = forged(original, lambda release: with_cell(release, name, number, value))
-    assert words in problem
-
-
-def test_verify_finds_a_set_that_differs_between_rows_and_classes(original: Path) -> None:
-    def change(release: Release) -> Release:
-        sets = release.classes.column("load").to_pylist()
-        sets[0] = ["small"] if sets[0] != ["small"] else ["large"]
-        index = release.classes.column_names.index("load")
-        return replace(release, classes=release.classes.set_column(index, "load", pa.array(sets)))
-
-    (problem,) = forged(original, change)
-    assert "load differs between classes and data" in problem
-
-
-def test_verify_finds_a_row_that_looks_like_no_other(original: Path) -> None:
-    def change(release: Release) -> Release:
-        sets = release.data.column("load").to_pylist()
-        sets[0] = ["small"] if sets[0] != ["small"] else ["large"]
-        index = release.data.column_names.index("load")
-        return replace(release, data=release.data.set_column(index, "load", pa.array(sets)))
-
-    (problem,) = forged(original, change)
-    assert "smallest class has 1 records" in problem or "class_id joins" in problem
-
-
-def test_verify_never_crashes_on_a_strange_certificate(original: Path, tmp_path: Path) -> None:
-    """Replace every entry of measures and mechanism by strange ones; what still passes is the owner's word alone."""
-    free = {"price", "refine_seconds", "buckets", "limits", "max_suppressed", "max_risk"}  # asked or not
-    free |= {"name", "k"}  # of another mechanism, or none where max_distortion is given
-    release = dn.Release.read(original)
-    target = tmp_path / "release"
-    target.mkdir()
-    release.write_files(target)
-    release = dn.Release.read(target)
-    body = release.certificate.plain()
-    draw = random.Random(1)
-    for part in ("measures", "mechanism"):
-        for path in _places(body[part], (part,)):
-            for value in draw.sample([None, True, -7, 2.5, 10**30, "x", ["x"], {"x": 1}], 2):
-                changed = changed_body(release, path, value)
-                changed["digest"] = hashlib.sha256(canonical(changed)).hexdigest()
-                (target / "certificate.json").write_bytes(canonical(changed))
-                if dn.verify(target).ok:
-                    assert path[0] == "mechanism", (path, value)
-                    assert path[1] in free, (path, value)
-
-
-def _places(value: Any, path: tuple[str, ...]) -> list[tuple[str, ...]]:
-    inner = value.items() if isinstance(value, dict) else ()
-    return [place for key, item in inner for place in [(*path, key), *_places(item, (*path, key))]]
-
-
 # Parameters
 
 
-@pytest.mark.parametrize(
-    ("parameters", "words"),
-    [
-        ({}, "needs k, max_risk or max_distortion"),
-        ({"k": 1}, "at least 2"),
-        ({"k": 2.5}, "whole number"),
-        ({"k": 3, "method": "magic"}, "method must be one of"),
-        ({"k": 3, "scaling": "magic"}, "scaling must be one of"),
-        ({"k": 3, "importance": "guess"}, "importance must be one of"),
-        ({"k": 3, "importance": {"board": 6}}, "between 1 and 5"),
-        ({"k": 3, "importance": {"board": 0.5}}, "between 1 and 5"),
-        ({"k": 3, "importance": 7}, "importance must be a table"),
-        ({"max_distortion": 1.5}, "from 0 to 1"),
-        ({"max_risk": 0}, "above 0"),
-        ({"k": 3, "max_suppressed": -1}, "from 0 to 1"),
-        ({"k": 3, "price": 0}, "above 0"),
-        ({"k": 3, "l": 0.5}, "at least 1"),
-        ({"k": 3, "l": 2.5}, "whole number"),
-        ({"k": 3, "importance": {"board": 0}}, "between 1 and 5"),
-        ({"k": 3, "t": Decimal("NaN")}, "Got NaN"),
-        ({"k": 3, "t": 2}, "from 0 to 1"),
-        ({"k": 3, "l": 2, "l_kind": "many"}, "l_kind must be one of"),
-        ({"k": 3, "t": 0.5, "t_kind": "many"}, "t_kind must be one of"),
-        ({"k": 3, "refine_seconds": -1}, "from 0 to"),
-        ({"k": 3, "limits": {"board": -1}}, "0 or more"),
-        ({"k": 3, "limits": [1]}, "must be a table"),
-        ({"k": 3, "buckets": {"start": 0}}, "above 0"),
-        ({"k": 3, "buckets": {"start": {"quantiles": 1.5}}}, "whole number"),
-        ({"k": 3, "buckets": {"start": {"octiles": 8}}}, "must be one of"),
-        ({"k": 3, "keep": {"start": {"mode": 0.1}}}, "must be one of mean, median"),
-        ({"k": 3, "keep": {"start": 0.1}}, "must be a table"),
-        ({"k": 3, "symmetrise": "yes"}, "true or false"),
-        ({"k": 3, "method": "published-density", "l": 2}, "knows no l and t"),
-    ],
-)
-def test_bad_parameters_are_refused(parameters: dict[str, Any], words: str) -> None:
-    with pytest.raises(ParameterError, match=words):
-        dn.UtilityClusters(**parameters)
+def test_bad_parameters_are_refused() -> None:
+    assert dn.UtilityClusters(k=3).k == 3
+    for parameters in (
+        {},
+        {"k": 1},
+        {"k": 2.5},
+        *({"k": 3, name: "magic"} for name in ("method", "scaling", "importance", "symmetrise")),
+        *({"k": 3, "importance": value} for value in ({"board": 6}, {"board": 0.5}, {"board": 0}, 7)),
+        {"max_distortion": 1.5},
+        {"max_risk": 0},
+        {"k": 3, "max_suppressed": -1},
+        {"k": 3, "price": 0},
+        *({"k": 3, "l": value} for value in (0.5, 2.5)),
+        *({"k": 3, "t": value} for value in (Decimal("NaN"), 2)),
+        {"k": 3, "l": 2, "l_kind": "many"},
+        {"k": 3, "t": 0.5, "t_kind": "many"},
+        {"k": 3, "refine_seconds": -1},
+        *({"k": 3, "limits": value} for value in ({"board": -1}, [1])),
+        *({"k": 3, "buckets": {"start": value}} for value in (0, {"quantiles": 1.5}, {"octiles": 8})),
+        *({"k": 3, "keep": {"start": value}} for value in ({"mode": 0.1}, 0.1)),
+        {"k": 3, "method": "published-density", "l": 2},
+    ):
+        with pytest.raises(ParameterError):
+            dn.UtilityClusters(**parameters)
 
 
-@pytest.mark.parametrize(
-    ("parameters", "columns", "words"),
-    [
-        ({"importance": {"bord": 2}}, GENERALISED, "importance is given for 'bord'"),
-        ({"limits": {"line": 2}}, GENERALISED, "limits is given for 'line'"),
-        ({"buckets": {"board": 2}}, GENERALISED, "no numeric quasi-identifier"),
-        ({"keep": {"board": {"mean": 0.1}}}, GENERALISED, "no numeric quasi-identifier"),
-        ({"l": 2}, GENERALISED, "The policy has none"),
-        ({"t": 0.5, "t_kind": "ordered"}, (*GENERALISED, "purpose"), "'purpose' has no order"),
-        ({}, ("line",), "Got none"),
-    ],
-)
-def test_parameters_that_do_not_fit_the_schema_are_refused(
-    place: Path, parameters: dict[str, Any], columns: tuple[str, ...], words: str
-) -> None:
-    with pytest.raises(PolicyError, match=words):
-        dn.promise(make_policy(place, columns=columns, k=3, **parameters))
+def test_parameters_that_do_not_fit_the_schema_are_refused(place: Path) -> None:
+    for parameters, columns in (
+        ({"importance": {"bord": 2}}, GENERALISED),
+        ({"limits": {"line": 2}}, GENERALISED),
+        ({"buckets": {"board": 2}}, GENERALISED),
+        ({"keep": {"board": {"mean": 0.1}}}, GENERALISED),
+        ({"l": 2}, GENERALISED),
+        ({"t": 0.5, "t_kind": "ordered"}, (*GENERALISED, "purpose")),
+        ({}, ("line",)),
+    ):
+        with pytest.raises(PolicyError):
+            dn.promise(make_policy(place, columns=columns, k=3, **parameters))
 
 
 def test_names_that_collide_with_columns_of_a_release_are_refused() -> None:

@@ -91,7 +91,7 @@ class ClassFigures(TypedDict, total=False):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Classes:
+class EquivalenceClasses:
     # Class of each dataset row, -1 where suppressed; numbered in an order that follows from released values alone
     of_row: IntArray
     generalised: tuple[Generalised, ...]  # the generalised attributes, in the order of the schema
@@ -171,10 +171,10 @@ class ClassMechanism(ClassRelease):
         return statistic
 
     @abc.abstractmethod
-    def classes(self, dataset: Dataset, progress: Progress | None = None) -> Classes:
+    def classes(self, dataset: Dataset, progress: Progress | None = None) -> EquivalenceClasses:
         """Find the classes: private, drawn from nothing but the rows; refuse if no release is possible."""
 
-    def prepare(self, dataset: Dataset, progress: Progress | None = None) -> Classes:
+    def prepare(self, dataset: Dataset, progress: Progress | None = None) -> EquivalenceClasses:
         return self.classes(dataset, progress)
 
     def class_promise(
@@ -209,7 +209,7 @@ class ClassMechanism(ClassRelease):
             notes=self.notes(),
         )
 
-    def draw(self, dataset: Dataset, prepared: Classes, noise: Noise) -> Outcome:
+    def draw(self, dataset: Dataset, prepared: EquivalenceClasses, noise: Noise) -> Outcome:
         kept = np.flatnonzero(prepared.of_row >= 0)
         order = kept[noise_arrays.permutation(noise, len(kept))]
         class_id = prepared.of_row[order]
@@ -335,7 +335,7 @@ def released_column(dataset: Dataset, name: str) -> pa.Array:
     return pc.add(column, pa.scalar(0.0, column.type)) if pa.types.is_floating(column.type) else column
 
 
-def class_table(dataset: Dataset, classes: Classes, statistic: str) -> pa.Table:
+def class_table(dataset: Dataset, classes: EquivalenceClasses, statistic: str) -> pa.Table:
     # classes : class_id, size, and per attribute lower, upper[, mean], or the node, or the set[, diameter]
     kept = classes.of_row >= 0
     sizes = class_sizes(classes.of_row[kept])

@@ -28,8 +28,8 @@ from dunnage.exact import decimal_text, exact, plain, shown, shown_number
 from dunnage.kernels.clusters.growth import Constraints, Metric, distance_deviations, near_weights
 from dunnage.mechanisms.base import PLAIN, Flag, OptionalK, Pairs, Progress, label_codes, optional, plain_pairs
 from dunnage.mechanisms.classes import (
-    Classes,
     ClassMechanism,
+    EquivalenceClasses,
     Generalised,
     Intervals,
     Nodes,
@@ -400,7 +400,7 @@ class UtilityClusters(ClassMechanism):
             refusal=refusal,
         )
 
-    def classes(self, dataset: Dataset, progress: Progress | None = None) -> Classes:
+    def classes(self, dataset: Dataset, progress: Progress | None = None) -> EquivalenceClasses:
         """Find the classes.
 
         Refuses if a combination of public values has fewer than k records or persons, or what ``max_distortion``,
@@ -625,7 +625,7 @@ class _Records:
             groups = np.unique(groups * (int(self.person.max()) + 1) + person) // (int(self.person.max()) + 1)
         return np.bincount(groups, minlength=num).astype(np.int64)
 
-    def classes(self, k: int) -> Classes:
+    def classes(self, k: int) -> EquivalenceClasses:
         """Cluster every stratum and make classes of what was found, counted and checked."""
         check_stratum_sizes(self.sizes, k, self.dataset)
         if self.mechanism.max_distortion is not None:
@@ -671,7 +671,7 @@ class _Records:
         of_row = np.empty(len(self), dtype=np.int64)
         of_row[self.order] = of_record
         generalisation = math.fsum(w * s for w, s in zip(weights, sums, strict=True)) / (len(self) - lost)
-        return Classes(
+        return EquivalenceClasses(
             of_row=of_row,
             generalised=tuple(told),
             losses=tuple(value + lost for value in sums),

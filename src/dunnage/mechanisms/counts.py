@@ -286,9 +286,9 @@ class Feature:
 
     def parents(self, other: Feature, layout: Layout) -> IntArray:
         """Return the group of a coarser feature that each group lies in. Shapes: -> (size,)."""
-        found = np.zeros(self.size, dtype=np.int64)
-        found[layout.groups_of(self)] = layout.groups_of(other)
-        return found
+        parents = np.zeros(self.size, dtype=np.int64)
+        parents[layout.groups_of(self)] = layout.groups_of(other)
+        return parents
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -27,8 +27,8 @@ from dunnage.exact import exact, shown_number
 from dunnage.mechanisms.base import PLAIN, K, Progress, label_codes, optional
 from dunnage.mechanisms.classes import (
     Alpha,
-    Classes,
     ClassMechanism,
+    EquivalenceClasses,
     Generalised,
     Importance,
     Intervals,
@@ -122,7 +122,7 @@ class FullDomain(ClassMechanism):
             told.append(f"every combination of values of {names}, as an unordered list for each class")
         return self.class_promise(schema, in_clear=tuple(told), numerics="classes and losses are exact")
 
-    def classes(self, dataset: Dataset, progress: Progress | None = None) -> Classes:
+    def classes(self, dataset: Dataset, progress: Progress | None = None) -> EquivalenceClasses:
         """Find the classes of least loss.
 
         Refuses if a combination of public values has fewer than k records, more would have to be suppressed than may
@@ -153,7 +153,7 @@ class FullDomain(ClassMechanism):
             raise refuse_empty(self.alpha)
         generalised, lost = generalised_at(node, columns, of_usable)
         suppressed = self.alpha * int((of_row < 0).sum())
-        return Classes(
+        return EquivalenceClasses(
             of_row=of_row,
             generalised=generalised,
             losses=tuple(float(loss + suppressed) for loss in lost),

@@ -33,8 +33,8 @@ from dunnage.kernels.bins.scalar import best_fit_decreasing, fill_by_subset_sums
 from dunnage.mechanisms.base import K, OptionalNumber, Progress, amount
 from dunnage.mechanisms.classes import (
     Alpha,
-    Classes,
     ClassMechanism,
+    EquivalenceClasses,
     Importance,
     Intervals,
     Statistic,
@@ -63,7 +63,7 @@ _log = logging.getLogger("dunnage")
 class SearchResult:
     """Classes, their loss, and a loss that no partition of the same kind goes below. For the owner only."""
 
-    classes: Classes
+    classes: EquivalenceClasses
     bound: float  # no partition loses less (eq. 7 over all records)
     proven: bool  # whether no partition loses less, up to one part in 10^9
 
@@ -181,7 +181,7 @@ class Partition(ClassMechanism):
             schema, in_clear=tuple(told), numerics="classes are exact", choice=choice, mechanism=described
         )
 
-    def classes(self, dataset: Dataset, progress: Progress | None = None) -> Classes:
+    def classes(self, dataset: Dataset, progress: Progress | None = None) -> EquivalenceClasses:
         return self.search(dataset).classes
 
     def search(self, dataset: Dataset) -> SearchResult:
@@ -238,7 +238,7 @@ class Partition(ClassMechanism):
         if (of_row < 0).all():
             raise refuse_empty(self.alpha)
         weight = float(dict(self.importance).get(attribute.name, 1))
-        classes = Classes(
+        classes = EquivalenceClasses(
             of_row=of_row,
             generalised=(self._interval(attribute, values, of_row),),
             losses=(loss / span,),
@@ -284,7 +284,7 @@ class Partition(ClassMechanism):
             float(width / span) + float(self.alpha) * int((of_row < 0).sum())
             for width, (_, _, span) in zip(widths, ends, strict=True)
         ]
-        classes = Classes(
+        classes = EquivalenceClasses(
             of_row=of_row,
             generalised=tuple(self._interval(a, column, of_row) for a, column in zip(attributes, columns, strict=True)),
             losses=tuple(losses),

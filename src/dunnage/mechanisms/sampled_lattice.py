@@ -32,7 +32,7 @@ from dunnage.mechanisms.base import (
     OptionalNumber,
     Outcome,
 )
-from dunnage.mechanisms.classes import Classes, ClassRelease, class_table, released_column, row_table, strata
+from dunnage.mechanisms.classes import ClassRelease, EquivalenceClasses, class_table, released_column, row_table, strata
 from dunnage.mechanisms.full_domain import LatticeColumn, Node, Records, generalised_at, hierarchies_of
 from dunnage.mechanisms.noisy import cut_cells, foresee_intervals, noisy_domains, same_noise, stated_noise
 from dunnage.model.certificate import RowMeasures
@@ -477,10 +477,10 @@ class _Lattice:
         utility = (kept * self.precision).ravel().tolist()
         return rule.scores(utility, Fraction(1, self.denominator), num_sampled)
 
-    def classes(self, sampled: BoolArray, node: Node, k: int) -> Classes:
+    def classes(self, sampled: BoolArray, node: Node, k: int) -> EquivalenceClasses:
         of_row = np.where(sampled, self.records.only(sampled).class_of_row(node, k), -1)
         generalised, lost = generalised_at(node, self.columns, of_row)
-        return Classes(
+        return EquivalenceClasses(
             of_row=of_row,
             generalised=generalised,
             losses=tuple(float(loss) for loss in lost),

@@ -150,22 +150,22 @@ class Metric:
     def widths(self, of_record: IntArray) -> FloatArray:
         """Return the largest pairwise distance of each class in each attribute. Shape: attributes, classes."""
         num = int(of_record.max(initial=-1)) + 1
-        found = np.zeros((len(self.charge), num))
+        widths = np.zeros((len(self.charge), num))
         inside = np.flatnonzero(of_record >= 0)
         for axis, column in enumerate(self.numbers):
             low, high = np.full(num, np.inf), np.full(num, -np.inf)
             np.minimum.at(low, of_record[inside], column[inside])
             np.maximum.at(high, of_record[inside], column[inside])
-            found[axis] = high - low
+            widths[axis] = high - low
         for axis, (column, table) in enumerate(zip(self.codes, self.tables, strict=True), len(self.numbers)):
             pairs = np.unique(of_record.astype(np.int64) * len(table) + column)
             pairs = pairs[pairs >= 0]  # records in no class come out below 0
             classes, present = np.divmod(pairs, len(table))
             starts = np.concatenate((np.searchsorted(classes, np.arange(num)), [len(classes)]))
-            found[axis] = np.array(
+            widths[axis] = np.array(
                 [table[np.ix_(present[a:b], present[a:b])].max(initial=0.0) for a, b in itertools.pairwise(starts)]
             )
-        return found
+        return widths
 
     def total(self, of_record: IntArray, price: float = 1.0) -> float:
         """Return the distortion of all records: classes by their size, and a price for each record in none (eq. 14)."""
@@ -423,7 +423,7 @@ def densities(table: MetricTable, lead: int, num_near: int, stride: int) -> Any:
     numbers, codes, charge = table.numbers, table.codes, table.charge
     entries, starts, sizes = table.entries, table.starts, table.sizes
     num, num_axes = numbers.shape[1], numbers.shape[0]
-    found = np.zeros(num)
+    averages = np.zeros(num)
     best = np.zeros(max(1, round(num_near / stride)))
     last = len(best) - 1
     for record in range(num):
@@ -455,8 +455,8 @@ def densities(table: MetricTable, lead: int, num_near: int, stride: int) -> Any:
                     best[place] = best[place - 1]
                     place -= 1
                 best[place] = away
-        found[record] = best.mean()
-    return found
+        averages[record] = best.mean()
+    return averages
 
 
 @piece

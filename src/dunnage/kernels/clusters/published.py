@@ -112,10 +112,10 @@ def _remove(record: int, places: Places, living: Living) -> None:
 
 @piece
 def _search_cell(
-    cell: int, apart: float, head: int, num: int, found: NearestRecords, places: Places, living: Living
+    cell: int, apart: float, head: int, num: int, nearby: NearestRecords, places: Places, living: Living
 ) -> int:
     """Look for nearer records in one cell, outwards from the head's place on the line; return how many there are."""
-    distances, records = found
+    distances, records = nearby
     last, own = len(records) - 1, places.point_of[head]
     line, starts, after, before = places.line, places.member_starts, living.after, living.before
     start, end = places.cell_starts[cell], places.cell_starts[cell + 1]
@@ -134,7 +134,7 @@ def _search_cell(
         away = distance(own, point, places.points, places.points.near)
         if num > last and away > distances[last]:
             continue
-        # The living records of the point, lowest number first, until one is not better than the last one found
+        # The living records of the point, lowest number first, until one is not better than the last one listed
         member = _follow(living.member_after, starts[point])
         while member < starts[point + 1]:
             record = places.members[member]
@@ -154,9 +154,9 @@ def _search_cell(
 
 
 @piece
-def nearest(head: int, found: NearestRecords, places: Places, living: Living) -> None:
+def nearest(head: int, nearby: NearestRecords, places: Places, living: Living) -> None:
     """Find the living records nearest to one, by distance and number, as many as there is room for."""
-    distances = found.distances
+    distances = nearby.distances
     num, last = 0, len(distances) - 1
     if last < 0:
         return
@@ -174,7 +174,7 @@ def nearest(head: int, found: NearestRecords, places: Places, living: Living) ->
                 break
             cell = row * num_columns + places.columns.nearest[own_column, rank]
             if living.in_cell[cell] > 0:
-                num = _search_cell(cell, apart, head, num, found, places, living)
+                num = _search_cell(cell, apart, head, num, nearby, places, living)
 
 
 @piece
@@ -262,7 +262,7 @@ def density(k: int, limits: FloatArray, table: MetricTable, places: Places, livi
     """Form classes around the record with the least average distance to its k - 1 nearest while k records live.
 
     Averages only rise when records die, also as rounded sums. So if the least of all noted sums is still right, it is
-    the least of all: only that one is looked at anew, and only if one of its noted neighbours died.
+    the least of all: only that one is looked at again, and only if one of its noted neighbours died.
     """
     num_records = len(places.point_of)
     of_record = np.full(num_records, -1, dtype=np.int64)

@@ -397,7 +397,7 @@ def start_split(seed: int, line: IntArray, table: MetricTable, reach: FloatArray
 
 @piece
 def step_split(num: int, line: IntArray, table: MetricTable, reach: FloatArray, ends: FloatArray) -> None:
-    """Let a class of the first records of a line take in the one that makes it least dearer."""
+    """Let a class of the first records of a line take in the one that raises its charge least."""
     numbers, codes, charge = table.numbers, table.codes, table.charge
     entries, starts, sizes = table.entries, table.starts, table.sizes
     num_axes = numbers.shape[0]
@@ -615,10 +615,10 @@ def fill(records: IntArray, starts: IntArray, state: State) -> None:
 @kernel
 def middles_of(records: IntArray, starts: IntArray, table: MetricTable) -> Any:
     """Return the middle record of each class."""
-    found = np.zeros(len(starts) - 1, np.int64)
-    for class_ in range(len(found)):
-        found[class_] = middle_of(records[starts[class_] : starts[class_ + 1]], table)
-    return found
+    middles = np.zeros(len(starts) - 1, np.int64)
+    for class_ in range(len(middles)):
+        middles[class_] = middle_of(records[starts[class_] : starts[class_ + 1]], table)
+    return middles
 
 
 # --- The state of a local search on classes, and the steps that kernels make on it.
@@ -719,9 +719,9 @@ class LocalSearch:
 def renumbered(of_record: IntArray) -> IntArray:
     """Return the same classes numbered from 0 without gaps, in their order; -1 stays."""
     kept = of_record >= 0
-    found = np.full(len(of_record), -1, dtype=np.int64)
-    found[kept] = np.unique(of_record[kept], return_inverse=True)[1]
-    return found
+    numbered = np.full(len(of_record), -1, dtype=np.int64)
+    numbered[kept] = np.unique(of_record[kept], return_inverse=True)[1]
+    return numbered
 
 
 def small_enough(of_record: IntArray, k: int) -> IntArray:

@@ -457,9 +457,9 @@ def _cheapest_blocks(family: Family) -> tuple[IntArray, list[int], float]:
 
 def block_of_groups(family: Family, blocks: IntArray, feature: int) -> IntArray:
     """Return the block of each group of a feature that is local; groups without cells are in the first."""
-    found = np.zeros(family.sizes[feature], dtype=np.int64)
-    found[family.groups[feature]] = blocks
-    return found
+    block_of = np.zeros(family.sizes[feature], dtype=np.int64)
+    block_of[family.groups[feature]] = blocks
+    return block_of
 
 
 def _arrow(bare: NewtonPlan, family: Family, blocks: IntArray, local: list[int], first: dict[int, int]) -> Arrow:
@@ -1050,14 +1050,14 @@ def list_above(values: Any, starts: IntArray, floors: FloatArray, fresh: Any, co
 @kernel
 def positive(x: Any, cells: Any, starts: IntArray, counts: Any) -> Any:
     """Return the numbers of the positive cells, rising, and their counts: they are the first ones of each group."""
-    numbers, found, filled = np.empty(counts.sum(), np.int64), np.empty(counts.sum()), 0
+    numbers, values, filled = np.empty(counts.sum(), np.int64), np.empty(counts.sum()), 0
     for group in range(len(counts)):
         first = filled
         for place in range(starts[group], starts[group] + counts[group]):
-            numbers[filled], found[filled] = -cells[place], x[place]
+            numbers[filled], values[filled] = -cells[place], x[place]
             filled += x[place] > 0.0  # rounding may have left nothing of a count
-        sort_falling(numbers, found, first, filled)
-    return -numbers[:filled], found[:filled]
+        sort_falling(numbers, values, first, filled)
+    return -numbers[:filled], values[:filled]
 
 
 @kernel
