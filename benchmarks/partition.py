@@ -24,8 +24,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dunnage.bins import pack_bins
-from dunnage.dataset import Dataset
+from dunnage.kernels.bins import pack_bins
 from dunnage.mechanisms.classes import EquivalenceClasses
 from dunnage.mechanisms.partition import Partition
 from dunnage.model.policy import Policy

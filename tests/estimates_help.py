@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from dunnage.local.batch import perturb_column
-from dunnage.local.client import mechanism_of
-from dunnage.local.estimate import estimate
-from dunnage.local.tally import Tally
-from dunnage.local.task import Grid, Limits, Purpose, Quantity, Schedule, Task, Tier
-from dunnage.noise import Noise
+from dunnage.collecting.batch import perturb_column
+from dunnage.collecting.estimate import estimate
+from dunnage.collecting.tally import Tally
+from dunnage.devices.client import mechanism_of
+from dunnage.devices.task import Grid, Limits, Purpose, Quantity, Schedule, Task, Tier
+from dunnage.noise.source import Noise
 from dunnage.release import Release
 
 GRID = Grid(box=("103.9", "30.5", "104.2", "30.8"), levels=3, area_levels=2)

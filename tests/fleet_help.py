@@ -12,9 +12,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 import dunnage as dn
-from dunnage.city import Buses, City
 from dunnage.ledger import Ledger
-from dunnage.noise import Noise
+from dunnage.model.city import Buses, City
+from dunnage.noise.source import Noise
 from dunnage.planning.demand import Trips
 from dunnage.planning.dispatch import Dispatch, Operation, Requests, Service
 

@@ -11,8 +11,8 @@ from fractions import Fraction
 
 import pyarrow as pa
 
-from dunnage.dataset import Dataset
-from dunnage.policy import Policy
+from dunnage.model.policy import Policy
+from dunnage.tables.dataset import Dataset
 
 ALPHA = 1e-9
 SLACK = Fraction(1, 10**50)

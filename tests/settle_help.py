@@ -15,10 +15,10 @@ from tests.builders import QUASI, a_policy
 from tests.certificates_help import certificate_of
 
 import dunnage as dn
-from dunnage.domains import Numeric
-from dunnage.laws import Cells
 from dunnage.ledger import Ledger
-from dunnage.noise import Noise
+from dunnage.model.domains import Numeric
+from dunnage.model.laws import Cells
+from dunnage.noise.source import Noise
 from dunnage.planning.models import PackingModel
 from dunnage.planning.plan import Plan, Slots
 from dunnage.planning.trucks import Truck

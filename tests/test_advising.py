@@ -30,19 +30,18 @@ from dunnage.advising.advice import DISTORTION, NUMBER_ERROR, TRUCKS, choose, li
 from dunnage.advising.frontier import OVERLOADED, Failure, Frontier, Limit, Measure, Point
 from dunnage.advising.policies import BasePolicy
 from dunnage.advising.rows import RowSubject
-from dunnage.advising.sweep import Cache, Candidate, Draw, Goal, Reference, Request, Subject
-from dunnage.auditing.utility import plan_utility
-from dunnage.dataset import Dataset
-from dunnage.domains import Numeric
+from dunnage.advising.sweep import AdviceRequest, Cache, Candidate, Draw, Goal, Reference, Subject
+from dunnage.auditing.plans import plan_utility
 from dunnage.errors import InputError, NoPlanError, OutputError, ParameterError, PolicyError
 from dunnage.ledger import Ledger
-from dunnage.noise import Noise
+from dunnage.model.domains import Numeric
+from dunnage.model.policy import Policy
+from dunnage.noise.source import Noise
 from dunnage.planning.models import Sealed, Standard
 from dunnage.planning.packing import pack
 from dunnage.publishing import mechanism_of, publish
 from dunnage.samples import like
 from dunnage.settle import apply
-from dunnage.showing.frontier import frontier_page
 from dunnage.tables.dataset import Dataset
 from dunnage.tables.load import draft, load
 

@@ -22,7 +22,7 @@ from dunnage.advising.advice import COUNT_ERROR, NUMBER_ERROR, REPORT_ERROR, SHU
 from dunnage.advising.frontier import Measure, Point
 from dunnage.advising.policies import BasePolicy
 from dunnage.advising.rows import release_in_memory, row_errors
-from dunnage.advising.sweep import Candidate, Request, attempt, measure_point
+from dunnage.advising.sweep import AdviceRequest, Candidate, attempt, measure_point
 from dunnage.advising.trips import (
     MIN_MINUTES,
     FleetDraw,
@@ -51,6 +51,7 @@ from dunnage.model.policy import Policy
 from dunnage.noise.source import Noise
 from dunnage.publishing import mechanism_of, publish
 from dunnage.samples.shape import deterred, like, like_reports
+from dunnage.tables.dataset import Dataset
 
 STOPS = """stop,zone,lat,lon
 A,west,48.000,9.000

@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 import dunnage as dn
 from dunnage.auditing import classes as attacks
 from dunnage.auditing import rides
-from dunnage.auditing.classes import ClassesTruth, ClassesView, Knowledge
+from dunnage.auditing.classes import ClassesTruth, ClassesView, Knowledge, look_up
 from dunnage.auditing.rides import (
     attack_by,
     cards_that_fit,

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from tests.fleet_help import policy_of, publish, some_trips, tiny_city, trip_rows
 
 import dunnage as dn
-from dunnage.city import City
 from dunnage.errors import OutputError, ParameterError
 from dunnage.model.city import City
 from dunnage.planning import exports

@@ -13,8 +13,8 @@ from tests.fleet_help import SPAN, policy_of, publish, simulate, some_trips, tin
 from tests.oracles.operations import check_operation
 
 import dunnage as dn
-from dunnage.city import City
 from dunnage.errors import InputError, NoPlanError, ParameterError, Refusal
+from dunnage.model.city import City
 from dunnage.planning.demand import Day, Ground, Trips
 from dunnage.planning.dispatch import Service
 from dunnage.planning.fleet import FleetTask, expanded_days, planned_task, size, solo_cover, wait_facts

@@ -23,7 +23,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dunnage as dn
-from dunnage.dataset import Dataset
 from dunnage.errors import InputError, ParameterError, PolicyError, Refusal
 from dunnage.ledger import Ledger
 from dunnage.mechanisms import full_domain as full_domain_module

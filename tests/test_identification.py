@@ -15,7 +15,6 @@ from tests.certificates_help import certificate_of
 from tests.settle_help import cut, noisy_release
 
 from dunnage.errors import ParameterError
-from dunnage.model.domains import Numeric
 from dunnage.model.laws import Cells
 from dunnage.noise.source import Noise
 from dunnage.planning import linkage as identification

@@ -20,8 +20,6 @@ from scipy import stats
 from tests.noisy_help import ALPHA, CONFIDENCES, NO_NOISE, SLACK, dataset, growth, numeric, policy, release_law
 
 from dunnage.errors import CompositionError, ParameterError, Refusal
-from dunnage.guarantees import Basis, WithinCluster, WithinPublishedBorders, compose, guarantee_from
-from dunnage.laws import Cells
 from dunnage.ledger import Ledger
 from dunnage.mechanisms.noisy import (
     MAX_CANDIDATES,
@@ -34,7 +32,9 @@ from dunnage.mechanisms.noisy import (
     published_noise,
     rank_clusters,
 )
-from dunnage.noise import Noise
+from dunnage.model.guarantees import Basis, WithinCluster, WithinPublishedBorders, compose, guarantee_from
+from dunnage.model.laws import Cells
+from dunnage.noise.source import Noise
 
 FIVE = ("0.05", "0.35", "0.65", "0.95")
 

@@ -18,13 +18,13 @@ import pytest
 from scipy import stats
 from tests.noisy_help import ALPHA, CONFIDENCES, NO_NOISE, SLACK, dataset, decimal, growth, numeric, policy, release_law
 
-from dunnage.certificate import Certificate
 from dunnage.errors import ParameterError
-from dunnage.guarantees import Basis, Neighbours, PureDP, guarantee_from
-from dunnage.laws import Cells
 from dunnage.ledger import Ledger
 from dunnage.mechanisms.noisy import NoisyValues
-from dunnage.noise import Noise
+from dunnage.model.certificate import Certificate
+from dunnage.model.guarantees import Basis, Neighbours, PureDP, guarantee_from
+from dunnage.model.laws import Cells
+from dunnage.noise.source import Noise
 
 LAWS = ("laplace", "piecewise")
 
@@ -210,7 +210,6 @@ def test_rows_that_travel_together_are_one_record():
         sums = sum(w for w, o in zip(columns["weight"], columns["order"], strict=True) if o == line["order"])
         assert release.data["weight"][line["row"]].as_py() == sums
     assert any("merged" in told for told in release.certificate.plain()["in_clear"])
-
 
     left_out = numeric(0, 4, outside="leave-out", missing="leave-out")
     attributes = {"weight": numeric(0, 4, outside="clamp"), "length": left_out}

@@ -23,19 +23,20 @@ from dunnage import ledger as ledger_module
 from dunnage.cli.auditing import prove as prove_command
 from dunnage.devices.task import MECHANISMS as LOCAL_MECHANISMS
 from dunnage.errors import ParameterError
-from dunnage.guarantees import NO_LOSS
-from dunnage.laws import Cells
-from dunnage.local.task import MECHANISMS as LOCAL_MECHANISMS
-from dunnage.mechanisms import MECHANISMS, hierarchical_counts, noisy_clusters, noisy_counts
-from dunnage.mechanisms.counting import true_counts
+from dunnage.kernels.counts.laplace import DiscreteLaplace, floating_noise
+from dunnage.mechanisms import MECHANISMS, counts, noisy
+from dunnage.mechanisms.clusters import UtilityClusters
+from dunnage.mechanisms.counts import HierarchicalCounts, NoisyCounts, true_counts
 from dunnage.mechanisms.full_domain import FullDomain
-from dunnage.mechanisms.hierarchical_counts import HierarchicalCounts
-from dunnage.mechanisms.noisy_counts import NoisyCounts
-from dunnage.mechanisms.noisy_values import NoisyValues
+from dunnage.mechanisms.noisy import NoisyColumns, NoisyValues, cut_cells, noisy_domains
 from dunnage.mechanisms.partition import Partition
 from dunnage.mechanisms.sampled_lattice import SampledLattice
-from dunnage.mechanisms.utility_clusters import UtilityClusters
-from dunnage.noise import Noise
+from dunnage.model.certificate import RowMeasures
+from dunnage.model.domains.numeric import Numeric
+from dunnage.model.guarantees import NO_LOSS
+from dunnage.model.laws import Cells
+from dunnage.noise import arrays as noise_arrays
+from dunnage.noise.source import Noise
 from dunnage.proving import desk, examining, primitives, rows
 from dunnage.proving.counts import TABLES, counts_case, examine_extremes, examine_large_universe, examine_shares
 from dunnage.proving.desk import Proof, checks, prove

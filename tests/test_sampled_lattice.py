@@ -24,9 +24,7 @@ from scipy import stats
 from tests.chance_help import chance_of
 
 import dunnage as dn
-from dunnage.dataset import Dataset
 from dunnage.errors import ParameterError
-from dunnage.guarantees import Basis, Neighbours, SampledDP
 from dunnage.ledger import Ledger
 from dunnage.mechanisms import sampled_lattice as module
 from dunnage.mechanisms.sampled_lattice import SampledLattice

@@ -43,9 +43,9 @@ PAPER_SETTINGS = {
 
 def test_settings_by_name(tmp_path):
     for name, (size, capacity, low, high) in PAPER_SETTINGS.items():
-        setting = dn.package_setting(name)
+        setting = package_setting(name)
         assert (setting.size, setting.capacity, setting.low, setting.high) == (size, capacity, low, high)
-        data = dn.load(*dn.generate_packages(setting, tmp_path / "p.csv", seed=3, force=True))
+        data = dn.load(*generate_packages(setting, tmp_path / "p.csv", seed=3, force=True))
         assert len(data) == size
         assert dn.promise(data.policy).guarantee.k == 5
         weights = data.numbers("weight")
@@ -54,16 +54,16 @@ def test_settings_by_name(tmp_path):
 
 def test_impossible_settings_are_refused():
     for name in ("", "25", "25-X-U", "25-L-Q", "0-L-U", "25-S", "25-S-N", "x25-L-U"):
-        with pytest.raises(dn.ParameterError):
-            dn.package_setting(name)
+        with pytest.raises(ParameterError):
+            package_setting(name)
     nan, inf = float("nan"), float("inf")
     wrong = [{"size": 0}, {"law": "cauchy"}, {"low": 5.0, "high": 5.0}, {"low": -1.0}, {"high": inf}, {"high": nan}]
     wrong += [{"law": "normal", "sd": 0.0}, {"law": "normal", "mean": 1e9}, {"decimals": 7}, {"destinations": -1}]
     for parameters in wrong:
-        with pytest.raises(dn.ParameterError):
-            dn.PackageSetting(**parameters)
+        with pytest.raises(ParameterError):
+            PackageSetting(**parameters)
     for parameters in ({"size": 0}, {"lines": 2}, {"lines": 13}, {"stations": 79}, {"stations": 2_001, "lines": 3}):
-        with pytest.raises(dn.ParameterError):
+        with pytest.raises(ParameterError):
             RideSetting(**parameters)
 
 
@@ -81,9 +81,9 @@ def test_weights_follow_their_law():
     """400,000 draws: a bound that is off by 3 kg of 250 is found with probability above 0.999."""
     for name in ("uniform", "normal", "unequal"):
         bounds = {"low": 0.0, "high": 500.0} if name == "normal" else {}
-        setting = dn.PackageSetting(size=400_000, law=name, decimals=6, **bounds)
+        setting = PackageSetting(size=400_000, law=name, decimals=6, **bounds)
         assert stats.kstest(draw_weights(setting, np.random.default_rng()), law(name)).pvalue > 1e-9
-    off = dn.PackageSetting(size=400_000, low=128.0, high=375.0, decimals=6)
+    off = PackageSetting(size=400_000, low=128.0, high=375.0, decimals=6)
     assert stats.kstest(draw_weights(off, np.random.default_rng()), law("uniform")).pvalue < 1e-9
 
 

@@ -290,13 +290,13 @@ def test_files_that_are_there_are_kept(tmp_path):
 
 def test_impossible_trips_are_refused():
     for size in (0, -1, 50_000_001):
-        with pytest.raises(dn.ParameterError, match="size must be"):
+        with pytest.raises(ParameterError, match="size must be"):
             TripSetting(size=size)
     windows = {("10:00", "08:00"): "end after", ("08:00", "08:00"): "end after", ("02:00", "04:30"): "small hours"}
     windows |= {(start, "10:00"): "half-hour" for start in ("08:15", "8", "08:00\n", "", "-1:00")}
     windows |= {("08:00", end): "half-hour" for end in ("24:30", "25:00")}
     for window, word in windows.items():
-        with pytest.raises(dn.ParameterError, match=word):
+        with pytest.raises(ParameterError, match=word):
             trips(window=window)
 
 

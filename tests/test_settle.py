@@ -437,7 +437,7 @@ def test_the_folder_is_private_and_readable(four: Published, settled: Settlement
     assert {line["parcel"] for line in lines} == {f"'=CANARY{number}" for number in range(4)}, "escaped"
     assert [float(line["load"]) for line in loads] == settled.final_loads[:, 0].tolist()
     assert list(loads[0]) == ["bin", "truck", "load", "capacity"]
-    with pytest.raises(dn.OutputError, match="--force"):
+    with pytest.raises(OutputError, match="--force"):
         settled.write(folder)
     settled.write(folder, force=True)
     assert os.listdir(tmp_path) == ["settlement"]

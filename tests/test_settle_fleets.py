@@ -15,6 +15,7 @@ from tests.fleet_help import policy_of, publish, some_trips, tiny_city, trip_row
 
 import dunnage as dn
 from dunnage.errors import InputError, ParameterError, ReleaseError
+from dunnage.model.city import City
 from dunnage.planning.demand import Ground
 from dunnage.planning.dispatch import EVENTS
 from dunnage.planning.fleet import size

@@ -19,6 +19,7 @@ from tests.builders import WEIGHT
 from tests.settle_help import Published, few_repairs  # noqa: F401
 
 import dunnage as dn
+from dunnage.collecting.tasks import task_of
 from dunnage.errors import InputError, ParameterError, ReleaseError, UserError
 from dunnage.ledger import Ledger
 from dunnage.mechanisms.noisy import NoisyClusters, NoisyValues
@@ -32,7 +33,7 @@ from dunnage.planning.trucks import Truck
 from dunnage.publication import Key, Publication
 from dunnage.release import Release
 from dunnage.settle import Overload, apply, matched_records
-from dunnage.settle.repair import count_and_draw, task_of
+from dunnage.settle.repair import count_and_draw
 
 VALUES = NoisyValues(epsilon=2)
 PUBLISHED = NoisyClusters(epsilon=1, quantiles=[0.5], as_published=True)

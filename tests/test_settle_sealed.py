@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from tests.settle_help import FOUR, Published, few_repairs  # noqa: F401
 
-from dunnage.auditing.utility import feasibility, plan_utility
+from dunnage.auditing.plans import feasibility, plan_utility
 from dunnage.errors import InputError
 from dunnage.noise.source import Noise
 from dunnage.planning.linkage import truck_linkage

@@ -17,10 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.settle_help import Published, few_repairs, truck  # noqa: F401
 
+from dunnage.collecting.tasks import task_of
 from dunnage.errors import InputError, ParameterError
-from dunnage.noise import Noise
+from dunnage.noise.source import Noise
 from dunnage.settle import repair
-from dunnage.settle.repair import Fill, task_of
+from dunnage.settle.repair import Fill, repair_task
 
 UNITS = {"weight": "kg", "volume": "m3"}
 

@@ -20,11 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dunnage as dn
-from dunnage.columns import set_text
-from dunnage.domains import Category, Graph, Ordinal, Tree
 from dunnage.errors import InputError, ParameterError, PolicyError, Refusal
-from dunnage.model.certificate import Certificate
-from dunnage.model.documents import canonical
 from dunnage.model.domains import Category, Graph, Ordinal, Tree
 from dunnage.model.measures import closeness, entropy_diversity
 from dunnage.publishing import mechanism_of

@@ -35,8 +35,8 @@ from dunnage.advising.frontier import (
     with_ends,
 )
 from dunnage.advising.policies import BasePolicy
-from dunnage.advising.sweep import ON, Cache, Goal, Progress, Request, Subject, cache_folder, measure_point, sweep
-from dunnage.documents import suggestion
+from dunnage.advising.sweep import ON, AdviceRequest, Cache, Goal, Progress, Subject, cache_folder, measure_point, sweep
+from dunnage.devices.numbers import LocalNumeric
 from dunnage.errors import NoPlanError, ParameterError
 from dunnage.mechanisms import MECHANISMS
 from dunnage.model.documents import suggestion

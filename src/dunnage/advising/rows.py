@@ -59,7 +59,6 @@ from dunnage.publication import Publication
 from dunnage.publishing import promise as promise_of
 from dunnage.publishing import publish
 from dunnage.samples.shape import like
-from dunnage.schema import Role
 from dunnage.settle import apply
 from dunnage.tables.dataset import Dataset
 from dunnage.tables.load import load

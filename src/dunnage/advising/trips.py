@@ -23,10 +23,7 @@ import numpy as np
 
 from dunnage.advising.frontier import DATA, GENERATED, Failure, Point, Table
 from dunnage.advising.rows import check_digest, in_words, release_in_memory, round_to_one_digit
-from dunnage.advising.sweep import Candidate, Candidates, Draw, Reference, Request, Subject, reason
-from dunnage.city import City
-from dunnage.counting.laplace import RoundedLaplace, surplus
-from dunnage.dataset import Dataset
+from dunnage.advising.sweep import AdviceRequest, Candidate, Candidates, Draw, Reference, Subject, reason
 from dunnage.errors import NoPlanError, ParameterError, PolicyError, Refusal
 from dunnage.exact import exact
 from dunnage.kernels.counts.laplace import RoundedLaplace, surplus

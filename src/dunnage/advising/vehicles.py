@@ -36,16 +36,8 @@ from dunnage.devices.places import LocalLocation
 from dunnage.devices.subjects import Grid, Tier
 from dunnage.devices.task import Purpose, Task
 from dunnage.errors import ParameterError, PolicyError, Refusal, TaskError
-from dunnage.local.batch import perturb_column
-from dunnage.local.client import check_task, mechanism_of
-from dunnage.local.estimators import estimate_means, estimate_shares
-from dunnage.local.location import LocalLocation
-from dunnage.local.numeric import LocalNumeric
-from dunnage.local.subjects import Grid
-from dunnage.local.task import Purpose, Task, Tier
-from dunnage.local.tasks import CarrierPolicy, carriers_from_text, task_of
-from dunnage.local.trajectory import LocalTrajectory
-from dunnage.noise import Noise
+from dunnage.noise import arrays as noise_arrays
+from dunnage.noise.source import Noise
 from dunnage.samples.shape import like_reports
 
 EPSILONS, QUICK_EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0), (1.0, 2.0, 4.0)

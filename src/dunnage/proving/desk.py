@@ -13,6 +13,7 @@ from functools import partial
 
 from dunnage.errors import CheckFailed, ParameterError
 from dunnage.mechanisms import MECHANISMS
+from dunnage.model.documents import Model
 from dunnage.proving.verdict import FAILS, HOLDS, NOISE, UNBOUNDED, VOID, Check, Verdict, verdict_on_error
 
 Progress = Callable[[str], None]

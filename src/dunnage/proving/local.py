@@ -35,17 +35,8 @@ from dunnage.devices.subjects import Grid, Quantity, Tier
 from dunnage.devices.task import SECONDS_PER_DAY, Limits, Purpose, Schedule, Task
 from dunnage.errors import AllowanceError, ParameterError
 from dunnage.exact import shown_number
-from dunnage.guarantees import WithinCluster
-from dunnage.local.allowance import Allowance
-from dunnage.local.client import Client, mechanism_of
-from dunnage.local.location import LocalLocation
-from dunnage.local.numeric import LocalNumeric
-from dunnage.local.numeric_laws import LiteralPiecewise
-from dunnage.local.oracles import spread
-from dunnage.local.subjects import Grid, Quantity
-from dunnage.local.task import SECONDS_PER_DAY, Limits, Purpose, Schedule, Task, Tier
-from dunnage.local.trajectory import LocalTrajectory
-from dunnage.noise import Noise
+from dunnage.model.guarantees import WithinCluster
+from dunnage.noise.source import Noise
 from dunnage.proving.replay import Outcomes, largest, loss_between, replay_draws
 from dunnage.proving.statistical import UNLIKELY, agrees, lower_bound
 from dunnage.proving.verdict import FAILS, HOLDS, UNBOUNDED, VOID, Checks, Verdict, judge, within

@@ -6,7 +6,7 @@ Nothing here protects anyone, so ordinary seeded random numbers are used.
 
 from typing import TYPE_CHECKING
 
-from dunnage.routes import TRIP_MODES as TRIP_MODES
+from dunnage.model.routes import TRIP_MODES as TRIP_MODES
 from dunnage.samples.packages import LAWS as LAWS
 from dunnage.samples.packages import PackageSetting as PackageSetting
 from dunnage.samples.packages import draw_weights as draw_weights
