@@ -6,12 +6,15 @@ CORE := $(VENV)/.core
 READY := $(VENV)/.ready
 DOCS := $(VENV)/.docs
 
-.PHONY: demo test check bench docs reproduce clean
+.PHONY: demo test tests check bench docs reproduce clean
 
 demo: $(CORE)
 	$(BIN)/dunnage demo --out demo-out --force
 
-test: check
+test: $(READY) # the checks run beside the tests
+	$(MAKE) --no-print-directory --jobs=2 check tests
+
+tests: $(READY)
 	$(BIN)/python -m pytest -n 2
 
 check: $(READY)

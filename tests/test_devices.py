@@ -769,7 +769,7 @@ def test_paths_of_rows_across_batches(tmp_path: Path, monkeypatch: pytest.Monkey
         expected[tuple(walk[-3:]) if len(walk) >= 3 else None] += 1
     data = write_rows(tmp_path / "rows.parquet", rows)
     for size in (1, 2, 5, 7, 1_000):
-        monkeypatch.setattr(reading, "BATCH_ROWS", size)
+        monkeypatch.setattr("dunnage.tables.reader.BATCH_ROWS", size)
         fleet.simulate(data, task, tmp_path / "reports.bin", every_row=True, force=True)
         reports = list(ReportFile(tmp_path / "reports.bin", task=task))
         assert Counter(cells_told(task, report) for report in reports) == expected

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 from itertools import product
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -30,7 +31,7 @@ from dunnage.mechanisms.counts import HierarchicalCounts, NoisyCounts, true_coun
 from dunnage.mechanisms.full_domain import FullDomain
 from dunnage.mechanisms.noisy import NoisyColumns, NoisyValues, cut_cells, noisy_domains
 from dunnage.mechanisms.partition import Partition
-from dunnage.mechanisms.sampled_lattice import SampledLattice
+from dunnage.mechanisms.sampled_lattice import SampledLattice, _Lattice
 from dunnage.model.certificate import RowMeasures
 from dunnage.model.domains.numeric import Numeric
 from dunnage.model.guarantees import NO_LOSS
@@ -416,8 +417,9 @@ def test_a_biased_sampler_is_caught_though_its_law_is_right(monkeypatch):
 
 
 class HalfCountNoise(NoisyCounts):
-    def _scale(self, dataset):
-        return super()._scale(dataset) / 2
+    def law(self, dataset):
+        law = super().law(dataset)
+        return replace(law, scale=law.scale / 2)
 
 
 class BareCell(NoisyCounts):
@@ -441,14 +443,11 @@ def test_broken_counts_are_caught():
 
 
 class SmallClasses(SampledLattice):
-    def _chosen(self, lattice, sampled, noise):
-        node = super()._chosen(lattice, sampled, noise)
-        object.__setattr__(self, "least", 1)  # what is released from here on
-        return node
-
-    def release(self, dataset, *, ledger, noise):
-        object.__setattr__(self, "least", 2)
-        return super().release(dataset, ledger=ledger, noise=noise)
+    def draw(self, dataset, prepared, noise):
+        classes = _Lattice.classes
+        # The node is chosen for k = 2, and classes of any size are released.
+        with mock.patch.object(_Lattice, "classes", lambda lattice, rows, node, k: classes(lattice, rows, node, 1)):
+            return super().draw(dataset, prepared, noise)
 
 
 def test_classes_below_k_are_caught():

@@ -19,7 +19,6 @@ from tests.builders import WEIGHT
 from tests.settle_help import Published, few_repairs  # noqa: F401
 
 import dunnage as dn
-from dunnage.collecting.tasks import task_of
 from dunnage.errors import InputError, ParameterError, ReleaseError, UserError
 from dunnage.ledger import Ledger
 from dunnage.mechanisms.noisy import NoisyClusters, NoisyValues
@@ -33,7 +32,7 @@ from dunnage.planning.trucks import Truck
 from dunnage.publication import Key, Publication
 from dunnage.release import Release
 from dunnage.settle import Overload, apply, matched_records
-from dunnage.settle.repair import count_and_draw
+from dunnage.settle.repair import count_and_draw, repair_task
 
 VALUES = NoisyValues(epsilon=2)
 PUBLISHED = NoisyClusters(epsilon=1, quantiles=[0.5], as_published=True)
@@ -173,7 +172,7 @@ class TestRepair:
         for bins, number in (([0, 1, 1], 1), ([0, 0, 1], 0)):
             plan = case.plan(bins)
             amounts = np.array([[60.0], [60.0], [30.0]])[case.record]
-            task = task_of(plan, amounts, case.release, Noise(seed=1))
+            task = repair_task(plan, amounts, case.release, Noise(seed=1))
             drawn = count_and_draw(task, Noise(seed=1))
             assert drawn is not None
             assert drawn.exact

@@ -17,7 +17,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.settle_help import Published, few_repairs, truck  # noqa: F401
 
-from dunnage.collecting.tasks import task_of
 from dunnage.errors import InputError, ParameterError
 from dunnage.noise.source import Noise
 from dunnage.settle import repair
@@ -289,7 +288,7 @@ def test_true_packings_of_vectors_fit(seed: int) -> None:
     generator = np.random.default_rng(seed)
     columns = {"weight": generator.uniform(20, 200, 25).round(1), "volume": generator.uniform(1, 20, 25).round(2)}
     case = published(columns, k=2)
-    task = task_of(case.plan([0] * 25, [truck(400, 41)]), case.amounts, case.release, Noise(seed=1))
+    task = repair_task(case.plan([0] * 25, [truck(400, 41)]), case.amounts, case.release, Noise(seed=1))
     room = task.capacity_of["truck"]
     packed = repair.packed_rows(task, np.arange(25), room, Noise(seed=2), deadline=0.0)
     assert packed is not None

@@ -264,11 +264,11 @@ def normal(text: str, here: Here, known: str) -> str:
     )
     text = re.sub(rf"\bby {re.escape(getpass.getuser())}\b", "by <who>", text)
     digests, same = {}, {}
-    for name, path in reversed(
-        list(everything(here.folder))
-    ):  # files that differ in times and digests alone share a name
+    for name, path in reversed(list(everything(here.folder))):
         data = path.read_bytes()
-        digests[hashlib.sha256(data).hexdigest()] = same.setdefault(shape_of(data), name)
+        # Texts of releases that differ in times and digests alone share a name, whichever second they were written in.
+        shape = HEX.sub("", TIME.sub("", data.decode())) if path.name == "README.md" else data
+        digests[hashlib.sha256(data).hexdigest()] = same.setdefault(shape, name)
     names: dict[str, str] = {}
     kept = set(HEX.findall(known))
 
@@ -287,14 +287,6 @@ def normal(text: str, here: Here, known: str) -> str:
         return names.setdefault(word, f"<hex {len(names) + 1}>")
 
     return HEX.sub(rename, text)
-
-
-def shape_of(data: bytes) -> bytes | str:
-    """Return what a text says whenever it is written: without times and digests."""
-    try:
-        return HEX.sub("", TIME.sub("", data.decode()))
-    except UnicodeDecodeError:
-        return data
 
 
 def everything(folder: Path) -> Iterator[tuple[str, Path]]:

@@ -155,7 +155,7 @@ def _one_by_one(names: Sequence[str], long: bool, jobs: int, tell: Progress) -> 
 
 def _verdicts(name: str, long: bool) -> Iterator[Verdict]:
     """Check one mechanism and note how long each verdict took; an error ends its check, and is one more verdict."""
-    verdicts = checks()[name](long)
+    verdicts = iter(checks()[name](long))
     while True:
         start = time.perf_counter()
         try:

@@ -99,7 +99,7 @@ def statement_text(certificate: Certificate) -> str:
         ("Claimed", certificate.claim),
         ("Why", certificate.why),
         ("Holds", None if certificate.holds is None else guarantee_words(certificate.holds)),
-        ("ProofNote", certificate.proof),
+        ("Proof", certificate.proof),
         *(("WARNING", warning) for warning in certificate.warnings or []),
     )
     lines += ["What it means", *_bullets(certificate.meaning.sentences)]
@@ -221,7 +221,7 @@ def promise_text(promise: Promise) -> str:
         ("Claimed", promise.claim or None),
         ("Why", promise.why or None),
         ("Really holds", None if promise.holds is None else guarantee_words(promise.holds)),
-        ("ProofNote", ProofNote.model_validate(proof) if proof else None),
+        ("Proof", ProofNote.model_validate(proof) if proof else None),
         *(("WARNING", warning) for warning in promise.warnings),
         width=13,
     )
