@@ -74,7 +74,7 @@ class Key:
             "dunnage.key": KEY_FORMAT,
             "dunnage.salt": self.salt.hex(),
             "dunnage.input": self.input_digest,
-            "dunnage.model.certificate": self.certificate_digest,
+            "dunnage.certificate": self.certificate_digest,
             "dunnage.facts": json.dumps(dict(self.facts), sort_keys=True, allow_nan=False),
         }
         pq.write_table(self.table.replace_schema_metadata(metadata), stream, compression="zstd")
@@ -94,7 +94,7 @@ class Key:
                 table=table,
                 salt=bytes.fromhex(metadata["dunnage.salt"]),
                 input_digest=metadata["dunnage.input"],
-                certificate_digest=metadata["dunnage.model.certificate"],
+                certificate_digest=metadata["dunnage.certificate"],
                 facts=dict(json.loads(metadata.get("dunnage.facts", "{}"))),
             )
         except FileNotFoundError:
