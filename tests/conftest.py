@@ -40,11 +40,11 @@ FIRST = (
 """Files that several processes begin with."""
 
 # A busy machine is slow, which is no fault of what is tested. By default the same examples come every time, so that
-# nothing fails by chance, and a quarter of those that a test asks for; long runs look for new ones, and for all.
+# nothing fails by chance, and a sixth of those that a test asks for; long runs look for new ones, and for all.
 BUSY = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("quick", derandomize=True, **BUSY)
 settings.register_profile("nightly", print_blob=True, **BUSY)
-QUICK_SHARE, FEWEST_EXAMPLES = 4, 20
+QUICK_SHARE, FEWEST_EXAMPLES = 6, 15
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -67,6 +67,12 @@ def _limits_count_work() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(time, "monotonic", lambda: started + time.process_time() + (wall() - started) / 20)
         yield
+
+
+@pytest.fixture(scope="session")
+def thorough(request: pytest.FixtureRequest) -> bool:
+    """Whether this is a long run, which tries all cases of what others try a part of."""
+    return _long(request.config)
 
 
 @pytest.fixture

@@ -185,7 +185,9 @@ def test_one_resource_is_nearly_always_proven() -> None:
     assert proven >= 0.95 * total > 30
 
 
-@pytest.mark.parametrize("first", range(0, 300, 50))
+@pytest.mark.parametrize(
+    "first", [0, 50, 100, *(pytest.param(seed, marks=pytest.mark.long) for seed in (150, 200, 250))]
+)
 def test_rounded_sizes_never_prove_what_is_not_so(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """As above, where patterns count as too many to list: only sizes on a coarse grid, and no search for plans.
 

@@ -52,7 +52,7 @@ NAMES = [
 """All releases; some that are much like others are forged in long runs alone."""
 
 
-GROSS = ("full-domain-3-0.5-{'weight': 2}-multiset", "noisy-counts-1", "estimates of areas")
+GROSS = ("full-domain-3-0.5-{'weight': 2}-multiset", "noisy-counts-0.5-floor-2", "estimates of areas")
 assert set(GROSS) <= {*ROWS, *FLEETS}
 
 
@@ -196,16 +196,18 @@ def is_unseen(release: Release, path: Way) -> bool:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_changed_leaf_of_a_certificate_is_seen(name: str) -> None:
+def test_every_changed_leaf_of_a_certificate_is_seen(name: str, thorough: bool) -> None:
     release = genuine(name)
     check_release(release)
     body = release.certificate.plain()
     # What the typed model refuses by itself is the same for all releases of a kind: one of each suffices.
     tried = list(forgeries(release.certificate, gross=name in GROSS))
+    if not thorough and name not in GROSS:  # a third of them, another one for each release of a mechanism
+        tried = tried[[*ROWS, *FLEETS].index(name) % 3 :: 3]
     missed = [
         change for change in tried if not (is_unseen(release, change[0]) or seen(replaced(body, *change), release))
     ]
-    assert len(tried) > 250
+    assert len(tried) > 80
     assert not missed
 
 

@@ -145,7 +145,7 @@ def test_histograms_add_up_and_have_the_mean_distortion(runs):
 # Ways to cluster
 
 
-@pytest.mark.parametrize("k", [5, 20])
+@pytest.mark.parametrize("k", [5, pytest.param(20, marks=pytest.mark.long)])
 def test_every_method_keeps_k_and_growth_is_not_worse(runs, k):
     total = {}
     for method in (runs.GREEDY, runs.DENSITY, runs.DISSOLVED, runs.GROWTH, runs.PERSONS, runs.REFINED):

@@ -172,6 +172,7 @@ def test_interval_of_a_mean(runs):
 # Everything
 
 
+@pytest.mark.long  # what it is made of is tested above; the miniatures of the other papers always run
 def test_everything_in_miniature(miniature):
     out, lines, page = miniature
     assert len(lines) >= 40

@@ -262,6 +262,7 @@ def test_loss_of_uniform_weights(size, k, exact, full_domain):
     assert max(found) < full_domain
 
 
+@pytest.mark.long  # what it is made of is tested above; the miniatures of the other papers always run
 def test_everything_in_miniature(miniature):
     _, lines, page = miniature
     assert len(lines) >= 20
