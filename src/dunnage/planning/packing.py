@@ -198,7 +198,7 @@ class _Packer:
 
     @property
     def seconds_left(self) -> float:
-        return self.deadline - time.monotonic()
+        return max(self.deadline - time.monotonic(), 0.0)
 
     @property
     def estimating(self) -> float:
