@@ -88,7 +88,7 @@ def taken(work: Callable[[], Any], runs: int) -> tuple[Any, float]:
 
 def of_zone(requests: Requests, zone: int) -> Requests:
     """Return the legs of one zone, second ones requested when they are expected to be."""
-    own = requests.of_zone(zone)
+    own = np.flatnonzero(requests.zone == zone)
     order = own[np.argsort(requests.seconds[own], kind="stable")]
     return Requests.single(
         np.zeros(len(order), dtype=np.int64),
