@@ -60,9 +60,6 @@ def tables(seeds: int, **mechanism: Any) -> Iterator[tuple[Any, Any, Any]]:
             continue
 
 
-# The oracle
-
-
 @cache
 def possible_values(lower: int, upper: int, size: int, total: int | None, own: bool) -> frozenset[int]:
     """All numbers that a class may hold, by listing every multiset that agrees with what is told of it."""
@@ -199,9 +196,6 @@ def test_values_told(statistic: str) -> None:
             assert told[place] == expected
 
 
-# Values known roughly
-
-
 @pytest.mark.parametrize("statistic", STATISTICS)
 def test_values_that_are_known_within_a_share(statistic: str) -> None:
     share = 0.3
@@ -221,9 +215,6 @@ def test_values_that_are_known_within_a_share(statistic: str) -> None:
                     found.update(lists.weights(other, town))
             assert rough.rows[place] == sum(lists.sizes[c] for c in found)
             assert rough.probability[place] == pytest.approx(float(lists.named_row(dict(found))), rel=1e-12)
-
-
-# Several attributes
 
 
 @pytest.mark.parametrize("statistic", STATISTICS)
@@ -263,9 +254,6 @@ def allows(line: dict[str, Any]) -> Any:
     return one
 
 
-# Guessing
-
-
 def test_best_window_by_trying_every_guess() -> None:
     draw = random.Random(4)
     for _ in range(40):
@@ -291,9 +279,6 @@ def test_homogeneity_and_what_chance_gives() -> None:
         for deal in itertools.permutations(codes.tolist())
     ]
     assert chance == pytest.approx(sum(dealt) / len(dealt))
-
-
-# Several releases
 
 
 def test_correspondence_by_sets() -> None:
@@ -330,9 +315,6 @@ def test_records_are_matched_by_identifier() -> None:
     nameless = dn.load(pa.table({"number": [9, 1]}), policy({"number": NUMBER}))
     with pytest.raises(ParameterError, match="identifier"):
         attacks.match_records(nameless, dn.load(pa.table({"number": [1, 9]}), policy({"number": NUMBER})))
-
-
-# What is refused, and public columns of every type
 
 
 def test_populations_count_who_fits() -> None:

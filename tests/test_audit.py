@@ -65,9 +65,6 @@ def parcels(num: int = 60, seed: int = 1, shift: int = 0, **mechanism: Any) -> t
     return data, *dn.publish(data, ledger=":memory:")
 
 
-# Figures
-
-
 def test_wilson_holds_its_promise() -> None:
     """Over all outcomes of 40 trials the interval covers the share with about its confidence."""
     for share in (0.05, 0.3, 0.5, 0.9):
@@ -193,9 +190,6 @@ def test_guessing_a_value_by_class_alone() -> None:
             assert presence == pytest.approx(6 / 7)
 
 
-# Population
-
-
 def test_journalist_and_presence_with_a_population() -> None:
     """Released: 10, 11, 12 and 50, 51, 52. Beyond them 11, 12 and nobody near 50, so those are certainly there."""
     data = load({"weight": [10, 11, 12, 50, 51, 52]}, {"weight": WEIGHT})
@@ -213,9 +207,6 @@ def test_journalist_and_presence_with_a_population() -> None:
     assert alone.interval == (0.0, 1 / 3)
     with pytest.raises(ParameterError, match="everyone"):
         audit(release, data, key=key, population=load({"weight": [10, 50]}, {"weight": WEIGHT}))
-
-
-# Several releases
 
 
 def test_two_releases_of_the_same_records() -> None:
@@ -255,9 +246,6 @@ def test_multisets_of_two_releases_leave_one_value_and_others_nothing() -> None:
     )
 
 
-# Hierarchies, several attributes
-
-
 def test_nodes_of_a_hierarchy_and_several_attributes() -> None:
     towns = {"Ghent": "BE", "Liege": "BE", "Delft": "NL", "Breda": "NL", "BE": "*", "NL": "*"}
     columns = {
@@ -286,9 +274,6 @@ def test_nodes_of_a_hierarchy_and_several_attributes() -> None:
         assert distortion.details["attributes"] == pytest.approx(losses.attributes)
         assert found.finding("distortion (town)").value == pytest.approx(1 / 3)
         assert "value linkage (town)" not in {item.name for item in found.findings}
-
-
-# With and without the key
 
 
 def test_without_the_key_values_alone_tell_the_class_unless_classes_touch() -> None:
@@ -325,9 +310,6 @@ def test_other_data_are_refused() -> None:
             audit(release, data, key=key, tolerance=tolerance)
 
 
-# Most at risk
-
-
 def test_most_at_risk_are_named_by_source_row() -> None:
     data, release, key = parcels()
     found = audit(release, data, key=key)
@@ -341,9 +323,6 @@ def test_most_at_risk_are_named_by_source_row() -> None:
         assert item.rows == sizes[class_of[item.source_row]]
     with pytest.raises(ParameterError, match="no finding"):
         found.finding("nothing")
-
-
-# What may be handed out
 
 
 def test_an_external_audit_never_sees_the_data(tmp_path: Path) -> None:
@@ -380,9 +359,6 @@ def test_no_private_figure_in_an_external_audit(tmp_path: Path) -> None:
             assert item.name not in text
     for weight in weights:
         assert str(weight) not in text or weight in (50.0,)
-
-
-# Files and the page
 
 
 def test_private_files_are_for_the_owner_alone(tmp_path: Path) -> None:
@@ -465,9 +441,6 @@ def test_names_cannot_break_the_page() -> None:
     assert "<b>&" not in page
 
 
-# Speed
-
-
 def test_a_hundred_thousand_records_take_seconds(within: Callable[..., Any]) -> None:
     draw = np.random.default_rng(0)
     columns = {"weight": draw.integers(0, 50_000, 100_000) / 10, "content": draw.integers(0, 20, 100_000)}
@@ -478,9 +451,6 @@ def test_a_hundred_thousand_records_take_seconds(within: Callable[..., Any]) -> 
     with within(8):
         audit(release, data, key=key, progress=lines.append)
     assert len(lines) >= 3
-
-
-# The plan
 
 
 def plan_of(release: Any, bins: list[int], capacity: float = 150.0, **more: Any) -> Plan:
@@ -656,9 +626,6 @@ def test_records_at_risk_of_every_kind_are_listed() -> None:
         read = Page(audit_page(Audit.model_validate({**content, **listed})))
         assert "said" in read.text
         assert "123,456,789" in read.text
-
-
-# The command line
 
 
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str, str]:

@@ -148,9 +148,6 @@ def errors_of(differences: list[int]) -> tuple[float, float, float]:
     return math.sqrt(sum(size**2 for size in sizes) / len(sizes)), sum(sizes) / len(sizes), max(sizes)
 
 
-# Errors against the truth
-
-
 @pytest.fixture(
     scope="module",
     params=[
@@ -170,17 +167,10 @@ def case(request):
 def test_errors_of_cells_and_totals_by_hand(case):
     release, data, found = case
     true, seen = dense(release, data)
-    parts = {
-        "per cell": np.ones(true.shape, dtype=bool),
-        "in cells with trips": true > 0,
-        "in empty cells": true == 0,
-    }
+    parts = {"per cell": np.ones(true.shape, dtype=bool), "in cells with trips": true > 0, "in empty cells": true == 0}
     for words, part in parts.items():
         for name, value, nothing in zip(
-            ("RMSE", "MAE"),
-            errors_of((seen - true)[part].tolist()),
-            errors_of(true[part].tolist()),
-            strict=False,
+            ("RMSE", "MAE"), errors_of((seen - true)[part].tolist()), errors_of(true[part].tolist()), strict=False
         ):
             item = found.finding(f"{name} {words}")
             assert item.value == pytest.approx(value)
@@ -295,9 +285,6 @@ def test_a_universe_of_more_than_a_billion_cells(within):
     both = {**dict.fromkeys(table, 0), **dict(zip(sight.cells.tolist(), sight.counts.tolist(), strict=True))}
     squares = sum((number - table.get(cell, 0)) ** 2 for cell, number in both.items())
     assert found.finding("RMSE per cell").value == pytest.approx(math.sqrt(squares / truth.universe.num_cells))
-
-
-# What one trip tells
 
 
 def test_the_whole_space_of_two_noisy_cells():
@@ -446,9 +433,6 @@ def test_a_seed_and_too_many_outcomes_are_noted(monkeypatch):
     found = audit(published(CONSTRAINED)[0], external=True)
     assert any("was not all computed" in note for note in found.notes)
     assert found.finding("noise (cells)").value > 0
-
-
-# Inside and outside
 
 
 def test_an_external_audit_is_what_is_not_private(case):
@@ -637,9 +621,6 @@ def test_a_strange_release_is_refused():
     for changed, table in cases:
         with pytest.raises(ReleaseError, match="Verify it"):
             audit(Release(certificate=Certificate.model_validate(changed), data=table), external=True)
-
-
-# The page
 
 
 def test_the_page_shows_flows_errors_and_created_trips(case):

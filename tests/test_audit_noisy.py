@@ -99,9 +99,6 @@ MECHANISMS = {
 }
 
 
-# Belief and hits
-
-
 def rows_drawn(cells: tuple[Cells, ...], num: int, draw: np.random.Generator, noise: Noise) -> tuple[NoisyRows, Any]:
     """Draw values evenly from the domain, and noise on them; row i is record i."""
     truths = np.array([draw.integers(0, one.domain.num_steps + 1, num) for one in cells])
@@ -166,9 +163,6 @@ def test_drawing_the_noise_again_agrees_with_belief_over_many_datasets() -> None
     # Draws on one dataset share its values, whose fit to the prior varies: datasets are the trials.
     means = np.reshape(gaps, (60, 20)).mean(axis=1)
     assert abs(means.mean()) < FAR * means.std(ddof=1) / math.sqrt(60)
-
-
-# Findings
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
@@ -345,9 +339,6 @@ def test_other_data_and_other_releases_are_refused() -> None:
         audit(dn.Release(certificate=stated, data=release.data), external=True)
 
 
-# Files and the page
-
-
 @pytest.mark.parametrize("name", [*MECHANISMS, "published", "sampled", "left out"])
 def test_audits_are_written_and_read_with_a_page(name: str, tmp_path: Path) -> None:
     others: dict[str, Any] = {
@@ -368,9 +359,6 @@ def test_audits_are_written_and_read_with_a_page(name: str, tmp_path: Path) -> N
     external = audit(tmp_path / "release", external=True)
     assert all(not item.private for item in external.findings)
     assert "nan" not in audit_page(external).lower().replace("finance", "")
-
-
-# Samples
 
 
 def test_identification_in_a_sample_follows_from_classes_and_rate() -> None:
@@ -473,9 +461,7 @@ def test_a_sample_without_rows_and_with_a_tree_is_audited() -> None:
     document = {
         "dataset": "d",
         "protects": "package",
-        "attributes": {
-            "kind": {"role": "quasi-identifier", "kind": "tree", "parents": {"a": "*", "b": "*"}},
-        },
+        "attributes": {"kind": {"role": "quasi-identifier", "kind": "tree", "parents": {"a": "*", "b": "*"}}},
         "mechanism": {"name": "sampled-lattice", "k": 9, "beta": 0.5, "epsilon_choice": 1},
     }
     data = dn.load(pa.table({"kind": ["a"]}), dn.Policy.from_dict(document))

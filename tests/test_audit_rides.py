@@ -194,9 +194,6 @@ def small(request: pytest.FixtureRequest) -> Small:
     return found
 
 
-# What a class may be
-
-
 def test_classes_are_ruled_out_by_hand(small: Small) -> None:
     found = {row: set() for row in range(len(small.data))}
     for part in attacks.candidates(small.sight, small.case.known):
@@ -277,9 +274,6 @@ def test_impossible_sets_are_refused() -> None:
             ClassesView.of(replace(release, classes=broken))
 
 
-# Distortion
-
-
 def by_pairs(domain: Any, values: Sequence[Any]) -> float:
     """The largest distance of two values over the diameter of the domain."""
     most = max(max(domain.distance(a, b), domain.distance(b, a)) for a in values for b in values)
@@ -319,9 +313,6 @@ def test_width_of_every_kind_of_set() -> None:
         assert widths.tolist() == pytest.approx([by_pairs(domain, own) if domain.diameter else 0.0 for own in values])
 
 
-# Diversity
-
-
 def test_l_and_t_by_hand(small: Small) -> None:
     found = small.found
     for name in ("ticket", "type", "board"):
@@ -357,9 +348,6 @@ def test_ordinals_are_compared_by_their_levels() -> None:
     assert reached.value == pytest.approx((0.25 + 0.25) / 2)
 
 
-# Another policy
-
-
 def test_a_policy_that_does_not_fit_the_release_is_refused() -> None:
     small = SMALL[0]
     domains = {
@@ -376,9 +364,6 @@ def test_a_policy_that_does_not_fit_the_release_is_refused() -> None:
         lacking = load({key: values for key, values in small.columns.items() if key != name})
         with pytest.raises(ReleaseError, match=f"'{name}' is only in the release"):
             audit(small.release, lacking)
-
-
-# Who knows some attributes
 
 
 def test_every_choice_of_attributes_by_hand(small: Small) -> None:
@@ -426,9 +411,6 @@ def test_many_attributes_are_left_out_with_a_note() -> None:
     assert any("x6" in names for names in found.finding("uniqueness (2 attributes known)").details)
     assert any("names no person" in note for note in found.notes)
     assert any("one network" in note for note in found.notes)
-
-
-# Who knows some rides of a card
 
 
 def cards_by_hand(small: Small, known: Sequence[int], *, before: bool) -> int:
@@ -487,9 +469,6 @@ def test_cards_need_different_rides(known: list[set[int]], persons: list[int]) -
         expected += any(len(set(chosen)) == len(known) for chosen in itertools.product(*own))
     records = [np.array(sorted(fits), dtype=np.int64) for fits in known]
     assert cards_that_fit(records, np.array(persons)) == expected
-
-
-# Demand
 
 
 def test_pairs_by_hand(small: Small) -> None:
@@ -599,9 +578,6 @@ def test_busiest_pairs_at_random_are_no_more_than_all() -> None:
     assert any("by the hour" in note for note in audit(release, data, key=key).notes)
 
 
-# Samples
-
-
 def test_intervals_of_medians_and_means_cover_them() -> None:
     """Of 400 samples of 100 about 95 % should hold the truth; fewer than 85 % has a probability below 1e-9."""
     generator = np.random.default_rng(3)
@@ -644,9 +620,6 @@ def test_figures_of_some_records_say_so(monkeypatch: pytest.MonkeyPatch) -> None
     single = audit(small.release, small.data, key=small.key).finding("card risk (1 ride known)")
     assert single.details["attacked"] == 1
     assert single.interval[0] < single.value < single.interval[1]
-
-
-# The whole audit
 
 
 def check_findings(found: Audit) -> None:

@@ -31,9 +31,6 @@ TOLERANCE = 1e-9
 NAMES = ("weight", "volume", "height", "length")
 
 
-# Exhaustive search, in exact fractions
-
-
 @dataclass(frozen=True)
 class Case:
     """A tiny problem: rows of whole numbers on [0, 12], strata, and the parameters."""
@@ -184,9 +181,6 @@ def test_exhaustive_search_on_chosen_cases(case):
     check_case(case)
 
 
-# One attribute at a time
-
-
 def drawn(num, num_attributes, k, *, seed=0, decimals=6, price=None, law="uniform", compiled=False):
     generator = np.random.default_rng(seed)
     values = generator.uniform(0, 1, (num, num_attributes))
@@ -274,9 +268,6 @@ def test_very_many_values_are_taken_together_by_quantiles(monkeypatch):
     assert points.piece[point_of, 0].tolist() == [1, 0, 1]
 
 
-# Bounds
-
-
 def exhaustive(points):
     choices = []
     for num in points.num_pieces:
@@ -349,9 +340,6 @@ def test_compiled_and_plain_searches_agree(num_attributes):
         assert found[0].loss == pytest.approx(found[1].loss, rel=1e-12)
         assert found[0].bound == pytest.approx(found[1].bound, rel=1e-12)
         assert all(np.array_equal(a, b) for a, b in zip(found[0].cuts, found[1].cuts, strict=True))
-
-
-# The public way
 
 
 def parcels(num, names=NAMES[:2], seed=0, **mechanism):

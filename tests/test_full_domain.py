@@ -69,9 +69,6 @@ def publish(data, **parameters):
     return FullDomain(**parameters).release(data, ledger=Ledger(":memory:"), noise=Noise())
 
 
-# The oracle
-
-
 @dataclass
 class Levels:
     """One attribute of the oracle: how many levels, and (generalisation, loss) of a value at a level."""
@@ -314,9 +311,6 @@ def test_ten_thousand_records_are_a_matter_of_milliseconds(within):
         assert np.bincount(classes.of_row[classes.of_row >= 0]).min() >= 10
 
 
-# What is released
-
-
 @st.composite
 def tables(draw):
     num = draw(st.integers(4, 30))
@@ -431,9 +425,6 @@ def test_the_certificate_carries_hierarchies_levels_and_importance():
     assert loss["total"] == pytest.approx(sum(weights[n] * x for n, x in loss["attributes"].items()) / (7 / 3))
     assert body["measures"]["suppressed"]["share"] <= 0.25
     assert "class borders depend on data" in body["assumptions"]
-
-
-# Refusals
 
 
 def test_small_strata_are_refused_or_suppressed_and_count_towards_the_limit():

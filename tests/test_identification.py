@@ -63,9 +63,6 @@ def joint_posterior(cells: list[Cells], seen: list[tuple[int, ...]], truth: tupl
     return [one / sum(found) for one in found]
 
 
-# Rows
-
-
 @pytest.mark.parametrize("law", ["laplace", "piecewise"])
 @pytest.mark.parametrize("borders", [(), (3,)])
 def test_the_posterior_is_that_of_bayes_over_everything(law: str, borders: tuple[int, ...]) -> None:
@@ -154,9 +151,6 @@ def test_noisy_values_are_read_off_their_intervals(law: str, confidence: str, bo
             assert found.steps[0, step] == step
         else:  # the interval is the whole cell
             assert cell.first <= found.steps[0, step] <= cell.end
-
-
-# Trucks
 
 
 def linkage_by_listing(cells: Cells, seen: list[int], truck: list[int], strata: list[int]) -> tuple[float, float]:

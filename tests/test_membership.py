@@ -50,9 +50,6 @@ def laplace_masses(name: str, scale: Fraction, values: np.ndarray) -> np.ndarray
     return cumulative(low + 1.0) - cumulative(low)
 
 
-# Laws
-
-
 @pytest.mark.parametrize("name", LAWS)
 def test_laws_are_those_of_the_definition_and_of_the_mechanisms(name):
     for scale in SCALES:
@@ -80,9 +77,6 @@ def test_laws_far_out_lose_no_digits_and_strange_ones_are_refused():
             WholeLaw(name, Fraction(scale))
     with pytest.raises(ParameterError, match="at least 1"):
         noisy_answer(WholeLaw("floor", Fraction(2)), 0)
-
-
-# One answer
 
 
 def brute_force(name, scale, shift, dropped=None, reach=800):
@@ -126,9 +120,6 @@ def test_a_discrete_answer_is_randomised_response_and_a_floored_one_says_nothing
     evidence = noisy_answer(WholeLaw("floor", Fraction(2)))
     assert evidence.ratios == pytest.approx([-0.5, 0, 0.5])
     assert evidence.present == pytest.approx(evidence.absent[::-1])
-
-
-# Several answers
 
 
 @given(st.lists(st.fractions(Fraction(1, 20), 2), min_size=1, max_size=7))
@@ -194,9 +185,6 @@ def test_no_answer_tells_nothing():
     assert posterior(0.0, 0.1) == pytest.approx(0.1)
 
 
-# Riders
-
-
 def rider_by_force(answers, moved, reach=28):
     """Total variation where ``moved`` says by how much each sum of each feature moves."""
     values = np.arange(-reach, reach + 1)
@@ -248,9 +236,6 @@ def test_a_rider_of_many_trips_under_uneven_shares():
     assert found.advantage < math.tanh(0.5)
 
 
-# Released counts
-
-
 @pytest.mark.parametrize("name", LAWS)
 def test_what_a_released_count_says(name):
     law, noisy = WholeLaw(name, Fraction(5, 2)), np.arange(-400, 401)
@@ -265,9 +250,6 @@ def test_what_a_released_count_says(name):
         assert ratios[:-1] == pytest.approx(expected, abs=1e-5)  # differences of tails lose digits
         assert ratios[-1] == pytest.approx(math.log(present[gone].sum() / absent[gone].sum()), abs=1e-9)
         assert np.abs(ratios).max() <= law.rate + 1e-9
-
-
-# Floating point
 
 
 def test_what_a_world_gives_is_finite_and_in_its_reach():

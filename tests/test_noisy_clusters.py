@@ -47,9 +47,6 @@ def shares(*texts):
     return [Fraction(text) for text in texts]
 
 
-# The oracle
-
-
 def laplace_row(last, epsilon, truth):
     """Probabilities of seeing 0..last, noise beyond an end added to the end."""
     if last == 0:
@@ -92,9 +89,6 @@ def border_law(records, quantiles, candidates, epsilon):
         drawn = tuple(sorted({candidates[pick] for pick in picks}))
         law[drawn] += math.prod((chances[pick] for chances, pick in zip(laws, picks, strict=True)), start=Fraction(1))
     return law
-
-
-# Public borders, enumerated
 
 
 @pytest.mark.parametrize("epsilon", ["0.5", "1", "3"])
@@ -140,9 +134,6 @@ def test_releases_with_public_borders_follow_their_cells(law):
         counts = np.bincount(seen[mask] - cell.first, minlength=len(points))
         assert counts.sum() == num
         assert stats.chisquare(counts, num * chances / chances.sum()).pvalue > ALPHA
-
-
-# Private borders, enumerated
 
 
 @pytest.mark.parametrize(
@@ -255,9 +246,6 @@ def test_nothing_is_refused_because_of_the_records(values):
         assert len(release) == len(values)
 
 
-# Intervals, for all forms
-
-
 FORMS = (
     {"borders": {"weight": [5, "20.5"]}},
     {"borders": {"weight": [5], "length": ["1.3", "2.2"]}, "law": "piecewise"},
@@ -316,9 +304,6 @@ def test_how_epsilon_is_split():
     assert len(body["measures"]["noise"]["length"]) == 1
     told = NoisyClusters(epsilon=4, quantiles={"weight": ["0.5"], "width": ["0.2", "0.8"]}).preview(data)
     assert all("epsilon 1/3;" in line for line in told.lines)
-
-
-# As published
 
 
 def test_the_published_form_keeps_no_epsilon():
@@ -438,9 +423,6 @@ def test_published_intervals_without_confidence_are_the_values():
     )
     assert release.data["weight_lower"].equals(release.data["weight"])
     assert release.data["weight_upper"].equals(release.data["weight"])
-
-
-# Promise, ledger, parameters
 
 
 def test_promises():

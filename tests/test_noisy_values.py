@@ -33,9 +33,6 @@ def publish(data, noise=None, **parameters):
     return NoisyValues(**parameters).release(data, ledger=Ledger(":memory:"), noise=noise or Noise())
 
 
-# The law, enumerated
-
-
 def oracle_row(law, last, epsilon, confidence, truth):
     """Probabilities of seeing 0..last, from the definition of each law."""
     if law == "laplace":
@@ -108,9 +105,6 @@ def test_releases_follow_the_enumerated_law(law):
     assert [cell["epsilon"] for name in stated for cell in stated[name]] == [1.5, 1.5]
 
 
-# Intervals
-
-
 def test_intervals_hold_the_truth_as_often_as_stated():
     num = 20_000
     spread = np.random.default_rng(7)
@@ -133,9 +127,6 @@ def test_confidence_zero_tells_values_alone():
     release, _ = publish(data, epsilon=1, confidence=0)
     assert release.data["weight_lower"].equals(release.data["weight"])
     assert release.data["weight_upper"].equals(release.data["weight"])
-
-
-# The release
 
 
 def test_what_a_release_holds():
@@ -223,9 +214,6 @@ def test_rows_that_travel_together_are_one_record():
     told = " ".join(release.certificate.plain()["in_clear"])
     assert "moved to the nearest end" in told
     assert "left out" in told
-
-
-# The promise, spends and refusals
 
 
 def test_promise_needs_no_data():

@@ -66,9 +66,6 @@ def publish(data, **parameters):
     return Partition(**parameters).release(data, ledger=Ledger(":memory:"), noise=Noise())
 
 
-# Exhaustive search
-
-
 @dataclass(frozen=True)
 class Case:
     """A tiny problem; numbers are decimals or doubles, read by their decimal text."""
@@ -123,9 +120,6 @@ def interval_loss(case, counts, values):
     if size < case.k:
         return size * float(case.alpha)
     return size * (case.pair(values[-1])[1] - case.pair(values[0])[0]) / case.span
-
-
-# What every release must satisfy
 
 
 def check_case(case):
@@ -261,9 +255,6 @@ def test_exhaustive_search_on_chosen_cases(case):
     check_case(case)
 
 
-# Larger cases
-
-
 def quadratic(values, k, price):
     """Least cost by trying every begin for every end: O(n^2), without any of the shortcuts."""
     distinct, counts = np.unique(values, return_counts=True)
@@ -344,9 +335,6 @@ def test_a_far_bound_and_many_decimals():
     assert classes.loss_sum == pytest.approx(10**9)
 
 
-# Refusals
-
-
 def refused(data, mechanism, error=Refusal):
     """Assert that a release is refused before anything is spent or drawn; return the message."""
     ledger, noise = Ledger(":memory:"), Noise()
@@ -407,9 +395,6 @@ def test_bad_parameters():
         Partition(5)
 
 
-# Importance
-
-
 def test_importance_is_kept_exactly_and_cannot_be_changed():
     given = {"weight": Decimal("0.1"), "volume": "1/3"}
     mechanism = Partition(k=2, importance=given)
@@ -457,9 +442,6 @@ def test_statistic_decides_what_is_told():
         assert ("weight_mean" in release.data.column_names) is told
         assert ("weight_mean" in release.classes.column_names) is told
         assert (release.members is not None) is (statistic == "multiset")
-
-
-# Order
 
 
 def test_position_of_a_record_is_uniform():
@@ -515,9 +497,6 @@ def test_means_do_not_depend_on_the_order_of_their_terms():
         assert class_means(class_id[order], values[order]).tobytes() == means.tobytes()
     for number in range(7):
         assert math.isclose(means[number], math.fsum(values[class_id == number]) / (class_id == number).sum())
-
-
-# Strata
 
 
 def test_strata_of_text_whole_numbers_and_dates():

@@ -105,9 +105,6 @@ def slots_table(rng: np.random.Generator, num_slots: int, *, margins: bool = Fal
     return Table(truth + noise[0], starts, family, sums)
 
 
-# Oracles
-
-
 def exact_solution(table: Table, active: npt.NDArray[np.bool_]) -> list[Fraction] | None:
     """Solve the optimality conditions with given positive cells in rational numbers; None if they do not hold."""
     cells, members = np.flatnonzero(active).tolist(), table.groups_of_cells()
@@ -155,9 +152,6 @@ def away(x: Floats, exact: list[Fraction]) -> float:
     return float(np.sqrt(sum(float(Fraction(float(mine)) - true) ** 2 for mine, true in zip(x, exact, strict=True))))
 
 
-# Exact on tiny tables
-
-
 def test_by_hand_one_sum():
     # Two cells 3 and -1, their sum is said to be 6 with weight 1: the first gets half of what is missing.
     family = Family(groups=(np.array([0]),), sizes=(1,), ratios=(1.0,))
@@ -198,9 +192,6 @@ def test_exact_in_rational_numbers_and_within_the_certified_distance(spread):
         assert away(x, exact) < 1e-9
         # What rounding does to x itself, whatever the multipliers, is not in the certificate.
         assert away(x, exact) <= found.distance + 1e-14 * (1 + np.abs(table.values).sum())
-
-
-# Optimal on any table
 
 
 @settings(max_examples=60, deadline=None)
@@ -318,9 +309,6 @@ def test_budget_of_a_billion_cells_is_exact_enough():
     assert found.distance < 1e-5
 
 
-# Cells that are not listed
-
-
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32), st.integers(-30, 30))
 def test_floors(seed, floor):
@@ -430,9 +418,6 @@ def test_nothing_listed():
     assert dense.theta == pytest.approx([2.0, 2.0])
 
 
-# The residual
-
-
 def test_residual_does_not_depend_on_scale():
     table = slots_table(np.random.default_rng(4), 4)
     x = np.maximum(table.values, 0).astype(float)
@@ -464,9 +449,6 @@ def test_no_wrong_result_is_returned(monkeypatch):
     monkeypatch.setattr(projection, "MAX_STEPS", 1)
     with pytest.raises(InternalError, match="did not reach its tolerance"):
         table.whole()
-
-
-# What is refused
 
 
 def test_bad_families():

@@ -57,12 +57,7 @@ def policy_of(folder: Path, mechanism: dict[str, Any], time: dict[str, Any] | No
             "protects": "trip",
             "trip": {"origin": "from", "destination": "to", "time": "at"},
             "city": city(folder),
-            "attributes": {
-                "card": {"role": "identifier"},
-                "from": stop,
-                "to": stop,
-                "at": {**clock, **(time or {})},
-            },
+            "attributes": {"card": {"role": "identifier"}, "from": stop, "to": stop, "at": {**clock, **(time or {})}},
             "mechanism": mechanism,
             **more,
         },
@@ -360,9 +355,6 @@ def test_no_cell_gains_more_than_one_without_trips(rounding: str, scale: float, 
 
 def test_amounts_are_short() -> None:
     assert [amount(value) for value in (0.123456, 99.96, 1234.5)] == ["0.123", "100", "1,234"]
-
-
-# The command line.
 
 
 def run(*arguments: Any) -> Any:

@@ -71,9 +71,6 @@ def small_problems(draw):
     return np.sort(np.array(weights, dtype=float)), classes, draw(st.integers(9, 16))
 
 
-# Permutations
-
-
 def test_permutations_stay_inside_classes_and_repeat_with_the_seed():
     classes = np.array([2, 0, 2, 1, 0, 2])
     drawn = within_class_permutations(classes, 500, seed=3)
@@ -90,9 +87,6 @@ def test_every_permutation_is_equally_likely():
     counts = Counter(map(tuple, drawn.tolist()))
     assert set(counts) == {tuple(line.tolist()) for line in orders(classes)}
     assert chisquare(list(counts.values())).pvalue > NEVER
-
-
-# Held-out feasibility
 
 
 @given(problem=small_problems(), seed=st.integers(0, 2**20), data=st.data())
@@ -137,9 +131,6 @@ def test_clopper_pearson_tails(hits):
     assert hits == 0 or binom.sf(hits - 1, 100, low) == pytest.approx(0.025)
     assert hits == 100 or binom.cdf(hits, 100, high) == pytest.approx(0.025)
     assert low <= hits / 100 <= high
-
-
-# The sampled model
 
 
 @pytest.mark.parametrize("solve", SOLVERS)

@@ -78,9 +78,6 @@ def generalised_of(classes):
     return list(zip(*told, strict=True))
 
 
-# The law of the output by enumeration
-
-
 def samples_of(num, beta):
     for mask in itertools.product([False, True], repeat=num):
         yield np.array(mask), float(beta) ** sum(mask) * float(1 - beta) ** (num - sum(mask))
@@ -221,9 +218,6 @@ def test_releases_follow_the_enumerated_law(as_published):
     assert chance_of([seen[output] for output in rarest_first], expected) > 1e-9
 
 
-# Sensitivity and scores
-
-
 VALUES = st.tuples(st.sampled_from([0.0, 1.0, 2.0, 3.0]), st.sampled_from("xy"), st.sampled_from("pq"))
 
 
@@ -268,9 +262,6 @@ def test_precision_counts_levels_of_each_attribute_alike():
 def test_an_attribute_with_one_level_loses_nothing():
     precision, denominator = module._precision([1, 2])
     assert precision.tolist() == [[denominator, denominator // 2]]
-
-
-# What is promised
 
 
 def promise_of(attributes=ONE_NUMBER, **parameters):
@@ -362,9 +353,6 @@ def test_schemas_that_cannot_be_released_are_refused_before_any_data():
     ):
         with pytest.raises(ParameterError, match=says):
             tried.promise(dataset([row], attributes).schema)
-
-
-# What is released
 
 
 def parcels(num, seed=1, **attributes):
@@ -508,9 +496,6 @@ def test_noisy_left_out_rows_stand_beside_the_kept(tmp_path):
     assert measures["records"] == 60 - len(out)
     assert measures["noise"]["w"][0]["confidence"] == 0.8
     assert release.certificate.plain()["basis"] == "claimed"
-
-
-# Foresight
 
 
 def test_foresight_warns_and_shows_choice_probabilities_without_drawing():

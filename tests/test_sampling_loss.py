@@ -27,10 +27,7 @@ BETAS = st.fractions(min_value=Fraction(1, 50), max_value=Fraction(49, 50), max_
 
 
 def exact_tail(num: int, least: int, beta: Fraction) -> Fraction:
-    return sum(
-        (math.comb(num, j) * beta**j * (1 - beta) ** (num - j) for j in range(least, num + 1)),
-        Fraction(0),
-    )
+    return sum((math.comb(num, j) * beta**j * (1 - beta) ** (num - j) for j in range(least, num + 1)), Fraction(0))
 
 
 def exact_delta(k: int, beta: Fraction, gamma: Fraction, *, as_published: bool = False, most: int = 25) -> Fraction:
@@ -44,9 +41,6 @@ def gamma_of(beta: Fraction, rest: Fraction) -> Fraction:
     return 1 - (1 - beta) / exp_upper(rest)
 
 
-# Figures of the papers
-
-
 def test_figures_of_the_papers():
     assert float(sampling_delta(40, "0.7", "1.2040")) == pytest.approx(6.790e-4, rel=1e-4)
     assert float(sampling_delta(40, "0.7", "1.3")) == pytest.approx(2.526e-4, rel=1e-4)
@@ -55,9 +49,6 @@ def test_figures_of_the_papers():
 
 def test_delta_of_the_published_experiments():
     assert [sampling_delta(k, "0.7") for k in range(2, 7)] == [SEVEN_TENTHS**k for k in range(2, 7)]
-
-
-# Against exact sums
 
 
 @given(st.integers(2, 12), BETAS, st.booleans())
@@ -99,9 +90,6 @@ def test_fast_up_to_large_k(beta, within):
     assert deltas[1] <= deltas[0] < Fraction(1, 10**40)
 
 
-# Epsilon, beta and k
-
-
 @given(BETAS)
 @settings(max_examples=40, deadline=None)
 def test_epsilon_is_rounded_up_and_beta_down(beta):
@@ -134,9 +122,6 @@ def test_a_choice_on_the_released_sample_tilts_odds(k, beta, choice):
     odds = [float(share / (1 - share)) for share in (plain / beta, tilted / beta) if share < 1]
     if len(odds) == 2 and odds[1] < 1e6:
         assert math.log(odds[1] / odds[0]) == pytest.approx(2 * float(choice), rel=1e-3)
-
-
-# Wrong parameters
 
 
 @pytest.mark.parametrize(

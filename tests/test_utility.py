@@ -171,9 +171,6 @@ def test_a_plan_on_true_weights_cannot_be_handed_out(tmp_path: Path) -> None:
     assert not (tmp_path / "plan").exists()
 
 
-# Several quantities, several kinds of truck, columns kept apart: against listing all packings
-
-
 def two_quantities(weights: Sequence[float], volumes: Sequence[float], towns: Sequence[str]) -> tuple[Any, Any, Any]:
     number = {"role": "quasi-identifier", "kind": "numeric", "domain": [0, 100], "doubling": 50}
     policy = dn.Policy.from_dict(

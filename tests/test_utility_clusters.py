@@ -97,9 +97,6 @@ def publish(columns: dict[str, list[Any]], policy: dn.Policy, out: Path | None =
     return dn.publish(dn.load(table, policy), ledger=dn.Ledger(":memory:"), out=out)
 
 
-# The oracle
-
-
 def leaves_below(node: str) -> set[str]:
     children = [child for child, parent in PARENTS.items() if parent == node]
     return set().union(*(leaves_below(child) for child in children)) if children else {node}
@@ -195,9 +192,6 @@ def check(publication: dn.Publication, columns: dict[str, list[Any]], k: int, *,
     of_all, of_lost = measures["distortion"]["generalisation"], measures["distortion"]["suppression"]
     assert total == pytest.approx(of_all + (1 - of_all) * of_lost)  # eq. 14
     assert sum(weights.values()) == pytest.approx(1)
-
-
-# Counting
 
 
 def test_every_method_is_counted_again(place: Path, tmp_path: Path) -> None:
@@ -318,9 +312,6 @@ def test_the_order_of_the_input_does_not_matter(place: Path) -> None:
         assert first.certificate.plain()["measures"] == second.certificate.plain()["measures"]
 
 
-# Strata, missing and strange values
-
-
 def test_small_strata_are_refused_or_suppressed(place: Path, tmp_path: Path) -> None:
     columns = rides(40)
     columns["line"] = ["north"] * 37 + ["south"] * 3
@@ -395,9 +386,6 @@ def test_a_directed_network_is_refused_or_made_symmetric(tmp_path: Path) -> None
         assert line["board_diameter"] == expected
 
 
-# Persons
-
-
 def test_contribution_is_read_and_checked(place: Path) -> None:
     good = dict(make_policy(place, person="card", k=3).document)
 
@@ -435,9 +423,6 @@ def test_rows_that_travel_together_must_be_of_one_person(place: Path) -> None:
     assert key.table["card"].to_pylist().count("a") == 2
     with pytest.raises(InputError, match="is not the same in all rows"):
         publish({**columns, "card": ["a", "b", "b", "c"]}, policy)
-
-
-# Importance
 
 
 def test_entropy_is_that_of_the_records_in_buckets(place: Path) -> None:
@@ -483,9 +468,6 @@ def test_what_matters_more_is_distorted_less(place: Path) -> None:
     others = dict.fromkeys(GENERALISED, 1)
     for name in ("board", "start", "type"):
         assert distortion(name, importance={**others, name: 5}) < distortion(name, importance=others)
-
-
-# A target distortion, limits, statistics, diversity
 
 
 def test_largest_k_for_a_target_distortion(place: Path, tmp_path: Path) -> None:
@@ -680,9 +662,6 @@ def test_progress_is_told(place: Path) -> None:
         assert len(told) <= 15
 
 
-# The release
-
-
 def test_sets_in_parquet_and_csv(place: Path, tmp_path: Path) -> None:
     columns = rides(30, num_lines=1)
     publish(columns, make_policy(place, k=10), tmp_path / "release")
@@ -711,9 +690,6 @@ def test_a_release_with_sets_can_be_packed_by_its_numbers(place: Path) -> None:
     release, _ = publish(rides(20, num_lines=1), make_policy(place, k=5))
     assert release.quantities == ["start"]
     assert dn.pack(release, capacity=2000).objective > 0
-
-
-# Parameters
 
 
 def test_bad_parameters_are_refused() -> None:
@@ -781,9 +757,6 @@ def test_description_makes_the_same_mechanism() -> None:
     assert hash(dn.UtilityClusters(**described)) == hash(made)
     assert isinstance(Tree(parents=PARENTS).node_sizes["Person"], int)
     assert Ordinal(levels=SIZES).diameter == 2
-
-
-# The worked example of the paper
 
 
 def test_the_example_of_the_paper(tmp_path: Path) -> None:
