@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.builders import WEIGHT, a_policy
+from tests.builders import WEIGHT, a_policy, a_trip_policy
 from tests.commands import run
 
 from dunnage.advising import vehicles
@@ -39,10 +39,11 @@ from dunnage.advising.trips import (
 from dunnage.advising.vehicles import FleetSubject, measure_fleet, open_fleet, payable_candidates
 from dunnage.auditing.tracking import channel_matrix
 from dunnage.collecting.batch import find_inputs
-from dunnage.collecting.tasks import read_task
+from dunnage.collecting.reading import RowFile
+from dunnage.collecting.tasks import carriers_from_text, read_task
 from dunnage.devices.places import LocalLocation
 from dunnage.devices.subjects import Grid
-from dunnage.errors import ParameterError, Refusal, UserError
+from dunnage.errors import InputError, ParameterError, PolicyError, Refusal, UserError
 from dunnage.ledger import Ledger
 from dunnage.mechanisms.counts import true_counts
 from dunnage.model.city import City
@@ -51,6 +52,7 @@ from dunnage.noise.source import Noise
 from dunnage.publishing import mechanism_of, publish
 from dunnage.samples.shape import deterred, like, like_reports
 from dunnage.tables.dataset import Dataset
+from dunnage.tables.gtfs import load_city
 
 STOPS = """stop,zone,lat,lon
 A,west,48.000,9.000
@@ -487,3 +489,48 @@ def test_a_map_that_would_be_noise_is_refused(tmp_path):
         measure_fleet(case, _chosen(case, "places: auto epsilon=0.5"))
     with pytest.raises(ParameterError, match="path"):
         open_fleet(replace(case.request, data=pa.table({"vehicle": ["a"]})))
+
+
+def test_names_of_columns_that_files_lack_are_told_with_their_options(tmp_path):
+    path = tmp_path / "fleet.csv"
+    path.write_text("plate,at,x\nA,2026-11-16 08:00,1\n")
+    with pytest.raises(InputError) as error:
+        RowFile(path, numbers=["lon"], time="time", labels=["vehicle", "tier"])
+    told = {problem.where: str(problem) for problem in error.value.problems}
+    options = {
+        "vehicle": "--vehicle-column",
+        "time": "--time-column",
+        "tier": "--tiers-column",
+        "lon": "--place-columns",
+    }
+    assert {where for where, option in options.items() if option in told[where]} == set(options)
+    for mark in (";", "\t"):  # one problem: the file has one column
+        path.write_text(f"vehicle{mark}speed\nA{mark}1\n")
+        with pytest.raises(InputError) as error:
+            RowFile(path, numbers=["speed"], labels=["vehicle"])
+        assert len(error.value.problems) == 1
+
+
+def test_what_newcomers_leave_blank_or_write_otherwise(tmp_path):
+    roles = 'vehicle = {role = ""}\nspeed = {role = ""}\n'
+    with pytest.raises(PolicyError) as error:
+        carriers_from_text(DEVICES[: DEVICES.index("vehicle = {")] + roles + NUMBERS + "epsilon = 1\n")
+    assert [problem.where for problem in error.value.problems] == ["attributes.vehicle.role", "attributes.speed.role"]
+    with pytest.raises(InputError) as wrong:
+        Dataset.from_table(pa.table({"weight": ["1,5", "2", "n/a"]}), Policy.from_dict(_PACKAGES))
+    assert "decimal" in str(wrong.value)
+    assert "null" in str(wrong.value)
+    read = {"decimal": ",", "delimiter": ";", "null": ["n/a"]}
+    policy = Policy.from_dict({**_PACKAGES, "read": read})
+    assert len(Dataset.from_table(pa.table({"weight": ["1,5", "2"]}), policy)) == 2
+    for name, blank in (("partition", {"k": ""}), ("noisy-values", {"epsilon": ""}), ("partition", {"k": []})):
+        with pytest.raises(PolicyError, match="dunnage advise"):
+            Policy.from_dict({**_PACKAGES, "mechanism": {"name": name, **blank}})
+    for name, fewer in (("constrained-counts", "O3"), ("hierarchical-counts", "H3")):
+        table, city = {"name": name, "epsilon": 1, "features": fewer[0] + "5"}, {"city": {"stops": "stops.csv"}}
+        with pytest.raises(PolicyError, match=f'"{fewer}"'):
+            mechanism_of(a_trip_policy(table, **city))
+        assert mechanism_of(a_trip_policy({**table, "features": fewer}, **city))
+    (tmp_path / "stops.csv").write_text("stop\nA\nB\n")
+    with pytest.raises(InputError, match=str(tmp_path)):
+        load_city(tmp_path / "stops.csv")  # a city is a folder

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.builders import a_policy
 
 import dunnage as dn
 from dunnage.auditing import classes as attacks
@@ -27,15 +28,7 @@ NUMBER = {"role": "quasi-identifier", "kind": "numeric", "domain": [0, MOST], "r
 
 def policy(attributes: dict[str, Any], **mechanism: Any) -> dn.Policy:
     mechanism = {"name": "partition", "k": 2, **mechanism}
-    return dn.Policy.from_dict(
-        {
-            "dataset": "people",
-            "protects": "person",
-            "small": "suppress",
-            "attributes": attributes,
-            "mechanism": mechanism,
-        }
-    )
+    return a_policy(mechanism, attributes, dataset="people", protects="person", small="suppress")
 
 
 def small_table(seed: int, **mechanism: Any) -> tuple[Any, Any, Any]:
@@ -162,29 +155,23 @@ def test_released_people_are_found_in_their_own_class(statistic: str) -> None:
         assert (by_value.of_record[(times == 1) & (own >= 0)] == own[(times == 1) & (own >= 0)]).all()
 
 
-def test_a_class_that_the_mean_rules_out() -> None:
+def test_classes_that_their_bounds_and_mean_tell() -> None:
     """Own bounds 0 and 9, three people, mean 4: the third is a 3, and nobody is anything else."""
-    data = dn.load(pa.table({"number": [0, 3, 9]}), policy({"number": NUMBER}, k=3, statistic="mean"))
-    release, _ = dn.publish(data, ledger=":memory:")
-    seen = {number: look_up(release, {"number": number}) for number in range(MOST + 1)}
-    assert [number for number, match in seen.items() if not match.certainly_absent] == [0, 3, 9]
-    assert [number for number, match in seen.items() if match.value_told] == [0, 3, 9]
-
-
-def test_a_class_of_two_is_its_bounds() -> None:
-    data = dn.load(pa.table({"number": [2, 7]}), policy({"number": NUMBER}, k=2))
-    release, _ = dn.publish(data, ledger=":memory:")
-    assert [n for n in range(MOST + 1) if not look_up(release, {"number": n}).certainly_absent] == [2, 7]
+    for numbers, more in (([0, 3, 9], {"k": 3, "statistic": "mean"}), ([2, 7], {"k": 2})):
+        data = dn.load(pa.table({"number": numbers}), policy({"number": NUMBER}, **more))
+        release, _ = dn.publish(data, ledger=":memory:")
+        seen = {number: look_up(release, {"number": number}) for number in range(MOST + 1)}
+        assert [number for number, match in seen.items() if not match.certainly_absent] == numbers
+        assert [number for number, match in seen.items() if match.value_told] == numbers
 
 
 @pytest.mark.parametrize("statistic", STATISTICS)
-def test_values_told(statistic: str) -> None:
+def test_values_told_and_values_that_are_known_within_a_share(statistic: str) -> None:
     """A value is told if it is listed, an own bound, or the third of three whose mean is known."""
     for data, release, _ in tables(20, k=3, statistic=statistic):
         sight = ClassesView.of(release)
         told = attacks.values_told(sight, Knowledge.of_records(sight, data))
-        lines = release.classes.to_pylist()
-        town_of = dict(zip(*(release.data.column(n).to_pylist() for n in ("class_id", "town")), strict=True))
+        lines, town_of = release.classes.to_pylist(), Told.by(release).town_of
         rows = zip(data.column("number").to_pylist(), data.column("town").to_pylist(), strict=True)
         for place, (number, town) in enumerate(rows):
             near = [c for c in lines if town_of[c["class_id"]] == town]
@@ -194,10 +181,6 @@ def test_values_told(statistic: str) -> None:
                 expected |= number in (c["number_lower"], c["number_upper"])
                 expected |= statistic == "mean" and c["size"] == 3
             assert told[place] == expected
-
-
-@pytest.mark.parametrize("statistic", STATISTICS)
-def test_values_that_are_known_within_a_share(statistic: str) -> None:
     share = 0.3
     for data, release, _ in tables(20, k=2, statistic=statistic, bounds="grid"):
         sight = ClassesView.of(release)
@@ -206,9 +189,7 @@ def test_values_that_are_known_within_a_share(statistic: str) -> None:
         assert (rough.rows >= exactly.rows).all()
         lists = Told.by(release)
         rows = zip(data.column("number").to_pylist(), data.column("town").to_pylist(), strict=True)
-        for place, (number, town) in enumerate(rows):
-            if statistic != "multiset":
-                continue
+        for place, (number, town) in enumerate(rows if statistic == "multiset" else ()):
             found: Counter[int] = Counter()
             for other in range(MOST + 1):
                 if number * (1 - share) <= other <= number * (1 + share):
@@ -304,17 +285,23 @@ def test_correspondence_by_sets() -> None:
 
 
 def test_records_are_matched_by_identifier() -> None:
-    roles = {"number": NUMBER, "person": {"role": "identifier"}}
-    one = dn.load(pa.table({"number": [1, 2, 3], "person": ["a", "b", "c"]}), policy(roles))
-    other = dn.load(pa.table({"number": [9, 1], "person": ["c", "a"]}), policy(roles))
-    first, second = attacks.match_records(one, other)
+    def people(numbers: list[int], names: str = "") -> Any:
+        columns = {"number": numbers, **({"person": list(names)} if names else {})}
+        roles = {"number": NUMBER, **({"person": {"role": "identifier"}} if names else {})}
+        return dn.load(pa.table(columns), policy(roles))
+
+    one = people([1, 2, 3], "abc")
+    first, second = attacks.match_records(one, people([9, 1], "ca"))
     assert (first.tolist(), second.tolist()) == ([0, 2], [1, 0])
-    twice = dn.load(pa.table({"number": [9, 1], "person": ["c", "c"]}), policy(roles))
-    with pytest.raises(ParameterError, match="twice"):
-        attacks.match_records(one, twice)
-    nameless = dn.load(pa.table({"number": [9, 1]}), policy({"number": NUMBER}))
-    with pytest.raises(ParameterError, match="identifier"):
-        attacks.match_records(nameless, dn.load(pa.table({"number": [1, 9]}), policy({"number": NUMBER})))
+    for pair in ((one, people([9, 1], "cc")), (people([9, 1]), people([1, 9]))):
+        with pytest.raises(ParameterError):
+            attacks.match_records(*pair)
+    _, release, _ = small_table(1, k=2)
+    for known, public in (({"number": 3}, {}), ({"number": "x"}, {"town": "A"})):
+        with pytest.raises(ParameterError):
+            look_up(release, known, public=public)
+    with pytest.raises(ReleaseError, match="town"):
+        Knowledge.of_records(ClassesView.of(release), people([1, 2]))
 
 
 def test_populations_count_who_fits() -> None:
@@ -327,9 +314,8 @@ def test_populations_count_who_fits() -> None:
         assert counts[line["class_id"]] == expected
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
+def test_public_columns_of_every_type() -> None:
+    for values in (
         pa.array([1, 2] * 3),
         pa.array([0.5, 1.5] * 3),
         pa.array([True, False] * 3),
@@ -337,18 +323,15 @@ def test_populations_count_who_fits() -> None:
         pa.array([1, 2] * 3, pa.timestamp("s")),
         pa.array(["1.5", "2.5"] * 3).cast(pa.decimal128(5, 2)),
         pa.array(["x", "y"] * 3).dictionary_encode(),
-    ],
-    ids=lambda column: str(column.type),
-)
-def test_public_columns_of_every_type(values: pa.Array) -> None:
-    columns = pa.table({"number": [1, 2, 3, 4, 5, 6], "kind": values})
-    data = dn.load(columns, policy({"number": NUMBER, "kind": {"role": "public"}}, k=3))
-    release, key = dn.publish(data, ledger=":memory:")
-    sight = ClassesView.of(release)
-    known = Knowledge.of_records(sight, data)
-    assert attacks.record_linkage(sight, known).rows.tolist() == [3] * 6
-    by_key, by_value = (ClassesTruth.of(sight, data, own).of_record for own in (key, None))
-    assert by_key.tolist() == by_value.tolist()
+    ):
+        columns = pa.table({"number": [1, 2, 3, 4, 5, 6], "kind": values})
+        data = dn.load(columns, policy({"number": NUMBER, "kind": {"role": "public"}}, k=3))
+        release, key = dn.publish(data, ledger=":memory:")
+        sight = ClassesView.of(release)
+        known = Knowledge.of_records(sight, data)
+        assert attacks.record_linkage(sight, known).rows.tolist() == [3] * 6, values.type
+        by_key, by_value = (ClassesTruth.of(sight, data, own).of_record for own in (key, None))
+        assert by_key.tolist() == by_value.tolist(), values.type
 
 
 def test_pairs_are_the_same_in_small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -361,14 +344,3 @@ def test_pairs_are_the_same_in_small_pieces(monkeypatch: pytest.MonkeyPatch) -> 
     assert len(pieces) > 1
     assert attacks.record_linkage(sight, known).probability.tolist() == whole.probability.tolist()
     assert attacks.attribute_linkage(sight, known, "disease").max() <= 1
-
-
-def test_bad_questions_are_refused() -> None:
-    _, release, _ = small_table(1, k=2)
-    with pytest.raises(ParameterError, match="Give a value for each"):
-        look_up(release, {"number": 3})
-    with pytest.raises(ParameterError, match="kind of its attribute"):
-        look_up(release, {"number": "x"}, public={"town": "A"})
-    nameless = dn.load(pa.table({"number": [1, 2]}), policy({"number": NUMBER}))
-    with pytest.raises(ReleaseError, match="town"):
-        Knowledge.of_records(ClassesView.of(release), nameless)

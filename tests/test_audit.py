@@ -8,6 +8,7 @@ import json
 import math
 import random
 import stat
+import tomllib
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,19 +21,18 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pydantic import ValidationError
+from tests.builders import a_policy
 
 import dunnage as dn
-from dunnage.auditing import classes, findings
+from dunnage.auditing import findings
 from dunnage.auditing.findings import TOPICS, Finding, wilson
 from dunnage.auditing.run import AUDIT_FILE, PAGE_FILE, Audit, audit
-from dunnage.cli import main
 from dunnage.errors import InputError, OutputError, ParameterError, ReleaseError
 from dunnage.mechanisms.full_domain import FullDomain
 from dunnage.planning.linkage import exchangeable, truck_linkage
 from dunnage.planning.models import Standard
 from dunnage.planning.plan import Linkage, Plan, Slots
 from dunnage.planning.trucks import Truck
-from dunnage.release import Release
 from dunnage.showing.audit import audit_page, sign_off_page, write_audit
 from dunnage.text import percent
 
@@ -41,15 +41,9 @@ PARCEL = {"role": "identifier"}
 WEIGHT = {"role": "quasi-identifier", "kind": "numeric", "domain": [0, 100], "resolution": 1, "unit": "kg"}
 
 
-def load(columns: dict[str, Any], attributes: dict[str, Any], **mechanism: Any) -> dn.Dataset:
-    document = {
-        "dataset": "parcels",
-        "protects": "package",
-        "small": "suppress",
-        "attributes": attributes,
-        "mechanism": {"name": "partition", "k": 3, **mechanism},
-    }
-    return dn.load(pa.table(columns), dn.Policy.from_dict(document))
+def load(columns: dict[str, Any], attributes: dict[str, Any] | None = None, **mechanism: Any) -> dn.Dataset:
+    table = {"name": "partition", "k": 3, **mechanism}
+    return dn.load(pa.table(columns), a_policy(table, attributes or {"weight": WEIGHT}, small="suppress"))
 
 
 def parcels(num: int = 60, seed: int = 1, shift: int = 0, **mechanism: Any) -> tuple[Any, Any, Any]:
@@ -65,18 +59,14 @@ def parcels(num: int = 60, seed: int = 1, shift: int = 0, **mechanism: Any) -> t
     return data, *dn.publish(data, ledger=":memory:")
 
 
-def test_wilson_holds_its_promise() -> None:
+def test_findings_and_their_intervals_make_sense() -> None:
     """Over all outcomes of 40 trials the interval covers the share with about its confidence."""
     for share in (0.05, 0.3, 0.5, 0.9):
         chances = [math.comb(40, hits) * share**hits * (1 - share) ** (40 - hits) for hits in range(41)]
         ends = [wilson(hits, 40) for hits in range(41)]
         covered = sum(c for c, (low, high) in zip(chances, ends, strict=True) if low <= share <= high)
         assert 0.92 < covered < 0.99
-    assert wilson(0, 5)[0] == 0
-    assert wilson(5, 5)[1] == 1
-
-
-def test_a_finding_must_make_sense() -> None:
+    assert (wilson(0, 5)[0], wilson(5, 5)[1]) == (0, 1)
     good = {"baseline": 0.1, "unit": "share", "sentence": "x", "topic": "table", "private": True}
     assert Finding(name="x", value=0.5, interval=(0.4, 0.6), **good).text(0.5) == "50 %"
     assert Finding(name="x", value=5, interval=(5, 5), **{**good, "unit": "kg"}).text(5) == "5 kg"
@@ -86,24 +76,22 @@ def test_a_finding_must_make_sense() -> None:
     assert percent(0.0004) == "0.04 %"
 
 
-@pytest.mark.parametrize("statistic", STATISTICS)
-def test_every_finding_has_interval_baseline_and_sentence(statistic: str) -> None:
-    data, release, key = parcels(statistic=statistic)
+def test_every_finding_has_interval_baseline_and_sentence() -> None:
     other = parcels(k=4)
-    found = audit(release, data, key=key, population=data, also=[(other[1], data, None)], tolerance=0.1)
-    assert len({item.name for item in found.findings}) == len(found.findings)
-    for item in found.findings:
-        low, high = item.interval
-        assert low <= item.value <= high
-        assert math.isfinite(item.baseline)
-        assert item.sentence.endswith(".")
-        assert item.topic in TOPICS
-        if item.is_share:
-            assert low >= 0
-            assert high <= 1
-    assert found.statistic == statistic
-    assert str(found) == repr(found)
-    assert "PRIVATE" not in repr(found) + found.summary() + json.dumps(found.to_dict())
+    for statistic in STATISTICS:
+        data, release, key = parcels(statistic=statistic)
+        found = audit(release, data, key=key, population=data, also=[(other[1], data, None)], tolerance=0.1)
+        assert len({item.name for item in found.findings}) == len(found.findings)
+        for item in found.findings:
+            low, high = item.interval
+            assert low <= item.value <= high
+            assert math.isfinite(item.baseline)
+            assert item.sentence.endswith(".")
+            assert item.topic in TOPICS
+            assert not item.is_share or 0 <= low <= high <= 1
+        assert found.statistic == statistic
+        assert str(found) == repr(found)
+        assert "PRIVATE" not in repr(found) + found.summary() + json.dumps(found.to_dict())
 
 
 @pytest.mark.parametrize("statistic", STATISTICS)
@@ -134,8 +122,8 @@ def test_linkage_of_disjoint_classes_is_that_of_class_sizes(statistic: str) -> N
     assert distortion.details["attributes"] == {"weight": pytest.approx(measures.loss.total)}
 
 
-def test_certain_absence_by_looking_at_every_value() -> None:
-    for statistic in ("bounds", "multiset"):
+def test_certain_absence_by_looking_at_every_value_or_at_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    for statistic in ("multiset", "bounds"):
         data, release, key = parcels(statistic=statistic, k=4)
         found = audit(release, data, key=key).finding("certain absence (weight)")
         rows = release.data.to_pylist()
@@ -149,39 +137,28 @@ def test_certain_absence_by_looking_at_every_value() -> None:
                 told = {v for v in range(101) if any(low <= v <= high for low, high in classes.values())}
             absent += len(own) / len(rows) * (101 - len(told)) / 101
         assert found.value == pytest.approx(absent)
-        assert found.interval == (found.value, found.value)
-        assert found.baseline == 0
-
-
-def test_too_many_values_are_sampled_evenly(monkeypatch: pytest.MonkeyPatch) -> None:
-    data, release, key = parcels(k=4)
-    whole = audit(release, data, key=key).finding("certain absence (weight)")
-    monkeypatch.setattr(classes, "MAX_PROBES", 150)
+        assert (found.interval, found.baseline) == ((found.value, found.value), 0)
+    monkeypatch.setattr("dunnage.auditing.classes.MAX_PROBES", 150)
     part = audit(release, data, key=key).finding("certain absence (weight)")
     assert part.interval[0] < part.value < part.interval[1]
-    assert part.interval[0] <= whole.value <= part.interval[1]
+    assert part.interval[0] <= found.value <= part.interval[1]
     assert not part.details["every_value_tried"]
 
 
 def test_guessing_a_value_by_class_alone() -> None:
     """Domain 0 to 100, so that a guess must be within 1 kg. Classes 10, 11, 14 and 50, 50, 50, 53."""
     weights = [10, 11, 14, 50, 50, 50, 53]
-    expected = {
-        "bounds": (1, 7),  # middles 12 and 51.5: 11 alone
-        "mean": (4, 7),  # means 11.67 and 50.75: 11, and 50 three times
-        "multiset": (5, 7),  # 10 or 11, and 50
-    }
-    for statistic, (hits, num) in expected.items():
-        data = load({"weight": weights}, {"weight": WEIGHT}, statistic=statistic)
+    # bounds: middles 12 and 51.5, 11 alone; means 11.67 and 50.75: 11, and 50 three times; multiset: 10 or 11, and 50
+    for statistic, hits in (("bounds", 1), ("mean", 4), ("multiset", 5)):
+        data = load({"weight": weights}, statistic=statistic)
         release, key = dn.publish(data, ledger=":memory:")
         assert release.classes.column("size").to_pylist() == [3, 4]
         found = audit(release, data, key=key)
         linked = found.finding("value linkage (weight)")
-        assert linked.details["by_class"] == pytest.approx(hits / num)
+        assert linked.details["by_class"] == pytest.approx(hits / 7)
         assert linked.baseline == pytest.approx(3 / 7)
         # Nobody does worse with a release than without.
-        assert linked.value == pytest.approx(max(hits, 3) / num)
-        assert ("takes no release" in linked.sentence) == (hits < 3)
+        assert linked.value == pytest.approx(max(hits, 3) / 7)
         presence = found.finding("certain presence (value)").value
         if statistic == "multiset":
             assert found.finding("value linkage, exact (weight)").value == pytest.approx(4 / 7)
@@ -192,8 +169,8 @@ def test_guessing_a_value_by_class_alone() -> None:
 
 def test_journalist_and_presence_with_a_population() -> None:
     """Released: 10, 11, 12 and 50, 51, 52. Beyond them 11, 12 and nobody near 50, so those are certainly there."""
-    data = load({"weight": [10, 11, 12, 50, 51, 52]}, {"weight": WEIGHT})
-    everyone = load({"weight": [10, 11, 12, 50, 51, 52, 11, 12, 99]}, {"weight": WEIGHT})
+    data = load({"weight": [10, 11, 12, 50, 51, 52]})
+    everyone = load({"weight": [10, 11, 12, 50, 51, 52, 11, 12, 99]})
     release, key = dn.publish(data, ledger=":memory:")
     found = audit(release, data, key=key, population=everyone)
     risk = found.finding("journalist risk")
@@ -205,8 +182,8 @@ def test_journalist_and_presence_with_a_population() -> None:
     assert presence.details["certain"] == pytest.approx(0.5)
     alone = audit(release, data, key=key).finding("journalist risk")
     assert alone.interval == (0.0, 1 / 3)
-    with pytest.raises(ParameterError, match="everyone"):
-        audit(release, data, key=key, population=load({"weight": [10, 50]}, {"weight": WEIGHT}))
+    with pytest.raises(ParameterError):
+        audit(release, data, key=key, population=load({"weight": [10, 50]}))
 
 
 def test_two_releases_of_the_same_records() -> None:
@@ -241,9 +218,7 @@ def test_multisets_of_two_releases_leave_one_value_and_others_nothing() -> None:
     assert found.finding("correspondence, one value left (weight)").value == 0
     assert found.finding("correspondence").value == 0.5
     (data, release, key), (rows, apart, its_key) = parcels(), parcels(shift=1000)
-    assert any(
-        "No record is in both" in note for note in audit(release, data, key=key, also=[(apart, rows, its_key)]).notes
-    )
+    assert len(audit(release, data, key=key, also=[(apart, rows, its_key)]).notes) == 1
 
 
 def test_nodes_of_a_hierarchy_and_several_attributes() -> None:
@@ -287,7 +262,7 @@ def test_without_the_key_values_alone_tell_the_class_unless_classes_touch() -> N
     release, key = dn.publish(data, ledger=":memory:")
     assert release.classes.column("weight_upper").to_pylist() == [10, 20]
     found = audit(release, data)
-    assert any("Give the key" in note for note in found.notes)
+    assert len(found.notes) == 1
     assert "value linkage (weight)" not in {item.name for item in found.findings}
     exactly = audit(release, data, key=key)
     # the weight of 10 may be in either class: 1/6; all others 1/3
@@ -297,17 +272,18 @@ def test_without_the_key_values_alone_tell_the_class_unless_classes_touch() -> N
 def test_other_data_are_refused() -> None:
     data, release, key = parcels()
     other = parcels(seed=9)
-    with pytest.raises(ReleaseError):
-        audit(release, other[0])
-    with pytest.raises(ReleaseError):
-        audit(release, data, key=other[2])
-    with pytest.raises(ReleaseError, match="'town' is only in the release"):
-        audit(release, load({"weight": [1, 2, 3]}, {"weight": WEIGHT}))
+    for given in ((other[0], None), (data, other[2])):
+        with pytest.raises(ReleaseError):
+            audit(release, given[0], key=given[1])
+    with pytest.raises(ReleaseError, match="'town'"):
+        audit(release, load({"weight": [1, 2, 3]}))
     with pytest.raises(ParameterError, match="external"):
         audit(release)
     for tolerance in (0, 1, -1):
         with pytest.raises(ParameterError, match="tolerance"):
             audit(release, data, key=key, tolerance=tolerance)
+    with pytest.raises(ParameterError):
+        audit(release, data, key=key).finding("nothing")
 
 
 def test_most_at_risk_are_named_by_source_row() -> None:
@@ -321,31 +297,21 @@ def test_most_at_risk_are_named_by_source_row() -> None:
     class_of = dict(zip(*(key.table.column(n).to_pylist() for n in ("source_row", "class_id")), strict=True))
     for item in found.at_risk:
         assert item.rows == sizes[class_of[item.source_row]]
-    with pytest.raises(ParameterError, match="no finding"):
-        found.finding("nothing")
 
 
 def test_an_external_audit_never_sees_the_data(tmp_path: Path) -> None:
+    """Names, weights and figures that only the data have are in no file, however they are written."""
     data, release, key = parcels()
-    inside = audit(release, data, key=key)
-    out = audit(release, external=True)
-    assert {f.name for f in out.findings} == {f.name for f in inside.findings if not f.private}
+    inside, out = audit(release, data, key=key), audit(release, external=True)
     assert [f.to_dict() for f in out.findings] == [f.to_dict() for f in inside.findings if not f.private]
-    assert out.at_risk == ()
-    assert out.notes == ()
+    assert (out.at_risk, out.notes) == ((), ())
     private = {"record linkage", "attribute linkage (content)", "value linkage (weight)", "certain presence (value)"}
     assert not private & {f.name for f in out.findings}
     assert audit(release, data, key=key, external=True).to_dict()["findings"] == out.to_dict()["findings"]
-    write_audit(out, tmp_path / "out")
-    text = "".join(path.read_text() for path in (tmp_path / "out").iterdir())
+    write_audit(out, tmp_path / "one")
+    text = "".join(path.read_text() for path in (tmp_path / "one").iterdir())
     assert "PRIVATE" not in text
     assert "source_row" not in text
-    assert "true data" not in text
-    assert "may be handed out" in text
-
-
-def test_no_private_figure_in_an_external_audit(tmp_path: Path) -> None:
-    """Weights and figures that only the data have are in no file, however they are written."""
     weights = [10.25, 11.5, 17.125, 50.0, 52.75, 61.625]
     data = load({"weight": weights}, {"weight": {**WEIGHT, "resolution": 10}}, bounds="grid")
     release, key = dn.publish(data, ledger=":memory:")
@@ -357,8 +323,7 @@ def test_no_private_figure_in_an_external_audit(tmp_path: Path) -> None:
         if item.private and json.dumps(item.value) not in known:
             assert json.dumps(item.value) not in text
             assert item.name not in text
-    for weight in weights:
-        assert str(weight) not in text or weight in (50.0,)
+    assert not [weight for weight in weights if str(weight) in text and weight != 50.0]
 
 
 def test_private_files_are_for_the_owner_alone(tmp_path: Path) -> None:
@@ -368,7 +333,6 @@ def test_private_files_are_for_the_owner_alone(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "audit").stat().st_mode) == 0o700
     for name in (AUDIT_FILE, PAGE_FILE):
         assert stat.S_IMODE((tmp_path / "audit" / name).stat().st_mode) == 0o600
-        assert "do not hand out" in (tmp_path / "audit" / name).read_text()
     content = json.loads((tmp_path / "audit" / AUDIT_FILE).read_text())
     assert content["format"] == 1
     assert {"name", "value", "interval", "baseline", "unit", "sentence"} <= set(content["findings"][0])
@@ -377,15 +341,11 @@ def test_private_files_are_for_the_owner_alone(tmp_path: Path) -> None:
     with pytest.raises(OutputError):
         write_audit(found, tmp_path / "audit")
     write_audit(found, tmp_path / "audit", force=True)
-
-
-def test_what_is_not_an_audit_is_refused(tmp_path: Path) -> None:
     for content in ("", "[]", '{"format": 2}', '{"format": 1, "kind": "audit", "findings": [1]}'):
         (tmp_path / AUDIT_FILE).write_text(content)
-        with pytest.raises(InputError):
-            Audit.read(tmp_path)
-    with pytest.raises(InputError):
-        Audit.read(tmp_path / "nowhere")
+        for place in (tmp_path, tmp_path / "nowhere"):
+            with pytest.raises(InputError):
+                Audit.read(place)
 
 
 class Page(HTMLParser):
@@ -416,7 +376,7 @@ class Page(HTMLParser):
         self.text += data
 
 
-def test_the_page_says_every_finding() -> None:
+def test_the_page_says_every_finding_and_names_cannot_break_it() -> None:
     data, release, key = parcels(statistic="multiset")
     found = audit(release, data, key=key, tolerance=0.05)
     page = audit_page(found)
@@ -424,15 +384,8 @@ def test_the_page_says_every_finding() -> None:
     assert read.seen["svg"] == len(found.findings)
     assert read.seen["script"] == read.seen["link"] == read.seen["img"] == 0
     said = read.text.replace("\u00a0", " ")
-    for item in found.findings:
-        assert item.sentence in said
-        assert item.name in said
+    assert not [item.name for item in found.findings if item.sentence not in said or item.name not in said]
     assert "://" not in page
-    assert "Who is most at risk" in said
-    assert "Who is most at risk" not in audit_page(audit(release, external=True))
-
-
-def test_names_cannot_break_the_page() -> None:
     odd = "<b>&\"'"
     data = load({odd: [1, 2, 3, 4]}, {odd: WEIGHT})
     release, key = dn.publish(data, ledger=":memory:")
@@ -455,24 +408,23 @@ def test_a_hundred_thousand_records_take_seconds(within: Callable[..., Any]) -> 
 
 def plan_of(release: Any, bins: list[int], capacity: float = 150.0, **more: Any) -> Plan:
     """A plan as somebody made it by hand."""
-    bin_of_row = np.array(bins)
-    return Plan(
-        release=release.certificate.digest,
-        bin_of_row=bin_of_row,
-        truck_of_bin=("truck",) * (max(bins) + 1),
-        trucks=(Truck(name="truck", capacity={"weight": capacity}),),
-        model=Standard().describe(),
-        bound=1,
-        seconds=0.0,
-        quantities={"weight": "kg"},
-        truck_linkage=truck_linkage(exchangeable(release), bin_of_row),
+    linkage = truck_linkage(exchangeable(release), np.array(bins))
+    trucks = {"truck_of_bin": ("truck",) * (max(bins) + 1)}
+    trucks["trucks"] = (Truck(name="truck", capacity={"weight": capacity}),)
+    words = {
+        "model": Standard().describe(),
+        "bound": 1,
+        "seconds": 0.0,
+        "quantities": {"weight": "kg"},
+        **trucks,
         **more,
-    )
+    }
+    return Plan(release=release.certificate.digest, bin_of_row=np.array(bins), truck_linkage=linkage, **words)
 
 
 def test_a_plan_is_scored_against_the_truth() -> None:
     """Weights 60, 60, 40, 40 in classes {40, 40} and {60, 60}: two trucks of 100 would do, this plan takes three."""
-    data = load({"weight": [60, 60, 40, 40]}, {"weight": WEIGHT}, k=2)
+    data = load({"weight": [60, 60, 40, 40]}, k=2)
     release, key = dn.publish(data, ledger=":memory:")
     light = [row["row"] for row in release.data.to_pylist() if row["weight_lower"] == 40]
     heavy = [row for row in range(4) if row not in light]
@@ -486,12 +438,11 @@ def test_a_plan_is_scored_against_the_truth() -> None:
     assert found.finding("truck linkage").baseline == 0.5
     crowded = audit(release, data, plan_of(release, [0] * 4, capacity=100), key=key)
     assert crowded.finding("plan feasible").value == crowded.finding("bins feasible").value == 0
-    # A plan that overloads trucks is said not to hold.
     over = audit(release, data, plan_of(release, [0 if row in light else 1 for row in range(4)], capacity=100), key=key)
-    assert over.finding("trucks").sentence.startswith("The plan does not hold as it is: 50 % of its trucks")
-    assert "Privacy costs" not in over.finding("trucks").sentence
-    assert "does not hold" in over.finding("objective ratio").sentence
-    assert "does not hold" in sign_off_page(over)
+    for name in ("trucks", "objective ratio"):  # it overloads one of two, and what it costs is not said of it
+        assert over.finding(name).sentence != found.finding(name).sentence
+    assert "50 %" in over.finding("trucks").sentence
+    assert "50 %" in sign_off_page(over).replace("\u00a0", " ")
 
 
 def test_what_may_be_told_of_a_plan() -> None:
@@ -503,49 +454,32 @@ def test_what_may_be_told_of_a_plan() -> None:
     without = audit(release, data, plan)
     assert any("key" in note for note in without.notes)
     assert "truck linkage" in {item.name for item in without.findings}
-    with pytest.raises(ReleaseError, match="another release"):
+    with pytest.raises(ReleaseError):
         audit(parcels(num=24, seed=4)[1], plan=plan, external=True)
-    with pytest.raises(ParameterError, match="not a plan folder"):
+    with pytest.raises(ParameterError, match="nowhere"):
         audit(release, data, "nowhere")
-    with pytest.raises(ParameterError, match="true weights"):
+    with pytest.raises(ParameterError):
         audit(release, plan=replace(plan, private=True), external=True)
-
-
-def sealed_plan(release: Release) -> Plan:
-    """Slots of two rows a bin that state a linkage of their own, and not the true one."""
-    plan = plan_of(release, [row // 2 for row in range(len(release))])
-    slots = Slots.of_assignment(plan.assignment, release.data.column("class_id").to_numpy())
-    told = Linkage(mean=0.01, worst=0.01, kind="exact")
-    return replace(plan, bin_of_row=None, slots=slots, truck_linkage=told)
 
 
 def test_linkage_is_computed_whatever_a_plan_states(monkeypatch: pytest.MonkeyPatch) -> None:
     _, release, _ = parcels(num=24, seed=3, statistic="multiset")
-    sealed = sealed_plan(release)
-    rows = replace(plan_of(release, [0] * 24), truck_linkage=sealed.truck_linkage)
+    bins = [row // 2 for row in range(24)]
+    told = Linkage(mean=0.01, worst=0.01, kind="exact")  # not the true one
+    slots = Slots.of_assignment(np.array(bins), release.data.column("class_id").to_numpy())
+    sealed = replace(plan_of(release, bins), bin_of_row=None, slots=slots, truck_linkage=told)
+    rows = replace(plan_of(release, [0] * 24), truck_linkage=told)
     assert audit(release, plan=rows, external=True).finding("truck linkage").value == 1.0
     linkage = audit(release, plan=sealed, external=True).finding("truck linkage")
-    assert linkage.value >= linkage.baseline == pytest.approx(fullest_of_town(release, rows_of(sealed, release)))
-    short = replace(sealed, slots=Slots(sealed.slots.bin, sealed.slots.class_id, sealed.slots.count * 2))
-    with pytest.raises(ParameterError, match="do not take each class exactly"):
+    of_town = Counter(zip(release.data.column("town").to_pylist(), bins, strict=True))
+    fullest = sum(max(num for (name, _), num in of_town.items() if name == town) for town in ("Ghent", "Delft")) / 24
+    assert linkage.value >= linkage.baseline == pytest.approx(fullest)
+    short = replace(sealed, slots=Slots(slots.bin, slots.class_id, slots.count * 2))
+    with pytest.raises(ParameterError):
         audit(release, plan=short, external=True)
     monkeypatch.setattr("dunnage.planning.linkage.count_fills", lambda *given, **more: None)
     linkage = audit(release, plan=sealed, external=True).finding("truck linkage")
     assert linkage.interval == (pytest.approx(linkage.baseline), 1.0)
-    assert "estimate" in linkage.sentence
-
-
-def rows_of(sealed: Plan, release: Release) -> list[tuple[str, int]]:
-    """Public value and truck of each row that the slots of a plan take."""
-    towns = {row["class_id"]: row["town"] for row in release.data.to_pylist()}
-    slots = zip(sealed.slots.class_id.tolist(), sealed.slots.bin.tolist(), sealed.slots.count.tolist(), strict=True)
-    return [(towns[class_id], truck) for class_id, truck, count in slots for _ in range(count)]
-
-
-def fullest_of_town(release: Release, rows: list[tuple[str, int]]) -> float:
-    """Name the fullest truck of each town."""
-    towns = {town for town, _ in rows}
-    return sum(max(Counter(truck for t, truck in rows if t == town).values()) for town in towns) / len(rows)
 
 
 def test_without_a_release_the_trucks_of_a_depot_are_known_by_the_plan() -> None:
@@ -562,53 +496,36 @@ def test_without_a_release_the_trucks_of_a_depot_are_known_by_the_plan() -> None
     found = audit(release, plan=plan_of(release, bins), external=True)
     assert found.finding("truck linkage").baseline == pytest.approx((2 + 3) / 8)
     assert found.finding("truck linkage, worst").baseline == pytest.approx(3 / 4)
-    assert "only what is public (town)" in found.finding("truck linkage").sentence
+    assert "town" in found.finding("truck linkage").sentence
     assert found.finding("truck linkage").value == pytest.approx((2 + 3) / 8)  # one class a town tells no more
-
-
-def suppressing(weights: list[float], k: int = 2) -> Any:
-    """Publish so that what is alone in its tenth of the domain is suppressed."""
-    policy = {
-        "dataset": "parcels",
-        "protects": "package",
-        "attributes": {"weight": {**WEIGHT, "doubling": 10, "resolution": 1}},
-        "mechanism": {"name": "full-domain", "k": k, "max_suppressed": 0.5, "alpha": 0.01},
-    }
-    data = dn.load(pa.table({"weight": weights}), dn.Policy.from_dict(policy))
-    return data, *dn.publish(data, ledger=":memory:")
 
 
 def test_suppressed_packages_need_trucks_on_both_sides() -> None:
     """58 and 9 are alone in their tenths, so suppressed. 41 + 58, 42 + 42 + 9 and 41 make three trucks of 100."""
-    data, release, key = suppressing([41, 41, 42, 42, 58, 9])
+    mechanism = {"name": "full-domain", "k": 2, "max_suppressed": 0.5, "alpha": 0.01}
+    data = load({"weight": [41, 41, 42, 42, 58, 9]}, {"weight": {**WEIGHT, "doubling": 10}}, **mechanism)
+    release, key = dn.publish(data, ledger=":memory:")
     assert len(release) == 4
     plan = plan_of(release, [0, 1, 2, 3], capacity=100)
-    found = audit(release, data, plan, key=key).finding("trucks")
-    assert (found.value, found.baseline, found.interval) == (5, 3, (5, 5))
-    assert found.sentence == (
-        "Privacy costs 2 trucks: the plan on the release takes 4, the 2 packages outside it 1 more, one without "
-        "privacy 3 for all 6."
-    )
-    assert found.details == {
-        "proven": True, "bound": 3, "in_plan": 4, "outside": 1, "packages": 6, "packages_outside": 2,
-    }  # fmt: skip
-    ratio = audit(release, data, plan, key=key).finding("objective ratio")
-    assert ratio.value == pytest.approx(5 / 3)
-    assert ratio.sentence.startswith("Plan and packages outside it take 5 trucks;")
+    found = audit(release, data, plan, key=key)
+    trucks = found.finding("trucks")
+    assert (trucks.value, trucks.baseline, trucks.interval) == (5, 3, (5, 5))
+    figures = {"proven": True, "bound": 3, "in_plan": 4, "outside": 1, "packages": 6, "packages_outside": 2}
+    assert trucks.details == figures
+    assert found.finding("objective ratio").value == pytest.approx(5 / 3)
 
 
 def test_homogeneous_values_are_compared_with_values_dealt_at_random() -> None:
     """Weights 5, 5, 7, 7 in two classes of two: by chance the second of a class is its twin in one case of three."""
     for statistic in ("bounds", "multiset"):
-        data = load({"weight": [5, 5, 7, 7]}, {"weight": WEIGHT}, k=2, statistic=statistic)
+        data = load({"weight": [5, 5, 7, 7]}, k=2, statistic=statistic)
         release, _ = dn.publish(data, ledger=":memory:")
         found = audit(release, external=True).finding("homogeneity (weight)")
         assert (found.value, found.baseline) == (1, pytest.approx(1 / 3))
-        assert found.sentence.endswith("Dealt at random it would be 33.3 %.")
-    data = load({"weight": [5, 5, 7, 8]}, {"weight": WEIGHT}, k=2)
+        assert "33.3 %" in found.sentence
+    data = load({"weight": [5, 5, 7, 8]}, k=2)
     part = audit(dn.publish(data, ledger=":memory:")[0], external=True).finding("homogeneity (weight)")
     assert part.baseline == pytest.approx(2 * 2 / 4 / 6)  # as far as values are told
-    assert "or more, as not every value is told" in part.sentence
 
 
 def test_records_at_risk_of_every_kind_are_listed() -> None:
@@ -628,60 +545,11 @@ def test_records_at_risk_of_every_kind_are_listed() -> None:
         assert "123,456,789" in read.text
 
 
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str, str]:
-    monkeypatch.setattr("sys.argv", ["dunnage", *map(str, words)])
-    with pytest.raises(SystemExit) as end:
-        main()
-    printed = capsys.readouterr()
-    assert "Traceback" not in printed.out + printed.err
-    return int(end.value.code or 0), printed.out, printed.err
-
-
-def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.chdir(tmp_path)
-
-    def done(*words: object) -> tuple[int, str, str]:
-        return run(monkeypatch, capsys, *words)
-
-    done("generate", "packages", "-o", "p.csv", "--size", 60, "--destinations", 2, "--decimals", 1, "--seed", 5)
-    assert done("publish", "p.csv", "--policy", "p.toml", "-o", "release")[0] == 0
-    (tmp_path / "q.toml").write_text((tmp_path / "p.toml").read_text().replace("k = 5", "k = 4"))
-    assert done("publish", "p.csv", "--policy", "q.toml", "-o", "other")[0] == 0
-    words = ("audit", "release", "p.csv", "--policy", "p.toml", "-o", "audit")
-    code, out, _ = done(*words, "--also", "other", "--also-policy", "q.toml", "--known-within", 0.05, "--json")
-    assert code == 0
-    printed = json.loads(out)
-    written = json.loads((tmp_path / "audit" / AUDIT_FILE).read_text())
-    assert {key: value for key, value in printed.items() if key != "audit"} == written
-    assert {"record linkage", "correspondence"} <= {item["name"] for item in written["findings"]}
-    assert done("show", "audit")[1].startswith("Audit of")
-    code, out, _ = done("audit", "release", "--external", "-o", "outside")
-    assert code == 0
-    assert out.splitlines()[-1].startswith("Audit       outside (may be handed out), see audit.html")
-    assert done(*words)[0] == 2
-    code, out, _ = done(*words, "--force")
-    assert code == 0
-    assert out.splitlines()[-1].startswith("Audit       audit (private), see audit.html")
-    bad = [
-        ("audit", "release", "-o", "x"),
-        ("audit", "nowhere", "p.csv", "--policy", "p.toml", "-o", "x"),
-        ("audit", "release", "nowhere.csv", "--policy", "p.toml", "-o", "x"),
-        ("audit", "release", "p.csv", "--policy", "q.toml", "--plan", "nowhere", "-o", "x"),
-        ("audit", "release", "p.csv", "--policy", "p.toml", "--key", "other.key.parquet", "-o", "x"),
-        ("audit", "release", "p.csv", "--policy", "p.toml", "--known-within", 2, "-o", "x"),
-        ("audit", "release", "p.csv", "--policy", "p.toml", "--also-data", "p.csv", "-o", "x"),
-    ]
-    for command in bad:
-        code, _, err = done(*command)
-        assert code == 2, command
-        assert err.startswith("error: ")
-        assert not (tmp_path / "x").exists()
-
-
 def test_every_sentence_has_its_use_and_every_use_its_sentence() -> None:
     """Names in the table are those that the code asks for, and what a template says of a note is handed to it."""
-    entries, phrases = findings._tables()
     source = Path(findings.__file__).parent
+    tables = tomllib.loads((source / "findings.toml").read_text())
+    entries, phrases = tables["findings"], tables["words"]
     trees = [ast.parse(path.read_text()) for path in sorted(source.glob("*.py"))]
     texts = {node.value for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Constant)}
     composed = ("RMSE {where}", "MAE {where}", "RMSE of shares", "MAE of shares", "candidate rows, ", "fits: ")
@@ -696,6 +564,6 @@ def test_every_sentence_has_its_use_and_every_use_its_sentence() -> None:
             if name == "words" and isinstance(call.args[0], ast.Constant):
                 fields = {field for _, field, _, _ in Formatter().parse(phrases[key]) if field}
                 assert fields == {word.arg for word in call.keywords}, key
-    for entry in entries.values():
-        assert entry.topic in (*TOPICS, "{topic}")
-        assert entry.seen_by in ("anyone", "owner")
+    for _, topic, seen_by, *_ in entries.values():
+        assert topic in (*TOPICS, "{topic}")
+        assert seen_by in ("anyone", "owner")

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import random
@@ -15,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pydantic import ValidationError
+from tests.builders import WEIGHT, a_policy
 from tests.counts_help import answers, asked, discrete_laplace, law_of, outcomes, universe
 
 import dunnage as dn
@@ -33,7 +35,7 @@ from dunnage.auditing.counts import (
 )
 from dunnage.auditing.run import Audit, audit
 from dunnage.errors import ReleaseError
-from dunnage.kernels.counts.laplace import DiscreteLaplace
+from dunnage.kernels.counts.laplace import DiscreteLaplace, FlooredLaplace, RoundedLaplace
 from dunnage.mechanisms.counts import ConstrainedCounts, true_counts
 from dunnage.model.certificate import Certificate
 from dunnage.model.city import City
@@ -58,26 +60,19 @@ FLAT = [("window",), ("origin_zone", "destination_zone", "window"), ("mode", "wi
 TOTAL_VARIATION = "total variation distance"
 
 
-def policy(
-    mechanism: dict[str, Any],
-    *,
-    bound: int | None = None,
-    per: str = "period",
-    city: City = CITY,
-    tallied: bool = False,
-    **time: Any,
-) -> Policy:
-    stops = city.stops
+def policy(mechanism: dict[str, Any], *, bound: int | None = None, per: str = "period", **more: Any) -> Policy:
+    city, tallied = more.pop("city", CITY), more.pop("tallied", False)
     quasi: dict[str, Any] = {"role": Role.QUASI_IDENTIFIER}
-    windows = Windows(**{"lower": "08:00", "upper": "09:30", "window_minutes": 30, **time})
+    windows = Windows(**{"lower": "08:00", "upper": "09:30", "window_minutes": 30, **more})
+    attributes = [
+        Attribute(name="card", role=Role.IDENTIFIER),
+        Attribute(name="board", domain=Stops(stops=city.stops), **quasi),
+        Attribute(name="alight", domain=Stops(stops=city.stops), **quasi),
+        Attribute(name="tap", domain=windows, **quasi),
+    ]
+    attributes += [Attribute(name="trips", domain=Numeric(lower=0, upper=9), **quasi)] if tallied else []
     schema = Schema(
-        attributes=(
-            Attribute(name="card", role=Role.IDENTIFIER),
-            Attribute(name="board", domain=Stops(stops=stops), **quasi),
-            Attribute(name="alight", domain=Stops(stops=stops), **quasi),
-            Attribute(name="tap", domain=windows, **quasi),
-            *([Attribute(name="trips", domain=Numeric(lower=0, upper=9), **quasi)] if tallied else []),
-        ),
+        attributes=tuple(attributes),
         protects="rider" if bound else "trip",
         trip=Trip(origin="board", destination="alight", time="tap", count="trips" if tallied else None),
         city=city,
@@ -130,14 +125,8 @@ def group_sums(table: np.ndarray, columns: tuple[str, ...]) -> list[int]:
     """Sums of a feature, empty groups with cells included, by going through all cells."""
     sums: dict[tuple[Any, ...], int] = {}
     for (window, origin, destination), number in np.ndenumerate(table):
-        facts = {
-            "window": window,
-            "origin_zone": ZONES[origin],
-            "destination_zone": ZONES[destination],
-            "mode": MODES[origin, destination],
-            "origin": origin,
-            "destination": destination,
-        }
+        facts = {"window": window, "origin": origin, "destination": destination, "mode": MODES[origin, destination]}
+        facts |= {"origin_zone": ZONES[origin], "destination_zone": ZONES[destination]}
         group = tuple(int(facts[name]) for name in columns)
         sums[group] = sums.get(group, 0) + int(number)
     return [sums[group] for group in sorted(sums)]
@@ -169,15 +158,11 @@ def test_errors_of_cells_and_totals_by_hand(case):
     true, seen = dense(release, data)
     parts = {"per cell": np.ones(true.shape, dtype=bool), "in cells with trips": true > 0, "in empty cells": true == 0}
     for words, part in parts.items():
-        for name, value, nothing in zip(
-            ("RMSE", "MAE"), errors_of((seen - true)[part].tolist()), errors_of(true[part].tolist()), strict=False
-        ):
+        told, nothing = errors_of((seen - true)[part].tolist()), errors_of(true[part].tolist())
+        for place, name in enumerate(("RMSE", "MAE")):
             item = found.finding(f"{name} {words}")
-            assert item.value == pytest.approx(value)
-            assert item.baseline == pytest.approx(nothing)
-            assert item.private
-            assert item.unit == "trips"
-            assert item.details["cells"] == part.sum()
+            assert (item.value, item.baseline) == pytest.approx((told[place], nothing[place]))
+            assert (item.private, item.unit, item.details["cells"]) == (True, "trips", part.sum())
     total = found.finding("error of the total")
     assert total.value == abs(true.sum() - seen.sum())
     assert (total.baseline, total.details["true"], total.details["released"]) == (120, 120, seen.sum())
@@ -204,10 +189,8 @@ def test_errors_of_every_feature_flows_and_noise_by_hand(case):
         item = found.finding(f"RMSE of sums ({' x '.join(columns)})")
         sums = [np.array(group_sums(table, columns)) for table in (true, seen)]
         rmse, mae, largest = errors_of((sums[1] - sums[0]).tolist())
-        assert item.value == pytest.approx(rmse)
-        assert item.details["mae"] == pytest.approx(mae)
-        assert item.details["largest"] == largest
-        assert item.details["groups"] == len(sums[0])
+        assert (item.value, item.details["mae"]) == pytest.approx((rmse, mae))
+        assert (item.details["largest"], item.details["groups"]) == (largest, len(sums[0]))
         assert item.baseline == pytest.approx(errors_of(sums[0].tolist())[0])
     assert sum(item.name.startswith("RMSE of sums") for item in found.findings) == len(wanted)
     flows = found.finding(TOTAL_VARIATION).details["flows"]
@@ -324,7 +307,6 @@ def test_the_release_tells_no_more_than_its_noisy_answers():
     item = audit(release, external=True).finding("membership guess")
     assert item.value == pytest.approx(whole.success)
     assert item.interval == (0.5, item.value)
-    assert "no better" in item.sentence
 
 
 def test_every_guess_is_below_the_bound_of_the_certificate(case):
@@ -389,7 +371,8 @@ def test_over_many_cells_guesses_are_right_as_often_as_computed(rounding):
     release, *_ = published({**NOISY, "rounding": rounding})
     sight = CountsView.of(release)
     true = np.full(200_000, 40)
-    noise = auditing_counts._COUNT_LAWS[rounding](Fraction(1)).draw(dn.Noise(seed=2), len(true))
+    law = {"round": RoundedLaplace, "floor": FlooredLaplace}[rounding](Fraction(1))
+    noise = law.draw(dn.Noise(seed=2), len(true))
     found = told_by_counts(sight, true + noise, true)
     expected = audit(release, external=True).finding("membership guess")
     assert found["right"] == pytest.approx(expected.value, abs=6.5 * 0.5 / math.sqrt(len(true)))
@@ -403,24 +386,21 @@ def test_trips_that_were_dropped_leave_this_release_aside():
     for given in (key, None):
         found = audit(release, data, key=given)
         assert not any("on this release" in item.name for item in found.findings)
-        assert any("left out at random" in note for note in found.notes)
+        assert len(found.notes) == (1 if given else 2)
     release, data, key = published(NOISY, bound=120)
     assert key.facts["trips_dropped"] == 0
     assert "suspicion on this release" in {item.name for item in audit(release, data, key=key).findings}
 
 
-@pytest.mark.parametrize("mechanism", [NOISY, CONSTRAINED], ids=["noisy", "constrained"])
-def test_floating_noise_has_no_bound(monkeypatch, mechanism):
+def test_floating_noise_has_no_bound(monkeypatch):
     monkeypatch.setattr(auditing_counts, "FLOATING_DRAWS", 5000)
-    release, data, key = published({**mechanism, "as_published": True})
-    for found in (audit(release, data, key=key), audit(release, external=True)):
-        assert found.finding("membership bound").value == 1
-        assert "No bound is proved" in found.finding("membership bound").sentence
-        shown = found.finding("values of one world only")
-        assert shown.interval[0] < shown.value < shown.interval[1]
-        assert shown.value > 0.5
-        assert "whole counts are released" in shown.sentence
-        assert not any(item.name.startswith("membership guess") for item in found.findings)
+    for mechanism in (NOISY, CONSTRAINED):
+        release, data, key = published({**mechanism, "as_published": True})
+        for found in (audit(release, data, key=key), audit(release, external=True)):
+            assert found.finding("membership bound").value == 1
+            shown = found.finding("values of one world only")
+            assert 0.5 < shown.interval[0] < shown.value < shown.interval[1]
+            assert not any(item.name.startswith("membership guess") for item in found.findings)
 
 
 def test_a_seed_and_too_many_outcomes_are_noted(monkeypatch):
@@ -429,36 +409,22 @@ def test_a_seed_and_too_many_outcomes_are_noted(monkeypatch):
     found = audit(release, data, key=key)
     assert any("seed" in note for note in found.notes)
     assert "membership bound" not in {item.name for item in found.findings}
+    release, *_ = published(CONSTRAINED)
+    whole = audit(release, external=True)
     monkeypatch.setattr(auditing_counts, "MAX_OUTCOMES", 3)
-    found = audit(published(CONSTRAINED)[0], external=True)
-    assert any("was not all computed" in note for note in found.notes)
+    found = audit(release, external=True)
+    assert len(found.notes) == len(whole.notes) + 1
     assert found.finding("noise (cells)").value > 0
 
 
-def test_an_external_audit_is_what_is_not_private(case):
+def test_an_external_audit_is_what_is_not_private(case, tmp_path):
     release, _, found = case
     outside = audit(release, external=True)
     assert outside.external
-    assert not any(item.private for item in outside.findings)
     same = {item.name: item for item in found.findings if not item.private}
     assert same == {item.name: item for item in outside.findings}
-    assert any("without the truth" in note for note in outside.notes)
+    assert len(outside.notes) == 1
     assert count_pictures(outside) == []
-
-
-def test_expected_trips_created():
-    release, *_ = published({**NOISY, "rounding": "floor", "threshold": 2})
-    item = audit(release, external=True).finding("trips created, expected")
-    expected = sum(value * math.exp(-value) * (1 - math.exp(-1)) / 2 for value in range(2, 200)) * 48
-    assert item.value == pytest.approx(expected)
-    assert item.interval == (0, item.value)
-    assert "trips created, expected" not in {
-        item.name for item in audit(published(CONSTRAINED)[0], external=True).findings
-    }
-
-
-def test_audits_are_kept_as_they_are(case, tmp_path):
-    _, _, found = case
     write_audit(found, tmp_path / "audit")
     again = Audit.read(tmp_path / "audit")
     assert again.to_dict() == json.loads(json.dumps(found.to_dict()))
@@ -467,7 +433,17 @@ def test_audits_are_kept_as_they_are(case, tmp_path):
     assert "PRIVATE" not in (tmp_path / "audit" / "audit.json").read_text()
 
 
-def test_other_data_are_refused_and_what_cannot_be_asked_is_said():
+def test_expected_trips_created():
+    release, *_ = published({**NOISY, "rounding": "floor", "threshold": 2})
+    item = audit(release, external=True).finding("trips created, expected")
+    expected = sum(value * math.exp(-value) * (1 - math.exp(-1)) / 2 for value in range(2, 200)) * 48
+    assert item.value == pytest.approx(expected)
+    assert item.interval == (0, item.value)
+    other = audit(published(CONSTRAINED)[0], external=True)
+    assert "trips created, expected" not in {item.name for item in other.findings}
+
+
+def test_other_data_are_refused_and_what_cannot_be_asked_is_said(tmp_path):
     release, data, key = published(NOISY)
     found = audit(release, data, key=key, population=data, also=[(release, data, key)], tolerance=0.1)
     assert len(found.notes) == 3
@@ -475,93 +451,67 @@ def test_other_data_are_refused_and_what_cannot_be_asked_is_said():
     assert no_key in audit(release, data).notes
     for found in (audit(release, data, key=key), audit(release, external=True)):
         assert no_key not in found.notes
+    parcels = dn.load(pa.table({"weight": [1, 2]}), a_policy({"name": "partition", "k": 2}, {"weight": WEIGHT}))
+    for other, more in ((Dataset.from_table(rows(120, seed=2), data.policy), {"key": key}), (parcels, {})):
+        with pytest.raises(ReleaseError):
+            audit(release, other, **more)
+    ledger = tmp_path / "ledger.db"
+    one, other = (publish(data, ledger=ledger, again=True).write(tmp_path / name) for name in ("one", "other"))
+    audit(tmp_path / "one", data)
     with pytest.raises(ReleaseError, match="key"):
-        audit(release, Dataset.from_table(rows(120, seed=2), data.policy), key=key)
-    plain = Policy.from_dict(
-        {
-            "dataset": "trips",
-            "protects": "trip",
-            "attributes": {"x": {"role": "quasi-identifier", "kind": "numeric", "domain": [0, 9]}},
-            "mechanism": {"name": "k-partition", "k": 2},
-        }
-    )
-    with pytest.raises(ReleaseError, match="what a trip is"):
-        audit(release, Dataset.from_table(pa.table({"x": [1, 2]}), plain))
+        audit(tmp_path / "one", data, key=other.key)
+    assert audit(one.release, data, key=one.key).findings
 
 
 def test_a_policy_of_other_trips_is_refused():
     release, *_ = published(CONSTRAINED)
     cases = [
-        ({"upper": "10:00"}, "other windows"),
-        ({"window_minutes": 15}, "other windows"),
-        ({"zone": "Europe/Madrid"}, "other zone"),
-        ({"day": "weekday"}, "other days"),
-        ({"dates": ["2026-11-14", "2026-11-15"]}, "other dates, days"),
-        ({"city": City(stops=(*STOPS[:3], "E"))}, "other stops"),
-        ({"city": City(stops=STOPS)}, "other zones, modes"),
-        ({"city": replace(CITY, zones=np.arange(4, dtype=np.int32), zone_names=STOPS)}, "other zones"),
-        ({"city": replace(CITY, modes=MODES % 2)}, "other modes"),
+        ({"upper": "10:00"}, "windows"),
+        ({"window_minutes": 15}, "windows"),
+        ({"zone": "Europe/Madrid"}, "zone"),
+        ({"day": "weekday"}, "days"),
+        ({"dates": ["2026-11-14", "2026-11-15"]}, "dates, days"),
+        ({"city": City(stops=(*STOPS[:3], "E"))}, "stops"),
+        ({"city": City(stops=STOPS)}, "zones, modes"),
+        ({"city": replace(CITY, zones=np.arange(4, dtype=np.int32), zone_names=STOPS)}, "zones"),
+        ({"city": replace(CITY, modes=MODES % 2)}, "modes"),
     ]
     for more, words in cases:
         stops = more.get("city", CITY).stops
         other = Dataset.from_table(rows(120, stops=stops), policy(CONSTRAINED, **more))
-        with pytest.raises(ReleaseError, match=f"another policy, or of another period: it has {words}"):
+        with pytest.raises(ReleaseError, match=f"{words}[^a-z]"):
             audit(release, other)
 
 
 def test_another_mechanism_is_noted():
     release, data, key = published(CONSTRAINED)
-    assert not any("policy says otherwise" in note for note in audit(release, data, key=key).notes)
-    notes = {
-        "epsilon, features": {**CONSTRAINED, "epsilon": 2, "features": [[]]},
-        "mechanism": {"name": "hierarchical-counts", "epsilon": 1},
-    }
-    for words, mechanism in notes.items():
-        other = Dataset.from_table(rows(120), policy(mechanism))
-        found = audit(release, other)
-        assert f"The policy says otherwise than the release of: {words}. The release's own are used." in found.notes
+    plain = audit(release, data, key=key).notes
+    for words, mechanism, more in (
+        (("epsilon", "features"), {**CONSTRAINED, "epsilon": 2, "features": [[]]}, {}),
+        (("mechanism",), {"name": "hierarchical-counts", "epsilon": 1}, {}),
+        (("contribution", "protects"), CONSTRAINED, {"bound": 2}),
+    ):
+        found = audit(release, Dataset.from_table(rows(120), policy(mechanism, **more)))
+        (note,) = [note for note in found.notes if ", ".join(words) in note]
+        assert note not in plain
         assert found.finding("noise (cells)").value == audit(release, external=True).finding("noise (cells)").value
-    riders = audit(release, Dataset.from_table(rows(120), policy(CONSTRAINED, bound=2)))
-    assert any("release of: contribution, protects." in note for note in riders.notes)
-
-
-def test_the_key_of_another_release_is_named(tmp_path):
-    data = Dataset.from_table(rows(50), policy(NOISY))
-    ledger = tmp_path / "ledger.db"
-    one, other = (publish(data, ledger=ledger, again=True).write(tmp_path / name) for name in ("one", "other"))
-    audit(tmp_path / "one", data)
-    with pytest.raises(ReleaseError, match="key is that of another release"):
-        audit(tmp_path / "one", data, key=other.key)
-    assert audit(one.release, data, key=one.key).findings
 
 
 def test_a_rider_has_no_more_trips_of_one_type_than_a_day_allows():
     dates = {"day": "date", "dates": ["2026-11-14", "2026-11-16"]}
-    law = WholeLaw("round", Fraction(6))
-    release, data, key = published(NOISY, bound=2, per="day", **dates)
-    found = audit(release, data, key=key)
-    assert "(6 trips, at most 2 of one type, the worst case)" in found.finding("membership guess").sentence
-    thrice = Membership.of([noisy_answer(law, 2)] * 3)
-    assert found.finding("membership guess").value == pytest.approx(thrice.success)
-    release, *_ = published(NOISY, bound=2, per="day", **{**dates, "day": "day-type"})
-    sentence = audit(release, external=True).finding("membership guess").sentence
-    assert "(6 trips, at most 2 of one type" in sentence
-    release, *_ = published(NOISY, bound=2, per="day", dates=dates["dates"])
-    assert "(6 of one type, the worst case)" in audit(release, external=True).finding("membership guess").sentence
-    release, *_ = published({**CONSTRAINED, "features": [["window"]]}, bound=2, per="day", **dates)
-    by_window = WholeLaw("discrete", Fraction(12))
-    answers_ = [noisy_answer(by_window, 6), *[noisy_answer(by_window, 2)] * 3]
-    guess = audit(release, external=True).finding("membership guess")
-    assert guess.value == pytest.approx(Membership.of(answers_).success)
-
-
-def why_refused(release):
-    """Return why a release is not audited; empty if it is."""
-    try:
-        audit(release, external=True)
-    except ReleaseError as error:
-        return str(error)
-    return ""
+    law, by_window = WholeLaw("round", Fraction(6)), WholeLaw("discrete", Fraction(12))
+    thrice, at_once = [noisy_answer(law, 2)] * 3, [noisy_answer(law, 6)]
+    windows = [noisy_answer(by_window, 6), *[noisy_answer(by_window, 2)] * 3]
+    for mechanism, time, expected in (
+        (NOISY, dates, thrice),  # 6 trips, at most 2 of one type
+        (NOISY, {**dates, "day": "day-type"}, None),
+        (NOISY, {"dates": dates["dates"]}, at_once),  # 6 of one type
+        ({**CONSTRAINED, "features": [["window"]]}, dates, windows),
+    ):
+        release, *_ = published(mechanism, bound=2, per="day", **time)
+        guess = audit(release, external=True).finding("membership guess")
+        assert re.search(r"\b6\b", guess.sentence)
+        assert expected is None or guess.value == pytest.approx(Membership.of(expected).success), time
 
 
 STRANGE = [None, True, 0, -7, 2.5, 10**30, "x", "0", ["x"], {"x": 1}]
@@ -579,75 +529,61 @@ def test_no_figure_of_a_certificate_makes_an_audit_crash(mechanism):
             yield from places(item, (*path, key))
 
     read = ("measures", "mechanism", "guarantee", "meaning", "assumptions", "attributes", "period", "basis")
-    for path in [path for path in places(body) if path[0] in read]:
-        for value in STRANGE:
-            changed = json.loads(json.dumps(body))
-            inner = changed
-            for key in path[:-1]:
-                inner = inner[key]
-            if inner[path[-1]] == value:
-                continue
-            inner[path[-1]] = value
-            try:
-                certificate = Certificate.model_validate(changed)
-            except ValidationError:  # not even a certificate
-                continue
-            if canonical(certificate.plain()) != canonical(changed):  # a number in another form: reading refuses it
-                continue
-            refused = why_refused(Release(certificate=certificate, data=release.data))
-            assert "Verify it" in refused or path[-1] in ("zone", "holidays"), (path, value)
+    for path, value in itertools.product((path for path in places(body) if path[0] in read), STRANGE):
+        changed = json.loads(json.dumps(body))
+        inner = changed
+        for key in path[:-1]:
+            inner = inner[key]
+        if inner[path[-1]] == value:
+            continue
+        inner[path[-1]] = value
+        try:
+            certificate = Certificate.model_validate(changed)
+        except ValidationError:  # not even a certificate
+            continue
+        if canonical(certificate.plain()) != canonical(changed):  # a number in another form: reading refuses it
+            continue
+        try:
+            audit(Release(certificate=certificate, data=release.data), external=True)
+            refused = False
+        except ReleaseError:
+            refused = True
+        assert refused or path[-1] in ("zone", "holidays"), (path, value)
 
 
-def test_a_forged_scale_is_refused_as_verify_would():
+def test_a_forged_or_strange_release_is_refused_as_verify_would():
     release, data, key = published(CONSTRAINED)
     body = release.certificate.plain()
     body["measures"]["features"][0]["scale"] = 0
     forged = Release(certificate=Certificate.model_validate(body), data=release.data)
     for more in ({"data": data, "key": key}, {"external": True}):
-        with pytest.raises(ReleaseError, match="noise on cells does not follow from its epsilon"):
+        with pytest.raises(ReleaseError, match="cells"):
             audit(forged, **more)
-
-
-def test_a_strange_release_is_refused():
     release, *_ = published(NOISY)
-    body, data = release.certificate.plain(), release.data
+    body, table = release.certificate.plain(), release.data
     noise = [{**body["measures"], "noise": own} for own in ({"scale": 1, "law": "new"}, {"scale": "x", "law": "round"})]
-    cases = [
-        (body, data.set_column(0, "origin", pa.array(["nowhere"] * len(data)))),
-        (body, data.drop_columns(["window"])),
-        ({**body, "attributes": body["attributes"][:1]}, data),
-        *(({**body, "measures": measures}, data) for measures in noise),
-    ]
-    for changed, table in cases:
-        with pytest.raises(ReleaseError, match="Verify it"):
-            audit(Release(certificate=Certificate.model_validate(changed), data=table), external=True)
+    for changed, rows_ in (
+        (body, table.set_column(0, "origin", pa.array(["nowhere"] * len(table)))),
+        (body, table.drop_columns(["window"])),
+        ({**body, "attributes": body["attributes"][:1]}, table),
+        *(({**body, "measures": measures}, table) for measures in noise),
+    ):
+        with pytest.raises(ReleaseError):
+            audit(Release(certificate=Certificate.model_validate(changed), data=rows_), external=True)
 
 
 def test_the_page_shows_flows_errors_and_created_trips(case):
-    _, _, found = case
-    titles = [picture.title for picture in count_pictures(found)]
-    assert titles == [
-        "True trips by zone",
-        "Released trips by zone",
-        "True trips between the busiest stops",
-        "Released trips between the busiest stops",
-        "Error by feature",
-        "Trips created",
-    ]
+    release, data, found = case
+    true, seen = dense(release, data)
+    pictures = count_pictures(found)
+    assert len(pictures) == 6  # true and released trips by zone, then between stops; errors, and trips created
     text = audit_page(found)
-    for picture in count_pictures(found):
-        assert picture.svg in text
+    assert all(picture.svg in text for picture in pictures)
     assert "://" not in text
     assert 'style="' not in text  # the page's policy would not allow it
     assert "<D>" not in text
     assert "&lt;D&gt;" in text
-
-
-def test_the_map_is_as_dark_as_it_has_trips_and_bars_add_up(case):
-    release, data, found = case
-    true, seen = dense(release, data)
     most = max(true.sum(axis=0).max(), seen.sum(axis=0).max())
-    pictures = count_pictures(found)
     heat = r'class="heat" [^>]*fill-opacity="([\d.]+)"[^>]*><title>[^<]*: ([\d,]+) trips?<'
     for picture, table in zip(pictures[2:4], (true, seen), strict=True):
         depths = re.findall(heat, picture.svg)
@@ -658,12 +594,12 @@ def test_the_map_is_as_dark_as_it_has_trips_and_bars_add_up(case):
     widths = [float(width) for width in re.findall(r'<rect [^>]*width="([\d.]+)%"', pictures[-1].svg)]
     whole = 1.02 * max(true.sum(), seen.sum())
     assert sum(widths) == pytest.approx(100 * (true.sum() + seen.sum()) / whole, abs=0.05)
-    assert f"{np.minimum(true, seen).sum():,} trips are where they were" in pictures[-1].caption
+    assert f"{np.minimum(true, seen).sum():,} trips" in pictures[-1].caption
 
 
 def test_a_page_without_zones_and_trips():
     release, key, data = nothing_travelled(NOISY, city=City(stops=STOPS))
     found = audit(release, data, key=key)
-    assert [picture.title.split()[0] for picture in count_pictures(found)] == ["True", "Released", "Trips"]
+    assert len(count_pictures(found)) == 3
     audit_page(found)
     audit_page(audit(release, external=True))

@@ -8,7 +8,7 @@ import json
 import math
 import random
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
@@ -49,11 +49,7 @@ from dunnage.showing.audit import write_audit
 EDGES = [("A", "B"), ("B", "C"), ("C", "D"), ("D", "E"), ("B", "F", 2), ("F", "G")]
 STATIONS = Graph(edges=EDGES)
 TYPES = Tree(parents={"Adult": "Person", "Not Adult": "Person", "Senior": "Not Adult", "Child": "Not Adult"})
-BELOW = {
-    **{leaf: {leaf} for leaf in TYPES.labels},
-    "Not Adult": {"Senior", "Child"},
-    "Person": {"Adult", "Senior", "Child"},
-}
+BELOW = {leaf: {leaf} for leaf in TYPES.labels} | {"Not Adult": {"Senior", "Child"}, "Person": set(TYPES.labels)}
 START = Numeric(lower=300, upper=500, resolution=1, unit="min")
 DOMAINS: dict[str, Any] = {"type": TYPES, "board": STATIONS, "alight": STATIONS, "start": START}
 WEIGHTS = {"type": 0.1, "board": 0.4, "alight": 0.3, "start": 0.2}
@@ -88,8 +84,7 @@ def load(columns: dict[str, list[Any]], *, person: str | None = "card", **domain
 def random_classes(data: dn.Dataset, seed: int, least: int = 2, lost: int = 2) -> np.ndarray:
     """Put records of a stratum into classes of two or more, at random; some are suppressed."""
     draw = random.Random(seed)
-    has_day = "day" in [a.name for a in data.schema]
-    days = data.column("day").to_pylist() if has_day else [""] * len(data)
+    days = data.column("day").to_pylist()
     of_row = np.full(len(data), -1)
     number = 0
     for day in sorted(set(days)):
@@ -180,18 +175,12 @@ class Small:
         return sum(line["size"] for line in self.classes if self.fits(row, line, names))
 
 
-def subsets() -> Iterator[tuple[str, ...]]:
-    for num in range(1, 5):
-        yield from itertools.combinations(DOMAINS, num)
-
-
 SMALL = [Small(30, 1), Small(41, 2), Small(12, 3, lost=0), Small(25, 4, least=3)]
 
 
 @pytest.fixture(params=SMALL, ids=["30", "41", "12", "25"])
 def small(request: pytest.FixtureRequest) -> Small:
-    found: Small = request.param
-    return found
+    return request.param
 
 
 def test_classes_are_ruled_out_by_hand(small: Small) -> None:
@@ -202,10 +191,7 @@ def test_classes_are_ruled_out_by_hand(small: Small) -> None:
             found[record].add(number)
     for row, numbers in found.items():
         assert numbers == {n for n, line in enumerate(small.classes) if small.fits(row, line, tuple(DOMAINS))}
-
-
-def test_labels_known_only_within_a_range_are_ruled_out_too(small: Small) -> None:
-    """Somebody may know that a label is one of several neighbours in the list of stations."""
+    # Somebody may know that a label is one of several neighbours in the list of stations.
     low, high = small.case.known.low.copy(), small.case.known.high.copy()
     low[1] -= 1
     high[1] += 1
@@ -216,15 +202,6 @@ def test_labels_known_only_within_a_range_are_ruled_out_too(small: Small) -> Non
         near = set(STATIONS.labels[max(place - 1, 0) : place + 2])
         lines = [line for line in small.classes if near & set(line["board"]) and small.fits(row, line, others)]
         assert rows[row] == sum(line["size"] for line in lines)
-
-
-def test_some_attributes_record_by_record(small: Small) -> None:
-    released = np.array(small.released)
-    for names in subsets():
-        found = attack_by(small.case, names, released)
-        times = Counter(small.value(row, names) for row in range(len(small.data)))
-        assert found.before.tolist() == [times[small.value(row, names)] for row in released]
-        assert found.after.tolist() == [small.rows(row, names) for row in released]
 
 
 def test_values_that_nobody_has_by_hand(small: Small) -> None:
@@ -249,28 +226,21 @@ def test_values_that_nobody_has_by_hand(small: Small) -> None:
             small.columns["day"].pop()
 
 
-def test_a_class_of_two_equal_values_counts_once() -> None:
-    data = load({"start": [310, 310, 300, 320]})
-    release, _ = release_of(data, np.array([0, 0, 1, 1]))
-    assert [look_up(release, {"start": value}).candidates for value in (310, 300, 320, 315)] == [2, 2, 2, 0]
-
-
 def test_one_ride_is_looked_up() -> None:
     small = SMALL[0]
     row = small.released[0]
-    known = {name: small.columns[name][row] for name in DOMAINS}
-    match = look_up(small.release, known, public={"day": small.columns["day"][row]})
+    known, public = {name: small.columns[name][row] for name in DOMAINS}, {"day": small.columns["day"][row]}
+    match = look_up(small.release, known, public=public)
     assert match.candidates == small.rows(row, tuple(DOMAINS)) > 0
     assert match.probability == 1 / match.candidates
-    nowhere = look_up(small.release, {**known, "board": "Z"}, public={"day": small.columns["day"][row]})
-    assert nowhere.certainly_absent
-
-
-def test_impossible_sets_are_refused() -> None:
+    assert look_up(small.release, {**known, "board": "Z"}, public=public).certainly_absent
+    # A class of two equal values counts once.
+    release, _ = release_of(load({"start": [310, 310, 300, 320]}), np.array([0, 0, 1, 1]))
+    assert [look_up(release, {"start": value}).candidates for value in (310, 300, 320, 315)] == [2, 2, 2, 0]
     release, _ = release_of(load({"board": ["A", "A", "B", "B"]}), np.array([0, 0, 1, 1]))
     for sets in ([[], ["A"]], [["A"], ["A", "Z"]], [None, ["A"]]):
         broken = release.classes.set_column(2, "board", pa.array(sets, pa.list_(pa.string())))
-        with pytest.raises(ReleaseError, match="set"):
+        with pytest.raises(ReleaseError):
             ClassesView.of(replace(release, classes=broken))
 
 
@@ -357,45 +327,44 @@ def test_a_policy_that_does_not_fit_the_release_is_refused() -> None:
     }
     for name, domain in domains.items():
         other = load(small.columns, **{name: domain})
-        with pytest.raises(ReleaseError, match=f"'{name}' has another domain"):
-            audit(small.release, other, key=small.key)
-        with pytest.raises(ReleaseError, match=f"'{name}' has another domain"):
-            audit(small.release, small.data, key=small.key, also=[(small.release, other)])
         lacking = load({key: values for key, values in small.columns.items() if key != name})
-        with pytest.raises(ReleaseError, match=f"'{name}' is only in the release"):
-            audit(small.release, lacking)
+        for data, more in (
+            (other, {"key": small.key}),
+            (small.data, {"key": small.key, "also": [(small.release, other)]}),
+            (lacking, {}),
+        ):
+            with pytest.raises(ReleaseError, match=f"'{name}'"):
+                audit(small.release, data, **more)
 
 
 def test_every_choice_of_attributes_by_hand(small: Small) -> None:
     found = small.found
+    released = np.array(small.released)
     for num in range(1, 5):
         label = f"({num} attribute{'s' * (num > 1)} known)"
-        unique, fewest, middle = ([], []), ([], []), ([], [])
+        figures: dict[str, list[Any]] = {}
         for names in itertools.combinations(DOMAINS, num):
             times = Counter(small.value(row, names) for row in range(len(small.data)))
             before = [times[small.value(row, names)] for row in small.released]
             after = [small.rows(row, names) for row in small.released]
-            for side, figures in enumerate((before, after)):
-                unique[side].append(mean(figure == 1 for figure in figures))
-                fewest[side].append(min(figures))
-                middle[side].append(median(figures))
-            details = found.finding(f"uniqueness {label}").details[" and ".join(names)]
-            assert details == {
-                "unique_before": pytest.approx(unique[0][-1]),
-                "unique": pytest.approx(unique[1][-1]),
-                "fewest_before": fewest[0][-1],
-                "fewest": fewest[1][-1],
-                "median_before": middle[0][-1],
-                "median": middle[1][-1],
-            }
-        for name, (before_all, after_all), worst in (
-            ("uniqueness", unique, max),
-            ("candidate rows, fewest", fewest, min),
-            ("candidate rows, median", middle, min),
+            attack = attack_by(small.case, names, released)
+            assert (attack.before.tolist(), attack.after.tolist()) == (before, after)
+            expected = {}
+            for side, rows in (("_before", before), ("", after)):
+                expected[f"unique{side}"] = pytest.approx(mean(number == 1 for number in rows))
+                expected[f"fewest{side}"], expected[f"median{side}"] = min(rows), median(rows)
+                for name, value in (("unique", mean(number == 1 for number in rows)), ("fewest", min(rows))):
+                    figures.setdefault(name + side, []).append(value)
+                figures.setdefault(f"median{side}", []).append(median(rows))
+            assert found.finding(f"uniqueness {label}").details[" and ".join(names)] == expected
+        for name, key, worst in (
+            ("uniqueness", "unique", max),
+            ("candidate rows, fewest", "fewest", min),
+            ("candidate rows, median", "median", min),
         ):
             item = found.finding(f"{name} {label}")
-            assert item.value == pytest.approx(worst(after_all))
-            assert item.baseline == pytest.approx(worst(before_all))
+            assert item.value == pytest.approx(worst(figures[key]))
+            assert item.baseline == pytest.approx(worst(figures[f"{key}_before"]))
             assert item.interval == (item.value, item.value)
 
 
@@ -406,11 +375,10 @@ def test_many_attributes_are_left_out_with_a_note() -> None:
     release, key = release_of(data, np.array([0, 0, 1, 1]))
     found = audit(release, data, key=key)
     # x0 is 0 for all, so that it tells least.
-    assert any("of highest entropy, not with x0" in note for note in found.notes)
+    assert any("x0" in note for note in found.notes)
     assert not any("x0" in names for names in found.finding("uniqueness (2 attributes known)").details)
     assert any("x6" in names for names in found.finding("uniqueness (2 attributes known)").details)
-    assert any("names no person" in note for note in found.notes)
-    assert any("one network" in note for note in found.notes)
+    assert len(found.notes) == 3  # of x0, of persons, and of networks
 
 
 def cards_by_hand(small: Small, known: Sequence[int], *, before: bool) -> int:
@@ -498,17 +466,13 @@ def test_pairs_by_hand(small: Small) -> None:
     assert found.finding("top pairs, mean error").unit == "rides"
 
 
-def test_mean_start_by_hand(small: Small) -> None:
+def test_starts_by_hand_and_hourly_boardings_by_counting_minutes(small: Small) -> None:
     item = small.found.finding("mean error (start)")
-    truth = mean(small.columns["start"])
+    mean_start = mean(small.columns["start"])
     rows = [line for line in small.classes for _ in range(line["size"])]
-    assert item.value == pytest.approx(abs(mean((r["start_lower"] + r["start_upper"]) / 2 for r in rows) - truth))
+    assert item.value == pytest.approx(abs(mean((r["start_lower"] + r["start_upper"]) / 2 for r in rows) - mean_start))
     assert item.details["by_lower_ends"] == pytest.approx(mean(r["start_lower"] for r in rows))
-    assert item.baseline == pytest.approx(abs(400 - truth))
-    assert item.unit == "min"
-
-
-def test_hourly_boardings_by_counting_minutes(small: Small) -> None:
+    assert (item.baseline, item.unit) == (pytest.approx(abs(400 - mean_start)), "min")
     hours = range(5, 9)
     expected = {(station, hour): Fraction() for station in STATIONS.labels for hour in hours}
     for line in small.classes:
@@ -521,15 +485,11 @@ def test_hourly_boardings_by_counting_minutes(small: Small) -> None:
         assert counts[place, column] == pytest.approx(float(expected[station, hour]))
     truth = Counter(zip(small.columns["board"], (minute // 60 for minute in small.columns["start"]), strict=True))
     errors = {cell: abs(float(count) - truth[cell]) for cell, count in expected.items()}
-    found = small.found
-    where = "(board by hour of start)"
-    relative = mean(error / max(truth[cell], 1) for cell, error in errors.items())
-    assert found.finding(f"query error {where}").value == pytest.approx(relative)
-    assert found.finding(f"query error, absolute {where}").value == pytest.approx(mean(errors.values()))
+    relative, absolute = (small.found.finding(f"query error{x} (board by hour of start)") for x in ("", ", absolute"))
+    assert relative.value == pytest.approx(mean(error / max(truth[cell], 1) for cell, error in errors.items()))
+    assert absolute.value == pytest.approx(mean(errors.values()))
     even = len(small.data) / len(errors)
-    assert found.finding(f"query error, absolute {where}").baseline == pytest.approx(
-        mean(abs(even - truth[cell]) for cell in errors)
-    )
+    assert absolute.baseline == pytest.approx(mean(abs(even - truth[cell]) for cell in errors))
 
 
 def test_times_without_a_grid_are_spread_evenly() -> None:
@@ -569,13 +529,14 @@ def test_busiest_pairs_at_random_are_no_more_than_all() -> None:
     found = audit(release, data, key=key)
     kept, error = found.finding("top pairs kept"), found.finding("top pairs, mean error")
     assert (kept.value, kept.baseline) == (1, 1)
-    assert "at random would be with 100 %" in kept.sentence
     assert (error.value, error.baseline) == pytest.approx((0, 0))
     # Without a unit of time there are no hours.
     columns = {"board": ["A", "B"], "alight": ["B", "A"], "start": [1, 2]}
     data = load(columns, start=Numeric(lower=0, upper=9, unit="km"))
     release, key = release_of(data, np.array([0, 0]))
-    assert any("by the hour" in note for note in audit(release, data, key=key).notes)
+    found = audit(release, data, key=key)
+    assert not any(item.name.startswith("query error") for item in found.findings)
+    assert found.notes
 
 
 def test_intervals_of_medians_and_means_cover_them() -> None:
@@ -598,24 +559,20 @@ def test_intervals_of_medians_and_means_cover_them() -> None:
 def test_figures_of_some_records_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
     small = SMALL[1]
     whole = small.found
-    monkeypatch.setattr(rides, "MIN_ATTACKED", 10)
-    monkeypatch.setattr(rides, "MAX_PAIRS", 1)
-    monkeypatch.setattr(rides, "MAX_CARDS", 4)
-    monkeypatch.setattr(rides, "MAX_CHOICES", 2)
+    for name, value in {"MIN_ATTACKED": 10, "MAX_PAIRS": 1, "MAX_CARDS": 4, "MAX_CHOICES": 2}.items():
+        monkeypatch.setattr(rides, name, value)
     some = audit(small.release, small.data, key=small.key)
     fewest = some.finding("candidate rows, fewest (2 attributes known)")
     exact = whole.finding("candidate rows, fewest (2 attributes known)")
     assert fewest.interval[0] <= exact.value <= fewest.value
-    assert "10 rides were attacked" in fewest.sentence
-    assert (
-        some.finding("uniqueness (2 attributes known)").baseline
-        == whole.finding("uniqueness (2 attributes known)").baseline
-    )
+    assert "10 rides" in fewest.sentence
+    first, second = (found.finding("uniqueness (2 attributes known)").baseline for found in (some, whole))
+    assert first == second
     risk = some.finding("card risk (2 rides known)")
     assert risk.details["attacked"] == 4
     assert risk.interval[1] == 1
     assert not risk.details["every_choice_tried"]
-    assert "of 9 cards were attacked" in risk.sentence
+    assert "9 cards" in risk.sentence
     monkeypatch.setattr(rides, "MAX_CARD_ROWS", 1)
     single = audit(small.release, small.data, key=small.key).finding("card risk (1 ride known)")
     assert single.details["attacked"] == 1
@@ -633,26 +590,18 @@ def check_findings(found: Audit) -> None:
 
 
 def test_what_may_be_handed_out(small: Small) -> None:
-    outside = audit(small.release, external=True)
-    inside = small.found
+    outside, inside = audit(small.release, external=True), small.found
     check_findings(outside)
     check_findings(inside)
-    assert not any(item.private for item in outside.findings)
     names = {item.name for item in outside.findings}
     assert {"total distortion", "distortion (board)", "l reached (ticket)", "homogeneity (ticket)"} <= names
-    assert names == {item.name for item in inside.findings if not item.private}
-    for item in outside.findings:
-        assert inside.finding(item.name) == item
+    assert list(outside.findings) == [item for item in inside.findings if not item.private]
     hidden = ("uniqueness", "candidate", "card", "top pairs", "mean error", "query", "persons", "l reached (type)")
     assert not [name for name in names if name.startswith(hidden)]
-
-
-def test_without_the_key_cards_are_left_out(small: Small) -> None:
-    found = audit(small.release, small.data)
-    check_findings(found)
-    if found.notes:
-        assert not any(item.name.startswith(("card", "persons")) for item in found.findings)
-    assert found.finding("query error (board by hour of start)").value >= 0
+    without = audit(small.release, small.data)  # the key
+    check_findings(without)
+    assert not without.notes or not any(item.name.startswith(("card", "persons")) for item in without.findings)
+    assert without.finding("query error (board by hour of start)").value >= 0
 
 
 def test_generated_rides_from_file_to_page(tmp_path: Path) -> None:

@@ -75,12 +75,12 @@ def test_laws_far_out_lose_no_digits_and_strange_ones_are_refused():
     for name, scale in (("laplace", 1), ("round", 0), ("floor", -1)):
         with pytest.raises(ParameterError):
             WholeLaw(name, Fraction(scale))
-    with pytest.raises(ParameterError, match="at least 1"):
+    with pytest.raises(ParameterError):
         noisy_answer(WholeLaw("floor", Fraction(2)), 0)
 
 
 def brute_force(name, scale, shift, dropped=None, reach=800):
-    """Total variation, largest ratio and how often it occurs, over all noisy values; those left out are one outcome."""
+    """Total variation over all noisy values; those left out are one outcome."""
     values = np.arange(-reach, reach + 1)
     absent, present = laplace_masses(name, scale, values), laplace_masses(name, scale, values - shift)
     if dropped is not None:
@@ -150,27 +150,21 @@ def test_the_whole_space_of_three_noisy_answers():
         assert found.advantage == pytest.approx(float(np.maximum(worlds[1] - worlds[0], 0).sum()), abs=1e-9)
 
 
-def test_equal_features_are_counted_by_their_number():
+def test_many_features(monkeypatch):
+    """Equal ones are counted by their number, different ones weighed in two halves, too many refused."""
     num, epsilon = 60, Fraction(1, 60)
     found = Membership.of(noisy_answer(WholeLaw("discrete", 1 / epsilon)) for _ in range(num))
     yes = 1 / (1 + math.exp(-float(epsilon)))
     right = sum(math.comb(num, k) * yes**k * (1 - yes) ** (num - k) for k in range(num // 2 + 1, num + 1))
     wrong = sum(math.comb(num, k) * (1 - yes) ** k * yes ** (num - k) for k in range(num // 2 + 1, num + 1))
     assert found.advantage == pytest.approx(right - wrong, abs=1e-12)
-
-
-def test_many_different_features_are_weighed_in_two_halves():
     epsilons = [Fraction(1, 10) + Fraction(prime, 100_003) for prime in range(1, 60, 2)]  # 30 of them: 2^30 outcomes
     found = Membership.of(noisy_answer(WholeLaw("discrete", 1 / epsilon)) for epsilon in epsilons)
     # Nearly equal to as many alike, whose signs can be counted.
     alike = Membership.of([noisy_answer(WholeLaw("discrete", Fraction(30) / sum(epsilons)))] * 30)
     assert found.advantage == pytest.approx(alike.advantage, rel=1e-3)
-
-
-def test_too_many_outcomes_are_refused(monkeypatch):
     monkeypatch.setattr(membership, "MAX_OUTCOMES", 100)
-    epsilons = [Fraction(1) + Fraction(1, number) for number in range(3, 40)]
-    with pytest.raises(ParameterError, match="outcomes"):
+    with pytest.raises(ParameterError):
         Membership.of(noisy_answer(WholeLaw("discrete", 1 / epsilon)) for epsilon in epsilons)
 
 
@@ -261,18 +255,15 @@ def test_what_a_world_gives_is_finite_and_in_its_reach():
         assert reachable(count + floating_noise(words, scale), count, scale).all()
 
 
-@pytest.mark.parametrize("scale", [Fraction(1), Fraction(20)])
-def test_what_is_out_of_reach_is_never_given(scale):
-    seen = floating_noise(noise_arrays.below(Noise(seed=5), 1 << 52, 500), scale)
-    out = seen[~reachable(seen, 1, scale)]
-    assert len(out) > 50
-    size = -np.expm1(-np.abs(out - 1) / float(scale)) / 2
-    nearest = np.rint((0.5 + np.sign(out - 1) * size) * 2.0**52).astype(np.int64)
-    for step in range(-2000, 2001):
-        assert not (1 + floating_noise(np.clip(nearest + step, 0, (1 << 52) - 1), scale) == out).any()
-
-
-def test_most_floating_values_belong_to_one_world():
-    told, draws = impossible_share(Fraction(5), 20_000, Noise(seed=6))
+def test_what_is_out_of_reach_is_never_given():
+    for scale in (Fraction(1), Fraction(20)):
+        seen = floating_noise(noise_arrays.below(Noise(seed=5), 1 << 52, 500), scale)
+        out = seen[~reachable(seen, 1, scale)]
+        assert len(out) > 50
+        size = -np.expm1(-np.abs(out - 1) / float(scale)) / 2
+        nearest = np.rint((0.5 + np.sign(out - 1) * size) * 2.0**52).astype(np.int64)
+        for step in range(-2000, 2001):
+            assert not (1 + floating_noise(np.clip(nearest + step, 0, (1 << 52) - 1), scale) == out).any()
+    told, draws = impossible_share(Fraction(5), 20_000, Noise(seed=6))  # most values belong to one world
     assert draws == 20_000
     assert 0.8 < told / draws < 0.97
