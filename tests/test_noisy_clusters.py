@@ -91,56 +91,51 @@ def border_law(records, quantiles, candidates, epsilon):
     return law
 
 
-@pytest.mark.parametrize("epsilon", ["0.5", "1", "3"])
-def test_public_borders_keep_epsilon_within_a_cluster_and_waste_none(epsilon):
-    table = clustered(6, [3], epsilon)
-    worst = []
-    for others in [(), (0,), (2,), (5,)]:
-        for cell in cells_of(6, [3]):
-            laws = [release_law(table, (*others, record)) for record in cell]
-            assert len({frozenset(law) for law in laws}) == 1
-            worst.append(max(max(law[out] for law in laws) / min(law[out] for law in laws) for out in laws[0]))
-    assert max(worst) <= growth(epsilon) * (1 + SLACK)
-    assert max(worst) >= growth(epsilon) * (1 - SLACK)
-    # Between clusters nothing is promised: no release is possible from both.
-    assert not set(release_law(table, (2,))) & set(release_law(table, (3,)))
+def worst_ratio(table, cell, others=()):
+    """The largest ratio of probabilities between values of one record, over all that can be released."""
+    laws = [release_law(table, (*others, record)) for record in cell]
+    assert len({frozenset(law) for law in laws}) == 1
+    return max(max(law[out] for law in laws) / min(law[out] for law in laws) for out in laws[0])
 
 
-def test_two_columns_with_public_borders_share_epsilon():
-    columns = [clustered(3, [2], Fraction(1)), clustered(2, [], Fraction(1))]
+def test_public_borders_keep_epsilon_within_a_cluster_and_waste_none():
+    for epsilon in ("0.5", "1", "3"):
+        table = clustered(6, [3], epsilon)
+        cases = itertools.product(cells_of(6, [3]), [(), (0,), (2,), (5,)])
+        worst = max(worst_ratio(table, cell, others) for cell, others in cases)
+        assert growth(epsilon) * (1 - SLACK) <= worst <= growth(epsilon) * (1 + SLACK)
+        # Between clusters nothing is promised: no release is possible from both.
+        assert not set(release_law(table, (2,))) & set(release_law(table, (3,)))
+    columns = [clustered(3, [2], Fraction(1)), clustered(2, [], Fraction(1))]  # two columns share epsilon
     pairs = list(itertools.product(range(4), range(3)))
     table = [[columns[0][a][c] * columns[1][b][d] for c, d in pairs] for a, b in pairs]
     for cell in ([0, 1], [2, 3]):
-        same = [i for i, (a, _) in enumerate(pairs) if a in cell]
-        laws = [release_law(table, (record,)) for record in same]
-        worst = max(max(law[out] for law in laws) / min(law[out] for law in laws) for out in laws[0])
+        worst = worst_ratio(table, [i for i, (a, _) in enumerate(pairs) if a in cell])
         assert growth(2) * (1 - SLACK) <= worst <= growth(2) * (1 + SLACK)
 
 
-@pytest.mark.parametrize("law", ["laplace", "piecewise"])
-def test_releases_with_public_borders_follow_their_cells(law):
+def test_releases_with_public_borders_follow_their_cells():
     num = 30_000
     data = dataset({"weight": np.repeat([2.0, 4.0], num)})
-    release, key = publish(data, epsilon=3, borders=[3], law=law)
-    seen = release.data["weight"].to_numpy()[key.table["row"].to_numpy()].astype(int)
-    of_first = key.table["source_row"].to_numpy() < num
-    cells = Cells.of(data.schema["weight"].numeric, release.certificate.plain()["measures"]["noise"]["weight"])
-    for truth, mask in ((2, of_first), (4, ~of_first)):
-        cell = cells.cells[truth > 2]
-        points = np.arange(cell.law.last + 1)
-        chances = np.exp(cell.law.log_likelihood(points, truth - cell.first))
-        if law == "laplace":
-            assert np.allclose(chances, [float(p) for p in laplace_row(cell.law.last, 3, truth - cell.first)])
-        counts = np.bincount(seen[mask] - cell.first, minlength=len(points))
-        assert counts.sum() == num
-        assert stats.chisquare(counts, num * chances / chances.sum()).pvalue > ALPHA
+    for law in ("laplace", "piecewise"):
+        release, key = publish(data, epsilon=3, borders=[3], law=law)
+        seen = release.data["weight"].to_numpy()[key.table["row"].to_numpy()].astype(int)
+        of_first = key.table["source_row"].to_numpy() < num
+        cells = Cells.of(data.schema["weight"].numeric, release.certificate.plain()["measures"]["noise"]["weight"])
+        for truth, mask in ((2, of_first), (4, ~of_first)):
+            cell = cells.cells[truth > 2]
+            points = np.arange(cell.law.last + 1)
+            chances = np.exp(cell.law.log_likelihood(points, truth - cell.first))
+            if law == "laplace":
+                assert np.allclose(chances, [float(p) for p in laplace_row(cell.law.last, 3, truth - cell.first)])
+            counts = np.bincount(seen[mask] - cell.first, minlength=len(points))
+            assert counts.sum() == num
+            assert stats.chisquare(counts, num * chances / chances.sum()).pvalue > ALPHA, law
 
 
-@pytest.mark.parametrize(
-    ("quantiles", "share"), [(shares("0.5"), Fraction(2, 3)), (shares("1/3", "2/3"), Fraction(1, 4))]
-)
+@pytest.mark.parametrize(("quantiles", "share"), [(["0.5"], Fraction(2, 3)), (["1/3", "2/3"], Fraction(1, 4))])
 def test_private_borders_keep_epsilon_between_values_they_do_not_separate(quantiles, share):
-    epsilon, num_steps = Fraction(3), 6
+    epsilon, num_steps, quantiles = Fraction(3), 6, shares(*quantiles)
     candidates = candidate_steps(num_steps).tolist()
     assert candidates == [2, 4]
     border_epsilon = epsilon * share / len(quantiles)
@@ -161,37 +156,28 @@ def test_private_borders_keep_epsilon_between_values_they_do_not_separate(quanti
             worst = max(worst, *(ratio * p / joint[two][drawn][out] for out, p in joint[one][drawn].items()))
     assert worst_border <= growth(epsilon * share) * (1 + SLACK)
     assert growth(epsilon * (1 - share)) <= worst <= growth(epsilon) * (1 + SLACK)
+    assert not set(release_law(tables[4,], (1, 3))) & set(release_law(tables[4,], (1, 4)))  # nothing is promised
 
 
-def test_private_borders_promise_nothing_between_values_they_separate():
-    table = clustered(6, (4,), 1)
-    assert not set(release_law(table, (1, 3))) & set(release_law(table, (1, 4)))
-
-
-@pytest.mark.parametrize("records", [(0, 1, 2, 9, 9), (4, 4, 4, 4, 4), (9, 9, 9, 0, 0)])
-def test_borders_are_drawn_by_the_enumerated_law(records):
-    num, quantiles = 3_000, shares("0.3", "0.8")
-    candidates = candidate_steps(9).tolist()
-    law = border_law(records, quantiles, candidates, Fraction(1))
-    noise, steps = Noise(), np.array(records)
-    counts = Counter(tuple(draw_borders(steps, quantiles, 9, epsilon=Fraction(1), noise=noise)) for _ in range(num))
+def follows(counts, law, num):
+    """Whether outcomes counted are those of a law."""
     assert set(counts) <= set(law)
-    drawn, chances = zip(*law.items(), strict=True)
-    expected = np.array([float(chance) for chance in chances]) * num
-    assert stats.chisquare([counts[one] for one in drawn], expected).pvalue > ALPHA
+    expected = np.array([float(chance) for chance in law.values()]) * num
+    return stats.chisquare([counts[one] for one in law], expected).pvalue > ALPHA
 
 
-def test_releases_draw_their_borders_by_the_enumerated_law():
-    num = 400
-    data = dataset({"weight": [0.0, 1.4, 1.5, 6.0]})  # on the grid: 0, 1, 2, 6
+def test_borders_are_drawn_by_the_enumerated_law():
+    num, quantiles, noise = 3_000, shares("0.3", "0.8"), Noise()
+    for records in ((0, 1, 2, 9, 9), (4, 4, 4, 4, 4), (9, 9, 9, 0, 0)):
+        law = border_law(records, quantiles, candidate_steps(9).tolist(), Fraction(1))
+        steps = np.array(records)
+        drawn = (tuple(draw_borders(steps, quantiles, 9, epsilon=Fraction(1), noise=noise)) for _ in range(num))
+        assert follows(Counter(drawn), law, num), records
+    num, data = 400, dataset({"weight": [0.0, 1.4, 1.5, 6.0]})  # on the grid: 0, 1, 2, 6
     law = border_law((0, 1, 2, 6), shares("0.6"), [2, 4], Fraction(1, 2))
-    mechanism, noise, counts = NoisyClusters(epsilon=2, quantiles=["0.6"]), Noise(), Counter()
-    for _ in range(num):
-        release, _ = mechanism.release(data, ledger=Ledger(":memory:"), noise=noise)
-        counts[tuple(release.certificate.plain()["measures"]["borders"]["weight"])] += 1
-    drawn, chances = zip(*law.items(), strict=True)
-    expected = np.array([float(chance) for chance in chances]) * num
-    assert stats.chisquare([counts[one] for one in drawn], expected).pvalue > ALPHA
+    releases = (publish(data, epsilon=2, quantiles=["0.6"]).release for _ in range(num))
+    counts = Counter(tuple(one.certificate.plain()["measures"]["borders"]["weight"]) for one in releases)
+    assert follows(counts, law, num)
 
 
 @given(st.integers(1, 10**7))
@@ -233,17 +219,15 @@ def test_private_borders_are_near_their_shares_where_epsilon_allows():
     assert np.abs((values[:, None] < borders).mean(axis=0) - [0.25, 0.75]).max() < 0.01
     assert mechanism.preview(data).warnings == ()
     few = dataset({"weight": values[:20]}, {"weight": numeric(0, 500, 0.1)})
-    (warning,) = mechanism.preview(few).warnings
-    assert "arbitrary" in warning
+    assert len(mechanism.preview(few).warnings) == 1
     same = dataset({"weight": values[20:40]}, {"weight": numeric(0, 500, 0.1)})
     assert mechanism.preview(few).to_dict() == mechanism.preview(same).to_dict()
 
 
-@pytest.mark.parametrize("values", [[3.0], [0.0] * 7, [6.0] * 7, [0.0, 6.0]])
-def test_nothing_is_refused_because_of_the_records(values):
-    for parameters in ({"quantiles": ["0.2", "0.5", "0.9"]}, {"borders": [1, 2, 6]}):
-        release, _ = publish(dataset({"weight": values}), epsilon=1, **parameters)
-        assert len(release) == len(values)
+def test_nothing_is_refused_because_of_the_records():
+    forms = ({"quantiles": ["0.2", "0.5", "0.9"]}, {"borders": [1, 2, 6]})
+    for values, parameters in itertools.product([[3.0], [0.0] * 7, [6.0] * 7, [0.0, 6.0]], forms):
+        assert len(publish(dataset({"weight": values}), epsilon=1, **parameters).release) == len(values)
 
 
 FORMS = (
@@ -303,7 +287,7 @@ def test_how_epsilon_is_split():
     assert set(body["measures"]["borders"]) == {"weight", "width"}
     assert len(body["measures"]["noise"]["length"]) == 1
     told = NoisyClusters(epsilon=4, quantiles={"weight": ["0.5"], "width": ["0.2", "0.8"]}).preview(data)
-    assert all("epsilon 1/3;" in line for line in told.lines)
+    assert all("1/3" in line for line in told.lines)
 
 
 def test_the_published_form_keeps_no_epsilon():
@@ -327,7 +311,7 @@ def test_the_published_form_keeps_no_epsilon():
     assert widths == [{1.0}, {3.0}]
 
 
-def test_radius_of_laplace_noise():
+def test_published_noise_is_scaled_by_the_range_of_each_cluster():
     for epsilon, confidence, span in itertools.product((Fraction(1, 2), Fraction(3)), CONFIDENCES, (1, 7, 400)):
         scale, sure = span / epsilon, Fraction(confidence)
         radius, ratio = laplace_radius(scale, sure), growth(-1 / scale)
@@ -336,28 +320,22 @@ def test_radius_of_laplace_noise():
         assert radius == 0 or held[1] < sure
         # The paper's continuous radius, eq. 23
         assert abs(radius - -float(scale) * math.log(1 - float(sure))) <= 1
-
-
-def test_published_noise_is_scaled_by_the_range_of_each_cluster():
     num = 40_000
     steps = np.concatenate([np.repeat([0, 10], num // 4), np.repeat([100, 140], num // 4)])
-    order = np.random.default_rng(1).permutation(num)
-    noisy, radius = published_noise(
-        steps[order], shares("0.5"), epsilon=Fraction(2), confidence=Fraction(9, 10), noise=Noise()
-    )
+    steps = np.random.default_rng(1).permutation(steps)
+    given_ = {"epsilon": Fraction(2), "confidence": Fraction(9, 10), "noise": Noise()}
+    noisy, radius = published_noise(steps, shares("0.5"), **given_)
     for low, span in ((0, 10), (100, 40)):
-        mask = (steps[order] >= low) & (steps[order] < low + 50)
+        mask = (steps >= low) & (steps < low + 50)
         scale = Fraction(span, 2)
         assert set(radius[mask].tolist()) == {laplace_radius(scale, Fraction(9, 10))}
-        drawn = noisy[mask] - steps[order][mask]
-        ratio = float(growth(-1 / scale))
+        drawn, ratio = (noisy - steps)[mask], float(growth(-1 / scale))
         edges = np.arange(-3 * span, 3 * span + 1)
         chances = (1 - ratio) / (1 + ratio) * ratio ** np.abs(edges)
         counts = np.array([(drawn == edge).sum() for edge in edges])
         kept = chances * len(drawn) > 5
-        rest = len(drawn) - counts[kept].sum()
         expected = np.append(chances[kept], 1 - chances[kept].sum()) * len(drawn)
-        assert stats.chisquare(np.append(counts[kept], rest), expected).pvalue > ALPHA
+        assert stats.chisquare(np.append(counts[kept], len(drawn) - counts[kept].sum()), expected).pvalue > ALPHA
 
 
 def test_ranks_round_to_the_nearest():
@@ -375,8 +353,7 @@ def test_the_lightest_and_heaviest_of_25_would_be_printed_exactly():
     with pytest.raises(Refusal) as refused:
         mechanism.release(data, ledger=ledger, noise=noise)
     rows = sorted([int(np.argmin(weights)) + 1, int(np.argmax(weights)) + 1])
-    assert "would print 2 records exactly" in str(refused.value)
-    assert f"in 2 rows: {rows[0]}, {rows[1]}" in str(refused.value)
+    assert f"2 rows: {rows[0]}, {rows[1]}" in str(refused.value)
     assert "97" not in str(refused.value).replace(str(rows[0]), "").replace(str(rows[1]), "")
     assert noise.bytes_drawn == 0
     assert ledger.datasets() == []
@@ -384,43 +361,32 @@ def test_the_lightest_and_heaviest_of_25_would_be_printed_exactly():
     assert warning in str(refused.value)
     exposed = exposed_records(weights.astype(int), shares(*FIVE))
     assert sorted(weights[exposed]) == [1, 97]
-    noisy, radius = published_noise(
-        weights.astype(int), shares(*FIVE), epsilon=Fraction(1), confidence=Fraction(9, 10), noise=noise
-    )
+    given_ = {"epsilon": Fraction(1), "confidence": Fraction(9, 10), "noise": noise}
+    noisy, radius = published_noise(weights.astype(int), shares(*FIVE), **given_)
     assert noisy[exposed].tolist() == weights[exposed].tolist()
     assert radius[exposed].tolist() == [0, 0]
     assert (radius[~exposed] > 0).all()
-
-
-def test_equal_values_are_told_by_source_row():
+    # Equal values are told by source row.
     columns = {"order": list("abcabc"), "weight": [1.0, 2, 1, 1, 2, 5]}
     attributes = {"order": {"role": "identifier"}, "weight": numeric(0, 10)}
     data = dataset(columns, attributes, together="order")  # 2, 4, 6
-    with pytest.raises(Refusal, match=r"would print 1 record exactly .* in 2 rows: 3, 6\. Give shares"):
+    with pytest.raises(Refusal, match=r"1 record .* 2 rows: 3, 6\."):
         publish(data, epsilon=1, quantiles=["0.7"], as_published=True)
-    release, _ = publish(data, epsilon=1, quantiles=["0.1"], as_published=True)
-    assert len(release) == 3
+    assert len(publish(data, epsilon=1, quantiles=["0.1"], as_published=True).release) == 3
 
 
 def test_the_published_promise_is_a_claim():
     schema = policy({"weight": numeric()}).schema
     promise = NoisyClusters(epsilon=1, quantiles=FIVE, as_published=True).promise(schema)
-    assert promise.basis is Basis.CLAIMED
-    assert promise.holds is None
-    assert "Li, Erkin, Lagendijk 2022" in promise.claim
-    assert "printed exactly" in promise.why
-    assert "nearest rank" in promise.numerics
+    assert (promise.basis, promise.holds) == (Basis.CLAIMED, None)
+    assert "2022" in promise.claim
+    assert promise.why
     assert not promise.true_loss("replace-one").bounded
     data = dataset({"weight": np.arange(7.0), "length": np.arange(7.0)}, {"weight": numeric(), "length": numeric()})
     release, _ = publish(data, epsilon=1, quantiles={"weight": ["0.5"]}, as_published=True)
     measures = release.certificate.plain()["measures"]
     assert measures == {"records": 7, "published_intervals": {n: {"confidence": 0.9} for n in ("weight", "length")}}
-
-
-def test_published_intervals_without_confidence_are_the_values():
-    release, _ = publish(
-        dataset({"weight": np.arange(7.0)}), epsilon=1, quantiles=["0.5"], as_published=True, confidence=0
-    )
+    release, _ = publish(data, epsilon=1, quantiles={"weight": ["0.5"]}, as_published=True, confidence=0)
     assert release.data["weight_lower"].equals(release.data["weight"])
     assert release.data["weight_upper"].equals(release.data["weight"])
 
@@ -428,19 +394,11 @@ def test_published_intervals_without_confidence_are_the_values():
 def test_promises():
     schema = policy({"place": {"role": "public"}, "weight": numeric(), "length": numeric(0, 1, 0.5)}).schema
     public = NoisyClusters(epsilon=2, borders={"weight": [1, 2]}).promise(schema)
-    assert public.guarantee == WithinCluster(
-        epsilon=2,
-        protects="package",
-        neighbours="replace-one",
-        clusters="weight from 0 kg to 6 kg in steps of 1 kg, cut at 1, 2; length from 0 kg to 1 kg in steps of 0.5 kg, "
-        "not cut",
-    )
-    assert public.in_clear[:3] == (
-        "number of records",
-        "between which borders each weight lies, after rounding to the grid",
-        "values of weight that are 0, 1 after rounding: such a cluster has one point and hides nothing",
-    )
     private = NoisyClusters(epsilon=2, quantiles={"weight": [0.5]}).promise(schema)
+    assert isinstance(public.guarantee, WithinCluster)
+    assert (public.guarantee.epsilon, public.guarantee.neighbours) == (2, "replace-one")
+    assert "1, 2" in public.guarantee.clusters
+    assert any("0, 1 " in line for line in public.in_clear)  # clusters of one point hide nothing
     assert private.guarantee == WithinPublishedBorders(epsilon=2, protects="package", neighbours="replace-one")
     assert private.basis is public.basis is Basis.PROVED
     for promise, name in ((public, "public cluster borders"), (private, "clusters are shown")):
@@ -448,31 +406,25 @@ def test_promises():
         assert json.loads(json.dumps(promise.to_dict())) == promise.to_dict()
         assert guarantee_from(promise.to_dict()["guarantee"]) == promise.guarantee
 
-
-def test_only_equal_clusters_compose():
     def guarantee(borders, resolution=1, **parameters):
         schema = policy({"weight": numeric(0, 6, resolution)}).schema
         return NoisyClusters(epsilon=1, borders=borders, **parameters).promise(schema).guarantee
 
     assert compose([guarantee([2, 4]), guarantee([2, 4], law="piecewise")]).epsilon == 2
-    for other in (guarantee([2, 5]), guarantee([2, 4], resolution=0.5)):
+    for other in (guarantee([2, 5]), guarantee([2, 4], resolution=0.5)):  # only equal clusters compose
         with pytest.raises(CompositionError):
             compose([guarantee([2, 4]), other])
 
 
 def test_the_release_and_its_key():
     columns = {
-        "order": ["a", "b", "a", "c"],
+        "order": list("abac"),
         "parcel": ["p0", "p1", "p2", "p3"],
-        "place": ["x", "y", "x", "x"],
+        "place": list("xyxx"),
         "weight": [1.0, 2, 1, 6],
     }
-    attributes = {
-        "order": {"role": "identifier"},
-        "parcel": {"role": "identifier"},
-        "place": {"role": "public"},
-        "weight": numeric(),
-    }
+    roles = {"order": "identifier", "parcel": "identifier", "place": "public"}
+    attributes = {**{name: {"role": role} for name, role in roles.items()}, "weight": numeric()}
     data = dataset(columns, attributes, together="order")
     for form in ({"borders": [2]}, {"quantiles": [0.5]}):
         release, key = publish(data, epsilon=NO_NOISE, **form)
@@ -508,8 +460,8 @@ def test_senseless_parameters_are_refused():
 def test_borders_that_do_not_fit_the_schema_are_refused():
     attributes = {"place": {"role": "public"}, "weight": numeric(), "length": numeric(0, 2)}
     for form, words in (
-        ({"borders": [2]}, "which they are for"),
-        ({"quantiles": [0.5]}, "which they are for"),
+        ({"borders": [2]}, "borders"),
+        ({"quantiles": [0.5]}, "quantiles"),
         ({"borders": {"height": [2]}}, "'height'"),
         ({"borders": {"place": [2]}}, "'place'"),
         ({"quantiles": {"height": [0.5]}}, "'height'"),
@@ -529,11 +481,9 @@ def test_foresight_of_public_borders_is_the_owners():
     data = dataset({"weight": [0.0, 1, 1, 5]})
     told = NoisyClusters(epsilon=1, borders=[2, 4]).preview(data)
     assert told.details["cluster_sizes"] == {"weight": [3, 0, 1]}
-    assert "weight: the clusters hold 3, 0, 1 records" in told.lines
-    assert any("a single record" in warning for warning in told.warnings)
+    assert any("3, 0, 1" in line for line in told.lines)
+    assert told.warnings  # a record is alone in its cluster
     assert repr(told) == "Foresight(private)"
-    single = NoisyClusters(epsilon=1, borders=[1]).preview(data)
-    assert single.lines[0].endswith("a single point, printed as it is")
 
 
 @settings(max_examples=30, deadline=None)

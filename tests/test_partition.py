@@ -23,6 +23,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
+from tests.builders import a_policy
 
 from dunnage.compiling import kernel
 from dunnage.errors import ParameterError, Refusal
@@ -30,29 +31,19 @@ from dunnage.ledger import Ledger
 from dunnage.mechanisms import partition as partition_module
 from dunnage.mechanisms.classes import class_means
 from dunnage.mechanisms.partition import Partition
-from dunnage.model.policy import Policy
 from dunnage.noise.source import Noise
 from dunnage.tables.dataset import Dataset
 from dunnage.verification import verify
 
 TOLERANCE = 1e-9
-NUM_CASES = 1200
+NUM_CASES = 600
 
 
 def policy(domain=(0, 100), *, resolution=None, public=(), small="suppress", **more):
     weight = {"role": "quasi-identifier", "kind": "numeric", "domain": list(domain), "unit": "kg"}
-    if resolution is not None:
-        weight["resolution"] = Decimal(resolution)
+    weight |= {} if resolution is None else {"resolution": Decimal(resolution)}
     attributes = {"weight": weight, **{name: {"role": "public"} for name in public}, **more}
-    return Policy.from_dict(
-        {
-            "dataset": "parcels",
-            "protects": "package",
-            "small": small,
-            "attributes": attributes,
-            "mechanism": {"name": "partition", "k": 2},
-        }
-    )
+    return a_policy({"name": "partition", "k": 2}, attributes, small=small)
 
 
 def dataset(weights, domain=(0, 100), *, public=None, **rules):
@@ -99,10 +90,10 @@ class Case:
 
 def least_loss(case):
     """Eq. 7, minimised over all ways to cut the distinct values of each stratum into intervals."""
-    members = defaultdict(list)
+    members = defaultdict(Counter)
     for weight, stratum in zip(case.weights, case.strata, strict=True):
-        members[stratum].append(weight)
-    return sum(least_loss_of_stratum(case, Counter(weights)) for weights in members.values())
+        members[stratum][weight] += 1
+    return sum(least_loss_of_stratum(case, counts) for counts in members.values())
 
 
 def least_loss_of_stratum(case, counts):
@@ -132,26 +123,17 @@ def check_case(case):
         return "refused"
     rows, keys, classes = release.data.to_pylist(), key.table.to_pylist(), release.classes.to_pylist()
     measures = release.certificate.plain()["measures"]
-    assert math.isclose(measures["loss"]["sum"], best, abs_tol=TOLERANCE)
-    assert math.isclose(measures["loss"]["total"], best / len(case.weights), abs_tol=TOLERANCE)
-    assert math.isclose(released_loss(case, rows), best, abs_tol=TOLERANCE)
-    check_k(rows, case.k, measures)
+    suppressed = len(case.weights) - len(rows)
+    lost = sum(row["weight_upper"] - row["weight_lower"] for row in rows) / case.span + suppressed * float(case.alpha)
+    for loss in (measures["loss"]["sum"], measures["loss"]["total"] * len(case.weights), lost):
+        assert math.isclose(loss, best, abs_tol=TOLERANCE)
+    looks = Counter((row["place"], row["weight_lower"], row["weight_upper"]) for row in rows)
+    assert measures["k_reached"] == min(looks.values()) >= case.k
+    assert len(looks) == len({row["class_id"] for row in rows}) == measures["classes"]
     check_truth(case, rows, keys)
     check_fates(case, keys)
     check_classes(case, classes, keys, release.members.to_pylist())
-    return "suppressed" if len(rows) < len(case.weights) else "whole"
-
-
-def released_loss(case, rows):
-    suppressed = len(case.weights) - len(rows)
-    return sum(row["weight_upper"] - row["weight_lower"] for row in rows) / case.span + suppressed * float(case.alpha)
-
-
-def check_k(rows, k, measures):
-    looks = Counter((row["place"], row["weight_lower"], row["weight_upper"]) for row in rows)
-    assert min(looks.values()) >= k
-    assert measures["k_reached"] == min(looks.values())
-    assert len(looks) == len({row["class_id"] for row in rows}) == measures["classes"]
+    return "suppressed" if suppressed else "whole"
 
 
 def check_truth(case, rows, keys):
@@ -281,11 +263,11 @@ LAWS = {
 
 def test_quadratic_program_agrees():
     generator = np.random.default_rng(7)
-    for law, size, k, alpha in itertools.product(LAWS, (300, 1000), (2, 5, 20, 150), ("0.001", "0.03", "1")):
+    for law, size, k, alpha in itertools.product(LAWS, (300,), (2, 5, 20, 150), ("0.001", "0.03", "1")):
         values = LAWS[law](generator, size)
         loss = classes_of(values, k=k, alpha=alpha)[1]
         expected = quadratic(values, k, float(alpha) * 100) / 100
-        assert math.isclose(loss, expected, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
+        assert math.isclose(loss, expected, rel_tol=TOLERANCE, abs_tol=TOLERANCE), (law, k, alpha)
 
 
 def classes_of(values, *, public=None, **parameters):
@@ -298,15 +280,17 @@ def classes_of(values, *, public=None, **parameters):
 
 
 def test_compiled_and_plain_programs_agree(monkeypatch):
-    generator = np.random.default_rng(11)
-    for law, size, k, alpha, bounds in itertools.product(LAWS, (50, 700), (2, 30), ("0.01", "1"), ("class", "grid")):
-        values, public = LAWS[law](generator, size), {"place": generator.integers(0, 3, size)}
-        found = []
-        for threshold in (0, 10**9):
-            monkeypatch.setattr(partition_module, "_COMPILE_FROM_RUNS", threshold)
-            found.append(classes_of(values, public=public, k=k, alpha=alpha, bounds=bounds))
-        assert np.array_equal(found[0][0], found[1][0])
-        assert found[0][1] == found[1][1]
+    generator, tried = np.random.default_rng(11), []
+    for law, k, alpha, bounds in itertools.product(LAWS, (2, 30), ("0.01", "1"), ("class", "grid")):
+        values, public = LAWS[law](generator, 700), {"place": generator.integers(0, 3, 700)}
+        tried.append((values, {"public": public, "k": k, "alpha": alpha, "bounds": bounds}))
+    found = []
+    for threshold in (0, 10**9):
+        monkeypatch.setattr(partition_module, "_COMPILE_FROM_RUNS", threshold)
+        found.append([classes_of(values, **parameters) for values, parameters in tried])
+    for compiled, plain in zip(*found, strict=True):
+        assert np.array_equal(compiled[0], plain[0])
+        assert compiled[1] == plain[1]
 
 
 def test_compiles_where_no_cache_can_be_written(monkeypatch):
@@ -316,7 +300,7 @@ def test_compiles_where_no_cache_can_be_written(monkeypatch):
         return lambda function: ("compiled without cache", function)
 
     monkeypatch.setattr(numba, "njit", without_cache)
-    assert kernel(partition_module._solve.plain).compiled[0] == "compiled without cache"
+    assert kernel(lambda number: number).compiled[0] == "compiled without cache"
 
 
 def test_enormous_and_tiny_domains():
@@ -326,9 +310,6 @@ def test_enormous_and_tiny_domains():
         release, _ = publish(dataset(values, domain), k=5, alpha=10**9)
         expected = quadratic(values / unit, 5, math.inf) / (domain[1] / unit - domain[0] / unit)
         assert math.isclose(release.certificate.plain()["measures"]["loss"]["sum"], expected, rel_tol=TOLERANCE)
-
-
-def test_a_far_bound_and_many_decimals():
     data = dataset([0.123456789, 0.2, 0.3, 5.0, 6.0], (0, 1e305), public={"place": list("aaaab")})
     classes = Partition(k=2, alpha=10**9).classes(data)
     assert classes.of_row.tolist() == [0, 0, 1, 1, -1]
@@ -346,37 +327,30 @@ def refused(data, mechanism, error=Refusal):
 
 
 def test_what_cannot_be_k_anonymous_is_refused():
-    assert "lower k" in refused(dataset([1.0, 2.0]), Partition(k=3))
-    data = dataset([1.0, 2.0, 3.0], public={"place": ["a", "a", "b"]}, small="refuse")
-    message = refused(data, Partition(k=2))
-    assert "1 of 2 combinations of public values (place)" in message
+    refused(dataset([1.0, 2.0]), Partition(k=3))
+    message = refused(dataset([1.0, 2.0, 3.0], public={"place": list("aab")}, small="refuse"), Partition(k=2))
+    assert "1 of 2" in message
     assert 'small = "suppress"' in message
     for small in ("refuse", "suppress"):
-        data = dataset([1.0, 2.0, 3.0, 4.0], public={"place": ["a", "a", "b", "b"]}, small=small)
-        message = refused(data, Partition(k=3))
-        assert "every combination of public values (place)" in message
+        message = refused(dataset([1.0, 2.0, 3.0, 4.0], public={"place": list("aabb")}, small=small), Partition(k=3))
+        assert "(place)" in message
         assert "suppress" not in message  # it would not help
-    assert "Raise alpha" in refused(dataset([1.0, 50.0, 99.0]), Partition(k=2, alpha="0.001"))
-
-
-NUMERIC = {"role": "quasi-identifier", "kind": "numeric", "domain": [0, 10]}
-CATEGORY = {"role": "quasi-identifier", "kind": "category", "domain": ["x", "y"]}
-
-
-def test_numeric_quasi_identifiers_with_a_grid_only():
+    assert "alpha" in refused(dataset([1.0, 50.0, 99.0]), Partition(k=2, alpha="0.001"))
+    assert "'wieght'" in refused(dataset([1.0, 2.0]), Partition(k=2, importance={"wieght": 2}), ParameterError)
+    assert "'weight'" in refused(dataset([1.0, 2.0]), Partition(k=2, bounds="grid"), ParameterError)
+    number = {"role": "quasi-identifier", "kind": "numeric", "domain": [0, 10]}
+    category = {"role": "quasi-identifier", "kind": "category", "domain": ["x", "y"]}
     for attributes, says in (
-        ({"colour": CATEGORY}, "Got colour (category)"),
-        ({"weight": NUMERIC, "colour": CATEGORY}, "Got weight (numeric), colour (category)"),
-        ({"weight": {**NUMERIC, "role": "public"}}, "Got none"),
+        ({"colour": category}, "colour (category)"),
+        ({"weight": number, "colour": category}, "weight (numeric), colour (category)"),
+        ({"weight": {**number, "role": "public"}}, ""),
     ):
         columns = {"weight": [1.0, 2.0], "colour": ["x", "y"]}
         table = pa.table({name: columns[name] for name in attributes})
-        data = Dataset.from_table(table, Policy.from_dict({**policy().document, "attributes": attributes}))
+        data = Dataset.from_table(table, a_policy({"name": "partition", "k": 2}, attributes))
         assert says in refused(data, Partition(k=2), ParameterError)
         with pytest.raises(ParameterError):
             Partition(k=2).promise(data.schema)
-    message = refused(dataset([1.0, 2.0]), Partition(k=2, bounds="grid"), ParameterError)
-    assert "'weight' has no resolution" in message
 
 
 def test_bad_parameters():
@@ -417,20 +391,9 @@ def test_importance_of_one_attribute_multiplies_the_sum_alone(tmp_path):
     assert publication.release.certificate.plain()["mechanism"]["importance"] == {"weight": 2.5}
     publication.write(tmp_path / "release")
     assert verify(tmp_path / "release").problems == []
-
-
-def test_importance_of_one_that_counts_one_is_not_worth_a_word():
     described = Partition(k=2, importance={"weight": 1}).promise(policy().schema).mechanism
-    assert described == Partition(k=2).describe()
-
-
-def test_importance_of_an_unknown_attribute():
-    message = refused(dataset([1.0, 2.0]), Partition(k=2, importance={"wieght": 2}), ParameterError)
-    assert "Got 'wieght', and they are weight (numeric)" in message
-
-
-def test_one_attribute_is_proven():
-    found = Partition(k=2, importance={"weight": 4}).search(dataset([1.0, 2.0, 5.0, 9.0, 9.5]))
+    assert described == Partition(k=2).describe()  # that one counts one is not worth a word
+    found = Partition(k=2, importance={"weight": 4}).search(data)
     assert found.proven
     assert found.loss == found.bound == found.classes.loss_sum
     assert found.gap == 0
@@ -445,46 +408,32 @@ def test_statistic_decides_what_is_told():
 
 
 def test_position_of_a_record_is_uniform():
-    # A position taken with probability 0.34 instead of 0.20 would be found with probability 0.999.
-    num, data = 800, dataset([10.0, 20.0, 30.0, 40.0, 50.0])
-    positions = np.array(
-        [publish(data, k=2)[1].table.column("source_row").to_pylist().index(0) for _ in range(num)], dtype=np.int64
-    )
-    assert stats.chisquare(np.bincount(positions, minlength=5)).pvalue > 1e-9
-
-
-def test_suppressed_records_leave_no_gap_in_the_order():
-    data = dataset([1.0, 1.0, 50.0, 99.0, 99.0])
-    firsts = Counter()
-    for _ in range(150):
-        _, key = publish(data, k=2, alpha="0.1")
-        firsts[key.table.column("source_row")[0].as_py()] += 1
+    # A position taken with probability 0.38 instead of 0.20 would be found with probability 0.999.
+    data = dataset([10.0, 20.0, 30.0, 40.0, 50.0])
+    positions = Counter(publish(data, k=2).key.table["source_row"].to_pylist().index(0) for _ in range(500))
+    assert stats.chisquare([positions[place] for place in range(5)]).pvalue > 1e-9
+    data = dataset([1.0, 1.0, 50.0, 99.0, 99.0])  # suppressed records leave no gap in the order
+    firsts = Counter(publish(data, k=2, alpha="0.1").key.table["source_row"][0].as_py() for _ in range(150))
     assert set(firsts) == {0, 1, 3, 4}
     assert stats.chisquare(list(firsts.values())).pvalue > 1e-9
-
-
-def content(table):
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table.combine_chunks())
-    return sink.getvalue().to_pybytes()
 
 
 AWKWARD = [0.1 + 0.2, 1 / 3, 2 / 3, math.pi, math.e, 1e-17, 100 / 7, 99.99999999999999, 33.1, 1e-300]
 
 
-@pytest.mark.parametrize("weights", [AWKWARD * 4, [round(0.1 * i, 1) for i in range(50)]], ids=["awkward", "decimals"])
-@pytest.mark.parametrize("bounds", ["class", "grid"])
-def test_tables_do_not_depend_on_the_order_of_the_input(weights, bounds):
-    places = [random.Random(number).choice(["x", "y", "z"]) for number in range(len(weights))]
-    generator, contents = random.Random(5), set()
-    for _ in range(8):
-        rows = generator.sample(range(len(weights)), len(weights))
-        public = {"place": [places[row] for row in rows]}
-        data = dataset([weights[row] for row in rows], public=public, resolution="0.25")
-        release, _ = publish(data, k=3, alpha="0.2", bounds=bounds, statistic="multiset")
-        contents.add((content(release.classes), content(release.members)))
-    assert len(contents) == 1
+def test_tables_do_not_depend_on_the_order_of_the_input():
+    generator = random.Random(5)
+    for weights, bounds in itertools.product((AWKWARD * 4, [round(0.1 * i, 1) for i in range(50)]), ("class", "grid")):
+        places = [random.Random(number).choice(["x", "y", "z"]) for number in range(len(weights))]
+        found = []
+        for _ in range(8):
+            rows = generator.sample(range(len(weights)), len(weights))
+            public = {"place": [places[row] for row in rows]}
+            data = dataset([weights[row] for row in rows], public=public, resolution="0.25")
+            release, _ = publish(data, k=3, alpha="0.2", bounds=bounds, statistic="multiset")
+            found.append((release.classes, release.members))
+            assert found[-1][0].equals(found[0][0])
+            assert found[-1][1].equals(found[0][1])
 
 
 def test_means_do_not_depend_on_the_order_of_their_terms():
@@ -560,15 +509,12 @@ def test_verify_agrees_with_a_large_release(tmp_path):
     assert verify(tmp_path / "release").problems == []
 
 
-def test_on_the_grid_values_that_round_alike_may_part():
+def test_on_the_grid_values_that_round_alike_may_part_and_classes_that_look_alike_are_one():
     """1 x 5, 4 x 3, 7 x 2 on a grid of 5: [0, 5] for the first five and [0, 10] for the rest loses least."""
     weights = [1.0] * 5 + [4.0] * 3 + [7.0] * 2
-    release, _ = publish(dataset(weights, (0, 100), resolution=Decimal(5)), k=5, alpha=3, bounds="grid")
+    release, _ = publish(dataset(weights, resolution=Decimal(5)), k=5, alpha=3, bounds="grid")
     assert release.certificate.plain()["measures"]["loss"]["sum"] == 0.75
     found = release.classes.select(["size", "weight_lower", "weight_upper"]).to_pylist()
     assert [tuple(item.values()) for item in found] == [(5, 0.0, 5.0), (5, 0.0, 10.0)]
-
-
-def test_on_the_grid_classes_that_look_alike_are_one():
-    release, _ = publish(dataset([1.0, 1.0, 2.0, 2.0], (0, 100), resolution=Decimal(5)), k=2, bounds="grid")
+    release, _ = publish(dataset([1.0, 1.0, 2.0, 2.0], resolution=Decimal(5)), k=2, bounds="grid")
     assert release.classes.to_pylist() == [{"class_id": 0, "size": 4, "weight_lower": 0.0, "weight_upper": 5.0}]

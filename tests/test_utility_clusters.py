@@ -21,11 +21,9 @@ from hypothesis import strategies as st
 
 import dunnage as dn
 from dunnage.errors import InputError, ParameterError, PolicyError, Refusal
-from dunnage.model.domains import Category, Graph, Ordinal, Tree
+from dunnage.model.domains import Category, Graph
 from dunnage.model.measures import closeness, entropy_diversity
 from dunnage.publishing import mechanism_of
-from dunnage.release import Release
-from dunnage.showing import release_text
 from dunnage.tables.columns import set_text
 
 PARENTS = {"Senior": "Not Adult", "Child": "Not Adult", "Adult": "Person", "Not Adult": "Person"}
@@ -57,23 +55,22 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def make_policy(
-    place: Path,
-    *,
-    columns: tuple[str, ...] = tuple(ATTRIBUTES),
-    person: str | None = None,
-    more: dict[str, Any] | None = None,
-    **mechanism: Any,
-) -> dn.Policy:
-    document = {
-        "dataset": "rides",
-        "protects": "ride",
-        "attributes": {name: ATTRIBUTES[name] for name in columns},
-        "mechanism": {"name": "utility-clusters", **mechanism},
-        **({"contribution": {"person": person}} if person else {}),
-        **(more or {}),
-    }
+def make_policy(place: Path, *, columns: Any = tuple(ATTRIBUTES), person: str = "", more: Any = None, **mechanism: Any):
+    document = {"dataset": "rides", "protects": "ride", "attributes": {name: ATTRIBUTES[name] for name in columns}}
+    document |= {"mechanism": {"name": "utility-clusters", **mechanism}, **(more or {})}
+    document |= {"contribution": {"person": person}} if person else {}
     return dn.Policy.from_dict(copy.deepcopy(document), path=place / "rides.toml")
+
+
+def changed(policy: dn.Policy, place: Path, column: str = "", attribute: Any = None, **more: Any) -> dn.Policy:
+    """Give an attribute of a policy other facts, or the policy other tables."""
+    document = {**copy.deepcopy(dict(policy.document)), **more}
+    document["attributes"].setdefault(column or "start", {}).update(attribute or {})
+    return dn.Policy.from_dict(document, path=place / "rides.toml")
+
+
+def measures_of(publication: dn.Publication) -> dict[str, Any]:
+    return publication.release.certificate.plain()["measures"]
 
 
 def rides(num: int, seed: int = 1, *, num_cards: int | None = None, num_lines: int = 2) -> dict[str, list[Any]]:
@@ -172,7 +169,7 @@ def check(publication: dn.Publication, columns: dict[str, list[Any]], k: int, *,
     found = classes_of(publication, columns)
     unit = [columns["card"][row] if persons else row for row in range(len(columns["card"]))]
     counts = [len({unit[row] for row in rows}) for rows in found.values()]
-    measures = publication.release.certificate.plain()["measures"]
+    measures = measures_of(publication)
     assert min(counts) >= k
     assert measures["k_reached"] == min(counts)
     assert ("persons" in measures) == persons
@@ -215,11 +212,7 @@ def test_k_counts_persons_where_the_policy_tells_them_apart(place: Path, tmp_pat
         by_records = classes_of(publish(columns, make_policy(place, k=4)), columns)
         fewer += any(len({columns["card"][row] for row in rows}) < 4 for rows in by_records.values())
     assert fewer == 3  # without a person column such classes do appear: the test could fail
-
-
-def test_assumption_says_what_k_counts(place: Path) -> None:
-    by_records = dn.promise(make_policy(place, k=4)).to_dict()
-    by_persons = dn.promise(make_policy(place, k=4, person="card")).to_dict()
+    by_records, by_persons = (dn.promise(make_policy(place, k=4, person=who)).to_dict() for who in ("", "card"))
     assert "one record per protected unit" in by_records["assumptions"]
     assert "one record per protected unit" not in by_persons["assumptions"]
     assert "persons told apart" in by_persons["assumptions"]
@@ -250,7 +243,7 @@ def test_small_tables_with_ties_are_counted_or_refused_for_a_reason(
     place: Path, case: tuple[dict[str, list[Any]], int, bool]
 ) -> None:
     columns, k, persons = case
-    policy = make_policy(place, person="card" if persons else None, k=k)
+    policy = make_policy(place, person="card" if persons else "", k=k)
     unit = columns["card"] if persons else list(range(len(columns["card"])))
     strata = defaultdict(set)
     for line, who in zip(columns["line"], unit, strict=True):
@@ -268,16 +261,12 @@ def test_k_from_half_the_table_to_all_of_it(place: Path) -> None:
         publication = publish(columns, make_policy(place, k=k, method=method))
         check(publication, columns, k, persons=False)
         assert publication.release.classes.num_rows == (2 if k == 10 else 1)
-
-
-def test_one_row_or_person_too_few_is_refused(place: Path) -> None:
     columns = rides(19, num_lines=1, num_cards=10)
-    with pytest.raises(Refusal, match="19 records cannot be 20-anonymous"):
-        publish(columns, make_policy(place, k=20))
     num = len(set(columns["card"]))
     publish(columns, make_policy(place, k=num, person="card"))
-    with pytest.raises(Refusal, match=f"{num} persons cannot be {num + 1}-anonymous"):
-        publish(columns, make_policy(place, k=num + 1, person="card"))
+    for k, person, words in ((20, "", "19 .* 20"), (num + 1, "card", f"{num} persons .* {num + 1}")):
+        with pytest.raises(Refusal, match=words):
+            publish(columns, make_policy(place, k=k, person=person))
 
 
 def test_constant_columns_and_equal_records(place: Path, tmp_path: Path) -> None:
@@ -287,18 +276,13 @@ def test_constant_columns_and_equal_records(place: Path, tmp_path: Path) -> None
     check(publication, columns, 7, persons=False)
     # Classes that look alike are one: 30 equal records cannot be told apart.
     assert publication.release.classes.num_rows == 1
-    measures = publication.release.certificate.plain()["measures"]
-    assert measures["loss"]["total"] == 0
-    assert set(measures["importance"]["weights"].values()) == {0.2}
+    assert measures_of(publication)["loss"]["total"] == 0
+    assert set(measures_of(publication)["importance"]["weights"].values()) == {0.2}
     assert dn.verify(tmp_path / "release").ok
-
-
-def test_one_constant_column_has_no_weight(place: Path) -> None:
-    columns = rides(40, num_lines=1)
-    columns["board"] = ["S3"] * 40
+    columns = rides(40, num_lines=1) | {"board": ["S3"] * 40}
     publication = publish(columns, make_policy(place, k=4))
     check(publication, columns, 4, persons=False)
-    assert publication.release.certificate.plain()["measures"]["importance"]["weights"]["board"] == 0
+    assert measures_of(publication)["importance"]["weights"]["board"] == 0
 
 
 def test_the_order_of_the_input_does_not_matter(place: Path) -> None:
@@ -315,28 +299,25 @@ def test_the_order_of_the_input_does_not_matter(place: Path) -> None:
 def test_small_strata_are_refused_or_suppressed(place: Path, tmp_path: Path) -> None:
     columns = rides(40)
     columns["line"] = ["north"] * 37 + ["south"] * 3
-    with pytest.raises(Refusal, match="1 of 2 combinations of public values"):
-        publish(columns, make_policy(place, k=4))
-    policy = make_policy(place, k=4, more={"small": "suppress"})
-    publication = publish(columns, policy, tmp_path / "release")
+    suppress: dict[str, Any] = {"k": 4, "more": {"small": "suppress"}}
+    publication = publish(columns, make_policy(place, **suppress), tmp_path / "release")
     check(publication, columns, 4, persons=False)
-    assert publication.release.certificate.plain()["measures"]["suppressed"]["count"] == 3
+    assert measures_of(publication)["suppressed"]["count"] == 3
     assert dn.verify(tmp_path / "release").ok
-    with pytest.raises(Refusal, match="max_suppressed"):
-        publish(columns, make_policy(place, k=4, more={"small": "suppress"}, max_suppressed=0.07))
     for most in (0.075, 0.2):  # what small strata leave of it may be used elsewhere, and no more
-        policy = make_policy(place, k=4, more={"small": "suppress"}, max_suppressed=most, price=0.1)
-        suppressed = publish(columns, policy).release.certificate.plain()["measures"]["suppressed"]
-        assert 3 <= suppressed["count"] <= 40 * most
-
-
-def test_strata_are_counted_in_persons(place: Path) -> None:
-    columns = rides(40)
-    columns["line"] = ["north"] * 30 + ["south"] * 10
-    columns["card"] = [f"card-{number}" for number in range(30)] + ["card-0", "card-1"] * 5
-    publish(columns, make_policy(place, k=4))
-    with pytest.raises(Refusal, match="fewer than k = 4 persons"):
-        publish(columns, make_policy(place, k=4, person="card"))
+        policy = make_policy(place, **suppress, max_suppressed=most, price=0.1)
+        assert 3 <= measures_of(publish(columns, policy))["suppressed"]["count"] <= 40 * most
+    few = rides(40)  # strata are counted in persons
+    few["line"] = ["north"] * 30 + ["south"] * 10
+    few["card"] = [f"card-{number}" for number in range(30)] + ["card-0", "card-1"] * 5
+    publish(few, make_policy(place, k=4))
+    for given_, parameters, words in (
+        (columns, {"k": 4}, "1 of 2"),
+        (columns, {**suppress, "max_suppressed": 0.07}, "max_suppressed"),
+        (few, {"k": 4, "person": "card"}, "4 persons"),
+    ):
+        with pytest.raises(Refusal, match=words):
+            publish(given_, make_policy(place, **parameters))
 
 
 def test_missing_and_unknown_values_follow_their_rule(place: Path) -> None:
@@ -350,34 +331,27 @@ def test_missing_and_unknown_values_follow_their_rule(place: Path) -> None:
         columns = rides(30, num_lines=1, num_cards=25)
         columns[column][7] = value
         policy = make_policy(place, k=3, person="card")
-        with pytest.raises(InputError, match="row 8") as error:
+        with pytest.raises(InputError) as error:
             publish(columns, policy)
+        assert [problem.rows for problem in error.value.problems] == [(8,)]
         assert "S99" not in str(error.value)
-        document = copy.deepcopy(dict(policy.document))
-        document["attributes"][column][rule] = "leave-out"
-        publication = publish(columns, dn.Policy.from_dict(document, path=place / "rides.toml"))
+        publication = publish(columns, changed(policy, place, column, {rule: "leave-out"}))
         assert publication.release.data.num_rows == 29
         assert 7 not in publication.key.table["source_row"].to_pylist()
         found = classes_of(publication, columns)
         assert min(len({columns["card"][row] for row in rows}) for rows in found.values()) >= 3
 
 
-def test_a_network_in_two_parts_is_refused(tmp_path: Path) -> None:
+def test_a_network_in_parts_or_directed_is_refused_or_made_symmetric(tmp_path: Path) -> None:
     (tmp_path / "edges.csv").write_text("from,to\nS0,S1\nS2,S3\n")
-    with pytest.raises(PolicyError, match="no path from 'S0' to 'S2'"):
+    with pytest.raises(PolicyError, match=r"'S0' .* 'S2'"):
         make_policy(tmp_path, k=3)
-
-
-def test_a_directed_network_is_refused_or_made_symmetric(tmp_path: Path) -> None:
     ring = [*itertools.pairwise(STATIONS), ("S7", "S0")]
     (tmp_path / "edges.csv").write_text("from,to\n" + "\n".join(f"{a},{b}" for a, b in ring) + "\n")
-    document = copy.deepcopy(dict(make_policy(tmp_path, columns=("board", "start"), k=3).document))
-    document["attributes"]["board"]["directed"] = True
-    policy = dn.Policy.from_dict(document, path=tmp_path / "rides.toml")
-    with pytest.raises(PolicyError, match="is directed"):
+    policy = changed(make_policy(tmp_path, columns=("board", "start"), k=3), tmp_path, "board", {"directed": True})
+    with pytest.raises(PolicyError, match="board"):
         dn.promise(policy)
-    document["mechanism"]["symmetrise"] = True
-    policy = dn.Policy.from_dict(document, path=tmp_path / "rides.toml")
+    policy = changed(policy, tmp_path, mechanism={**policy.mechanism, "symmetrise": True})
     release, _ = publish(rides(30), policy, tmp_path / "release")
     assert dn.verify(tmp_path / "release").ok
     for line in release.classes.to_pylist():
@@ -386,42 +360,27 @@ def test_a_directed_network_is_refused_or_made_symmetric(tmp_path: Path) -> None
         assert line["board_diameter"] == expected
 
 
-def test_contribution_is_read_and_checked(place: Path) -> None:
-    good = dict(make_policy(place, person="card", k=3).document)
-
-    def read(document: dict[str, Any]) -> dn.Policy:
-        return dn.Policy.from_dict(document, path=place / "rides.toml")
-
-    assert read(copy.deepcopy(good)).schema.person == "card"
+def test_persons_are_read_and_checked(place: Path) -> None:
+    good = make_policy(place, person="card", k=3)
+    assert changed(good, place).schema.person == "card"
     for contribution in ({"person": "crd"}, {"person": ""}, {"person": 3}, {"person": "card", "persn": "card"}):
         with pytest.raises(PolicyError):
-            read({**copy.deepcopy(good), "contribution": contribution})
+            changed(good, place, contribution=contribution)
     for role in ("public", "sensitive", "drop"):  # a pseudonym kept across rows links all records of a person
-        document = copy.deepcopy(good)
-        document["attributes"]["card"]["role"] = role
         with pytest.raises(PolicyError):
-            read(document)
-
-
-def test_mechanisms_that_count_records_refuse_a_person_column(place: Path) -> None:
-    document = copy.deepcopy(dict(make_policy(place, columns=("card", "start"), person="card", k=3).document))
-    document["mechanism"] = {"name": "partition", "k": 3}
-    with pytest.raises(PolicyError, match="counts records, not persons"):
-        dn.promise(dn.Policy.from_dict(document, path=place / "rides.toml"))
-    with pytest.raises(PolicyError, match="published-density counts records"):
-        dn.promise(make_policy(place, person="card", k=3, method="published-density"))
-
-
-def test_rows_that_travel_together_must_be_of_one_person(place: Path) -> None:
-    document = copy.deepcopy(dict(make_policy(place, columns=("card", "start"), person="card", k=2).document))
-    document["together"] = "trip"
-    document["attributes"]["trip"] = {"role": "identifier"}
-    policy = dn.Policy.from_dict(document, path=place / "rides.toml")
+            changed(good, place, "card", {"role": role})
+    few = make_policy(place, columns=("card", "start"), person="card", k=2)
+    density = make_policy(place, person="card", k=3, method="published-density")
+    for policy in (changed(few, place, mechanism={"name": "partition", "k": 3}), density):  # these count records
+        with pytest.raises(PolicyError):
+            dn.promise(policy)
+    # Rows that travel together must be of one person.
+    policy = changed(few, place, "trip", {"role": "identifier"}, together="trip")
     columns = {"card": ["a", "a", "b", "c"], "start": [1.0, 2.0, 3.0, 4.0], "trip": ["1", "1", "2", "3"]}
     release, key = publish(columns, policy)
     assert release.data.num_rows == 3
     assert key.table["card"].to_pylist().count("a") == 2
-    with pytest.raises(InputError, match="is not the same in all rows"):
+    with pytest.raises(InputError, match="card"):
         publish({**columns, "card": ["a", "b", "b", "c"]}, policy)
 
 
@@ -448,12 +407,8 @@ def test_entropy_is_that_of_the_records_in_buckets(place: Path) -> None:
     assert normalised["start"] == round(bits([value // 100 for value in columns["start"]]) / math.log2(10), 3)
     quarters = factors(buckets={"start": {"quantiles": 4}})
     assert quarters["start"] == pytest.approx(2, abs=0.01)
-
-
-def test_manual_importance_is_normalised(place: Path) -> None:
     policy = make_policy(place, columns=("type", "board", "start", "load"), k=4, importance={"board": 5, "start": 5})
-    release, _ = publish(rides(40), policy)
-    importance = release.certificate.plain()["measures"]["importance"]
+    importance = measures_of(publish(rides(40), policy))["importance"]
     assert importance["factors"] == {"type": 1.0, "board": 5.0, "start": 5.0, "load": 1.0}
     assert importance["weights"]["board"] == pytest.approx(5 / 12)  # Table 4, S_OD
 
@@ -474,29 +429,23 @@ def test_largest_k_for_a_target_distortion(place: Path, tmp_path: Path) -> None:
     columns = rides(150, 4, num_lines=1)
 
     def total(k: int) -> float:
-        return publish(columns, make_policy(place, k=k)).release.certificate.plain()["measures"]["loss"]["total"]
+        return measures_of(publish(columns, make_policy(place, k=k)))["loss"]["total"]
 
-    for number, most in enumerate((0.25, 0.4, 0.6)):
+    for number, most in enumerate((0.25, 0.6)):
         publication = publish(columns, make_policy(place, max_distortion=most), tmp_path / f"release{number}")
-        measures = publication.release.certificate.plain()["measures"]
+        measures = measures_of(publication)
         chosen = measures["k_chosen"]
         check(publication, columns, chosen, persons=False)
         assert publication.release.certificate.guarantee.k == 2
         assert measures["loss"]["total"] == pytest.approx(total(chosen))
         assert measures["loss"]["total"] <= most < total(chosen + 1)
         assert dn.verify(tmp_path / f"release{number}").ok
-    with pytest.raises(Refusal, match="at k = 2 the distortion is"):
-        publish(columns, make_policy(place, max_distortion=0.01))
-    everything = publish(columns, make_policy(place, max_distortion=1)).release
-    assert everything.certificate.plain()["measures"]["k_chosen"] == 150
-    with pytest.raises(Refusal, match="at k = 30 the distortion is"):
-        publish(columns, make_policy(place, k=30, max_distortion=0.25))
-
-
-def test_max_risk_is_a_least_k(place: Path) -> None:
+    assert measures_of(publish(columns, make_policy(place, max_distortion=1)))["k_chosen"] == 150
+    for parameters, words in (({"max_distortion": 0.01}, "k = 2"), ({"k": 30, "max_distortion": 0.25}, "k = 30")):
+        with pytest.raises(Refusal, match=words):
+            publish(columns, make_policy(place, **parameters))
     assert dn.UtilityClusters(max_risk=0.15).k == 7
     assert dn.UtilityClusters(k=9, max_risk="1/3").k == 9
-    columns = rides(60, num_lines=1)
     publication = publish(columns, make_policy(place, max_risk=0.15))
     check(publication, columns, 7, persons=False)
     assert publication.release.certificate.guarantee.k == 7
@@ -521,14 +470,10 @@ def test_limits_hold_in_the_units_of_each_attribute(place: Path, tmp_path: Path)
             assert widest[name] <= limit
     for method in METHODS:
         check(publish(columns, make_policy(place, k=3, method=method, limits=limits)), columns, 3, persons=False)
-    with pytest.raises(Refusal, match="would be suppressed, more than max_suppressed = 0 allows"):
+    with pytest.raises(Refusal, match="max_suppressed = 0"):
         publish(columns, make_policy(place, k=20, method="published-density", limits={"start": 300}, max_suppressed=0))
-
-
-def test_limits_that_leave_nothing_are_refused(place: Path) -> None:
-    columns = rides(20, num_lines=1)
-    columns["start"] = [float(number) for number in range(20)]
-    with pytest.raises(Refusal, match="every record would be suppressed"):
+    columns["start"] = [float(number) for number in range(120)]
+    with pytest.raises(Refusal):
         publish(columns, make_policy(place, k=3, limits={"start": 0}))
 
 
@@ -543,69 +488,53 @@ def test_statistics_that_must_be_kept(place: Path, tmp_path: Path) -> None:
         result = dn.verify(tmp_path / statistic)
         assert result.ok
         assert any("statistics" in item for item in result.not_checked)
-        with pytest.raises(Refusal, match=f"the {statistic} of 'start' would change by"):
+        with pytest.raises(Refusal, match=f"{statistic} .*'start'"):
             publish(columns, make_policy(place, k=6, keep={"start": {statistic: change * 0.99}}))
 
 
 def test_diversity_and_closeness_of_sensitive_columns(place: Path, tmp_path: Path) -> None:
     columns = rides(120, 8, num_lines=1)
-    plain, _ = publish(columns, make_policy(place, k=3))
-    assert plain.certificate.plain()["measures"]["sensitive"]["purpose"]["l"] == 1
-    release, _ = publish(columns, make_policy(place, k=3, l=2), tmp_path / "distinct")
-    assert release.certificate.plain()["measures"]["sensitive"]["purpose"]["l"] >= 2
-    release, _ = publish(columns, make_policy(place, k=3, l=1.8, l_kind="entropy"), tmp_path / "entropy")
-    for rows in _values_by_class(release):
+
+    def reached(name: str, **parameters: Any) -> dict[str, Any]:
+        publication = publish(columns, make_policy(place, k=3, **parameters), tmp_path / name)
+        result = dn.verify(tmp_path / name)
+        assert result.ok, (name, result.problems)
+        by_class = defaultdict(list)
+        for line in publication.release.data.to_pylist():
+            by_class[line["class_id"]].append(line["purpose"])
+        return {**measures_of(publication)["sensitive"]["purpose"], "by_class": list(by_class.values())}
+
+    assert reached("plain")["l"] == 1
+    assert reached("distinct", l=2)["l"] >= 2
+    for rows in reached("entropy", l=1.8, l_kind="entropy")["by_class"]:
         shares = [times / len(rows) for times in Counter(rows).values()]
         assert math.exp(-sum(share * math.log(share) for share in shares)) >= 1.8 - 1e-9
-    release, _ = publish(columns, make_policy(place, k=3, t=0.35), tmp_path / "equal")
-    assert release.certificate.plain()["measures"]["sensitive"]["purpose"]["t"] <= 0.35
-    with pytest.raises(PolicyError, match="'purpose' has no order"):
-        mechanism_of(make_policy(place, k=3, t=0.35, t_kind="ordered"))
-    ordinal = {"attributes": {**ATTRIBUTES, "purpose": {"role": "sensitive", "kind": "ordinal", "domain": PURPOSES}}}
-    publish(columns, make_policy(place, k=3, t=0.35, t_kind="ordered", more=ordinal), tmp_path / "ordered")
-    for name in ("distinct", "entropy", "equal", "ordered"):
-        result = dn.verify(tmp_path / name)
-        assert result.ok, result.problems
-    with pytest.raises(Refusal):
-        publish(columns, make_policy(place, k=3, l=4))
-
-
-def _values_by_class(release: Release) -> list[list[str]]:
-    found = defaultdict(list)
-    for line in release.data.to_pylist():
-        found[line["class_id"]].append(line["purpose"])
-    return list(found.values())
-
-
-def test_order_of_levels_not_of_letters(place: Path, tmp_path: Path) -> None:
-    """By levels fun is far from work, by letters it is next to school: t must be that of the levels."""
-    ordinal = {"role": "sensitive", "kind": "ordinal", "domain": PURPOSES}
-    more = {"attributes": {**ATTRIBUTES, "purpose": ordinal}}
-    release, _ = publish(rides(120, 8, num_lines=1), make_policy(place, k=3, t=0.3, t_kind="ordered", more=more))
-    rows = _values_by_class(release)
-    whole = Counter(value for values in rows for value in values)
+    assert reached("equal", t=0.35)["t"] <= 0.35
+    # By levels fun is far from work, by letters it is next to school: t must be that of the levels.
+    levels = {"attributes": {**ATTRIBUTES, "purpose": {"role": "sensitive", "kind": "ordinal", "domain": PURPOSES}}}
+    found = reached("ordered", t=0.3, t_kind="ordered", more=levels)
+    whole = Counter(value for values in found["by_class"] for value in values)
     farthest = 0.0
-    for values in rows:
+    for values in found["by_class"]:
         gaps = [Counter(values)[p] / len(values) - whole[p] / whole.total() for p in PURPOSES]
         farthest = max(farthest, sum(abs(gap) for gap in itertools.accumulate(gaps)) / 2)
-    found = release.certificate.plain()["measures"]["sensitive"]["purpose"]
     assert found["distance"] == "ordered earth mover's"
-    assert found["t"] == pytest.approx(farthest)
-    assert farthest <= 0.3
+    assert found["t"] == pytest.approx(farthest) <= 0.3
+    with pytest.raises(PolicyError, match="'purpose'"):
+        mechanism_of(make_policy(place, k=3, t=0.35, t_kind="ordered"))
 
 
 def test_refusals_name_what_is_to_blame(place: Path) -> None:
     columns = rides(60, 3, num_lines=1)
-    with pytest.raises(Refusal, match=r"l = 9 asks for more different values of 'purpose'.* the 3 .* Lower l"):
-        publish(columns, make_policy(place, k=3, l=9))
-    with pytest.raises(Refusal, match=r"[Rr]aise t") as caught:
-        publish(columns, make_policy(place, k=3, t=0))
-    assert "allow records" not in str(caught.value)
-    with pytest.raises(Refusal, match="raise max_risk") as caught:
-        publish(columns, make_policy(place, max_risk="1/1000000000000"))
-    assert "lower k" not in str(caught.value)
-    with pytest.raises(Refusal, match="Widen the limits, or lower k"):
-        publish(columns, make_policy(place, k=30, limits={"start": 0}))
+    for parameters, words, not_this in (
+        ({"k": 3, "l": 9}, "l = 9.*'purpose'.* 3 ", "max_risk"),
+        ({"k": 3, "t": 0}, r"\bt\b", "max_suppressed"),
+        ({"max_risk": "1/1000000000000"}, "max_risk", "lower k"),
+        ({"k": 30, "limits": {"start": 0}}, "limits", "max_risk"),
+    ):
+        with pytest.raises(Refusal, match=words) as caught:
+            publish(columns, make_policy(place, **parameters))
+        assert not_this not in str(caught.value)
 
 
 def test_large_domains_cost_by_what_occurs(tmp_path: Path) -> None:
@@ -626,12 +555,11 @@ def test_large_domains_cost_by_what_occurs(tmp_path: Path) -> None:
 
 def test_too_many_labels_name_the_attribute(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dunnage.mechanisms.clusters.MOST_IN_MATRIX", 7)
-    with monkeypatch.context() as unchecked:
-        unchecked.setattr(dn.UtilityClusters, "_check_schema", lambda self, schema: None)
-        with pytest.raises(Refusal, match=r"'board' has more than 7 different values.*coarser"):
-            publish(rides(60, 3, num_lines=1), make_policy(place, k=3))
-    with pytest.raises(PolicyError, match="network of 'board' has 8 vertices"):
+    with pytest.raises(PolicyError, match="'board'"):
         mechanism_of(make_policy(place, k=3))
+    monkeypatch.setattr("dunnage.mechanisms.clusters.MOST_IN_MATRIX", 2)
+    with pytest.raises(Refusal, match="'bag'"):
+        publish(rides(60, 3), make_policy(place, columns=("bag", "start"), k=3))
 
 
 def test_measures_of_diversity_by_hand() -> None:
@@ -654,12 +582,11 @@ def test_refinement_never_distorts_more(place: Path) -> None:
 
 def test_progress_is_told(place: Path) -> None:
     table = pa.table(rides(60, num_lines=1))
-    for parameters, words in (({"k": 4, "refine_seconds": 0.1}, "refining"), ({"max_distortion": 0.5}, "classes of")):
+    for parameters in ({"k": 4, "refine_seconds": 0.1}, {"max_distortion": 0.5}):
         told: list[str] = []
         data = dn.load(table, make_policy(place, **parameters))
         dn.publish(data, ledger=dn.Ledger(":memory:"), progress=told.append)
-        assert any(words in stage for stage in told)
-        assert len(told) <= 15
+        assert 1 < len(told) <= 15
 
 
 def test_sets_in_parquet_and_csv(place: Path, tmp_path: Path) -> None:
@@ -673,23 +600,12 @@ def test_sets_in_parquet_and_csv(place: Path, tmp_path: Path) -> None:
     assert r"{a\,b,c\{d\},e\\f}" in text
     again = dn.Release.read(tmp_path / "release")
     assert again.data.equals(data.replace_schema_metadata(None))
-    assert "quasi" not in release_text(again)
-    readme = (tmp_path / "release" / "README.md").read_text()
-    assert "sorted set of the values of board" in readme
-    assert "longest of the shortest paths between the vertices in board" in readme
-
-
-def test_different_sets_are_different_texts() -> None:
+    assert again.quantities == ["start"]
+    assert dn.pack(again, capacity=2000).objective > 0
     labels = ["a", ",", "a,", "{", "}", "\\", "a\\", "\\,"]
     sets = [list(group) for size in (1, 2, 3) for group in itertools.product(labels, repeat=size)]
     texts = set_text(pa.array(sets)).to_pylist()
     assert len(set(texts)) == len(sets)
-
-
-def test_a_release_with_sets_can_be_packed_by_its_numbers(place: Path) -> None:
-    release, _ = publish(rides(20, num_lines=1), make_policy(place, k=5))
-    assert release.quantities == ["start"]
-    assert dn.pack(release, capacity=2000).objective > 0
 
 
 def test_bad_parameters_are_refused() -> None:
@@ -736,7 +652,7 @@ def test_names_that_collide_with_columns_of_a_release_are_refused() -> None:
     network, labels = Graph(edges=[("a", "b")]), Category(values=["x", "y"])
     board = dn.Attribute(name="board", role=dn.Role.QUASI_IDENTIFIER, domain=network)
     other = dn.Attribute(name="board_diameter", role=dn.Role.PUBLIC)
-    with pytest.raises(ParameterError, match="board_diameter collide"):
+    with pytest.raises(ParameterError, match="board_diameter"):
         dn.Schema(attributes=(board, other), protects="ride")
     size = dn.Attribute(name="size", role=dn.Role.QUASI_IDENTIFIER, domain=labels)
     with pytest.raises(ParameterError, match="'size'"):
@@ -744,39 +660,23 @@ def test_names_that_collide_with_columns_of_a_release_are_refused() -> None:
 
 
 def test_description_makes_the_same_mechanism() -> None:
-    made = dn.UtilityClusters(
-        k=3,
-        importance={"board": 2},
-        buckets={"start": {"quantiles": 8}, "end": 900},
-        limits={"board": 4},
-        keep={"start": {"mean": 0.01}},
-        l=2,
-    )
+    given_: dict[str, Any] = {"k": 3, "importance": {"board": 2}, "limits": {"board": 4}, "l": 2}
+    given_ |= {"buckets": {"start": {"quantiles": 8}, "end": 900}, "keep": {"start": {"mean": 0.01}}}
+    made = dn.UtilityClusters(**given_)
     described = {name: value for name, value in made.describe().items() if name != "name"}
     assert dn.UtilityClusters(**described) == made
     assert hash(dn.UtilityClusters(**described)) == hash(made)
-    assert isinstance(Tree(parents=PARENTS).node_sizes["Person"], int)
-    assert Ordinal(levels=SIZES).diameter == 2
 
 
 def test_the_example_of_the_paper(tmp_path: Path) -> None:
     """Eight records, k = 2 (Bhati et al. 2021, Tables 2 and 3)."""
     (tmp_path / "edges.csv").write_text("from,to\nA,B\nB,C\nB,D\nC,D\n")
     number = {"role": "quasi-identifier", "kind": "numeric"}
-    station = {"role": "quasi-identifier", "kind": "graph", "edges": "edges.csv"}
-    document = {
-        "dataset": "example",
-        "protects": "ride",
-        "attributes": {
-            "type": {"role": "quasi-identifier", "kind": "tree", "parents": PARENTS},
-            "board": station,
-            "alight": station,
-            "start": {**number, "domain": [540, 665]},
-            "time": {**number, "domain": [280, 520]},
-            "distance": {**number, "domain": [2, 4.2]},
-        },
-        "mechanism": {"name": "utility-clusters", "k": 2, "method": "published-density", "importance": {"type": 1}},
-    }
+    attributes = {"type": ATTRIBUTES["type"], "board": ATTRIBUTES["board"], "alight": ATTRIBUTES["board"]}
+    for name, domain in (("start", [540, 665]), ("time", [280, 520]), ("distance", [2, 4.2])):
+        attributes[name] = {**number, "domain": domain}
+    mechanism = {"k": 2, "method": "published-density", "importance": {"type": 1}}
+    policy = make_policy(tmp_path, more={"attributes": attributes}, **mechanism)
     columns = {
         "type": ["Adult", "Adult", "Child", "Adult", "Senior", "Child", "Adult", "Senior"],
         "board": list("AABBACBA"),
@@ -785,15 +685,13 @@ def test_the_example_of_the_paper(tmp_path: Path) -> None:
         "time": [400.0, 400.0, 320.0, 280.0, 520.0, 340.0, 480.0, 520.0],
         "distance": [3.6, 3.6, 2.2, 2.0, 4.2, 3.8, 2.2, 4.2],
     }
-    release, key = publish(columns, dn.Policy.from_dict(document, path=tmp_path / "example.toml"))
+    release, key = publish(columns, policy)
     classes = defaultdict(set)
     for class_id, row in zip(key.table["class_id"].to_pylist(), key.table["source_row"].to_pylist(), strict=True):
         classes[class_id].add(row + 1)
     assert sorted(map(sorted, classes.values())) == [[1, 2], [3, 6], [4, 7], [5, 8]]
     told = {min(classes[line["class_id"]]): line for line in release.classes.to_pylist()}
-    assert told[3]["board"] == ["B", "C"]
-    assert told[3]["alight"] == ["D"]
-    assert told[4]["alight"] == ["A", "D"]
-    assert told[4]["alight_diameter"] == 2
+    assert (told[3]["board"], told[3]["alight"]) == (["B", "C"], ["D"])
+    assert (told[4]["alight"], told[4]["alight_diameter"]) == (["A", "D"], 2)
     assert (told[3]["distance_lower"], told[3]["distance_upper"]) == (2.2, 3.8)
     assert [told[number]["type"] for number in (1, 3, 4, 5)] == ["Adult", "Child", "Adult", "Senior"]
