@@ -36,29 +36,16 @@ def test_every_record_is_in_one_block_with_k_persons(num: int, seed: int, few: i
         assert min(len(set(person[block].tolist())) for block in found) >= k
 
 
-def test_blocks_are_of_about_equal_size() -> None:
+def test_where_tables_are_cut() -> None:
     sizes = [len(block) for block in blocks(table(7_000, 1), 5, size=1_000)]
     assert len(sizes) == 7
-    assert min(sizes) >= 700
-    assert max(sizes) <= 1_300
-
-
-def test_a_constant_table_is_one_block() -> None:
-    assert len(list(blocks(table(50, 1, few=1, codes=1), 2, size=10))) == 1
-
-
-def test_equal_numbers_stay_together() -> None:
-    metric = Metric(np.array([[0.0] * 9 + [1.0]]), np.zeros((0, 10), np.int32), (), np.ones(1), np.ones(1))
-    assert [len(block) for block in blocks(metric, 1, size=5)] == [9, 1]
-
-
-def test_cuts_the_attribute_that_charges_most() -> None:
-    numbers = np.array([[0.0, 1, 2, 3], [0.0, 10, 10, 0]])
+    assert 700 <= min(sizes) <= max(sizes) <= 1_300
+    assert len(list(blocks(table(50, 1, few=1, codes=1), 2, size=10))) == 1  # a constant table
+    equal = Metric(np.array([[0.0] * 9 + [1.0]]), np.zeros((0, 10), np.int32), (), np.ones(1), np.ones(1))
+    assert [len(block) for block in blocks(equal, 1, size=5)] == [9, 1]  # equal numbers stay together
+    numbers = np.array([[0.0, 1, 2, 3], [0.0, 10, 10, 0]])  # the second attribute charges most
     metric = Metric(numbers, np.zeros((0, 4), np.int32), (), np.array([1.0, 1.0]), np.ones(2))
     assert [block.tolist() for block in blocks(metric, 1, size=2)] == [[0, 3], [1, 2]]
-
-
-def test_blocks_lie_apart_in_codes() -> None:
     codes = np.tile(np.arange(12), 10)[None].astype(np.int32)
     metric = Metric(np.zeros((0, 120)), codes, (LINE,), np.ones(1), np.ones(1))
     sides = [set(codes[0, block].tolist()) for block in blocks(metric, 1, size=60)]
@@ -70,7 +57,7 @@ def test_small_tables_are_grouped_as_without_blocks() -> None:
     assert grow(metric, 4).tolist() == grow_in_blocks(metric, 4).tolist()
 
 
-def test_classes_of_blocks_are_joined() -> None:
+def test_classes_of_blocks_are_joined_however_many_are_grouped_at_once() -> None:
     metric = table(3_000, 3)
     told: list[float] = []
     found = grow_in_blocks(metric, 5, size=500, progress=told.append)
@@ -80,6 +67,10 @@ def test_classes_of_blocks_are_joined() -> None:
     for block in blocks(metric, 5, size=500):
         assert set(found[block].tolist()).isdisjoint(set(np.delete(found, block).tolist()))
     assert metric.total(found) < 1.25 * metric.total(grow(metric, 5, patience=0))  # as blocks of larger tables are
+    for workers in (1, 4):
+        assert grow_in_blocks(metric, 5, size=500, workers=workers).tolist() == found.tolist()
+    with pytest.raises(ParameterError, match="size"):
+        grow_in_blocks(metric, 2, size=0)
 
 
 def test_persons_constraints_and_options_reach_each_block() -> None:
@@ -90,25 +81,9 @@ def test_persons_constraints_and_options_reach_each_block() -> None:
     found = grow_in_blocks(metric, 3, size=100, person=person, constraints=constraints, price=2.0)
     assert len(list(blocks(metric, 3, size=100, person=person))) > 1
     assert keeps(constraints, metric, found)
+    part = Constraints(t=0.1, sensitive=np.array([[0, 0, 1, 1]], dtype=np.int32)).take(np.array([0, 1]))
+    assert closeness(part, np.array([0, 0]))[0][0] == pytest.approx(0.5)  # shares are measured against the whole
     assert all(len(set(person[found == class_].tolist())) >= 3 for class_ in range(found.max() + 1))
-
-
-def test_shares_of_parts_are_measured_against_the_whole() -> None:
-    constraints = Constraints(t=0.1, sensitive=np.array([[0, 0, 1, 1]], dtype=np.int32))
-    part = constraints.take(np.array([0, 1]))
-    assert closeness(part, np.array([0, 0]))[0][0] == pytest.approx(0.5)
-
-
-def test_a_size_below_one_is_refused() -> None:
-    with pytest.raises(ParameterError, match="size must be at least 1"):
-        grow_in_blocks(table(10, 1), 2, size=0)
-
-
-def test_the_result_does_not_depend_on_how_many_blocks_are_grouped_at_once() -> None:
-    metric = table(4_000, 6)
-    one, four = (grow_in_blocks(metric, 4, size=400, workers=workers) for workers in (1, 4))
-    assert one.tolist() == four.tolist()
-    assert one.tolist() == grow_in_blocks(metric, 4, size=400).tolist()
 
 
 def test_an_error_in_one_block_ends_all(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,13 +16,13 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.builders import a_policy
 
 import dunnage as dn
 from dunnage.errors import Refusal
 from dunnage.ledger import Ledger
 from dunnage.mechanisms import partition as cuts
 from dunnage.mechanisms.partition import CellBounds, Partition, Points, descend, local_optima, recut, uncut
-from dunnage.model.policy import Policy
 from dunnage.noise.source import Noise
 from dunnage.tables.dataset import Dataset
 from dunnage.verification import verify
@@ -54,15 +54,10 @@ class Case:
 
     def data(self):
         attribute = {"role": "quasi-identifier", "kind": "numeric", "domain": [0, 12], "resolution": self.step}
-        document = {
-            "dataset": "parcels",
-            "protects": "package",
-            "small": "suppress",
-            "attributes": {**dict.fromkeys(self.names, attribute), "place": {"role": "public"}},
-            "mechanism": {"name": "partition", "k": 2},
-        }
+        attributes = {**dict.fromkeys(self.names, attribute), "place": {"role": "public"}}
         columns = {name: [float(row[i]) for row in self.rows] for i, name in enumerate(self.names)}
-        return Dataset.from_table(pa.table({**columns, "place": list(self.strata)}), Policy.from_dict(document))
+        policy = a_policy({"name": "partition", "k": 2}, attributes, small="suppress")
+        return Dataset.from_table(pa.table({**columns, "place": list(self.strata)}), policy)
 
     def mechanism(self, **more):
         importance = dict(zip(self.names, self.importance, strict=True))
@@ -216,11 +211,9 @@ def test_one_attribute_is_cut_as_well_as_the_others_allow():
             assert math.isclose(found, least, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
 
 
-@pytest.mark.parametrize("law", ["uniform", "related"])
-@pytest.mark.parametrize("num_attributes", [2, 4])
-def test_descent_is_monotone_and_branching_no_worse(num_attributes, law):
+def test_descent_is_monotone_and_branching_no_worse():
     generator = random.Random(4)
-    for seed in range(5):
+    for num_attributes, law, seed in itertools.product((2, 4), ("uniform", "related"), range(4)):
         points = drawn(14, num_attributes, 3, seed=seed, law=law, price=[None, 0.4][seed % 2], compiled=True)
         attributes = list(range(num_attributes))
         ends = []
@@ -231,17 +224,13 @@ def test_descent_is_monotone_and_branching_no_worse(num_attributes, law):
             ends.append(loss)
         _, best = local_optima(points)[0]
         assert best <= ends[0] * (1 + TOLERANCE)
-        found = cuts.search_cuts(points, max_steps=10**6)
-        assert found.loss <= best
-        assert found.bound <= found.loss
+        found = cuts.search_cuts(points, max_steps=10**5)
+        assert found.bound <= found.loss <= best
         assert math.isclose(found.loss, cost(points, found.cuts), rel_tol=TOLERANCE)
-
-
-def test_no_start_is_worse_than_an_attribute_alone():
-    points = drawn(40, 2, 4, law="related")
-    alone = [cost(points, (recut(points, uncut(points), 0), np.zeros(1, dtype=np.int64)))]
-    alone.append(cost(points, (np.zeros(1, dtype=np.int64), recut(points, uncut(points), 1))))
-    assert local_optima(points)[0][1] <= min(alone)
+    points = drawn(40, 2, 4, law="related")  # no start is worse than an attribute alone
+    nothing = np.zeros(1, dtype=np.int64)
+    alone = [(recut(points, uncut(points), 0), nothing), (nothing, recut(points, uncut(points), 1))]
+    assert local_optima(points)[0][1] <= min(cost(points, chosen) for chosen in alone)
 
 
 def test_a_short_reach_never_loses_the_present_cuts(monkeypatch):
@@ -276,21 +265,21 @@ def exhaustive(points):
     return min(cost(points, chosen) for chosen in itertools.product(*choices))
 
 
-@pytest.mark.parametrize(("num", "num_attributes"), [(6, 2), (4, 3)])
-def test_bounds_hold_however_early_the_search_stops(num, num_attributes):
-    proven = 0
-    for seed in range(15):
-        points = drawn(num, num_attributes, 2, seed=seed, price=[None, 0.5][seed % 2])
-        least = exhaustive(points)
-        for max_steps in (0, 3000, 10_000, 10**7):
-            found = cuts.search_cuts(points, max_steps=max_steps)
-            assert found.bound <= least * (1 + TOLERANCE)
-            assert found.loss >= least * (1 - TOLERANCE)
-            assert not found.proven or math.isclose(found.loss, least, rel_tol=TOLERANCE)
-            proven += found.proven
-        assert found.proven
-        assert cuts.neighbour_bound(points) <= least * (1 + TOLERANCE)
-    assert proven < 60
+def test_bounds_hold_however_early_the_search_stops():
+    for num, num_attributes in ((6, 2), (4, 3)):
+        proven = 0
+        for seed in range(10):
+            points = drawn(num, num_attributes, 2, seed=seed, price=[None, 0.5][seed % 2])
+            least = exhaustive(points)
+            for max_steps in (0, 3000, 10_000, 10**7):
+                found = cuts.search_cuts(points, max_steps=max_steps)
+                assert found.bound <= least * (1 + TOLERANCE)
+                assert found.loss >= least * (1 - TOLERANCE)
+                assert not found.proven or math.isclose(found.loss, least, rel_tol=TOLERANCE)
+                proven += found.proven
+            assert found.proven
+            assert cuts.neighbour_bound(points) <= least * (1 + TOLERANCE)
+        assert proven < 40
 
 
 def narrowest(points, t):
@@ -305,18 +294,14 @@ def narrowest(points, t):
     return best
 
 
-@pytest.mark.parametrize("decimals", [1, 6])
-def test_narrowest_boxes(decimals):
-    for seed, k in itertools.product(range(4), (2, 3, 4)):
+def test_narrowest_boxes(monkeypatch):
+    for seed, k, decimals in itertools.product(range(4), (2, 3, 4), (1, 6)):
         points = drawn(10, 3, k, seed=seed, decimals=decimals, price=1.2)
         expected = sum(points.counts[t] * narrowest(points, t) for t in range(len(points)))
         assert math.isclose(cuts.neighbour_bound(points), expected, rel_tol=TOLERANCE)
-
-
-def test_few_neighbours_and_few_steps_only_lower_the_bound(monkeypatch):
     points = drawn(60, 2, 7)
     full = cuts.neighbour_bound(points)
-    for name, value in (("NUM_NEIGHBOURS", 9), ("MAX_BOX_STEPS", 600)):
+    for name, value in (("NUM_NEIGHBOURS", 9), ("MAX_BOX_STEPS", 600)):  # few of them only lower the bound
         monkeypatch.setattr(cuts, name, value)
         assert 0 < cuts.neighbour_bound(points) <= full
     monkeypatch.setattr(cuts, "MAX_NEIGHBOURS", 10)
@@ -330,9 +315,8 @@ def test_two_attributes_of_fifty_records_are_proven():
         assert math.isclose(found.bound, found.loss, rel_tol=2 * TOLERANCE)
 
 
-@pytest.mark.parametrize("num_attributes", [2, 3])
-def test_compiled_and_plain_searches_agree(num_attributes):
-    for seed in range(2):
+def test_compiled_and_plain_searches_agree():
+    for num_attributes, seed in itertools.product((2, 3), range(2)):
         found = [
             cuts.search_cuts(drawn(13, num_attributes, 3, seed=seed, compiled=compiled), max_steps=10**5)
             for compiled in (False, True)
@@ -345,51 +329,38 @@ def test_compiled_and_plain_searches_agree(num_attributes):
 def parcels(num, names=NAMES[:2], seed=0, **mechanism):
     generator = np.random.default_rng(seed)
     attribute = {"role": "quasi-identifier", "kind": "numeric", "domain": [0, 100], "resolution": Decimal("0.5")}
-    document = {
-        "dataset": "parcels",
-        "protects": "package",
-        "attributes": {
-            **dict.fromkeys(names, attribute),
-            "place": {"role": "public"},
-            "content": {"role": "sensitive"},
-        },
-        "mechanism": {"name": "partition", "k": 5, **mechanism},
-    }
+    attributes = {**dict.fromkeys(names, attribute), "place": {"role": "public"}, "content": {"role": "sensitive"}}
     columns = {name: np.round(generator.uniform(0, 100, num), 1) for name in names}
     columns |= {"place": generator.integers(0, 2, num), "content": generator.integers(0, 3, num)}
-    return dn.load(pa.table(columns), Policy.from_dict(document))
+    return dn.load(pa.table(columns), a_policy({"name": "partition", "k": 5, **mechanism}, attributes))
 
 
-@pytest.mark.parametrize("names", [NAMES[:2], NAMES])
-@pytest.mark.parametrize("bounds", ["class", "grid"])
-def test_vectors_go_through_publish_and_verify(names, bounds, tmp_path, monkeypatch):
-    monkeypatch.setattr(cuts, "MAX_STEPS", 10**6)
-    data = parcels(80, names, statistic="multiset", bounds=bounds, importance={"weight": Decimal("2.5")})
-    release, key = dn.publish(data, ledger=Ledger(":memory:"), out=tmp_path / "release")
-    assert verify(tmp_path / "release").problems == []
-    body = release.certificate.plain()
-    assert body["mechanism"]["importance"] == {name: 2.5 if name == "weight" else 1 for name in names}
-    assert release.members.column_names == ["class_id", *names]
-    loss = body["measures"]["loss"]
-    expected = sum((2.5 if name == "weight" else 1) * loss["attributes"][name] for name in names)
-    assert math.isclose(loss["sum"], 80 * expected, rel_tol=TOLERANCE)
-    rows = release.data.to_pylist()
-    for row, source in zip(rows, key.table.column("source_row").to_pylist(), strict=True):
-        for name in names:
-            assert row[f"{name}_lower"] <= data.numbers(name)[source] <= row[f"{name}_upper"]
+def test_vectors_go_through_publish_and_verify(tmp_path, monkeypatch):
+    monkeypatch.setattr(cuts, "MAX_STEPS", 10**5)
+    for number, (names, bounds) in enumerate(itertools.product((NAMES[:2], NAMES), ("class", "grid"))):
+        data = parcels(80, names, statistic="multiset", bounds=bounds, importance={"weight": Decimal("2.5")})
+        release, key = dn.publish(data, ledger=Ledger(":memory:"), out=tmp_path / f"{number}")
+        assert verify(tmp_path / f"{number}").problems == []
+        body = release.certificate.plain()
+        assert body["mechanism"]["importance"] == {name: 2.5 if name == "weight" else 1 for name in names}
+        assert release.members.column_names == ["class_id", *names]
+        loss = body["measures"]["loss"]
+        expected = sum((2.5 if name == "weight" else 1) * loss["attributes"][name] for name in names)
+        assert math.isclose(loss["sum"], 80 * expected, rel_tol=TOLERANCE)
+        rows = release.data.to_pylist()
+        for row, source in zip(rows, key.table.column("source_row").to_pylist(), strict=True):
+            for name in names:
+                assert row[f"{name}_lower"] <= data.numbers(name)[source] <= row[f"{name}_upper"]
 
 
 def test_classes_do_not_depend_on_the_order_of_the_input():
-    data = parcels(60)
-    contents = set()
+    data, found = parcels(60, k=4, statistic="multiset"), set()
     for seed in range(4):
-        order = np.random.default_rng(seed).permutation(60)
-        table = pa.table({a.name: data.column(a.name).take(pa.array(order)) for a in data.schema})
-        release, _ = Partition(k=4, statistic="multiset").release(
-            Dataset.from_table(table, data.policy), ledger=Ledger(":memory:"), noise=Noise()
-        )
-        contents.add((str(release.classes.to_pylist()), str(release.members.to_pylist())))
-    assert len(contents) == 1
+        order = pa.array(np.random.default_rng(seed).permutation(60))
+        table = pa.table({a.name: data.column(a.name).take(order) for a in data.schema})
+        release, _ = dn.publish(Dataset.from_table(table, data.policy), ledger=":memory:")
+        found.add((str(release.classes.to_pylist()), str(release.members.to_pylist())))
+    assert len(found) == 1
 
 
 def test_an_attribute_that_counts_more_is_told_more_finely():
@@ -397,28 +368,23 @@ def test_an_attribute_that_counts_more_is_told_more_finely():
     even, skewed = (Partition(k=5, importance=importance).classes(data).losses for importance in ({}, {"volume": 1000}))
     assert skewed[1] < even[1]
     assert skewed[0] > even[0]
-
-
-def test_an_attribute_with_one_value_changes_nothing():
-    data = parcels(30)
     table = pa.table({a.name: data.column(a.name) for a in data.schema})
-    constant = table.set_column(1, "volume", pa.array([7.0] * 30))
+    constant = table.set_column(1, "volume", pa.array([7.0] * 60))  # one value changes nothing
     both = Partition(k=3).search(Dataset.from_table(constant, data.policy))
-    alone = Policy.from_dict(
-        {**data.policy.document, "attributes": {**data.policy.document["attributes"], "volume": {"role": "drop"}}}
-    )
+    alone = a_policy(data.policy.mechanism, {**data.policy.document["attributes"], "volume": {"role": "drop"}})
     one = Partition(k=3).search(Dataset.from_table(constant, alone))
     assert both.proven
     assert both.loss == pytest.approx(one.loss, rel=TOLERANCE)
 
 
-def test_the_owner_is_told_how_good_the_cuts_are(caplog):
+def test_the_owner_is_told_how_good_the_cuts_are(caplog, monkeypatch):
     caplog.set_level("INFO", logger="dunnage")
     found = Partition(k=5).search(parcels(60))
     assert found.proven
     assert found.gap == pytest.approx(0, abs=1e-8)
-    assert "partition of 2 attributes: the loss is proven least" in caplog.text
+    assert len(caplog.records) == 1
+    monkeypatch.setattr(cuts, "MAX_STEPS", 10**5)
     far = Partition(k=5).search(parcels(400))
     assert not far.proven
     assert 0 < far.bound < far.loss == far.classes.loss_sum
-    assert f"the loss could be at most {far.gap:.1%} lower" in caplog.text
+    assert f"{far.gap:.1%}" in caplog.text
