@@ -1,45 +1,52 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ConstrainedCounts: exact privacy on tiny universes, sums, laws of both paths, presets and refusals."""
+"""Constrained and hierarchical counts: exact privacy on tiny universes, sums, laws of both paths, least squares."""
 
 from __future__ import annotations
 
 from collections import Counter
 from fractions import Fraction
-from itertools import product
+from itertools import pairwise, product
 from math import exp
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import stats
 from tests.chance_help import chance_of
 from tests.counts_help import SCHEMA, answers, asked, counted, discrete_laplace, law_of, outcomes, universe
 
 from dunnage.errors import ParameterError
 from dunnage.kernels.counts.laplace import DiscreteLaplace
+from dunnage.kernels.counts.tables import consistent_tree
 from dunnage.mechanisms import counts as constrained_counts
-from dunnage.mechanisms.counts import MARGIN, ConstrainedCounts, Feature, Layout
+from dunnage.mechanisms.counts import MARGIN, ConstrainedCounts, Feature, HierarchicalCounts, Layout
 from dunnage.model.trips import is_nested
 from dunnage.noise.source import Noise
 
 
-@pytest.mark.parametrize("weights", ["size", "uniform"])
-def test_worst_ratio_between_neighbours_is_within_epsilon(weights):
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        ConstrainedCounts(epsilon=8, features=[[]], feature_weights="size"),
+        ConstrainedCounts(epsilon=8, features=[[]], feature_weights="uniform"),
+        HierarchicalCounts(epsilon=8, features=[[]], budget="uniform", prune=True),
+        HierarchicalCounts(epsilon=8, features=[[]], budget="uniform", prune=False),
+    ],
+    ids=["size", "uniform", "pruned", "whole"],
+)
+def test_worst_ratio_between_neighbours_is_within_epsilon(mechanism):
     """Two cells and their total, all answers within 5 of the truth: what is missed has a chance below 1e-9."""
-    mechanism = ConstrainedCounts(epsilon=8, features=[[]], feature_weights=weights)
     question = asked(mechanism, universe(), DiscreteLaplace)
     found = outcomes(mechanism, question, reach=5, most=2)
-    chances = [
-        discrete_laplace(law.scale)
-        for law, size in zip(question.laws, question.sizes, strict=True)
-        for _ in range(size)
-    ]
+    sizes = zip(question.laws, question.sizes, strict=True)
+    chances = [discrete_laplace(law.scale) for law, size in sizes for _ in range(size)]
     tables = [counts for counts in product(range(3), repeat=2) if sum(counts) <= 2]
     laws = {counts: law_of(found, answers(question, counts), chances) for counts in tables}
     worst = 0.0
-    for counts, law in laws.items():
+    for (a, b), law in laws.items():
         assert sum(law.values()) == pytest.approx(1, abs=1e-6)
-        for cell in range(2):
-            more = tuple(count + (index == cell) for index, count in enumerate(counts))
+        for more in ((a + 1, b), (a, b + 1)):
             if more in laws:
                 ratios = [law[result] / laws[more][result] for result in law if law[result] > 1e-4]
                 ratios += [laws[more][result] / law[result] for result in law if laws[more][result] > 1e-4]
@@ -61,23 +68,16 @@ def test_shares_add_up_and_scale_the_noise():
 def test_noise_of_every_query_has_its_law():
     """Noise is what remains after the true sums; chi-square on 40,000 draws of each."""
     of = universe(2, 1, city=True)
-    mechanism = ConstrainedCounts(
-        epsilon=2, features=[[], ["mode"]], budget_shares={"cells": 0.5, "total": 0.3, "mode": 0.2}
-    )
+    shares = {"cells": 0.5, "total": 0.3, "mode": 0.2}
+    mechanism = ConstrainedCounts(epsilon=2, features=[[], ["mode"]], budget_shares=shares)
     question = asked(mechanism, of, DiscreteLaplace)
     table, noise = counted(of, [3, 0, 1, 0]), Noise()
     layout = Layout.of(of, question.features)
     true = np.array(answers(question, [3, 0, 1, 0]))
-    draws = (
-        np.array(
-            [
-                np.concatenate([question.noisy_cells(table, layout, noise), *question.noisy_sums(table, noise)])
-                for _ in range(10_000)
-            ]
-        )
-        - true
-    )
-    start = 0
+    draws = []
+    for _ in range(10_000):
+        draws.append(np.concatenate([question.noisy_cells(table, layout, noise), *question.noisy_sums(table, noise)]))
+    draws, start = np.array(draws) - true, 0
     for law, size in zip(question.laws, question.sizes, strict=True):
         sample = np.clip(draws[:, start : start + size].reshape(-1), -6, 6)
         chance = discrete_laplace(law.scale)
@@ -108,21 +108,24 @@ def test_lazy_and_dense_paths_have_the_same_law(monkeypatch):
     assert stats.chi2_contingency(np.vstack([observed, rest]) if rest.sum() >= 30 else observed).pvalue > 1e-9
 
 
-@pytest.mark.parametrize(
-    ("shares", "dense"),
-    [("uniform", True), ("uniform", False), ("cells", True), ("cells", False), ("margins", True)],  # which needs all
-)
-def test_counts_are_positive_and_sums_are_those_of_the_projection(monkeypatch, shares, dense):
-    monkeypatch.setattr(constrained_counts, "MAX_DENSE_CELLS", 1 << 22 if dense else 0)
+def test_counts_are_positive_and_sums_are_those_of_the_projection(monkeypatch):
     of = universe(12, 4, city=True)
     rng = np.random.default_rng(7)
     true = np.where(rng.random(of.num_cells) < 0.05, rng.geometric(0.2, of.num_cells), 0)
-    mechanism = ConstrainedCounts(epsilon=1, budget_shares=shares)
-    drawn = mechanism.draw_counts(counted(of, true), asked(mechanism, of, DiscreteLaplace), Noise())
-    assert (drawn.counts > 0).all()
-    assert (np.diff(drawn.cells) > 0).all()
-    assert drawn.figures["kkt_residual"] <= 1e-10
-    assert abs(int(drawn.counts.sum()) - true.sum()) < 200  # noise of scale 5 or 12.5: a chance below 1e-6
+    nothing, plain = universe(4, 2), ConstrainedCounts(epsilon="0.5", features=[[]])
+    for dense, all_shares in ((True, ("uniform", "cells", "margins")), (False, ("uniform", "cells"))):
+        monkeypatch.setattr(constrained_counts, "MAX_DENSE_CELLS", 1 << 22 if dense else 0)
+        for shares in all_shares:
+            mechanism = ConstrainedCounts(epsilon=1, budget_shares=shares)
+            drawn = mechanism.draw_counts(counted(of, true), asked(mechanism, of, DiscreteLaplace), Noise())
+            assert (drawn.counts > 0).all()
+            assert (np.diff(drawn.cells) > 0).all()
+            assert drawn.figures["kkt_residual"] <= 1e-10
+            # The noise of the total has a scale of 5 or 12.5: a chance below 1e-9.
+            assert abs(int(drawn.counts.sum()) - true.sum()) < 300
+        question, empty = asked(plain, nothing, DiscreteLaplace), counted(nothing, [0] * nothing.num_cells)
+        for _ in range(20):  # trips are created where there are none, and no cell is occupied
+            assert (plain.draw_counts(empty, question, Noise()).counts > 0).all()
 
 
 def test_far_more_cells_than_memory_holds():
@@ -167,57 +170,83 @@ def test_hierarchical_structure_nests_features():
     assert is_nested([feature.columns for feature in features])
 
 
-@pytest.mark.parametrize(
-    ("parameters", "what"),
-    [
+def test_bad_parameters_are_refused():
+    for parameters, what in (
         ({"epsilon": 0}, "epsilon"),
-        ({"epsilon": 1, "features": "O7"}, "features"),
-        ({"epsilon": 1, "features": [["wheels"]]}, "wheels"),
-        ({"epsilon": 1, "features": [["window"], ["window"]]}, "twice"),
-        ({"epsilon": 1, "features": ["window"]}, "brackets"),
-        ({"epsilon": 1, "budget_shares": "all"}, "budget_shares"),
-        ({"epsilon": 1, "budget_shares": {"cells": "x"}}, "share"),
-        ({"epsilon": 1, "feature_weights": "none"}, "feature_weights"),
-        ({"epsilon": 1, "structure": "round"}, "structure"),
-        ({"epsilon": 1, "as_published": "false"}, "true or false"),
-        ({"epsilon": 1, "budget_shares": "margins", "as_published": True}, "margins"),
-        ({"epsilon": 1, "budget_shares": "margins", "feature_weights": "uniform"}, "margins"),
-    ],
-)
-def test_bad_parameters_are_refused(parameters, what):
-    with pytest.raises(ParameterError, match=what):
-        ConstrainedCounts(**parameters)
-
-
-@pytest.mark.parametrize(
-    "shares",
-    [
+        ({"features": "O7"}, "features"),
+        ({"features": [["wheels"]]}, "wheels"),
+        ({"features": [["window"], ["window"]]}, None),
+        ({"features": ["window"]}, None),
+        ({"budget_shares": "all"}, "budget_shares"),
+        ({"budget_shares": {"cells": "x"}}, "share"),
+        ({"feature_weights": "none"}, "feature_weights"),
+        ({"structure": "round"}, "structure"),
+        ({"as_published": "false"}, "as_published"),
+        ({"budget_shares": "margins", "as_published": True}, "margins"),
+        ({"budget_shares": "margins", "feature_weights": "uniform"}, "margins"),
+    ):
+        with pytest.raises(ParameterError, match=what):
+            ConstrainedCounts(**{"epsilon": 1, **parameters})
+    for shares in (
         {"cells": 1},
         {"cells": 0.5, "total": 0.4},
         {"cells": 0.5, "total": 0.5, "mode": 0},
         {"cells": 1.5, "total": -0.5},
-    ],
-)
-def test_shares_must_fit_the_features(shares):
-    with pytest.raises(ParameterError, match="share"):
-        ConstrainedCounts(epsilon=1, features=[[]], budget_shares=shares).queries(SCHEMA)
-
-
-def test_no_feature_is_refused():
+    ):
+        with pytest.raises(ParameterError, match="share"):
+            ConstrainedCounts(epsilon=1, features=[[]], budget_shares=shares).queries(SCHEMA)
     with pytest.raises(ParameterError, match="noisy-counts"):
         ConstrainedCounts(epsilon=1, features=[]).queries(SCHEMA)
-
-
-def test_noise_that_drowns_everything_is_refused_before_it_is_paid_for():
-    with pytest.raises(ParameterError, match="Raise epsilon"):
+    with pytest.raises(ParameterError, match="epsilon"):  # noise that drowns everything, before it is paid for
         asked(ConstrainedCounts(epsilon="1e-400"), universe(2, 2, city=True), DiscreteLaplace)
+    for parameters in ({"epsilon": 0}, {"epsilon": 1, "budget": "even"}, {"epsilon": 1, "features": "X"}):
+        with pytest.raises(ParameterError):
+            HierarchicalCounts(**parameters)
 
 
-@pytest.mark.parametrize("dense", [True, False])
-def test_nothing_can_be_counted(monkeypatch, dense):
-    """Trips are created where there are none, and no cell is occupied."""
-    monkeypatch.setattr(constrained_counts, "MAX_DENSE_CELLS", 1 << 22 if dense else 0)
-    of, mechanism = universe(4, 2), ConstrainedCounts(epsilon="0.5", features=[[]])
-    for _ in range(20):
-        drawn = mechanism.draw_counts(counted(of, [0] * of.num_cells), asked(mechanism, of, DiscreteLaplace), Noise())
-        assert (drawn.counts > 0).all()
+@given(st.integers(0, 2**32), st.booleans())
+def test_least_squares_in_a_tree(seed, even):
+    rng = np.random.default_rng(seed)
+    middle = np.zeros(4, dtype=np.int64)
+    leaves = np.repeat(np.arange(4), [2, 1, 3, 2]) if even else np.sort(rng.integers(0, 4, 8))
+    leaves[:4] = np.arange(4)  # every node has a child
+    noisy = [rng.normal(3, 4, size) for size in (1, 4, 8)]
+    variances = rng.uniform(0.2, 5, 3)
+    root, inner, found = consistent_tree(noisy, [middle, leaves], variances, prune=False)
+    matrix = np.vstack([np.ones((1, 8)), np.eye(4)[:, leaves], np.eye(8)])
+    weights = 1 / np.sqrt(np.repeat(variances, [1, 4, 8]))
+    best = np.linalg.lstsq(matrix * weights[:, None], np.concatenate(noisy) * weights, rcond=None)[0]
+    np.testing.assert_allclose(found, best, atol=1e-9)
+    np.testing.assert_allclose(inner, np.bincount(leaves, best, minlength=4), atol=1e-9)
+    np.testing.assert_allclose(root, [best.sum()], atol=1e-9)
+
+
+def test_pruned_nodes_are_zero_with_all_below_and_others_keep_the_sum():
+    noisy = [np.array([10.0]), np.array([-5.0, 12.0]), np.array([3.0, -9.0, 4.0, 5.0, -1.0])]
+    parents = [np.array([0, 0]), np.array([0, 0, 1, 1, 1])]
+    root, inner, leaves = consistent_tree(noisy, parents, [1.0, 1.0, 1.0], prune=True)
+    assert inner[0] == 0
+    assert (leaves[:2] == 0).all()
+    assert leaves[4] == 0
+    assert inner.sum() == pytest.approx(root.sum())
+    assert leaves.sum() == pytest.approx(root.sum())
+
+
+def test_budgets_add_up_and_grow_towards_the_cells():
+    for budget in ("geometric", "uniform"):
+        queries = HierarchicalCounts(epsilon=1, budget=budget).queries(SCHEMA)
+        assert sum(query.share for query in queries) == 1
+    shares = [query.share for query in HierarchicalCounts(epsilon=1).queries(SCHEMA)]
+    levels = [*shares[1:], shares[0]]
+    for above, below in pairwise(levels):
+        assert float(below / above) == pytest.approx(2 ** (1 / 3))
+
+
+def test_counts_are_positive_and_near_the_truth_where_epsilon_is_large():
+    of = universe(6, 3, city=True)
+    true = np.arange(of.num_cells) % 5
+    mechanism = HierarchicalCounts(epsilon=200)
+    drawn = mechanism.draw_counts(counted(of, true), asked(mechanism, of, DiscreteLaplace), Noise())
+    found = np.zeros(of.num_cells, dtype=np.int64)
+    found[drawn.cells] = drawn.counts
+    assert (found == true).all()

@@ -24,16 +24,9 @@ from dunnage.noise.source import Noise
 from dunnage.tables.dataset import Dataset
 
 STOPS = ("B", "A", "C")
-TRIP = {"origin": "board", "destination": "alight", "time": "tap"}
 
 
-def policy(
-    *,
-    bound: Contribution | None = None,
-    trip: dict[str, Any] | None = None,
-    more: tuple[Attribute, ...] = (),
-    **time: Any,
-) -> Policy:
+def policy(*, bound: Contribution | None = None, trip: Any = None, more: Any = (), **time: Any) -> Policy:
     quasi = {"role": Role.QUASI_IDENTIFIER}
     windows = Windows(**{"lower": "04:00", "upper": "28:00", "window_minutes": 360, **time})
     columns = (
@@ -43,12 +36,8 @@ def policy(
         Attribute(name="tap", domain=windows, **quasi),
         *more,
     )
-    schema = Schema(
-        attributes=columns,
-        protects="rider" if bound else "trip",
-        trip=Trip(**{**TRIP, **(trip or {})}),
-        contribution=bound,
-    )
+    trips_ = Trip(origin="board", destination="alight", time="tap", **(trip or {}))
+    schema = Schema(attributes=columns, protects="rider" if bound else "trip", trip=trips_, contribution=bound)
     return Policy(dataset="trips", schema=schema, mechanism={"name": "noisy-counts", "epsilon": 1})
 
 
@@ -77,35 +66,26 @@ ROWS = [
 
 
 @pytest.mark.parametrize("most_dense", [0, 1 << 22])
-def test_small_counts(monkeypatch, most_dense):
+def test_small_counts_and_counts_that_come_counted(monkeypatch, most_dense):
     monkeypatch.setattr(counting, "MAX_DENSE_CELLS", most_dense)
     found = true_counts(dataset_of(ROWS, policy()))
     assert shown(found) == {("A", "B", "04:00"): 2, ("B", "A", "22:00"): 1, ("C", "C", "16:00"): 1}
     assert (found.num_trips, found.num_dropped) == (4, 0)
     assert repr(found) == "Counted(private)"
-    by_day = true_counts(dataset_of(ROWS, policy(day="day-type")))
-    assert shown(by_day) == {
-        ("A", "B", "04:00", "saturday"): 1,
-        ("A", "B", "04:00", "sunday"): 1,
-        ("B", "A", "22:00", "saturday"): 1,
-        ("C", "C", "16:00", "sunday"): 1,
+    by_day = shown(true_counts(dataset_of(ROWS, policy(day="day-type"))))
+    days = {
+        ("A", "B", "04:00"): ["saturday", "sunday"],
+        ("B", "A", "22:00"): ["saturday"],
+        ("C", "C", "16:00"): ["sunday"],
     }
-
-
-@pytest.mark.parametrize("most_dense", [0, 1 << 22])
-def test_counts_that_come_counted(monkeypatch, most_dense):
-    monkeypatch.setattr(counting, "MAX_DENSE_CELLS", most_dense)
+    assert by_day == {(*cell, day): 1 for cell, own in days.items() for day in own}
     count = Attribute(name="n", role=Role.QUASI_IDENTIFIER, domain=Numeric(lower=0, upper=100))
     day = Attribute(name="day", role=Role.QUASI_IDENTIFIER, domain=Ordinal(levels=("work", "free")))
     made = policy(trip={"count": "n", "day": "day"}, more=(count, day), window_minutes=1)
     found = true_counts(dataset_of(ROWS, made, n=[5, 0, 7, 1], day=["free", "free", "work", "work"]))
-    assert shown(found) == {
-        ("A", "B", "08:12", "free"): 5,
-        ("B", "A", "26:12", "work"): 7,
-        ("C", "C", "21:59", "work"): 1,
-    }
-    nothing = true_counts(dataset_of(ROWS, made, n=[0, 0, 0, 0], day=["free"] * 4))
-    assert shown(nothing) == {}
+    work = {("B", "A", "26:12", "work"): 7, ("C", "C", "21:59", "work"): 1}
+    assert shown(found) == {("A", "B", "08:12", "free"): 5, **work}
+    assert shown(true_counts(dataset_of(ROWS, made, n=[0, 0, 0, 0], day=["free"] * 4))) == {}
 
 
 trips = st.tuples(
@@ -148,19 +128,17 @@ def all_outcomes(dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> Counter[t
     return found
 
 
-@pytest.mark.parametrize("most", [1, 2, 3])
-def test_each_choice_of_trips_is_equally_likely(monkeypatch, most):
+def test_each_choice_of_trips_is_equally_likely(monkeypatch):
     rows = [(card, "A", "B", "2026-11-15T08:12") for card in "1121121"]
-    dataset = dataset_of(rows, bounded_policy(most))
-    outcomes = all_outcomes(dataset, monkeypatch)
-    assert len(set(outcomes.values())) == 1
     of_card = {card: [place for place, row in enumerate(rows) if row[0] == card] for card in "12"}
-    wanted = {
-        tuple(place in (*one, *other) for place in range(len(rows)))
-        for one in itertools.combinations(of_card["1"], min(most, 5))
-        for other in itertools.combinations(of_card["2"], min(most, 2))
-    }
-    assert set(outcomes) == wanted
+    for most in (1, 2, 3):
+        outcomes = all_outcomes(dataset_of(rows, bounded_policy(most)), monkeypatch)
+        assert len(set(outcomes.values())) == 1
+        assert set(outcomes) == {
+            tuple(place in (*one, *other) for place in range(len(rows)))
+            for one in itertools.combinations(of_card["1"], min(most, 5))
+            for other in itertools.combinations(of_card["2"], min(most, 2))
+        }
 
 
 def test_one_rider_changes_nothing_for_the_others(monkeypatch):
@@ -197,26 +175,18 @@ def test_a_rider_of_a_thousand_trips_changes_what_the_bound_says(per, most):
         assert change == most <= most_trips(made.schema, None)
 
 
-def test_a_bound_by_day_is_one_of_service_days():
+def test_bounds_by_day_and_none():
     rows = [("1", "A", "B", when) for when in ("2026-11-15T08:00", "2026-11-16T03:00", "2026-11-16T04:00")]
-    kept = kept_rows(dataset_of(rows, bounded_policy(1, "day")), Noise())
+    kept = kept_rows(dataset_of(rows, bounded_policy(1, "day")), Noise())  # service days
     assert kept[2]
     assert kept[:2].sum() == 1
-
-
-def test_nothing_is_dropped_below_the_bound():
-    dataset = dataset_of(ROWS, bounded_policy(2))
-    noise = Noise()
-    assert kept_rows(dataset, noise).all()
-    assert count_trips(dataset, noise).num_dropped == 0
-
-
-def test_no_choice_without_a_bound():
-    dataset = dataset_of(ROWS, policy())
-    noise = Noise()
+    below = dataset_of(ROWS, bounded_policy(2))
+    assert kept_rows(below, Noise()).all()
+    assert count_trips(below, Noise()).num_dropped == 0
+    dataset, noise = dataset_of(ROWS, policy()), Noise()
     assert count_trips(dataset, noise).num_trips == 4
     assert noise.bytes_drawn == 0
-    with pytest.raises(ParameterError, match="under a policy with"):
+    with pytest.raises(ParameterError):
         kept_rows(dataset, noise)
 
 
@@ -227,5 +197,5 @@ def test_most_trips():
     assert most_trips(bounded_policy(3, "day").schema, "2026-11-15") == 3
     unknown = policy(bound=Contribution(person="card", max=3, per="day")).schema
     assert most_trips(unknown, "2026-02") == 84
-    with pytest.raises(ParameterError, match="how many days"):
+    with pytest.raises(ParameterError):
         most_trips(unknown, None)
