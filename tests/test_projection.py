@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.oracles.projection import join_groups, project_cells, project_general
+from tests.oracles.projection import project_cells, project_general
 
 from dunnage.errors import InternalError, ParameterError
 from dunnage.kernels.counts import projection
@@ -503,13 +503,6 @@ def test_order_of_cells_groups_and_features_does_not_matter(seed):
     assert found.x == pytest.approx(expected[order], abs=1e-8)
 
 
-def test_join_groups_by_hand():
-    join, num = join_groups([np.array([0, 0, 1, 1, 0]), np.array([2, 5, 2, 2, 2])])
-    assert num == 3
-    assert len({join[0], join[1], join[2]}) == 3
-    assert (join[0], join[2]) == (join[4], join[3])
-
-
 @needs_piqp
 def test_floors_and_other_results_are_those_of_project():
     family = Family(groups=(np.array([0, 0, 1]), np.array([0, 1, 1])), sizes=(2, 3), ratios=(3.0, 0.5))
@@ -526,20 +519,3 @@ def test_floors_and_other_results_are_those_of_project():
         assert other == pytest.approx(mine, abs=1e-5)
     with pytest.raises(InternalError):
         project_general(listed, family, sums, tolerance=0.0)
-
-
-def test_bad_partitions():
-    cells, groups, sums = np.ones(2), [np.array([0, 1])], [np.ones(2)]
-    for bad_groups, bad_sums, weights in [
-        (groups, sums, [1.0]),
-        ([], [], [1.0]),
-        (groups, sums, [1.0, -1.0]),
-        ([np.array([0, 1, 1])], sums, [1.0, 1.0]),
-        ([np.array([0.0, 1.0])], sums, [1.0, 1.0]),
-        ([np.array([0, 2])], sums, [1.0, 1.0]),
-        (groups, [np.array([1.0, np.nan])], [1.0, 1.0]),
-    ]:
-        with pytest.raises(ParameterError):
-            project_cells(cells, bad_groups, bad_sums, weights)
-    with pytest.raises(ParameterError):
-        project_cells(np.array([1.0, np.nan]), groups, sums, [1.0, 1.0])

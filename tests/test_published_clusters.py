@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from dunnage.errors import ParameterError
-from dunnage.kernels.clusters import published
 from dunnage.kernels.clusters.growth import Metric, distance_deviations, distance_moments, near_weights
 from dunnage.kernels.clusters.published import published_density, published_greedy
 
@@ -102,53 +101,38 @@ def some_limits(rng, metric):
     return None if rng.random() < 0.5 else rng.choice([0.0, 1.0, 2.0, 40.0, np.inf], size=len(metric.near))
 
 
-@pytest.mark.parametrize("cells_per_record", [0, 1, 50])
-def test_density_is_the_literal_one(cells_per_record, monkeypatch):
-    monkeypatch.setattr(published, "_CELLS_PER_RECORD", cells_per_record)
-    rng = np.random.default_rng(cells_per_record)
-    for num in rng.integers(1, 40, size=100):
-        metric = a_metric(rng, int(num))
-        k = int(rng.integers(1, min(num, 9) + 1))
-        limits = some_limits(rng, metric)
-        assert published_density(metric, k, limits=limits).tolist() == literal(metric, k, limits, densest).tolist()
-
-
-def test_greedy_is_the_literal_one():
+def test_both_are_the_literal_ones():
     rng = np.random.default_rng(2)
-    for num in rng.integers(1, 50, size=100):
+    for num in rng.integers(1, 45, size=160):
         metric = a_metric(rng, int(num))
         k = int(rng.integers(1, min(num, 9) + 1))
         limits, order = some_limits(rng, metric), rng.permutation(num)
+        assert published_density(metric, k, limits=limits).tolist() == literal(metric, k, limits, densest).tolist()
         found = published_greedy(metric, k, order=order, limits=limits)
         assert found.tolist() == literal(metric, k, limits, first_of(order.tolist())).tolist()
 
 
-@pytest.mark.parametrize("k", [2, 5, 30])
-def test_density_is_the_literal_one_on_larger_tables(k):
-    rng = np.random.default_rng(k)
-    num = 260
+def test_density_is_the_literal_one_on_larger_tables():
+    num, rng = 160, np.random.default_rng(2)
+    codes = [rng.integers(0, size, num) for size in (3, 30, 30)]
     metric = Metric(
         np.sort(rng.integers(0, 400, size=(1, num)) * 60.0),
-        np.array([rng.integers(0, 3, num), rng.integers(0, 30, num), rng.integers(0, 30, num)], dtype=np.int32),
+        np.array(codes, dtype=np.int32),
         (PEOPLE, ring(30), ring(30)),
         np.array([0.3 / 24000, 0.04 / 2, 0.33 / 15, 0.33 / 15]),
         np.array([0.3 / 5600, 0.04 / 0.7, 0.33 / 4.3, 0.33 / 4.3]),
     )
-    assert published_density(metric, k).tolist() == literal(metric, k, None, densest).tolist()
+    for k in (2, 5, 30):
+        assert published_density(metric, k).tolist() == literal(metric, k, None, densest).tolist(), k
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_whole_distances_do_not_depend_on_the_order_of_attributes(seed):
-    rng = np.random.default_rng([seed, 3])
-    metric = a_metric(rng, 30, whole=True)
-    turned = Metric(
-        metric.numbers[::-1],
-        metric.codes[::-1],
-        metric.tables[::-1],
-        np.concatenate((metric.charge[: len(metric.numbers)][::-1], metric.charge[len(metric.numbers) :][::-1])),
-        np.concatenate((metric.near[: len(metric.numbers)][::-1], metric.near[len(metric.numbers) :][::-1])),
-    )
-    assert published_density(metric, 4).tolist() == published_density(turned, 4).tolist()
+def test_whole_distances_do_not_depend_on_the_order_of_attributes():
+    for seed in range(20):
+        metric = a_metric(np.random.default_rng([seed, 3]), 30, whole=True)
+        num = len(metric.numbers)
+        charge, near = (np.concatenate((own[:num][::-1], own[num:][::-1])) for own in (metric.charge, metric.near))
+        turned = Metric(metric.numbers[::-1], metric.codes[::-1], metric.tables[::-1], charge, near)
+        assert published_density(metric, 4).tolist() == published_density(turned, 4).tolist(), seed
 
 
 @given(st.data())
@@ -163,55 +147,34 @@ def test_every_class_has_k_records_and_none_is_lost_without_limits(data):
         assert len(sizes) == num // k
 
 
-@pytest.mark.parametrize("k", [1, 3, 7])
-def test_equal_records_go_by_number(k):
-    metric = Metric(np.zeros((1, 7)), np.zeros((0, 7), dtype=np.int32), (), np.ones(1), np.ones(1))
-    expected = {1: [0, 1, 2, 3, 4, 5, 6], 3: [0, 0, 0, 1, 1, 1, 0], 7: [0] * 7}[k]
-    assert published_density(metric, k).tolist() == expected
-
-
 def on_a_line(*values):
     return Metric(np.array([values], float), np.zeros((0, len(values)), dtype=np.int32), (), np.ones(1), np.ones(1))
 
 
-def test_averages_are_computed_again_after_each_class():
-    # 1 and 2 are nearest; without them 0 is far from all but 4 and 5 are near each other.
+def test_by_hand():
+    for k, expected in ((1, [0, 1, 2, 3, 4, 5, 6]), (3, [0, 0, 0, 1, 1, 1, 0]), (7, [0] * 7)):
+        assert published_density(on_a_line(*[0] * 7), k).tolist() == expected  # equal records go by number
+    # Averages are computed again: 1 and 2 are nearest; without them 0 is far from all but 4 and 5 are near each other.
     assert published_density(on_a_line(3, 4, 4.5, 10, 11.5), 2).tolist() == [0, 0, 0, 1, 1]
     assert published_density(on_a_line(3, 4, 4.5, 10, 11.5, 13.1), 2).tolist() == [2, 0, 0, 1, 1, 2]
-
-
-def test_a_head_beyond_the_limits_is_suppressed_and_its_neighbours_stay_free():
-    metric = on_a_line(0, 2, 3, 9)
-    assert published_greedy(metric, 2, order=np.array([3, 1, 0, 2]), limits=np.array([2.0])).tolist() == [-1, 0, 0, -1]
-    assert published_greedy(metric, 2, order=np.array([3, 1, 0, 2]), limits=np.array([3.0])).tolist() == [0, 0, 0, -1]
-
-
-def test_nothing_is_published_if_limits_forbid_every_class():
+    # A head beyond the limits is suppressed, and its neighbours stay free.
+    for limit, expected in ((2.0, [-1, 0, 0, -1]), (3.0, [0, 0, 0, -1])):
+        found = published_greedy(on_a_line(0, 2, 3, 9), 2, order=np.array([3, 1, 0, 2]), limits=np.array([limit]))
+        assert found.tolist() == expected
     assert published_density(on_a_line(0, 2, 4), 2, limits=np.zeros(1)).tolist() == [-1, -1, -1]
-
-
-def test_a_left_over_counts_what_its_class_is_charged_for_all():
     # It widens {0, 1, 2} by 1.5 and {3, 4, 5} by 1.9, but four records are then charged 4.5 (9 more) or 1.9 (7.6 more).
     assert published_density(on_a_line(0, 1.5, 3, 6.4, 6.4, 6.4, 4.5), 3).tolist() == [1, 1, 1, 0, 0, 0, 0]
 
 
-@pytest.mark.parametrize("k", [0, 4, -1])
-def test_impossible_sizes_are_refused(k):
-    for method in (published_density, lambda *asked: published_greedy(*asked, order=np.arange(3))):
-        with pytest.raises(ParameterError, match="between 1 and the number of records"):
-            method(on_a_line(1, 2, 3), k)
-
-
-@pytest.mark.parametrize("order", [[0, 1], [0, 1, 1], [1, 2, 3]])
-def test_orders_that_miss_a_record_are_refused(order):
-    with pytest.raises(ParameterError, match="every record once"):
-        published_greedy(on_a_line(1, 2, 3), 2, order=np.array(order))
-
-
-@pytest.mark.parametrize("limits", [[1.0, 1.0], [-1.0], [np.nan]])
-def test_bad_limits_are_refused(limits):
-    with pytest.raises(ParameterError, match="one number for each attribute"):
-        published_density(on_a_line(1, 2, 3), 2, limits=np.array(limits))
+def test_impossible_sizes_orders_and_limits_are_refused():
+    metric, order = on_a_line(1, 2, 3), np.arange(3)
+    cases = [(published_density, k, {}) for k in (0, 4, -1)]
+    cases += [(published_greedy, k, {"order": order}) for k in (0, 4, -1)]
+    cases += [(published_greedy, 2, {"order": np.array(wrong)}) for wrong in ([0, 1], [0, 1, 1], [1, 2, 3])]
+    cases += [(published_density, 2, {"limits": np.array(wrong)}) for wrong in ([1.0, 1.0], [-1.0], [np.nan])]
+    for method, k, more in cases:
+        with pytest.raises(ParameterError):
+            method(metric, k, **more)
 
 
 def test_importing_the_module_does_not_load_the_compiler():
@@ -239,17 +202,11 @@ def test_moments_of_codes_are_those_of_all_pairs(codes):
     assert distance_moments(codes, table) == pytest.approx(expected, rel=1e-9, abs=1e-12)
 
 
-@pytest.mark.parametrize("values", [[], [0.3], [0.1, 0.7], [0.1] * 9])
-def test_distances_that_are_all_alike_do_not_deviate_at_all(values):
-    assert distance_moments(np.array(values))[1] == 0
-
-
-def test_codes_that_are_all_equally_far_apart_do_not_deviate_at_all():
+def test_distances_that_are_all_alike_do_not_deviate_at_all_and_drop_out():
+    for values in ([], [0.3], [0.1, 0.7], [0.1] * 9):
+        assert distance_moments(np.array(values))[1] == 0
     assert distance_moments(np.arange(7), 0.1 * (1 - np.eye(7)))[1] == 0
     assert distance_moments(np.zeros(7, dtype=int), ring(4))[1] == 0
-
-
-def test_constant_attributes_drop_out_of_the_weights():
     numbers, codes = np.array([[5.0, 5, 5], [0, 1, 3]]), np.array([[0, 1, 1]], dtype=np.int32)
     deviations = distance_deviations(numbers, codes, (ring(2),))
     assert deviations == pytest.approx([0, np.std([1, 2, 3]), np.std([1, 1, 0])])

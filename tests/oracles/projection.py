@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.errors import InternalError, ParameterError
+from dunnage.errors import InternalError
 from dunnage.kernels.counts.projection import Family, ListedCells, Projection, check_lengths, optimality, project
 
 # By its own settings PIQP calls some of these problems infeasible, where weights are far apart: none is.
@@ -45,7 +45,6 @@ def project_cells(
     values = np.asarray(cells, dtype=np.float64)
     parts = [np.asarray(part, dtype=np.float64) for part in sums]
     codes = [np.asarray(part) for part in groups]
-    _check_partitions(values, codes, parts, weights)
     join, num_groups = join_groups(codes)
     order = np.lexsort((-values, join))
     starts = np.searchsorted(join[order], np.arange(num_groups + 1)).astype(np.int64)
@@ -71,23 +70,6 @@ def join_groups(groups: Sequence[npt.NDArray[Any]]) -> tuple[IntArray, int]:
         found, join = np.unique(keys, return_inverse=True)
         num = len(found)
     return join.astype(np.int64), num
-
-
-def _check_partitions(
-    values: FloatArray, groups: Sequence[npt.NDArray[Any]], sums: Sequence[FloatArray], weights: Sequence[float]
-) -> None:
-    if not (len(groups) == len(sums) == len(weights) - 1 >= 1):
-        raise ParameterError(
-            "Every coarse feature needs groups, sums and a weight, and the cells a weight before those. "
-            f"Got {len(groups)}, {len(sums)} and {len(weights)}."
-        )
-    if not all(0 < weight < np.inf for weight in weights):
-        raise ParameterError(f"Weights must be positive and finite. Got {list(weights)}.")
-    for part, of_part in zip(groups, sums, strict=True):
-        if part.shape != values.shape or (part.size and part.dtype.kind not in "iu"):
-            raise ParameterError("Groups must be whole numbers, one for each cell. Give arrays of the length of cells.")
-        if part.size and not (part.min() >= 0 and part.max() < len(of_part)):
-            raise ParameterError(f"Groups must be numbered from 0 to {len(of_part) - 1}, as sums are. Renumber them.")
 
 
 def project_general(
