@@ -14,11 +14,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+import dunnage as dn
 from dunnage.kernels.counts.laplace import CountLaw
 from dunnage.mechanisms.counts import Counted, NoisyQueries
-from dunnage.model.city import City
 from dunnage.model.trips import Universe
-from dunnage.noise.source import Noise
 
 SCHEMA: Any = SimpleNamespace(tells_days=False, protects="trip", trip=True)
 Outcome = tuple[tuple[int, int], ...]
@@ -31,7 +30,7 @@ def universe(num_stops: int = 1, num_windows: int = 2, *, city: bool = False) ->
         return Universe(stops=stops, windows=windows, window_minutes=30)
     zones = np.arange(num_stops, dtype=np.int32) % 2
     modes = ((np.add.outer(np.arange(num_stops), 2 * np.arange(num_stops))) % 3).astype(np.int16)
-    facts = City(stops=stops, zone_names=("a", "b"), zones=zones, mode_names=("x", "y", "z"), modes=modes)
+    facts = dn.City(stops=stops, zone_names=("a", "b"), zones=zones, mode_names=("x", "y", "z"), modes=modes)
     return Universe(stops=stops, windows=windows, window_minutes=30, city=facts)
 
 
@@ -53,7 +52,7 @@ class Scripted:
     scale: Fraction
     values: tuple[int, ...]
 
-    def draw(self, noise: Noise, size: int) -> Any:
+    def draw(self, noise: dn.Noise, size: int) -> Any:
         assert size == len(self.values)
         return np.array(self.values)
 
@@ -69,7 +68,7 @@ def outcome(mechanism: Any, question: NoisyQueries, noisy: Sequence[Sequence[int
     """Run a mechanism on noisy answers, the cells first; chance after the noise is the same in every run."""
     laws = tuple(Scripted(law.scale, tuple(row)) for law, row in zip(question.laws, noisy, strict=True))
     nothing = Counted(universe=question.universe, cells=np.zeros(0, np.int64), counts=np.zeros(0, np.int64))
-    drawn = mechanism.draw_counts(nothing, replace(question, laws=laws), Noise(seed=1))
+    drawn = mechanism.draw_counts(nothing, replace(question, laws=laws), dn.Noise(seed=1))
     return tuple(zip(drawn.cells.tolist(), drawn.counts.tolist(), strict=True))
 
 

@@ -28,25 +28,16 @@ from scipy import stats
 from tests.builders import WEIGHT, a_policy
 from tests.commands import fine, run
 
+import dunnage as dn
 from dunnage.advising import advice, rows, sweep
 from dunnage.advising.advice import DISTORTION, NUMBER_ERROR, TRUCKS, choose, limit_of, share_of
 from dunnage.advising.frontier import OVERLOADED, Failure, Frontier, Limit, Measure, Point
 from dunnage.advising.policies import BasePolicy
 from dunnage.advising.rows import RowSubject
 from dunnage.advising.sweep import AdviceRequest, Cache, Candidate, Draw, Goal, Reference, Subject
-from dunnage.auditing.plans import plan_utility
 from dunnage.errors import InputError, NoPlanError, OutputError, ParameterError, PolicyError
-from dunnage.ledger import Ledger
-from dunnage.model.domains import Numeric
-from dunnage.model.policy import Policy
-from dunnage.noise.source import Noise
-from dunnage.planning.models import Sealed, Standard
-from dunnage.planning.packing import pack
 from dunnage.publishing import mechanism_of, publish
 from dunnage.samples import like
-from dunnage.settle import apply
-from dunnage.tables.dataset import Dataset
-from dunnage.tables.load import draft, load
 
 POLICY = """# kept
 dataset = "parcels"
@@ -240,12 +231,12 @@ def test_policy_may_come_without_a_mechanism_or_with_a_blank_one(place):
         base = BasePolicy.read(path)
         assert base.policy({"name": "partition", "k": 3}).mechanism == {"name": "partition", "k": 3}
         out.write_text(base.text_with({"mechanism": {"name": "noisy-values", "epsilon": 0.5}}, notes=["Said.", ""]))
-        read = Policy.read(out)
+        read = dn.Policy.read(out)
         assert dict(read.mechanism) == {"name": "noisy-values", "epsilon": pytest.approx(0.5)}
         assert read.schema == base.policy({"name": "partition", "k": 2}).schema
         assert out.read_text().startswith("# Said.\n#\n")
         assert inline or "# kept too" in out.read_text()
-    path.write_text(draft(place / "parcels.csv"))
+    path.write_text(dn.draft(place / "parcels.csv"))
     with pytest.raises(PolicyError) as error:
         BasePolicy.read(path).policy({"name": "partition", "k": 2})
     places = [problem.where for problem in error.value.problems]
@@ -270,7 +261,7 @@ def test_files_of_a_policy_are_found_from_its_new_place(tmp_path):
         text = base.text_with(tables, place=folder)
         path = (folder or tmp_path) / "policy.toml"
         path.write_text(text)
-        assert Policy.read(path).schema == base.policy({"name": "partition", "k": 2}).schema
+        assert dn.Policy.read(path).schema == base.policy({"name": "partition", "k": 2}).schema
         assert f'hierarchy = "{inside}"  # levels' in text
 
 
@@ -379,10 +370,10 @@ def test_what_makes_points_doubtful_is_said(place, monkeypatch):
 
 def test_generated_rows_rest_on_public_facts_alone(place):
     policy = BasePolicy.read(place / "base.toml").policy({"name": "noisy-values", "epsilon": 1})
-    data = load(place / "parcels.csv", policy)
+    data = dn.load(place / "parcels.csv", policy)
     seen: list[str] = []
 
-    class Watched(Dataset):
+    class Watched(dn.Dataset):
         def column(self, name: str) -> Any:
             seen.append(name)
             return super().column(name)
@@ -404,19 +395,19 @@ def test_size_of_generated_data_is_public_or_rounded(place):
     (place / "parcels.csv").write_text(_rows(44))
     case = TRUCKS.open(_asked(place, on="generated", quick=False))
     named = {candidate.mechanism: candidate for candidate in TRUCKS.candidates(case)[0]}
-    sizes = {name: len(case.rows(candidate, Noise())) for name, candidate in named.items()}
+    sizes = {name: len(case.rows(candidate, dn.Noise())) for name, candidate in named.items()}
     assert sizes == {name: 40 if name == "sampled-lattice" else 44 for name in sizes}
     fewer = TRUCKS.open(_asked(place, on="generated", size=12))
-    assert len(fewer.rows(named["sampled-lattice"], Noise())) == 12
+    assert len(fewer.rows(named["sampled-lattice"], dn.Noise())) == 12
     assert [rows.round_to_one_digit(number) for number in (1, 9, 14, 15, 94, 95, 4321)] == [1, 9, 10, 20, 90, 100, 4000]
 
 
 def test_of_many_rows_whole_strata_are_taken(place):
     case = DISTORTION.open(_asked(place))
-    some = case.some_rows(case.policy, Noise(), 30)
+    some = case.some_rows(case.policy, dn.Noise(), 30)
     assert len(some) == 20
     assert len(set(some.column("port").to_pylist())) == 1
-    assert [len(case.some_rows(case.policy, Noise(), limit)) for limit in (15, 40)] == [15, 40]
+    assert [len(case.some_rows(case.policy, dn.Noise(), limit)) for limit in (15, 40)] == [15, 40]
     release, _ = publish(some, ledger=":memory:")
     assert len(release) == 20
 
@@ -437,7 +428,7 @@ def test_of_many_packages_some_are_measured_and_that_is_said(place, monkeypatch)
     for goal in (DISTORTION, NUMBER_ERROR):
         case, whole = (goal.open(_asked(place, size=size)) for size in (10, 40))
         task = next(task for task in goal.candidates(case)[0] if task.mechanism == "partition")
-        assert len(case.rows(task, Noise())) == 10
+        assert len(case.rows(task, dn.Noise())) == 10
         assert task.on == "sample"
         assert len(goal.reference(case).says) > len(goal.reference(whole).says)
 
@@ -445,9 +436,9 @@ def test_of_many_packages_some_are_measured_and_that_is_said(place, monkeypatch)
 def _some(groups: list[Any], limit: int) -> Any:
     """Take rows from these groups; each weighs as much as its number."""
     policy = a_policy({"name": "partition", "k": 2}, {"weight": {**WEIGHT, "domain": [0, 1000]}})
-    data = Dataset.from_table(pa.table({"weight": np.arange(len(groups[0]), dtype=float)}), policy)
+    data = dn.Dataset.from_table(pa.table({"weight": np.arange(len(groups[0]), dtype=float)}), policy)
     subject: Any = SimpleNamespace(data=data, groups=groups)
-    return RowSubject.some_rows(subject, policy, Noise(), limit).numbers("weight").astype(int)
+    return RowSubject.some_rows(subject, policy, dn.Noise(), limit).numbers("weight").astype(int)
 
 
 def test_rows_of_a_group_that_is_too_large_are_added_where_whole_ones_are_few():
@@ -487,7 +478,7 @@ def test_figures_of_many_rows_are_those_of_publishing_all_of_them(tmp_path):
         assert task.on == "data"
         drawn = goal.measure(case, task)
         policy = case.request.base.policy({"name": "partition", **task.parameters})
-        data = load(tmp_path / "parcels.csv", policy)
+        data = dn.load(tmp_path / "parcels.csv", policy)
         again = rows.row_errors(publish(data, ledger=":memory:"), data)
         assert drawn.risk == pytest.approx(again.risk, abs=1e-3)
         assert goal is DISTORTION or drawn.cost == pytest.approx(again.cost, abs=1e-3)
@@ -511,16 +502,16 @@ def test_plans_that_take_minutes_with_several_quantities_are_left_out(place):
 def test_points_of_trucks_agree_with_a_plan_made_by_hand(place):
     case = TRUCKS.open(_asked(place, by="port"))
     tasks = {task.name: task for task in TRUCKS.candidates(case)[0]}
-    for plan, model in (("upper bounds", Standard()), ("sealed", Sealed())):
+    for plan, model in (("upper bounds", dn.Standard()), ("sealed", dn.Sealed())):
         task = tasks[f"partition k=5, {plan} plan"]
         assert (task.on, task.guarantee, task.basis) == ("data", "k-anonymity, k 5", "proved")
         point = sweep.measure_point(TRUCKS, case, task)
         policy = case.request.base.policy({"name": task.mechanism, **task.parameters})
-        data = load(place / "parcels.csv", policy)
+        data = dn.load(place / "parcels.csv", policy)
         release, key = publish(data, ledger=":memory:")
-        made = pack(release, capacity="100kg", by="port", model=model, seconds=2)
-        done = apply(made, data, release, key, repair=True)
-        ratio = plan_utility(done, data, seconds=2).ratio
+        made = dn.pack(release, capacity="100kg", by="port", model=model, seconds=2)
+        done = dn.apply(made, data, release, key, repair=True)
+        ratio = dn.plan_utility(done, data, seconds=2).ratio
         assert point.cost.lower - 1e-9 <= ratio - 1 <= point.cost.upper + 1e-9
         assert point.risk.lower - 0.03 <= done.truck_linkage.mean <= point.risk.upper + 0.03
         assert plan != "sealed" or point.cost.value == 0
@@ -565,9 +556,9 @@ def test_candidates_what_they_are_measured_on_and_those_that_do_not_fit(place):
     assert {int(task.parameters["k"]) for task in tasks} == {2, 3, 5, 10, 20}
     others = ["full-domain", "noisy-clusters", "noisy-values", "sampled-lattice"]
     assert sorted(item.name for item in failed) == others
-    borders = rows.ranges_of(Numeric(lower=0, upper=1, resolution="0.1"), 4)
+    borders = rows.ranges_of(dn.Numeric(lower=0, upper=1, resolution="0.1"), 4)
     assert [Fraction(str(border)) for border in borders] == [Fraction(1, 5), Fraction(1, 2), Fraction(7, 10)]
-    assert rows.ranges_of(Numeric(lower=0, upper=2, resolution=1), 4) == [1]
+    assert rows.ranges_of(dn.Numeric(lower=0, upper=2, resolution=1), 4) == [1]
 
 
 def test_goals_say_what_is_missing_and_which_other_goal_a_policy_is_for(place):
@@ -621,9 +612,9 @@ def test_advice_ends_with_a_policy_that_publishes(place):
     assert {item.mechanism for item in found.points} >= {"partition", "full-domain", "utility-clusters"}
     assert any(line.startswith(f"{len(found.points)} of ") for line in lines)
     # Whoever follows the policy publishes what was measured, and nothing was spent on the way.
-    policy = Policy.read(out / "policy.toml")
-    data = load(place / "parcels.csv", policy)
-    with Ledger(place / "ledger.sqlite") as ledger:
+    policy = dn.Policy.read(out / "policy.toml")
+    data = dn.load(place / "parcels.csv", policy)
+    with dn.Ledger(place / "ledger.sqlite") as ledger:
         release, _ = publish(data, ledger=ledger)
         assert len(ledger.statement("parcels").spends) == 1
     assert len(release) == 40
@@ -698,6 +689,6 @@ def test_command_writes_a_frontier_folder_and_says_how_to_publish(place, only):
     assert done.code == 0, done.err
     ledger = f"--ledger {place}/dunnage-ledger.sqlite -o RELEASE"
     assert f"dunnage publish {place}/parcels.csv --policy '{out}/policy.toml' {ledger}" in done.out
-    assert mechanism_of(Policy.read(out / "policy.toml"))
+    assert mechanism_of(dn.Policy.read(out / "policy.toml"))
     assert fine(*given, "--force")["recommended"] == Frontier.read(out).recommended == "partition k=5"
     assert sorted(os.listdir(out)) == ["frontier.csv", "frontier.html", "frontier.json", "policy.toml"]

@@ -17,6 +17,7 @@ import pytest
 from tests.builders import WEIGHT, a_policy, a_trip_policy
 from tests.commands import run
 
+import dunnage as dn
 from dunnage.advising import vehicles
 from dunnage.advising.advice import COUNT_ERROR, NUMBER_ERROR, REPORT_ERROR, SHUTTLES, goal_of
 from dunnage.advising.frontier import Point
@@ -41,18 +42,11 @@ from dunnage.auditing.tracking import channel_matrix
 from dunnage.collecting.batch import find_inputs
 from dunnage.collecting.reading import RowFile
 from dunnage.collecting.tasks import carriers_from_text, read_task
-from dunnage.devices.places import LocalLocation
 from dunnage.devices.subjects import Grid
 from dunnage.errors import InputError, ParameterError, PolicyError, Refusal, UserError
-from dunnage.ledger import Ledger
 from dunnage.mechanisms.counts import true_counts
-from dunnage.model.city import City
-from dunnage.model.policy import Policy
-from dunnage.noise.source import Noise
 from dunnage.publishing import mechanism_of, publish
 from dunnage.samples.shape import deterred, like, like_reports
-from dunnage.tables.dataset import Dataset
-from dunnage.tables.gtfs import load_city
 
 STOPS = """stop,zone,lat,lon
 A,west,48.000,9.000
@@ -92,7 +86,7 @@ def _base(folder: Path, text: str = TRIPS) -> BasePolicy:
     return BasePolicy.read(folder / "small.toml")
 
 
-def _policy(folder: Path, text: str = TRIPS) -> Policy:
+def _policy(folder: Path, text: str = TRIPS) -> dn.Policy:
     return _base(folder, text).policy(PLAIN)
 
 
@@ -148,7 +142,7 @@ def test_generated_trips_count_riders_labels_and_rows_that_stand_for_trips(tmp_p
 
 def test_near_stops_are_ridden_between_less(tmp_path):
     universe = _policy(tmp_path).schema.universe()
-    found = deterred(universe, np.arange(6), City.read(tmp_path / "stops.csv"))
+    found = deterred(universe, np.arange(6), dn.City.read(tmp_path / "stops.csv"))
     same_zone = np.equal.outer(np.arange(6) // 3, np.arange(6) // 3)
     assert found[same_zone].min() > found[~same_zone].max()
     assert not deterred(universe, np.arange(6), None).any()
@@ -180,7 +174,7 @@ def _asked(data: Any, base: BasePolicy, **more: Any) -> AdviceRequest:
 
 def test_errors_of_counts_are_those_of_dense_tables(tmp_path):
     data = like(Slice.of(_policy(tmp_path), 300).policy, 300)
-    release, truth = release_in_memory(data, Noise()).release, true_counts(data)
+    release, truth = release_in_memory(data, dn.Noise()).release, true_counts(data)
     found = count_errors(release, truth)
     dense = np.zeros((2, truth.universe.num_slots, 6, 6))
     for table, (cells, counts) in zip(dense, (release.counted(), (truth.cells, truth.counts)), strict=True):
@@ -293,7 +287,7 @@ def test_what_shuttles_need_is_said(tmp_path):
         with pytest.raises(ParameterError, match=words):
             SHUTTLES.open(given)
     with pytest.raises(ParameterError):
-        open_trips(_asked(data, BasePolicy.of(Policy.from_dict(_PACKAGES))))
+        open_trips(_asked(data, BasePolicy.of(dn.Policy.from_dict(_PACKAGES))))
 
 
 def test_the_command_says_how_to_publish_trips(tmp_path, monkeypatch):
@@ -302,7 +296,7 @@ def test_the_command_says_how_to_publish_trips(tmp_path, monkeypatch):
     told = _commanded(tmp_path, "trips.csv", "small.toml", "shuttles", "f", "--city", tmp_path / "city")
     assert f"dunnage publish {tmp_path}/trips.csv --policy {tmp_path}/f/policy.toml --ledger" in told
     assert f"dunnage size RELEASE --city {tmp_path}/city" in (tmp_path / "f" / "policy.toml").read_text()
-    assert mechanism_of(Policy.read(tmp_path / "f" / "policy.toml"))
+    assert mechanism_of(dn.Policy.read(tmp_path / "f" / "policy.toml"))
 
 
 def _commanded(folder: Path, data: str, policy: str, goal: str, out: str, *more: object) -> str:
@@ -321,10 +315,10 @@ _PACKAGES: dict[str, Any] = {
 }
 
 
-def _published(weights: list[int], mechanism: dict[str, Any]) -> tuple[Any, Dataset]:
-    policy = Policy.from_dict({**_PACKAGES, "mechanism": mechanism})
-    data = Dataset.from_table(pa.table({"weight": pa.array(weights, pa.float64())}), policy)
-    with Ledger(":memory:") as ledger:
+def _published(weights: list[int], mechanism: dict[str, Any]) -> tuple[Any, dn.Dataset]:
+    policy = dn.Policy.from_dict({**_PACKAGES, "mechanism": mechanism})
+    data = dn.Dataset.from_table(pa.table({"weight": pa.array(weights, pa.float64())}), policy)
+    with dn.Ledger(":memory:") as ledger:
         return publish(data, ledger=ledger), data
 
 
@@ -348,7 +342,7 @@ def test_errors_of_noisy_numbers_are_those_of_the_release():
 
 
 def test_the_goal_error_measures_numbers(tmp_path):
-    base = BasePolicy.of(Policy.from_dict(_PACKAGES))
+    base = BasePolicy.of(dn.Policy.from_dict(_PACKAGES))
     frame = pa.table({"weight": pa.array([float(w % 97) for w in range(200)])})
     goal = goal_of("error", base)
     assert goal is NUMBER_ERROR
@@ -364,7 +358,7 @@ def test_the_goal_error_measures_numbers(tmp_path):
     loose = found["noisy-values laplace epsilon=4"].cost.value
     assert found["noisy-values laplace epsilon=1"].cost.value > loose
     words = {**_PACKAGES, "attributes": {"city": {"role": "quasi-identifier", "kind": "ordinal", "domain": ["a", "b"]}}}
-    asked = _asked(pa.table({"city": ["a", "b"]}), BasePolicy.of(Policy.from_dict(words)))
+    asked = _asked(pa.table({"city": ["a", "b"]}), BasePolicy.of(dn.Policy.from_dict(words)))
     with pytest.raises(UserError):
         goal.open(asked)
 
@@ -397,7 +391,7 @@ def _chosen(case: FleetSubject, name: str) -> Candidate:
 
 def test_errors_of_means_are_within_what_is_predicted_at_worst(tmp_path):
     case = _carriers(tmp_path, NUMBERS + PLACES)
-    speed, load = like_reports(case.purpose, 2000, Noise())  # of the public domain
+    speed, load = like_reports(case.purpose, 2000, dn.Noise())  # of the public domain
     assert 0 < np.isnan(speed).mean() < 0.1
     assert 0 <= np.nanmin(speed) <= np.nanmax(speed) <= 130
     assert 0 <= load.min() <= load.max() <= 40
@@ -466,7 +460,7 @@ def test_coarser_cells_hold_the_cells_inside_them():
     places = 8.98 + 0.44 * rng.random(500), 47.99 + 0.22 * rng.random(500)
     shares = []
     for levels in (4, 2):
-        law = LocalLocation(grid=Grid(box=("9.0", "48.0", "9.4", "48.2"), levels=levels), epsilon=1)
+        law = dn.LocalLocation(grid=Grid(box=("9.0", "48.0", "9.4", "48.2"), levels=levels), epsilon=1)
         inputs = find_inputs(law.channel("all"), law.grid, *places)
         shares.append(np.bincount(inputs, minlength=law.grid.num_cells + 1))
     np.testing.assert_array_equal(shares[0][:-1].reshape(4, -1).sum(axis=1), shares[1][:-1])
@@ -477,7 +471,7 @@ def test_the_risk_on_a_coarser_grid_is_that_of_naming_a_cell_of_the_policy(tmp_p
     case = _carriers(tmp_path, PLACES + NUMBERS.replace("as_published = true\n", ""))
     drawn = measure_fleet(case, _chosen(case, "places: auto epsilon=2, 2 levels"))
     grid = Grid(box=("9.0", "48.0", "9.4", "48.2"), levels=2)
-    matrix = channel_matrix(LocalLocation(grid=grid, epsilon=2).channel("all"))
+    matrix = channel_matrix(dn.LocalLocation(grid=grid, epsilon=2).channel("all"))
     rows = np.vstack([np.repeat(matrix[:-1], 4, axis=0), matrix[-1:]])  # of the 16 cells, and of outside
     joint = (rows[:, :, None] * rows[:, None, :]).reshape(17, -1) / 17
     assert drawn.risk == pytest.approx(joint.max(axis=0).sum())
@@ -517,15 +511,15 @@ def test_what_newcomers_leave_blank_or_write_otherwise(tmp_path):
         carriers_from_text(DEVICES[: DEVICES.index("vehicle = {")] + roles + NUMBERS + "epsilon = 1\n")
     assert [problem.where for problem in error.value.problems] == ["attributes.vehicle.role", "attributes.speed.role"]
     with pytest.raises(InputError) as wrong:
-        Dataset.from_table(pa.table({"weight": ["1,5", "2", "n/a"]}), Policy.from_dict(_PACKAGES))
+        dn.Dataset.from_table(pa.table({"weight": ["1,5", "2", "n/a"]}), dn.Policy.from_dict(_PACKAGES))
     assert "decimal" in str(wrong.value)
     assert "null" in str(wrong.value)
     read = {"decimal": ",", "delimiter": ";", "null": ["n/a"]}
-    policy = Policy.from_dict({**_PACKAGES, "read": read})
-    assert len(Dataset.from_table(pa.table({"weight": ["1,5", "2"]}), policy)) == 2
+    policy = dn.Policy.from_dict({**_PACKAGES, "read": read})
+    assert len(dn.Dataset.from_table(pa.table({"weight": ["1,5", "2"]}), policy)) == 2
     for name, blank in (("partition", {"k": ""}), ("noisy-values", {"epsilon": ""}), ("partition", {"k": []})):
         with pytest.raises(PolicyError, match="dunnage advise"):
-            Policy.from_dict({**_PACKAGES, "mechanism": {"name": name, **blank}})
+            dn.Policy.from_dict({**_PACKAGES, "mechanism": {"name": name, **blank}})
     for name, fewer in (("constrained-counts", "O3"), ("hierarchical-counts", "H3")):
         table, city = {"name": name, "epsilon": 1, "features": fewer[0] + "5"}, {"city": {"stops": "stops.csv"}}
         with pytest.raises(PolicyError, match=f'"{fewer}"'):
@@ -533,4 +527,4 @@ def test_what_newcomers_leave_blank_or_write_otherwise(tmp_path):
         assert mechanism_of(a_trip_policy({**table, "features": fewer}, **city))
     (tmp_path / "stops.csv").write_text("stop\nA\nB\n")
     with pytest.raises(InputError, match=str(tmp_path)):
-        load_city(tmp_path / "stops.csv")  # a city is a folder
+        dn.load_city(tmp_path / "stops.csv")  # a city is a folder

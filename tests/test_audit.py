@@ -28,11 +28,8 @@ from dunnage.auditing import findings
 from dunnage.auditing.findings import TOPICS, Finding, wilson
 from dunnage.auditing.run import AUDIT_FILE, PAGE_FILE, Audit, audit
 from dunnage.errors import InputError, OutputError, ParameterError, ReleaseError
-from dunnage.mechanisms.full_domain import FullDomain
 from dunnage.planning.linkage import exchangeable, truck_linkage
-from dunnage.planning.models import Standard
 from dunnage.planning.plan import Linkage, Plan, Slots
-from dunnage.planning.trucks import Truck
 from dunnage.showing.audit import audit_page, sign_off_page, write_audit
 from dunnage.text import percent
 
@@ -235,7 +232,7 @@ def test_nodes_of_a_hierarchy_and_several_attributes() -> None:
     }
     data = load(columns, roles, name="full-domain", k=4)
     for statistic in STATISTICS:
-        mechanism = FullDomain(k=4, statistic=statistic)
+        mechanism = dn.FullDomain(k=4, statistic=statistic)
         release, key = mechanism.release(data, ledger=dn.Ledger(":memory:"), noise=dn.Noise())
         assert sorted(release.classes.column("town").to_pylist()) == ["BE", "NL"]
         found = audit(release, data, key=key, tolerance=0.05)
@@ -410,9 +407,9 @@ def plan_of(release: Any, bins: list[int], capacity: float = 150.0, **more: Any)
     """A plan as somebody made it by hand."""
     linkage = truck_linkage(exchangeable(release), np.array(bins))
     trucks = {"truck_of_bin": ("truck",) * (max(bins) + 1)}
-    trucks["trucks"] = (Truck(name="truck", capacity={"weight": capacity}),)
+    trucks["trucks"] = (dn.Truck(name="truck", capacity={"weight": capacity}),)
     words = {
-        "model": Standard().describe(),
+        "model": dn.Standard().describe(),
         "bound": 1,
         "seconds": 0.0,
         "quantities": {"weight": "kg"},

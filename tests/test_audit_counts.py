@@ -33,26 +33,19 @@ from dunnage.auditing.counts import (
     trips_apart,
     trips_together,
 )
-from dunnage.auditing.run import Audit, audit
 from dunnage.errors import ReleaseError
 from dunnage.kernels.counts.laplace import DiscreteLaplace, FlooredLaplace, RoundedLaplace
 from dunnage.mechanisms.counts import ConstrainedCounts, true_counts
-from dunnage.model.certificate import Certificate
-from dunnage.model.city import City
 from dunnage.model.documents import canonical
 from dunnage.model.domains import Numeric, Stops, Windows
-from dunnage.model.policy import Policy
 from dunnage.model.schema import Attribute, Contribution, Role, Schema
 from dunnage.model.trips import Trip
-from dunnage.publishing import publish
-from dunnage.release import Release
 from dunnage.showing.audit import audit_page, count_pictures, write_audit
-from dunnage.tables.dataset import Dataset
 
 STOPS = ("B", "A", "C", "<D>")
 ZONES = np.array([0, 1, 0, 1], dtype=np.int32)
 MODES = (np.add.outer(np.arange(4), 2 * np.arange(4)) % 3).astype(np.int16)
-CITY = City(stops=STOPS, zone_names=("in", "out"), zones=ZONES, mode_names=("x", "y", "z"), modes=MODES)
+CITY = dn.City(stops=STOPS, zone_names=("in", "out"), zones=ZONES, mode_names=("x", "y", "z"), modes=MODES)
 WINDOWS = 3
 NOISY = {"name": "noisy-counts", "epsilon": 1}
 CONSTRAINED = {"name": "constrained-counts", "epsilon": 1}
@@ -60,7 +53,7 @@ FLAT = [("window",), ("origin_zone", "destination_zone", "window"), ("mode", "wi
 TOTAL_VARIATION = "total variation distance"
 
 
-def policy(mechanism: dict[str, Any], *, bound: int | None = None, per: str = "period", **more: Any) -> Policy:
+def policy(mechanism: dict[str, Any], *, bound: int | None = None, per: str = "period", **more: Any) -> dn.Policy:
     city, tallied = more.pop("city", CITY), more.pop("tallied", False)
     quasi: dict[str, Any] = {"role": Role.QUASI_IDENTIFIER}
     windows = Windows(**{"lower": "08:00", "upper": "09:30", "window_minutes": 30, **more})
@@ -78,7 +71,7 @@ def policy(mechanism: dict[str, Any], *, bound: int | None = None, per: str = "p
         city=city,
         contribution=Contribution(person="card", max=bound, per=per) if bound else None,
     )
-    return Policy(dataset="trips", schema=schema, mechanism=mechanism)
+    return dn.Policy(dataset="trips", schema=schema, mechanism=mechanism)
 
 
 def rows(num: int, seed: int = 1, stops: tuple[str, ...] = STOPS) -> pa.Table:
@@ -95,19 +88,21 @@ def rows(num: int, seed: int = 1, stops: tuple[str, ...] = STOPS) -> pa.Table:
     )
 
 
-def published(mechanism: dict[str, Any], num: int = 120, **more: Any) -> tuple[Any, Dataset, Any]:
-    data = Dataset.from_table(rows(num), policy(mechanism, **more))
-    release, key = publish(data, ledger=":memory:")
+def published(mechanism: dict[str, Any], num: int = 120, **more: Any) -> tuple[Any, dn.Dataset, Any]:
+    data = dn.Dataset.from_table(rows(num), policy(mechanism, **more))
+    release, key = dn.publish(data, ledger=":memory:")
     return release, data, key
 
 
-def nothing_travelled(mechanism: dict[str, Any], **more: Any) -> tuple[Any, Dataset, Any]:
+def nothing_travelled(mechanism: dict[str, Any], **more: Any) -> tuple[Any, dn.Dataset, Any]:
     table = rows(5)
-    data = Dataset.from_table(table.append_column("trips", pa.array([0] * 5)), policy(mechanism, tallied=True, **more))
-    return *publish(data, ledger=":memory:"), data
+    data = dn.Dataset.from_table(
+        table.append_column("trips", pa.array([0] * 5)), policy(mechanism, tallied=True, **more)
+    )
+    return *dn.publish(data, ledger=":memory:"), data
 
 
-def dense(release: Release, data: Dataset) -> tuple[np.ndarray, np.ndarray]:
+def dense(release: dn.Release, data: dn.Dataset) -> tuple[np.ndarray, np.ndarray]:
     """True and released counts. Shape of each: windows, origins, destinations."""
     true, seen = (np.zeros((WINDOWS, len(STOPS), len(STOPS)), dtype=np.int64) for _ in range(2))
     starts = ("08:00", "08:30", "09:00")
@@ -150,7 +145,7 @@ def errors_of(differences: list[int]) -> tuple[float, float, float]:
 )
 def case(request):
     release, data, key = published(request.param)
-    return release, data, audit(release, data, key=key)
+    return release, data, dn.audit(release, data, key=key)
 
 
 def test_errors_of_cells_and_totals_by_hand(case):
@@ -214,7 +209,7 @@ def test_the_busiest_stops_of_many(monkeypatch):
     monkeypatch.setattr(auditing_counts, "MAX_STOPS", 3)
     release, data, key = published(NOISY)
     true, seen = dense(release, data)
-    table = audit(release, data, key=key).finding(TOTAL_VARIATION).details["flows"]["stops"]
+    table = dn.audit(release, data, key=key).finding(TOTAL_VARIATION).details["flows"]["stops"]
     busy = true.sum(axis=(0, 1)) + true.sum(axis=(0, 2))
     top = sorted(np.argsort(-busy, kind="stable")[:2].tolist())
     assert table["names"] == [*(STOPS[stop] for stop in top), "rest"]
@@ -228,7 +223,7 @@ def test_the_busiest_stops_of_many(monkeypatch):
 def test_days_are_told_apart():
     dates = {"day": "date", "dates": ["2026-11-14", "2026-11-16"]}
     release, data, key = published(CONSTRAINED, **dates)
-    found = audit(release, data, key=key)
+    found = dn.audit(release, data, key=key)
     truth = true_counts(data)
     assert truth.universe.num_cells == 3 * 3 * 16
     seen = np.zeros(truth.universe.num_cells, dtype=np.int64)
@@ -245,23 +240,23 @@ def test_days_are_told_apart():
 
 def test_nothing_travelled_and_nothing_released():
     release, key, data = nothing_travelled({**NOISY, "threshold": 1000})
-    found = audit(release, data, key=key)
+    found = dn.audit(release, data, key=key)
     assert found.finding("RMSE per cell").value == found.finding(TOTAL_VARIATION).value == 0
     assert not any("with trips" in item.name for item in found.findings)
     audit_page(found)
     release, data, key = published({**NOISY, "threshold": 1000}, num=20)
-    assert audit(release, data, key=key).finding(TOTAL_VARIATION).value == 1
+    assert dn.audit(release, data, key=key).finding(TOTAL_VARIATION).value == 1
     assert Errors.of(np.zeros(0), 5) == Errors(rmse=0.0, mae=0.0, largest=0.0)
 
 
 def test_a_universe_of_more_than_a_billion_cells(within):
     stops = tuple(f"S{number:04d}" for number in range(850))
     time_of = {"lower": "00:00", "upper": "24:00", "day": "date", "dates": ["2026-11-01", "2026-11-30"]}
-    made = policy({**NOISY, "threshold": 20}, city=City(stops=stops), **time_of)
-    data = Dataset.from_table(rows(5000, stops=stops), made)
-    release, key = publish(data, ledger=":memory:")
+    made = policy({**NOISY, "threshold": 20}, city=dn.City(stops=stops), **time_of)
+    data = dn.Dataset.from_table(rows(5000, stops=stops), made)
+    release, key = dn.publish(data, ledger=":memory:")
     with within(5):
-        found = audit(release, data, key=key)
+        found = dn.audit(release, data, key=key)
     assert found.finding("RMSE per cell").details["cells"] == 850 * 850 * 48 * 30 > 1e9
     truth, sight = true_counts(data), CountsView.of(release)
     table = dict(zip(truth.cells.tolist(), truth.counts.tolist(), strict=True))
@@ -283,7 +278,7 @@ def test_the_whole_space_of_two_noisy_cells():
         worlds = [np.multiply.outer(released(count + more), released(5)) for more in (0, 1)]
         apart = float(np.maximum(worlds[1] - worlds[0], 0).sum())
         release, *_ = published({**NOISY, "threshold": threshold})
-        item = audit(release, external=True).finding(name)
+        item = dn.audit(release, external=True).finding(name)
         assert item.value == pytest.approx((1 + apart) / 2, abs=1e-9)
         assert item.baseline == 0.5
         assert item.details["advantage"] == pytest.approx(apart, abs=1e-9)
@@ -304,7 +299,7 @@ def test_the_release_tells_no_more_than_its_noisy_answers():
     whole = Membership.of(noisy_answer(WholeLaw("discrete", law.scale)) for law in question.laws)
     assert 0.1 < apart <= whole.advantage + 1e-9
     release, *_ = published({**CONSTRAINED, "epsilon": 2, "features": [[]]})
-    item = audit(release, external=True).finding("membership guess")
+    item = dn.audit(release, external=True).finding("membership guess")
     assert item.value == pytest.approx(whole.success)
     assert item.interval == (0.5, item.value)
 
@@ -327,11 +322,11 @@ def test_features_with_different_shares_and_riders_with_a_bound():
     release, *_ = published({**CONSTRAINED, "budget_shares": "cells"})
     epsilons = [Fraction(3, 5)] + [Fraction(1, 10)] * 4
     expected = Membership.of(noisy_answer(WholeLaw("discrete", 1 / epsilon)) for epsilon in epsilons)
-    found = audit(release, external=True).finding("membership guess")
+    found = dn.audit(release, external=True).finding("membership guess")
     assert found.value == pytest.approx(expected.success)
     assert found.details["loss"] == pytest.approx(1)
     release, data, key = published(CONSTRAINED, bound=3)
-    found = audit(release, data, key=key)
+    found = dn.audit(release, data, key=key)
     answers_ = [Answer(WholeLaw("discrete", Fraction(15)), groups) for groups in (48, 1, 3, 12, 9)]
     guess, apart = (found.finding(f"membership guess{more}") for more in ("", ", rider of 3, apart"))
     assert guess.value == pytest.approx(trips_together(answers_, 3).success)
@@ -353,7 +348,7 @@ def test_suspicions_on_this_release_by_hand():
             chances[count] = float(masses[values == shown][0] if shown else masses[values < 2].sum())
         suspicions.append(chances[number] / (chances[number] + chances[number - 1]))
         right += (chances[number] > chances[number - 1]) / 2 + (chances[number] > chances[number + 1]) / 2
-    found = audit(release, data, key=key)
+    found = dn.audit(release, data, key=key)
     item = found.finding("suspicion on this release")
     assert item.value == pytest.approx(np.mean(suspicions))
     assert item.details["largest"] == pytest.approx(max(suspicions))
@@ -374,9 +369,9 @@ def test_over_many_cells_guesses_are_right_as_often_as_computed(rounding):
     law = {"round": RoundedLaplace, "floor": FlooredLaplace}[rounding](Fraction(1))
     noise = law.draw(dn.Noise(seed=2), len(true))
     found = told_by_counts(sight, true + noise, true)
-    expected = audit(release, external=True).finding("membership guess")
+    expected = dn.audit(release, external=True).finding("membership guess")
     assert found["right"] == pytest.approx(expected.value, abs=6.5 * 0.5 / math.sqrt(len(true)))
-    share = audit(release, external=True).finding("suspicion at its bound").value
+    share = dn.audit(release, external=True).finding("suspicion at its bound").value
     assert found["at_bound"] == pytest.approx(share, abs=6.5 * 0.5 / math.sqrt(len(true)))
 
 
@@ -384,19 +379,19 @@ def test_trips_that_were_dropped_leave_this_release_aside():
     release, data, key = published(NOISY, bound=2)
     assert key.facts["trips_dropped"] > 0
     for given in (key, None):
-        found = audit(release, data, key=given)
+        found = dn.audit(release, data, key=given)
         assert not any("on this release" in item.name for item in found.findings)
         assert len(found.notes) == (1 if given else 2)
     release, data, key = published(NOISY, bound=120)
     assert key.facts["trips_dropped"] == 0
-    assert "suspicion on this release" in {item.name for item in audit(release, data, key=key).findings}
+    assert "suspicion on this release" in {item.name for item in dn.audit(release, data, key=key).findings}
 
 
 def test_floating_noise_has_no_bound(monkeypatch):
     monkeypatch.setattr(auditing_counts, "FLOATING_DRAWS", 5000)
     for mechanism in (NOISY, CONSTRAINED):
         release, data, key = published({**mechanism, "as_published": True})
-        for found in (audit(release, data, key=key), audit(release, external=True)):
+        for found in (dn.audit(release, data, key=key), dn.audit(release, external=True)):
             assert found.finding("membership bound").value == 1
             shown = found.finding("values of one world only")
             assert 0.5 < shown.interval[0] < shown.value < shown.interval[1]
@@ -404,29 +399,29 @@ def test_floating_noise_has_no_bound(monkeypatch):
 
 
 def test_a_seed_and_too_many_outcomes_are_noted(monkeypatch):
-    data = Dataset.from_table(rows(50), policy(NOISY))
-    release, key = publish(data, ledger=":memory:", noise=dn.Noise(seed=3))
-    found = audit(release, data, key=key)
+    data = dn.Dataset.from_table(rows(50), policy(NOISY))
+    release, key = dn.publish(data, ledger=":memory:", noise=dn.Noise(seed=3))
+    found = dn.audit(release, data, key=key)
     assert any("seed" in note for note in found.notes)
     assert "membership bound" not in {item.name for item in found.findings}
     release, *_ = published(CONSTRAINED)
-    whole = audit(release, external=True)
+    whole = dn.audit(release, external=True)
     monkeypatch.setattr(auditing_counts, "MAX_OUTCOMES", 3)
-    found = audit(release, external=True)
+    found = dn.audit(release, external=True)
     assert len(found.notes) == len(whole.notes) + 1
     assert found.finding("noise (cells)").value > 0
 
 
 def test_an_external_audit_is_what_is_not_private(case, tmp_path):
     release, _, found = case
-    outside = audit(release, external=True)
+    outside = dn.audit(release, external=True)
     assert outside.external
     same = {item.name: item for item in found.findings if not item.private}
     assert same == {item.name: item for item in outside.findings}
     assert len(outside.notes) == 1
     assert count_pictures(outside) == []
     write_audit(found, tmp_path / "audit")
-    again = Audit.read(tmp_path / "audit")
+    again = dn.Audit.read(tmp_path / "audit")
     assert again.to_dict() == json.loads(json.dumps(found.to_dict()))
     assert count_pictures(again) == count_pictures(found)
     assert "RMSE per cell" in found.summary()
@@ -435,32 +430,32 @@ def test_an_external_audit_is_what_is_not_private(case, tmp_path):
 
 def test_expected_trips_created():
     release, *_ = published({**NOISY, "rounding": "floor", "threshold": 2})
-    item = audit(release, external=True).finding("trips created, expected")
+    item = dn.audit(release, external=True).finding("trips created, expected")
     expected = sum(value * math.exp(-value) * (1 - math.exp(-1)) / 2 for value in range(2, 200)) * 48
     assert item.value == pytest.approx(expected)
     assert item.interval == (0, item.value)
-    other = audit(published(CONSTRAINED)[0], external=True)
+    other = dn.audit(published(CONSTRAINED)[0], external=True)
     assert "trips created, expected" not in {item.name for item in other.findings}
 
 
 def test_other_data_are_refused_and_what_cannot_be_asked_is_said(tmp_path):
     release, data, key = published(NOISY)
-    found = audit(release, data, key=key, population=data, also=[(release, data, key)], tolerance=0.1)
+    found = dn.audit(release, data, key=key, population=data, also=[(release, data, key)], tolerance=0.1)
     assert len(found.notes) == 3
     no_key = findings.words("no key for counts")
-    assert no_key in audit(release, data).notes
-    for found in (audit(release, data, key=key), audit(release, external=True)):
+    assert no_key in dn.audit(release, data).notes
+    for found in (dn.audit(release, data, key=key), dn.audit(release, external=True)):
         assert no_key not in found.notes
     parcels = dn.load(pa.table({"weight": [1, 2]}), a_policy({"name": "partition", "k": 2}, {"weight": WEIGHT}))
-    for other, more in ((Dataset.from_table(rows(120, seed=2), data.policy), {"key": key}), (parcels, {})):
+    for other, more in ((dn.Dataset.from_table(rows(120, seed=2), data.policy), {"key": key}), (parcels, {})):
         with pytest.raises(ReleaseError):
-            audit(release, other, **more)
+            dn.audit(release, other, **more)
     ledger = tmp_path / "ledger.db"
-    one, other = (publish(data, ledger=ledger, again=True).write(tmp_path / name) for name in ("one", "other"))
-    audit(tmp_path / "one", data)
+    one, other = (dn.publish(data, ledger=ledger, again=True).write(tmp_path / name) for name in ("one", "other"))
+    dn.audit(tmp_path / "one", data)
     with pytest.raises(ReleaseError, match="key"):
-        audit(tmp_path / "one", data, key=other.key)
-    assert audit(one.release, data, key=one.key).findings
+        dn.audit(tmp_path / "one", data, key=other.key)
+    assert dn.audit(one.release, data, key=one.key).findings
 
 
 def test_a_policy_of_other_trips_is_refused():
@@ -471,30 +466,30 @@ def test_a_policy_of_other_trips_is_refused():
         ({"zone": "Europe/Madrid"}, "zone"),
         ({"day": "weekday"}, "days"),
         ({"dates": ["2026-11-14", "2026-11-15"]}, "dates, days"),
-        ({"city": City(stops=(*STOPS[:3], "E"))}, "stops"),
-        ({"city": City(stops=STOPS)}, "zones, modes"),
+        ({"city": dn.City(stops=(*STOPS[:3], "E"))}, "stops"),
+        ({"city": dn.City(stops=STOPS)}, "zones, modes"),
         ({"city": replace(CITY, zones=np.arange(4, dtype=np.int32), zone_names=STOPS)}, "zones"),
         ({"city": replace(CITY, modes=MODES % 2)}, "modes"),
     ]
     for more, words in cases:
         stops = more.get("city", CITY).stops
-        other = Dataset.from_table(rows(120, stops=stops), policy(CONSTRAINED, **more))
+        other = dn.Dataset.from_table(rows(120, stops=stops), policy(CONSTRAINED, **more))
         with pytest.raises(ReleaseError, match=f"{words}[^a-z]"):
-            audit(release, other)
+            dn.audit(release, other)
 
 
 def test_another_mechanism_is_noted():
     release, data, key = published(CONSTRAINED)
-    plain = audit(release, data, key=key).notes
+    plain = dn.audit(release, data, key=key).notes
     for words, mechanism, more in (
         (("epsilon", "features"), {**CONSTRAINED, "epsilon": 2, "features": [[]]}, {}),
         (("mechanism",), {"name": "hierarchical-counts", "epsilon": 1}, {}),
         (("contribution", "protects"), CONSTRAINED, {"bound": 2}),
     ):
-        found = audit(release, Dataset.from_table(rows(120), policy(mechanism, **more)))
+        found = dn.audit(release, dn.Dataset.from_table(rows(120), policy(mechanism, **more)))
         (note,) = [note for note in found.notes if ", ".join(words) in note]
         assert note not in plain
-        assert found.finding("noise (cells)").value == audit(release, external=True).finding("noise (cells)").value
+        assert found.finding("noise (cells)").value == dn.audit(release, external=True).finding("noise (cells)").value
 
 
 def test_a_rider_has_no_more_trips_of_one_type_than_a_day_allows():
@@ -509,7 +504,7 @@ def test_a_rider_has_no_more_trips_of_one_type_than_a_day_allows():
         ({**CONSTRAINED, "features": [["window"]]}, dates, windows),
     ):
         release, *_ = published(mechanism, bound=2, per="day", **time)
-        guess = audit(release, external=True).finding("membership guess")
+        guess = dn.audit(release, external=True).finding("membership guess")
         assert re.search(r"\b6\b", guess.sentence)
         assert expected is None or guess.value == pytest.approx(Membership.of(expected).success), time
 
@@ -538,13 +533,13 @@ def test_no_figure_of_a_certificate_makes_an_audit_crash(mechanism):
             continue
         inner[path[-1]] = value
         try:
-            certificate = Certificate.model_validate(changed)
+            certificate = dn.Certificate.model_validate(changed)
         except ValidationError:  # not even a certificate
             continue
         if canonical(certificate.plain()) != canonical(changed):  # a number in another form: reading refuses it
             continue
         try:
-            audit(Release(certificate=certificate, data=release.data), external=True)
+            dn.audit(dn.Release(certificate=certificate, data=release.data), external=True)
             refused = False
         except ReleaseError:
             refused = True
@@ -555,10 +550,10 @@ def test_a_forged_or_strange_release_is_refused_as_verify_would():
     release, data, key = published(CONSTRAINED)
     body = release.certificate.plain()
     body["measures"]["features"][0]["scale"] = 0
-    forged = Release(certificate=Certificate.model_validate(body), data=release.data)
+    forged = dn.Release(certificate=dn.Certificate.model_validate(body), data=release.data)
     for more in ({"data": data, "key": key}, {"external": True}):
         with pytest.raises(ReleaseError, match="cells"):
-            audit(forged, **more)
+            dn.audit(forged, **more)
     release, *_ = published(NOISY)
     body, table = release.certificate.plain(), release.data
     noise = [{**body["measures"], "noise": own} for own in ({"scale": 1, "law": "new"}, {"scale": "x", "law": "round"})]
@@ -569,7 +564,7 @@ def test_a_forged_or_strange_release_is_refused_as_verify_would():
         *(({**body, "measures": measures}, table) for measures in noise),
     ):
         with pytest.raises(ReleaseError):
-            audit(Release(certificate=Certificate.model_validate(changed), data=rows_), external=True)
+            dn.audit(dn.Release(certificate=dn.Certificate.model_validate(changed), data=rows_), external=True)
 
 
 def test_the_page_shows_flows_errors_and_created_trips(case):
@@ -598,8 +593,8 @@ def test_the_page_shows_flows_errors_and_created_trips(case):
 
 
 def test_a_page_without_zones_and_trips():
-    release, key, data = nothing_travelled(NOISY, city=City(stops=STOPS))
-    found = audit(release, data, key=key)
+    release, key, data = nothing_travelled(NOISY, city=dn.City(stops=STOPS))
+    found = dn.audit(release, data, key=key)
     assert len(count_pictures(found)) == 3
     audit_page(found)
-    audit_page(audit(release, external=True))
+    audit_page(dn.audit(release, external=True))

@@ -23,20 +23,11 @@ from dunnage.auditing import noisy
 from dunnage.auditing.classes import ClassesView
 from dunnage.auditing.findings import words
 from dunnage.auditing.noisy import NoisyTruth, NoisyView, attack_rows, max_likelihood, nearest_hits, simulate
-from dunnage.auditing.run import Audit, audit
 from dunnage.errors import ParameterError, ReleaseError
-from dunnage.ledger import Ledger
-from dunnage.mechanisms.noisy import NoisyClusters, NoisyValues
-from dunnage.mechanisms.sampled_lattice import SampledLattice
-from dunnage.model.certificate import Certificate
-from dunnage.model.domains import Numeric
 from dunnage.model.laws import Cells
-from dunnage.noise.source import Noise
 from dunnage.planning.linkage import NoisyRows, noisy_linkage, row_posterior
 from dunnage.planning.models import PackingModel
-from dunnage.planning.plan import Plan
 from dunnage.planning.problem import combinations
-from dunnage.planning.trucks import Truck
 from dunnage.showing.audit import audit_page, write_audit
 from dunnage.text import percent
 
@@ -59,14 +50,14 @@ def load(
 
 
 def publish(mechanism: Any, data: dn.Dataset) -> Any:
-    with Ledger(":memory:") as ledger:
-        return mechanism.release(data, ledger=ledger, noise=Noise())
+    with dn.Ledger(":memory:") as ledger:
+        return mechanism.release(data, ledger=ledger, noise=dn.Noise())
 
 
-def plan_of(release: dn.Release, bin_of_row: Any, capacity: float = 1e6) -> Plan:
+def plan_of(release: dn.Release, bin_of_row: Any, capacity: float = 1e6) -> dn.Plan:
     bins = np.asarray(bin_of_row)
     trucks = {"truck_of_bin": ("truck",) * (int(bins.max()) + 1)}
-    trucks["trucks"] = (Truck(name="truck", capacity={"weight": capacity}),)
+    trucks["trucks"] = (dn.Truck(name="truck", capacity={"weight": capacity}),)
     words = {
         "model": PackingModel(name="by hand"),
         "bound": 1,
@@ -74,7 +65,7 @@ def plan_of(release: dn.Release, bin_of_row: Any, capacity: float = 1e6) -> Plan
         "quantities": {"weight": "kg"},
         **trucks,
     }
-    return Plan(release=release.certificate.digest, bin_of_row=bins, **words)
+    return dn.Plan(release=release.certificate.digest, bin_of_row=bins, **words)
 
 
 def row_of_record(data: dn.Dataset, key: Any) -> np.ndarray:
@@ -84,14 +75,14 @@ def row_of_record(data: dn.Dataset, key: Any) -> np.ndarray:
 
 
 MECHANISMS = {
-    "values": NoisyValues(epsilon=3),
-    "piecewise": NoisyValues(epsilon=3, law="piecewise"),
-    "clusters": NoisyClusters(epsilon=1, borders=[20, 70]),
-    "quantiles": NoisyClusters(epsilon=4, quantiles=[0.3, 0.6]),
+    "values": dn.NoisyValues(epsilon=3),
+    "piecewise": dn.NoisyValues(epsilon=3, law="piecewise"),
+    "clusters": dn.NoisyClusters(epsilon=1, borders=[20, 70]),
+    "quantiles": dn.NoisyClusters(epsilon=4, quantiles=[0.3, 0.6]),
 }
 
 
-def rows_drawn(cells: tuple[Cells, ...], num: int, draw: np.random.Generator, noise: Noise) -> tuple[NoisyRows, Any]:
+def rows_drawn(cells: tuple[Cells, ...], num: int, draw: np.random.Generator, noise: dn.Noise) -> tuple[NoisyRows, Any]:
     """Draw values evenly from the domain, and noise on them; row i is record i."""
     truths = np.array([draw.integers(0, one.domain.num_steps + 1, num) for one in cells])
     seen = [one.steps(one.perturb(one.domain.grid_values(w), noise)) for one, w in zip(cells, truths, strict=True)]
@@ -101,12 +92,12 @@ def rows_drawn(cells: tuple[Cells, ...], num: int, draw: np.random.Generator, no
 
 
 def cut(last: int, borders: tuple[int, ...], law: str, epsilon: int) -> Cells:
-    domain, parts = Numeric(lower=0, upper=last, resolution=1), [Fraction(border) for border in borders]
+    domain, parts = dn.Numeric(lower=0, upper=last, resolution=1), [Fraction(border) for border in borders]
     return Cells.cut(domain, parts, law=law, epsilon=Fraction(epsilon), confidence=Fraction(9, 10))
 
 
 def test_corrected_belief_is_right_and_the_printed_one_is_not() -> None:
-    draw, noise, num = np.random.default_rng(2), Noise(), 12
+    draw, noise, num = np.random.default_rng(2), dn.Noise(), 12
     everyone, nothing = np.arange(num), np.zeros(num, dtype=np.int64)
     for cells, printed_is_wrong in (
         ((cut(100, (), "laplace", 3),), False),  # one cell: off by the clamped ends alone
@@ -126,9 +117,9 @@ def test_corrected_belief_is_right_and_the_printed_one_is_not() -> None:
 
 def test_what_is_expected_of_a_release_is_what_guesses_come_to() -> None:
     """The closed form from the release alone, over all values a record may have, against guesses counted."""
-    cells, draw, noise, num = cut(100, (40,), "laplace", 3), np.random.default_rng(3), Noise(), 10
+    cells, draw, noise, num = cut(100, (40,), "laplace", 3), np.random.default_rng(3), dn.Noise(), 10
     data = load(num)
-    release = publish(NoisyClusters(epsilon=3, borders=[40]), data).release
+    release = publish(dn.NoisyClusters(epsilon=3, borders=[40]), data).release
     gaps = []
     for _ in range(300):
         rows, truths = rows_drawn((cells,), num, draw, noise)
@@ -143,7 +134,7 @@ def test_drawing_the_noise_again_agrees_with_belief_over_many_datasets() -> None
     gaps = []
     for seed in range(60):
         data = load(15, seed, town=True)
-        publication = publish(NoisyValues(epsilon=5), data)
+        publication = publish(dn.NoisyValues(epsilon=5), data)
         case = NoisyTruth.of(NoisyView.of(publication.release), data, publication.key)
         for one, _ in simulate(case, np.arange(15), 20):
             gaps.append(float((one.stated - one.hit).sum()))
@@ -156,7 +147,7 @@ def test_drawing_the_noise_again_agrees_with_belief_over_many_datasets() -> None
 def test_findings_are_those_counted_by_hand(name: str) -> None:
     data = load(40, 4, town=True)
     release, key = publish(MECHANISMS[name], data)
-    found = audit(release, data, key=key)
+    found = dn.audit(release, data, key=key)
     row, weights = row_of_record(data, key), data.numbers("weight")
     codes = combinations(release, ["town"])
     posterior = row_posterior(release, {"weight": weights}, codes[row])
@@ -183,9 +174,9 @@ def test_findings_are_those_counted_by_hand(name: str) -> None:
 
 def test_trucks_are_named_by_the_summed_probabilities() -> None:
     data = load(30, 5)
-    release, key = publish(NoisyClusters(epsilon=2, borders=[50]), data)
+    release, key = publish(dn.NoisyClusters(epsilon=2, borders=[50]), data)
     bins = np.arange(30) % 4
-    found = audit(release, data, plan_of(release, bins), key=key)
+    found = dn.audit(release, data, plan_of(release, bins), key=key)
     row = row_of_record(data, key)
     posterior = row_posterior(release, {"weight": data.numbers("weight")})
     chances = np.stack([posterior[:, bins == truck].sum(axis=1) for truck in range(4)], axis=1)
@@ -210,10 +201,10 @@ def test_no_guess_is_surer_than_epsilon_allows() -> None:
 
 def test_worst_risks_are_no_bounds_unless_every_value_was_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     data = load(60, 9)
-    release, _ = publish(NoisyValues(epsilon=1), data)
-    whole = {item.name: item for item in audit(release, external=True).findings}
+    release, _ = publish(dn.NoisyValues(epsilon=1), data)
+    whole = {item.name: item for item in dn.audit(release, external=True).findings}
     monkeypatch.setattr("dunnage.planning.linkage.MAX_WORK", 1)
-    some = {item.name: item for item in audit(release, external=True).findings}
+    some = {item.name: item for item in dn.audit(release, external=True).findings}
     top = 1 / (1 + 59 * math.exp(-2))
     for name in ("prosecutor risk", "identification expected, worst"):
         assert whole[name].interval == (whole[name].value, whole[name].value)
@@ -224,8 +215,8 @@ def test_worst_risks_are_no_bounds_unless_every_value_was_tried(monkeypatch: pyt
 
 def test_two_columns_are_attacked_together() -> None:
     data = load(20, 6, names=("weight", "volume"), unit="")
-    release, key = publish(NoisyValues(epsilon=20), data)
-    both = audit(release, data, key=key)
+    release, key = publish(dn.NoisyValues(epsilon=20), data)
+    both = dn.audit(release, data, key=key)
     values = {name: data.numbers(name) for name in ("weight", "volume")}
     stated = row_posterior(release, values).max(axis=1).mean()
     assert both.finding("identification probability").value == pytest.approx(stated)
@@ -236,9 +227,9 @@ def test_two_columns_are_attacked_together() -> None:
 
 def test_an_external_audit_has_only_what_release_and_plan_tell() -> None:
     data = load(30, 7, town=True)
-    release, key = publish(NoisyValues(epsilon=2), data)
+    release, key = publish(dn.NoisyValues(epsilon=2), data)
     plan = plan_of(release, np.arange(30) % 3)
-    whole, handed_out = audit(release, data, plan, key=key), audit(release, plan=plan, external=True)
+    whole, handed_out = dn.audit(release, data, plan, key=key), dn.audit(release, plan=plan, external=True)
     public = {item.name: item for item in whole.findings if not item.private}
     assert {item.name for item in handed_out.findings} == set(public)
     assert all(item.to_dict() == public[item.name].to_dict() for item in handed_out.findings)
@@ -248,24 +239,24 @@ def test_an_external_audit_has_only_what_release_and_plan_tell() -> None:
 
 def test_without_the_key_belief_is_all_there_is_and_what_cannot_be_asked_is_said() -> None:
     data = load()
-    release, key = publish(NoisyValues(epsilon=2), data)
-    with_key, without = audit(release, data, key=key), audit(release, data)
+    release, key = publish(dn.NoisyValues(epsilon=2), data)
+    with_key, without = dn.audit(release, data, key=key), dn.audit(release, data)
     name = "identification probability"
     assert without.finding(name).to_dict() == with_key.finding(name).to_dict()
     assert len(without.notes) == len(with_key.notes) + 1
     assert not {"record linkage", "coverage (weight)"} & {item.name for item in without.findings}
-    found = audit(release, data, key=key, tolerance=0.1, population=data, also=[(release, data, key)])
+    found = dn.audit(release, data, key=key, tolerance=0.1, population=data, also=[(release, data, key)])
     assert len(found.notes) == 3
-    release, key = publish(NoisyValues(epsilon=1, confidence=0), data)
-    found = audit(release, data, key=key)
+    release, key = publish(dn.NoisyValues(epsilon=1, confidence=0), data)
+    found = dn.audit(release, data, key=key)
     assert found.finding("coverage (weight)").baseline == 0
     assert found.finding("interval width (weight)").value == 0
 
 
 def test_a_release_without_laws_is_attacked_by_the_nearest_value() -> None:
     data = load(40, 8, town=True)
-    release, key = publish(NoisyClusters(epsilon=2, quantiles=[0.3, 0.7], as_published=True), data)
-    found = audit(release, data, plan_of(release, np.arange(40) % 4), key=key)
+    release, key = publish(dn.NoisyClusters(epsilon=2, quantiles=[0.3, 0.7], as_published=True), data)
+    found = dn.audit(release, data, plan_of(release, np.arange(40) % 4), key=key)
     row, weights, told = row_of_record(data, key), data.numbers("weight"), release.data.column("weight").to_numpy()
     towns = release.data.column("town").to_numpy(zero_copy_only=False)
     expected = []
@@ -279,65 +270,65 @@ def test_a_release_without_laws_is_attacked_by_the_nearest_value() -> None:
     names = {item.name for item in found.findings}
     assert "plan feasible" in names
     assert not {"truck linkage", "identification expected", "truck named"} & names
-    assert len(found.notes) == len(audit(release, external=True).notes) == 1
+    assert len(found.notes) == len(dn.audit(release, external=True).notes) == 1
 
 
 def test_many_rows_are_attacked_in_part(within: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     data = load(30_000, 9)
-    release, key = publish(NoisyValues(epsilon=4), data)
+    release, key = publish(dn.NoisyValues(epsilon=4), data)
     with within(20):
-        found = audit(release, data, key=key)
+        found = dn.audit(release, data, key=key)
     stated = found.finding("identification probability")
     assert stated.interval[0] < stated.value < stated.interval[1]
     assert 100 < found.finding("record linkage").details["attacked"] < 30_000
     data = load(20)
-    release, key = publish(NoisyValues(epsilon=4), data)
-    assert len(found.notes) == len(audit(release, data, key=key).notes) + 1
+    release, key = publish(dn.NoisyValues(epsilon=4), data)
+    assert len(found.notes) == len(dn.audit(release, data, key=key).notes) + 1
     for some in (1, 7):
         assert len(np.unique(NoisyTruth.of(NoisyView.of(release), data, key).some(some * 20))) == some
         monkeypatch.setattr(noisy, "MAX_PAIRS", some * 20)
-        assert audit(release, data, key=key).finding("record linkage").details["attacked"] == some
+        assert dn.audit(release, data, key=key).finding("record linkage").details["attacked"] == some
 
 
 def test_other_data_and_other_releases_are_refused() -> None:
     data = load()
-    release, key = publish(NoisyValues(epsilon=2), data)
+    release, key = publish(dn.NoisyValues(epsilon=2), data)
     for other, its_key in ((load(39), None), (load(40, 99), key), (load(40, names=("volume",)), key)):
         with pytest.raises(ReleaseError, match="'weight'" if "volume" in str(other.schema) else None):
-            audit(release, other, key=its_key)
+            dn.audit(release, other, key=its_key)
     with pytest.raises(ParameterError):
-        audit(release, data, plan_of(release, np.zeros(39, dtype=int)), key=key)
-    stated = Certificate.model_validate({**release.certificate.plain(), "measures": {"records": 40}})
+        dn.audit(release, data, plan_of(release, np.zeros(39, dtype=int)), key=key)
+    stated = dn.Certificate.model_validate({**release.certificate.plain(), "measures": {"records": 40}})
     with pytest.raises(ParameterError):
-        audit(dn.Release(certificate=stated, data=release.data), external=True)
+        dn.audit(dn.Release(certificate=stated, data=release.data), external=True)
 
 
 @pytest.mark.parametrize("name", [*MECHANISMS, "published", "sampled", "left out"])
 def test_audits_are_written_and_read_with_a_page(name: str, tmp_path: Path) -> None:
     others: dict[str, Any] = {
-        "published": NoisyClusters(epsilon=2, quantiles=[0.3, 0.7], as_published=True),
-        "sampled": SampledLattice(k=3, beta=0.8, epsilon_choice=5),
-        "left out": SampledLattice(k=3, beta=0.6, epsilon_choice=5, left_out="noisy", left_out_epsilon=2),
+        "published": dn.NoisyClusters(epsilon=2, quantiles=[0.3, 0.7], as_published=True),
+        "sampled": dn.SampledLattice(k=3, beta=0.8, epsilon_choice=5),
+        "left out": dn.SampledLattice(k=3, beta=0.6, epsilon_choice=5, left_out="noisy", left_out_epsilon=2),
     }
     data = load(60, 3)
     publication = publish({**MECHANISMS, **others}[name], data)
     publication.write(tmp_path / "release")
-    found = audit(tmp_path / "release", data)
+    found = dn.audit(tmp_path / "release", data)
     write_audit(found, tmp_path / "audit")
-    assert Audit.read(tmp_path / "audit").to_dict() == found.to_dict()
+    assert dn.Audit.read(tmp_path / "audit").to_dict() == found.to_dict()
     page = (tmp_path / "audit" / "audit.html").read_text()
     assert all(item.name in page for item in found.findings)
     assert "PRIVATE-" not in page
     assert found.summary()
-    external = audit(tmp_path / "release", external=True)
+    external = dn.audit(tmp_path / "release", external=True)
     assert all(not item.private for item in external.findings)
     assert "nan" not in audit_page(external).lower().replace("finance", "")
 
 
 def test_identification_in_a_sample_follows_from_classes_and_rate() -> None:
     data = load(200, 10, town=True)
-    release, key = publish(SampledLattice(k=4, beta=0.7, epsilon_choice=8), data)
-    found = audit(release, data, plan_of(release, np.arange(len(release)) % 5), key=key)
+    release, key = publish(dn.SampledLattice(k=4, beta=0.7, epsilon_choice=8), data)
+    found = dn.audit(release, data, plan_of(release, np.arange(len(release)) % 5), key=key)
     assert found.finding("plan feasible").value == 1
     sizes = np.bincount(release.data.column("class_id").to_numpy())
     assert found.finding("identification before release").value == pytest.approx(0.7 / 4)
@@ -378,30 +369,30 @@ def test_named_before_release_is_the_sum_over_all_samples() -> None:
 
 def test_a_sample_without_rows_is_audited() -> None:
     data = load(30)
-    release, key = publish(SampledLattice(k=100, beta=0.5, epsilon_choice=1), data)
+    release, key = publish(dn.SampledLattice(k=100, beta=0.5, epsilon_choice=1), data)
     assert not len(release)
-    found = audit(release, data, key=key)
+    found = dn.audit(release, data, key=key)
     names = {"identification before release", "identification by simulation", "records in classes"}
     assert {item.name for item in found.findings} == names
     assert found.notes == (words("no class"),)
     assert audit_page(found)
-    assert [item.name for item in audit(release, external=True).findings] == ["identification before release"]
+    assert [item.name for item in dn.audit(release, external=True).findings] == ["identification before release"]
     with pytest.raises(ReleaseError):
-        audit(release, load(30, 2), key=key)
+        dn.audit(release, load(30, 2), key=key)
     with pytest.raises(ReleaseError, match="'weight'"):
-        audit(release, load(30, names=("volume",)))
+        dn.audit(release, load(30, names=("volume",)))
     tree = {"kind": {"role": "quasi-identifier", "kind": "tree", "parents": {"a": "*", "b": "*"}}}
     mechanism = {"name": "sampled-lattice", "k": 9, "beta": 0.5, "epsilon_choice": 1}
     data = dn.load(pa.table({"kind": ["a"]}), a_policy(mechanism, tree))
-    release, key = dn.publish(data, ledger=Ledger(":memory:"))
-    assert audit(release, data, key=key).findings
-    assert audit(release, external=True).findings
+    release, key = dn.publish(data, ledger=dn.Ledger(":memory:"))
+    assert dn.audit(release, data, key=key).findings
+    assert dn.audit(release, external=True).findings
 
 
 def test_an_external_audit_of_a_sample_tells_no_count_of_what_was_left_out() -> None:
     data = load(397, 12)
-    release, _ = publish(SampledLattice(k=6, beta=0.6, epsilon_choice=5), data)
-    found = audit(release, external=True)
+    release, _ = publish(dn.SampledLattice(k=6, beta=0.6, epsilon_choice=5), data)
+    found = dn.audit(release, external=True)
     text = json.dumps(found.to_dict() | {"release": "", "seconds": 0})
     # As a number of its own, not among the digits of another.
     assert not re.search(r"(?<![\d.])397(?![\d.])", text)
@@ -411,16 +402,16 @@ def test_an_external_audit_of_a_sample_tells_no_count_of_what_was_left_out() -> 
 
 def test_left_out_records_are_attacked_beside_classes() -> None:
     data = load(150, 13)
-    mechanism = SampledLattice(k=4, beta=0.6, epsilon_choice=8, left_out="noisy", left_out_epsilon=4)
+    mechanism = dn.SampledLattice(k=4, beta=0.6, epsilon_choice=8, left_out="noisy", left_out_epsilon=4)
     release, key = publish(mechanism, data)
     noisy_rows = int((release.data.column("class_id").to_numpy() < 0).sum())
     plan = plan_of(release, np.arange(150) % 5)
-    found = audit(release, data, plan, key=key)
+    found = dn.audit(release, data, plan, key=key)
     assert found.finding("record linkage, left out").details["attacked"] == noisy_rows
     assert found.finding("coverage (weight), left out").baseline >= 0.9
     names = {item.name for item in found.findings}
     assert not {"identification before release", "identification by simulation"} & names
     assert found.finding("truck linkage").value == pytest.approx(noisy_linkage(release, plan.assignment).mean)
-    without = audit(release, data)
+    without = dn.audit(release, data)
     assert not any("left out" in item.name for item in without.findings if item.private)
     assert len(without.notes) == 2

@@ -36,13 +36,9 @@ from dunnage.auditing.rides import (
     median_interval,
     pair_counts,
 )
-from dunnage.auditing.run import Audit, audit
 from dunnage.errors import ReleaseError
 from dunnage.mechanisms.classes import EquivalenceClasses, Generalised, Intervals, Nodes, Sets
-from dunnage.mechanisms.clusters import UtilityClusters
 from dunnage.model.domains import Category, Graph, Numeric, Ordinal, Tree
-from dunnage.model.policy import Policy
-from dunnage.model.schema import Attribute, Role, Schema
 from dunnage.samples import RideSetting, generate_rides
 from dunnage.showing.audit import write_audit
 
@@ -71,13 +67,14 @@ def table(num: int, seed: int, cards: int = 9) -> dict[str, list[Any]]:
 
 def load(columns: dict[str, list[Any]], *, person: str | None = "card", **domains: Any) -> dn.Dataset:
     """Make a dataset of quasi-identifiers with a stratum, a sensitive column and cards."""
-    roles = {"card": Role.IDENTIFIER, "day": Role.PUBLIC, "ticket": Role.SENSITIVE}
+    roles = {"card": dn.Role.IDENTIFIER, "day": dn.Role.PUBLIC, "ticket": dn.Role.SENSITIVE}
     known = {**DOMAINS, **domains}
     attributes = tuple(
-        Attribute(name=name, role=roles.get(name, Role.QUASI_IDENTIFIER), domain=known.get(name)) for name in columns
+        dn.Attribute(name=name, role=roles.get(name, dn.Role.QUASI_IDENTIFIER), domain=known.get(name))
+        for name in columns
     )
-    schema = Schema(attributes=attributes, protects="ride", person=person if person in columns else None)
-    policy = Policy(dataset="rides", schema=schema, mechanism={"name": "utility-clusters", "k": 2})
+    schema = dn.Schema(attributes=attributes, protects="ride", person=person if person in columns else None)
+    policy = dn.Policy(dataset="rides", schema=schema, mechanism={"name": "utility-clusters", "k": 2})
     return dn.Dataset.from_table(pa.table(columns), policy)
 
 
@@ -99,7 +96,7 @@ def random_classes(data: dn.Dataset, seed: int, least: int = 2, lost: int = 2) -
     return of_row
 
 
-def told(data: dn.Dataset, of_row: np.ndarray, attribute: Attribute) -> Generalised:
+def told(data: dn.Dataset, of_row: np.ndarray, attribute: dn.Attribute) -> Generalised:
     """Generalise by the definition: bounds, lowest common node, or the set of all values."""
     values = np.array(data.column(attribute.name).to_pylist(), dtype=object)
     members = [values[of_row == number].tolist() for number in range(of_row.max() + 1)]
@@ -123,7 +120,7 @@ def release_of(data: dn.Dataset, of_row: np.ndarray, weights: dict[str, float] |
         figures={"importance": {"factors": weights, "weights": weights}},
     )
 
-    class Given(UtilityClusters):
+    class Given(dn.UtilityClusters):
         def classes(self, dataset, progress=None):
             return classes
 
@@ -146,8 +143,8 @@ class Small:
             line["day"] = days[number]
 
     @cached_property
-    def found(self) -> Audit:
-        return audit(self.release, self.data, key=self.key)
+    def found(self) -> dn.Audit:
+        return dn.audit(self.release, self.data, key=self.key)
 
     @property
     def released(self) -> list[int]:
@@ -251,7 +248,7 @@ def by_pairs(domain: Any, values: Sequence[Any]) -> float:
 
 
 def test_distortion_is_that_of_the_paper(small: Small) -> None:
-    found = audit(small.release, external=True)
+    found = dn.audit(small.release, external=True)
     lost = 1 - len(small.released) / len(small.data)
     inside = {}
     for name, domain in DOMAINS.items():
@@ -313,7 +310,7 @@ def test_ordinals_are_compared_by_their_levels() -> None:
     columns = {"load": ["small", "medium", "medium", "large"]}
     data = load(columns, load=Ordinal(levels=levels))
     release, key = release_of(data, np.array([0, 0, 1, 1]))
-    reached = audit(release, data, key=key).finding("t reached (load)")
+    reached = dn.audit(release, data, key=key).finding("t reached (load)")
     assert reached.details["distance"] == "ordered earth mover's"
     assert reached.value == pytest.approx((0.25 + 0.25) / 2)
 
@@ -334,7 +331,7 @@ def test_a_policy_that_does_not_fit_the_release_is_refused() -> None:
             (lacking, {}),
         ):
             with pytest.raises(ReleaseError, match=f"'{name}'"):
-                audit(small.release, data, **more)
+                dn.audit(small.release, data, **more)
 
 
 def test_every_choice_of_attributes_by_hand(small: Small) -> None:
@@ -373,7 +370,7 @@ def test_many_attributes_are_left_out_with_a_note() -> None:
     columns = {name: [0, 0, number, number] for number, name in enumerate(names)}
     data = load(columns, **{name: Numeric(lower=0, upper=9) for name in names})
     release, key = release_of(data, np.array([0, 0, 1, 1]))
-    found = audit(release, data, key=key)
+    found = dn.audit(release, data, key=key)
     # x0 is 0 for all, so that it tells least.
     assert any("x0" in note for note in found.notes)
     assert not any("x0" in names for names in found.finding("uniqueness (2 attributes known)").details)
@@ -511,7 +508,7 @@ def test_a_day_has_24_hours() -> None:
         assert counts.shape == (7, 24)
         assert counts.sum() == pytest.approx(2)
         assert counts.sum(axis=0) == pytest.approx(np.full(24, 1 / 12), rel=1e-3)
-        found = audit(release, data, key=key).finding("query error, absolute (board by hour of start)")
+        found = dn.audit(release, data, key=key).finding("query error, absolute (board by hour of start)")
         # Midnight at the end counts in the last hour, in the truth as well.
         truth = {("A", 0): 1, ("B", 23): 1}
         cells = itertools.product(enumerate(STATIONS.labels), range(24))
@@ -526,7 +523,7 @@ def test_busiest_pairs_at_random_are_no_more_than_all() -> None:
     columns = {"board": [a for a, _ in pairs], "alight": [b for _, b in pairs]}
     data = load(columns, board=network, alight=network)
     release, key = release_of(data, np.zeros(9, dtype=np.int64))
-    found = audit(release, data, key=key)
+    found = dn.audit(release, data, key=key)
     kept, error = found.finding("top pairs kept"), found.finding("top pairs, mean error")
     assert (kept.value, kept.baseline) == (1, 1)
     assert (error.value, error.baseline) == pytest.approx((0, 0))
@@ -534,7 +531,7 @@ def test_busiest_pairs_at_random_are_no_more_than_all() -> None:
     columns = {"board": ["A", "B"], "alight": ["B", "A"], "start": [1, 2]}
     data = load(columns, start=Numeric(lower=0, upper=9, unit="km"))
     release, key = release_of(data, np.array([0, 0]))
-    found = audit(release, data, key=key)
+    found = dn.audit(release, data, key=key)
     assert not any(item.name.startswith("query error") for item in found.findings)
     assert found.notes
 
@@ -561,7 +558,7 @@ def test_figures_of_some_records_say_so(monkeypatch: pytest.MonkeyPatch) -> None
     whole = small.found
     for name, value in {"MIN_ATTACKED": 10, "MAX_PAIRS": 1, "MAX_CARDS": 4, "MAX_CHOICES": 2}.items():
         monkeypatch.setattr(rides, name, value)
-    some = audit(small.release, small.data, key=small.key)
+    some = dn.audit(small.release, small.data, key=small.key)
     fewest = some.finding("candidate rows, fewest (2 attributes known)")
     exact = whole.finding("candidate rows, fewest (2 attributes known)")
     assert fewest.interval[0] <= exact.value <= fewest.value
@@ -574,12 +571,12 @@ def test_figures_of_some_records_say_so(monkeypatch: pytest.MonkeyPatch) -> None
     assert not risk.details["every_choice_tried"]
     assert "9 cards" in risk.sentence
     monkeypatch.setattr(rides, "MAX_CARD_ROWS", 1)
-    single = audit(small.release, small.data, key=small.key).finding("card risk (1 ride known)")
+    single = dn.audit(small.release, small.data, key=small.key).finding("card risk (1 ride known)")
     assert single.details["attacked"] == 1
     assert single.interval[0] < single.value < single.interval[1]
 
 
-def check_findings(found: Audit) -> None:
+def check_findings(found: dn.Audit) -> None:
     assert len({item.name for item in found.findings}) == len(found.findings)
     for item in found.findings:
         low, high = item.interval
@@ -590,7 +587,7 @@ def check_findings(found: Audit) -> None:
 
 
 def test_what_may_be_handed_out(small: Small) -> None:
-    outside, inside = audit(small.release, external=True), small.found
+    outside, inside = dn.audit(small.release, external=True), small.found
     check_findings(outside)
     check_findings(inside)
     names = {item.name for item in outside.findings}
@@ -598,7 +595,7 @@ def test_what_may_be_handed_out(small: Small) -> None:
     assert list(outside.findings) == [item for item in inside.findings if not item.private]
     hidden = ("uniqueness", "candidate", "card", "top pairs", "mean error", "query", "persons", "l reached (type)")
     assert not [name for name in names if name.startswith(hidden)]
-    without = audit(small.release, small.data)  # the key
+    without = dn.audit(small.release, small.data)  # the key
     check_findings(without)
     assert not without.notes or not any(item.name.startswith(("card", "persons")) for item in without.findings)
     assert without.finding("query error (board by hour of start)").value >= 0
@@ -608,7 +605,7 @@ def test_generated_rides_from_file_to_page(tmp_path: Path) -> None:
     data_file, policy_file, _ = generate_rides(RideSetting(size=600, stations=60, lines=4), tmp_path / "r.csv", seed=1)
     data = dn.load(data_file, policy_file)
     release, key = dn.publish(data, ledger=":memory:", out=tmp_path / "release")
-    found = audit(tmp_path / "release", data)
+    found = dn.audit(tmp_path / "release", data)
     check_findings(found)
     measures = release.certificate.rows
     assert found.finding("total distortion").value == pytest.approx(measures.loss.total)
@@ -625,6 +622,6 @@ def test_generated_rides_from_file_to_page(tmp_path: Path) -> None:
     assert len(found.at_risk) == 10
     page = (write_audit(found, tmp_path / "audit") / "audit.html").read_text()
     assert "card risk" in page
-    assert Audit.read(tmp_path / "audit").findings == found.findings
+    assert dn.Audit.read(tmp_path / "audit").findings == found.findings
     assert rides.own_weights(ClassesView.of(release)) == pytest.approx(measures.importance.weights)
     assert key.belongs_to(data)

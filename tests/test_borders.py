@@ -14,12 +14,9 @@ from tests.builders import a_policy
 import dunnage as dn
 from dunnage.errors import ParameterError, PolicyError, Refusal
 from dunnage.kernels.bins import pack_bins
-from dunnage.ledger import Ledger
 from dunnage.mechanisms import partition as borders
 from dunnage.mechanisms.partition import Loads, Partition, best_borders, count_bins
 from dunnage.samples import draw_weights, package_setting
-from dunnage.tables.dataset import Dataset
-from dunnage.verification import verify
 
 
 def policy(domain=(0, 1000), public=(), resolution=None, **mechanism):
@@ -32,7 +29,7 @@ def policy(domain=(0, 1000), public=(), resolution=None, **mechanism):
 def dataset(weights, public=None, **rules):
     public = public or {}
     table = pa.table({"weight": pa.array(weights, pa.float64()), **public})
-    return Dataset.from_table(table, policy(public=tuple(public), **rules))
+    return dn.Dataset.from_table(table, policy(public=tuple(public), **rules))
 
 
 def packed(tops, capacity):
@@ -175,9 +172,9 @@ def test_certificate_says_that_borders_were_chosen_for_packing(tmp_path):
     weights = draw_weights(package_setting("25-L-U"), np.random.default_rng(7))
     for bounds in ("class", "grid"):
         data = dataset(weights, resolution=25, goal="packing", capacity=500, bounds=bounds, k=5)
-        release, _ = dn.publish(data, ledger=Ledger(":memory:"), out=tmp_path / bounds)
+        release, _ = dn.publish(data, ledger=dn.Ledger(":memory:"), out=tmp_path / bounds)
         body = release.certificate.plain()
-        assert verify(tmp_path / bounds).problems == []
+        assert dn.verify(tmp_path / bounds).problems == []
         assert (body["mechanism"]["goal"], body["mechanism"]["capacity"]) == ("packing", 500)
         assert any("500 kg" in line for line in body["in_clear"])
         assert "500 kg" in body["assumptions"]["class borders depend on data"]

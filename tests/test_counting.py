@@ -13,20 +13,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import dunnage as dn
 from dunnage.errors import ParameterError
 from dunnage.mechanisms import counts as counting
 from dunnage.mechanisms.counts import Counted, count_trips, kept_rows, most_trips, true_counts
 from dunnage.model.domains import Numeric, Ordinal, Stops, Windows
-from dunnage.model.policy import Policy
 from dunnage.model.schema import Attribute, Contribution, Role, Schema
 from dunnage.model.trips import Trip
-from dunnage.noise.source import Noise
-from dunnage.tables.dataset import Dataset
 
 STOPS = ("B", "A", "C")
 
 
-def policy(*, bound: Contribution | None = None, trip: Any = None, more: Any = (), **time: Any) -> Policy:
+def policy(*, bound: Contribution | None = None, trip: Any = None, more: Any = (), **time: Any) -> dn.Policy:
     quasi = {"role": Role.QUASI_IDENTIFIER}
     windows = Windows(**{"lower": "04:00", "upper": "28:00", "window_minutes": 360, **time})
     columns = (
@@ -38,12 +36,12 @@ def policy(*, bound: Contribution | None = None, trip: Any = None, more: Any = (
     )
     trips_ = Trip(origin="board", destination="alight", time="tap", **(trip or {}))
     schema = Schema(attributes=columns, protects="rider" if bound else "trip", trip=trips_, contribution=bound)
-    return Policy(dataset="trips", schema=schema, mechanism={"name": "noisy-counts", "epsilon": 1})
+    return dn.Policy(dataset="trips", schema=schema, mechanism={"name": "noisy-counts", "epsilon": 1})
 
 
-def dataset_of(rows: list[tuple[str, str, str, str]], made: Policy, **more: Any) -> Dataset:
+def dataset_of(rows: list[tuple[str, str, str, str]], made: dn.Policy, **more: Any) -> dn.Dataset:
     columns = dict(zip(("card", "board", "alight", "tap"), zip(*rows, strict=True), strict=True))
-    return Dataset.from_table(pa.table({**{name: list(values) for name, values in columns.items()}, **more}), made)
+    return dn.Dataset.from_table(pa.table({**{name: list(values) for name, values in columns.items()}, **more}), made)
 
 
 def shown(counted: Counted) -> dict[tuple[str, ...], int]:
@@ -110,13 +108,13 @@ def test_counts_against_a_dictionary(rows, dense):
         assert shown(true_counts(dataset_of(rows, made))) == wanted
 
 
-def bounded_policy(most: int, per: str = "period") -> Policy:
+def bounded_policy(most: int, per: str = "period") -> dn.Policy:
     return policy(bound=Contribution(person="card", max=most, per=per), dates=["2026-11-01", "2026-11-30"])
 
 
-def all_outcomes(dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> Counter[tuple[bool, ...]]:
+def all_outcomes(dataset: dn.Dataset, monkeypatch: pytest.MonkeyPatch) -> Counter[tuple[bool, ...]]:
     """Every way to choose rows, as often as random orders lead to it."""
-    noise, found = Noise(seed=1), Counter()
+    noise, found = dn.Noise(seed=1), Counter()
     sizes: list[int] = []
     monkeypatch.setattr(counting.noise_arrays, "permutation", lambda source, num: sizes.append(num) or np.arange(num))
     kept_rows(dataset, noise)
@@ -168,7 +166,7 @@ def test_a_rider_of_a_thousand_trips_changes_what_the_bound_says(per, most):
     without = true_counts(dataset_of(others, made))
     both = dataset_of([*others, *heavy], made)
     for _ in range(20):
-        counted = count_trips(both, Noise())
+        counted = count_trips(both, dn.Noise())
         assert counted.num_dropped == 1000 - most
         before, after = shown(without), shown(counted)
         change = sum(abs(after.get(key, 0) - before.get(key, 0)) for key in {*before, *after})
@@ -177,13 +175,13 @@ def test_a_rider_of_a_thousand_trips_changes_what_the_bound_says(per, most):
 
 def test_bounds_by_day_and_none():
     rows = [("1", "A", "B", when) for when in ("2026-11-15T08:00", "2026-11-16T03:00", "2026-11-16T04:00")]
-    kept = kept_rows(dataset_of(rows, bounded_policy(1, "day")), Noise())  # service days
+    kept = kept_rows(dataset_of(rows, bounded_policy(1, "day")), dn.Noise())  # service days
     assert kept[2]
     assert kept[:2].sum() == 1
     below = dataset_of(ROWS, bounded_policy(2))
-    assert kept_rows(below, Noise()).all()
-    assert count_trips(below, Noise()).num_dropped == 0
-    dataset, noise = dataset_of(ROWS, policy()), Noise()
+    assert kept_rows(below, dn.Noise()).all()
+    assert count_trips(below, dn.Noise()).num_dropped == 0
+    dataset, noise = dataset_of(ROWS, policy()), dn.Noise()
     assert count_trips(dataset, noise).num_trips == 4
     assert noise.bytes_drawn == 0
     with pytest.raises(ParameterError):

@@ -15,12 +15,11 @@ from hypothesis import strategies as st
 from tests.certificates_help import certificate_of
 from tests.settle_help import cut, noisy_release
 
+import dunnage as dn
 from dunnage.errors import ParameterError
 from dunnage.model.laws import Cells
-from dunnage.noise.source import Noise
 from dunnage.planning import linkage as identification
 from dunnage.planning.linkage import NoisyRows, noisy_linkage, row_posterior
-from dunnage.release import Release
 
 LAWS = ("laplace", "piecewise")
 
@@ -31,7 +30,7 @@ def cells_of(
     return cut(0, last, "1", epsilon, confidence=confidence, law=law, borders=borders)
 
 
-def release_of(cells: Any, noisy: Any, public: Any = None, **columns: Any) -> Release:
+def release_of(cells: Any, noisy: Any, public: Any = None, **columns: Any) -> dn.Release:
     """Make a noisy release of given noisy values, as it is read; of weights alone if they have no names."""
     cells, noisy = ({"weight": cells}, {"weight": noisy}) if isinstance(cells, Cells) else (cells, noisy)
     return noisy_release({name: (cells[name], values) for name, values in noisy.items()}, public=public, **columns)
@@ -113,9 +112,9 @@ def test_a_cell_of_one_point_tells_the_value() -> None:
 def test_a_release_without_laws_or_with_others_is_refused() -> None:
     release = release_of(cells_of(), [1, 5, 9])
 
-    def stating(measures: Any) -> Release:
+    def stating(measures: Any) -> dn.Release:
         body = {**release.certificate.plain(), "measures": measures}
-        return Release(certificate=certificate_of(body), data=release.data)
+        return dn.Release(certificate=certificate_of(body), data=release.data)
 
     silent = stating({"records": 3})
     with pytest.raises(ParameterError):
@@ -129,7 +128,7 @@ def test_noisy_values_are_read_off_their_intervals() -> None:
     for law, confidence, borders in itertools.product(LAWS, ("0", "0.3", "0.9"), ((), (4,))):
         cells = cells_of(20, borders, law, 6, confidence)
         release = release_of(cells, np.arange(21), class_id=[-1] * 21)
-        found = NoisyRows.of(Release(certificate=release.certificate, data=release.data.drop_columns(["weight"])))
+        found = NoisyRows.of(dn.Release(certificate=release.certificate, data=release.data.drop_columns(["weight"])))
         for step, cell in enumerate(np.array(cells.cells, dtype=object)[cells.index(np.arange(21))]):
             radius = max(cell.law.radius, 0)
             if step - radius > cell.first or step + radius < cell.end:
@@ -181,7 +180,7 @@ def test_some_values_give_nearly_what_all_do(monkeypatch: pytest.MonkeyPatch) ->
         cells = {"weight": cells_of(400, (100,), law, 4), "volume": cells_of(60, (), law, 3)}
         cells = {"weight": cells_of(40_000, (), law, 8, "0.5")} if fine else cells
         noisy = {
-            name: one.perturb(generator.integers(0, one.domain.num_steps + 1, 40), Noise(seed=3))
+            name: one.perturb(generator.integers(0, one.domain.num_steps + 1, 40), dn.Noise(seed=3))
             for name, one in cells.items()
         }
         release, found = release_of(cells, noisy), []
@@ -196,7 +195,7 @@ def test_some_values_give_nearly_what_all_do(monkeypatch: pytest.MonkeyPatch) ->
 def test_many_rows_take_seconds_and_unique_public_values_are_certain(within: Callable[..., Any]) -> None:
     generator = np.random.default_rng(1)
     cells = cells_of(100_000, (), "laplace", 3)
-    release = release_of(cells, cells.perturb(generator.integers(0, 100_001, 100_000), Noise(seed=1)))
+    release = release_of(cells, cells.perturb(generator.integers(0, 100_001, 100_000), dn.Noise(seed=1)))
     with within(10):
         found = noisy_linkage(release, np.arange(100_000) // 5)
     assert 0 < found.mean < 0.01

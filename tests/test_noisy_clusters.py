@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from scipy import stats
 from tests.noisy_help import ALPHA, CONFIDENCES, NO_NOISE, SLACK, dataset, growth, numeric, policy, release_law
 
+import dunnage as dn
 from dunnage.errors import CompositionError, ParameterError, Refusal
-from dunnage.ledger import Ledger
 from dunnage.mechanisms.noisy import (
     MAX_CANDIDATES,
     NoisyClusters,
@@ -34,13 +34,12 @@ from dunnage.mechanisms.noisy import (
 )
 from dunnage.model.guarantees import Basis, WithinCluster, WithinPublishedBorders, compose, guarantee_from
 from dunnage.model.laws import Cells
-from dunnage.noise.source import Noise
 
 FIVE = ("0.05", "0.35", "0.65", "0.95")
 
 
 def publish(data, **parameters):
-    return NoisyClusters(**parameters).release(data, ledger=Ledger(":memory:"), noise=Noise())
+    return NoisyClusters(**parameters).release(data, ledger=dn.Ledger(":memory:"), noise=dn.Noise())
 
 
 def shares(*texts):
@@ -167,7 +166,7 @@ def follows(counts, law, num):
 
 
 def test_borders_are_drawn_by_the_enumerated_law():
-    num, quantiles, noise = 3_000, shares("0.3", "0.8"), Noise()
+    num, quantiles, noise = 3_000, shares("0.3", "0.8"), dn.Noise()
     for records in ((0, 1, 2, 9, 9), (4, 4, 4, 4, 4), (9, 9, 9, 0, 0)):
         law = border_law(records, quantiles, candidate_steps(9).tolist(), Fraction(1))
         steps = np.array(records)
@@ -214,7 +213,7 @@ def test_private_borders_are_near_their_shares_where_epsilon_allows():
     values = np.random.default_rng(2).uniform(0, 500, 20_000).round(1)
     data = dataset({"weight": values}, {"weight": numeric(0, 500, 0.1)})
     mechanism = NoisyClusters(epsilon=4, quantiles=["0.25", "0.75"])
-    release, _ = mechanism.release(data, ledger=Ledger(":memory:"), noise=Noise())
+    release, _ = mechanism.release(data, ledger=dn.Ledger(":memory:"), noise=dn.Noise())
     borders = release.certificate.plain()["measures"]["borders"]["weight"]
     assert np.abs((values[:, None] < borders).mean(axis=0) - [0.25, 0.75]).max() < 0.01
     assert mechanism.preview(data).warnings == ()
@@ -292,7 +291,7 @@ def test_how_epsilon_is_split():
 
 def test_the_published_form_keeps_no_epsilon():
     """Neighbours within one cluster, and no release that both can lead to: the ratio is infinite."""
-    noise = Noise()
+    noise = dn.Noise()
     # A cluster whose values are equal is printed as it is; one record further, it is not.
     noisy, radius = published_noise(np.array([2, 2]), [], epsilon=Fraction(1), confidence=Fraction(1, 2), noise=noise)
     assert (noisy.tolist(), radius.tolist()) == ([2, 2], [0, 0])
@@ -323,7 +322,7 @@ def test_published_noise_is_scaled_by_the_range_of_each_cluster():
     num = 40_000
     steps = np.concatenate([np.repeat([0, 10], num // 4), np.repeat([100, 140], num // 4)])
     steps = np.random.default_rng(1).permutation(steps)
-    given_ = {"epsilon": Fraction(2), "confidence": Fraction(9, 10), "noise": Noise()}
+    given_ = {"epsilon": Fraction(2), "confidence": Fraction(9, 10), "noise": dn.Noise()}
     noisy, radius = published_noise(steps, shares("0.5"), **given_)
     for low, span in ((0, 10), (100, 40)):
         mask = (steps >= low) & (steps < low + 50)
@@ -349,7 +348,7 @@ def test_the_lightest_and_heaviest_of_25_would_be_printed_exactly():
     weights = np.random.default_rng(4).permutation(np.arange(25) * 4.0 + 1)
     data = dataset({"weight": weights}, {"weight": numeric(0, 100, 0.1)})
     mechanism = NoisyClusters(epsilon=1, quantiles=FIVE, as_published=True)
-    ledger, noise = Ledger(":memory:"), Noise()
+    ledger, noise = dn.Ledger(":memory:"), dn.Noise()
     with pytest.raises(Refusal) as refused:
         mechanism.release(data, ledger=ledger, noise=noise)
     rows = sorted([int(np.argmin(weights)) + 1, int(np.argmax(weights)) + 1])
@@ -492,7 +491,7 @@ def test_exposed_records_are_those_without_noise(values, data):
     cuts = sorted(data.draw(st.sets(st.fractions(Fraction(1, 50), Fraction(49, 50), max_denominator=50), max_size=5)))
     steps = np.array(values)
     exposed = exposed_records(steps, cuts)
-    noise = Noise()
+    noise = dn.Noise()
     arguments = {"epsilon": Fraction(1, 10), "confidence": Fraction(1, 2), "noise": noise}
     _, radius = published_noise(steps, cuts, **arguments)
     assert (exposed == (radius == 0)).all()  # at this epsilon every other radius is above 0

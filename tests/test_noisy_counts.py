@@ -13,11 +13,10 @@ from scipy import stats
 from tests.chance_help import chance_of
 from tests.counts_help import counted, universe
 
+import dunnage as dn
 from dunnage.errors import ParameterError
 from dunnage.kernels.counts.laplace import DiscreteLaplace, FloatingLaplace, FlooredLaplace, RoundedLaplace
 from dunnage.mechanisms import counts as noisy_counts
-from dunnage.mechanisms.counts import NoisyCounts
-from dunnage.noise.source import Noise
 
 WHOLE = (DiscreteLaplace, RoundedLaplace, FlooredLaplace)
 
@@ -36,7 +35,7 @@ def chance(kind: type, scale: float, value: int) -> float:
 def test_laws_are_those_of_rounded_laplace_numbers():
     """Chi-square on 200,000 draws: a probability of 0.1 that is off by a twentieth is found, all but surely."""
     for kind, scale in itertools.product(WHOLE, (Fraction(1, 2), Fraction(5), Fraction(50))):
-        values = kind(scale).draw(Noise(), 200_000)
+        values = kind(scale).draw(dn.Noise(), 200_000)
         reach = int(4 * scale) + 2
         inner = np.array([chance(kind, float(scale), value) for value in range(-reach, reach + 1)])
         expected = np.append(inner, 1 - inner.sum()) * len(values)
@@ -63,7 +62,7 @@ def test_worst_ratio_of_a_cell_is_within_epsilon():
 def test_released_counts_have_the_law(monkeypatch, rounding, dense):
     """A cell of 2 trips and three empty ones, by both paths; 4,000 releases."""
     monkeypatch.setattr(noisy_counts, "MAX_DENSE_CELLS", 1 << 22 if dense else 0)
-    of, mechanism, noise = universe(2, 1), NoisyCounts(epsilon=1, rounding=rounding, threshold=2), Noise()
+    of, mechanism, noise = universe(2, 1), dn.NoisyCounts(epsilon=1, rounding=rounding, threshold=2), dn.Noise()
     kind = RoundedLaplace if rounding == "round" else FlooredLaplace
     table, law = counted(of, [0, 2, 0, 0]), kind(Fraction(1))
     found = np.zeros((4_000, 4), dtype=np.int64)
@@ -82,7 +81,7 @@ def test_a_trillion_cells():
     of = universe(100_000, 100)
     cells = np.sort(np.random.default_rng(1).choice(of.num_cells, 1_000, replace=False))
     table = noisy_counts.Counted(universe=of, cells=cells, counts=np.full(1_000, 60))
-    drawn = NoisyCounts(epsilon=1, threshold=30).draw_counts(table, RoundedLaplace(Fraction(1)), Noise())
+    drawn = dn.NoisyCounts(epsilon=1, threshold=30).draw_counts(table, RoundedLaplace(Fraction(1)), dn.Noise())
     assert np.isin(cells, drawn.cells).mean() > 0.99
     created = len(drawn.cells) - 1_000
     assert created < 3 * 1e12 * RoundedLaplace(Fraction(1)).above(30) + 60
@@ -91,8 +90,8 @@ def test_a_trillion_cells():
 
 def test_as_published_rounds_floating_noise():
     of = universe(3, 2)
-    mechanism = NoisyCounts(epsilon=1, as_published=True)
-    drawn = mechanism.draw_counts(counted(of, [50] * 18), FloatingLaplace(Fraction(1)), Noise())
+    mechanism = dn.NoisyCounts(epsilon=1, as_published=True)
+    drawn = mechanism.draw_counts(counted(of, [50] * 18), FloatingLaplace(Fraction(1)), dn.Noise())
     assert len(drawn.cells) == 18
     assert drawn.figures["noise"].law == "floating"
 
@@ -105,4 +104,4 @@ def test_bad_parameters_are_refused():
         ({"as_published": 1}, "as_published"),
     ):
         with pytest.raises(ParameterError, match=what):
-            NoisyCounts(**{"epsilon": 1, **parameters})
+            dn.NoisyCounts(**{"epsilon": 1, **parameters})

@@ -18,19 +18,16 @@ import pytest
 from scipy import stats
 from tests.noisy_help import ALPHA, CONFIDENCES, NO_NOISE, SLACK, dataset, decimal, growth, numeric, policy, release_law
 
+import dunnage as dn
 from dunnage.errors import ParameterError
-from dunnage.ledger import Ledger
-from dunnage.mechanisms.noisy import NoisyValues
-from dunnage.model.certificate import Certificate
 from dunnage.model.guarantees import Basis, Neighbours, PureDP, guarantee_from
 from dunnage.model.laws import Cells
-from dunnage.noise.source import Noise
 
 LAWS = ("laplace", "piecewise")
 
 
 def publish(data, noise=None, **parameters):
-    return NoisyValues(**parameters).release(data, ledger=Ledger(":memory:"), noise=noise or Noise())
+    return dn.NoisyValues(**parameters).release(data, ledger=dn.Ledger(":memory:"), noise=noise or dn.Noise())
 
 
 def oracle_row(law, last, epsilon, confidence, truth):
@@ -146,7 +143,7 @@ def test_what_a_release_holds():
     assert body["measures"]["records"] == 200
     assert set(body["measures"]) == {"records", "noise"}
     assert len(body["in_clear"]) == 2  # the number of records, and the public column
-    assert Certificate.from_bytes(release.certificate.to_bytes()) == release.certificate
+    assert dn.Certificate.from_bytes(release.certificate.to_bytes()) == release.certificate
     data = dataset({"weight": [0.0, 1.0, 4.0] * 20}, {"weight": numeric(0, 4)})
     release, _ = publish(data, epsilon=1, confidence=0)  # tells values alone
     assert release.data["weight_lower"].equals(release.data["weight"])
@@ -155,8 +152,8 @@ def test_what_a_release_holds():
 
 def test_the_certificate_gives_the_laws_back():
     data = dataset({"weight": [1.0, 2.5]}, {"weight": numeric(0, 5, 0.5)})
-    mechanism = NoisyValues(epsilon="4/3", law="piecewise", confidence="0.7")
-    release, _ = mechanism.release(data, ledger=Ledger(":memory:"), noise=Noise())
+    mechanism = dn.NoisyValues(epsilon="4/3", law="piecewise", confidence="0.7")
+    release, _ = mechanism.release(data, ledger=dn.Ledger(":memory:"), noise=dn.Noise())
     grid = data.schema["weight"].numeric
     cells = Cells.of(grid, release.certificate.plain()["measures"]["noise"]["weight"])
     assert cells == mechanism.cells(data.schema)["weight"]
@@ -192,7 +189,7 @@ def test_rows_that_travel_together_are_one_record():
 
 def test_promise_needs_no_data():
     schema = policy({"place": {"role": "public"}, "weight": numeric(0, 4), "length": numeric(0, 4)}).schema
-    promise = NoisyValues(epsilon=2, law="piecewise").promise(schema)
+    promise = dn.NoisyValues(epsilon=2, law="piecewise").promise(schema)
     assert promise.guarantee == PureDP(epsilon=2, protects="package", neighbours=Neighbours.REPLACE_ONE)
     assert promise.basis is Basis.PROVED
     assert promise.mechanism == {"name": "noisy-values", "epsilon": 2, "confidence": 0.9, "law": "piecewise"}
@@ -200,7 +197,7 @@ def test_promise_needs_no_data():
     assert {"public domain", "public record count", "public columns are known", "system entropy"} <= names
     assert json.loads(json.dumps(promise.to_dict())) == promise.to_dict()
     assert guarantee_from(promise.to_dict()["guarantee"]) == promise.guarantee
-    without = NoisyValues(epsilon=2).promise(policy({"weight": numeric(0, 4)}).schema)
+    without = dn.NoisyValues(epsilon=2).promise(policy({"weight": numeric(0, 4)}).schema)
     assert "public columns are known" not in {assumption.name for assumption in without.assumptions}
 
 
@@ -212,7 +209,7 @@ def test_senseless_parameters_are_refused():
         {"epsilon": 1, "law": "gauss"},
     ):
         with pytest.raises(ParameterError):
-            NoisyValues(**parameters)
+            dn.NoisyValues(**parameters)
 
 
 def test_attributes_that_get_no_noise_are_refused():
@@ -224,27 +221,19 @@ def test_attributes_that_get_no_noise_are_refused():
         ({"weight": numeric(0, 2**45, 1)}, "'weight'"),
     ):
         with pytest.raises(ParameterError, match=words):
-            NoisyValues(epsilon=1).promise(policy(attributes).schema)
+            dn.NoisyValues(epsilon=1).promise(policy(attributes).schema)
 
 
 def test_foresight_follows_from_public_facts():
     attributes = {"weight": numeric(0, 100, 0.5), "length": numeric(0, 1, 0.5)}
     light = dataset({"weight": [0.0, 1.0], "length": [0.0, 0.0]}, attributes)
     heavy = dataset({"weight": [99.0, 100.0], "length": [1.0, 1.0]}, attributes)
-    noise = NoisyValues(epsilon=20)
+    noise = dn.NoisyValues(epsilon=20)
     told = noise.preview(light)
     assert told.to_dict() == noise.preview(heavy).to_dict()
     cells = noise.cells(light.schema)["weight"].describe()[0]
     assert f"{cells['radius']} kg" in told.lines[0]
     assert f"{100 * 2 * cells['radius'] / 100.5:.0f} %" in told.lines[0]
     assert told.warnings == ()
-    assert len(NoisyValues(epsilon=1).preview(light).warnings) == 2
-    assert NoisyValues(epsilon=1, confidence=0).preview(light).warnings == ()
-
-
-def test_a_million_records_in_time(within):
-    weights = np.random.default_rng(1).uniform(0, 500, 10**6).round(1)
-    data = dataset({"weight": weights}, {"weight": numeric(0, 500, 0.1)})
-    for law in LAWS:
-        with within(4):
-            publish(data, epsilon=1, law=law)
+    assert len(dn.NoisyValues(epsilon=1).preview(light).warnings) == 2
+    assert dn.NoisyValues(epsilon=1, confidence=0).preview(light).warnings == ()

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Partition against slow, independent code: exhaustive search on tiny cases, a quadratic program on larger ones.
-
-Everything goes the public way: dataset, release, tables and key.
-"""
+"""Partition by one attribute against a quadratic program; tiny cases are searched through in test_cuts.py."""
 
 from __future__ import annotations
 
@@ -11,8 +8,7 @@ import itertools
 import math
 import random
 import unicodedata
-from collections import Counter, defaultdict
-from dataclasses import dataclass
+from collections import Counter
 from decimal import Decimal
 from fractions import Fraction
 
@@ -20,23 +16,16 @@ import numba
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy import stats
 from tests.builders import a_policy
 
+import dunnage as dn
 from dunnage.compiling import kernel
 from dunnage.errors import ParameterError, Refusal
-from dunnage.ledger import Ledger
 from dunnage.mechanisms import partition as partition_module
 from dunnage.mechanisms.classes import class_means
-from dunnage.mechanisms.partition import Partition
-from dunnage.noise.source import Noise
-from dunnage.tables.dataset import Dataset
-from dunnage.verification import verify
 
 TOLERANCE = 1e-9
-NUM_CASES = 600
 
 
 def policy(domain=(0, 100), *, resolution=None, public=(), small="suppress", **more):
@@ -50,191 +39,11 @@ def dataset(weights, domain=(0, 100), *, public=None, **rules):
     """Make a dataset of weights and public columns."""
     public = public or {}
     table = pa.table({"weight": pa.array(weights, pa.float64()), **public})
-    return Dataset.from_table(table, policy(domain, public=tuple(public), **rules))
+    return dn.Dataset.from_table(table, policy(domain, public=tuple(public), **rules))
 
 
 def publish(data, **parameters):
-    return Partition(**parameters).release(data, ledger=Ledger(":memory:"), noise=Noise())
-
-
-@dataclass(frozen=True)
-class Case:
-    """A tiny problem; numbers are decimals or doubles, read by their decimal text."""
-
-    weights: tuple[float, ...]
-    strata: tuple[str, ...]
-    lower: Decimal
-    upper: Decimal
-    resolution: Decimal
-    k: int
-    alpha: Decimal
-    bounds: str
-
-    @property
-    def span(self):
-        return float(self.upper - self.lower)
-
-    def pair(self, weight):
-        """Give the smallest interval a weight may be released as."""
-        if self.bounds == "class":
-            return weight, weight
-        step = Fraction(self.resolution)
-        steps = (Fraction(repr(weight)) - Fraction(self.lower)) / step
-        return tuple(float(Fraction(self.lower) + end(steps) * step) for end in (math.floor, math.ceil))
-
-    def data(self):
-        return dataset(
-            self.weights, (self.lower, self.upper), public={"place": self.strata}, resolution=self.resolution
-        )
-
-
-def least_loss(case):
-    """Eq. 7, minimised over all ways to cut the distinct values of each stratum into intervals."""
-    members = defaultdict(Counter)
-    for weight, stratum in zip(case.weights, case.strata, strict=True):
-        members[stratum][weight] += 1
-    return sum(least_loss_of_stratum(case, counts) for counts in members.values())
-
-
-def least_loss_of_stratum(case, counts):
-    values = sorted(counts)
-    return min(
-        sum(interval_loss(case, counts, values[a:b]) for a, b in itertools.pairwise((0, *cuts, len(values))))
-        for num in range(len(values))
-        for cuts in itertools.combinations(range(1, len(values)), num)
-    )
-
-
-def interval_loss(case, counts, values):
-    """A class of its own (rounded) width if it has k records, else suppressed."""
-    size = sum(counts[value] for value in values)
-    if size < case.k:
-        return size * float(case.alpha)
-    return size * (case.pair(values[-1])[1] - case.pair(values[0])[0]) / case.span
-
-
-def check_case(case):
-    """Publish, compare with the exhaustive search, check every constraint; return what happened."""
-    best = least_loss(case)
-    try:
-        release, key = publish(case.data(), k=case.k, alpha=case.alpha, bounds=case.bounds, statistic="multiset")
-    except Refusal:
-        assert math.isclose(best, float(case.alpha) * len(case.weights), abs_tol=TOLERANCE)
-        return "refused"
-    rows, keys, classes = release.data.to_pylist(), key.table.to_pylist(), release.classes.to_pylist()
-    measures = release.certificate.plain()["measures"]
-    suppressed = len(case.weights) - len(rows)
-    lost = sum(row["weight_upper"] - row["weight_lower"] for row in rows) / case.span + suppressed * float(case.alpha)
-    for loss in (measures["loss"]["sum"], measures["loss"]["total"] * len(case.weights), lost):
-        assert math.isclose(loss, best, abs_tol=TOLERANCE)
-    looks = Counter((row["place"], row["weight_lower"], row["weight_upper"]) for row in rows)
-    assert measures["k_reached"] == min(looks.values()) >= case.k
-    assert len(looks) == len({row["class_id"] for row in rows}) == measures["classes"]
-    check_truth(case, rows, keys)
-    check_fates(case, keys)
-    check_classes(case, classes, keys, release.members.to_pylist())
-    return "suppressed" if suppressed else "whole"
-
-
-def check_truth(case, rows, keys):
-    """Every released row covers its true record; suppressed records are nowhere."""
-    assert [item["row"] for item in keys] == [row["row"] for row in rows] == list(range(len(rows)))
-    assert len({item["source_row"] for item in keys}) == len(keys)
-    for row, item in zip(rows, keys, strict=True):
-        true = case.weights[item["source_row"]]
-        assert row["weight_lower"] <= true <= row["weight_upper"]
-        assert row["place"] == case.strata[item["source_row"]]
-        assert row["class_id"] == item["class_id"]
-
-
-def check_fates(case, keys):
-    """Equal values share their fate; classes are intervals of values, numbered by stratum and value.
-
-    On the grid two neighbours may be rounded to the same interval and are then one class, perhaps around a suppressed
-    value.
-    """
-    class_of = {item["source_row"]: item["class_id"] for item in keys}
-    fates = defaultdict(set)
-    for row, (weight, stratum) in enumerate(zip(case.weights, case.strata, strict=True)):
-        fates[stratum, weight].add(class_of.get(row, -1))
-    assert all(len(fate) == 1 for fate in fates.values())
-    in_order = [min(fates[place]) for place in sorted(fates)]
-    seen = [fate for fate, _ in itertools.groupby(in_order) if fate >= 0]
-    if case.bounds == "grid":
-        seen = [fate for fate, _ in itertools.groupby(seen)]
-    assert seen == sorted(set(seen)) == list(range(len(seen)))
-
-
-def check_classes(case, classes, keys, members):
-    true = defaultdict(list)
-    for item in keys:
-        true[item["class_id"]].append(case.weights[item["source_row"]])
-    told = defaultdict(list)
-    for member in members:
-        told[member["class_id"]].append(member["weight"])
-    assert told == {class_id: sorted(weights) for class_id, weights in true.items()}
-    for item in classes:
-        weights = true[item["class_id"]]
-        assert item["size"] == len(weights)
-        assert math.isclose(item["weight_mean"], math.fsum(weights) / len(weights), rel_tol=1e-12, abs_tol=1e-12)
-        assert item["weight_lower"] == min(case.pair(weight)[0] for weight in weights)
-        assert item["weight_upper"] == max(case.pair(weight)[1] for weight in weights)
-
-
-def random_case(generator):
-    """Draw a tiny problem with ties, decimals or awkward doubles, and one to three strata."""
-    resolution = Decimal(generator.choice(["0.01", "0.05", "0.1", "0.5", "1", "2.5"]))
-    lower = Decimal(generator.choice(["0", "-1", "2.5", "-0.3", "100"]))
-    steps = generator.randint(1, 20)
-    upper = lower + resolution * steps
-    unit = generator.choice([resolution, resolution / 2, Decimal("0.01")])
-    num = int((upper - lower) / unit)
-    spread = generator.choice([num, min(num, 4)])
-    size = generator.randint(2, 9)
-    weights = [float(lower + unit * generator.randint(num - spread, num)) for _ in range(size)]
-    if generator.random() < 0.2:  # doubles that no short decimal names
-        weights = [min(max(weight * generator.uniform(0.9, 1.1), float(lower)), float(upper)) for weight in weights]
-        weights += generator.choices(weights, k=min(2, 9 - size))
-    return Case(
-        weights=tuple(weights),
-        strata=tuple(generator.choices("abc"[: generator.randint(1, 3)], k=len(weights))),
-        lower=lower,
-        upper=upper,
-        resolution=resolution,
-        k=generator.randint(2, 4),
-        alpha=round(Decimal(math.exp(generator.uniform(math.log(0.01), math.log(3)))), 2),
-        bounds=generator.choice(["class", "grid"]),
-    )
-
-
-def test_loss_and_constraints_against_exhaustive_search():
-    generator = random.Random(0)
-    outcomes = Counter(check_case(random_case(generator)) for _ in range(NUM_CASES))
-    assert min(outcomes[name] for name in ("whole", "suppressed", "refused")) > NUM_CASES // 10
-
-
-@st.composite
-def cases(draw):
-    steps = draw(st.integers(1, 12))
-    resolution = draw(st.sampled_from(["0.1", "0.25", "1"]))
-    lower, upper = Decimal(-1), Decimal(-1) + Decimal(resolution) * steps
-    rows = draw(st.lists(st.tuples(st.integers(0, 4 * steps), st.sampled_from("ab")), min_size=2, max_size=9))
-    return Case(
-        weights=tuple(float(lower + Decimal(resolution) / 4 * number) for number, _ in rows),
-        strata=tuple(stratum for _, stratum in rows),
-        lower=lower,
-        upper=upper,
-        resolution=Decimal(resolution),
-        k=draw(st.integers(2, 4)),
-        alpha=draw(st.decimals("0.01", "3", places=2)),
-        bounds=draw(st.sampled_from(["class", "grid"])),
-    )
-
-
-@settings(max_examples=80, deadline=None)
-@given(cases())
-def test_exhaustive_search_on_chosen_cases(case):
-    check_case(case)
+    return dn.Partition(**parameters).release(data, ledger=dn.Ledger(":memory:"), noise=dn.Noise())
 
 
 def quadratic(values, k, price):
@@ -273,7 +82,7 @@ def test_quadratic_program_agrees():
 def classes_of(values, *, public=None, **parameters):
     """Return classes and loss; nothing if every record would be suppressed."""
     try:
-        classes = Partition(**parameters).classes(dataset(values, public=public, resolution="0.5"))
+        classes = dn.Partition(**parameters).classes(dataset(values, public=public, resolution="0.5"))
     except Refusal:
         return None, float(Fraction(parameters["alpha"])) * len(values)
     return classes.of_row, classes.loss_sum
@@ -311,14 +120,14 @@ def test_enormous_and_tiny_domains():
         expected = quadratic(values / unit, 5, math.inf) / (domain[1] / unit - domain[0] / unit)
         assert math.isclose(release.certificate.plain()["measures"]["loss"]["sum"], expected, rel_tol=TOLERANCE)
     data = dataset([0.123456789, 0.2, 0.3, 5.0, 6.0], (0, 1e305), public={"place": list("aaaab")})
-    classes = Partition(k=2, alpha=10**9).classes(data)
+    classes = dn.Partition(k=2, alpha=10**9).classes(data)
     assert classes.of_row.tolist() == [0, 0, 1, 1, -1]
     assert classes.loss_sum == pytest.approx(10**9)
 
 
 def refused(data, mechanism, error=Refusal):
     """Assert that a release is refused before anything is spent or drawn; return the message."""
-    ledger, noise = Ledger(":memory:"), Noise()
+    ledger, noise = dn.Ledger(":memory:"), dn.Noise()
     with pytest.raises(error) as caught:
         mechanism.release(data, ledger=ledger, noise=noise)
     assert noise.bytes_drawn == 0
@@ -327,17 +136,17 @@ def refused(data, mechanism, error=Refusal):
 
 
 def test_what_cannot_be_k_anonymous_is_refused():
-    refused(dataset([1.0, 2.0]), Partition(k=3))
-    message = refused(dataset([1.0, 2.0, 3.0], public={"place": list("aab")}, small="refuse"), Partition(k=2))
+    refused(dataset([1.0, 2.0]), dn.Partition(k=3))
+    message = refused(dataset([1.0, 2.0, 3.0], public={"place": list("aab")}, small="refuse"), dn.Partition(k=2))
     assert "1 of 2" in message
     assert 'small = "suppress"' in message
     for small in ("refuse", "suppress"):
-        message = refused(dataset([1.0, 2.0, 3.0, 4.0], public={"place": list("aabb")}, small=small), Partition(k=3))
+        message = refused(dataset([1.0, 2.0, 3.0, 4.0], public={"place": list("aabb")}, small=small), dn.Partition(k=3))
         assert "(place)" in message
         assert "suppress" not in message  # it would not help
-    assert "alpha" in refused(dataset([1.0, 50.0, 99.0]), Partition(k=2, alpha="0.001"))
-    assert "'wieght'" in refused(dataset([1.0, 2.0]), Partition(k=2, importance={"wieght": 2}), ParameterError)
-    assert "'weight'" in refused(dataset([1.0, 2.0]), Partition(k=2, bounds="grid"), ParameterError)
+    assert "alpha" in refused(dataset([1.0, 50.0, 99.0]), dn.Partition(k=2, alpha="0.001"))
+    assert "'wieght'" in refused(dataset([1.0, 2.0]), dn.Partition(k=2, importance={"wieght": 2}), ParameterError)
+    assert "'weight'" in refused(dataset([1.0, 2.0]), dn.Partition(k=2, bounds="grid"), ParameterError)
     number = {"role": "quasi-identifier", "kind": "numeric", "domain": [0, 10]}
     category = {"role": "quasi-identifier", "kind": "category", "domain": ["x", "y"]}
     for attributes, says in (
@@ -347,10 +156,10 @@ def test_what_cannot_be_k_anonymous_is_refused():
     ):
         columns = {"weight": [1.0, 2.0], "colour": ["x", "y"]}
         table = pa.table({name: columns[name] for name in attributes})
-        data = Dataset.from_table(table, a_policy({"name": "partition", "k": 2}, attributes))
-        assert says in refused(data, Partition(k=2), ParameterError)
+        data = dn.Dataset.from_table(table, a_policy({"name": "partition", "k": 2}, attributes))
+        assert says in refused(data, dn.Partition(k=2), ParameterError)
         with pytest.raises(ParameterError):
-            Partition(k=2).promise(data.schema)
+            dn.Partition(k=2).promise(data.schema)
 
 
 def test_bad_parameters():
@@ -364,19 +173,19 @@ def test_bad_parameters():
         *({"k": 2, "importance": {"weight": weight}} for weight in (0, -1, "1e-600", 10**10, "much")),
     ):
         with pytest.raises(ParameterError):
-            Partition(**parameters)
+            dn.Partition(**parameters)
     with pytest.raises(TypeError):
-        Partition(5)
+        dn.Partition(5)
 
 
 def test_importance_is_kept_exactly_and_cannot_be_changed():
     given = {"weight": Decimal("0.1"), "volume": "1/3"}
-    mechanism = Partition(k=2, importance=given)
+    mechanism = dn.Partition(k=2, importance=given)
     given["weight"] = 5
     assert mechanism.importance == (("volume", Fraction(1, 3)), ("weight", Fraction(1, 10)))
     assert mechanism.describe()["importance"] == {"volume": "1/3", "weight": 0.1}
-    assert hash(mechanism) == hash(Partition(**dict(mechanism)))
-    assert mechanism == Partition(k=2, importance={"volume": Fraction(1, 3), "weight": "0.1"})
+    assert hash(mechanism) == hash(dn.Partition(**dict(mechanism)))
+    assert mechanism == dn.Partition(k=2, importance={"volume": Fraction(1, 3), "weight": "0.1"})
 
 
 def test_importance_of_one_attribute_multiplies_the_sum_alone(tmp_path):
@@ -390,21 +199,17 @@ def test_importance_of_one_attribute_multiplies_the_sum_alone(tmp_path):
     assert "importance" not in plain_release.certificate.plain()["mechanism"]
     assert publication.release.certificate.plain()["mechanism"]["importance"] == {"weight": 2.5}
     publication.write(tmp_path / "release")
-    assert verify(tmp_path / "release").problems == []
-    described = Partition(k=2, importance={"weight": 1}).promise(policy().schema).mechanism
-    assert described == Partition(k=2).describe()  # that one counts one is not worth a word
-    found = Partition(k=2, importance={"weight": 4}).search(data)
+    assert dn.verify(tmp_path / "release").problems == []
+    described = dn.Partition(k=2, importance={"weight": 1}).promise(policy().schema).mechanism
+    assert described == dn.Partition(k=2).describe()  # that one counts one is not worth a word
+    for statistic, told in (("bounds", False), ("mean", True), ("multiset", True)):
+        release, _ = publish(data, k=2, statistic=statistic)
+        assert ("weight_mean" in release.data.column_names) is ("weight_mean" in release.classes.column_names) is told
+        assert (release.members is not None) is (statistic == "multiset")
+    found = dn.Partition(k=2, importance={"weight": 4}).search(data)
     assert found.proven
     assert found.loss == found.bound == found.classes.loss_sum
     assert found.gap == 0
-
-
-def test_statistic_decides_what_is_told():
-    for statistic, told in (("bounds", False), ("mean", True), ("multiset", True)):
-        release, _ = publish(dataset([1.0, 2.0, 3.0, 4.0]), k=2, statistic=statistic)
-        assert ("weight_mean" in release.data.column_names) is told
-        assert ("weight_mean" in release.classes.column_names) is told
-        assert (release.members is not None) is (statistic == "multiset")
 
 
 def test_position_of_a_record_is_uniform():
@@ -473,12 +278,12 @@ def test_negative_zero_tells_nobody_apart(tmp_path):
     kinds, roles = ("float64", "float32", "float16"), ("public", "sensitive")
     for number, (kind, role) in enumerate(itertools.product(kinds, roles)):
         rules, column = policy(extra={"role": role}), pa.array(zeros.astype(kind))
-        data = Dataset.from_table(pa.table({"weight": [1.0, 1.0, 1.0, 9.0, 9.0, 9.0], "extra": column}), rules)
+        data = dn.Dataset.from_table(pa.table({"weight": [1.0, 1.0, 1.0, 9.0, 9.0, 9.0], "extra": column}), rules)
         publication = publish(data, k=3)
         looks = Counter((str(row["extra"]), row["weight_lower"]) for row in publication.release.data.to_pylist())
         assert looks == {("0.0", 1.0): 3, ("0.0", 9.0): 3}
         publication.write(tmp_path / f"{number}")
-        assert verify(tmp_path / f"{number}").ok
+        assert dn.verify(tmp_path / f"{number}").ok
 
 
 def test_columns_of_any_plain_type():
@@ -492,7 +297,7 @@ def test_columns_of_any_plain_type():
     )
     for column, role in itertools.product(columns, ("public", "sensitive")):
         rules = policy(extra={"role": role})
-        data = Dataset.from_table(pa.table({"weight": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0], "extra": column}), rules)
+        data = dn.Dataset.from_table(pa.table({"weight": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0], "extra": column}), rules)
         release, key = publish(data, k=3)
         true = column.to_pylist()
         released = release.data.column("extra").to_pylist()
@@ -506,7 +311,7 @@ def test_verify_agrees_with_a_large_release(tmp_path):
     public = {"place": generator.integers(0, 4000, 30_000)}
     data = dataset(weights, public=public, resolution="0.01")
     publish(data, k=4, alpha="0.05", bounds="grid", statistic="multiset").write(tmp_path / "release")
-    assert verify(tmp_path / "release").problems == []
+    assert dn.verify(tmp_path / "release").problems == []
 
 
 def test_on_the_grid_values_that_round_alike_may_part_and_classes_that_look_alike_are_one():

@@ -21,12 +21,9 @@ import dunnage as dn
 from dunnage.cli import app
 from dunnage.errors import ParameterError, ReleaseError
 from dunnage.kernels.counts.laplace import DiscreteLaplace, FloatingLaplace, FlooredLaplace, RoundedLaplace, surplus
-from dunnage.ledger import Ledger
 from dunnage.model.domains import Windows
 from dunnage.model.laws import count_noise_spread, count_noise_surplus
 from dunnage.model.trips import Universe
-from dunnage.noise.source import Noise
-from dunnage.release import Release
 from dunnage.release.kinds.counts import amount
 from dunnage.showing import release_text
 
@@ -59,14 +56,14 @@ def trips(num: int = 300) -> pa.Table:
     return pa.table({"card": [f"C{i % 40}" for i in range(num)], **ends, "at": clock})
 
 
-def released(folder: Path, mechanism: dict[str, Any], *, num: int = 300, **more: Any) -> Release:
+def released(folder: Path, mechanism: dict[str, Any], *, num: int = 300, **more: Any) -> dn.Release:
     """Publish trips in memory."""
     period = more.pop("of_period", None)
     data = dn.load(trips(num), policy_of(folder, mechanism, **more), period=period)
-    return dn.publish(data, ledger=Ledger(":memory:"), noise=Noise()).release
+    return dn.publish(data, ledger=dn.Ledger(":memory:"), noise=dn.Noise()).release
 
 
-def written(release: Release, folder: Path, name: str = "release") -> Path:
+def written(release: dn.Release, folder: Path, name: str = "release") -> Path:
     """Write a release without a key."""
     target = folder / name
     target.mkdir()
@@ -77,7 +74,7 @@ def written(release: Release, folder: Path, name: str = "release") -> Path:
 def test_counts_are_read_back_as_they_were_written(tmp_path: Path) -> None:
     release = released(tmp_path, PLAIN, time=WEEKDAYS)
     folder = written(release, tmp_path)
-    back = Release.read(folder)
+    back = dn.Release.read(folder)
     assert back.kind == "counts"
     assert back.data.equals(release.data)
     assert back.data.column_names == ["origin", "destination", "window", "day", "count"]
@@ -95,7 +92,7 @@ def test_counts_are_read_back_as_they_were_written(tmp_path: Path) -> None:
     assert counts.tolist() == back.data.column("count").to_pylist()
     data = back.data.set_column(0, "origin", pa.array(["Nowhere"] * len(back)))
     with pytest.raises(ReleaseError, match="origin"):
-        Release(certificate=back.certificate, data=data).counted()
+        dn.Release(certificate=back.certificate, data=data).counted()
 
 
 def test_stops_that_a_spreadsheet_would_run_are_quoted_in_csv(tmp_path: Path) -> None:
@@ -134,7 +131,7 @@ def test_a_universe_without_a_service_day_is_described_by_its_windows() -> None:
     assert (back.windows, back.time) == (time.labels, time)
 
 
-def readme(release: Release, folder: Path) -> str:
+def readme(release: dn.Release, folder: Path) -> str:
     return (written(release, folder) / "README.md").read_text(encoding="utf-8")
 
 
@@ -182,7 +179,7 @@ def test_one_of_a_thing_has_no_ending(tmp_path: Path) -> None:
     clock = {"domain": ["08:00", "08:01"], "window_minutes": 1, "dates": ["2026-11-09", "2026-11-09"], "day": "date"}
     table = trips(1).set_column(3, "at", pa.array(["2026-11-09T08:00"]))
     data = dn.load(table, policy_of(tmp_path, {**PLAIN, "epsilon": 100, "threshold": 1}, clock))
-    release = dn.publish(data, ledger=Ledger(":memory:"), noise=Noise()).release
+    release = dn.publish(data, ledger=dn.Ledger(":memory:"), noise=dn.Noise()).release
     folder = written(release, tmp_path)
     words = (folder / "README.md").read_text(encoding="utf-8") + release_text(release) + dn.verify(folder).summary()
     assert re.search(r"\b1 window\b", words)
@@ -220,7 +217,7 @@ def test_a_release_without_any_trip_is_one(tmp_path: Path) -> None:
     assert len(release) == 0
     folder = written(release, tmp_path)
     assert dn.verify(folder).ok
-    assert Release.read(folder).counted()[0].tolist() == []
+    assert dn.Release.read(folder).counted()[0].tolist() == []
     assert "144" in release_text(release)
 
 
@@ -263,14 +260,13 @@ def test_no_cell_gains_more_than_one_without_trips() -> None:
 def test_what_needs_rows_refuses_counts(tmp_path: Path) -> None:
     policy = policy_of(tmp_path, {**FITTED, "features": [[], ["window"]]}, **RIDERS)
     data = dn.load(trips(), policy)
-    release, key = dn.publish(data, ledger=Ledger(":memory:"))
+    release, key = dn.publish(data, ledger=dn.Ledger(":memory:"))
     assert key.facts["trips_dropped"] == 220
     assert release.certificate.plain()["measures"]["loss"]["rider"] == 1
-    (tmp_path / "plan.csv").write_text("row,bin\n0,0\n", encoding="utf-8")
     with pytest.raises(ParameterError):
         dn.pack(release, capacity=5)
-    with pytest.raises(ParameterError):
-        dn.apply(tmp_path / "plan.csv", data, release, key, capacity=5)
+    with pytest.raises(ParameterError, match="apply"):
+        release.check_rows("apply")
     rows = Case("partition", {"k": 3}).release()
     rows.check_rows("pack")
     with pytest.raises(ParameterError):

@@ -27,14 +27,9 @@ from tests.oracles.lattice import FLAT, interval_levels, tree_levels
 
 import dunnage as dn
 from dunnage.errors import ParameterError
-from dunnage.ledger import Ledger
-from dunnage.mechanisms.sampled_lattice import SampledLattice
 from dunnage.model.guarantees import Basis, Neighbours, SampledDP
 from dunnage.noise.sampling import sampling_delta, sampling_epsilon
-from dunnage.noise.source import Noise
-from dunnage.publication import Key
 from dunnage.publishing import left_out_rows
-from dunnage.tables.dataset import Dataset
 
 NUMBER = {"role": "quasi-identifier", "kind": "numeric", "domain": [0, 4], "resolution": 1, "doubling": 2}
 TREE = {"role": "quasi-identifier", "kind": "tree", "parents": {"a": "A", "b": "A", "c": "B", "A": "*", "B": "*"}}
@@ -50,11 +45,11 @@ def dataset(rows, attributes):
     """Make a dataset of tuples."""
     policy = a_policy({"name": "sampled-lattice", "k": 2, "beta": 0.5, "epsilon_choice": 1}, attributes)
     columns = {name: [row[i] for row in rows] for i, name in enumerate(attributes)}
-    return Dataset.from_table(pa.table(columns), policy)
+    return dn.Dataset.from_table(pa.table(columns), policy)
 
 
 def publish(mechanism, data, noise=None):
-    return mechanism.release(data, ledger=Ledger(":memory:"), noise=noise or Noise())
+    return mechanism.release(data, ledger=dn.Ledger(":memory:"), noise=noise or dn.Noise())
 
 
 def levels_of(attributes):
@@ -164,7 +159,7 @@ MIXTURES = ((0.0, "x", "p"), (1.0, "x", "p"), (1.0, "y", "q"))
     ],
 )
 def test_enumerated_loss_is_within_the_promise(kind, values, most, k, beta, epsilon_choice):
-    mechanism = SampledLattice(k=k, beta=beta, epsilon_choice=epsilon_choice)
+    mechanism = dn.SampledLattice(k=k, beta=beta, epsilon_choice=epsilon_choice)
     promise = mechanism.promise(dataset([values[0]], KINDS[kind]).schema)
     assert promise.basis is Basis.PROVED
     largest = worst(kind, values, most, mechanism, float(promise.guarantee.epsilon))
@@ -174,7 +169,7 @@ def test_enumerated_loss_is_within_the_promise(kind, values, most, k, beta, epsi
 
 def test_bound_is_tight_for_two_records():
     """One record, or two equal ones: both are sampled with beta^2, and then no other dataset can be the truth."""
-    mechanism = SampledLattice(k=2, beta="0.7", epsilon_choice=1)
+    mechanism = dn.SampledLattice(k=2, beta="0.7", epsilon_choice=1)
     one, two = (output_law(((0.0,),) * num, "number", mechanism) for num in (1, 2))
     assert gained(two, one, 100) == pytest.approx(0.49)
     assert mechanism.promise(dataset([(0.0,)], ONE_NUMBER).schema).guarantee.delta == Fraction(49, 100)
@@ -182,7 +177,7 @@ def test_bound_is_tight_for_two_records():
 
 def test_choice_on_the_released_sample_would_break_the_bound():
     """The choice keeps epsilon_1 between replaced records too; made on the released sample, that is not enough."""
-    mechanism = SampledLattice(k=2, beta="0.7", epsilon_choice=8)
+    mechanism = dn.SampledLattice(k=2, beta="0.7", epsilon_choice=8)
     epsilon = float(mechanism.promise(dataset([("x", "x")], TWO_FLAGS).schema).guarantee.epsilon)
     delta = float(sampling_delta(2, SEVEN_TENTHS))
     assert worst("flags", FLAGS, 2, mechanism, epsilon, same_sample=True) > delta + 0.03
@@ -190,7 +185,7 @@ def test_choice_on_the_released_sample_would_break_the_bound():
 
 
 def test_published_form_fails_as_stated_and_what_holds_does():
-    mechanism = SampledLattice(k=2, beta="0.7", epsilon_choice=6, as_published=True)
+    mechanism = dn.SampledLattice(k=2, beta="0.7", epsilon_choice=6, as_published=True)
     promise = mechanism.promise(dataset([("x", "x")], TWO_FLAGS).schema)
     # The claim for the largest sample that three records can give; delta as published, and by the original theorem.
     claimed = float(sampling_epsilon(SEVEN_TENTHS)) + 2 * 6 * 2 / 3
@@ -207,7 +202,7 @@ def test_published_form_fails_as_stated_and_what_holds_does():
 def test_releases_follow_the_enumerated_law(as_published):
     """400 releases of five records; a quarter of the mass moved to one output is found with probability above 0.99."""
     rows = ((0.0, "x", "p"), (0.0, "x", "p"), (1.0, "x", "p"), (1.0, "y", "p"), (1.0, "y", "q"))
-    mechanism = SampledLattice(k=2, beta="0.7", epsilon_choice=2, as_published=as_published)
+    mechanism = dn.SampledLattice(k=2, beta="0.7", epsilon_choice=2, as_published=as_published)
     law, data, seen = output_law(rows, "mixed", mechanism), dataset(rows, MIXED), Counter()
     for _ in range(400):
         release, _ = publish(mechanism, data)
@@ -244,7 +239,7 @@ def test_one_record_changes_no_score_by_more_than_k(rows, other, k):
 def test_scores_and_counts_are_those_of_slow_counting(rows, k, as_published):
     """Both forms foresee the choice on all rows."""
     mechanism, lattice = (
-        SampledLattice(k=k, beta="0.5", epsilon_choice=3, as_published=as_published),
+        dn.SampledLattice(k=k, beta="0.5", epsilon_choice=3, as_published=as_published),
         Lattice(rows, MIXED),
     )
     everyone = [True] * len(rows)
@@ -259,7 +254,7 @@ def test_scores_and_counts_are_those_of_slow_counting(rows, k, as_published):
 
 def promise_of(attributes=ONE_NUMBER, **parameters):
     rows = [tuple(0.0 if "doubling" in item else "x" for item in attributes.values())]
-    return SampledLattice(**parameters).promise(dataset(rows, attributes).schema)
+    return dn.SampledLattice(**parameters).promise(dataset(rows, attributes).schema)
 
 
 def test_promises():
@@ -273,7 +268,7 @@ def test_promises():
     assert not promise.warnings
     names = [assumption.name for assumption in promise.assumptions]
     assert {"secret sample", "sample drawn afresh", "public domain", "system entropy"} <= set(names)
-    mechanism = SampledLattice(epsilon=2, delta="1e-6", epsilon_choice="0.5")
+    mechanism = dn.SampledLattice(epsilon=2, delta="1e-6", epsilon_choice="0.5")
     guarantee = mechanism.promise(dataset([(0.0,)], ONE_NUMBER).schema).guarantee
     assert guarantee.epsilon == 2
     assert guarantee.delta <= Fraction(1, 10**6) < sampling_delta(mechanism.least - 1, mechanism.rate)
@@ -321,12 +316,12 @@ def test_wrong_parameters_are_refused():
         {"epsilon": 2, "delta": 0.1, "as_published": True},
     ):
         with pytest.raises(ParameterError):
-            SampledLattice(**{"epsilon_choice": 1, **parameters})
+            dn.SampledLattice(**{"epsilon_choice": 1, **parameters})
 
 
 def test_schemas_that_cannot_be_released_are_refused_before_any_data():
-    mechanism = SampledLattice(k=2, beta="0.5", epsilon_choice=1)
-    noisy = SampledLattice(k=2, beta="0.5", epsilon_choice=1, left_out="noisy", left_out_epsilon=1)
+    mechanism = dn.SampledLattice(k=2, beta="0.5", epsilon_choice=1)
+    noisy = dn.SampledLattice(k=2, beta="0.5", epsilon_choice=1, left_out="noisy", left_out_epsilon=1)
     large = {"w": {**NUMBER, "domain": [0, 2**20], "doubling": 1}, "f": FLAG}
     mechanism.promise(dataset([(0.0, "x")], large).schema)
     for tried, attributes, row, says in (
@@ -357,7 +352,7 @@ def parcels(num, seed=1):
 
 def test_rows_are_generalisations_of_the_records_the_key_names(tmp_path):
     data = parcels(400)
-    mechanism = SampledLattice(k=5, beta="0.6", epsilon_choice=2)
+    mechanism = dn.SampledLattice(k=5, beta="0.6", epsilon_choice=2)
     release, key = publish(mechanism, data).write(tmp_path / "release")
     measures = release.certificate.plain()["measures"]
     assert release.data.column_names == ["row", "class_id", "s", "w_lower", "w_upper", "t"]
@@ -377,12 +372,12 @@ def test_rows_are_generalisations_of_the_records_the_key_names(tmp_path):
     assert set(measures) == {"records", "k_asked", "k_reached", "classes", "class_size", "levels", "loss"}
     assert (measures["k_asked"], measures["k_reached"]) == (5, min(sizes.values()))
     assert key.facts["unsampled"] + key.facts["suppressed"] + len(table) == 400
-    assert Key.read(tmp_path / "release.key.parquet").facts == key.facts
+    assert dn.Key.read(tmp_path / "release.key.parquet").facts == key.facts
 
 
 def test_records_are_sampled_at_the_rate_and_left_out_rows_are_those_the_key_does_not_name():
     data = parcels(2000)
-    _, key = publish(SampledLattice(k=5, beta="0.3", epsilon_choice=2, left_out="pool"), data)
+    _, key = publish(dn.SampledLattice(k=5, beta="0.3", epsilon_choice=2, left_out="pool"), data)
     left = left_out_rows(data, key)
     assert len(left) == key.facts["unsampled"] + key.facts["suppressed"]
     assert sorted([*left.tolist(), *key.table.column("source_row").to_pylist()]) == list(range(2000))
@@ -394,7 +389,7 @@ def test_nothing_in_the_folder_tells_of_records_that_are_left_out(tmp_path):
     # Most records are alone with their public value, so that they are suppressed at every node.
     rows = [(float(i % 5), f"label{i}" if i < 9_000 else "harbour") for i in range(9_973)]
     data = dataset(rows, {"w": NUMBER, "s": PUBLIC})
-    release, key = publish(SampledLattice(k=12, beta="0.3", epsilon_choice=1), data).write(tmp_path / "release")
+    release, key = publish(dn.SampledLattice(k=12, beta="0.3", epsilon_choice=1), data).write(tmp_path / "release")
     facts = key.facts
     kept = len(release)
     assert 0 < kept < facts["suppressed"] < facts["unsampled"]
@@ -419,15 +414,15 @@ def test_nothing_in_the_folder_tells_of_records_that_are_left_out(tmp_path):
 def test_a_dictionary_of_public_labels_does_not_leave():
     columns = {"w": [0.0] * 40, "s": pa.array(["seen"] * 39 + ["alone"]).dictionary_encode()}
     policy = dataset([(0.0, "x")], {"w": NUMBER, "s": PUBLIC}).policy
-    data = Dataset.from_table(pa.table(columns), policy)
-    release, _ = publish(SampledLattice(k=2, beta="0.9", epsilon_choice=1), data)
+    data = dn.Dataset.from_table(pa.table(columns), policy)
+    release, _ = publish(dn.SampledLattice(k=2, beta="0.9", epsilon_choice=1), data)
     assert release.data.schema.field("s").type == pa.string()
 
 
 def test_no_rows_is_a_release_too(tmp_path):
     for num in (1, 3):
         data = dataset([(0.0, "x", "p")] * num, MIXED)
-        release, key = publish(SampledLattice(k=4, beta="0.7", epsilon_choice=1), data).write(tmp_path / f"{num}")
+        release, key = publish(dn.SampledLattice(k=4, beta="0.7", epsilon_choice=1), data).write(tmp_path / f"{num}")
         assert len(release) == len(key.table) == 0
         assert key.facts["unsampled"] + key.facts["suppressed"] == num
         measures = release.certificate.plain()["measures"]
@@ -445,7 +440,7 @@ def test_no_rows_is_a_release_too(tmp_path):
 def test_nothing_fails_because_of_data(rows, k, beta):
     data = dataset(rows, MIXED)
     for as_published in (False, True):
-        mechanism = SampledLattice(k=k, beta=beta, epsilon_choice=1, as_published=as_published)
+        mechanism = dn.SampledLattice(k=k, beta=beta, epsilon_choice=1, as_published=as_published)
         release, _ = publish(mechanism, data)
         assert list(release.tables) == ["data", "classes"]
         mechanism.preview(data)
@@ -455,7 +450,7 @@ def test_noisy_left_out_rows_stand_beside_the_kept(tmp_path):
     rows = [(float(i % 5), "north" if i % 3 else "south") for i in range(60)]
     attributes = {"w": NUMBER, "s": PUBLIC}
     noisy = {"left_out": "noisy", "left_out_epsilon": 3, "confidence": "0.8"}
-    mechanism = SampledLattice(k=5, beta="0.6", epsilon_choice=1, **noisy)
+    mechanism = dn.SampledLattice(k=5, beta="0.6", epsilon_choice=1, **noisy)
     release, key = publish(mechanism, dataset(rows, attributes)).write(tmp_path / "release")
     again = dn.Release.read(tmp_path / "release")
     table = again.data.to_pylist()
@@ -473,7 +468,7 @@ def test_noisy_left_out_rows_stand_beside_the_kept(tmp_path):
 
 def test_foresight_warns_and_shows_choice_probabilities_without_drawing():
     data = parcels(300)
-    mechanism = SampledLattice(k=5, beta="0.6", epsilon_choice=1)
+    mechanism = dn.SampledLattice(k=5, beta="0.6", epsilon_choice=1)
     told = mechanism.preview(data)
     assert "300" in told.warnings[0]
     assert mechanism.warnings(data) == told.warnings
@@ -484,6 +479,6 @@ def test_foresight_warns_and_shows_choice_probabilities_without_drawing():
     assert len(told.lines) == len(nodes) == 10
     assert "CANARY" not in json.dumps(told.to_dict())
     for k, beta, num in ((60, "0.4", 0), (301, "0.5", 1), (200, "0.5", 1)):  # all, or most likely all, is suppressed
-        warnings = SampledLattice(k=k, beta=beta, epsilon_choice=1).preview(data).warnings
+        warnings = dn.SampledLattice(k=k, beta=beta, epsilon_choice=1).preview(data).warnings
         assert len(warnings) == num
         assert all(str(k) in warning for warning in warnings)

@@ -16,12 +16,7 @@ from tests.builders import WEIGHT, a_policy
 import dunnage as dn
 from dunnage.auditing.plans import plan_utility, true_plan
 from dunnage.errors import NoPlanError, ParameterError, ReleaseError
-from dunnage.noise.source import Noise
 from dunnage.planning.models import PackingModel
-from dunnage.planning.packing import pack
-from dunnage.planning.plan import Plan
-from dunnage.planning.trucks import Truck
-from dunnage.settle import apply
 
 
 def published(weights: Any, k: int = 2, towns: Any = None) -> tuple[Any, Any, Any]:
@@ -38,9 +33,9 @@ def test_what_privacy_costs_by_hand() -> None:
     data, release, key = published([60, 60, 40, 40, 41, 41], k=2)
     assert true_plan(data, release, key, capacity=100).objective == 3
     data, release, key = published([59, 60, 40, 41], k=2)
-    plan = pack(release, capacity=100)
+    plan = dn.pack(release, capacity=100)
     assert plan.objective == 3
-    utility = plan_utility(apply(plan, data, release, key), data)
+    utility = plan_utility(dn.apply(plan, data, release, key), data)
     assert (utility.objective, utility.optimum, utility.proven) == (3, 2, True)
     assert utility.ratio == 1.5
     assert utility.plan_feasible
@@ -50,24 +45,24 @@ def test_what_privacy_costs_by_hand() -> None:
     json.dumps(utility.to_dict())
 
 
-def by_hand(release: Any, bins: Any, names: Any, trucks: Sequence[Truck], quantities: Any, **more: Any) -> Plan:
+def by_hand(release: Any, bins: Any, names: Any, trucks: Sequence[dn.Truck], quantities: Any, **more: Any) -> dn.Plan:
     """A plan as somebody made it: the bin of each row, and what each bin is."""
     words = {"model": PackingModel(name="by hand"), "bound": 0, "seconds": 0.0, "quantities": quantities, **more}
     words |= {"bin_of_row": np.array(bins), "truck_of_bin": names, "trucks": tuple(trucks)}
-    return Plan(release=release.certificate.digest, **words)
+    return dn.Plan(release=release.certificate.digest, **words)
 
 
 def test_truth_is_packed_apart_as_the_plan_is_and_opened_bins_count() -> None:
     data, release, key = published([50, 50, 50, 50, 50, 50], k=3, towns=["A", "B"] * 3)
     for by, optimum in (("town", 4), (None, 3)):
-        plan = pack(release, capacity=100, by=by)
-        assert plan_utility(apply(plan, data, release, key), data).optimum == optimum
+        plan = dn.pack(release, capacity=100, by=by)
+        assert plan_utility(dn.apply(plan, data, release, key), data).optimum == optimum
         assert true_plan(data, release, key, capacity=100, by=by).objective == optimum
     data, release, key = published([10, 20, 60, 80], k=2)
-    plan = pack(release, capacity=200)
-    assert plan_utility(apply(plan, data, release, key, capacity=85, repair=True), data).objective == 3
-    trucks = [Truck(name="truck", capacity={"weight": 85}, count=1)]
-    utility = plan_utility(apply(plan, data, release, key, trucks=trucks, leave_behind=True), data)
+    plan = dn.pack(release, capacity=200)
+    assert plan_utility(dn.apply(plan, data, release, key, capacity=85, repair=True), data).objective == 3
+    trucks = [dn.Truck(name="truck", capacity={"weight": 85}, count=1)]
+    utility = plan_utility(dn.apply(plan, data, release, key, trucks=trucks, leave_behind=True), data)
     assert (utility.objective, utility.optimum) == (1, 1)  # packages left behind do not count
 
 
@@ -75,22 +70,22 @@ def test_the_true_plan_fits_is_no_worse_and_cannot_be_handed_out(tmp_path: Path)
     weights = np.random.default_rng(3).uniform(100, 400, 60).round(1).tolist()
     data, release, key = published(weights, k=5)
     truth = true_plan(data, release, key, capacity=500)
-    assert apply(truth, data, release, key).plan_feasible
-    assert truth.objective <= pack(release, capacity=500).objective
+    assert dn.apply(truth, data, release, key).plan_feasible
+    assert truth.objective <= dn.pack(release, capacity=500).objective
     assert truth.model.plain() == {"name": "true weights"}
     assert truth.quantities == {"weight": "kg"}
     assert truth.private
     with pytest.raises(ParameterError):
         truth.write(tmp_path / "plan")
     assert not (tmp_path / "plan").exists()
-    other = [Truck(name="truck", capacity={"volume": 500})]
+    other = [dn.Truck(name="truck", capacity={"volume": 500})]
     for wrong in (
         *({"capacity": "volume=500"}, {}, {"capacity": 500, "by": "weight"}, {"capacity": 500, "apart": "x"}),
         {"trucks": other},
     ):
         with pytest.raises(ParameterError):
             true_plan(data, release, key, **wrong)
-    for few in ({"capacity": 50}, {"trucks": [Truck(name="truck", capacity={"weight": 500}, count=3)]}):
+    for few in ({"capacity": 50}, {"trucks": [dn.Truck(name="truck", capacity={"weight": 500}, count=3)]}):
         with pytest.raises(NoPlanError):
             true_plan(data, release, key, **few)
 
@@ -103,11 +98,11 @@ def test_packages_that_were_not_released_are_shipped_too() -> None:
     release, key = dn.publish(data, ledger=":memory:")
     assert len(release) == 4
     kinds = (
-        Truck(name="van", capacity={"weight": 100}, cost=1.5, count=2),
-        Truck(name="lorry", capacity={"weight": 200}, cost=9.0),
+        dn.Truck(name="van", capacity={"weight": 100}, cost=1.5, count=2),
+        dn.Truck(name="lorry", capacity={"weight": 200}, cost=9.0),
     )
     plan = by_hand(release, [0, 0, 1, 1], ("van", "van"), kinds, {"weight": ""})
-    worth = plan_utility(apply(plan, data, release, key), data)
+    worth = plan_utility(dn.apply(plan, data, release, key), data)
     assert (worth.objective, worth.in_plan, worth.outside, worth.outside_bound) == (4.5, 3, 1.5, 1.5)
     assert (worth.packages, worth.packages_outside) == (6, 2)
     assert (worth.optimum, worth.proven, worth.ratio) == (4.5, True, 1)  # three vans, as the plan and the rest take
@@ -116,14 +111,14 @@ def test_packages_that_were_not_released_are_shipped_too() -> None:
 
 def test_other_data_are_refused() -> None:
     data, release, key = published([10, 20, 60, 80], k=2)
-    done = apply(pack(release, capacity=200), data, release, key)
+    done = dn.apply(dn.pack(release, capacity=200), data, release, key)
     other, *_ = published([10, 20], k=2)
     with pytest.raises(ReleaseError):
         plan_utility(done, other)
     with pytest.raises(ReleaseError):
         true_plan(published([10, 20, 60, 81])[0], release, key, capacity=500)
     data, release, key = published([60, 61, 62, 63], k=2)
-    done = apply(pack(release, capacity=100), data, release, key, capacity=50, leave_behind=True)
+    done = dn.apply(dn.pack(release, capacity=100), data, release, key, capacity=50, leave_behind=True)
     with pytest.raises(ParameterError):
         plan_utility(done, data)
 
@@ -147,7 +142,7 @@ def packings(rows: list[int]) -> Iterator[list[list[int]]]:
             yield [*rest[:at], [rows[0], *rest[at]], *rest[at + 1 :]]
 
 
-def least_cost(amounts: np.ndarray, towns: list[str], trucks: list[Truck], names: list[str]) -> Fraction:
+def least_cost(amounts: np.ndarray, towns: list[str], trucks: list[dn.Truck], names: list[str]) -> Fraction:
     """Return the least cost of trucks, each of one town, that take all rows: by listing all packings."""
     best = Fraction(10**9)
     for split in packings(list(range(len(amounts)))):
@@ -169,19 +164,19 @@ def test_optima_of_vectors_and_kinds_equal_listing_all_packings(seed: int, apart
     weights, volumes = (generator.integers(10, 60, 7).astype(float) for _ in range(2))
     towns = ["A", "B", "A", "B", "A", "A", "B"]
     data, release, key = two_quantities(weights, volumes, towns)
-    kinds = [Truck(name="van", capacity={"weight": 70, "volume": 80}, cost=1.0)]
+    kinds = [dn.Truck(name="van", capacity={"weight": 70, "volume": 80}, cost=1.0)]
     if seed % 2:
-        kinds.append(Truck(name="lorry", capacity={"weight": 130, "volume": 110}, cost=1.7))
+        kinds.append(dn.Truck(name="lorry", capacity={"weight": 130, "volume": 110}, cost=1.7))
     names = ["weight", "volume"]
     optimum = least_cost(np.column_stack([weights, volumes]), towns if apart else ["A"] * 7, kinds, names)
     truth = true_plan(data, release, key, trucks=kinds, apart=apart)
     assert truth.objective == pytest.approx(float(optimum))
     assert truth.gap == 0
-    done = apply(truth, data, release, key)
+    done = dn.apply(truth, data, release, key)
     assert done.plan_feasible
     assert plan_utility(done, data).ratio == 1
     alone = by_hand(release, range(7), (kinds[-1].name,) * 7, kinds, {"weight": "kg", "volume": ""}, apart=apart)
-    worth = plan_utility(apply(alone, data, release, key), data)
+    worth = plan_utility(dn.apply(alone, data, release, key), data)
     assert worth.proven
     assert worth.optimum == pytest.approx(float(optimum))
     assert worth.ratio == pytest.approx(7 * kinds[-1].cost / float(optimum) if seed % 2 else 7 / float(optimum))
@@ -192,14 +187,14 @@ def test_counts_of_kinds_bind_the_optimum_too() -> None:
     """One cheap lorry for two towns: only one of them gets it."""
     data, release, key = two_quantities([50.0, 50, 50, 50], [1.0, 1, 1, 1], ["A", "A", "B", "B"])
     kinds = [
-        Truck(name="van", capacity={"weight": 60, "volume": 9}, cost=1.0),
-        Truck(name="lorry", capacity={"weight": 100, "volume": 9}, cost=1.2, count=1),
+        dn.Truck(name="van", capacity={"weight": 60, "volume": 9}, cost=1.0),
+        dn.Truck(name="lorry", capacity={"weight": 100, "volume": 9}, cost=1.2, count=1),
     ]
     truth = true_plan(data, release, key, trucks=kinds, by="town")
     assert sorted(truth.truck_of_bin) == ["lorry", "van", "van"]
     assert truth.objective == pytest.approx(3.2)
     assert truth.status == "optimal"
-    kinds[0] = Truck(name="van", capacity={"weight": 60, "volume": 9}, cost=1.0, count=1)
+    kinds[0] = dn.Truck(name="van", capacity={"weight": 60, "volume": 9}, cost=1.0, count=1)
     with pytest.raises(NoPlanError):
         true_plan(data, release, key, trucks=kinds, by="town")
 
@@ -207,13 +202,13 @@ def test_counts_of_kinds_bind_the_optimum_too() -> None:
 def test_how_likely_the_plan_fits_is_told() -> None:
     """Of the ways to pair 10, 20 with 60, 80 half put 20 beside 80."""
     data, release, key = published([10, 20, 60, 80], k=2)
-    plan = pack(release, capacity=200)
-    sure = plan_utility(apply(plan, data, release, key), data)
+    plan = dn.pack(release, capacity=200)
+    sure = plan_utility(dn.apply(plan, data, release, key), data)
     assert (sure.feasibility.value, sure.feasibility.bins, sure.feasibility.kind) == (1, 1, "exact")
     classes = release.data.column("class_id").to_numpy()
     pairs = np.array([int((classes[:row] == classes[row]).sum()) for row in range(4)])
-    small = [Truck(name="truck", capacity={"weight": 90})]
+    small = [dn.Truck(name="truck", capacity={"weight": 90})]
     paired = by_hand(release, pairs, ("truck", "truck"), small, {"weight": "kg"})
-    worth = plan_utility(apply(paired, data, release, key, repair=True, noise=Noise(seed=1)), data)
+    worth = plan_utility(dn.apply(paired, data, release, key, repair=True, noise=dn.Noise(seed=1)), data)
     assert (worth.feasibility.value, worth.feasibility.bins) == (0.5, 0.75)
     assert "50.0%" in worth.summary()

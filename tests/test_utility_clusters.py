@@ -21,7 +21,6 @@ from hypothesis import strategies as st
 
 import dunnage as dn
 from dunnage.errors import InputError, ParameterError, PolicyError, Refusal
-from dunnage.model.domains import Category, Graph
 from dunnage.model.measures import closeness, entropy_diversity
 from dunnage.publishing import mechanism_of
 from dunnage.tables.columns import set_text
@@ -650,7 +649,7 @@ def test_parameters_that_do_not_fit_the_schema_are_refused(place: Path) -> None:
 
 
 def test_names_that_collide_with_columns_of_a_release_are_refused() -> None:
-    network, labels = Graph(edges=[("a", "b")]), Category(values=["x", "y"])
+    network, labels = dn.Graph(edges=[("a", "b")]), dn.Category(values=["x", "y"])
     board = dn.Attribute(name="board", role=dn.Role.QUASI_IDENTIFIER, domain=network)
     other = dn.Attribute(name="board_diameter", role=dn.Role.PUBLIC)
     with pytest.raises(ParameterError, match="board_diameter"):
