@@ -402,16 +402,6 @@ def test_size_of_generated_data_is_public_or_rounded(place):
     assert [rows.round_to_one_digit(number) for number in (1, 9, 14, 15, 94, 95, 4321)] == [1, 9, 10, 20, 90, 100, 4000]
 
 
-def test_of_many_rows_whole_strata_are_taken(place):
-    case = DISTORTION.open(_asked(place))
-    some = case.some_rows(case.policy, dn.Noise(), 30)
-    assert len(some) == 20
-    assert len(set(some.column("port").to_pylist())) == 1
-    assert [len(case.some_rows(case.policy, dn.Noise(), limit)) for limit in (15, 40)] == [15, 40]
-    release, _ = publish(some, ledger=":memory:")
-    assert len(release) == 20
-
-
 def test_of_many_packages_some_are_measured_and_that_is_said(place, monkeypatch):
     monkeypatch.setattr("dunnage.advising.rows.MAX_RECORDS", 20)
     monkeypatch.setattr("dunnage.advising.rows.MAX_SIMPLE", 30)

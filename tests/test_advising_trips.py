@@ -39,7 +39,6 @@ from dunnage.advising.trips import (
 )
 from dunnage.advising.vehicles import FleetSubject, measure_fleet, open_fleet, payable_candidates
 from dunnage.auditing.tracking import channel_matrix
-from dunnage.collecting.batch import find_inputs
 from dunnage.collecting.reading import RowFile
 from dunnage.collecting.tasks import carriers_from_text, read_task
 from dunnage.devices.subjects import Grid
@@ -453,17 +452,6 @@ def test_too_few_vehicles_for_any_map_are_told_at_once(tmp_path):
     needed = max(int(number.replace(",", "")) for number in re.findall(r"\d[\d,]*", str(error.value)))
     assert 2 < needed < 100_000
     assert goal.candidates(_carriers(tmp_path, duties, size=needed))[0]
-
-
-def test_coarser_cells_hold_the_cells_inside_them():
-    rng = np.random.default_rng(1)
-    places = 8.98 + 0.44 * rng.random(500), 47.99 + 0.22 * rng.random(500)
-    shares = []
-    for levels in (4, 2):
-        law = dn.LocalLocation(grid=Grid(box=("9.0", "48.0", "9.4", "48.2"), levels=levels), epsilon=1)
-        inputs = find_inputs(law.channel("all"), law.grid, *places)
-        shares.append(np.bincount(inputs, minlength=law.grid.num_cells + 1))
-    np.testing.assert_array_equal(shares[0][:-1].reshape(4, -1).sum(axis=1), shares[1][:-1])
 
 
 def test_the_risk_on_a_coarser_grid_is_that_of_naming_a_cell_of_the_policy(tmp_path):

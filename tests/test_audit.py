@@ -10,7 +10,6 @@ import random
 import stat
 import tomllib
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -389,18 +388,6 @@ def test_the_page_says_every_finding_and_names_cannot_break_it() -> None:
     page = audit_page(audit(release, data, key=key))
     Page(page)
     assert "<b>&" not in page
-
-
-def test_a_hundred_thousand_records_take_seconds(within: Callable[..., Any]) -> None:
-    draw = np.random.default_rng(0)
-    columns = {"weight": draw.integers(0, 50_000, 100_000) / 10, "content": draw.integers(0, 20, 100_000)}
-    wide = {**WEIGHT, "domain": [0, 5000], "resolution": 0.1}
-    data = load(columns, {"weight": wide, "content": {"role": "sensitive"}}, statistic="multiset", k=5)
-    release, key = dn.publish(data, ledger=":memory:")
-    lines: list[str] = []
-    with within(8):
-        audit(release, data, key=key, progress=lines.append)
-    assert len(lines) >= 3
 
 
 def plan_of(release: Any, bins: list[int], capacity: float = 150.0, **more: Any) -> Plan:

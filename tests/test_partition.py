@@ -212,12 +212,8 @@ def test_importance_of_one_attribute_multiplies_the_sum_alone(tmp_path):
     assert found.gap == 0
 
 
-def test_position_of_a_record_is_uniform():
-    # A position taken with probability 0.38 instead of 0.20 would be found with probability 0.999.
-    data = dataset([10.0, 20.0, 30.0, 40.0, 50.0])
-    positions = Counter(publish(data, k=2).key.table["source_row"].to_pylist().index(0) for _ in range(500))
-    assert stats.chisquare([positions[place] for place in range(5)]).pvalue > 1e-9
-    data = dataset([1.0, 1.0, 50.0, 99.0, 99.0])  # suppressed records leave no gap in the order
+def test_suppressed_records_leave_no_gap_in_the_order():
+    data = dataset([1.0, 1.0, 50.0, 99.0, 99.0])
     firsts = Counter(publish(data, k=2, alpha="0.1").key.table["source_row"][0].as_py() for _ in range(150))
     assert set(firsts) == {0, 1, 3, 4}
     assert stats.chisquare(list(firsts.values())).pvalue > 1e-9
@@ -303,15 +299,6 @@ def test_columns_of_any_plain_type():
         released = release.data.column("extra").to_pylist()
         assert [true[row] for row in key.table.column("source_row").to_pylist()] == released
         assert release.classes.num_rows == 2
-
-
-def test_verify_agrees_with_a_large_release(tmp_path):
-    generator = np.random.default_rng(4)
-    weights = np.round(generator.uniform(0, 100, 30_000), 2)
-    public = {"place": generator.integers(0, 4000, 30_000)}
-    data = dataset(weights, public=public, resolution="0.01")
-    publish(data, k=4, alpha="0.05", bounds="grid", statistic="multiset").write(tmp_path / "release")
-    assert dn.verify(tmp_path / "release").problems == []
 
 
 def test_on_the_grid_values_that_round_alike_may_part_and_classes_that_look_alike_are_one():

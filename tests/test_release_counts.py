@@ -175,17 +175,6 @@ def test_the_readme_of_riders_by_day_says_on_how_many(tmp_path: Path) -> None:
             assert re.search(r"3 trips .* 30 days: 90", words.replace("\n", " "))
 
 
-def test_one_of_a_thing_has_no_ending(tmp_path: Path) -> None:
-    clock = {"domain": ["08:00", "08:01"], "window_minutes": 1, "dates": ["2026-11-09", "2026-11-09"], "day": "date"}
-    table = trips(1).set_column(3, "at", pa.array(["2026-11-09T08:00"]))
-    data = dn.load(table, policy_of(tmp_path, {**PLAIN, "epsilon": 100, "threshold": 1}, clock))
-    release = dn.publish(data, ledger=dn.Ledger(":memory:"), noise=dn.Noise()).release
-    folder = written(release, tmp_path)
-    words = (folder / "README.md").read_text(encoding="utf-8") + release_text(release) + dn.verify(folder).summary()
-    assert re.search(r"\b1 window\b", words)
-    assert not re.search(r"\b1 (trips|windows|minutes|days|types)\b", words)
-
-
 def test_the_snippet_makes_an_origin_destination_matrix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("pandas")
     release = released(tmp_path, {**PLAIN, "threshold": 6})

@@ -580,15 +580,6 @@ def test_refinement_never_distorts_more(place: Path) -> None:
     assert totals[1] <= totals[0]
 
 
-def test_progress_is_told(place: Path) -> None:
-    table = pa.table(rides(60, num_lines=1))
-    for parameters in ({"k": 4, "refine_seconds": 0.1}, {"max_distortion": 0.5}):
-        told: list[str] = []
-        data = dn.load(table, make_policy(place, **parameters))
-        dn.publish(data, ledger=dn.Ledger(":memory:"), progress=told.append)
-        assert 1 < len(told) <= 15
-
-
 def test_sets_in_parquet_and_csv(place: Path, tmp_path: Path) -> None:
     columns = rides(30, num_lines=1)
     publish(columns, make_policy(place, k=10), tmp_path / "release")

@@ -6,11 +6,11 @@ Shares nothing with the simulation that makes it (:mod:`dunnage.planning.dispatc
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-MOST_PROBLEMS = 100
 KINDS = ("park", "depart", "turn", "arrive", "dropoff", "pickup")
 NOBODY = -1
 
@@ -70,22 +70,14 @@ class _Shuttle:
 def check_operation(
     requests: Any, fleet: Sequence[int], times: Any, homes: Sequence[Any], service: Any, operation: Any
 ) -> list[str]:
-    """Return everything that is wrong with an operation; nothing if it is sound.
+    """Return everything that is wrong with an operation, up to a hundred things; nothing if it is sound.
 
     Every leg is requested when it should be, picked up at or after that, and dropped after that, once each, by a
     shuttle of its zone and at its stops; no shuttle is fuller than it may be; each starts at a home of its zone and is
     nowhere sooner than travel times and stays allow, also where it turns back; waits and the seconds busy, empty and
     parked are those of the events; no more legs exceed the limits of the service than are said to be late.
     """
-    return list(_first(_problems(requests, fleet, times, homes, service, operation)))
-
-
-def _first(problems: Iterator[str]) -> Iterator[str]:
-    for number, problem in enumerate(problems):
-        if number == MOST_PROBLEMS:
-            yield "and more."
-            return
-        yield problem
+    return list(itertools.islice(_problems(requests, fleet, times, homes, service, operation), 100))
 
 
 def _problems(
@@ -106,33 +98,41 @@ def _problems(
         capacity=service.capacity,
         dwell=service.dwell_seconds,
     )
-    yield from _check_requests(requests, rules, operation)
+    yield from _check_requests(requests, rules, service, operation)
     yield from _check_fleet(fleet, homes, operation)
-    yield from _check_limits(service, rules, operation)
     shuttles = [
         _Shuttle(number, int(zone), int(stop), int(operation.start), stays_until=int(operation.start))
         for number, (zone, stop) in enumerate(zip(operation.zone, operation.home, strict=True))
     ]
     yield from _replay(rules, shuttles, operation)
-    yield from _check_sums(shuttles, operation)
+    horizon = int(operation.end) - int(operation.start)
+    for shuttle in shuttles:
+        said = [int(column[shuttle.number]) for column in (operation.busy, operation.empty)]
+        if said != [shuttle.busy, shuttle.empty] or sum(said) > horizon:
+            yield f"shuttle {shuttle.number} is busy and empty for other times than is said, or more than the day has."
 
 
-def _check_requests(requests: Any, rules: _Rules, operation: Any) -> Iterator[str]:
-    """Check when legs are requested, and that waits are counted from then."""
+def _check_requests(requests: Any, rules: _Rules, service: Any, operation: Any) -> Iterator[str]:
+    """Check when legs are requested, that waits are counted from then, and who was served beyond the limits."""
+    beyond = 0
     for leg, seconds in enumerate(requests.seconds):
         first = int(requests.after[leg])
         due = int(seconds) if first < 0 else rules.dropped[first] + int(requests.lag[leg])
-        if rules.requested[leg] != due:
-            yield f"leg {leg} is requested at {rules.requested[leg]} instead of {due}."
-        if rules.picked_up[leg] < rules.requested[leg]:
-            yield f"leg {leg} is picked up before it is requested."
-        if rules.dropped[leg] < rules.picked_up[leg]:
-            yield f"leg {leg} is dropped before it is picked up."
-        if int(operation.waits[leg]) != rules.picked_up[leg] - rules.requested[leg]:
+        requested, picked_up, dropped = rules.requested[leg], rules.picked_up[leg], rules.dropped[leg]
+        if requested != due:
+            yield f"leg {leg} is requested at {requested} instead of {due}."
+        if not requested <= picked_up <= dropped:
+            yield f"leg {leg} is picked up before it is requested, or dropped before it is picked up."
+        if int(operation.waits[leg]) != picked_up - requested:
             yield f"the wait of leg {leg} is not the time from its request to its pickup."
+        direct = int(rules.times[rules.origin[leg]][rules.destination[leg]])
+        longest = int(service.max_detour * direct) + service.detour_seconds + service.dwell_seconds
+        beyond += dropped - picked_up > longest or picked_up - requested > service.max_wait_seconds
     starts = [int(seconds) for seconds, first in zip(requests.seconds, requests.after, strict=True) if first < 0]
     if starts and operation.start != min(starts):
         yield "the operation does not start with the first request."
+    if beyond > operation.late:
+        yield f"{beyond} legs exceed the limits of the service, but only {operation.late} are said to be late."
 
 
 def _check_fleet(fleet: Sequence[int], homes: Sequence[Any], operation: Any) -> Iterator[str]:
@@ -148,18 +148,6 @@ def _check_fleet(fleet: Sequence[int], homes: Sequence[Any], operation: Any) -> 
         own = homes[zone]
         if int(stop) not in ([int(own)] if not hasattr(own, "__len__") else [int(home) for home in own]):
             yield f"shuttle {shuttle} does not start at a home of its zone."
-
-
-def _check_limits(service: Any, rules: _Rules, operation: Any) -> Iterator[str]:
-    """Check that only so many legs exceed the limits of the service as could not be served within."""
-    beyond = 0
-    for leg, origin in enumerate(rules.origin):
-        direct = int(rules.times[origin][rules.destination[leg]])
-        longest = int(service.max_detour * direct) + service.detour_seconds + service.dwell_seconds
-        ride, wait = rules.dropped[leg] - rules.picked_up[leg], rules.picked_up[leg] - rules.requested[leg]
-        beyond += ride > longest or wait > service.max_wait_seconds
-    if beyond > operation.late:
-        yield f"{beyond} legs exceed the limits of the service, but only {operation.late} are said to be late."
 
 
 def _replay(rules: _Rules, shuttles: list[_Shuttle], operation: Any) -> Iterator[str]:
@@ -206,26 +194,38 @@ def _step(
     if kind == "turn":
         return _turn(rules, shuttle, stop)
     if kind == "arrive":
-        return _arrive(shuttle, stop)
-    if shuttle.driving:
-        return f"a {kind} between stops."
-    if stop != shuttle.stop:
-        return f"a {kind} at a stop where it is not."
+        if not shuttle.driving or stop != (shuttle.stop if shuttle.turned else shuttle.heading):
+            return "it arrives where it was not going."
+        late = shuttle.time - shuttle.due
+        shuttle.stop, shuttle.heading, shuttle.stays_until = stop, NOBODY, shuttle.time
+        return f"it arrives {late} seconds after the drive allows." if late else None
+    if shuttle.driving or stop != shuttle.stop:
+        return f"a {kind} between stops, or where it is not."
     if kind == "park":
-        return _park(shuttle)
+        again, shuttle.parked = shuttle.parked, True
+        wrong = again or shuttle.aboard or shuttle.time != shuttle.stays_until
+        return "it parks again, with riders, or not when its stay is over." if wrong else None
     stood = _stood(shuttle)
     shuttle.parked = False
     shuttle.stays_until = max(shuttle.stays_until, shuttle.time + rules.dwell)
     if not 0 <= leg < len(rules.origin):
         return "a rider that nobody knows."
-    return stood or (_pick_up if kind == "pickup" else _drop)(rules, shuttle, leg, state)
-
-
-def _park(shuttle: _Shuttle) -> str | None:
-    again, shuttle.parked = shuttle.parked, True
-    if again or shuttle.aboard or shuttle.time != shuttle.stays_until:
-        return "it parks again, with riders, or not when its stay is over."
-    return None
+    if kind == "pickup":
+        before, state[leg] = state.get(leg), "aboard"
+        shuttle.aboard.add(leg)
+        if before is not None or len(shuttle.aboard) > rules.capacity:
+            return f"leg {leg} is picked up again, or where there is no seat."
+        place, time = rules.origin[leg], rules.picked_up[leg]
+        if rules.shuttle[leg] != shuttle.number or rules.zone[leg] != shuttle.zone:
+            return f"leg {leg} is picked up by a shuttle of another zone, or by another than is said."
+    else:
+        if leg not in shuttle.aboard:
+            return f"leg {leg} is dropped without being aboard."
+        shuttle.aboard.remove(leg)
+        state[leg], place, time = "dropped", rules.destination[leg], rules.dropped[leg]
+    if (shuttle.stop, shuttle.time) != (place, time):
+        return f"a {kind} of leg {leg} elsewhere or at another time than is said."
+    return stood
 
 
 def _stood(shuttle: _Shuttle) -> str | None:
@@ -256,48 +256,3 @@ def _turn(rules: _Rules, shuttle: _Shuttle, stop: int) -> str | None:
     shuttle.due = shuttle.time + (-(-back * driven // out) if out else 0)
     shuttle.turned = True
     return None
-
-
-def _arrive(shuttle: _Shuttle, stop: int) -> str | None:
-    there = shuttle.stop if shuttle.turned else shuttle.heading
-    if not shuttle.driving or stop != there:
-        return "it arrives where it was not going."
-    late = shuttle.time - shuttle.due
-    shuttle.stop, shuttle.heading, shuttle.stays_until = stop, NOBODY, shuttle.time
-    return f"it arrives {late} seconds after the drive allows." if late else None
-
-
-def _pick_up(rules: _Rules, shuttle: _Shuttle, leg: int, state: dict[int, str]) -> str | None:
-    before = state.get(leg)
-    state[leg] = "aboard"
-    shuttle.aboard.add(leg)
-    if before is not None:
-        return f"leg {leg} is picked up again."
-    if len(shuttle.aboard) > rules.capacity:
-        return f"it has {len(shuttle.aboard)} riders on {rules.capacity} seats."
-    if shuttle.stop != rules.origin[leg] or shuttle.time != rules.picked_up[leg]:
-        return f"leg {leg} is picked up elsewhere or at another time than is said."
-    if rules.shuttle[leg] != shuttle.number or rules.zone[leg] != shuttle.zone:
-        return f"leg {leg} is picked up by a shuttle of another zone, or by another than is said."
-    return None
-
-
-def _drop(rules: _Rules, shuttle: _Shuttle, leg: int, state: dict[int, str]) -> str | None:
-    if leg not in shuttle.aboard:
-        return f"leg {leg} is dropped without being aboard."
-    shuttle.aboard.remove(leg)
-    state[leg] = "dropped"
-    if shuttle.stop != rules.destination[leg] or shuttle.time != rules.dropped[leg]:
-        return f"leg {leg} is dropped elsewhere or at another time than is said."
-    return None
-
-
-def _check_sums(shuttles: list[_Shuttle], operation: Any) -> Iterator[str]:
-    """Check seconds busy and empty against the events."""
-    horizon = int(operation.end) - int(operation.start)
-    for shuttle in shuttles:
-        said = [int(column[shuttle.number]) for column in (operation.busy, operation.empty)]
-        if said != [shuttle.busy, shuttle.empty]:
-            yield f"shuttle {shuttle.number} is busy and empty for other times than is said."
-        if sum(said) > horizon:
-            yield f"the times of shuttle {shuttle.number} sum to more than the whole day."
