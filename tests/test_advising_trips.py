@@ -18,25 +18,12 @@ from tests.builders import WEIGHT, a_policy, a_trip_policy
 from tests.commands import run
 
 import dunnage as dn
-from dunnage.advising import vehicles
+from dunnage.advising import trips, vehicles
 from dunnage.advising.advice import COUNT_ERROR, NUMBER_ERROR, REPORT_ERROR, SHUTTLES, goal_of
 from dunnage.advising.frontier import Point
 from dunnage.advising.policies import BasePolicy
 from dunnage.advising.rows import release_in_memory, row_errors
 from dunnage.advising.sweep import AdviceRequest, Candidate, attempt, measure_point
-from dunnage.advising.trips import (
-    MIN_MINUTES,
-    FleetDraw,
-    ShuttleSubject,
-    Slice,
-    TripSubject,
-    count_candidates,
-    count_errors,
-    draw_fleets,
-    membership_guess,
-    narrow_trips,
-    open_trips,
-)
 from dunnage.advising.vehicles import FleetSubject, measure_fleet, open_fleet, payable_candidates
 from dunnage.auditing.tracking import channel_matrix
 from dunnage.collecting.reading import RowFile
@@ -91,7 +78,7 @@ def _policy(folder: Path, text: str = TRIPS) -> dn.Policy:
 
 def _trips_file(folder: Path, size: int) -> Path:
     """Write trips of the small city."""
-    data = like(Slice.of(_policy(folder), size).policy, size, seed=1)
+    data = like(trips.Slice.of(_policy(folder), size).policy, size, seed=1)
     stops = [data.column(name).to_pylist() for name in ("from", "to")]
     stamps = (data.column("at").to_numpy() % 86400).tolist()
     rows = ["card,from,to,at"]
@@ -104,7 +91,7 @@ def _trips_file(folder: Path, size: int) -> Path:
 
 def test_generated_trips_are_what_the_policy_says(tmp_path):
     for days in DAYS:
-        policy = Slice.of(_policy(tmp_path, TRIPS + days), 400).policy
+        policy = trips.Slice.of(_policy(tmp_path, TRIPS + days), 400).policy
         data = like(policy, 400, seed=1)
         counted = true_counts(data)
         assert len(data) + data.num_left_out == 400
@@ -128,13 +115,13 @@ def test_rows_are_generated_of_a_policy_alone():
 
 def test_generated_trips_count_riders_labels_and_rows_that_stand_for_trips(tmp_path):
     text = TRIPS.replace('"trip"', '"rider"') + '[contribution]\nperson = "card"\nmax = 2\nper = "period"\n'
-    data = like(Slice.of(_policy(tmp_path, text), 300).policy, 300)
+    data = like(trips.Slice.of(_policy(tmp_path, text), 300).policy, 300)
     assert data.persons is not None
     assert 100 < data.persons.max() < 200
     labelled = TRIPS.replace('time = "at"', 'time = "at", day = "kind", count = "number"')
     labelled += '[attributes.kind]\nrole = "quasi-identifier"\nkind = "ordinal"\ndomain = ["work", "rest"]\n'
     labelled += '[attributes.number]\nrole = "quasi-identifier"\nkind = "numeric"\ndomain = [0, 99]\nresolution = 1\n'
-    counted = true_counts(like(Slice.of(_policy(tmp_path, labelled), 300).policy, 300))
+    counted = true_counts(like(trips.Slice.of(_policy(tmp_path, labelled), 300).policy, 300))
     assert counted.num_trips == 300
     assert counted.universe.days == ("work", "rest")
 
@@ -149,17 +136,20 @@ def test_near_stops_are_ridden_between_less(tmp_path):
 
 def test_a_slice_is_the_busiest_part_that_fits_and_has_its_counts(tmp_path):
     policy = _policy(tmp_path)
-    whole = Slice.of(policy, 1000, limit=1000)
+    whole = trips.Slice.of(policy, 1000, limit=1000)
     assert (whole.size, whole.says) == (1000, "")
-    part = Slice.of(policy, 1000, limit=400)
+    part = trips.Slice.of(policy, 1000, limit=400)
     time = part.policy.schema.time
-    assert MIN_MINUTES * 60 <= time.upper_seconds - time.lower_seconds < 6 * 3600
+    assert trips.MIN_MINUTES * 60 <= time.upper_seconds - time.lower_seconds < 6 * 3600
     assert 150 <= part.size <= 400
     assert time.lower in part.says
-    least = Slice.of(policy, 10**6, limit=1).policy.schema.time
+    least = trips.Slice.of(policy, 10**6, limit=1).policy.schema.time
     assert least.upper_seconds - least.lower_seconds == 3600
-    data = like(Slice.of(policy, 500).policy, 500)
-    counted, narrow = true_counts(data), true_counts(narrow_trips(data, Slice.of(policy, 500, limit=150).policy))
+    data = like(trips.Slice.of(policy, 500).policy, 500)
+    counted, narrow = (
+        true_counts(data),
+        true_counts(trips.narrow_trips(data, trips.Slice.of(policy, 500, limit=150).policy)),
+    )
     first = counted.universe.windows.index(narrow.universe.windows[0])
     kept = (counted.cells // 36 >= first) & (counted.cells // 36 < first + len(narrow.universe.windows))
     assert 0 < narrow.num_trips < 500
@@ -172,9 +162,9 @@ def _asked(data: Any, base: BasePolicy, **more: Any) -> AdviceRequest:
 
 
 def test_errors_of_counts_are_those_of_dense_tables(tmp_path):
-    data = like(Slice.of(_policy(tmp_path), 300).policy, 300)
+    data = like(trips.Slice.of(_policy(tmp_path), 300).policy, 300)
     release, truth = release_in_memory(data, dn.Noise()).release, true_counts(data)
-    found = count_errors(release, truth)
+    found = trips.count_errors(release, truth)
     dense = np.zeros((2, truth.universe.num_slots, 6, 6))
     for table, (cells, counts) in zip(dense, (release.counted(), (truth.cells, truth.counts)), strict=True):
         table.reshape(-1)[cells] = counts
@@ -189,20 +179,20 @@ def test_errors_of_counts_are_those_of_dense_tables(tmp_path):
 
 def test_candidates_of_counts_are_all_accepted_and_need_no_more_than_is_known(tmp_path):
     data, base = _trips_file(tmp_path, 300), _base(tmp_path)
-    case = open_trips(_asked(data, base))
-    tasks, failed = count_candidates(case)
+    case = trips.open_trips(_asked(data, base))
+    tasks, failed = trips.count_candidates(case)
     assert not failed
     assert {task.parameters["features"] for task in tasks if "features" in task.parameters} == {"O4", "H4"}
     assert len({task.name for task in tasks}) == len(tasks) >= 25
     assert all(task.on == "generated" and task.basis == "proved" for task in tasks)
-    quick, _ = count_candidates(replace(case, request=replace(case.request, quick=True)))
+    quick, _ = trips.count_candidates(replace(case, request=replace(case.request, quick=True)))
     assert len(quick) < len(tasks) / 2
-    on_data, _ = count_candidates(replace(case, request=replace(case.request, on="data")))
+    on_data, _ = trips.count_candidates(replace(case, request=replace(case.request, on="data")))
     assert {task.on for task in on_data} == {"data"}
     assert min(task.parameters["threshold"] for task in tasks if "threshold" in task.parameters) > 1
-    assert open_trips(_asked(data, base)).digest == case.digest
+    assert trips.open_trips(_asked(data, base)).digest == case.digest
     (tmp_path / "stops.csv").write_text(STOPS.replace("F,east", "F,west"))
-    assert open_trips(_asked(data, base)).digest != case.digest
+    assert trips.open_trips(_asked(data, base)).digest != case.digest
 
 
 def test_the_goal_error_measures_counts(tmp_path):
@@ -210,7 +200,7 @@ def test_the_goal_error_measures_counts(tmp_path):
     assert goal is COUNT_ERROR
     asked = _asked(_trips_file(tmp_path, 300), _base(tmp_path))
     case = goal.open(asked)
-    assert isinstance(case, TripSubject)
+    assert isinstance(case, trips.TripSubject)
     assert "private" not in repr(case)
     tasks = {task.name: task for task in goal.candidates(case)[0]}
     measuring = pickle.loads(pickle.dumps(partial(measure_point, goal, case)))
@@ -219,7 +209,7 @@ def test_the_goal_error_measures_counts(tmp_path):
     )
     assert strict.cost.value > loose.cost.value
     guess = math.exp(0.1) / (1 + math.exp(0.1))  # the bound of the promise
-    assert membership_guess(0.1) == pytest.approx(guess)
+    assert trips.membership_guess(0.1) == pytest.approx(guess)
     assert (strict.risk.value, strict.risk.lower, strict.risk.upper) == pytest.approx((guess, guess, guess))
     assert strict.figures["error of windows"] > loose.figures["error of windows"]
     chosen = {"name": "constrained-counts", "epsilon": 10.0, "features": "O4", "budget_shares": "uniform"}
@@ -229,13 +219,13 @@ def test_the_goal_error_measures_counts(tmp_path):
     assert goal.measure(on_data, replace(tasks["noisy-counts epsilon=10"], on="data")).cost < 0.2
 
 
-def _shuttle_case(folder: Path, **more: Any) -> ShuttleSubject:
+def _shuttle_case(folder: Path, **more: Any) -> trips.ShuttleSubject:
     data, base = _trips_file(folder, 200), _base(folder)
     city = folder / "city"
     city.mkdir(exist_ok=True)
     (city / "stops.csv").write_text(STOPS)
     case = SHUTTLES.open(_asked(data, base, city=city, **more))
-    assert isinstance(case, ShuttleSubject)
+    assert isinstance(case, trips.ShuttleSubject)
     return case
 
 
@@ -244,7 +234,7 @@ def _task(name: str, **parameters: Any) -> Candidate:
 
 
 def test_without_noise_privacy_costs_no_shuttle(tmp_path):
-    drawn = FleetDraw(planned=(3, 5, 0), needed=(5, 4, 1), wait_seconds=200.0, unserved=0.1)
+    drawn = trips.FleetDraw(planned=(3, 5, 0), needed=(5, 4, 1), wait_seconds=200.0, unserved=0.1)
     assert drawn.apart == pytest.approx(4 / 10)
     assert drawn.signed == pytest.approx(-2 / 10)
     drawn = SHUTTLES.measure(_shuttle_case(tmp_path), _task("noisy-counts", epsilon=60.0))
@@ -260,7 +250,7 @@ def test_noise_costs_shuttles_and_too_much_of_it_is_refused(tmp_path):
     point = measure_point(SHUTTLES, case, _task("constrained-counts", epsilon=0.1, features="O4"))
     assert point.cost.value >= abs(point.figures["signed_error"]) - 1e-9
     assert point.figures["shuttles_needed"] >= 1
-    assert point.risk.value == membership_guess(0.1)
+    assert point.risk.value == trips.membership_guess(0.1)
     with pytest.raises(Refusal):
         SHUTTLES.measure(case, _task("noisy-counts", epsilon=0.01))
     assert SHUTTLES.tables(case, point)["mechanism"]["features"] == "O4"
@@ -269,7 +259,7 @@ def test_noise_costs_shuttles_and_too_much_of_it_is_refused(tmp_path):
 def test_true_trips_are_sized_for_where_that_is_asked(tmp_path):
     case = _shuttle_case(tmp_path, on="data", quick=True)
     task = replace(_task("noisy-counts", epsilon=60.0), on="data")
-    first, second = (draw_fleets(case, case.trips(task)) for _ in range(2))
+    first, second = (trips.draw_fleets(case, case.trips(task)) for _ in range(2))
     assert first.planned == first.needed
     assert max(abs(one - other) for one, other in zip(first.needed, second.needed, strict=True)) <= 2
 
@@ -286,7 +276,7 @@ def test_what_shuttles_need_is_said(tmp_path):
         with pytest.raises(ParameterError, match=words):
             SHUTTLES.open(given)
     with pytest.raises(ParameterError):
-        open_trips(_asked(data, BasePolicy.of(dn.Policy.from_dict(_PACKAGES))))
+        trips.open_trips(_asked(data, BasePolicy.of(dn.Policy.from_dict(_PACKAGES))))
 
 
 def test_the_command_says_how_to_publish_trips(tmp_path, monkeypatch):

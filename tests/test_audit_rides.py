@@ -26,16 +26,6 @@ import dunnage as dn
 from dunnage.auditing import classes as attacks
 from dunnage.auditing import rides
 from dunnage.auditing.classes import ClassesTruth, ClassesView, Knowledge, look_up
-from dunnage.auditing.rides import (
-    attack_by,
-    cards_that_fit,
-    class_widths,
-    evenly,
-    hourly_boardings,
-    mean_interval,
-    median_interval,
-    pair_counts,
-)
 from dunnage.errors import ReleaseError
 from dunnage.mechanisms.classes import EquivalenceClasses, Generalised, Intervals, Nodes, Sets
 from dunnage.model.domains import Category, Graph, Numeric, Ordinal, Tree
@@ -276,7 +266,7 @@ def test_width_of_every_kind_of_set() -> None:
         rows = [value for own in values for value in own * 2]
         of_row = np.repeat(np.arange(len(values)), [2 * len(own) for own in values])
         release, _ = release_of(load({"kind": rows}, kind=domain), of_row)
-        widths = class_widths(ClassesView.of(release).attributes[0])
+        widths = rides.class_widths(ClassesView.of(release).attributes[0])
         assert widths.tolist() == pytest.approx([by_pairs(domain, own) if domain.diameter else 0.0 for own in values])
 
 
@@ -344,7 +334,7 @@ def test_every_choice_of_attributes_by_hand(small: Small) -> None:
             times = Counter(small.value(row, names) for row in range(len(small.data)))
             before = [times[small.value(row, names)] for row in small.released]
             after = [small.rows(row, names) for row in small.released]
-            attack = attack_by(small.case, names, released)
+            attack = rides.attack_by(small.case, names, released)
             assert (attack.before.tolist(), attack.after.tolist()) == (before, after)
             expected = {}
             for side, rows in (("_before", before), ("", after)):
@@ -433,7 +423,7 @@ def test_cards_need_different_rides(known: list[set[int]], persons: list[int]) -
         own = [sorted(ride for ride in fits if persons[ride] == card) for fits in known]
         expected += any(len(set(chosen)) == len(known) for chosen in itertools.product(*own))
     records = [np.array(sorted(fits), dtype=np.int64) for fits in known]
-    assert cards_that_fit(records, np.array(persons)) == expected
+    assert rides.cards_that_fit(records, np.array(persons)) == expected
 
 
 def test_pairs_by_hand(small: Small) -> None:
@@ -444,7 +434,7 @@ def test_pairs_by_hand(small: Small) -> None:
             counts["spread"][pair] += Fraction(line["size"], len(pairs))
             counts["certain"][pair] += line["size"] if len(pairs) == 1 else 0
             counts["possible"][pair] += line["size"]
-    tables = pair_counts(small.sight, 1, 2)
+    tables = rides.pair_counts(small.sight, 1, 2)
     for name, table_ in tables.items():
         for (first, board), (second, alight) in itertools.product(enumerate(STATIONS.labels), repeat=2):
             assert table_[first, second] == pytest.approx(float(counts[name][board, alight]))
@@ -476,7 +466,7 @@ def test_starts_by_hand_and_hourly_boardings_by_counting_minutes(small: Small) -
         minutes = range(int(line["start_lower"]), int(line["start_upper"]) + 1)
         for station, minute in itertools.product(line["board"], minutes):
             expected[station, minute // 60] += Fraction(line["size"], len(line["board"]) * len(minutes))
-    counts = hourly_boardings(small.sight, 1, 3)
+    counts = rides.hourly_boardings(small.sight, 1, 3)
     assert counts.shape == (7, 4)
     for (place, station), (column, hour) in itertools.product(enumerate(STATIONS.labels), enumerate(hours)):
         assert counts[place, column] == pytest.approx(float(expected[station, hour]))
@@ -494,7 +484,7 @@ def test_times_without_a_grid_are_spread_evenly() -> None:
     cases = (([330.0, 390.0], [1, 1, 0]), ([360.0, 360.0], [0, 2, 0]), ([480.0, 480.0], [0, 0, 2]))
     for starts, expected in cases:
         data = load({**columns, "start": starts}, start=Numeric(lower=300, upper=480, unit="min"))
-        counts = hourly_boardings(ClassesView.of(release_of(data, np.array([0, 0]))[0]), 0, 2)
+        counts = rides.hourly_boardings(ClassesView.of(release_of(data, np.array([0, 0]))[0]), 0, 2)
         assert counts.sum(axis=0).tolist() == pytest.approx(expected)
         assert counts[0].tolist() == pytest.approx([value / 2 for value in expected])
 
@@ -504,7 +494,7 @@ def test_a_day_has_24_hours() -> None:
         domain = Numeric(lower=0, upper=upper, unit=unit, resolution=resolution)
         data = load({"board": ["A", "B"], "alight": ["B", "A"], "start": [0, upper]}, start=domain)
         release, key = release_of(data, np.array([0, 0]))
-        counts = hourly_boardings(ClassesView.of(release), 0, 2)
+        counts = rides.hourly_boardings(ClassesView.of(release), 0, 2)
         assert counts.shape == (7, 24)
         assert counts.sum() == pytest.approx(2)
         assert counts.sum(axis=0) == pytest.approx(np.full(24, 1 / 12), rel=1e-3)
@@ -540,17 +530,17 @@ def test_intervals_of_medians_and_means_cover_them() -> None:
     """Of 400 samples of 100 about 95 % should hold the truth; fewer than 85 % has a probability below 1e-9."""
     generator = np.random.default_rng(3)
     everyone = generator.integers(0, 10_000, 20_001)
-    ends = [median_interval(generator.choice(everyone, 101), complete=False) for _ in range(400)]
+    ends = [rides.median_interval(generator.choice(everyone, 101), complete=False) for _ in range(400)]
     truth = float(np.median(everyone))
     assert mean(low <= truth <= high for low, high in ends) > 0.85
-    assert median_interval(everyone, complete=True) == (truth, truth)
+    assert rides.median_interval(everyone, complete=True) == (truth, truth)
     shares = generator.random(50_000) ** 2
-    ends = [mean_interval(generator.choice(shares, 100)) for _ in range(400)]
+    ends = [rides.mean_interval(generator.choice(shares, 100)) for _ in range(400)]
     assert mean(low <= float(shares.mean()) <= high for low, high in ends) > 0.85
-    assert mean_interval(np.ones(500))[0] < 1
-    chosen = evenly(np.arange(1_000), 7)
+    assert rides.mean_interval(np.ones(500))[0] < 1
+    chosen = rides.evenly(np.arange(1_000), 7)
     assert (len(set(chosen.tolist())), chosen[0], chosen[-1]) == (7, 0, 999)
-    assert evenly(np.arange(5), 5).tolist() == [0, 1, 2, 3, 4]
+    assert rides.evenly(np.arange(5), 5).tolist() == [0, 1, 2, 3, 4]
 
 
 def test_figures_of_some_records_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
