@@ -288,7 +288,7 @@ def test_the_release_tells_no_more_than_its_noisy_answers():
     """Every noisy answer of a tiny universe through the mechanism: what comes out, with a trip and without."""
     mechanism = ConstrainedCounts(epsilon=2, features=[[]])
     question = asked(mechanism, universe(), DiscreteLaplace)
-    found = outcomes(mechanism, question, reach=5, most=2)
+    found = outcomes(mechanism, question, reach=4, most=2)
     chances = [
         discrete_laplace(law.scale)
         for law, size in zip(question.laws, question.sizes, strict=True)
