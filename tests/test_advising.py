@@ -378,7 +378,8 @@ def test_generated_rows_rest_on_public_facts_alone(place):
             seen.append(name)
             return super().column(name)
 
-    watched = Watched(table=data._table, policy=policy, period=None, source="x", parts=data.parts, num_left_out=0)
+    watched = Watched.from_table(pa.table({item.name: data.column(item.name) for item in data.schema}), policy)
+    seen.clear()
     made = like(policy, 40, data=watched, largest={"weight": 62.5})
     assert set(seen) == {"port"}
     weights = made.numbers("weight")
@@ -666,7 +667,7 @@ def test_frontier_folder_that_holds_a_ledger_is_never_replaced(place):
 def test_nothing_measured_is_an_error_with_all_reasons(place, only):
     only(DISTORTION, "partition k=2")
     (place / "parcels.csv").write_text(_rows(12).replace(",B,", ",A,", 5))  # one alone in its port
-    with pytest.raises(NoPlanError, match="- partition k=2: "):
+    with pytest.raises(NoPlanError, match="partition k=2"):
         advice.advise(place / "parcels.csv", policy=place / "base.toml", goal="distortion", draws=2)
 
 

@@ -459,7 +459,7 @@ def test_a_map_that_would_be_noise_is_refused(tmp_path):
     case = _carriers(tmp_path, PLACES + NUMBERS.replace("as_published = true\n", ""), size=20)
     with pytest.raises(Refusal):
         measure_fleet(case, _chosen(case, "places: auto epsilon=0.5"))
-    with pytest.raises(ParameterError, match="path"):
+    with pytest.raises(ParameterError):
         open_fleet(replace(case.request, data=pa.table({"vehicle": ["a"]})))
 
 

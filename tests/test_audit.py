@@ -21,14 +21,14 @@ import pyarrow as pa
 import pytest
 from pydantic import ValidationError
 from tests.builders import Repeated, a_policy
+from tests.plans_help import plan_of
 
 import dunnage as dn
 from dunnage.auditing import findings
 from dunnage.auditing.findings import TOPICS, Finding, wilson
 from dunnage.auditing.run import AUDIT_FILE, PAGE_FILE, Audit, audit
 from dunnage.errors import InputError, OutputError, ParameterError, ReleaseError
-from dunnage.planning.linkage import exchangeable, truck_linkage
-from dunnage.planning.plan import Linkage, Plan, Slots
+from dunnage.planning.plan import Linkage, Slots
 from dunnage.showing.audit import audit_page, sign_off_page, write_audit
 from dunnage.text import percent
 
@@ -390,22 +390,6 @@ def test_the_page_says_every_finding_and_names_cannot_break_it() -> None:
     assert "<b>&" not in page
 
 
-def plan_of(release: Any, bins: list[int], capacity: float = 150.0, **more: Any) -> Plan:
-    """A plan as somebody made it by hand."""
-    linkage = truck_linkage(exchangeable(release), np.array(bins))
-    trucks = {"truck_of_bin": ("truck",) * (max(bins) + 1)}
-    trucks["trucks"] = (dn.Truck(name="truck", capacity={"weight": capacity}),)
-    words = {
-        "model": dn.Standard().describe(),
-        "bound": 1,
-        "seconds": 0.0,
-        "quantities": {"weight": "kg"},
-        **trucks,
-        **more,
-    }
-    return Plan(release=release.certificate.digest, bin_of_row=np.array(bins), truck_linkage=linkage, **words)
-
-
 def test_a_plan_is_scored_against_the_truth() -> None:
     """Weights 60, 60, 40, 40 in classes {40, 40} and {60, 60}: two trucks of 100 would do, this plan takes three."""
     data = load({"weight": [60, 60, 40, 40]}, k=2)
@@ -451,7 +435,7 @@ def test_linkage_is_computed_whatever_a_plan_states(monkeypatch: pytest.MonkeyPa
     bins = [row // 2 for row in range(24)]
     told = Linkage(mean=0.01, worst=0.01, kind="exact")  # not the true one
     slots = Slots.of_assignment(np.array(bins), release.data.column("class_id").to_numpy())
-    sealed = replace(plan_of(release, bins), bin_of_row=None, slots=slots, truck_linkage=told)
+    sealed = replace(plan_of(release, bins, capacity=150), bin_of_row=None, slots=slots, truck_linkage=told)
     rows = replace(plan_of(release, [0] * 24), truck_linkage=told)
     assert audit(release, plan=rows, external=True).finding("truck linkage").value == 1.0
     linkage = audit(release, plan=sealed, external=True).finding("truck linkage")

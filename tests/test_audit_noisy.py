@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from tests.builders import WEIGHT, a_policy
+from tests.plans_help import plan_of
 
 import dunnage as dn
 from dunnage.auditing import classes as sampled
@@ -26,7 +27,6 @@ from dunnage.auditing.noisy import NoisyTruth, NoisyView, attack_rows, max_likel
 from dunnage.errors import ParameterError, ReleaseError
 from dunnage.model.laws import Cells
 from dunnage.planning.linkage import NoisyRows, noisy_linkage, row_posterior
-from dunnage.planning.models import PackingModel
 from dunnage.planning.problem import combinations
 from dunnage.showing.audit import audit_page, write_audit
 from dunnage.text import percent
@@ -52,20 +52,6 @@ def load(
 def publish(mechanism: Any, data: dn.Dataset) -> Any:
     with dn.Ledger(":memory:") as ledger:
         return mechanism.release(data, ledger=ledger, noise=dn.Noise())
-
-
-def plan_of(release: dn.Release, bin_of_row: Any, capacity: float = 1e6) -> dn.Plan:
-    bins = np.asarray(bin_of_row)
-    trucks = {"truck_of_bin": ("truck",) * (int(bins.max()) + 1)}
-    trucks["trucks"] = (dn.Truck(name="truck", capacity={"weight": capacity}),)
-    words = {
-        "model": PackingModel(name="by hand"),
-        "bound": 1,
-        "seconds": 0.0,
-        "quantities": {"weight": "kg"},
-        **trucks,
-    }
-    return dn.Plan(release=release.certificate.digest, bin_of_row=bins, **words)
 
 
 def row_of_record(data: dn.Dataset, key: Any) -> np.ndarray:

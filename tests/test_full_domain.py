@@ -294,7 +294,7 @@ def test_small_strata_are_refused_or_suppressed_and_count_towards_the_limit():
     two = dataset({"weight": [1.0, 9.0]}, {"weight": numeric(0, 10, 1)})
     assert dn.FullDomain(k=2, alpha=0.1, max_suppressed=0.5).classes(two).levels == (5,)
     for refused, parameters, words in (
-        (strict, {}, "1 of 2"),
+        (strict, {}, "place"),
         (data, {"max_suppressed": 0.124}, r"0\.124"),
         (data, {"k": 9}, "9"),
         (two, {"alpha": 0.1}, "alpha"),  # suppressing everything is refused

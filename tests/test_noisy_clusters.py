@@ -351,7 +351,7 @@ def test_the_lightest_and_heaviest_of_25_would_be_printed_exactly():
     with pytest.raises(Refusal) as refused:
         mechanism.release(data, ledger=ledger, noise=noise)
     rows = sorted([int(np.argmin(weights)) + 1, int(np.argmax(weights)) + 1])
-    assert f"2 rows: {rows[0]}, {rows[1]}" in str(refused.value)
+    assert f"{rows[0]}, {rows[1]}" in str(refused.value)
     assert "97" not in str(refused.value).replace(str(rows[0]), "").replace(str(rows[1]), "")
     assert noise.bytes_drawn == 0
     assert ledger.datasets() == []
@@ -368,7 +368,7 @@ def test_the_lightest_and_heaviest_of_25_would_be_printed_exactly():
     columns = {"order": list("abcabc"), "weight": [1.0, 2, 1, 1, 2, 5]}
     attributes = {"order": {"role": "identifier"}, "weight": numeric(0, 10)}
     data = dataset(columns, attributes, together="order")  # 2, 4, 6
-    with pytest.raises(Refusal, match=r"1 record .* 2 rows: 3, 6\."):
+    with pytest.raises(Refusal, match=r"\b3, 6\b"):
         publish(data, epsilon=1, quantiles=["0.7"], as_published=True)
     assert len(publish(data, epsilon=1, quantiles=["0.1"], as_published=True).release) == 3
 

@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from tests.builders import WEIGHT, a_policy
+from tests.plans_help import plan_of
 
 import dunnage as dn
 from dunnage.auditing.plans import plan_utility, true_plan
 from dunnage.errors import NoPlanError, ParameterError, ReleaseError
-from dunnage.planning.models import PackingModel
 
 
 def published(weights: Any, k: int = 2, towns: Any = None) -> tuple[Any, Any, Any]:
@@ -43,13 +43,6 @@ def test_what_privacy_costs_by_hand() -> None:
     assert utility.to_dict()["ratio"] == 1.5
     assert "1.500" in utility.summary()
     json.dumps(utility.to_dict())
-
-
-def by_hand(release: Any, bins: Any, names: Any, trucks: Sequence[dn.Truck], quantities: Any, **more: Any) -> dn.Plan:
-    """A plan as somebody made it: the bin of each row, and what each bin is."""
-    words = {"model": PackingModel(name="by hand"), "bound": 0, "seconds": 0.0, "quantities": quantities, **more}
-    words |= {"bin_of_row": np.array(bins), "truck_of_bin": names, "trucks": tuple(trucks)}
-    return dn.Plan(release=release.certificate.digest, **words)
 
 
 def test_truth_is_packed_apart_as_the_plan_is_and_opened_bins_count() -> None:
@@ -101,7 +94,7 @@ def test_packages_that_were_not_released_are_shipped_too() -> None:
         dn.Truck(name="van", capacity={"weight": 100}, cost=1.5, count=2),
         dn.Truck(name="lorry", capacity={"weight": 200}, cost=9.0),
     )
-    plan = by_hand(release, [0, 0, 1, 1], ("van", "van"), kinds, {"weight": ""})
+    plan = plan_of(release, [0, 0, 1, 1], truck_of_bin=("van", "van"), trucks=kinds, quantities={"weight": ""})
     worth = plan_utility(dn.apply(plan, data, release, key), data)
     assert (worth.objective, worth.in_plan, worth.outside, worth.outside_bound) == (4.5, 3, 1.5, 1.5)
     assert (worth.packages, worth.packages_outside) == (6, 2)
@@ -175,7 +168,8 @@ def test_optima_of_vectors_and_kinds_equal_listing_all_packings(seed: int, apart
     done = dn.apply(truth, data, release, key)
     assert done.plan_feasible
     assert plan_utility(done, data).ratio == 1
-    alone = by_hand(release, range(7), (kinds[-1].name,) * 7, kinds, {"weight": "kg", "volume": ""}, apart=apart)
+    each = {"truck_of_bin": (kinds[-1].name,) * 7, "trucks": tuple(kinds), "apart": apart}
+    alone = plan_of(release, range(7), quantities={"weight": "kg", "volume": ""}, **each)
     worth = plan_utility(dn.apply(alone, data, release, key), data)
     assert worth.proven
     assert worth.optimum == pytest.approx(float(optimum))
@@ -207,8 +201,7 @@ def test_how_likely_the_plan_fits_is_told() -> None:
     assert (sure.feasibility.value, sure.feasibility.bins, sure.feasibility.kind) == (1, 1, "exact")
     classes = release.data.column("class_id").to_numpy()
     pairs = np.array([int((classes[:row] == classes[row]).sum()) for row in range(4)])
-    small = [dn.Truck(name="truck", capacity={"weight": 90})]
-    paired = by_hand(release, pairs, ("truck", "truck"), small, {"weight": "kg"})
+    paired = plan_of(release, pairs, capacity=90)
     worth = plan_utility(dn.apply(paired, data, release, key, repair=True, noise=dn.Noise(seed=1)), data)
     assert (worth.feasibility.value, worth.feasibility.bins) == (0.5, 0.75)
     assert "50.0%" in worth.summary()

@@ -214,7 +214,7 @@ def _step(
         before, state[leg] = state.get(leg), "aboard"
         shuttle.aboard.add(leg)
         if before is not None or len(shuttle.aboard) > rules.capacity:
-            return f"leg {leg} is picked up again, or where there is no seat."
+            return f"leg {leg} is picked up again, or by a shuttle without free seats."
         place, time = rules.origin[leg], rules.picked_up[leg]
         if rules.shuttle[leg] != shuttle.number or rules.zone[leg] != shuttle.zone:
             return f"leg {leg} is picked up by a shuttle of another zone, or by another than is said."
