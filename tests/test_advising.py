@@ -633,6 +633,7 @@ def test_second_run_of_the_same_command_measures_nothing_again(place, monkeypatc
 
 def test_choosing_dp_by_the_data_is_said_loudly(place, only):
     only(TRUCKS, "partition k=2, upper bounds plan", "noisy-values epsilon=4, laplace, mean plan")
+    (place / "parcels.csv").write_text(_rows(12))
     told = {}
     for on in ("auto", "data", "generated"):
         asked: dict[str, Any] = {"goal": "trucks", "capacity": "100kg", "on": on, "draws": 2, "quick": True}
