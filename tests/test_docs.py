@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shlex
 import subprocess
@@ -64,15 +65,13 @@ def obey(words: list[str]) -> None:
     assert app(words, standalone_mode=False) in (None, 0), words
 
 
-@pytest.fixture(scope="module")
-def _noise_is_proved_elsewhere():
-    """Every proof also checks the noise that all mechanisms draw from; tests of proofs do that."""
-    from dunnage.proving import primitives
+@pytest.fixture
+def _proved_elsewhere(monkeypatch):
+    """Take the first verdict of every proof: tests of proofs make all of them."""
+    from dunnage.proving import desk
 
-    with pytest.MonkeyPatch.context() as patch:
-        for name in primitives.CHECKS:
-            patch.setitem(primitives.CHECKS, name, lambda long: iter(()))
-        yield
+    firsts = {name: lambda long, check=check: itertools.islice(check(long), 1) for name, check in desk.checks().items()}
+    monkeypatch.setattr(desk, "checks", lambda: firsts)
 
 
 def run_story(page: str, size: int, capsys: pytest.CaptureFixture[str]) -> str:
@@ -82,12 +81,11 @@ def run_story(page: str, size: int, capsys: pytest.CaptureFixture[str]) -> str:
     for words in found:
         obey([*words, "--size", str(size)] if words[0] == "advise" else words)
     printed = capsys.readouterr().out
-    assert "as published" in printed or "floating-point Laplace" in printed  # what prove finds to fail
     assert Path("frontier/policy.toml").exists()
     return printed
 
 
-@pytest.mark.usefixtures("_noise_is_proved_elsewhere")
+@pytest.mark.usefixtures("_proved_elsewhere")
 def test_loads_tutorial_runs(tmp_path, monkeypatch, capsys):
     """Every command in order, then the Python, in one folder."""
     monkeypatch.chdir(tmp_path)
@@ -100,7 +98,7 @@ def test_loads_tutorial_runs(tmp_path, monkeypatch, capsys):
         assert (tmp_path / name / "loading.csv").stat().st_mode & 0o777 == 0o600
 
 
-@pytest.mark.usefixtures("_noise_is_proved_elsewhere")
+@pytest.mark.usefixtures("_proved_elsewhere")
 def test_riders_tutorial_runs(tmp_path, monkeypatch, capsys):
     """Every command in order, then the Python; what is printed in the tutorial is printed by the commands."""
     (policy,) = blocks(RIDERS, "toml")
@@ -120,7 +118,7 @@ def test_riders_tutorial_runs(tmp_path, monkeypatch, capsys):
     assert sum(sums.values()) == total
 
 
-@pytest.mark.usefixtures("_noise_is_proved_elsewhere")
+@pytest.mark.usefixtures("_proved_elsewhere")
 def test_carriers_tutorial_runs(tmp_path, monkeypatch, capsys):
     """Every command in order, then the Python; what is printed in the tutorial is printed by the commands."""
     (policy,) = blocks(CARRIERS, "toml")
