@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import ast
 import itertools
 import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -282,3 +284,32 @@ def test_odds_on_the_page_are_those_of_the_formula():
 
 def test_links_and_reference():
     run([sys.executable, "docs/check_docs.py"], ROOT)
+
+
+BENT = re.compile(
+    r"\b(mend(s|ed|ing)?|anew|dear(er|est)?|thereof|told|asked)\b|, say[,.)]|\bis none\b|\bleave \w+ away\b", re.I
+)
+"""Words of the left column of STYLE B8 that have no place in what people read."""
+
+
+def sentences() -> Iterator[tuple[str, str]]:
+    """Everything that people read, by file: documents, templates, texts as data, and strings of the source."""
+    pages = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")]
+    source = ROOT / "src" / "dunnage"
+    texts = [path for path in source.rglob("*") if path.suffix in (".html", ".toml", ".js", ".md", ".txt")]
+    for path in [*pages, *(ROOT / "docs").rglob("*.md"), *texts]:
+        yield path.relative_to(ROOT).as_posix(), path.read_text()
+    for path in source.rglob("*.py"):
+        tree = ast.parse(path.read_text())
+        notes = set()  # docstrings are for developers, except where they are the help of a command
+        if path.parent.name != "cli":
+            notes = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in notes:
+                if len(node.value.split()) > 2:
+                    yield f"{path.relative_to(ROOT).as_posix()}:{node.lineno}", node.value
+
+
+def test_plain_words():
+    bent = [(place, found[0]) for place, text in sentences() for found in BENT.finditer(text)]
+    assert bent == []
