@@ -22,10 +22,11 @@ import numpy as np
 import dunnage as dn
 from papers import hoogervorst2019_runs as runs
 from papers import report
-from papers.hoogervorst2019_text import ALL_BINS_ABOVE, paper_points, quoted
+from papers.hoogervorst2019_text import ALL_BINS_ABOVE, paper_points, quoted, says
 from papers.report import Curve, Quoted, Svg
 
-TITLE = "Hoogervorst et al. 2019, reproduced"
+PAGE = says.page(runs=runs)
+
 FIGURE_3 = (runs.FLASH_UPPER, runs.UPPER, runs.FLASH_MEAN, runs.MEAN)
 STYLES = {
     runs.UPPER: (0, False),
@@ -41,15 +42,6 @@ STYLES = {
 }
 """Number of the colour, and whether dashed (where curves coincide)."""
 FRONTIER = (runs.UPPER, runs.STOCHASTIC, runs.SEALED)
-LIMITS = (
-    "The ten draws a setting are unpublished: ours are drawn anew, so means differ by chance.",
-    "The hierarchy, suppression limit and price of suppression are unpublished: ours doubles from a width of "
-    f"{runs.DOUBLING} and suppresses nothing.",
-    "Figures 3 and 4 are pictures without tables: only points that the text quotes can be compared as numbers.",
-    "Times are of another machine and solver: only their order of size can be compared.",
-    "The paper's f is the share of permutations for which every bin fits (plan_feasible); others mean a share of bins "
-    "(bins_feasible). Both are given.",
-)
 
 
 def reproduce(out: Path, *, quick: bool, workers: int) -> Path:
@@ -67,8 +59,8 @@ def reproduce(out: Path, *, quick: bool, workers: int) -> Path:
     report.write_table(out / "sampled.csv", results.sampled_beside_certified())
     note = _note(effort, quick, time.monotonic() - start)
     (out / "report.md").write_text(_markdown(results, figure_4, lines, note), encoding="utf-8")
-    sections = [*report.text_sections(lines, LIMITS), *_figure_sections(results, figure_4), _width_section(widths)]
-    report.write_page(out / "report.html", title=TITLE, lead=note, sections=sections, foot=_foot())
+    sections = [*report.text_sections(lines, PAGE.limits), *_figure_sections(results, figure_4), _width_section(widths)]
+    report.write_page(out / "report.html", title=PAGE.title, lead=note, sections=sections, foot=_foot())
     report.tell_verdicts(lines)
     return out / "report.html"
 
@@ -107,7 +99,7 @@ def _frontier_methods(results: runs.Results) -> Iterator[str]:
 
 def _markdown(results: runs.Results, figure_4: Sequence[str], lines: Sequence[Quoted], note: str) -> str:
     parts = [
-        *report.text_markdown(TITLE, note, lines, LIMITS),
+        *report.text_markdown(PAGE.title, note, lines, PAGE.limits),
         "## Figure 3",
         report.markdown_table(_short(results.summary(FIGURE_3))),
         "## Figure 4",

@@ -12,12 +12,13 @@ import hashlib
 import html
 import math
 import sys
+import tomllib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from dunnage.showing.figures import (
     LogScale,
@@ -264,6 +265,41 @@ def short_rows(rows: Sequence[Row]) -> list[dict[str, object]]:
 def verdict(agrees: bool, why: str) -> str:
     """Say whether a figure agrees, and why if it does not."""
     return "agrees" if agrees else f"differs: {why}"
+
+
+class PageText(NamedTuple):
+    """What a page says around its tables."""
+
+    title: str
+    limits: Sequence[str]  # what cannot be reproduced, and why
+    rules: str = ""  # how verdicts are given
+    titles: Mapping[str, str] = {}  # of tables, by name
+    why: Mapping[str, str] = {}  # what a table shows
+    explained: Mapping[str, str] = {}  # what a figure shows
+
+
+class Statements:
+    """What the text of a paper states: sentences are data beside its module, which gives what is measured."""
+
+    def __init__(self, paper: str) -> None:
+        self._texts = tomllib.loads((resources.files("papers") / f"{paper}.toml").read_text(encoding="utf-8"))
+
+    def __call__(self, name: str, *, agrees: bool | None = None, **values: tuple[object, ...]) -> Quoted:
+        """Fill in a statement; with ``agrees`` the verdict follows from it, and ``differs`` says why if it does not."""
+        texts = {key: text.format(*values.get(key, ())) for key, text in self._texts[name].items()}
+        if agrees is not None:
+            texts["verdict"] = verdict(agrees, texts.pop("differs"))
+        return Quoted(**texts)
+
+    def page(self, **values: object) -> PageText:
+        """Fill in what stands around the tables, by name."""
+
+        def filled(text: Any) -> Any:
+            if isinstance(text, str):
+                return text.format(**values)
+            return [*map(filled, text)] if isinstance(text, list) else {key: filled(one) for key, one in text.items()}
+
+        return PageText(**filled(self._texts["page"]))
 
 
 def tell_verdicts(lines: Iterable[Quoted]) -> None:
