@@ -14,18 +14,17 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-import dunnage as dn
 from papers import bhati2021_example as example
 from papers import bhati2021_runs as runs
 from papers import report
 from papers.bhati2021_runs import AUTO, DENSITY, FACTORS, GREEDY, GROWTH, IN_TABLE_4, OD, REFINED, RST, START, UNIT
 from papers.bhati2021_text import RULE, quoted, says
 from papers.hoogervorst2019_runs import in_parallel
-from papers.report import Curve, Quoted, Row, Svg
+from papers.report import Curve, Svg
 
 PAGE = says.page()
 
@@ -52,16 +51,28 @@ def reproduce(out: Path, *, quick: bool, workers: int) -> Path:
     start = time.monotonic()
     found = in_parallel(runs.measure, runs.jobs(effort), workers=workers, warm_up=runs.warm_up)
     results = runs.Results.of(found, effort)
-    lines, tables = quoted(results), tables_of(results)
-    note = _note(results, quick, time.monotonic() - start)
-    _write_tables(out, results, tables, lines)
-    (out / "report.md").write_text(_markdown(tables, lines, note), encoding="utf-8")
-    foot = f"Made with Dunnage {dn.__version__}. Generated rides: nobody's data."
-    report.write_page(
-        out / "report.html", title=PAGE.title, lead=note, sections=_sections(results, tables, lines), foot=foot
-    )
-    report.tell_verdicts(lines)
-    return out / "report.html"
+    tables = tables_of(results)
+    drawings: dict[str, Callable[[], list[Svg]]] = {
+        "figure3": lambda: _draw_3(results),
+        "figure4": lambda: _draw_4(results),
+        "figure5": lambda: _draw_5(results),
+        "figure6": lambda: _draw_6(results),
+        "figure7": lambda: _draw_7(results),
+        "figure8": lambda: _draw_limits(results, OD),
+        "figure10": lambda: _draw_limits(results, RST),
+        "beside": lambda: _draw_beside(results),
+    }
+    return report.Reproduction(
+        page=PAGE,
+        note=_note(results, quick, time.monotonic() - start),
+        data="rides",
+        lines=quoted(results),
+        files={"runs": [asdict(run) for run in results.runs], **tables},
+        markdown=[(PAGE.titles[name], PAGE.why[name], report.short_rows(rows)) for name, rows in tables.items()],
+        sections=report.table_sections(
+            PAGE, tables, lambda name, rows: [] if name == "figure6" else report.short_rows(rows), drawings
+        ),
+    ).write(out)
 
 
 def _note(results: runs.Results, quick: bool, seconds: float) -> str:
@@ -190,47 +201,6 @@ def _dissolved_table(results: runs.Results) -> list[dict[str, object]]:
     which = [{"k": k, "scenario": AUTO} for k in results.effort.ks]
     which += [{"k": results.effort.limit_k, "scenario": scenario} for scenario in runs.LIMITED]
     return [results.row(columns, method=method, **one) for one in which for method in (DENSITY, runs.DISSOLVED)]
-
-
-def _write_tables(
-    out: Path, results: runs.Results, tables: Mapping[str, Sequence[Row]], lines: Sequence[Quoted]
-) -> None:
-    report.write_table(out / "runs.csv", [asdict(run) for run in results.runs])
-    for name, rows in tables.items():
-        report.write_table(out / f"{name}.csv", rows)
-    report.write_table(out / "quoted.csv", [line.row() for line in lines])
-
-
-# The report in Markdown
-
-
-def _markdown(tables: Mapping[str, Sequence[Row]], lines: Sequence[Quoted], note: str) -> str:
-    parts = report.text_markdown(PAGE.title, note, lines, PAGE.limits)
-    for name, rows in tables.items():
-        parts += [f"## {PAGE.titles[name]}", PAGE.why[name], report.markdown_table(report.short_rows(rows))]
-    return "\n\n".join(parts) + "\n"
-
-
-# The page
-
-
-def _sections(results: runs.Results, tables: Mapping[str, Sequence[Row]], lines: Sequence[Quoted]) -> list[Svg]:
-    sections = report.text_sections(lines, PAGE.limits)
-    drawings: dict[str, Callable[[runs.Results], list[Svg]]] = {
-        "figure3": _draw_3,
-        "figure4": _draw_4,
-        "figure5": _draw_5,
-        "figure6": _draw_6,
-        "figure7": _draw_7,
-        "figure8": lambda found: _draw_limits(found, OD),
-        "figure10": lambda found: _draw_limits(found, RST),
-        "beside": _draw_beside,
-    }
-    for name, rows in tables.items():
-        drawing = drawings[name](results) if name in drawings else []
-        table = [] if name == "figure6" else [report.html_table(report.short_rows(rows))]
-        sections.append(report.section(PAGE.titles[name], report.paragraph(PAGE.why[name]), *drawing, *table))
-    return sections
 
 
 def _points(

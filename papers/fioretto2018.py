@@ -17,7 +17,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-import dunnage as dn
 from papers import fioretto2018_fleets as fleeting
 from papers import fioretto2018_runs as runs
 from papers import report
@@ -59,7 +58,7 @@ from papers.fioretto2018_text import (
     says,
 )
 from papers.hoogervorst2019_runs import in_parallel
-from papers.report import Curve, Quoted, Row, Svg
+from papers.report import Curve, Row, Svg
 
 PAGE = says.page(FACTOR=FACTOR, FLEET_FACTOR=FLEET_FACTOR, SIGMAS=SIGMAS, fleeting=fleeting)
 
@@ -88,22 +87,28 @@ def reproduce(out: Path, *, quick: bool, workers: int) -> Path:
     found = in_parallel(runs.measure, runs.jobs(effort), workers=workers, warm_up=runs.warm_up)
     results = runs.Results.of(found, effort)
     fleets = _fleets(quick, workers)
-    lines = [*quoted(results), *quoted_fleets(fleets)]
     tables = tables_of(results) | fleeting.tables_of(fleets)
-    note = _note(results, quick, time.monotonic() - start)
-    _write_tables(out, results, tables, lines)
-    report.write_table(out / "fleet-runs.csv", [asdict(run) for run in fleets.runs])
-    found_out = [*findings(results), *fleet_findings(fleets)]
-    parts = report.text_markdown(PAGE.title, f"{note}\n\n{PAGE.rules}", lines, PAGE.limits)
-    parts += ["## What else came out", "\n".join(f"- {finding}" for finding in found_out)]
-    for name, rows in tables.items():
-        parts += [f"## {PAGE.titles[name]}", PAGE.why[name], report.markdown_table(short(rows))]
-    (out / "report.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
-    sections = [*_text_sections(lines, found_out), *_table_sections(results, fleets, tables)]
-    foot = f"Made with Dunnage {dn.__version__}. Generated trips: nobody's data."
-    report.write_page(out / "report.html", title=PAGE.title, lead=note, sections=sections, foot=foot)
-    report.tell_verdicts(lines)
-    return out / "report.html"
+    drawings = {
+        "figure5": lambda: _draw_5(results),
+        "sums": lambda: _draw_sums(results),
+        "fleets": lambda: _draw_fleets(fleets),
+    }
+    return report.Reproduction(
+        page=PAGE,
+        note=_note(results, quick, time.monotonic() - start),
+        data="trips",
+        lines=[*quoted(results), *quoted_fleets(fleets)],
+        findings=[*findings(results), *fleet_findings(fleets)],
+        files={
+            "runs": [asdict(run) for run in results.runs],
+            **{name: report.intervals_named(rows) for name, rows in tables.items()},
+            "fleet-runs": [asdict(run) for run in fleets.runs],
+        },
+        markdown=[(PAGE.titles[name], PAGE.why[name], short(rows)) for name, rows in tables.items()],
+        sections=report.table_sections(
+            PAGE, tables, lambda name, rows: short(_across(rows) if name == "figure5" else rows), drawings
+        ),
+    ).write(out)
 
 
 def _fleets(quick: bool, workers: int) -> fleeting.Fleets:
@@ -291,19 +296,6 @@ def _seconds(results: runs.Results) -> list[dict[str, object]]:
     return rows
 
 
-def _write_tables(
-    out: Path, results: runs.Results, tables: Mapping[str, Sequence[Row]], lines: Sequence[Quoted]
-) -> None:
-    report.write_table(out / "runs.csv", [asdict(run) for run in results.runs])
-    for name, rows in tables.items():
-        report.write_table(out / f"{name}.csv", [_interval_named(row) for row in rows])
-    report.write_table(out / "quoted.csv", [line.row() for line in lines])
-
-
-def _interval_named(row: Row) -> dict[str, object]:
-    return {(f"{key[:-3]}, half of the 95 % interval" if key.endswith("_sd") else key): row[key] for key in row}
-
-
 def short(rows: Sequence[Row]) -> list[dict[str, object]]:
     """Put means and intervals into one column each, with as many digits as an interval tells."""
     return [
@@ -329,23 +321,6 @@ def _with_interval(value: float, half: object) -> str:
 
 
 # The page
-
-
-def _text_sections(lines: Sequence[Quoted], found_out: Sequence[str]) -> list[Svg]:
-    stated, limits = report.text_sections(lines, PAGE.limits)
-    told = report.tag("ul", *(report.tag("li", finding) for finding in found_out))
-    rules = report.section("How verdicts are given", report.paragraph(PAGE.rules))
-    return [rules, stated, limits, report.section("What else came out", told)]
-
-
-def _table_sections(results: runs.Results, fleets: fleeting.Fleets, tables: Mapping[str, Sequence[Row]]) -> list[Svg]:
-    drawings = {"figure5": _draw_5(results), "sums": _draw_sums(results), "fleets": _draw_fleets(fleets)}
-    sections = []
-    for name, rows in tables.items():
-        drawing = drawings.get(name, [])
-        table = report.html_table(short(_across(rows) if name == "figure5" else rows))
-        sections.append(report.section(PAGE.titles[name], report.paragraph(PAGE.why[name]), *drawing, table))
-    return sections
 
 
 def _across(rows: Sequence[Row]) -> list[dict[str, object]]:

@@ -14,20 +14,19 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-import dunnage as dn
 from papers import li2022_beside as beside
 from papers import li2022_runs as runs
 from papers import report
 from papers.hoogervorst2019_runs import in_parallel, mean_sd
 from papers.li2022_text import quoted, says
-from papers.report import Curve, Quoted, Row, Svg
+from papers.report import Curve, Row, Svg
 
 PAGE = says.page(runs=runs)
 
@@ -50,15 +49,37 @@ def reproduce(out: Path, *, quick: bool, workers: int) -> Path:
     out.mkdir(parents=True, exist_ok=True)
     start = time.monotonic()
     results, tables = measure_all(effort, workers=workers)
-    lines = quoted(results, tables)
-    _write_tables(out, results, tables, lines)
-    note = _note(results, quick, time.monotonic() - start)
-    (out / "report.md").write_text(_markdown(results, tables, lines, note), encoding="utf-8")
-    sections = [*report.text_sections(lines, PAGE.limits), *_figure_sections(results), *_beside_sections(tables)]
-    foot = f"Made with Dunnage {dn.__version__}. Generated weights: nobody's data."
-    report.write_page(out / "report.html", title=PAGE.title, lead=note, sections=sections, foot=foot)
-    report.tell_verdicts(lines)
-    return out / "report.html"
+    figures = {figure: results.summary(figure) for figure in runs.FIGURES}
+    names = {figure: f"Figure {figure}: {name}" for figure, name in runs.METHODS.items()}
+    drawn = [
+        report.section(
+            title,
+            report.paragraph(PAGE.explained[str(figure)]),
+            *_stated_table(results, figure),
+            *_rows_of_panels(results, figure),
+        )
+        for figure, title in names.items()
+    ]
+    beside_drawn = {"forms by setting": lambda: _form_panels(tables["forms by setting"])}
+    return report.Reproduction(
+        page=PAGE,
+        note=_note(results, quick, time.monotonic() - start),
+        data="weights",
+        lines=quoted(results, tables),
+        files={
+            "runs": [asdict(run) for run in results.runs],
+            **{f"figure{figure}": rows for figure, rows in figures.items()},
+            **tables,
+        },
+        markdown=[
+            *((title, "", report.short_rows(figures[figure])) for figure, title in names.items()),
+            *((PAGE.titles[name], PAGE.why[name], _rounded(rows)) for name, rows in tables.items()),
+        ],
+        sections=drawn
+        + report.table_sections(
+            PAGE, tables, lambda name, rows: [] if name in beside_drawn else _rounded(rows), beside_drawn
+        ),
+    ).write(out)
 
 
 Job = runs.Job | beside.FormJob | beside.Part
@@ -99,46 +120,11 @@ def _note(results: runs.Results, quick: bool, seconds: float) -> str:
     )
 
 
-def _write_tables(
-    out: Path, results: runs.Results, tables: Mapping[str, Sequence[Row]], lines: Sequence[Quoted]
-) -> None:
-    report.write_table(out / "runs.csv", [asdict(run) for run in results.runs])
-    for figure in runs.FIGURES:
-        report.write_table(out / f"figure{figure}.csv", results.summary(figure))
-    for name, rows in tables.items():
-        report.write_table(out / f"{name.replace(' ', '-')}.csv", rows)
-    report.write_table(out / "quoted.csv", [line.row() for line in lines])
-
-
-# The report in Markdown
-
-
-def _markdown(results: runs.Results, tables: Mapping[str, Sequence[Row]], lines: Sequence[Quoted], note: str) -> str:
-    parts = report.text_markdown(PAGE.title, note, lines, PAGE.limits)
-    for figure, name in runs.METHODS.items():
-        parts += [f"## Figure {figure}: {name}", report.markdown_table(report.short_rows(results.summary(figure)))]
-    for name, rows in tables.items():
-        parts += [f"## {PAGE.titles[name]}", PAGE.why[name], report.markdown_table(_rounded(rows))]
-    return "\n\n".join(parts) + "\n"
-
-
 def _rounded(rows: Sequence[Row]) -> list[dict[str, object]]:
     return [{key: report.small_shown(value) for key, value in row.items()} for row in rows]
 
 
 # The page
-
-
-def _figure_sections(results: runs.Results) -> list[Svg]:
-    return [
-        report.section(
-            f"Figure {figure}: {name}",
-            report.paragraph(PAGE.explained[str(figure)]),
-            *_stated_table(results, figure),
-            *_rows_of_panels(results, figure),
-        )
-        for figure, name in runs.METHODS.items()
-    ]
 
 
 def _stated_table(results: runs.Results, figure: int) -> list[Svg]:
@@ -191,15 +177,6 @@ def _curve(results: runs.Results, figure: int, column: str, setting: str, method
             points.append((x, mean, 0.0 if math.isnan(sd) else sd))
     style = STYLES.get(method) or (results.methods(figure).index(method), False)
     return Curve(method, points, *style)
-
-
-def _beside_sections(tables: Mapping[str, Sequence[Row]]) -> list[Svg]:
-    sections = []
-    for name, rows in tables.items():
-        why = report.paragraph(PAGE.why[name])
-        shown = _form_panels(rows) if name == "forms by setting" else [report.html_table(_rounded(rows))]
-        sections.append(report.section(PAGE.titles[name], why, *shown))
-    return sections
 
 
 def _form_panels(rows: Sequence[Row]) -> list[Svg]:

@@ -13,18 +13,17 @@ intelligent logistics system. Symmetry 16(1), 68.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from fractions import Fraction
 from pathlib import Path
 
-import dunnage as dn
 from dunnage.devices.task import Tier
 from papers import report
 from papers import yao2024_runs as runs
 from papers.fioretto2018 import short
 from papers.hoogervorst2019_runs import in_parallel
-from papers.report import Curve, Quoted, Row, Svg
+from papers.report import Curve, Row, Svg
 from papers.yao2024_runs import (
     CENSUS,
     CENSUS_DIMENSIONS,
@@ -93,19 +92,26 @@ def reproduce(out: Path, *, quick: bool, workers: int) -> Path:
     start = time.monotonic()
     found = in_parallel(runs.measure, runs.jobs(effort), workers=workers, warm_up=runs.warm_up)
     results = Results.of(found, effort)
-    lines, tables, found_out = quoted(results), tables_of(results), findings(results)
-    note = _note(results, quick, time.monotonic() - start)
-    _write_tables(out, results, tables, lines)
-    parts = report.text_markdown(PAGE.title, f"{note}\n\n{PAGE.rules}", lines, PAGE.limits)
-    parts += ["## What else came out", "\n".join(f"- {finding}" for finding in found_out)]
-    for name, rows in tables.items():
-        parts += [f"## {PAGE.titles[name]}", PAGE.why[name], report.markdown_table(short(rows))]
-    (out / "report.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
-    sections = [*_text_sections(lines, found_out), *_table_sections(results, tables)]
-    foot = f"Made with Dunnage {dn.__version__}. Generated carriers: nobody's data."
-    report.write_page(out / "report.html", title=PAGE.title, lead=note, sections=sections, foot=foot)
-    report.tell_verdicts(lines)
-    return out / "report.html"
+    tables = tables_of(results)
+    drawings = {
+        "figure6": lambda: _draw_6(results),
+        "figure7": lambda: _draw_7(results),
+        "figure8": lambda: _draw_8(results),
+        "figure9": lambda: _draw_9(results),
+    }
+    return report.Reproduction(
+        page=PAGE,
+        note=_note(results, quick, time.monotonic() - start),
+        data="carriers",
+        lines=quoted(results),
+        findings=findings(results),
+        files={
+            "runs": [asdict(run) for run in results.runs],
+            **{name: report.intervals_named(rows) for name, rows in tables.items()},
+        },
+        markdown=[(PAGE.titles[name], PAGE.why[name], short(rows)) for name, rows in tables.items()],
+        sections=report.table_sections(PAGE, tables, lambda name, rows: short(_across(name, rows)), drawings),
+    ).write(out)
 
 
 def _note(results: Results, quick: bool, seconds: float) -> str:
@@ -270,37 +276,6 @@ def _grids(results: Results) -> list[dict[str, object]]:
                     row |= {f"{name}{suffix}": mean, f"{name}{suffix}_sd": half}
             rows.append(row)
     return rows
-
-
-def _write_tables(out: Path, results: Results, tables: Mapping[str, Sequence[Row]], lines: Sequence[Quoted]) -> None:
-    report.write_table(out / "runs.csv", [asdict(run) for run in results.runs])
-    for name, rows in tables.items():
-        report.write_table(out / f"{name}.csv", [_interval_named(row) for row in rows])
-    report.write_table(out / "quoted.csv", [line.row() for line in lines])
-
-
-def _interval_named(row: Row) -> dict[str, object]:
-    return {(f"{key[:-3]}, half of the 95 % interval" if key.endswith("_sd") else key): row[key] for key in row}
-
-
-# The page
-
-
-def _text_sections(lines: Sequence[Quoted], found_out: Sequence[str]) -> list[Svg]:
-    stated, limits = report.text_sections(lines, PAGE.limits)
-    told = report.tag("ul", *(report.tag("li", finding) for finding in found_out))
-    rules = report.section("How verdicts are given", report.paragraph(PAGE.rules))
-    return [rules, stated, limits, report.section("What else came out", told)]
-
-
-def _table_sections(results: Results, tables: Mapping[str, Sequence[Row]]) -> list[Svg]:
-    drawings = {"figure6": _draw_6, "figure7": _draw_7, "figure8": _draw_8, "figure9": _draw_9}
-    sections = []
-    for name, rows in tables.items():
-        drawing = drawings[name](results) if name in drawings else []
-        table = report.html_table(short(_across(name, rows)))
-        sections.append(report.section(PAGE.titles[name], report.paragraph(PAGE.why[name]), *drawing, table))
-    return sections
 
 
 def _across(name: str, rows: Sequence[Row]) -> Sequence[Row]:
