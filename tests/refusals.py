@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import pytest
 
-from dunnage.errors import DunnageError, ParameterError
+from dunnage.errors import DunnageError, InputError, ParameterError
 
 E = TypeVar("E", bound=DunnageError)
 
@@ -38,3 +38,10 @@ def refused(
         message = str(refusal(kind, make, given))
         missing = [word for word in (*words, *own) if word not in message]
         assert not missing, (case, missing, message)
+
+
+def found(error: InputError) -> list[tuple[Any, ...]]:
+    """Say of each problem of a table which column it is about, if any, and in which rows."""
+    assert error.exit_code == 2
+    columns = [problem.where.split("'")[1] if "'" in problem.where else problem.where for problem in error.problems]
+    return [(column, *problem.rows) for column, problem in zip(columns, error.problems, strict=True)]

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.refusals import refusal
+from tests.refusals import found, refusal
 
 from dunnage.errors import InputError, ParameterError, UserError
 from dunnage.model.policy import Policy
@@ -44,12 +44,6 @@ def policy(read: str = "", period: str = "", **attributes: str) -> Policy:
 def read(values: Any, rules: Policy | None = None, kind: Any = None) -> Dataset:
     column = values if isinstance(values, pa.Array | pa.ChunkedArray) else pa.array(values, kind)
     return Dataset.from_table(pa.table({"x": column}), rules or policy())
-
-
-def found(error: InputError) -> list[tuple[Any, ...]]:
-    """Say of each problem which column it is about and in which rows."""
-    assert error.exit_code == 2
-    return [(problem.where.split("'")[1], *problem.rows) for problem in error.problems]
 
 
 def wrong(values: Any, rules: Policy | None = None, kind: Any = None) -> list[tuple[Any, ...]]:
