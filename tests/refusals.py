@@ -10,7 +10,7 @@ import pytest
 
 from dunnage.errors import DunnageError, InputError, ParameterError
 
-E = TypeVar("E", bound=DunnageError)
+E = TypeVar("E", bound=Exception)
 
 
 class Named(NamedTuple):
