@@ -117,15 +117,12 @@ def test_distances_between_some_labels(domain: CodedDomain) -> None:
             assert (domain.distances_between(codes) == domain.distances()[np.ix_(codes, codes)]).all()
 
 
-def test_matrix_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_limits_and_descriptions_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(domains.labels, "MOST_IN_MATRIX", 2)
     three = Category(values=["a", "b", "c"])
     assert three.distances_between(np.array([0, 2])).tolist() == [[0, 1], [1, 0]]
     line = Graph(edges=[("a", "b"), ("b", "c")])
     refused(lambda ask: ask(), [three.distances, lambda: line.diameter], "2")
-
-
-def test_domain_from_refuses() -> None:
     numeric = {"kind": "numeric", "lower": 0}
     cases = [Named({}, ("kind",)), Named({"kind": ["tree"]}, ("kind",)), {"kind": "tree"}]
     refused(domain_from, [*cases, Named(numeric, ("upper",)), Named({**numeric, "upper": 1, "step": 1}, ("step",))])
@@ -148,7 +145,7 @@ def test_numeric_round_trip(lower: Fraction | float | Decimal, extent: Fraction 
     assert isinstance(described["lower"], int) == (exact.denominator == 1)
 
 
-def test_numbers_are_read_as_written() -> None:
+def test_numeric_values() -> None:
     tenth = Fraction(1, 10)
     for given_ in (0.1, "0.1", "1/10", Decimal("0.1"), tenth, np.float64(0.1)):
         assert Numeric(lower=given_, upper=1).lower == tenth
@@ -156,6 +153,27 @@ def test_numbers_are_read_as_written() -> None:
     described = Numeric(lower="1/3", upper=500, resolution=None).describe()
     expected = {"kind": "numeric", "lower": "1/3", "upper": 500, "resolution": None, "unit": "", "doubling": None}
     assert described == expected
+    domain = Numeric(lower=0.1, upper=12.3, unit="kg")
+    values = np.array([0.1, 12.3, np.nextafter(0.1, 0), np.nextafter(12.3, 13), np.nan, np.inf, -np.inf])
+    assert domain.contains(values).tolist() == [True, True] + [False] * 5
+    assert domain.clamp(values).tolist()[:4] == [0.1, 12.3, 0.1, 12.3]
+    assert np.isnan(domain.clamp(values)[4])
+    assert domain.clamp(values).tolist()[5:] == [12.3, 0.1]
+    assert domain.contains(np.array([1, 13])).tolist() == [True, False]
+    assert domain.contains(np.array([Decimal("0.1"), None], dtype=object)).tolist() == [True, False]
+    assert domain.distance(1, 3.5) == domain.distance(3.5, 1) == 2.5
+    assert domain.generalise([3, 1, 2]) == (1.0, 3.0)
+    assert domain.width((0.1, 12.3)) == 1
+    assert domain.width((2.0, 2.0)) == 0
+    assert domain.diameter == domain.span == 12.3 - 0.1
+    domain = Numeric(lower=0, upper=1)
+    refused(domain.generalise, [[], [0.5, math.nan]])
+    refused(domain.width, [(1.0, 0.0)])
+    refused(lambda ask: ask([0]), [domain.steps_below, domain.steps_above, domain.grid_values, domain.on_grid])
+    refused(Numeric(lower=0, upper=1, resolution=1).steps_below, [[math.nan]])
+    with pytest.raises(ParameterError) as caught:
+        domain.contains(["secret"])
+    assert "secret" not in str(caught.value)
 
 
 def test_numeric_refuses() -> None:
@@ -176,33 +194,6 @@ def test_numeric_refuses() -> None:
         Named((10**15, 10**15 + 1, None, "0.01"), ("doubling",)),
     ]
     refused(lambda of: Numeric(lower=of[0], upper=of[1], resolution=of[2], doubling=of[3]), cases)
-
-
-def test_numeric_range() -> None:
-    domain = Numeric(lower=0.1, upper=12.3, unit="kg")
-    values = np.array([0.1, 12.3, np.nextafter(0.1, 0), np.nextafter(12.3, 13), np.nan, np.inf, -np.inf])
-    assert domain.contains(values).tolist() == [True, True] + [False] * 5
-    assert domain.clamp(values).tolist()[:4] == [0.1, 12.3, 0.1, 12.3]
-    assert np.isnan(domain.clamp(values)[4])
-    assert domain.clamp(values).tolist()[5:] == [12.3, 0.1]
-    assert domain.contains(np.array([1, 13])).tolist() == [True, False]
-    assert domain.contains(np.array([Decimal("0.1"), None], dtype=object)).tolist() == [True, False]
-    assert domain.distance(1, 3.5) == domain.distance(3.5, 1) == 2.5
-    assert domain.generalise([3, 1, 2]) == (1.0, 3.0)
-    assert domain.width((0.1, 12.3)) == 1
-    assert domain.width((2.0, 2.0)) == 0
-    assert domain.diameter == domain.span == 12.3 - 0.1
-
-
-def test_numeric_misuse() -> None:
-    domain = Numeric(lower=0, upper=1)
-    refused(domain.generalise, [[], [0.5, math.nan]])
-    refused(domain.width, [(1.0, 0.0)])
-    refused(lambda ask: ask([0]), [domain.steps_below, domain.steps_above, domain.grid_values, domain.on_grid])
-    refused(Numeric(lower=0, upper=1, resolution=1).steps_below, [[math.nan]])
-    with pytest.raises(ParameterError) as caught:
-        domain.contains(["secret"])
-    assert "secret" not in str(caught.value)
 
 
 def test_a_tenth_is_on_a_grid_of_tenths() -> None:
@@ -313,7 +304,7 @@ def test_ordinal_and_category() -> None:
     refused(lambda labels: Category(values=labels), wrong, "values")
 
 
-def test_passenger_types() -> None:
+def test_trees_by_hand() -> None:
     """Bhati's example 7, and the widths of its equation 20."""
     assert PASSENGERS.root == "Person"
     assert set(PASSENGERS.labels) == {"Adult", "Senior Citizen", "Child/Student"}
@@ -328,9 +319,6 @@ def test_passenger_types() -> None:
     assert PASSENGERS.levels("Child/Student") == ("Child/Student", "Not Adult", "Person")
     assert not PASSENGERS.contains(["Not Adult"]).any()
     refused(PASSENGERS.width, ["Nobody"])
-
-
-def test_rows_and_parents() -> None:
     rows = [PASSENGERS.levels(leaf) for leaf in ("Senior Citizen", "Adult", "Child/Student")]
     tree = Tree.from_levels(rows)
     assert (tree.parents, tree.labels) == (PASSENGERS.parents, PASSENGERS.labels)
@@ -344,6 +332,14 @@ def test_rows_and_parents() -> None:
     assert kept.generalise(["a", "b"]) == "A"
     one = Tree.from_levels([["a", "*"]])
     assert one.width("*") == one.width("a") == one.diameter == 0
+    deep = {f"leaf{i}": f"node{i}" for i in range(3000)} | {f"node{i}": f"node{i + 1}" for i in range(2999)}
+    tree = Tree(parents=deep)
+    assert tree.distance("leaf0", "leaf2999") == 2999
+    wide = Tree(parents={f"leaf{i}": f"node{i // 10}" for i in range(10_000)} | {f"node{i}": "*" for i in range(1000)})
+    assert wide.distance("leaf7", "leaf9") == 9
+    values = np.array(random.Random(0).choices(wide.labels, k=200_000), dtype=object)
+    assert wide.contains(values).all()
+    assert wide.generalise(values) == "*"
 
 
 @st.composite
@@ -396,17 +392,6 @@ def check_levels(tree: Tree) -> None:
         assert all(low == high or dict(tree.parents)[low] == high for low, high in steps)
 
 
-def test_deep_and_wide_trees() -> None:
-    deep = {f"leaf{i}": f"node{i}" for i in range(3000)} | {f"node{i}": f"node{i + 1}" for i in range(2999)}
-    tree = Tree(parents=deep)
-    assert tree.distance("leaf0", "leaf2999") == 2999
-    wide = Tree(parents={f"leaf{i}": f"node{i // 10}" for i in range(10_000)} | {f"node{i}": "*" for i in range(1000)})
-    assert wide.distance("leaf7", "leaf9") == 9
-    values = np.array(random.Random(0).choices(wide.labels, k=200_000), dtype=object)
-    assert wide.contains(values).all()
-    assert wide.generalise(values) == "*"
-
-
 def test_trees_refused(tmp_path: Path) -> None:
     parents = [
         *({}, "ab", 3, ["ab"]),
@@ -438,13 +423,40 @@ def test_trees_refused(tmp_path: Path) -> None:
         assert all(word in str(caught.value) for word in ("types.csv", f"line {line + 1}", *words.split())), rows
 
 
-def test_stations() -> None:
+def test_graphs_by_hand() -> None:
     """Bhati's example 8: A and B are neighbours, A and D two hops apart."""
     stations = Graph(edges=[("A", "B"), ("B", "C"), ("B", "D")])
     assert stations.labels == ("A", "B", "C", "D")
     assert (stations.distance("A", "B"), stations.distance("A", "D"), stations.diameter) == (1, 2, 2)
     assert stations.generalise(["D", "A", "D"]) == ("A", "D")
     assert (stations.width(("A", "B")), stations.width(["C"])) == (0.5, 0)
+    # A grid of 25 x 40 streets, in shuffled order, has Manhattan distances.
+    places = list(itertools.product(range(25), range(40)))
+    edges = [(f"{x},{y}", f"{u},{v}") for x, y in places for u, v in ((x + 1, y), (x, y + 1)) if u < 25 and v < 40]
+    random.Random(0).shuffle(edges)
+    graph = Graph(edges=edges)
+    at = np.array([[int(part) for part in label.split(",")] for label in graph.labels])
+    assert (graph.distances() == np.abs(at[:, None] - at).sum(axis=2)).all()
+    assert graph.diameter == 24 + 39
+    # The longest and the shortest lengths there may be, thirds and sevenths: no sum overflows, none is nothing.
+    lengths = ["1e12", "1e-12", "1/3", "1/7", "1e12"]
+    graph = Graph(edges=[(f"v{i}", f"v{i + 1}", length) for i, length in enumerate(lengths)])
+    assert graph.diameter == pytest.approx(2e12)
+    assert graph.distance("v0", "v1") == 1e12
+    assert 0 < graph.distance("v1", "v2") < 1e-5
+    assert graph.distance("v2", "v4") == pytest.approx(1 / 3 + 1 / 7, abs=1e-5)
+    assert np.isfinite(graph.distances() ** 2).all()
+    tenths = Graph(edges=[("a", "b", 0.1), ("b", "c", 0.2)])
+    assert tenths.distance("a", "c") == tenths.distance("c", "a") == 0.3 != 0.1 + 0.2
+    # Lengths of 17 digits have no common unit in 63 bits; rounded sums would depend on the direction.
+    draw = random.Random(0)
+    rounded = Graph(edges=[(f"v{i}", f"v{i + 1}", draw.random()) for i in range(200)])
+    assert (rounded.distances() == rounded.distances().T).all()
+    # Many denominators are soon given up.
+    primes = [number for number in range(10**4, 10**4 + 2000) if all(number % d for d in range(2, 110))]
+    long = Graph(edges=[(f"v{i}", f"v{i + 1}", Fraction(prime - 1, prime)) for i, prime in enumerate(primes)])
+    assert long.diameter == pytest.approx(math.fsum((prime - 1) / prime for prime in primes), rel=1e-12)
+    assert Graph(edges=[("a", "b"), ("b", "a", 1.0), ("a", "b", "1")]) == Graph(edges=[["a", "b"]])
 
 
 @st.composite
@@ -490,39 +502,6 @@ def test_graph_against_floyd_and_warshall(directed: bool, data: st.DataObject) -
     assert Graph(edges=edges[::-1], directed=directed) == graph
 
 
-def test_lengths_of_all_sizes_are_measured() -> None:
-    """The longest and the shortest lengths there may be, thirds and sevenths: no sum overflows, none is nothing."""
-    lengths = ["1e12", "1e-12", "1/3", "1/7", "1e12"]
-    graph = Graph(edges=[(f"v{i}", f"v{i + 1}", length) for i, length in enumerate(lengths)])
-    assert graph.diameter == pytest.approx(2e12)
-    assert graph.distance("v0", "v1") == 1e12
-    assert 0 < graph.distance("v1", "v2") < 1e-5
-    assert graph.distance("v2", "v4") == pytest.approx(1 / 3 + 1 / 7, abs=1e-5)
-    assert np.isfinite(graph.distances() ** 2).all()
-    tenths = Graph(edges=[("a", "b", 0.1), ("b", "c", 0.2)])
-    assert tenths.distance("a", "c") == tenths.distance("c", "a") == 0.3 != 0.1 + 0.2
-    # Lengths of 17 digits have no common unit in 63 bits; rounded sums would depend on the direction.
-    draw = random.Random(0)
-    rounded = Graph(edges=[(f"v{i}", f"v{i + 1}", draw.random()) for i in range(200)])
-    assert (rounded.distances() == rounded.distances().T).all()
-    # Many denominators are soon given up.
-    primes = [number for number in range(10**4, 10**4 + 2000) if all(number % d for d in range(2, 110))]
-    long = Graph(edges=[(f"v{i}", f"v{i + 1}", Fraction(prime - 1, prime)) for i, prime in enumerate(primes)])
-    assert long.diameter == pytest.approx(math.fsum((prime - 1) / prime for prime in primes), rel=1e-12)
-    assert Graph(edges=[("a", "b"), ("b", "a", 1.0), ("a", "b", "1")]) == Graph(edges=[["a", "b"]])
-
-
-def test_large_graph() -> None:
-    """A grid of 25 x 40 streets, in shuffled order, has Manhattan distances."""
-    places = list(itertools.product(range(25), range(40)))
-    edges = [(f"{x},{y}", f"{u},{v}") for x, y in places for u, v in ((x + 1, y), (x, y + 1)) if u < 25 and v < 40]
-    random.Random(0).shuffle(edges)
-    graph = Graph(edges=edges)
-    at = np.array([[int(part) for part in label.split(",")] for label in graph.labels])
-    assert (graph.distances() == np.abs(at[:, None] - at).sum(axis=2)).all()
-    assert graph.diameter == 24 + 39
-
-
 def test_graphs_refused() -> None:
     edges = [
         *([], "ab", 3, ["ab"], [("a", "b", 1, 1)]),
@@ -542,7 +521,7 @@ def test_graphs_refused() -> None:
     assert both.distance("b", "a") == both.width(["a", "b"]) * both.diameter == 2
 
 
-def test_tree_from_csv(tmp_path: Path) -> None:
+def test_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "types.csv"
     for text in ("a;A;*\nb;B;*\n", "a,A,*\r\n\r\nb,B,*", '\ufeff"a";"A";*\n"b";B;*\n'):
         path.write_bytes(text.encode())
@@ -554,17 +533,11 @@ def test_tree_from_csv(tmp_path: Path) -> None:
     ):
         path.write_text(text)
         assert Tree.from_csv(path, delimiter=delimiter).labels == labels
-
-
-def test_graph_from_csv(tmp_path: Path) -> None:
     path = tmp_path / "edges.csv"
     path.write_text("from,to,length\nA,B,0.1\nB,C,2\n")
     assert Graph.from_csv(path) == Graph(edges=[("A", "B", 0.1), ("B", "C", 2)])
     path.write_text("From;To\nA;B\nB;A\n")
     assert Graph.from_csv(path, directed=True) == Graph(edges=[("A", "B"), ("B", "A")], directed=True)
-
-
-def test_files_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "edges.csv"
     for text, *words in (
         ("A,B\nB,C\n", "line 1", "from,to"),
@@ -595,7 +568,7 @@ def test_files_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         Tree.from_csv(path)
 
 
-def test_intervals_double_up_to_the_whole_domain() -> None:
+def test_hierarchies_by_hand() -> None:
     hierarchy = hierarchy_of(Numeric(lower=10, upper=100, doubling=20))
     assert isinstance(hierarchy, IntervalHierarchy)
     values = np.array([10.0, 29.9, 30.0, 89.9, 90.0, 100.0])
@@ -614,6 +587,21 @@ def test_intervals_double_up_to_the_whole_domain() -> None:
         assert isinstance(two, IntervalHierarchy)
         assert two.num_levels == 2
         assert [end.tolist() for end in two.bounds(np.array([100.0]), 1)] == [[10.0], [100.0]]
+    hierarchy = hierarchy_of(Tree(rows=[("a", "A", "*"), ("b", "A", "*"), ("c", "C", "*")]))
+    assert isinstance(hierarchy, NodeHierarchy)
+    assert [hierarchy.labels(level) for level in range(3)] == [["a", "b", "c"], ["A", "A", "C"], ["*", "*", "*"]]
+    assert hierarchy.node_widths == {"a": 0, "b": 0, "c": 0, "A": 1, "C": 0, "*": 2}
+    assert hierarchy.whole == 2
+    ordinal = hierarchy_of(Ordinal(levels=("s", "m", "l")))
+    assert isinstance(ordinal, NodeHierarchy)
+    assert [ordinal.labels(level) for level in range(2)] == [["s", "m", "l"], ["*", "*", "*"]]
+    assert (ordinal.node_widths, ordinal.whole) == ({"s": 0, "m": 0, "l": 0, "*": 1}, 1)
+    single = hierarchy_of(Category(values=["only"]))
+    assert single.num_levels == 1
+    assert single.widths(np.array([0]), 0).tolist() == [0]
+    chain = {f"n{i}": f"n{i + 1}" for i in range(5000)} | {f"leaf{i}": "n0" for i in range(5000)}
+    flat, graph = Numeric(lower=0, upper=1), Graph(edges=[("a", "b")])
+    refused(hierarchy_of, [Named(flat, ("doubling",)), graph, Category(values=["*", "x"]), Tree(parents=chain)])
 
 
 @settings(max_examples=200, deadline=None)
@@ -656,24 +644,3 @@ def test_levels_nest_for_every_kind() -> None:
             assert (hierarchy.widths(values, level - 1) <= hierarchy.widths(values, level)).all()
         assert len(np.unique(hierarchy.groups(values, hierarchy.num_levels - 1))) == 1
         assert (hierarchy.widths(values, hierarchy.num_levels - 1) == hierarchy.whole).all()
-
-
-def test_nodes_have_labels_and_widths() -> None:
-    hierarchy = hierarchy_of(Tree(rows=[("a", "A", "*"), ("b", "A", "*"), ("c", "C", "*")]))
-    assert isinstance(hierarchy, NodeHierarchy)
-    assert [hierarchy.labels(level) for level in range(3)] == [["a", "b", "c"], ["A", "A", "C"], ["*", "*", "*"]]
-    assert hierarchy.node_widths == {"a": 0, "b": 0, "c": 0, "A": 1, "C": 0, "*": 2}
-    assert hierarchy.whole == 2
-    ordinal = hierarchy_of(Ordinal(levels=("s", "m", "l")))
-    assert isinstance(ordinal, NodeHierarchy)
-    assert [ordinal.labels(level) for level in range(2)] == [["s", "m", "l"], ["*", "*", "*"]]
-    assert (ordinal.node_widths, ordinal.whole) == ({"s": 0, "m": 0, "l": 0, "*": 1}, 1)
-
-
-def test_what_has_no_hierarchy() -> None:
-    single = hierarchy_of(Category(values=["only"]))
-    assert single.num_levels == 1
-    assert single.widths(np.array([0]), 0).tolist() == [0]
-    chain = {f"n{i}": f"n{i + 1}" for i in range(5000)} | {f"leaf{i}": "n0" for i in range(5000)}
-    flat, graph = Numeric(lower=0, upper=1), Graph(edges=[("a", "b")])
-    refused(hierarchy_of, [Named(flat, ("doubling",)), graph, Category(values=["*", "x"]), Tree(parents=chain)])
