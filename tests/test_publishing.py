@@ -6,12 +6,14 @@ from __future__ import annotations
 import json
 import stat
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
+from tests.builders import a_policy
 from tests.commands import fine, run
 from tests.refusals import refusal
 
@@ -21,51 +23,39 @@ from dunnage.mechanisms import MECHANISMS
 from dunnage.noise.sampling import sampling_beta, sampling_delta
 from dunnage.publishing import mechanism_of, owner_warnings, pool_path
 
-POLICY = """
-dataset = "parcels"
-protects = "package"
-[attributes.id]
-role = "identifier"
-[attributes.day]
-role = "public"
-[attributes.weight]
-role = "quasi-identifier"
-kind = "numeric"
-domain = [0, 100]
-[mechanism]
-name = "partition"
-k = 2
-"""
-PERIOD = '[period]\ncolumn = "day"\nlength = "day"\n'
+NUMBER = {"role": "quasi-identifier", "kind": "numeric", "domain": [0, 100]}
+ATTRIBUTES = {"id": {"role": "identifier"}, "day": {"role": "public"}, "weight": NUMBER}
+PARTITION = {"name": "partition", "k": 2}
+BY_DAY = {"period": {"column": "day", "length": "day"}}
 
 
-def data_of(text: str = POLICY, period: str | None = None) -> dn.Dataset:
+def data_of(mechanism: Any = PARTITION, attributes: Any = ATTRIBUTES, of: str | None = None, **more: Any) -> dn.Dataset:
     days = ["2026-11-14"] * 4 + ["2026-11-15"] * 6
     table = pa.table({"id": [f"p{i}" for i in range(10)], "day": days, "weight": [float(i) for i in range(10)]})
-    return dn.load(table, dn.Policy.from_text(text), period=period)
+    document = dict(a_policy(mechanism, attributes, **more).document)
+    return dn.load(table, dn.Policy.from_dict(document), period=of)
 
 
 @pytest.fixture
 def data(tmp_path: Path) -> dn.Dataset:
     """Rows under a policy that is a file."""
-    (tmp_path / "policy.toml").write_text(POLICY)
-    made = data_of()
-    return dn.load(made.parts.table, dn.Policy.read(tmp_path / "policy.toml"))
+    rules = data_of()
+    (tmp_path / "policy.toml").write_text(rules.policy.to_toml())
+    return dn.load(rules.parts.table, tmp_path / "policy.toml")
 
 
 def test_problems_of_the_mechanism_are_policy_errors():
     for change, where, word in (
-        ("", "mechanism.k", ""),
-        ('k = "five"', "mechanism", "k must"),
-        ("k = 1", "mechanism", "k must"),
-        ("k = 2\nkk = 3", "mechanism.kk", "partition"),
-        ('k = 2\nstatistic = "median"', "mechanism", "statistic"),
-        ('k = 2\nbounds = "grid"', "mechanism", "grid"),
-        ('k = 2\nname = "partitions"', "mechanism.name", "'partition'"),
+        ({"k": None}, "mechanism.k", ""),
+        ({"k": "five"}, "mechanism", "k must"),
+        ({"k": 1}, "mechanism", "k must"),
+        ({"kk": 3}, "mechanism.kk", "partition"),
+        ({"statistic": "median"}, "mechanism", "statistic"),
+        ({"bounds": "grid"}, "mechanism", "grid"),
+        ({"name": "partitions"}, "mechanism.name", "'partition'"),
     ):
-        text = POLICY.replace("k = 2", change)
-        text = text.replace('name = "partition"\n', "", 1) if "partitions" in change else text
-        (problem,) = refusal(dn.PolicyError, mechanism_of, dn.Policy.from_text(text)).problems
+        mechanism = {name: value for name, value in {**PARTITION, **change}.items() if value is not None}
+        (problem,) = refusal(dn.PolicyError, mechanism_of, a_policy(mechanism, ATTRIBUTES)).problems
         assert problem.where == where
         assert word in str(problem)
     assert list(MECHANISMS) == [kind.name for kind in MECHANISMS.values()]
@@ -108,7 +98,7 @@ def test_dry_run_says_before_and_after(data, tmp_path):
 def test_each_period_is_released_once(tmp_path):
     ledger = dn.Ledger(tmp_path / "ledger.sqlite")
     for day, num in (("2026-11-14", 4), ("2026-11-15", 6)):
-        rows = data_of(POLICY + PERIOD, day)
+        rows = data_of(of=day, **BY_DAY)
         release, key = dn.publish(rows, ledger=ledger)
         assert release.certificate.plain()["period"] == day
         assert len(release) == num
@@ -119,22 +109,21 @@ def test_each_period_is_released_once(tmp_path):
 
 def test_budget_is_fixed_by_the_first_policy(tmp_path):
     ledger = dn.Ledger(tmp_path / "ledger.sqlite")
-    budget = '[budget]\nepsilon = 1\nneighbours = "add-remove"\n'
-    allowed = "allow_unbounded = true\n" + POLICY
-    refusal(dn.BudgetError, dn.publish, data_of(POLICY + budget), ledger=ledger)
+    budget = {"budget": {"epsilon": 1, "neighbours": "add-remove"}}
+    refusal(dn.BudgetError, dn.publish, data_of(**budget), ledger=ledger)
     assert not (tmp_path / "ledger.sqlite").exists()
-    dn.publish(data_of(allowed + budget), ledger=ledger)
-    other = data_of(allowed + budget.replace("epsilon = 1", "epsilon = 2"))
+    dn.publish(data_of(**budget, allow_unbounded=True), ledger=ledger)
+    other = data_of(budget={**budget["budget"], "epsilon": 2}, allow_unbounded=True)
     assert not isinstance(refusal(dn.Refusal, dn.publish, other, ledger=ledger), dn.BudgetError)
-    refusal(dn.BudgetError, dn.publish, data_of(POLICY.replace("k = 2", "k = 3")), ledger=ledger)
+    refusal(dn.BudgetError, dn.publish, data_of({**PARTITION, "k": 3}), ledger=ledger)
     assert len(ledger.statement("parcels").spends) == 1
 
 
 def test_what_departs_from_the_truth_is_said(tmp_path):
     """A clamped weight stands at the end of its domain, so nobody may read the interval as the truth."""
-    text = POLICY.replace("domain = [0, 100]", 'domain = [2, 7]\noutside = "clamp"')
-    text = text.replace('role = "public"', 'role = "public"\nmissing = "leave-out"')
-    release, _ = dn.publish(data_of(text), ledger=":memory:", out=tmp_path / "release")
+    day, weight = {"role": "public", "missing": "leave-out"}, {**NUMBER, "domain": [2, 7], "outside": "clamp"}
+    departing = data_of(attributes={**ATTRIBUTES, "day": day, "weight": weight})
+    release, _ = dn.publish(departing, ledger=":memory:", out=tmp_path / "release")
     plain, _ = dn.publish(data_of(), ledger=":memory:")
     said = set(release.certificate.plain()["in_clear"]) - set(plain.certificate.plain()["in_clear"])
     assert all(any(name in line for line in said) for name in ("weight", "day"))
@@ -145,26 +134,12 @@ def test_what_departs_from_the_truth_is_said(tmp_path):
 
 # --- differential privacy: what the owner is told, and what leaves ------------------------------------------------
 
-WEIGHT = """
-[attributes.weight]
-role = "quasi-identifier"
-kind = "numeric"
-domain = [0, 100]
-resolution = 0.5
-doubling = 5
-unit = "kg"
-"""
-HEAD = """
-dataset = "parcels"
-protects = "package"
-[attributes.parcel]
-role = "identifier"
-[attributes.remark]
-role = "drop"
-"""
-SAMPLED = '[mechanism]\nname = "sampled-lattice"\nk = 4\nbeta = 0.7\nepsilon_choice = 1\n'
-NOISY = '[mechanism]\nname = "noisy-values"\nepsilon = 4\n'
-PUBLISHED = '[mechanism]\nname = "noisy-clusters"\nepsilon = 1\nquantiles = [0.5]\nas_published = true\n'
+WEIGHT = {**NUMBER, "resolution": 0.5, "doubling": 5, "unit": "kg"}
+PARCELS = {"parcel": {"role": "identifier"}, "remark": {"role": "drop"}, "weight": WEIGHT}
+SAMPLED = {"name": "sampled-lattice", "k": 4, "beta": 0.7, "epsilon_choice": 1}
+POOLED = {**SAMPLED, "left_out": "pool"}
+NOISY = {"name": "noisy-values", "epsilon": 4}
+PUBLISHED = {"name": "noisy-clusters", "epsilon": 1, "quantiles": [0.5], "as_published": True}
 
 
 @pytest.fixture
@@ -175,9 +150,9 @@ def place(tmp_path):
     return tmp_path
 
 
-def policy(place, mechanism):
+def policy(place, mechanism, attributes=PARCELS, **more):
     path = place / "policy.toml"
-    path.write_text(HEAD + WEIGHT + mechanism)
+    path.write_text(a_policy(mechanism, attributes, **more).to_toml())
     return path
 
 
@@ -205,7 +180,7 @@ def test_dry_run_foretells_and_facts_stay_in_the_key(place):
 
 
 def test_pool_holds_the_rest_and_can_be_published_again(place):
-    rules = policy(place, SAMPLED + 'left_out = "pool"\n')
+    rules = policy(place, POOLED)
     rows = dn.load(place / "parcels.csv", rules)
     release, key = dn.publish(rows, out=place / "release")
     pool = pool_path(place / "release", rows)
@@ -225,28 +200,21 @@ def test_pool_holds_the_rest_and_can_be_published_again(place):
     assert len(pacsv.read_csv(pool)) == 137 - len(dn.Release.read(place / "release"))
 
 
-def pooled(place, extra):
-    """Write a policy under which most rows are left out."""
-    head = 'dataset = "d"\nprotects = "package"\n' + extra
-    weight = WEIGHT.replace("[0, 100]", '[0, 60]\noutside = "clamp"')
-    (place / "p.toml").write_text(head + weight + SAMPLED + 'left_out = "pool"\n')
-    return place / "p.toml"
-
-
 def test_pool_rows_are_as_they_were_read(place):
     """Dialect, dropped period column, cells that a spreadsheet would run, and clamped values all survive."""
     rows = [f"-x{i};=A;2026-11-15;{i % 70},5;note" for i in range(90)] + ["y;B;2026-11-14;3,5;other day"]
     (place / "d.csv").write_text("\n".join(["id;place;day;weight;remark", *rows]) + "\n", encoding="utf-8")
     roles = {"id": "identifier", "place": "public", "day": "drop", "remark": "drop"}
-    read = PERIOD + '[read]\ndelimiter = ";"\ndecimal = ","\n'
-    rules = pooled(place, read + "".join(f'[attributes.{name}]\nrole = "{role}"\n' for name, role in roles.items()))
+    attributes = {name: {"role": role} for name, role in roles.items()}
+    attributes["weight"] = {**WEIGHT, "domain": [0, 60], "outside": "clamp"}
+    rules = policy(place, POOLED, attributes, **BY_DAY, read={"delimiter": ";", "decimal": ","})
     _, key = dn.publish(dn.load(place / "d.csv", rules, period="2026-11-15"), out=place / "r")
     lines = (place / "r.pool.csv").read_text().splitlines()
     kept = set(key.table.column("id").to_pylist())
     assert lines == ["id;place;day;weight;remark", *(row for row in rows[:90] if row.split(";")[0] not in kept)]
     assert len(dn.load(place / "r.pool.csv", rules, period="2026-11-15")) == 90 - len(kept)
     # The pool of a frame is Parquet.
-    rules = pooled(place, '[attributes.id]\nrole = "identifier"\n')
+    rules = policy(place, POOLED, {name: attributes[name] for name in ("id", "weight")})
     frame = pa.table({"id": [f"P{i}" for i in range(50)], "weight": [float(i) for i in range(50)]})
     _, key = dn.publish(dn.load(frame, rules), out=place / "frame", again=True)
     rest = pq.read_table(place / "frame.pool.parquet")
@@ -267,9 +235,9 @@ def test_show_describes_noise_samples_and_claims(place):
     assert "0.2401" in done.out  # 0.7^4, before there are data
 
 
-def test_epsilon_and_delta_choose_k(place):
-    asked = '[mechanism]\nname = "sampled-lattice"\nepsilon = 2\ndelta = 1e-4\nepsilon_choice = 0.8\n'
-    promise = dn.promise(dn.Policy.read(policy(place, asked)))
+def test_epsilon_and_delta_choose_k():
+    asked = {"name": "sampled-lattice", "epsilon": 2, "delta": 1e-4, "epsilon_choice": 0.8}
+    promise = dn.promise(a_policy(asked, PARCELS))
     k, beta = promise.mechanism["k"], sampling_beta("1.2")
     assert float(sampling_delta(k, beta)) <= 1e-4 < float(sampling_delta(k - 1, beta))
     assert float(promise.guarantee.epsilon) == 2
@@ -278,10 +246,9 @@ def test_epsilon_and_delta_choose_k(place):
 def test_show_names_the_public_values_of_classes_beside_noisy_rows(place):
     rows = [f"P{i},{'A' if i % 2 else 'B'},{i % 4}" for i in range(120)]
     (place / "d.csv").write_text("\n".join(["parcel,place,weight", *rows]) + "\n")
-    noisy = 'left_out = "noisy"\nleft_out_epsilon = 1\n'
-    head = HEAD.replace('[attributes.remark]\nrole = "drop"', '[attributes.place]\nrole = "public"')
-    (place / "p.toml").write_text(head + WEIGHT + SAMPLED + noisy)
-    fine("publish", place / "d.csv", "--policy", place / "p.toml", "-o", place / "r")
+    attributes = {"parcel": {"role": "identifier"}, "place": {"role": "public"}, "weight": WEIGHT}
+    rules = policy(place, {**SAMPLED, "left_out": "noisy", "left_out_epsilon": 1}, attributes)
+    fine("publish", place / "d.csv", "--policy", rules, "-o", place / "r")
     table = dn.Release.read(place / "r").data.to_pydict()
     expected = {c: p for c, p in zip(table["class_id"], table["place"], strict=True) if c >= 0}
     lines = run("show", place / "r").out.splitlines()

@@ -8,7 +8,6 @@ import csv
 import datetime as dt
 import gzip
 import io
-import json
 import random
 import sys
 import tomllib
@@ -27,7 +26,7 @@ import python_calamine
 import xlsxwriter
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.builders import a_trip_policy
+from tests.builders import a_policy, a_trip_policy
 from tests.refusals import found, refusal
 
 import dunnage as dn
@@ -41,22 +40,13 @@ from dunnage.tables.load import draft, load
 from dunnage.tables.reader import ReadOptions, TableStream, read_lines, read_table
 
 KEY = b"k" * 32
-BASE = """
-dataset = "parcels"
-protects = "package"
-[attributes.id]
-role = "identifier"
-[attributes.town]
-role = "public"
-[attributes.weight]
-role = "quasi-identifier"
-kind = "numeric"
-domain = [0, 500]
-[mechanism]
-name = "partition"
-k = 2
-"""
-POLICY = dn.Policy.from_text(BASE)
+TOWNS = {
+    "id": {"role": "identifier"},
+    "town": {"role": "public"},
+    "weight": {"role": "quasi-identifier", "kind": "numeric", "domain": [0, 500]},
+}
+PARTITION = {"name": "partition", "k": 2}
+POLICY = a_policy(PARTITION, TOWNS)
 HEADER = b"id,town,weight\n"
 ROWS = "007,A,1.5\n008,B,2\n"
 PLAIN = f"id,town,weight\n{ROWS}"
@@ -75,8 +65,8 @@ def file(tmp_path: Path) -> Callable[..., Path]:
     return write
 
 
-def with_read(lines: str) -> dn.Policy:
-    return dn.Policy.from_text(f"{BASE}[read]\n{lines}\n")
+def with_read(**options: Any) -> dn.Policy:
+    return a_policy(PARTITION, TOWNS, read=options)
 
 
 def refused(data: Any, policy: dn.Policy = POLICY) -> InputError:
@@ -93,37 +83,35 @@ def refused(data: Any, policy: dn.Policy = POLICY) -> InputError:
 
 def test_ways_to_write_the_same(file: Callable[..., Path]) -> None:
     for content, read in (
-        (PLAIN.encode(), ""),
-        (PLAIN.rstrip().encode(), ""),
-        (PLAIN.replace("\n", "\r\n").encode(), ""),
-        (PLAIN.replace("\n", "\r").encode(), ""),
-        (PLAIN.encode("utf-8-sig"), ""),
-        (PLAIN.encode("utf-8-sig"), 'encoding = "UTF8"'),
-        (PLAIN.encode("utf-16"), 'encoding = "utf-16"'),
-        (f"\ufeff{PLAIN}".encode("utf-16-le"), 'encoding = "utf-16-le"'),
-        (f"\n\nid,town,weight\n\n{ROWS}\n\n".encode(), ""),
-        (PLAIN.replace(",", "\t").encode(), 'delimiter = "\\t"'),
-        (PLAIN.replace(",", ";").replace(".", ",").encode(), 'delimiter = ";"\ndecimal = ","'),
-        (b'"id","town","weight"\n"007","A","1.5"\n"008","B","2"\n', ""),
+        (PLAIN.encode(), {}),
+        (PLAIN.rstrip().encode(), {}),
+        (PLAIN.replace("\n", "\r\n").encode(), {}),
+        (PLAIN.replace("\n", "\r").encode(), {}),
+        (PLAIN.encode("utf-8-sig"), {}),
+        (PLAIN.encode("utf-8-sig"), {"encoding": "UTF8"}),
+        (PLAIN.encode("utf-16"), {"encoding": "utf-16"}),
+        (f"\ufeff{PLAIN}".encode("utf-16-le"), {"encoding": "utf-16-le"}),
+        (f"\n\nid,town,weight\n\n{ROWS}\n\n".encode(), {}),
+        (PLAIN.replace(",", "\t").encode(), {"delimiter": "\t"}),
+        (PLAIN.replace(",", ";").replace(".", ",").encode(), {"delimiter": ";", "decimal": ","}),
+        (b'"id","town","weight"\n"007","A","1.5"\n"008","B","2"\n', {}),
     ):
-        data = load(file(content), with_read(read) if read else POLICY)
+        data = load(file(content), with_read(**read) if read else POLICY)
         assert data.column("id").to_pylist() == ["007", "008"]
         assert data.column("town").to_pylist() == ["A", "B"]
         assert data.numbers("weight").tolist() == [1.5, 2.0]
         assert data.source_rows.tolist() == [0, 1]
     assert data.source.endswith("data.csv")
     content = "id,town,weight\n1,Zürich,1\n".encode("latin-1")
-    assert load(file(content), with_read('encoding = "latin-1"')).column("town").to_pylist() == ["Zürich"]
+    assert load(file(content), with_read(encoding="latin-1")).column("town").to_pylist() == ["Zürich"]
     assert len(load(file(gzip.compress(PLAIN.encode()), "DATA.CSV.GZ"), POLICY)) == 2
     quoted = b'id,town,weight\n1,"a ""b"", c\n\nd",1\n2,"",3\n3,5" pipe,3\n'
-    lenient = dn.Policy.from_text(BASE.replace('role = "public"', 'role = "public"\nmissing = "leave-out"'))
-    data = load(file(quoted), lenient)
+    lenient = {**TOWNS, "town": {"role": "public", "missing": "leave-out"}}
+    data = load(file(quoted), a_policy(PARTITION, lenient))
     assert data.column("town").to_pylist() == ['a "b", c\n\nd', '5" pipe']
     assert data.source_rows.tolist() == [0, 2]
     # Of a single column an empty line is a missing cell, and the index that pandas brings along is no second one.
-    attributes = {"w": {"role": "quasi-identifier", "kind": "numeric", "domain": [0, 9]}}
-    single = {"dataset": "one", "protects": "package", "attributes": attributes}
-    one = dn.Policy.from_dict({**single, "mechanism": {"name": "partition", "k": 2}})
+    one = a_policy(PARTITION, {"w": TOWNS["weight"]})
     assert found(refused(file(b"w\n1\n\n2\n3\n\n"), one)) == [("w", 2)]
     assert len(load(pa.table({"w": [1.0, 2.0, 3.0], "__index_level_0__": [4, 7, 9]}), one)) == 3
 
@@ -176,7 +164,7 @@ def test_files_that_cannot_be_read(file: Callable[..., Path], tmp_path: Path, mo
         (b"id,town,weight\n1,a,10", "utf-16", 2),
         (b"\x89PNG\r\n\x1a\n\0\0\xff", "utf-8", 1),
     ):
-        message = str(refused(file(content), with_read(f'encoding = "{encoding}"')))
+        message = str(refused(file(content), with_read(encoding=encoding)))
         assert all(word in message for word in (encoding, f"line {line}", "encoding"))
     assert "line 2" in str(refused(file(HEADER + b"1,canary-83721\0,2\n")))
     assert 'encoding = "utf-16"' in str(refused(file("id,town,weight\n1,a,1\n".encode("utf-16-le"))))
@@ -193,7 +181,7 @@ def test_files_that_cannot_be_read(file: Callable[..., Path], tmp_path: Path, mo
         refused(path)
     assert all(word in str(refused(file(b"", "x.xls"))) for word in (".csv", ".tsv.gz", ".parquet"))
     data = file(PLAIN.encode())
-    assert len(load(str(data), str(file(BASE.encode(), "p.toml")))) == 2
+    assert len(load(str(data), str(file(POLICY.to_toml().encode(), "p.toml")))) == 2
     refusal(PolicyError, load, data, "no.toml")
     refusal(ParameterError, load, data, 5)
     long = file(b"stop," + b"x" * 200_000 + b"\n", "stops.csv")  # a cell as long as a file, in a public one
@@ -280,7 +268,7 @@ def test_what_csv_writes_is_read_back(file: Callable[..., Path], rows: list[Any]
     writer = csv.writer(text, delimiter=delimiter)
     writer.writerow(["id", "town", "weight"])
     writer.writerows([id_, town, number / 10] for id_, town, number in rows)
-    data = load(file(text.getvalue().encode()), with_read(f"delimiter = {json.dumps(delimiter)}"))
+    data = load(file(text.getvalue().encode()), with_read(delimiter=delimiter))
     assert data.column("id").to_pylist() == [row[0] for row in rows]
     assert data.column("town").to_pylist() == [row[1] for row in rows]
     assert data.numbers("weight").tolist() == [row[2] / 10 for row in rows]
@@ -330,9 +318,8 @@ def test_a_quarter_million_rows_take_no_time(file: Callable[..., Path], within: 
 
 # --- workbooks and other formats ------------------------------------------------------------------------------------
 
-DEPOTS = BASE.replace("town", "depot").replace(
-    'role = "public"', 'role = "public"\nkind = "category"\ndomain = ["1001", "1002"]'
-)
+DEPOT = {"role": "public", "kind": "category", "domain": ["1001", "1002"]}
+DEPOTS = {"id": TOWNS["id"], "weight": TOWNS["weight"], "depot": DEPOT}
 NAMES = ["id", "weight", "depot"]
 LINES: list[list[Any]] = [["a", 1.5, 1001], ["b", 2, 1002], ["c", 30.25, 1001]]
 
@@ -353,9 +340,8 @@ def workbook(path: Path, **sheets: list[list[Any]]) -> Path:
     return path
 
 
-def of_depots(**changes: str) -> dn.Policy:
-    read = "".join(f'{name} = "{value}"\n' for name, value in changes.items())
-    return dn.Policy.from_text(DEPOTS + (f"[read]\n{read}" if read else ""))
+def of_depots(**read: str) -> dn.Policy:
+    return a_policy(PARTITION, DEPOTS, **({"read": read} if read else {}))
 
 
 def loaded(path: Path, **changes: str) -> list[Any]:

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A mechanism is one class: what it takes to add one, shown on two that nobody should use."""
+"""A mechanism is one class: what it takes to add one, shown on two that nobody should use.
+
+The rules of test_conformance.py are checked on both of them.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from tests.builders import a_policy
-from tests.certificates_help import verified, with_column
 from tests.refusals import refusal
 
 import dunnage as dn
@@ -20,7 +22,6 @@ from dunnage.mechanisms.classes import ClassMechanism, EquivalenceClasses, Inter
 from dunnage.mechanisms.noisy import NoisyColumns, NoisyMechanism, cut_cells, noisy_domains
 from dunnage.model.guarantees import Neighbours, Promise, PureDP
 from dunnage.publishing import foresee
-from dunnage.showing import release_text
 
 
 class ToyNoise(NoisyMechanism):
@@ -92,28 +93,6 @@ def data_for(**mechanism):
     policy = a_policy(mechanism, {"toy": {"role": "identifier"}, "weight": WEIGHT}, dataset="toys", protects="toy")
     rows = pa.table({"toy": [f"t{i}" for i in range(6)], "weight": [float(i) for i in range(6)]})
     return dn.load(rows, policy)
-
-
-@pytest.mark.parametrize("mechanism", [{"name": "toy-noise", "epsilon": 2}, {"name": "toy-class", "k": 3}])
-def test_it_is_published_rehearsed_checked_shown_and_audited(mechanism, tmp_path):
-    data, ledger, folder = data_for(**mechanism), dn.Ledger(":memory:"), tmp_path / "release"
-    run = dn.rehearse(data, ledger=ledger)
-    assert run.promise == dn.promise(data.policy)
-    assert not ledger.datasets()
-    release, key = dn.publish(data, ledger=ledger, out=folder)
-    assert len(release) == key.table.num_rows == 6
-    stated = release.certificate.mechanism
-    assert mechanism.items() <= stated.items()
-    assert MECHANISMS[stated["name"]].from_description(stated).promise(data.schema) == run.promise
-    seeded, _ = dn.publish(data, ledger=dn.Ledger(":memory:"), noise=dn.Noise(seed=1))
-    assert seeded.certificate.basis is dn.Basis.VOID
-    found = dn.verify(folder)
-    assert found.ok, found.problems
-    assert release.certificate.guarantee.model in release_text(release)
-    assert "`weight_lower`" in (folder / "README.md").read_text()
-    assert dn.audit(folder, external=True).to_dict()
-    wider = release.data.column("weight_lower").to_numpy() - 0.5
-    assert not verified(with_column(release, "weight_lower", wider), tmp_path / "forged").ok
 
 
 def test_its_owner_is_told():
