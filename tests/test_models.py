@@ -25,8 +25,8 @@ def test_what_models_take_and_refuse() -> None:
     assert Stochastic(risk="1/3").risk == Fraction(1, 3)
     samples = [{"scenarios": 0}, {"scenarios": 2.5}, {"scenarios": True}, {"seed": -1}]
     refused(lambda change: Stochastic(as_published=True, **change), samples, "scenarios")
-    refused(lambda budget: Robust(budget=budget), ["", "Largest", "none", None, 3], "largest, items, published")
-    refused(lambda statistic: Standard(statistic=statistic), ["", "median", "Upper", None], "upper, mean")
+    refused(lambda budget: Robust(budget=budget), ["", "Largest", "none", None, 3], "largest", "items", "published")
+    refused(lambda statistic: Standard(statistic=statistic), ["", "median", "Upper", None], "upper", "mean")
 
 
 def test_models_say_what_they_are() -> None:
