@@ -44,6 +44,7 @@ from dunnage.model.guarantees import (
 )
 
 ADD, REPLACE = Neighbours.ADD_REMOVE, Neighbours.REPLACE_ONE
+K_ANONYMOUS = Promise(guarantee=KAnonymity(k=5, protects="trip"), basis=Basis.PROVED, mechanism={})
 CLOCK = {"who": "ann", "clock": lambda: datetime(2026, 11, 15, 10, 30, tzinfo=UTC)}
 
 
@@ -57,9 +58,6 @@ def dp(epsilon: object, neighbours: Neighbours = ADD, protects: str = "trip") ->
 
 def approximate(epsilon: object, delta: object) -> Promise:
     return promise(ApproximateDP(epsilon=epsilon, delta=delta, protects="trip", neighbours=ADD))
-
-
-K_ANONYMOUS = promise(KAnonymity(k=5, protects="trip"))
 
 
 def loss(epsilon: object, delta: object = 0) -> Loss:
@@ -99,9 +97,6 @@ def book() -> Ledger:
 
 def refused(book: Ledger, stated: Promise, what: SpendPurpose, kind: type[Refusal] = BudgetError) -> Refusal:
     return refusal(kind, book.spend, stated, what)
-
-
-# Sums and conversions
 
 
 def test_sums_are_exact(book, path, ledger):
@@ -181,9 +176,6 @@ def test_k_anonymity_ends_the_total_and_under_a_budget_needs_consent(book):
         assert book.statement("rides").left == loss(0)
 
 
-# Repeats and budgets
-
-
 def test_repeat_is_refused_unless_again(tmp_path):
     for period in (None, "2026-11-15"):
         path = tmp_path / f"{period}.sqlite"
@@ -224,9 +216,6 @@ def test_set_budget_keeps_history_and_needs_a_note(book, ledger, path):
     for dataset in ("", "  "):
         refusal(ParameterError, ledger.spend, dp(1), SpendPurpose(dataset=dataset, policy_digest="1"))
     assert not path.exists()
-
-
-# Statements
 
 
 def test_totals_of_all_and_of_the_largest_period(book):
@@ -477,9 +466,6 @@ def test_threads_share_a_ledger(path):
     refusal(LedgerError, ledger.datasets)
 
 
-# Rehearsals
-
-
 def rehearsed(ledger: Ledger, stated: Promise, what: SpendPurpose) -> Rehearsed:
     return refusal(Rehearsed, ledger.rehearsal().spend, stated, what)
 
@@ -511,8 +497,6 @@ def test_rehearsal_refuses_as_the_spend_would(path, ledger):
         rehearsed(book, dp("0.25"), purpose(1, budget(1)))
         assert book.datasets() == []
 
-
-# Many processes, and crashes
 
 SPENDER = """
 import sys
@@ -587,8 +571,6 @@ def test_process_killed_amid_a_write_is_rolled_back(path, ledger):
     assert (len(statement.budgets), statement.left) == (1, loss("1/2"))
     assert os.listdir(path.parent) == [path.name]
 
-
-# Any sequence of spends
 
 amounts = st.fractions(min_value=Fraction(1, 1000), max_value=2, max_denominator=1000)
 asks = st.tuples(amounts, st.sampled_from([ADD, REPLACE]), st.sampled_from([None, "a", "b"]))

@@ -16,7 +16,6 @@ from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.refusals import refusal
@@ -254,30 +253,27 @@ class TestBounds:
             assert list(highs) == sorted(highs)
             assert all(0 <= low <= high <= 1 << bits and high - low <= 3 for low, high in bounds)
 
-    @pytest.mark.parametrize(
-        ("x", "y"), [(Fraction(1, 3), 0), (Fraction(20), Fraction(1, 5)), (0, 0), (Fraction(70), 1)]
-    )
-    @pytest.mark.parametrize("squarings", [0, 12, 36])
-    def test_bounds_on_misses_enclose(self, x, y, squarings):
-        bits = 90
-        low, high = noise_arrays._Chance(Fraction(x), Fraction(y)).misses(squarings)(bits)
-        with localcontext() as context:
-            context.prec = 120
-            p = (-Decimal(Fraction(x).numerator) / Fraction(x).denominator).exp()
-            p /= 1 + (-Decimal(Fraction(y).numerator) / Fraction(y).denominator).exp()
-            exact = (1 - p) ** (2**squarings) * 2**bits
-        assert low <= exact <= high
-        assert high - low <= 2
+    def test_bounds_on_misses_enclose(self):
+        bits, chances = 90, [(Fraction(1, 3), 0), (Fraction(20), Fraction(1, 5)), (0, 0), (Fraction(70), 1)]
+        for (x, y), squarings in itertools.product(chances, (0, 12, 36)):
+            low, high = noise_arrays._Chance(Fraction(x), Fraction(y)).misses(squarings)(bits)
+            with localcontext() as context:
+                context.prec = 120
+                p = (-Decimal(Fraction(x).numerator) / Fraction(x).denominator).exp()
+                p /= 1 + (-Decimal(Fraction(y).numerator) / Fraction(y).denominator).exp()
+                exact = (1 - p) ** (2**squarings) * 2**bits
+            assert low <= exact <= high
+            assert high - low <= 2
 
-    @pytest.mark.parametrize("x", [1, 9, 70])
-    def test_bounds_on_last_digits_of_gaps(self, x):
-        layout, chance, bits = noise_arrays._Layout(digit_bits=4), noise_arrays._Chance(Fraction(x), Fraction(1)), 80
-        with localcontext() as context:
-            context.prec = 150
-            miss = 1 - Decimal(-x).exp() / (1 + Decimal(-1).exp())
-            shares = [(1 - miss ** (d + 1)) / (1 - miss**16) * 2**bits for d in range(15)]
-        bounds = noise_arrays._gap_digit_table(chance, 0, layout)._law(bits)
-        assert all(low <= share <= high <= low + 3 for share, (low, high) in zip(shares, bounds, strict=True))
+    def test_bounds_on_last_digits_of_gaps(self):
+        layout, bits = noise_arrays._Layout(digit_bits=4), 80
+        for x in (1, 9, 70):
+            with localcontext() as context:
+                context.prec = 150
+                miss = 1 - Decimal(-x).exp() / (1 + Decimal(-1).exp())
+                shares = [(1 - miss ** (d + 1)) / (1 - miss**16) * 2**bits for d in range(15)]
+            bounds = noise_arrays._gap_digit_table(noise_arrays._Chance(Fraction(x), Fraction(1)), 0, layout)._law(bits)
+            assert all(low <= share <= high <= low + 3 for share, (low, high) in zip(shares, bounds, strict=True))
 
     def test_binomial_bounds_enclose(self):
         n, p, bits = 40, Fraction(2, 7), 100
@@ -295,36 +291,23 @@ class TestBounds:
             assert low <= share * 2**bits <= high
 
 
-def syntax(module):
-    return list(ast.walk(ast.parse(Path(module.__file__).read_text(encoding="utf-8"))))
-
-
-class TestNoFloatingPoint:
-    @pytest.mark.parametrize("module", [noise_module, noise_arrays])
-    def test_no_float_in_the_source(self, module):
-        for node in syntax(module):
+def test_no_floating_point():
+    ours = {"dunnage.errors"}
+    for module, others in ((noise_module, ours), (noise_arrays, {*ours, "dunnage.arrays", "dunnage.noise.source"})):
+        names = set()
+        for node in ast.walk(ast.parse(Path(module.__file__).read_text(encoding="utf-8"))):
             assert not isinstance(node, ast.Div)
             assert not (isinstance(node, ast.Constant) and isinstance(node.value, float))
             assert not (isinstance(node, ast.Name) and "float" in node.id)
             if isinstance(node, ast.Attribute):
                 assert "float" not in node.attr
                 assert node.attr not in {"exp", "log", "expm1", "log1p", "random", "uniform", "mean", "divide"}
-
-    @pytest.mark.parametrize(("module", "extra"), [(noise_module, {"dunnage"}), (noise_arrays, {"dunnage", "numpy"})])
-    def test_imports(self, module, extra):
-        names = set()
-        for node in syntax(module):
-            if isinstance(node, ast.Import):
+            elif isinstance(node, ast.Import):
                 names |= {alias.name for alias in node.names}
             elif isinstance(node, ast.ImportFrom):
                 names.add(node.module)
-        assert {name.split(".")[0] for name in names} <= set(sys.stdlib_module_names) | extra
-        ours = {name for name in names if name.startswith("dunnage")}
-        assert ours <= {"dunnage.errors"} | (
-            {"dunnage.arrays", "dunnage.noise.source"} if module is noise_arrays else set()
-        )
-
-    def test_tables_hold_integers(self):
-        table = noise_arrays._laplace_table(Fraction(10), noise_arrays._LAYOUT)[0]
-        assert table._guide.dtype == np.int32
-        assert table._lows.dtype == table._last_ties.dtype == np.uint64
+        allowed = sys.stdlib_module_names | others | ({"numpy"} if module is noise_arrays else set())
+        assert {name if name.startswith("dunnage") else name.split(".")[0] for name in names} <= allowed
+    table = noise_arrays._laplace_table(Fraction(10), noise_arrays._LAYOUT)[0]
+    assert table._guide.dtype == np.int32
+    assert table._lows.dtype == table._last_ties.dtype == np.uint64

@@ -218,11 +218,11 @@ def test_a_word_that_is_nearly_right_is_suggested(document: dict[str, Any]) -> N
         ("attributes.line.domian", ["a"], "domain"),
         ("read.delimeter", ",", "delimiter"),
         ("mechansim", {}, "mechanism"),
-        ("together", "zzz", "card"),
     ):
         error = refusal(PolicyError, Policy.from_dict, changed(document, where, value))
         assert len(error.problems) == 1, "the wrong kind does not make its keys unknown"
-        assert meant in str(error)
+        assert repr(meant) in str(error)
+    assert "card" in str(refusal(PolicyError, Policy.from_dict, changed(document, "together", "zzz")))
     assert "'weight'" in suggestion("wieght", ["weight", "town"])
     assert "a, b" in suggestion("zzz", ["b", "a"])
     assert suggestion("zzz", [])
@@ -278,24 +278,17 @@ def test_random_text_is_only_refused(text: str) -> None:
         Policy.from_text(text)
 
 
+TEXTS = st.sampled_from(["", "x", "numeric", "tree", "graph", "/", "/dev/zero", "no\0file", "1/3", ".", "\t", "day"])
+NUMBERS = st.one_of(st.booleans(), st.integers(), st.floats(), st.decimals(), st.fractions())
 ANYTHING = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats()
-    | st.decimals()
-    | st.fractions()
-    | st.dates()
-    | st.binary(max_size=3)
-    | st.sampled_from(["", "x", "numeric", "tree", "graph", "/", "/dev/zero", "no\0file", "1/3", ".", "\t", "day"]),
+    st.one_of(st.none(), NUMBERS, st.dates(), st.binary(max_size=3), TEXTS),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3) | st.integers(), inner, max_size=3),
     max_leaves=5,
 )
-PLACES = list(WRONG)
 
 
 @settings(max_examples=400, deadline=None)
-@given(st.lists(st.tuples(st.sampled_from(PLACES), ANYTHING), min_size=1, max_size=3))
+@given(st.lists(st.tuples(st.sampled_from(list(WRONG)), ANYTHING), min_size=1, max_size=3))
 def test_any_value_anywhere_is_taken_or_refused(changes: list[tuple[str, Any]]) -> None:
     document = tomllib.loads(PARCELS)
     for where, value in changes:

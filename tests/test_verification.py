@@ -365,8 +365,6 @@ MECHANISMS: dict[str, Any] = {
 }
 NOISY = [name for name in MECHANISMS if not name.startswith("sample")]
 SAMPLED = [name for name in MECHANISMS if name.startswith("sample")]
-
-
 NUMBER = {"role": "quasi-identifier", "kind": "numeric", "domain": [0, 100], "resolution": 0.5, "unit": "kg"}
 NUMBERS = {
     "parcel": {"role": "identifier"},
@@ -434,13 +432,10 @@ def test_a_total_is_at_least_this_release(releases: dict[str, Release], tmp_path
         assert not verified(forged, tmp_path / f"{name} {total}").ok
 
 
-def moved(name: str, by: float, row: int = 3) -> Callable[[Release], Release]:
-    def forge(release: Release) -> Release:
-        values = release.data.column(name).to_numpy().copy()
-        values[row] += by if values[row] + by <= 100 else -by
-        return with_column(release, name, values)
-
-    return forge
+def moved(release: Release, name: str, by: float, row: int) -> Release:
+    values = release.data.column(name).to_numpy().copy()
+    values[row] += by if values[row] + by <= 100 else -by
+    return with_column(release, name, values)
 
 
 def test_another_guarantee_is_none_of_the_mechanism(releases: dict[str, Release]) -> None:
@@ -511,9 +506,9 @@ def test_altered_sampled_rows(releases: dict[str, Release], tmp_path: Path) -> N
         "a row of no class without noise": with_column(sampled, "class_id", at(class_id, 0, -1)),
         "a class below -1": with_column(noisy, "class_id", at(beside, alone[0], -2)),
         "a kept row called noisy": with_column(noisy, "class_id", at(beside, kept[0], -1)),
-        "a noisy interval moved": moved("weight_upper", 0.5, int(alone[0]))(noisy),
-        "a noisy interval of another attribute moved": moved("volume_lower", 0.05, int(alone[1]))(noisy),
-        "a class's interval moved": moved("weight_upper", 0.5, int(kept[0]))(noisy),
+        "a noisy interval moved": moved(noisy, "weight_upper", 0.5, int(alone[0])),
+        "a noisy interval of another attribute moved": moved(noisy, "volume_lower", 0.05, int(alone[1])),
+        "a class's interval moved": moved(noisy, "weight_upper", 0.5, int(kept[0])),
     }
     # Rows of no class are for samples alone, whatever the certificate says of noise.
     release = dn.publish(packages(), ledger=":memory:").release
