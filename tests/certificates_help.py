@@ -55,11 +55,6 @@ def certificate_of(stated: Mapping[str, Any]) -> Certificate:
     return Certificate.model_validate({**body, "guarantee": guarantee, "measures": measures})
 
 
-def with_statements(stated: Mapping[str, Any]) -> Certificate:
-    """Make a certificate of exactly what is stated; :class:`pydantic.ValidationError` if no certificate can say it."""
-    return Certificate.model_validate(stated)
-
-
 def restated(body: dict[str, Any]) -> None:
     """Let words, odds and the rule of composition follow again from the guarantee that a body states."""
     promise = Promise(
