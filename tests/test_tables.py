@@ -131,7 +131,7 @@ def test_ragged_rows_and_open_quotes_are_counted_below_the_header(file: Callable
         (b'1,"' + b"x" * 200_000 + b'",1\n', 1),
     ):
         (problem,) = refused(file(HEADER + content)).problems
-        assert problem.rows == tuple(rows) or f"row {rows[0]}" in str(problem), content[:50]
+        assert problem.rows == tuple(rows), content[:50]
     (problem,) = refused(file(HEADER + b"1,a,1\n2\n" * 5000)).problems
     assert (problem.num_rows, problem.rows) == (5000, tuple(range(2, 41, 2)))
     for content in (b'id,"town,weight\n1,2,3\n', HEADER + b"1,2,3\n4," + b"x" * (1 << 25) + b",5\n"):
