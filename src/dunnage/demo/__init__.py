@@ -11,8 +11,7 @@ from pathlib import Path
 from dunnage.demo import carriers, loads, riders
 from dunnage.demo.story import NUMBERS_FILE, Progress, Story, numbers_table, write_text
 from dunnage.errors import OutputError
-from dunnage.showing.figures import Svg
-from dunnage.showing.pages import render
+from dunnage.showing.figures import Svg, render
 
 __all__ = ["Demo", "run_demo"]
 
