@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The robust and the stochastic model as they were published.
+"""The robust and the stochastic model as published.
 
-Budgeted: a bin fits if it does while only some of its rows deviate, as far as they can. A bin with rows of means mu and
-deviations d (upper bound less mean) fits under a budget g if the sum of mu and the g largest d, the last in part, is at
-most the capacity: that is eqs. 20 and 21 with the inner maximum solved. Rows of a class are equal to the model, so that
-it is a cover by patterns.
+Budgeted: a bin fits if it fits while only some of its rows deviate, by as much as they can. A bin with rows of means mu
+and deviations d (upper bound less mean) fits under a budget g if the sum of mu and the g largest d, the last in part,
+is at most the capacity. That is eqs. 20 and 21 with the inner maximum solved. The model does not distinguish rows of a
+class, so it is a cover by patterns.
 
-Sampled: every bin fits in all but a share of some sampled permutations inside classes. Its items carry labels, although
-rows of a class are exchangeable, so a solver is free to choose the labels that this one sample likes: the plan fits the
-sample and, on permutations it was not made with, less often than it should (it overfits). It is here to show that;
-plans to be relied on come from the exact probabilities of :class:`dunnage.Stochastic`.
+Sampled: every bin fits in all but a share of some sampled permutations inside classes. The items have labels, although
+rows of a class are exchangeable, so a solver can choose the labels that suit this sample: the plan fits the sample, but
+other permutations less often than it should (it overfits). The model is here to show this; for plans to rely on, use
+the exact probabilities of :class:`dunnage.Stochastic`.
 
 References
 ----------
@@ -45,12 +45,12 @@ _ROUNDING = 1e-9
 
 
 class BudgetedPacking(NamedTuple):
-    counts: IntArray | None  # how many rows of each class each bin takes; None: nothing better than was known
+    counts: IntArray | None  # rows of each class in each bin; None if there is no better plan
     bound: int
 
 
 def budget_of(model: Robust, num_rows: int, in_bin: int) -> float:
-    """Return how many rows of a bin may deviate at once."""
+    """Return how many rows of a bin may deviate at the same time."""
     over = num_rows if model.budget == "published" else in_bin
     return math.sqrt(-2 * over * math.log(float(model.risk) / num_rows))
 
@@ -66,11 +66,11 @@ def robust_load(mean: FloatArray, deviation: FloatArray, budget: float) -> float
 def budgeted_packing(
     problem: PackingProblem, model: Robust, *, deadline: float, known_bins: int
 ) -> BudgetedPacking | None:
-    """Pack under the budget; None where it is at least what any bin holds, so that upper bounds are the answer."""
+    """Pack under the budget; None if it covers all rows of any bin, so that upper bounds are the answer."""
     known = problem.known[0]
     if known.nominal is None:
         raise ParameterError(
-            f"the budgeted robust model needs the mean of {known.name}, which the release does not tell. Use the "
+            f"the budgeted robust model needs the mean of {known.name}, which the release does not have. Use the "
             'standard model, or ask the owner for statistic = "mean" or "multiset".'
         )
     first = np.unique(problem.class_id, return_index=True)[1]
@@ -116,21 +116,21 @@ def budgeted_packing(
 
 Progress = Callable[[str], None]
 
-_BOUND_MARGIN = 0.01  # as everywhere: far above the tolerances of solvers
-_START_SHARE = 0.1  # of the time, for the plan to start with, and again for a bound
-_MIN_SECONDS = 0.01  # no solver takes 0 for a limit
-_TERMS_A_SECOND = 300_000  # how fast eq. 13 can be written down
+_BOUND_MARGIN = 0.01  # far above the tolerances of solvers
+_START_SHARE = 0.1  # of the time, for the first plan, and again for a bound
+_MIN_SECONDS = 0.01  # no solver accepts a limit of 0
+_TERMS_A_SECOND = 300_000  # speed of writing down eq. 13
 
 
 @dataclass(frozen=True, eq=False)
 class _Sample:
     """Eqs. 12-16 in whole numbers."""
 
-    weights: IntArray  # Weight of each row (second axis) in each scenario (first)
-    capacity: int  # What a bin holds
-    misses: int  # In how many scenarios a bin may overflow
-    least: int  # A bound from the weights alone
-    start: IntArray  # Bin of each row in a plan that fits in every scenario
+    weights: IntArray  # of each row in each scenario. Shape: scenarios, rows
+    capacity: int  # of a bin
+    misses: int  # number of scenarios in which a bin may overflow
+    least: int  # minimum number of bins, from the weights alone
+    start: IntArray  # bin of each row in a plan that fits in every scenario
 
     @property
     def num_rows(self) -> int:
@@ -144,7 +144,7 @@ class _Sample:
         return int((loads > self.capacity).any(axis=1).sum()) <= self.misses
 
     def apart(self) -> list[tuple[int, int]]:
-        """Return the pairs of rows that overfill a bin by themselves in more scenarios than may be missed."""
+        """Return the pairs of rows that alone overfill a bin in too many scenarios."""
         pairs = [(i, j) for j in range(self.num_rows) for i in range(j)]
         first, second = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
         over = (self.weights[:, first] + self.weights[:, second] > self.capacity).sum(axis=0) > self.misses
@@ -152,21 +152,21 @@ class _Sample:
 
 
 def sampled_assignment(
-    members_by_class: Sequence[FloatArray],  # The released values of each class
-    class_of_row: IntArray,  # Position in `members_by_class` of each row's class; a class has as many rows as values
-    capacity: float,  # What a bin holds
+    members_by_class: Sequence[FloatArray],  # the released values of each class
+    class_of_row: IntArray,  # class of each row, as its place in `members_by_class`; a class has as many rows as values
+    capacity: float,  # of a bin
     *,
-    risk: Exact,  # Share of the sampled permutations for which some bin may overflow
-    num_scenarios: int = 100,  # How many permutations are sampled
+    risk: Exact,  # share of the sampled permutations in which some bin may overflow
+    num_scenarios: int = 100,  # number of sampled permutations
     seconds: float,
-    seed: int,  # For the sample and the solver
-    progress: Progress | None = None,  # Called with a line whenever the plan improves
+    seed: int,  # for the sample and the solver
+    progress: Progress | None = None,  # called with a line of text whenever the plan improves
 ) -> tuple[IntArray, int]:
     """Pack rows so that all bins fit in all but a share ``risk`` of sampled permutations inside classes.
 
-    Solved with OR-Tools CP-SAT (one worker) if it is installed, else with HiGHS. The search starts with the packing of
-    the largest values of the classes, so there is always a plan; the best one found in time is returned. The model has
-    a term for each scenario and pair of rows: where these cannot even be written down in time, nothing is searched.
+    Solved with OR-Tools CP-SAT (one worker) if it is installed, otherwise with HiGHS. The search starts from a packing
+    of the largest values of the classes, so there is always a plan. The model has a term for each scenario and pair of
+    rows: if there is no time to write them all down, there is no search.
     """
     deadline = time.monotonic() + seconds
     sample = _draw(members_by_class, class_of_row, capacity, risk, num_scenarios, seconds, seed)
@@ -188,11 +188,11 @@ def _draw(
     seconds: float,
     seed: int,
 ) -> _Sample:
-    # Rows of a class are exchangeable: which value a row starts with does not matter.
+    # Rows of a class are exchangeable, so it does not matter which value a row starts with.
     values = np.empty(len(class_of_row))
     values[np.argsort(class_of_row, kind="stable")] = np.concatenate(members_by_class)
     if values.max() > capacity:
-        raise NoPlanError(f"a released value is larger than a bin of {capacity:g}. Use larger bins.")
+        raise NoPlanError(f"a released value is larger than the capacity of a bin, {capacity:g}. Use larger bins.")
     numbers = whole_numbers(values, capacity)
     largest = np.zeros(len(members_by_class), dtype=np.int64)
     np.maximum.at(largest, class_of_row, numbers.items)
@@ -203,14 +203,14 @@ def _draw(
     weights = numbers.items[within_class_permutations(class_of_row, num_scenarios, seed)]
     # Read as a decimal: 0.29 of 100 scenarios are 29 of them.
     misses = math.floor(exact(risk, what="risk") * num_scenarios)
-    # Some scenario must fit, and every scenario has the same weights. What is rounded outward bounds nothing.
+    # At least one scenario must fit, and all have the same weights. Numbers rounded up give no lower bound.
     below = numbers.below or (numbers.items, numbers.capacity)
     least = pack_bins(*below, seconds=seconds * _START_SHARE, seed=seed).bound
     return _Sample(weights, numbers.capacity, misses, max(least, 1), start)
 
 
 def _pairs(sample: _Sample) -> list[tuple[int, int]]:
-    """Return the pairs (bin, row) that a plan may use: a bin is named after its first row, so no bin has two names."""
+    """Return the pairs (bin, row) that a plan may use: a bin has the name of its first row, so it has only one name."""
     return [(first, row) for row in range(sample.num_rows) for first in range(row + 1)]
 
 

@@ -37,7 +37,7 @@ from dunnage.folders import new_folder
 from dunnage.model import documents
 from dunnage.model.documents import Number, OrEmpty
 from dunnage.noise.source import Noise
-from dunnage.planning.linkage import exchangeable, linkage_of_rows, noisy_linkage, told_number, truck_linkage
+from dunnage.planning.linkage import exchangeable, linkage_of_rows, noisy_linkage, storable_count, truck_linkage
 from dunnage.planning.models import PackingModel
 from dunnage.planning.plan import Linkage, Plan, Slots, linkage_text, named_rows, read_assignment
 from dunnage.planning.trucks import Truck, parse_capacities
@@ -351,7 +351,7 @@ def apply(
         ],
         plan_feasible=not over,
         bins_feasible=(len(loads) - len(planned.overloaded)) / len(loads),
-        sealed=None if fill is None else SealedFill(fills=told_number(fill.number), exact=fill.exact),
+        sealed=None if fill is None else SealedFill(fills=storable_count(fill.number), exact=fill.exact),
         repair=changed.report if changed else None,
         bin_of_row=final.bin_of_row,
         truck_of_bin=tuple(truck.name for truck in final.truck_of_bin),

@@ -50,7 +50,7 @@ from dunnage.model.documents import Model, Number
 from dunnage.model.domains import decimal_scale
 from dunnage.noise import arrays as noise_arrays
 from dunnage.noise.source import Noise
-from dunnage.planning.linkage import exchangeable, linkage_of_rows, told_number
+from dunnage.planning.linkage import exchangeable, linkage_of_rows, storable_count
 from dunnage.planning.plan import Plan, Slots
 from dunnage.planning.problem import combinations, rows_by_group
 from dunnage.planning.trucks import Truck
@@ -436,7 +436,7 @@ def find_repair(
     counted = None if task.too_heavy.any() else tried or count_and_draw(task, noise)
     if counted is not None and counted.exact and counted.bin_of_row is not None:
         fill = Fill.of(task, counted.bin_of_row)
-        return Repair(fill, [fill], counted, _report(fill, True, told_number(counted.number)))
+        return Repair(fill, [fill], counted, _report(fill, True, storable_count(counted.number)))
     none_exists = counted is not None and counted.exact
     best, done = ([], False) if none_exists else _search(task, noise, 1)
     for stage, line in enumerate(_STAGES[1 : 4 if leave_behind else 3], 2):
