@@ -705,7 +705,7 @@ def _shown_settlement(path: Path) -> Shown:
     settled = read_settlement(path)
     of_fleet = isinstance(settled, FleetSettlementDocument)
     what = "it shows true trips" if of_fleet else "loading.csv and loads.csv show true packages"
-    return settled.plain(), f"{settled.text()}\nPrivate     {what}; do not share it"
+    return settled.plain(), f"{settled.text()}\nRelease     {settled.release}\nPrivate     {what}; do not share it"
 
 
 def _shown_audit(path: Path) -> Shown:
