@@ -110,7 +110,7 @@ class Picture:
     caption: object  # text, or something that writes itself as markup
     legend: Legend = ()
     note: str = ""
-    sources: Sequence[str] = ()  # files it was drawn from, relative to the page
+    sources: Sequence[str] = ()  # files with its data, relative to the page
 
 
 def chart(height: float, parts: Iterable[str], *, label: str, kind: str = "") -> Svg:
@@ -407,7 +407,7 @@ MARKS = ("first", "second")  # styles of sets: a dot, and a ring around it
 
 @dataclass(frozen=True, eq=False)
 class Network:
-    """Positions of the vertices of a network, the same each time it is drawn."""
+    """Positions of the vertices of a network, the same in every picture."""
 
     places: Mapping[str, tuple[float, float]]  # across and down of each vertex, as shares of the width
     edges: tuple[tuple[str, str], ...]  # pairs of neighbours
@@ -602,7 +602,7 @@ class CityMap:
         def is_clear(x: float, y: float, half: float) -> bool:
             if not (half <= x <= MAP_WIDTH - half and NAME_HIGH <= y <= self.height - FOOT):
                 return False
-            # A hub is drawn around its position; a name is drawn upwards from its baseline.
+            # A hub is around its position; a name is above its baseline.
             across, down = np.abs(hubs[:, 0] - x), np.abs(hubs[:, 1] - (y - NAME_HIGH / 2 + 2))
             on_hub = bool(((across < half + HUB + 6) & (down < NAME_HIGH / 2 + HUB + 3)).any())
             return not on_hub and not any(abs(x - u) < half + more and abs(y - v) < NAME_HIGH for u, v, more in taken)

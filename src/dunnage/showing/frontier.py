@@ -2,7 +2,7 @@
 """The page of a frontier: cost against risk, the details of every policy, fields for limits, and a table.
 
 The page is complete without its script. The script only moves what is already there, and chooses by the ranking that
-the advice made. Positions are drawn for one kind of scale; each element also carries its values, so that the script can
+the advice made. Positions fit one kind of scale; each element also carries its values, so that the script can
 move it to the other kind.
 """
 
@@ -256,7 +256,7 @@ TOP, LOWER = 30.0, 44.0  # pixels above and below the plot, for the names of the
 _TICKS = 5
 _WIDE = 40.0  # risks that differ by this factor start on a logarithmic scale
 _FAR, _FAR_RISK, _NEAR_ZERO, _ROOM = 2.0, 4.0, 0.3, 0.04
-_MIN_SHARE = 1e-9  # smaller shares are drawn as 0
+_MIN_SHARE = 1e-9  # smaller shares are shown as 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -297,7 +297,7 @@ class Axis:
         )
 
     def is_beyond(self, value: float) -> bool:
-        """Whether a value is beyond the upper end of what is drawn at first."""
+        """Whether a value is beyond the upper end of the scale that is shown first."""
         return value > (self.most if self.log else self.high)
 
     def share(self, value: float) -> float:
@@ -403,7 +403,7 @@ def as_key(picture: Svg) -> Svg:
 
 
 def is_mixed(frontier: Frontier) -> bool:
-    """Whether only some points were measured on generated data; these are drawn hollow."""
+    """Whether only some points were measured on generated data; these are hollow."""
     kinds = {point.measured_on for point in frontier.points}
     return GENERATED in kinds and len(kinds) > 1
 
@@ -472,7 +472,7 @@ def legend_of(frontier: Frontier, plot: Plot) -> list[tuple[Svg, str]]:
 
 
 def _has_chance(frontier: Frontier, plot: Plot) -> bool:
-    """Whether the risk by chance is drawn."""
+    """Whether the risk by chance is shown."""
     return frontier.risk_of_chance > max(plot.risk.low, 0.0)
 
 
