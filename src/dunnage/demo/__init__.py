@@ -73,7 +73,6 @@ def _make_folder(folder: Path, *, force: bool) -> None:
 
 
 def _is_ours(folder: Path) -> bool:
-    """Return whether a folder contains only the files of a demo."""
     if folder.is_symlink() or not folder.is_dir():
         return False
     names = {path.name for path in folder.iterdir()}

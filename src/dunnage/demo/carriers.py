@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from importlib import resources
 from pathlib import Path
 
 from dunnage.auditing.carriers import Fleet
@@ -41,70 +42,24 @@ WRITTEN = {
 }
 PROOF = "proof.json"
 
-_HEAD = """dataset = "{name}"
-protects = "vehicle"
-
-[attributes.vehicle]
-role = "identifier"        # stays on the device; no report contains it
-
-[attributes.time]
-role = "drop"              # decides which reading a slot reports
-
-[tiers]                    # public: the tier of a truck must not depend on what it measures
-basic = 2.0
-strict = 1.0
-
-[schedule]
-time = "time"
-slots_per_day = 1          # one random moment a day, chosen before the day begins
-slot_minutes = {minutes}
-
-[allowance]                # the total epsilon of all reports of one truck
-lifetime = 60
-"""
-_NUMBERS = """
-[attributes.speed]
-role = "quasi-identifier"
-kind = "numeric"
-domain = [0, 130]
-unit = "km/h"
-
-[attributes.load]
-role = "quasi-identifier"
-kind = "numeric"
-domain = [0, 40]
-unit = "t"
-
-[mechanisms.telemetry]
-name = "local-numeric"
-"""
-_PLACES = """
-[attributes.place]
-role = "quasi-identifier"
-kind = "grid"
-box = [{box}]
-levels = {levels}
-columns = ["lon", "lat"]
-
-[mechanisms.places]
-name = "local-location"
-attributes = ["place"]
-"""
-
 
 def tell_carriers(folder: Path, *, quick: bool, tell: Progress) -> Story:
     vehicles, levels = (1_500, 3) if quick else (8_000, 4)  # size of the fleet, and resolution of its map
     tell("carriers: generating trucks")
     generate_telemetry(TelemetrySetting(size=vehicles), folder / SOURCES[NUMBERS], seed=SEED)
     generate_positions(PositionSetting(size=vehicles), folder / SOURCES[PLACES], seed=SEED)
-    places = _PLACES.format(box=", ".join(f"{side:g}" for side in CITY_BOX), levels=levels)
-    write_text(folder / f"{NUMBERS}.toml", _HEAD.format(name=NUMBERS, minutes=60) + _NUMBERS)
-    write_text(folder / f"{PLACES}.toml", _HEAD.format(name=PLACES, minutes=5) + places)
+    box = ", ".join(f"{side:g}" for side in CITY_BOX)
+    texts = {
+        path.name: path.read_text("utf-8") for path in resources.files("dunnage.demo").joinpath("policies").iterdir()
+    }
+    for name, minutes in ((NUMBERS, 60), (PLACES, 5)):
+        policy = (texts["head.toml"] + texts[f"{name}.toml"]).format(name=name, minutes=minutes, box=box, levels=levels)
+        write_text(folder / f"{name}.toml", policy)
     audits = {name: _report(folder, name, tell) for name in SOURCES}
     tell("carriers: what published reports give away")
     _write_proof(folder)
-    source, policy = folder / SOURCES[PLACES], folder / f"{PLACES}.toml"
-    write_frontier(folder, source, policy, goal="error", max_risk="1/10", quick=quick, tell=tell)
+    source = folder / SOURCES[PLACES]
+    write_frontier(folder, source, folder / f"{PLACES}.toml", goal="error", max_risk="1/10", quick=quick, tell=tell)
     return _chapter(Numbers(folder), audits)
 
 
@@ -189,7 +144,6 @@ def _chapter(n: Numbers, audits: dict[str, Audit]) -> Story:
 
 
 def _name_numbers(n: Numbers) -> None:
-    """Read every number of the chapter, by its name in the sentences."""
     means, places = f"{NUMBERS}/certificate.json", f"{PLACES}/certificate.json"
     reports = [
         n.read(f"reports, tier {tier}", means, f"/measures/reports/telemetry/{tier}") for tier in ("basic", "strict")

@@ -70,8 +70,6 @@ WRITTEN = {
 
 
 class _Packed(NamedTuple):
-    """One plan, its settlement, and its cost."""
-
     title: str
     plan: Plan
     done: Settlement
@@ -211,7 +209,6 @@ def _chapter(n: Numbers, pictured: LoadsStory) -> Story:
 
 
 def _name_numbers(n: Numbers) -> None:
-    """Read every number of the chapter, by its name in the sentences."""
     optimum = n.read("trucks needed for the true weights", UTILITY, "/plans/sealed/optimum")
     trucks = n.read("trucks of the sealed plan", UTILITY, "/plans/sealed/objective")
     over = "trucks of the sealed plan divided by those needed for the true weights, less one"

@@ -56,8 +56,6 @@ WRITTEN = {
 
 
 class _FleetRun(NamedTuple):
-    """A release of counts, the fleet sized on it, and its settlement."""
-
     release: Release
     plan: FleetPlan
     done: FleetSettlement
@@ -134,7 +132,6 @@ def _chapter(n: Numbers, city: City, run: _FleetRun, result: Audit) -> Story:
 
 
 def _name_numbers(n: Numbers) -> None:
-    """Read every number of the chapter, by its name in the sentences."""
     made = n.finding(AUDIT, "trips created in empty cells")
     released = n.finding(AUDIT, "error of the total", "details/released")
     epsilon = n.read("epsilon", CERTIFICATE, "/guarantee/epsilon")
@@ -189,7 +186,6 @@ def _name_numbers(n: Numbers) -> None:
 
 
 def _flow_pictures(n: Numbers, city: City, run: _FleetRun) -> dict[str, Picture]:
-    """Draw the largest true and published flows, in one scale."""
     counts, stop = run.release.data, {name: place for place, name in enumerate(city.stops)}
     origin, destination = (
         np.array([stop[name] for name in counts.column(side).to_pylist()]) for side in ("origin", "destination")

@@ -36,7 +36,6 @@ Progress = Callable[[str], None]
 
 
 def plain(value: Any) -> str:
-    """Format a number, and leave text as it is."""
     return value if isinstance(value, str) else number_text(float(value))
 
 
@@ -46,7 +45,6 @@ def signed(share: float) -> str:
 
 
 def find_field(content: Any, field: str) -> Any:
-    """Return the value at a JSON pointer."""
     for part in field.split("/")[1:]:
         key = part.replace("~1", "/").replace("~0", "~")
         content = content[int(key)] if isinstance(content, list) else content[key]
@@ -55,8 +53,6 @@ def find_field(content: Any, field: str) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class Traced:
-    """A number from a file."""
-
     name: str  # what it is
     value: float | str  # as the file has it
     text: str  # as the page has it
@@ -120,7 +116,6 @@ class Numbers:
         return self.read(name, FIGURES_FILE, f"/figures/{key}/value", show)
 
     def place(self, file: str) -> str:
-        """Return the path of a file of the chapter, relative to the page."""
         return f"{self.folder.name}/{file}"
 
     def _content(self, file: str) -> Any:

@@ -66,7 +66,6 @@ class TripCounts:
     num_dates: tuple[int, ...]
 
     def trips_a_date(self, day: int) -> float:
-        """Return the mean number of trips per date of a day."""
         return float(self.count[self.day == day].sum()) / self.num_dates[day]
 
     def expanded(self, day: int, seed: Sequence[int]) -> Trips:
@@ -88,7 +87,6 @@ class TripCounts:
 
 
 def released_counts(release: Release, city: City) -> TripCounts:
-    """Return the trips of a release of counts, in a city."""
     if release.kind != COUNTS:
         raise ParameterError(
             f"a fleet needs a release of counts of trips. Got a release of {release.kind}. Publish with noisy-counts, "

@@ -146,7 +146,6 @@ class Requests:
 
     @classmethod
     def single(cls, zone: ArrayLike, origin: ArrayLike, destination: ArrayLike, seconds: ArrayLike) -> Requests:
-        """Return the requests of riders with one leg each."""
         given = {"zone": zone, "origin": origin, "destination": destination, "seconds": seconds}
         columns = {name: np.asarray(column) for name, column in given.items()}
         num = len(columns["zone"])
@@ -222,7 +221,6 @@ class Operation:
 
     @property
     def horizon(self) -> int:
-        """Seconds from the first request until the last shuttle is parked."""
         return self.end - self.start
 
     @cached_property

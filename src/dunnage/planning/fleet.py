@@ -196,7 +196,6 @@ class FleetTask:
         return tuple(known.get(day) or self._run(key, day) for day in range(len(self.days)))
 
     def _run(self, fleet: Fleet, day: int) -> DayRun:
-        """Simulate a day, and keep what will be needed again."""
         run = DayRun.of(self.days[day], self._simulated(day, fleet), len(fleet))
         self._sums[fleet, day] = zone_sums(self.days[day], run.waits, len(fleet))
         self._known.setdefault(fleet, {})[day] = run
@@ -217,7 +216,6 @@ class FleetTask:
         return Dispatch(requests, self.ground.times, self.ground.homes, self.service)
 
     def size(self) -> Sized:
-        """Search for the smallest fleet."""
         num = len(self.ground.zones)
         alone = np.zeros((len(self.days), num), dtype=np.int64)
         fleet = [0] * num
@@ -235,7 +233,6 @@ class FleetTask:
     # Each zone by itself
 
     def _alone(self, zone: int) -> list[int]:
-        """Return the smallest fleet of one zone for each day, ignoring other zones."""
         sizes: list[int] = []
         for day in range(len(self.days)):
             if not self.legs[day, zone]:
@@ -580,7 +577,6 @@ def demand_facts(task: FleetTask) -> Demand:
 
 
 def zone_facts(task: FleetTask, sized: Sized, bounds: Sequence[int]) -> dict[str, ZoneFacts]:
-    """Return the demand, the bound and the results of each zone."""
     facts = {}
     rides = np.average(task.legs, axis=0, weights=task.weights) if len(task.days) else np.zeros(len(bounds))
     for zone, name in enumerate(task.ground.zones):

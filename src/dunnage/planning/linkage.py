@@ -378,7 +378,6 @@ class NoisyRows:
 
 
 def _by_cell(cells: Cells, of_cell: IntArray) -> Iterator[tuple[Cell, Any]]:
-    """Yield each cell that occurs, and its places."""
     if len(cells.cells) == 1:
         yield cells.cells[0], slice(None)
         return
@@ -505,7 +504,6 @@ def noisy_linkage(release: Release, bin_of_row: IntArray) -> Linkage | None:
 
 
 def _over_all(rows: NoisyRows, truck: IntArray, mixed: BoolArray, points: FloatArray) -> _Guesses:
-    """Sum over all possible true values."""
     groups = np.flatnonzero(mixed)
     each = points[groups].astype(np.int64)
     group = np.repeat(groups, each)

@@ -65,7 +65,6 @@ class Standard:
             raise ParameterError(f"statistic must be one of {', '.join(STATISTICS)}. Got {self.statistic!r}.")
 
     def weights(self, known: Uncertain) -> FloatArray:
-        """Return the number for each row."""
         if self.statistic == "upper":
             return known.upper
         if known.nominal is None:
@@ -146,7 +145,6 @@ class Prior:
         return f"normal:{plain(self.mean)}:{plain(self.deviation)}"
 
     def log_weights(self, values: FloatArray) -> FloatArray:
-        """Return the log-probability of each value, up to a constant."""
         if self.mean is None or self.deviation is None:
             return np.zeros(len(values))
         # The most likely value gets 0, however narrow the law and however far away its mean.

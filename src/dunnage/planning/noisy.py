@@ -158,7 +158,6 @@ def _noisy_values(cells: Cells, known: Uncertain, rows: IntArray) -> FloatArray:
 
 
 def odds_of(problem: PackingProblem, prior: Prior) -> Odds:
-    """Return the probabilities of true values, given the noisy values and a prior."""
     if prior.mean is not None and len(problem.known) > 1:
         raise ParameterError(
             "a normal prior is for one quantity, but there are several. Use the uniform prior, or pack one quantity."
@@ -174,8 +173,6 @@ def odds_of(problem: PackingProblem, prior: Prior) -> Odds:
 
 
 class LikelyPlan(NamedTuple):
-    """A plan that fits with the stated probability under a prior."""
-
     bin_of_row: IntArray
     kinds: IntArray
     bound: int
@@ -498,11 +495,9 @@ class Odds:
         return [self._tabled(axis, "down") for axis in range(len(self.beliefs))]
 
     def at_least(self, bin_of_row: IntArray, kinds: IntArray) -> float:
-        """Return a lower bound on how likely everything fits."""
         return self._chance(bin_of_row, kinds, self._up, -1)
 
     def at_most(self, bin_of_row: IntArray, kinds: IntArray) -> float:
-        """Return an upper bound on how likely everything fits."""
         return self._chance(bin_of_row, kinds, self.down, 1)
 
     def _chance(
@@ -627,7 +622,6 @@ def _least_by_sharing(odds: Odds, axis: int, rows: IntArray, risk: Fraction) -> 
 
 
 def least_cost(odds: Odds, costs: IntArray, risk: Fraction) -> int:
-    """Return a lower bound on the cost of trucks, from their total capacity."""
     everything = np.arange(len(odds))
     bounds = [int(costs.min())]
     for axis, belief in enumerate(odds.beliefs):

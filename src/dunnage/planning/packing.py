@@ -162,7 +162,6 @@ def pack(
 
 
 def _linkage(release: Release, solution: _Solution) -> Linkage | None:
-    """Return the truck linkage; None if the law of the noise is unknown."""
     if release.noisy:
         return noisy_linkage(release, solution.assignment) if solution.linkage is None else solution.linkage
     linkage = solution.linkage or truck_linkage(exchangeable(release), solution.assignment)

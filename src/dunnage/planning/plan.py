@@ -104,8 +104,6 @@ def _checked_margin(value: float | str) -> float | str:
 
 
 class PlanDocument(Model):
-    """The contents of ``plan.json`` for a packing plan."""
-
     format: Literal[1]
     kind: Literal["packing"]
     release: str
@@ -207,8 +205,6 @@ class FleetModel(Model):
 
 
 class FleetDocument(Model):
-    """The contents of ``plan.json`` for a plan of shuttles."""
-
     format: Literal[1]
     kind: Literal["fleet"]
     release: str
@@ -325,7 +321,6 @@ class Plan:
         return next(truck for truck in self.trucks if truck.name == name)
 
     def capacity_of_bins(self, quantity: str) -> npt.NDArray[np.float64]:
-        """Return the capacity of each bin for a quantity."""
         rooms = {truck.name: truck.capacity[quantity] for truck in self.trucks}
         return np.array([rooms[name] for name in self.truck_of_bin])
 
@@ -441,7 +436,6 @@ class Plan:
 
 
 def whole_if_possible(value: Fraction) -> float:
-    """Return a whole number as an integer, and any other number as the nearest double."""
     return value.numerator if value.denominator == 1 else float(value)
 
 

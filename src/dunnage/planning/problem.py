@@ -75,13 +75,11 @@ class PackingProblem:
 
     @cached_property
     def group(self) -> IntArray:
-        """The group of each row; rows of different groups never share a truck."""
         columns = dict.fromkeys(column for column in (self.by, self.apart) if column is not None)
         return combinations(self.release, list(columns))
 
     @cached_property
     def group_of_class(self) -> IntArray:
-        """The group of each class; public columns are equal within a class."""
         groups = np.zeros(int(self.class_id.max()) + 1, dtype=np.int64)
         groups[self.class_id] = self.group
         return groups
@@ -137,11 +135,9 @@ class PackingProblem:
 
     @property
     def remedy(self) -> str:
-        """What to do if trucks are too small."""
         return "Use a larger truck." if not self.free else "Use a larger truck, or a smaller margin."
 
     def kinds(self, capacities: IntArray) -> list[BinKind]:
-        """Return the kinds of bin for capacities in whole numbers. Shape: (kinds, quantities)."""
         one = len(self.trucks) == 1  # then the objective is the number of trucks, whatever their cost
         return [
             BinKind(
@@ -288,6 +284,5 @@ def combinations(release: Release, names: Sequence[str]) -> IntArray:
 
 
 def rows_by_group(codes: IntArray) -> list[IntArray]:
-    """Return the rows of each group, in the order of the groups."""
     order = np.argsort(codes, kind="stable")
     return np.split(order, np.flatnonzero(np.diff(codes[order])) + 1)

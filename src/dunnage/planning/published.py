@@ -56,7 +56,6 @@ def budget_of(model: Robust, num_rows: int, in_bin: int) -> float:
 
 
 def robust_load(mean: FloatArray, deviation: FloatArray, budget: float) -> float:
-    """Return the largest load of a bin under a budget."""
     ordered = -np.sort(-deviation)
     whole = min(len(ordered), int(budget))
     part = (budget - whole) * ordered[whole] if whole < len(ordered) else 0.0
@@ -137,7 +136,6 @@ class _Sample:
         return int(self.weights.shape[1])
 
     def fits(self, bin_of_row: IntArray) -> bool:
-        """Return whether a plan fits in enough scenarios."""
         loads = np.zeros((len(self.weights), int(bin_of_row.max()) + 1), dtype=np.int64)
         for row, number in enumerate(bin_of_row.tolist()):
             loads[:, number] += self.weights[:, row]

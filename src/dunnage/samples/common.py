@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from importlib import resources
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +34,11 @@ def targets(
     if not path.parent.is_dir():
         raise OutputError(f"{path.parent} is not a folder. Create it first.")
     return files
+
+
+def starter_policy(kind: str, **values: object) -> str:
+    """Fill in the starter policy for a kind of data."""
+    return resources.files("dunnage.samples").joinpath("starters", f"{kind}.toml").read_text("utf-8").format(**values)
 
 
 def texts(labels: Sequence[str], codes: IntArray) -> pa.Array:

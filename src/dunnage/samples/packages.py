@@ -15,7 +15,7 @@ import pyarrow.csv as pacsv
 
 from dunnage.arrays import FloatArray
 from dunnage.errors import ParameterError
-from dunnage.samples.common import targets
+from dunnage.samples.common import starter_policy, targets
 
 LAWS = ("uniform", "normal", "unequal")
 _SETTING = re.compile(r"^(?P<size>[1-9]\d*)-(?P<items>[LS])(-(?P<law>U|N|Un))?$")
@@ -111,25 +111,14 @@ def packages(setting: PackageSetting, *, seed: int | None = None) -> pa.Table:
 
 def packages_policy(setting: PackageSetting, dataset: str) -> str:
     destination = '\n[attributes.destination]\nrole = "public"\n' if setting.destinations else ""
-    return f"""# Starter policy for generated packages. k is an example: choose your own value.
-dataset = {json.dumps(dataset)}
-protects = "package"
-
-[attributes.parcel_id]
-role = "identifier"
-{destination}
-[attributes.weight]
-role = "quasi-identifier"
-kind = "numeric"
-domain = [{setting.low:g}, {setting.high:g}]
-resolution = {10.0**-setting.decimals:g}
-unit = "kg"
-
-[mechanism]
-name = "partition"
-k = 5
-statistic = "multiset"
-"""
+    return starter_policy(
+        "packages",
+        dataset=json.dumps(dataset),
+        destination=destination,
+        low=f"{setting.low:g}",
+        high=f"{setting.high:g}",
+        resolution=f"{10.0**-setting.decimals:g}",
+    )
 
 
 def generate_packages(

@@ -19,7 +19,7 @@ import pyarrow.csv as pacsv
 
 from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.errors import ParameterError
-from dunnage.samples.common import card_names, choose, targets, texts
+from dunnage.samples.common import card_names, choose, starter_policy, targets, texts
 
 PASSENGER_TYPES = ("Adult", "Child/Student", "Senior Citizen")
 PASSENGER_PARENTS = {
@@ -190,7 +190,6 @@ def _start_times(kind: IntArray, to_work: BoolArray, generator: np.random.Genera
 
 
 def _between(generator: np.random.Generator, law: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray:
-    """Sample from normal laws (mean and sd of each), truncated to bounds."""
     from scipy.special import ndtr, ndtri
 
     mean, sd = law.T
@@ -221,34 +220,14 @@ def rides_policy(dataset: str, edges: str) -> str:
         f'[attributes.{name}]\nrole = "quasi-identifier"\nkind = "graph"\nedges = {json.dumps(edges)}\n'
         for name in ("board", "alight")
     )
-    return f"""# Starter policy for generated rides. k is an example: choose your own value.
-dataset = {json.dumps(dataset)}
-protects = "ride"
-
-[contribution]
-person = "card"            # a class has rides of at least k cards
-
-[attributes.card]
-role = "identifier"
-
-[attributes.type]
-role = "quasi-identifier"
-kind = "tree"
-[attributes.type.parents]
-{parents}
-
-{stations}
-[attributes.start]
-role = "quasi-identifier"
-kind = "numeric"
-domain = [{SERVICE_DAY[0]}, {SERVICE_DAY[1]}]     # seconds of the service day
-resolution = 1
-unit = "s"
-
-[mechanism]
-name = "utility-clusters"
-k = 10
-"""
+    return starter_policy(
+        "rides",
+        dataset=json.dumps(dataset),
+        parents=parents,
+        stations=stations,
+        start=SERVICE_DAY[0],
+        end=SERVICE_DAY[1],
+    )
 
 
 def generate_rides(

@@ -62,7 +62,6 @@ def like(
 
 
 def _uniforms(noise: Noise, size: int) -> FloatArray:
-    """Return numbers above 0 and below 1."""
     return np.asarray((noise_arrays.below(noise, 1 << _WORD, size) + 0.5) / float(1 << _WORD))
 
 
@@ -125,8 +124,6 @@ def _labels(size: int, word: str = "generated") -> pa.Array:
 
 
 class SlotTrips(NamedTuple):
-    """Single trips by the codes of their stops, their slot and their rider."""
-
     origins: IntArray
     destinations: IntArray
     slots: IntArray

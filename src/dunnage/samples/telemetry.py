@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.errors import OutputError, ParameterError
-from dunnage.samples.common import targets, texts
+from dunnage.samples.common import starter_policy, targets, texts
 
 TELEMETRY_LAWS = ("fleet", "gauss", "uniform", "census")
 MAX_READINGS = 500_000_000
@@ -109,7 +109,6 @@ class TelemetrySetting:
 
     @property
     def sensors(self) -> tuple[Sensor, ...]:
-        """The numbers of a row, with their public domains."""
         return _SENSORS[self.law][: self.attributes or _DEFAULT_ATTRIBUTES[self.law]]
 
 
@@ -157,7 +156,6 @@ def _telemetry_pieces(setting: TelemetrySetting, seed: int | None) -> Iterator[p
 
 
 def _census(minutes: IntArray, generator: np.random.Generator) -> list[FloatArray]:
-    """Generate persons: most are young, few earn much, few have many children."""
     shape = minutes.shape
     age = 85 * generator.beta(1.4, 2.6, shape)
     school = generator.binomial(20, 0.42 - 0.002 * age)
@@ -218,33 +216,9 @@ def telemetry_policy(setting: TelemetrySetting, dataset: str) -> str:
     # The smallest interval that divides a day evenly and contains a reading of every vehicle.
     apart = range(_MINUTES // setting.readings, _MINUTES + 1)
     minutes = next(each for each in apart if _MINUTES % each == 0 and each * setting.readings >= _MINUTES)
-    return f"""# Starter policy for generated telemetry. Every epsilon is an example: choose your own values.
-#   dunnage device task THIS.toml -o task.json
-dataset = {json.dumps(dataset)}
-protects = "vehicle"
-
-[attributes.vehicle]
-role = "identifier"        # stays on the device; no report contains it
-
-[attributes.time]
-role = "drop"              # decides which reading a slot reports
-
-{numbers}
-[tiers]                    # public: the tier of a vehicle must not depend on what it measures
-basic = 1.0
-strict = 0.5
-
-[schedule]
-time = "time"
-slots_per_day = 1          # one report a day, at a random moment chosen before the day begins
-slot_minutes = {minutes}          # minutes between moments, and the maximum age of a reading
-
-[allowance]                # the total epsilon of all reports of one vehicle
-lifetime = {max(30, setting.days)}
-
-[mechanisms.telemetry]
-name = "local-numeric"     # for all numbers above, in both tiers
-"""
+    return starter_policy(
+        "telemetry", dataset=json.dumps(dataset), numbers=numbers, minutes=minutes, lifetime=max(30, setting.days)
+    )
 
 
 def generate_telemetry(
@@ -270,7 +244,6 @@ def _coded(labels: pa.Array, codes: IntArray) -> pa.DictionaryArray:
 
 
 def _moments(minutes: IntArray) -> pa.Array:
-    """Convert minutes since midnight of the first day to moments."""
     return pa.array(np.datetime64(FIRST_DAY, "ms") + minutes * np.timedelta64(60_000, "ms"))
 
 
@@ -494,51 +467,18 @@ def positions_policy(setting: PositionSetting, dataset: str) -> str:
     places = max((levels for levels, side in sides.items() if error <= 3 / (side**2 + 1)), default=2)
     paths = max((levels for levels, side in sides.items() if error <= 3 / ((3 * side - 2) ** 2 + 1)), default=2)
     box = ", ".join(f"{side:g}" for side in CITY_BOX)
-    return f"""# Starter policy for generated positions. Every epsilon is an example: choose your own values.
-#   dunnage device task THIS.toml -o task.json
-dataset = {json.dumps(dataset)}
-protects = "vehicle"
-
-[attributes.vehicle]
-role = "identifier"        # stays on the device; no report contains it
-
-[attributes.time]
-role = "drop"              # decides which position a slot reports
-
-[attributes.place]
-role = "quasi-identifier"
-kind = "grid"
-box = [{box}]      # west, south, east, north
-levels = {places}                 # {sides[places]} x {sides[places]} cells
-columns = ["lon", "lat"]
-
-[attributes.district]      # the same box with larger cells, because there are far more paths than places
-role = "quasi-identifier"
-kind = "grid"
-box = [{box}]
-levels = {paths}                 # {sides[paths]} x {sides[paths]} cells
-
-[tiers]                    # public: the tier of a vehicle must not depend on where it is
-basic = {_BASIC}
-strict = {_STRICT}
-
-[schedule]
-time = "time"
-slots_per_day = 1          # one random moment a day, chosen before the day begins; each mechanism sends one report
-slot_minutes = {EPOCH_MINUTES}
-
-[allowance]                # the total epsilon of all reports of one vehicle
-lifetime = 120
-
-[mechanisms.places]
-name = "local-location"
-attributes = ["place"]
-
-[mechanisms.paths]
-name = "local-trajectory"
-attributes = ["district"]
-steps = 2
-"""
+    return starter_policy(
+        "positions",
+        dataset=json.dumps(dataset),
+        box=box,
+        places=places,
+        places_side=sides[places],
+        paths=paths,
+        paths_side=sides[paths],
+        basic=_BASIC,
+        strict=_STRICT,
+        minutes=EPOCH_MINUTES,
+    )
 
 
 def generate_positions(

@@ -74,7 +74,6 @@ class MadeTown(Town):
 
     @cached_property
     def city(self) -> City:
-        """The town as a city, with travel times, buses and modes."""
         lat = _CENTRE_DEGREES[0] + self.places[:, 1] / _KM_PER_DEGREE
         lon = _CENTRE_DEGREES[1] + self.places[:, 0] / (_KM_PER_DEGREE * np.cos(np.radians(_CENTRE_DEGREES[0])))
         # Each ride along a bus line; if lines share a ride, the quickest.
@@ -205,7 +204,6 @@ class CitySetting:
 
 
 def city(stops: int = _NUM_STOPS, zones: int = len(ZONES), seed: int | None = None) -> City:
-    """Generate a city with zones, hubs, travel times, buses and the mode of each pair of stops."""
     return lay_town(stops, zones, seed).city
 
 

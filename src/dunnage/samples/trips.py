@@ -24,7 +24,7 @@ import pyarrow.csv as pacsv
 from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.errors import ParameterError
 from dunnage.model.city import City
-from dunnage.samples.common import PAIRS_DIFFER, busiest, card_names, deterrence, targets, texts
+from dunnage.samples.common import PAIRS_DIFFER, busiest, card_names, deterrence, starter_policy, targets, texts
 from dunnage.samples.town import Town, lay_town, trip_modes, trip_stops
 
 WHOLE_DAY = ("00:00", "24:00")
@@ -89,7 +89,6 @@ class TripSetting:
 
     @property
     def half_hours(self) -> slice:
-        """The half-hours of the window, from 0 at midnight."""
         return slice(*map(_half_hour, self.window))
 
     @property
@@ -271,37 +270,18 @@ def _joins(
 
 
 def trips_policy(setting: TripSetting, dataset: str, stops: str, modes: str | None, features: str = "O5") -> str:
-    named = f"\nmodes = {json.dumps(modes)}" if modes is not None else ""
     places = "\n".join(
         f'[attributes.{name}]\nrole = "quasi-identifier"\nkind = "stop"\n' for name in ("board_stop", "alight_stop")
     )
-    return f"""# Starter policy for generated trips. epsilon is an example: choose your own value.
-dataset = {json.dumps(dataset)}
-protects = "trip"          # or "rider", with [contribution] person = "card", max = 3, per = "period"
-
-[trip]
-origin = "board_stop"
-destination = "alight_stop"
-time = "tap_in"
-
-[attributes.card]
-role = "identifier"
-
-{places}
-[attributes.tap_in]
-role = "quasi-identifier"
-kind = "time"
-window_minutes = 30
-domain = {json.dumps(list(setting.domain))}
-
-[city]
-stops = {json.dumps(stops)}{named}
-
-[mechanism]
-name = "constrained-counts"
-epsilon = 1.0
-features = {json.dumps(features)}
-"""
+    return starter_policy(
+        "trips",
+        dataset=json.dumps(dataset),
+        places=places,
+        domain=json.dumps(list(setting.domain)),
+        stops=json.dumps(stops),
+        modes="" if modes is None else f"\nmodes = {json.dumps(modes)}",
+        features=json.dumps(features),
+    )
 
 
 def generate_trips(

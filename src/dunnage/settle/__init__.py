@@ -69,8 +69,6 @@ Progress = Callable[[str], None]
 
 
 class Overload(PrivateModel):
-    """A bin that is above capacity for one quantity."""
-
     bin: int
     quantity: str
     load: float
@@ -201,7 +199,6 @@ class Settlement:
 
     @property
     def document(self) -> SettlementDocument:
-        """The contents of ``settlement.json``: everything except the loading list."""
         stated = {name: getattr(self, name) for name in SettlementDocument.model_fields if hasattr(self, name)}
         spread = None
         if self.plan.spread is not None:

@@ -79,8 +79,6 @@ class RelativeError(PrivateModel):
 
 
 class SettledZone(PrivateModel):
-    """The planned and needed shuttles of a zone, and the wait of its true riders."""
-
     zone: str
     shuttles: int
     needed: int | None
@@ -213,7 +211,6 @@ class FleetSettlement:
 
     @property
     def unserved(self) -> float:
-        """Rides on an average day that are not served, because a zone has no shuttle."""
         return round(sum(self.unserved_by_zone), 6)
 
     @property
@@ -262,7 +259,6 @@ class FleetSettlement:
 
     @property
     def document(self) -> FleetSettlementDocument:
-        """The contents of ``settlement.json``: everything except the events."""
         zones = [
             SettledZone(
                 zone=zone,
@@ -429,7 +425,6 @@ def apply_fleet(
 
 
 def _rides(task: FleetTask) -> FloatArray:
-    """Return the rides of each zone on an average day."""
     return np.asarray(task.weights @ task.legs / (float(task.weights.sum()) or 1.0))
 
 

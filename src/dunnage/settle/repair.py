@@ -87,8 +87,6 @@ class PrivateModel(Model):
 
 
 class AboveSpread(PrivateModel):
-    """A bin that takes more of a class than the plan's spread allows."""
-
     bin: int
     class_id: int
     count: int
@@ -146,7 +144,6 @@ class RepairTask:
 
     @property
     def rooms(self) -> WholeArray:
-        """The capacity of each bin of the plan. Shape: bins by quantities."""
         return np.array([self.capacity_of[name] for name in self.plan.truck_of_bin], dtype=self.whole.dtype)
 
     def in_units(self, whole: WholeArray) -> FloatArray:
@@ -304,7 +301,6 @@ class Fill:
             self.put(back, bin_)
 
     def open(self, truck: Truck, stratum: int) -> int:
-        """Open a bin for one stratum and return its number."""
         room = self.task.capacity_of[truck.name][None]
         self.loads = np.concatenate([self.loads, np.zeros_like(room)])
         self.capacities = np.concatenate([self.capacities, room])
@@ -341,7 +337,6 @@ class DrawnFill:
 
 
 def noise_words(noise: Noise) -> Words:
-    """Return a source of random 64-bit words that uses noise."""
     return lambda size: np.frombuffer(noise.draw_bytes(8 * size), dtype=np.uint64)
 
 
@@ -357,7 +352,6 @@ def walked_fill(items: Items, slots: FillSlots, noise: Noise, seconds: float) ->
 
 
 def planned_counts(task: RepairTask) -> IntArray:
-    """Return the number of rows of each group in each bin of the plan. Shape: bins by groups."""
     counts = np.zeros((task.plan.num_bins, len(task.members)), dtype=np.int64)
     np.add.at(counts, (task.start, task.group), 1)
     return counts

@@ -213,7 +213,6 @@ def sign_off_page(audit: Audit) -> str:
 
 
 def _mechanism(mechanism: JsonObject) -> str:
-    """Write a mechanism and the parameters that are set."""
     parts = []
     for key, value in mechanism.items():
         if key == "purposes" and isinstance(value, dict):
@@ -474,7 +473,6 @@ def _error_picture(items: Mapping[str, Finding]) -> draw.Picture:
 
 
 def _created_picture(created: Finding) -> draw.Picture:
-    """Draw what became of the true trips, and where the released trips come from."""
     kept, lost, added = (int(created.details[name]) for name in ("kept", "lost", "added"))
     made = int(created.value)
     x = draw.Scale(0.0, 1.02 * max(kept + lost, kept + added + made, 1))
@@ -546,7 +544,6 @@ def _means_picture(items: Sequence[Finding]) -> draw.Picture:
 
 
 def _share_maps(name: str, item: Finding) -> list[draw.Picture]:
-    """Draw a true map and the estimated map, in one scale of colour."""
     shares = item.details["map"]
     most = max((share for side in ("true", "released") for line in shares[side] for share in line), default=0.0) or 1.0
     pictures = []
@@ -603,7 +600,6 @@ def _localisation_picture(name: str, item: Finding) -> draw.Picture:
 
 
 def _unique_picture(name: str, item: Finding) -> draw.Picture:
-    """Draw how many vehicles have a unique sequence of areas, by hours."""
     facts, curve = item.details, item.details["curve"]
     x, y = draw.Scale(0.0, max(hours for hours, _ in curve), 0.0, 96.0), draw.Scale(0.0, 100.0, _HEIGHT, 22.0)
     dots = [draw.Dot(hours, 100 * share, f"{number_text(hours)} hours: {percent(share)}") for hours, share in curve]

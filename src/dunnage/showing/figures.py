@@ -51,7 +51,6 @@ def tag(name: str, *children: str, **attributes: float | str) -> Svg:
 
 
 def short(value: float | str) -> str:
-    """Write a position with at most two decimals."""
     return value if isinstance(value, str) else f"{value:.2f}".rstrip("0").rstrip(".")
 
 
@@ -103,8 +102,6 @@ Legend = Sequence[tuple[str, str]]  # styles and their meanings
 
 @dataclass(frozen=True, kw_only=True)
 class Picture:
-    """A figure as pages show it."""
-
     title: str
     svg: Svg
     caption: object  # text, or something that writes itself as markup
@@ -122,8 +119,6 @@ def chart(height: float, parts: Iterable[str], *, label: str, kind: str = "") ->
 
 
 class Figure(NamedTuple):
-    """A key figure at the top of a page."""
-
     name: str
     value: str
     note: str
@@ -246,7 +241,6 @@ def joined(points: Iterable[tuple[float, float]], style: str) -> list[Svg]:
 
 
 def dot(x: float, y: float, tip: str, *, style: str = "first", radius: float = 5.0) -> Svg:
-    """Draw a mark, at per cent across and pixels down."""
     return tag("circle", tag("title", tip), class_=style, cx=f"{short(x)}%", cy=y, r=radius)
 
 
@@ -431,7 +425,6 @@ class Network:
         return tag("g", *parts)
 
     def size(self, *, width: float, room: float = 10.0) -> tuple[float, float]:
-        """Return width and height of the drawing, in pixels."""
         return width + 2 * room, max(down for _, down in self.places.values()) * width + 2 * room
 
 
@@ -509,12 +502,10 @@ class Flows:
 
     @property
     def most(self) -> float:
-        """Trips of the largest pair; 0 if there are no trips."""
         return float(self.trips[0]) if len(self.trips) else 0.0
 
     @property
     def shown(self) -> int:
-        """Pairs that a map draws."""
         return min(MAX_FLOWS, len(self.trips))
 
     @property

@@ -87,7 +87,6 @@ class Running:
 
     @property
     def parked(self) -> FloatArray:
-        """Mean number of parked shuttles in each half-hour."""
         return np.maximum(self.shuttles - self.busy - self.empty, 0.0)
 
 

@@ -297,7 +297,6 @@ class Axis:
         )
 
     def is_beyond(self, value: float) -> bool:
-        """Whether a value is beyond the upper end of the scale that is shown first."""
         return value > (self.most if self.log else self.high)
 
     def share(self, value: float) -> float:
@@ -308,7 +307,6 @@ class Axis:
         return min(max(at, 0.0), 1.0)
 
     def ticks(self, *, log: bool, most: int) -> list[float]:
-        """Return round values of one of the two scales."""
         if not log:
             return Scale(self.low, self.high).ticks(most)
         first, last = math.floor(math.log10(self.floor)), math.ceil(math.log10(self.most))
@@ -431,7 +429,6 @@ def frontier_figure(frontier: Frontier, *, height: float = FIGURE_HEIGHT) -> Svg
 
 
 def summary_of(frontier: Frontier) -> str:
-    """Describe the picture for readers who cannot see it."""
     best = sum(not point.dominated for point in frontier.points)
     words = (
         f"{frontier.risk_name} against {frontier.cost_unit}: {len(frontier.points)} policies, {best} of them "
@@ -472,7 +469,6 @@ def legend_of(frontier: Frontier, plot: Plot) -> list[tuple[Svg, str]]:
 
 
 def _has_chance(frontier: Frontier, plot: Plot) -> bool:
-    """Whether the risk by chance is shown."""
     return frontier.risk_of_chance > max(plot.risk.low, 0.0)
 
 
@@ -509,7 +505,6 @@ def _ticks(name: str, plot: Plot, axis: Axis, log: bool) -> Svg:
 
 
 def _limits(frontier: Frontier, plot: Plot) -> list[Svg]:
-    """Draw the limits, and the risk by chance."""
     parts, chance = [], frontier.risk_of_chance
     if _has_chance(frontier, plot):
         tip = tag("title", f"by chance, without any release: {share_text(chance)}")
@@ -541,7 +536,6 @@ def _stairs(points: Sequence[Point], plot: Plot) -> list[Svg]:
 
 
 def _mark_part(plot: Plot, place: int, frontier: Frontier, looks: Mapping[str, int], mixed: bool) -> Svg:
-    """Draw a point with its intervals and a tooltip."""
     point = frontier.points[place]
     look, why, cost, risk = looks[point.mechanism], why_aside(point, frontier), point.cost, point.risk
     whiskers = []
@@ -567,7 +561,6 @@ def _mark_part(plot: Plot, place: int, frontier: Frontier, looks: Mapping[str, i
 
 
 def _choice(frontier: Frontier, plot: Plot) -> list[Svg]:
-    """Draw a ring around the chosen point, with a word next to it."""
     if frontier.recommended is None and not (plot.moving and frontier.points):
         return []
     point = frontier.points[0] if frontier.recommended is None else frontier.point(frontier.recommended)

@@ -32,8 +32,6 @@ Bins = Sequence[Sequence[float]]  # the true value of each package in each bin
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PlanView:
-    """One plan, applied to the true values."""
-
     title: str  # `Mean`, `Upper bound`, ...; a title that starts with `True` is a plan made without privacy
     bins: Bins = field(repr=False)  # before repair
     bins_repaired: Bins | None = field(repr=False)  # after repair; None if there was none
@@ -50,19 +48,15 @@ class PlanView:
 
     @property
     def on_truth(self) -> bool:
-        """Whether the plan was made on the true values, without privacy."""
         return self.title.casefold().startswith("true")
 
     @property
     def optimum(self) -> int:
-        """The fewest trucks possible for the true values."""
         return max(1, round(self.objective / self.ratio))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LoadsStory:
-    """A release of packages, and the plans made from it."""
-
     title: str  # heading of the page
     release: Release  # what the planner saw
     quantity: str  # the name of the number that is packed
@@ -76,12 +70,10 @@ class LoadsStory:
 
     @property
     def record(self) -> str:
-        """The certificate's word for one released row."""
         return self.release.certificate.guarantee.protects
 
     @property
     def num_drawn(self) -> int:
-        """Number of trucks that a picture of loads shows."""
         most = max(len(bins) for plan in self.plans for bins in (plan.bins, plan.bins_repaired) if bins is not None)
         return most if most <= MAX_BINS_DRAWN else BINS_DRAWN_OF_MORE
 

@@ -76,7 +76,6 @@ def labelled(*pairs: tuple[str, object], width: int = 11) -> list[str]:
 
 
 def release_text(release: Release) -> str:
-    """Describe a release: what it promises, what it shows, and its classes."""
     certificate = release.certificate
     title = f"Release of {certificate.dataset}" + (f", period {certificate.period}" if certificate.period else "")
     pictured = [name for name in release.attributes if f"{name}_lower" in release.data.column_names]
@@ -117,12 +116,10 @@ def guarantee_words(guarantee: Guarantee) -> str:
 
 
 def _in_order(names: Iterable[str]) -> list[str]:
-    """Order names for a reader, whatever their order in a file: the most important first."""
     return sorted(names, key=lambda name: _FIRST.index(name) if name in _FIRST else len(_FIRST))
 
 
 def statement_text(certificate: Certificate) -> str:
-    """Describe a certificate: guarantee, basis, mechanism, proof, meaning and assumptions."""
     parameters = certificate.mechanism
 
     def write(key: str, value: Any) -> str:  # the purposes of estimates are long: only what they are
@@ -211,7 +208,6 @@ def _strata_of_classes(release: Release) -> list[str]:
 
 
 def policy_text(policy: Policy) -> str:
-    """Describe a policy: its columns, and what its mechanism promises."""
     promised = mechanism_of(policy).promise(policy.schema)
     lines = [f"Policy for {policy.dataset}, protecting one {policy.schema.protects}", "Columns"]
     for attribute in policy.schema:
@@ -361,7 +357,6 @@ def _loss_lines(task: Task) -> Iterator[str]:
 
 
 def predictions(task: Task, devices: int) -> list[str]:
-    """Predict the error of estimates for a fleet, in one line per purpose."""
     hints = []
     for purpose in task.purposes:
         mechanism = device_mechanism(task, purpose)
@@ -379,7 +374,6 @@ def predictions(task: Task, devices: int) -> list[str]:
 
 
 def device_policy_text(path: Path, devices: int) -> tuple[dict[str, object], str]:
-    """Describe a policy for devices: promises, tiers, schedule and predicted errors."""
     policy = read_carriers(path)
     task = task_of(policy)
     promises = {purpose.name: device_mechanism(task, purpose).promise() for purpose in task.purposes}
@@ -510,7 +504,6 @@ def _check_size(path: Path, max_bytes: int) -> None:
 
 
 def _first(items: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the first entries, at most :data:`MAX_LISTED`."""
     return dict(list(items.items())[:MAX_LISTED])
 
 
@@ -580,7 +573,6 @@ def _header(path: Path, options: ReadOptions | None = None) -> tuple[list[str], 
 
 
 def _types(names: Sequence[str], sample: str, delimiter: str, decimal: str) -> Mapping[str, str]:
-    """Guess the type of each column from the first lines."""
     parse = pacsv.ParseOptions(delimiter=delimiter, newlines_in_values=True, invalid_row_handler=lambda row: "skip")
     convert = pacsv.ConvertOptions(decimal_point=decimal)
     try:
