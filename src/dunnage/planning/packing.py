@@ -9,10 +9,14 @@ that look alike go to different trucks.
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,7 +26,9 @@ from dunnage.exact import Exact, exact, plain
 from dunnage.kernels.bins import ChancePacker, ClassPacking, Members, l2_bound, pack_bins, whole_numbers
 from dunnage.kernels.bins.certified import pack_vectors
 from dunnage.kernels.bins.chances import ClassSizes
+from dunnage.kernels.bins.covering import CoverProgram, KindPatterns, PatternList
 from dunnage.kernels.bins.exchanges import over_caps, spread_items
+from dunnage.kernels.bins.sampling import within_class_permutations
 from dunnage.planning.linkage import (
     ESTIMATE_SECONDS,
     exchangeable,
@@ -35,7 +41,6 @@ from dunnage.planning.models import Model, Robust, Sealed, Standard, Stochastic
 from dunnage.planning.noisy import check_model, intervals_hold, likely_plan, plan_odds, simultaneous_sizes
 from dunnage.planning.plan import Certified, Linkage, Plan, Slots, Unplanned, whole_if_possible
 from dunnage.planning.problem import PackingProblem, Telling, Whole, rows_by_group
-from dunnage.planning.published import budgeted_packing, sampled_assignment
 from dunnage.planning.trucks import Truck
 from dunnage.release import Release
 
@@ -708,3 +713,289 @@ def packed_group(
     if bound < len(packing.bins) and left > 0:
         bound = max(bound, pack_bins(items, room, seconds=left).bound)
     return packing.bins, bound
+
+
+# The robust and the stochastic model as published.
+#
+# Budgeted: a bin fits if it fits while only some of its rows deviate, by as much as they can. A bin with rows of means
+# mu and deviations d (upper bound less mean) fits under a budget g if the sum of mu and the g largest d, the last in
+# part, is at most the capacity. That is eqs. 20 and 21 with the inner maximum solved. The model does not distinguish
+# rows of a class, so it is a cover by patterns.
+#
+# Sampled: every bin fits in all but a share of some sampled permutations inside classes. The items have labels,
+# although rows of a class are exchangeable, so a solver can choose the labels that suit this sample: the plan fits the
+# sample, but other permutations less often than it should (it overfits). The model is here to show this; for plans to
+# rely on, use the exact probabilities of :class:`dunnage.Stochastic`.
+#
+# Hoogervorst et al. 2019, section 5.1, eqs. 12-16, and section 5.2, eqs. 17-21.
+
+
+MAX_PATTERNS = 60_000
+_ROUNDING = 1e-9
+
+
+class BudgetedPacking(NamedTuple):
+    counts: IntArray | None  # rows of each class in each bin; None if there is no better plan
+    bound: int
+
+
+def budget_of(model: Robust, num_rows: int, in_bin: int) -> float:
+    """Return how many rows of a bin may deviate at the same time."""
+    over = num_rows if model.budget == "published" else in_bin
+    return math.sqrt(-2 * over * math.log(float(model.risk) / num_rows))
+
+
+def robust_load(mean: FloatArray, deviation: FloatArray, budget: float) -> float:
+    ordered = -np.sort(-deviation)
+    whole = min(len(ordered), int(budget))
+    part = (budget - whole) * ordered[whole] if whole < len(ordered) else 0.0
+    return float(mean.sum() + ordered[:whole].sum() + part)
+
+
+def budgeted_packing(
+    problem: PackingProblem, model: Robust, *, deadline: float, known_bins: int
+) -> BudgetedPacking | None:
+    """Pack under the budget; None if it covers all rows of any bin, so that upper bounds are the answer."""
+    known = problem.known[0]
+    if known.nominal is None:
+        raise ParameterError(
+            f"the budgeted robust model needs the mean of {known.name}, which the release does not have. Use the "
+            'standard model, or ask the owner for statistic = "mean" or "multiset".'
+        )
+    first = np.unique(problem.class_id, return_index=True)[1]
+    mean = known.nominal[first]
+    deviation = known.upper[first] - mean
+    capacity = problem.trucks[0].capacity[known.name]
+    most = int(capacity // max(float(mean.min()), 1e-12)) if mean.min() > 0 else len(problem.class_id)
+    if budget_of(model, len(problem.class_id), max(1, most)) >= most:
+        return None
+    # List every pattern that fits, class by class.
+    num = len(problem.class_id)
+    patterns: list[tuple[tuple[int, int], ...]] = []
+    stack: list[tuple[int, tuple[tuple[int, int], ...]]] = [(0, ())]
+    while stack:
+        kind, taken = stack.pop()
+        if len(patterns) > MAX_PATTERNS:
+            return BudgetedPacking(None, 0)
+        if kind == len(mean):
+            if taken:
+                patterns.append(taken)
+            continue
+        stack.append((kind + 1, taken))
+        if taken and problem.group_of_class[taken[0][0]] != problem.group_of_class[kind]:
+            continue
+        for number in range(1, int(problem.caps[kind]) + 1):
+            longer = (*taken, (kind, number))
+            rows = np.repeat([one for one, _ in longer], [times for _, times in longer])
+            load = robust_load(mean[rows], deviation[rows], budget_of(model, num, len(rows)))
+            if load > capacity * (1 + _ROUNDING):
+                break
+            stack.append((kind + 1, longer))
+    pairs = np.array([pair for pattern in patterns for pair in pattern], dtype=np.int64).reshape(-1, 2)
+    starts = np.concatenate([[0], np.cumsum([len(pattern) for pattern in patterns])]).astype(np.int64)
+    listing = PatternList(starts, pairs[:, 0], pairs[:, 1], np.zeros(len(patterns)), len(mean))
+    program = CoverProgram(problem.class_sizes, [KindPatterns(listing, 1, problem.trucks[0].count)])
+    cover = program.solve(deadline=deadline, at_most=known_bins)
+    bound = known_bins if cover.bound is None else cover.bound
+    return BudgetedPacking(cover.patterns if cover.cost is not None else None, bound)
+
+
+# The sampled stochastic model
+
+
+_BOUND_MARGIN = 0.01  # far above the tolerances of solvers
+SAMPLE_START_SHARE = 0.1  # of the time, for the first plan, and again for a bound
+SOLVER_SECONDS = 0.01  # no solver accepts a limit of 0
+_TERMS_A_SECOND = 300_000  # speed of writing down eq. 13
+
+
+@dataclass(frozen=True, eq=False)
+class _Sample:
+    """Eqs. 12-16 in whole numbers."""
+
+    weights: IntArray  # of each row in each scenario. Shape: scenarios, rows
+    capacity: int  # of a bin
+    misses: int  # number of scenarios in which a bin may overflow
+    least: int  # minimum number of bins, from the weights alone
+    start: IntArray  # bin of each row in a plan that fits in every scenario
+
+    @property
+    def num_rows(self) -> int:
+        return int(self.weights.shape[1])
+
+    def fits(self, bin_of_row: IntArray) -> bool:
+        loads = np.zeros((len(self.weights), int(bin_of_row.max()) + 1), dtype=np.int64)
+        for row, number in enumerate(bin_of_row.tolist()):
+            loads[:, number] += self.weights[:, row]
+        return int((loads > self.capacity).any(axis=1).sum()) <= self.misses
+
+    def apart(self) -> list[tuple[int, int]]:
+        """Return the pairs of rows that alone overfill a bin in too many scenarios."""
+        pairs = [(i, j) for j in range(self.num_rows) for i in range(j)]
+        first, second = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+        over = (self.weights[:, first] + self.weights[:, second] > self.capacity).sum(axis=0) > self.misses
+        return [pairs[number] for number in np.flatnonzero(over).tolist()]
+
+
+def sampled_assignment(
+    members_by_class: Sequence[FloatArray],  # the released values of each class
+    class_of_row: IntArray,  # class of each row, as its place in `members_by_class`; a class has as many rows as values
+    capacity: float,  # of a bin
+    *,
+    risk: Exact,  # share of the sampled permutations in which some bin may overflow
+    num_scenarios: int = 100,  # number of sampled permutations
+    seconds: float,
+    seed: int,  # for the sample and the solver
+    progress: Progress | None = None,  # called with a line of text whenever the plan improves
+) -> tuple[IntArray, int]:
+    """Pack rows so that all bins fit in all but a share ``risk`` of sampled permutations inside classes.
+
+    Solved with OR-Tools CP-SAT (one worker) if it is installed, otherwise with HiGHS. The search starts from a packing
+    of the largest values of the classes, so there is always a plan. The model has a term for each scenario and pair of
+    rows: if there is no time to write them all down, there is no search.
+    """
+    deadline = time.monotonic() + seconds
+    sample = _draw(members_by_class, class_of_row, capacity, risk, num_scenarios, seconds, seed)
+    num_terms = len(sample.weights) * sample.num_rows * (sample.num_rows + 1) // 2
+    if sample.start.max() < sample.least or num_terms > (deadline - time.monotonic()) * _TERMS_A_SECOND:
+        return sample.start, sample.least
+    solve = _solve_cp_sat if importlib.util.find_spec("ortools") else _solve_highs
+    bins, bound = solve(sample, deadline, seed, progress)
+    better = bins is not None and bins.max() < sample.start.max() and sample.fits(bins)
+    return bins if bins is not None and better else sample.start, max(bound, sample.least)
+
+
+def _draw(
+    members_by_class: Sequence[FloatArray],
+    class_of_row: IntArray,
+    capacity: float,
+    risk: Exact,
+    num_scenarios: int,
+    seconds: float,
+    seed: int,
+) -> _Sample:
+    # Rows of a class are exchangeable, so it does not matter which value a row starts with.
+    values = np.empty(len(class_of_row))
+    values[np.argsort(class_of_row, kind="stable")] = np.concatenate(members_by_class)
+    if values.max() > capacity:
+        raise NoPlanError(f"a released value is larger than the capacity of a bin, {capacity:g}. Use larger bins.")
+    numbers = whole_numbers(values, capacity)
+    largest = np.zeros(len(members_by_class), dtype=np.int64)
+    np.maximum.at(largest, class_of_row, numbers.items)
+    packed = pack_bins(largest[class_of_row], numbers.capacity, seconds=seconds * SAMPLE_START_SHARE, seed=seed)
+    start = np.empty(len(values), dtype=np.int64)
+    for number, rows in enumerate(packed.bins):
+        start[rows] = number
+    weights = numbers.items[within_class_permutations(class_of_row, num_scenarios, seed)]
+    # Read as a decimal: 0.29 of 100 scenarios are 29 of them.
+    misses = math.floor(exact(risk, what="risk") * num_scenarios)
+    # At least one scenario must fit, and all have the same weights. Numbers rounded up give no lower bound.
+    below = numbers.below or (numbers.items, numbers.capacity)
+    least = pack_bins(*below, seconds=seconds * SAMPLE_START_SHARE, seed=seed).bound
+    return _Sample(weights, numbers.capacity, misses, max(least, 1), start)
+
+
+def _pairs(sample: _Sample) -> list[tuple[int, int]]:
+    """Return the pairs (bin, row) that a plan may use: a bin has the name of its first row, so it has only one name."""
+    return [(first, row) for row in range(sample.num_rows) for first in range(row + 1)]
+
+
+def _solve_cp_sat(
+    sample: _Sample, deadline: float, seed: int, progress: Progress | None
+) -> tuple[IntArray | None, int]:
+    cp_model: Any = importlib.import_module("ortools.sat.python.cp_model")
+    model = cp_model.CpModel()
+    inside = {pair: model.new_bool_var("") for pair in _pairs(sample)}
+    missed = [model.new_bool_var("") for _ in sample.weights]
+    used = [inside[row, row] for row in range(sample.num_rows)]
+    model.minimize(sum(used))  # eq. 12
+    for first in range(sample.num_rows):
+        members = [inside[first, row] for row in range(first, sample.num_rows)]
+        for scenario, miss in zip(sample.weights[:, first:].tolist(), missed, strict=True):  # eq. 13
+            excess = max(sum(scenario) - sample.capacity, 0)
+            load = sum(weight * member for weight, member in zip(scenario, members, strict=True))
+            model.add(load - excess * miss <= sample.capacity * members[0])
+        for member in members[1:]:
+            model.add_implication(member, members[0])
+    for row in range(sample.num_rows):
+        model.add_exactly_one(inside[first, row] for first in range(row + 1))  # eq. 14
+    model.add(sum(missed) <= sample.misses)  # eq. 15
+    model.add(sum(used) >= sample.least)
+    for one, other in sample.apart():
+        for first in range(one + 1):
+            model.add_at_most_one(inside[first, one], inside[first, other])
+    _, first_rows, bin_of_row = np.unique(sample.start, return_index=True, return_inverse=True)
+    start = first_rows[bin_of_row]  # the first row of each row's bin
+    for (first, row), variable in inside.items():
+        model.add_hint(variable, bool(start[row] == first))
+    for variable in missed:
+        model.add_hint(variable, False)
+    solver = cp_model.CpSolver()
+    solver.parameters.max_time_in_seconds = max(deadline - time.monotonic(), SOLVER_SECONDS)
+    solver.parameters.num_workers = 1
+    solver.parameters.random_seed = seed % 2**31
+
+    class Teller(cp_model.CpSolverSolutionCallback):  # type: ignore[misc]  # known at run time only
+        def on_solution_callback(self) -> None:
+            if progress is not None:
+                progress(f"{self.objective_value:.0f} bins, at least {self.best_objective_bound:.0f} needed")
+
+    status = solver.solve(model, Teller() if progress is not None else None)
+    bound = math.ceil(solver.best_objective_bound - _BOUND_MARGIN)
+    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        return None, max(bound, 0)
+    first_of_row = [next(i for i in range(row + 1) if solver.value(inside[i, row])) for row in range(sample.num_rows)]
+    return np.unique(first_of_row, return_inverse=True)[1].reshape(-1), max(bound, 0)
+
+
+def _solve_highs(sample: _Sample, deadline: float, seed: int, progress: Progress | None) -> tuple[IntArray | None, int]:
+    from scipy.optimize import Bounds, LinearConstraint, milp
+    from scipy.sparse import csr_matrix
+
+    pairs = _pairs(sample)
+    number_of = {pair: number for number, pair in enumerate(pairs)}
+    rows, num = range(sample.num_rows), len(pairs) + len(sample.weights)
+
+    def sparse(lines: list[dict[int, float]]) -> Any:
+        values = [value for line in lines for value in line.values()]
+        columns = [column for line in lines for column in line]
+        return csr_matrix((values, columns, np.cumsum([0, *map(len, lines)])), shape=(len(lines), num))
+
+    loads: list[dict[int, float]] = []
+    for first in rows:
+        for miss, scenario in enumerate(sample.weights[:, first:].tolist()):  # eq. 13
+            line = {number_of[first, first + place]: float(weight) for place, weight in enumerate(scenario)}
+            line[number_of[first, first]] -= sample.capacity
+            line[len(pairs) + miss] = -float(max(sum(scenario) - sample.capacity, 0))
+            loads.append(line)
+    loads += [{number_of[i, j]: 1.0, number_of[i, i]: -1.0} for i, j in pairs if i < j]
+    once = [{number_of[first, row]: 1.0 for first in range(row + 1)} for row in rows]
+    missed = {len(pairs) + miss: 1.0 for miss in range(len(sample.weights))}
+    apart = [
+        {number_of[first, one]: 1.0, number_of[first, other]: 1.0}
+        for one, other in sample.apart()
+        for first in range(one + 1)
+    ]
+    cost = np.zeros(num)
+    cost[[number for number, (first, row) in enumerate(pairs) if first == row]] = 1.0
+    rules = [
+        LinearConstraint(sparse(loads), ub=0.0),
+        LinearConstraint(sparse(once), lb=1.0, ub=1.0),  # eq. 14
+        LinearConstraint(sparse([missed]), ub=float(sample.misses)),  # eq. 15
+        LinearConstraint(cost[None, :], lb=float(sample.least)),
+        *([LinearConstraint(sparse(apart), ub=1.0)] if apart else []),
+    ]
+    # A relative gap would stop short of the optimum when there are many bins.
+    options = {"time_limit": max(deadline - time.monotonic(), SOLVER_SECONDS), "mip_rel_gap": 0.0}
+    result = milp(cost, constraints=rules, integrality=np.ones(num), bounds=Bounds(0, 1), options=options)
+    dual = result.get("mip_dual_bound")
+    bound = math.ceil(dual - _BOUND_MARGIN) if dual is not None and math.isfinite(dual) else 0
+    if progress is not None:
+        progress(f"at least {max(bound, sample.least)} bins needed")
+    if result.x is None:
+        return None, max(bound, 0)
+    first_of_row = np.zeros(sample.num_rows, dtype=np.int64)
+    for number in np.flatnonzero(result.x[: len(pairs)] > 0.5).tolist():
+        first, row = pairs[number]
+        first_of_row[row] = first
+    return np.unique(first_of_row, return_inverse=True)[1].reshape(-1), max(bound, 0)

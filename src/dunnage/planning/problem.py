@@ -17,7 +17,7 @@ from dunnage.errors import NoPlanError, ParameterError
 from dunnage.exact import Exact, exact, shown_number
 from dunnage.kernels.bins import Between, BinKind, Members, whole_numbers
 from dunnage.kernels.bins.chances import ClassSizes
-from dunnage.planning.trucks import Truck, parse_capacities
+from dunnage.planning.trucks import Truck, check_kinds, parse_capacities
 from dunnage.release import Release, Uncertain
 
 MAX_COST = 10**6
@@ -250,27 +250,13 @@ def _trucks(
     if len({truck.name for truck in trucks}) < len(trucks):
         raise ParameterError("two kinds of truck have the same name. Give each kind its own name.")
     packed = [name for name in wanted if all(name in truck.capacity for truck in trucks)]
-    for truck in trucks:
-        bad = [name for name in packed if not _is_amount(truck.capacity[name])]
-        if bad or not packed:
-            missing = ", ".join(bad) or " or ".join(wanted)
-            raise ParameterError(f"truck {truck.name!r} has no capacity for {missing}. Give it a capacity above 0.")
-        if not _is_amount(truck.cost):
-            raise ParameterError(f"truck {truck.name!r} must cost more than 0. Got {truck.cost!r}.")
-        if truck.count is not None and (type(truck.count) is not int or truck.count < 0):
-            raise ParameterError(
-                f"the count of truck {truck.name!r} must be a whole number of at least 0. Got {truck.count!r}."
-            )
+    check_kinds(trucks, packed or wanted)
     costs = [truck.cost for truck in trucks]
     if max(costs) > MAX_COST * min(costs):
         raise ParameterError(
             f"one truck costs over {MAX_COST:,} times as much as another ({max(costs):g}, {min(costs):g}). Remove one."
         )
     return tuple(replace(truck, capacity={name: truck.capacity[name] for name in packed}) for truck in trucks)
-
-
-def _is_amount(value: object) -> bool:
-    return isinstance(value, int | float) and 0 < value < math.inf
 
 
 def combinations(release: Release, names: Sequence[str]) -> IntArray:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from pathlib import Path
 
 import numpy as np
@@ -70,6 +71,26 @@ def read_trucks(path: str | os.PathLike[str], quantities: Sequence[str]) -> tupl
     if len({truck.name for truck in trucks}) < len(trucks):
         raise InputError(str(file), ["has two kinds of truck with the same name. Give each kind its own name."])
     return tuple(trucks)
+
+
+def check_kinds(trucks: Sequence[Truck], quantities: Iterable[str]) -> None:
+    """Check that every kind of truck has capacities and a cost above 0, and a valid count."""
+    for truck in trucks:
+        for quantity in quantities:
+            if not _is_amount(truck.capacity.get(quantity)):
+                raise ParameterError(
+                    f"truck {truck.name!r} has no capacity for {quantity}. Give it a capacity above 0."
+                )
+        if not _is_amount(truck.cost):
+            raise ParameterError(f"truck {truck.name!r} must cost more than 0. Got {truck.cost!r}.")
+        if truck.count is not None and (type(truck.count) is not int or truck.count < 0):
+            raise ParameterError(
+                f"the count of truck {truck.name!r} must be a whole number of at least 0. Got {truck.count!r}."
+            )
+
+
+def _is_amount(value: object) -> bool:
+    return isinstance(value, Real) and 0 < float(value) < np.inf
 
 
 def parse_capacities(texts: Sequence[str | float], units: Mapping[str, str]) -> dict[str, float]:

@@ -19,7 +19,6 @@ on how well a row can be recognised by its noisy values.
 
 from __future__ import annotations
 
-import math
 import os
 import time
 from collections import Counter
@@ -40,7 +39,7 @@ from dunnage.noise.source import Noise
 from dunnage.planning.linkage import exchangeable, linkage_of_rows, noisy_linkage, storable_count, truck_linkage
 from dunnage.planning.models import PackingModel
 from dunnage.planning.plan import Linkage, Plan, Slots, linkage_text, named_rows, read_assignment
-from dunnage.planning.trucks import Truck, parse_capacities
+from dunnage.planning.trucks import Truck, check_kinds, parse_capacities
 from dunnage.publication import Key
 from dunnage.release import Release
 from dunnage.settle.repair import (
@@ -454,19 +453,6 @@ def _check_quantities(plan: Plan, release: Release) -> None:
 
 def listed(capacity: Capacity) -> Sequence[str | float]:
     return list(capacity) if isinstance(capacity, Iterable) and not isinstance(capacity, str) else [capacity]
-
-
-def check_kinds(trucks: Sequence[Truck], quantities: Iterable[str]) -> None:
-    """Check that every kind of truck has capacities and a cost."""
-    for truck in trucks:
-        for quantity in quantities:
-            room = truck.capacity.get(quantity, 0)
-            if not (math.isfinite(room) and room > 0):
-                raise ParameterError(
-                    f"truck {truck.name!r} has no capacity for {quantity}. Give it a capacity above 0."
-                )
-        if not (math.isfinite(truck.cost) and truck.cost > 0):
-            raise ParameterError(f"truck {truck.name!r} must cost more than 0.")
 
 
 def _checked_trucks(plan: Plan) -> Plan:
