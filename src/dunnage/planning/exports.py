@@ -21,7 +21,7 @@ from dunnage.arrays import IntArray
 from dunnage.errors import ParameterError
 from dunnage.folders import new_folder
 from dunnage.model.city import City, haversine
-from dunnage.planning.demand import Ground, TripCounts, released_counts
+from dunnage.planning.demand import Ground, released_counts
 from dunnage.planning.dispatch import Requests
 from dunnage.planning.fleet import planned_task
 from dunnage.planning.plan import FleetPlan
@@ -103,60 +103,50 @@ def export_fleetpy(
     if not name.isidentifier():
         raise ParameterError(f"name must consist of letters, digits and _, for example dunnage. Got {name!r}.")
     with new_folder(folder, marker=MARKER) as work:
-        network, demand = work / "networks" / name, work / "demand" / name / "matched" / name
-        _write_network(network, city, times)
-        demand.mkdir(parents=True)
-        _write_requests(demand, requests, requests.seconds if requested is None else requested, len(city.zone_names))
-        placed = city.lat is not None and city.lon is not None
+        base, tables = work / "networks" / name / "base", work / "networks" / name / "ff" / "tables"
+        demand = work / "demand" / name / "matched" / name
+        for place in (base, tables, demand):
+            place.mkdir(parents=True)
+        num, placed = len(city.stops), city.lat is not None and city.lon is not None
+        # With coordinates: distances along great circles, and Web Mercator. Without: distances from times, and zeros.
+        metres, east, north = np.asarray(times * _METRES_A_SECOND), np.zeros(num), np.zeros(num)
+        if city.lat is not None and city.lon is not None:
+            lat = np.radians(np.clip(city.lat, -_MERCATOR_DEGREES, _MERCATOR_DEGREES))
+            metres = 1000 * haversine(city.lat, city.lon)
+            east = _MERCATOR_METRES * np.radians(city.lon)
+            north = _MERCATOR_METRES * np.log(np.tan(np.pi / 4 + lat / 2))
+        columns = ("node_index", "is_stop_only", "pos_x", "pos_y")
+        # 0 means False: the reader converts it to a whole number.
+        nodes = ([node, 0, round(float(east[node]), 3), round(float(north[node]), 3)] for node in range(num))
+        write_lines(base / "nodes.csv", columns, nodes)
+        edges = (
+            [start, end, round(float(metres[start, end]), 1), int(times[start, end])]
+            for start, end in itertools.permutations(range(num), 2)
+        )
+        write_lines(base / "edges.csv", ("from_node", "to_node", "distance", "travel_time"), edges)
+        (base / "crs.info").write_text("epsg:3857", encoding="utf-8")
+        np.save(tables / "nn_fastest_tt.npy", times.astype(np.float64))
+        np.save(tables / "nn_fastest_distance.npy", metres)
+        seconds = requests.seconds if requested is None else requested
+        order = np.argsort(seconds, kind="stable")
+        # lines : rq_time, start, end, request_id
+        lines = np.column_stack([seconds, requests.origin, requests.destination])[order].astype(np.int64)
+        lines = np.column_stack([lines, np.arange(len(lines))])
+        header, zones = ("rq_time", "start", "end", "request_id"), np.asarray(requests.zone)[order]
+        write_lines(demand / "requests.csv", header, lines.tolist())
+        for zone in range(len(city.zone_names)):
+            write_lines(demand / f"requests_{zone}.csv", header, lines[zones == zone].tolist())
+        far = "along great circles" if placed else "from travel times at 20 km/h, because stops have no coordinates"
+        when = "at the earliest possible second" if requested is None else "at the same second as in our simulation"
         about = _ABOUT_FLEETPY.format(
             name=name,
-            distances="along great circles"
-            if placed
-            else "from travel times at 20 km/h, because stops have no coordinates",
+            distances=far,
             positions="Web Mercator, EPSG:3857" if placed else "unknown, so all are 0",
             zones=", ".join(f"{number} {zone}" for number, zone in enumerate(city.zone_names)) or "none",
-            second="at the earliest possible second"
-            if requested is None
-            else "at the same second as in our simulation",
+            second=when,
         )
         (work / MARKER).write_text(about, encoding="utf-8")
     return Path(folder)
-
-
-def _write_network(folder: Path, city: City, times: NDArray[np.int32]) -> None:
-    base, tables = folder / "base", folder / "ff" / "tables"
-    base.mkdir(parents=True)
-    tables.mkdir(parents=True)
-    num = len(city.stops)
-    # With coordinates: distances along great circles, and Web Mercator. Without: distances from times, and zeros.
-    metres, east, north = np.asarray(times * _METRES_A_SECOND), np.zeros(num), np.zeros(num)
-    if city.lat is not None and city.lon is not None:
-        lat = np.radians(np.clip(city.lat, -_MERCATOR_DEGREES, _MERCATOR_DEGREES))
-        metres = 1000 * haversine(city.lat, city.lon)
-        east, north = _MERCATOR_METRES * np.radians(city.lon), _MERCATOR_METRES * np.log(np.tan(np.pi / 4 + lat / 2))
-    columns = ("node_index", "is_stop_only", "pos_x", "pos_y")
-    # 0 means False: the reader converts it to a whole number.
-    nodes = ([node, 0, round(float(east[node]), 3), round(float(north[node]), 3)] for node in range(num))
-    write_lines(base / "nodes.csv", columns, nodes)
-    edges = (
-        [start, end, round(float(metres[start, end]), 1), int(times[start, end])]
-        for start, end in itertools.permutations(range(num), 2)
-    )
-    write_lines(base / "edges.csv", ("from_node", "to_node", "distance", "travel_time"), edges)
-    (base / "crs.info").write_text("epsg:3857", encoding="utf-8")
-    np.save(tables / "nn_fastest_tt.npy", times.astype(np.float64))
-    np.save(tables / "nn_fastest_distance.npy", metres)
-
-
-def _write_requests(folder: Path, requests: Requests, seconds: IntArray, num_zones: int) -> None:
-    order = np.argsort(seconds, kind="stable")
-    # lines : rq_time, start, end, request_id
-    lines = np.column_stack([seconds, requests.origin, requests.destination])[order].astype(np.int64)
-    lines = np.column_stack([lines, np.arange(len(lines))])
-    header, zones = ("rq_time", "start", "end", "request_id"), np.asarray(requests.zone)[order]
-    write_lines(folder / "requests.csv", header, lines.tolist())
-    for zone in range(num_zones):
-        write_lines(folder / f"requests_{zone}.csv", header, lines[zones == zone].tolist())
 
 
 def export_geojson(
@@ -187,8 +177,20 @@ def export_geojson(
             shapes = {1: ("Point", ring[0]), 2: ("LineString", ring), 3: ("Polygon", [[*ring, ring[0]]])}
             hulls.append(_feature(*shapes[min(len(ring), 3)], {"zone": name, "stops": len(members), **more}))
     collections = {"stops": stops, "zones": hulls}
-    if release is not None:
-        collections["flows"] = _flow_features(released_counts(release, city), city, places)
+    if release is not None:  # trips of an average date by pair of stops, the largest first; within a stop, points
+        counts = released_counts(release, city)
+        num = len(city.stops)
+        pairs, place = np.unique(counts.origin * num + counts.destination, return_inverse=True)
+        trips = np.bincount(place.reshape(-1), weights=counts.count, minlength=len(pairs)) / sum(counts.num_dates)
+        flows = []
+        for index in np.argsort(-trips, kind="stable")[:MAX_FLOWS].tolist():
+            start, end = divmod(int(pairs[index]), num)
+            same = places[start] == places[end]
+            geometry, line = ("Point", places[start]) if same else ("LineString", [places[start], places[end]])
+            number = round(float(trips[index]), 3)
+            about: Feature = {"origin": city.stops[start], "destination": city.stops[end], "trips": number}
+            flows.append(_feature(geometry, line, about))
+        collections["flows"] = flows
     with new_folder(folder, marker="stops.geojson") as work:
         for name, features in collections.items():
             text = json.dumps({"type": "FeatureCollection", "features": features}, ensure_ascii=False, allow_nan=False)
@@ -217,19 +219,3 @@ def convex_hull(points: Sequence[Sequence[float]]) -> list[list[float]]:
             kept.append((x, y))
         hull += [list(point) for point in kept[:-1]]
     return hull
-
-
-def _flow_features(counts: TripCounts, city: City, places: list[list[float]]) -> list[Feature]:
-    """Draw the trips of an average date by pair of stops, the largest first; trips within a stop are points."""
-    num = len(city.stops)
-    pairs, place = np.unique(counts.origin * num + counts.destination, return_inverse=True)
-    trips = np.bincount(place.reshape(-1), weights=counts.count, minlength=len(pairs)) / sum(counts.num_dates)
-    features = []
-    for index in np.argsort(-trips, kind="stable")[:MAX_FLOWS].tolist():
-        start, end = divmod(int(pairs[index]), num)
-        same = places[start] == places[end]
-        geometry, line = ("Point", places[start]) if same else ("LineString", [places[start], places[end]])
-        flow = round(float(trips[index]), 3)
-        about: Feature = {"origin": city.stops[start], "destination": city.stops[end], "trips": flow}
-        features.append(_feature(geometry, line, about))
-    return features

@@ -221,7 +221,14 @@ class FleetTask:
         fleet = [0] * num
         for zone in self.served:
             self._tell(f"sizing zone {self.ground.zones[zone]} by itself")
-            alone[:, zone] = self._alone(zone)
+            last = 0  # the fleet of the last day with rides is a good guess for the next
+            for day in np.flatnonzero(self.legs[:, zone]).tolist():
+                guess, step = last, 1
+                if not last:
+                    solo = solo_cover(self._rides(day, zone).requests, self.ground.times)
+                    guess = max(1, round(solo / _GUESSED_SHARING))
+                    step = max(1, guess // 10)
+                last = alone[day, zone] = self._smallest_alone(day, zone, guess, step=step)
             fleet[zone] = int(np.median(alone[alone[:, zone] > 0, zone]))
         self._tell("simulating all zones together")
         final = tuple(fleet)
@@ -231,21 +238,6 @@ class FleetTask:
         return Sized(fleet=final, alone=alone, runs=self.runs(final))
 
     # Each zone by itself
-
-    def _alone(self, zone: int) -> list[int]:
-        sizes: list[int] = []
-        for day in range(len(self.days)):
-            if not self.legs[day, zone]:
-                sizes.append(0)
-                continue
-            last = next((number for number in reversed(sizes) if number), 0)
-            guess, step = last, 1
-            if not last:
-                solo = solo_cover(self._rides(day, zone).requests, self.ground.times)
-                guess = max(1, round(solo / _GUESSED_SHARING))
-                step = max(1, guess // 10)
-            sizes.append(self._smallest_alone(day, zone, guess, step=step))
-        return sizes
 
     def _rides(self, day: int, zone: int) -> Dispatch:
         """Return the rides of one zone, each requested at its expected time, independent of other zones."""

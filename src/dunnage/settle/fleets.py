@@ -18,7 +18,7 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from dunnage.arrays import BoolArray, FloatArray, IntArray
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.errors import NoPlanError, ParameterError, ReleaseError
 from dunnage.folders import new_folder
 from dunnage.mechanisms.counts import trip_cells, true_counts
@@ -507,17 +507,15 @@ def served_task(task: FleetTask, fleet: tuple[int, ...]) -> FleetTask:
     some = np.array(fleet) > 0
     if not task.legs[:, ~some].any():
         return task
-    days = [replace(day, requests=_without(day.requests, some)) for day in task.days]
+    days = []
+    for day in task.days:
+        requests = day.requests
+        kept, follows = some[requests.zone], requests.after >= 0
+        kept[follows] &= kept[requests.after[follows]]
+        rest = {item.name: getattr(requests, item.name)[kept] for item in fields(requests)}
+        rest["after"] = np.where(rest["after"] >= 0, (np.cumsum(kept) - 1)[rest["after"]], -1)
+        days.append(replace(day, requests=Requests(**rest)))
     return FleetTask(task.ground, days, service=task.service, max_wait=task.max_wait, span=task.span)
-
-
-def _without(requests: Requests, some: BoolArray) -> Requests:
-    kept = some[requests.zone]
-    follows = requests.after >= 0
-    kept[follows] &= kept[requests.after[follows]]
-    place = np.cumsum(kept) - 1
-    rest = {item.name: getattr(requests, item.name)[kept] for item in fields(requests)}
-    return Requests(**rest | {"after": np.where(rest["after"] >= 0, place[rest["after"]], -1)})
 
 
 def _events(task: FleetTask, operations: tuple[Operation, ...]) -> pa.Table:

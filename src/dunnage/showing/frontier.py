@@ -213,8 +213,29 @@ def _data(frontier: Frontier, plot: Plot) -> Svg:
     place = {point.name: index for index, point in enumerate(points)}
     # The order of points depends on what is limited, not on the size of the limit.
     limits = {"cost": Limit(max_cost=_ANY), "risk": Limit(max_risk=_ANY), "both": Limit(max_cost=_ANY, max_risk=_ANY)}
+    items = []
+    for point in points:
+        words, why = _point_words(point, frontier), why_aside(point, frontier)
+        label = [f"{point.name}: {words}", *(["beaten by another"] if point.dominated else [])]
+        label += [f"not recommended: {why}"] if why else []
+        keys = {name: getattr(point, name) for name, _ in _TABLE}
+        keys |= {"cost": point.cost.value, "risk": point.risk.value, "measured_on": _measured_on(point)}
+        items.append(
+            {
+                "name": point.name,
+                "mechanism": point.mechanism,
+                "cost": [point.cost.value, point.cost.lower, point.cost.upper],
+                "risk": [point.risk.value, point.risk.lower, point.risk.upper],
+                "basis": point.basis,
+                "words": words,
+                "label": ", ".join(label),
+                "facts": _facts(point, frontier),
+                "toml": _toml(point, frontier),
+                "keys": keys,
+            }
+        )
     content = {
-        "points": [_point_data(point, frontier) for point in points],
+        "points": items,
         "ranking": {
             kind: [[place[point.name], group] for point, group in ranking(points, limit)]
             for kind, limit in limits.items()
@@ -227,26 +248,6 @@ def _data(frontier: Frontier, plot: Plot) -> Svg:
     }
     text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return Svg("".join(_ESCAPES.get(letter, letter) for letter in text))
-
-
-def _point_data(point: Point, frontier: Frontier) -> dict[str, object]:
-    words, why = _point_words(point, frontier), why_aside(point, frontier)
-    label = [f"{point.name}: {words}"]
-    label += ["beaten by another"] if point.dominated else []
-    label += [f"not recommended: {why}"] if why else []
-    keys = {name: getattr(point, name) for name, _ in _TABLE}
-    return {
-        "name": point.name,
-        "mechanism": point.mechanism,
-        "cost": [point.cost.value, point.cost.lower, point.cost.upper],
-        "risk": [point.risk.value, point.risk.lower, point.risk.upper],
-        "basis": point.basis,
-        "words": words,
-        "label": ", ".join(label),
-        "facts": _facts(point, frontier),
-        "toml": _toml(point, frontier),
-        "keys": {**keys, "cost": point.cost.value, "risk": point.risk.value, "measured_on": _measured_on(point)},
-    }
 
 
 # Scales

@@ -15,7 +15,6 @@ from typing import NamedTuple
 import numpy as np
 
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.model.certificate import RowMeasures
 from dunnage.model.domains import domain_from
 from dunnage.model.domains.numeric import Numeric
 from dunnage.model.guarantees import Guarantee
@@ -99,13 +98,25 @@ class LoadsStory:
 def loads_page(story: LoadsStory) -> str:
     """Write the owner's page of a packing story. It shows true values: keep the file private (mode 0600)."""
     certificate, ranges = story.release.certificate, _ranges(story)
+    # Figures that users of other tools know.
+    rows, facts = certificate.rows, list[tuple[str, str]]()
+    size, suppressed, risks, loss = rows.class_size, rows.suppressed, rows.risks, rows.loss
+    if size is not None and suppressed is not None and risks is not None and loss is not None:
+        sizes = f"{size.smallest:,}, {number_text(round(size.mean, 1))}, {size.largest:,}"
+        facts = [
+            ("Smallest, mean, largest class", sizes),
+            ("Suppressed", f"{suppressed.count:,} ({unbroken_percent(suppressed.share)})"),
+            ("Prosecutor risk, highest", unbroken_percent(risks.prosecutor_highest)),
+            ("Marketer risk", unbroken_percent(risks.marketer)),
+            ("Information loss", unbroken_percent(loss.total)),
+        ]
     content = {
         "story": story,
         "certificate": certificate,
         "figures": _key_figures(story),
         "intervals": _interval_picture(story, ranges),
         "sizes": _size_picture(story, ranges),
-        "class_facts": _class_facts(certificate.rows),
+        "class_facts": facts,
         "guarantee": guarantee_words(certificate.guarantee),
         "holds": "" if certificate.holds is None else guarantee_words(certificate.holds),
         # All digits of the certificate: a bound was rounded up and must stay so.
@@ -182,21 +193,6 @@ def guarantee_words(stated: Guarantee) -> str:
     given = ", ".join(f"{name} = {value}" for name, value in parts.items())
     words = f"{model} with {given}" if given else model
     return f"{words}, for one {protects}" + (f" ({neighbours} neighbours)" if neighbours else "")
-
-
-def _class_facts(rows: RowMeasures) -> list[tuple[str, str]]:
-    """List the figures that users of other tools know."""
-    size, suppressed, risks, loss = rows.class_size, rows.suppressed, rows.risks, rows.loss
-    if size is None or suppressed is None or risks is None or loss is None:
-        return []
-    sizes = f"{size.smallest:,}, {number_text(round(size.mean, 1))}, {size.largest:,}"
-    return [
-        ("Smallest, mean, largest class", sizes),
-        ("Suppressed", f"{suppressed.count:,} ({unbroken_percent(suppressed.share)})"),
-        ("Prosecutor risk, highest", unbroken_percent(risks.prosecutor_highest)),
-        ("Marketer risk", unbroken_percent(risks.marketer)),
-        ("Information loss", unbroken_percent(loss.total)),
-    ]
 
 
 # The released ranges and the true values
