@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -637,9 +637,6 @@ def _assumptions(
             f"The city's modes are ignored, because {other[0]!r} is not one of the {len(TRIP_MODES)} supported modes. "
             "Each pair of stops uses the quickest route."
         )
-    limits = ", ".join(
-        f"{name.replace('_', ' ')} {value:g}" for name, value in asdict(service).items() if name != "capacity"
-    )
     dates = []
     if day is not None:
         dates.append(f"The fleet is planned only for {day}.")
@@ -652,7 +649,10 @@ def _assumptions(
     return (
         *modes,
         *task.ground.routes.assumed,
-        f"Shuttles have {service.capacity} seats; {limits}.",
+        f"Shuttles have {service.capacity} seats. Riders should wait at most {service.max_wait_seconds} s, and a ride "
+        f"should take at most {service.max_detour:g} times the direct drive plus {service.detour_seconds} s. A stop takes "
+        f"{service.dwell_seconds} s. A second of waiting weighs {service.wait_weight}, a second of a longer ride "
+        f"{service.ride_weight}, and a second of a longer drive {service.drive_weight}.",
         f"Each trip begins at a random second of its window. {several(num_days, 'such day')} "
         f"{'was' if num_days == 1 else 'were'} simulated.",
         *dates,

@@ -649,10 +649,10 @@ def _report(fill: Fill, feasible: bool, num_found: float | None) -> RepairReport
     }
     words = ("packages exchanged within their class", "moved to another bin", "bins opened", "left behind")
     done = ", ".join(f"{number} {text}" for number, text in zip(counts.values(), words, strict=True) if number)
-    sentence = f"every bin fits after the repair: {done}."
+    sentence = f"every bin fits after these changes: {done}."
     if not feasible:
         remedy = "Use more or larger trucks, or allow packages to be left behind."
-        sentence = f"not every bin fits{f', even after the repair: {done}' if done else ''}. {remedy}"
+        sentence = f"not every bin fits{f', even after these changes: {done}' if done else ''}. {remedy}"
     return RepairReport(feasible=feasible, repairs_found=num_found, sentence=sentence, **counts)
 
 

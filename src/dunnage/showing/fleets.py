@@ -378,8 +378,8 @@ def hours_picture(shown: Running, planned: Running | None = None) -> draw.Pictur
         legend.append(("step", "with riders, as the plan expected"))
     most = int(np.argmax(shown.busy))
     caption = (
-        f"The busiest half-hour starts at {clock[most]}. On average, {shown.busy[most]:.0f} of {shown.shuttles:,} "
-        f"shuttles then carry riders, {shown.empty[most]:.0f} drive empty and {shown.parked[most]:.0f} are parked."
+        f"The busiest half-hour starts at {clock[most]}, with on average {shown.busy[most]:.0f} of {shown.shuttles:,} "
+        f"shuttles carrying riders, {shown.empty[most]:.0f} driving empty and {shown.parked[most]:.0f} parked."
     )
     below = draw.lower_axis(draw.BASE, "time of day", labels, grid=draw.BASE, first="start")
     svg = draw.columns(x, y, stacks, y_title="shuttles", whole=True, below=below, steps=steps, label=caption)
