@@ -187,8 +187,8 @@ def export_geojson(
             start, end = divmod(int(pairs[index]), num)
             same = places[start] == places[end]
             geometry, line = ("Point", places[start]) if same else ("LineString", [places[start], places[end]])
-            number = round(float(trips[index]), 3)
-            about: Feature = {"origin": city.stops[start], "destination": city.stops[end], "trips": number}
+            daily = round(float(trips[index]), 3)
+            about: Feature = {"origin": city.stops[start], "destination": city.stops[end], "trips": daily}
             flows.append(_feature(geometry, line, about))
         collections["flows"] = flows
     with new_folder(folder, marker="stops.geojson") as work:

@@ -650,8 +650,8 @@ def _assumptions(
         *modes,
         *task.ground.routes.assumed,
         f"Shuttles have {service.capacity} seats. Riders should wait at most {service.max_wait_seconds} s, and a ride "
-        f"should take at most {service.max_detour:g} times the direct drive plus {service.detour_seconds} s. A stop takes "
-        f"{service.dwell_seconds} s. A second of waiting weighs {service.wait_weight}, a second of a longer ride "
+        f"should take at most {service.max_detour:g} times the direct drive plus {service.detour_seconds} s. A stop "
+        f"takes {service.dwell_seconds} s. A second of waiting weighs {service.wait_weight}, a second of a longer ride "
         f"{service.ride_weight}, and a second of a longer drive {service.drive_weight}.",
         f"Each trip begins at a random second of its window. {several(num_days, 'such day')} "
         f"{'was' if num_days == 1 else 'were'} simulated.",
