@@ -855,6 +855,25 @@ def sampled_assignment(
     rows: if there is no time to write them all down, there is no search.
     """
     deadline = time.monotonic() + seconds
+    sample = _draw(members_by_class, class_of_row, capacity, risk, num_scenarios, seconds, seed)
+    num_terms = len(sample.weights) * sample.num_rows * (sample.num_rows + 1) // 2
+    if sample.start.max() < sample.least or num_terms > (deadline - time.monotonic()) * _TERMS_A_SECOND:
+        return sample.start, sample.least
+    solve = _solve_cp_sat if importlib.util.find_spec("ortools") else _solve_highs
+    bins, bound = solve(sample, deadline, seed, progress)
+    better = bins is not None and bins.max() < sample.start.max() and sample.fits(bins)
+    return bins if bins is not None and better else sample.start, max(bound, sample.least)
+
+
+def _draw(
+    members_by_class: Sequence[FloatArray],
+    class_of_row: IntArray,
+    capacity: float,
+    risk: Exact,
+    num_scenarios: int,
+    seconds: float,
+    seed: int,
+) -> _Sample:
     # Rows of a class are exchangeable, so it does not matter which value a row starts with.
     values = np.empty(len(class_of_row))
     values[np.argsort(class_of_row, kind="stable")] = np.concatenate(members_by_class)
@@ -873,14 +892,7 @@ def sampled_assignment(
     # At least one scenario must fit, and all have the same weights. Numbers rounded up give no lower bound.
     below = numbers.below or (numbers.items, numbers.capacity)
     least = pack_bins(*below, seconds=seconds * SAMPLE_START_SHARE, seed=seed).bound
-    sample = _Sample(weights, numbers.capacity, misses, max(least, 1), start)
-    num_terms = len(sample.weights) * sample.num_rows * (sample.num_rows + 1) // 2
-    if sample.start.max() < sample.least or num_terms > (deadline - time.monotonic()) * _TERMS_A_SECOND:
-        return sample.start, sample.least
-    solve = _solve_cp_sat if importlib.util.find_spec("ortools") else _solve_highs
-    bins, bound = solve(sample, deadline, seed, progress)
-    better = bins is not None and bins.max() < sample.start.max() and sample.fits(bins)
-    return bins if bins is not None and better else sample.start, max(bound, sample.least)
+    return _Sample(weights, numbers.capacity, misses, max(least, 1), start)
 
 
 def _pairs(sample: _Sample) -> list[tuple[int, int]]:
