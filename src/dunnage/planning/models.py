@@ -88,7 +88,7 @@ class Robust:
         ``largest``: a bin with a rows of a class allows for the a largest members of that class. It always fits, and
         never needs more bins than upper bounds do. Needs multisets.
         ``items``: a bin with a rows allows for the sqrt(-2 a log(risk / n)) largest deviations from the mean.
-        ``published``: as in the paper, sqrt(-2 n log(risk / n)) for every bin. No bin has so many rows, so this equals
+        ``published``: as in the paper, sqrt(-2 n log(risk / n)) for every bin. No bin has that many rows, so this equals
         the upper bounds.
     risk
         The budgets are computed from it. They assume independent deviations, but rows of a class are not independent.
@@ -214,10 +214,10 @@ class Stochastic:
 
 @dataclass(frozen=True, kw_only=True)
 class Sealed:
-    """Say only how many rows of each class a bin takes; the owner, who knows the weights, fills the slots.
+    """Say only how many rows of each class a bin takes. The owner, who knows the weights, fills the slots.
 
-    From multisets it packs the true multiset, so that privacy costs no truck. From bounds it packs upper bounds. What
-    it costs instead is truck linkage: a tight plan leaves few ways to fill it, and the plan states what they tell.
+    With multisets, it packs the true multiset, so privacy costs no truck. With bounds, it packs upper bounds. The cost
+    is truck linkage instead: a tight plan can be filled in few ways, and the plan states what they reveal.
     """
 
     name: ClassVar[str] = "sealed"

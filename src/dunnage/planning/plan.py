@@ -54,7 +54,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class Certified(Model):
-    """The proved probability that every bin fits in truth, and what the proof rests on."""
+    """The proved probability that every bin really fits, and the basis of the proof."""
 
     at_least: Share
     at_most: Share
@@ -356,7 +356,7 @@ class Plan:
             low, high = self.certified.at_least, self.certified.at_most
             lines.append(f"Certified   everything fits with a probability between {low:.4f} and {high:.4f}")
             if low < 1 and self.certified.rests_on:
-                lines.append(f"Rests on    {self.certified.rests_on}")
+                lines.append(f"Based on    {self.certified.rests_on}")
         if self.spread is not None:
             lines.append(f"Spread      no truck takes more than 1/{self.spread} of a class")
         if self.margin is not None:

@@ -633,7 +633,7 @@ def _mix(fill: Fill, noise: Noise) -> None:
     fill.loads = fill.capacities - np.array(room, dtype=fill.loads.dtype)
 
 
-def _report(fill: Fill, feasible: bool, num_found: float | None) -> RepairReport:
+def _report(fill: Fill, feasible: bool, num_repairs: float | None) -> RepairReport:
     """Count net changes: rows of a group that exchanged places are permuted, others are moved."""
     task = fill.task
     before, after = task.start, fill.bin_of_row
@@ -653,7 +653,7 @@ def _report(fill: Fill, feasible: bool, num_found: float | None) -> RepairReport
     if not feasible:
         remedy = "Use more or larger trucks, or allow packages to be left behind."
         sentence = f"not every bin fits{f', even after these changes: {done}' if done else ''}. {remedy}"
-    return RepairReport(feasible=feasible, repairs_found=num_found, sentence=sentence, **counts)
+    return RepairReport(feasible=feasible, repairs_found=num_repairs, sentence=sentence, **counts)
 
 
 # Setting rows aside, repacking, opening bins

@@ -192,7 +192,7 @@ def sign_off_page(audit: Audit) -> str:
         "Published in clear": _fitting(stated.in_clear, _ROOM["in_clear"]),
         "Warnings": warnings,
     }
-    # If somebody has approved the audit, their name and role are filled in.
+    # If the audit is approved, the name and role are filled in.
     approver, _, role = (audit.approved.name if audit.approved else "").partition(",")
     content = {
         "audit": audit,

@@ -106,7 +106,7 @@ def headlines(certificate: Certificate) -> list[tuple[str, str]]:
 
 
 def guarantee_words(guarantee: Guarantee) -> str:
-    """Write a guarantee in a line; one within clusters adds that there is none across them."""
+    """Write a guarantee in a line; one within clusters adds that there is no bound across them."""
     stated = guarantee.to_dict()
     words = ", ".join(f"{key} {stated[key]}" for key in _in_order(stated))
     if not isinstance(guarantee, WithinCluster):
