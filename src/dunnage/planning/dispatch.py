@@ -330,7 +330,14 @@ class Dispatch:
         from dunnage.kernels import dispatch as k
 
         self.requests, self.service = requests, service
-        self.times = _checked_times(times)
+        given = np.asarray(times)
+        if given.ndim != 2 or given.shape[0] != given.shape[1] or (given.size and given.dtype.kind not in "iu"):
+            raise ParameterError(f"times must be a square table of whole seconds. Got shape {given.shape}.")
+        if given.size and (given.min() < 0 or given.max() > np.iinfo(np.int32).max):
+            raise ParameterError("times must be from 0 to 2,147,483,647 seconds.")
+        if given.diagonal().any():
+            raise ParameterError("times from a stop to itself must be 0.")
+        self.times = np.ascontiguousarray(given, dtype=np.int32)
         self.homes = [np.unique(np.atleast_1d(np.asarray(stops))) for stops in homes]
         for zone, stops in enumerate(self.homes):
             if not stops.size or stops.dtype.kind not in "iu" or stops.min() < 0 or stops.max() >= len(self.times):
@@ -389,7 +396,21 @@ class Dispatch:
     def run(self, fleet: ArrayLike, *, abort_mean_wait: float | None = None) -> Operation:
         from dunnage.kernels import dispatch as k
 
-        vehicles, of = self._checked_fleet(fleet), self.service
+        vehicles = np.atleast_1d(np.asarray(fleet))
+        if vehicles.shape != (len(self.homes),) or (vehicles.size and vehicles.dtype.kind not in "iu"):
+            raise ParameterError(
+                f"fleet must be a whole number of shuttles for each of {len(self.homes)} zones. "
+                f"Got {np.asarray(fleet).tolist()!r}."
+            )
+        vehicles = vehicles.astype(np.int64)
+        if vehicles.size and not 0 <= vehicles.min() <= vehicles.max() <= 10_000_000:
+            raise ParameterError(f"a zone must have 0 to 10,000,000 shuttles. Got {vehicles.tolist()}.")
+        missing = np.flatnonzero((vehicles == 0) & (np.bincount(self.requests.zone, minlength=len(vehicles)) > 0))
+        if len(missing):
+            raise ParameterError(
+                f"a zone with requests needs a shuttle. Got none for zone {missing[0]}, counted from 0."
+            )
+        of = self.service
         num, num_legs, num_places = int(vehicles.sum()), len(self.requests), len(self._stops)
         max_wait = _NEVER
         if abort_mean_wait is not None:
@@ -463,31 +484,3 @@ class Dispatch:
             boarded=legs[:, k.BOARD_MOVE].copy(),
             alighted=legs[:, k.ALIGHT_MOVE].copy(),
         )
-
-    def _checked_fleet(self, fleet: ArrayLike) -> IntArray:
-        vehicles = np.atleast_1d(np.asarray(fleet))
-        if vehicles.shape != (len(self.homes),) or (vehicles.size and vehicles.dtype.kind not in "iu"):
-            raise ParameterError(
-                f"fleet must be a whole number of shuttles for each of {len(self.homes)} zones. "
-                f"Got {np.asarray(fleet).tolist()!r}."
-            )
-        vehicles = vehicles.astype(np.int64)
-        if vehicles.size and not 0 <= vehicles.min() <= vehicles.max() <= 10_000_000:
-            raise ParameterError(f"a zone must have 0 to 10,000,000 shuttles. Got {vehicles.tolist()}.")
-        missing = np.flatnonzero((vehicles == 0) & (np.bincount(self.requests.zone, minlength=len(vehicles)) > 0))
-        if len(missing):
-            raise ParameterError(
-                f"a zone with requests needs a shuttle. Got none for zone {missing[0]}, counted from 0."
-            )
-        return vehicles
-
-
-def _checked_times(times: ArrayLike) -> NDArray[np.int32]:
-    given = np.asarray(times)
-    if given.ndim != 2 or given.shape[0] != given.shape[1] or (given.size and given.dtype.kind not in "iu"):
-        raise ParameterError(f"times must be a square table of whole seconds. Got shape {given.shape}.")
-    if given.size and (given.min() < 0 or given.max() > np.iinfo(np.int32).max):
-        raise ParameterError("times must be from 0 to 2,147,483,647 seconds.")
-    if given.diagonal().any():
-        raise ParameterError("times from a stop to itself must be 0.")
-    return np.ascontiguousarray(given, dtype=np.int32)

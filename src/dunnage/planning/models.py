@@ -88,8 +88,8 @@ class Robust:
         ``largest``: a bin with a rows of a class allows for the a largest members of that class. It always fits, and
         never needs more bins than upper bounds do. Needs multisets.
         ``items``: a bin with a rows allows for the sqrt(-2 a log(risk / n)) largest deviations from the mean.
-        ``published``: as in the paper, sqrt(-2 n log(risk / n)) for every bin. No bin has that many rows, so this equals
-        the upper bounds.
+        ``published``: as in the paper, sqrt(-2 n log(risk / n)) for every bin. No bin has that many rows, so this
+        equals the upper bounds.
     risk
         The budgets are computed from it. They assume independent deviations, but rows of a class are not independent.
 

@@ -38,7 +38,7 @@ from dunnage.model.documents import Number, OrEmpty
 from dunnage.noise.source import Noise
 from dunnage.planning.linkage import exchangeable, linkage_of_rows, noisy_linkage, storable_count, truck_linkage
 from dunnage.planning.models import PackingModel
-from dunnage.planning.plan import Linkage, Plan, Slots, linkage_text, named_rows, read_assignment
+from dunnage.planning.plan import Linkage, Plan, linkage_text, named_rows, read_assignment
 from dunnage.planning.trucks import Truck, check_kinds, parse_capacities
 from dunnage.publication import Key
 from dunnage.release import Release
@@ -409,7 +409,23 @@ def received_plan(
         if problem:
             raise InputError(source, [problem])
     else:
-        _check_slots(source, chosen.slots, chosen.num_bins, release.class_of_row)
+        slots = chosen.slots  # they must take each class exactly
+        if not len(slots.bin) or min(slots.class_id.min(), slots.count.min()) < 0:
+            raise InputError(source, ["has no slots, or negative numbers in them. Make the plan again."])
+        if slots.bin.min() < 0 or slots.bin.max() >= chosen.num_bins:
+            raise InputError(source, ["has slots in a bin without a truck. Name a truck for every bin."])
+        taken: Counter[int] = Counter()
+        for number, count in zip(slots.class_id.tolist(), slots.count.tolist(), strict=True):
+            taken[number] += count
+        sizes = Counter(release.class_of_row.tolist())
+        wrong = [number for number in sorted(taken.keys() | sizes.keys()) if taken[number] != sizes[number]]
+        if wrong:
+            problems = [
+                f"class {number} has {sizes[number]} rows in the release, but the slots take {taken[number]}"
+                for number in wrong[:20]
+            ]
+            more = f" (and {len(wrong) - 20} more classes)" if len(wrong) > 20 else ""
+            raise InputError(source, [*problems[:-1], f"{problems[-1]}{more}. Give every row of a class one slot."])
     _check_quantities(chosen, release)
     if trucks is not None:
         chosen = replace(chosen, trucks=tuple(trucks))
@@ -420,26 +436,6 @@ def received_plan(
         room = {**chosen.trucks[0].capacity, **parse_capacities(listed(capacity), chosen.quantities)}
         chosen = replace(chosen, trucks=(replace(chosen.trucks[0], capacity=room),))
     return _checked_trucks(chosen)
-
-
-def _check_slots(source: str, slots: Slots, num_bins: int, class_id: IntArray) -> None:
-    """Check that the bins of a sealed plan take each class exactly."""
-    if not len(slots.bin) or min(slots.class_id.min(), slots.count.min()) < 0:
-        raise InputError(source, ["has no slots, or negative numbers in them. Make the plan again."])
-    if slots.bin.min() < 0 or slots.bin.max() >= num_bins:
-        raise InputError(source, ["has slots in a bin without a truck. Name a truck for every bin."])
-    taken: Counter[int] = Counter()
-    for number, count in zip(slots.class_id.tolist(), slots.count.tolist(), strict=True):
-        taken[number] += count
-    sizes = Counter(class_id.tolist())
-    wrong = [number for number in sorted(taken.keys() | sizes.keys()) if taken[number] != sizes[number]]
-    if wrong:
-        problems = [
-            f"class {number} has {sizes[number]} rows in the release, but the slots take {taken[number]}"
-            for number in wrong[:20]
-        ]
-        more = f" (and {len(wrong) - 20} more classes)" if len(wrong) > 20 else ""
-        raise InputError(source, [*problems[:-1], f"{problems[-1]}{more}. Give every row of a class one slot."])
 
 
 def _check_quantities(plan: Plan, release: Release) -> None:

@@ -408,7 +408,40 @@ def count_pictures(audit: Audit) -> list[draw.Picture]:
         if item.name.startswith(_SUMS):  # short, for narrow screens
             errors[item.name[len(_SUMS) : -1].replace("origin_zone x destination_zone", "zone pair")] = item
     errors = {name: item for name, item in errors.items() if item.baseline > 0}  # without trips there is no error
-    return [*pictures, *([_error_picture(errors)] if errors else []), _created_picture(created)]
+    if errors:  # as a share of the error of publishing nothing
+        shares = {name: item.value / item.baseline for name, item in errors.items()}
+        x = draw.Scale(0.0, 104 * max([*shares.values(), 0.01]))
+        rows = []
+        for name, item in errors.items():
+            words = f"{name}: {number_text(item.value)} trips (publishing nothing: {number_text(item.baseline)})"
+            rows.append((words, [[("bar", 100 * shares[name])]]))
+        worst = max(shares, key=lambda name: shares[name])
+        caption = (
+            f"Root mean square error, compared with publishing nothing. The largest error, for {worst}, is "
+            f"{percent(shares[worst])} of that."
+        )
+        svg = draw.bars(
+            x, rows, row=_ROW, room=6.0, axis="error, if publishing nothing is 100", limit=100.0, label=caption
+        )
+        legend = [("load", "release, in per cent of publishing nothing"), ("limit", "publishing nothing")]
+        chosen = legend[: 1 + (x.high > 100)]
+        pictures.append(draw.Picture(title="Error by feature", svg=svg, caption=caption, legend=chosen))
+    # What became of the true trips, and where the released trips come from.
+    kept, lost, added = (int(created.details[name]) for name in ("kept", "lost", "added"))
+    made = int(created.value)
+    x = draw.Scale(0.0, 1.02 * max(kept + lost, kept + added + made, 1))
+    lanes = [
+        (f"truth: {several(kept + lost, 'trip')}", [[("bar", float(kept)), ("range", lost)]]),
+        (f"release: {several(kept + added + made, 'trip')}", [[("bar", float(kept)), ("more", added), ("made", made)]]),
+    ]
+    caption = (
+        f"{several(kept, 'trip')} {'is' if kept == 1 else 'are'} kept in the right cell, and {lost:,} lost. {added:,} "
+        f"are added to cells that have trips, and {made:,} are created in "
+        f"{several(int(created.details['cells']), 'cell')} where nobody travelled."
+    )
+    svg = draw.bars(x, lanes, row=_ROW, room=6.0, axis="trips", label=caption)
+    legend = [("load", "kept"), ("range", "lost"), ("more", "added"), ("made", "created in empty cells")]
+    return [*pictures, draw.Picture(title="Trips created", svg=svg, caption=caption, legend=legend)]
 
 
 def _flows(names: list[str], counts: list[list[int]], most: int, title: str) -> draw.Picture:
@@ -452,42 +485,6 @@ def _flows(names: list[str], counts: list[list[int]], most: int, title: str) -> 
     )
     legend = [("load", f"darkest colour: {several(most, 'trip')} or more, in both tables")]
     return draw.Picture(title=title, svg=svg, caption=caption, legend=legend)
-
-
-def _error_picture(items: Mapping[str, Finding]) -> draw.Picture:
-    """Draw the errors of cells and sums as a share of the error of publishing nothing."""
-    shares = {name: item.value / item.baseline for name, item in items.items()}
-    x = draw.Scale(0.0, 104 * max([*shares.values(), 0.01]))
-    rows = []
-    for name, item in items.items():
-        words = f"{name}: {number_text(item.value)} trips (publishing nothing: {number_text(item.baseline)})"
-        rows.append((words, [[("bar", 100 * shares[name])]]))
-    worst = max(shares, key=lambda name: shares[name])
-    caption = (
-        f"Root mean square error, compared with publishing nothing. The largest error, for {worst}, is "
-        f"{percent(shares[worst])} of that."
-    )
-    svg = draw.bars(x, rows, row=_ROW, room=6.0, axis="error, if publishing nothing is 100", limit=100.0, label=caption)
-    legend = [("load", "release, in per cent of publishing nothing"), ("limit", "publishing nothing")]
-    return draw.Picture(title="Error by feature", svg=svg, caption=caption, legend=legend[: 1 + (x.high > 100)])
-
-
-def _created_picture(created: Finding) -> draw.Picture:
-    kept, lost, added = (int(created.details[name]) for name in ("kept", "lost", "added"))
-    made = int(created.value)
-    x = draw.Scale(0.0, 1.02 * max(kept + lost, kept + added + made, 1))
-    rows = [
-        (f"truth: {several(kept + lost, 'trip')}", [[("bar", float(kept)), ("range", lost)]]),
-        (f"release: {several(kept + added + made, 'trip')}", [[("bar", float(kept)), ("more", added), ("made", made)]]),
-    ]
-    caption = (
-        f"{several(kept, 'trip')} {'is' if kept == 1 else 'are'} kept in the right cell, and {lost:,} lost. {added:,} "
-        f"are added to cells that have trips, and {made:,} are created in "
-        f"{several(int(created.details['cells']), 'cell')} where nobody travelled."
-    )
-    svg = draw.bars(x, rows, row=_ROW, room=6.0, axis="trips", label=caption)
-    legend = [("load", "kept"), ("range", "lost"), ("more", "added"), ("made", "created in empty cells")]
-    return draw.Picture(title="Trips created", svg=svg, caption=caption, legend=legend)
 
 
 # Pictures of estimates from devices. Means, maps and sequences of areas compare with the truth and are private. How

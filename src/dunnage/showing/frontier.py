@@ -55,6 +55,19 @@ def frontier_page(frontier: Frontier) -> str:
             "toml": _toml(point, frontier),
             "words": _point_words(point, frontier),
         }
+    # The first contents of the fields: the limits of the frontier.
+    limit = frontier.limit
+    odds = frontier.risk_of_chance < _MAX_CHANCE_FOR_ODDS
+    highest = max([1e-3, limit.max_cost or 0.0, *(point.cost.upper for point in frontier.points)])
+    step = 10.0 ** math.floor(math.log10(highest)) / 10
+    risk = "" if not limit.max_risk else f"{1 / limit.max_risk if odds else 100 * limit.max_risk:.6g}"
+    ask = {
+        "cost": "" if limit.max_cost is None else f"{100 * limit.max_cost:.6g}",
+        "risk": risk,
+        "odds": odds,
+        "top": f"{100 * step * math.ceil(highest / step - 1e-9):.6g}",
+        "step": f"{step:.6g}",
+    }
     sentences = [_unbroken(sentence) for sentence in frontier.says]
     content = {
         "frontier": frontier,
@@ -73,7 +86,7 @@ def frontier_page(frontier: Frontier) -> str:
         "chart": chart(plot.base + LOWER, drawn(frontier, plot), label=summary_of(frontier), kind="frontier-chart"),
         "shown": shown,
         "word": choice_word(frontier),
-        "ask": _ask(frontier),
+        "ask": ask,
         "on_devices": any(point.mechanism not in MECHANISMS for point in frontier.points),
         "columns": _TABLE,
         "rows": [
@@ -189,22 +202,6 @@ def _toml(point: Point, frontier: Frontier) -> str:
 
 
 # Data for the script
-
-
-def _ask(frontier: Frontier) -> dict[str, object]:
-    """Return the first contents of the fields: the limits of the frontier."""
-    limit = frontier.limit
-    odds = frontier.risk_of_chance < _MAX_CHANCE_FOR_ODDS
-    highest = max([1e-3, limit.max_cost or 0.0, *(point.cost.upper for point in frontier.points)])
-    step = 10.0 ** math.floor(math.log10(highest)) / 10
-    risk = "" if not limit.max_risk else f"{1 / limit.max_risk if odds else 100 * limit.max_risk:.6g}"
-    return {
-        "cost": "" if limit.max_cost is None else f"{100 * limit.max_cost:.6g}",
-        "risk": risk,
-        "odds": odds,
-        "top": f"{100 * step * math.ceil(highest / step - 1e-9):.6g}",
-        "step": f"{step:.6g}",
-    }
 
 
 def _data(frontier: Frontier, plot: Plot) -> Svg:

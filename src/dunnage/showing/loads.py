@@ -265,30 +265,26 @@ def _interval_picture(story: LoadsStory, ranges: _Ranges) -> draw.Picture:
         y += 15
     if int(ranges.sizes.max()) > MAX_DOTS_IN_A_CLASS:
         notes.append(f"The picture shows at most {MAX_DOTS_IN_A_CLASS} dots per class.")
-    caption = _interval_caption(story, ranges)
-    axis = draw.x_axis(scale, y + 4, f"{story.quantity}, {story.unit}" if story.unit else story.quantity)
-    svg = draw.chart(y + 44, [*axis, *parts], label=caption, kind="flat")
-    return draw.Picture(title="", svg=svg, caption=caption, note=" ".join(notes))
-
-
-def _interval_caption(story: LoadsStory, ranges: _Ranges) -> str:
-    sizes, rows = ranges.sizes, np.concatenate(ranges.members)
-    width = float(np.average(ranges.upper - ranges.lower, weights=sizes))
-    lower, upper = np.repeat(ranges.lower, sizes), np.repeat(ranges.upper, sizes)
-    room = draw.SLACK * max(1.0, float(np.abs(upper).max()))
-    inside = int(((story.truth[rows] >= lower - room) & (story.truth[rows] <= upper + room)).sum())
+    sizes, order = ranges.sizes, np.concatenate(ranges.members)
+    wide = float(np.average(ranges.upper - ranges.lower, weights=sizes))
+    lows, highs = np.repeat(ranges.lower, sizes), np.repeat(ranges.upper, sizes)
+    room = draw.SLACK * max(1.0, float(np.abs(highs).max()))
+    inside = int(((story.truth[order] >= lows - room) & (story.truth[order] <= highs + room)).sum())
     stated = story.release.attributes[story.quantity].domain
     domain = None if stated is None else domain_from(stated)
     share = ""
     if isinstance(domain, Numeric) and domain.upper > domain.lower:
-        low, high = float(domain.lower), float(domain.upper)
-        public = f"{number_text(low)} to {story.amount(high)}"
-        share = f", which is {unbroken_percent(width / (high - low))} of the public domain ({public})"
-    return (
-        f"On average, the range of a {story.record} is {story.amount(width)} wide{share}. "
-        f"{'All' if inside == len(rows) else f'{inside:,}'} of the {_count(len(rows), 'true ' + story.quantity)} "
+        first, last = float(domain.lower), float(domain.upper)
+        public = f"{number_text(first)} to {story.amount(last)}"
+        share = f", which is {unbroken_percent(wide / (last - first))} of the public domain ({public})"
+    caption = (
+        f"On average, the range of a {story.record} is {story.amount(wide)} wide{share}. "
+        f"{'All' if inside == len(order) else f'{inside:,}'} of the {_count(len(order), 'true ' + story.quantity)} "
         f"{'lies' if inside == 1 else 'lie'} within the range that the planner saw."
     )
+    axis = draw.x_axis(scale, y + 4, f"{story.quantity}, {story.unit}" if story.unit else story.quantity)
+    svg = draw.chart(y + 44, [*axis, *parts], label=caption, kind="flat")
+    return draw.Picture(title="", svg=svg, caption=caption, note=" ".join(notes))
 
 
 def _drawn_classes(ranges: _Ranges) -> tuple[IntArray, list[str]]:

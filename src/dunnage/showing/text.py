@@ -7,6 +7,7 @@ whatever it contains. For a dataset, only the names and types of columns are sho
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import hashlib
 import io
@@ -16,7 +17,7 @@ import os
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,6 @@ from dunnage.collecting.tasks import read_carriers, task_of
 from dunnage.devices.allowance import Spent
 from dunnage.devices.client import check_task
 from dunnage.devices.client import mechanism_of as device_mechanism
-from dunnage.devices.task import Purpose as TaskPurpose
 from dunnage.devices.task import Task
 from dunnage.errors import (
     AllowanceError,
@@ -287,73 +287,68 @@ def task_text(task: Task, devices: int | None = None, *, confidence: float = 0.9
         *labelled(("Digest", task.digest), ("Protects", task.protects), ("Schedule", f"{slots}; {late}")),
     ]
     for purpose in task.purposes:
-        lines += ["", *_purpose_lines(task, purpose)]
-        lines += _predicted_lines(task, purpose, devices, confidence) if devices is not None else []
-    return "\n".join([*lines, "", "What a vehicle gives away", *_loss_lines(task)])
-
-
-def _purpose_lines(task: Task, purpose: TaskPurpose) -> Iterator[str]:
-    mechanism = device_mechanism(task, purpose)
-    yield f"{purpose.name}: {purpose.mechanism}" + "".join(f", {k} {v}" for k, v in purpose.parameters.items())
-    for quantity in purpose.quantities:
-        unit = f" {quantity.unit}" if quantity.unit else ""
-        span = f"{decimal_text(quantity.low)} to {decimal_text(quantity.high)}{unit}"
-        yield f"  {quantity.name:<20} {span}; missing: {quantity.missing}"
-    if purpose.grid is not None:
-        grid, side = purpose.grid, purpose.grid.num_columns
-        width, height = (float(pitch) for pitch in grid.pitch_km)
-        yield f"  grid of {side:,} x {side:,} cells, {width:.3g} km by {height:.3g} km each" + (
-            f"; paths of {purpose.steps} cells" if purpose.steps > 1 else ""
+        mechanism = device_mechanism(task, purpose)
+        parameters = "".join(f", {name} {value}" for name, value in purpose.parameters.items())
+        lines += ["", f"{purpose.name}: {purpose.mechanism}{parameters}"]
+        for quantity in purpose.quantities:
+            unit = f" {quantity.unit}" if quantity.unit else ""
+            span = f"{decimal_text(quantity.low)} to {decimal_text(quantity.high)}{unit}"
+            lines.append(f"  {quantity.name:<20} {span}; missing: {quantity.missing}")
+        if purpose.grid is not None:
+            grid, side = purpose.grid, purpose.grid.num_columns
+            width, height = (float(pitch) for pitch in grid.pitch_km)
+            paths = f"; paths of {purpose.steps} cells" if purpose.steps > 1 else ""
+            lines.append(f"  grid of {side:,} x {side:,} cells, {width:.3g} km by {height:.3g} km each{paths}")
+        for tier in mechanism.levels:
+            bits = mechanism.payload_bits(tier)
+            lines.append(
+                f"  tier {tier.name:<15} epsilon {decimal_text(tier.epsilon)} a report; "
+                f"{several(math.ceil(bits / 8), 'byte')} of payload"
+            )
+        if devices is None:
+            continue
+        # The predicted error of each estimate, by tier and for all tiers together, if the tiers are equally large.
+        each = max(devices // len(mechanism.levels), 1)
+        rows: dict[str, list[float]] = {}
+        for tier in mechanism.levels:
+            sds = mechanism.predicted_sd(tier, each)
+            rows[tier.name] = list(sds) if isinstance(sds, tuple) else [sds]
+        if len(rows) > 1:  # more precise tiers have more weight
+            together = zip(*rows.values(), strict=True)
+            rows["together"] = [math.sqrt(1 / sum(1 / sd**2 for sd in of_tiers)) for of_tiers in together]
+        names = [quantity.name for quantity in purpose.quantities] or ["share"]
+        units = [quantity.unit for quantity in purpose.quantities] or [""]
+        factor = normal_quantile(confidence)
+        level = f"{100 * confidence:g} %"
+        lines.append(
+            f"  Predicted for {devices:,} vehicles: standard deviation, and half the width of a {level} interval"
         )
-    for tier in mechanism.levels:
-        bits = mechanism.payload_bits(tier)
-        yield (
-            f"  tier {tier.name:<15} epsilon {decimal_text(tier.epsilon)} a report; "
-            f"{several(math.ceil(bits / 8), 'byte')} of payload"
-        )
-
-
-def _predicted_lines(task: Task, purpose: TaskPurpose, devices: int, confidence: float) -> Iterator[str]:
-    """Predict the error of each estimate, by tier and for all tiers together, if the tiers are equally large."""
-    mechanism = device_mechanism(task, purpose)
-    each = max(devices // len(mechanism.levels), 1)
-    rows: dict[str, list[float]] = {}
-    for tier in mechanism.levels:
-        sds = mechanism.predicted_sd(tier, each)
-        rows[tier.name] = list(sds) if isinstance(sds, tuple) else [sds]
-    if len(rows) > 1:  # more precise tiers have more weight
-        together = zip(*rows.values(), strict=True)
-        rows["together"] = [math.sqrt(1 / sum(1 / sd**2 for sd in of_tiers)) for of_tiers in together]
-    names = [quantity.name for quantity in purpose.quantities] or ["share"]
-    units = [quantity.unit for quantity in purpose.quantities] or [""]
-    factor = normal_quantile(confidence)
-    level = f"{100 * confidence:g} %"
-    yield f"  Predicted for {devices:,} vehicles: standard deviation, and half the width of a {level} interval"
-    for tier_name, deviations in rows.items():
-        for name, unit, sd in zip(names, units, deviations, strict=True):
-            yield f"    {tier_name:<12} {name:<20} {sd:>10.3g}  +- {factor * sd:.3g} {unit}".rstrip()
-    if purpose.grid is not None:
-        verdict = mechanism.noise_verdict(devices)
-        yield f"  {'NOISE' if verdict.is_noise else 'Map'}: {verdict.message}"
-
-
-def _loss_lines(task: Task) -> Iterator[str]:
-    """Say what a report, a slot, a day and a lifetime give away, and what this means in odds."""
+        for tier_name, deviations in rows.items():
+            for name, unit, sd in zip(names, units, deviations, strict=True):
+                lines.append(f"    {tier_name:<12} {name:<20} {sd:>10.3g}  +- {factor * sd:.3g} {unit}".rstrip())
+        if purpose.grid is not None:
+            verdict = mechanism.noise_verdict(devices)
+            lines.append(f"  {'NOISE' if verdict.is_noise else 'Map'}: {verdict.message}")
+    # What a report, a slot, a day and a lifetime give away, and what this means in odds.
+    lines += ["", "What a vehicle gives away"]
     losses = check_task(task)
-    for tier in task.tier_names:
-        day = losses.of_day(tier)
+    for tier_name in task.tier_names:
+        day = losses.of_day(tier_name)
         parts: list[tuple[str, Fraction | None]] = [
-            *((f"one report of {p.name}", losses.by_report[tier, p.name]) for p in task.purposes),
-            *([("one slot", losses.of_slot(tier))] if len(task.purposes) > 1 else []),
+            *((f"one report of {p.name}", losses.by_report[tier_name, p.name]) for p in task.purposes),
+            *([("one slot", losses.of_slot(tier_name))] if len(task.purposes) > 1 else []),
             ("a day", day),
             ("a lifetime", None if day is None else task.limits.lifetime),
         ]
-        yield f"  tier {tier}"
+        lines.append(f"  tier {tier_name}")
         for name, loss in parts:
             bound = "no bound" if loss is None else f"epsilon {decimal_text(loss)}: {odds(Loss(loss))[1].sentence}"
-            yield f"    {name:<28} {bound}"
+            lines.append(f"    {name:<28} {bound}")
         if day is not None:
-            yield f"    {'lasts for':<28} {several(task.limits.lifetime // day, 'day')}, then it stops reporting"
+            lines.append(
+                f"    {'lasts for':<28} {several(task.limits.lifetime // day, 'day')}, then it stops reporting"
+            )
+    return "\n".join(lines)
 
 
 def predictions(task: Task, devices: int) -> list[str]:
@@ -517,8 +512,13 @@ _NUMBER = re.compile(r"[+-]?\d+([.,]\d+)*([eE][+-]?\d+)?")
 
 def _shown_csv(path: Path) -> Shown:
     """Describe a CSV file: a plan made elsewhere, trucks, the numbers of a demo, or else its columns."""
-    policy = _policy_beside(path)
-    options = read_options_of(policy) if policy else None
+    policy, options = _policy_beside(path), None
+    if policy is not None:
+        with contextlib.suppress(OSError, DunnageError, *_MALFORMED):  # a policy may say nothing, or be unreadable
+            _check_size(policy, MAX_BYTES)
+            table = tomllib.loads(policy.read_text(encoding="utf-8-sig"))["read"]
+            keys = table.keys() & {"delimiter", "decimal", "encoding"}
+            options = ReadOptions(**{name: table[name] for name in keys})
     names, sample, delimiter = _header(path, options)
     for header, describe in _BY_HEADER.items():
         if tuple(names[: len(header)]) == header:
@@ -527,24 +527,20 @@ def _shown_csv(path: Path) -> Shown:
     if all(_NUMBER.fullmatch(name) or not name for name in names):
         raise InputError(str(path), ["has values in its first line, not names of columns. Add a header line."])
     how = f", read as [read] in {policy} says" if options else ""
-    kinds = _types(names, sample, delimiter, options.decimal if options else ".")
-    return _columns(path, kinds, f"types are guessed from the first lines{how}; ")
+    parse = pacsv.ParseOptions(delimiter=delimiter, newlines_in_values=True, invalid_row_handler=lambda row: "skip")
+    convert = pacsv.ConvertOptions(decimal_point=options.decimal if options else ".")
+    kinds: dict[str, str] = {}
+    with contextlib.suppress(pa.ArrowException, ValueError):
+        data = pacsv.read_csv(pa.BufferReader(sample.encode()), parse_options=parse, convert_options=convert)
+        kinds = {item.name.strip(): _word(item.type) for item in data.schema}
+    types = {name: kinds.get(name, "") for name in names}
+    return _columns(path, types, f"types are guessed from the first lines{how}; ")
 
 
 def _policy_beside(path: Path) -> Path | None:
     """Return the policy or draft with the same name in the same folder, if there is one."""
     places = (path.with_suffix(".toml"), path.with_name(path.name.split(".")[0] + ".toml"))
     return next((place for place in places if place.is_file()), None)
-
-
-def read_options_of(policy: Path) -> ReadOptions | None:
-    """Return the read options of a policy; None if it has none, or cannot be read."""
-    try:
-        _check_size(policy, MAX_BYTES)
-        table = tomllib.loads(policy.read_text(encoding="utf-8-sig"))["read"]
-        return ReadOptions(**{name: table[name] for name in table.keys() & {"delimiter", "decimal", "encoding"}})
-    except (OSError, DunnageError, *_MALFORMED):
-        return None
 
 
 def _header(path: Path, options: ReadOptions | None = None) -> tuple[list[str], str, str]:
@@ -570,17 +566,6 @@ def _header(path: Path, options: ReadOptions | None = None) -> tuple[list[str], 
     except (csv.Error, StopIteration):
         raise InputError(str(path), ["has a first line that is not valid CSV. Correct it."]) from None
     return names, text, delimiter
-
-
-def _types(names: Sequence[str], sample: str, delimiter: str, decimal: str) -> Mapping[str, str]:
-    parse = pacsv.ParseOptions(delimiter=delimiter, newlines_in_values=True, invalid_row_handler=lambda row: "skip")
-    convert = pacsv.ConvertOptions(decimal_point=decimal)
-    try:
-        table = pacsv.read_csv(pa.BufferReader(sample.encode()), parse_options=parse, convert_options=convert)
-    except (pa.ArrowException, ValueError):
-        return dict.fromkeys(names, "")
-    kinds = {item.name.strip(): _word(item.type) for item in table.schema}
-    return {name: kinds.get(name, "") for name in names}
 
 
 def _word(kind: pa.DataType) -> str:
@@ -928,7 +913,20 @@ def _shown_policy(path: Path, devices: int) -> Shown:
             return device_policy_text(path, devices)
         policy = Policy.read(path)
     except PolicyError as error:
-        return _shown_draft(path, error)
+        # A draft lists its blanks and other problems; a policy without blanks is an error.
+        blank = [problem for problem in error.problems if problem.what.startswith("is blank")]
+        if not blank:
+            raise
+        others = [problem for problem in error.problems if problem not in blank]
+        lines = [f"Draft       {path}: {len(blank)} values to fill in"]
+        lines += [f"  {problem.where:<28} {problem.remedy}" for problem in blank]
+        lines += ["Also wrong", *(f"  - {problem}" for problem in others)] if others else []
+        draft: dict[str, object] = {
+            "kind": "draft",
+            "blank": [{"key": problem.where, "remedy": problem.remedy} for problem in blank],
+            "problems": [str(problem) for problem in others],
+        }
+        return draft, "\n".join(lines)
     text = policy_text(policy)
     described: dict[str, object] = {
         "dataset": policy.dataset,
@@ -937,23 +935,6 @@ def _shown_policy(path: Path, devices: int) -> Shown:
         "promise": promise(policy).to_dict(),
     }
     return described, text
-
-
-def _shown_draft(path: Path, error: PolicyError) -> Shown:
-    """List the blanks of a draft and its other problems; a policy without blanks is an error."""
-    blank = [problem for problem in error.problems if problem.what.startswith("is blank")]
-    if not blank:
-        raise error
-    others = [problem for problem in error.problems if problem not in blank]
-    lines = [f"Draft       {path}: {len(blank)} values to fill in"]
-    lines += [f"  {problem.where:<28} {problem.remedy}" for problem in blank]
-    lines += ["Also wrong", *(f"  - {problem}" for problem in others)] if others else []
-    described = {
-        "kind": "draft",
-        "blank": [{"key": problem.where, "remedy": problem.remedy} for problem in blank],
-        "problems": [str(problem) for problem in others],
-    }
-    return described, "\n".join(lines)
 
 
 # Files of devices: key rings, sealed records, allowances
