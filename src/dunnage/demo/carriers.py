@@ -57,7 +57,17 @@ def tell_carriers(folder: Path, *, quick: bool, tell: Progress) -> Story:
         write_text(folder / f"{name}.toml", policy)
     audits = {name: _report(folder, name, tell) for name in SOURCES}
     tell("carriers: what published reports give away")
-    _write_proof(folder)
+    # Every report that the published form of randomised response can send on a map of four places.
+    west, south, east, north = map(Fraction, CITY_BOX)
+    grid = Grid(box=(west, south, east, north), levels=2, area_levels=1)
+    claimed, losses = 1, {}
+    for form in ("published", "sound"):
+        mechanism = LocalLocation(grid=grid, epsilon=claimed, as_published=form == "published")
+        worst = enumerated_loss(mechanism.oracle(mechanism.levels[0]))
+        losses[form] = None if worst is None else float(worst)
+    content = {"mechanism": LocalLocation.name, "claimed": claimed, "measured": losses}
+    how = "the largest logarithm of the ratio of two probabilities of a report, over all reports and pairs of places"
+    write_json(folder / PROOF, {"format": 1, "how": how, **content})
     source = folder / SOURCES[PLACES]
     write_frontier(folder, source, folder / f"{PLACES}.toml", goal="error", max_risk="1/10", quick=quick, tell=tell)
     return _chapter(Numbers(folder), audits)
@@ -78,20 +88,6 @@ def _report(folder: Path, name: str, tell: Progress) -> Audit:
     result = audit(folder / name, Fleet.read(folder / SOURCES[name], folder / f"{name}.toml"))
     write_audit(result, folder / f"{name}-audit")
     return result
-
-
-def _write_proof(folder: Path) -> None:
-    """Check every report that the published form of randomised response can send on a map of four places."""
-    west, south, east, north = map(Fraction, CITY_BOX)
-    grid = Grid(box=(west, south, east, north), levels=2, area_levels=1)
-    claimed, losses = 1, {}
-    for name in ("published", "sound"):
-        mechanism = LocalLocation(grid=grid, epsilon=claimed, as_published=name == "published")
-        worst = enumerated_loss(mechanism.oracle(mechanism.levels[0]))
-        losses[name] = None if worst is None else float(worst)
-    content = {"mechanism": LocalLocation.name, "claimed": claimed, "measured": losses}
-    how = "the largest logarithm of the ratio of two probabilities of a report, over all reports and pairs of places"
-    write_json(folder / PROOF, {"format": 1, "how": how, **content})
 
 
 # The chapter

@@ -99,7 +99,14 @@ def tell_loads(folder: Path, *, quick: bool, tell: Progress) -> Story:
     pictured = _pictured(data, release, key, packed)
     write_text(folder / "loads.html", loads_page(pictured))
     tell("loads: the published form")
-    _write_published(folder, data.numbers(QUANTITY)[:PUBLISHED_SIZE])
+    # Algorithm 2 of Li et al. as printed, on some of the packages; it would publish the second column.
+    steps = np.round(data.numbers(QUANTITY)[:PUBLISHED_SIZE] * 10).astype(np.int64)
+    noisy, _ = published_noise(
+        steps, PUBLISHED_SHARES, epsilon=Fraction(PUBLISHED_EPSILON), confidence=Fraction(9, 10), noise=Noise()
+    )
+    exact = exposed_records(steps, PUBLISHED_SHARES)
+    lines = [f"{true / 10:g},{noised / 10:g},{int(out)}" for true, noised, out in zip(steps, noisy, exact, strict=True)]
+    write_text(folder / AS_PUBLISHED, "\n".join(["weight,published,without_noise", *lines, ""]))
     write_frontier(
         folder,
         source,
@@ -115,52 +122,42 @@ def tell_loads(folder: Path, *, quick: bool, tell: Progress) -> Story:
     return _chapter(Numbers(folder), pictured)
 
 
-def _write_published(folder: Path, weights: FloatArray) -> None:
-    """Run algorithm 2 of Li et al. as printed on some of the packages; it would publish the second column."""
-    steps = np.round(weights * 10).astype(np.int64)
-    noisy, _ = published_noise(
-        steps, PUBLISHED_SHARES, epsilon=Fraction(PUBLISHED_EPSILON), confidence=Fraction(9, 10), noise=Noise()
-    )
-    exact = exposed_records(steps, PUBLISHED_SHARES)
-    lines = [f"{true / 10:g},{noised / 10:g},{int(out)}" for true, noised, out in zip(steps, noisy, exact, strict=True)]
-    write_text(folder / AS_PUBLISHED, "\n".join(["weight,published,without_noise", *lines, ""]))
-
-
 def _pictured(data: Dataset, release: Release, key: Key, packed: Mapping[str, _Packed]) -> LoadsStory:
     """Collect the plans; the plan on true weights stays with the owner, so it is not written to a folder."""
     truth = data.numbers(QUANTITY)[matched_records(data, release, key)]
     ideal = true_plan(data, release, key, capacity=CAPACITY, by=BY)
     settled = apply(ideal, data, release, key)
     without = _Packed("True weights", ideal, settled, plan_utility(settled, data))
+    views = []
+    for one in (without, *packed.values()):
+        plan, done = one.plan, one.done
+        # A plan on true weights never leaves the owner, so it reveals no truck to anyone.
+        linkage = None if plan.private else done.truck_linkage
+        views.append(
+            PlanView(
+                title=one.title,
+                # A sealed plan assigns no rows, so the picture shows how the owner filled it.
+                bins=_bins(truth, done.bin_of_row if plan.bin_of_row is None else plan.bin_of_row, plan.num_bins),
+                bins_repaired=_bins(truth, done.bin_of_row, len(done.final_loads)) if done.repair is not None else None,
+                objective=plan.num_bins,
+                bound=int(plan.bound),
+                ratio=one.utility.ratio,
+                bins_feasible=done.bins_feasible,
+                plan_feasible=done.plan_feasible,
+                linkage_mean=linkage.mean if linkage else None,
+                linkage_worst=linkage.worst if linkage else None,
+                linkage_kind=linkage.kind if linkage else "never leaves the owner",
+                seconds=plan.seconds,
+                repair=done.repair.sentence if done.repair is not None else "",
+            )
+        )
     return LoadsStory(
         title="Packing parcels without revealing which is which",
         release=release,
         quantity=QUANTITY,
         truth=truth,
         capacity=CAPACITY,
-        plans=[_view(one, truth) for one in (without, *packed.values())],
-    )
-
-
-def _view(packed: _Packed, truth: FloatArray) -> PlanView:
-    plan, done = packed.plan, packed.done
-    # A plan on true weights never leaves the owner, so it reveals no truck to anyone.
-    linkage = None if plan.private else done.truck_linkage
-    return PlanView(
-        title=packed.title,
-        # A sealed plan assigns no rows, so the picture shows how the owner filled it.
-        bins=_bins(truth, done.bin_of_row if plan.bin_of_row is None else plan.bin_of_row, plan.num_bins),
-        bins_repaired=_bins(truth, done.bin_of_row, len(done.final_loads)) if done.repair is not None else None,
-        objective=plan.num_bins,
-        bound=int(plan.bound),
-        ratio=packed.utility.ratio,
-        bins_feasible=done.bins_feasible,
-        plan_feasible=done.plan_feasible,
-        linkage_mean=linkage.mean if linkage else None,
-        linkage_worst=linkage.worst if linkage else None,
-        linkage_kind=linkage.kind if linkage else "never leaves the owner",
-        seconds=plan.seconds,
-        repair=done.repair.sentence if done.repair is not None else "",
+        plans=views,
     )
 
 

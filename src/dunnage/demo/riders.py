@@ -111,7 +111,49 @@ def _run(folder: Path, city: City, names: tuple[str, str, str, str], tell: Progr
 
 def _chapter(n: Numbers, city: City, run: _FleetRun, result: Audit) -> Story:
     _name_numbers(n)
-    pictures = _flow_pictures(n, city, run) | _cost_pictures(n, run, result)
+    # The largest true and published flows, in one scale.
+    pictures: dict[str, Picture] = {}
+    counts, stop = run.release.data, {name: place for place, name in enumerate(city.stops)}
+    origin, destination = (
+        np.array([stop[name] for name in counts.column(side).to_pylist()]) for side in ("origin", "destination")
+    )
+    published = Flows.of(origin, destination, counts.column("count").to_numpy().astype(np.float64), len(stop))
+    day = run.done.task.days[0].trips
+    true = Flows.of(day.origin, day.destination, np.ones(len(day)), len(stop))
+    drawing, most = CityMap(city), max(published.most, true.most) or 1.0
+    for side, title, flows, name, source in (
+        ("truth", "True flows", true, "largest true flow", "trips.csv"),
+        ("release", "Flows as published", published, "largest published flow", "release/data.csv"),
+    ):
+        largest = n.compute(name, flows.most, "trips of the busiest pair of stops, both ways together", [source])
+        n.name(**{f"largest_{side}": largest})
+        label = f"{title}. The thickest line stands for {largest} trips, both ways together."
+        pictures[side] = Picture(
+            title=title,
+            svg=drawing.drawn(flows, most=most, style=side, label=label),
+            caption="",
+            sources=[n.place(source)],
+            legend=[(side, "trips"), ("stop", "stop"), ("hub", "hub")],
+        )
+    pictures["shuttles"] = bars_picture(
+        "Shuttles",
+        [
+            ("sized on the true trips", n["needed"], "true-bar"),
+            ("sized on the release", n["planned"], "bar"),
+            ("sized on plain noise, same epsilon", n["laplace"], "made"),
+        ],
+        "Fleets that meet the target for the mean wait in every zone, as small as the search could make them.",
+    )
+    # Planned and true waits, if every zone with riders has a shuttle in both.
+    task, fleet = run.done.task, run.done.planned
+    released = planned_task(run.release, task.ground, run.plan)
+    if all(fleet[zone] for side in (released, task) for zone in side.served):
+        waits = wait_picture(Running.of(released, fleet), Running.of(task, fleet), target=task.max_wait)
+        sources = [n.place("plan/plan.json"), n.place("settlement/events.csv")]
+        pictures["waits"] = replace(waits, title="How long riders wait", sources=sources)
+    tables = [one for one in count_pictures(result) if one.title.endswith("by zone")]
+    for side, one in zip(("true_zones", "released_zones"), tables, strict=False):
+        pictures[side] = replace(one, sources=[n.place(AUDIT)], legend=())
     pictures["attack"] = bars_picture(
         "How often an attacker is right",
         [
@@ -183,55 +225,3 @@ def _name_numbers(n: Numbers) -> None:
         measured=n.read("loss of noise in floating point", PROOF, "/mechanisms/0/measured"),
         sentence=n.read("why", PROOF, "/mechanisms/0/sentence"),
     )
-
-
-def _flow_pictures(n: Numbers, city: City, run: _FleetRun) -> dict[str, Picture]:
-    counts, stop = run.release.data, {name: place for place, name in enumerate(city.stops)}
-    origin, destination = (
-        np.array([stop[name] for name in counts.column(side).to_pylist()]) for side in ("origin", "destination")
-    )
-    published = Flows.of(origin, destination, counts.column("count").to_numpy().astype(np.float64), len(stop))
-    day = run.done.task.days[0].trips
-    true = Flows.of(day.origin, day.destination, np.ones(len(day)), len(stop))
-    drawing, most = CityMap(city), max(published.most, true.most) or 1.0
-    pictures = {}
-    for side, title, flows, name, source in (
-        ("truth", "True flows", true, "largest true flow", "trips.csv"),
-        ("release", "Flows as published", published, "largest published flow", "release/data.csv"),
-    ):
-        largest = n.compute(name, flows.most, "trips of the busiest pair of stops, both ways together", [source])
-        n.name(**{f"largest_{side}": largest})
-        label = f"{title}. The thickest line stands for {largest} trips, both ways together."
-        pictures[side] = Picture(
-            title=title,
-            svg=drawing.drawn(flows, most=most, style=side, label=label),
-            caption="",
-            sources=[n.place(source)],
-            legend=[(side, "trips"), ("stop", "stop"), ("hub", "hub")],
-        )
-    return pictures
-
-
-def _cost_pictures(n: Numbers, run: _FleetRun, result: Audit) -> dict[str, Picture]:
-    pictures = {
-        "shuttles": bars_picture(
-            "Shuttles",
-            [
-                ("sized on the true trips", n["needed"], "true-bar"),
-                ("sized on the release", n["planned"], "bar"),
-                ("sized on plain noise, same epsilon", n["laplace"], "made"),
-            ],
-            "Fleets that meet the target for the mean wait in every zone, as small as the search could make them.",
-        )
-    }
-    # Planned and true waits, if every zone with riders has a shuttle in both.
-    true, fleet = run.done.task, run.done.planned
-    released = planned_task(run.release, true.ground, run.plan)
-    if all(fleet[zone] for task in (released, true) for zone in task.served):
-        waits = wait_picture(Running.of(released, fleet), Running.of(true, fleet), target=true.max_wait)
-        sources = [n.place("plan/plan.json"), n.place("settlement/events.csv")]
-        pictures["waits"] = replace(waits, title="How long riders wait", sources=sources)
-    tables = [one for one in count_pictures(result) if one.title.endswith("by zone")]
-    for side, one in zip(("true_zones", "released_zones"), tables, strict=False):
-        pictures[side] = replace(one, sources=[n.place(AUDIT)], legend=())
-    return pictures

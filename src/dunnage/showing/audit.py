@@ -13,7 +13,7 @@ from pydantic import JsonValue
 
 from dunnage.auditing.findings import TOPICS, AtRisk, Finding, RecordAtRisk, RiderAtRisk, TripAtRisk, VehicleAtRisk
 from dunnage.auditing.run import Audit
-from dunnage.model.certificate import Composition, JsonObject, Total
+from dunnage.model.certificate import JsonObject, Total
 from dunnage.model.guarantees import Basis
 from dunnage.showing import figures as draw
 from dunnage.text import NO_BREAK, number_text, percent, several
@@ -187,6 +187,13 @@ def sign_off_page(audit: Audit) -> str:
     room = max(_MIN_ASSUMED, min(_MAX_ASSUMED, _MAX_ASSUMED + _ALL_ELSE - used))
     terms = [f"{name}: {words}" for name, words in assumed.items()]
     terms = terms if sum(map(len, terms)) <= room else [", ".join(assumed)]
+    # What this release and all earlier releases of the dataset add up to.
+    composition = stated.composition
+    if composition is None or not isinstance(composition.total, Total):
+        composed = "there is no total: " + (composition.rule if composition else "").removeprefix("does not compose: ")
+    else:
+        delta = f", delta {composition.total.delta}" if composition.total.delta else ""
+        composed = f"epsilon {composition.total.epsilon}{delta} in total ({composition.neighbours or ''})"
     lists = {
         "It assumes": _fitting(terms, room),
         "Published in clear": _fitting(stated.in_clear, _ROOM["in_clear"]),
@@ -200,7 +207,7 @@ def sign_off_page(audit: Audit) -> str:
         "title": _cut(f"Sign-off: {audit.dataset}" + (f", {audit.period}" if audit.period else ""), _ROOM["title"]),
         "dataset": _cut(audit.dataset, _ROOM["title"]),
         "mechanism": mechanism,
-        "composed": _composed(stated.composition),
+        "composed": composed,
         "promise": promise,
         "odds": draw.odds_words(stated.meaning.odds if stated.meaning else (), percent),
         "risks": [_finding_line(item, _ROOM["sentence"]) for item in risks],
@@ -234,15 +241,6 @@ def _parameter(value: JsonValue) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{name} {_parameter(part)}" for name, part in value.items())
     return "/".join(_parameter(part) for part in value) if isinstance(value, list) else str(value)
-
-
-def _composed(composition: Composition | None) -> str:
-    """Say what this release and all earlier releases of the dataset add up to."""
-    if composition is None or not isinstance(composition.total, Total):
-        return "there is no total: " + (composition.rule if composition else "").removeprefix("does not compose: ")
-    total = composition.total
-    delta = f", delta {total.delta}" if total.delta else ""
-    return f"epsilon {total.epsilon}{delta} in total ({composition.neighbours or ''})"
 
 
 def _chosen(findings: Sequence[Finding], wanted: Sequence[str], max_lines: int) -> list[Finding]:

@@ -184,10 +184,30 @@ def settlement_page(settlement: FleetSettlement, release: Release) -> str:
         ]
         for place, zone in enumerate(settlement.zones)
     ]
+    # The plan, its true performance and the fleet sized on the true trips.
+    ideal, errors = settlement.sized_on_truth, settlement.relative_error
+    stated, cost = plan.operation, settlement.cost
+    here = f"{settlement.shuttles:,}"
+    waits = (
+        stated.wait_seconds.mean if stated else None,
+        settlement.wait_seconds,
+        ideal.wait_seconds if ideal else None,
+    )
+    idles = (stated.idle_seconds if stated else None, settlement.idle_seconds, ideal.idle_seconds if ideal else None)
+    costs = [
+        ["Shuttles", here, here, f"{ideal.shuttles:,}" if ideal else _NONE, _signed(errors.shuttles)],
+        ["Mean wait", *map(_seconds, waits), _signed(errors.wait_seconds)],
+        ["Idle time per shuttle and day", *map(_seconds, idles), _signed(errors.idle_seconds)],
+    ]
+    if cost is not None:
+        ours, theirs = cost.planned_per_day, cost.needed_per_day
+        relative = None if not theirs else (ours - theirs) / theirs
+        enough = _NONE if theirs is None else f"{theirs:,.0f}"
+        costs.append(["Cost per day", f"{ours:,.0f}", f"{ours:,.0f}", enough, _signed(relative)])
     content: dict[str, object] = {
         "settlement": settlement,
         "target": true.max_wait,
-        "costs": _cost_rows(settlement),
+        "costs": costs,
         "rows": rows,
         "served": bool(true.served or released.served),
         "true_served": bool(true.served),
@@ -251,30 +271,6 @@ def _signed(error: float | None) -> str:
 
 def _seconds(value: float | None) -> str:
     return _NONE if value is None else f"{value:,.0f} s"
-
-
-def _cost_rows(settlement: FleetSettlement) -> list[list[str]]:
-    """Compare the plan, its true performance and the fleet sized on the true trips."""
-    ideal, errors = settlement.sized_on_truth, settlement.relative_error
-    stated, cost = settlement.plan.operation, settlement.cost
-    here = f"{settlement.shuttles:,}"
-    waits = (
-        stated.wait_seconds.mean if stated else None,
-        settlement.wait_seconds,
-        ideal.wait_seconds if ideal else None,
-    )
-    idles = (stated.idle_seconds if stated else None, settlement.idle_seconds, ideal.idle_seconds if ideal else None)
-    rows = [
-        ["Shuttles", here, here, f"{ideal.shuttles:,}" if ideal else _NONE, _signed(errors.shuttles)],
-        ["Mean wait", *map(_seconds, waits), _signed(errors.wait_seconds)],
-        ["Idle time per shuttle and day", *map(_seconds, idles), _signed(errors.idle_seconds)],
-    ]
-    if cost is not None:
-        ours, theirs = cost.planned_per_day, cost.needed_per_day
-        relative = None if not theirs else (ours - theirs) / theirs
-        needed = _NONE if theirs is None else f"{theirs:,.0f}"
-        rows.append(["Cost per day", f"{ours:,.0f}", f"{ours:,.0f}", needed, _signed(relative)])
-    return rows
 
 
 # The pictures
