@@ -354,7 +354,8 @@ class Plan:
             lines.append(f"Truck       {truck.name}: {rooms}{used}")
         if self.certified:
             low, high = self.certified.at_least, self.certified.at_most
-            lines.append(f"Certified   everything fits with a probability between {low:.4f} and {high:.4f}")
+            odds = f"a probability between {low:.4f} and {high:.4f}" if low < 1 else "certainty"
+            lines.append(f"Certified   everything fits with {odds}")
             if low < 1 and self.certified.rests_on:
                 lines.append(f"Based on    {self.certified.rests_on}")
         if self.spread is not None:

@@ -481,7 +481,9 @@ def _external_plan(path: Path, release: Release, capacity: Capacity | None, truc
     elif capacity is not None:
         truck = Truck(name="truck", capacity=parse_capacities(listed(capacity), units))
     else:
-        raise ParameterError(f"{path} has no capacity of trucks. Use --capacity 500kg or --trucks trucks.csv.")
+        raise ParameterError(
+            f"{path} does not contain the capacity of a truck. Use --capacity 500kg or --trucks trucks.csv."
+        )
     plan = Plan(
         release="",
         bin_of_row=bin_of_row,
