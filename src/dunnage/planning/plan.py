@@ -593,8 +593,8 @@ class FleetPlan:
             modes = sorted(((share, mode) for mode, share in demand.modes.items() if share > 0), reverse=True)
             lines += [
                 f"Planned for {several(round(demand.trips), 'trip')} a day with "
-                f"{several(round(demand.legs), 'shuttle ride')}; {round(demand.without_shuttle):,} trips need no "
-                f"shuttle, {demand.same_stop:,.0f} of them because they end where they begin",
+                f"{several(round(demand.legs), 'shuttle ride')}; trips without a shuttle: "
+                f"{round(demand.without_shuttle):,}, of which {demand.same_stop:,.0f} end where they begin",
                 f"Modes       {', '.join(f'{mode} {share:.1%}' for share, mode in modes) or 'none'}",
             ]
         lines += [f"Assumes     {sentence}" for sentence in self.assumed]

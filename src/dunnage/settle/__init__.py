@@ -482,7 +482,7 @@ def _external_plan(path: Path, release: Release, capacity: Capacity | None, truc
         truck = Truck(name="truck", capacity=parse_capacities(listed(capacity), units))
     else:
         raise ParameterError(
-            f"{path} does not contain the capacity of a truck. Use --capacity 500kg or --trucks trucks.csv."
+            f"{path} does not say how much a truck holds. Use --capacity 500kg or --trucks trucks.csv."
         )
     plan = Plan(
         release="",
