@@ -312,8 +312,8 @@ class FleetTask:
                         continue
                     raise NoPlanError(
                         f"no fleet of zone {self.ground.zones[zone]!r} gives a mean wait of at most "
-                        f"{self.max_wait:g} seconds. Even with {self.most_shuttles(zone)} shuttles, of which most stay "
-                        "at home, home is too far from many riders. Allow a longer wait, or divide the zone."
+                        f"{self.max_wait:g} seconds. Even {self.most_shuttles(zone)} shuttles, most of them at home, "
+                        "are not enough: home is too far from many riders. Allow a longer wait, or divide the zone."
                     )
                 # In the end, zones that never settle are only raised, so that the search ends.
                 if not did or (narrow and halve and bracket.open):

@@ -341,10 +341,20 @@ def apply(
     )
 
 
-def matched_records(data: Dataset, release: Release, key: Key) -> IntArray:
-    """Return the dataset row of each released row, after checking that key, release and data belong together."""
+def check_key(key: Key, release: Release, data: Dataset) -> None:
+    """Check that a key belongs to a release, and was made from these data."""
     if key.certificate_digest and key.certificate_digest != release.certificate.digest:
         raise ReleaseError("the key belongs to another release. Use the key that was written with this release.")
+    if not key.belongs_to(data):
+        raise ReleaseError(
+            "the key was not made from these rows: the file, period or policy is different, or a cell has changed. Use "
+            "the data exactly as they were published."
+        )
+
+
+def matched_records(data: Dataset, release: Release, key: Key) -> IntArray:
+    """Return the dataset row of each released row, after checking that key, release and data belong together."""
+    check_key(key, release, data)
     by_class = [name for name in ("class_id",) if name in release.data.column_names]
     try:
         # key : one line per source row
@@ -358,11 +368,6 @@ def matched_records(data: Dataset, release: Release, key: Key) -> IntArray:
     if not same or any(not np.array_equal(own, release.data.column("class_id").to_numpy()[rows]) for own in classes):
         raise ReleaseError(
             "the key does not match the rows of this release. Use the key that was written with this release."
-        )
-    if not key.belongs_to(data):
-        raise ReleaseError(
-            "the key was not made from these rows: the file, the period or the policy is another one, or a cell has "
-            "changed. Use the data exactly as they were published."
         )
     matches = data.parts.records_of(source)
     records: IntArray = matches[first]

@@ -54,7 +54,7 @@ from dunnage.planning.plan import Demand, FleetModel, FleetPlan, Run
 from dunnage.publication import Key
 from dunnage.release import Release
 from dunnage.release.kinds import COUNTS
-from dunnage.settle import SETTLEMENT_FILE, SettlementDocument
+from dunnage.settle import SETTLEMENT_FILE, SettlementDocument, check_key
 from dunnage.settle.repair import PrivateModel
 from dunnage.tables.columns import write_csv
 from dunnage.tables.dataset import Dataset
@@ -365,13 +365,8 @@ def apply_fleet(
         )
     if not chosen.external and chosen.release != release.certificate.digest:
         raise ReleaseError(f"{source} was made from another release. Use that release, or size a fleet on this one.")
-    if key is not None and key.certificate_digest and key.certificate_digest != release.certificate.digest:
-        raise ReleaseError("the key belongs to another release. Use the key that was written with this release.")
-    if key is not None and not key.belongs_to(data):
-        raise ReleaseError(
-            "the key was not made from these trips: the file, the period or the policy is another one, or a cell has "
-            "changed. Use the data exactly as they were published."
-        )
+    if key is not None:
+        check_key(key, release, data)
     if shuttle_hour is not None and not 0 <= shuttle_hour <= MAX_SHUTTLE_HOUR:
         raise ParameterError(
             f"the cost of a shuttle per hour must be from 0 to {MAX_SHUTTLE_HOUR:,.0f}. Got {shuttle_hour:g}. Correct "
