@@ -157,9 +157,7 @@ def export_geojson(
     Flows are the trips of an average date; if there are many, the largest. ``shuttles`` are those of each zone.
     """
     if city.lat is None or city.lon is None:
-        raise ParameterError(
-            "a map needs coordinates, but the stops of the city have none. Add lat and lon to its stops.csv."
-        )
+        raise ParameterError("a map needs coordinates of stops, but the city has none. Add lat and lon to stops.csv.")
     places = [[round(float(lon), 6), round(float(lat), 6)] for lon, lat in zip(city.lon, city.lat, strict=True)]
     zones = [None] * len(places) if city.zones is None else [city.zone_names[zone] for zone in city.zones]
     hubs = [False] * len(places) if city.hubs is None else city.hubs.tolist()

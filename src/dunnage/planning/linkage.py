@@ -209,9 +209,7 @@ LEFT_OUT_NOTE = (
     "as if this person knew whether the package is one of the noisy rows, which only helps the guess; their noisy "
     "values are inferred from their intervals"
 )
-MEMBER_NOTE = (
-    "if the package is in the release; before the release, the probability that it is there at all is at most beta"
-)
+MEMBER_NOTE = "if the package is in the release; before the release, the probability of that is at most beta"
 
 
 @dataclass(frozen=True, eq=False)
@@ -389,9 +387,7 @@ def stated_cells(release: Release, name: str, laws: Sequence[NoiseCell]) -> Cell
     stated = release.attributes[name].domain if name in release.attributes else None
     domain = domain_from(stated) if stated else None
     if not isinstance(domain, Numeric) or name not in release.quantities:
-        raise ParameterError(
-            f"the certificate states noise on {name!r}, which is not a released number. Verify the release."
-        )
+        raise ParameterError(f"the certificate states noise on {name!r}, which is not released as a number. Verify it.")
     return Cells.of(domain, [cell.plain() for cell in laws])
 
 

@@ -128,9 +128,7 @@ class Prior:
         if parts == ["uniform"]:
             return cls()
         if len(parts) != 3 or parts[0] != "normal":
-            raise ParameterError(
-                f"prior must be uniform or normal:MEAN:SD, for example normal:250:60. Got {shown(text)}."
-            )
+            raise ParameterError(f"prior must be uniform or normal:MEAN:SD, such as normal:250:60. Got {shown(text)}.")
         mean, deviation = exact(parts[1], what="the prior's mean"), exact(parts[2], what="the prior's deviation")
         if not 1 / _MAX_PRIOR <= deviation <= _MAX_PRIOR or abs(mean) > _MAX_PRIOR:
             raise ParameterError(
@@ -193,14 +191,12 @@ class Stochastic:
         object.__setattr__(self, "risk", _risk(self.risk, zero_allowed=True))
         if type(self.scenarios) is not int or self.scenarios < 1 or type(self.seed) is not int or self.seed < 0:
             raise ParameterError(
-                f"scenarios must be 1 or more and seed 0 or more. Got {self.scenarios!r} and {self.seed!r}."
+                f"scenarios must be at least 1, seed at least 0. Got {self.scenarios!r}, {self.seed!r}."
             )
         if self.prior is not None:
             object.__setattr__(self, "prior", Prior.parse(self.prior).text)
             if self.as_published:
-                raise ParameterError(
-                    "the published stochastic model does not use a prior. Remove prior or as_published."
-                )
+                raise ParameterError("the published stochastic model has no prior. Remove prior or as_published.")
 
     def describe(self) -> PackingModel:
         if self.as_published:

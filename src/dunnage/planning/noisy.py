@@ -64,9 +64,7 @@ ANY_DATA = (
 def check_model(release: Release, model: Model, spread: int | None) -> None:
     remedy = "Use the standard model, or the stochastic model with a risk."
     if isinstance(model, Stochastic) and model.prior is not None and (not release.noisy or release.classes is not None):
-        raise ParameterError(
-            "a prior is only for releases in which all rows are noisy, without classes. Remove the prior."
-        )
+        raise ParameterError("a prior is only for releases with noisy rows and no classes. Remove the prior.")
     if not release.noisy:
         return
     if spread is not None:

@@ -294,9 +294,8 @@ class Plan:
         """The number of bins, or their total cost if there are several kinds of truck."""
         if self.minimises == "trucks":
             return self.num_bins
-        return whole_if_possible(
-            sum((exact(self.truck(name).cost, what="cost") for name in self.truck_of_bin), Fraction(0))
-        )
+        costs = (exact(self.truck(name).cost, what="cost") for name in self.truck_of_bin)
+        return whole_if_possible(sum(costs, Fraction(0)))
 
     @property
     def gap(self) -> float:
@@ -514,15 +513,11 @@ class FleetPlan:
 
     def __post_init__(self) -> None:
         if len(self.zones) != len(self.shuttles) or len(set(self.zones)) < len(self.zones):
-            raise ParameterError(
-                "a plan of shuttles must name each zone once, with its number of shuttles. Correct it."
-            )
+            raise ParameterError("a plan of shuttles must name each zone once, with its shuttles. Correct it.")
         if any(not 0 <= number <= MAX_SHUTTLES for number in self.shuttles):
             raise ParameterError(f"a zone must have 0 to {MAX_SHUTTLES:,} shuttles. Correct the plan.")
         if not 0 <= self.bound <= self.objective:
-            raise ParameterError(
-                "the bound must be at least 0 and at most the number of shuttles in the plan. Correct it."
-            )
+            raise ParameterError("the bound must be from 0 to the number of shuttles in the plan. Correct it.")
 
     @property
     def objective(self) -> int:

@@ -115,9 +115,7 @@ class PackingProblem:
             return self
         free = exact(margin, what="margin")
         if not 0 <= free < 1:
-            raise ParameterError(
-                f"margin must be at least 0 and less than 1, for example 0.05. Got {shown_number(free)}."
-            )
+            raise ParameterError(f"margin must be at least 0 and less than 1, such as 0.05. Got {shown_number(free)}.")
         trucks = []
         for truck in self.trucks:
             rooms = {}

@@ -78,9 +78,7 @@ def check_kinds(trucks: Sequence[Truck], quantities: Iterable[str]) -> None:
     for truck in trucks:
         for quantity in quantities:
             if not _is_amount(truck.capacity.get(quantity)):
-                raise ParameterError(
-                    f"truck {truck.name!r} has no capacity for {quantity}. Give it a capacity above 0."
-                )
+                raise ParameterError(f"truck {truck.name!r} has no capacity for {quantity}. Give it one above 0.")
         if not _is_amount(truck.cost):
             raise ParameterError(f"truck {truck.name!r} must cost more than 0. Got {truck.cost!r}.")
         if truck.count is not None and (type(truck.count) is not int or truck.count < 0):
@@ -99,9 +97,8 @@ def parse_capacities(texts: Sequence[str | float], units: Mapping[str, str]) -> 
     A capacity without a name is for the only remaining quantity, or for the remaining one with the same unit.
     """
     capacities: dict[str, float] = {}
-    for text in sorted(
-        (str(text).strip() for text in texts), key=lambda text: "=" not in text
-    ):  # those with a name first
+    # Capacities with a name first.
+    for text in sorted((str(text).strip() for text in texts), key=lambda text: "=" not in text):
         number, unit = _split(text)
         name = text.rpartition("=")[0].strip()
         if not name:
@@ -109,9 +106,7 @@ def parse_capacities(texts: Sequence[str | float], units: Mapping[str, str]) -> 
             fitting = [name for name in left if units[name] == unit] if len(left) > 1 else left
             if len(fitting) != 1:
                 names = list(left or units)
-                raise ParameterError(
-                    f"capacity {text!r} could be for {_listed(names)}. Name the quantity: {names[0]}={text}."
-                )
+                raise ParameterError(f"capacity {text!r} could be for {_listed(names)}. Name it: {names[0]}={text}.")
             name = fitting[0]
         if name not in units:
             raise ParameterError(
@@ -120,14 +115,10 @@ def parse_capacities(texts: Sequence[str | float], units: Mapping[str, str]) -> 
         if name in capacities:
             raise ParameterError(f"{name} has two capacities. Remove {text!r} or the other.")
         if not number or not float(number) > 0:
-            raise ParameterError(
-                f"capacity must be a positive number. Got {text!r}. Write for example 500{units[name]}."
-            )
+            raise ParameterError(f"capacity must be a positive number, such as 500{units[name]}. Got {text!r}.")
         if unit and unit != units[name]:
             released, numbers = units[name] or "no unit", units[name] or "numbers"
-            raise ParameterError(
-                f"{name} is released in {released}, but the capacity is {text!r}. Write it in {numbers}."
-            )
+            raise ParameterError(f"{name} is released in {released}. Got capacity {text!r}. Write it in {numbers}.")
         capacities[name] = float(number)
     return {name: capacities[name] for name in units if name in capacities}
 

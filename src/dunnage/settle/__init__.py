@@ -366,9 +366,7 @@ def matched_records(data: Dataset, release: Release, key: Key) -> IntArray:
     listed, first = np.unique(rows, return_index=True)
     same = np.array_equal(listed, whole) and np.array_equal(release.data.column("row").to_numpy(), whole)
     if not same or any(not np.array_equal(own, release.data.column("class_id").to_numpy()[rows]) for own in classes):
-        raise ReleaseError(
-            "the key does not match the rows of this release. Use the key that was written with this release."
-        )
+        raise ReleaseError("the key does not match the rows of this release. Use the key that was written with it.")
     matches = data.parts.records_of(source)
     records: IntArray = matches[first]
     one_each = np.array_equal(matches, records[rows]) and len(np.unique(source)) == len(source)
@@ -486,9 +484,7 @@ def _external_plan(path: Path, release: Release, capacity: Capacity | None, truc
     elif capacity is not None:
         truck = Truck(name="truck", capacity=parse_capacities(listed(capacity), units))
     else:
-        raise ParameterError(
-            f"{path} does not say how much a truck holds. Use --capacity 500kg or --trucks trucks.csv."
-        )
+        raise ParameterError(f"{path} does not say what a truck holds. Use --capacity 500kg or --trucks trucks.csv.")
     plan = Plan(
         release="",
         bin_of_row=bin_of_row,

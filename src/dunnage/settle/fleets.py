@@ -493,7 +493,7 @@ def _check_true_stops(universe: Universe, cells: IntArray, city: City) -> None:
     if any((number[end] < 0).any() for end in ends):
         missing = [stop for stop, place in zip(universe.stops, number, strict=True) if place < 0]
         raise ParameterError(
-            f"the city lacks stops of the policy, for example {missing[0]!r}. Use a city with all of them."
+            f"the city lacks stops of the policy, such as {missing[0]!r}. Use a city with all of them."
         )
 
 

@@ -225,9 +225,7 @@ def policy_text(policy: Policy) -> str:
         days = f", days from {trip.day or time.day}" if policy.schema.tells_days else ""
         lines.append(f"Counts trips  from {trip.origin} to {trip.destination} at {trip.time}; {windows}{days}")
         if bound is not None:
-            lines.append(
-                f"Each rider    at most {bound.max:,} trips per {bound.per}; riders are identified by {bound.person}"
-            )
+            lines.append(f"Each rider    at most {bound.max:,} trips per {bound.per}; identified by {bound.person}")
     lines.append(f"Budget        {policy.budget or 'none'}")
     if policy.period:
         column = f" of {policy.period.column}" if policy.period.column else ""
@@ -279,7 +277,7 @@ def task_text(task: Task, devices: int | None = None, *, confidence: float = 0.9
     """Describe a task: its questions, what vehicles give away, and the predicted error of estimates for a fleet."""
     schedule = task.schedule
     slots = (
-        f"{several(schedule.slots_per_day, 'slot')} a day of {schedule.num_moments:,}, chosen at random before the day"
+        f"{several(schedule.slots_per_day, 'slot')} a day of {schedule.num_moments:,}, at random, chosen before the day"
     )
     late = f"sent within {several(schedule.lateness_minutes, 'minute')}; a day closes at {schedule.closing} UTC"
     lines = [
@@ -320,9 +318,7 @@ def task_text(task: Task, devices: int | None = None, *, confidence: float = 0.9
         units = [quantity.unit for quantity in purpose.quantities] or [""]
         factor = normal_quantile(confidence)
         level = f"{100 * confidence:g} %"
-        lines.append(
-            f"  Predicted for {devices:,} vehicles: standard deviation, and half the width of a {level} interval"
-        )
+        lines.append(f"  Predicted for {devices:,} vehicles: standard deviation, half the width of a {level} interval")
         for tier_name, deviations in rows.items():
             for name, unit, sd in zip(names, units, deviations, strict=True):
                 lines.append(f"    {tier_name:<12} {name:<20} {sd:>10.3g}  +- {factor * sd:.3g} {unit}".rstrip())
@@ -345,9 +341,7 @@ def task_text(task: Task, devices: int | None = None, *, confidence: float = 0.9
             bound = "no bound" if loss is None else f"epsilon {decimal_text(loss)}: {odds(Loss(loss))[1].sentence}"
             lines.append(f"    {name:<28} {bound}")
         if day is not None:
-            lines.append(
-                f"    {'lasts for':<28} {several(task.limits.lifetime // day, 'day')}, then it stops reporting"
-            )
+            lines.append(f"    {'lasts for':<28} {several(task.limits.lifetime // day, 'day')}, then reports stop")
     return "\n".join(lines)
 
 
@@ -588,9 +582,7 @@ def _columns(path: Path, kinds: Mapping[str, str], how: str = "") -> Shown:
     if any((path.parent / name).is_file() for name in _FOLDER_FILES):
         lines.append(f"This file belongs to a folder: dunnage show {path.parent}")
     elif policy := _policy_beside(path):
-        lines.append(
-            f"To publish it with the policy of the same name: dunnage publish {path} --policy {policy} -o release"
-        )
+        lines.append(f"To publish it with its policy: dunnage publish {path} --policy {policy} -o release")
     else:
         lines.append(f"To publish it, draft a policy: dunnage draft {path} -o {path.name.split('.')[0]}.toml")
     return {"kind": "table", "columns": listed}, "\n".join(lines)
