@@ -18,8 +18,8 @@ from tests.oracles.sampling import held_out_feasibility
 
 from dunnage.errors import NoPlanError
 from dunnage.kernels.bins.sampling import clopper_pearson, fits_by_permutation, within_class_permutations
-from dunnage.planning import published as sampled
-from dunnage.planning.published import sampled_assignment
+from dunnage.planning import packing as sampled
+from dunnage.planning.packing import sampled_assignment
 
 NEVER = 1e-9  # below this p-value a statistical test fails
 SOLVERS = [
