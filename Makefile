@@ -6,7 +6,7 @@ CORE := $(VENV)/.core
 READY := $(VENV)/.ready
 DOCS := $(VENV)/.docs
 
-.PHONY: demo test tests check bench docs reproduce clean
+.PHONY: demo test test-all tests check bench docs reproduce clean
 
 demo: $(CORE)
 	$(BIN)/dunnage demo --out demo-out --force
@@ -16,6 +16,9 @@ test: $(READY) # the checks run beside the tests
 
 tests: $(READY)
 	$(BIN)/python -m pytest -n 2
+
+test-all: $(READY) # the long forms as well
+	DUNNAGE_LONG=1 $(BIN)/python -m pytest -n 2
 
 check: $(READY)
 	$(BIN)/ruff check .
@@ -35,7 +38,7 @@ reproduce: $(READY)
 	$(BIN)/python -m papers $(or $(PAPER),hoogervorst2019) $(if $(QUICK),--quick) --out reproduced
 
 $(CORE): pyproject.toml
-	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Dunnage needs Python 3.11 or newer; set PYTHON=python3.12, say")'
+	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Dunnage needs Python 3.11 or newer; for example, set PYTHON=python3.12")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable .

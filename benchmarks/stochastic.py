@@ -22,7 +22,7 @@ import pyarrow as pa
 
 import dunnage as dn
 from dunnage.kernels.bins.sampling import fits_by_permutation
-from dunnage.planning.published import sampled_assignment
+from dunnage.planning.packing import sampled_assignment
 from dunnage.samples import draw_weights
 from dunnage.samples.packages import PackageSetting, package_setting
 

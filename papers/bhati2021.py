@@ -14,34 +14,20 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-import dunnage as dn
 from papers import bhati2021_example as example
 from papers import bhati2021_runs as runs
 from papers import report
 from papers.bhati2021_runs import AUTO, DENSITY, FACTORS, GREEDY, GROWTH, IN_TABLE_4, OD, REFINED, RST, START, UNIT
-from papers.bhati2021_text import RULE, quoted
+from papers.bhati2021_text import RULE, quoted, says
 from papers.hoogervorst2019_runs import in_parallel
-from papers.report import Curve, Quoted, Row, Svg
+from papers.report import Curve, Svg
 
-TITLE = "Bhati et al. 2021, reproduced"
-LIMITS = (
-    "The rides of the paper, one day of one city, are not public. Ours are generated: 150 stations on 8 lines, three "
-    "passenger types, two rush hours, cards with several rides. Shares are chosen so that the entropies of the "
-    "attributes are near those of Table 4, and nothing else. Distortions hang on the network and on how rides are "
-    "spread, so its values can be met by order of size alone.",
-    "Figures 3 to 10 are pictures without tables: only what the text states can be compared as numbers. The sizes of "
-    "Figure 4 are not in the text.",
-    "The edges of Figure 1 are not listed: they are inferred from the examples and from the ride distances of Table 2.",
-    "Left open, and settled here: ties go to the lowest record number; the average of eq. 21 is over the k - 1 other "
-    "records that would join the head; left-overs go to the class whose charge rises least, and are suppressed where a "
-    "limit would be broken; w_lca is 1; |c| multiplies all terms of eq. 15.",
-    "How a record with sets of stations counts for a pair of stations is not said: three readings are given.",
-    "Times are of another machine and program: only their ratios can be compared.",
-)
+PAGE = says.page()
+
 ATTRIBUTE_NAMES = {"type": "passenger type", "board": "boarding", "alight": "alighting", "start": "start time"}
 CONFIGURATIONS = tuple((m, s) for s in (runs.MAXIMUM, UNIT) for m in (GREEDY, DENSITY))
 BESIDE = (DENSITY, GROWTH, REFINED)
@@ -65,16 +51,28 @@ def reproduce(out: Path, *, quick: bool, workers: int) -> Path:
     start = time.monotonic()
     found = in_parallel(runs.measure, runs.jobs(effort), workers=workers, warm_up=runs.warm_up)
     results = runs.Results.of(found, effort)
-    lines, tables = quoted(results), tables_of(results)
-    note = _note(results, quick, time.monotonic() - start)
-    _write_tables(out, results, tables, lines)
-    (out / "report.md").write_text(_markdown(tables, lines, note), encoding="utf-8")
-    foot = f"Made with Dunnage {dn.__version__}. Generated rides: nobody's data."
-    report.write_page(
-        out / "report.html", title=TITLE, lead=note, sections=_sections(results, tables, lines), foot=foot
-    )
-    report.tell_verdicts(lines)
-    return out / "report.html"
+    tables = tables_of(results)
+    drawings: dict[str, Callable[[], list[Svg]]] = {
+        "figure3": lambda: _draw_3(results),
+        "figure4": lambda: _draw_4(results),
+        "figure5": lambda: _draw_5(results),
+        "figure6": lambda: _draw_6(results),
+        "figure7": lambda: _draw_7(results),
+        "figure8": lambda: _draw_limits(results, OD),
+        "figure10": lambda: _draw_limits(results, RST),
+        "beside": lambda: _draw_beside(results),
+    }
+    return report.Reproduction(
+        page=PAGE,
+        note=_note(results, quick, time.monotonic() - start),
+        data="rides",
+        lines=quoted(results),
+        files={"runs": [asdict(run) for run in results.runs], **tables},
+        markdown=[(PAGE.titles[name], PAGE.why[name], report.short_rows(rows)) for name, rows in tables.items()],
+        sections=report.table_sections(
+            PAGE, tables, lambda name, rows: [] if name == "figure6" else report.short_rows(rows), drawings
+        ),
+    ).write(out)
 
 
 def _note(results: runs.Results, quick: bool, seconds: float) -> str:
@@ -105,45 +103,6 @@ def tables_of(results: runs.Results) -> dict[str, list[dict[str, object]]]:
         "persons": _persons_table(results),
         "dissolved": _dissolved_table(results),
     }
-
-
-_TITLES = {
-    "example": "Tables 2 and 3: eight rides, k = 2",
-    "table4": "Table 4: importance of the attributes",
-    "figure3": "Figure 3: heads and scaling",
-    "figure4": "Figure 4: run time",
-    "figure5": "Figure 5: distortion by attribute and scenario",
-    "figure6": "Figure 6: how distortion is spread over records",
-    "figure7": "Figure 7: attribute and total distortion by scenario",
-    "figure8": "Figures 8 and 9: limits on stations",
-    "figure10": "Figures 9 and 10: limits on start times",
-    "beside": "Not in the paper: growth and local search beside density",
-    "persons": "Not in the paper: rides are not people",
-    "dissolved": "Not in the paper: suppression without limits",
-}
-_WHY = {
-    "example": "Density heads, equal importance, unit variance. The edges are A-B, B-C and B-D.",
-    "table4": "Means over draws. Manual importance is 5 and 1, divided by the sum.",
-    "figure3": "Automatic importance. Totals under it are what the paper compares.",
-    "figure4": "CPU seconds of clustering alone. Both methods as published; density computes only averages that may "
-    "have changed, which gives the same classes as computing all of them after every class. On small tables "
-    "most of the time is sorting records for the search.",
-    "figure5": "Density heads and unit variance, as published. Growth and local search under each scenario's own "
-    "importance stand beside it.",
-    "figure6": "Share of records by the distortion of an attribute, in twentieths.",
-    "figure7": "Total distortion under automatic importance for every scenario, as the paper says below eq. 15; beside "
-    "it under the scenario's own importance, which does not compare between scenarios, and under equal importance.",
-    "figure8": "Largest generalisation of boarding and alighting stations in hops; a head whose class would break it "
-    "is suppressed. Passengers on the original's 20 busiest pairs, mean absolute difference: spread (a record is "
-    "shared evenly by the pairs it may be), possible (counts with each), certain (counts if its pair is certain).",
-    "figure10": "Largest generalisation of the start time in seconds. Mean start time of what is published, off by "
-    "seconds: from lower ends as the paper does, and from middles.",
-    "beside": "Automatic importance. gain: by how much total distortion is below that of density as published.",
-    "persons": "Automatic importance. too_few: share of classes with fewer than k distinct cards. one_type: share of "
-    "classes in which all passengers are of one type. Counting cards mends the first; the second needs l-diversity.",
-    "dissolved": "Each member of a dear class goes to its cheapest other class, or is left out where that costs less "
-    "than a record (price 1).",
-}
 
 
 def _weights_table(results: runs.Results) -> list[dict[str, object]]:
@@ -242,47 +201,6 @@ def _dissolved_table(results: runs.Results) -> list[dict[str, object]]:
     which = [{"k": k, "scenario": AUTO} for k in results.effort.ks]
     which += [{"k": results.effort.limit_k, "scenario": scenario} for scenario in runs.LIMITED]
     return [results.row(columns, method=method, **one) for one in which for method in (DENSITY, runs.DISSOLVED)]
-
-
-def _write_tables(
-    out: Path, results: runs.Results, tables: Mapping[str, Sequence[Row]], lines: Sequence[Quoted]
-) -> None:
-    report.write_table(out / "runs.csv", [asdict(run) for run in results.runs])
-    for name, rows in tables.items():
-        report.write_table(out / f"{name}.csv", rows)
-    report.write_table(out / "quoted.csv", [line.row() for line in lines])
-
-
-# The report in Markdown
-
-
-def _markdown(tables: Mapping[str, Sequence[Row]], lines: Sequence[Quoted], note: str) -> str:
-    parts = report.text_markdown(TITLE, note, lines, LIMITS)
-    for name, rows in tables.items():
-        parts += [f"## {_TITLES[name]}", _WHY[name], report.markdown_table(report.short_rows(rows))]
-    return "\n\n".join(parts) + "\n"
-
-
-# The page
-
-
-def _sections(results: runs.Results, tables: Mapping[str, Sequence[Row]], lines: Sequence[Quoted]) -> list[Svg]:
-    sections = report.text_sections(lines, LIMITS)
-    drawings: dict[str, Callable[[runs.Results], list[Svg]]] = {
-        "figure3": _draw_3,
-        "figure4": _draw_4,
-        "figure5": _draw_5,
-        "figure6": _draw_6,
-        "figure7": _draw_7,
-        "figure8": lambda found: _draw_limits(found, OD),
-        "figure10": lambda found: _draw_limits(found, RST),
-        "beside": _draw_beside,
-    }
-    for name, rows in tables.items():
-        drawing = drawings[name](results) if name in drawings else []
-        table = [] if name == "figure6" else [report.html_table(report.short_rows(rows))]
-        sections.append(report.section(_TITLES[name], report.paragraph(_WHY[name]), *drawing, *table))
-    return sections
 
 
 def _points(

@@ -17,7 +17,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-import dunnage as dn
 from papers import fioretto2018_fleets as fleeting
 from papers import fioretto2018_runs as runs
 from papers import report
@@ -56,38 +55,13 @@ from papers.fioretto2018_text import (
     fleet_findings,
     quoted,
     quoted_fleets,
+    says,
 )
 from papers.hoogervorst2019_runs import in_parallel
-from papers.report import Curve, Quoted, Row, Svg
+from papers.report import Curve, Row, Svg
 
-TITLE = "Fioretto, Lee, Van Hentenryck 2018, reproduced"
-RULES = (
-    "Verdicts. Trips are not those of the paper, so an error agrees if it is within a factor of "
-    f"{FACTOR:g}, a tolerance of our choice. What noise creates in empty cells hangs on public sizes alone and is "
-    f"known exactly: such totals agree within {SIGMAS:g} standard errors of a mean of the paper's 50 runs. Orders "
-    "of means must hold at every epsilon and on both days; where one does not and 95 % intervals meet, that may be "
-    "chance, and is said. Times are never said to agree. A fleet agrees if it is, as a multiple of the true one, "
-    f"within a factor of {FLEET_FACTOR:g} of the paper's."
-)
-LIMITS = (
-    "The trips, those of Ann Arbor's riders, are not public. Ours are generated (dunnage generate trips) to the counts "
-    "that are stated: 130 stops, 4 zones, 12 modes, half-hours, 37,714 trips on the weekday, 4,878 of them from 8 to "
-    "10 am on 591 of 67,600 trip types. How trips are spread over these types, and all of the weekend, is our choice, "
-    "and errors hang on it: publishing nothing is off by the root of the mean square of the true counts.",
-    "The error is not defined. Root mean square a cell (RMSE) is the only reading that the printed values allow; mean "
-    "absolute errors (MAE) stand beside it.",
-    "Figure 5 has no tables: beside O5 and H5, which are in Table 2, only what the text says can be compared. Its "
-    "caption calls (a) the weekend and (b) the weekday, the text the other way round; errors are named by day here.",
-    "How a tree is pruned and made whole is not said in full. H5 here: estimates from below, nodes of a non-positive "
-    "estimate cut with all below, the rest made consistent from above, negative leaves to none. Other readings are "
-    "given.",
-    "Times are of another machine and program.",
-    "How fleets are sized and dispatched is not said. Ours are Dunnage's: best insertion at once, zones sized to the "
-    "last shuttle. Its waits hardly change when a fleet grows to two and a half times as many, ours do: what its "
-    "riders wait for must be something else than a free shuttle; it is not said.",
-    f"Releases of more than {fleeting.MOST_TRIPS:,} trips, that is Laplace and hierarchical counts below epsilon 1, "
-    "are counted but not sized, for time, but for two examples by Laplace: the weekday at 0.1, the whole day at 1.",
-)
+PAGE = says.page(FACTOR=FACTOR, FLEET_FACTOR=FLEET_FACTOR, SIGMAS=SIGMAS, fleeting=fleeting)
+
 METHOD_STYLES = {
     LAPLACE: (7, False),
     "H3": (4, True),
@@ -113,22 +87,28 @@ def reproduce(out: Path, *, quick: bool, workers: int) -> Path:
     found = in_parallel(runs.measure, runs.jobs(effort), workers=workers, warm_up=runs.warm_up)
     results = runs.Results.of(found, effort)
     fleets = _fleets(quick, workers)
-    lines = [*quoted(results), *quoted_fleets(fleets)]
     tables = tables_of(results) | fleeting.tables_of(fleets)
-    note = _note(results, quick, time.monotonic() - start)
-    _write_tables(out, results, tables, lines)
-    report.write_table(out / "fleet-runs.csv", [asdict(run) for run in fleets.runs])
-    found_out = [*findings(results), *fleet_findings(fleets)]
-    parts = report.text_markdown(TITLE, f"{note}\n\n{RULES}", lines, LIMITS)
-    parts += ["## What else came out", "\n".join(f"- {finding}" for finding in found_out)]
-    for name, rows in tables.items():
-        parts += [f"## {_TITLES[name]}", _WHY[name], report.markdown_table(short(rows))]
-    (out / "report.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
-    sections = [*_text_sections(lines, found_out), *_table_sections(results, fleets, tables)]
-    foot = f"Made with Dunnage {dn.__version__}. Generated trips: nobody's data."
-    report.write_page(out / "report.html", title=TITLE, lead=note, sections=sections, foot=foot)
-    report.tell_verdicts(lines)
-    return out / "report.html"
+    drawings = {
+        "figure5": lambda: _draw_5(results),
+        "sums": lambda: _draw_sums(results),
+        "fleets": lambda: _draw_fleets(fleets),
+    }
+    return report.Reproduction(
+        page=PAGE,
+        note=_note(results, quick, time.monotonic() - start),
+        data="trips",
+        lines=[*quoted(results), *quoted_fleets(fleets)],
+        findings=[*findings(results), *fleet_findings(fleets)],
+        files={
+            "runs": [asdict(run) for run in results.runs],
+            **{name: report.intervals_named(rows) for name, rows in tables.items()},
+            "fleet-runs": [asdict(run) for run in fleets.runs],
+        },
+        markdown=[(PAGE.titles[name], PAGE.why[name], short(rows)) for name, rows in tables.items()],
+        sections=report.table_sections(
+            PAGE, tables, lambda name, rows: short(_across(rows) if name == "figure5" else rows), drawings
+        ),
+    ).write(out)
 
 
 def _fleets(quick: bool, workers: int) -> fleeting.Fleets:
@@ -164,62 +144,6 @@ def tables_of(results: runs.Results) -> dict[str, list[dict[str, object]]]:
         "negative": _checks(results, NEGATIVE),
         "seconds": _seconds(results),
     }
-
-
-_TITLES = {
-    "created": "Section 6: trips that noise creates",
-    "figure5": "Figure 5(a-b): error a cell by epsilon",
-    "table2": "Table 2: structure, non-negativity, weights",
-    "bounds": "Table 2: how large these errors can be at all",
-    "readings": "H5 by how it is read",
-    "cells": "Not in the paper: cells with and without trips apart",
-    "sums": "Not in the paper: errors of sums",
-    "draws": "Not in the paper: other generated weekdays",
-    "projection": "Theorem 8.3: what the projection does to errors",
-    "negative": "Negative counts of hierarchical mechanisms",
-    "seconds": "CPU times",
-    "table1": "Table 1: fleets sized on private counts, run on the true trips, epsilon 1",
-    "fleets": "Figure 5(c-d): fleets and waits by epsilon",
-    "weekdays": "Not in the paper: O5 and Laplace on other weekdays and in other cities, epsilon 1",
-    "left-out": "Fleets that were not sized",
-}
-_WHY = {
-    "created": "Laplace noise on every trip type, negative counts to none. Expected: exactly, by formula, on our "
-    "trips. The paper's numbers are means of 50 runs.",
-    "figure5": "Weekday and weekend, 8 to 10 am. As published: floating-point noise, each count rounded by itself. "
-    "Sound: whole-number noise drawn exactly, rounding that keeps sums. The presets cells and margins are "
-    "ours: three fifths of epsilon on the cells; or besides pairs of stops over all windows, and a Bayes estimate "
-    "of each cell from the noisy counts alone. Publishing nothing at all is the dashed line.",
-    "table2": "RMSE a cell, paper and ours. (a) tree, no weights; (b) tree, weights 1/n_i; (c) flat, no weights. O5 is "
-    "flat with weights; H5 is the closed form, which knows no non-negativity.",
-    "bounds": "The truth is consistent and not negative. A projection onto a convex set that has the truth in it is, "
-    "in the norm that it minimises, no further from the truth than the noisy answers are. So the mean RMSE a cell is "
-    "at most as if all noise were on the cells. Rounding each count adds at most 0.5.",
-    "readings": "Budget by level: geometric (as stated) or uniform. Pruned: non-positive nodes are cut (as stated), or "
-    "not. As published, weekday, 8 to 10 am.",
-    "cells": "Sound forms, weekday, 8 to 10 am. 591 cells have trips, 67,009 have none. Laplace is off by the scale of "
-    "its noise wherever one looks; constrained counts leave empty cells empty and pay on the others.",
-    "sums": "RMSE of the sums, sound forms, weekday, 8 to 10 am: the total, 4 windows, 64 zone pairs by window, 48 "
-    "modes by window, 16,900 pairs of stops over all windows.",
-    "draws": "RMSE a cell, sound forms, weekday, 8 to 10 am: whether orders hang on one generated day.",
-    "projection": "Error after the projection by error before, in the norm that it minimises, before rounding: largest "
-    "and mean of the releases looked at. The paper proves at most 2; at most 1 holds.",
-    "negative": "Leaves below zero after the closed form, pruned, before they become none: how many, and their mean.",
-    "seconds": "CPU milliseconds of noise, projection and rounding of the 67,600 cells on one core, files and ledger "
-    "not included; the busiest and the least busy epsilon and day.",
-    "table1": "8 to 10 am. A fleet is the smallest for which riders of each zone wait 180 s at most on average, on "
-    "what was released; wait and idle (seconds without riders, of a shuttle) are those of the true trips. Off: "
-    "relative error, ours with its sign. Truth: the fleet that the true trips need. True counts: no noise, only random "
-    "seconds. The threshold is the least count that noise lifts fewer than one empty cell to. Sound forms, "
-    "and O5 as published.",
-    "fleets": "Fleet and wait belong together: a fleet that is too small has long waits, one that is too large short "
-    "ones. From, to: the smallest and the largest of the draws. Worst zone: its mean wait. Waits are of riders who are "
-    "served; unserved are rides in zones that got no shuttle. Dashed line: the truth.",
-    "weekdays": "The same seconds of wait are asked for; O5 should be within a fifth of the truth. Cities are "
-    "generated, with other places of stops.",
-    "left-out": f"More than {fleeting.MOST_TRIPS:,} trips: sizing would take from many minutes to hours. The paper's "
-    "own search found no fleet in 24 hours for any Laplace or hierarchical release below epsilon 1.",
-}
 
 
 def _created(results: runs.Results) -> list[dict[str, object]]:
@@ -372,19 +296,6 @@ def _seconds(results: runs.Results) -> list[dict[str, object]]:
     return rows
 
 
-def _write_tables(
-    out: Path, results: runs.Results, tables: Mapping[str, Sequence[Row]], lines: Sequence[Quoted]
-) -> None:
-    report.write_table(out / "runs.csv", [asdict(run) for run in results.runs])
-    for name, rows in tables.items():
-        report.write_table(out / f"{name}.csv", [_interval_named(row) for row in rows])
-    report.write_table(out / "quoted.csv", [line.row() for line in lines])
-
-
-def _interval_named(row: Row) -> dict[str, object]:
-    return {(f"{key[:-3]}, half of the 95 % interval" if key.endswith("_sd") else key): row[key] for key in row}
-
-
 def short(rows: Sequence[Row]) -> list[dict[str, object]]:
     """Put means and intervals into one column each, with as many digits as an interval tells."""
     return [
@@ -410,23 +321,6 @@ def _with_interval(value: float, half: object) -> str:
 
 
 # The page
-
-
-def _text_sections(lines: Sequence[Quoted], found_out: Sequence[str]) -> list[Svg]:
-    stated, limits = report.text_sections(lines, LIMITS)
-    told = report.tag("ul", *(report.tag("li", finding) for finding in found_out))
-    rules = report.section("How verdicts are given", report.paragraph(RULES))
-    return [rules, stated, limits, report.section("What else came out", told)]
-
-
-def _table_sections(results: runs.Results, fleets: fleeting.Fleets, tables: Mapping[str, Sequence[Row]]) -> list[Svg]:
-    drawings = {"figure5": _draw_5(results), "sums": _draw_sums(results), "fleets": _draw_fleets(fleets)}
-    sections = []
-    for name, rows in tables.items():
-        drawing = drawings.get(name, [])
-        table = report.html_table(short(_across(rows) if name == "figure5" else rows))
-        sections.append(report.section(_TITLES[name], report.paragraph(_WHY[name]), *drawing, table))
-    return sections
 
 
 def _across(rows: Sequence[Row]) -> list[dict[str, object]]:

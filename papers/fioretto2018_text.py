@@ -52,7 +52,9 @@ from papers.fioretto2018_runs import (
     num_answers,
     trips,
 )
-from papers.report import Quoted, verdict
+from papers.report import Quoted, Statements, verdict
+
+says = Statements("fioretto2018")
 
 FACTOR = 1.5
 SIGMAS = 3.0
@@ -99,37 +101,20 @@ def quoted(results: Results) -> list[Quoted]:
 def _sizes(_: Results) -> Iterator[Quoted]:
     own, whole, weekend = trips(WEEKDAY), trips(WHOLE_DAY), trips(WEEKEND)
     stops, pairs = len(own.counted.universe.stops), own.counted.universe.num_pairs
-    yield Quoted(
-        where="10",
-        what="locations, and pairs of them",
-        paper="160 locations, 16,900 pairs",
-        ours=f"{stops} locations, {pairs:,} pairs",
-        verdict=f"differs: 160 locations make {160**2:,} pairs; {stops} make {stops**2:,}",
-    )
-    yield Quoted(
-        where="6",
-        what="trip types from 8 to 10 am, at half-hours",
-        paper="67,600",
-        ours=f"{own.num_cells:,}",
-        verdict=verdict(own.num_cells == 67_600, "sizes"),
-    )
-    yield Quoted(
-        where="6",
-        what="trips of the weekday; from 8 to 10 am; trip types that occur then",
-        paper="37,714; 4,878; 591",
-        ours=f"{whole.counted.num_trips:,}; {own.counted.num_trips:,}; {len(own.counted.cells)}; weekend, 8 to 10 am: "
-        f"{weekend.counted.num_trips:,} trips on {len(weekend.counted.cells)}, our choice",
-        verdict="not reproducible: the trips are not public; ours are generated to these counts, so that they say "
-        "nothing",
+    yield says("locations-and-pairs-of", ours=(stops, pairs), verdict=(160**2, stops, stops**2))
+    yield says("trip-types-from-8", ours=(own.num_cells,), agrees=own.num_cells == 67600)
+    yield says(
+        "trips-of-the-weekday",
+        ours=(
+            whole.counted.num_trips,
+            own.counted.num_trips,
+            len(own.counted.cells),
+            weekend.counted.num_trips,
+            len(weekend.counted.cells),
+        ),
     )
     sizes = num_answers(own, "O5")
-    yield Quoted(
-        where="9, F4 and F5",
-        what="the universe by the zones of a pair, and by mode",
-        paper="no period in the text; by period in Figure 4 (eqs. 7, 8)",
-        ours=f"by period: {sizes[3]} and {sizes[4]} groups in two hours, as in Figure 4",
-        verdict="differs: the text leaves the period out; the constraints need it",
-    )
+    yield says("the-universe-by-the", ours=(sizes[3], sizes[4]))
 
 
 # Trips that noise creates
@@ -143,38 +128,25 @@ def _created(results: Results) -> Iterator[Quoted]:
             expected = expected_trips(trips(day), epsilon, method)
             measured = results.mean("trips", method, epsilon, day)
             off, sigmas = told / expected - 1, _sigmas(method, epsilon, day, told)
-            yield Quoted(
-                where=where,
-                what=f"trips after Laplace noise, {_span(day)}, epsilon {epsilon:g}, "
-                f"{'rounded down' if method == FLOOR else 'rounded'}",
-                paper=f"{told:,.0f}",
-                ours=f"{expected:,.0f} expected, {measured:,.0f} measured",
-                verdict=verdict(
-                    abs(sigmas) <= SIGMAS,
-                    f"the printed number is {off:+.1%} off what is expected, {sigmas:+.0f} standard errors of "
-                    f"{PAPER_RUNS} runs",
-                ),
+            yield says(
+                "trips-after-laplace-noise",
+                where=(where,),
+                what=(_span(day), epsilon, "rounded down" if method == FLOOR else "rounded"),
+                paper=(told,),
+                ours=(expected, measured),
+                agrees=abs(sigmas) <= SIGMAS,
+                differs=(off, sigmas, PAPER_RUNS),
             )
     whole = trips(WHOLE_DAY)
     rounded, floored = (implied_windows(whole, 1.0, method, DAY_TRIPS) for method in (LAPLACE, FLOOR))
-    yield Quoted(
-        where="4, 6",
-        what="half-hours of a day that fit 261,032 trips at epsilon 1",
-        paper="a 24-hour day: 48",
-        ours=f"{rounded:.1f} if counts are rounded, {floored:.1f} if they are rounded down",
-        verdict="differs: rounding, as stated, needs a shorter service day; rounding down nearly fits a whole one",
-    )
-    yield Quoted(
-        where="10",
-        what="noisy counts are rounded to the nearest non-negative whole number",
-        paper="rounded",
-        ours=", ".join(
-            f"epsilon {epsilon:g}: {told / expected_trips(trips(WEEKDAY), epsilon, LAPLACE) - 1:+.1%} off rounding, "
-            f"{told / expected_trips(trips(WEEKDAY), epsilon, FLOOR) - 1:+.1%} off rounding down"
-            for epsilon, told in LAPLACE_TRIPS.items()
-        ),
-        verdict="differs: the printed numbers are nearer to rounding down, at every epsilon, and fit neither",
-    )
+    yield says("half-hours-of-a", ours=(rounded, floored))
+    off = {
+        method: [t / expected_trips(trips(WEEKDAY), e, method) - 1 for e, t in LAPLACE_TRIPS.items()]
+        for method in (LAPLACE, FLOOR)
+    }
+    cases = zip(LAPLACE_TRIPS, off[LAPLACE], off[FLOOR], strict=True)
+    parts = (f"epsilon {e:g}: {a:+.1%} off rounding, {b:+.1%} off rounding down" for e, a, b in cases)
+    yield says("noisy-counts-are-rounded", ours=(", ".join(parts),))
 
 
 def _sigmas(method: str, epsilon: float, day: str, told: float) -> float:
@@ -191,12 +163,13 @@ def _created_by_tree(results: Results) -> Iterator[Quoted]:
     for epsilon, told in H5_TRIPS.items():
         ours = {method: results.mean("trips", method, epsilon) for method in ("H5", *READINGS)}
         off = told / ours["H5"]
-        yield Quoted(
-            where="10",
-            what=f"trips after H5, 8 to 10 am, epsilon {epsilon:g}",
-            paper=f"{told:,.0f}",
-            ours="; ".join(f"{method} {value:,.0f}" for method, value in ours.items()),
-            verdict=verdict(1 / FACTOR <= off <= FACTOR, f"{off:.1f} times ours; {_TREE}"),
+        yield says(
+            "trips-after-h5-8",
+            what=(epsilon,),
+            paper=(told,),
+            ours=("; ".join((f"{method} {value:,.0f}" for method, value in ours.items())),),
+            agrees=1 / FACTOR <= off <= FACTOR,
+            differs=(off, _TREE),
         )
 
 
@@ -210,14 +183,14 @@ def _span(day: str) -> str:
 def _metric(results: Results) -> Iterator[Quoted]:
     own = trips(WEEKDAY)
     told = TABLE_2["O5"][WEEKDAY][-1]
-    yield Quoted(
-        where="10, 11",
-        what="error: average distance between the exact and the private answers",
-        paper="not defined",
-        ours=f"root mean square (RMSE) a cell. A mean absolute error of {told:g} (O5, epsilon 0.01) would need "
-        f"{told * own.num_cells - own.counted.num_trips:,.0f} trips or more where there are "
-        f"{own.counted.num_trips:,}; ours is {results.mean('mae', 'O5', 0.01):.3f}",
-        verdict="not reproducible: not defined; only the root mean square fits the printed values. Both are given",
+    yield says(
+        "error-average-distance-between",
+        ours=(
+            told,
+            told * own.num_cells - own.counted.num_trips,
+            own.counted.num_trips,
+            results.mean("mae", "O5", 0.01),
+        ),
     )
 
 
@@ -225,13 +198,12 @@ def _table_2(results: Results) -> Iterator[Quoted]:
     for method, printed in TABLE_2.items():
         for day, told in printed.items():
             ours = [results.mean("rmse", method, epsilon, day) for epsilon in IN_TABLE_2]
-            yield Quoted(
-                where="Table 2",
-                what=f"error of {method}, {day}, epsilon {_listed(IN_TABLE_2)}",
-                paper=_listed(told),
-                ours=f"RMSE {_listed(ours)}; MAE "
-                + _listed([results.mean("mae", method, epsilon, day) for epsilon in IN_TABLE_2]),
-                verdict=_table_2_verdict(method, day, told, ours),
+            yield says(
+                "error-of-epsilon",
+                what=(method, day, _listed(IN_TABLE_2)),
+                paper=(_listed(told),),
+                ours=(_listed(ours), _listed([results.mean("mae", method, epsilon, day) for epsilon in IN_TABLE_2])),
+                verdict=(_table_2_verdict(method, day, told, ours),),
             )
 
 
@@ -301,56 +273,54 @@ def _orders(results: Results) -> Iterator[Quoted]:
     errors = {method: _rmse(results, method) for method in PAPERS_OWN}
     cases = list(errors[LAPLACE])
     better = [(h, LAPLACE, case) for h in HIERARCHICAL for case in cases if errors[h][case] <= errors[LAPLACE][case]]
-    yield Quoted(
-        where="10, Figure 5(a-b)",
-        what="hierarchical mechanisms are slightly worse than Laplace at all epsilons",
-        paper="always",
-        ours=_ratios(errors, "H5", LAPLACE),
-        verdict=verdict(not better, f"some of them is better on {_broken(results, better)}"),
+    yield says(
+        "hierarchical-mechanisms-are-slightly",
+        ours=(_ratios(errors, "H5", LAPLACE),),
+        agrees=not better,
+        differs=(_broken(results, better),),
     )
     largest = [("H5", h, case) for h in ("H3", "H4") for case in cases if errors["H5"][case] <= errors[h][case]]
-    yield Quoted(
-        where="10, Figure 5(a-b)",
-        what="H5 has the largest error, for it splits epsilon most",
-        paper="always",
-        ours="; ".join(f"{h}, {_listed([errors[h][WEEKDAY, e] for e in EPSILONS])}" for h in HIERARCHICAL)
-        + f" (weekday, epsilon {_listed(EPSILONS)})",
-        verdict=verdict(not largest, f"not on {_broken(results, largest)}: its smaller groups are pruned more often"),
+    yield says(
+        "h5-has-the-largest",
+        ours=(
+            "; ".join(f"{h}, {_listed([errors[h][WEEKDAY, e] for e in EPSILONS])}" for h in HIERARCHICAL),
+            _listed(EPSILONS),
+        ),
+        agrees=not largest,
+        differs=(_broken(results, largest),),
     )
     lost = [case for case in cases if max(errors[o][case] for o in CONSTRAINED) >= errors[LAPLACE][case]]
-    yield Quoted(
-        where="10, Figure 5(a-b)",
-        what="constrained mechanisms always have lower errors than Laplace",
-        paper="always",
-        ours=_ratios(errors, "O5", LAPLACE),
-        verdict=verdict(not lost, f"not on {_where(lost)}"),
+    yield says(
+        "constrained-mechanisms-always-have",
+        ours=(_ratios(errors, "O5", LAPLACE),),
+        agrees=not lost,
+        differs=(_where(lost),),
     )
     below = [case for case in cases if case[1] < 1]
     less = [case for case in below if errors[LAPLACE][case] < LARGER * errors["O5"][case]]
-    yield Quoted(
-        where="10, Figure 5(a-b)",
-        what="an order of magnitude below Laplace and hierarchical as soon as epsilon is below 1 (Laplace by O5)",
-        paper="10 or more",
-        ours=_ratios(errors, LAPLACE, "O5") + f"; {_printed_laplace()}",
-        verdict=verdict(not less, f"less on {_where(less)}"),
+    yield says(
+        "an-order-of-magnitude",
+        ours=(_ratios(errors, LAPLACE, "O5"), _printed_laplace()),
+        agrees=not less,
+        differs=(_where(less),),
     )
     told = [a / b for a, b in zip(TABLE_2["H5"][WEEKDAY], TABLE_2["O5"][WEEKDAY], strict=True)]
     ours = [errors["H5"][WEEKDAY, e] / errors["O5"][WEEKDAY, e] for e in IN_TABLE_2]
-    yield Quoted(
-        where="11",
-        what=f"error of H5 by that of O5, weekday, epsilon {_listed(IN_TABLE_2)}",
-        paper=f"more than 5, 14, 118 (by Table 2 {_listed(told)})",
-        ours=_listed(ours),
-        verdict=verdict(all(1 / FACTOR <= a / b <= FACTOR for a, b in zip(told, ours, strict=True)), _TREE),
+    yield says(
+        "error-of-h5-by",
+        what=(_listed(IN_TABLE_2),),
+        paper=(_listed(told),),
+        ours=(_listed(ours),),
+        agrees=all((1 / FACTOR <= a / b <= FACTOR for a, b in zip(told, ours, strict=True))),
+        differs=(_TREE,),
     )
     uniform = [results.mean("rmse", "H5, uniform", e) / errors["O5"][WEEKDAY, e] for e in EPSILONS]
     geometric = [errors["H5"][WEEKDAY, e] / errors["O5"][WEEKDAY, e] for e in EPSILONS]
-    yield Quoted(
-        where="10, footnote 2",
-        what="the improvement over hierarchical ones is as large with a uniform budget",
-        paper="the same magnitude",
-        ours=f"H5 by O5, weekday: geometric {_listed(geometric)}; uniform {_listed(uniform)}",
-        verdict=verdict(all(1 / 3 <= a / b <= 3 for a, b in zip(uniform, geometric, strict=True)), _DATA),
+    yield says(
+        "the-improvement-over-hierarchical",
+        ours=(_listed(geometric), _listed(uniform)),
+        agrees=all((1 / 3 <= a / b <= 3 for a, b in zip(uniform, geometric, strict=True))),
+        differs=(_DATA,),
     )
 
 
@@ -369,13 +339,7 @@ def _ablations(results: Results) -> Iterator[Quoted]:
     cases = [case for case in errors["O5"] if case[1] in IN_TABLE_2]
     beaten = {m: [(m, "O5", case) for case in cases if errors[m][case] <= errors["O5"][case]] for m in ABLATIONS}
     named = "; ".join(f"{m} is below O5 on {_broken(results, own)}" for m, own in beaten.items() if own)
-    yield Quoted(
-        where="11, Table 2",
-        what="flat structure, non-negativity and weights together: O5 has the lowest error",
-        paper="always",
-        ours=named or "O5 is lowest",
-        verdict=verdict(not named, "a tree of features is as good, or better, once counts cannot be negative"),
-    )
+    yield says("flat-structure-non-negativity", ours=(named or "O5 is lowest",), agrees=not named)
     for method, what, told in (
         ("O5(a)", "a tree without weights is more than an order of magnitude worse than O5", IN_TABLE_2),
         ("O5(b)", "a tree with weights is an order of magnitude worse than O5 at epsilon 1 and 0.1", (1.0, 0.1)),
@@ -384,21 +348,24 @@ def _ablations(results: Results) -> Iterator[Quoted]:
         printed = [
             TABLE_2[method][WEEKDAY][IN_TABLE_2.index(e)] / TABLE_2["O5"][WEEKDAY][IN_TABLE_2.index(e)] for e in told
         ]
-        yield Quoted(
-            where="11",
-            what=what,
-            paper=f"{_listed(printed)} times",
-            ours=f"{_listed(ratios)} times",
-            verdict=verdict(min(ratios) >= LARGER, "see Table 2: such errors are impossible, or hardly possible"),
+        yield says(
+            "a-tree-is-worse",
+            what=(what,),
+            paper=(_listed(printed),),
+            ours=(_listed(ratios),),
+            agrees=min(ratios) >= LARGER,
         )
     ratio = errors["O5(c)"][WEEKDAY, 0.01] / errors["O5"][WEEKDAY, 0.01]
-    yield Quoted(
-        where="11",
-        what="weights lower the error at epsilon 0.01, weekday, by a factor",
-        paper="about 2.5",
-        ours=f"{ratio:.2f}; trips in all {results.mean('trips', 'O5(c)', 0.01):,.0f} without weights, "
-        f"{results.mean('trips', 'O5', 0.01):,.0f} with, {trips(WEEKDAY).counted.num_trips:,} true",
-        verdict=verdict(2.5 / FACTOR <= ratio <= 2.5 * FACTOR, "the direction is the same; " + _DATA),
+    yield says(
+        "weights-lower-the-error",
+        ours=(
+            ratio,
+            results.mean("trips", "O5(c)", 0.01),
+            results.mean("trips", "O5", 0.01),
+            trips(WEEKDAY).counted.num_trips,
+        ),
+        agrees=2.5 / FACTOR <= ratio <= 2.5 * FACTOR,
+        differs=(_DATA,),
     )
 
 
@@ -468,55 +435,36 @@ def _presets(results: Results) -> str:
 
 def _negatives(results: Results) -> Iterator[Quoted]:
     numbers = {h: float(np.mean([c.number for c in results.checked(NEGATIVE, h)])) for h in HIERARCHICAL}
-    yield Quoted(
-        where="10",
-        what="negative counts of H3, H4, H5, mean over all experiments",
-        paper=", ".join(f"{value:,}" for value in NEGATIVES.values()),
-        ours=", ".join(f"{value:,.0f}" for value in numbers.values()),
-        verdict=verdict(all(1 / FACTOR <= NEGATIVES[h] / numbers[h] <= FACTOR for h in HIERARCHICAL), _TREE),
+    yield says(
+        "negative-counts-of-h3",
+        paper=(", ".join(f"{value:,}" for value in NEGATIVES.values()),),
+        ours=(", ".join(f"{value:,.0f}" for value in numbers.values()),),
+        agrees=all(1 / FACTOR <= NEGATIVES[h] / numbers[h] <= FACTOR for h in HIERARCHICAL),
+        differs=(_TREE,),
     )
     means = {e: [c.mean for c in results.checked(NEGATIVE) if c.epsilon == e] for e in (1.0, 0.01)}
-    yield Quoted(
-        where="10",
-        what="mean of these negative counts, from the lowest to the highest privacy budget",
-        paper="-2.3 to -171.6",
-        ours="; ".join(f"epsilon {e:g}: {min(own):.3g} to {max(own):.3g}" for e, own in means.items()),
-        verdict="differs: it must be from the highest epsilon to the lowest, for noise grows as epsilon falls"
-        + ("" if -171.6 * FACTOR <= min(means[0.01]) <= -171.6 / FACTOR else f"; {_TREE}"),
+    yield says(
+        "mean-of-these-negative",
+        ours=("; ".join((f"epsilon {e:g}: {min(own):.3g} to {max(own):.3g}" for e, own in means.items())),),
+        verdict=("" if -171.6 * FACTOR <= min(means[0.01]) <= -171.6 / FACTOR else f"; {_TREE}",),
     )
 
 
 def _theory(results: Results) -> Iterator[Quoted]:
     checks = list(results.checked(CONTRACTION))
-    yield Quoted(
-        where="8, theorem 8.3",
-        what="error after the projection by that before it, in the norm that is minimised",
-        paper="at most 2",
-        ours=f"at most 1 by proof; largest of all {max(c.number for c in checks):.2f}, of O5 "
-        + _listed([max(c.number for c in results.checked(CONTRACTION, "O5") if c.epsilon == e) for e in EPSILONS])
-        + f" at epsilon {_listed(EPSILONS)}",
-        verdict="agrees (the factor can be 1: projections onto convex sets bring nothing further apart)",
+    yield says(
+        "error-after-the-projection",
+        ours=(
+            max(c.number for c in checks),
+            _listed([max(c.number for c in results.checked(CONTRACTION, "O5") if c.epsilon == e) for e in EPSILONS]),
+            _listed(EPSILONS),
+        ),
     )
     off = [results.mean("mae_full", method, 1.0) for method in ("O5", LAPLACE)]
-    yield Quoted(
-        where="8, corollary 8.4",
-        what="the mechanism is at most a factor 2 from optimal",
-        paper="2",
-        ours=f"noise is drawn at epsilon/5, 5 times that of Laplace. On cells with trips O5 is off by {off[0]:.2f} "
-        f"(MAE, epsilon 1), Laplace by {off[1]:.2f}: {off[0] / off[1]:.1f} times",
-        verdict="differs: it does not follow, for theorem 8.3 compares with noise at epsilon/k, not epsilon: "
-        "the factor is k, or 2 k by the printed bound",
-    )
+    yield says("the-mechanism-is-at", ours=(off[0], off[1], off[0] / off[1]))
     own = trips(WEEKDAY)
     flat, tree = num_answers(own, "O5"), num_answers(own, "H5")
-    yield Quoted(
-        where="11",
-        what="answers that are needed: flat the sum of the features' sizes, hierarchical their product",
-        paper="sum; product",
-        ours=f"flat {sum(flat):,}, hierarchical {sum(tree):,}, in two hours",
-        verdict="differs: only groups of the last level but one are products (zone pair, mode, period), "
-        f"{tree[-1]} of them; the leaves are the same cells",
-    )
+    yield says("answers-that-are-needed", ours=(sum(flat), sum(tree)), verdict=(tree[-1],))
 
 
 # Times
@@ -526,25 +474,15 @@ def _times(results: Results) -> Iterator[Quoted]:
     told = {CONSTRAINED: "7.8 to 15.4 s", HIERARCHICAL: "30.1 to 543 s", (LAPLACE, FLOOR): "9.9 to 52.8 s"}
     for methods, paper in told.items():
         means = [results.mean("seconds", m, e, day) for m in methods for e in EPSILONS for day in DAYS]
-        yield Quoted(
-            where="10",
-            what=f"CPU time of {', '.join(methods)}, 8 to 10 am, by epsilon",
-            paper=paper,
-            ours=f"{1000 * min(means):.3g} to {1000 * max(means):.3g} ms",
-            verdict="not reproducible: another machine and another program (its own in Python, with Gurobi)",
+        yield says(
+            "cpu-time-of-8", what=(", ".join(methods),), paper=(paper,), ours=(1000 * min(means), 1000 * max(means))
         )
     ratios = [
         results.mean("seconds", "O5", e, day) / results.mean("seconds", LAPLACE, e, day)
         for e in EPSILONS
         for day in DAYS
     ]
-    yield Quoted(
-        where="10",
-        what="constrained mechanisms can be faster than Laplace, for they list fewer trips",
-        paper="faster",
-        ours=f"O5 takes {min(ratios):.1f} to {max(ratios):.1f} times as long, listing trips not included",
-        verdict=verdict(min(ratios) < 1, "noise is drawn on arrays, and so is cheaper than any projection"),
-    )
+    yield says("constrained-mechanisms-can-be", ours=(min(ratios), max(ratios)), agrees=min(ratios) < 1)
 
 
 # Fleets
@@ -560,13 +498,12 @@ def _true_fleets(fleets: Fleets) -> Iterator[Quoted]:
     for day in fleets.days:
         shuttles, wait, idle = TABLE_1_TRUE[day]
         own = fleets.truth(day)
-        yield Quoted(
-            where="Table 1",
-            what=f"shuttles, seconds of wait and of idling a shuttle, {day}, true trips",
-            paper=f"{shuttles}, {wait:g}, {idle:,}",
-            ours=f"{own.true_shuttles}, {own.true_wait:.0f}, {own.true_idle:,.0f}",
-            verdict="not reproducible: neither trips nor travel times are public, and how a fleet is sized and run is "
-            f"not said; its wait is well below the {MAX_WAIT:g} s that are allowed",
+        yield says(
+            "shuttles-seconds-of-wait",
+            what=(day,),
+            paper=(shuttles, wait, idle),
+            ours=(own.true_shuttles, own.true_wait, own.true_idle),
+            verdict=(MAX_WAIT,),
         )
 
 
@@ -578,17 +515,13 @@ def _table_1(fleets: Fleets) -> Iterator[Quoted]:
                 continue
             told, ours = printed[day], [mean_of(runs, f"more_{name}")[0] for name in ("shuttles", "wait", "idle")]
             off = (1 + ours[0]) / (1 + told[0])
-            yield Quoted(
-                where="Table 1",
-                what=f"relative error in shuttles (wait, idle) of {method}, {day}, epsilon 1",
-                paper=f"{told[0]:.3f} ({told[1]:.3f}, {told[2]:.3f})",
-                ours=f"{ours[0]:+.3f} ({ours[1]:+.3f}, {ours[2]:+.3f}); {mean_of(runs, 'shuttles')[0]:,.0f} shuttles, "
-                f"{mean_of(runs, 'wait')[0]:.0f} s of wait",
-                verdict=verdict(
-                    1 / FLEET_FACTOR <= off <= FLEET_FACTOR,
-                    f"its fleet is {1 + told[0]:.2f} times the true one, ours {1 + ours[0]:.2f} times; "
-                    + _why_fleets(method, fleets, day),
-                ),
+            yield says(
+                "relative-error-in-shuttles",
+                what=(method, day),
+                paper=(told[0], told[1], told[2]),
+                ours=(ours[0], ours[1], ours[2], mean_of(runs, "shuttles")[0], mean_of(runs, "wait")[0]),
+                agrees=1 / FLEET_FACTOR <= off <= FLEET_FACTOR,
+                differs=(1 + told[0], 1 + ours[0], _why_fleets(method, fleets, day)),
             )
 
 
@@ -608,63 +541,51 @@ def _by_chance(fleets: Fleets, day: str, best: str) -> str:
 def _fleet_orders(fleets: Fleets) -> Iterator[Quoted]:
     o5 = fleets.sized(WEEKDAY, "O5", 1.0)
     off, wait = mean_of(o5, "more_shuttles")[0], mean_of(o5, "more_wait")[0]
-    yield Quoted(
-        where="10",
-        what="O5 increases the fleet and the wait on the weekday at epsilon 1 by",
-        paper="16 %, 4 %",
-        ours=f"{off:+.1%}, {wait:+.1%}; between draws {min(r.shuttles for r in o5):.0f} to "
-        f"{max(r.shuttles for r in o5):.0f} shuttles where {o5[0].true_shuttles} are needed",
-        verdict=verdict(
-            abs(off - 0.16) <= 0.1 and abs(wait - 0.04) <= 0.1, "a fleet that is larger has shorter waits here"
-        ),
+    yield says(
+        "o5-increases-the-fleet",
+        ours=(off, wait, min(r.shuttles for r in o5), max(r.shuttles for r in o5), o5[0].true_shuttles),
+        agrees=abs(off - 0.16) <= 0.1 and abs(wait - 0.04) <= 0.1,
     )
     for day in fleets.days:
         errors = {m: mean_of(fleets.sized(day, m, 1.0), "more_shuttles")[0] for m in TABLE_1}
         errors = {m: error for m, error in errors.items() if not math.isnan(error)}
         best = min(errors, key=lambda m: abs(errors[m]))
-        yield Quoted(
-            where="10, Table 1",
-            what=f"O5 has the smallest relative error in shuttles, {day}",
-            paper="always",
-            ours=", ".join(f"{m} {error:+.3f}" for m, error in errors.items()),
-            verdict=verdict(best == "O5", f"{best} is nearest{_by_chance(fleets, day, best)}"),
+        yield says(
+            "o5-has-the-smallest",
+            what=(day,),
+            ours=(", ".join((f"{m} {error:+.3f}" for m, error in errors.items())),),
+            agrees=best == "O5",
+            differs=(best, _by_chance(fleets, day, best)),
         )
         small = [m for m, error in errors.items() if error < 0]
-        yield Quoted(
-            where="10, Figure 5(c)",
-            what=f"all mechanisms oversize fleets, {day}, epsilon 1",
-            paper="in general",
-            ours=", ".join(f"{m} {error:+.1%}" for m, error in errors.items()),
-            verdict=verdict(not small, f"not {', '.join(small)}"),
+        yield says(
+            "all-mechanisms-oversize-fleets",
+            what=(day,),
+            ours=(", ".join((f"{m} {error:+.1%}" for m, error in errors.items())),),
+            agrees=not small,
+            differs=(", ".join(small),),
         )
     below = {e: mean_of(fleets.sized(WEEKDAY, "O5", e), "more_shuttles") for e in fleets.effort.epsilons if e < 1}
-    yield Quoted(
-        where="10, Figure 5(c)",
-        what="as epsilon falls O5 matches the number of shuttles, or is slightly below, weekday",
-        paper="matches or slightly below",
-        ours="; ".join(
-            f"epsilon {e:g}: {error:+.1%} ± {half:.1%}, wait {fleets.mean('wait', WEEKDAY, 'O5', e):.0f} s"
-            for e, (error, half) in below.items()
+    yield says(
+        "as-epsilon-falls-o5",
+        ours=(
+            "; ".join(
+                (
+                    f"epsilon {e:g}: {error:+.1%} ± {half:.1%}, wait {fleets.mean('wait', WEEKDAY, 'O5', e):.0f} s"
+                    for e, (error, half) in below.items()
+                )
+            ),
         ),
-        verdict=verdict(
-            all(-O5_WITHIN <= error <= 0.05 for error, _ in below.values()),
-            "not at every epsilon, by the means; between draws fleets vary by more than the means are off",
-        ),
+        agrees=all((-O5_WITHIN <= error <= 0.05 for error, _ in below.values())),
     )
     waits = {
         (m, e): mean_of(fleets.sized(WEEKDAY, m, e), "more_wait")[0] for m in TABLE_1 for e in fleets.effort.epsilons
     }
     known = {case: value for case, value in waits.items() if not math.isnan(value)}
-    yield Quoted(
-        where="10, Figure 5(d)",
-        what="all mechanisms preserve waits with great accuracy, weekday",
-        paper="within 4 % at epsilon 1",
-        ours="; ".join(f"{m} at {e:g}: {value:+.0%}" for (m, e), value in known.items()),
-        verdict=verdict(
-            all(abs(value) <= 0.1 for value in known.values()),
-            "a rider waits for a shuttle to come, so waits fall with every shuttle too many, and rise with every one "
-            "too few; what waits in the paper hang on is not said",
-        ),
+    yield says(
+        "all-mechanisms-preserve-waits",
+        ours=("; ".join((f"{m} at {e:g}: {value:+.0%}" for (m, e), value in known.items())),),
+        agrees=all(abs(value) <= 0.1 for value in known.values()),
     )
 
 
@@ -672,13 +593,12 @@ def _fleet_times(fleets: Fleets) -> Iterator[Quoted]:
     sized = [r for r in fleets.runs if r.method in LARGE and r.epsilon < 1 and r.expansions]
     gone = [r for r in fleets.runs if not r.expansions]
     told = "; ".join(f"{r.method} at {r.epsilon:g}: {r.trips:,} trips, {r.shuttles:,.0f} shuttles" for r in sized)
-    yield Quoted(
-        where="10",
-        what="no fleet is found in 24 hours for Laplace and hierarchical counts below epsilon 1",
-        paper="none",
-        ours=(f"{told}; at most {max(r.seconds for r in sized):.0f} CPU s each" if sized else "not tried in this form")
-        + (f"; left out: {', '.join(f'{r.method} at {r.epsilon:g}' for r in gone)}" if gone else ""),
-        verdict="not reproducible: another machine and another program",
+    yield says(
+        "no-fleet-is-found",
+        ours=(
+            f"{told}; at most {max(r.seconds for r in sized):.0f} CPU s each" if sized else "not tried in this form",
+            f"; left out: {', '.join(f'{r.method} at {r.epsilon:g}' for r in gone)}" if gone else "",
+        ),
     )
 
 

@@ -19,14 +19,15 @@ from pathlib import Path
 
 import numpy as np
 
-import dunnage as dn
 from papers import hoogervorst2019_runs as runs
 from papers import report
-from papers.hoogervorst2019_text import ALL_BINS_ABOVE, paper_points, quoted
-from papers.report import Curve, Quoted, Svg
+from papers.hoogervorst2019_text import ALL_BINS_ABOVE, paper_points, quoted, says
+from papers.report import Curve, Svg
 
-TITLE = "Hoogervorst et al. 2019, reproduced"
+PAGE = says.page(runs=runs)
+
 FIGURE_3 = (runs.FLASH_UPPER, runs.UPPER, runs.FLASH_MEAN, runs.MEAN)
+SAMPLED_TITLE = "The published sample beside exact probabilities, same draws"
 STYLES = {
     runs.UPPER: (0, False),
     runs.MEAN: (2, False),
@@ -41,15 +42,6 @@ STYLES = {
 }
 """Number of the colour, and whether dashed (where curves coincide)."""
 FRONTIER = (runs.UPPER, runs.STOCHASTIC, runs.SEALED)
-LIMITS = (
-    "The ten draws a setting are unpublished: ours are drawn anew, so means differ by chance.",
-    "The hierarchy, suppression limit and price of suppression are unpublished: ours doubles from a width of "
-    f"{runs.DOUBLING} and suppresses nothing.",
-    "Figures 3 and 4 are pictures without tables: only points that the text quotes can be compared as numbers.",
-    "Times are of another machine and solver: only their order of size can be compared.",
-    "The paper's f is the share of permutations for which every bin fits (plan_feasible); others mean a share of bins "
-    "(bins_feasible). Both are given.",
-)
 
 
 def reproduce(out: Path, *, quick: bool, workers: int) -> Path:
@@ -62,15 +54,27 @@ def reproduce(out: Path, *, quick: bool, workers: int) -> Path:
     lines = quoted(results, widths)
     figure_4 = [method for method in results.methods if method not in FIGURE_3 and ", spread" not in method]
     figure_4 = [runs.UPPER, *figure_4]
-    _write_tables(out, results, figure_4, lines)
-    report.write_table(out / "hierarchies.csv", widths)
-    report.write_table(out / "sampled.csv", results.sampled_beside_certified())
-    note = _note(effort, quick, time.monotonic() - start)
-    (out / "report.md").write_text(_markdown(results, figure_4, lines, note), encoding="utf-8")
-    sections = [*report.text_sections(lines, LIMITS), *_figure_sections(results, figure_4), _width_section(widths)]
-    report.write_page(out / "report.html", title=TITLE, lead=note, sections=sections, foot=_foot())
-    report.tell_verdicts(lines)
-    return out / "report.html"
+    tables = {
+        "figure3": results.summary(FIGURE_3),
+        "figure4": results.summary(figure_4),
+        "sampled": results.sampled_beside_certified(),
+        "frontier": results.summary([m for m in results.methods if m.split(", spread")[0] in FRONTIER]),
+    }
+    titles = {
+        "figure3": "Figure 3",
+        "figure4": "Figure 4",
+        "sampled": SAMPLED_TITLE,
+        "frontier": "Trucks against linkage",
+    }
+    return report.Reproduction(
+        page=PAGE,
+        note=_note(effort, quick, time.monotonic() - start),
+        data="weights",
+        lines=lines,
+        files={"runs": [asdict(run) for run in results.runs], **tables, "hierarchies": widths},
+        markdown=[(titles[name], "", rows if name == "sampled" else _short(rows)) for name, rows in tables.items()],
+        sections=[*_figure_sections(results, figure_4), _width_section(widths)],
+    ).write(out)
 
 
 def _note(effort: runs.Effort, quick: bool, seconds: float) -> str:
@@ -82,43 +86,6 @@ def _note(effort: runs.Effort, quick: bool, seconds: float) -> str:
         f"the first {effort.sampled_instances} of these draws and {effort.sampled_seconds:g} s a plan. Took "
         f"{seconds:.0f} s."
     )
-
-
-def _foot() -> str:
-    return f"Made with Dunnage {dn.__version__}. Generated weights: nobody's data."
-
-
-def _write_tables(out: Path, results: runs.Results, figure_4: Sequence[str], lines: Sequence[Quoted]) -> None:
-    report.write_table(out / "runs.csv", [asdict(run) for run in results.runs])
-    report.write_table(out / "figure3.csv", results.summary(FIGURE_3))
-    report.write_table(out / "figure4.csv", results.summary(figure_4))
-    report.write_table(out / "frontier.csv", results.summary(list(_frontier_methods(results))))
-    report.write_table(out / "quoted.csv", [line.row() for line in lines])
-
-
-def _frontier_methods(results: runs.Results) -> Iterator[str]:
-    for method in results.methods:
-        if method.split(", spread")[0] in FRONTIER:
-            yield method
-
-
-# The report in Markdown
-
-
-def _markdown(results: runs.Results, figure_4: Sequence[str], lines: Sequence[Quoted], note: str) -> str:
-    parts = [
-        *report.text_markdown(TITLE, note, lines, LIMITS),
-        "## Figure 3",
-        report.markdown_table(_short(results.summary(FIGURE_3))),
-        "## Figure 4",
-        report.markdown_table(_short(results.summary(figure_4))),
-        "## The published sample beside exact probabilities, same draws",
-        report.markdown_table(results.sampled_beside_certified()),
-        "## Trucks against linkage",
-        report.markdown_table(_short(results.summary(list(_frontier_methods(results))))),
-        _foot(),
-    ]
-    return "\n\n".join(parts) + "\n"
 
 
 def _short(rows: Sequence[dict[str, object]]) -> list[dict[str, object]]:
@@ -160,7 +127,7 @@ def _figure_sections(results: runs.Results, figure_4: Sequence[str]) -> list[Svg
             *_row(results, "(c) Solving time, powers of ten of seconds", "solve_seconds", figure_4),
         ),
         report.section(
-            "The published sample beside exact probabilities, same draws",
+            SAMPLED_TITLE,
             report.paragraph(
                 "The sampled model labels items that cannot be told apart, so it can choose labels that its 100 "
                 "permutations happen to like. Feasibility is held out: a plan made for 95 % should reach it."

@@ -33,7 +33,9 @@ from papers.hoogervorst2019_runs import (
     Results,
     mean_sd,
 )
-from papers.report import Quoted, verdict
+from papers.report import Quoted, Statements
+
+says = Statements("hoogervorst2019")
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -132,12 +134,12 @@ def _increase(ratios: FloatArray) -> str:
 def _optima(results: Results) -> Iterator[Quoted]:
     for setting, paper in OPTIMA.items():
         values = results.optima[setting]
-        yield Quoted(
-            where="6.3",
-            what=f"bins of the true weights, setting {setting}",
-            paper=f"{paper:g}",
-            ours=_with_sd(values),
-            verdict=_verdict_of_mean(paper, values, 0.05),
+        yield says(
+            "bins-of-the-true",
+            what=(setting,),
+            paper=(paper,),
+            ours=(_with_sd(values),),
+            verdict=(_verdict_of_mean(paper, values, 0.05),),
         )
 
 
@@ -160,22 +162,12 @@ def _anonymisation_methods(results: Results) -> Iterator[Quoted]:
     for flash, ours, name in ((FLASH_UPPER, UPPER, "upper bounds"), (FLASH_MEAN, MEAN, "means")):
         pairs = _compared(results, "ratio", flash, ours)
         no_worse = [setting for setting, (a, b) in pairs.items() if a <= b]
-        yield Quoted(
-            where="6.3, Figure 3",
-            what=f"Flash needs more bins than K-Optimize in all settings, on {name} (mean over k)",
-            paper="all settings",
-            ours=_pairs_text(pairs),
-            verdict=_verdict_of_flash(no_worse),
+        yield says(
+            "flash-needs-more-bins", what=(name,), ours=(_pairs_text(pairs),), verdict=(_verdict_of_flash(no_worse),)
         )
     pairs = {s: p for s, p in _compared(results, "plan_feasible", FLASH_MEAN, MEAN).items() if s in ("I", "II", "V")}
     no_higher = [setting for setting, (a, b) in pairs.items() if a <= b]
-    yield Quoted(
-        where="6.3, Figure 3",
-        what="plans on means fit more often with Flash than with K-Optimize in settings I, II, V (mean over k)",
-        paper="all three",
-        ours=_pairs_text(pairs),
-        verdict=_verdict_of_flash(no_higher),
-    )
+    yield says("plans-on-means-fit", ours=(_pairs_text(pairs),), verdict=(_verdict_of_flash(no_higher),))
 
 
 def _verdict_of_flash(exceptions: list[str]) -> str:
@@ -192,13 +184,14 @@ def _all_bins(results: Results, widths: Sequence[Mapping[str, Any]]) -> Iterator
             )
             for width in DOUBLINGS
         }
-        yield Quoted(
-            where="6.3",
-            what=f"least k from which Flash on upper bounds uses all bins in every draw, setting {setting}",
-            paper=f"{k + 1}",
-            ours="; ".join(f"first width {width:g}: {least or 'none'}" for width, least in found.items())
-            + f" (of k = {', '.join(map(str, results.effort.ks))})",
-            verdict="not reproducible: it hangs on the hierarchy, which is unpublished",
+        yield says(
+            "least-k-from-which",
+            what=(setting,),
+            paper=(k + 1,),
+            ours=(
+                "; ".join((f"first width {width:g}: {least or 'none'}" for width, least in found.items())),
+                ", ".join(map(str, results.effort.ks)),
+            ),
         )
 
 
@@ -215,35 +208,33 @@ def _always_full_from(rows: Sequence[Mapping[str, Any]]) -> int | None:
 def _mean_statistic(results: Results) -> Iterator[Quoted]:
     for setting, paper in MEAN_INCREASE_AT_10.items():
         values = results.values("ratio", setting, MEAN, k=10)
-        yield Quoted(
-            where="6.5",
-            what=f"bins on means at k = 10 against the true weights, setting {setting}",
-            paper=f"+{100 * paper:.0f} %",
-            ours=_increase(values),
-            verdict=_verdict_of_mean(1 + paper, values, 0.005, no_effect=1),
+        yield says(
+            "bins-on-means-at",
+            what=(setting,),
+            paper=(100 * paper,),
+            ours=(_increase(values),),
+            verdict=(_verdict_of_mean(1 + paper, values, 0.005, no_effect=1),),
         )
     for setting in ("III", "IV"):
         by_k = [mean_sd(results.values("ratio", setting, MEAN, k=k))[0] - 1 for k in results.effort.ks]
         worst = max(by_k, key=abs)
-        yield Quoted(
-            where="6.5",
-            what=f"largest deviation over k on means, setting {setting}",
-            paper="less than 2 %",
-            ours=f"{100 * worst:+.1f} %",
-            verdict=verdict(abs(worst) < MOST_DEVIATION, f"{_DRAWS}; one bin in one of ten draws is 2 % or more"),
+        yield says(
+            "largest-deviation-over-k",
+            what=(setting,),
+            ours=(100 * worst,),
+            agrees=abs(worst) < MOST_DEVIATION,
+            differs=(_DRAWS,),
         )
     values = results.values("plan_feasible", "I", MEAN, k=8)
     bins = results.values("bins_feasible", "I", MEAN, k=8)
-    yield Quoted(
-        where="6.5",
-        what="feasibility of plans on means, setting I, k = 8 (every bin fits)",
-        paper=f"{MEAN_FEASIBILITY_AT_8:.0%}",
-        ours=f"{_with_sd(values)}; share of bins that fit {np.mean(bins):.2f}",
-        verdict=_verdict_of_mean(
-            MEAN_FEASIBILITY_AT_8,
-            values,
-            0.005,
-            f"{_DRAWS}; of equally good plans on means any may be returned",
+    yield says(
+        "feasibility-of-plans-on",
+        paper=(MEAN_FEASIBILITY_AT_8,),
+        ours=(_with_sd(values), np.mean(bins)),
+        verdict=(
+            _verdict_of_mean(
+                MEAN_FEASIBILITY_AT_8, values, 0.005, f"{_DRAWS}; of equally good plans on means any may be returned"
+            ),
         ),
     )
 
@@ -257,41 +248,34 @@ def _robust(results: Results) -> Iterator[Quoted]:
     ]
     equal = sum(a.bins == b.bins and a.plan_feasible == b.plan_feasible for a, b in pairs)
     budgets = [math.sqrt(-2 * n * math.log(RISK / n)) for n in (25, 50)]
-    yield Quoted(
-        where="6.4",
-        what="robust with the published budget has the bins and the feasibility of the upper bound",
-        paper="always",
-        ours=f"{equal} of {len(pairs)} plans; the budget lets {budgets[0]:.1f} (n = 25) and {budgets[1]:.1f} (n = 50) "
-        "items of a bin be at their upper bounds, as many as a bin holds or more",
-        verdict=verdict(equal == len(pairs), "see the runs"),
+    yield says(
+        "robust-with-the-published", ours=(equal, len(pairs), budgets[0], budgets[1]), agrees=equal == len(pairs)
     )
 
 
 def _stochastic_ratios(results: Results) -> Iterator[Quoted]:
     for k, paper in STOCHASTIC_INCREASE.items():
         values = results.values("ratio", "I", STOCHASTIC, k=k)
-        yield Quoted(
-            where="6.5",
-            what=f"stochastic against the true weights, setting I, k = {k}",
-            paper=f"+{100 * paper:.0f} %",
-            ours=_increase(values),
-            verdict=_verdict_of_mean(1 + paper, values, 0.005, no_effect=1),
+        yield says(
+            "stochastic-against-the-true",
+            what=(k,),
+            paper=(100 * paper,),
+            ours=(_increase(values),),
+            verdict=(_verdict_of_mean(1 + paper, values, 0.005, no_effect=1),),
         )
     over_mean = results.values("bins", "I", STOCHASTIC, k=8) / results.values("bins", "I", MEAN, k=8)
-    yield Quoted(
-        where="6.5",
-        what="stochastic against the mean weights, setting I, k = 8",
-        paper=f"about +{100 * STOCHASTIC_OVER_MEAN_AT_8:.0f} %",
-        ours=_increase(over_mean),
-        verdict=_verdict_of_mean(1 + STOCHASTIC_OVER_MEAN_AT_8, over_mean, 0.01, no_effect=1),
+    yield says(
+        "stochastic-against-the-mean",
+        paper=(100 * STOCHASTIC_OVER_MEAN_AT_8,),
+        ours=(_increase(over_mean),),
+        verdict=(_verdict_of_mean(1 + STOCHASTIC_OVER_MEAN_AT_8, over_mean, 0.01, no_effect=1),),
     )
     values = results.values("ratio", "III", STOCHASTIC)
-    yield Quoted(
-        where="6.5",
-        what="stochastic has no trade-off up to k = 10, setting III",
-        paper="ratio 1",
-        ours=f"ratio {values.min():.3f} to {values.max():.3f}, mean {values.mean():.3f}",
-        verdict=verdict(values.max() == 1.0, f"in {np.mean(values > 1):.0%} of draws one bin more; {_DRAWS}"),
+    yield says(
+        "stochastic-has-no-trade",
+        ours=(values.min(), values.max(), values.mean()),
+        agrees=values.max() == 1.0,
+        differs=(np.mean(values > 1), _DRAWS),
     )
 
 
@@ -304,12 +288,10 @@ def _stochastic_against_upper(results: Results) -> Iterator[Quoted]:
         )
         for s in SETTINGS
     }
-    yield Quoted(
-        where="6.4, Figure 4",
-        what="stochastic needs no more bins than robust at any k, settings I, III, V",
-        paper="all three",
-        ours=", ".join(f"{setting} {'yes' if holds else 'no'}" for setting, holds in lower.items()),
-        verdict=verdict(all(lower[s] for s in ("I", "III", "V")), "see the runs"),
+    yield says(
+        "stochastic-needs-no-more",
+        ours=(", ".join((f"{setting} {('yes' if holds else 'no')}" for setting, holds in lower.items())),),
+        agrees=all(lower[s] for s in ("I", "III", "V")),
     )
     for setting, paper in WORSE_THAN_UPPER.items():
         worse = sum(
@@ -317,53 +299,39 @@ def _stochastic_against_upper(results: Results) -> Iterator[Quoted]:
             > np.mean(results.values("bins", setting, UPPER, k=k))
             for k in results.effort.ks
         )
-        yield Quoted(
-            where="6.4, Figure 4",
-            what=f"values of k at which stochastic needs more bins than upper bounds, setting {setting}",
-            paper=f"{paper} of 9 (out of time)",
-            ours=f"{worse} of {len(results.effort.ks)}",
-            verdict=verdict(
-                worse == paper, "exact probabilities replace the sample, so the optimum is found in the time given"
-            ),
+        yield says(
+            "values-of-k-at",
+            what=(setting,),
+            paper=(paper,),
+            ours=(worse, len(results.effort.ks)),
+            agrees=worse == paper,
         )
 
 
 def _feasibility(results: Results) -> Iterator[Quoted]:
     certified = [r for r in results.runs if r.method == STOCHASTIC]
     worst, missed = min(r.plan_feasible for r in certified), sum(map(results.misses, certified))
-    yield Quoted(
-        where="6.4, Figure 4",
-        what="stochastic plans fit with 95 %, held out: certified",
-        paper="almost all",
-        ours=f"{len(certified) - missed} of {len(certified)} plans, least {worst:.3f}",
-        verdict=verdict(not missed, "a certified plan fits less often than certified"),
-    )
+    yield says("stochastic-plans-fit-with", ours=(len(certified) - missed, len(certified), worst), agrees=not missed)
     sampled = [r for r in results.runs if r.method == SAMPLED]
     # A plan that surely fits was not improved by the solver; only the others can overfit.
     improved = [r for r in sampled if r.plan_feasible < 1]
     failed = [r for r in improved if results.misses(r)]
     least = min((r.plan_feasible for r in failed), default=1.0)
-    yield Quoted(
-        where="6.4",
-        what="stochastic plans fit with 95 %, held out: 100 scenarios, as published",
-        paper="almost all; 100 scenarios seem to perform well",
-        ours=f"{len(failed)} of {len(sampled)} plans are below 95 %, least {least:.2f}; {len(sampled) - len(improved)} "
-        "fit in every permutation tried",
-        verdict=verdict(
-            len(failed) <= 0.1 * len(sampled), "the model labels exchangeable items and overfits its sample"
-        ),
+    yield says(
+        "stochastic-plans-fit-with-95",
+        ours=(len(failed), len(sampled), least, len(sampled) - len(improved)),
+        agrees=len(failed) <= 0.1 * len(sampled),
     )
 
 
 def _solving_time(results: Results) -> Iterator[Quoted]:
     seconds = np.array([r.solve_seconds for r in results.runs if r.method == STOCHASTIC])
     gaps = sum(r.bins > r.bound for r in results.runs if r.method == STOCHASTIC)
-    yield Quoted(
-        where="6.4, Figure 4",
-        what="solving the stochastic model takes up to",
-        paper=f"{SOLVING_MINUTES} minutes (its limit), not all proved",
-        ours=f"{seconds.max():.1f} s, median {np.median(seconds):.2f} s; {gaps} of {len(seconds)} not proved",
-        verdict=verdict(False, "patterns of classes with exact probabilities, instead of labelled items and scenarios"),
+    yield says(
+        "solving-the-stochastic-model",
+        paper=(SOLVING_MINUTES,),
+        ours=(seconds.max(), np.median(seconds), gaps, len(seconds)),
+        agrees=False,
     )
 
 
@@ -373,19 +341,15 @@ def _table_3(results: Results) -> Iterator[Quoted]:
         release = table_3(statistic)
         risks[statistic] = release.certificate.plain()["measures"]["risks"]["prosecutor_highest"]
         told[statistic] = _surely_absent(release, BOB)
-    yield Quoted(
-        where="7, Table 3",
-        what="record linkage at k = 6 with bounds and with multisets",
-        paper="one of six, both",
-        ours=f"{risks['bounds']:.4f} and {risks['multiset']:.4f}",
-        verdict=verdict(all(math.isclose(risk, 1 / 6) for risk in risks.values()), "see the release"),
+    yield says(
+        "record-linkage-at-k",
+        ours=(risks["bounds"], risks["multiset"]),
+        agrees=all(math.isclose(risk, 1 / 6) for risk in risks.values()),
     )
-    yield Quoted(
-        where="7, Table 3",
-        what="Bob, 33, is surely absent",
-        paper="with multisets, not with bounds",
-        ours=", ".join(f"{statistic} {'yes' if absent else 'no'}" for statistic, absent in told.items()),
-        verdict=verdict(told == {"bounds": False, "multiset": True}, "see the release"),
+    yield says(
+        "bob-33-is-surely",
+        ours=(", ".join((f"{statistic} {('yes' if absent else 'no')}" for statistic, absent in told.items())),),
+        agrees=told == {"bounds": False, "multiset": True},
     )
 
 

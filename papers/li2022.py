@@ -14,35 +14,24 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-import dunnage as dn
 from papers import li2022_beside as beside
 from papers import li2022_runs as runs
 from papers import report
 from papers.hoogervorst2019_runs import in_parallel, mean_sd
-from papers.li2022_text import quoted
-from papers.report import Curve, Quoted, Row, Svg
+from papers.li2022_text import quoted, says
+from papers.report import Curve, Row, Svg
 
-TITLE = "Li, Erkin, Lagendijk 2022, reproduced"
+PAGE = says.page(runs=runs)
+
 STYLES = {runs.AVERAGE: (2, False), runs.MOST: (0, False), runs.CLASS_MEAN: (4, True)}
 """Number of the colour, and whether dashed."""
-LIMITS = (
-    "The ten draws a setting are unpublished: ours are drawn anew, so means differ by chance. Setting VII is uniform "
-    "on [20000, 35000], as Scholl's hard instances are.",
-    "The hierarchy of algorithm 1 is unpublished, and its figures hang on it: ours doubles from a width of "
-    f"{runs.DOUBLING}, with the single values below and the whole domain above. A table shows what others give.",
-    "The paper does not say which optimum algorithm 1's ratio divides by: that of the packages that were kept (ratio, "
-    "which we compare) or that of all (ratio_all). Both are given.",
-    "Weights below 0, or above what a truck holds, have no rule: ours are clamped to the public domain after noise.",
-    "Figures 5 to 8 are pictures without tables: only what the text states can be compared as numbers.",
-    "Times are of another machine and solver: only their order of size can be compared.",
-)
 MEASURES = {
     "ratio": "objective ratio o/o_n",
     "bins_feasible": "feasibility f: share of bins that fit",
@@ -52,16 +41,6 @@ MEASURES = {
     "ratio_all": "bins by the optimum of all packages, those left out too",
 }
 _OF_LATTICE = ("kept", "ratio_all")
-_EXPLAINED = {
-    runs.LATTICE: "Algorithm 1 with epsilon' = 3 on instances that count as samples already. Averages are the middles "
-    "of intervals. Each line of figure5.csv has epsilon and delta: as the paper states them, delta by the theorem that "
-    "it cites, and what holds. Up to k = 6 even the smallest of them is above 1/n.",
-    runs.CLUSTERS: "Clusters of 5, 30, 30, 30 and 5 % of the packages, noise by each cluster's own range, upper ends "
-    "of intervals at confidence c. No epsilon holds: see the text.",
-    runs.LAPLACE: "The same with all packages in one cluster.",
-    runs.K_OPTIMIZE: "The exact partition. Averages are middles of intervals; the class means of Hoogervorst et al. "
-    "stand beside them.",
-}
 
 
 def reproduce(out: Path, *, quick: bool, workers: int) -> Path:
@@ -70,15 +49,37 @@ def reproduce(out: Path, *, quick: bool, workers: int) -> Path:
     out.mkdir(parents=True, exist_ok=True)
     start = time.monotonic()
     results, tables = measure_all(effort, workers=workers)
-    lines = quoted(results, tables)
-    _write_tables(out, results, tables, lines)
-    note = _note(results, quick, time.monotonic() - start)
-    (out / "report.md").write_text(_markdown(results, tables, lines, note), encoding="utf-8")
-    sections = [*report.text_sections(lines, LIMITS), *_figure_sections(results), *_beside_sections(tables)]
-    foot = f"Made with Dunnage {dn.__version__}. Generated weights: nobody's data."
-    report.write_page(out / "report.html", title=TITLE, lead=note, sections=sections, foot=foot)
-    report.tell_verdicts(lines)
-    return out / "report.html"
+    figures = {figure: results.summary(figure) for figure in runs.FIGURES}
+    names = {figure: f"Figure {figure}: {name}" for figure, name in runs.METHODS.items()}
+    drawn = [
+        report.section(
+            title,
+            report.paragraph(PAGE.explained[str(figure)]),
+            *_stated_table(results, figure),
+            *_rows_of_panels(results, figure),
+        )
+        for figure, title in names.items()
+    ]
+    beside_drawn = {"forms by setting": lambda: _form_panels(tables["forms by setting"])}
+    return report.Reproduction(
+        page=PAGE,
+        note=_note(results, quick, time.monotonic() - start),
+        data="weights",
+        lines=quoted(results, tables),
+        files={
+            "runs": [asdict(run) for run in results.runs],
+            **{f"figure{figure}": rows for figure, rows in figures.items()},
+            **tables,
+        },
+        markdown=[
+            *((title, "", report.short_rows(figures[figure])) for figure, title in names.items()),
+            *((PAGE.titles[name], PAGE.why[name], _rounded(rows)) for name, rows in tables.items()),
+        ],
+        sections=drawn
+        + report.table_sections(
+            PAGE, tables, lambda name, rows: [] if name in beside_drawn else _rounded(rows), beside_drawn
+        ),
+    ).write(out)
 
 
 Job = runs.Job | beside.FormJob | beside.Part
@@ -119,46 +120,11 @@ def _note(results: runs.Results, quick: bool, seconds: float) -> str:
     )
 
 
-def _write_tables(
-    out: Path, results: runs.Results, tables: Mapping[str, Sequence[Row]], lines: Sequence[Quoted]
-) -> None:
-    report.write_table(out / "runs.csv", [asdict(run) for run in results.runs])
-    for figure in runs.FIGURES:
-        report.write_table(out / f"figure{figure}.csv", results.summary(figure))
-    for name, rows in tables.items():
-        report.write_table(out / f"{name.replace(' ', '-')}.csv", rows)
-    report.write_table(out / "quoted.csv", [line.row() for line in lines])
-
-
-# The report in Markdown
-
-
-def _markdown(results: runs.Results, tables: Mapping[str, Sequence[Row]], lines: Sequence[Quoted], note: str) -> str:
-    parts = report.text_markdown(TITLE, note, lines, LIMITS)
-    for figure, name in runs.METHODS.items():
-        parts += [f"## Figure {figure}: {name}", report.markdown_table(report.short_rows(results.summary(figure)))]
-    for name, rows in tables.items():
-        parts += [f"## {_TITLES[name]}", _WHY[name], report.markdown_table(_rounded(rows))]
-    return "\n\n".join(parts) + "\n"
-
-
 def _rounded(rows: Sequence[Row]) -> list[dict[str, object]]:
     return [{key: report.small_shown(value) for key, value in row.items()} for row in rows]
 
 
 # The page
-
-
-def _figure_sections(results: runs.Results) -> list[Svg]:
-    return [
-        report.section(
-            f"Figure {figure}: {name}",
-            report.paragraph(_EXPLAINED[figure]),
-            *_stated_table(results, figure),
-            *_rows_of_panels(results, figure),
-        )
-        for figure, name in runs.METHODS.items()
-    ]
 
 
 def _stated_table(results: runs.Results, figure: int) -> list[Svg]:
@@ -211,45 +177,6 @@ def _curve(results: runs.Results, figure: int, column: str, setting: str, method
             points.append((x, mean, 0.0 if math.isnan(sd) else sd))
     style = STYLES.get(method) or (results.methods(figure).index(method), False)
     return Curve(method, points, *style)
-
-
-_TITLES = {
-    "settings": "Tables 1 and 2: the settings",
-    "hierarchies": "What the hierarchy of algorithm 1 decides",
-    "forms": "Not in the paper: sound noise beside the published, at equal epsilon",
-    "forms by setting": "The same by setting",
-    "identification": "Identification: what eq. 30 states and how often it is right",
-    "lattice identification": "Identification after algorithm 1",
-    "plan risk": "Not in the paper: risk of the whole plan",
-    "two quantities": "2-D: weight and volume (the paper's future work)",
-    "four quantities": "4-D: weight, height, width and length (the paper's future work)",
-}
-_WHY = {
-    "settings": "As drawn here; |D| of Table 1 is after sampling.",
-    "hierarchies": "Mean over draws at upper bounds, by the first width of intervals that double.",
-    "forms": "Mean of settings I to VI, upper ends at c = 0.7. The model says between which datasets epsilon is kept; "
-    "a weaker one hides less, and costs fewer trucks. covered: share of packages in their interval; width of intervals "
-    "and error of the noisy weight as shares of the public domain.",
-    "forms by setting": "Dashed: as published, which keeps no epsilon.",
-    "identification": "Someone knows a package's weight and names its row. Weights are even over the public domain, so "
-    "that the corrected form must hit as often as it states.",
-    "lattice identification": "Someone knows a package's weight and names one of the rows that look like it.",
-    "plan risk": "25 packages, capacity 500, whole-domain Laplace noise. Share of plans in which some truck is "
-    "overloaded, with its 95 % interval. A plan is chosen after the noise is seen, so whoever takes the noise in a "
-    "chosen truck for fresh noise (naive) promises what does not hold. Simultaneous sizes hold for any weights; the "
-    "posterior holds over its prior, which is uniform over the public domain, and not for other weights.",
-    "two quantities": "Every quantity adds up within a truck. The columns of a noisy release share epsilon.",
-    "four quantities": "Every quantity adds up within a truck. The columns of a noisy release share epsilon.",
-}
-
-
-def _beside_sections(tables: Mapping[str, Sequence[Row]]) -> list[Svg]:
-    sections = []
-    for name, rows in tables.items():
-        why = report.paragraph(_WHY[name])
-        shown = _form_panels(rows) if name == "forms by setting" else [report.html_table(_rounded(rows))]
-        sections.append(report.section(_TITLES[name], why, *shown))
-    return sections
 
 
 def _form_panels(rows: Sequence[Row]) -> list[Svg]:

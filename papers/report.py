@@ -11,14 +11,17 @@ import csv
 import hashlib
 import html
 import math
+import re
 import sys
+import tomllib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
+from dunnage import __version__
 from dunnage.showing.figures import (
     LogScale,
     Scale,
@@ -42,41 +45,6 @@ CHART_HEIGHT = 200
 _PLOT_TOP, _PLOT_BOTTOM = 34.0, 160.0
 _TALL_HEIGHT, _TALL_BOTTOM = 360, 320.0
 _MAX_STYLES = 8
-_STYLE = """
-body { max-width: 1360px; }
-.panels { display: grid; grid-template-columns: repeat(5, minmax(0, 1fr)); gap: 18px 22px; margin-bottom: 34px; }
-.panels h3 { margin-left: 44px; font-weight: 600; font-size: .875rem; }
-.panels figcaption { margin: 0 0 0 44px; font-size: .75rem; line-height: 1.35; color: var(--quiet); }
-.panels .chart text { font-size: 11px; }
-.measure { margin-top: 10px; font-size: 1.0625rem; }
-.panels.two { grid-template-columns: repeat(2, minmax(0, 1fr)); gap: 18px 60px; padding-left: 20px; }
-@media screen and (max-width: 1100px) { .panels { grid-template-columns: repeat(2, minmax(0, 1fr)); } }
-@media screen and (max-width: 560px) { .panels, .panels.two { grid-template-columns: minmax(0, 1fr); } }
-.scroll { overflow-x: auto; margin-bottom: 14px; }
-.scroll table { font-size: .8125rem; }
-.scroll td, .scroll th { padding: 5px 8px; text-align: left; overflow-wrap: normal; vertical-align: top; }
-.scroll td:first-child { white-space: nowrap; }
-.agrees { color: var(--good); }
-.differs { color: var(--void); }
-.not { color: var(--warn); }
-.curve { stroke-width: 2; fill: none; stroke-linecap: round; }
-.spread { stroke-width: 1; opacity: .5; }
-.dash { stroke-dasharray: 5 4; }
-.point { stroke-width: 1.6; }
-.hollow { fill: var(--back) !important; }
-.paper { fill: none; stroke: var(--text); stroke-width: 1.6; }
-.key.line { height: 0; border-top: 3px solid; border-radius: 0; }
-.key.line.broken { border-top-style: dashed; }
-.key.quoted { width: 9px; height: 9px; border: 1.6px solid var(--text); border-radius: 0; transform: rotate(45deg); }
-.s0 { stroke: #0072b2; fill: #0072b2; color: #0072b2; }
-.s1 { stroke: #d55e00; fill: #d55e00; color: #d55e00; }
-.s2 { stroke: #00805c; fill: #00805c; color: #00805c; }
-.s3 { stroke: #a3478a; fill: #a3478a; color: #a3478a; }
-.s4 { stroke: #e69f00; fill: #e69f00; color: #e69f00; }
-.s5 { stroke: #56b4e9; fill: #56b4e9; color: #56b4e9; }
-.s6 { stroke: #806000; fill: #806000; color: #806000; }
-.s7 { stroke: #59626d; fill: #59626d; color: #59626d; }
-"""
 
 
 class Reproduce(Protocol):
@@ -261,35 +229,121 @@ def short_rows(rows: Sequence[Row]) -> list[dict[str, object]]:
     ]
 
 
+def intervals_named(rows: Sequence[Row]) -> list[dict[str, object]]:
+    """Name what stands beside a mean: half of its 95 % interval."""
+    return [{re.sub("_sd$", ", half of the 95 % interval", key): row[key] for key in row} for row in rows]
+
+
 def verdict(agrees: bool, why: str) -> str:
     """Say whether a figure agrees, and why if it does not."""
     return "agrees" if agrees else f"differs: {why}"
 
 
-def tell_verdicts(lines: Iterable[Quoted]) -> None:
-    """Say on stderr how many lines agree, differ and cannot be reproduced."""
-    counted = Counter(line.verdict.split(":")[0].split(" (")[0] for line in lines)
-    print("; ".join(f"{verdict}: {number}" for verdict, number in counted.items()), file=sys.stderr)
+class PageText(NamedTuple):
+    """What a page says around its tables."""
+
+    title: str
+    limits: Sequence[str]  # what cannot be reproduced, and why
+    rules: str = ""  # how verdicts are given
+    titles: Mapping[str, str] = {}  # of tables, by name
+    why: Mapping[str, str] = {}  # what a table shows
+    explained: Mapping[str, str] = {}  # what a figure shows
 
 
-def text_sections(lines: Sequence[Quoted], limits: Sequence[str]) -> list[Svg]:
-    """Write what the text states beside ours, and what cannot be reproduced, for the page."""
-    return [
-        section("What the text states, beside ours", html_table([line.row() for line in lines])),
-        section("What cannot be reproduced", tag("ul", *(tag("li", limit) for limit in limits))),
-    ]
+class Statements:
+    """What the text of a paper states: sentences are data beside its module, which gives what is measured."""
+
+    def __init__(self, paper: str) -> None:
+        self._texts = tomllib.loads((resources.files("papers") / f"{paper}.toml").read_text(encoding="utf-8"))
+
+    def __call__(self, name: str, *, agrees: bool | None = None, **values: tuple[object, ...]) -> Quoted:
+        """Fill in a statement; with ``agrees`` the verdict follows from it, and ``differs`` says why if it does not."""
+        texts = {key: text.format(*values.get(key, ())) for key, text in self._texts[name].items()}
+        if agrees is not None:
+            texts["verdict"] = verdict(agrees, texts.pop("differs"))
+        return Quoted(**texts)
+
+    def page(self, **values: object) -> PageText:
+        """Fill in what stands around the tables, by name."""
+
+        def filled(text: Any) -> Any:
+            if isinstance(text, str):
+                return text.format(**values)
+            return [*map(filled, text)] if isinstance(text, list) else {key: filled(one) for key, one in text.items()}
+
+        return PageText(**filled(self._texts["page"]))
 
 
-def text_markdown(title: str, note: str, lines: Sequence[Quoted], limits: Sequence[str]) -> list[str]:
-    """Write the same in Markdown, under the title."""
-    return [
-        f"# {title}",
-        note,
-        "## What the text states",
-        markdown_table([line.row() for line in lines]),
-        "## What cannot be reproduced",
-        "\n".join(f"- {limit}" for limit in limits),
-    ]
+def table_sections(
+    page: PageText,
+    tables: Mapping[str, Sequence[Row]],
+    shorten: Callable[[str, Sequence[Row]], Sequence[Row]],
+    drawings: Mapping[str, Callable[[], Iterable[Svg]]],
+) -> list[Svg]:
+    """Draw and write every table, under its title; one that is shortened to nothing is only drawn."""
+    sections = []
+    for name, rows in tables.items():
+        drawing, kept = [*drawings[name]()] if name in drawings else [], shorten(name, rows)
+        table = [html_table(kept)] if kept else []
+        sections.append(section(page.titles[name], paragraph(page.why[name]), *drawing, *table))
+    return sections
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reproduction:
+    """Everything that a reproduction writes into its folder."""
+
+    page: PageText
+    note: str  # how it was measured
+    data: str  # what was generated
+    lines: Sequence[Quoted]
+    files: Mapping[str, Sequence[Row]]  # tables as CSV, by name
+    markdown: Iterable[tuple[str, str, Sequence[Row]]]  # title, what it shows, rows
+    sections: Sequence[Svg]
+    findings: Sequence[str] = ()  # what else came out
+
+    def write(self, out: Path) -> Path:
+        """Write tables, a report and a page; say on stderr how many lines agree, differ and cannot be reproduced."""
+        quoted, limits = [line.row() for line in self.lines], self.page.limits
+        for name, rows in {**self.files, "quoted": quoted}.items():
+            with (out / f"{name.replace(' ', '-')}.csv").open("w", newline="", encoding="utf-8") as file:
+                writer = csv.DictWriter(file, fieldnames=list(rows[0]))
+                writer.writeheader()
+                writer.writerows(dict(row) for row in rows)
+        parts = [f"# {self.page.title}", self.note, self.page.rules, "## What the text states", markdown_table(quoted)]
+        parts += ["## What cannot be reproduced", "\n".join(f"- {limit}" for limit in limits)]
+        if self.findings:
+            parts += ["## What else came out", "\n".join(f"- {finding}" for finding in self.findings)]
+        for title, why, rows in self.markdown:
+            parts += [f"## {title}", why, markdown_table(rows)]
+        (out / "report.md").write_text("\n\n".join(part for part in parts if part) + "\n", encoding="utf-8")
+        first = [section("How verdicts are given", paragraph(self.page.rules))] if self.page.rules else []
+        first.append(section("What the text states, beside ours", html_table(quoted)))
+        first.append(section("What cannot be reproduced", tag("ul", *(tag("li", limit) for limit in limits))))
+        if self.findings:
+            first.append(section("What else came out", tag("ul", *(tag("li", finding) for finding in self.findings))))
+        self._write_page(out / "report.html", [*first, *self.sections])
+        counted = Counter(line.verdict.split(":")[0].split(" (")[0] for line in self.lines)
+        print("; ".join(f"{verdict}: {number}" for verdict, number in counted.items()), file=sys.stderr)
+        return out / "report.html"
+
+    def _write_page(self, path: Path, sections: Sequence[Svg]) -> None:
+        templates = resources.files("dunnage.showing") / "templates" / "page.css"
+        css = templates.read_text("utf-8") + (resources.files("papers") / "report.css").read_text("utf-8")
+        digest = base64.b64encode(hashlib.sha256(css.encode()).digest()).decode()
+        policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+        head = "".join(
+            [
+                '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n',
+                f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n',
+                '<meta name="viewport" content="width=device-width, initial-scale=1">\n',
+                '<meta name="color-scheme" content="light dark">\n',
+                f"<title>{html.escape(self.page.title)}</title>\n<style>{css}</style>\n</head>\n",
+            ]
+        )
+        lead = tag("header", tag("h1", self.page.title), tag("p", self.note, class_="lead"))
+        foot = tag("footer", tag("p", f"Made with Dunnage {__version__}. Generated {self.data}: nobody's data."))
+        path.write_text(f"{head}{tag('body', lead, *sections, foot)}\n</html>\n", encoding="utf-8")
 
 
 def html_table(rows: Sequence[Row]) -> Svg:
@@ -310,30 +364,3 @@ def markdown_table(rows: Sequence[Row]) -> str:
     lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
     lines += ["| " + " | ".join(shown(row[c]).replace("|", "\\|") for c in columns) + " |" for row in rows]
     return "\n".join(lines)
-
-
-def write_table(path: Path, rows: Sequence[Row]) -> None:
-    """Write rows as CSV."""
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, fieldnames=list(rows[0]))
-        writer.writeheader()
-        writer.writerows(dict(row) for row in rows)
-
-
-def write_page(path: Path, *, title: str, lead: str, sections: Sequence[str], foot: str) -> None:
-    """Write one HTML document that needs no other file."""
-    css = resources.files("dunnage.showing").joinpath("templates", "page.css").read_text("utf-8") + _STYLE
-    digest = base64.b64encode(hashlib.sha256(css.encode()).digest()).decode()
-    policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
-    head = "".join(
-        [
-            '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n',
-            f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">\n',
-            '<meta name="color-scheme" content="light dark">\n',
-            f"<title>{html.escape(title)}</title>\n<style>{css}</style>\n</head>\n",
-        ]
-    )
-    body = tag("body", tag("header", tag("h1", title), tag("p", lead, class_="lead")), *map(Svg, sections))
-    foot = tag("footer", tag("p", foot))
-    path.write_text(f"{head}{body[: -len('</body>')]}{foot}</body>\n</html>\n", encoding="utf-8")

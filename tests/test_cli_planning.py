@@ -96,7 +96,7 @@ def test_somebody_elses_plan(place):
 def sealed_plan(place: Path, capacity: float, more: int = 0) -> None:
     """Write a sealed plan by hand: a bin for every two packages, the lightest class beside the heaviest and so on."""
     if not Path("plan").exists():
-        fine("pack release --capacity 800 --model sealed -o plan")
+        fine("pack release --capacity 99999 --model sealed -o plan")
     lightest = sorted(rows("release/data.csv"), key=lambda item: float(item["weight_upper"]))
     classes = [int(item["class_id"]) for item in lightest]
     slots = Counter((min(at, len(classes) - 1 - at), class_id) for at, class_id in enumerate(classes))

@@ -24,12 +24,7 @@ from tests.estimates_help import fleet_tallies, fleet_task
 import dunnage as dn
 from dunnage.collecting.estimate import estimate
 from dunnage.errors import CheckFailed
-from dunnage.model.certificate import (
-    AttributeStatement,
-    Certificate,
-    Composition,
-    OddsRow,
-)
+from dunnage.model.certificate import AttributeStatement, Certificate, Composition, OddsRow
 from dunnage.model.documents import canonical
 from dunnage.release import Release
 from dunnage.release.kinds.common import same

@@ -17,10 +17,12 @@ from contextlib import closing
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.refusals import refusal
 
 from dunnage import ledger as ledger_module
 from dunnage.errors import BudgetError, LedgerError, ParameterError, Refusal, UserError
@@ -42,21 +44,24 @@ from dunnage.model.guarantees import (
 )
 
 ADD, REPLACE = Neighbours.ADD_REMOVE, Neighbours.REPLACE_ONE
+K_ANONYMOUS = Promise(guarantee=KAnonymity(k=5, protects="trip"), basis=Basis.PROVED, mechanism={})
+CLOCK = {"who": "ann", "clock": lambda: datetime(2026, 11, 15, 10, 30, tzinfo=UTC)}
 
 
 def promise(guarantee: Guarantee, basis: Basis = Basis.PROVED, holds: Guarantee | None = None) -> Promise:
     return Promise(guarantee=guarantee, basis=basis, holds=holds, mechanism={"name": "test"})
 
 
-def dp(epsilon: object, neighbours: Neighbours = ADD) -> Promise:
-    return promise(PureDP(epsilon=epsilon, protects="trip", neighbours=neighbours))
+def dp(epsilon: object, neighbours: Neighbours = ADD, protects: str = "trip") -> Promise:
+    return promise(PureDP(epsilon=epsilon, protects=protects, neighbours=neighbours))
 
 
 def approximate(epsilon: object, delta: object) -> Promise:
     return promise(ApproximateDP(epsilon=epsilon, delta=delta, protects="trip", neighbours=ADD))
 
 
-K_ANONYMOUS = promise(KAnonymity(k=5, protects="trip"))
+def loss(epsilon: object, delta: object = 0) -> Loss:
+    return Loss(Fraction(str(epsilon)), Fraction(str(delta)))
 
 
 def budget(epsilon: object, delta: object = 0, neighbours: Neighbours = ADD) -> Budget:
@@ -81,38 +86,30 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def ledger(path: Path) -> Ledger:
-    return Ledger(path, who="ann", clock=lambda: datetime(2026, 11, 15, 10, 30, tzinfo=UTC))
+    return Ledger(path, **CLOCK)
 
 
 @pytest.fixture
 def book() -> Ledger:
     """A ledger in memory, where files do not matter."""
-    return Ledger(":memory:", who="ann", clock=lambda: datetime(2026, 11, 15, 10, 30, tzinfo=UTC))
+    return Ledger(":memory:", **CLOCK)
 
 
 def refused(book: Ledger, stated: Promise, what: SpendPurpose, kind: type[Refusal] = BudgetError) -> Refusal:
-    with pytest.raises(kind) as caught:
-        book.spend(stated, what)
-    return caught.value
+    return refusal(kind, book.spend, stated, what)
 
 
-# Sums and conversions
-
-
-def test_ten_tenths_are_exactly_one(book):
+def test_sums_are_exact(book, path, ledger):
     for number in range(10):
         book.spend(dp("0.1"), purpose(number, budget(1)))
     statement = book.statement("rides")
-    assert (statement.total, statement.left) == (Loss(Fraction(1)), Loss(Fraction(0)))
+    assert (statement.total, statement.left) == (loss(1), loss(0))
     error = refused(book, dp("1e-30"), purpose(10))
     assert (error.spent, error.left) == ("epsilon 1", "epsilon 0")
-
-
-def test_thirds_are_exact_in_the_file(path, ledger):
     for number in range(3):
         ledger.spend(dp("1/3"), purpose(number, budget(1)))
-    assert Ledger(path).statement("rides").total == Loss(Fraction(1))
-    assert rows(path)[2][0][10:14] == ("1/3", "0/1", "2/3", "0/1")
+    assert Ledger(path).statement("rides").total == loss(1)
+    assert rows(path)[2][0][10:14] == ("1/3", "0/1", "2/3", "0/1"), "in the file too"
 
 
 def test_epsilon_and_delta_are_limited(book):
@@ -121,25 +118,29 @@ def test_epsilon_and_delta_are_limited(book):
     assert (error.asked, error.left) == ("epsilon 0.75", "epsilon 0.5")
     refused(book, approximate("0.1", "1e-9"), purpose(2))
     book.spend(dp("0.1"), purpose(3))
-    assert book.statement("rides").total == Loss(Fraction(6, 10), Fraction(1, 10**6))
+    assert book.statement("rides").total == loss("0.6", "1e-6")
+    # A budget below what was spent leaves nothing.
+    statement = book.set_budget("rides", budget(2, "1e-7"), note="less")
+    assert (statement.overspent, statement.left) == (True, loss(0))
+    refused(book, dp("1e-9"), purpose(4))
 
 
 def test_neighbours_are_converted_where_that_is_proved(book):
     """Adding or removing costs twice under replacing; replacing has no bound under adding, nor has a cluster."""
     refused(book, dp("0.1", REPLACE), purpose(1, budget(1)))
     spend = book.spend(dp("0.4"), purpose(1, budget(1, neighbours=REPLACE)))
-    assert (spend.loss_add_remove, spend.loss_replace_one) == (Loss(Fraction(2, 5)), Loss(Fraction(4, 5)))
+    assert (spend.loss_add_remove, spend.loss_replace_one) == (loss("2/5"), loss("4/5"))
     refused(book, dp("0.11"), purpose(2))
     book.spend(dp("0.1", REPLACE), purpose(3))
-    assert book.statement("rides").total == Loss(Fraction(9, 10))
+    assert book.statement("rides").total == loss("0.9")
     cluster = WithinCluster(epsilon="0.1", protects="trip", neighbours=REPLACE, clusters="c")
-    assert "allow_unbounded" in str(refused(book, promise(cluster), purpose(4)))
+    refused(book, promise(cluster), purpose(4))
 
 
 def test_true_loss_is_charged():
     for stated, charged in (
-        (dp("0.1"), Loss(Fraction(1, 10))),
-        (promise(dp("0.1").guarantee, Basis.CLAIMED, dp("0.3").guarantee), Loss(Fraction(3, 10))),
+        (dp("0.1"), loss("0.1")),
+        (promise(dp("0.1").guarantee, Basis.CLAIMED, dp("0.3").guarantee), loss("0.3")),
         (promise(dp("0.1").guarantee, Basis.CLAIMED), UNBOUNDED),
         (dp("0.1").voided("seeded"), UNBOUNDED),
     ):
@@ -148,21 +149,17 @@ def test_true_loss_is_charged():
             assert book.statement("rides").total == charged
 
 
-# Releases without a bound
-
-
 def test_losses_of_different_units_do_not_add_up(book):
-    rider = promise(PureDP(epsilon=1, protects="rider", neighbours=ADD))
+    rider = dp(1, protects="rider")
     book.spend(dp(1), purpose("a", budget(5)))
-    assert "protects one trip" in str(refused(book, rider, purpose("b", budget(5))))
-    assert book.statement("rides").total == Loss(Fraction(1))
+    assert "trip" in str(refused(book, rider, purpose("b", budget(5))))
+    assert book.statement("rides").total == loss(1)
     book.spend(rider, purpose("b", budget(5), allow=True))
     statement = book.statement("rides")
     assert statement.total == statement.total_per_period == UNBOUNDED
-    assert "one trip and one rider" in statement.summary()
 
 
-def test_k_anonymity_without_budget_ends_the_total(book):
+def test_k_anonymity_ends_the_total_and_under_a_budget_needs_consent(book):
     book.spend(dp("0.1"), purpose(1))
     book.spend(K_ANONYMOUS, purpose(2))
     statement = book.statement("rides")
@@ -170,112 +167,86 @@ def test_k_anonymity_without_budget_ends_the_total(book):
     assert statement.to_dict()["total"] == "none"
     book.spend(dp("0.1"), purpose(3))
     refused(book, dp("0.1"), purpose(4, budget(1)))
+    with Ledger(":memory:") as book:
+        assert "allow_unbounded" in str(refused(book, K_ANONYMOUS, purpose(1, budget(1))))
+        refused(book, dp(2), purpose(1, budget(1), allow=True))  # consent does not cover a bounded overspend
+        book.spend(K_ANONYMOUS, purpose(1, budget(1), allow=True))
+        refused(book, dp("0.1"), purpose(2))  # an earlier release had no bound
+        book.spend(dp("0.1"), purpose(2, allow=True))
+        assert book.statement("rides").left == loss(0)
 
 
-def test_k_anonymity_under_a_budget_needs_consent(book):
-    assert "allow_unbounded" in str(refused(book, K_ANONYMOUS, purpose(1, budget(1))))
-    refused(book, dp(2), purpose(1, budget(1), allow=True))  # consent does not cover a bounded overspend
-    book.spend(K_ANONYMOUS, purpose(1, budget(1), allow=True))
-    assert "earlier release had no bound" in str(refused(book, dp("0.1"), purpose(2)))
-    book.spend(dp("0.1"), purpose(2, allow=True))
-    assert book.statement("rides").left == Loss(Fraction(0))
-    assert "left: nothing" in book.statement("rides").summary()
-
-
-# Repeats and budgets
-
-
-@pytest.mark.parametrize("period", [None, "2026-11-15"])
-def test_repeat_is_refused_unless_again(path, ledger, period):
-    first = ledger.spend(dp("0.1"), purpose(1, period=period))
-    error = str(refused(ledger, dp("0.2"), purpose(1, period=period), Refusal))
-    for part in (first.id, first.at, "--again", "again=True", "interrupted"):
-        assert part in error
-    ledger.spend(dp("0.1"), purpose(1, period="2026-11-16"))
-    ledger.spend(dp("0.1"), purpose(2, period=period))
-    Ledger(path, again=True).spend(dp("0.1"), purpose(1, period=period))
-    assert len(ledger.statement("rides").spends) == 4
+def test_repeat_is_refused_unless_again(tmp_path):
+    for period in (None, "2026-11-15"):
+        path = tmp_path / f"{period}.sqlite"
+        ledger = Ledger(path)
+        first = ledger.spend(dp("0.1"), purpose(1, period=period))
+        error = str(refused(ledger, dp("0.2"), purpose(1, period=period), Refusal))
+        assert all(part in error for part in (first.id, first.at, "--again", "again=True"))
+        ledger.spend(dp("0.1"), purpose(1, period="2026-11-16"))
+        ledger.spend(dp("0.1"), purpose(2, period=period))
+        Ledger(path, again=True).spend(dp("0.1"), purpose(1, period=period))
+        assert len(ledger.statement("rides").spends) == 4
 
 
 def test_first_budget_is_fixed(book):
-    book.spend(dp("0.1"), purpose(1, budget(1)))
-    error = str(refused(book, dp("0.1"), purpose(2, budget(2)), Refusal))
-    for part in ("epsilon 1 (add-remove)", "epsilon 2 (add-remove)", "dunnage budget set --note"):
-        assert part in error
-    refused(book, dp("0.1"), purpose(2, budget(1, neighbours=REPLACE)), Refusal)
-    refused(book, dp(1), purpose(2))
-    book.spend(dp(5), SpendPurpose(dataset="parcels", policy_digest="1"))  # another dataset has no part in it
-    assert book.datasets() == ["parcels", "rides"]
-    assert book.statement("rides").total == Loss(Fraction(1, 10))
-
-
-def test_budget_can_come_after_spends_and_counts_them(book):
     book.spend(dp("0.7"), purpose(1))
     refused(book, dp("0.7"), purpose(2, budget(1)))
     assert book.statement("rides").budget is None
-    book.spend(dp("0.3"), purpose(2, budget(1)))
+    book.spend(dp("0.2"), purpose(2, budget(1)))  # it can come after spends, and counts them
+    error = str(refused(book, dp("0.1"), purpose(3, budget(2)), Refusal))
+    assert all(part in error for part in ("epsilon 1 ", "epsilon 2 ", "dunnage budget set --note"))
+    refused(book, dp("0.1"), purpose(3, budget(1, neighbours=REPLACE)), Refusal)
+    refused(book, dp("0.2"), purpose(3))
+    book.spend(dp(5), SpendPurpose(dataset="parcels", policy_digest="1"))  # another dataset has no part in it
+    assert book.datasets() == ["parcels", "rides"]
+    assert book.statement("rides").total == loss("0.9")
 
 
-def test_set_budget_keeps_history_and_needs_a_note(book):
+def test_set_budget_keeps_history_and_needs_a_note(book, ledger, path):
     for note in ("", " \n"):
-        with pytest.raises(ParameterError):
-            book.set_budget("rides", budget(2), note=note)
+        refusal(ParameterError, book.set_budget, "rides", budget(2), note=note)
     book.spend(dp(1), purpose(1, budget(1)))
     book.set_budget("rides", budget(4, neighbours=REPLACE), note="board, 3 May")
     book.spend(dp(1), purpose(2, budget(4, neighbours=REPLACE)))
     statement = book.statement("rides")
-    assert [entry.note for entry in statement.budgets] == ["first budget, from the policy", "board, 3 May"]
-    assert statement.total == Loss(Fraction(4))
-
-
-def test_budget_below_what_was_spent_leaves_nothing(book):
-    book.spend(approximate(1, "1e-6"), purpose(1, budget(2, "1e-6")))
-    statement = book.set_budget("rides", budget(2, "1e-7"), note="less")
-    assert (statement.overspent, statement.left) == (True, Loss(Fraction(0)))
-    assert "the budget is below what was spent" in statement.summary()
-    refused(book, dp("1e-9"), purpose(2))
-
-
-def test_blank_dataset_is_refused(ledger, path):
+    assert len(statement.budgets) == 2
+    assert statement.budgets[1].note == "board, 3 May"
+    assert statement.total == loss(4)
     for dataset in ("", "  "):
-        with pytest.raises(ParameterError):
-            ledger.spend(dp(1), SpendPurpose(dataset=dataset, policy_digest="1"))
+        refusal(ParameterError, ledger.spend, dp(1), SpendPurpose(dataset=dataset, policy_digest="1"))
     assert not path.exists()
 
 
-# Statements
-
-
-def test_both_totals_are_shown(book):
+def test_totals_of_all_and_of_the_largest_period(book):
     book.spend(dp("0.1"), purpose(1, budget(1), period="a"))
     book.spend(dp("0.2"), purpose(2, period="a"))
     book.spend(dp("0.25"), purpose(1, period="b"))
     book.spend(dp("0.05"), purpose(1))
     statement = book.statement("rides")
-    assert (statement.total, statement.left) == (Loss(Fraction(6, 10)), Loss(Fraction(4, 10)))
+    assert (statement.total, statement.left) == (loss("0.6"), loss("0.4"))
     # The spend without a period counts in each: 0.3 + 0.05 is more than 0.25 + 0.05.
-    assert statement.total_per_period == Loss(Fraction(35, 100))
-    for part in ("epsilon 0.6 (add-remove", "epsilon 0.35", ONE_PERIOD_PER_RECORD.name, "left: epsilon 0.4"):
+    assert statement.total_per_period == loss("0.35")
+    for part in ("epsilon 0.6", "epsilon 0.35", ONE_PERIOD_PER_RECORD.name, "epsilon 0.4"):
         assert part in statement.summary()
-
-
-def test_largest_period_is_taken_per_part(book):
-    book.spend(approximate(1, "1e-9"), purpose(1, period="a"))
-    book.spend(approximate("0.5", "1e-6"), purpose(1, period="b"))
-    assert book.statement("rides").total_per_period == Loss(Fraction(1), Fraction(1, 10**6))
+    with Ledger(":memory:") as book:  # the largest is taken per part
+        book.spend(approximate(1, "1e-9"), purpose(1, period="a"))
+        book.spend(approximate("0.5", "1e-6"), purpose(1, period="b"))
+        assert book.statement("rides").total_per_period == loss(1, "1e-6")
 
 
 def test_without_a_budget_the_neighbours_that_bound_all_are_named(book):
+    assert book.statement("nothing") == Statement(dataset="nothing")
+    assert book.summary()
     book.spend(dp("0.1"), purpose(1))
     assert book.statement("rides").neighbours is ADD
     book.spend(dp("0.1", REPLACE), purpose(2))
     statement = book.statement("rides")
-    assert (statement.neighbours, statement.total) == (REPLACE, Loss(Fraction(3, 10)))
-    assert "epsilon 0.3 (replace-one neighbours)" in statement.summary()
+    assert (statement.neighbours, statement.total) == (REPLACE, loss("0.3"))
 
 
-def test_spend_is_kept_as_returned_and_serialises(path):
-    ledger = Ledger(path, who="ann", note="pilot", clock=lambda: datetime(2026, 11, 15, 10, 30, tzinfo=UTC))
+def test_spend_is_kept_as_returned_and_serialises(path, monkeypatch):
+    ledger = Ledger(path, note="pilot", **CLOCK)
     stated = dp("0.5")
     spend = ledger.spend(stated, purpose("digest", budget(1), period="2026-11-15"))
     assert Ledger(path).statement("rides").spends == (spend,)
@@ -296,26 +267,14 @@ def test_spend_is_kept_as_returned_and_serialises(path):
     ]
     assert len(bytes.fromhex(spend.id)) == 16
     assert spend.id in ledger.summary()
-
-
-def test_unknown_dataset_has_an_empty_statement(book):
-    assert book.statement("nothing") == Statement(dataset="nothing")
-    assert "budget: none" in book.statement("nothing").summary()
-    assert book.summary() == "nothing was spent"
-
-
-def test_who_defaults_to_the_user_or_unknown(path, monkeypatch):
     monkeypatch.setattr("getpass.getuser", lambda: "bob\udce9")
-    assert Ledger(path).spend(dp(1), purpose(1)).who == "bob?"
+    assert Ledger(path).spend(dp("0.1"), purpose(1)).who == "bob?"
 
     def nobody() -> str:
         raise KeyError
 
     monkeypatch.setattr("getpass.getuser", nobody)
-    assert Ledger(path).spend(dp(1), purpose(2)).who == "unknown"
-
-
-# Append only
+    assert Ledger(path).spend(dp("0.1"), purpose(2)).who == "unknown"
 
 
 def test_refused_spends_leave_the_rows_as_they_were(path, ledger):
@@ -339,20 +298,17 @@ def test_rows_cannot_be_changed(path, ledger):
     assert len(ledger.statement("rides").spends) == 1
 
 
-# Files
-
-
 def test_file_is_private_and_alone(path, ledger, monkeypatch):
     """It is private before the database is written, whatever the mask, and nothing else is left there."""
-    seen, connect = [], ledger_module._fresh
+    seen, connect = [], sqlite3.connect
 
-    def watched(name: str = ":memory:") -> sqlite3.Connection:
+    def watched(*arguments: Any, **options: Any) -> sqlite3.Connection:
         for draft in path.parent.glob(".dunnage-*"):
             seen.append((stat.S_IMODE(draft.stat().st_mode), draft.stat().st_size, path.exists()))
-        return connect(name)
+        return connect(*arguments, **options)
 
-    monkeypatch.setattr(ledger_module, "_fresh", watched)
-    assert ledger.statement("rides").total == Loss(Fraction(0))
+    monkeypatch.setattr(sqlite3, "connect", watched)
+    assert ledger.statement("rides").total == loss(0)
     assert os.listdir(path.parent) == []  # looking creates nothing
     old = os.umask(0)
     try:
@@ -362,6 +318,9 @@ def test_file_is_private_and_alone(path, ledger, monkeypatch):
     assert seen == [(0o600, 0, False)]
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert os.listdir(path.parent) == [path.name]
+    path.unlink()  # a ledger that vanished is not begun again
+    refusal(LedgerError, ledger.spend, dp(1), purpose(2))
+    assert not path.exists()
 
 
 def test_losing_the_race_to_create_keeps_the_other_ledger(path, ledger, monkeypatch):
@@ -377,21 +336,12 @@ def test_losing_the_race_to_create_keeps_the_other_ledger(path, ledger, monkeypa
     assert os.listdir(path.parent) == [path.name]
 
 
-def test_ledger_that_vanished_is_not_begun_again(path, ledger):
-    ledger.spend(dp(1), purpose(1, budget(1)))
-    path.unlink()
-    with pytest.raises(LedgerError, match="cannot be opened"):
-        ledger.spend(dp(1), purpose(2))
-    assert not path.exists()
-
-
 def test_addresses(tmp_path, monkeypatch):
     (tmp_path / "empty").mkdir()
     monkeypatch.chdir(tmp_path / "empty")
     others = ["postgresql://host/db", "sqlite://x", "file:x", "http://x", "sqlite:///x?mode=ro", "", "sqlite:///"]
     for url in [*others, "a\0b"]:
-        with pytest.raises(LedgerError, match="sqlite:///path"):
-            Ledger(url)
+        assert "sqlite:///path" in str(refusal(LedgerError, Ledger, url))
     assert os.listdir(tmp_path / "empty") == []
     monkeypatch.chdir(tmp_path)
     Ledger(f"sqlite:///{tmp_path}/a b%#.sqlite").spend(dp(1), purpose(1))
@@ -410,51 +360,47 @@ def foreign_database(path: Path, *settings: str) -> None:
         database.commit()
 
 
-def test_foreign_files_are_refused_untouched(tmp_path):
-    newer = f"application_id = {ledger_module._APPLICATION_ID}", "user_version = 2"
+def test_foreign_files_are_refused_untouched(tmp_path, path, ledger):
+    ledger.spend(dp(1), purpose(1))
+    with closing(sqlite3.connect(path)) as database:
+        ((ours,),) = database.execute("PRAGMA application_id").fetchall()
+    newer = f"application_id = {ours}", "user_version = 2"
     contents = [b"", b"hello", b"weight,destination\n" * 1000, b"SQLite format 3\0"]
     databases = [(), ("user_version = 1",), ("journal_mode = WAL",), newer]
     for number, kind in enumerate([*contents, *databases]):
         folder = tmp_path / str(number)
         folder.mkdir()
-        path = folder / "ledger.sqlite"
-        path.write_bytes(kind) if isinstance(kind, bytes) else foreign_database(path, *kind)
-        content, status = path.read_bytes(), path.stat()
+        foreign = folder / "ledger.sqlite"
+        foreign.write_bytes(kind) if isinstance(kind, bytes) else foreign_database(foreign, *kind)
+        content, status = foreign.read_bytes(), foreign.stat()
         for opening in (Ledger, Ledger.open_existing):
-            with pytest.raises(LedgerError, match="newer version" if kind is newer else "not a Dunnage ledger"):
-                opening(path)
-        assert path.read_bytes() == content
-        assert (path.stat().st_mode, path.stat().st_mtime_ns) == (status.st_mode, status.st_mtime_ns)
-        assert os.listdir(folder) == [path.name]
+            message = str(refusal(LedgerError, opening, foreign)).replace(str(foreign), "")
+            assert kind is not newer or "2" in message
+        assert foreign.read_bytes() == content
+        assert (foreign.stat().st_mode, foreign.stat().st_mtime_ns) == (status.st_mode, status.st_mtime_ns)
+        assert os.listdir(folder) == [foreign.name]
 
 
 def test_places_where_no_ledger_can_be(tmp_path, path, ledger):
     os.mkfifo(tmp_path / "pipe")
-    for place in (tmp_path, tmp_path / "pipe", "/dev/null"):
-        with pytest.raises(LedgerError, match="folder or a device"):
-            Ledger(place)
-    with pytest.raises(LedgerError, match="no folder"):
-        Ledger(tmp_path / "missing" / "ledger.sqlite")
+    for place in (tmp_path, tmp_path / "pipe", "/dev/null", tmp_path / "missing" / "ledger.sqlite"):
+        refusal(LedgerError, Ledger, place)
     assert not (tmp_path / "missing").exists()
     path.write_bytes(b"a,b\n")  # appears after the ledger was opened
-    with pytest.raises(LedgerError, match="not a Dunnage ledger"):
-        ledger.spend(dp(1), purpose(1))
+    refusal(LedgerError, ledger.spend, dp(1), purpose(1))
     assert path.read_bytes() == b"a,b\n"
 
 
 def test_open_existing_reads_only(path, ledger):
-    with pytest.raises(LedgerError, match="Nothing was created"):
-        Ledger.open_existing(path)
+    for address in (path, ":memory:"):
+        refusal(LedgerError, Ledger.open_existing, address)
     assert not path.exists()
-    with pytest.raises(LedgerError):
-        Ledger.open_existing(":memory:")
     ledger.spend(dp(1), purpose(1))
-    reader = Ledger.open_existing(path)
-    assert reader.statement("rides").total == Loss(Fraction(1))
-    with pytest.raises(LedgerError, match="read only"):
-        reader.spend(dp(1), purpose(2))
-    with pytest.raises(LedgerError, match="read only"):
-        reader.set_budget("rides", budget(1), note="x")
+    reader, content = Ledger.open_existing(path), path.read_bytes()
+    assert reader.statement("rides").total == loss(1)
+    refusal(LedgerError, reader.spend, dp(1), purpose(2))
+    refusal(LedgerError, reader.set_budget, "rides", budget(1), note="x")
+    assert path.read_bytes() == content
 
 
 def test_damaged_rows_are_reported(path, ledger):
@@ -464,81 +410,73 @@ def test_damaged_rows_are_reported(path, ledger):
             database.execute(f"DROP TRIGGER {table}_keep")
             database.execute(f"UPDATE {table} SET {column} = '1/0'")
             database.commit()
-        with pytest.raises(LedgerError, match="cannot be read"):
-            ledger.statement("rides")
-        with pytest.raises(LedgerError, match="cannot be read"):
-            ledger.spend(dp(1), purpose(2))
+        refusal(LedgerError, ledger.statement, "rides")
+        refusal(LedgerError, ledger.spend, dp(1), purpose(2))
 
 
-def test_locked_ledger_says_what_to_do(path, ledger, monkeypatch):
+def test_a_locked_ledger_is_waited_for_and_then_given_up(path, ledger, monkeypatch):
     ledger.spend(dp(1), purpose(1))
     monkeypatch.setattr(ledger_module, "BUSY_SECONDS", 0.05)
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN EXCLUSIVE")
         for attempt in (ledger.spend, ledger.rehearsal().spend):
-            with pytest.raises(LedgerError, match=r"stayed locked .* try again"):
-                attempt(dp(1), purpose(2))
+            assert "0.05" in str(refusal(LedgerError, attempt, dp(1), purpose(2)))
     ledger.spend(dp(1), purpose(2))
 
 
 def test_opening_a_second_time_keeps_the_lock_of_the_first(path, ledger):
     """Closing a file drops all POSIX locks a process holds on it, unless only SQLite touches the file."""
     ledger.spend(dp(1), purpose(1))
-    with ledger._store.writing():
+    locked = []
+
+    def amid() -> datetime:
+        """Look, while the budget is written, whether another process could write."""
         Ledger(path).statement("rides")
         script = (
             "import sqlite3, sys\nd = sqlite3.connect(sys.argv[1], timeout=0, isolation_level=None)\n"
             "try:\n    d.execute('BEGIN IMMEDIATE')\nexcept sqlite3.OperationalError:\n    sys.exit(7)"
         )
-        assert subprocess.run([sys.executable, "-c", script, str(path)], check=False).returncode == 7
+        locked.append(subprocess.run([sys.executable, "-c", script, str(path)], check=False).returncode)
+        return datetime(2026, 11, 15, tzinfo=UTC)
+
+    Ledger(path, clock=amid).set_budget("rides", budget(9), note="x")
+    assert locked == [7]
 
 
-def test_memory_ledger_and_context_manager():
-    with Ledger(":memory:") as ledger:
-        ledger.spend(dp(1), purpose(1, budget(1)))
-        refused(ledger, dp(1), purpose(2))
-        assert repr(ledger) == "Ledger(':memory:')"
-    with pytest.raises(LedgerError):
-        ledger.datasets()
+def test_threads_share_a_ledger(path):
+    for place in (path, ":memory:"):
+        with Ledger(place) as ledger:
+            ledger.set_budget("rides", budget(1), note="test")
+            errors: list[BudgetError] = []
 
+            def work(number: int, ledger: Ledger = ledger, errors: list[BudgetError] = errors) -> None:
+                for turn in range(3):
+                    try:
+                        ledger.spend(dp("0.2"), purpose((number, turn)))
+                    except BudgetError as error:
+                        errors.append(error)
 
-@pytest.mark.parametrize("kind", ["file", "memory"])
-def test_threads_share_a_ledger(path, kind):
-    ledger = Ledger(path if kind == "file" else ":memory:")
-    ledger.set_budget("rides", budget(1), note="test")
-    errors: list[BudgetError] = []
-
-    def work(number: int) -> None:
-        for turn in range(3):
-            try:
-                ledger.spend(dp("0.2"), purpose((number, turn)))
-            except BudgetError as error:
-                errors.append(error)
-
-    threads = [threading.Thread(target=work, args=[number]) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert (len(errors), ledger.statement("rides").total) == (7, Loss(Fraction(1)))
-
-
-# Rehearsals
+            threads = [threading.Thread(target=work, args=[number]) for number in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert (len(errors), ledger.statement("rides").total) == (7, loss(1))
+    assert repr(ledger) == "Ledger(':memory:')"
+    refusal(LedgerError, ledger.datasets)
 
 
 def rehearsed(ledger: Ledger, stated: Promise, what: SpendPurpose) -> Rehearsed:
-    with pytest.raises(Rehearsed) as caught:
-        ledger.rehearsal().spend(stated, what)
-    return caught.value
+    return refusal(Rehearsed, ledger.rehearsal().spend, stated, what)
 
 
 def test_rehearsal_changes_nothing_and_says_what_would_be(path, ledger):
-    assert rehearsed(ledger, dp("0.25"), purpose(1, budget(1))).statement.left == Loss(Fraction(3, 4))
+    assert rehearsed(ledger, dp("0.25"), purpose(1, budget(1))).statement.left == loss("3/4")
     assert os.listdir(path.parent) == []
     ledger.spend(dp("0.5"), purpose(1, budget(2, neighbours=REPLACE)))
     content = path.read_bytes()
     stop = rehearsed(ledger, dp("0.25"), purpose(2))
-    assert (stop.promise, stop.loss, stop.statement.left) == (dp("0.25"), Loss(Fraction(1, 2)), Loss(Fraction(1, 2)))
+    assert (stop.promise, stop.loss, stop.statement.left) == (dp("0.25"), loss("1/2"), loss("1/2"))
     assert not isinstance(stop, UserError)
     assert path.read_bytes() == content
     assert len(ledger.statement("rides").spends) == 1
@@ -552,16 +490,13 @@ def test_rehearsal_refuses_as_the_spend_would(path, ledger):
         (dp("0.6"), purpose(2), BudgetError),
         (K_ANONYMOUS, purpose(2), BudgetError),
     ):
-        with pytest.raises(error):
-            ledger.rehearsal().spend(stated, what)
+        refusal(error, ledger.rehearsal().spend, stated, what)
     rehearsed(Ledger(path, again=True), dp("0.1"), purpose(1))
     rehearsed(Ledger.open_existing(path), dp("0.1"), purpose(2))
     with Ledger(":memory:") as book:
         rehearsed(book, dp("0.25"), purpose(1, budget(1)))
         assert book.datasets() == []
 
-
-# Many processes, and crashes
 
 SPENDER = """
 import sys
@@ -594,14 +529,14 @@ def test_many_processes_never_overspend(path):
     printed = sorted(line for output in outputs for line in output.split())
     statement = Ledger.open_existing(path).statement("rides")
     assert printed == sorted(spend.id for spend in statement.spends)
-    assert (len(printed), len(statement.budgets), statement.total) == (10, 1, Loss(Fraction(1)))
+    assert (len(printed), len(statement.budgets), statement.total) == (10, 1, loss(1))
     assert os.listdir(path.parent) == [path.name]
 
 
 def test_killed_processes_leave_a_readable_ledger(path):
     rng = random.Random(5)
     printed: set[str] = set()
-    for number in range(16):
+    for number in range(10):
         with spender(path, number, "0.001", "1000", 10**6) as process:
             assert process.stdout is not None
             printed.add(process.stdout.readline().strip())
@@ -633,11 +568,9 @@ def test_process_killed_amid_a_write_is_rolled_back(path, ledger):
     assert path.stat().st_size > size
     assert len(os.listdir(path.parent)) == 2
     statement = Ledger.open_existing(path).statement("rides")
-    assert (len(statement.budgets), statement.left) == (1, Loss(Fraction(1, 2)))
+    assert (len(statement.budgets), statement.left) == (1, loss("1/2"))
     assert os.listdir(path.parent) == [path.name]
 
-
-# Any sequence of spends
 
 amounts = st.fractions(min_value=Fraction(1, 1000), max_value=2, max_denominator=1000)
 asks = st.tuples(amounts, st.sampled_from([ADD, REPLACE]), st.sampled_from([None, "a", "b"]))

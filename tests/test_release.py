@@ -6,6 +6,7 @@ import csv
 import datetime as dt
 import io
 import json
+import os
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -15,6 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.builders import a_policy
+from tests.refusals import refusal
 
 import dunnage as dn
 from dunnage.errors import ParameterError, ReleaseError
@@ -27,24 +30,16 @@ PARIS = pa.timestamp("us", "Europe/Paris")
 
 def policy_of(statistic: str = "multiset", **roles: str) -> dn.Policy:
     """A policy for a numeric weight, and other columns by role."""
-    return dn.Policy.from_dict(
-        {
-            "dataset": "parcels",
-            "protects": "package",
-            "small": "suppress",
-            "attributes": {
-                **{name: {"role": role} for name, role in roles.items()},
-                "weight": {"role": "quasi-identifier", "kind": "numeric", "domain": [0, 500], "unit": "kg"},
-            },
-            "mechanism": {"name": "partition", "k": 3, "statistic": statistic},
-        }
-    )
+    attributes = {name: {"role": role} for name, role in roles.items()}
+    weight = {"role": "quasi-identifier", "kind": "numeric", "domain": [0, 500], "unit": "kg"}
+    mechanism = {"name": "partition", "k": 3, "statistic": statistic}
+    return a_policy(mechanism, {**attributes, "weight": weight}, small="suppress")
 
 
 def published(folder: Path, columns: dict[str, Any], statistic: str = "multiset", **roles: str) -> Release:
     weights = [float(number) for number in range(len(next(iter(columns.values()))))]
     data = dn.load(pa.table({**columns, "weight": weights}), policy_of(statistic, **roles))
-    return dn.publish(data, out=folder, ledger=folder.with_name("ledger.sqlite"), again=True).release
+    return dn.publish(data, out=folder, ledger=":memory:").release
 
 
 @pytest.fixture
@@ -65,7 +60,7 @@ def test_no_identifier_is_in_any_byte_of_the_folder(folder: Path) -> None:
     metadata = pa.table({"parcel": names, "note": ["DROPPED"] * 40}).replace_schema_metadata({"made by": "SECRET"})
     weights = pa.array([float(number % 13) for number in range(40)])
     data = dn.load(metadata.append_column("weight", weights), policy_of(parcel="identifier", note="drop"))
-    dn.publish(data, out=folder, ledger=folder.with_name("ledger.sqlite"))
+    dn.publish(data, out=folder, ledger=":memory:")
     for file in folder.iterdir():
         text = file.read_bytes() + (decoded(file).encode() if file.suffix == ".parquet" else b"")
         for word in (b"CANARY", b"SECRET", b"DROPPED", b'parcel"', b"source_row", b"note"):
@@ -88,16 +83,26 @@ def test_the_order_of_rows_is_not_that_of_the_input(folder: Path) -> None:
         assert abs(float(np.corrcoef(order, np.arange(200))[0, 1])) < 7 / 199**0.5
 
 
-@pytest.mark.parametrize("statistic", ["bounds", "mean", "multiset"])
-def test_a_release_comes_back_from_its_folder(folder: Path, statistic: str) -> None:
-    release = published(folder, {"place": ["A", "B"] * 10}, statistic, place="public")
-    again = Release.read(folder)
-    assert again.certificate == release.certificate
-    assert list(again.tables) == list(release.tables)
-    for name, table in again.tables.items():
-        assert table.equals(release.tables[name], check_metadata=True)
-    assert len(again) == 20
-    assert repr(again) == "Release('parcels', k-anonymity, proved, 20 rows)"
+def test_a_release_comes_back_from_its_folder(tmp_path: Path) -> None:
+    for statistic in ("bounds", "mean", "multiset"):
+        folder = tmp_path / f"statistic={statistic}"  # which looks like a partition, and adds no column
+        release = published(folder, {"place": ["A", "B"] * 10}, statistic, place="public")
+        again = Release.read(folder)
+        assert again.certificate == release.certificate
+        assert list(again.tables) == list(release.tables)
+        for name, table in again.tables.items():
+            assert table.equals(release.tables[name], check_metadata=True)
+        assert len(again) == 20
+        assert repr(again) == "Release('parcels', k-anonymity, proved, 20 rows)"
+        weight = again.uncertain("weight")
+        assert (weight.name, weight.unit, len(weight)) == ("weight", "kg", 20)
+        assert (weight.nominal is None) == (statistic == "bounds")
+        if weight.nominal is not None:
+            assert ((weight.lower <= weight.nominal) & (weight.nominal <= weight.upper)).all()
+        assert (weight.scenarios is None) == (statistic != "multiset")
+    assert weight.scenarios is not None
+    assert sorted(float(x) for values in weight.scenarios for x in values) == [float(x) for x in range(20)]
+    assert "weight" in str(refusal(ParameterError, release.uncertain, "volume"))
 
 
 TYPES: dict[str, pa.Array] = {
@@ -126,13 +131,13 @@ TYPES: dict[str, pa.Array] = {
 }
 
 
-@pytest.mark.parametrize("role", ["public", "sensitive"])
-def test_every_type_survives_parquet_and_csv(folder: Path, role: str) -> None:
+def test_every_type_survives_parquet_and_csv(tmp_path: Path) -> None:
     columns = {name: pa.concat_arrays([values] * 10) for name, values in TYPES.items() if name != "dictionary"}
     columns["dictionary"] = pa.array(["b", "a"] * 10)
-    release = published(folder, columns, **dict.fromkeys(columns, role))
-    assert dn.verify(folder).problems == []
-    assert Release.read(folder).data.equals(release.data)
+    for role in ("public", "sensitive"):
+        release = published(tmp_path / role, columns, **dict.fromkeys(columns, role))
+        assert dn.verify(tmp_path / role).problems == []
+        assert Release.read(tmp_path / role).data.equals(release.data)
 
 
 NASTY = ["=1+1", "+1-800", "-x", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "＝1", "'=1", 'quote " and ""', " x ", "NA"]  # noqa: RUF001
@@ -140,29 +145,24 @@ NASTY += ["comma, semicolon; bar|", "line\nbreak", "line\r\nbreak", "漢字 é \
 NASTY += ["true", "\\N", "-5", "-1.5e3", "+7", "-1\n=2", "zero\0byte"]
 
 
-@pytest.mark.parametrize("role", ["public", "sensitive"])
-def test_text_that_a_spreadsheet_would_run_is_escaped_in_csv_only(folder: Path, role: str) -> None:
-    release = published(folder, {"text": NASTY * 3}, text=role)
-    assert dn.verify(folder).problems == []
-    truth = release.data.column("text").to_pylist()
-    assert Release.read(folder).data.column("text").to_pylist() == truth
-    content = (folder / "data.csv").read_bytes().decode()
-    lines = list(csv.DictReader(io.StringIO(content, newline="")))
-    for line, true in zip(lines, truth, strict=True):
-        assert line["text"] in (true, "'" + true)
-        runs = true[0] in "=+-@\t\r\n＝" and true not in ("-5", "-1.5e3", "+7")  # noqa: RUF001
-        assert (line["text"] != true) == runs, true
-
-
-def test_escaping_is_the_same_however_the_column_is_held() -> None:
-    column = pa.chunked_array([["=1", "a"], ["-2"]])
-    assert escape_text(column).to_pylist() == ["'=1", "a", "-2"]
-
-
-def test_negative_numbers_are_not_escaped(folder: Path) -> None:
-    published(folder, {"change": [-5, 7] * 5, "rate": [-0.5, 0.25] * 5}, change="sensitive", rate="sensitive")
-    assert "'" not in (folder / "data.csv").read_text(encoding="utf-8")
-    assert dn.verify(folder).ok
+def test_text_that_a_spreadsheet_would_run_is_escaped_in_csv_only(tmp_path: Path) -> None:
+    for role in ("public", "sensitive"):
+        folder = tmp_path / role
+        release = published(folder, {"text": NASTY * 3}, text=role)
+        assert dn.verify(folder).problems == []
+        truth = release.data.column("text").to_pylist()
+        assert Release.read(folder).data.column("text").to_pylist() == truth
+        content = (folder / "data.csv").read_bytes().decode()
+        lines = list(csv.DictReader(io.StringIO(content, newline="")))
+        for line, true in zip(lines, truth, strict=True):
+            assert line["text"] in (true, "'" + true)
+            runs = true[0] in "=+-@\t\r\n＝" and true not in ("-5", "-1.5e3", "+7")  # noqa: RUF001
+            assert (line["text"] != true) == runs, true
+    assert escape_text(pa.chunked_array([["=1", "a"], ["-2"]])).to_pylist() == ["'=1", "a", "-2"]
+    numbers = {"change": [-5, 7] * 5, "rate": [-0.5, 0.25] * 5}
+    published(tmp_path / "numbers", numbers, change="sensitive", rate="sensitive")
+    assert "'" not in (tmp_path / "numbers" / "data.csv").read_text(encoding="utf-8")
+    assert dn.verify(tmp_path / "numbers").ok
 
 
 def test_an_empty_text_survives(folder: Path) -> None:
@@ -181,7 +181,7 @@ def test_files_are_utf8_whatever_the_locale(folder: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr("io.text_encoding", lambda *_: "ascii")
     rules = {**policy_of(städt="public").document, "dataset": "Pakete nach Düsseldorf"}
     table = pa.table({"städt": ["Köln"] * 10, "weight": [float(number) for number in range(10)]})
-    dn.publish(dn.load(table, dn.Policy.from_dict(rules)), out=folder, ledger=folder.with_name("ledger.sqlite"))
+    dn.publish(dn.load(table, dn.Policy.from_dict(rules)), out=folder, ledger=":memory:")
     assert "Düsseldorf" in (folder / "README.md").read_bytes().decode("utf-8")
     assert dn.verify(folder).ok
 
@@ -198,48 +198,18 @@ def test_the_package_describes_each_csv_column(folder: Path) -> None:
     assert all(item["description"] for item in data)
 
 
-def test_uncertain_gives_intervals_means_and_scenarios(folder: Path) -> None:
-    release = published(folder, {"place": ["A"] * 9}, place="public")
-    weight = release.uncertain("weight")
-    assert (weight.name, weight.unit, len(weight)) == ("weight", "kg", 9)
-    assert weight.nominal is not None
-    assert ((weight.lower <= weight.nominal) & (weight.nominal <= weight.upper)).all()
-    assert weight.scenarios is not None
-    assert sorted(float(x) for values in weight.scenarios for x in values) == [float(x) for x in range(9)]
-    with pytest.raises(ParameterError, match="It has: weight"):
-        release.uncertain("volume")
-
-
-def test_uncertain_without_means_or_multisets(folder: Path) -> None:
-    weight = published(folder, {"place": ["A"] * 9}, "bounds", place="public").uncertain("weight")
-    assert weight.nominal is None
-    assert weight.scenarios is None
-
-
 @pytest.mark.parametrize("case", ["missing", "file", "empty", "altered", "link", "pipe", "linked certificate"])
 def test_reading_refuses_what_is_no_release(folder: Path, case: str) -> None:
     published(folder, {"place": ["A"] * 9}, place="public")
-    data = folder / "data.csv"
-    target = {"missing": folder / "none", "file": data, "empty": folder.with_name("empty")}.get(case, folder)
-    folder.with_name("empty").mkdir()
-    moved = folder.with_name("moved")
+    empty, moved = folder.with_name("empty"), folder.with_name("moved")
+    empty.mkdir()
+    file = folder / (CERTIFICATE_FILE if "certificate" in case else "data.csv")
     if case == "altered":
-        data.write_bytes(data.read_bytes() + b"\n")
-    if case == "link":
-        data.rename(moved)
-        data.symlink_to(moved)
-    if case == "pipe":
-        import os
-
-        data.unlink()
-        os.mkfifo(data)
-    if case == "linked certificate":
-        (folder / CERTIFICATE_FILE).rename(moved)
-        (folder / CERTIFICATE_FILE).symlink_to(moved)
-    with pytest.raises(ReleaseError):
-        Release.read(target)
-
-
-def test_a_folder_name_that_looks_like_a_partition_adds_no_column(tmp_path: Path) -> None:
-    release = published(tmp_path / "k=5", {"place": ["A"] * 9}, place="public")
-    assert Release.read(tmp_path / "k=5").data.equals(release.data)
+        file.write_bytes(file.read_bytes() + b"\n")
+    elif "link" in case:
+        file.rename(moved)
+        file.symlink_to(moved)
+    elif case == "pipe":
+        file.unlink()
+        os.mkfifo(file)
+    refusal(ReleaseError, Release.read, {"missing": folder / "none", "file": file, "empty": empty}.get(case, folder))

@@ -14,7 +14,7 @@ from tests.settle_help import published, setting_weights
 
 import dunnage as dn
 from dunnage.errors import NoPlanError, ParameterError
-from dunnage.planning.published import budget_of, robust_load
+from dunnage.planning.packing import budget_of, robust_load
 from dunnage.release import Release
 from dunnage.samples import package_setting
 
@@ -94,7 +94,7 @@ def fewest_by_budget(release: Release, capacity: float, model: dn.Robust) -> int
 @pytest.mark.parametrize("budget", ["items", "published"])
 def test_a_budget_that_is_less_than_a_bin_holds(budget: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a budget of one row (set by hand) the model is between means and upper bounds, and equals listing."""
-    import dunnage.planning.published as budgeted
+    import dunnage.planning.packing as budgeted
 
     monkeypatch.setattr(budgeted, "budget_of", lambda model, num_rows, in_bin: 1.5)
     monkeypatch.setitem(globals(), "budget_of", lambda model, num_rows, in_bin: 1.5)

@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A mechanism is one class: what it takes to add one, shown on two that nobody should use."""
+"""A mechanism is one class: what it takes to add one, shown on two that nobody should use.
+
+The rules of test_conformance.py are checked on both of them.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from tests.builders import a_policy
+from tests.refusals import refusal
 
 import dunnage as dn
 from dunnage.errors import ParameterError, PolicyError, Refusal
@@ -19,7 +22,6 @@ from dunnage.mechanisms.classes import ClassMechanism, EquivalenceClasses, Inter
 from dunnage.mechanisms.noisy import NoisyColumns, NoisyMechanism, cut_cells, noisy_domains
 from dunnage.model.guarantees import Neighbours, Promise, PureDP
 from dunnage.publishing import foresee
-from dunnage.showing import release_text
 
 
 class ToyNoise(NoisyMechanism):
@@ -93,40 +95,6 @@ def data_for(**mechanism):
     return dn.load(rows, policy)
 
 
-TOYS = pytest.mark.parametrize("mechanism", [{"name": "toy-noise", "epsilon": 2}, {"name": "toy-class", "k": 3}])
-
-
-@TOYS
-def test_it_is_published_rehearsed_and_read_back(mechanism, tmp_path):
-    data, ledger = data_for(**mechanism), dn.Ledger(":memory:")
-    run = dn.rehearse(data, ledger=ledger)
-    assert run.promise == dn.promise(data.policy)
-    assert not ledger.datasets()
-    release, key = dn.publish(data, ledger=ledger, out=tmp_path / "release")
-    assert len(release) == key.table.num_rows == 6
-    stated = release.certificate.mechanism
-    assert mechanism.items() <= stated.items()
-    assert MECHANISMS[stated["name"]].from_description(stated).promise(data.schema) == run.promise
-    seeded, _ = dn.publish(data, ledger=dn.Ledger(":memory:"), noise=dn.Noise(seed=1))
-    assert seeded.certificate.basis is dn.Basis.VOID
-
-
-@TOYS
-def test_whoever_receives_it_can_check_show_and_audit_it(mechanism, tmp_path):
-    folder = tmp_path / "release"
-    release, _ = dn.publish(data_for(**mechanism), ledger=dn.Ledger(":memory:"), out=folder)
-    found = dn.verify(folder)
-    assert found.ok, found.problems
-    assert release.certificate.guarantee.model in release_text(release)
-    assert "`weight_lower`" in (folder / "README.md").read_text()
-    assert dn.audit(folder, external=True).to_dict()
-    wider = release.data.column("weight_lower").to_numpy() - 0.5
-    table = release.data.set_column(release.data.column_names.index("weight_lower"), "weight_lower", pa.array(wider))
-    (tmp_path / "forged").mkdir()
-    replace(release, data=table).write_files(tmp_path / "forged")
-    assert not dn.verify(tmp_path / "forged").ok
-
-
 def test_its_owner_is_told():
     told = foresee(data_for(name="toy-noise", epsilon=1, loud=True))
     assert (told.warnings, told.lines) == (("it is loud",), ("6 rows",))
@@ -134,11 +102,12 @@ def test_its_owner_is_told():
 
 
 def test_its_parameters_are_read_and_refused():
-    with pytest.raises(PolicyError, match=r"mechanism\.loudd: is not a parameter of toy-noise"):
-        dn.promise(data_for(name="toy-noise", epsilon=1, loudd=True).policy)
-    with pytest.raises(PolicyError, match=r"mechanism\.k: is missing"):
-        dn.promise(data_for(name="toy-class").policy)
-    with pytest.raises(ParameterError, match="loud must be true or false"):
-        ToyNoise(epsilon=1, loud="yes")
-    with pytest.raises(Refusal):
-        dn.publish(data_for(name="toy-class", k=7), ledger=dn.Ledger(":memory:"))
+    wrong = {
+        "mechanism.loudd": {"name": "toy-noise", "epsilon": 1, "loudd": True},
+        "mechanism.k": {"name": "toy-class"},
+    }
+    for where, mechanism in wrong.items():
+        error = refusal(PolicyError, dn.promise, data_for(**mechanism).policy)
+        assert [problem.where for problem in error.problems] == [where]
+    assert "loud" in str(refusal(ParameterError, ToyNoise, epsilon=1, loud="yes"))
+    refusal(Refusal, dn.publish, data_for(name="toy-class", k=7), ledger=dn.Ledger(":memory:"))

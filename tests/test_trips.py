@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.refusals import refusal
 
 from dunnage.errors import ParameterError
 from dunnage.model.city import City
@@ -34,24 +35,20 @@ def brute_cells(made: Universe) -> list[dict[str, str]]:
     found = []
     for day, window, origin, destination in itertools.product(made.days or ("",), made.windows, STOPS, STOPS):
         start, end = STOPS.index(origin), STOPS.index(destination)
-        found.append(
-            {
-                "day": day,
-                "window": window,
-                "origin": origin,
-                "destination": destination,
-                "origin_zone": "xyx"[start],
-                "destination_zone": "xyx"[end],
-                "mode": str(CITY.modes[start, end]),
-            }
-        )
+        cell = {"day": day, "window": window, "origin": origin, "destination": destination}
+        cell |= {"origin_zone": "xyx"[start], "destination_zone": "xyx"[end], "mode": str(CITY.modes[start, end])}
+        found.append(cell)
     return found
 
 
-def test_a_trip_needs_different_columns():
+def test_trips_and_universes():
     assert Trip(origin="a", destination="b", time="c", count="d").columns == ("a", "b", "c", "d")
-    with pytest.raises(ParameterError, match="a column for each"):
-        Trip(origin="a", destination="a", time="c")
+    refusal(ParameterError, Trip, origin="a", destination="a", time="c")
+    assert universe().columns == COLUMNS
+    assert universe(city=None, days=()).columns == ("origin", "destination", "window")
+    assert universe(days=()).cell_columns == ("origin", "destination", "window")
+    large = {"stops": tuple(map(str, range(2**16))), "windows": ("0",) * 2**15, "days": ("d",) * 2**16}
+    assert "2^62" in str(refusal(ParameterError, Universe, window_minutes=1, **large))
 
 
 def test_cells_are_numbered_in_order():
@@ -80,17 +77,6 @@ def test_columns_partition_cells_as_their_values_do(days):
             assert len(set(zip(found, wanted, strict=True))) == len(set(found)) == len(set(wanted))
             assert sorted(set(of_pair.codes_of(np.arange(made.num_pairs)).tolist())) == list(range(of_pair.num))
             assert sorted(set(of_slot.codes.tolist())) == list(range(of_slot.num))
-
-
-def test_a_universe_has_the_columns_that_are_known():
-    assert universe().columns == COLUMNS
-    assert universe(city=None, days=()).columns == ("origin", "destination", "window")
-    assert universe(days=()).cell_columns == ("origin", "destination", "window")
-
-
-def test_too_large_a_universe_is_refused():
-    with pytest.raises(ParameterError, match=r"2\^62"):
-        Universe(stops=tuple(map(str, range(2**16))), windows=("0",) * 2**15, window_minutes=1, days=("d",) * 2**16)
 
 
 def test_the_description_can_be_read_back():

@@ -9,6 +9,7 @@ each with probability above 0.999, and a yes or no of probability 1/2 that is of
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from fractions import Fraction
@@ -118,15 +119,13 @@ def test_discrete_laplace_and_geometric(engine):
         assert pvalue(engine.draw("geometric", scale), geometric_cdf(scale)) > ALPHA
 
 
-@pytest.mark.parametrize("scale", LARGE_SCALES)
-@pytest.mark.parametrize("law", ["geometric", "discrete_laplace"])
-def test_large_scales(law, scale):
-    cdf = {"geometric": geometric_cdf, "discrete_laplace": laplace_cdf}[law](scale)
-    for engine in ENGINES[:2]:
-        values = engine.draw(law, scale, size=30_000 if engine is ENGINES[0] else 400_000)
-        assert pvalue(values, cdf) > ALPHA
+@pytest.mark.parametrize(("law", "cdf_of"), [("geometric", geometric_cdf), ("discrete_laplace", laplace_cdf)])
+def test_large_scales(law, cdf_of):
+    for scale, (engine, size) in itertools.product(LARGE_SCALES, zip(ENGINES, (30_000, 400_000), strict=False)):
+        values = engine.draw(law, scale, size=size)
+        assert pvalue(values, cdf_of(scale)) > ALPHA, scale
         # The last digits are uniform but for a share 16/scale, too little to be seen here.
-        assert pvalue_pmf(np.abs(values) % 16, [1 / 16] * 16) > ALPHA
+        assert pvalue_pmf(np.abs(values) % 16, [1 / 16] * 16) > ALPHA, scale
 
 
 def test_last_digit_of_a_geometric_number(engine):
@@ -154,11 +153,10 @@ def test_binomial(engine):
         assert pvalue_pmf(engine.draw("binomial", n, p), [float(share) for share in exact]) > ALPHA
 
 
-@pytest.mark.parametrize(("n", "p", "size"), [(1500, Fraction(1, 7), 20_000), (100_000, Fraction(1, 997), 3_000)])
-def test_binomial_of_many_trials(n, p, size):
-    law = stats.binom(n, float(p))
-    for engine in ENGINES[:2]:
-        assert pvalue(engine.draw("binomial", n, p, size=size), law.cdf) > ALPHA
+def test_binomial_of_many_trials():
+    for n, p, size in ((1500, Fraction(1, 7), 20_000), (100_000, Fraction(1, 997), 3_000)):
+        for engine in ENGINES[:2]:
+            assert pvalue(engine.draw("binomial", n, p, size=size), stats.binom(n, float(p)).cdf) > ALPHA
 
 
 ARRAY_ENGINES = pytest.mark.parametrize(
@@ -242,16 +240,6 @@ class TestRareSuccesses:
         assert stats.ncx2.sf(stats.chi2.isf(ALPHA, kept.sum() - 1), kept.sum() - 1, shift) > 0.999
 
 
-@pytest.mark.parametrize("limits", [[1, 2, 3], [3, 5, 2**40], [7, 2**62 + 1, 2**63 - 1]])
-def test_below_each(limits):
-    drawn = noise_arrays.below_each(Noise(), np.tile(limits, 100_000)).reshape(-1, 3)
-    for column, limit in zip(drawn.T, limits, strict=True):
-        assert column.min() >= 0
-        assert column.max() < limit
-        cells = min(limit, 8)
-        assert pvalue_pmf(column if limit <= 8 else column // -(-limit // 8), [1 / cells] * cells) > ALPHA
-
-
 def test_below(engine):
     for n in (1, 2, 3, 10, 255, 256, 257, 65_537):
         values = engine.draw("below", n)
@@ -260,11 +248,16 @@ def test_below(engine):
         assert pvalue(values, lambda k, n=n: min(max((k + 1) / n, 0.0), 1.0)) > ALPHA
 
 
-@pytest.mark.parametrize("n", [2**62 + 1, 3 * 2**61, 2**63])
-def test_below_large(n):
-    for engine in ENGINES[:2]:
-        tenths = engine.draw("below", n, size=NUM_SCALAR) // -(-n // 10)
-        assert pvalue_pmf(tenths, [0.1] * 10) > ALPHA
+def test_below_large_and_each():
+    for engine, n in itertools.product(ENGINES[:2], (2**62 + 1, 3 * 2**61, 2**63)):
+        assert pvalue_pmf(engine.draw("below", n, size=NUM_SCALAR) // -(-n // 10), [0.1] * 10) > ALPHA
+    for limits in ([1, 2, 3], [3, 5, 2**40], [7, 2**62 + 1, 2**63 - 1]):
+        drawn = noise_arrays.below_each(Noise(), np.tile(limits, 100_000)).reshape(-1, 3)
+        for column, limit in zip(drawn.T, limits, strict=True):
+            assert column.min() >= 0
+            assert column.max() < limit
+            cells = min(limit, 8)
+            assert pvalue_pmf(column if limit <= 8 else column // -(-limit // 8), [1 / cells] * cells) > ALPHA
 
 
 @pytest.mark.parametrize(
@@ -319,22 +312,15 @@ def test_same_law_as_opendp(scale):
     assert stats.chi2_contingency([row[kept] for row in counts]).pvalue > ALPHA
 
 
-# That the tests above can fail, and what they would notice.
-
-
-@pytest.mark.parametrize(("engine", "wrong"), [(ENGINES[0], Fraction(109, 100)), (ENGINES[1], Fraction(1016, 1000))])
-@pytest.mark.parametrize("scale", [Fraction(7, 2), 10, 1000])
-def test_power(engine, wrong, scale):
-    (at, shares), cdf = bins(laplace_cdf(scale)), laplace_cdf(scale * wrong)
-    drawn = np.diff([0.0, *(cdf(int(k)) for k in at), 1.0])
-    shift = engine.size * ((drawn - shares) ** 2 / shares).sum()
-    df = len(shares) - 1
-    assert stats.ncx2.sf(stats.chi2.isf(ALPHA, df), df, shift) > 0.999
-
-
-@pytest.mark.parametrize(("engine", "error"), [(ENGINES[0], 0.027), (ENGINES[1], 0.0047)])
-def test_power_of_a_yes_or_no(engine, error):
-    assert stats.ncx2.sf(stats.chi2.isf(ALPHA, 1), 1, engine.size * 4 * error**2) > 0.999
+def test_power():
+    wrong = {ENGINES[0]: Fraction(109, 100), ENGINES[1]: Fraction(1016, 1000)}
+    for engine, scale in itertools.product(wrong, (Fraction(7, 2), 10, 1000)):
+        (at, shares), cdf = bins(laplace_cdf(scale)), laplace_cdf(scale * wrong[engine])
+        drawn = np.diff([0.0, *(cdf(int(k)) for k in at), 1.0])
+        shift, df = engine.size * ((drawn - shares) ** 2 / shares).sum(), len(shares) - 1
+        assert stats.ncx2.sf(stats.chi2.isf(ALPHA, df), df, shift) > 0.999
+    for engine, error in zip(ENGINES, (0.027, 0.0047), strict=False):  # of a yes or no
+        assert stats.ncx2.sf(stats.chi2.isf(ALPHA, 1), 1, engine.size * 4 * error**2) > 0.999
 
 
 def test_wrong_laws_are_rejected():
@@ -374,17 +360,16 @@ def laws():
     yield pmf, noise_arrays._laplace_table(Fraction(1), noise_arrays._Layout(2, 4, 2))[0]._law
 
 
-@pytest.mark.parametrize(("pmf", "law"), list(laws()))
-@pytest.mark.parametrize("step", [1, 3])
-def test_inversion_bracket(pmf, law, step):
+def test_inversion_bracket():
     """Over all 2**12 beginnings of U, the decided share of each outcome brackets its probability."""
-    num_digits, decided = 12, Counter()
-    for digits in range(1 << num_digits):
-        try:
-            decided[Tape(digits, num_digits).invert(law, step=step)] += 1
-        except EOFError:
-            decided[None] += 1
-    undecided = decided[None] / 2**num_digits
-    assert undecided < 6 * len(pmf) / 2**num_digits
-    for outcome, share in enumerate(pmf):
-        assert decided[outcome] / 2**num_digits <= share <= decided[outcome] / 2**num_digits + undecided
+    for (pmf, law), step in itertools.product(laws(), (1, 3)):
+        num_digits, decided = 12, Counter()
+        for digits in range(1 << num_digits):
+            try:
+                decided[Tape(digits, num_digits).invert(law, step=step)] += 1
+            except EOFError:
+                decided[None] += 1
+        undecided = decided[None] / 2**num_digits
+        assert undecided < 6 * len(pmf) / 2**num_digits
+        for outcome, share in enumerate(pmf):
+            assert decided[outcome] / 2**num_digits <= share <= decided[outcome] / 2**num_digits + undecided

@@ -34,14 +34,13 @@ from dunnage.planning.models import PackingModel
 from dunnage.planning.packing import packed_group
 from dunnage.planning.plan import FleetPlan, Linkage, Plan, whole_if_possible
 from dunnage.planning.problem import combinations, rows_by_group
-from dunnage.planning.trucks import Truck, parse_capacities
+from dunnage.planning.trucks import Truck, check_kinds, parse_capacities
 from dunnage.publication import Key
 from dunnage.release import Release
 from dunnage.settle import (
     Capacity,
     Settlement,
     apply,
-    check_kinds,
     listed,
     matched_records,
     planned_linkage,

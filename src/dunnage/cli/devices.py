@@ -272,7 +272,7 @@ def device_keys(
     if renew and drop is not None:
         raise ParameterError("--renew and --drop are two steps. Got both. Renew, seal again, then drop.")
     from dunnage.collecting.identity import KeyRing, locked_ring
-    from dunnage.showing.files import ring_keys, ring_lines
+    from dunnage.showing.text import ring_keys, ring_lines
 
     if not ring.exists():
         if renew or drop is not None:

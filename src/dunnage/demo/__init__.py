@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The demo: all three stories end to end on generated data, ending on one page whose numbers lead to their files."""
+"""The demo: three stories from start to end on generated data, and one page with links from its numbers to files."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ from pathlib import Path
 from dunnage.demo import carriers, loads, riders
 from dunnage.demo.story import NUMBERS_FILE, Progress, Story, numbers_table, write_text
 from dunnage.errors import OutputError
-from dunnage.showing.figures import Svg
-from dunnage.showing.pages import render
+from dunnage.showing.figures import Svg, render
 
 __all__ = ["Demo", "run_demo"]
 
 REPORT = "report.html"
 _STORIES = {"loads": loads.tell_loads, "riders": riders.tell_riders, "carriers": carriers.tell_carriers}
 _WRITTEN = {"loads": loads.WRITTEN, "riders": riders.WRITTEN, "carriers": carriers.WRITTEN}
-# What the demo wrote when it told of loads alone.
+# What the demo wrote when its only story was loads.
 _EARLIER = {
     *(REPORT, "parcels.csv", "parcels.toml", "dunnage-ledger.sqlite", "release", "release.key.parquet"),
     *(f"{kind}-{name}" for kind in ("plan", "settlement") for name in loads.PLANS),
@@ -29,7 +28,7 @@ _EARLIER = {
 @dataclass(frozen=True, eq=False)
 class Demo:
     report: Path  # the page
-    lines: tuple[str, ...]  # what came out, one line a story
+    lines: tuple[str, ...]  # one line per story
 
 
 def run_demo(
@@ -58,11 +57,11 @@ def demo_page(stories: dict[str, Story]) -> str:
 
 
 def _make_folder(folder: Path, *, force: bool) -> None:
-    """Make the folder; with ``force`` replace one that holds nothing but what a demo writes."""
+    """Create the folder; with ``force`` replace it if it contains only the files of a demo."""
     if os.path.lexists(folder):
         if not _is_ours(folder):
             raise OutputError(
-                f"{folder} exists already and holds more than a demo wrote. It is left as it is: choose another place."
+                f"{folder} exists already and has other files. Nothing was changed. Choose another place."
             )
         if not force and any(folder.iterdir()):
             raise OutputError(f"{folder} exists already. Choose another place, or replace it with --force.")
@@ -70,11 +69,10 @@ def _make_folder(folder: Path, *, force: bool) -> None:
     try:
         folder.mkdir(parents=True)
     except OSError as error:
-        raise OutputError(f"{folder} cannot be made: {error.strerror}. Choose another place.") from None
+        raise OutputError(f"{folder} cannot be created: {error.strerror}. Choose another place.") from None
 
 
 def _is_ours(folder: Path) -> bool:
-    """Return whether a folder holds nothing that a demo does not write."""
     if folder.is_symlink() or not folder.is_dir():
         return False
     names = {path.name for path in folder.iterdir()}

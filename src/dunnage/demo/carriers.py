@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The carriers story: trucks hide what they measure before they send it, and a platform estimates means and a map."""
+"""The carriers story: trucks add noise to their measurements, and a platform estimates means and a map."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from importlib import resources
 from pathlib import Path
 
 from dunnage.auditing.carriers import Fleet
@@ -41,75 +42,39 @@ WRITTEN = {
 }
 PROOF = "proof.json"
 
-_HEAD = """dataset = "{name}"
-protects = "vehicle"
-
-[attributes.vehicle]
-role = "identifier"        # stays on the device: no report names it
-
-[attributes.time]
-role = "drop"              # says which reading a slot reports
-
-[tiers]                    # public: a truck's tier is chosen without looking at what it measures
-basic = 2.0
-strict = 1.0
-
-[schedule]
-time = "time"
-slots_per_day = 1          # one moment a day, drawn before the day begins
-slot_minutes = {minutes}
-
-[allowance]                # what all reports of one truck may give away together
-lifetime = 60
-"""
-_NUMBERS = """
-[attributes.speed]
-role = "quasi-identifier"
-kind = "numeric"
-domain = [0, 130]
-unit = "km/h"
-
-[attributes.load]
-role = "quasi-identifier"
-kind = "numeric"
-domain = [0, 40]
-unit = "t"
-
-[mechanisms.telemetry]
-name = "local-numeric"
-"""
-_PLACES = """
-[attributes.place]
-role = "quasi-identifier"
-kind = "grid"
-box = [{box}]
-levels = {levels}
-columns = ["lon", "lat"]
-
-[mechanisms.places]
-name = "local-location"
-attributes = ["place"]
-"""
-
 
 def tell_carriers(folder: Path, *, quick: bool, tell: Progress) -> Story:
-    vehicles, levels = (1_500, 3) if quick else (8_000, 4)  # how large the fleet is, and how fine its map can be
+    vehicles, levels = (1_500, 3) if quick else (8_000, 4)  # size of the fleet, and resolution of its map
     tell("carriers: generating trucks")
     generate_telemetry(TelemetrySetting(size=vehicles), folder / SOURCES[NUMBERS], seed=SEED)
     generate_positions(PositionSetting(size=vehicles), folder / SOURCES[PLACES], seed=SEED)
-    places = _PLACES.format(box=", ".join(f"{side:g}" for side in CITY_BOX), levels=levels)
-    write_text(folder / f"{NUMBERS}.toml", _HEAD.format(name=NUMBERS, minutes=60) + _NUMBERS)
-    write_text(folder / f"{PLACES}.toml", _HEAD.format(name=PLACES, minutes=5) + places)
+    box = ", ".join(f"{side:g}" for side in CITY_BOX)
+    texts = {
+        path.name: path.read_text("utf-8") for path in resources.files("dunnage.demo").joinpath("policies").iterdir()
+    }
+    for name, minutes in ((NUMBERS, 60), (PLACES, 5)):
+        policy = (texts["head.toml"] + texts[f"{name}.toml"]).format(name=name, minutes=minutes, box=box, levels=levels)
+        write_text(folder / f"{name}.toml", policy)
     audits = {name: _report(folder, name, tell) for name in SOURCES}
     tell("carriers: what published reports give away")
-    _write_proof(folder)
-    source, policy = folder / SOURCES[PLACES], folder / f"{PLACES}.toml"
-    write_frontier(folder, source, policy, goal="error", max_risk="1/10", quick=quick, tell=tell)
+    # Every report that the published form of randomised response can send on a map of four places.
+    west, south, east, north = map(Fraction, CITY_BOX)
+    grid = Grid(box=(west, south, east, north), levels=2, area_levels=1)
+    claimed, losses = 1, {}
+    for form in ("published", "sound"):
+        mechanism = LocalLocation(grid=grid, epsilon=claimed, as_published=form == "published")
+        worst = enumerated_loss(mechanism.oracle(mechanism.levels[0]))
+        losses[form] = None if worst is None else float(worst)
+    content = {"mechanism": LocalLocation.name, "claimed": claimed, "measured": losses}
+    how = "the largest logarithm of the ratio of two probabilities of a report, over all reports and pairs of places"
+    write_json(folder / PROOF, {"format": 1, "how": how, **content})
+    source = folder / SOURCES[PLACES]
+    write_frontier(folder, source, folder / f"{PLACES}.toml", goal="error", max_risk="1/10", quick=quick, tell=tell)
     return _chapter(Numbers(folder), audits)
 
 
 def _report(folder: Path, name: str, tell: Progress) -> Audit:
-    """Let every truck report, estimate from the reports, verify, and attack."""
+    """Simulate the reports, estimate from them, verify, and attack."""
     task = read_task(folder / f"{name}.toml")
     write_text(folder / f"{name}-task.json", task.to_json())
     tell(f"carriers: reports, {name}")
@@ -125,20 +90,6 @@ def _report(folder: Path, name: str, tell: Progress) -> Audit:
     return result
 
 
-def _write_proof(folder: Path) -> None:
-    """Go through every report that the published form of randomised response can send from a map of four places."""
-    west, south, east, north = map(Fraction, CITY_BOX)
-    grid = Grid(box=(west, south, east, north), levels=2, area_levels=1)
-    claimed, losses = 1, {}
-    for name in ("published", "sound"):
-        mechanism = LocalLocation(grid=grid, epsilon=claimed, as_published=name == "published")
-        worst = enumerated_loss(mechanism.oracle(mechanism.levels[0]))
-        losses[name] = None if worst is None else float(worst)
-    content = {"mechanism": LocalLocation.name, "claimed": claimed, "measured": losses}
-    how = "the largest logarithm of a ratio of two probabilities of one report, all reports and places gone through"
-    write_json(folder / PROOF, {"format": 1, "how": how, **content})
-
-
 # The chapter
 
 
@@ -148,37 +99,37 @@ def _chapter(n: Numbers, audits: dict[str, Audit]) -> Story:
     of_places = carrier_pictures(audits[PLACES])
     maps = [one for one in of_places["utility"] if one.title.startswith(("True", "Estimated"))]
     sources = [n.place(f"{PLACES}-audit/audit.json")]
-    legend = [("load", "the darker, the more trucks; one scale for both maps")]
+    legend = [("load", "darker cells have more trucks; both maps share one scale")]
     pictures: dict[str, Picture] = {
         "means": replace(means, sources=[n.place(f"{NUMBERS}-audit/audit.json")]),
         "true_map": replace(maps[0], sources=sources, legend=legend),
         "map": replace(maps[1], sources=sources, legend=legend),
         "attack": bars_picture(
-            "How often the platform finds a parked truck",
+            "How often the platform locates a parked truck",
             [
-                ("by the busiest place", n["busiest"], "range"),
+                ("naming the busiest place", n["busiest"], "range"),
                 ("after a day", n["known_day"], "bar"),
-                ("after a day, fleet not known", n["day"], "bar"),
+                ("after a day, knowing nothing", n["day"], "bar"),
                 ("after a month", n["known_month"], "bar"),
-                ("a shift, every five minutes", n["shift"], "made"),
+                ("a shift, report every five minutes", n["shift"], "made"),
             ],
-            "Trucks of the basic tier, the easier to find; the last is what the schedule forbids.",
+            "Trucks of the basic tier, which are easier to locate. The schedule forbids the last case.",
             most=1.0,
         ),
         "reports": replace(
-            of_places["attributes"][0], title="Finding a parked truck, report by report", sources=sources
+            of_places["attributes"][0], title="Locating a parked truck, report by report", sources=sources
         ),
     }
     pictures["frontier"], frontier, advice = read_frontier(n)
-    if advice is not None:  # the error of the frontier in the unit of the map's error
+    if advice is not None:  # convert the error of the frontier to the unit of the map's error
         mean = n.read("mean share of a place", FRONTIER, "/risk_of_chance", percent)
         how, error = "cost of the advice times the mean share of a place", n["advice_value"]
         share = float(error) * float(mean)
         n.name(mean=mean, share=n.compute("error of the advice, of all trucks", share, how, [error, mean], percent))
     line = (
         f"Carriers  {n['trucks']} trucks, epsilon {n['basic']} or {n['strict']} a day: mean speed {n['speed_value']}, "
-        f"truth {n['speed_truth']}; who knows the fleet finds a parked truck with {n['known_day']} in a day, "
-        f"{n['known_month']} in a month"
+        f"true mean {n['speed_truth']}; someone who knows the fleet locates a parked truck {n['known_day']} of the "
+        f"time after a day, {n['known_month']} after a month"
     )
     facts = {
         "frontier": frontier,
@@ -189,14 +140,13 @@ def _chapter(n: Numbers, audits: dict[str, Audit]) -> Story:
 
 
 def _name_numbers(n: Numbers) -> None:
-    """Read every number of the chapter, by the name that its sentences use."""
     means, places = f"{NUMBERS}/certificate.json", f"{PLACES}/certificate.json"
     reports = [
         n.read(f"reports, tier {tier}", means, f"/measures/reports/telemetry/{tier}") for tier in ("basic", "strict")
     ]
     total = sum(int(float(item)) for item in reports)
     n.name(
-        trucks=n.compute("trucks", total, "reports of both tiers, one a truck", reports),
+        trucks=n.compute("trucks", total, "reports of both tiers, one per truck", reports),
         basic=n.read("epsilon, basic tier", places, "/measures/loss/tiers/basic/day"),
         strict=n.read("epsilon, strict tier", places, "/measures/loss/tiers/strict/day"),
         lifetime=n.read("epsilon of a lifetime", places, "/measures/loss/lifetime"),

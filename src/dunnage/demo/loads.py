@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The loads story: packages are published, packed by a planner, and loaded by their owner."""
+"""The loads story: an owner publishes packages, a planner packs them, and the owner loads the trucks."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ from dunnage.text import percent
 
 CAPACITY, BY, QUANTITY = 500.0, "destination", "weight"
 PLAN_SECONDS = 20.0
-QUICK_ADVICE_SIZE = 30  # packages that are generated to measure a policy on, if it has to be quick
-PUBLISHED_SIZE = 25  # packages of the smallest setting in the paper of noisy clusters
+QUICK_ADVICE_SIZE = 30  # generated packages to measure a policy on, in a quick run
+PUBLISHED_SIZE = 25  # packages in the smallest setting of the paper on noisy clusters
 PUBLISHED_SHARES = tuple(Fraction(share, 100) for share in (5, 35, 65, 95))
 PUBLISHED_EPSILON = 1
 CERTIFICATE, UTILITY, AUDIT = "release/certificate.json", "utility.json", "audit/audit.json"
 AS_PUBLISHED = "as-published.csv"
-# By the name of its folders: title and model.
+# Title and model of each plan, by the name in its folders.
 PLANS: Mapping[str, tuple[str, Model]] = {
     "mean": ("Class means", Standard(statistic="mean")),
     "upper": ("Upper bounds", Standard()),
@@ -70,8 +70,6 @@ WRITTEN = {
 
 
 class _Packed(NamedTuple):
-    """One plan, what became of it, and what it cost."""
-
     title: str
     plan: Plan
     done: Settlement
@@ -101,7 +99,14 @@ def tell_loads(folder: Path, *, quick: bool, tell: Progress) -> Story:
     pictured = _pictured(data, release, key, packed)
     write_text(folder / "loads.html", loads_page(pictured))
     tell("loads: the published form")
-    _write_published(folder, data.numbers(QUANTITY)[:PUBLISHED_SIZE])
+    # Algorithm 2 of Li et al. as printed, on some of the packages; it would publish the second column.
+    steps = np.round(data.numbers(QUANTITY)[:PUBLISHED_SIZE] * 10).astype(np.int64)
+    noisy, _ = published_noise(
+        steps, PUBLISHED_SHARES, epsilon=Fraction(PUBLISHED_EPSILON), confidence=Fraction(9, 10), noise=Noise()
+    )
+    exact = exposed_records(steps, PUBLISHED_SHARES)
+    lines = [f"{true / 10:g},{noised / 10:g},{int(out)}" for true, noised, out in zip(steps, noisy, exact, strict=True)]
+    write_text(folder / AS_PUBLISHED, "\n".join(["weight,published,without_noise", *lines, ""]))
     write_frontier(
         folder,
         source,
@@ -117,52 +122,42 @@ def tell_loads(folder: Path, *, quick: bool, tell: Progress) -> Story:
     return _chapter(Numbers(folder), pictured)
 
 
-def _write_published(folder: Path, weights: FloatArray) -> None:
-    """Run algorithm 2 of Li et al. as it is printed on some of the packages; it would publish the second column."""
-    steps = np.round(weights * 10).astype(np.int64)
-    noisy, _ = published_noise(
-        steps, PUBLISHED_SHARES, epsilon=Fraction(PUBLISHED_EPSILON), confidence=Fraction(9, 10), noise=Noise()
-    )
-    exact = exposed_records(steps, PUBLISHED_SHARES)
-    lines = [f"{true / 10:g},{told / 10:g},{int(out)}" for true, told, out in zip(steps, noisy, exact, strict=True)]
-    write_text(folder / AS_PUBLISHED, "\n".join(["weight,published,without_noise", *lines, ""]))
-
-
 def _pictured(data: Dataset, release: Release, key: Key, packed: Mapping[str, _Packed]) -> LoadsStory:
-    """Put the plans side by side; the one on true weights stays with the owner, so that it is kept nowhere else."""
+    """Collect the plans; the plan on true weights stays with the owner, so it is not written to a folder."""
     truth = data.numbers(QUANTITY)[matched_records(data, release, key)]
     ideal = true_plan(data, release, key, capacity=CAPACITY, by=BY)
     settled = apply(ideal, data, release, key)
     without = _Packed("True weights", ideal, settled, plan_utility(settled, data))
+    views = []
+    for one in (without, *packed.values()):
+        plan, done = one.plan, one.done
+        # A plan on true weights never leaves the owner, so it reveals no truck to anyone.
+        linkage = None if plan.private else done.truck_linkage
+        views.append(
+            PlanView(
+                title=one.title,
+                # A sealed plan assigns no rows, so the picture shows how the owner filled it.
+                bins=_bins(truth, done.bin_of_row if plan.bin_of_row is None else plan.bin_of_row, plan.num_bins),
+                bins_repaired=_bins(truth, done.bin_of_row, len(done.final_loads)) if done.repair is not None else None,
+                objective=plan.num_bins,
+                bound=int(plan.bound),
+                ratio=one.utility.ratio,
+                bins_feasible=done.bins_feasible,
+                plan_feasible=done.plan_feasible,
+                linkage_mean=linkage.mean if linkage else None,
+                linkage_worst=linkage.worst if linkage else None,
+                linkage_kind=linkage.kind if linkage else "never leaves the owner",
+                seconds=plan.seconds,
+                repair=done.repair.sentence if done.repair is not None else "",
+            )
+        )
     return LoadsStory(
-        title="Parcels packed without telling which is which",
+        title="Packing parcels without revealing which is which",
         release=release,
         quantity=QUANTITY,
         truth=truth,
         capacity=CAPACITY,
-        plans=[_view(one, truth) for one in (without, *packed.values())],
-    )
-
-
-def _view(packed: _Packed, truth: FloatArray) -> PlanView:
-    plan, done = packed.plan, packed.done
-    # A plan on true weights never leaves the owner, so nobody can be told a truck by it.
-    linkage = None if plan.private else done.truck_linkage
-    return PlanView(
-        title=packed.title,
-        # A sealed plan assigns no row: what is shown is how the owner filled it.
-        bins=_bins(truth, done.bin_of_row if plan.bin_of_row is None else plan.bin_of_row, plan.num_bins),
-        bins_repaired=_bins(truth, done.bin_of_row, len(done.final_loads)) if done.repair is not None else None,
-        objective=plan.num_bins,
-        bound=int(plan.bound),
-        ratio=packed.utility.ratio,
-        bins_feasible=done.bins_feasible,
-        plan_feasible=done.plan_feasible,
-        linkage_mean=linkage.mean if linkage else None,
-        linkage_worst=linkage.worst if linkage else None,
-        linkage_kind=linkage.kind if linkage else "never leaves the owner",
-        seconds=plan.seconds,
-        repair=done.repair.sentence if done.repair is not None else "",
+        plans=views,
     )
 
 
@@ -185,47 +180,46 @@ def _chapter(n: Numbers, pictured: LoadsStory) -> Story:
         intervals,
         title="What the planner saw, and what is true",
         sources=[n.place("release/classes.csv"), n.place("parcels.csv")],
-        legend=[("range", "range seen by the planner"), ("mean", "class mean"), ("dot", "true weight, owner only")],
+        legend=[("range", "range that the planner saw"), ("mean", "class mean"), ("dot", "true weight, owner only")],
     )
     pictures["attack"] = bars_picture(
-        "How often the attacker is right",
+        "How often an attacker is right",
         [
             ("truck, by chance", n["chance"], "range"),
             ("row, from the release", n["row"], "bar"),
             ("truck, plan on upper bounds", n["upper"], "bar"),
             ("truck, sealed slots", n["linkage"], "bar"),
         ],
-        "On average over all packages, by somebody who knows the exact weight of a package.",
+        "The average over all packages, for someone who knows the exact weight of a package.",
     )
     pictures["frontier"], frontier, advice = read_frontier(n)
-    # The chapter says so if something else than the advice was published.
+    # The chapter says so if the published policy is not the advice.
     k = int(float(n["k"]))
     is_advised = advice is not None and advice.mechanism == Partition.name and advice.parameters.get("k") == k
     _name_published(n)
     line = (
-        f"Loads     {n['records']} packages, {n['k']} look alike at least: {n['trucks']} trucks, {n['optimum']} "
-        f"without privacy; a truck is named with {n['linkage']}"
+        f"Loads     {n['records']} packages, of which at least {n['k']} look alike: {n['trucks']} trucks, "
+        f"{n['optimum']} without privacy; an attacker guesses a package's truck {n['linkage']} of the time"
     )
     facts = {"plans": plans, "frontier": frontier, "other_published": advice is not None and not is_advised}
     return Story(n, line, pictures, facts)
 
 
 def _name_numbers(n: Numbers) -> None:
-    """Read every number of the chapter, by the name that its sentences use."""
-    optimum = n.read("trucks that the true weights need", UTILITY, "/plans/sealed/optimum")
+    optimum = n.read("trucks needed for the true weights", UTILITY, "/plans/sealed/optimum")
     trucks = n.read("trucks of the sealed plan", UTILITY, "/plans/sealed/objective")
-    over = "trucks of the sealed plan over those that the true weights need, less one"
-    more, worst = float(trucks) / float(optimum) - 1, "truck linkage at worst, upper bounds"
+    over = "trucks of the sealed plan divided by those needed for the true weights, less one"
+    more, worst = float(trucks) / float(optimum) - 1, "truck linkage in the worst case, upper bounds"
     n.name(
         records=n.read("packages released", CERTIFICATE, "/measures/records"),
         kept_back=n.read("packages kept back", CERTIFICATE, "/measures/suppressed/count"),
         k=n.read("k reached", CERTIFICATE, "/measures/k_reached"),
         classes=n.read("classes", CERTIFICATE, "/measures/classes"),
         loss=n.read("information loss", CERTIFICATE, "/measures/loss/total", percent),
-        named=n.read("a row is named with at most", CERTIFICATE, "/meaning/odds/0/right_at_most", percent),
+        named=n.read("highest chance to identify a row", CERTIFICATE, "/meaning/odds/0/right_at_most", percent),
         optimum=optimum,
         trucks=trucks,
-        cost=n.compute("trucks more, sealed plan", more, over, [trucks, optimum], signed),
+        cost=n.compute("additional trucks, sealed plan", more, over, [trucks, optimum], signed),
         capacity=n.read("capacity of a truck", UTILITY, "/capacity", "{:g} kg".format),
         linkage=n.finding(AUDIT, "truck linkage"),
         linkage_worst=n.finding(AUDIT, "truck linkage, worst"),
@@ -240,14 +234,14 @@ def _name_numbers(n: Numbers) -> None:
 
 
 def _plan_table(n: Numbers, cards: Mapping[str, Picture]) -> tuple[list[list[object]], dict[str, Picture]]:
-    """Read what each plan cost, one row a plan, and draw the loads of the first and the last."""
+    """Read the costs of each plan, one row per plan, and draw the loads of the first and the last plan."""
     columns: dict[str, tuple[str, Callable[[float], str]]] = {
         "trucks planned": ("planned", plain),
-        "trucks that leave": ("objective", plain),
-        "over the optimum": ("ratio", "{:.3f}".format),
+        "trucks used": ("objective", plain),
+        "relative to the fewest": ("ratio", "{:.3f}".format),
         "trucks that fit": ("bins_feasible", percent),
         "truck linkage": ("truck_linkage/mean", percent),
-        "truck linkage at worst": ("truck_linkage/worst", percent),
+        "truck linkage, worst case": ("truck_linkage/worst", percent),
     }
     rows: list[list[object]] = []
     pictures = {}
@@ -270,16 +264,13 @@ def _plan_table(n: Numbers, cards: Mapping[str, Picture]) -> tuple[list[list[obj
 
 
 def _name_published(n: Numbers) -> None:
-    """Count what the published form of noisy clusters printed without noise."""
+    """Count the weights that the published form of noisy clusters prints without noise."""
     with (n.folder / AS_PUBLISHED).open(encoding="utf-8", newline="") as stream:
         rows = [{name: float(cell) for name, cell in row.items()} for row in csv.DictReader(stream)]
     bare = sum(bool(row["without_noise"]) for row in rows)
     heaviest = max(rows, key=lambda row: row["weight"])["published"]
-    of_heaviest, run_with, files = (
-        "published weight of the heaviest package",
-        "the epsilon it was run with",
-        [AS_PUBLISHED],
-    )
+    of_heaviest, run_with = "published weight of the heaviest package", "the epsilon of the run"
+    files = [AS_PUBLISHED]
     n.name(
         tried_as_published=n.compute("packages tried as published", len(rows), "rows of the file", files),
         printed=n.compute("weights printed exactly", bare, "rows of clusters without any noise", files),

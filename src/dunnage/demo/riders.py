@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The riders story: trips are counted with noise, a planner sizes a fleet, and the owner runs it on the true trips."""
+"""The riders story: an owner publishes noisy counts of trips, a planner sizes a fleet, and the owner runs it."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ HOURS = ("07:00", "09:00")
 MAX_WAIT, SHUTTLE_HOUR = 180.0, 60.0
 CERTIFICATE, SETTLEMENT, AUDIT = "release/certificate.json", "settlement/settlement.json", "audit/audit.json"
 PROOF = "proof.json"
-FAR_OFF = 0.3  # by what part of the needed fleet another is far too large, or too small
-LAPLACE = "laplace"  # what the fleet would be on counts with plain noise; a comparison that is handed to nobody
+FAR_OFF = 0.3  # relative error at which a fleet is far too large or too small
+LAPLACE = "laplace"  # names of the comparison: a fleet on counts with plain noise, which is not published
 WRITTEN = {
     *("city", "trips.csv", "trips.toml", "dunnage-ledger.sqlite", "release", "release.key.parquet", "plan"),
     *("settlement", "audit", "frontier", "frontier.partial", "laplace.toml", "laplace", "laplace.key.parquet"),
@@ -56,8 +56,6 @@ WRITTEN = {
 
 
 class _FleetRun(NamedTuple):
-    """A release of counts, the fleet sized on it, and what became of that."""
-
     release: Release
     plan: FleetPlan
     done: FleetSettlement
@@ -68,11 +66,11 @@ def tell_riders(folder: Path, *, quick: bool, tell: Progress) -> Story:
     generate_city(CitySetting(stops=40 if quick else 60, zones=3), folder / "city")
     trips = TripSetting(size=2_000 if quick else None, window=HOURS)
     source, policy = generate_city_trips(trips, folder / "city", folder / "trips.csv", seed=SEED)
-    # The starter policy is to protect whole riders: at most two trips of each are counted.
+    # Change the starter policy to protect whole riders: at most two trips of each are counted.
     bound = '[contribution]\nperson = "card"\nmax = 2\nper = "period"\n\n[trip]'
     starter = re.sub(r'protects = "trip".*', 'protects = "rider"', policy.read_text("utf-8")).replace("[trip]", bound)
     policy.write_text(starter, encoding="utf-8")
-    # The comparison has noise on every cell, and nothing else, at the same epsilon.
+    # The comparison has only noise on every cell, at the same epsilon.
     plain_noise = starter.replace(f'"{ConstrainedCounts.name}"', f'"{NoisyCounts.name}"')
     write_text(folder / f"{LAPLACE}.toml", re.sub(r"features = .*\n", "", plain_noise))
     city = load_city(folder / "city")
@@ -91,11 +89,11 @@ def tell_riders(folder: Path, *, quick: bool, tell: Progress) -> Story:
 
 
 def _run(folder: Path, city: City, names: tuple[str, str, str, str], tell: Progress) -> _FleetRun:
-    """Publish, verify, size a fleet and run it; everything is written under these names."""
+    """Publish, verify, size a fleet and run it, and write everything under these names."""
     policy, release_name, plan_name, settlement_name = names
     tell("riders: publishing and verifying")
     data = load(folder / "trips.csv", folder / policy)
-    # The comparison is not handed out, so that the ledger does not count it.
+    # The comparison is not published, so the ledger does not count it.
     ledger = None if release_name == "release" else ":memory:"
     release, key = publish(data, out=folder / release_name, ledger=ledger)
     check(folder / release_name)
@@ -113,45 +111,90 @@ def _run(folder: Path, city: City, names: tuple[str, str, str, str], tell: Progr
 
 def _chapter(n: Numbers, city: City, run: _FleetRun, result: Audit) -> Story:
     _name_numbers(n)
-    pictures = _flow_pictures(n, city, run) | _cost_pictures(n, run, result)
-    pictures["attack"] = bars_picture(
-        "How often the attacker is right",
+    # The largest true and published flows, in one scale.
+    pictures: dict[str, Picture] = {}
+    counts, stop = run.release.data, {name: place for place, name in enumerate(city.stops)}
+    origin, destination = (
+        np.array([stop[name] for name in counts.column(side).to_pylist()]) for side in ("origin", "destination")
+    )
+    published = Flows.of(origin, destination, counts.column("count").to_numpy().astype(np.float64), len(stop))
+    day = run.done.task.days[0].trips
+    true = Flows.of(day.origin, day.destination, np.ones(len(day)), len(stop))
+    drawing, most = CityMap(city), max(published.most, true.most) or 1.0
+    for side, title, flows, name, source in (
+        ("truth", "True flows", true, "largest true flow", "trips.csv"),
+        ("release", "Flows as published", published, "largest published flow", "release/data.csv"),
+    ):
+        largest = n.compute(name, flows.most, "trips of the busiest pair of stops, both ways together", [source])
+        n.name(**{f"largest_{side}": largest})
+        label = f"{title}. The thickest line stands for {largest} trips, both ways together."
+        pictures[side] = Picture(
+            title=title,
+            svg=drawing.drawn(flows, most=most, style=side, label=label),
+            caption="",
+            sources=[n.place(source)],
+            legend=[(side, "trips"), ("stop", "stop"), ("hub", "hub")],
+        )
+    pictures["shuttles"] = bars_picture(
+        "Shuttles",
         [
-            ("by a coin", n["coin"], "range"),
-            ("from the release, at best", n["guess"], "bar"),
-            ("bound of the certificate", n["bound"], "range"),
+            ("sized on the true trips", n["needed"], "true-bar"),
+            ("sized on the release", n["planned"], "bar"),
+            ("sized on plain noise, same epsilon", n["laplace"], "made"),
         ],
-        "Did this rider travel? The best possible test, against the rider who is easiest to see.",
+        "Fleets that meet the target for the mean wait in every zone, as small as the search could make them.",
+    )
+    # Planned and true waits, if every zone with riders has a shuttle in both.
+    task, fleet = run.done.task, run.done.planned
+    released = planned_task(run.release, task.ground, run.plan)
+    if all(fleet[zone] for side in (released, task) for zone in side.served):
+        waits = wait_picture(Running.of(released, fleet), Running.of(task, fleet), target=task.max_wait)
+        sources = [n.place("plan/plan.json"), n.place("settlement/events.csv")]
+        pictures["waits"] = replace(waits, title="How long riders wait", sources=sources)
+    tables = [one for one in count_pictures(result) if one.title.endswith("by zone")]
+    for side, one in zip(("true_zones", "released_zones"), tables, strict=False):
+        pictures[side] = replace(one, sources=[n.place(AUDIT)], legend=())
+    pictures["attack"] = bars_picture(
+        "How often an attacker is right",
+        [
+            ("by a coin toss", n["coin"], "range"),
+            ("from the release, at best", n["guess"], "bar"),
+            ("bound in the certificate", n["bound"], "range"),
+        ],
+        "Did this rider travel? The best possible test, for the rider who is easiest to detect.",
         most=1.0,
     )
     pictures["frontier"], frontier, _ = read_frontier(n)
     holds = True if float(n["laplace_ratio"]) > 1 + FAR_OFF and abs(float(n["ratio"]) - 1) < FAR_OFF else None
     line = (
-        f"Riders    {n['trips']} trips, epsilon {n['epsilon']} a rider: {n['planned']} shuttles, {n['needed']} without "
-        f"privacy; whether somebody rode is guessed with {n['guess']}"
+        f"Riders    {n['trips']} trips, epsilon {n['epsilon']} per rider: {n['planned']} shuttles, {n['needed']} "
+        f"without privacy; an attacker guesses correctly whether someone travelled {n['guess']} of the time"
     )
     return Story(n, line, pictures, {"frontier": frontier, "fleets_hold": holds})
 
 
 def _name_numbers(n: Numbers) -> None:
-    """Read every number of the chapter, by the name that its sentences use."""
-    made, told = (
-        n.finding(AUDIT, "trips created in empty cells"),
-        n.finding(AUDIT, "error of the total", "details/released"),
-    )
+    made = n.finding(AUDIT, "trips created in empty cells")
+    released = n.finding(AUDIT, "error of the total", "details/released")
     epsilon = n.read("epsilon", CERTIFICATE, "/guarantee/epsilon")
     planned = n.read("shuttles planned", SETTLEMENT, "/shuttles")
-    needed = n.read("shuttles that the true trips need", SETTLEMENT, "/sized_on_truth/shuttles")
+    needed = n.read("shuttles needed for the true trips", SETTLEMENT, "/sized_on_truth/shuttles")
     laplace = n.read("shuttles on plain noise", f"{LAPLACE}-settlement/settlement.json", "/shuttles")
     cards = Counter(pacsv.read_csv(n.folder / "trips.csv").column("card").to_pylist())
-    busiest = n.compute("trips of the busiest card", max(cards.values()), "most rows with one card", ["trips.csv"])
+    busiest = n.compute(
+        "trips of the busiest card", max(cards.values()), "the largest number of rows with one card", ["trips.csv"]
+    )
     of_busiest = float(busiest) * float(epsilon), "trips of the busiest card times epsilon", [busiest, epsilon]
-    in_empty = float(made) / max(float(told), 1.0), "trips created in empty cells over all trips told", [made, told]
-    fleet, over = max(float(needed), 1.0), "shuttles over those that the true trips need"
+    in_empty = (
+        float(made) / max(float(released), 1.0),
+        "trips created in empty cells / all released trips",
+        [made, released],
+    )
+    fleet, over = max(float(needed), 1.0), "shuttles divided by those needed for the true trips"
     seconds, times = "{:.0f} s".format, "{:.2f} times".format
     n.name(
         trips=n.finding(AUDIT, "error of the total", "details/true"),
-        told=told,
+        told=released,
         made=n.compute("share of trips in empty cells", *in_empty, percent),
         epsilon=epsilon,
         most=n.read("trips of a rider that are counted", CERTIFICATE, "/measures/contribution/max"),
@@ -161,7 +204,7 @@ def _name_numbers(n: Numbers) -> None:
         planned=planned,
         needed=needed,
         laplace=laplace,
-        error=n.read("shuttles more or fewer", SETTLEMENT, "/relative_error/shuttles", signed),
+        error=n.read("relative error of shuttles", SETTLEMENT, "/relative_error/shuttles", signed),
         laplace_ratio=n.compute("fleet on plain noise", float(laplace) / fleet, over, [laplace, needed], times),
         ratio=n.compute("fleet on the release", float(planned) / fleet, over, [planned, needed], times),
         target=n.read("longest mean wait", SETTLEMENT, "/max_wait_seconds", seconds),
@@ -170,7 +213,7 @@ def _name_numbers(n: Numbers) -> None:
         true_wait=n.finding(AUDIT, "wait", "value", seconds),
         ideal_wait=n.finding(AUDIT, "wait", "baseline", seconds),
         in_time=n.finding(AUDIT, "zones in time"),
-        hour=n.read("cost of a shuttle and hour", SETTLEMENT, "/cost/per_shuttle_hour"),
+        hour=n.read("cost per shuttle and hour", SETTLEMENT, "/cost/per_shuttle_hour"),
         cost=n.read("cost a day", SETTLEMENT, "/cost/planned_per_day"),
         ideal_cost=n.read("cost a day without privacy", SETTLEMENT, "/cost/needed_per_day"),
         guess=n.finding(AUDIT, "membership guess"),
@@ -182,56 +225,3 @@ def _name_numbers(n: Numbers) -> None:
         measured=n.read("loss of noise in floating point", PROOF, "/mechanisms/0/measured"),
         sentence=n.read("why", PROOF, "/mechanisms/0/sentence"),
     )
-
-
-def _flow_pictures(n: Numbers, city: City, run: _FleetRun) -> dict[str, Picture]:
-    """Draw the largest flows as they are and as they were published, in one scale."""
-    counts, stop = run.release.data, {name: place for place, name in enumerate(city.stops)}
-    origin, destination = (
-        np.array([stop[name] for name in counts.column(side).to_pylist()]) for side in ("origin", "destination")
-    )
-    published = Flows.of(origin, destination, counts.column("count").to_numpy().astype(np.float64), len(stop))
-    day = run.done.task.days[0].trips
-    true = Flows.of(day.origin, day.destination, np.ones(len(day)), len(stop))
-    drawing, most = CityMap(city), max(published.most, true.most) or 1.0
-    pictures = {}
-    for side, title, flows, name, source in (
-        ("truth", "True flows", true, "largest true flow", "trips.csv"),
-        ("release", "Flows as published", published, "largest flow told", "release/data.csv"),
-    ):
-        largest = n.compute(name, flows.most, "trips of the busiest pair, both ways", [source])
-        n.name(**{f"largest_{side}": largest})
-        label = f"{title}. The thickest line is {largest} trips, both ways."
-        pictures[side] = Picture(
-            title=title,
-            svg=drawing.drawn(flows, most=most, style=side, label=label),
-            caption="",
-            sources=[n.place(source)],
-            legend=[(side, "trips"), ("stop", "stop"), ("hub", "hub")],
-        )
-    return pictures
-
-
-def _cost_pictures(n: Numbers, run: _FleetRun, result: Audit) -> dict[str, Picture]:
-    pictures = {
-        "shuttles": bars_picture(
-            "Shuttles",
-            [
-                ("the true trips need", n["needed"], "true-bar"),
-                ("sized on the release", n["planned"], "bar"),
-                ("sized on plain noise, same epsilon", n["laplace"], "made"),
-            ],
-            "Smallest fleets found that keep every zone's mean wait within its target.",
-        )
-    }
-    # How long riders wait, as planned and in truth, if every zone with riders has a shuttle in both.
-    true, fleet = run.done.task, run.done.planned
-    released = planned_task(run.release, true.ground, run.plan)
-    if all(fleet[zone] for task in (released, true) for zone in task.served):
-        waits = wait_picture(Running.of(released, fleet), Running.of(true, fleet), target=true.max_wait)
-        sources = [n.place("plan/plan.json"), n.place("settlement/events.csv")]
-        pictures["waits"] = replace(waits, title="How long riders wait", sources=sources)
-    tables = [one for one in count_pictures(result) if one.title.endswith("by zone")]
-    for side, one in zip(("true_zones", "released_zones"), tables, strict=False):
-        pictures[side] = replace(one, sources=[n.place(AUDIT)], legend=())
-    return pictures

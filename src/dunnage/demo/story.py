@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every story of the demo gives back, and what all of them need.
+"""The result of a story of the demo, and what all stories share.
 
-A number on the demo's page is a :class:`Traced`: it was read from a file of its chapter, and knows where it stands
-there. What has to be worked out first, a ratio for example, is written into the chapter's ``figures.json`` beside what
-it was worked out from, and read from there like all others. The sentences around the numbers are in ``demo.html``,
-which has no digits of its own.
+A number on the page of the demo is a :class:`Traced`: it was read from a file of its chapter, and knows its place
+there. A number that must be calculated first, for example a ratio, is written to the chapter's ``figures.json`` with
+its sources, and then read from there. The sentences around the numbers are in ``demo.html``, which contains no digits.
 """
 
 from __future__ import annotations
@@ -37,17 +36,15 @@ Progress = Callable[[str], None]
 
 
 def plain(value: Any) -> str:
-    """Write a number for a person, and words as they are."""
     return value if isinstance(value, str) else number_text(float(value))
 
 
 def signed(share: float) -> str:
-    """Write by what part something is more or less: ``+3.84 %``, ``-10 %``, ``0 %``."""
+    """Format a relative change: ``+3.84 %``, ``-10 %``, ``0 %``."""
     return f"{100 * share:+.3g} %" if share else "0 %"
 
 
 def find_field(content: Any, field: str) -> Any:
-    """Return what a JSON pointer leads to."""
     for part in field.split("/")[1:]:
         key = part.replace("~1", "/").replace("~0", "~")
         content = content[int(key)] if isinstance(content, list) else content[key]
@@ -56,8 +53,6 @@ def find_field(content: Any, field: str) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class Traced:
-    """A number that was read from a file."""
-
     name: str  # what it is
     value: float | str  # as the file has it
     text: str  # as the page has it
@@ -76,12 +71,12 @@ class Traced:
 
 
 class Numbers:
-    """The numbers of one chapter, as they are read from the files of its folder."""
+    """The numbers of one chapter, read from the files of its folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.all: list[Traced] = []
-        self.named: dict[str, Traced] = {}  # by the names that sentences of the chapter know them by
+        self.named: dict[str, Traced] = {}  # by their names in the sentences of the chapter
         self._contents: dict[str, Any] = {}
         self._figures: dict[str, dict[str, object]] = {}
 
@@ -100,10 +95,10 @@ class Numbers:
         return number
 
     def finding(self, file: str, finding: str, part: str = "value", show: Show | None = None) -> Traced:
-        """Read a finding of an audit: its value, or another part of it such as ``baseline`` or ``details/lower``.
+        """Read a finding of an audit: its value, or another part, for example ``baseline`` or ``details/lower``.
 
-        Value and baseline are in the finding's unit; details may be in another, and are plain numbers unless ``show``
-        says how they are written.
+        Value and baseline are in the unit of the finding. Details may have another unit, and are plain numbers unless
+        ``show`` formats them.
         """
         items = self._content(file)["findings"]
         number = [item["name"] for item in items].index(finding)
@@ -112,7 +107,7 @@ class Numbers:
         return self.read(f"{finding}, {part}", file, f"/findings/{number}/{part}", write)
 
     def compute(self, name: str, value: float, how: str, inputs: Sequence[Traced | str], show: Show = plain) -> Traced:
-        """Write a number that was worked out into ``figures.json``, with what it was worked out from; then read it."""
+        """Write a calculated number to ``figures.json``, with its sources; then read it from there."""
         places = [self.place(item) if isinstance(item, str) else f"{item.file}#{item.field}" for item in inputs]
         self._figures[name] = {"value": value, "how": how, "from": places}
         write_json(self.folder / FIGURES_FILE, {"format": 1, "figures": self._figures})
@@ -121,7 +116,6 @@ class Numbers:
         return self.read(name, FIGURES_FILE, f"/figures/{key}/value", show)
 
     def place(self, file: str) -> str:
-        """Name a file of the chapter as the page does."""
         return f"{self.folder.name}/{file}"
 
     def _content(self, file: str) -> Any:
@@ -131,7 +125,7 @@ class Numbers:
 
 
 def numbers_table(chapters: Sequence[Numbers]) -> str:
-    """List all numbers of the page and its pictures, and those they were worked out from, as CSV text."""
+    """List all numbers on the page and in its pictures, and their sources, as CSV text."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(("chapter", "name", "value", "text", "file", "field"))
@@ -144,17 +138,17 @@ def numbers_table(chapters: Sequence[Numbers]) -> str:
 
 class Story(NamedTuple):
     numbers: Numbers  # all numbers of its chapter
-    line: str  # what came out, in a line
-    pictures: Mapping[str, Picture]  # of its chapter, by the names that the template knows them by
-    facts: Mapping[str, object]  # what else the template asks for
+    line: str  # its result in one line
+    pictures: Mapping[str, Picture]  # of its chapter, by their names in the template
+    facts: Mapping[str, object]  # what else the template needs
 
 
 def bars_picture(
     title: str,
-    rows: Sequence[tuple[str, Traced, str]],  # words, number, style
+    rows: Sequence[tuple[str, Traced, str]],  # label, number, style
     caption: str,
     *,
-    most: float | None = None,  # the number whose bar would fill the width; by default a little more than the largest
+    most: float | None = None,  # the number at the full width; by default a little more than the largest
     legend: Legend = (),
 ) -> Picture:
     values = [float(number) for _, number, _ in rows]
@@ -183,13 +177,13 @@ def write_text(path: Path, text: str) -> None:
         sink.write(text.encode())
 
 
-# The frontier of a story: other policies, what each would cost and what it would tell.
+# The frontier of a story: the cost and the risk of other policies.
 
 
 def write_frontier(
     folder: Path, data: Path, policy: Path, *, goal: str, quick: bool, tell: Progress, **more: Any
 ) -> None:
-    """Measure a small frontier and write it into a chapter's folder, with its page."""
+    """Measure a small frontier, and write it with its page to the folder of a chapter."""
     place = folder / "frontier"
     frontier = advise(
         data,
@@ -208,7 +202,7 @@ def write_frontier(
 
 
 def read_frontier(numbers: Numbers) -> tuple[Picture, Frontier, Point | None]:
-    """Read the numbers of the frontier in a chapter's folder; return its picture, itself and the recommended point."""
+    """Read the numbers of a chapter's frontier; return its picture, the frontier and the recommended point."""
     frontier = Frontier.read(numbers.folder / "frontier")
     numbers.name(tried=numbers.compute("policies measured", len(frontier.points), "points of the frontier", [FRONTIER]))
     picture = Picture(
@@ -220,9 +214,9 @@ def read_frontier(numbers: Numbers) -> tuple[Picture, Frontier, Point | None]:
     if frontier.recommended is None:
         return picture, frontier, None
     point = f"/points/{[point.name for point in frontier.points].index(frontier.recommended)}"
-    limit = ("most that privacy may cost", "/limit/max_cost")
+    limit = ("maximum cost of privacy", "/limit/max_cost")
     if frontier.limit.max_cost is None:
-        limit = ("most that may be risked", "/limit/max_risk")
+        limit = ("maximum risk", "/limit/max_risk")
     numbers.name(
         asked=numbers.read(limit[0], FRONTIER, limit[1], percent),
         advice=numbers.read("recommended policy", FRONTIER, "/recommended"),

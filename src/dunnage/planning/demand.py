@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Demand: released counts of trips as single trips with a second each, and the shuttle rides they ask for.
+"""Demand: released counts expanded to single trips, each with a second, and the shuttle rides that these trips need.
 
-Counts tell trips by windows of time. An *expansion* gives each trip a uniform second of its window. What several dates
-share is spread over them: an expansion is then one such date, each trip made on it with probability one in their
-number. All of it is drawn from released numbers, by a seeded generator: the same seed gives the same trips.
+Counts are by windows of time. An *expansion* gives each trip a uniformly random second of its window. If counts are for
+several dates together, an expansion is one such date: with n dates, it contains each trip with probability 1/n. All of
+it is sampled from released numbers by a seeded generator: the same seed gives the same trips.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from dunnage.planning.dispatch import Requests
 from dunnage.release import Release
 from dunnage.release.kinds import COUNTS
 
-MAX_TRIPS = 5_000_000  # of one day that are expanded
+MAX_TRIPS = 5_000_000  # in an expanded day
 _MAX_STOPS_NAMED = 5
 _MAX_STOPS_FOR_PATHS = 1_500
-WHOLE_DAY = "all days"  # what a day is called where days are not told apart
+WHOLE_DAY = "all days"  # label of the only day if the release does not distinguish days
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Trips:
-    """Single trips of one day, by the second at which they begin. Its ``repr`` shows none of them."""
+    """Single trips of one day, by the second at which they begin. Its ``repr`` shows no trips."""
 
     origin: IntArray  # origin, destination: stops of a city, by number
     destination: IntArray
-    seconds: IntArray  # Second of the service day
+    seconds: IntArray  # of the service day
 
     def __len__(self) -> int:
         return len(self.seconds)
@@ -54,28 +54,28 @@ class Trips:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class TripCounts:
-    """Trips by type, with stops numbered as in a city. Its ``repr`` shows none of them."""
+    """Trips by type, with stops numbered as in a city. Its ``repr`` shows no trips."""
 
     origin: IntArray  # origin, destination: stops of the city, by number. Shapes of these and the next three: types
     destination: IntArray
     day: IntArray  # day, start, length: number of the day, first second of the window, and its seconds
     start: IntArray
     length: IntArray
-    count: IntArray  # Trips of the type, on all dates of its day together
-    days: tuple[str, ...]  # days, num_dates: labels of the days, and how many dates each stands for
+    count: IntArray  # trips of the type, on all dates of its day together
+    days: tuple[str, ...]  # days, num_dates: labels of the days, and the number of dates of each
     num_dates: tuple[int, ...]
 
     def trips_a_date(self, day: int) -> float:
-        """Return how many trips a date of a day has on average."""
         return float(self.count[self.day == day].sum()) / self.num_dates[day]
 
     def expanded(self, day: int, seed: Sequence[int]) -> Trips:
         if (num := self.trips_a_date(day)) > MAX_TRIPS:
             raise ParameterError(
-                f"a fleet is sized for at most {MAX_TRIPS:,} trips a day. Got {num:,.0f}: noise may have made most of "
-                "them. Publish with a threshold, or with constrained counts."
+                f"a fleet can be sized for at most {MAX_TRIPS:,} trips a day. Got {num:,.0f}; noise may have created "
+                "most of them. Publish with a threshold, or with constrained counts."
             )
-        # No privacy rests on it: counts are released ones, or the owner drew the seed from noise.
+        # No privacy depends on this generator: either the counts are released, or the owner sampled the seed from
+        # noise.
         generator = np.random.default_rng(seed)
         of_day = np.flatnonzero(self.day == day)
         counts = self.count[of_day]
@@ -87,10 +87,9 @@ class TripCounts:
 
 
 def released_counts(release: Release, city: City) -> TripCounts:
-    """Return the trips that a release of counts tells of, in a city."""
     if release.kind != COUNTS:
         raise ParameterError(
-            f"a fleet is sized on counts of trips. Got a release of {release.kind}. Publish counts: noisy-counts, "
+            f"a fleet needs a release of counts of trips. Got a release of {release.kind}. Publish with noisy-counts, "
             "hierarchical-counts or constrained-counts."
         )
     cells, counts = release.counted()
@@ -98,20 +97,18 @@ def released_counts(release: Release, city: City) -> TripCounts:
 
 
 def counted_trips(universe: Universe, cells: IntArray, counts: IntArray, city: City) -> TripCounts:
-    """Give cells of a universe of trips the numbers that stops have in a city, and the seconds of their windows."""
+    """Convert cells of a universe of trips to stops of a city and seconds of windows."""
     kept = counts > 0
     cells, counts = cells[kept], counts[kept]
     pairs, slots = universe.split(cells)
     ends = np.divmod(pairs, len(universe.stops))
     number = stop_numbers(universe.stops, city)
     used = np.unique(np.concatenate(ends)).tolist()
-    lacking = [universe.stops[code] for code in used if number[code] < 0]
-    if lacking:  # stops without trips do not matter
-        named = ", ".join(map(repr, lacking[:_MAX_STOPS_NAMED]))
-        more = f" and {len(lacking) - _MAX_STOPS_NAMED} more" if len(lacking) > _MAX_STOPS_NAMED else ""
-        raise ParameterError(
-            f"the city lacks stops that trips begin or end at: {named}{more}. Give the city they are in."
-        )
+    missing = [universe.stops[code] for code in used if number[code] < 0]
+    if missing:  # stops without trips do not matter
+        first = ", ".join(map(repr, missing[:_MAX_STOPS_NAMED]))
+        more = f" and {len(missing) - _MAX_STOPS_NAMED} more" if len(missing) > _MAX_STOPS_NAMED else ""
+        raise ParameterError(f"the city lacks stops of these trips: {first}{more}. Use the city of the trips.")
     days, windows = np.divmod(slots, len(universe.windows))
     starts, lengths = window_seconds(universe)
     return TripCounts(
@@ -127,19 +124,18 @@ def counted_trips(universe: Universe, cells: IntArray, counts: IntArray, city: C
 
 
 def dates_of_days(universe: Universe) -> tuple[int, ...]:
-    """Return how many dates each day that is told apart stands for; one where that is not known."""
-    known = universe.num_dates or (1,) * max(1, len(universe.days))
-    return tuple(max(1, num) for num in known)
+    """Return the number of dates of each day; 1 if that is unknown."""
+    return tuple(max(1, num) for num in universe.num_dates or (1,) * max(1, len(universe.days)))
 
 
 def stop_numbers(stops: Sequence[str], city: City) -> IntArray:
-    """Return the number that each stop has in a city, -1 for one that it lacks."""
+    """Return the number of each stop in a city; -1 if the city lacks it."""
     number = {stop: place for place, stop in enumerate(city.stops)}
     return np.array([number.get(stop, -1) for stop in stops], dtype=np.int64)
 
 
 def window_seconds(universe: Universe) -> tuple[IntArray, IntArray]:
-    """Return first second and length of each window; the last may be shorter than the others."""
+    """Return the first second and the length of each window; the last may be shorter than the others."""
     hours = np.array([[int(part) for part in label.split(":")] for label in universe.windows], dtype=np.int64)
     starts = hours[:, 0] * 3600 + hours[:, 1] * 60
     lengths = np.full(len(starts), 60 * universe.window_minutes, dtype=np.int64)
@@ -149,16 +145,16 @@ def window_seconds(universe: Universe) -> tuple[IntArray, IntArray]:
 
 
 def service_seconds(universe: Universe) -> tuple[int, int]:
-    """Return the first second of the service day and the one after its last."""
+    """Return the first second of the service day, and the second after its last."""
     starts, lengths = window_seconds(universe)
     return int(starts[0]), int(starts[-1] + lengths[-1])
 
 
 def shuttle_requests(trips: Trips, routes: Routes, times: NDArray[np.int32]) -> Requests:
-    """Return the shuttle rides that trips ask for, in the order in which they can be requested at the earliest.
+    """Return the shuttle rides that trips need, in the order of their earliest possible requests.
 
-    A ride that follows another is requested at the earliest when the first shuttle drove straight and at once. A ride
-    that would end where it begins is none: its rider is there.
+    The earliest request of a second ride assumes that the first shuttle came at once and drove directly. A ride that
+    would end where it begins is left out: its rider is already there.
     """
     pairs = routes.pairs(trips.origin, trips.destination)
     drop, pickup = routes.first_drop[pairs].astype(np.int64), routes.second_pickup[pairs].astype(np.int64)
@@ -169,7 +165,7 @@ def shuttle_requests(trips: Trips, routes: Routes, times: NDArray[np.int32]) -> 
     leg_before[first] = np.arange(len(first))
     direct = np.zeros(len(trips), dtype=np.int64)
     direct[first] = times[trips.origin[first], drop[first]]
-    # legs : first rides, then second ones
+    # legs : first rides, then second rides
     after = np.concatenate([np.full(len(first), -1, dtype=np.int64), leg_before[second]])
     seconds = np.concatenate([trips.seconds[first], (trips.seconds + direct + lag)[second]])
     order = np.argsort(seconds, kind="stable")
@@ -190,7 +186,7 @@ def shuttle_requests(trips: Trips, routes: Routes, times: NDArray[np.int32]) -> 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Ground:
-    """Where fleets run: a city with all that sizing needs, and how each pair of stops is travelled."""
+    """Where fleets run: a city with everything that sizing needs, and the route of each pair of stops."""
 
     city: City
     routes: Routes
@@ -211,7 +207,7 @@ class Ground:
 
     @cached_property
     def homes(self) -> list[list[int]]:
-        """Stops where the shuttles of each zone start and park: its hubs, or else the stop nearest to all of it."""
+        """Stops where the shuttles of each zone start and park: its hubs, or else the stop nearest to all others."""
         zones, hubs = self.city.zones, self.city.hubs
         assert zones is not None  # completed
         homes = []
@@ -220,12 +216,12 @@ class Ground:
             parks = own[hubs[own]] if hubs is not None else own[:0]
             if not len(parks) and len(own):
                 parks = own[[np.argmin(self.times[np.ix_(own, own)].sum(axis=1, dtype=np.int64))]]
-            homes.append(parks.tolist() or [0])  # without stops there are no rides either
+            homes.append(parks.tolist() or [0])  # without stops there are no rides
         return homes
 
     @cached_property
     def shortest(self) -> NDArray[np.int32] | None:
-        """Seconds between stops by whatever way is quickest; None where there are too many stops to tell."""
+        """Seconds between stops on the quickest path; None if there are too many stops."""
         if len(self.times) > _MAX_STOPS_FOR_PATHS:
             return None
         seconds = self.times.copy()
@@ -234,7 +230,7 @@ class Ground:
         return seconds
 
     def digest(self) -> str:
-        """Return a digest of everything about the city that a fleet depends on."""
+        """Return a digest of everything in the city that a fleet depends on."""
         city, state = self.city, hashlib.sha256()
         state.update("\0".join((*city.stops, "", *city.zone_names, "", *city.mode_names)).encode())
         buses = city.buses
@@ -246,12 +242,12 @@ class Ground:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Day:
-    """Trips of one day and the shuttle rides they ask for. Its ``repr`` shows none of them."""
+    """Trips of one day, and the shuttle rides that they need. Its ``repr`` shows no trips."""
 
-    trips: Trips  # trips, requests: the trips, and their shuttle rides
+    trips: Trips
     requests: Requests
-    weight: float = 1.0  # How many days it stands for
-    label: str = ""  # What it is called
+    weight: float = 1.0  # number of days it represents
+    label: str = ""
 
     @classmethod
     def of(cls, trips: Trips, ground: Ground, weight: float = 1.0) -> Day:

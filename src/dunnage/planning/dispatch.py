@@ -1,26 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """Dispatch: operate a fleet of shared shuttles on requests, second by second.
 
-Each request is given at once, and for good, to the shuttle of its zone that takes it at the least cost: the rider's
-wait, what riders aboard and waiting lose, and the longer drive, see :class:`Service`. Nothing of what comes later is
-known. The second leg of a rider is requested when the first one has really arrived, so all zones are operated in one
-order of time.
+Each request goes at once, and finally, to the shuttle of its zone with the lowest cost: the rider's wait, the time that
+riders on board and waiting riders lose, and the longer drive (see :class:`Service`). The dispatch does not know future
+requests. A rider's second leg is requested when the first leg has really arrived, so all zones are simulated together
+in order of time.
 
-A shuttle without work drives to where it is wanted: where, after the drive, its turn comes soonest if each that stands
-there leaves with all seats taken, going by requests of the last quarter of an hour; home, if that would take two hours.
-Parked ones look again each minute. On such a drive a shuttle may be called: it goes on to its goal first, or turns back
-to the stop it left, which takes the same share of the way back as was driven of the way out. With riders aboard or
-called, it drives to its next stop before anything else.
+A shuttle without work drives to where it is needed: the stop where, after the drive, its turn comes soonest if every
+waiting shuttle leaves full, judging by the requests of the last quarter of an hour. If that would take two hours, it
+drives home. Parked shuttles decide again every minute. A shuttle can be called during such a drive: it continues to its
+goal first, or turns back to the stop it left, which takes the same share of the way back as it drove of the way out.
+With riders on board, or called by a rider, it drives to its next stop before anything else.
 
 Rules and weights were chosen on four generated demands of two hours (two mornings of the town, a weekend's noon, riders
-all over the zones) by the smallest fleet with a mean wait of 180 s in each zone. On four others of the same kinds, not
-used for choosing, it takes 190, 172, 111, 318 shuttles. Where idle shuttles stand matters most: if they go home or
-stay where they are, 400 shuttles a zone are not enough in some or all zones of the town; if turns are counted by single
-riders instead of full shuttles it takes 221, 198, 116, 316. Weights matter less: with none on driving 198, 190, 122,
-355; with waits as dear as rides 191, 176, 117, 370; with waits twice as dear as now 190, 169, 109, 320. One or two in a
-hundred is noise.
+all over the zones) by the smallest fleet with a mean wait of 180 s in each zone. On four other demands of the same
+kinds, not used for choosing, the fleets have 190, 172, 111 and 318 shuttles. The position of idle shuttles matters
+most: if they go home or stay where they are, 400 shuttles per zone are not enough in some or all zones of the town; if
+turns are counted by single riders instead of full shuttles, fleets have 221, 198, 116 and 316. Weights matter less:
+without a weight on driving 198, 190, 122, 355; with the same weight on waits as on rides 191, 176, 117, 370; with twice
+the present weight on waits 190, 169, 109, 320. Differences of one or two per cent are noise.
 
-The same input gives the same operation, whatever the machine: all numbers are whole.
+All numbers are whole, so the same input gives the same operation on every machine.
 
 References
 ----------
@@ -42,10 +42,10 @@ from dunnage.arrays import IntArray
 from dunnage.errors import ParameterError
 
 EVENTS = ("park", "depart", "turn", "arrive", "dropoff", "pickup")
-"""What happens to a shuttle: it parks, leaves a stop, turns back to the stop it left, reaches a stop; riders."""
+"""Events of a shuttle: it parks, leaves a stop, turns back to the stop it left, arrives; riders leave or board."""
 
 MAX_LEGS = 50_000_000
-"""Most legs that are operated at once: all are held in memory."""
+"""Maximum number of legs in one operation: all are in memory."""
 
 MAX_SECONDS = 1 << 40
 
@@ -54,21 +54,21 @@ _NEVER = 1 << 62
 
 @dataclass(frozen=True, kw_only=True)
 class Service:
-    """What shuttles offer, and how a rider's shuttle is chosen.
+    """The service of shuttles, and how a rider's shuttle is chosen.
 
     Parameters
     ----------
     capacity
         Seats of a shuttle.
     max_wait_seconds
-        A rider is given to a shuttle that comes within this time, if there is one. If there is none, to the one that
+        A rider gets a shuttle that comes within this time, if there is one. Otherwise, the rider gets the shuttle that
         comes soonest at little cost to others: everyone is served.
     max_detour, detour_seconds
-        A ride takes at most ``max_detour`` times the direct drive and ``detour_seconds``; as above if that cannot be.
+        A ride takes at most ``max_detour`` times the direct drive plus ``detour_seconds``, with the same exception.
     dwell_seconds
-        Stay at each stop where someone boards or alights, once for all of them.
+        Duration of a stop at which riders board or alight, however many they are.
     wait_weight, ride_weight, drive_weight
-        What a second costs: of waiting, of riding longer, of a shuttle's longer drive.
+        Cost of one second of waiting, of a longer ride, and of a longer drive of a shuttle.
     """
 
     capacity: int = 8
@@ -87,67 +87,65 @@ class Service:
         for name in ("wait_weight", "ride_weight", "drive_weight"):
             _check_number(name, getattr(self, name), 1 if name == "wait_weight" else 0, 1000)
         if not 1.0 <= self.max_detour <= 100.0:
-            raise ParameterError(f"max_detour must be a factor from 1 to 100. Got {self.max_detour!r}.")
+            raise ParameterError(f"max_detour must be a number from 1 to 100. Got {self.max_detour!r}.")
 
     def longest(self, direct: IntArray) -> IntArray:
-        """Return how long rides may take, boarding included, by the direct drive."""
-        most = np.floor(self.max_detour * direct).astype(np.int64)
-        return np.asarray(most + self.detour_seconds + self.dwell_seconds)
+        """Return the longest allowed rides, including boarding, for direct drives."""
+        detour = np.floor(self.max_detour * direct).astype(np.int64)
+        return np.asarray(detour + self.detour_seconds + self.dwell_seconds)
 
 
-def _check_number(name: str, value: object, least: int, most: int) -> None:
+def _check_number(name: str, value: object, low: int, high: int) -> None:
     whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    if not whole or not least <= int(value) <= most:  # type: ignore[call-overload]
-        raise ParameterError(f"{name} must be a whole number from {least} to {most}. Got {value!r}.")
+    if not whole or not low <= int(value) <= high:  # type: ignore[call-overload]
+        raise ParameterError(f"{name} must be a whole number from {low} to {high}. Got {value!r}.")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Requests:
-    """Legs that riders want to go by shuttle, in any order. Shapes: legs."""
+    """Legs that riders request by shuttle, in any order. Shapes: legs."""
 
-    rider: IntArray  # Who goes; only shown in events
-    zone: NDArray[np.int32]  # Zone whose shuttles serve the leg
+    rider: IntArray  # only for events
+    zone: NDArray[np.int32]  # the shuttles of this zone serve the leg
     origin: NDArray[np.int32]  # origin, destination: stops, as places in the table of travel times
     destination: NDArray[np.int32]
-    # When the leg is requested. Of a linked leg it is not used: it is requested when the first one arrives
-    seconds: IntArray
-    after: IntArray  # Leg that must arrive before this one is requested, or -1
-    lag: IntArray  # Seconds from that arrival to the request; 0 where `after` is -1
+    seconds: IntArray  # of the request; not used for a linked leg, which is requested after the first leg arrives
+    after: IntArray  # leg that must arrive before this leg is requested, or -1
+    lag: IntArray  # seconds from that arrival to the request; 0 if `after` is -1
 
     def __post_init__(self) -> None:
         for item in fields(self):
             given = np.asarray(getattr(self, item.name))
             if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
-                raise ParameterError(f"{item.name} must be one row of whole numbers. Got shape {given.shape}.")
+                raise ParameterError(f"{item.name} must be a list of whole numbers. Got shape {given.shape}.")
             kind = np.int32 if item.name in ("zone", "origin", "destination") else np.int64
             object.__setattr__(self, item.name, np.ascontiguousarray(given, dtype=kind))
         sizes = {len(getattr(self, item.name)) for item in fields(self)}
         if len(sizes) > 1:
             raise ParameterError(f"all columns of requests must have the same length. Got {sorted(sizes)}.")
         if len(self) > MAX_LEGS:
-            raise ParameterError(f"at most {MAX_LEGS:,} legs are operated at once. Got {len(self):,}. Take fewer.")
+            raise ParameterError(f"there can be at most {MAX_LEGS:,} legs. Got {len(self):,}.")
         if not len(self):
             return
         if min(self.zone.min(), self.origin.min(), self.destination.min()) < 0:
-            raise ParameterError("zones and stops must be numbers from 0. Got one below.")
+            raise ParameterError("zones and stops must not be negative.")
         if max(self.seconds.max(), self.lag.max()) > MAX_SECONDS or min(self.seconds.min(), self.lag.min()) < 0:
-            raise ParameterError(f"seconds and lags must be from 0 to {MAX_SECONDS:,}. Got one that is not.")
+            raise ParameterError(f"seconds and lags must be from 0 to {MAX_SECONDS:,}.")
         if self.after.min() < -1 or self.after.max() >= len(self):
-            raise ParameterError(f"after must be -1 or the number of a leg, below {len(self)}. Got another number.")
+            raise ParameterError(f"after must be -1 or the number of a leg, less than {len(self)}.")
         above = self.after
         for _ in range(len(self).bit_length()):
             if (above < 0).all():
                 return
             above = np.where(above < 0, -1, above[above])
         if (above >= 0).any():
-            raise ParameterError("a leg cannot come after itself. Got legs that wait for each other.")
+            raise ParameterError("a leg cannot come after itself: some legs wait for each other.")
 
     def __len__(self) -> int:
         return len(self.rider)
 
     @classmethod
     def single(cls, zone: ArrayLike, origin: ArrayLike, destination: ArrayLike, seconds: ArrayLike) -> Requests:
-        """Return requests of riders with one leg each."""
         given = {"zone": zone, "origin": origin, "destination": destination, "seconds": seconds}
         columns = {name: np.asarray(column) for name, column in given.items()}
         num = len(columns["zone"])
@@ -156,16 +154,14 @@ class Requests:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Events:
-    """What happened, shuttle by shuttle in the order of time. Shapes: events."""
+    """Events of each shuttle, in order of time. Shapes: events."""
 
-    # shuttle, seconds, stop: which shuttle, when, where. A shuttle that turns is between stops: `stop` is the one that
-    # it goes back to
     shuttle: NDArray[np.int32]
     seconds: IntArray
-    stop: NDArray[np.int32]
-    event: NDArray[np.int8]  # Places in :data:`EVENTS`
-    leg: IntArray  # Who boards or alights; -1 otherwise
-    target: NDArray[np.int32]  # Stop that a shuttle departs for; -1 otherwise
+    stop: NDArray[np.int32]  # of a shuttle that turns back: the stop it returns to
+    event: NDArray[np.int8]  # places in :data:`EVENTS`
+    leg: IntArray  # the leg that boards or alights; -1 otherwise
+    target: NDArray[np.int32]  # the stop for which a shuttle departs; -1 otherwise
 
     def __len__(self) -> int:
         return len(self.seconds)
@@ -173,41 +169,37 @@ class Events:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Moves:
-    """Drives between stops, each with the stay at its end. Shapes: moves, in the order of departure of each shuttle."""
+    """Drives between stops, each with the stay at its end. Shapes: moves, by departure of each shuttle."""
 
-    # shuttle, origin, destination: who drove, from where, for where. Both stops are the same where a rider boards a
-    # parked shuttle
     shuttle: NDArray[np.int32]
-    origin: NDArray[np.int32]
+    origin: NDArray[np.int32]  # origin, destination: equal if a rider boards a parked shuttle
     destination: NDArray[np.int32]
-    # departed, arrived, left: when it left, arrived, and how long it stayed for riders; after that it drives on or
-    # parks
-    departed: IntArray
-    turned: IntArray  # When it turned back to where it came from, or -1: it arrived there then
+    departed: IntArray  # departed, arrived, left: seconds; after `left` it drives on or parks
+    turned: IntArray  # second at which it turned back to `origin`, and arrived there; or -1
     arrived: IntArray
     left: IntArray
-    carried: NDArray[np.int32]  # Riders aboard on the way
+    carried: NDArray[np.int32]  # riders on board during the drive
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Operation:
-    """A fleet's day.
+    """A day of a fleet.
 
-    A shuttle is *busy* while a rider is aboard, boards or alights, *empty* while it drives without, else *parked*.
-    Idle is what is not busy: it serves no rider.
+    A shuttle is *busy* while a rider is on board, boards or alights, *empty* while it drives without riders, and
+    otherwise *parked*. It is idle while it is not busy.
     """
 
-    requested: IntArray  # requested, picked_up, dropped: seconds of each leg; -1 where it was given up before
+    requested: IntArray  # requested, picked_up, dropped: seconds of each leg; -1 if the simulation stopped before
     picked_up: IntArray
     dropped: IntArray
-    shuttle: NDArray[np.int32]  # Who served each leg; -1 where it was given up before
+    shuttle: NDArray[np.int32]  # the shuttle of each leg; -1 if the simulation stopped before
     zone: NDArray[np.int32]  # zone, home: zone of each shuttle, and the stop where it starts
     home: NDArray[np.int32]
     start: int  # start, end: from the first request until the last shuttle is parked
     end: int
-    aborted: bool  # It was given up, as the mean wait could not become what was asked
-    late: int  # Legs for which no shuttle was found within the limits of the service
-    work: int  # Positions and places looked at: what it took, whatever the machine
+    aborted: bool  # the simulation stopped because the mean wait could no longer meet the target
+    late: int  # legs for which no shuttle was within the limits of the service
+    work: int  # positions and places considered: the effort, independent of the machine
     moves: Moves
     boarded: IntArray
     alighted: IntArray
@@ -229,12 +221,11 @@ class Operation:
 
     @property
     def horizon(self) -> int:
-        """Seconds from the first request until the last shuttle is parked."""
         return self.end - self.start
 
     @cached_property
     def busy(self) -> IntArray:
-        """Seconds that each shuttle has a rider aboard, boarding or alighting. Shape: shuttles."""
+        """Seconds that each shuttle has a rider on board, boarding or alighting. Shape: shuttles."""
         return self._sums(*self._spans(busy=True))
 
     @cached_property
@@ -243,9 +234,9 @@ class Operation:
         return self._sums(*self._spans(busy=False))
 
     def by_period(self, period_seconds: int = 1800) -> dict[str, NDArray[np.float64]]:
-        """Return how many shuttles are busy, empty and parked on average in each period.
+        """Return the mean number of shuttles that are busy, empty and parked in each period. Shapes: periods.
 
-        Periods start at multiples of their length; ``seconds`` says when. Shapes: periods.
+        Periods start at multiples of their length; ``seconds`` are their starts.
         """
         _check_number("period_seconds", period_seconds, 1, MAX_SECONDS)
         first, last = self.start // period_seconds, -(-self.end // period_seconds)
@@ -259,7 +250,7 @@ class Operation:
 
     @cached_property
     def events(self) -> Events:
-        """What happened; events of one second in the order in which they happen."""
+        """All events; those of one second in the order in which they happen."""
         self._need_whole()
         moves, num_shuttles = self.moves, self.num_shuttles
         reached = np.where(moves.turned >= 0, moves.origin, moves.destination)
@@ -273,7 +264,7 @@ class Operation:
         parks = np.flatnonzero(followed > moves.left)
         started, legs = np.arange(num_shuttles), np.arange(len(self.shuttle))
         boarded, alighted, goes = self.boarded, self.alighted, moves.destination[drives]
-        # Kind by kind, as those of one move happen: the move, shuttle, seconds, stop, leg and target of each.
+        # By kind, in the order in which they happen in a move: move, shuttle, seconds, stop, leg and target.
         kinds: list[tuple[Any, ...]] = [
             ("park", started - num_shuttles, started, self.start, self.home, -1, -1),
             ("depart", drives, moves.shuttle[drives], moves.departed[drives], moves.origin[drives], -1, goes),
@@ -300,7 +291,7 @@ class Operation:
 
     def _need_whole(self) -> None:
         if self.aborted:
-            raise ParameterError("this operation was given up before its end. Simulate without abort_mean_wait.")
+            raise ParameterError("this operation stopped before its end. Simulate without abort_mean_wait.")
 
     def _spans(self, *, busy: bool) -> tuple[IntArray, IntArray, IntArray]:
         """Return shuttles, starts and ends of drives with or without riders, and of stays. Shapes: spans."""
@@ -331,7 +322,7 @@ def _until(edges: IntArray, start: IntArray, end: IntArray) -> IntArray:
 
 
 class Dispatch:
-    """Requests made ready to be operated by fleets of different sizes."""
+    """Requests, prepared for fleets of different sizes."""
 
     def __init__(
         self, requests: Requests, times: ArrayLike, homes: Sequence[int | Sequence[int]] | IntArray, service: Service
@@ -339,23 +330,28 @@ class Dispatch:
         from dunnage.kernels import dispatch as k
 
         self.requests, self.service = requests, service
-        self.times = _checked_times(times)
+        given = np.asarray(times)
+        if given.ndim != 2 or given.shape[0] != given.shape[1] or (given.size and given.dtype.kind not in "iu"):
+            raise ParameterError(f"times must be a square table of whole seconds. Got shape {given.shape}.")
+        if given.size and (given.min() < 0 or given.max() > np.iinfo(np.int32).max):
+            raise ParameterError("times must be from 0 to 2,147,483,647 seconds.")
+        if given.diagonal().any():
+            raise ParameterError("times from a stop to itself must be 0.")
+        self.times = np.ascontiguousarray(given, dtype=np.int32)
         self.homes = [np.unique(np.atleast_1d(np.asarray(stops))) for stops in homes]
         for zone, stops in enumerate(self.homes):
             if not stops.size or stops.dtype.kind not in "iu" or stops.min() < 0 or stops.max() >= len(self.times):
-                raise ParameterError(
-                    f"homes must be numbers of stops, one or more a zone. Zone {zone} has others, or none."
-                )
+                raise ParameterError(f"every zone needs at least one valid stop as a home. Check zone {zone}.")
         if len(requests):
             if int(requests.zone.max()) >= len(self.homes):
                 raise ParameterError(
-                    f"every zone needs a home for its shuttles. Got {len(self.homes)} homes and requests in zone "
-                    f"{requests.zone.max()}, counted from 0."
+                    f"every zone needs a home for its shuttles. There are {len(self.homes)} homes, and requests in "
+                    f"zone {requests.zone.max()}, counted from 0."
                 )
             if max(requests.origin.max(), requests.destination.max()) >= len(self.times):
-                raise ParameterError("travel times must be given for all stops. Got requests at stops beyond them.")
+                raise ParameterError("travel times are needed for all stops, but some requests are at other stops.")
         self.homes = [stops.astype(np.int64) for stops in self.homes]
-        # Places of each zone are numbered and sorted by nearness, and legs set up.
+        # Number the places of each zone, sort them by distance, and prepare the legs.
         num_stops, num_zones = len(self.times), len(self.homes)
         used = np.zeros((num_zones, num_stops), dtype=bool)
         used[requests.zone, requests.origin] = used[requests.zone, requests.destination] = True
@@ -393,22 +389,34 @@ class Dispatch:
         first = requests.after[linked]
         same = first[1:] == first[:-1]
         legs[linked[:-1][same], k.SIBLING] = linked[1:][same]
-        # Written backwards, so that the first of those who wait for the same leg stays.
+        # Written backwards, so that the first leg remains if several wait for the same leg.
         legs[first[::-1], k.CHILD] = linked[::-1]
         self._legs = legs
 
     def run(self, fleet: ArrayLike, *, abort_mean_wait: float | None = None) -> Operation:
         from dunnage.kernels import dispatch as k
 
-        vehicles, of = self._checked_fleet(fleet), self.service
+        vehicles = np.atleast_1d(np.asarray(fleet))
+        if vehicles.shape != (len(self.homes),) or (vehicles.size and vehicles.dtype.kind not in "iu"):
+            raise ParameterError(
+                f"fleet must be a whole number of shuttles for each of {len(self.homes)} zones. "
+                f"Got {np.asarray(fleet).tolist()!r}."
+            )
+        vehicles = vehicles.astype(np.int64)
+        if vehicles.size and not 0 <= vehicles.min() <= vehicles.max() <= 10_000_000:
+            raise ParameterError(f"a zone must have 0 to 10,000,000 shuttles. Got {vehicles.tolist()}.")
+        missing = np.flatnonzero((vehicles == 0) & (np.bincount(self.requests.zone, minlength=len(vehicles)) > 0))
+        if len(missing):
+            raise ParameterError(
+                f"a zone with requests needs a shuttle. Got none for zone {missing[0]}, counted from 0."
+            )
+        of = self.service
         num, num_legs, num_places = int(vehicles.sum()), len(self.requests), len(self._stops)
-        most = _NEVER
+        max_wait = _NEVER
         if abort_mean_wait is not None:
             if not 0 <= abort_mean_wait < 1e9:
-                raise ParameterError(
-                    f"abort_mean_wait must be a number of seconds, 0 or more. Got {abort_mean_wait!r}."
-                )
-            most = int(np.floor(abort_mean_wait * num_legs))
+                raise ParameterError(f"abort_mean_wait must be at least 0 seconds. Got {abort_mean_wait!r}.")
+            max_wait = int(np.floor(abort_mean_wait * num_legs))
         zone_of = np.repeat(np.arange(len(vehicles)), vehicles)
         # Shuttles start at the homes of their zone in turn.
         zones = enumerate(zip(self.homes, vehicles.tolist(), strict=True))
@@ -416,7 +424,7 @@ class Dispatch:
         parked = np.concatenate([np.zeros(0, dtype=np.int64), *places])
         start = int(self.requests.seconds[self._order].min()) if num_legs else 0
         extra = num_legs + 10 * num
-        # At most two visits a leg, and one that is made before another is given back; of moves another to board a
+        # At most two visits per leg, and one that is created before another is returned. For moves, also one to board a
         # parked shuttle, one after work, and the extra ones.
         nodes = np.empty((2 * num + 2 * num_legs + 1, k.NODE_COLUMNS), dtype=np.int64)
         moves = np.empty((5 * num_legs + num + extra, k.MOVE_COLUMNS), dtype=np.int64)
@@ -426,7 +434,7 @@ class Dispatch:
         heads = np.full(k.PARTS * num_places, -1, dtype=np.int64)
         demand = np.zeros((num_places, k.DEMAND_COLUMNS), dtype=np.int64)
         spare = k.park_all(nodes, shuttles, heads, demand, parked, start, extra)
-        # Heaps of shuttles and of second legs by when they are due: heap, places in it, times (and size).
+        # Heaps of shuttles and of second legs by due time: heap, places in it, times (and size).
         clock = np.arange(num), np.arange(num), np.full(num, _NEVER)
         num_second = num_legs - len(self._order)
         spots, keys = (np.empty(num_legs if num_second else 0, dtype=np.int64) for _ in range(2))
@@ -446,7 +454,7 @@ class Dispatch:
             np.array([of.capacity, of.max_wait_seconds, of.dwell_seconds, *weights], dtype=np.int64),
             self._order,
             (heads, clock, linked, demand, spare),
-            most,
+            max_wait,
             best,
         )
         moves = moves[: spare[k.NUM_MOVES]]
@@ -476,31 +484,3 @@ class Dispatch:
             boarded=legs[:, k.BOARD_MOVE].copy(),
             alighted=legs[:, k.ALIGHT_MOVE].copy(),
         )
-
-    def _checked_fleet(self, fleet: ArrayLike) -> IntArray:
-        vehicles = np.atleast_1d(np.asarray(fleet))
-        if vehicles.shape != (len(self.homes),) or (vehicles.size and vehicles.dtype.kind not in "iu"):
-            raise ParameterError(
-                f"fleet must be one whole number of shuttles for each of {len(self.homes)} zones. "
-                f"Got {np.asarray(fleet).tolist()!r}."
-            )
-        vehicles = vehicles.astype(np.int64)
-        if vehicles.size and not 0 <= vehicles.min() <= vehicles.max() <= 10_000_000:
-            raise ParameterError(f"a zone has 0 to 10,000,000 shuttles. Got {vehicles.tolist()}.")
-        lacking = np.flatnonzero((vehicles == 0) & (np.bincount(self.requests.zone, minlength=len(vehicles)) > 0))
-        if len(lacking):
-            raise ParameterError(
-                f"a zone with requests needs a shuttle. Got none for zone {lacking[0]}, counted from 0. Give it one."
-            )
-        return vehicles
-
-
-def _checked_times(times: ArrayLike) -> NDArray[np.int32]:
-    given = np.asarray(times)
-    if given.ndim != 2 or given.shape[0] != given.shape[1] or (given.size and given.dtype.kind not in "iu"):
-        raise ParameterError(f"times must be a square table of whole seconds. Got shape {given.shape}.")
-    if given.size and (given.min() < 0 or given.max() > np.iinfo(np.int32).max):
-        raise ParameterError("times must be from 0 to 2,147,483,647 seconds. Got one that is not.")
-    if given.diagonal().any():
-        raise ParameterError("times from a stop to itself must be 0. Got one that is not.")
-    return np.ascontiguousarray(given, dtype=np.int32)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Exports for other tools: rides and travel times in FleetPy's layout, and GeoJSON of stops, zones and flows.
+"""Exports for other tools: rides and travel times in the layout of FleetPy, and stops, zones and flows as GeoJSON.
 
 FleetPy reads ``networks/NAME/base`` (``nodes.csv``, ``edges.csv``, ``crs.info``), travel times and distances between
-all nodes in ``networks/NAME/ff/tables``, and requests in ``demand/NAME/matched/NAME``. GeoJSON is as RFC 7946 says:
+all nodes in ``networks/NAME/ff/tables``, and requests in ``demand/NAME/matched/NAME``. GeoJSON follows RFC 7946:
 longitude before latitude, outer rings counter-clockwise and closed.
 """
 
@@ -21,7 +21,7 @@ from dunnage.arrays import IntArray
 from dunnage.errors import ParameterError
 from dunnage.folders import new_folder
 from dunnage.model.city import City, haversine
-from dunnage.planning.demand import Ground, TripCounts, released_counts
+from dunnage.planning.demand import Ground, released_counts
 from dunnage.planning.dispatch import Requests
 from dunnage.planning.fleet import planned_task
 from dunnage.planning.plan import FleetPlan
@@ -30,46 +30,46 @@ from dunnage.tables.reader import write_lines
 
 MARKER = "README.md"
 MAX_STOPS_WITH_EDGES = 1_000
-MAX_FLOWS = 5_000  # that are drawn, the largest first
+MAX_FLOWS = 5_000  # the largest
 Feature = dict[str, object]
 _MERCATOR_METRES = 6_378_137.0
 _MERCATOR_DEGREES = 85.06
 _METRES_A_SECOND = 20 / 3.6
 _ABOUT = """# A fleet plan for other tools
 
-- `fleetpy`: shuttle rides of one simulated day, and travel times, in FleetPy's layout.
-- `maps`: stops, zones and flows as GeoJSON, where stops have coordinates.
+- `fleetpy`: the shuttle rides of one simulated day, and travel times, in the layout of FleetPy.
+- `maps`: stops, zones and flows as GeoJSON, if stops have coordinates.
 
-All of it was made from a release and a city, both public.
+Everything was made from a release and a city, which are both public.
 """
 _ABOUT_FLEETPY = """# Rides and travel times for FleetPy
 
-- `networks/{name}`: one node a stop, an edge for every pair of stops; `ff/tables` has travel times (seconds) and
+- `networks/{name}`: one node per stop and one edge per pair of stops. `ff/tables` has travel times (seconds) and
   distances (metres, {distances}) between all nodes. Positions: {positions}.
-- `demand/{name}/matched/{name}/requests.csv`: all rides (`rq_time,start,end,request_id`; seconds of the service day),
-  and `requests_ZONE.csv` those of one zone, by its number: {zones}.
+- `demand/{name}/matched/{name}/requests.csv`: all rides (`rq_time,start,end,request_id`; seconds of the service day).
+  `requests_ZONE.csv`: the rides of one zone, by its number: {zones}.
 
-One request is one shuttle ride of one rider. FleetPy does not know that some rides follow others: a rider's second ride
-is requested at the second that {second}.
+One request is one shuttle ride of one rider. FleetPy does not know that some rides follow others. A rider's second ride
+is requested {second}.
 """
 
 
 def export_plan(folder: str | os.PathLike[str], release: Release, city: City, plan: FleetPlan) -> Path:
-    """Write what other tools need to look at a plan: ``fleetpy`` and, where stops have coordinates, ``maps``.
+    """Write a plan for other tools: ``fleetpy`` and, if stops have coordinates, ``maps``.
 
-    FleetPy gets the first day that was simulated; a second ride is requested when it was with the planned fleet.
+    FleetPy gets the first simulated day. A second ride is requested at the same second as with the planned fleet.
 
     Parameters
     ----------
     folder
-        Folder to make.
+        Folder to create.
     release, city, plan
-        The plan, and what it was made on.
+        The plan, and the release and city it was made from.
 
     Raises
     ------
     OutputError
-        If the folder cannot be made.
+        If the folder cannot be created.
     """
     ground = Ground.of(city)
     task = planned_task(release, ground, plan)
@@ -92,67 +92,61 @@ def export_fleetpy(
     name: str = "dunnage",
     requested: IntArray | None = None,
 ) -> Path:
-    """Write rides and travel times in FleetPy's layout; the folder's content goes into FleetPy's ``data``.
+    """Write rides and travel times in the layout of FleetPy; copy the contents of the folder into FleetPy's ``data``.
 
-    ``requested`` says when each ride was really requested; by default that is when it can be at the earliest.
+    ``requested`` is the second at which each ride was really requested; by default, the earliest possible second.
     """
     if len(city.stops) > MAX_STOPS_WITH_EDGES:
         raise ParameterError(
-            f"edges between all stops are written for at most {MAX_STOPS_WITH_EDGES:,} stops. Got {len(city.stops):,}."
+            f"an export to FleetPy can have at most {MAX_STOPS_WITH_EDGES:,} stops. The city has {len(city.stops):,}."
         )
     if not name.isidentifier():
-        raise ParameterError(f"name must be letters, digits and _. Got {name!r}. Name it dunnage, say.")
+        raise ParameterError(f"name must consist of letters, digits and _, for example dunnage. Got {name!r}.")
     with new_folder(folder, marker=MARKER) as work:
-        network, demand = work / "networks" / name, work / "demand" / name / "matched" / name
-        _write_network(network, city, times)
-        demand.mkdir(parents=True)
-        _write_requests(demand, requests, requests.seconds if requested is None else requested, len(city.zone_names))
-        placed = city.lat is not None and city.lon is not None
+        base, tables = work / "networks" / name / "base", work / "networks" / name / "ff" / "tables"
+        demand = work / "demand" / name / "matched" / name
+        for place in (base, tables, demand):
+            place.mkdir(parents=True)
+        num, placed = len(city.stops), city.lat is not None and city.lon is not None
+        # With coordinates: distances along great circles, and Web Mercator. Without: distances from times, and zeros.
+        metres, east, north = np.asarray(times * _METRES_A_SECOND), np.zeros(num), np.zeros(num)
+        if city.lat is not None and city.lon is not None:
+            lat = np.radians(np.clip(city.lat, -_MERCATOR_DEGREES, _MERCATOR_DEGREES))
+            metres = 1000 * haversine(city.lat, city.lon)
+            east = _MERCATOR_METRES * np.radians(city.lon)
+            north = _MERCATOR_METRES * np.log(np.tan(np.pi / 4 + lat / 2))
+        columns = ("node_index", "is_stop_only", "pos_x", "pos_y")
+        # 0 means False: the reader converts it to a whole number.
+        nodes = ([node, 0, round(float(east[node]), 3), round(float(north[node]), 3)] for node in range(num))
+        write_lines(base / "nodes.csv", columns, nodes)
+        edges = (
+            [start, end, round(float(metres[start, end]), 1), int(times[start, end])]
+            for start, end in itertools.permutations(range(num), 2)
+        )
+        write_lines(base / "edges.csv", ("from_node", "to_node", "distance", "travel_time"), edges)
+        (base / "crs.info").write_text("epsg:3857", encoding="utf-8")
+        np.save(tables / "nn_fastest_tt.npy", times.astype(np.float64))
+        np.save(tables / "nn_fastest_distance.npy", metres)
+        seconds = requests.seconds if requested is None else requested
+        order = np.argsort(seconds, kind="stable")
+        # lines : rq_time, start, end, request_id
+        lines = np.column_stack([seconds, requests.origin, requests.destination])[order].astype(np.int64)
+        lines = np.column_stack([lines, np.arange(len(lines))])
+        header, zones = ("rq_time", "start", "end", "request_id"), np.asarray(requests.zone)[order]
+        write_lines(demand / "requests.csv", header, lines.tolist())
+        for zone in range(len(city.zone_names)):
+            write_lines(demand / f"requests_{zone}.csv", header, lines[zones == zone].tolist())
+        far = "along great circles" if placed else "from travel times at 20 km/h, because stops have no coordinates"
+        when = "at the earliest possible second" if requested is None else "at the same second as in our simulation"
         about = _ABOUT_FLEETPY.format(
             name=name,
-            distances="along great circles" if placed else "travel times at 20 km/h, as stops have no coordinates",
-            positions="Web Mercator, EPSG:3857" if placed else "none are known, all are 0",
+            distances=far,
+            positions="Web Mercator, EPSG:3857" if placed else "unknown, so all are 0",
             zones=", ".join(f"{number} {zone}" for number, zone in enumerate(city.zone_names)) or "none",
-            second="it can be at the earliest" if requested is None else "it was in our simulation",
+            second=when,
         )
         (work / MARKER).write_text(about, encoding="utf-8")
     return Path(folder)
-
-
-def _write_network(folder: Path, city: City, times: NDArray[np.int32]) -> None:
-    base, tables = folder / "base", folder / "ff" / "tables"
-    base.mkdir(parents=True)
-    tables.mkdir(parents=True)
-    num = len(city.stops)
-    # Distances along great circles, and Web Mercator, where coordinates are known; else by times, and zeros.
-    metres, east, north = np.asarray(times * _METRES_A_SECOND), np.zeros(num), np.zeros(num)
-    if city.lat is not None and city.lon is not None:
-        lat = np.radians(np.clip(city.lat, -_MERCATOR_DEGREES, _MERCATOR_DEGREES))
-        metres = 1000 * haversine(city.lat, city.lon)
-        east, north = _MERCATOR_METRES * np.radians(city.lon), _MERCATOR_METRES * np.log(np.tan(np.pi / 4 + lat / 2))
-    columns = ("node_index", "is_stop_only", "pos_x", "pos_y")
-    # 0 stands for False: the reader makes it a whole number.
-    nodes = ([node, 0, round(float(east[node]), 3), round(float(north[node]), 3)] for node in range(num))
-    write_lines(base / "nodes.csv", columns, nodes)
-    edges = (
-        [start, end, round(float(metres[start, end]), 1), int(times[start, end])]
-        for start, end in itertools.permutations(range(num), 2)
-    )
-    write_lines(base / "edges.csv", ("from_node", "to_node", "distance", "travel_time"), edges)
-    (base / "crs.info").write_text("epsg:3857", encoding="utf-8")
-    np.save(tables / "nn_fastest_tt.npy", times.astype(np.float64))
-    np.save(tables / "nn_fastest_distance.npy", metres)
-
-
-def _write_requests(folder: Path, requests: Requests, seconds: IntArray, num_zones: int) -> None:
-    order = np.argsort(seconds, kind="stable")
-    # lines : rq_time, start, end, request_id
-    lines = np.column_stack([seconds, requests.origin, requests.destination])[order].astype(np.int64)
-    lines = np.column_stack([lines, np.arange(len(lines))])
-    header, zones = ("rq_time", "start", "end", "request_id"), np.asarray(requests.zone)[order]
-    write_lines(folder / "requests.csv", header, lines.tolist())
-    for zone in range(num_zones):
-        write_lines(folder / f"requests_{zone}.csv", header, lines[zones == zone].tolist())
 
 
 def export_geojson(
@@ -160,10 +154,10 @@ def export_geojson(
 ) -> Path:
     """Write ``stops.geojson``, ``zones.geojson`` and, with a release of counts, ``flows.geojson``.
 
-    Flows are trips of an average date; the largest where there are many. ``shuttles`` are those of each zone.
+    Flows are the trips of an average date; if there are many, the largest. ``shuttles`` are those of each zone.
     """
     if city.lat is None or city.lon is None:
-        raise ParameterError("a map needs coordinates. The city's stops have none. Add lat and lon to its stops.csv.")
+        raise ParameterError("a map needs coordinates of stops, but the city has none. Add lat and lon to stops.csv.")
     places = [[round(float(lon), 6), round(float(lat), 6)] for lon, lat in zip(city.lon, city.lat, strict=True)]
     zones = [None] * len(places) if city.zones is None else [city.zone_names[zone] for zone in city.zones]
     hubs = [False] * len(places) if city.hubs is None else city.hubs.tolist()
@@ -171,7 +165,7 @@ def export_geojson(
         _feature("Point", place, {"stop": stop, "zone": zone, "hub": hub})
         for stop, place, zone, hub in zip(city.stops, places, zones, hubs, strict=True)
     ]
-    # The hull of each zone: a polygon, or a line or point where its stops do not span one.
+    # The hull of each zone: a polygon, or a line or a point if its stops do not span one.
     hulls = []
     for number, name in enumerate(city.zone_names if city.zones is not None else ()):
         members = np.flatnonzero(city.zones == number).tolist()
@@ -181,8 +175,20 @@ def export_geojson(
             shapes = {1: ("Point", ring[0]), 2: ("LineString", ring), 3: ("Polygon", [[*ring, ring[0]]])}
             hulls.append(_feature(*shapes[min(len(ring), 3)], {"zone": name, "stops": len(members), **more}))
     collections = {"stops": stops, "zones": hulls}
-    if release is not None:
-        collections["flows"] = _flow_features(released_counts(release, city), city, places)
+    if release is not None:  # trips of an average date by pair of stops, the largest first; within a stop, points
+        counts = released_counts(release, city)
+        num = len(city.stops)
+        pairs, place = np.unique(counts.origin * num + counts.destination, return_inverse=True)
+        trips = np.bincount(place.reshape(-1), weights=counts.count, minlength=len(pairs)) / sum(counts.num_dates)
+        flows = []
+        for index in np.argsort(-trips, kind="stable")[:MAX_FLOWS].tolist():
+            start, end = divmod(int(pairs[index]), num)
+            same = places[start] == places[end]
+            geometry, line = ("Point", places[start]) if same else ("LineString", [places[start], places[end]])
+            daily = round(float(trips[index]), 3)
+            about: Feature = {"origin": city.stops[start], "destination": city.stops[end], "trips": daily}
+            flows.append(_feature(geometry, line, about))
+        collections["flows"] = flows
     with new_folder(folder, marker="stops.geojson") as work:
         for name, features in collections.items():
             text = json.dumps({"type": "FeatureCollection", "features": features}, ensure_ascii=False, allow_nan=False)
@@ -200,7 +206,7 @@ def convex_hull(points: Sequence[Sequence[float]]) -> list[list[float]]:
     if len(ordered) < 3:
         return [list(point) for point in ordered]
     hull: list[list[float]] = []
-    for chain in (ordered, ordered[::-1]):  # the part of the hull that turns left from the first point to the last
+    for chain in (ordered, ordered[::-1]):  # from the first point to the last, turning left
         kept: list[tuple[float, float]] = []
         for x, y in chain:
             while len(kept) > 1:
@@ -211,19 +217,3 @@ def convex_hull(points: Sequence[Sequence[float]]) -> list[list[float]]:
             kept.append((x, y))
         hull += [list(point) for point in kept[:-1]]
     return hull
-
-
-def _flow_features(counts: TripCounts, city: City, places: list[list[float]]) -> list[Feature]:
-    """Draw trips of an average date by pairs of stops, the largest first; trips within a stop are points."""
-    num = len(city.stops)
-    pairs, place = np.unique(counts.origin * num + counts.destination, return_inverse=True)
-    trips = np.bincount(place.reshape(-1), weights=counts.count, minlength=len(pairs)) / sum(counts.num_dates)
-    features = []
-    for index in np.argsort(-trips, kind="stable")[:MAX_FLOWS].tolist():
-        start, end = divmod(int(pairs[index]), num)
-        same = places[start] == places[end]
-        geometry, line = ("Point", places[start]) if same else ("LineString", [places[start], places[end]])
-        flow = round(float(trips[index]), 3)
-        about: Feature = {"origin": city.stops[start], "destination": city.stops[end], "trips": flow}
-        features.append(_feature(geometry, line, about))
-    return features

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""size: the smallest fleet of shuttles, zone by zone, whose riders wait no longer on average than they may.
+"""size: the smallest fleet of shuttles, zone by zone, that keeps the mean wait of riders within a limit.
 
-Sizing is a search over simulated days (:mod:`dunnage.planning.dispatch`). Zones hang together, as a rider's second
-shuttle may be another zone's. So each zone is sized by itself first, for each expansion, as if second rides were
-requested when they are expected to be; then all zones are simulated together, and fleets mended up and down until every
-zone meets the target and one shuttle fewer in any zone breaks it.
+Sizing is a search over simulated days (:mod:`dunnage.planning.dispatch`). Zones depend on each other, because a rider's
+second shuttle may belong to another zone. So each zone is first sized by itself, for each expansion, with second rides
+requested at their expected times. Then all zones are simulated together, and fleets are adjusted up and down until
+every zone meets the target, and does not with one shuttle fewer in any zone.
 
-The mean wait need not fall with every shuttle more. What is promised is that of a simulation: the plan meets the target
-on the trips it was made for, and no zone can do with one shuttle less. Smaller fleets that happen to do better than
-larger ones may exist; two fewer are tried for each zone by itself.
+The mean wait need not fall with every additional shuttle. The promise is that of a simulation: the plan meets the
+target on the trips it was made for, and fails it with one shuttle fewer in any zone. Smaller fleets may exist that
+happen to do better than larger ones; for each zone by itself, two fewer are tried.
 
 References
 ----------
@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -43,30 +43,30 @@ Fleet = tuple[int, ...]
 
 MAX_WAIT_SECONDS = 180
 WAIT_LIMIT_SECONDS = 86_400
-"""Longest mean wait that may be asked for: a day."""
-# The mean wait falls with about this power of the fleet near the answer; only where the search looks next rests on it.
+"""Longest mean wait that you can set: a day."""
+# Near the answer, the mean wait falls with about this power of the fleet. Only the next step of the search uses it.
 _WAIT_POWER = 5.0
-# Riders that a shuttle takes at once, as a first guess.
+# A first guess at the riders who share a shuttle.
 _GUESSED_SHARING = 4.5
 _SAFE = 1e-9
 _MAX_ROUNDS = 40
-# Days that the search for all zones together begins with.
+# Days at the start of the search for all zones together.
 _FIRST_DAYS = 2
-# Fleets of whose runs more than the waits is remembered: they are large.
+# Fleets with full results in memory; of the others, only the waits are kept.
 _MAX_KNOWN = 8
-# Zones of at least twice as many shuttles are sized to one part in so many only: expansions differ by more than that.
+# Zones with at least twice this number of shuttles are sized to one part in this number: expansions differ by more.
 _FINE = 200
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class DayRun:
-    """What is kept of a fleet's day. Its ``repr`` shows nothing of it."""
+    """The results of a fleet's day. Its ``repr`` shows no data."""
 
-    waits: NDArray[np.int32]  # Seconds that each ride was waited for
-    busy: IntArray  # busy, empty: seconds that each shuttle carries riders, and drives without
+    waits: NDArray[np.int32]  # seconds, of each ride
+    busy: IntArray  # busy, empty: seconds that each shuttle carries riders, and drives empty
     empty: IntArray
-    aboard: FloatArray  # Seconds that riders of each zone spend aboard, together
-    end: int  # When the last rider alights
+    aboard: FloatArray  # total seconds that riders of each zone spend on board
+    end: int  # second at which the last rider alights
 
     @classmethod
     def of(cls, day: Day, run: Operation, num_zones: int) -> DayRun:
@@ -85,21 +85,21 @@ def zone_sums(day: Day, values: NDArray[Any], num_zones: int) -> FloatArray:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Sized:
-    """A fleet that was sized, with how it runs. Its ``repr`` shows nothing of it."""
+    """A sized fleet and its results. Its ``repr`` shows no data."""
 
-    fleet: Fleet  # Shuttles of each zone
-    alone: IntArray  # Smallest fleet of each zone by itself, for each day; 0 without rides. Shape: (days, zones)
-    runs: tuple[DayRun, ...]  # How the fleet runs on each day
+    fleet: Fleet  # shuttles of each zone
+    alone: IntArray  # smallest fleet of each zone by itself, for each day; 0 without rides. Shape: (days, zones)
+    runs: tuple[DayRun, ...]  # results of each day
 
 
 class _Bracket:
-    """What is known of one zone's fleet while others vary: a number that did, a smaller one that did not."""
+    """Limits of one zone's fleet while other zones vary: a number that is enough, and a smaller one that is not."""
 
     def __init__(self, most: int) -> None:
         self.most, self.few, self.enough, self._step = most, 0, most + 1, 1
 
     def learn(self, number: int, *, did: bool) -> None:
-        """Note whether a number of shuttles did; what contradicts it is forgotten."""
+        """Record whether a number of shuttles is enough; contradicting limits are dropped."""
         if did:
             self.enough = number
             self.few = min(self.few, number - 1)
@@ -109,21 +109,21 @@ class _Bracket:
 
     @property
     def open(self) -> bool:
-        """Whether there are numbers between the two that are worth a try."""
+        """Whether numbers between the limits are worth a try."""
         return self.enough - self.few > grain(self.enough)
 
     def next(self, likely: float, *, halve: bool = True) -> int:
-        """Return the number to try next, between those known: near a guess, in the middle, or that which did."""
-        if self.enough > self.most:  # none did yet: widen
+        """Return the number to try next: near a guess, in the middle, or the one that is enough."""
+        if self.enough > self.most:  # nothing is enough yet: widen
             self._step *= 2
             return min(self.most, max(self.few + self._step // 2, min(math.ceil(likely), 2 * self.few)))
-        if self.few == 0:  # all did: narrow
+        if self.few == 0:  # everything is enough: narrow
             return max(1, min(self.enough - 1, math.floor(likely)))
         return (self.few + self.enough) // 2 if self.open and halve else self.enough
 
 
 def grain(number: int) -> int:
-    """Return to how many shuttles a zone of some number is sized: to the last one, but where there are hundreds."""
+    """Return the precision of sizing, in shuttles: 1, except if there are hundreds."""
     return max(1, number // _FINE)
 
 
@@ -132,13 +132,13 @@ class FleetTask:
 
     def __init__(
         self,
-        ground: Ground,  # Where they are made
-        days: Sequence[Day],  # The days; waits are averaged over all their riders
+        ground: Ground,
+        days: Sequence[Day],  # waits are averaged over the riders of all days
         *,
-        service: Service,  # What shuttles promise and need
-        max_wait: float,  # Longest mean wait of a zone's riders, in seconds
+        service: Service,
+        max_wait: float,  # longest mean wait of a zone's riders, in seconds
         span: tuple[int, int],
-        progress: Progress | None = None,  # Called with a line as each stage begins
+        progress: Progress | None = None,  # called with a line of text as each stage begins
     ) -> None:
         check_max_wait(max_wait)
         self.ground, self.days, self.service, self.max_wait, self.span = ground, tuple(days), service, max_wait, span
@@ -161,7 +161,7 @@ class FleetTask:
 
     @cached_property
     def weights(self) -> FloatArray:
-        """How many days each day stands for."""
+        """The number of days that each day represents."""
         return np.array([day.weight for day in self.days])
 
     @property
@@ -170,7 +170,7 @@ class FleetTask:
         return np.flatnonzero(self.legs.sum(axis=0)).tolist()
 
     def mean_waits(self, fleet: Sequence[int], *, days: int | None = None) -> FloatArray:
-        """Return the mean wait of each zone's riders with a fleet; 0 where there are none."""
+        """Return the mean wait of each zone's riders with a fleet; 0 without riders."""
         key, num_days = _as_fleet(fleet), len(self.days[:days])
         for day in range(num_days):
             if (key, day) not in self._sums:
@@ -178,7 +178,7 @@ class FleetTask:
         return self._means([self._sums[key, day] for day in range(num_days)])
 
     def mean_waits_of(self, runs: Sequence[DayRun]) -> FloatArray:
-        """Return the mean wait of each zone's riders in runs of all days; 0 where there are none."""
+        """Return the mean wait of each zone's riders in the results of all days; 0 without riders."""
         num = len(self.ground.zones)
         return self._means([zone_sums(day, run.waits, num) for day, run in zip(self.days, runs, strict=True)])
 
@@ -190,13 +190,12 @@ class FleetTask:
         return np.where(rides > 0, (weights * waits).sum(axis=0) / np.maximum(rides, _SAFE), 0.0)
 
     def runs(self, fleet: Sequence[int]) -> tuple[DayRun, ...]:
-        """Return how a fleet runs on each day; the last fleets that were simulated are remembered."""
+        """Return the results of a fleet on each day; those of the last simulated fleets are kept in memory."""
         key = _as_fleet(fleet)
         known = self._known.get(key, {})
         return tuple(known.get(day) or self._run(key, day) for day in range(len(self.days)))
 
     def _run(self, fleet: Fleet, day: int) -> DayRun:
-        """Simulate a day, and remember of it what is asked for again."""
         run = DayRun.of(self.days[day], self._simulated(day, fleet), len(fleet))
         self._sums[fleet, day] = zone_sums(self.days[day], run.waits, len(fleet))
         self._known.setdefault(fleet, {})[day] = run
@@ -217,13 +216,19 @@ class FleetTask:
         return Dispatch(requests, self.ground.times, self.ground.homes, self.service)
 
     def size(self) -> Sized:
-        """Find the smallest fleet."""
         num = len(self.ground.zones)
         alone = np.zeros((len(self.days), num), dtype=np.int64)
         fleet = [0] * num
         for zone in self.served:
             self._tell(f"sizing zone {self.ground.zones[zone]} by itself")
-            alone[:, zone] = self._alone(zone)
+            last = 0  # the fleet of the last day with rides is a good guess for the next
+            for day in np.flatnonzero(self.legs[:, zone]).tolist():
+                guess, step = last, 1
+                if not last:
+                    solo = solo_cover(self._rides(day, zone).requests, self.ground.times)
+                    guess = max(1, round(solo / _GUESSED_SHARING))
+                    step = max(1, guess // 10)
+                last = alone[day, zone] = self._smallest_alone(day, zone, guess, step=step)
             fleet[zone] = int(np.median(alone[alone[:, zone] > 0, zone]))
         self._tell("simulating all zones together")
         final = tuple(fleet)
@@ -234,24 +239,8 @@ class FleetTask:
 
     # Each zone by itself
 
-    def _alone(self, zone: int) -> list[int]:
-        """Return the smallest fleet of one zone for each day, other zones left aside."""
-        sizes: list[int] = []
-        for day in range(len(self.days)):
-            if not self.legs[day, zone]:
-                sizes.append(0)
-                continue
-            last = next((number for number in reversed(sizes) if number), 0)
-            guess, step = last, 1
-            if not last:
-                solo = solo_cover(self._rides(day, zone).requests, self.ground.times)
-                guess = max(1, round(solo / _GUESSED_SHARING))
-                step = max(1, guess // 10)
-            sizes.append(self._smallest_alone(day, zone, guess, step=step))
-        return sizes
-
     def _rides(self, day: int, zone: int) -> Dispatch:
-        """Return the rides of one zone, each requested when that is expected whatever other zones do."""
+        """Return the rides of one zone, each requested at its expected time, independent of other zones."""
         if (day, zone) not in self._apart:
             whole = self.days[day].requests
             own = np.flatnonzero(whole.zone == zone)
@@ -262,7 +251,7 @@ class FleetTask:
         return self._apart[day, zone]
 
     def _smallest_alone(self, day: int, zone: int, guess: int, *, step: int = 1) -> int:
-        """Find the smallest fleet from a guess: widen until it is bracketed, halve, and try two fewer."""
+        """Search for the smallest fleet from a guess: widen until there are limits, halve, and try two fewer."""
         tried: dict[int, bool] = {}
 
         def does(number: int) -> bool:
@@ -273,7 +262,7 @@ class FleetTask:
         most = self.most_shuttles(zone)
         enough, wide = min(max(1, guess), most), step
         while not does(enough):
-            if enough == most:  # one day may miss what all together meet
+            if enough == most:  # a single day may miss the target that all days together meet
                 return most
             enough, wide = min(most, enough + wide), 2 * wide
         few = max((number for number, good in tried.items() if not good and number < enough), default=0)
@@ -286,7 +275,7 @@ class FleetTask:
         while enough - few > grain(enough):
             middle = (enough + few) // 2
             enough, few = (middle, few) if does(middle) else (enough, middle)
-        # Waits need not fall with every shuttle: a smaller fleet may do where a larger one does not.
+        # Waits need not fall with every shuttle: a smaller fleet may be enough even if a larger one is not.
         fewer = enough - 2 * grain(enough)
         again = day == 0 and fewer > 0 and does(fewer)
         return self._smallest_alone(day, zone, fewer, step=grain(fewer)) if again else enough
@@ -299,16 +288,16 @@ class FleetTask:
         return not run.aborted and float(run.waits.sum()) <= self.max_wait * len(rides.requests)
 
     def most_shuttles(self, zone: int) -> int:
-        """Return so many shuttles of a zone that more are of no use: most stand at home all day."""
+        """Return a number of shuttles in a zone beyond which more are useless: most would stay at home all day."""
         return min(int(self.legs[:, zone].max()), 8 + 4 * self.solo_cover(zone))
 
     # All zones together
 
     def _bracketed(self, start: Sequence[int], days: int, *, narrow: bool) -> list[int]:
-        """Find a fleet with which every zone meets the target on the first days.
+        """Search for a fleet with which every zone meets the target on the first days.
 
-        All zones are searched at once: widen where nothing is known, halve between what did and what did not. A zone's
-        waits depend on other zones too, if little: where that shows, what was known of a zone is forgotten.
+        All zones are searched together: widen without limits, halve between limits. The waits of a zone also depend a
+        little on other zones: if this leads to a contradiction, the limits of the zone are dropped.
         """
         fleet, rounds = list(start), 0
         brackets = [_Bracket(self.most_shuttles(zone)) for zone in range(len(fleet))]
@@ -319,14 +308,14 @@ class FleetTask:
                 bracket, did = brackets[zone], bool(waits[zone] <= self.max_wait)
                 bracket.learn(fleet[zone], did=did)
                 if bracket.few >= bracket.most:
-                    if narrow:  # all days together may meet what some miss
+                    if narrow:  # all days together may meet a target that some days miss
                         continue
                     raise NoPlanError(
                         f"no fleet of zone {self.ground.zones[zone]!r} gives a mean wait of at most "
-                        f"{self.max_wait:g} seconds: not even {self.most_shuttles(zone)} shuttles, of which most stand "
-                        "at home. Home is too far from many riders. Allow a longer wait, or divide the zone."
+                        f"{self.max_wait:g} seconds. Even {self.most_shuttles(zone)} shuttles, most of them at home, "
+                        "are not enough: home is too far from many riders. Allow a longer wait, or divide the zone."
                     )
-                # Zones that never agree are only raised in the end, so that this ends.
+                # In the end, zones that never settle are only raised, so that the search ends.
                 if not did or (narrow and halve and bracket.open):
                     likely = fleet[zone] * (max(waits[zone], 1.0) / self.max_wait) ** (1 / _WAIT_POWER)
                     fleet[zone] = bracket.next(likely, halve=halve)
@@ -334,11 +323,11 @@ class FleetTask:
                 return fleet
 
     def _lowered(self, start: Sequence[int]) -> Fleet:
-        """Take shuttles away, a grain at a time, until a grain fewer in any zone breaks the target somewhere."""
+        """Remove shuttles, a grain at a time, until one grain fewer in any zone misses the target somewhere."""
         fleet = tuple(start)
         while True:
             waits = self.mean_waits(fleet)
-            # The zone with most to spare first.
+            # The zone with the shortest wait first.
             for zone in sorted(self.served, key=lambda zone: waits[zone]):
                 less = (*fleet[:zone], fleet[zone] - grain(fleet[zone]), *fleet[zone + 1 :])
                 if fleet[zone] > 1 and (self.mean_waits(less) <= self.max_wait).all():
@@ -350,20 +339,20 @@ class FleetTask:
     # Bounds
 
     def solo_cover(self, zone: int) -> int:
-        """Return how many shuttles carry a zone's riders one by one on its busiest day if nobody waits.
+        """Return how many shuttles would carry a zone's riders one by one on its busiest day, if nobody waits.
 
-        Empty driving takes no time here and rides are not shared, so this is neither an upper nor a lower bound.
+        This ignores empty driving and shared rides, so it is neither an upper nor a lower bound.
         """
         covers = [solo_cover(self._rides(day, zone).requests, self.ground.times) for day in range(len(self.days))]
         return max(covers, default=0)
 
     def bound(self, zone: int) -> int:
-        """Return a number of shuttles below which no fleet of a zone can meet the target, whatever its dispatch.
+        """Return a lower bound on the shuttles of a zone that meets the target, for any dispatch.
 
-        A ride takes a seat for ``d`` seconds at least. Of a ride that waits ``w`` seconds, at most ``w d / (x + d)`` of
-        them lie after the latest end without any wait plus ``x``. Waits add up to at most target times rides, so for
-        every ``x`` the seats of a fleet must hold the rest within that time. Rides that follow another are left out:
-        when they are requested depends on the fleet.
+        A ride occupies a seat for at least ``d`` seconds. If it waits ``w`` seconds, at most ``w d / (x + d)`` of these
+        seconds are later than ``x`` after the latest end without any wait. Waits add up to at most target times rides,
+        so for every ``x`` the seats of the fleet must provide the rest before then. Second rides are left out, because
+        the time of their request depends on the fleet.
         """
         shortest = self.ground.shortest
         if not self.legs[:, zone].any():
@@ -390,8 +379,8 @@ class FleetTask:
 def check_max_wait(max_wait: float) -> None:
     if not 0 < max_wait <= WAIT_LIMIT_SECONDS:
         raise ParameterError(
-            f"the longest mean wait must be above 0 seconds, and at most {WAIT_LIMIT_SECONDS}. Got {max_wait:g}. "
-            "Ask for 180, say."
+            f"the longest mean wait must be above 0 seconds and at most {WAIT_LIMIT_SECONDS}, for example 180. Got "
+            f"{max_wait:g}."
         )
 
 
@@ -400,7 +389,7 @@ def _as_fleet(fleet: Sequence[int]) -> Fleet:
 
 
 def solo_cover(requests: Requests, times: NDArray[np.int32]) -> int:
-    """Return how many rides there are at once, at most, if each begins when it is requested."""
+    """Return the maximum number of simultaneous rides, if each begins when it is requested."""
     rides = times[requests.origin, requests.destination].astype(np.int64)
     moments = np.concatenate([requests.seconds, requests.seconds + np.maximum(rides, 1)])
     change = np.concatenate([np.ones(len(rides), dtype=np.int64), -np.ones(len(rides), dtype=np.int64)])
@@ -413,7 +402,7 @@ def solo_cover(requests: Requests, times: NDArray[np.int32]) -> int:
 
 EXPANSIONS = 5
 MAX_EXPANSIONS = 1_000
-# Trips of a date from which on fewer expansions are drawn: they differ less, and take longer.
+# Trips of a date above which fewer expansions are sampled: they differ less and take longer.
 _MANY_TRIPS = 60_000
 
 
@@ -429,36 +418,36 @@ def size(
     routes: Routes | None = None,
     progress: Progress | None = None,
 ) -> FleetPlan:
-    """Size the smallest fleet of shuttles for released counts of trips. Needs only the release and a city.
+    """Size the smallest fleet of shuttles for released counts of trips. It needs only the release and a city.
 
-    Where the release tells days apart, the fleet must meet the target averaged over the riders of all of them, each as
-    often as it has dates; a busy day alone may miss it. Ask for that ``day`` to size for it.
+    If the release distinguishes days, the fleet meets the target on average over the riders of all days, weighted by
+    their dates. A busy day alone may miss it; set ``day`` to size for that day.
 
     Parameters
     ----------
     release
         A release of counts.
     city
-        Where the trips are made: stops with zones, and travel times or coordinates.
+        The city of the trips: stops with zones, and travel times or coordinates.
     max_wait
         Longest mean wait of a zone's riders, in seconds.
     expansions
-        How many days with random seconds are simulated at least; each day that is told apart once at least.
+        Minimum number of simulated days with random seconds; each day of the release is simulated at least once.
     service
-        What shuttles promise and need.
+        Seats, limits and weights of the shuttles.
     seed
         Seed of the random seconds.
     day
         Label of the only day to size for.
     routes
-        How pairs of stops are travelled; by default as quickly as the city allows.
+        The route of each pair of stops; by default the quickest.
     progress
-        Called with a line as each stage begins.
+        Called with a line of text as each stage begins.
 
     Raises
     ------
     UserError
-        If the release is not one of counts, the city lacks a stop or what sizing needs, or there are too many trips.
+        If the release has no counts, the city lacks a stop or data for sizing, or there are too many trips.
     NoPlanError
         If no fleet meets the target.
     """
@@ -507,9 +496,9 @@ def released_task(
     day: str | None = None,
     progress: Progress | None = None,
 ) -> FleetTask:
-    """Expand a release of counts into days to size a fleet for; parameters as for :func:`size`."""
+    """Expand a release of counts into days for sizing a fleet; parameters as for :func:`size`."""
     if seed < 0:
-        raise ParameterError(f"a seed is a whole number from 0. Got {seed}. Mend it.")
+        raise ParameterError(f"seed must be at least 0. Got {seed}.")
     counts = released_counts(release, ground.city)
     return FleetTask(
         ground,
@@ -522,11 +511,11 @@ def released_task(
 
 
 def planned_task(release: Release, ground: Ground, plan: FleetPlan, *, progress: Progress | None = None) -> FleetTask:
-    """Draw the days again that a plan was sized for: to run its fleet, or to see waits around it."""
+    """Sample again the days for which a plan was sized, to simulate its fleet or similar fleets."""
     model = plan.model
     wait = None if model is None else model.max_wait_seconds
     if model is None or wait is None or model.service is None or model.expansions is None or model.seed is None:
-        raise ParameterError("the plan does not say how it was sized. Size the fleet anew.")
+        raise ParameterError("the plan does not say how it was sized. Size the fleet again.")
     check_max_wait(wait)
     how = {"expansions": model.expansions, "seed": model.seed}
     return released_task(
@@ -537,17 +526,17 @@ def planned_task(release: Release, ground: Ground, plan: FleetPlan, *, progress:
 def expanded_days(
     counts: TripCounts, ground: Ground, *, expansions: int = EXPANSIONS, seed: int = 0, day: str | None = None
 ) -> list[Day]:
-    """Draw days of trips from counts: so many in all at least, and each day that is told apart once at least.
+    """Sample days of trips from counts: at least ``expansions`` in all, and each day at least once.
 
-    Of a day with more than 60,000 trips a date fewer are drawn: their fleets hardly differ.
+    If a day has more than 60,000 trips per date, fewer are sampled: their fleets hardly differ.
     """
     if not 1 <= expansions <= MAX_EXPANSIONS:
-        raise ParameterError(f"expansions must be 1 to {MAX_EXPANSIONS}. Got {expansions}. Ask for 5, say.")
+        raise ParameterError(f"expansions must be from 1 to {MAX_EXPANSIONS}, for example 5. Got {expansions}.")
     if day is not None and day not in counts.days:
-        raise ParameterError(f"the release tells no day {day!r} apart. It has: {', '.join(counts.days)}.")
+        raise ParameterError(f"the release has no day {day!r}. It has: {', '.join(counts.days)}.")
     chosen = [number for number, label in enumerate(counts.days) if day in (None, label)]
     each = math.ceil(expansions / len(chosen))
-    # As many as asked for, fewer of many trips, one at least.
+    # As many as requested, fewer with many trips, but at least one.
     fewer = {number: math.floor(each * _MANY_TRIPS / max(counts.trips_a_date(number), 1.0)) for number in chosen}
     draws = {number: max(1, min(each, most)) for number, most in fewer.items()}
     return [
@@ -558,7 +547,7 @@ def expanded_days(
 
 
 def demand_facts(task: FleetTask) -> Demand:
-    """Say what an average day asks for; trips that end where they begin are told apart from all others."""
+    """Return the demand of an average day; trips that end where they begin are counted separately."""
     routes, total = task.ground.routes, float(task.weights.sum()) or 1.0
     modes = np.zeros(len(routes.mode_names))
     trips = same_stop = shuttled = 0.0
@@ -580,7 +569,6 @@ def demand_facts(task: FleetTask) -> Demand:
 
 
 def zone_facts(task: FleetTask, sized: Sized, bounds: Sequence[int]) -> dict[str, ZoneFacts]:
-    """Say of each zone what it was sized for, how sure its fleet is, and how it runs."""
     facts = {}
     rides = np.average(task.legs, axis=0, weights=task.weights) if len(task.days) else np.zeros(len(bounds))
     for zone, name in enumerate(task.ground.zones):
@@ -601,7 +589,7 @@ def zone_facts(task: FleetTask, sized: Sized, bounds: Sequence[int]) -> dict[str
 
 
 def run_facts(task: FleetTask, fleet: Sequence[int], runs: Sequence[DayRun], *, zone: int | None = None) -> Run | None:
-    """Say how a fleet runs: waits of its riders, and what its shuttles do; of one zone or all. None without rides."""
+    """Return the results of a fleet, for one zone or all: waits, and what shuttles do. None without rides."""
     waits, weights = [], []
     shuttle_zone = np.repeat(np.arange(len(fleet)), fleet)
     used = np.ones(len(shuttle_zone), dtype=bool) if zone is None else shuttle_zone == zone
@@ -613,7 +601,7 @@ def run_facts(task: FleetTask, fleet: Sequence[int], runs: Sequence[DayRun], *, 
         busy += day.weight * float(run.busy[used].sum())
         empty += day.weight * float(run.empty[used].sum())
         aboard += day.weight * float(run.aboard.sum() if zone is None else run.aboard[zone])
-        # Shuttles are out for the whole service day, and until the last rider is home.
+        # Shuttles are in service for the whole service day, and until the last rider has arrived.
         end = max(task.span[1], run.end)
         horizon += day.weight * int(used.sum()) * (end - task.span[0])
     if not sum(map(len, waits)):
@@ -631,7 +619,7 @@ def run_facts(task: FleetTask, fleet: Sequence[int], runs: Sequence[DayRun], *, 
 
 
 def wait_facts(waits: IntArray, weights: FloatArray) -> Waits:
-    """Return mean, median and 95th percentile of waits, each as often as its weight says."""
+    """Return the weighted mean, median and 95th percentile of waits."""
     order = np.argsort(waits, kind="stable")
     reached = np.cumsum(weights[order])
     median, p95 = (waits[order][np.searchsorted(reached, share * reached[-1])] for share in (0.5, 0.95))
@@ -646,44 +634,42 @@ def _assumptions(
     modes = []
     if city.modes is not None and routes is None and other:
         modes.append(
-            f"Modes of pairs that the city gives are ignored, as {other[0]!r} is none of the {len(TRIP_MODES)} known "
-            "ones: each pair is travelled as quickly as can be."
+            f"The city's modes are ignored, because {other[0]!r} is not one of the {len(TRIP_MODES)} supported modes. "
+            "Each pair of stops uses the quickest route."
         )
-    said = ", ".join(
-        f"{name.replace('_', ' ')} {value:g}" for name, value in asdict(service).items() if name != "capacity"
-    )
     dates = []
     if day is not None:
-        dates.append(f"Only {day} was planned for.")
+        dates.append(f"The fleet is planned only for {day}.")
     elif universe.days:
-        dates.append(
-            "The mean wait is that of the riders of all days together; a busy day alone may have a longer one."
-        )
+        dates.append("The mean wait is over the riders of all days together; on a busy day it may be longer.")
     elif not universe.num_dates:
-        dates.append("The release does not say how many dates it counts: all its trips are taken for those of one day.")
+        dates.append("The release does not say how many dates it covers, so all its trips count as one day.")
     elif universe.num_dates[0] > 1:
-        dates.append(f"The release counts {universe.num_dates[0]} dates: their trips are spread evenly over them.")
+        dates.append(f"The release covers {universe.num_dates[0]} dates, and the trips are spread evenly over them.")
     return (
         *modes,
         *task.ground.routes.assumed,
-        f"Shuttles have {service.capacity} seats; {said}.",
-        f"Each trip begins at a random second of its window; {several(num_days, 'such day')} "
+        f"Shuttles have {service.capacity} seats. Riders should wait at most {service.max_wait_seconds} s, and a ride "
+        f"should take at most {service.max_detour:g} times the direct drive plus {service.detour_seconds} s. A stop "
+        f"takes {service.dwell_seconds} s. A second of waiting weighs {service.wait_weight}, a second of a longer ride "
+        f"{service.ride_weight}, and a second of a longer drive {service.drive_weight}.",
+        f"Each trip begins at a random second of its window. {several(num_days, 'such day')} "
         f"{'was' if num_days == 1 else 'were'} simulated.",
         *dates,
-        "Every shuttle is out for the whole service day; when nobody needs it, it parks at a hub of its zone, or where "
-        "there is none at the stop nearest to all others.",
+        "Every shuttle is in service for the whole service day. When nobody needs it, it parks at a hub of its zone "
+        "or, if there is no hub, at the stop nearest to all others.",
     )
 
 
 def _notes(task: FleetTask, sized: Sized) -> tuple[str, ...]:
     if not task.served:
-        return ("No trip needs a shuttle: no fleet is needed.",)
+        return ("No trip needs a shuttle, so no fleet is needed.",)
     most = max(map(grain, sized.fleet), default=1)
-    fewer = "one shuttle fewer" if most == 1 else f"one shuttle fewer (of large zones up to {most})"
+    fewer = "one shuttle fewer" if most == 1 else f"one shuttle fewer (up to {most} fewer in large zones)"
     idle = [name for name, number in zip(task.ground.zones, sized.fleet, strict=True) if not number]
     return (
-        f"In the simulation every zone meets the target, and with {fewer} in any zone one misses it. "
-        "Mean waits need not fall with every shuttle more, so smaller fleets that do as well are not excluded.",
-        "The bound is proved but weak; solo_cover is for orientation only, as riders share rides.",
-        *([f"No ride begins or ends with a shuttle of {', '.join(idle)}: no shuttle there."] if idle else []),
+        f"In the simulation, every zone meets the target. With {fewer} in any zone, at least one zone misses it. Mean "
+        "waits need not fall with every additional shuttle, so smaller fleets that do as well may exist.",
+        "The bound is proved but weak. solo_cover is only a rough guide, because riders share rides.",
+        *([f"No ride needs a shuttle of {', '.join(idle)}, so there is no shuttle there."] if idle else []),
     )

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Truck linkage: how likely someone who knows a package's weight, the release and the plan names its truck.
+"""Truck linkage: how often someone who knows a package's weight, the release and the plan can name its truck.
 
-Rows of a class that look alike are exchangeable, so the best guess is the truck that most of them are in.
+Rows of a class that look alike are exchangeable, so the best guess is the truck with most of them.
 
-Of a sealed plan an onlooker knows the release, the slots, and that the owner fills them uniformly at random among the
-fills that fit. What he can say of a package is the share of those fills that put it into a truck; see
+For a sealed plan, an onlooker knows the release, the slots, and that the owner chooses uniformly at random among the
+fills that fit. The best guess follows from the share of fills that put a package into a truck; see
 ``docs/proofs/linkage.md``.
 
-Of a noisy release he also knows the law of the noise, which is public. Row i is the record's with a probability
-proportional to f(b_i | w) / g(b_i): the probability of the noisy values b_i if the true ones are w, over their
-probability if nothing is known of the record but the public domain. This is eq. 30 of Li et al. 2022 with the
-denominators that it lacks; ``docs/proofs/identification.md`` derives it. A noisy value stays in its cell, so that only
-rows of the record's own cells, and of its public values, can be the record's: its group.
+For a noisy release, the onlooker also knows the law of the noise, which is public. Row i belongs to the record with a
+probability proportional to f(b_i | w) / g(b_i): the probability of the noisy values b_i if the true values are w,
+divided by their probability if nothing is known about the record except the public domain. This is eq. 30 of Li et al.
+2022 with the denominators that it lacks; ``docs/proofs/identification.md`` derives it. A noisy value stays in its cell,
+so only rows with the record's cells and public values can belong to it: its group.
 
 References
 ----------
@@ -43,9 +43,9 @@ from dunnage.release import Release
 
 
 def exchangeable(release: Release) -> IntArray:
-    """Give a number to the released rows that nobody can tell apart: same class, equal public and sensitive values.
+    """Return the same number for rows that nobody can distinguish: same class, equal public and sensitive values.
 
-    Noise makes every row different, so a noisy row is exchangeable with no other.
+    Noise makes every row different, so a noisy row is not exchangeable with any other.
     """
     shown = [name for name, item in release.attributes.items() if item.role in ("public", "sensitive")]
     looks = combinations(release, shown)
@@ -60,10 +60,10 @@ LINKAGE_NOTE = (
 
 
 def truck_linkage(group: IntArray, bin_of_row: IntArray) -> Linkage:
-    """Return how likely someone who knows a package's values, the release and the plan names its truck.
+    """Return how often someone who knows a package's values, the release and the plan can name its truck.
 
-    Rows of a group are exchangeable, so the truck of a package of the group is each truck with the share of the
-    group's rows that go there; the best guess is the largest share. ``mean`` is over released packages.
+    Rows of a group are exchangeable, so the probability of a truck is the share of the group's rows in it. The best
+    guess is the largest share. ``mean`` is over released packages.
     """
     _, largest, sizes = _largest_shares(group, bin_of_row)
     mean, worst = float(largest.sum() / sizes.sum()), float((largest / sizes).max())
@@ -71,13 +71,13 @@ def truck_linkage(group: IntArray, bin_of_row: IntArray) -> Linkage:
 
 
 def linkage_of_rows(group: IntArray, bin_of_row: IntArray) -> FloatArray:
-    """Return for each row the best guess that :func:`truck_linkage` summarises."""
+    """Return for each row the probability that :func:`truck_linkage` summarises."""
     group, largest, sizes = _largest_shares(group, bin_of_row)
     return np.asarray((largest / sizes)[group])
 
 
 def _largest_shares(group: IntArray, bin_of_row: IntArray) -> tuple[IntArray, IntArray, IntArray]:
-    """Return the group of each row from 0 on, and for each group its most rows in one bin and its size."""
+    """Return the group of each row, from 0, and for each group the most rows in one bin and its size."""
     num_bins = int(bin_of_row.max()) + 1
     _, group, sizes = np.unique(group, return_inverse=True, return_counts=True)
     pairs, counts = np.unique(group * num_bins + bin_of_row, return_counts=True)
@@ -102,13 +102,13 @@ def least_linked_slots(
     sizes: IntArray,
     group_of: IntArray,
     bin_of: IntArray,
-    room: IntArray,  # What each bin holds
-    caps: IntArray,  # Most members of each class that a bin may take
+    room: IntArray,  # capacity of each bin
+    caps: IntArray,  # maximum number of members of each class in a bin
     *,
-    seconds: float,  # Time for looking at other packings; the first is always weighed
+    seconds: float,  # for other packings; the first is always computed
     estimating: float = ESTIMATE_SECONDS,
 ) -> tuple[Slots, Linkage]:
-    """Return slots, among some packings with the same bins, that tell least, and what they tell."""
+    """Return the slots that reveal least, among some packings with the same bins, and their linkage."""
     deadline = time.monotonic() + seconds
     variants = [bin_of]
     best: tuple[float, Slots, Linkage] | None = None
@@ -125,33 +125,33 @@ def least_linked_slots(
         linkage = slots_linkage(class_of, sizes, slots, room, seconds=estimating if not number else 0.0)
         if linkage is not None and (best is None or linkage.mean < best[0]):
             best = linkage.mean, slots, linkage
-    assert best is not None  # the first is always weighed
+    assert best is not None  # the first is always computed
     return best[1], best[2]
 
 
 def slots_linkage(
     class_of: IntArray, sizes: IntArray, slots: Slots, room: IntArray, *, seconds: float
 ) -> Linkage | None:
-    """State what slots tell: exactly if the fills can be counted, else by an estimate that takes ``seconds``.
+    """Return the linkage of slots: exact if the fills can be counted, otherwise an estimate that takes ``seconds``.
 
-    None if they cannot be counted and no time is given.
+    None if the fills cannot be counted and there is no time for an estimate.
     """
     table = slots.table(len(room), int(class_of.max()) + 1)
     items, places = Items(class_of, sizes), FillSlots(table, room)
     fills = count_fills(items, places, deadline=time.monotonic() + max(seconds, 1.0))
     if fills is not None and fills.number:
-        return _stated(fills.chances(), "exact").model_copy(update={"fills": told_number(fills.number)})
+        return _stated(fills.chances(), "exact").model_copy(update={"fills": storable_count(fills.number)})
     if seconds <= 0:
         return None
     estimate = estimate_chances(items, places, seconds=seconds)
     if estimate is None:
-        # Nobody could tell by the same means; the only safe word is certainty.
-        return Linkage(mean=1.0, worst=1.0, kind="estimate", note=f"not estimated in time; {SEALED_NOTE}")
+        # Without an estimate, the only safe statement is certainty.
+        return Linkage(mean=1.0, worst=1.0, kind="estimate", note=f"there was no time for an estimate; {SEALED_NOTE}")
     return _stated(estimate.chances, "estimate").model_copy(update={"error": float(np.max(estimate.error))})
 
 
-def told_number(number: int | None) -> int | float | None:
-    """Return a number of fills as files can hold it: beyond 15 digits as a double, beyond 300 as 1e300."""
+def storable_count(number: int | None) -> int | float | None:
+    """Return a number of fills for a file: beyond 15 digits as a double, beyond 300 digits as 1e300."""
     if number is None or number < 10**15:
         return number
     return float(min(number, 10**300))
@@ -160,22 +160,22 @@ def told_number(number: int | None) -> int | float | None:
 def _stated(chances: FloatArray, kind: Literal["exact", "estimate"]) -> Linkage:
     best = chances.max(axis=1, initial=0.0)
     worst = float(best.max())
-    mean = min(float(best.mean()), worst)  # equal chances add up to a little more
+    mean = min(float(best.mean()), worst)  # rounding may lift the mean of equal chances
     return Linkage(mean=mean, worst=worst, kind=kind, note=SEALED_NOTE)
 
 
 def linkage_of_plan(plan: Plan, release: Release, *, seconds: float = ESTIMATE_SECONDS) -> Linkage:
-    """Compute what a plan tells from its assignment or slots, whatever it states itself."""
+    """Compute the linkage of a plan from its assignment or slots, whatever it states itself."""
     class_id = np.asarray(release.data.column("class_id").combine_chunks().to_numpy(zero_copy_only=False))
     if plan.slots is None:
         if len(plan.assignment) != len(release):
-            raise ParameterError("the plan does not assign every row of the release once. Plan on the release anew.")
+            raise ParameterError("the plan does not assign every row of the release once. Make the plan again.")
         return truck_linkage(exchangeable(release), plan.assignment)
     slots, sizes = plan.slots, np.bincount(class_id)
     if int(slots.class_id.max()) >= len(sizes) or not np.array_equal(
         np.bincount(slots.class_id, weights=slots.count, minlength=len(sizes)), sizes
     ):
-        raise ParameterError("the slots of the plan do not take each class exactly. Plan on the release anew.")
+        raise ParameterError("the slots of the plan do not match the sizes of the classes. Make the plan again.")
     if release.members is None:
         rows = np.repeat(slots.class_id, slots.count)
         return truck_linkage(rows, np.repeat(slots.bin, slots.count))
@@ -186,7 +186,7 @@ def linkage_of_plan(plan: Plan, release: Release, *, seconds: float = ESTIMATE_S
     room = np.array([rooms[name] for name in plan.truck_of_bin])
     class_of = np.repeat(np.arange(len(sizes)), sizes)
     linkage = slots_linkage(class_of, members[1].values, plan.slots, room, seconds=seconds)
-    assert linkage is not None  # with time given there is always an answer
+    assert linkage is not None  # with time there is always an answer
     return linkage
 
 
@@ -194,7 +194,7 @@ def linkage_of_plan(plan: Plan, release: Release, *, seconds: float = ESTIMATE_S
 
 
 MAX_WORK = 20_000_000
-"""Pairs of a true value and a row that are looked at for one figure of truck linkage."""
+"""Pairs of a true value and a row that are considered for one figure of truck linkage."""
 MAX_POINTS = 4096
 _CHUNK = 1_000_000
 _NODES = 1024
@@ -202,26 +202,24 @@ _NODES = 1024
 NOISY_NOTE = (
     "the best guess of someone who knows the weight and public values of one released package, the release, the law of "
     "its noise and the plan, but no outcome and no second package; right on average over weights that are spread "
-    "evenly over the public domain"
+    "evenly across the public domain"
 )
-POINTS_NOTE = "averaged over {points:,} weights that the rows make likely, evenly chosen, not over all"
+POINTS_NOTE = "averaged over {points:,} weights that the rows make likely, evenly chosen, not over all weights"
 LEFT_OUT_NOTE = (
-    "as if it were known whether the package is one of the noisy rows, which only helps the guess; their noisy values "
-    "are read off their intervals"
+    "as if this person knew whether the package is one of the noisy rows, which only helps the guess; their noisy "
+    "values are inferred from their intervals"
 )
-MEMBER_NOTE = (
-    "if the package is in the release; before the release is seen, the chance that it is there at all is beta at most"
-)
+MEMBER_NOTE = "if the package is in the release; before the release, the probability of that is at most beta"
 
 
 @dataclass(frozen=True, eq=False)
 class Segments:
-    """Some true values and the rows that each may be, one run of rows a value."""
+    """Some true values, and the run of rows that could belong to each."""
 
-    truths: IntArray  # Numbers of the values
-    starts: IntArray  # Where the run of each begins
-    rows: IntArray  # The rows, run by run
-    weights: FloatArray  # What each row's probability is proportional to, within its run
+    truths: IntArray  # numbers of the values
+    starts: IntArray  # where the run of each begins
+    rows: IntArray  # the rows, run by run
+    weights: FloatArray  # proportional to the probability of each row within its run
 
     @cached_property
     def lengths(self) -> IntArray:
@@ -237,12 +235,12 @@ class Segments:
 
     @property
     def probabilities(self) -> FloatArray:
-        """Probability of each row within its run; 0 where no row of the run is possible."""
+        """The probability of each row within its run; 0 if no row of the run is possible."""
         totals = np.repeat(self.totals, self.lengths)
         return np.divide(self.weights, totals, out=np.zeros_like(totals), where=totals > 0)
 
     def by_truck(self, truck: IntArray) -> tuple[FloatArray, IntArray, IntArray]:
-        """Add up the weights of each truck; rows of a truck follow one another within a run."""
+        """Add up the weights of each truck; within a run, rows of a truck are adjacent."""
         of_row = truck[self.rows]
         new = np.append(True, of_row[1:] != of_row[:-1])
         new[self.starts] = True
@@ -252,17 +250,17 @@ class Segments:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class NoisyRows:
-    """The noisy rows of a release, as anyone can read them."""
+    """The noisy rows of a release, as everyone can see them."""
 
     names: tuple[str, ...]  # names, cells: the noisy columns and their laws
     cells: tuple[Cells, ...]
-    rows: IntArray  # Which rows of the release are noisy
-    steps: IntArray  # Their grid steps. Shape: columns, rows
-    stratum: IntArray  # Number of the combination of public values of each
+    rows: IntArray  # the noisy rows of the release
+    steps: IntArray  # their grid steps. Shape: columns, rows
+    stratum: IntArray  # number of the combination of public values of each
 
     @classmethod
     def of(cls, release: Release, stratum: IntArray | None = None) -> NoisyRows | None:
-        """Read the noisy rows of a release; None if it states no law of noise."""
+        """Read the noisy rows of a release; None if it does not state the law of its noise."""
         stated = release.certificate.rows.noise
         if not stated:
             return None
@@ -297,7 +295,7 @@ class NoisyRows:
 
     @property
     def group(self) -> IntArray:
-        """Group of each row: rows of one group may be the same record's."""
+        """The group of each row: rows of a group could belong to the same record."""
         return self._grouped[1]
 
     @cached_property
@@ -306,14 +304,14 @@ class NoisyRows:
 
     @cached_property
     def cell_of_group(self) -> IntArray:
-        """Cell of each group in each column. Shape: columns, groups."""
+        """The cell of each group in each column. Shape: columns, groups."""
         first = np.unique(self.group, return_index=True)[1]
         columns = [cells.index(column[first]) for cells, column in zip(self.cells, self.steps, strict=True)]
         return np.array(columns, dtype=np.int64).reshape(len(self.cells), len(first))
 
     @cached_property
     def log_evidence(self) -> FloatArray:
-        """Logarithm of the probability of each row's noisy values, if any true values of its cells were as likely."""
+        """The log-probability of each row's noisy values, if all true values of its cells are equally likely."""
         logs = np.zeros(len(self))
         for cells, column in zip(self.cells, self.steps, strict=True):
             for cell, rows in _by_cell(cells, cells.index(column)):
@@ -325,17 +323,17 @@ class NoisyRows:
         return np.array([cells.steps(truths[name]) for name, cells in zip(self.names, self.cells, strict=True)])
 
     def group_of(self, truths: IntArray, stratum: IntArray) -> IntArray:
-        """Return the group that each record's row is in, -1 if the release has no such row."""
-        known, wanted = self._grouped[0], self._codes(truths, stratum)
-        if not len(known):
+        """Return the group of each record's row; -1 if the release has no such row."""
+        groups, wanted = self._grouped[0], self._codes(truths, stratum)
+        if not len(groups):
             return np.full(len(wanted), -1)
-        place = np.searchsorted(known, wanted).clip(max=len(known) - 1)
-        return np.where((known[place] == wanted) & (stratum >= 0), place, -1)
+        place = np.searchsorted(groups, wanted).clip(max=len(groups) - 1)
+        return np.where((groups[place] == wanted) & (stratum >= 0), place, -1)
 
     def segments(
         self, truths: IntArray, group: IntArray, *, by: IntArray | None = None, as_printed: bool = False
     ) -> Iterator[Segments]:
-        """Weigh the rows that each record may be, some records at a time."""
+        """Weigh the rows that could belong to each record, some records at a time."""
         own = self.stratum if as_printed else self.group
         num = int(own.max(initial=-1)) + 1
         order = np.lexsort((own,) if by is None else (by, own))
@@ -345,7 +343,7 @@ class NoisyRows:
         stratum_of_group = self.stratum[np.unique(self.group, return_index=True)[1]]
         run = stratum_of_group[group[records]] if as_printed else group[records]
         ends, start = np.cumsum(sizes[run]), 0
-        while start < len(run):  # parts whose rows are not too many together
+        while start < len(run):  # parts without too many rows
             before = int(ends[start - 1]) if start else 0
             end = max(int(np.searchsorted(ends, before + _CHUNK, side="right")), start + 1)
             part, start = slice(start, end), end
@@ -357,7 +355,7 @@ class NoisyRows:
             yield Segments(records[part], starts, rows, np.exp(logs))
 
     def _logs(self, rows: IntArray, truths: IntArray, *, as_printed: bool) -> FloatArray:
-        """Return how likely rows are by true values: over their evidence, or by the density that the paper prints."""
+        """Return the log-likelihood of rows given true values, less their evidence; or the density as printed."""
         logs = np.zeros(len(rows)) if as_printed else -self.log_evidence[rows]
         for cells, column, truth in zip(self.cells, self.steps, truths, strict=True):
             seen = column[rows]
@@ -365,7 +363,7 @@ class NoisyRows:
                 law, far = cell.law, np.abs(seen[some] - truth[some])
                 if not as_printed:
                     logs[some] += law.log_likelihood(seen[some] - cell.first, truth[some] - cell.first)
-                # The density of eq. 29, or of the other law, at the distance of two points, as if nothing were clamped.
+                # The density of eq. 29, or of the other law, at the distance of two points, without clamping.
                 elif law.last == 0:
                     logs[some] += np.where(far == 0, 0.0, -np.inf)
                 elif isinstance(law, PiecewiseLaw):
@@ -378,7 +376,6 @@ class NoisyRows:
 
 
 def _by_cell(cells: Cells, of_cell: IntArray) -> Iterator[tuple[Cell, Any]]:
-    """Yield each cell that occurs, and where."""
     if len(cells.cells) == 1:
         yield cells.cells[0], slice(None)
         return
@@ -390,7 +387,7 @@ def stated_cells(release: Release, name: str, laws: Sequence[NoiseCell]) -> Cell
     stated = release.attributes[name].domain if name in release.attributes else None
     domain = domain_from(stated) if stated else None
     if not isinstance(domain, Numeric) or name not in release.quantities:
-        raise ParameterError(f"the certificate speaks of noise on {name!r}, which is no released number. Verify it.")
+        raise ParameterError(f"the certificate states noise on {name!r}, which is not released as a number. Verify it.")
     return Cells.of(domain, [cell.plain() for cell in laws])
 
 
@@ -400,14 +397,14 @@ def _numbers(release: Release, name: str) -> FloatArray:
 
 
 def _noisy_steps(release: Release, name: str, cells: Cells, rows: IntArray) -> IntArray:
-    """Return the grid steps of noisy values; where only intervals were released, of what they are around.
+    """Return the grid steps of noisy values; if only intervals were released, of the centres of the intervals.
 
-    An interval that was cut at both ends, and so spans its cell, is taken to be around the middle.
+    An interval that was cut at both ends, and so spans its cell, counts by its middle.
     """
     if name in release.data.column_names:
         return cells.steps(_numbers(release, name)[rows])
     lower, upper = (_numbers(release, f"{name}_{end}")[rows] for end in ("lower", "upper"))
-    # An end lies half a step beyond the last point inside.
+    # An end is half a step beyond the last point inside.
     low, high = cells.steps(lower), np.maximum(cells.domain.steps_below(upper), 0)
     steps: IntArray = (low + high) // 2
     for cell, some in _by_cell(cells, cells.index(steps)):
@@ -418,25 +415,25 @@ def _noisy_steps(release: Release, name: str, cells: Cells, rows: IntArray) -> I
 
 
 def noisy_rows(release: Release) -> IntArray:
-    """Return the rows that are noisy: those of no class."""
+    """Return the noisy rows: those without a class."""
     if "class_id" not in release.data.column_names:
         return np.arange(len(release))
     return np.flatnonzero(release.data.column("class_id").combine_chunks().to_numpy(zero_copy_only=False) < 0)
 
 
 def row_posterior(
-    release: Release,  # A noisy release that states its laws
-    truths: Mapping[str, npt.ArrayLike],  # True values of the records by noisy column
+    release: Release,  # a noisy release that states its laws
+    truths: Mapping[str, npt.ArrayLike],  # true values of the records by noisy column
     stratum: IntArray | None = None,
     *,
-    as_printed: bool = False,  # By eq. 30 as it is printed, which is no probability that anyone should believe
+    as_printed: bool = False,  # by eq. 30 as printed, which is not a valid probability
 ) -> FloatArray:
-    """Return how likely each released row is that of each record whose true values are known."""
+    """Return the probability that each released row belongs to each record with known true values."""
     rows = NoisyRows.of(release, None if stratum is not None else np.zeros(len(release), dtype=np.int64))
     if rows is None:
         raise ParameterError(
-            "only noise whose law is known tells which row is whose. The certificate states none. "
-            "Give a release of noisy-values or noisy-clusters that is not as published."
+            "rows can be linked to records only if the law of the noise is known, but the certificate does not state "
+            "it. Use a release of noisy-values or noisy-clusters that is not as published."
         )
     steps = rows.steps_of(truths)
     given = np.zeros(steps.shape[1], dtype=np.int64) if stratum is None else stratum
@@ -450,21 +447,21 @@ def row_posterior(
 
 
 class _Guesses(NamedTuple):
-    """What the best guess at a truck comes to, added up over packages."""
+    """How often the best guess at a truck is right, added up over packages."""
 
     total: float
     worst: float
     points: int = 0
-    error: float = 0.0  # standard error of the total, if not all points were looked at
+    error: float = 0.0  # standard error of the total, if not all points were considered
 
 
 def noisy_linkage(release: Release, bin_of_row: IntArray) -> Linkage | None:
-    """Return how likely someone who knows a package's weight, a noisy release and the plan names its truck.
+    """Return how often someone who knows a package's weight, a noisy release and the plan can name its truck.
 
-    The best guess at a truck is the largest sum of row probabilities. ``mean`` is over released packages: given the
-    release, the true values of row j are w with probability p(w) f(b_j | w) / g(b_j), p being uniform on the public
-    domain, so that it is the sum over w of p(w) times the largest sum of f(b_i | w) / g(b_i) over the rows of a truck,
-    divided by the number of rows. ``worst`` is the largest over the values looked at.
+    The best guess is the truck with the largest sum of row probabilities. ``mean`` is over released packages: given the
+    release, the true values of row j are w with probability p(w) f(b_j | w) / g(b_j), with p uniform on the public
+    domain. So the mean is the sum over w of p(w) times the largest sum of f(b_i | w) / g(b_i) over the rows of a truck,
+    divided by the number of rows. ``worst`` is the largest over the values considered.
     """
     rows = NoisyRows.of(release)
     if rows is None or not len(release):
@@ -478,9 +475,9 @@ def noisy_linkage(release: Release, bin_of_row: IntArray) -> Linkage | None:
         np.minimum.at(least, rows.group, truck)
         np.maximum.at(most, rows.group, truck)
         mixed = least < most
-        sure = int(rows.sizes[~mixed].sum())  # rows of a group that is all in one truck are certain
+        sure = int(rows.sizes[~mixed].sum())  # a group that is all in one truck is certain
         if mixed.any():
-            # True values that there may be in each group; doubles, as they may be very many.
+            # The number of possible true values of each group; doubles, because it may be very large.
             points = np.ones(len(rows.sizes))
             for cells, of_group in zip(rows.cells, rows.cell_of_group, strict=True):
                 points *= np.array([cell.law.last + 1.0 for cell in cells.cells])[of_group]
@@ -503,7 +500,6 @@ def noisy_linkage(release: Release, bin_of_row: IntArray) -> Linkage | None:
 
 
 def _over_all(rows: NoisyRows, truck: IntArray, mixed: BoolArray, points: FloatArray) -> _Guesses:
-    """Sum over all true values that there may be."""
     groups = np.flatnonzero(mixed)
     each = points[groups].astype(np.int64)
     group = np.repeat(groups, each)
@@ -519,20 +515,20 @@ def _over_all(rows: NoisyRows, truck: IntArray, mixed: BoolArray, points: FloatA
         sums, _, begins = part.by_truck(truck)
         best = np.maximum.reduceat(sums, begins)
         total += math.fsum((best / points[group[part.truths]]).tolist())
-        met = part.totals > 0  # far from every row all may underflow
+        met = part.totals > 0  # far from every row, all weights may underflow
         worst = max(worst, float((best[met] / part.totals[met]).max(initial=0.0)))
     return _Guesses(total, min(worst, 1.0))
 
 
 def _over_some(rows: NoisyRows, truck: IntArray, mixed: BoolArray) -> _Guesses:
-    """Average over true values that are likely by the rows: some rows evenly, at even quantiles of their posteriors."""
+    """Average over likely true values: evenly chosen rows, at evenly spread quantiles of their posteriors."""
     chosen = np.flatnonzero(mixed[rows.group])
     chosen = chosen[np.lexsort((rows.steps[0][chosen], rows.group[chosen]))]
     pairs = float(rows.sizes[rows.group[chosen]].mean())
     num = int(min(max(MAX_WORK / pairs, 64), MAX_POINTS))
     index, num_axes = np.arange(num), len(rows.cells)
     some = chosen[(index * len(chosen) + len(chosen) // 2) // num % len(chosen)]
-    # Points between 0 and 1 that are even in each axis and in all together (Kronecker's sequence).
+    # Points between 0 and 1 that are evenly spread in each axis and in all axes (Kronecker's sequence).
     root = 1.5
     for _ in range(64):  # the positive solution of root**(d + 1) = root + 1
         root = (1 + root) ** (1 / (num_axes + 1))
@@ -553,7 +549,7 @@ def _over_some(rows: NoisyRows, truck: IntArray, mixed: BoolArray) -> _Guesses:
 
 
 def _quantile(law: Law, seen: IntArray, share: FloatArray) -> IntArray:
-    """Return quantiles of the posterior under a uniform prior, on all points or on many: finer near the noisy one."""
+    """Return quantiles of the posterior under a uniform prior, on all points or on nodes that are denser nearby."""
     if law.last < 2 * _NODES:
         nodes = np.broadcast_to(np.arange(law.last + 1), (len(seen), law.last + 1))
     else:
@@ -562,7 +558,7 @@ def _quantile(law: Law, seen: IntArray, share: FloatArray) -> IntArray:
         close = seen[:, None] + np.linspace(-2 * near, 2 * near, _NODES)
         all_nodes = np.concatenate([np.broadcast_to(even, close.shape), close], axis=1)
         nodes = np.sort(np.rint(np.clip(all_nodes, 0, law.last)).astype(np.int64), axis=1)
-    # Each node stands for the points that are nearer to it than to its neighbours.
+    # Each node represents the points that are nearer to it than to its neighbours.
     borders = (nodes[:, 1:] + nodes[:, :-1]) / 2
     ends = np.full((len(seen), 1), -0.5), np.full((len(seen), 1), law.last + 0.5)
     width = np.diff(np.concatenate([ends[0], borders, ends[1]], axis=1), axis=1)

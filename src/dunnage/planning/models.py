@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The packing models: what each reads of what is known about a weight, and what it promises in return.
+"""The packing models: what each uses of the knowledge about a weight, and what it promises in return.
 
-All are frozen parameters; :func:`dunnage.pack` does the work.
+They are frozen parameters; :func:`dunnage.pack` does the work.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MAX_PRIOR = Fraction(10**12)
 
 
 class PackingModel(documents.Model):
-    """What a plan states of the model it was made with: its name, the parameters that it has, what came of it."""
+    """What a plan says about its model: name, parameters and outcome."""
 
     name: str
     statistic: str | None = None
@@ -38,7 +38,7 @@ class PackingModel(documents.Model):
     as_published: bool | None = None
     scenarios: int | None = None
     seed: int | None = None
-    from_: str | None = Field(default=None, alias="from")  # what was packed, where the model leaves that open
+    from_: str | None = Field(default=None, alias="from")  # what was packed, if the model leaves this open
     equals: str | None = None  # which other model gives the same plan, and why
 
 
@@ -49,8 +49,8 @@ class Standard:
     Parameters
     ----------
     statistic
-        ``upper``: the upper bound, so that every truth fits; ``mean``: the class mean, so that some bins may overflow.
-        On noisy releases the upper end of the interval, which may miss the truth, and the noisy value.
+        ``upper``: the upper bound, so that the true weights always fit; ``mean``: the class mean, so that some bins may
+        overflow. On noisy releases: the upper end of the interval, which may miss the truth, and the noisy value.
 
     References
     ----------
@@ -65,35 +65,33 @@ class Standard:
             raise ParameterError(f"statistic must be one of {', '.join(STATISTICS)}. Got {self.statistic!r}.")
 
     def weights(self, known: Uncertain) -> FloatArray:
-        """Return the one number for each row."""
         if self.statistic == "upper":
             return known.upper
         if known.nominal is None:
             raise ParameterError(
-                f"the release tells no mean of {known.name}. Pack on the upper bound, or sealed; an owner who releases "
-                'by partition or full-domain can add one: statistic = "mean" or "multiset".'
+                f"the release has no mean of {known.name}. Pack on the upper bound, or sealed. An owner who releases "
+                'by partition or full-domain can add the mean: statistic = "mean" or "multiset".'
             )
         return known.nominal
 
     def describe(self) -> PackingModel:
-        """Give name and parameters as a plan states them."""
         return PackingModel(name=self.name, statistic=self.statistic)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Robust:
-    """Pack so that a bin fits while not all of its rows are as heavy as they can be.
+    """Pack so that a bin fits as long as not all of its rows are as heavy as they can be.
 
     Parameters
     ----------
     budget
-        ``largest``: a bin that takes a rows of a class allows for the a largest members of it; always fits, and never
-        needs more bins than upper bounds do. Needs multisets.
-        ``items``: a bin of a rows allows for the sqrt(-2 a log(risk / n)) largest deviations from the mean.
-        ``published``: as in the paper, sqrt(-2 n log(risk / n)) whatever the bin holds; more than any bin has rows, so
-        that it equals the upper bounds.
+        ``largest``: a bin with a rows of a class allows for the a largest members of that class. It always fits, and
+        never needs more bins than upper bounds do. Needs multisets.
+        ``items``: a bin with a rows allows for the sqrt(-2 a log(risk / n)) largest deviations from the mean.
+        ``published``: as in the paper, sqrt(-2 n log(risk / n)) for every bin. No bin has that many rows, so this
+        equals the upper bounds.
     risk
-        What the budgets are computed from. They assume independent deviations, which rows of a class are not.
+        The budgets are computed from it. They assume independent deviations, but rows of a class are not independent.
 
     References
     ----------
@@ -107,10 +105,9 @@ class Robust:
     def __post_init__(self) -> None:
         if self.budget not in BUDGETS:
             raise ParameterError(f"budget must be one of {', '.join(BUDGETS)}. Got {self.budget!r}.")
-        object.__setattr__(self, "risk", _risk(self.risk, least_allowed=False))
+        object.__setattr__(self, "risk", _risk(self.risk, zero_allowed=False))
 
     def describe(self) -> PackingModel:
-        """Give name and parameters as a plan states them."""
         if self.budget == "largest":
             return PackingModel(name=self.name, budget=self.budget)
         return PackingModel(name=self.name, budget=self.budget, risk=self.risk)
@@ -118,9 +115,9 @@ class Robust:
 
 @dataclass(frozen=True, kw_only=True)
 class Prior:
-    """What true weights are taken to be drawn from before the noisy ones are seen; public, over grid points."""
+    """The assumed public distribution of true weights, over grid points, before the noisy weights are known."""
 
-    # mean, deviation: of a normal law, cut off at the ends of the domain; None for the uniform one
+    # mean, deviation: of a normal law, cut off at the ends of the domain; None for the uniform law
     mean: Fraction | None = None
     deviation: Fraction | None = None
 
@@ -131,11 +128,11 @@ class Prior:
         if parts == ["uniform"]:
             return cls()
         if len(parts) != 3 or parts[0] != "normal":
-            raise ParameterError(f"prior must be uniform or normal:MEAN:SD. Got {shown(text)}. Say normal:250:60.")
+            raise ParameterError(f"prior must be uniform or normal:MEAN:SD, such as normal:250:60. Got {shown(text)}.")
         mean, deviation = exact(parts[1], what="the prior's mean"), exact(parts[2], what="the prior's deviation")
         if not 1 / _MAX_PRIOR <= deviation <= _MAX_PRIOR or abs(mean) > _MAX_PRIOR:
             raise ParameterError(
-                f"the prior's deviation must be more than 0, and neither number extreme. Got {shown(text)}."
+                f"the prior's deviation must be more than 0, and neither number may be extreme. Got {shown(text)}."
             )
         return cls(mean=mean, deviation=deviation)
 
@@ -146,10 +143,9 @@ class Prior:
         return f"normal:{plain(self.mean)}:{plain(self.deviation)}"
 
     def log_weights(self, values: FloatArray) -> FloatArray:
-        """Return the logarithm of each value's probability, up to a constant."""
         if self.mean is None or self.deviation is None:
             return np.zeros(len(values))
-        # Scaled so that the most likely value has 0, however narrow the law and far away its mean.
+        # The most likely value gets 0, however narrow the law and however far away its mean.
         away = np.abs(values - float(self.mean))
         least = float(away.min())
         return np.asarray(-(away - least) * (away + least) / 2 / float(self.deviation) ** 2)
@@ -159,24 +155,25 @@ class Prior:
 class Stochastic:
     """Pack so that everything fits with probability at least 1 - risk, over all permutations inside classes.
 
-    No sampling: a plan's probability is computed from exact ones of its bins. Needs multisets, or else assumes that one
-    member sits at each end of a class's interval and the rest uniformly between; intervals of a public hierarchy, whose
-    ends need not be weights, are packed by their upper ends.
+    There is no sampling: the probability of a plan is computed from exact probabilities of its bins. The model needs
+    multisets. Without them, it assumes that one member is at each end of a class's interval and that the others are
+    uniform in between. The ends of intervals of a public hierarchy need not be weights, so these are packed by their
+    upper ends.
 
-    On noisy releases the probability is that of the noise, for any data and whichever plan is chosen; with a prior,
-    that of the true weights given the noisy ones, which is right on average over the prior.
+    On noisy releases the probability is that of the noise, for any data and whichever plan is chosen. With a prior, it
+    is that of the true weights given the noisy weights, which is right on average over the prior.
 
     Parameters
     ----------
     risk
         Largest probability that some bin does not fit: at least 0, below 1.
     prior
-        For noisy releases: what weights are taken to be drawn from, ``uniform`` or ``normal:MEAN:SD``, over the grid
-        points of the public domain.
+        For noisy releases: the assumed law of weights over the grid points of the public domain, ``uniform`` or
+        ``normal:MEAN:SD``.
     as_published
-        Instead fit a sample of permutations, as the paper does; such a plan overfits its sample.
+        Fit a sample of permutations instead, as the paper does; such a plan overfits its sample.
     scenarios, seed
-        How many permutations that sample has, and its seed.
+        Number of permutations in that sample, and its seed.
 
     References
     ----------
@@ -191,18 +188,17 @@ class Stochastic:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "risk", _risk(self.risk, least_allowed=True))
+        object.__setattr__(self, "risk", _risk(self.risk, zero_allowed=True))
         if type(self.scenarios) is not int or self.scenarios < 1 or type(self.seed) is not int or self.seed < 0:
             raise ParameterError(
-                f"scenarios must be 1 or more and seed 0 or more. Got {self.scenarios!r} and {self.seed!r}."
+                f"scenarios must be at least 1, seed at least 0. Got {self.scenarios!r}, {self.seed!r}."
             )
         if self.prior is not None:
             object.__setattr__(self, "prior", Prior.parse(self.prior).text)
             if self.as_published:
-                raise ParameterError("the published stochastic model takes no prior. Leave one of the two out.")
+                raise ParameterError("the published stochastic model has no prior. Remove prior or as_published.")
 
     def describe(self) -> PackingModel:
-        """Give name and parameters as a plan states them."""
         if self.as_published:
             return PackingModel(
                 name=self.name, risk=self.risk, as_published=True, scenarios=self.scenarios, seed=self.seed
@@ -214,25 +210,24 @@ class Stochastic:
 
 @dataclass(frozen=True, kw_only=True)
 class Sealed:
-    """Say only how many rows of each class a bin takes; the owner, who knows the weights, fills the slots.
+    """Say only how many rows of each class a bin takes. The owner, who knows the weights, fills the slots.
 
-    From multisets it packs the true multiset, so that privacy costs no truck. From bounds it packs upper bounds. What
-    it costs instead is truck linkage: a tight plan leaves few ways to fill it, and the plan states what they tell.
+    With multisets, it packs the true multiset, so privacy costs no truck. With bounds, it packs upper bounds. The cost
+    is truck linkage instead: a tight plan can be filled in few ways, and the plan states what they reveal.
     """
 
     name: ClassVar[str] = "sealed"
 
     def describe(self) -> PackingModel:
-        """Give the name as a plan states it."""
         return PackingModel(name=self.name)
 
 
 Model = Standard | Robust | Stochastic | Sealed
 
 
-def _risk(value: Exact, *, least_allowed: bool) -> Fraction:
+def _risk(value: Exact, *, zero_allowed: bool) -> Fraction:
     risk = exact(value, what="risk")
-    if not (0 <= risk < 1) or (risk == 0 and not least_allowed):
-        least = "at least 0" if least_allowed else "more than 0"
-        raise ParameterError(f"risk must be {least} and below 1. Got {shown_number(risk)}. Give 0.05, say.")
+    if not (0 <= risk < 1) or (risk == 0 and not zero_allowed):
+        lower = "at least 0" if zero_allowed else "more than 0"
+        raise ParameterError(f"risk must be {lower} and less than 1, for example 0.05. Got {shown_number(risk)}.")
     return risk

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Planning on noisy releases: how likely a whole plan fits, when the plan was chosen after the noise was seen.
+"""Planning on noisy releases: how likely a whole plan fits if it was chosen after the noise was seen.
 
-A planner puts rows together because their noisy weights are small, and small noisy weights are those that noise made
-small. So the noise of the rows in a chosen bin is not what noise is in general, and a bound that takes it for that is
-wrong (``papers/li2022_naive.py`` has it, to be shown failing). Two others hold:
+A planner puts rows together because their noisy weights are small, and these are often rows that noise made small. So
+the noise of the rows in a chosen bin is not typical noise, and a bound that assumes so is wrong
+(``papers/li2022_naive.py`` shows how it fails). Two other bounds are true:
 
-- *simultaneous*: with the stated probability every row is at most its size at once, so that any plan that fits on the
-  sizes fits, whichever was chosen, whatever the data;
-- *posterior*: given the release, true weights are independent with known laws if they were drawn from a stated prior.
-  The chance of any plan follows exactly, on average over the prior.
+- *simultaneous*: with the stated probability, all rows are at most their sizes at the same time. So any plan that fits
+  the sizes fits, whichever plan was chosen and whatever the data;
+- *posterior*: if true weights come from a stated prior then, given the release, they are independent with known laws.
+  The probability of any plan follows exactly, on average over the prior.
 
-Then the chance that a bin fits is that of a sum of independent numbers. Sums are computed on whole units, values
-rounded up for a bound from below and down for one from above; floating point is allowed for by ``_ROUNDING``.
+Then the probability that a bin fits is that of a sum of independent numbers. Sums are computed in whole units. Values
+are rounded up for a lower bound and down for an upper bound; ``_ROUNDING`` allows for floating point.
 
 ``docs/proofs/plan-risk.md`` has the proofs.
 """
@@ -53,50 +53,50 @@ _SEARCH_SECONDS = 8.0
 _ALMOST_SURE = Fraction(10**9 - 1, 10**9)
 
 ANY_DATA = (
-    "the law of the noise, for any data and whichever plan is chosen after seeing the noisy values: every row is at "
-    "most its {size} at once"
+    "the law of the noise, for any data and whichever plan is chosen after seeing the noisy values: all rows are at "
+    "most their {size} at the same time"
 )
 
 
-# What the release says of its noise
+# What the release says about its noise
 
 
 def check_model(release: Release, model: Model, spread: int | None) -> None:
-    fitting = "Use the standard model, or the stochastic one with a risk."
+    remedy = "Use the standard model, or the stochastic model with a risk."
     if isinstance(model, Stochastic) and model.prior is not None and (not release.noisy or release.classes is not None):
-        raise ParameterError("a prior is for releases all of whose rows are noisy, without classes. Leave it out.")
+        raise ParameterError("a prior is only for releases with noisy rows and no classes. Remove the prior.")
     if not release.noisy:
         return
     if spread is not None:
-        raise ParameterError(f"a spread is for classes, and a noisy row is in none. Leave it out. {fitting}")
+        raise ParameterError(f"a spread is only for classes, and noisy rows have no class. Remove the spread. {remedy}")
     if not isinstance(model, Standard | Stochastic):
-        raise ParameterError(f"the {model.name} model is for classes, and a noisy row is in none. {fitting}")
+        raise ParameterError(f"the {model.name} model is only for classes, and noisy rows have no class. {remedy}")
     if isinstance(model, Stochastic) and model.as_published:
-        raise ParameterError(f"the published stochastic model permutes classes, and a noisy row is in none. {fitting}")
+        raise ParameterError(f"the published stochastic model permutes classes, and noisy rows have no class. {remedy}")
 
 
 def cells_of(release: Release, name: str) -> Cells:
     stated = (release.certificate.rows.noise or {}).get(name)
     if stated is None:
         raise ParameterError(
-            f"the release does not state the law of its noise on {name}, so that no risk can be computed. Use the "
-            "standard model."
+            f"the release does not state the law of its noise on {name}, so no risk can be computed. Use the standard "
+            "model."
         )
     return stated_cells(release, name, stated)
 
 
-# Sizes that hold for any data
+# Sizes that are valid for any data
 
 
 def intervals_hold(problem: PackingProblem) -> Certified | None:
-    """State how likely every row is at most the upper end of its interval; None if no law is stated."""
+    """Return how likely every row is at most the upper end of its interval; None if no law is stated."""
     if problem.release.certificate.rows.noise is None:
         return None
     noisy = noisy_rows(problem.release)
     misses: list[tuple[Fraction, int]] = []
     for known in problem.known:
         cells = cells_of(problem.release, known.name)
-        # The cell can be read off the lower end too, where no noisy value is released.
+        # Without a released noisy value, the lower end also shows the cell.
         met = np.bincount(cells.index(cells.steps(known.lower[noisy])), minlength=len(cells.cells)).tolist()
         laws = [cell.law for cell in cells.cells]
         each = [law.miss(law.radius) if law.radius >= 0 else Fraction(1) for law in laws]
@@ -106,23 +106,23 @@ def intervals_hold(problem: PackingProblem) -> Certified | None:
 
 
 def item_risk(risk: Fraction, num: int) -> Fraction:
-    """Return how likely each of some independent things may fail so that all hold with probability 1 - risk.
+    """Return how likely each of ``num`` independent events may fail so that all hold with probability 1 - risk.
 
-    The largest such share, rounded down: (1 - share)^num >= 1 - risk.
+    This is the largest share with (1 - share)^num >= 1 - risk, rounded down.
     """
     if not risk or not num:
         return risk
-    # The share is at least risk / num, so that 60 digits more than that has are plenty.
+    # The share is at least risk / num, so 60 more digits than that has are enough.
     context = Context(prec=80 + len(str(num)) + len(str(risk.denominator)))
     left = context.divide(Decimal((1 - risk).numerator), Decimal((1 - risk).denominator))
     root = context.exp(context.divide(context.ln(left), Decimal(num)))
     share = Fraction(1) - Fraction(root)
-    # One digit less for what the logarithm and the root were rounded by.
+    # One unit less, for the rounding of the logarithm and the root.
     return Fraction(math.floor(share * 10**60) - 1, 10**60) if share > Fraction(1, 10**20) else risk / num
 
 
 def simultaneous_sizes(problem: PackingProblem, risk: Fraction) -> tuple[list[FloatArray], Certified]:
-    """Return a size for each row and quantity; all hold at once with probability 1 - risk, whatever the data."""
+    """Return a size for each row and quantity; for any data, all hold together with probability 1 - risk."""
     noisy = noisy_rows(problem.release)
     share = item_risk(risk, len(noisy) * len(problem.known))
     sizes, misses = [], list[tuple[Fraction, int]]()
@@ -138,17 +138,17 @@ def simultaneous_sizes(problem: PackingProblem, risk: Fraction) -> tuple[list[Fl
 
 
 def _noisy_values(cells: Cells, known: Uncertain, rows: IntArray) -> FloatArray:
-    """Return the noisy value of each of some rows; where only intervals were released, the largest it may have."""
+    """Return the noisy values of some rows; if only intervals were released, the largest possible noisy values."""
     values = (known.upper if known.nominal is None else known.nominal)[rows]
     if not cells.domain.contains(values).all():
-        raise ParameterError("a noisy value lies outside its public domain. Verify the release.")
+        raise ParameterError("a noisy value is outside its public domain. Verify the release.")
     if known.nominal is not None:
         return values
     high = cells.domain.steps_below(values)
     of_cell = cells.index(high)
     end = np.array([cell.end for cell in cells.cells])[of_cell]
     radius = np.array([max(cell.law.radius, 0) for cell in cells.cells])[of_cell]
-    # An interval that was cut at the end of its cell may be around any value near that end.
+    # An interval that was cut at the end of its cell can have its centre anywhere near that end.
     return cells.domain.grid_values(np.where(high < end, high - radius, end))
 
 
@@ -156,10 +156,9 @@ def _noisy_values(cells: Cells, known: Uncertain, rows: IntArray) -> FloatArray:
 
 
 def odds_of(problem: PackingProblem, prior: Prior) -> Odds:
-    """Gather how likely true values are, given the noisy ones and a prior."""
     if prior.mean is not None and len(problem.known) > 1:
         raise ParameterError(
-            "one normal prior cannot be that of several quantities. Use the uniform one, or pack one quantity."
+            "a normal prior is for one quantity, but there are several. Use the uniform prior, or pack one quantity."
         )
     beliefs = []
     for known in problem.known:
@@ -172,8 +171,6 @@ def odds_of(problem: PackingProblem, prior: Prior) -> Odds:
 
 
 class LikelyPlan(NamedTuple):
-    """A plan that fits with the stated probability under a prior: where rows go, and what is proved."""
-
     bin_of_row: IntArray
     kinds: IntArray
     bound: int
@@ -183,8 +180,8 @@ class LikelyPlan(NamedTuple):
 def likely_plan(
     problem: PackingProblem,
     model: Stochastic,
-    packed: Callable[[Sequence[FloatArray], float], Packed],  # packs rows of given sizes in so many seconds
-    groups: Sequence[IntArray],  # rows of each group that is packed apart
+    packed: Callable[[Sequence[FloatArray], float], Packed],  # packs rows of given sizes within some seconds
+    groups: Sequence[IntArray],  # rows of each group; groups are packed apart
     deadline: float,
     tell: Telling | None = None,
 ) -> LikelyPlan:
@@ -193,9 +190,9 @@ def likely_plan(
     costs = np.array([kind.cost for kind in problem.kinds(np.zeros((len(problem.trucks), len(problem.known)), int))])
     (start, kinds), sure = _started(problem, odds, risk, packed, costs, deadline)
     bins, bound = start, 0
-    if len(odds) <= MAX_SEARCHED:  # else the sizes would be all but 0
-        # Bound what any likely plan costs by packing sizes that all rows reach at once with more than the risk. Such a
-        # plan, and rows that are all so large, happen together sometimes: so the plan fits on these sizes.
+    if len(odds) <= MAX_SEARCHED:  # otherwise the sizes would be almost 0
+        # Pack sizes that all rows reach together with a probability above the risk. A plan that fits with probability
+        # 1 - risk must sometimes fit while all rows are that large, so its cost is at least that of this packing.
         share = item_risk(1 - risk, len(odds) * len(odds.beliefs)) * Fraction(999_999, 10**6) if risk else _ALMOST_SURE
         sizes = [belief.low_quantiles(share) for belief in odds.beliefs]
         with contextlib.suppress(NoPlanError):
@@ -215,8 +212,8 @@ def likely_plan(
         ends = f"{shown_number(domain.lower)} to {shown_number(domain.upper)} {known.unit}".strip()
         parts.append(f"{prior.text} over {known.name} from {ends} in steps of {shown_number(domain.resolution)}")
     rests_on = (
-        f"the stated prior ({'; '.join(parts)}): right on average over data drawn from it, whichever plan is chosen, "
-        "not for every data set"
+        f"the stated prior ({'; '.join(parts)}): right on average over data sampled from it, whichever plan is chosen, "
+        "but not for every dataset"
     )
     certified = Certified(at_least=at_least, at_most=odds.at_most(bins, kinds), rests_on=rests_on)
     return LikelyPlan(bins, kinds, bound, certified)
@@ -225,7 +222,7 @@ def likely_plan(
 def _searched(
     odds: Odds, group: IntArray, bin_of_row: IntArray, bound: int, risk: Fraction, deadline: float, tell: Telling | None
 ) -> IntArray:
-    """Take bins away, one after another, as long as rows can be put so that everything still fits likely enough."""
+    """Remove bins one by one, as long as everything still fits with the required probability."""
     budget = -math.log1p(-float(risk))
     stop = min(deadline, time.monotonic() + _SEARCH_SECONDS)
     laws = []
@@ -252,7 +249,7 @@ def _searched(
 
 
 def plan_odds(problem: PackingProblem, model: Stochastic, bin_of_row: IntArray, kinds: IntArray) -> tuple[float, float]:
-    """Bound from below and above how likely a plan fits given the release, under the model's prior."""
+    """Return a lower and an upper bound on how likely a plan fits given the release, under the model's prior."""
     odds = odds_of(problem, Prior.parse(model.prior or "uniform"))
     return odds.at_least(bin_of_row, kinds), odds.at_most(bin_of_row, kinds)
 
@@ -269,10 +266,10 @@ def _started(
     costs: IntArray,
     deadline: float,
 ) -> tuple[tuple[IntArray, IntArray], float]:
-    """Return the cheapest likely plan that packs a size for each row, and how likely all sizes hold, if that is why.
+    """Return the cheapest likely plan on one size per row, and how likely all sizes hold if this proves the plan.
 
-    Sizes are quantiles, those that hold for any data, or the mean and some deviations. A plan on the second is taken
-    only if it is likely given this release: whoever took the better of two kinds of plan would meet both their risks.
+    Sizes are quantiles, sizes for any data, or the mean and some deviations. A plan on sizes for any data is accepted
+    only if it is likely given this release: choosing the better of two kinds of plan would add up both their risks.
     """
     plans: list[tuple[int, float, IntArray, IntArray]] = []
 
@@ -280,7 +277,7 @@ def _started(
         try:
             bins, kinds, _ = packed(sizes, _seconds(odds, deadline))
         except NoPlanError:
-            return True  # smaller sizes are to be tried, as if these had been enough
+            return True  # try smaller sizes, as if these had been enough
         likely = sure >= 1 - risk or odds.at_least(bins, kinds) >= 1 - risk
         if likely:
             plans.append((int(costs[kinds].sum()), -sure, bins, kinds))
@@ -297,8 +294,8 @@ def _started(
         middle = (low + high) / 2
         sizes = []
         for axis, belief in enumerate(odds.beliefs):
-            # The mean of each row and some deviations, rounded up to the grid, but no more than a truck holds: a row
-            # that may be larger than any truck goes alone, and counts with its own chance.
+            # The mean of each row and some deviations, rounded up to the grid, but at most the capacity of a truck: a
+            # row that may exceed every truck travels alone, and counts with its own probability.
             (mean, deviation), domain = belief.moments, belief.cells.domain
             wanted = domain.steps_above(domain.clamp(mean + middle * deviation))
             largest = np.array([max(room[axis] for room in odds.rooms)], dtype=np.float64)
@@ -313,28 +310,28 @@ def _started(
                 plans.append((int(costs[kinds].sum()), 0.0, alone, kinds))
     if not plans:
         raise NoPlanError(
-            f"no plan was found that fits with probability {shown_number(1 - risk)}. {problem.remedy} "
-            "Or allow more risk."
+            f"Dunnage could not make a plan that fits with probability {shown_number(1 - risk)}. {problem.remedy} Or "
+            "allow more risk."
         )
     _, sure, bins, kinds = min(plans, key=lambda one: one[:2])
     return (bins, kinds), -sure
 
 
-# What noisy values and a prior tell of the true ones
+# True values, given noisy values and a prior
 
 
 MAX_SEARCHED = 500
-"""Most rows whose plan is searched row by row; more are packed with a buffer for each."""
+"""Maximum number of rows for a search row by row; more rows are packed with a buffer for each."""
 MIN_WIDTH, MAX_WIDTH = 512, 1 << 15
 MAX_TOTAL_WIDTH = 1 << 18
 MAX_POINTS = 10**8
 _CELLS = 4_000_000
 _ROUNDING = 1e-10
-"""Allowance for floating point in a chance, for each row of a bin."""
+"""Allowance for floating point in a probability, for each row of a bin."""
 
 
 def all_hold(misses: Iterable[tuple[Fraction, int]]) -> float:
-    """Return, rounded down, how likely independent events all happen: how likely each does not, and how often."""
+    """Return, rounded down, how likely all of some independent events happen, from (probability to fail, number)."""
     total = 0.0
     for miss, times in misses:
         above = math.nextafter(float(miss), 1.0) if miss and times else 0.0
@@ -348,27 +345,29 @@ def all_hold(misses: Iterable[tuple[Fraction, int]]) -> float:
 class Beliefs:
     """One quantity of a noisy release: the law of each true value given the noisy one."""
 
-    cells: Cells  # The noise
-    prior: Prior  # What true values are drawn from: over the grid points of a row's cell, which is public
-    steps: IntArray  # The distinct noisy values, as grid steps
-    of_row: IntArray  # Which of them each row has
+    cells: Cells  # the noise
+    prior: Prior  # of true values, over the grid points of a row's cell, which is public
+    steps: IntArray  # the distinct noisy values, as grid steps
+    of_row: IntArray  # which of them each row has
 
     @classmethod
     def of(cls, cells: Cells, values: FloatArray, prior: Prior) -> Beliefs:
         if cells.domain.lower < 0:
-            raise ParameterError("a prior is for weights of at least 0, and the domain goes below. Leave it out.")
+            raise ParameterError(
+                "a prior is only for weights of at least 0, but the domain includes negative values. Remove the prior."
+            )
         steps, of_row = np.unique(cells.steps(values), return_inverse=True)
         met = np.bincount(cells.index(steps), minlength=len(cells.cells))
         work = sum(int(times) * (cell.law.last + 1) for times, cell in zip(met, cells.cells, strict=True))
         if work > MAX_POINTS:
             raise ParameterError(
-                f"a prior is weighed at every grid point for every noisy value: {work:,} points are too many. "
-                "Leave the prior out, or ask the owner for a coarser resolution."
+                f"a prior needs every grid point for every noisy value: {work:,} points are too many. Remove the "
+                "prior, or ask the owner for a coarser resolution."
             )
         return cls(cells, prior, steps, of_row.reshape(-1))
 
     def laws(self) -> Iterator[tuple[IntArray, IntArray, FloatArray]]:
-        """Yield some distinct values, the steps their true ones may have, and the probability of each.
+        """Yield some distinct noisy values, the possible steps of their true values, and their probabilities.
 
         Shapes: (values,), (steps,), (values, steps).
         """
@@ -386,7 +385,7 @@ class Beliefs:
 
     @cached_property
     def measure(self) -> Fraction:
-        """Largest amount that every grid point is a multiple of."""
+        """The largest amount of which every grid point is a multiple."""
         lower, resolution = self.cells.domain.lower, self.cells.domain.resolution
         assert resolution is not None
         denominator = math.lcm(lower.denominator, resolution.denominator)
@@ -399,7 +398,7 @@ class Beliefs:
 
     @cached_property
     def tops(self) -> IntArray:
-        """Largest possible true amount of each row, in measures."""
+        """The largest possible true amount of each row, in measures."""
         ends = np.array([cell.end for cell in self.cells.cells])[self.cells.index(self.steps)]
         return self.amounts(ends)[self.of_row]
 
@@ -413,7 +412,7 @@ class Beliefs:
         return mean[self.of_row], np.sqrt(square)[self.of_row]
 
     def quantiles(self, risk: Fraction) -> tuple[FloatArray, float]:
-        """Return what each row's true value is above with at most this probability; and how likely none is above."""
+        """Return values that rows exceed with at most this probability each, and how likely none does."""
         steps, missed = np.empty(len(self.steps), dtype=np.int64), np.empty(len(self.steps))
         for part, truth, likely in self.laws():
             above = np.zeros_like(likely)
@@ -425,7 +424,7 @@ class Beliefs:
         return self.cells.domain.grid_values(steps)[self.of_row], likely_all
 
     def low_quantiles(self, risk: Fraction) -> FloatArray:
-        """Return what each row's true value is below with at most this probability."""
+        """Return a value that each row's true value is below with at most this probability."""
         steps = np.empty(len(self.steps), dtype=np.int64)
         for part, truth, likely in self.laws():
             below = np.zeros_like(likely)
@@ -434,7 +433,7 @@ class Beliefs:
         return self.cells.domain.grid_values(steps)[self.of_row]
 
     def table(self, unit: int, width: int, rounded: str) -> FloatArray:
-        """Return the law of each distinct value in units of so many measures, up to a width."""
+        """Return the law of each distinct value in units of ``unit`` measures, up to a width."""
         table = np.zeros((len(self.steps), width + 2))
         for part, truth, likely in self.laws():
             amounts = self.amounts(truth)
@@ -450,7 +449,7 @@ class Beliefs:
 
 
 def convolved(first: FloatArray, second: FloatArray, width: int) -> FloatArray:
-    """Return the laws of sums of two independent numbers each, up to a width; along the last axis."""
+    """Return the laws of sums of pairs of independent numbers, up to a width, along the last axis."""
     from scipy import fft
 
     length = fft.next_fast_len(first.shape[-1] + second.shape[-1] - 1, real=True)
@@ -463,16 +462,16 @@ def convolved(first: FloatArray, second: FloatArray, width: int) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class Odds:
-    """How likely plans fit, for what is believed of each quantity."""
+    """How likely plans fit, given the laws of each quantity."""
 
-    beliefs: tuple[Beliefs, ...]  # The law of each row, for each quantity
-    rooms: tuple[tuple[Fraction, ...], ...]  # Capacity of each kind of truck. Shape: kinds, quantities
+    beliefs: tuple[Beliefs, ...]  # the law of each row, for each quantity
+    rooms: tuple[tuple[Fraction, ...], ...]  # capacity of each kind of truck. Shape: kinds, quantities
 
     def __len__(self) -> int:
         return len(self.beliefs[0].of_row)
 
     def unit(self, axis: int, width: int) -> int:
-        """Return how many measures of a quantity a unit has so that no truck holds more units than the width."""
+        """Return the number of measures in a unit, so that no truck holds more units than the width."""
         most = max(room[axis] for room in self.rooms) / self.beliefs[axis].measure
         return max(1, math.ceil(most / width))
 
@@ -490,15 +489,13 @@ class Odds:
 
     @cached_property
     def down(self) -> list[tuple[FloatArray, list[int]]]:
-        """Law of each distinct value of each quantity in units, rounded down, and the units that trucks hold."""
+        """The law of each distinct value of each quantity in units, rounded down, and the capacities in units."""
         return [self._tabled(axis, "down") for axis in range(len(self.beliefs))]
 
     def at_least(self, bin_of_row: IntArray, kinds: IntArray) -> float:
-        """Bound from below how likely everything fits."""
         return self._chance(bin_of_row, kinds, self._up, -1)
 
     def at_most(self, bin_of_row: IntArray, kinds: IntArray) -> float:
-        """Bound from above how likely everything fits."""
         return self._chance(bin_of_row, kinds, self.down, 1)
 
     def _chance(
@@ -510,7 +507,7 @@ class Odds:
             tops = np.zeros(len(kinds), dtype=np.int64)
             np.add.at(tops, bin_of_row, belief.tops)
             room = np.array([math.floor(room[axis] / belief.measure) for room in self.rooms])
-            open_ = np.flatnonzero(tops > room[kinds])  # the others fit whatever is true
+            open_ = np.flatnonzero(tops > room[kinds])  # the others always fit
             chance = _bin_chances(table, belief.of_row, bin_of_row, sizes, np.array(limits)[kinds], open_)
             chance = np.clip(chance + side * _ROUNDING * (sizes[open_] + 1), 0.0, 1.0)
             if (chance <= 0).any():
@@ -522,7 +519,7 @@ class Odds:
 def _bin_chances(
     table: FloatArray, of_row: IntArray, bin_of_row: IntArray, sizes: IntArray, limits: IntArray, bins: IntArray
 ) -> FloatArray:
-    """Return how likely each of some bins holds at most its limit; bins of as many rows are done together."""
+    """Return how likely each of some bins stays within its limit; bins with equally many rows are done together."""
     chances = np.empty(len(bins))
     if not len(bins):
         return chances
@@ -545,11 +542,11 @@ def _bin_chances(
     return chances
 
 
-# What any plan needs
+# Lower bounds for any plan
 
 
 def least_bins(odds: Odds, groups: Sequence[IntArray], risk: Fraction) -> int:
-    """Bound from below how many trucks of the only kind any plan needs that fits with probability 1 - risk."""
+    """Return a lower bound on the trucks of any plan that fits with probability 1 - risk, with one kind of truck."""
     total = 0
     for rows in groups:
         bounds = [1]
@@ -561,10 +558,10 @@ def least_bins(odds: Odds, groups: Sequence[IntArray], risk: Fraction) -> int:
 
 
 def least_total(belief: Beliefs, rows: IntArray, risk: Fraction) -> Fraction:
-    """Bound from below what trucks must hold together, for rows to be able to fit with probability 1 - risk.
+    """Return a lower bound on the total capacity of trucks, if rows are to fit with probability 1 - risk.
 
-    Whenever all fit, the rows' total is at most what the trucks hold. So that is at least what the total stays below
-    with probability 1 - risk: by Cantelli's inequality, and for few rows by the law of the total.
+    Whenever all rows fit, their total is at most the total capacity. So the capacity is at least the value below which
+    the total stays with probability 1 - risk: by Cantelli's inequality and, for few rows, by the law of the total.
     """
     mean, deviation = belief.moments
     total, spread = float(mean[rows].sum()), math.sqrt(float((deviation[rows] ** 2).sum()))
@@ -583,19 +580,19 @@ def least_total(belief: Beliefs, rows: IntArray, risk: Fraction) -> Fraction:
 
 
 def _least_by_sharing(odds: Odds, axis: int, rows: IntArray, risk: Fraction) -> int:
-    """Bound from below how many trucks are needed, by what it costs a row at least to share one with so many others.
+    """Return a lower bound on the number of trucks, from the least risk of a row that shares a truck.
 
-    The logarithms of the bins' chances have a budget in common. A row in a bin of a rows is 1/a of a truck, and takes
-    1/a of the bin's part of the budget, which is at least what the row and the a - 1 smallest rows take. Any price for
+    The logarithms of the bins' probabilities share one budget. A row in a bin of a rows is 1/a of a truck, and takes
+    1/a of the bin's part of the budget, which is at least that of the row with the a - 1 smallest rows. Any price for
     the budget gives a bound.
     """
     if len(odds) > MAX_SEARCHED:
         return 0
     table, (limit,) = odds.down[axis]
     cumulated = np.cumsum(table[odds.beliefs[axis].of_row[rows]], axis=1)
-    # Laws such that the sum of any a rows is at least, in law, that of the first a; one for each row.
+    # Laws, one for each row, such that the sum of any a rows is stochastically at least that of the first a.
     ordered = cumulated[np.argsort(-cumulated.sum(axis=1), kind="stable")]
-    if (np.diff(ordered, axis=0) > 1e-12).any():  # rows cannot be ordered: none is smaller than the least of all
+    if (np.diff(ordered, axis=0) > 1e-12).any():  # rows cannot be ordered: use the smallest of all for each
         ordered = np.broadcast_to(cumulated.max(axis=0), cumulated.shape)
     smallest = np.diff(ordered, axis=1, prepend=0.0)
     loads = np.zeros(limit + 1)
@@ -613,7 +610,7 @@ def _least_by_sharing(odds: Odds, axis: int, rows: IntArray, risk: Fraction) -> 
     # The best bound over prices of the budget. Shape of costs: rows in the bin, rows
     costs, budget = np.array(rows_costs), -math.log1p(-float(risk)) + 1e-12
     share = 1.0 / np.arange(1, len(costs) + 1)[:, None]
-    barred = np.isinf(costs)  # sharing that is not allowed is not free at price 0 either
+    barred = np.isinf(costs)  # sharing that is not allowed stays so at price 0
     paid = np.where(barred, 0.0, costs)
     best = -math.inf
     for price in (0.0, *np.geomspace(1e-2, 1e4, 61).tolist()):
@@ -623,7 +620,6 @@ def _least_by_sharing(odds: Odds, axis: int, rows: IntArray, risk: Fraction) -> 
 
 
 def least_cost(odds: Odds, costs: IntArray, risk: Fraction) -> int:
-    """Bound from below what trucks cost, by what they must hold together."""
     everything = np.arange(len(odds))
     bounds = [int(costs.min())]
     for axis, belief in enumerate(odds.beliefs):

@@ -1,18 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""pack: released rows into trucks, with a proven bound.
+"""pack: put released rows into trucks, with a proved bound.
 
-All models differ only in which part of what is known of a weight they read. Those that need more than one number a row
-are one problem on classes (:class:`ChancePacker`): how many rows of each class a truck takes, and how
-likely that fits. Rows are dealt to the places of their class afterwards; which is which makes no difference to the
-weights, and is done so that rows that look alike go to different trucks.
+The models differ only in what they use of the knowledge about a weight. Those that need more than one number per row
+are one problem on classes (:class:`ChancePacker`): how many rows of each class a truck takes, and how likely that fits.
+The rows of a class are assigned to its places afterwards. This does not change the weights, and is done so that rows
+that look alike go to different trucks.
 """
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,7 +26,9 @@ from dunnage.exact import Exact, exact, plain
 from dunnage.kernels.bins import ChancePacker, ClassPacking, Members, l2_bound, pack_bins, whole_numbers
 from dunnage.kernels.bins.certified import pack_vectors
 from dunnage.kernels.bins.chances import ClassSizes
+from dunnage.kernels.bins.covering import CoverProgram, KindPatterns, PatternList
 from dunnage.kernels.bins.exchanges import over_caps, spread_items
+from dunnage.kernels.bins.sampling import within_class_permutations
 from dunnage.planning.linkage import (
     ESTIMATE_SECONDS,
     exchangeable,
@@ -35,7 +41,6 @@ from dunnage.planning.models import Model, Robust, Sealed, Standard, Stochastic
 from dunnage.planning.noisy import check_model, intervals_hold, likely_plan, plan_odds, simultaneous_sizes
 from dunnage.planning.plan import Certified, Linkage, Plan, Slots, Unplanned, whole_if_possible
 from dunnage.planning.problem import PackingProblem, Telling, Whole, rows_by_group
-from dunnage.planning.published import budgeted_packing, sampled_assignment
 from dunnage.planning.trucks import Truck
 from dunnage.release import Release
 
@@ -55,7 +60,7 @@ MULTISETS = "the released multisets: rows of a class are in random order and exc
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _Solution:
-    """What a model gives: the bin of each row or slots, the kind of each bin, a bound in whole costs."""
+    """The result of a model: the bin of each row or slots, the kind of each bin, and a bound in whole costs."""
 
     kinds: IntArray
     bound: int
@@ -63,7 +68,7 @@ class _Solution:
     slots: Slots | None = None
     certified: Certified | None = None
     linkage: Linkage | None = None
-    facts: Mapping[str, str] = field(default_factory=dict)  # what the plan's model is to state besides
+    facts: Mapping[str, str] = field(default_factory=dict)  # what else the plan states about its model
 
     @property
     def assignment(self) -> IntArray:
@@ -86,45 +91,45 @@ def pack(
     seconds: float = DEFAULT_SECONDS,
     progress: Progress | None = None,
 ) -> Plan:
-    """Pack released rows into as few trucks, or as cheap ones, as can be found in time, with a proven bound.
+    """Pack released rows into as few or as cheap trucks as the time allows, with a proved bound.
 
     Parameters
     ----------
     release
-        What the owner published; nothing else is needed or reached.
+        What the owner published. Nothing else is used.
     capacity
-        What a truck holds: a number, text with the unit (``"500kg"``), or one such for each quantity
+        The capacity of a truck: a number, a text with its unit (``"500kg"``), or one of these for each quantity
         (``["500kg", "volume=9"]``).
     trucks
-        Instead of ``capacity``: the kinds of truck, with counts and costs. Several kinds are chosen at least cost.
+        Instead of ``capacity``: the kinds of truck, with counts and costs. Kinds are chosen for the lowest cost.
     model
         By default :class:`Standard` on upper bounds.
     by, apart
-        Public columns; different values of either never share a truck.
+        Public columns. Rows with different values in either never share a truck.
     spread
         No truck takes more than this part (1/spread) of a class.
     quantity
-        What to pack, if only one of several quantities is meant.
+        What to pack, if the release has several quantities and you want only one.
     margin
-        Part of every capacity that is left free: at least 0, below 1. The plan's trucks keep their capacities.
+        Share of every capacity to leave free: at least 0, less than 1. The trucks of the plan keep their capacities.
     seconds
-        Time limit; the best plan found by then is returned with its gap.
+        Time limit. You get the best plan within this time, with its gap.
     progress
-        Called with a line whenever plan or bound improves.
+        Called with a line of text whenever the plan or the bound improves.
 
     Returns
     -------
     Plan
-        With objective, bound, truck linkage and what is unplanned.
+        With its objective, bound, truck linkage and what is unplanned.
 
     Raises
     ------
     NoPlanError
-        If a row is heavier than any truck, there are not enough trucks, or a class cannot be spread so far.
+        If a row is heavier than any truck, there are not enough trucks, or a class cannot be spread that far.
     """
     start = time.monotonic()
     if not seconds > 0:
-        raise ParameterError(f"seconds must be more than 0. Got {seconds!r}. Give a time limit.")
+        raise ParameterError(f"seconds must be more than 0. Got {seconds!r}.")
     chosen = model or Standard()
     problem = PackingProblem.of(
         release, capacity=capacity, trucks=trucks, by=by, apart=apart, quantity=quantity, spread=spread
@@ -137,7 +142,7 @@ def pack(
     bound: float = solution.bound
     if len(problem.trucks) > 1:
         bound = whole_if_possible(solution.bound * problem.unit_cost)
-    # Rows that the policy left out are the owner's to count; None says that there may be some.
+    # Only the owner knows how many rows the policy left out; None says that there may be some.
     leaves_out = any("leave-out" in (item.missing, item.outside) for item in release.certificate.attributes)
     stated, noise_only = release.certificate.rows.suppressed, release.noisy and release.classes is None
     suppressed = (0 if noise_only else None) if stated is None else stated.count  # noise leaves no row out
@@ -162,22 +167,21 @@ def pack(
 
 
 def _linkage(release: Release, solution: _Solution) -> Linkage | None:
-    """Return how likely a package's truck is named; None where the law of the noise is not known."""
     if release.noisy:
         return noisy_linkage(release, solution.assignment) if solution.linkage is None else solution.linkage
     linkage = solution.linkage or truck_linkage(exchangeable(release), solution.assignment)
     likely = 1.0 if solution.certified is None else solution.certified.at_least
     if solution.slots is not None or likely >= 1:
         return linkage
-    # What the guess becomes for someone who sees that everything fitted, where that was not sure before. Not for noisy
-    # rows: how likely a plan fits over the noise is not how likely it does given the release.
-    seen = min(1.0, linkage.worst / likely) if likely > 0 else 1.0
-    return linkage.model_copy(update={"if_seen_to_fit": seen})
+    # If it was not certain that everything fits, seeing that it does improves the guess. Not so for noisy rows: the
+    # probability over the noise that a plan fits is not its probability given the release.
+    after = min(1.0, linkage.worst / likely) if likely > 0 else 1.0
+    return linkage.model_copy(update={"if_seen_to_fit": after})
 
 
 @dataclass(frozen=True, eq=False)
 class _Packer:
-    """A packing problem and the time for it; one method for each model."""
+    """A packing problem and its deadline, with one method for each model."""
 
     problem: PackingProblem
     deadline: float
@@ -194,7 +198,9 @@ class _Packer:
             return self.sampled(model) if model.as_published else self.stochastic(model)
         if isinstance(model, Sealed):
             return self.sealed()
-        raise ParameterError(f"{type(model).__name__} is no packing model. Use Standard, Robust, Stochastic or Sealed.")
+        raise ParameterError(
+            f"{type(model).__name__} is not a packing model. Use Standard, Robust, Stochastic or Sealed."
+        )
 
     @property
     def seconds_left(self) -> float:
@@ -202,7 +208,7 @@ class _Packer:
 
     @property
     def estimating(self) -> float:
-        """How long an estimate may take; one is always made."""
+        """The time limit of an estimate; there is always time for one."""
         return min(ESTIMATE_SECONDS, max(self.seconds_left, MIN_SECONDS))
 
     @property
@@ -211,11 +217,11 @@ class _Packer:
         if progress is None:
             return None
         return lambda stage, value, bound: progress(
-            f"{stage + ': ' if stage.startswith('part') else ''}{words} {value}, at least {bound}"
+            f"{stage + ': ' if stage.startswith('part') else ''}{words} {value}, at least {bound} needed"
         )
 
     def in_true_trucks(self, model: Model, solution: _Solution) -> _Solution:
-        """Say of a plan made with a margin what it tells, and how likely it fits, in the trucks as they are."""
+        """Restate the linkage and the probability of fit of a plan made with a margin, for the full capacities."""
         problem, certified = self.problem, solution.certified
         if solution.slots is not None:
             members = problem.class_members()
@@ -234,7 +240,7 @@ class _Packer:
             return replace(solution, certified=certified.model_copy(update=odds))
         return replace(solution, certified=_weighed(problem, solution) or certified.model_copy(update={"at_most": 1.0}))
 
-    # Standard: one number a row
+    # Standard: one number per row
 
     def standard(self, model: Standard) -> _Solution:
         values = [model.weights(known) for known in self.problem.known]
@@ -244,19 +250,19 @@ class _Packer:
             return replace(solution, certified=_weighed(self.problem, solution))
         if self.problem.release.noisy:
             return replace(solution, certified=intervals_hold(self.problem))
-        return replace(solution, certified=_fits_surely("what is released bounds every weight"))
+        return replace(solution, certified=_fits_surely("the release gives an upper bound on every weight"))
 
     def by_values(self, values: Sequence[FloatArray]) -> _Solution:
         """Pack rows that each have one value for every quantity."""
         problem = self.problem
-        # Noisy rows are each a class of their own: none can be dealt another's place.
+        # Each noisy row is a class of its own, so it cannot take the place of another.
         alone = problem.release.noisy and problem.release.classes is None
         if len(values) == 1 and len(problem.trucks) == 1:
             room = problem.trucks[0].capacity[problem.known[0].name]
             bins, bound = pack_apart(values[0], room, rows_by_group(problem.group), self.deadline, self.tell)
             num = int(bins.max()) + 1
             if alone or (problem.spread is None and len(problem.class_sizes) > MAX_SPREAD_CLASSES):
-                _check_count(problem, num, bound)  # of the second kind, most rows are by themselves
+                _check_count(problem, num, bound)  # with that many classes, most rows are alone in theirs
                 return _Solution(kinds=np.zeros(num, dtype=np.int64), bound=bound, bin_of_row=bins)
             whole = problem.whole(values)
             rooms = np.repeat(whole.rooms, num, axis=0)
@@ -280,13 +286,13 @@ class _Packer:
         return self.by_types(values)
 
     def by_types(self, values: Sequence[FloatArray]) -> _Solution:
-        """Pack several quantities, several kinds of truck or a spread: rows of one class and size are one type."""
+        """Pack several quantities, several kinds of truck, or a spread: rows of one class and size are a type."""
         problem, whole = self.problem, self.problem.whole(values)
         table = np.column_stack([problem.group, problem.class_id, whole.values])
         types, first, type_of, times = np.unique(
             table, axis=0, return_index=True, return_inverse=True, return_counts=True
         )
-        # A class that is one type is capped as a class; true weights split classes, and are never spread.
+        # A class of one type is capped as a class. True weights split classes, but they are never spread.
         caps, groups = np.minimum(times, problem.caps[types[:, 1]]), types[:, 0]
 
         def packer(sizes: IntArray, rooms: IntArray) -> ChancePacker:
@@ -300,7 +306,7 @@ class _Packer:
         if packing is None:
             raise _no_plan(problem)
         bound = packing.bound
-        if not whole.exact:  # then the bound comes from numbers rounded down
+        if not whole.exact:  # then the bound needs numbers that are rounded down
             below = packer(whole.below[first], whole.below_rooms)
             lower = below.solve(seconds=max(self.seconds_left, 0.1))
             bound = 0 if lower is None else lower.bound
@@ -339,7 +345,7 @@ class _Packer:
             sizes, certified = simultaneous_sizes(problem, model.risk)
             problem.check_rows_fit(sizes)
             return replace(self.by_values(sizes), certified=certified)
-        # Sizes may need more trucks than there are where the rows do not.
+        # The sizes may need more trucks than there are, even if the rows do not.
         free = problem.with_any_number()
 
         def packed(sizes: Sequence[FloatArray], seconds: float) -> tuple[IntArray, IntArray, int]:
@@ -357,9 +363,9 @@ class _Packer:
         if members is not None:
             return self.by_chance(*members, model.risk, MULTISETS)
         if release.certificate.rows.levels is not None:
-            # Intervals of a public hierarchy do not end where weights lie, and so say nothing of how these lie inside.
+            # The ends of intervals of a public hierarchy say nothing about where the weights inside are.
             return self.surely()
-        rests = "bounds alone, assuming that one member of a class sits at each end and the rest uniformly between"
+        rests = "bounds alone, assuming that one member of a class is at each end and the others are uniform in between"
         if any(known.nominal is not None for known in self.problem.known):
             rests += " (the mean is not used)"
         return self.by_chance(*self.problem.class_bounds(), model.risk, rests)
@@ -372,7 +378,7 @@ class _Packer:
             classes, problem.caps, problem.kinds(whole.rooms), risk=risk, groups=problem.group_of_class
         )
         start = None
-        try:  # the plan on upper bounds holds at any risk
+        try:  # the plan on upper bounds is valid at any risk
             stop = time.monotonic() + self.seconds_left * START_SHARE
             upper = replace(self, deadline=stop, progress=None).standard(Standard())
             slots = Slots.of_assignment(upper.assignment, problem.class_id)
@@ -385,23 +391,23 @@ class _Packer:
             raise _no_plan(problem)
         first = None if start is None else packer.planned(*start)
         packing = _less_linked(packer, packing, self.deadline, also=[] if first is None else [first])
-        # Sizes that had to be rounded up prove neither that fewer trucks cannot do nor that more orders do not fit.
+        # Sizes that were rounded up prove neither that more trucks are needed nor that other orders do not fit.
         bound, at_most = (packing.bound, packing.at_most) if whole.exact else (0, 1.0)
-        # Row numbers are random, sensitive values may tell of weights: dealt by those, a plan would not fit as often.
+        # Row numbers are random. Sensitive values may depend on weights: assigned by them, a plan would fit less often.
         alike = exchangeable(problem.release) if risk == 0 else problem.class_id
         certified = Certified(at_least=packing.at_least, at_most=at_most, rests_on=rests)
         bins = _dealt(problem, alike, _slots(packing.counts))
         return _Solution(kinds=packing.kinds, bound=bound, bin_of_row=bins, certified=certified)
 
     def surely(self) -> _Solution:
-        """Plan on upper bounds, which holds at any risk, with a bound that holds for any plan.
+        """Plan on upper bounds, which is valid at any risk, with a bound for any plan.
 
-        For very many classes, and where nothing is known of how weights lie inside a class.
+        For very many classes, and if nothing is known about the weights inside a class.
         """
         problem = self.problem
         solution = replace(self, deadline=time.monotonic() + self.seconds_left / 2).standard(Standard())
         least = 0
-        if len(problem.trucks) == 1:  # any plan that ever fits holds the smallest weights there can be
+        if len(problem.trucks) == 1:  # any plan that can fit has room for the smallest possible weights
             for known in problem.known:
                 room = problem.trucks[0].capacity[known.name]
                 lower = np.minimum(known.lower, room)
@@ -413,9 +419,9 @@ class _Packer:
         members = self.problem.class_members()
         if members is None:
             raise ParameterError(
-                "the robust model with the largest members of a class needs multisets, which the release has not. Use "
-                "the standard model, or stochastic or sealed; an owner who releases by partition or full-domain can "
-                'add them: statistic = "multiset".'
+                "the robust model with the largest members of a class needs multisets, which the release does not "
+                "have. Use the standard, stochastic or sealed model. An owner who releases by partition or full-domain "
+                'can add multisets: statistic = "multiset".'
             )
         solution = self.by_chance(*members, Fraction(0), "")
         return replace(solution, certified=_fits_surely("the released multisets: the largest members fit"))
@@ -423,19 +429,19 @@ class _Packer:
     def budgeted(self, model: Robust) -> _Solution:
         if len(self.problem.known) > 1 or len(self.problem.trucks) > 1:
             raise ParameterError(
-                "the budgeted robust model packs one quantity into one kind of truck. Use the stochastic model, or "
-                'budget="largest".'
+                "the budgeted robust model packs only one quantity into one kind of truck. Use the stochastic model, "
+                'or budget="largest".'
             )
-        # Upper bounds may need more trucks than there are where the model does not.
+        # Upper bounds may need more trucks than there are, even if the model does not.
         free = replace(self, problem=self.problem.with_any_number())
         solution = free.standard(Standard())
         least, num_upper = 0, len(solution.kinds)
-        if self.problem.known[0].nominal is not None:  # means alone bound the model from below
+        if self.problem.known[0].nominal is not None:  # the means alone are a lower bound for the model
             least = replace(free, progress=None).standard(Standard(statistic="mean")).bound
         if least == num_upper:
             solution = replace(solution, facts={"equals": "upper bounds: the means need as many trucks"})
         elif (packing := budgeted_packing(free.problem, model, deadline=self.deadline, known_bins=num_upper)) is None:
-            # The budget is at least what any bin holds, so that the model is the upper bound.
+            # The budget covers all rows of any bin, so the model is the upper bound.
             solution = replace(solution, facts={"equals": "upper bounds: the budget is more than a bin holds"})
         elif packing.counts is None:
             solution = replace(solution, bound=max(packing.bound, least))
@@ -452,8 +458,8 @@ class _Packer:
         simple = len(problem.known) == 1 and len(problem.trucks) == 1 and problem.spread is None
         if not simple or problem.group.any() or scenarios is None:
             raise ParameterError(
-                "the published stochastic model packs one quantity of a release with multisets into one kind of truck, "
-                "with neither groups nor spread. Use Stochastic(risk=...) without as_published."
+                "the published stochastic model packs only one quantity of a release with multisets into one kind of "
+                "truck, without groups or spread. Use Stochastic(risk=...) without as_published."
             )
         problem.check_rows_fit([problem.known[0].upper])
         bins, bound = sampled_assignment(
@@ -468,19 +474,19 @@ class _Packer:
         )
         num = int(bins.max()) + 1
         _check_count(problem, num, bound or 0)
-        # The bound is that of the sampled model: it says nothing about plans that really hold.
+        # The bound is for the sampled model. It says nothing about plans that really fit.
         solution = _Solution(kinds=np.zeros(num, dtype=np.int64), bound=min(bound or 0, num), bin_of_row=bins)
         return replace(solution, certified=_weighed(problem, solution))
 
     # Sealed
 
     def sealed(self) -> _Solution:
-        """Pack the members themselves, and say only how many of each class go where."""
+        """Pack the members themselves, but reveal only how many of each class go into a bin."""
         problem, members = self.problem, self.problem.class_members()
         if members is None:
             solution = self.standard(Standard())
             slots = Slots.of_assignment(solution.assignment, problem.class_id)
-            # Every fill fits, so that none is more likely.
+            # Every fill fits, so all fills are equally likely.
             linkage = truck_linkage(problem.class_id, solution.assignment)
             facts = {"from_": "upper bounds"}
             return replace(solution, bin_of_row=None, slots=slots, linkage=linkage, facts=facts)
@@ -492,7 +498,7 @@ class _Packer:
         sealed = _Solution(
             kinds=kinds,
             bound=bound if whole.exact else 0,
-            certified=_fits_surely("the owner fills the slots, knowing the weights; a feasible fill exists"),
+            certified=_fits_surely("the owner knows the weights and fills the slots; a feasible fill exists"),
             facts={"from_": "multisets"},
         )
         if likely is not None:
@@ -500,7 +506,7 @@ class _Packer:
             stated = slots_linkage(class_of, whole.values, slots, room, seconds=self.estimating)
             sealed = replace(sealed, kinds=likely.kinds, slots=slots, linkage=stated)
             if cheaper or likely.at_least == 1:
-                return sealed  # if every fill fits, slots tell no more than classes do
+                return sealed  # if every fill fits, slots reveal no more than classes do
         slots, linkage = least_linked_slots(
             class_of,
             whole.values,
@@ -518,9 +524,9 @@ class _Packer:
     def likely_slots(
         self, classes: list[ClassSizes], whole: Whole, kinds: IntArray, bound: int
     ) -> tuple[ClassPacking | None, bool]:
-        """Find slots of no more cost that many fills fit, and say whether they cost less.
+        """Find slots for which many fills fit, at no higher cost, and return whether they cost less.
 
-        The fewer fills overflow, the less the slots tell.
+        The fewer fills overflow, the less the slots reveal.
         """
         problem = self.problem
         choice = problem.kinds(whole.rooms)
@@ -528,7 +534,7 @@ class _Packer:
         plans: list[ClassPacking] = []
         for risk in LIKELY_RISKS:
             packer = ChancePacker(classes, problem.caps, choice, risk=risk, groups=problem.group_of_class)
-            # The packing of the members may have taken all the time and be worse than one by classes is at once.
+            # Packing the members may have taken all the time, and still be worse than a quick packing by classes.
             seconds = max(_short(self.deadline), MIN_SECONDS if risk == 0 else 0.0)
             plan = packer.solve(seconds=seconds, aim=min(bound, most))
             if plan is not None and plan.cost <= min([most, *(one.cost for one in plans)]):
@@ -536,14 +542,14 @@ class _Packer:
         if not plans:
             return None, False
         cost = min(plan.cost for plan in plans)
-        # About what slots tell: how much of a class goes into one bin, by how many fills there are.
+        # Roughly what slots reveal: the share of a class in one bin, relative to the number of fills.
         best = min(
             (p for p in plans if p.cost == cost), key=lambda p: p.counts.max(axis=0).sum() / max(p.at_least, 0.05)
         )
         return best, cost < most
 
     def spread_members(self, whole: Whole, class_of: IntArray) -> tuple[IntArray, IntArray, int]:
-        """Pack members so that the spread is kept, with more bins if need be: kinds of bins, bin of each, bound."""
+        """Pack members within the spread, with more bins if necessary: kinds of bins, bin of each member, bound."""
         problem, rooms = self.problem, whole.rooms
         group_of = problem.group_of_class[class_of]
         bins, kinds, bound = self.by_members(whole, group_of)
@@ -554,7 +560,7 @@ class _Packer:
             )
             if not over_caps(class_of, bins, problem.caps, len(kinds)):
                 break
-            # One bin more, of the cheapest kind of which there is one left.
+            # One more bin, of the cheapest kind that is still available.
             for kind in np.argsort([truck.cost for truck in problem.trucks], kind="stable").tolist():
                 count = problem.trucks[kind].count
                 if count is None or int((kinds == kind).sum()) < count:
@@ -563,7 +569,7 @@ class _Packer:
             else:
                 raise _no_plan(problem)
         used, bins = np.unique(bins, return_inverse=True)
-        # A class goes into as many bins at least as its cap asks for.
+        # The cap of a class gives a minimum number of bins.
         least = int((-(-problem.class_sizes // np.maximum(problem.caps, 1))).max())
         cheapest = min(int(kind.cost) for kind in problem.kinds(rooms))
         return kinds[used], bins.reshape(-1), max(bound, least * cheapest)
@@ -582,16 +588,18 @@ def _check_count(problem: PackingProblem, num: int, bound: int) -> None:
     if count is not None and num > count:
         if problem.spread is not None:
             raise _no_plan(problem)
-        more = "cannot be enough" if bound > count else "were not enough in the time given"
-        raise NoPlanError(f"{count} trucks {more}: {num} are needed by this plan, {bound} at least.")
+        more = "cannot be enough" if bound > count else "were not enough in the time limit"
+        raise NoPlanError(f"{count} trucks {more}: this plan needs {num}, and any plan needs at least {bound}.")
 
 
 def _no_plan(problem: PackingProblem) -> NoPlanError:
     counts = [f"{truck.count} of {truck.name}" for truck in problem.trucks if truck.count is not None]
     if problem.spread is None:
-        there = ", ".join(counts) or "any number"
-        return NoPlanError(f"no plan was found with the trucks there are ({there}). Give more or larger ones.")
-    # How far classes could be spread over the trucks there are, as far as counting alone can tell.
+        available = ", ".join(counts) or "any number"
+        return NoPlanError(
+            f"Dunnage could not make a plan with the available trucks ({available}). Use more or larger trucks."
+        )
+    # How far classes could be spread over the available trucks, judging by numbers alone.
     most = None if len(counts) < len(problem.trucks) else sum(truck.count or 0 for truck in problem.trucks)
     sizes = problem.class_sizes
     fitting = [
@@ -600,9 +608,9 @@ def _no_plan(problem: PackingProblem) -> NoPlanError:
         if most is None or bool((-(-sizes // (sizes // spread)) <= most).all())
     ]
     return NoPlanError(
-        f"no such plan was found with a spread of {problem.spread}"
-        + (f" and the trucks there are ({', '.join(counts)})" if counts else "")
-        + (f". The largest spread is {max(fitting)} at most." if fitting else ". Give more trucks.")
+        f"Dunnage could not make a plan with a spread of {problem.spread}"
+        + (f" and the available trucks ({', '.join(counts)})" if counts else "")
+        + (f". The spread can be at most {max(fitting)}." if fitting else ". Use more trucks.")
     )
 
 
@@ -612,7 +620,7 @@ def _slots(counts: IntArray) -> Slots:
 
 
 def _dealt(problem: PackingProblem, group: IntArray, slots: Slots) -> IntArray:
-    """Give the places of each class to its rows in turn, so that rows that look alike go to different trucks."""
+    """Assign the places of each class to its rows in turn, so that rows that look alike go to different trucks."""
     turn = np.arange(int(slots.count.sum())) - np.repeat(np.cumsum(slots.count) - slots.count, slots.count)
     bins, classes = np.repeat(slots.bin, slots.count), np.repeat(slots.class_id, slots.count)
     bin_of_row = np.empty(len(problem.class_id), dtype=np.int64)
@@ -621,7 +629,7 @@ def _dealt(problem: PackingProblem, group: IntArray, slots: Slots) -> IntArray:
 
 
 def _least_linked(problem: PackingProblem, *assignments: IntArray) -> IntArray:
-    """Return the assignment that tells least of those that respect the spread, each dealt well inside classes."""
+    """Return the assignment within the spread that reveals least, also trying each one assigned in turn."""
     group = exchangeable(problem.release)
     options = []
     for bin_of_row in assignments:
@@ -633,13 +641,13 @@ def _least_linked(problem: PackingProblem, *assignments: IntArray) -> IntArray:
 def _less_linked(
     packer: ChancePacker, plan: ClassPacking, deadline: float, also: Sequence[ClassPacking] = ()
 ) -> ClassPacking:
-    """Look for a plan of the same cost whose classes are spread wider: tighten the caps as far as they hold.
+    """Look for a plan of the same cost that spreads classes more widely: tighten the caps as far as possible.
 
-    ``also`` are other plans to choose from, where they cost no more.
+    ``also`` are other plans to choose from, if they cost no more.
     """
     stop = time.monotonic() + _short(deadline)
     best = plan
-    low, high = 1, len(plan.kinds)  # spread over so many bins is known to work, and cannot be more
+    low, high = 1, len(plan.kinds)  # spreading over ``low`` bins works; over more than ``high`` does not
     while low < high and time.monotonic() < stop:
         middle = (low + high + 1) // 2
         caps = np.minimum(packer.caps, np.maximum(1, -(-packer.demand // middle)))
@@ -656,7 +664,7 @@ def _less_linked(
 
 
 def _weighed(problem: PackingProblem, solution: _Solution) -> Certified | None:
-    """State how likely everything fits, for a model that does not look at that itself; None if it is not known."""
+    """Compute how likely everything fits, for a model that does not; None if that is unknown."""
     members = problem.class_members()
     if members is None or solution.bin_of_row is None or len(solution.kinds) > MAX_WEIGHED_BINS:
         return None
@@ -674,7 +682,7 @@ def _weighed(problem: PackingProblem, solution: _Solution) -> Certified | None:
 def pack_apart(
     weights: FloatArray, capacity: float, groups: list[IntArray], deadline: float, progress: Telling | None
 ) -> tuple[IntArray, int]:
-    """Pack each group of rows apart; time that one leaves over is the next one's."""
+    """Pack each group of rows apart; time that a group does not use goes to the next."""
     bin_of_row = np.empty(len(weights), dtype=np.int64)
     num_bins = bound = 0
     for number, rows in enumerate(groups):
@@ -692,16 +700,302 @@ def pack_apart(
 def packed_group(
     weights: FloatArray, capacity: float, seconds: float, progress: Telling | None = None
 ) -> tuple[list[list[int]], int]:
-    """Pack weights that may share a truck: the rows of each bin, and how many bins are needed at least."""
+    """Pack weights that may share a truck: the rows of each bin, and the minimum number of bins."""
     start = time.monotonic()
     numbers = whole_numbers(weights, capacity)
     packing = pack_bins(numbers.items, numbers.capacity, seconds=seconds, progress=progress)
     if numbers.below is None:
         return packing.bins, packing.bound
-    # Packed on numbers rounded outward: only a bound on numbers rounded inward holds in truth.
+    # The packing uses numbers rounded up, but only a bound on numbers rounded down is true.
     items, room = numbers.below
     bound = max(l2_bound(items, room), 1)
     left = seconds - (time.monotonic() - start)
     if bound < len(packing.bins) and left > 0:
         bound = max(bound, pack_bins(items, room, seconds=left).bound)
     return packing.bins, bound
+
+
+# The robust and the stochastic model as published.
+#
+# Budgeted: a bin fits if it fits while only some of its rows deviate, by as much as they can. A bin with rows of means
+# mu and deviations d (upper bound less mean) fits under a budget g if the sum of mu and the g largest d, the last in
+# part, is at most the capacity. That is eqs. 20 and 21 with the inner maximum solved. The model does not distinguish
+# rows of a class, so it is a cover by patterns.
+#
+# Sampled: every bin fits in all but a share of some sampled permutations inside classes. The items have labels,
+# although rows of a class are exchangeable, so a solver can choose the labels that suit this sample: the plan fits the
+# sample, but other permutations less often than it should (it overfits). The model is here to show this; for plans to
+# rely on, use the exact probabilities of :class:`dunnage.Stochastic`.
+#
+# Hoogervorst et al. 2019, section 5.1, eqs. 12-16, and section 5.2, eqs. 17-21.
+
+
+MAX_PATTERNS = 60_000
+_ROUNDING = 1e-9
+
+
+class BudgetedPacking(NamedTuple):
+    counts: IntArray | None  # rows of each class in each bin; None if there is no better plan
+    bound: int
+
+
+def budget_of(model: Robust, num_rows: int, in_bin: int) -> float:
+    """Return how many rows of a bin may deviate at the same time."""
+    over = num_rows if model.budget == "published" else in_bin
+    return math.sqrt(-2 * over * math.log(float(model.risk) / num_rows))
+
+
+def robust_load(mean: FloatArray, deviation: FloatArray, budget: float) -> float:
+    ordered = -np.sort(-deviation)
+    whole = min(len(ordered), int(budget))
+    part = (budget - whole) * ordered[whole] if whole < len(ordered) else 0.0
+    return float(mean.sum() + ordered[:whole].sum() + part)
+
+
+def budgeted_packing(
+    problem: PackingProblem, model: Robust, *, deadline: float, known_bins: int
+) -> BudgetedPacking | None:
+    """Pack under the budget; None if it covers all rows of any bin, so that upper bounds are the answer."""
+    known = problem.known[0]
+    if known.nominal is None:
+        raise ParameterError(
+            f"the budgeted robust model needs the mean of {known.name}, which the release does not have. Use the "
+            'standard model, or ask the owner for statistic = "mean" or "multiset".'
+        )
+    first = np.unique(problem.class_id, return_index=True)[1]
+    mean = known.nominal[first]
+    deviation = known.upper[first] - mean
+    capacity = problem.trucks[0].capacity[known.name]
+    most = int(capacity // max(float(mean.min()), 1e-12)) if mean.min() > 0 else len(problem.class_id)
+    if budget_of(model, len(problem.class_id), max(1, most)) >= most:
+        return None
+    # List every pattern that fits, class by class.
+    num = len(problem.class_id)
+    patterns: list[tuple[tuple[int, int], ...]] = []
+    stack: list[tuple[int, tuple[tuple[int, int], ...]]] = [(0, ())]
+    while stack:
+        kind, taken = stack.pop()
+        if len(patterns) > MAX_PATTERNS:
+            return BudgetedPacking(None, 0)
+        if kind == len(mean):
+            if taken:
+                patterns.append(taken)
+            continue
+        stack.append((kind + 1, taken))
+        if taken and problem.group_of_class[taken[0][0]] != problem.group_of_class[kind]:
+            continue
+        for number in range(1, int(problem.caps[kind]) + 1):
+            longer = (*taken, (kind, number))
+            rows = np.repeat([one for one, _ in longer], [times for _, times in longer])
+            load = robust_load(mean[rows], deviation[rows], budget_of(model, num, len(rows)))
+            if load > capacity * (1 + _ROUNDING):
+                break
+            stack.append((kind + 1, longer))
+    pairs = np.array([pair for pattern in patterns for pair in pattern], dtype=np.int64).reshape(-1, 2)
+    starts = np.concatenate([[0], np.cumsum([len(pattern) for pattern in patterns])]).astype(np.int64)
+    listing = PatternList(starts, pairs[:, 0], pairs[:, 1], np.zeros(len(patterns)), len(mean))
+    program = CoverProgram(problem.class_sizes, [KindPatterns(listing, 1, problem.trucks[0].count)])
+    cover = program.solve(deadline=deadline, at_most=known_bins)
+    bound = known_bins if cover.bound is None else cover.bound
+    return BudgetedPacking(cover.patterns if cover.cost is not None else None, bound)
+
+
+# The sampled stochastic model
+
+
+_BOUND_MARGIN = 0.01  # far above the tolerances of solvers
+SAMPLE_START_SHARE = 0.1  # of the time, for the first plan, and again for a bound
+SOLVER_SECONDS = 0.01  # no solver accepts a limit of 0
+_TERMS_A_SECOND = 300_000  # speed of writing down eq. 13
+
+
+@dataclass(frozen=True, eq=False)
+class _Sample:
+    """Eqs. 12-16 in whole numbers."""
+
+    weights: IntArray  # of each row in each scenario. Shape: scenarios, rows
+    capacity: int  # of a bin
+    misses: int  # number of scenarios in which a bin may overflow
+    least: int  # minimum number of bins, from the weights alone
+    start: IntArray  # bin of each row in a plan that fits in every scenario
+
+    @property
+    def num_rows(self) -> int:
+        return int(self.weights.shape[1])
+
+    def fits(self, bin_of_row: IntArray) -> bool:
+        loads = np.zeros((len(self.weights), int(bin_of_row.max()) + 1), dtype=np.int64)
+        for row, number in enumerate(bin_of_row.tolist()):
+            loads[:, number] += self.weights[:, row]
+        return int((loads > self.capacity).any(axis=1).sum()) <= self.misses
+
+    def apart(self) -> list[tuple[int, int]]:
+        """Return the pairs of rows that alone overfill a bin in too many scenarios."""
+        pairs = [(i, j) for j in range(self.num_rows) for i in range(j)]
+        first, second = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+        over = (self.weights[:, first] + self.weights[:, second] > self.capacity).sum(axis=0) > self.misses
+        return [pairs[number] for number in np.flatnonzero(over).tolist()]
+
+
+def sampled_assignment(
+    members_by_class: Sequence[FloatArray],  # the released values of each class
+    class_of_row: IntArray,  # class of each row, as its place in `members_by_class`; a class has as many rows as values
+    capacity: float,  # of a bin
+    *,
+    risk: Exact,  # share of the sampled permutations in which some bin may overflow
+    num_scenarios: int = 100,  # number of sampled permutations
+    seconds: float,
+    seed: int,  # for the sample and the solver
+    progress: Progress | None = None,  # called with a line of text whenever the plan improves
+) -> tuple[IntArray, int]:
+    """Pack rows so that all bins fit in all but a share ``risk`` of sampled permutations inside classes.
+
+    Solved with OR-Tools CP-SAT (one worker) if it is installed, otherwise with HiGHS. The search starts from a packing
+    of the largest values of the classes, so there is always a plan. The model has a term for each scenario and pair of
+    rows: if there is no time to write them all down, there is no search.
+    """
+    deadline = time.monotonic() + seconds
+    sample = _draw(members_by_class, class_of_row, capacity, risk, num_scenarios, seconds, seed)
+    num_terms = len(sample.weights) * sample.num_rows * (sample.num_rows + 1) // 2
+    if sample.start.max() < sample.least or num_terms > (deadline - time.monotonic()) * _TERMS_A_SECOND:
+        return sample.start, sample.least
+    solve = _solve_cp_sat if importlib.util.find_spec("ortools") else _solve_highs
+    bins, bound = solve(sample, deadline, seed, progress)
+    better = bins is not None and bins.max() < sample.start.max() and sample.fits(bins)
+    return bins if bins is not None and better else sample.start, max(bound, sample.least)
+
+
+def _draw(
+    members_by_class: Sequence[FloatArray],
+    class_of_row: IntArray,
+    capacity: float,
+    risk: Exact,
+    num_scenarios: int,
+    seconds: float,
+    seed: int,
+) -> _Sample:
+    # Rows of a class are exchangeable, so it does not matter which value a row starts with.
+    values = np.empty(len(class_of_row))
+    values[np.argsort(class_of_row, kind="stable")] = np.concatenate(members_by_class)
+    if values.max() > capacity:
+        raise NoPlanError(f"a released value is larger than the capacity of a bin, {capacity:g}. Use larger bins.")
+    numbers = whole_numbers(values, capacity)
+    largest = np.zeros(len(members_by_class), dtype=np.int64)
+    np.maximum.at(largest, class_of_row, numbers.items)
+    packed = pack_bins(largest[class_of_row], numbers.capacity, seconds=seconds * SAMPLE_START_SHARE, seed=seed)
+    start = np.empty(len(values), dtype=np.int64)
+    for number, rows in enumerate(packed.bins):
+        start[rows] = number
+    weights = numbers.items[within_class_permutations(class_of_row, num_scenarios, seed)]
+    # Read as a decimal: 0.29 of 100 scenarios are 29 of them.
+    misses = math.floor(exact(risk, what="risk") * num_scenarios)
+    # At least one scenario must fit, and all have the same weights. Numbers rounded up give no lower bound.
+    below = numbers.below or (numbers.items, numbers.capacity)
+    least = pack_bins(*below, seconds=seconds * SAMPLE_START_SHARE, seed=seed).bound
+    return _Sample(weights, numbers.capacity, misses, max(least, 1), start)
+
+
+def _pairs(sample: _Sample) -> list[tuple[int, int]]:
+    """Return the pairs (bin, row) that a plan may use: a bin has the name of its first row, so it has only one name."""
+    return [(first, row) for row in range(sample.num_rows) for first in range(row + 1)]
+
+
+def _solve_cp_sat(
+    sample: _Sample, deadline: float, seed: int, progress: Progress | None
+) -> tuple[IntArray | None, int]:
+    cp_model: Any = importlib.import_module("ortools.sat.python.cp_model")
+    model = cp_model.CpModel()
+    inside = {pair: model.new_bool_var("") for pair in _pairs(sample)}
+    missed = [model.new_bool_var("") for _ in sample.weights]
+    used = [inside[row, row] for row in range(sample.num_rows)]
+    model.minimize(sum(used))  # eq. 12
+    for first in range(sample.num_rows):
+        members = [inside[first, row] for row in range(first, sample.num_rows)]
+        for scenario, miss in zip(sample.weights[:, first:].tolist(), missed, strict=True):  # eq. 13
+            excess = max(sum(scenario) - sample.capacity, 0)
+            load = sum(weight * member for weight, member in zip(scenario, members, strict=True))
+            model.add(load - excess * miss <= sample.capacity * members[0])
+        for member in members[1:]:
+            model.add_implication(member, members[0])
+    for row in range(sample.num_rows):
+        model.add_exactly_one(inside[first, row] for first in range(row + 1))  # eq. 14
+    model.add(sum(missed) <= sample.misses)  # eq. 15
+    model.add(sum(used) >= sample.least)
+    for one, other in sample.apart():
+        for first in range(one + 1):
+            model.add_at_most_one(inside[first, one], inside[first, other])
+    _, first_rows, bin_of_row = np.unique(sample.start, return_index=True, return_inverse=True)
+    start = first_rows[bin_of_row]  # the first row of each row's bin
+    for (first, row), variable in inside.items():
+        model.add_hint(variable, bool(start[row] == first))
+    for variable in missed:
+        model.add_hint(variable, False)
+    solver = cp_model.CpSolver()
+    solver.parameters.max_time_in_seconds = max(deadline - time.monotonic(), SOLVER_SECONDS)
+    solver.parameters.num_workers = 1
+    solver.parameters.random_seed = seed % 2**31
+
+    class Teller(cp_model.CpSolverSolutionCallback):  # type: ignore[misc]  # known at run time only
+        def on_solution_callback(self) -> None:
+            if progress is not None:
+                progress(f"{self.objective_value:.0f} bins, at least {self.best_objective_bound:.0f} needed")
+
+    status = solver.solve(model, Teller() if progress is not None else None)
+    bound = math.ceil(solver.best_objective_bound - _BOUND_MARGIN)
+    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        return None, max(bound, 0)
+    first_of_row = [next(i for i in range(row + 1) if solver.value(inside[i, row])) for row in range(sample.num_rows)]
+    return np.unique(first_of_row, return_inverse=True)[1].reshape(-1), max(bound, 0)
+
+
+def _solve_highs(sample: _Sample, deadline: float, seed: int, progress: Progress | None) -> tuple[IntArray | None, int]:
+    from scipy.optimize import Bounds, LinearConstraint, milp
+    from scipy.sparse import csr_matrix
+
+    pairs = _pairs(sample)
+    number_of = {pair: number for number, pair in enumerate(pairs)}
+    rows, num = range(sample.num_rows), len(pairs) + len(sample.weights)
+
+    def sparse(lines: list[dict[int, float]]) -> Any:
+        values = [value for line in lines for value in line.values()]
+        columns = [column for line in lines for column in line]
+        return csr_matrix((values, columns, np.cumsum([0, *map(len, lines)])), shape=(len(lines), num))
+
+    loads: list[dict[int, float]] = []
+    for first in rows:
+        for miss, scenario in enumerate(sample.weights[:, first:].tolist()):  # eq. 13
+            line = {number_of[first, first + place]: float(weight) for place, weight in enumerate(scenario)}
+            line[number_of[first, first]] -= sample.capacity
+            line[len(pairs) + miss] = -float(max(sum(scenario) - sample.capacity, 0))
+            loads.append(line)
+    loads += [{number_of[i, j]: 1.0, number_of[i, i]: -1.0} for i, j in pairs if i < j]
+    once = [{number_of[first, row]: 1.0 for first in range(row + 1)} for row in rows]
+    missed = {len(pairs) + miss: 1.0 for miss in range(len(sample.weights))}
+    apart = [
+        {number_of[first, one]: 1.0, number_of[first, other]: 1.0}
+        for one, other in sample.apart()
+        for first in range(one + 1)
+    ]
+    cost = np.zeros(num)
+    cost[[number for number, (first, row) in enumerate(pairs) if first == row]] = 1.0
+    rules = [
+        LinearConstraint(sparse(loads), ub=0.0),
+        LinearConstraint(sparse(once), lb=1.0, ub=1.0),  # eq. 14
+        LinearConstraint(sparse([missed]), ub=float(sample.misses)),  # eq. 15
+        LinearConstraint(cost[None, :], lb=float(sample.least)),
+        *([LinearConstraint(sparse(apart), ub=1.0)] if apart else []),
+    ]
+    # A relative gap would stop short of the optimum when there are many bins.
+    options = {"time_limit": max(deadline - time.monotonic(), SOLVER_SECONDS), "mip_rel_gap": 0.0}
+    result = milp(cost, constraints=rules, integrality=np.ones(num), bounds=Bounds(0, 1), options=options)
+    dual = result.get("mip_dual_bound")
+    bound = math.ceil(dual - _BOUND_MARGIN) if dual is not None and math.isfinite(dual) else 0
+    if progress is not None:
+        progress(f"at least {max(bound, sample.least)} bins needed")
+    if result.x is None:
+        return None, max(bound, 0)
+    first_of_row = np.zeros(sample.num_rows, dtype=np.int64)
+    for number in np.flatnonzero(result.x[: len(pairs)] > 0.5).tolist():
+        first, row = pairs[number]
+        first_of_row[row] = first
+    return np.unique(first_of_row, return_inverse=True)[1].reshape(-1), max(bound, 0)

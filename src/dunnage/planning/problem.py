@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is to be packed, in whole numbers: rows and classes, quantities, kinds of truck, and what may share one."""
+"""A packing problem in whole numbers: rows and classes, quantities, kinds of truck, and rows that may share a truck."""
 
 from __future__ import annotations
 
@@ -17,29 +17,27 @@ from dunnage.errors import NoPlanError, ParameterError
 from dunnage.exact import Exact, exact, shown_number
 from dunnage.kernels.bins import Between, BinKind, Members, whole_numbers
 from dunnage.kernels.bins.chances import ClassSizes
-from dunnage.planning.trucks import Truck, parse_capacities
+from dunnage.planning.trucks import Truck, check_kinds, parse_capacities
 from dunnage.release import Release, Uncertain
 
 MAX_COST = 10**6
 _MAX_ROWS_NAMED = 20
 
 Telling = Callable[[str, int, int], None]
-"""Called with stage, trucks or cost, and bound."""
+"""Called with the stage, the trucks or cost, and the bound."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PackingProblem:
-    """One question to a planner."""
+    """What a planner has to solve."""
 
-    release: Release  # What was published
-    known: tuple[Uncertain, ...]  # What is known of each packed quantity
-    trucks: tuple[Truck, ...]  # The kinds of truck
-    by: str | None = None  # by, apart: public columns whose values never share a truck
+    release: Release
+    known: tuple[Uncertain, ...]  # what is known about each packed quantity
+    trucks: tuple[Truck, ...]  # the kinds of truck
+    by: str | None = None  # by, apart: public columns; rows with different values never share a truck
     apart: str | None = None
-    # No truck takes more than this part (1/spread) of a class; None if that was not asked for
-    spread: int | None = None
-    # The part of every capacity that a margin keeps free; the trucks' capacities are without it
-    free: Fraction = Fraction(0)
+    spread: int | None = None  # no truck takes more than this part (1/spread) of a class
+    free: Fraction = Fraction(0)  # share of every capacity that is left free, already subtracted from the trucks
 
     @classmethod
     def of(
@@ -55,17 +53,15 @@ class PackingProblem:
     ) -> PackingProblem:
         release.check_rows("pack")
         if not len(release):
-            raise NoPlanError("the release has no row to pack. Ask the owner for one that has.")
+            raise NoPlanError("the release has no rows to pack. Ask the owner for a release with rows.")
         kinds = _trucks(release, capacity, trucks, quantity)
         public = [name for name, item in release.attributes.items() if item.role == "public"]
         for column in (by, apart):
             if column is not None and column not in public:
-                there = ", ".join(public) or "none, so leave it out"
-                raise ParameterError(
-                    f"rows can be packed apart by a public column only. Got {column!r}. There is: {there}."
-                )
+                choice = f"Use {', '.join(public)}" if public else "The release has none, so remove this option"
+                raise ParameterError(f"rows can be packed apart only by a public column. Got {column!r}. {choice}.")
         if spread is not None and (type(spread) is not int or spread < 1):
-            raise ParameterError(f"spread must be a whole number of at least 1. Got {spread!r}. Give 3, say.")
+            raise ParameterError(f"spread must be a whole number of at least 1, for example 3. Got {spread!r}.")
         known = tuple(release.uncertain(name) for name in kinds[0].capacity)
         return cls(release=release, known=known, trucks=kinds, by=by, apart=apart, spread=spread)
 
@@ -79,13 +75,11 @@ class PackingProblem:
 
     @cached_property
     def group(self) -> IntArray:
-        """Number of each row's group: rows of different ones never share a truck."""
         columns = dict.fromkeys(column for column in (self.by, self.apart) if column is not None)
         return combinations(self.release, list(columns))
 
     @cached_property
     def group_of_class(self) -> IntArray:
-        """Group of each class; public columns are equal within a class."""
         groups = np.zeros(int(self.class_id.max()) + 1, dtype=np.int64)
         groups[self.class_id] = self.group
         return groups
@@ -100,15 +94,15 @@ class PackingProblem:
 
     @cached_property
     def caps(self) -> IntArray:
-        """Most rows of each class that a truck may take."""
+        """The maximum number of rows of each class in a truck."""
         return self.class_sizes if self.spread is None else self.class_sizes // self.spread
 
     @property
     def unit_cost(self) -> Fraction:
-        """What one step of the whole-numbered costs is worth.
+        """The cost of one unit in whole numbers: the exact common measure of all costs.
 
-        The exact common measure of all costs, unless that makes numbers too long for a solver's tolerances: then costs
-        are rounded down, so that a bound on them holds in truth.
+        If that makes numbers too long for the tolerances of a solver, costs are rounded down, so that a bound on them
+        is still true.
         """
         costs = [exact(truck.cost, what="cost") for truck in self.trucks]
         whole = math.lcm(*(cost.denominator for cost in costs))
@@ -116,35 +110,33 @@ class PackingProblem:
         return max(measure, max(costs) / MAX_COST)
 
     def with_margin(self, margin: Exact | None) -> PackingProblem:
-        """Return the same question for trucks of which a part of every capacity stays free."""
+        """Return the same problem with a share of every capacity left free."""
         if margin is None:
             return self
         free = exact(margin, what="margin")
         if not 0 <= free < 1:
-            raise ParameterError(f"margin must be at least 0 and below 1. Got {shown_number(free)}. Give 0.05, say.")
+            raise ParameterError(f"margin must be at least 0 and less than 1, such as 0.05. Got {shown_number(free)}.")
         trucks = []
         for truck in self.trucks:
             rooms = {}
-            for name, most in truck.capacity.items():
-                # Part of a capacity as the decimal it is, or the double below it if that has too many digits.
-                wanted = exact(most, what="capacity") * (1 - free)
+            for name, capacity in truck.capacity.items():
+                # The exact decimal or, if it has too many digits, the double below it.
+                wanted = exact(capacity, what="capacity") * (1 - free)
                 near = float(wanted)
                 rooms[name] = near if exact(near) <= wanted else math.nextafter(near, 0.0)
             trucks.append(replace(truck, capacity=rooms))
         return replace(self, trucks=tuple(trucks), free=free)
 
     def with_any_number(self) -> PackingProblem:
-        """Return the same question with as many trucks as it takes, if there is one kind of them."""
+        """Return the same problem with any number of trucks, if there is only one kind."""
         return replace(self, trucks=(replace(self.trucks[0], count=None),)) if len(self.trucks) == 1 else self
 
     @property
     def remedy(self) -> str:
-        """What to do where trucks are too small."""
         return "Use a larger truck." if not self.free else "Use a larger truck, or a smaller margin."
 
     def kinds(self, capacities: IntArray) -> list[BinKind]:
-        """Return the kinds of bin for capacities in whole numbers. Shape: (kinds, quantities)."""
-        one = len(self.trucks) == 1  # then trucks are counted, whatever one costs
+        one = len(self.trucks) == 1  # then the objective is the number of trucks, whatever their cost
         return [
             BinKind(
                 capacity=tuple(line),
@@ -155,7 +147,7 @@ class PackingProblem:
         ]
 
     def whole(self, values: Sequence[FloatArray]) -> Whole:
-        """Put the values of each quantity, and the trucks' capacities, into whole numbers."""
+        """Convert the values of each quantity, and the capacities of trucks, to whole numbers."""
         columns = []
         for known, column in zip(self.known, values, strict=True):
             rooms = np.array([truck.capacity[known.name] for truck in self.trucks])
@@ -167,7 +159,7 @@ class PackingProblem:
         return Whole(*(np.column_stack(parts) for parts in zip(*columns, strict=True)))
 
     def class_members(self) -> tuple[list[ClassSizes], Whole] | None:
-        """Return the members of each class, and the numbers they are in; None without multisets."""
+        """Return the members of each class, and their whole numbers; None without multisets."""
         members = self.release.members
         if members is None:
             return None
@@ -178,7 +170,7 @@ class PackingProblem:
         return [Members(part) for part in np.split(whole.values, starts)], whole
 
     def class_bounds(self) -> tuple[list[ClassSizes], Whole]:
-        """Return what bounds alone tell of each class, under the assumption that members sit at the ends."""
+        """Return what the bounds say about each class, assuming that there are members at both ends."""
         first = np.unique(self.class_id, return_index=True)[1]
         both = [np.concatenate([known.lower[first], known.upper[first]]) for known in self.known]
         whole = self.whole(both)
@@ -190,8 +182,8 @@ class PackingProblem:
         if self.spread is not None and self.spread > int(self.class_sizes.min()):
             largest = int(self.class_sizes.min())
             raise NoPlanError(
-                f"no such plan: a class of {largest} rows cannot be spread so that no truck takes more than "
-                f"1/{self.spread} of it. The largest spread is {largest}."
+                f"a class of {largest} rows cannot be spread so that no truck takes more than 1/{self.spread} of it. "
+                f"The largest possible spread is {largest}."
             )
 
     def check_rows_fit(self, values: Sequence[FloatArray]) -> None:
@@ -208,17 +200,17 @@ class PackingProblem:
             )
             margin = f" (with a margin of {shown_number(self.free)})" if self.free else ""
             raise NoPlanError(
-                f"no truck can take {len(heavy)} released rows, heavier than {largest}{margin}: "
+                f"no truck can take {len(heavy)} released rows that exceed {largest}{margin}: "
                 f"row {rows}{' and more' if len(heavy) > _MAX_ROWS_NAMED else ''}. {self.remedy}"
             )
 
 
 @dataclass(frozen=True, eq=False)
 class Whole:
-    """Values and capacities in whole numbers, one column a quantity.
+    """Values and capacities in whole numbers, one column per quantity.
 
-    ``values`` and ``rooms`` are safe: what fits them fits in truth. ``below`` and ``below_rooms`` are rounded the other
-    way, so that a bound on them holds in truth; all four say the same where the numbers are exact.
+    ``values`` and ``rooms`` are safe: what fits in these numbers fits in truth. ``below`` and ``below_rooms`` are
+    rounded the other way, so that a bound on them is true. If the numbers are exact, both are equal.
     """
 
     values: IntArray
@@ -239,46 +231,34 @@ def _trucks(
 ) -> tuple[Truck, ...]:
     """Return the kinds of truck, each with a capacity for the same quantities of the release."""
     if (capacity is None) == (trucks is None):
-        raise ParameterError("pack needs either a capacity or trucks. Give --capacity 500kg, or --trucks trucks.csv.")
+        raise ParameterError("pack needs either a capacity or trucks. Use --capacity 500kg or --trucks trucks.csv.")
     units = {name: release.uncertain(name).unit for name in release.quantities}
     if not units:
-        raise ParameterError("the release has no quantity to pack. Ask the owner for a numeric one.")
+        raise ParameterError("the release has no quantity to pack. Ask the owner for a release with a numeric column.")
     if quantity is not None and quantity not in units:
         raise ParameterError(f"the release has no quantity {quantity!r}. It has: {', '.join(units)}.")
     wanted = units if quantity is None else {quantity: units[quantity]}
     if trucks is None:
         texts = [capacity] if isinstance(capacity, str | float | int) else list(capacity or [])
         if not texts:
-            raise ParameterError(f"there is no capacity. Give one of {', '.join(wanted)}, such as 500.")
+            raise ParameterError(f"no capacity is given. Give the capacity for {', '.join(wanted)}, for example 500.")
         return (Truck(name="truck", capacity=parse_capacities([str(text) for text in texts], wanted)),)
     if not trucks:
-        raise ParameterError("there is no kind of truck. Give one line or more.")
+        raise ParameterError("no kind of truck is given. Give at least one.")
     if len({truck.name for truck in trucks}) < len(trucks):
-        raise ParameterError("two kinds of truck have one name. Give each its own.")
+        raise ParameterError("two kinds of truck have the same name. Give each kind its own name.")
     packed = [name for name in wanted if all(name in truck.capacity for truck in trucks)]
-    for truck in trucks:
-        bad = [name for name in packed if not _is_amount(truck.capacity[name])]
-        if bad or not packed:
-            lacking = ", ".join(bad) or " or ".join(wanted)
-            raise ParameterError(f"truck {truck.name!r} has no capacity for {lacking}. Give it one above 0.")
-        if not _is_amount(truck.cost):
-            raise ParameterError(f"truck {truck.name!r} must cost more than 0. Got {truck.cost!r}.")
-        if truck.count is not None and (type(truck.count) is not int or truck.count < 0):
-            raise ParameterError(f"truck {truck.name!r} must have a whole count of at least 0. Got {truck.count!r}.")
+    check_kinds(trucks, packed or wanted)
     costs = [truck.cost for truck in trucks]
     if max(costs) > MAX_COST * min(costs):
         raise ParameterError(
-            f"one truck costs over {MAX_COST:,} times another. Got {max(costs):g} and {min(costs):g}. Leave one out."
+            f"one truck costs over {MAX_COST:,} times as much as another ({max(costs):g}, {min(costs):g}). Remove one."
         )
     return tuple(replace(truck, capacity={name: truck.capacity[name] for name in packed}) for truck in trucks)
 
 
-def _is_amount(value: object) -> bool:
-    return isinstance(value, int | float) and 0 < value < math.inf
-
-
 def combinations(release: Release, names: Sequence[str]) -> IntArray:
-    """Give each released row the number of its combination of values in some columns."""
+    """Return a number for each released row: that of its combination of values in some columns."""
     codes = np.zeros(len(release), dtype=np.int64)
     for name in names:
         own = release.data.column(name).combine_chunks().dictionary_encode().indices
@@ -288,6 +268,5 @@ def combinations(release: Release, names: Sequence[str]) -> IntArray:
 
 
 def rows_by_group(codes: IntArray) -> list[IntArray]:
-    """Return the rows of each number, in the order of the numbers."""
     order = np.argsort(codes, kind="stable")
     return np.split(order, np.flatnonzero(np.diff(codes[order])) + 1)

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Truck: a kind of truck, read from a table or from a capacity."""
+"""Truck: a kind of truck, from a table or a capacity."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from dunnage.tables.reader import read_listing
 
 @dataclass(frozen=True, kw_only=True)
 class Truck:
-    """A kind of truck: its name, what it holds of each quantity, how many there are, what one costs."""
+    """A kind of truck: its name, its capacity for each quantity, how many there are, and the cost of one."""
 
     name: str
     capacity: Mapping[str, float]
@@ -32,7 +33,7 @@ def read_trucks(path: str | os.PathLike[str], quantities: Sequence[str]) -> tupl
     Raises
     ------
     InputError
-        If a column is none of these, a number makes no sense, or a name stands twice.
+        If a column is unknown, a number is invalid, or a name appears twice.
     """
     file = Path(path)
     header, lines = read_listing(file, ("truck", "count", "cost"))
@@ -40,12 +41,17 @@ def read_trucks(path: str | os.PathLike[str], quantities: Sequence[str]) -> tupl
     strange = [name for name in header[3:] if name not in quantities]
     if strange or len(set(header)) < len(header) or any(len(line) > len(header) for line in lines):
         what = (
-            f"has a column {strange[0]!r} that is no quantity" if strange else "has a doubled column or too many cells"
+            f"has a column {strange[0]!r}, which is not a quantity"
+            if strange
+            else "repeats a column or has extra cells"
         )
-        raise InputError(str(file), [f"{what}. Columns are truck, count, cost, then {', '.join(quantities)}."])
+        raise InputError(str(file), [f"{what}. The columns are truck, count, cost, then {', '.join(quantities)}."])
     if not packed or not lines:
         what = f"has no column {' or '.join(quantities)}" if not packed else "has no truck"
-        raise InputError(str(file), [f"{what}. Give one column of capacities for each packed quantity."])
+        raise InputError(
+            str(file),
+            [f"{what}. Write one column of capacities for each packed quantity, and one line per kind of truck."],
+        )
     trucks = []
     for number, line in enumerate(lines, 1):
         cells = dict(zip(header, line, strict=False))
@@ -57,23 +63,42 @@ def read_trucks(path: str | os.PathLike[str], quantities: Sequence[str]) -> tupl
             if (count is not None and count < 0) or not all(np.isfinite(size) and size > 0 for size in sizes):
                 raise ValueError
         except (ValueError, KeyError):
-            what = "must have a whole count, a cost and capacities above 0"
-            raise InputError(str(file), [Problem(what, rows=(number,), remedy="Mend the line.")]) from None
+            what = "does not have a whole count, and a cost and capacities above 0"
+            raise InputError(str(file), [Problem(what, rows=(number,), remedy="Correct the line.")]) from None
         if not cells["truck"].strip():
             raise InputError(str(file), [Problem("has no name", rows=(number,), remedy="Name the truck.")])
         trucks.append(Truck(name=cells["truck"].strip(), capacity=capacity, count=count, cost=cost))
     if len({truck.name for truck in trucks}) < len(trucks):
-        raise InputError(str(file), ["names a truck twice. Give each kind its own name."])
+        raise InputError(str(file), ["has two kinds of truck with the same name. Give each kind its own name."])
     return tuple(trucks)
 
 
-def parse_capacities(texts: Sequence[str | float], units: Mapping[str, str]) -> dict[str, float]:
-    """Read capacities such as ``500``, ``500kg`` or ``volume=9 m3``, and say what each is a capacity of.
+def check_kinds(trucks: Sequence[Truck], quantities: Iterable[str]) -> None:
+    """Check that every kind of truck has capacities and a cost above 0, and a valid count."""
+    for truck in trucks:
+        for quantity in quantities:
+            if not _is_amount(truck.capacity.get(quantity)):
+                raise ParameterError(f"truck {truck.name!r} has no capacity for {quantity}. Give it one above 0.")
+        if not _is_amount(truck.cost):
+            raise ParameterError(f"truck {truck.name!r} must cost more than 0. Got {truck.cost!r}.")
+        if truck.count is not None and (type(truck.count) is not int or truck.count < 0):
+            raise ParameterError(
+                f"the count of truck {truck.name!r} must be a whole number of at least 0. Got {truck.count!r}."
+            )
 
-    One without a name is of the quantity left over, or of the one among those left that has its unit.
+
+def _is_amount(value: object) -> bool:
+    return isinstance(value, Real) and 0 < float(value) < np.inf
+
+
+def parse_capacities(texts: Sequence[str | float], units: Mapping[str, str]) -> dict[str, float]:
+    """Read capacities such as ``500``, ``500kg`` or ``volume=9 m3``, by quantity.
+
+    A capacity without a name is for the only remaining quantity, or for the remaining one with the same unit.
     """
     capacities: dict[str, float] = {}
-    for text in sorted((str(text).strip() for text in texts), key=lambda text: "=" not in text):  # with a name first
+    # Capacities with a name first.
+    for text in sorted((str(text).strip() for text in texts), key=lambda text: "=" not in text):
         number, unit = _split(text)
         name = text.rpartition("=")[0].strip()
         if not name:
@@ -81,29 +106,29 @@ def parse_capacities(texts: Sequence[str | float], units: Mapping[str, str]) -> 
             fitting = [name for name in left if units[name] == unit] if len(left) > 1 else left
             if len(fitting) != 1:
                 names = list(left or units)
-                raise ParameterError(f"capacity {text!r} may be of {_listed(names)}. Name it: {names[0]}={text}.")
+                raise ParameterError(f"capacity {text!r} could be for {_listed(names)}. Name it: {names[0]}={text}.")
             name = fitting[0]
         if name not in units:
             raise ParameterError(
                 f"the release has no quantity {name!r} to pack. Got capacity {text!r}. Use {_listed(units)}."
             )
         if name in capacities:
-            raise ParameterError(f"{name} has two capacities. Got {text!r} besides another. Give one.")
+            raise ParameterError(f"{name} has two capacities. Remove {text!r} or the other.")
         if not number or not float(number) > 0:
-            raise ParameterError(f"capacity must be a positive number. Got {text!r}. Write 500{units[name]}, say.")
+            raise ParameterError(f"capacity must be a positive number, such as 500{units[name]}. Got {text!r}.")
         if unit and unit != units[name]:
             released, numbers = units[name] or "no unit", units[name] or "numbers"
-            raise ParameterError(f"{name} is released in {released}. Got capacity {text!r}. Give it in {numbers}.")
+            raise ParameterError(f"{name} is released in {released}. Got capacity {text!r}. Write it in {numbers}.")
         capacities[name] = float(number)
     return {name: capacities[name] for name in units if name in capacities}
 
 
 def _listed(names: Iterable[str]) -> str:
-    return ", ".join(names) or "another release: it has none"
+    return ", ".join(names) or "another release: this one has no quantities"
 
 
 def _split(text: str) -> tuple[str, str]:
-    """Split an amount into number and unit; the number is empty if there is none."""
+    """Split an amount into a number, which may be empty, and a unit."""
     amount = text.rpartition("=")[2].strip()
     digits = len(amount)
     while digits and not _is_number(amount[:digits]):

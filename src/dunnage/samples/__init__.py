@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Generated datasets for demos, documents, tests, benchmarks and advice. Illustrations, not evidence.
+"""Generated datasets for demos, documents, tests, benchmarks and advice. They illustrate, and prove nothing.
 
-Nothing here protects anyone, so ordinary seeded random numbers are used.
+Nothing here protects anyone, so ordinary seeded random numbers are enough.
 """
 
 from typing import TYPE_CHECKING

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Generated packages with weights, after the settings of the papers."""
+"""Generated packages with weights, as in the settings of the papers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pyarrow.csv as pacsv
 
 from dunnage.arrays import FloatArray
 from dunnage.errors import ParameterError
-from dunnage.samples.common import targets
+from dunnage.samples.common import starter_policy, targets
 
 LAWS = ("uniform", "normal", "unequal")
 _SETTING = re.compile(r"^(?P<size>[1-9]\d*)-(?P<items>[LS])(-(?P<law>U|N|Un))?$")
@@ -24,24 +24,24 @@ _CITIES = ("Antwerp", "Bremen", "Calais", "Dover", "Esbjerg", "Felixstowe", "Gda
 
 @dataclass(frozen=True, kw_only=True)
 class PackageSetting:
-    """How package weights are drawn."""
+    """How package weights are generated."""
 
     size: int = 200
-    # Uniform on [low, high]; normal with mean and sd, truncated to [low, high]; or unequal: three quarters uniform on
-    # the lower half of [low, high], the rest on the upper half.
+    # uniform on [low, high]; normal with mean and sd, truncated to [low, high]; or unequal: three quarters uniform on
+    # the lower half of [low, high], the others uniform on the upper half
     law: str = "uniform"
     low: float = 125.0
     high: float = 375.0
     mean: float = 250.0
     sd: float = 100.0
-    capacity: float = 500.0  # of a truck, in the paper the setting comes from
+    capacity: float = 500.0  # of a truck, in the paper of the setting
     destinations: int = 0  # 0 leaves the column out
     decimals: int = 0
 
     def __post_init__(self) -> None:
         if self.size < 1 or self.destinations < 0 or not 0 <= self.decimals <= 6:
             raise ParameterError(
-                "size must be at least 1, destinations at least 0, decimals 0 to 6. "
+                "size must be at least 1, destinations at least 0 and decimals from 0 to 6. "
                 f"Got {self.size}, {self.destinations}, {self.decimals}."
             )
         if self.law not in LAWS:
@@ -51,33 +51,32 @@ class PackageSetting:
                 f"weights need 0 <= low < high and sd > 0. Got low {self.low:g}, high {self.high:g}, sd {self.sd:g}."
             )
         if self.law == "normal" and not self.low - 4 * self.sd <= self.mean <= self.high + 4 * self.sd:
-            raise ParameterError(f"the mean must lie within 4 sd of [low, high]. Got {self.mean:g}. Move it.")
+            raise ParameterError(f"the mean must be within 4 sd of [low, high]. Got {self.mean:g}.")
 
 
 def package_setting(name: str) -> PackageSetting:
-    """Return a setting of the papers by its name: ``25-L-U``, or ``200-L`` for the hard instance of Scholl.
+    """Return a setting of the papers by its name: ``25-L-U``, or ``200-L`` for Scholl's hard instance.
 
-    Number of packages, Large (capacity 500) or Small (2500) relative to the truck, and the law: Uniform on [125, 375],
-    Normal(250, 100) on [0, 500], Unequal halves. Hoogervorst et al. 2019, Table 2; Li et al. 2022, Tables 1 and 2.
+    The parts are the number of packages, Large (capacity 500) or Small (2500) relative to the truck, and the law:
+    Uniform on [125, 375], Normal(250, 100) on [0, 500], or Unequal halves. See Hoogervorst et al. 2019, Table 2;
+    Li et al. 2022, Tables 1 and 2.
     """
     match = _SETTING.match(name)
     if not match or (match["law"] is None and match["items"] == "S"):
-        raise ParameterError(
-            f"no setting {name!r}. Write packages-items-law, such as 25-L-U, 50-S-U, 25-L-N, 25-L-Un, or 200-L."
-        )
+        raise ParameterError(f"there is no setting {name!r}. Use for example 25-L-U, 50-S-U, 25-L-N, 25-L-Un or 200-L.")
     size = int(match["size"])
     if match["law"] is None:
         return PackageSetting(size=size, low=20_000.0, high=35_000.0, capacity=100_000.0)
     if match["law"] == "N":
         if match["items"] == "S":
-            raise ParameterError(f"no setting {name!r}: the papers have normal weights for large items only. Use L-N.")
+            raise ParameterError(f"there is no setting {name!r}: normal weights are only for large items. Use L-N.")
         return PackageSetting(size=size, law="normal", low=0.0, high=500.0)
     law = {"U": "uniform", "Un": "unequal"}[match["law"]]
     return PackageSetting(size=size, law=law, capacity=500.0 if match["items"] == "L" else 2500.0)
 
 
 def draw_weights(setting: PackageSetting, generator: np.random.Generator) -> FloatArray:
-    """Draw the weights of a setting, rounded to its decimals and kept within [low, high]."""
+    """Generate the weights of a setting, rounded to its decimals, within [low, high]."""
     low, high = setting.low, setting.high
     if setting.law == "normal":
         weights = np.empty(0)
@@ -98,7 +97,7 @@ def draw_weights(setting: PackageSetting, generator: np.random.Generator) -> Flo
 
 
 def packages(setting: PackageSetting, *, seed: int | None = None) -> pa.Table:
-    """Generate packages: ``parcel_id``, ``destination`` if requested, ``weight``."""
+    """Generate packages: ``parcel_id``, ``destination`` (if the setting has destinations), ``weight``."""
     generator = np.random.default_rng(seed)
     weights = draw_weights(setting, generator)
     columns: dict[str, object] = {"parcel_id": [f"P{number:07d}" for number in range(1, setting.size + 1)]}
@@ -112,31 +111,20 @@ def packages(setting: PackageSetting, *, seed: int | None = None) -> pa.Table:
 
 def packages_policy(setting: PackageSetting, dataset: str) -> str:
     destination = '\n[attributes.destination]\nrole = "public"\n' if setting.destinations else ""
-    return f"""# Starter policy for generated packages. k is an example: choose your own.
-dataset = {json.dumps(dataset)}
-protects = "package"
-
-[attributes.parcel_id]
-role = "identifier"
-{destination}
-[attributes.weight]
-role = "quasi-identifier"
-kind = "numeric"
-domain = [{setting.low:g}, {setting.high:g}]
-resolution = {10.0**-setting.decimals:g}
-unit = "kg"
-
-[mechanism]
-name = "partition"
-k = 5
-statistic = "multiset"
-"""
+    return starter_policy(
+        "packages",
+        dataset=json.dumps(dataset),
+        destination=destination,
+        low=f"{setting.low:g}",
+        high=f"{setting.high:g}",
+        resolution=f"{10.0**-setting.decimals:g}",
+    )
 
 
 def generate_packages(
     setting: PackageSetting, out: str | os.PathLike[str], *, seed: int | None = None, force: bool = False
 ) -> tuple[Path, Path]:
-    """Write generated packages as CSV, and a starter policy beside it; return both paths."""
+    """Write generated packages as CSV, with a starter policy; return both paths."""
     path, policy = targets(out, (".toml",), force)
     pacsv.write_csv(packages(setting, seed=seed), str(path))
     policy.write_text(packages_policy(setting, path.stem), encoding="utf-8")

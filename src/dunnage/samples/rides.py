@@ -19,7 +19,7 @@ import pyarrow.csv as pacsv
 
 from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.errors import ParameterError
-from dunnage.samples.common import card_names, choose, targets, texts
+from dunnage.samples.common import card_names, choose, starter_policy, targets, texts
 
 PASSENGER_TYPES = ("Adult", "Child/Student", "Senior Citizen")
 PASSENGER_PARENTS = {
@@ -30,7 +30,7 @@ PASSENGER_PARENTS = {
 }
 """Parent of each passenger type (Bhati et al. 2021, Figure 2)."""
 SERVICE_DAY = (5 * 3600, 24 * 3600)
-"""First and last second at which a ride may start: public, whatever was drawn."""
+"""First and last second at which a ride may start; public, and independent of the generated rides."""
 
 _TYPE_SHARES = (0.86, 0.08, 0.06)
 _RIDES_OF_CARD = (0.25, 0.55, 0.1, 0.1)
@@ -47,20 +47,20 @@ _RING, _OFFSET, _SAME_PLACE = 0.45, 0.17, 0.07
 class RideSetting:
     size: int = 10_000  # rides
     stations: int = 150
-    lines: int = 8  # one ring, and others across it that meet it and each other
+    lines: int = 8  # one ring, and others that cross it and each other
 
     def __post_init__(self) -> None:
         if self.size < 1:
             raise ParameterError(f"size must be at least 1. Got {self.size}.")
         if not 3 <= self.lines <= 12 or not 10 * self.lines <= self.stations <= 2_000:
             raise ParameterError(
-                "a network has 3 to 12 lines, and 10 stations a line or more, at most 2000. "
+                "a network must have 3 to 12 lines, at least 10 stations per line, and at most 2000 stations. "
                 f"Got {self.lines} lines and {self.stations} stations."
             )
 
 
 class _Metro(NamedTuple):
-    """A network: names and places of its stations, in a disc of radius 1, and which are next to each other."""
+    """A network: names of stations, their places in a disc of radius 1, and pairs of neighbours."""
 
     names: tuple[str, ...]
     places: FloatArray
@@ -68,14 +68,14 @@ class _Metro(NamedTuple):
 
 
 def metro_edges(stations: int = 150, lines: int = 8) -> tuple[tuple[str, str], ...]:
-    """Return which stations of the network are next to each other; ``C07`` is the seventh station of line C."""
+    """Return the pairs of neighbouring stations; ``C07`` is the seventh station of line C."""
     setting = RideSetting(stations=stations, lines=lines)
     return _metro(setting.stations, setting.lines).edges
 
 
 @lru_cache(maxsize=8)
 def _metro(num_stations: int, num_lines: int) -> _Metro:
-    """Lay lines across a ring, make stations where they meet and at their ends, and the others in the widest gaps."""
+    """Draw lines across a ring, with stations where they meet and end, and further stations in the widest gaps."""
     places, courses = _crossings(num_lines - 1)
     gaps: list[tuple[float, int, int, int]] = []
     for line, course in enumerate(courses):
@@ -83,7 +83,7 @@ def _metro(num_stations: int, num_lines: int) -> _Metro:
             heapq.heappush(gaps, (-float(np.linalg.norm(places[pair[0]] - places[pair[1]])), 0, line, number))
     for _ in range(num_stations - len(places)):
         width, inside, line, number = heapq.heappop(gaps)
-        # A gap that holds so many stations already is as wide as what is left between two of them.
+        # The width of a gap is that between two of the stations already in it.
         heapq.heappush(gaps, (width * (inside + 1) / (inside + 2), inside + 1, line, number))
     filled = [[[first] for first in course[:-1]] for course in courses]
     for _, inside, line, number in gaps:
@@ -94,7 +94,7 @@ def _metro(num_stations: int, num_lines: int) -> _Metro:
     routes = [
         [*itertools.chain.from_iterable(parts), course[-1]] for parts, course in zip(filled, courses, strict=True)
     ]
-    names = [""] * len(places)  # each station is called by the first line it is on and its place there
+    names = [""] * len(places)  # each station has the name of its first line and its place there
     for letter, route in zip(string.ascii_uppercase, routes, strict=False):
         for place, station in enumerate(route, 1):
             names[station] = names[station] or f"{letter}{place:02d}"
@@ -103,7 +103,7 @@ def _metro(num_stations: int, num_lines: int) -> _Metro:
 
 
 def _crossings(num_chords: int) -> tuple[list[FloatArray], list[list[int]]]:
-    """Return the places where lines end or meet, and those that each line passes, in order; the ring comes last."""
+    """Return the places where lines end or meet, and the places of each line in order; the ring comes last."""
     angles = np.pi * np.arange(num_chords) / num_chords
     along = np.column_stack([np.cos(angles), np.sin(angles)])
     across = np.column_stack([-np.sin(angles), np.cos(angles)])
@@ -139,16 +139,16 @@ def _crossings(num_chords: int) -> tuple[list[FloatArray], list[list[int]]]:
 def rides(setting: RideSetting | int, seed: int | None = None) -> pa.Table:
     """Generate rides in the order of their start: ``card``, ``type``, ``board``, ``alight``, ``start`` (second of day).
 
-    A card has one to four rides: from home to a place of work or an errand, back, and perhaps another errand. Homes
-    lie rather outside, places to go to inside, near ones are chosen more often, and some stations are far busier than
-    others. Most go to work in the morning and back in the evening. Shares are such that the entropies of type,
-    stations and start (in buckets of 900 s) are about as those of the rides in Bhati et al. 2021, Table 4.
+    A card has one to four rides: from home to work or an errand, back, and perhaps another errand. Homes are mostly
+    outside and destinations inside, near destinations are more frequent, and some stations are much busier than others.
+    Most cards go to work in the morning and back in the evening. The entropies of type, stations and start (in buckets
+    of 900 s) are close to those in Bhati et al. 2021, Table 4.
     """
     if not isinstance(setting, RideSetting):
         setting = RideSetting(size=setting)
     generator = np.random.default_rng(seed)
     metro = _metro(setting.stations, setting.lines)
-    # Every card has a ride at least, so that there are cards enough.
+    # Every card has at least one ride, so there are enough cards.
     times = 1 + generator.choice(len(_RIDES_OF_CARD), setting.size, p=_RIDES_OF_CARD)
     num_cards = int(np.searchsorted(np.cumsum(times), setting.size)) + 1
     kind = generator.choice(len(_TYPE_SHARES), num_cards, p=_TYPE_SHARES)
@@ -173,7 +173,7 @@ def rides(setting: RideSetting | int, seed: int | None = None) -> pa.Table:
 
 
 def _start_times(kind: IntArray, to_work: BoolArray, generator: np.random.Generator) -> IntArray:
-    """Draw when each card's rides start, each after the one before. Shape: rides, cards."""
+    """Generate the starts of each card's rides, in order. Shape: rides, cards."""
     opens, closes = map(float, SERVICE_DAY)
     there = np.where(to_work[:, None], _THERE[kind], _ERRAND)
     first = _between(generator, there, np.full(len(kind), opens), np.full(len(kind), _LAST_DEPARTURE))
@@ -190,24 +190,23 @@ def _start_times(kind: IntArray, to_work: BoolArray, generator: np.random.Genera
 
 
 def _between(generator: np.random.Generator, law: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray:
-    """Draw from normal laws (mean and sd of each), truncated to bounds."""
     from scipy.special import ndtr, ndtri
 
     mean, sd = law.T
-    least, most = ndtr((low - mean) / sd), ndtr((high - mean) / sd)
-    values = mean + sd * ndtri(least + (most - least) * generator.random(len(mean)))
+    start, stop = ndtr((low - mean) / sd), ndtr((high - mean) / sd)
+    values = mean + sd * ndtri(start + (stop - start) * generator.random(len(mean)))
     return np.asarray(np.clip(values, low, high))
 
 
 def _stops(metro: _Metro, num: int, generator: np.random.Generator) -> IntArray:
-    """Draw where each card is before, between and after its rides: home, a place, home, an errand, home."""
+    """Generate the places of each card before, between and after its rides: home, a place, home, an errand, home."""
     far = np.linalg.norm(metro.places, axis=1)
     homes = np.exp(0.5 * far + 1.2 * generator.standard_normal(len(far)))
     goals = np.exp(-1.3 * far + 1.2 * generator.standard_normal(len(far)))
     apart = np.linalg.norm(metro.places[:, None] - metro.places[None], axis=2)
     weights = homes[:, None] * goals[None] * np.exp(-apart / 0.8) * (apart > 0)
     home, place = np.divmod(choose(weights.ravel(), generator.random(num)), len(far))
-    # An errand for each home, by the weights of its row. All rows one after the other are one increasing list.
+    # An errand for each home, by the weights of its row. All rows together are one increasing list.
     shares = np.cumsum(weights / weights.sum(axis=1, keepdims=True), axis=1)
     shares[:, -1] = 1.0
     until = (shares + np.arange(len(shares))[:, None]).ravel()
@@ -221,40 +220,20 @@ def rides_policy(dataset: str, edges: str) -> str:
         f'[attributes.{name}]\nrole = "quasi-identifier"\nkind = "graph"\nedges = {json.dumps(edges)}\n'
         for name in ("board", "alight")
     )
-    return f"""# Starter policy for generated rides. k is an example: choose your own.
-dataset = {json.dumps(dataset)}
-protects = "ride"
-
-[contribution]
-person = "card"            # a class holds rides of at least k cards
-
-[attributes.card]
-role = "identifier"
-
-[attributes.type]
-role = "quasi-identifier"
-kind = "tree"
-[attributes.type.parents]
-{parents}
-
-{stations}
-[attributes.start]
-role = "quasi-identifier"
-kind = "numeric"
-domain = [{SERVICE_DAY[0]}, {SERVICE_DAY[1]}]     # seconds of the service day
-resolution = 1
-unit = "s"
-
-[mechanism]
-name = "utility-clusters"
-k = 10
-"""
+    return starter_policy(
+        "rides",
+        dataset=json.dumps(dataset),
+        parents=parents,
+        stations=stations,
+        start=SERVICE_DAY[0],
+        end=SERVICE_DAY[1],
+    )
 
 
 def generate_rides(
     setting: RideSetting, out: str | os.PathLike[str], *, seed: int | None = None, force: bool = False
 ) -> tuple[Path, Path, Path]:
-    """Write generated rides as CSV, and beside it a starter policy and the edges of the network; return the paths."""
+    """Write generated rides as CSV, with a starter policy and the edges of the network; return the paths."""
     path, policy, edges = targets(out, (".toml", ".edges.csv"), force)
     pacsv.write_csv(rides(setting, seed=seed), str(path))
     lines = ("from,to", *(f"{start},{end}" for start, end in metro_edges(setting.stations, setting.lines)))

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Generated data of the same public shape as a policy's: rows, trips and what vehicles report.
+"""Generated data of the public shape of a policy: rows, trips and reports of vehicles.
 
-Everything rests on public facts: domains, resolutions, labels, hierarchies, networks, stops, windows, days, boxes and
-a rough number. Public and sensitive columns of rows are released as they are, so theirs may be taken from the data;
-each is taken apart from the quasi-identifiers, and sensitive ones apart from one another. Where people go is made up
-again at each draw: homes and workplaces of different weight, fewer trips between stops that are near enough to walk or
-far apart, most trips on few pairs, more of them in the rush hours.
+Everything comes from public facts: domains, resolutions, labels, hierarchies, networks, stops, windows, days, boxes and
+a rough number of records. Public and sensitive columns of rows are released as they are, so they may come from the
+data: each independent of the quasi-identifiers, and sensitive columns independent of each other. Destinations are
+invented each time: homes and workplaces of different weight, fewer trips between stops within walking distance or far
+apart, most trips on few pairs, and more trips in the rush hours.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from dunnage.tables.dataset import Dataset
 _FINE_STEPS = 10**6
 _WORD = 53
 _STOPS_DIFFER, _TRIPS_OF_RIDER = 0.7, 1.7
-_MAX_STOPS = 1_000  # that generated trips are made between; which ones is drawn
+_MAX_STOPS = 1_000  # of generated trips, chosen at random
 _SOME_MONDAY = date(2026, 10, 12).toordinal()
 _NUM_LABELS = 10  # of a column without a domain
 _MISSING = 0.02
@@ -50,11 +50,11 @@ def like(
     *,
     noise: Noise | None = None,  # instead of a seed
     period: str | None = None,
-    data: Dataset | None = None,  # rows whose public and sensitive columns are taken as they are
-    largest: Mapping[str, float] | None = None,  # values by column, where something else than the domain bounds them
-    city: City | None = None,  # that distances of trips are those of; by default the policy's
+    data: Dataset | None = None,  # its public and sensitive columns are used as they are
+    largest: Mapping[str, float] | None = None,  # values by column, if something other than the domain limits them
+    city: City | None = None,  # for the distances of trips; by default that of the policy
 ) -> Dataset:
-    """Generate rows or trips of a policy's public shape."""
+    """Generate rows or trips of the public shape of a policy."""
     noise = noise or Noise(seed=seed)
     if policy.schema.trip is not None:
         return _like_trips(policy, size, noise, period, city or policy.schema.city)
@@ -62,7 +62,6 @@ def like(
 
 
 def _uniforms(noise: Noise, size: int) -> FloatArray:
-    """Return numbers above 0 and below 1."""
     return np.asarray((noise_arrays.below(noise, 1 << _WORD, size) + 0.5) / float(1 << _WORD))
 
 
@@ -78,7 +77,7 @@ def _normals(noise: Noise, size: int) -> FloatArray:
 def _like_rows(
     policy: Policy, size: int, noise: Noise, period: str | None, data: Dataset | None, largest: Mapping[str, float]
 ) -> Dataset:
-    """Generate rows whose quasi-identifiers are spread evenly over their domains, up to the largest there may be."""
+    """Generate rows with quasi-identifiers that are uniform over their domains, up to the largest allowed values."""
     rows = np.arange(size)
     if data is not None and size != len(data):
         rows = noise_arrays.below(noise, len(data), size)
@@ -105,7 +104,7 @@ def _like_rows(
             labels = np.array(domain.labels, dtype=object)
             column = pa.array(labels[noise_arrays.below(noise, len(labels), size)].tolist())
         elif item.role is Role.QUASI_IDENTIFIER:
-            raise ParameterError(f"rows with {item.name!r} cannot be generated. Measure on the data: --on data.")
+            raise ParameterError(f"rows with {item.name!r} cannot be generated. Measure on your own data: --on data.")
         else:
             column = _labels(_NUM_LABELS).take(pa.array(noise_arrays.below(noise, _NUM_LABELS, size)))
         columns[item.name] = column
@@ -125,8 +124,6 @@ def _labels(size: int, word: str = "generated") -> pa.Array:
 
 
 class SlotTrips(NamedTuple):
-    """Single trips by the codes of their stops, their slot and their rider."""
-
     origins: IntArray
     destinations: IntArray
     slots: IntArray
@@ -134,7 +131,7 @@ class SlotTrips(NamedTuple):
 
 
 def _like_trips(policy: Policy, size: int, noise: Noise, period: str | None, city: City | None) -> Dataset:
-    """Generate trips slot by slot: so many pairs, attractive ones rather, and one trip at least on each."""
+    """Generate trips slot by slot, on mostly attractive pairs of stops, with at least one trip on each."""
     universe = policy.schema.universe(period)
     stops = np.sort(noise_arrays.permutation(noise, len(universe.stops))[:_MAX_STOPS])
     num = len(stops)
@@ -197,7 +194,7 @@ def trip_rows(policy: Policy, period: str | None, universe: Universe, trips: Slo
 
 
 def _times(time: Windows, period: str | None, days: IntArray, seconds: IntArray, noise: Noise) -> list[str]:
-    """Write moments as a policy of trips reads them: with a date where days are told apart or counted."""
+    """Write moments as a policy of trips reads them: with a date if days are distinguished or counted."""
     calendar = time.calendar(period)
     later, within = np.divmod(seconds, DAY_SECONDS)
     if calendar is None and time.day is None:
@@ -221,9 +218,9 @@ def _clock(second: int) -> str:
 
 
 def like_reports(purpose: Purpose, num: int, noise: Noise) -> tuple[FloatArray, ...]:
-    """Generate what vehicles would report: numbers around middles that are drawn, too, or places and short ways.
+    """Generate reports of vehicles: numbers around random middles, or places and short paths.
 
-    Places are around some centres and all over the box. Some numbers are missing where that is reported.
+    Places are around some centres and all over the box. Some numbers are missing if the policy reports missing numbers.
     """
     columns: list[FloatArray] = []
     if purpose.grid is None:

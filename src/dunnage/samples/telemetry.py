@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Generated telemetry: what the sensors of trucks tell of speed, load, temperature and more.
+"""Generated telemetry: speed, load, temperature and more, as measured by the sensors of trucks.
 
-Yao et al. 2024 name ten numbers that a carrier's vehicle may report, two of them spare, and test on numbers that follow
-simple laws. ``fleet`` makes up trucks that drive, stand, are loaded and cooled; the other laws are those of the paper.
+Yao et al. 2024 name ten numbers that a vehicle may report, two of them spare, and test on numbers that follow simple
+laws. The law ``fleet`` invents trucks that drive, stand, are loaded and cooled; the other laws are those of the paper.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ import pyarrow.parquet as pq
 
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.errors import OutputError, ParameterError
-from dunnage.samples.common import targets, texts
+from dunnage.samples.common import starter_policy, targets, texts
 
 TELEMETRY_LAWS = ("fleet", "gauss", "uniform", "census")
 MAX_READINGS = 500_000_000
-"""Most rows that are generated at once."""
+"""Maximum number of generated rows."""
 FIRST_DAY = datetime(2026, 10, 14)
 """Midnight of the first generated day."""
 GROUP_ROWS = 1 << 19
-"""Rows that are held in memory at once, about; they make one row group of a Parquet file."""
+"""Approximate number of rows in memory; they are one row group of a Parquet file."""
 
 _KINDS = (".csv", ".parquet")
 _MINUTES = 1440
@@ -41,7 +41,7 @@ _MINUTES = 1440
 
 class Sensor(NamedTuple):
     name: str
-    low: int  # low, high: the public domain, whatever was drawn
+    low: int  # low, high: the public domain, independent of the generated values
     high: int
     unit: str = ""
     decimals: int = 0
@@ -70,10 +70,10 @@ _CENSUS = (
 _SENSORS = {"fleet": _FLEET, "gauss": _PAPER, "uniform": _PAPER, "census": _CENSUS}
 _DEFAULT_ATTRIBUTES = {"fleet": 8, "gauss": 10, "uniform": 10, "census": 5}
 
-# Share of readings that are lost or wrong by themselves, and of sensors that fail for the rest of a vehicle's day.
+# Share of single readings that are lost or wrong, and of sensors that fail for the rest of a vehicle's day.
 _LOST, _WRONG, _FAILS = 0.004, 0.003, 0.01
 _COOLED = 0.35
-# Hour of day and share of trucks that drive then.
+# Hours of the day, and the share of trucks that drive then.
 _HOURS, _DRIVING = (0, 4, 6, 9, 12, 13, 17, 20, 24), (0.1, 0.12, 0.5, 0.75, 0.55, 0.7, 0.65, 0.25, 0.1)
 
 
@@ -81,11 +81,11 @@ _HOURS, _DRIVING = (0, 4, 6, 9, 12, 13, 17, 20, 24), (0.1, 0.12, 0.5, 0.75, 0.55
 class TelemetrySetting:
     size: int = 5_000  # vehicles, as in Yao et al. 2024
     days: int = 1
-    readings: int = 24  # rows of a vehicle on a day, evenly spaced, from 1 to 1440
-    attributes: int | None = None  # numbers of a row, from 2 to 10 (census: 5); by default 8 for fleet, else all
-    # fleet: trucks, with readings that are missing or lie outside the domain. gauss: mean 60, standard deviation 1.
-    # uniform: each number has a mean of its own between 30 and 70, and lies within 30 of it. census: five skewed
-    # numbers of persons, such as income.
+    readings: int = 24  # rows per vehicle and day, evenly spaced, from 1 to 1440
+    attributes: int | None = None  # numbers in a row, from 2 to 10 (census: 5); by default 8 for fleet, otherwise all
+    # fleet: trucks, with readings that are missing or outside the domain. gauss: mean 60, standard deviation 1.
+    # uniform: each number has its own mean between 30 and 70, and is within 30 of it. census: five skewed numbers of
+    # persons, for example income.
     law: str = "fleet"
 
     def __post_init__(self) -> None:
@@ -93,17 +93,15 @@ class TelemetrySetting:
             raise ParameterError(f"law must be one of {', '.join(TELEMETRY_LAWS)}. Got {self.law!r}.")
         if self.size < 1 or self.days < 1 or not 1 <= self.readings <= _MINUTES:
             raise ParameterError(
-                "size and days must be at least 1, readings of a day 1 to 1440. "
+                "size and days must be at least 1, and readings per day from 1 to 1440. "
                 f"Got {self.size}, {self.days} and {self.readings}."
             )
         if self.num_rows > MAX_READINGS:
             raise ParameterError(
-                f"at most {MAX_READINGS:,} rows are generated. Got {self.num_rows:,}. Ask for fewer vehicles or days."
+                f"there can be at most {MAX_READINGS:,} rows. Got {self.num_rows:,}. Use fewer vehicles or days."
             )
         if self.attributes is not None and not 2 <= self.attributes <= len(_SENSORS[self.law]):
-            raise ParameterError(
-                f"{self.law} has 2 to {len(_SENSORS[self.law])} attributes. Got {self.attributes}. Choose from these."
-            )
+            raise ParameterError(f"{self.law} has 2 to {len(_SENSORS[self.law])} attributes. Got {self.attributes}.")
 
     @property
     def num_rows(self) -> int:
@@ -111,16 +109,15 @@ class TelemetrySetting:
 
     @property
     def sensors(self) -> tuple[Sensor, ...]:
-        """The numbers of a row, with their public domains."""
         return _SENSORS[self.law][: self.attributes or _DEFAULT_ATTRIBUTES[self.law]]
 
 
 def telemetry(setting: TelemetrySetting | int, seed: int | None = None) -> pa.Table:
     """Generate telemetry in memory: ``vehicle``, ``time``, and a column for each number.
 
-    Rows are in the order of vehicles, and of time for each. A truck that drives is fast unless it is heavy, a cooled
-    one is cold and dry, its hold is dark until a door is opened, and shocks come with speed. A driver's tenure grows
-    with age. Some readings are missing, a few lie outside the public domain as those of a broken sensor do.
+    Rows are ordered by vehicle, then by time. Heavy trucks are slower, cooled trucks are cold and dry, the hold is dark
+    until a door is opened, and shocks increase with speed. A driver's tenure grows with age. Some readings are missing,
+    and a few are outside the public domain, like those of a broken sensor.
     """
     if not isinstance(setting, TelemetrySetting):
         setting = TelemetrySetting(size=setting)
@@ -128,7 +125,7 @@ def telemetry(setting: TelemetrySetting | int, seed: int | None = None) -> pa.Ta
 
 
 def _telemetry_pieces(setting: TelemetrySetting, seed: int | None) -> Iterator[pa.Table]:
-    """Draw some vehicles after others, so that few rows are in memory at once."""
+    """Generate vehicles in parts, so that few rows are in memory."""
     generator = np.random.default_rng(seed)
     names = _vehicle_names(setting.size)
     means = generator.uniform(30, 70, len(setting.sensors))
@@ -138,7 +135,7 @@ def _telemetry_pieces(setting: TelemetrySetting, seed: int | None) -> Iterator[p
     step = max(1, GROUP_ROWS // of_vehicle)
     for first in range(0, setting.size, step):
         num = min(step, setting.size - first)
-        # minutes : (vehicles, readings), evenly spaced over days, each vehicle with a first minute of its own
+        # minutes : (vehicles, readings), evenly spaced over days; each vehicle has its own first minute
         minutes = generator.integers(0, _MINUTES // setting.readings, num)[:, None] + readings
         if setting.law == "gauss":
             numbers = [np.asarray(generator.normal(60, 1, minutes.shape)) for _ in setting.sensors]
@@ -159,7 +156,6 @@ def _telemetry_pieces(setting: TelemetrySetting, seed: int | None) -> Iterator[p
 
 
 def _census(minutes: IntArray, generator: np.random.Generator) -> list[FloatArray]:
-    """Draw persons: most are young, few earn much, few have many children."""
     shape = minutes.shape
     age = 85 * generator.beta(1.4, 2.6, shape)
     school = generator.binomial(20, 0.42 - 0.002 * age)
@@ -170,11 +166,11 @@ def _census(minutes: IntArray, generator: np.random.Generator) -> list[FloatArra
 
 
 def _trucks(minutes: IntArray, generator: np.random.Generator) -> list[FloatArray]:
-    """Draw what the sensors of trucks would tell if none failed. Shapes: vehicles, readings."""
+    """Generate the readings of trucks if no sensor failed. Shapes: vehicles, readings."""
     num, shape = len(minutes), minutes.shape
     hour = minutes % _MINUTES / 60
     driving = generator.random(shape) < np.interp(hour, _HOURS, _DRIVING)
-    # Each truck goes out full or half full and comes back lighter.
+    # Each truck leaves full or half full, and returns lighter.
     load = generator.uniform(4, 36, (num, 1)) * np.clip(generator.normal(1.25 - 0.05 * hour, 0.15), 0, 1)
     heavy = load / 40
     highway = generator.random(shape) < 0.45
@@ -198,7 +194,7 @@ def _trucks(minutes: IntArray, generator: np.random.Generator) -> list[FloatArra
 def _broken(
     values: FloatArray, sensor: Sensor, setting: TelemetrySetting, generator: np.random.Generator
 ) -> FloatArray:
-    """Let readings be lost, sensors fail until the end of a day, and some readings lie outside the domain."""
+    """Lose some readings, let some sensors fail until the end of a day, and put some readings outside the domain."""
     width = sensor.high - sensor.low
     spike = sensor.high + width * generator.uniform(0.05, 0.5, values.shape)
     wrong = np.where(generator.random(values.shape) < _WRONG, spike, values)
@@ -217,49 +213,25 @@ def telemetry_policy(setting: TelemetrySetting, dataset: str) -> str:
         + 'missing = "middle"\n'
         for sensor in setting.sensors
     )
-    # The least distance of moments that divides a day evenly and in which a vehicle reads its sensors.
+    # The smallest interval that divides a day evenly and contains a reading of every vehicle.
     apart = range(_MINUTES // setting.readings, _MINUTES + 1)
     minutes = next(each for each in apart if _MINUTES % each == 0 and each * setting.readings >= _MINUTES)
-    return f"""# Starter policy for generated telemetry. Every epsilon is an example: choose your own.
-#   dunnage device task THIS.toml -o task.json
-dataset = {json.dumps(dataset)}
-protects = "vehicle"
-
-[attributes.vehicle]
-role = "identifier"        # stays on the device: no report names it
-
-[attributes.time]
-role = "drop"              # says which reading a slot reports
-
-{numbers}
-[tiers]                    # public: a vehicle's tier is chosen without looking at what it measures
-basic = 1.0
-strict = 0.5
-
-[schedule]
-time = "time"
-slots_per_day = 1          # one report a day, at a moment drawn before the day begins
-slot_minutes = {minutes}          # how far moments are apart, and how old a reading may be
-
-[allowance]                # what all reports of one vehicle may give away together
-lifetime = {max(30, setting.days)}
-
-[mechanisms.telemetry]
-name = "local-numeric"     # all numbers above; at both tiers
-"""
+    return starter_policy(
+        "telemetry", dataset=json.dumps(dataset), numbers=numbers, minutes=minutes, lifetime=max(30, setting.days)
+    )
 
 
 def generate_telemetry(
     setting: TelemetrySetting, out: str | os.PathLike[str], *, seed: int | None = None, force: bool = False
 ) -> tuple[Path, Path]:
-    """Write generated telemetry as CSV or Parquet, by the ending, and a starter policy beside it; return both paths."""
+    """Write generated telemetry as CSV or Parquet, by the ending, with a starter policy; return both paths."""
     path, policy = targets(out, (".toml",), force, _KINDS)
     _write_pieces(_telemetry_pieces(setting, seed), path)
     policy.write_text(telemetry_policy(setting, path.stem), encoding="utf-8")
     return path, policy
 
 
-# What positions are written with as well
+# Shared by telemetry and positions
 
 
 def _vehicle_names(num: int) -> pa.Array:
@@ -267,23 +239,22 @@ def _vehicle_names(num: int) -> pa.Array:
 
 
 def _coded(labels: pa.Array, codes: IntArray) -> pa.DictionaryArray:
-    """Give a label to each row without spelling it out for each."""
+    """Encode the label of each row as a dictionary."""
     return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), labels)
 
 
 def _moments(minutes: IntArray) -> pa.Array:
-    """Turn minutes since the midnight of the first day into moments."""
     return pa.array(np.datetime64(FIRST_DAY, "ms") + minutes * np.timedelta64(60_000, "ms"))
 
 
 def _plain_table(table: pa.Table) -> pa.Table:
-    """Spell out the names of vehicles."""
+    """Return the table with the names of vehicles as plain text."""
     at = table.column_names.index("vehicle")
     return table.set_column(at, "vehicle", table["vehicle"].cast(pa.string())).combine_chunks()
 
 
 def _write_pieces(pieces: Iterable[pa.Table], path: Path) -> None:
-    """Write tables of one kind one after the other, as CSV or Parquet by the ending; nothing half-written stays."""
+    """Write tables to one file, CSV or Parquet by the ending; an incomplete file is removed."""
     work = path.with_name(f".{path.name}.{secrets.token_hex(6)}.partial")
     csv = path.suffix == ".csv"
     rest = map(_as_text, pieces) if csv else iter(pieces)
@@ -292,8 +263,8 @@ def _write_pieces(pieces: Iterable[pa.Table], path: Path) -> None:
         if csv:
             writer = pacsv.CSVWriter(work, first.schema)
         else:
-            # Measured numbers hardly ever come again, so that a dictionary of them only costs time. Readers are to find
-            # plain text, not our way of holding it: so no schema of ours is stored.
+            # Measured numbers rarely repeat, so a dictionary would only cost time. Readers should see plain text, not
+            # our encoding, so the schema is not stored.
             labels = [field.name for field in first.schema if not pa.types.is_floating(field.type)]
             writer = pq.ParquetWriter(work, first.schema, compression="zstd", use_dictionary=labels, store_schema=False)
         with writer:
@@ -302,13 +273,13 @@ def _write_pieces(pieces: Iterable[pa.Table], path: Path) -> None:
         os.replace(work, path)
     except OSError as error:
         reason = error.strerror or "the disk failed"
-        raise OutputError(f"{path} could not be written: {reason}. Make room, or choose another place.") from None
+        raise OutputError(f"{path} could not be written: {reason}. Free some space, or choose another place.") from None
     finally:
         work.unlink(missing_ok=True)
 
 
 def _as_text(piece: pa.Table) -> pa.Table:
-    """Spell out names, and write moments as ISO 8601 does, with a T; each is spelled once."""
+    """Write names as text, and moments in ISO 8601 with a T; each moment is formatted once."""
     table = _plain_table(piece)
     minutes = table["time"].combine_chunks().cast(pa.int64()).to_numpy() // 60_000
     every, codes = np.unique(minutes, return_inverse=True)
@@ -316,25 +287,24 @@ def _as_text(piece: pa.Table) -> pa.Table:
     return table.set_column(1, "time", texts(spelled, codes))
 
 
-# --- Generated positions of a fleet that drives on the streets of a made-up city.
-#
-# As large as the fleet that Yao et al. 2024 test on: 9,858 vehicles and 265 moments five minutes apart. Theirs are
-# taxis in Chengdu; the streets here are ours, and only the box lies near there.
+# Generated positions of a fleet on the streets of an invented city. It is as large as the fleet in Yao et al. 2024:
+# 9,858 vehicles and 265 moments, five minutes apart. Theirs are taxis in Chengdu; our streets are invented, and only
+# the box is near there.
 
 
 CITY_BOX = (103.95, 30.56, 104.19, 30.76)
-"""West, south, east and north of the city, about 23 by 22 km: public, whatever was drawn."""
+"""West, south, east and north of the city, about 23 by 22 km; public, and independent of the generated positions."""
 MAX_VEHICLES = 1_000_000
-"""Most vehicles that are moved at once: all are held in memory, moment by moment."""
+"""Maximum number of vehicles: all are in memory at each moment."""
 EPOCH_MINUTES = 5
 
-# Streets cross at whole numbers from 0 to _STREETS in both directions, and the outermost lie outside the box.
+# Streets cross at whole numbers from 0 to _STREETS in both directions; the outermost streets are outside the box.
 _STREETS, _BEYOND = 44, 2
 _CENTRE = _STREETS / 2
 _BEND = 0.35
 _DEPOTS, _MARKETS = 9, 25
 _MAIN_STREET = 6
-# Streets a vehicle passes in five minutes, on others and on main ones; in the centre half as many.
+# Streets that a vehicle passes in five minutes, on side streets and on main streets; half as many in the centre.
 _PACE, _MAIN_PACE = 5.0, 8.0
 _PARKED = 0.12
 _HOME, _NEAR, _OUT = 0.22, 0.45, 0.02
@@ -349,15 +319,17 @@ _STRICT, _BASIC = 1.0, 2.0
 @dataclass(frozen=True, kw_only=True)
 class PositionSetting:
     size: int = 9_858  # vehicles
-    epochs: int = 265  # moments, five minutes apart from midnight on; more than 288 reach into further days
+    epochs: int = 265  # moments from midnight on, five minutes apart; more than 288 continue on the following days
 
     def __post_init__(self) -> None:
         if not 1 <= self.size <= MAX_VEHICLES or self.epochs < 1:
             raise ParameterError(
-                f"size must be 1 to {MAX_VEHICLES:,} vehicles, epochs at least 1. Got {self.size} and {self.epochs}."
+                f"size must be from 1 to {MAX_VEHICLES:,}, and epochs at least 1. Got {self.size} and {self.epochs}."
             )
         if self.num_rows > MAX_READINGS:
-            raise ParameterError(f"at most {MAX_READINGS:,} rows are generated. Got {self.num_rows:,}. Ask for fewer.")
+            raise ParameterError(
+                f"there can be at most {MAX_READINGS:,} rows. Got {self.num_rows:,}. Use fewer vehicles or epochs."
+            )
 
     @property
     def num_rows(self) -> int:
@@ -367,10 +339,10 @@ class PositionSetting:
 def positions(setting: PositionSetting | int, seed: int | None = None) -> pa.Table:
     """Generate positions in memory, in the order of time: ``vehicle``, ``time``, ``lon``, ``lat``.
 
-    Every vehicle drives along streets from its depot to places near its round or anywhere in the city, stays there a
-    while and returns; some stay parked all the time. Streets are dense and slow in the centre, main streets are fast,
-    and at night few drive. Some places to go to lie outside the box, and a receiver loses its position now and then, or
-    for a while.
+    Every vehicle drives along streets from its depot to places on its round or anywhere in the city, stays there for a
+    while and returns; some are always parked. Streets are dense and slow in the centre, main streets are fast, and few
+    vehicles drive at night. Some destinations are outside the box, and receivers sometimes lose their position, for a
+    moment or longer.
     """
     if not isinstance(setting, PositionSetting):
         setting = PositionSetting(size=setting)
@@ -378,7 +350,7 @@ def positions(setting: PositionSetting | int, seed: int | None = None) -> pa.Tab
 
 
 def _position_pieces(setting: PositionSetting, seed: int | None) -> Iterator[pa.Table]:
-    """Move the fleet from moment to moment; so many moments make a table that few rows are in memory at once."""
+    """Move the fleet from moment to moment, in tables of some moments, so that few rows are in memory."""
     generator = np.random.default_rng(seed)
     fleet = _Vehicles(setting.size, generator)
     names, numbers = _vehicle_names(setting.size), np.arange(setting.size)
@@ -399,10 +371,10 @@ def _position_pieces(setting: PositionSetting, seed: int | None) -> Iterator[pa.
 
 
 class _Vehicles:
-    """Where all vehicles are, where they go, and how long they stay.
+    """The places, destinations and stays of all vehicles.
 
-    A place is a pair of streets: a vehicle is always on one of them, at least one of its two numbers is whole. It goes
-    straight along one street and then along the other, so that no route has to be kept.
+    A place is a pair of streets, and a vehicle is always on one of them: at least one of its two numbers is whole. It
+    drives along one street and then along the other, so no route has to be stored.
     """
 
     def __init__(self, num: int, generator: np.random.Generator) -> None:
@@ -412,7 +384,7 @@ class _Vehicles:
         self.home = depots[:, generator.integers(0, _DEPOTS, num)]
         self.round = self._anywhere(num)
         self.parked = generator.random(num) < _PARKED
-        # At midnight most are at home, all others somewhere on their round.
+        # At midnight most vehicles are at home, and the others are on their round.
         out = generator.random(num) < 0.4
         self.place = np.where(out, self.round, self.home).astype(float)
         self.goal = self.place.copy()
@@ -422,7 +394,7 @@ class _Vehicles:
         self.silent = np.zeros(num, dtype=bool)
 
     def _anywhere(self, num: int) -> IntArray:
-        """Draw places: markets are visited most, then the centre. Shape: 2, places."""
+        """Generate places: markets are visited most, then the centre. Shape: 2, places."""
         at = self.generator.normal(_CENTRE, _STREETS / 6, (2, num))
         shares = 1 / np.arange(1, _MARKETS + 1)
         chosen = self.markets[:, self.generator.choice(_MARKETS, num, p=shares / shares.sum())]
@@ -430,14 +402,14 @@ class _Vehicles:
         return np.clip(places, _BEYOND, _STREETS - _BEYOND)
 
     def next_fixes(self, epoch: int) -> FloatArray:
-        """Return where receivers say that vehicles are, NaN if they do not know, and drive on. Shape: 2, vehicles."""
+        """Return the received positions, NaN if lost, and move the vehicles. Shape: 2, vehicles."""
         num, generator = len(self.parked), self.generator
         starts, ends = generator.random(num) < _SILENT, generator.random(num) < _BACK
         self.silent = (self.silent & ~ends) | starts
         lost = self.silent | (generator.random(num) < _UNHEARD)
         fixes = np.round(_degrees(self.place) + _ERROR_DEGREES * generator.standard_normal((2, num)), 6)
         fixes[:, lost] = np.nan
-        # Vehicles that have stayed long enough go to their next place; at night most stay on.
+        # Vehicles that have stayed long enough go to their next place; at night most stay longer.
         arrived = (self.place == self.goal).all(axis=0) & ~self.parked
         self.stay[arrived] -= 1
         active = np.interp(epoch * EPOCH_MINUTES / 60 % 24, _ACTIVE_HOURS, _ACTIVE)
@@ -455,11 +427,11 @@ class _Vehicles:
         self.first[ready] = generator.integers(0, 2, num)
         home = (self.goal[:, ready] == self.home[:, ready]).all(axis=0)
         self.stay[ready] = generator.geometric(1 / np.where(home, _HOME_EPOCHS, _STAY_EPOCHS))
-        # All move towards their goals, along the street they are to take first and then along the other.
+        # All move towards their goals, first along one street and then along the other.
         driving = np.flatnonzero((self.place != self.goal).any(axis=0))
         place, goal, first = self.place[:, driving], self.goal[:, driving], self.first[driving]
         numbers = np.arange(len(driving))
-        # reach : how many streets each passes until the next moment
+        # reach : number of streets that each passes until the next moment
         main = (place % _MAIN_STREET == 0).any(axis=0)
         slow = np.clip(0.5 + np.hypot(*(place - _CENTRE)) / _CENTRE, 0.5, 1.0)
         pace = np.where(main, _MAIN_PACE, _PACE) * slow * self.pace[driving]
@@ -468,7 +440,7 @@ class _Vehicles:
             ahead = goal[axis, numbers] - place[axis, numbers]
             moved = np.minimum(np.abs(ahead), reach)
             arrives = moved == np.abs(ahead)
-            # Arriving must be exact, or nobody would ever be there.
+            # Arrival must be exact, or nobody would ever arrive.
             there = np.where(arrives, goal[axis, numbers], place[axis, numbers] + np.sign(ahead) * moved)
             place[axis, numbers] = there
             reach = reach - moved
@@ -477,7 +449,7 @@ class _Vehicles:
 
 
 def _degrees(place: FloatArray) -> FloatArray:
-    """Turn places on streets into longitude and latitude: streets are dense in the centre, and bend a little."""
+    """Convert places on streets to longitude and latitude: streets are dense in the centre, and bend a little."""
     # scaled : -1 to 1 between the outermost streets inside the box
     scaled = (place - _CENTRE) / (_CENTRE - _BEYOND)
     spread = scaled * (1 - _BEND) + _BEND * scaled**3
@@ -488,66 +460,33 @@ def _degrees(place: FloatArray) -> FloatArray:
 
 
 def positions_policy(setting: PositionSetting, dataset: str) -> str:
-    # The finest grids whose estimates, all vehicles in the strict tier, err by less than three times a share: of cells,
-    # and of pairs of cells at most one column and one row apart.
+    # The finest grids for which estimates have an error of less than three times a share, with all vehicles in the
+    # strict tier: for cells, and for pairs of cells at most one column and one row apart.
     error = math.sqrt(4 * math.exp(_STRICT) / (math.expm1(_STRICT) ** 2 * setting.size))
     sides = {levels: 2 ** (levels - 1) for levels in range(2, 6)}
     places = max((levels for levels, side in sides.items() if error <= 3 / (side**2 + 1)), default=2)
     paths = max((levels for levels, side in sides.items() if error <= 3 / ((3 * side - 2) ** 2 + 1)), default=2)
     box = ", ".join(f"{side:g}" for side in CITY_BOX)
-    return f"""# Starter policy for generated positions. Every epsilon is an example: choose your own.
-#   dunnage device task THIS.toml -o task.json
-dataset = {json.dumps(dataset)}
-protects = "vehicle"
-
-[attributes.vehicle]
-role = "identifier"        # stays on the device: no report names it
-
-[attributes.time]
-role = "drop"              # says which position a slot reports
-
-[attributes.place]
-role = "quasi-identifier"
-kind = "grid"
-box = [{box}]      # west, south, east, north
-levels = {places}                 # {sides[places]} x {sides[places]} cells
-columns = ["lon", "lat"]
-
-[attributes.district]      # the same box, coarser: there are far more paths than places
-role = "quasi-identifier"
-kind = "grid"
-box = [{box}]
-levels = {paths}                 # {sides[paths]} x {sides[paths]} cells
-
-[tiers]                    # public: a vehicle's tier is chosen without looking at where it is
-basic = {_BASIC}
-strict = {_STRICT}
-
-[schedule]
-time = "time"
-slots_per_day = 1          # one moment a day, drawn before the day begins; each mechanism then sends one report
-slot_minutes = {EPOCH_MINUTES}
-
-[allowance]                # what all reports of one vehicle may give away together
-lifetime = 120
-
-[mechanisms.places]
-name = "local-location"
-attributes = ["place"]
-
-[mechanisms.paths]
-name = "local-trajectory"
-attributes = ["district"]
-steps = 2
-"""
+    return starter_policy(
+        "positions",
+        dataset=json.dumps(dataset),
+        box=box,
+        places=places,
+        places_side=sides[places],
+        paths=paths,
+        paths_side=sides[paths],
+        basic=_BASIC,
+        strict=_STRICT,
+        minutes=EPOCH_MINUTES,
+    )
 
 
 def generate_positions(
     setting: PositionSetting, out: str | os.PathLike[str], *, seed: int | None = None, force: bool = False
 ) -> tuple[Path, Path]:
-    """Write generated positions as CSV or Parquet, by the ending, and a starter policy beside it; return both paths.
+    """Write generated positions as CSV or Parquet, by the ending, with a starter policy; return both paths.
 
-    Rows are written as they are made, some moments at a time, so that memory does not grow with their number.
+    Rows are written in parts, so memory does not grow with their number.
     """
     path, policy = targets(out, (".toml",), force, _KINDS)
     _write_pieces(_position_pieces(setting, seed), path)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Made-up towns: stops, zones, hubs and bus lines; and any city as trips are generated in it.
+"""Invented towns with stops, zones, hubs and bus lines; and any city as a place for generated trips.
 
-The town of generated trips is public and the same for every seed: as many stops, zones and modes as in the case study
-of Fioretto, Lee and Van Hentenryck 2018, laid around the place where Ann Arbor is.
+The town of generated trips is public and the same for every seed. It has as many stops, zones and modes as the case
+study of Fioretto, Lee and Van Hentenryck 2018, and lies where Ann Arbor is.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _DENSER_INSIDE = 0.75
 _JITTER = 0.35
 _CENTRE_DEGREES = (42.2808, -83.7430)
 _KM_PER_DEGREE = 111.32
-# The hub in the centre, then the inner one of each zone, then the outer ones.
+# The hub in the centre, then the inner hub of each zone, then the outer hubs.
 _INNER_KM, _OUTER_KM = 1.6, 4.2
 _SHUTTLE_KMH, _BUS_KMH = 20.0, 30.0
 _HEADWAY_SECONDS = 480
@@ -41,18 +41,18 @@ _HEADWAY_SECONDS = 480
 class Town:
     names: tuple[str, ...]  # of the stops
     places: FloatArray  # km east and north of the centre. Shape: stops, 2
-    scale: float = 1.0  # how many times larger the town of the case study is
+    scale: float = 1.0  # size of the town of the case study, relative to this one
 
     @staticmethod
     def of(city: City) -> Town:
-        """Lay a city flat around the middle of its stops."""
+        """Project a city onto a plane around the middle of its stops."""
         if city.lat is None or city.lon is None or len(city.stops) < 2:
             raise ParameterError(
-                "trips are generated in a city with two stops or more that says where they are. "
-                "Add lat and lon to its stops.csv, or more stops."
+                "generated trips need a city with at least two stops that have coordinates. Add lat and lon to its "
+                "stops.csv, or more stops."
             )
         middle = np.radians(np.median(city.lat))
-        # Around the median, and never the long way around the globe.
+        # Around the median, never the long way around the globe.
         away = (city.lon - city.lon[np.argsort(city.lon, kind="stable")[len(city.lon) // 2]] + 180) % 360 - 180
         per_degree = np.radians(EARTH_KM)
         places = per_degree * np.column_stack([away * np.cos(middle), city.lat - np.median(city.lat)])
@@ -69,15 +69,14 @@ class Town:
 class MadeTown(Town):
     zone_names: tuple[str, ...]
     zones: IntArray  # of each stop
-    hubs: IntArray  # stops that are hubs; the first is that in the centre, which all zones share
-    lines: tuple[tuple[int, ...], ...]  # bus lines, each as the hubs it calls at, by their places in `hubs`
+    hubs: IntArray  # stops that are hubs; the first is in the centre, and all zones share it
+    lines: tuple[tuple[int, ...], ...]  # bus lines, each as its hubs, by their places in `hubs`
 
     @cached_property
     def city(self) -> City:
-        """The town as a city, with travel times, buses and modes."""
         lat = _CENTRE_DEGREES[0] + self.places[:, 1] / _KM_PER_DEGREE
         lon = _CENTRE_DEGREES[1] + self.places[:, 0] / (_KM_PER_DEGREE * np.cos(np.radians(_CENTRE_DEGREES[0])))
-        # Each ride along a bus line; where lines share one, the quickest.
+        # Each ride along a bus line; if lines share a ride, the quickest.
         far = self.apart[np.ix_(self.hubs, self.hubs)]
         rides: dict[tuple[int, int], int] = {}
         for line in self.lines:
@@ -104,9 +103,9 @@ class MadeTown(Town):
             times=np.rint(self.apart * (3600 / _SHUTTLE_KMH)).astype(np.int32),
             buses=buses,
             assumed=(
-                "The city is made up.",
-                f"Shuttles drive at {_SHUTTLE_KMH:g} km/h and buses at {_BUS_KMH:g} km/h as the crow flies.",
-                f"Buses go every {_HEADWAY_SECONDS / 60:g} minutes.",
+                "The city is invented.",
+                f"Shuttles drive at {_SHUTTLE_KMH:g} km/h and buses at {_BUS_KMH:g} km/h, in a straight line.",
+                f"Buses run every {_HEADWAY_SECONDS / 60:g} minutes.",
             ),
         )
         routes = find_routes(city)
@@ -115,11 +114,11 @@ class MadeTown(Town):
 
 @lru_cache(maxsize=4)
 def lay_town(num_stops: int = _NUM_STOPS, num_zones: int = len(ZONES), seed: int | None = None) -> MadeTown:
-    """Lay stops on a spiral, denser inside; cut zones; make hubs of the stops nearest to where one belongs."""
+    """Place stops on a spiral, denser inside; divide them into zones; choose hubs near their ideal places."""
     if not 1 <= num_zones <= MAX_ZONES:
-        raise ParameterError(f"there are 1 to {MAX_ZONES} zones. Got {num_zones}. Ask for as many.")
+        raise ParameterError(f"the number of zones must be from 1 to {MAX_ZONES}. Got {num_zones}.")
     if not 2 <= num_stops <= MAX_STOPS:
-        raise ParameterError(f"there are 2 to {MAX_STOPS} stops. Got {num_stops}. Ask for as many.")
+        raise ParameterError(f"the number of stops must be from 2 to {MAX_STOPS}. Got {num_stops}.")
     size = float(np.sqrt(num_stops / _NUM_STOPS))
     turn = np.arange(num_stops) * np.pi * (3 - np.sqrt(5))
     out = _RADIUS_KM * ((np.arange(num_stops) + 0.5) / num_stops) ** _DENSER_INSIDE
@@ -140,13 +139,12 @@ def lay_town(num_stops: int = _NUM_STOPS, num_zones: int = len(ZONES), seed: int
     hubs = np.argmin(np.linalg.norm(places[None] - wanted[:, None], axis=2), axis=1)
     if len(set(hubs.tolist())) < len(hubs) or len(set(zones.tolist())) < num_zones:
         raise ParameterError(
-            f"{num_stops} stops are too few for {num_zones} zones with two hubs each. "
-            "Ask for more stops or for fewer zones."
+            f"{num_stops} stops are too few for {num_zones} zones with two hubs each. Use more stops or fewer zones."
         )
     rank = np.arange(num_stops) - np.searchsorted(zones, zones) + 1
     digits = max(2, len(str(rank.max())))
     short = [name[0].upper() if name in ZONES else f"Z{name.removeprefix('zone ')}-" for name in names]
-    # Opposite zones are joined through the centre, and the outer hubs of neighbours two by two.
+    # Lines join opposite zones through the centre, and the outer hubs of neighbouring zones in pairs.
     half = num_zones // 2
     across = [(1 + num_zones + a, 1 + a, 0, 1 + a + half, 1 + num_zones + a + half) for a in range(half)]
     alone = [(2 * num_zones, num_zones, 0)] if num_zones % 2 else []
@@ -177,12 +175,12 @@ def trip_stops() -> pa.Table:
 
 
 def trip_modes() -> pa.Table:
-    """Return how each pair of stops is travelled most quickly: ``origin``, ``destination``, ``mode``.
+    """Return the quickest mode of each pair of stops: ``origin``, ``destination``, ``mode``.
 
-    A mode has a shuttle for the first mile or none, no, one or two buses between hubs, and a shuttle for the last mile
-    or none: twelve modes, see ``TRIP_MODES``. Who has no shuttle walks, at most 800 m. Shuttles go from door to door
-    within their zone (mode ``shuttle``) and to and from its hubs and the central one, where riders may change from one
-    zone's shuttle to another's (``shuttle-hub-shuttle``).
+    A mode may start with a shuttle, may have one or two buses between hubs, and may end with a shuttle: twelve modes,
+    see ``TRIP_MODES``. Without a shuttle, riders walk at most 800 m. Shuttles go from door to door within their zone
+    (mode ``shuttle``), and to and from its hubs and the central hub, where riders can change to the shuttle of another
+    zone (``shuttle-hub-shuttle``).
     """
     city = lay_town().city
     num = len(city.stops)
@@ -196,17 +194,16 @@ def trip_modes() -> pa.Table:
     )
 
 
-# --- Generated cities, for demos and tests of fleets.
+# Generated cities, for demos and tests of fleets
 
 
 @dataclass(frozen=True, kw_only=True)
 class CitySetting:
     stops: int = _NUM_STOPS
-    zones: int = len(ZONES)  # each has two hubs, and all share one more in the centre
+    zones: int = len(ZONES)  # each has two hubs; all share another hub in the centre
 
 
 def city(stops: int = _NUM_STOPS, zones: int = len(ZONES), seed: int | None = None) -> City:
-    """Generate a city with zones, hubs, travel times, buses and the mode of each pair of stops."""
     return lay_town(stops, zones, seed).city
 
 

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Generated trips of one day in a town, as large and as sparse as those of a published case study.
+"""Generated trips of one day in a town, as many and as sparse as in a published case study.
 
-Fioretto, Lee and Van Hentenryck 2018 protect the trips of a weekday in Ann Arbor. Their data is not public; this one
-meets every count they state: 130 stops (so 16,900 pairs), half-hours of a day, 37,714 trips; between 8 and 10 am 67,600
-trip types of which 591 occur, 4,878 trips. Everything else is our choice, the weekend's total as well.
+Fioretto, Lee and Van Hentenryck 2018 protect the trips of a weekday in Ann Arbor. Their data are not public. These data
+match every count that they state: 130 stops (so 16,900 pairs), half-hours of a day, 37,714 trips; between 8 and 10 am,
+67,600 types of trip, of which 591 occur, and 4,878 trips. Everything else is our choice, including the total of the
+weekend.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ import pyarrow.csv as pacsv
 from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.errors import ParameterError
 from dunnage.model.city import City
-from dunnage.samples.common import PAIRS_DIFFER, busiest, card_names, deterrence, targets, texts
+from dunnage.samples.common import PAIRS_DIFFER, busiest, card_names, deterrence, starter_policy, targets, texts
 from dunnage.samples.town import Town, lay_town, trip_modes, trip_stops
 
 WHOLE_DAY = ("00:00", "24:00")
 MAX_TRIPS = 50_000_000
-"""Most trips that are generated at once: all are held in memory."""
+"""Maximum number of generated trips: all are in memory."""
 
-# Trips that begin in each half-hour of a day. The weekday's sum to 37,714, those of 8 to 10 am to 4,878.
+# Trips that begin in each half-hour of a day. On the weekday the total is 37,714, and 4,878 from 8 to 10 am.
 # fmt: off
 _WEEKDAY = np.array([
     60, 30, 12, 0, 0, 0, 0, 0, 0, 0, 40, 120,
@@ -50,7 +51,7 @@ _HALF_HOUR = 1800
 _BUSY = slice(16, 20)
 _BUSY_CELLS, _CELLS_GROW = 591, 0.75
 _AT_NIGHT = 20
-# Hour of day and share of trips that go the way to work then.
+# Hours of the day, and the share of trips then that go to work.
 _OUTWARD_HOURS, _OUTWARD_SHARES = (0, 5, 9.5, 13, 17, 24), (0.1, 0.9, 0.85, 0.5, 0.2, 0.15)
 _OUTWARD_WEEKEND = (0.1, 0.7, 0.7, 0.55, 0.4, 0.2)
 _WORKPLACES = 6
@@ -64,22 +65,22 @@ _WINDOW = re.compile("([01]?[0-9]|2[0-4]):([03]0)")
 
 @dataclass(frozen=True, kw_only=True)
 class TripSetting:
-    size: int | None = None  # trips in the window; by default as in the case study (37,714; 8 to 10 am: 4,878)
-    weekend: bool = False  # a Saturday, with fewer trips that begin later: 18,300, a choice of ours
-    window: tuple[str, str] = WHOLE_DAY  # trips begin from the first time on and before the second, in half-hours
+    size: int | None = None  # trips in the window; by default as in the case study (37,714; from 8 to 10 am 4,878)
+    weekend: bool = False  # a Saturday, with fewer and later trips: 18,300, our choice
+    window: tuple[str, str] = WHOLE_DAY  # trips begin at or after the first time, and before the second, in half-hours
 
     def __post_init__(self) -> None:
         if self.size is not None and self.size < 1:
             raise ParameterError(f"size must be at least 1. Got {self.size}.")
         if self.size is not None and self.size > MAX_TRIPS:
-            raise ParameterError(f"size must be at most {MAX_TRIPS:,}. Got {self.size:,}. Ask for fewer trips.")
+            raise ParameterError(f"size must be at most {MAX_TRIPS:,}. Got {self.size:,}.")
         half_hours = self.half_hours
         if half_hours.start >= half_hours.stop:
-            raise ParameterError(f"a window must end after it starts. Got {self.window[0]} to {self.window[1]}.")
+            raise ParameterError(f"the window must end after it starts. Got {self.window[0]} to {self.window[1]}.")
         if not self._profile[half_hours].any():
             raise ParameterError(
-                f"no trips are made from {self.window[0]} to {self.window[1]}: nothing runs in the small hours. "
-                "Choose another window."
+                f"there are no trips from {self.window[0]} to {self.window[1]}, because nothing runs at night. Choose "
+                "another window."
             )
 
     @property
@@ -88,7 +89,6 @@ class TripSetting:
 
     @property
     def half_hours(self) -> slice:
-        """The half-hours of the window, from 0 at midnight."""
         return slice(*map(_half_hour, self.window))
 
     @property
@@ -97,7 +97,7 @@ class TripSetting:
 
     @property
     def domain(self) -> tuple[str, str]:
-        """The window, as hours and minutes of two digits each."""
+        """The window, with two digits for hours and minutes."""
         start, end = (f"{half // 2:02d}:{half % 2 * 30:02d}" for half in (self.half_hours.start, self.half_hours.stop))
         return start, end
 
@@ -106,7 +106,7 @@ class TripSetting:
         return _WEEKEND if self.weekend else _WEEKDAY
 
     def quotas(self) -> tuple[IntArray, IntArray]:
-        """Return how many trips begin in each half-hour of the window, and in how many cells. Shapes: half-hours."""
+        """Return the numbers of trips and cells in each half-hour of the window. Shapes: half-hours."""
         weights, total = self._profile[self.half_hours], self.num_trips
         num_trips, left = np.divmod(weights * total, weights.sum())  # the largest remainders are rounded up
         num_trips[np.argsort(-left, kind="stable")[: total - int(num_trips.sum())]] += 1
@@ -114,25 +114,25 @@ class TripSetting:
 
 
 def num_cells(num_trips: IntArray) -> IntArray:
-    """Return on how many cells the trips of a half-hour are: twice the trips are not on twice the cells."""
+    """Return the number of cells for the trips of a half-hour: it grows more slowly than the trips."""
     cells = _BUSY_CELLS * num_trips**_CELLS_GROW / (_WEEKDAY[_BUSY] ** _CELLS_GROW).sum()
     return np.asarray(np.minimum(np.rint(cells).astype(np.int64), num_trips))
 
 
 def trips_of_hours() -> FloatArray:
-    """Return how many trips of a weekday begin in each hour; some in every one, as other cities run at night."""
+    """Return the trips of a weekday that begin in each hour; every hour has some, because other cities run at night."""
     return np.asarray(np.maximum(_WEEKDAY.reshape(24, 2).sum(axis=1), _AT_NIGHT), dtype=np.float64)
 
 
 def _half_hour(time: str) -> int:
     match = _WINDOW.fullmatch(time)
     if not match or (half := 2 * int(match[1]) + (match[2] == "30")) > 48:
-        raise ParameterError(f"a window starts and ends at a half-hour such as 08:00 or 17:30. Got {time!r}.")
+        raise ParameterError(f"a window must start and end at a half-hour, for example 08:00 or 17:30. Got {time!r}.")
     return half
 
 
 class _DayTrips(NamedTuple):
-    """Single trips: stops as numbers, and the second of the day at which each begins. Shapes: trips."""
+    """Single trips: stops by number, and the second of the day at which each begins. Shapes: trips."""
 
     origins: IntArray
     destinations: IntArray
@@ -149,17 +149,17 @@ def trips(
 ) -> pa.Table:
     """Generate the trips of a day in the order of their start: ``card``, ``board_stop``, ``alight_stop``, ``tap_in``.
 
-    Trips are few beside the many that could be made, and most are on few pairs of stops: to work in the morning, back
-    in the evening, others in between. Most cards have one trip or go out and back, some go on from where they are, and
-    a few are shared (a school's, a hotel's) and may have dozens of trips. Some trips begin after midnight, but all are
-    of one calendar day. With the same seed and no size, trips of a window are those of the whole day that begin in it,
-    except that cards are given out anew.
+    Trips are few compared with all possible trips, and most are on few pairs of stops: to work in the morning, back in
+    the evening, others in between. Most cards have one trip, or go out and back; some continue from their destination,
+    and a few are shared (by a school or a hotel) and may have dozens of trips. Some trips begin after midnight, but all
+    are on one calendar day. With the same seed and no size, the trips of a window are those of the whole day that begin
+    in it, except that cards are assigned again.
     """
     return _table(TripSetting(size=size, weekend=weekend, window=window), seed, city)
 
 
 def _table(setting: TripSetting, seed: int | None, city: City | None = None) -> pa.Table:
-    # A stream for each half-hour, so that it is the same in every window.
+    # One stream per half-hour, so that a half-hour is the same in every window.
     streams = [np.random.default_rng(own) for own in np.random.SeedSequence(seed).spawn(2 + len(_WEEKDAY))]
     here = lay_town() if city is None else Town.of(city)
     made = _draw_trips(setting, here, streams[0], streams[2:])
@@ -178,19 +178,19 @@ def _table(setting: TripSetting, seed: int | None, city: City | None = None) -> 
 def _draw_trips(
     setting: TripSetting, here: Town, generator: np.random.Generator, streams: list[np.random.Generator]
 ) -> _DayTrips:
-    """Draw how many trips each cell has, half-hour by half-hour, and when exactly they begin; sorted by start."""
-    # to_work : (stops, stops), how likely each pair is the way from a home to a workplace, as logarithms
+    """Generate the trips of each cell by half-hour, and their exact starts; sorted by start."""
+    # to_work : (stops, stops), how likely each pair is the way from home to work, as logarithms
     num = len(here.names)
     far = here.scale * np.linalg.norm(here.places, axis=1)
     homes = 0.1 * far + 0.5 * generator.standard_normal(num)
-    # Work is in the centre, and in a few places outside: a hospital, a campus, a park of offices ...
+    # Work is in the centre, and in a few places outside: a hospital, a campus, an office park ...
     suburbs = np.flatnonzero(far > 2)
     outside = generator.choice(suburbs, min(_WORKPLACES, len(suburbs)), replace=False)
     work = -far / 2 + 0.5 * generator.standard_normal(num)
     work[outside] += 2.0
     pairs = PAIRS_DIFFER * generator.standard_normal((num, num))
     to_work = homes[:, None] + work[None] - deterrence(here.scale * here.apart) + pairs
-    np.fill_diagonal(to_work, -np.inf)  # nobody rides to where they are
+    np.fill_diagonal(to_work, -np.inf)  # nobody travels to the stop where they are
     shares = np.interp(
         np.arange(len(_WEEKDAY)) / 2, _OUTWARD_HOURS, _OUTWARD_WEEKEND if setting.weekend else _OUTWARD_SHARES
     )
@@ -207,10 +207,10 @@ def _draw_trips(
 
 
 def _cards(trips: _DayTrips, here: Town, generator: np.random.Generator) -> IntArray:
-    """Give trips to cards: many go out and back, some go on, a few are shared. Returns numbers of cards, from 0."""
+    """Assign trips to cards: many go out and back, some continue, a few are shared. Returns card numbers, from 0."""
     shared = generator.random(len(trips.seconds)) < _SHARED
     after = np.full(len(trips.seconds), -1)
-    # At 15 km/h and after a wait.
+    # At 15 km/h, after a wait.
     arrivals = np.asarray(trips.seconds + 300 + 240 * here.apart[trips.origins, trips.destinations]).astype(np.int64)
     out, back = _returns(trips, arrivals, generator)
     own = ~shared[out] & ~shared[back]
@@ -220,11 +220,11 @@ def _cards(trips: _DayTrips, here: Town, generator: np.random.Generator) -> IntA
             trips, arrivals, after, ~shared & (generator.random(len(trips.seconds)) < _JOINED), generator
         )
         after[ends] = starts
-    card = np.arange(len(after))  # the first trip of the chain that each is in
+    card = np.arange(len(after))  # the first trip of each trip's chain
     card[after[after >= 0]] = np.flatnonzero(after >= 0)
     while not np.array_equal(card, further := card[card]):
         card = further
-    # Shared cards have a few trips each, some dozens.
+    # Shared cards have a few trips each, and some have dozens.
     num = int(shared.sum())
     until = np.cumsum(2 + np.minimum(generator.zipf(_POOL_POWER, num), _LARGEST_POOL - 2))
     card[shared] = len(trips.seconds) + generator.permutation(np.searchsorted(until, np.arange(num), side="right"))
@@ -233,12 +233,12 @@ def _cards(trips: _DayTrips, here: Town, generator: np.random.Generator) -> IntA
 
 
 def _returns(trips: _DayTrips, arrivals: IntArray, generator: np.random.Generator) -> tuple[IntArray, IntArray]:
-    """Match trips of the morning with trips back in the afternoon; returns both."""
+    """Match trips in the morning with return trips in the afternoon; returns both."""
     num = 1 + int(max(trips.origins.max(), trips.destinations.max()))
     forth = trips.origins * num + trips.destinations
     late = trips.seconds >= _NOON
     key = np.where(late, trips.destinations * num + trips.origins, forth)
-    # One list sorted by way, and in it the n-th out and the n-th back, both shuffled, are those of one rider.
+    # In a list sorted by route, the n-th trip out and the n-th trip back, both shuffled, belong to one rider.
     shuffled = generator.permutation(len(trips.seconds))
     order = shuffled[np.argsort(2 * key[shuffled] + late[shuffled], kind="stable")]
     group = 2 * key[order] + late[order]
@@ -254,13 +254,13 @@ def _returns(trips: _DayTrips, arrivals: IntArray, generator: np.random.Generato
 def _joins(
     trips: _DayTrips, arrivals: IntArray, after: IntArray, chosen: BoolArray, generator: np.random.Generator
 ) -> tuple[IntArray, IntArray]:
-    """Find ends of chains among the chosen trips, and a chosen one each that goes on from there a stay later."""
+    """Match ends of chains among the chosen trips with chosen trips that continue from there after a stay."""
     begins = np.ones(len(after), dtype=bool)
     begins[after[after >= 0]] = False
     ends, starts = np.flatnonzero((after < 0) & chosen), np.flatnonzero(begins & chosen)
     stay = _SHORTEST_STAY + generator.exponential(_MEAN_STAY, len(ends)).astype(np.int64)
     ready = arrivals[ends] + stay
-    # events : ends that are ready and starts, by stop and time; at each stop an end is joined to a start right after it
+    # events : ends and starts, by stop and time; at each stop an end is joined to a start immediately after it
     stop = np.concatenate([trips.destinations[ends], trips.origins[starts]])
     time = np.concatenate([ready, trips.seconds[starts]])
     order = np.lexsort((time, stop))
@@ -270,43 +270,24 @@ def _joins(
 
 
 def trips_policy(setting: TripSetting, dataset: str, stops: str, modes: str | None, features: str = "O5") -> str:
-    named = f"\nmodes = {json.dumps(modes)}" if modes is not None else ""
     places = "\n".join(
         f'[attributes.{name}]\nrole = "quasi-identifier"\nkind = "stop"\n' for name in ("board_stop", "alight_stop")
     )
-    return f"""# Starter policy for generated trips. epsilon is an example: choose your own.
-dataset = {json.dumps(dataset)}
-protects = "trip"          # or "rider", with [contribution] person = "card", max = 3, per = "period"
-
-[trip]
-origin = "board_stop"
-destination = "alight_stop"
-time = "tap_in"
-
-[attributes.card]
-role = "identifier"
-
-{places}
-[attributes.tap_in]
-role = "quasi-identifier"
-kind = "time"
-window_minutes = 30
-domain = {json.dumps(list(setting.domain))}
-
-[city]
-stops = {json.dumps(stops)}{named}
-
-[mechanism]
-name = "constrained-counts"
-epsilon = 1.0
-features = {json.dumps(features)}
-"""
+    return starter_policy(
+        "trips",
+        dataset=json.dumps(dataset),
+        places=places,
+        domain=json.dumps(list(setting.domain)),
+        stops=json.dumps(stops),
+        modes="" if modes is None else f"\nmodes = {json.dumps(modes)}",
+        features=json.dumps(features),
+    )
 
 
 def generate_trips(
     setting: TripSetting, out: str | os.PathLike[str], *, seed: int | None = None, force: bool = False
 ) -> tuple[Path, Path, Path, Path]:
-    """Write generated trips as CSV, and beside it a starter policy, the stops and the mode of each pair."""
+    """Write generated trips as CSV, with a starter policy, the stops and the mode of each pair of stops."""
     path, policy, stops, modes = targets(out, (".toml", "-stops.csv", "-modes.csv"), force)
     pacsv.write_csv(_as_text(_table(setting, seed), setting.date), str(path))
     pacsv.write_csv(trip_stops(), str(stops))
@@ -323,7 +304,7 @@ def generate_city_trips(
     seed: int | None = None,
     force: bool = False,
 ) -> tuple[Path, Path]:
-    """Write trips generated in a city as CSV, and beside it a starter policy that names the city's own files."""
+    """Write trips generated in a city as CSV, with a starter policy that names the files of the city."""
     from dunnage.mechanisms.counts import ConstrainedCounts
 
     here = City.read_folder(city)
@@ -338,7 +319,7 @@ def generate_city_trips(
 
 
 def _as_text(table: pa.Table, day: date) -> pa.Table:
-    """Write times as ISO 8601 does, with a T; all are of one day, so each second is spelled once."""
+    """Write times in ISO 8601, with a T; all are on one day, so each second is formatted once."""
     clock = [f"{day.isoformat()}T{s // 3600:02d}:{s // 60 % 60:02d}:{s % 60:02d}" for s in range(48 * _HALF_HOUR)]
     seconds = table["tap_in"].combine_chunks().cast(pa.int64()).to_numpy() % (48 * _HALF_HOUR)
     return table.set_column(table.column_names.index("tap_in"), "tap_in", texts(clock, seconds))

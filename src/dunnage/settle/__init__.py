@@ -1,25 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """apply: the owner applies a plan to the true data, sees which bins really overflow, and repairs them.
 
-A number means the decimal it prints as; loads are sums of whole numbers of one unit, divided once. So a bin that is
+A number means the decimal it prints as. Loads are sums of whole numbers of one unit, divided once, so a bin that is
 full to the last gram is full, not overloaded.
 
-A sealed plan says how many packages of each class a bin takes; which ones is drawn here, uniformly among the ways in
-which every bin fits.
+A sealed plan says how many packages of each class a bin takes. Which packages these are is chosen here, uniformly at
+random among the ways in which every bin fits.
 
-Repair goes by stages, each only if those before do not do: exchange packages that look alike to the planner; move
-packages between bins; open bins; leave packages behind. Whoever knows the weights and fills the trucks by them tells
-something about them, so everything exchangeable is redrawn, repairs are searched from many random starts, and one of
-those found is drawn at random; moves are not minimised. Truck linkage is restated afterwards.
+A repair has stages, and a stage is used only if all earlier stages fail: exchange packages that look alike to the
+planner; move packages between bins; open bins; leave packages behind. An owner who fills trucks by weight reveals
+something about the weights. So everything exchangeable is chosen again at random, the search starts from many random
+fills, and the result is one of the repairs at random; the number of moves is not minimised.
 
-Of truck linkage then: a uniformly random feasible fill tells least, and what it tells can be computed where fills can
-be counted; else it is estimated from the repairs found. Noisy rows are never exchanged, so there it is how well a row
-is told by its noisy values.
+Truck linkage is restated afterwards. A uniformly random feasible fill reveals least. Its linkage is exact if the fills
+can be counted; otherwise it is estimated from the repairs. Noisy rows are never exchanged, so there the linkage depends
+on how well a row can be recognised by its noisy values.
 """
 
 from __future__ import annotations
 
-import math
 import os
 import time
 from collections import Counter
@@ -37,10 +36,10 @@ from dunnage.folders import new_folder
 from dunnage.model import documents
 from dunnage.model.documents import Number, OrEmpty
 from dunnage.noise.source import Noise
-from dunnage.planning.linkage import exchangeable, linkage_of_rows, noisy_linkage, told_number, truck_linkage
+from dunnage.planning.linkage import exchangeable, linkage_of_rows, noisy_linkage, storable_count, truck_linkage
 from dunnage.planning.models import PackingModel
-from dunnage.planning.plan import Linkage, Plan, Slots, linkage_text, named_rows, read_assignment
-from dunnage.planning.trucks import Truck, parse_capacities
+from dunnage.planning.plan import Linkage, Plan, linkage_text, named_rows, read_assignment
+from dunnage.planning.trucks import Truck, check_kinds, parse_capacities
 from dunnage.publication import Key
 from dunnage.release import Release
 from dunnage.settle.repair import (
@@ -69,8 +68,6 @@ Progress = Callable[[str], None]
 
 
 class Overload(PrivateModel):
-    """What is above capacity in a bin, of one quantity."""
-
     bin: int
     quantity: str
     load: float
@@ -78,14 +75,14 @@ class Overload(PrivateModel):
 
 
 class SealedFill(PrivateModel):
-    """How many feasible fills one was drawn from (None: not counted, 1e300: any larger number); if equally likely."""
+    """The number of feasible fills (None: not counted, 1e300: or more), and whether all were equally likely."""
 
     fills: Number | None
     exact: bool
 
 
 class SpreadKept(PrivateModel):
-    """Whether the spread that was planned holds in the end, and where it does not."""
+    """Whether the final bins keep the planned spread, and where they do not."""
 
     planned: int
     kept: bool
@@ -108,7 +105,7 @@ class SettlementDocument(PrivateModel):
     release: str
     external: bool
     quantities: dict[str, str]
-    quantity: str | None = None  # quantity, unit: if there is one only
+    quantity: str | None = None  # quantity, unit: if there is only one
     unit: str | None = None
     plan_feasible: bool
     bins_feasible: float
@@ -125,59 +122,69 @@ class SettlementDocument(PrivateModel):
     seconds: Number
 
     def text(self) -> str:
+        """Describe the settlement for its owner."""
         num_bins = len(self.loads if isinstance(self.loads, list) else next(iter(self.loads.values()), []))
+        sealed, linkage, outside, fit = self.sealed, self.truck_linkage, self.unplanned, "all of them fit"
+        if self.overloaded:
+            worst = max(item.load / item.capacity for item in self.overloaded) - 1
+            fit = f"{len({item.bin for item in self.overloaded})} overloaded, by at most {worst:.1%}"
         lines = [
-            f"Bins        {num_bins}, {overload_text(self.overloaded)}",
+            f"Bins        {num_bins}, {fit}",
             f"Feasible    plan {'yes' if self.plan_feasible else 'no'}, bins {self.bins_feasible:.1%}; "
             f"in the end {'yes' if self.feasible else 'no'}",
         ]
-        if self.sealed is not None:
-            of = f", one of {self.sealed.fills:.4g} feasible fills" if self.sealed.fills else ""
-            lines.append(f"Sealed      filled at random{of}")
+        if sealed is not None and not self.plan_feasible:
+            outcome = "no feasible fill exists" if sealed.exact else "the search ended without a feasible fill"
+            lines.append(f"Sealed      {outcome}")
+        elif sealed is not None and sealed.exact:
+            lines.append(f"Sealed      filled at random, each of {sealed.fills or 1:.4g} feasible fills equally likely")
+        elif sealed is not None:
+            why = "there are too many feasible fills to count, so they may not all be equally likely"
+            lines.append(f"Sealed      filled at random; {why}")
         if self.repair is not None:
             lines.append(f"Repair      {self.repair.sentence}")
+        elif not self.plan_feasible:
+            lines.append("Repair      not requested; use --repair to try one")
         if (spread := self.spread) is not None:
-            kept = "kept" if spread.kept else f"lost in the repair: {len(spread.above)} times"
-            lines.append(f"Spread      1/{spread.planned}, {kept}")
-        if self.truck_linkage is not None:
-            lines.append(f"Linkage     {linkage_text(self.truck_linkage)}")
-        if self.unplanned.count:
-            lines.append(f"Unplanned   {self.unplanned.count} packages travel outside the plan")
-        return "\n".join([*lines, f"Release     {self.release}", f"Seconds     {self.seconds:.2f}"])
-
-
-def overload_text(overloaded: list[Overload]) -> str:
-    if not overloaded:
-        return "all of them fit"
-    worst = max(item.load / item.capacity for item in overloaded) - 1
-    return f"{len({item.bin for item in overloaded})} overloaded, by {worst:.1%} at most"
+            lost = f"lost in the repair: {len(spread.above)} times a truck takes more than this part of a class"
+            lines.append(f"Spread      1/{spread.planned}, {'kept' if spread.kept else lost}")
+        if linkage is None:
+            lines.append("Linkage     unknown: the release does not state the law of its noise")
+        else:
+            after = linkage.if_seen_to_fit
+            fitted = "" if after is None else f"; at most {after:.1%} for someone who also sees that everything fitted"
+            lines.append(f"Linkage     {linkage_text(linkage)}{fitted}")
+        if outside.count:
+            parts = [f"{num} {name.replace('_', ' ')}" for name, num in outside.plain().items() if name != "count"]
+            lines.append(f"Unplanned   {outside.count} packages travel outside the plan: {', '.join(parts)}")
+        return "\n".join([*lines, f"Seconds     {self.seconds:.2f}"])
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Settlement:
-    """A plan applied to the true data. Private; its ``repr`` shows no row."""
+    """A plan applied to the true data. Private; its ``repr`` shows no rows."""
 
     plan: Plan
-    release: str  # digest of the release it was made on
-    quantities: Mapping[str, str]  # what was packed: name and unit of each quantity
+    release: str  # digest of the release
+    quantities: Mapping[str, str]  # name and unit of each packed quantity
     loads: FloatArray  # loads, capacities: of each bin in truth, before repair. Shape: bins by quantities
     capacities: FloatArray
-    overloaded: list[Overload]  # what is above capacity before repair, by bin and quantity
+    overloaded: list[Overload]  # before repair, by bin and quantity
     plan_feasible: bool  # whether every bin fits, before repair
-    bins_feasible: float  # the share of bins that do
-    sealed: SealedFill | None  # what the fill of a sealed plan was drawn from; None for any other plan
-    repair: RepairReport | None  # None if none was asked for or needed
-    bin_of_row: IntArray  # final bin of each released row, -1 if it is left behind
-    truck_of_bin: tuple[str, ...]  # truck, loads and capacities of each final bin; opened ones come last
+    bins_feasible: float  # share of bins that fit, before repair
+    sealed: SealedFill | None  # only for a sealed plan
+    repair: RepairReport | None  # None if it was not requested or not needed
+    bin_of_row: IntArray  # final bin of each released row; -1 if left behind
+    truck_of_bin: tuple[str, ...]  # truck, loads and capacities of each final bin; opened bins come last
     final_loads: FloatArray
     final_capacities: FloatArray
-    # As in the plan, restated: exact where the ways to fill the trucks were counted, else an estimate with how many
-    # repairs it rests on; `if_seen_to_fit` bounds it for someone who sees that everything fitted.
+    # Restated: exact if the ways to fill the trucks were counted, otherwise an estimate with the number of repairs it
+    # is based on. `if_seen_to_fit` is a bound for someone who sees that everything fitted.
     truck_linkage: Linkage | None
-    above_spread: list[AboveSpread]  # where a repair broke the spread that was planned
+    above_spread: list[AboveSpread]  # where a repair exceeds the planned spread
     unplanned: Outside  # packages that travel outside the plan
-    loading: pa.Table  # row, source_row, bin and the identifiers, by bin; those left behind (bin -1) last
-    task: RepairTask  # the plan beside the truth, as it was settled
+    loading: pa.Table  # row, source_row, bin and identifiers, by bin; packages left behind (bin -1) last
+    task: RepairTask  # the plan and the true amounts
     seconds: float  # time taken
 
     def __repr__(self) -> str:
@@ -186,12 +193,11 @@ class Settlement:
 
     @property
     def feasible(self) -> bool:
-        """Whether every bin fits, in the end."""
+        """Whether every final bin fits."""
         return self.plan_feasible if self.repair is None else self.repair.feasible
 
     @property
     def document(self) -> SettlementDocument:
-        """What ``settlement.json`` says: everything but the loading list."""
         stated = {name: getattr(self, name) for name in SettlementDocument.model_fields if hasattr(self, name)}
         spread = None
         if self.plan.spread is not None:
@@ -211,47 +217,15 @@ class Settlement:
         return SettlementDocument.model_validate(stated | derived)
 
     def to_dict(self) -> dict[str, Any]:
-        """Give everything but the loading list as plain data."""
+        """Return everything except the loading list as plain data."""
         return self.document.plain()
 
     def summary(self) -> str:
         """Describe the settlement for its owner."""
-        sealed, linkage, outside = self.sealed, self.truck_linkage, self.unplanned
-        lines = [
-            f"Bins        {len(self.loads)}, {overload_text(self.overloaded)}",
-            f"Feasible    plan {'yes' if self.plan_feasible else 'no'}, bins {self.bins_feasible:.1%}",
-        ]
-        if sealed is not None and not self.plan_feasible:
-            lines.append(f"Sealed      no feasible fill {'exists' if sealed.exact else 'was found'}")
-        elif sealed is not None and not sealed.exact:
-            why = "the feasible fills are too many to count, so not all may be equally likely"
-            lines.append(f"Sealed      filled at random; {why}")
-        elif sealed is not None:
-            lines.append(f"Sealed      filled at random, each of {sealed.fills:.4g} feasible fills equally likely")
-        if self.repair is not None:
-            lines.append(f"Repair      {self.repair.sentence}")
-        elif not self.plan_feasible:
-            lines.append("Repair      not asked for; --repair tries it")
-        if self.above_spread:
-            lines.append(
-                f"Spread      lost in the repair: {len(self.above_spread)} times a truck takes more than "
-                f"1/{self.plan.spread} of a class"
-            )
-        if linkage is None:
-            lines.append("Linkage     unknown: the release does not say how its noise was drawn")
-        else:
-            seen = linkage.if_seen_to_fit
-            fitted = "" if seen is None else f"; who also sees that all fitted, with {seen:.1%} at most"
-            lines.append(f"Linkage     {linkage_text(linkage)}{fitted}")
-        if outside.count:
-            parts = ", ".join(
-                f"{num} {name.replace('_', ' ')}" for name, num in outside.plain().items() if name != "count"
-            )
-            lines.append(f"Unplanned   {outside.count} packages: {parts}")
-        return "\n".join([*lines, f"Seconds     {self.seconds:.2f}"])
+        return self.document.text()
 
     def write(self, folder: str | os.PathLike[str], *, force: bool = False) -> Path:
-        """Write ``settlement.json``, ``loading.csv`` and ``loads.csv``, readable by their owner alone."""
+        """Write ``settlement.json``, ``loading.csv`` and ``loads.csv``, readable only by their owner."""
         with new_folder(folder, marker=SETTLEMENT_FILE, force=force, private=True) as work:
             (work / SETTLEMENT_FILE).write_text(documents.to_text(self.to_dict()), encoding="utf-8")
             write_csv(self.loading, work / "loading.csv")
@@ -278,27 +252,28 @@ def apply(
     noise: Noise | None = None,
     progress: Progress | None = None,
 ) -> Settlement:
-    """Apply a plan to the true data: what really overflows, repaired if asked, and the loading list.
+    """Apply a plan to the true data: which bins really overflow, a repair if you want one, and the loading list.
 
     Parameters
     ----------
     plan
-        A plan, a plan folder, or a CSV file ``row,bin`` of another solver.
+        A plan, a plan folder, or a CSV file ``row,bin`` from another solver.
     data, release, key
-        The rows that were published, what was published, and which row is which record.
+        The true rows, the release, and the key that links both.
     capacity, trucks
-        What a truck holds, or the kinds of truck; needed for a CSV file, and replaces the plan's own otherwise. Several
-        capacities are of several quantities: ``["500kg", "volume=9"]``.
+        The capacity of a truck, or the kinds of truck. A CSV file needs one of them; otherwise they replace those of
+        the plan. Give several capacities for several quantities: ``["500kg", "volume=9"]``.
     repair, leave_behind
-        Repair bins that overflow; if nothing else helps, by leaving packages behind (which implies ``repair``).
+        Repair bins that overflow. With ``leave_behind``, packages may stay behind if nothing else helps (this implies
+        ``repair``).
     noise, progress
-        Randomness of a sealed plan's fill and of the repair, by default the operating system's; called with a line as
-        each stage begins.
+        The randomness of fills and repairs, by default from the operating system; and a function that is called with a
+        line of text as each stage begins.
 
     Raises
     ------
     UserError
-        If key, data, release and plan do not belong together, the plan does not cover every row once, or a bin has no
+        If key, data, release and plan do not belong together, the plan does not assign every row once, or a bin has no
         truck.
     """
     start = time.monotonic()
@@ -326,17 +301,17 @@ def apply(
         "left_behind": left_behind,
     }
     unsampled = key.facts.get("unsampled")
-    # Without the figure, or with a strange one, all that was not released counts as suppressed.
+    # Without a valid number, all records that were not released count as suppressed.
     if isinstance(unsampled, int) and 0 <= unsampled <= not_released:
         outside |= {"unsampled": unsampled, "suppressed": not_released - unsampled}
-    # loading : row, source_row, bin, identifiers; a line per source row, so several for a row of merged ones
+    # loading : row, source_row, bin, identifiers; one line per source row, so several for a row of merged records
     table = key.table.replace_schema_metadata(None)
     rows = table.column("row").to_numpy()
     bins = final.bin_of_row[rows]
     columns = {"row": table.column("row"), "source_row": table.column("source_row"), "bin": bins}
     columns |= {name: table.column(name) for name in table.column_names if name not in (*columns, "class_id")}
     loading = pa.table(columns).take(pa.array(np.lexsort((rows, bins, bins == LEFT_BEHIND))))
-    # What the plan is worth before any repair. Shapes: bins by quantities
+    # The plan before any repair. Shapes: bins by quantities
     loads, capacities = task.in_units(planned.loads), task.in_units(planned.capacities)
     over, names = np.argwhere(planned.loads > planned.capacities).tolist(), list(chosen.quantities)
     return Settlement(
@@ -351,7 +326,7 @@ def apply(
         ],
         plan_feasible=not over,
         bins_feasible=(len(loads) - len(planned.overloaded)) / len(loads),
-        sealed=None if fill is None else SealedFill(fills=told_number(fill.number), exact=fill.exact),
+        sealed=None if fill is None else SealedFill(fills=storable_count(fill.number), exact=fill.exact),
         repair=changed.report if changed else None,
         bin_of_row=final.bin_of_row,
         truck_of_bin=tuple(truck.name for truck in final.truck_of_bin),
@@ -366,36 +341,41 @@ def apply(
     )
 
 
-def matched_records(data: Dataset, release: Release, key: Key) -> IntArray:
-    """Return which dataset row each released row is, after checking that key, release and data belong together."""
+def check_key(key: Key, release: Release, data: Dataset) -> None:
+    """Check that a key belongs to a release, and was made from these data."""
     if key.certificate_digest and key.certificate_digest != release.certificate.digest:
-        raise ReleaseError("the key belongs to another release. Give the key that was written beside this one.")
+        raise ReleaseError("the key belongs to another release. Use the key that was written with this release.")
+    if not key.belongs_to(data):
+        raise ReleaseError(
+            "the key was not made from these rows: the file, period or policy is different, or a cell has changed. Use "
+            "the data exactly as they were published."
+        )
+
+
+def matched_records(data: Dataset, release: Release, key: Key) -> IntArray:
+    """Return the dataset row of each released row, after checking that key, release and data belong together."""
+    check_key(key, release, data)
     by_class = [name for name in ("class_id",) if name in release.data.column_names]
     try:
-        # key : a line per source row
+        # key : one line per source row
         lines = [key.table.column(name).cast(pa.int64()).to_numpy() for name in ("row", "source_row", *by_class)]
     except (KeyError, pa.ArrowException):
-        raise ReleaseError("the key lacks a column. Give the file that publish wrote.") from None
+        raise ReleaseError("the key lacks a column. Use the file that dunnage publish wrote.") from None
     rows, source, *classes = lines
     whole = np.arange(len(release))
     listed, first = np.unique(rows, return_index=True)
     same = np.array_equal(listed, whole) and np.array_equal(release.data.column("row").to_numpy(), whole)
     if not same or any(not np.array_equal(own, release.data.column("class_id").to_numpy()[rows]) for own in classes):
-        raise ReleaseError("the key does not fit the rows of this release. Give the key that was written beside it.")
-    if not key.belongs_to(data):
-        raise ReleaseError(
-            "the key was not made from these rows: another file, period or policy, or a cell was altered. "
-            "Give the data exactly as they were published."
-        )
+        raise ReleaseError("the key does not match the rows of this release. Use the key that was written with it.")
     matches = data.parts.records_of(source)
     records: IntArray = matches[first]
     one_each = np.array_equal(matches, records[rows]) and len(np.unique(source)) == len(source)
     if (matches < 0).any() or not one_each or len(data.parts.of(records)[0]) != len(source):
-        raise ReleaseError("the key names records that the data have not. Give the file that publish wrote.")
+        raise ReleaseError("the key names records that are not in the data. Use the file that dunnage publish wrote.")
     return records
 
 
-# A plan as the owner is given it, checked against the release before any private number is touched
+# A plan as the owner receives it, checked against the release before any private number is used
 
 
 Capacity = float | str | Sequence[str | float]
@@ -404,11 +384,11 @@ Capacity = float | str | Sequence[str | float]
 def received_plan(
     plan: Plan | str | os.PathLike[str], release: Release, capacity: Capacity | None, trucks: Sequence[Truck] | None
 ) -> Plan:
-    """Read and check a plan; what is given of trucks replaces its own."""
+    """Read and check a plan; a given capacity or trucks replace those of the plan."""
     if capacity is not None and trucks is not None:
-        raise ParameterError("apply takes a capacity or trucks, not both. Drop one.")
+        raise ParameterError("apply needs a capacity or trucks, not both. Remove one.")
     if not len(release):
-        raise ReleaseError("the release has no row, so no plan can be applied to it. Publish the data anew.")
+        raise ReleaseError("the release has no rows, so no plan can be applied to it. Publish the data again.")
     if isinstance(plan, Plan):
         source, chosen = "plan", plan
     elif (path := Path(plan)).is_dir():
@@ -416,7 +396,7 @@ def received_plan(
     else:
         return _external_plan(path, release, capacity, trucks)
     if chosen.release != release.certificate.digest and (chosen.release or not chosen.external):
-        raise ReleaseError(f"{source} was made on another release. Give that release, or plan on this one.")
+        raise ReleaseError(f"{source} was made from another release. Use that release, or make a plan from this one.")
     if chosen.slots is None:
         bins, num_rows = chosen.assignment, len(release)
         bad = np.flatnonzero((bins < 0) | (bins >= chosen.num_bins))
@@ -426,68 +406,52 @@ def received_plan(
             problem = f"row {missing} is missing. Assign every row of the release."
         elif len(bins) > num_rows:
             more = named_rows(np.arange(num_rows, len(bins)))
-            problem = f"the release has no row {more}. Plan on the rows it has."
+            problem = f"the release has no row {more}. Make the plan again from this release."
         elif len(bad):
             problem = f"row {named_rows(bad)} is in a bin without a truck. Name a truck for every bin."
         if problem:
             raise InputError(source, [problem])
     else:
-        _check_slots(source, chosen.slots, chosen.num_bins, release.class_of_row)
+        slots = chosen.slots  # they must take each class exactly
+        if not len(slots.bin) or min(slots.class_id.min(), slots.count.min()) < 0:
+            raise InputError(source, ["has no slots, or negative numbers in them. Make the plan again."])
+        if slots.bin.min() < 0 or slots.bin.max() >= chosen.num_bins:
+            raise InputError(source, ["has slots in a bin without a truck. Name a truck for every bin."])
+        taken: Counter[int] = Counter()
+        for number, count in zip(slots.class_id.tolist(), slots.count.tolist(), strict=True):
+            taken[number] += count
+        sizes = Counter(release.class_of_row.tolist())
+        wrong = [number for number in sorted(taken.keys() | sizes.keys()) if taken[number] != sizes[number]]
+        if wrong:
+            problems = [
+                f"class {number} has {sizes[number]} rows in the release, but the slots take {taken[number]}"
+                for number in wrong[:20]
+            ]
+            more = f" (and {len(wrong) - 20} more classes)" if len(wrong) > 20 else ""
+            raise InputError(source, [*problems[:-1], f"{problems[-1]}{more}. Give every row of a class one slot."])
     _check_quantities(chosen, release)
     if trucks is not None:
         chosen = replace(chosen, trucks=tuple(trucks))
     elif capacity is not None:
         if len(chosen.trucks) != 1:
             num = len(chosen.trucks)
-            raise ParameterError(f"the plan has {num} kinds of truck. Give trucks instead of a capacity.")
+            raise ParameterError(f"the plan has {num} kinds of truck. Use trucks instead of a capacity.")
         room = {**chosen.trucks[0].capacity, **parse_capacities(listed(capacity), chosen.quantities)}
         chosen = replace(chosen, trucks=(replace(chosen.trucks[0], capacity=room),))
     return _checked_trucks(chosen)
 
 
-def _check_slots(source: str, slots: Slots, num_bins: int, class_id: IntArray) -> None:
-    """Check that the bins of a sealed plan take each class exactly."""
-    if not len(slots.bin) or min(slots.class_id.min(), slots.count.min()) < 0:
-        raise InputError(source, ["has no slots, or a number below 0 in them. Plan on the release anew."])
-    if slots.bin.min() < 0 or slots.bin.max() >= num_bins:
-        raise InputError(source, ["has slots in a bin without a truck. Name a truck for every bin."])
-    taken: Counter[int] = Counter()
-    for number, count in zip(slots.class_id.tolist(), slots.count.tolist(), strict=True):
-        taken[number] += count
-    sizes = Counter(class_id.tolist())
-    wrong = [number for number in sorted(taken.keys() | sizes.keys()) if taken[number] != sizes[number]]
-    if wrong:
-        problems = [
-            f"class {number} has {sizes[number]} rows in the release, the slots take {taken[number]}"
-            for number in wrong[:20]
-        ]
-        more = f" (and {len(wrong) - 20} more classes)" if len(wrong) > 20 else ""
-        raise InputError(source, [*problems[:-1], f"{problems[-1]}{more}. Give every row of a class one slot."])
-
-
 def _check_quantities(plan: Plan, release: Release) -> None:
-    known = release.quantities
-    strange = [name for name in plan.quantities if name not in known]
-    if strange or not plan.quantities:
+    unknown = [name for name in plan.quantities if name not in release.quantities]
+    if unknown or not plan.quantities:
         raise ParameterError(
-            f"the plan packs {', '.join(map(repr, strange)) or 'nothing'}, the release has "
-            f"{', '.join(known) or 'none'}. Plan on the release."
+            f"the plan packs {', '.join(map(repr, unknown)) or 'nothing'}, but the release has "
+            f"{', '.join(release.quantities) or 'no quantities'}. Make the plan from this release."
         )
 
 
 def listed(capacity: Capacity) -> Sequence[str | float]:
     return list(capacity) if isinstance(capacity, Iterable) and not isinstance(capacity, str) else [capacity]
-
-
-def check_kinds(trucks: Sequence[Truck], quantities: Iterable[str]) -> None:
-    """Check that every kind of truck says what it holds and costs."""
-    for truck in trucks:
-        for quantity in quantities:
-            room = truck.capacity.get(quantity, 0)
-            if not (math.isfinite(room) and room > 0):
-                raise ParameterError(f"truck {truck.name!r} has no capacity for {quantity}. Give it one above 0.")
-        if not (math.isfinite(truck.cost) and truck.cost > 0):
-            raise ParameterError(f"truck {truck.name!r} has no cost above 0. Give it one.")
 
 
 def _checked_trucks(plan: Plan) -> Plan:
@@ -496,22 +460,22 @@ def _checked_trucks(plan: Plan) -> Plan:
     kinds = {truck.name: truck for truck in plan.trucks}
     for name, times in Counter(plan.truck_of_bin).items():
         if name not in kinds:
-            raise ParameterError(f"{times} bins have no truck: no kind is called {name!r}. Add it to the trucks.")
-        most = kinds[name].count
-        if most is not None and times > most:
+            raise ParameterError(f"{times} bins have no truck: there is no kind {name!r}. Add it to the trucks.")
+        count = kinds[name].count
+        if count is not None and times > count:
             raise ParameterError(
-                f"{times - most} bins have no truck: the plan fills {times} of kind {name!r}, there are {most}. "
-                "Give more trucks or another plan."
+                f"{times - count} bins have no truck: the plan needs {times} of kind {name!r}, but there are {count}. "
+                "Use more trucks or another plan."
             )
     return plan
 
 
 def _external_plan(path: Path, release: Release, capacity: Capacity | None, trucks: Sequence[Truck] | None) -> Plan:
-    """Make a plan of somebody else's ``row,bin``."""
+    """Make a plan from a file ``row,bin`` of another program."""
     bin_of_row = read_assignment(path, num_rows=len(release))
     if trucks is not None and len(trucks) != 1:
         raise ParameterError(
-            f"{path} does not say which bin is which of {len(trucks)} kinds of truck. Give one kind, or a plan folder "
+            f"{path} does not say which of {len(trucks)} kinds of truck each bin is. Use one kind, or a plan folder "
             "with bins.csv."
         )
     units = {name: release.uncertain(name).unit for name in release.quantities}
@@ -520,7 +484,7 @@ def _external_plan(path: Path, release: Release, capacity: Capacity | None, truc
     elif capacity is not None:
         truck = Truck(name="truck", capacity=parse_capacities(listed(capacity), units))
     else:
-        raise ParameterError(f"{path} does not say what a truck holds. Give --capacity 500kg, or --trucks trucks.csv.")
+        raise ParameterError(f"{path} does not say what a truck holds. Use --capacity 500kg or --trucks trucks.csv.")
     plan = Plan(
         release="",
         bin_of_row=bin_of_row,
@@ -540,19 +504,19 @@ def _external_plan(path: Path, release: Release, capacity: Capacity | None, truc
 # Truck linkage once the trucks are filled
 
 
-OUTSIDE_NOTE = "packages outside the plan travel in trucks of their own and are not hidden by it"
-MOVED_NOTE = "packages were moved by their true weights: who sees which ones learns more of them, which is not counted"
+OUTSIDE_NOTE = "packages outside the plan travel in other trucks, so the plan does not hide them"
+MOVED_NOTE = "packages were moved by their true weights: someone who sees which ones learns more, which is not counted"
 
 
 def planned_linkage(release: Release, group: IntArray, bin_of_row: IntArray) -> Linkage | None:
-    """State truck linkage of a plan on a release: by its classes, or by how well noise hides a row."""
+    """Return the truck linkage of a plan on a release: by its classes, or by its noise."""
     return noisy_linkage(release, bin_of_row) if release.noisy else truck_linkage(group, bin_of_row)
 
 
 def restated_linkage(
     task: RepairTask, release: Release, final: Fill, repair: Repair | None, fill: DrawnFill | None
 ) -> Linkage | None:
-    """State truck linkage for the final bins; packages left behind count as if they were in one truck."""
+    """Return the truck linkage of the final bins; packages left behind count as one truck."""
     counted = repair.counted if repair is not None else fill
     if counted is not None and (best := counted.best_guess) is not None:
         note = LINKAGE_NOTE if counted.exact else f"{LINKAGE_NOTE}; {ESTIMATE_NOTE}"
@@ -566,15 +530,15 @@ def restated_linkage(
     note = f"{linkage.note}; {OUTSIDE_NOTE}"
     if repair is None:
         fits = task.plan.slots is None and not len(final.overloaded)
-        least = 0.0 if task.plan.certified is None else task.plan.certified.at_least
-        # Where it rests on noise, how likely everything fits says nothing of how likely it does given the release.
-        if release.noisy or not fits or least <= 0:
+        likely = 0.0 if task.plan.certified is None else task.plan.certified.at_least
+        # With noise, the probability that everything fits is not its probability given the release.
+        if release.noisy or not fits or likely <= 0:
             return linkage.model_copy(update={"note": note})
-        # Seeing what happens with probability f multiplies no chance by more than 1/f.
-        return linkage.model_copy(update={"note": note, "if_seen_to_fit": min(1.0, linkage.worst / least)})
+        # Seeing an event of probability f multiplies no other probability by more than 1/f.
+        return linkage.model_copy(update={"note": note, "if_seen_to_fit": min(1.0, linkage.worst / likely)})
     if "class_id" not in release.data.column_names:
         return linkage.model_copy(update={"note": f"{note}; {MOVED_NOTE}"})
-    # Bins get the same numbers in all repairs: opened ones have none of their own, so they count as one.
+    # Bins have the same numbers in all repairs. Opened bins have no fixed numbers, so they count as one.
     num, num_bins = len(repair.options), task.plan.num_bins
     frequent = most_frequent_share(np.array([np.minimum(fill.bin_of_row, num_bins) for fill in repair.options]))
     share = np.maximum(linkage_of_rows(task.group, bins), frequent)
@@ -583,5 +547,5 @@ def restated_linkage(
         worst=float(share.max()),
         kind="estimate",
         repairs=num,
-        note=f"{note}; the repair was drawn from {num} found; others may exist, and few make the estimate high",
+        note=f"{note}; the repair is one of {num}, chosen at random; others may exist, and few make the estimate high",
     )

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""apply for fleets: the owner runs the planned fleet on the true trips, beside the fleet that these would need.
+"""apply for fleets: the owner runs the planned fleet on the true trips, and compares it with one sized on these trips.
 
-Single trips keep their seconds and dates. Counts of trips are given seconds as the planner's were, see
+Single trips keep their seconds and dates. Counts of trips get random seconds, as for the planner; see
 :mod:`dunnage.planning.demand`. Everything here is private.
 """
 
@@ -18,7 +18,7 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from dunnage.arrays import BoolArray, FloatArray, IntArray
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.errors import NoPlanError, ParameterError, ReleaseError
 from dunnage.folders import new_folder
 from dunnage.mechanisms.counts import trip_cells, true_counts
@@ -54,7 +54,7 @@ from dunnage.planning.plan import Demand, FleetModel, FleetPlan, Run
 from dunnage.publication import Key
 from dunnage.release import Release
 from dunnage.release.kinds import COUNTS
-from dunnage.settle import SETTLEMENT_FILE, SettlementDocument
+from dunnage.settle import SETTLEMENT_FILE, SettlementDocument, check_key
 from dunnage.settle.repair import PrivateModel
 from dunnage.tables.columns import write_csv
 from dunnage.tables.dataset import Dataset
@@ -64,14 +64,14 @@ EVENTS_FILE = "events.csv"
 SETTLEMENT_PAGE = "settlement.html"
 MAX_SETTLEMENT_BYTES = 1 << 26
 MAX_SHUTTLE_HOUR = 1e9
-"""Most that an hour of a shuttle may cost, in any currency."""
+"""Maximum cost of a shuttle per hour, in any currency."""
 _MAX_ZONES_NAMED = 5
 
 Progress = Callable[[str], None]
 
 
 class RelativeError(PrivateModel):
-    """By what part of the needed fleet's figures the planned fleet's differ; None where there is nothing to relate."""
+    """Relative errors of the planned fleet, compared with the needed fleet; None if they are undefined."""
 
     shuttles: float | None
     wait_seconds: float | None
@@ -79,8 +79,6 @@ class RelativeError(PrivateModel):
 
 
 class SettledZone(PrivateModel):
-    """A zone's planned and needed shuttles, and how long its true riders wait."""
-
     zone: str
     shuttles: int
     needed: int | None
@@ -97,7 +95,7 @@ class SizedOnTruth(PrivateModel):
 
 
 class FleetCost(PrivateModel):
-    """What the planned and the needed fleet cost: every shuttle is out for all of the service day."""
+    """The costs of the planned and the needed fleet, with every shuttle in service for the whole service day."""
 
     per_shuttle_hour: Number
     hours_a_day: float
@@ -129,7 +127,7 @@ class FleetSettlementDocument(PrivateModel):
 
     def text(self) -> str:
         ideal, errors, cost = self.sized_on_truth, self.relative_error, self.cost
-        wait, idle = f"{self.wait_seconds:.0f} s", f"{self.idle_seconds:.0f} s a shuttle and day"
+        wait, idle = f"{self.wait_seconds:.0f} s", f"{self.idle_seconds:.0f} s per shuttle and day"
         lines = [
             _compared("Shuttles", f"{self.shuttles}", f"{ideal.shuttles}" if ideal else None, errors.shuttles),
             _compared("Wait", wait, f"{ideal.wait_seconds:.0f} s" if ideal else None, errors.wait_seconds),
@@ -139,13 +137,13 @@ class FleetSettlementDocument(PrivateModel):
             needed = "" if zone.needed is None else f", {zone.needed} needed"
             waits = "" if zone.wait_seconds is None else f"; wait {zone.wait_seconds:.0f} s as planned"
             lines.append(f"Zone        {zone.zone}: {zone.shuttles} planned{needed}{waits}")
-        # Warn of riders who wait longer than was asked for, all together or in some zones, or are not served.
+        # Warn if riders wait longer than the target, on average or in some zones, or are not served.
         target, missed = self.max_wait_seconds, [zone for zone in self.zones if not zone.meets_target]
         if self.wait_seconds > target:
             longer = _above(self.wait_seconds, target)
             lines.append(f"WARNING     true riders wait {longer} on average; the target is {target:g} s")
         if missed:
-            named = ", ".join(
+            names = ", ".join(
                 f"{zone.zone} {_above(zone.wait_seconds, target)}"
                 if zone.wait_seconds is not None and zone.wait_seconds > target
                 else f"{zone.zone} (not all served)"
@@ -153,52 +151,50 @@ class FleetSettlementDocument(PrivateModel):
             )
             more = f" and {len(missed) - _MAX_ZONES_NAMED} more" if len(missed) > _MAX_ZONES_NAMED else ""
             zones = f"{several(len(missed), 'zone')} {'misses' if len(missed) == 1 else 'miss'}"
-            lines.append(f"WARNING     {zones} the target of {target:g} s: {named}{more}")
+            lines.append(f"WARNING     {zones} the target of {target:g} s: {names}{more}")
         if ideal is None:
-            lines.append(f"Note        no fleet meets {self.max_wait_seconds:g} s on the true trips")
+            lines.append(f"Note        no fleet meets the target of {self.max_wait_seconds:g} s on the true trips")
         if self.unserved:
-            lines.append(f"Unserved    {self.unserved:,.1f} rides a day: a zone has no shuttle")
+            lines.append(f"Unserved    {self.unserved:,.1f} rides a day, because their zone has no shuttle")
         if cost is not None:
-            text = f"{cost.planned_per_day:,.2f} a day at {cost.per_shuttle_hour:g} a shuttle-hour"
+            text = f"{cost.planned_per_day:,.2f} a day at {cost.per_shuttle_hour:g} per shuttle and hour"
             if cost.needed_per_day is not None:
                 difference = f"{cost.difference_per_day:,.2f}"
-                text += f"; {cost.needed_per_day:,.2f} for the fleet needed: privacy costs {difference}"
+                text += f"; {cost.needed_per_day:,.2f} for the needed fleet: privacy costs {difference}"
             lines.append(f"Cost        {text}")
         if not self.checked:
-            lines.append("Note        without the key, nobody checked that these are the trips that were published")
+            lines.append("Note        without the key, it was not checked that these are the trips that were published")
         return "\n".join([*lines, f"Seconds     {self.seconds:.2f}"])
 
 
 def _above(wait: float, target: float) -> str:
-    """Write a wait that is above the target so that it reads so."""
+    """Write a wait above the target with enough digits to see that it is above."""
     return f"{wait:.0f} s" if round(wait) > target else f"{wait:.4f} s"
 
 
 def _compared(word: str, planned: str, needed: str | None, error: float | None) -> str:
-    beside = "" if needed is None else f"; with the fleet that the true trips need {needed}"
-    return f"{word:<11} {planned} as planned{beside}" + ("" if error is None else f" ({error:+.1%})")
+    compared = "" if needed is None else f"; {needed} with the fleet that the true trips need"
+    return f"{word:<11} {planned} as planned{compared}" + ("" if error is None else f" ({error:+.1%})")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FleetSettlement:
-    """A planned fleet run on the true trips. Private; its ``repr`` shows nothing of them."""
+    """A planned fleet on the true trips. Private; its ``repr`` shows no data."""
 
     plan: FleetPlan
-    release: str  # digest of the release it was made on
-    zones: tuple[str, ...]  # names of the zones
-    planned: tuple[int, ...]  # their planned shuttles
-    needed: tuple[int, ...] | None  # those that the same method finds on the true trips; None if none meets the target
-    zone_waits: tuple[float | None, ...]  # mean wait of each zone's true riders; None where nobody is served
-    unserved_by_zone: tuple[float, ...]  # its rides on an average day that nobody serves, as a zone got no shuttle
-    operation: Run | None  # operation, ideal: how the planned fleet runs on the true trips, and how the needed one does
+    release: str  # digest of the release
+    zones: tuple[str, ...]
+    planned: tuple[int, ...]  # planned shuttles of each zone
+    needed: tuple[int, ...] | None  # shuttles that the true trips need, by the same method; None if no fleet does
+    zone_waits: tuple[float | None, ...]  # mean wait of each zone's true riders; None if nobody is served
+    unserved_by_zone: tuple[float, ...]  # rides on an average day that are not served, because a zone has no shuttle
+    operation: Run | None  # operation, ideal: results of the planned and the needed fleet on the true trips
     ideal: Run | None
-    demand: Demand  # what the true trips ask for, as in a plan
-    cost: FleetCost | None  # what both fleets cost a day; None if nobody said what an hour of a shuttle costs
-    events: (
-        pa.Table
-    )  # what the planned shuttles do: shuttle, seconds, stop, event, rider; and day, if there are several
+    demand: Demand  # of the true trips
+    cost: FleetCost | None  # None without a cost per hour
+    events: pa.Table  # of the planned shuttles: shuttle, seconds, stop, event, rider; and day, if there are several
     task: FleetTask  # the true days, for pages
-    checked: bool  # whether the trips are known to be those that were published
+    checked: bool  # whether a key proves that these trips were published
     seconds: float  # time taken
 
     def __repr__(self) -> str:
@@ -206,22 +202,20 @@ class FleetSettlement:
 
     @property
     def shuttles(self) -> int:
-        """Planned shuttles of all zones."""
         return sum(self.planned)
 
     @property
     def wait_seconds(self) -> float:
-        """Mean wait of the true riders with the planned fleet; 0 if nobody rides."""
+        """Mean wait of the true riders with the planned fleet; 0 without riders."""
         return self.operation.wait_seconds.mean if self.operation else 0.0
 
     @property
     def unserved(self) -> float:
-        """Rides on an average day that nobody serves, as a zone got no shuttle."""
         return round(sum(self.unserved_by_zone), 6)
 
     @property
     def meets_target(self) -> tuple[bool, ...]:
-        """Whether each zone's true riders are all served and wait no longer on average than they may."""
+        """Whether each zone serves all its true riders and meets the target."""
         return tuple(
             not unserved and (wait is None or wait <= self.task.max_wait)
             for wait, unserved in zip(self.zone_waits, self.unserved_by_zone, strict=True)
@@ -229,18 +223,18 @@ class FleetSettlement:
 
     @property
     def idle_seconds(self) -> float:
-        """Seconds of a day that a planned shuttle carries nobody, on average."""
+        """Mean seconds per day in which a planned shuttle carries nobody."""
         return self._idle(self.operation, self.shuttles)
 
     def _idle(self, run: Run | None, shuttles: int) -> float:
-        """Return the idle seconds of a shuttle; one that nobody rides with is idle all day."""
+        """Return the idle seconds of a shuttle; without rides it is idle all day."""
         if run is not None:
             return run.idle_seconds
         return float(self.task.span[1] - self.task.span[0]) if shuttles else 0.0
 
     @property
     def sized_on_truth(self) -> SizedOnTruth | None:
-        """The fleet that the true trips need, and how it runs; None if none was found that meets the target."""
+        """The fleet that the true trips need, and its results; None if no fleet meets the target."""
         if self.needed is None:
             return None
         return SizedOnTruth(
@@ -253,7 +247,7 @@ class FleetSettlement:
 
     @property
     def relative_error(self) -> RelativeError:
-        """By what part of the needed fleet's figures the planned fleet's differ; positive where they are larger."""
+        """Relative errors of the planned fleet, compared with the needed fleet; positive if larger."""
         ideal = self.sized_on_truth
         if ideal is None:
             return RelativeError(shuttles=None, wait_seconds=None, idle_seconds=None)
@@ -265,7 +259,6 @@ class FleetSettlement:
 
     @property
     def document(self) -> FleetSettlementDocument:
-        """What ``settlement.json`` says: everything but the events."""
         zones = [
             SettledZone(
                 zone=zone,
@@ -290,7 +283,7 @@ class FleetSettlement:
         return FleetSettlementDocument.model_validate(stated | derived)
 
     def to_dict(self) -> dict[str, Any]:
-        """Give everything but the events as plain data."""
+        """Return everything except the events as plain data."""
         return self.document.plain()
 
     def summary(self) -> str:
@@ -298,7 +291,7 @@ class FleetSettlement:
         return self.document.text()
 
     def write(self, folder: str | os.PathLike[str], *, page: str = "", force: bool = False) -> Path:
-        """Write ``settlement.json``, ``events.csv`` and, if given, a page; all readable by their owner alone."""
+        """Write ``settlement.json``, ``events.csv`` and, if given, a page; readable only by their owner."""
         files = (EVENTS_FILE, SETTLEMENT_PAGE)
         with new_folder(folder, marker=SETTLEMENT_FILE, force=force, private=True, may_hold=files) as work:
             (work / SETTLEMENT_FILE).write_text(documents.to_text(self.to_dict()), encoding="utf-8")
@@ -309,16 +302,16 @@ class FleetSettlement:
 
 
 def _relative(value: float, wanted: float) -> float | None:
-    """Return a relative error; None where there is nothing to relate to."""
+    """Return a relative error; None if there is nothing to compare with."""
     if wanted:
         return (value - wanted) / wanted
     return 0.0 if value == wanted else None
 
 
 def read_settlement(folder: str | os.PathLike[str]) -> FleetSettlementDocument | SettlementDocument:
-    """Read what a settlement says, of shuttles or of packages."""
+    """Read the settlement of a plan of shuttles or of packages."""
     path = Path(folder) / SETTLEMENT_FILE
-    what, remedy = "a settlement", "Apply the plan anew."
+    what, remedy = "a settlement", "Apply the plan again."
     content = documents.load_json(path, what=what, remedy=remedy, max_bytes=MAX_SETTLEMENT_BYTES)
     if isinstance(content, dict) and content.get("kind") == "fleet":
         return documents.check(content, FleetSettlementDocument, path, what=what, remedy=remedy)
@@ -338,24 +331,24 @@ def apply_fleet(
     noise: Noise | None = None,
     progress: Progress | None = None,
 ) -> FleetSettlement:
-    """Run a planned fleet on the true trips, and size the fleet that these would have asked for.
+    """Run a planned fleet on the true trips, and size the fleet that these trips need.
 
     Parameters
     ----------
     plan
-        A plan, a plan folder, or a CSV file ``zone,shuttles`` that anybody made.
+        A plan, a plan folder, or a CSV file ``zone,shuttles`` from any program.
     data, release, city
-        The trips that were published, what was published, and the city the fleet was sized in.
+        The true trips, the release, and the city for which the fleet was sized.
     key
-        The key of the release: with it the trips are checked to be those that were published.
+        The key of the release, to check that these trips were published.
     shuttle_hour
-        What an hour of a shuttle costs, in any currency.
+        The cost of a shuttle per hour, in any currency.
     routes, service
-        How pairs of stops are travelled, and what shuttles promise; by default as planned.
+        The route of each pair of stops, and the service of shuttles; by default as in the plan.
     noise
-        Randomness of the seconds that counted trips are given, by default the operating system's.
+        The randomness of seconds for counted trips, by default from the operating system.
     progress
-        Called with a line as each stage begins.
+        Called with a line of text as each stage begins.
 
     Raises
     ------
@@ -365,29 +358,24 @@ def apply_fleet(
     start = time.monotonic()
     tell = progress or (lambda line: None)
     chosen, source = (plan, "plan") if isinstance(plan, FleetPlan) else (FleetPlan.read(plan), str(plan))
-    # Parts that do not belong together are refused before any trip is looked at.
+    # Parts that do not belong together are refused before any trip is used.
     if release.kind != COUNTS or data.schema.trip is None:
         raise ParameterError(
-            "a fleet is applied to trips, and to a release of their counts. Got others. Give those it was sized on."
+            "a fleet needs trips, and a release of counts of these trips. Use the release for which it was sized."
         )
     if not chosen.external and chosen.release != release.certificate.digest:
-        raise ReleaseError(f"{source} was made on another release. Give that release, or size on this one.")
-    if key is not None and key.certificate_digest and key.certificate_digest != release.certificate.digest:
-        raise ReleaseError("the key belongs to another release. Give the key that was written beside this one.")
-    if key is not None and not key.belongs_to(data):
-        raise ReleaseError(
-            "the key was not made from these trips: another file, period or policy, or a cell was altered. "
-            "Give the data exactly as they were published."
-        )
+        raise ReleaseError(f"{source} was made from another release. Use that release, or size a fleet on this one.")
+    if key is not None:
+        check_key(key, release, data)
     if shuttle_hour is not None and not 0 <= shuttle_hour <= MAX_SHUTTLE_HOUR:
         raise ParameterError(
-            f"an hour of a shuttle costs 0 or more, and at most {MAX_SHUTTLE_HOUR:,.0f}. Got {shuttle_hour:g}. "
-            "Mend --shuttle-hour."
+            f"the cost of a shuttle per hour must be from 0 to {MAX_SHUTTLE_HOUR:,.0f}. Got {shuttle_hour:g}. Correct "
+            "--shuttle-hour."
         )
     tell("finding routes")
     ground = Ground.of(city, routes)
     if not chosen.external and (chosen.city is None or chosen.city.digest != ground.digest()):
-        raise ParameterError(f"{source} was sized in another city. Give the city it was sized in.")
+        raise ParameterError(f"{source} was sized for another city. Use that city.")
     fleet = tuple(chosen.shuttles_of(ground.zones, source))
     task = _true_task(chosen, data, ground, service, noise or Noise(), tell)
     tell("running the planned fleet on the true trips")
@@ -398,7 +386,7 @@ def apply_fleet(
     tell("sizing the fleet that the true trips need")
     try:
         sized = task.size()
-    except NoPlanError:  # its message tells of the trips
+    except NoPlanError:  # its message reveals something about the trips
         sized = None
     needed, cost = None if sized is None else sized.fleet, None
     if shuttle_hour is not None:
@@ -432,30 +420,29 @@ def apply_fleet(
 
 
 def _rides(task: FleetTask) -> FloatArray:
-    """Return the rides of each zone on an average day."""
     return np.asarray(task.weights @ task.legs / (float(task.weights.sum()) or 1.0))
 
 
 def _true_task(
     plan: FleetPlan, data: Dataset, ground: Ground, service: Service | None, noise: Noise, tell: Progress
 ) -> FleetTask:
-    """Make days of the true trips, to be served as was planned."""
+    """Make days of the true trips, with the service of the plan."""
     model, universe = plan.model or FleetModel(name=""), data.schema.universe(data.period)
     wait = MAX_WAIT_SECONDS if model.max_wait_seconds is None else model.max_wait_seconds
     expansions, day = EXPANSIONS if model.expansions is None else model.expansions, model.day
     check_max_wait(wait)
-    known = universe.days or (WHOLE_DAY,)
-    if day is not None and day not in known:
+    labels = universe.days or (WHOLE_DAY,)
+    if day is not None and day not in labels:
         raise ParameterError(
-            f"the plan was sized for a day that the release does not tell apart. It has: {', '.join(known)}. "
-            "Size the fleet anew."
+            f"the plan was sized for a day that the release does not have. It has: {', '.join(labels)}. Size the fleet "
+            "again."
         )
     days = true_days(data, universe, ground, day)
     if days is None:
         counted = true_counts(data)
         _check_true_stops(universe, counted.cells, ground.city)
         counts = counted_trips(universe, counted.cells, counted.counts, ground.city)
-        # These counts are private, so the seed is not the plan's, which others know.
+        # These counts are private, so the seed is not that of the plan, which others know.
         days = expanded_days(counts, ground, expansions=expansions, seed=noise.bits(32), day=day)
     span = service_seconds(universe)
     return FleetTask(
@@ -464,9 +451,9 @@ def _true_task(
 
 
 def true_days(data: Dataset, universe: Universe, ground: Ground, day: str | None) -> list[Day] | None:
-    """Make a day of each date with its single trips; None where only counts of several dates are known.
+    """Make a day of each date with its single trips; None if there are only counts for several dates together.
 
-    Where the release does not say how many dates it counts, it was planned on as one day, and so are the trips here.
+    If the release does not say how many dates it covers, the plan treats it as one day, and so does this function.
     """
     trip = data.schema.trip
     assert trip is not None  # checked
@@ -477,7 +464,7 @@ def true_days(data: Dataset, universe: Universe, ground: Ground, day: str | None
     pairs, slots = universe.split(cells)
     ordinals, seconds = split_stamps(data.column(trip.time).to_numpy(zero_copy_only=False))
     labels, dates = slots // len(universe.windows), dates_of_days(universe)
-    if max(dates) > 1 and not ordinals.all():  # times without dates: nobody knows which trips share one
+    if max(dates) > 1 and not ordinals.all():  # times without dates: it is unknown which trips share a date
         return None
     number = stop_numbers(universe.stops, ground.city)
     origins, destinations = (number[end] for end in np.divmod(pairs, len(universe.stops)))
@@ -500,36 +487,34 @@ def true_days(data: Dataset, universe: Universe, ground: Ground, day: str | None
 
 
 def _check_true_stops(universe: Universe, cells: IntArray, city: City) -> None:
-    """Refuse trips at stops that the city lacks; the message names a public stop, whether anybody was there or not."""
+    """Refuse trips at stops that the city lacks; the message names a public stop, whether or not it has trips."""
     number = stop_numbers(universe.stops, city)
     ends = np.divmod(universe.split(cells)[0], len(universe.stops))
     if any((number[end] < 0).any() for end in ends):
-        lacking = [stop for stop, place in zip(universe.stops, number, strict=True) if place < 0]
+        missing = [stop for stop, place in zip(universe.stops, number, strict=True) if place < 0]
         raise ParameterError(
-            f"the city lacks stops of the policy, such as {lacking[0]!r}. Give the city that all of them are in."
+            f"the city lacks stops of the policy, such as {missing[0]!r}. Use a city with all of them."
         )
 
 
 def served_task(task: FleetTask, fleet: tuple[int, ...]) -> FleetTask:
-    """Leave out rides of zones without a shuttle, and those that follow them."""
+    """Leave out the rides of zones without a shuttle, and rides that follow them."""
     some = np.array(fleet) > 0
     if not task.legs[:, ~some].any():
         return task
-    days = [replace(day, requests=_without(day.requests, some)) for day in task.days]
+    days = []
+    for day in task.days:
+        requests = day.requests
+        kept, follows = some[requests.zone], requests.after >= 0
+        kept[follows] &= kept[requests.after[follows]]
+        rest = {item.name: getattr(requests, item.name)[kept] for item in fields(requests)}
+        rest["after"] = np.where(rest["after"] >= 0, (np.cumsum(kept) - 1)[rest["after"]], -1)
+        days.append(replace(day, requests=Requests(**rest)))
     return FleetTask(task.ground, days, service=task.service, max_wait=task.max_wait, span=task.span)
 
 
-def _without(requests: Requests, some: BoolArray) -> Requests:
-    kept = some[requests.zone]
-    follows = requests.after >= 0
-    kept[follows] &= kept[requests.after[follows]]
-    place = np.cumsum(kept) - 1
-    rest = {item.name: getattr(requests, item.name)[kept] for item in fields(requests)}
-    return Requests(**rest | {"after": np.where(rest["after"] >= 0, place[rest["after"]], -1)})
-
-
 def _events(task: FleetTask, operations: tuple[Operation, ...]) -> pa.Table:
-    """List what the shuttles do; riders are numbered by when they set out on their day."""
+    """List what the shuttles do; the riders of a day are numbered by when they start."""
     names = np.array(task.ground.city.stops, dtype=object)
     parts = []
     for number, (day, run) in enumerate(zip(task.days, operations, strict=True), 1):

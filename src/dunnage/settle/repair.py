@@ -1,29 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Repair: a plan beside the true amounts; how its trucks are filled, and the bins that overflow mended.
+"""Repair: a plan with the true amounts; how its trucks are filled, and how bins that overflow are repaired.
 
 A row has one amount of each packed quantity, and a bin overflows if one of its quantities does. Amounts are whole
-numbers of a unit per quantity, so whether a bin fits is never a matter of rounding. How badly it does not is told by
-prices: what one unit above capacity counts for. Any prices above 0 are 0 together only where everything fits.
+numbers of a unit per quantity, so rounding never decides whether a bin fits. Prices measure an overload: each unit
+above capacity counts with a price above 0, so the total is 0 only if everything fits.
 
-A sealed plan leaves to its owner which package of a class goes where; a repair that exchanges packages that look alike
-does the same. Whoever fills by the weights tells something of them by where packages go, and whoever follows the
-planner's own packing tells all of it. So the fill is drawn:
+In a sealed plan, the owner decides which package of a class goes where; a repair that exchanges packages that look
+alike does the same. Filling by weight reveals something about the weights, and following the planner's own packing
+reveals everything. So the fill is chosen at random:
 
-1. exactly uniformly among all feasible fills, where they can be counted;
-2. else among the feasible fills that random walks from random starts meet;
-3. if those meet none, among those that walks meet from a fill that an integer program with random prices finds.
+1. exactly uniformly among all feasible fills, if they can be counted;
+2. otherwise among the feasible fills that random walks from random starts visit;
+3. if they visit none, among those that walks visit from the solution of an integer program with random prices.
 
-Only in the first case is the law known, so only then is truck linkage exact. Every random bit comes from ``Noise``:
-which fills are met is part of what is told, so even a packing's own seed and order are drawn from it.
+The law is known only in the first case, so only then is truck linkage exact. Every random bit comes from ``Noise``:
+which fills are visited is part of what is revealed, so even the seed and the order of a packing come from it.
 
-A repair goes by stages, each only if those before found nothing: exchange packages that look alike to the planner; move
-packages between bins; open bins; leave packages behind. Where all ways to exchange can be counted, one is drawn
-uniformly from them all. Else each stage is tried from many random fills, and one of the repairs found is drawn
+A repair has stages, and a stage is used only if all earlier stages fail: exchange packages that look alike to the
+planner; move packages between bins; open bins; leave packages behind. If all ways to exchange can be counted, one of
+them is chosen uniformly. Otherwise each stage starts from many random fills, and one of the resulting repairs is chosen
 uniformly.
 
 References
 ----------
-Selman, Kautz, Cohen 1994 (descent with steps sideways, from many starts).
+Selman, Kautz, Cohen 1994 (descent with sideways steps, from many starts).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from dunnage.model.documents import Model, Number
 from dunnage.model.domains import decimal_scale
 from dunnage.noise import arrays as noise_arrays
 from dunnage.noise.source import Noise
-from dunnage.planning.linkage import exchangeable, linkage_of_rows, told_number
+from dunnage.planning.linkage import exchangeable, linkage_of_rows, storable_count
 from dunnage.planning.plan import Plan, Slots
 from dunnage.planning.problem import combinations, rows_by_group
 from dunnage.planning.trucks import Truck
@@ -62,11 +62,11 @@ _LARGEST_SUM = 2**62
 _KERNEL_BITS = 40
 
 WholeArray = npt.NDArray[Any]
-"""Whole numbers: 64-bit, or Python's own where those would not hold them."""
+"""Whole numbers: 64-bit, or Python's own if 64 bits are too few."""
 
 
 def whole_amounts(values: FloatArray) -> tuple[WholeArray, int]:
-    """Write numbers, each meaning the decimal it prints as, as whole numbers of one unit, and say how many make one."""
+    """Convert numbers, each meaning the decimal it prints as, to whole numbers of a unit; and return the units in 1."""
     scale = decimal_scale(values)
     if scale is not None:
         whole = [int(value) for value in np.rint(values * scale).tolist()]
@@ -78,7 +78,7 @@ def whole_amounts(values: FloatArray) -> tuple[WholeArray, int]:
 
 
 class PrivateModel(Model):
-    """What is said of the truth: its ``repr`` shows none of it."""
+    """A document about the true data: its ``repr`` shows nothing of it."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(private)"
@@ -87,8 +87,6 @@ class PrivateModel(Model):
 
 
 class AboveSpread(PrivateModel):
-    """Where a bin takes more of a class than the plan's spread allows."""
-
     bin: int
     class_id: int
     count: int
@@ -96,29 +94,29 @@ class AboveSpread(PrivateModel):
 
 
 class RepairReport(PrivateModel):
-    """What a repair changed, and whether every bin fits then."""
+    """What a repair changed, and whether every bin fits afterwards."""
 
     feasible: bool
     permuted: int  # packages that changed places with others of their class
     moved: int
     opened: int  # bins
     left_behind: int
-    repairs_found: Number | None  # how many repairs this one was drawn from
+    repairs_found: Number | None  # number of repairs from which this one was chosen
     sentence: str
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class RepairTask:
-    """What does not change while a plan is applied and repaired. Private: its ``repr`` shows none of it."""
+    """What stays the same while a plan is applied and repaired. Private: its ``repr`` shows no data."""
 
     plan: Plan
-    start: IntArray  # the bin of each row as planned; for a sealed plan one fill of its slots, drawn at random
+    start: IntArray  # the planned bin of each row; for a sealed plan, a random fill of its slots
     amounts: FloatArray  # true amounts. Shape: rows by quantities
-    whole: WholeArray  # the same as whole numbers
-    scales: tuple[int, ...]  # how many units of a quantity make one
-    prices: WholeArray  # what a unit of each quantity counts for where quantities are added up
-    size: WholeArray  # the sum of it for each row
-    capacity_of: dict[str, WholeArray]  # what a kind of truck holds, by its name
+    whole: WholeArray  # the same in whole numbers
+    scales: tuple[int, ...]  # number of units in 1 of each quantity
+    prices: WholeArray  # of a unit of each quantity, for adding up quantities
+    size: WholeArray  # priced sum of each row
+    capacity_of: dict[str, WholeArray]  # of a kind of truck, by its name
     group: IntArray  # rows that may be exchanged: same class and, unless sealed, equal public and sensitive values
     members: list[IntArray]  # the rows of each group
     stratum: IntArray  # rows that may share a truck
@@ -126,7 +124,7 @@ class RepairTask:
     class_id: IntArray
 
     def above_spread(self, bin_of_row: IntArray) -> list[AboveSpread]:
-        """List the classes of which a bin holds more than the plan's spread allows."""
+        """List the bins that take more of a class than the plan's spread allows."""
         if self.plan.spread is None:
             return []
         loaded = bin_of_row != LEFT_BEHIND
@@ -138,7 +136,7 @@ class RepairTask:
 
     @cached_property
     def strata(self) -> tuple[frozenset[int], ...]:
-        """For each bin of the plan the strata that it puts there, and so may hold."""
+        """The strata that the plan puts into each bin, and which the bin may therefore contain."""
         strata: list[set[int]] = [set() for _ in self.plan.truck_of_bin]
         for bin_, stratum in set(zip(self.start.tolist(), self.stratum.tolist(), strict=True)):
             strata[bin_].add(stratum)
@@ -146,11 +144,10 @@ class RepairTask:
 
     @property
     def rooms(self) -> WholeArray:
-        """What each bin of the plan holds. Shape: bins by quantities."""
         return np.array([self.capacity_of[name] for name in self.plan.truck_of_bin], dtype=self.whole.dtype)
 
     def in_units(self, whole: WholeArray) -> FloatArray:
-        """Return numbers in the units of the data, each the double nearest to the exact one. Last axis: quantities."""
+        """Return numbers in the units of the data, as the nearest doubles. Last axis: quantities."""
         lines = [[int(value) / scale for value, scale in zip(row, self.scales, strict=True)] for row in whole]
         return np.array(lines, dtype=np.float64).reshape(whole.shape)
 
@@ -159,11 +156,11 @@ class RepairTask:
         return amounts[:, 0] if len(self.prices) == 1 else np.asarray(amounts @ self.prices)
 
     def fits(self, rows: IntArray, capacity: WholeArray) -> BoolArray:
-        """Say which rows a bin of some capacity can take by themselves."""
+        """Return which rows fit alone into a bin of some capacity."""
         return np.asarray((self.whole[rows] <= capacity).all(axis=1), dtype=bool)
 
     def kernel_numbers(self, rows: IntArray, capacities: WholeArray) -> tuple[IntArray, IntArray]:
-        """Give amounts and capacities as 64-bit numbers; rounded outward if need be: what fits by them fits."""
+        """Return amounts and capacities as 64-bit numbers, rounded if necessary: what fits in them fits in truth."""
         whole = self.whole[rows]
         if whole.dtype != object:
             return whole, np.asarray(capacities, dtype=np.int64)
@@ -173,11 +170,11 @@ class RepairTask:
 
 
 def repair_task(plan: Plan, amounts: FloatArray, release: Release, noise: Noise) -> RepairTask:
-    """Prepare a plan for settling; refuse one that says it keeps values apart, and does not."""
+    """Prepare a plan for settling; refuse a plan that does not keep values apart as it says."""
     rooms = np.array([[truck.capacity[quantity] for quantity in plan.quantities] for truck in plan.trucks])
     whole, capacities, scales, prices = whole_table(amounts, rooms)
     classes = release.class_of_row
-    # Slots name classes only, so a sealed plan lets rows be exchanged whatever their sensitive values.
+    # Slots name only classes, so in a sealed plan rows can be exchanged whatever their sensitive values.
     group = exchangeable(release) if plan.slots is None else np.unique(classes, return_inverse=True)[1].reshape(-1)
     start = plan.assignment if plan.slots is None else random_fill(plan.slots, classes, noise)
     stratum = combinations(release, columns_apart(release, plan.by, plan.apart))
@@ -186,8 +183,8 @@ def repair_task(plan: Plan, amounts: FloatArray, release: Release, noise: Noise)
         if (times > 1).any():
             names = " and ".join(name for name in dict.fromkeys((plan.by, plan.apart)) if name is not None)
             raise ParameterError(
-                f"bin {int(bins[times > 1][0])} holds rows of different {names}, which the plan is to keep apart. "
-                "Plan on the release anew."
+                f"bin {int(bins[times > 1][0])} has rows of different {names}, which the plan should keep apart. Make "
+                "the plan again."
             )
     return RepairTask(
         plan=plan,
@@ -207,10 +204,10 @@ def repair_task(plan: Plan, amounts: FloatArray, release: Release, noise: Noise)
 
 
 def whole_table(amounts: FloatArray, rooms: FloatArray) -> tuple[WholeArray, WholeArray, tuple[int, ...], WholeArray]:
-    """Write amounts and capacities as whole numbers, quantity by quantity, and price them."""
+    """Convert amounts and capacities to whole numbers, by quantity, and set prices."""
     columns = [whole_amounts(column) for column in np.vstack([amounts, rooms]).T]
     least = [int(column[len(amounts) :].min()) for column, _ in columns]
-    # Relative to the smallest truck, so that quantities in large and in small units weigh alike.
+    # Relative to the smallest truck, so that quantities in large and small units have equal weight.
     prices = [1] if len(least) == 1 else [-(-_PRICE_DIGITS * max(least) // room) for room in least]
     total = sum(price * sum(map(int, column)) for (column, _), price in zip(columns, prices, strict=True))
     kind: type = np.int64 if total < _LARGEST_SUM else object
@@ -220,17 +217,19 @@ def whole_table(amounts: FloatArray, rooms: FloatArray) -> tuple[WholeArray, Who
 
 
 def columns_apart(release: Release, by: str | None, apart: str | None) -> list[str]:
-    """Return the public columns whose values do not share a truck: those that are named, else all that there are."""
+    """Return the public columns that are packed apart: those of the plan, or else all public columns."""
     public = [name for name, item in release.attributes.items() if item.role == "public"]
-    named = [name for name in dict.fromkeys((by, apart)) if name is not None]
-    for name in named:
+    chosen = [name for name in dict.fromkeys((by, apart)) if name is not None]
+    for name in chosen:
         if name not in public:
-            raise ParameterError(f"the plan packs apart by {name!r}, no public column of the release. Plan on it anew.")
-    return named or public
+            raise ParameterError(
+                f"the plan packs apart by {name!r}, which is not a public column of the release. Make the plan again."
+            )
+    return chosen or public
 
 
 def random_fill(slots: Slots, class_id: IntArray, noise: Noise) -> IntArray:
-    """Fill the slots of a sealed plan uniformly at random, whatever the weights, and return the bin of each row."""
+    """Fill the slots of a sealed plan uniformly at random, ignoring weights, and return the bin of each row."""
     by_class = np.lexsort((noise_arrays.permutation(noise, len(class_id)), class_id))
     order = np.argsort(slots.class_id, kind="stable")
     bin_of_row = np.empty(len(class_id), dtype=np.int64)
@@ -240,7 +239,7 @@ def random_fill(slots: Slots, class_id: IntArray, noise: Noise) -> IntArray:
 
 @dataclass(eq=False, repr=False)
 class Fill:
-    """A way to fill the trucks, being changed. Rows set aside have bin -1; ``strata`` are what a bin may hold."""
+    """A changing way to fill the trucks. Rows set aside have bin -1; ``strata`` are those that a bin may contain."""
 
     task: RepairTask
     bin_of_row: IntArray
@@ -251,7 +250,7 @@ class Fill:
 
     @classmethod
     def of(cls, task: RepairTask, bin_of_row: IntArray) -> Fill:
-        """Fill the plan's bins so; what a bin may hold is what the plan puts there."""
+        """Fill the bins of the plan; a bin may contain the strata that the plan puts there."""
         trucks = [task.plan.truck(name) for name in task.plan.truck_of_bin]
         loads = np.zeros((task.plan.num_bins, task.whole.shape[1]), dtype=task.whole.dtype)
         loaded = bin_of_row != LEFT_BEHIND
@@ -261,7 +260,7 @@ class Fill:
 
     @property
     def excess(self) -> WholeArray:
-        """By how much each bin is above capacity; below 0 where there is room. Shape: bins by quantities."""
+        """By how much each bin is above capacity; negative if there is room. Shape: bins by quantities."""
         return np.asarray(self.loads - self.capacities)
 
     @property
@@ -270,7 +269,7 @@ class Fill:
 
     @property
     def overload(self) -> int:
-        """How much is above capacity, over all bins and quantities, at the task's prices."""
+        """The total above capacity, over all bins and quantities, at the task's prices."""
         return int(self.task.priced(np.maximum(self.excess, 0)).sum())
 
     @property
@@ -296,13 +295,12 @@ class Fill:
         self.bin_of_row[row] = bin_
 
     def make(self, bin_: int, row: int, to: int, back: int) -> None:
-        """Put a row of a bin into another, and a row from there (or -1: none) into the bin."""
+        """Put a row of a bin into another bin, and a row from there, unless it is -1, into the bin."""
         self.put(row, to)
         if back >= 0:
             self.put(back, bin_)
 
     def open(self, truck: Truck, stratum: int) -> int:
-        """Open a bin for one stratum and return its number."""
         room = self.task.capacity_of[truck.name][None]
         self.loads = np.concatenate([self.loads, np.zeros_like(room)])
         self.capacities = np.concatenate([self.capacities, room])
@@ -314,35 +312,36 @@ class Fill:
         return None if truck.count is None else truck.count - sum(used.name == truck.name for used in self.truck_of_bin)
 
 
-# Drawing a fill
+# Choosing a fill at random
 
 WALK_SECONDS = 2.5
 COUNT_SECONDS = 2.0
 MAX_CELLS = 20_000_000
 LINKAGE_NOTE = (
-    "the best guess of someone who knows all released weights, the weight of one package and the slots, when every "
-    "feasible fill is equally likely; seeing that everything fitted adds nothing, knowing where others are does"
+    "the best guess of someone who knows all released weights, the weight of one package and the slots, if every "
+    "feasible fill is equally likely; seeing that everything fitted adds nothing, but knowing where others are does"
 )
-ESTIMATE_NOTE = "fills were too many to count: taken from those that random walks met, which may have missed some"
+ESTIMATE_NOTE = (
+    "there were too many fills to count; this is based on the fills that random walks visited, which may miss some"
+)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DrawnFill:
-    """A fill drawn from all feasible ones."""
+    """A random feasible fill."""
 
-    bin_of_row: IntArray | None  # the bin of each row; None if no feasible fill exists, or none was found
-    exact: bool  # whether all were counted: then the draw is exactly uniform, and None means that there is none
-    number: int | None  # how many feasible fills there are; None if they were not counted
-    best_guess: FloatArray | None  # for each row the largest chance that it is in a bin; None without a fill
+    bin_of_row: IntArray | None  # the bin of each row; None if there is no feasible fill, or the search failed
+    exact: bool  # whether all were counted: then the choice is exactly uniform, and None means that there is no fill
+    number: int | None  # number of feasible fills; None if they were not counted
+    best_guess: FloatArray | None  # the largest probability of a bin, for each row; None without a fill
 
 
 def noise_words(noise: Noise) -> Words:
-    """Return a source of random 64-bit words that draws on noise."""
     return lambda size: np.frombuffer(noise.draw_bytes(8 * size), dtype=np.uint64)
 
 
 def walked_fill(items: Items, slots: FillSlots, noise: Noise, seconds: float) -> DrawnFill:
-    """Draw from the feasible fills that random walks meet; from a fill of an integer program, if these meet none."""
+    """Choose among the feasible fills that random walks visit, if necessary from the solution of an integer program."""
     words = noise_words(noise)
     met = estimate_chances(items, slots, seconds=seconds, words=words)
     if met is None and (start := solve_fill(items, slots, seconds=seconds / 2, words=words)) is not None:
@@ -353,28 +352,27 @@ def walked_fill(items: Items, slots: FillSlots, noise: Noise, seconds: float) ->
 
 
 def planned_counts(task: RepairTask) -> IntArray:
-    """Return how many rows of each group the plan puts into each bin. Shape: bins by groups."""
     counts = np.zeros((task.plan.num_bins, len(task.members)), dtype=np.int64)
     np.add.at(counts, (task.start, task.group), 1)
     return counts
 
 
 def _problem(task: RepairTask) -> tuple[Items, FillSlots] | None:
-    """Write a plan as a counting problem; None if it is too large for one, or its numbers are."""
+    """Express a plan as a counting problem; None if the plan or its numbers are too large."""
     if task.plan.num_bins * max(len(task.members), len(task.whole)) > MAX_CELLS or task.whole.dtype == object:
         return None
     return Items(task.group, task.whole), FillSlots(planned_counts(task), task.rooms)
 
 
 def counted_fills(task: RepairTask) -> Fills | None:
-    """Count the feasible fills with the plan's numbers of each group in each bin; None if they cannot be counted."""
+    """Count the feasible fills that keep the number of each group in each bin; None if they cannot be counted."""
     problem = _problem(task)
     return count_fills(*problem, deadline=time.monotonic() + COUNT_SECONDS) if problem is not None else None
 
 
 def count_and_draw(task: RepairTask, noise: Noise) -> DrawnFill | None:
-    """Draw a fill exactly uniformly from all feasible ones; None if they cannot be counted."""
-    if len(task.members) == len(task.start):  # no two rows look alike, so the plan's own fill is the only one
+    """Choose a fill exactly uniformly among all feasible fills; None if they cannot be counted."""
+    if len(task.members) == len(task.start):  # no two rows look alike, so there is only the plan's own fill
         fits = not len(Fill.of(task, task.start).overloaded)
         return DrawnFill(task.start, True, 1, np.ones(len(task.start))) if fits else DrawnFill(None, True, 0, None)
     fills = counted_fills(task)
@@ -384,7 +382,7 @@ def count_and_draw(task: RepairTask, noise: Noise) -> DrawnFill | None:
 
 
 def draw(task: RepairTask, noise: Noise) -> DrawnFill:
-    """Draw a feasible fill: exactly uniformly if they can be counted, else from those that random walks meet."""
+    """Choose a feasible fill: exactly uniformly if fills can be counted, otherwise by random walks."""
     if task.too_heavy.any():
         return DrawnFill(None, True, 0, None)
     problem = _problem(task)
@@ -423,20 +421,20 @@ Progress = Callable[[str], None]
 @dataclass(frozen=True, eq=False, repr=False)
 class Repair:
     fill: Fill
-    options: list[Fill]  # the repairs it was drawn from
-    counted: DrawnFill | None  # if all there are were counted
+    options: list[Fill]  # the repairs from which it was chosen
+    counted: DrawnFill | None  # if all fills were counted
     report: RepairReport
 
 
 def find_repair(
     task: RepairTask, noise: Noise, *, leave_behind: bool, tell: Progress, tried: DrawnFill | None = None
 ) -> Repair:
-    """Go through the stages until one finds repairs, and draw one of its best uniformly."""
+    """Go through the stages until one succeeds, and choose one of its best repairs uniformly."""
     tell(_STAGES[0])
     counted = None if task.too_heavy.any() else tried or count_and_draw(task, noise)
     if counted is not None and counted.exact and counted.bin_of_row is not None:
         fill = Fill.of(task, counted.bin_of_row)
-        return Repair(fill, [fill], counted, _report(fill, True, told_number(counted.number)))
+        return Repair(fill, [fill], counted, _report(fill, True, storable_count(counted.number)))
     none_exists = counted is not None and counted.exact
     best, done = ([], False) if none_exists else _search(task, noise, 1)
     for stage, line in enumerate(_STAGES[1 : 4 if leave_behind else 3], 2):
@@ -452,7 +450,7 @@ def find_repair(
 
 
 def find_exchange(task: RepairTask, noise: Noise) -> DrawnFill:
-    """Look for fills in which every bin fits by exchanging rows alone, and draw one of those found uniformly."""
+    """Search for fills in which every bin fits, by exchanging rows alone, and choose one of them uniformly."""
     fills, done = _search(task, noise, 1)
     if not done or task.too_heavy.any():
         return DrawnFill(None, False, None, None)
@@ -462,10 +460,10 @@ def find_exchange(task: RepairTask, noise: Noise) -> DrawnFill:
 
 
 def _search(task: RepairTask, noise: Noise, stage: int) -> tuple[list[Fill], bool]:
-    """Look for repairs of a stage from many random starts; return the distinct best, and whether they are repairs."""
+    """Search for repairs of a stage from many random starts; return the distinct best, and whether all bins fit."""
     deadline = time.monotonic() + STAGE_SECONDS + len(task.whole) * ROW_SECONDS
     best: dict[bytes, Fill] = {}
-    # What does not fit, what breaks the spread, packages left behind, cost of bins opened.
+    # Overload, excess over the spread, packages left behind, cost of opened bins.
     cost: tuple[int, int, int, Fraction] | None = None
     idle = 0
     while cost is None or (time.monotonic() < deadline and idle < MAX_IDLE_STARTS and len(best) < MAX_REPAIRS):
@@ -484,7 +482,7 @@ def _search(task: RepairTask, noise: Noise, stage: int) -> tuple[list[Fill], boo
 
 
 def _attempt(task: RepairTask, noise: Noise, stage: int, deadline: float) -> Fill:
-    # Fill the plan's bins again: rows that may be exchanged, at random; rows too heavy for any truck, set aside.
+    # Fill the plan's bins again: exchangeable rows at random; rows that are too heavy for any truck are set aside.
     planned = np.where(task.too_heavy, LEFT_BEHIND, task.start)
     group = np.where(task.too_heavy, -1, task.group)
     keys = noise_arrays.permutation(noise, len(group))
@@ -507,7 +505,7 @@ def _attempt(task: RepairTask, noise: Noise, stage: int, deadline: float) -> Fil
 
 
 class _Changes(NamedTuple):
-    """Changes that could be made to one bin: a row out into another bin, and a row from there in (or -1: none)."""
+    """Possible changes of one bin: a row goes to another bin, and a row from there, unless it is -1, comes back."""
 
     row: IntArray
     to: IntArray
@@ -515,9 +513,9 @@ class _Changes(NamedTuple):
 
 
 def _descend(fill: Fill, noise: Noise, changes: Callable[[Fill, Noise, int], _Changes], deadline: float) -> None:
-    """Lower the overload change by change, with a few steps sideways where it does not fall; keep the best met."""
+    """Lower the overload step by step, with a few sideways steps if it does not fall; keep the best state."""
     total = lowest = fill.overload
-    best: tuple[IntArray, WholeArray] | None = None  # None while the fill itself is the best met
+    best: tuple[IntArray, WholeArray] | None = None  # None while the fill itself is the best
     stuck = 0
     while lowest and stuck < MAX_STUCK_STEPS and time.monotonic() < deadline:
         over = fill.overloaded
@@ -538,7 +536,7 @@ def _descend(fill: Fill, noise: Noise, changes: Callable[[Fill, Noise, int], _Ch
 
 
 def _choice(fill: Fill, noise: Noise, bin_: int, options: _Changes) -> tuple[int, int]:
-    """Choose a change: any that settles both bins, else the one that helps most, else one of the least harmful."""
+    """Choose a change: one after which both bins fit, else the one that helps most, else one of the least harmful."""
     whole, priced = fill.task.whole, fill.task.priced
     less = whole[options.row] - np.where((options.back >= 0)[:, None], whole[options.back], 0)
     other = fill.loads[options.to] - fill.capacities[options.to]
@@ -554,7 +552,7 @@ def _choice(fill: Fill, noise: Noise, bin_: int, options: _Changes) -> tuple[int
 
 
 def _exchanges(fill: Fill, noise: Noise, bin_: int) -> _Changes:
-    """List swaps of a bin's rows with rows elsewhere that look the same to the planner."""
+    """List swaps of a bin's rows with rows of other bins that look the same to the planner."""
     task = fill.task
     rows = fill.rows_of(np.array([bin_])).tolist()
     partners = [_few(task.members[task.group[row]], MAX_PAIRS // len(rows), noise) for row in rows]
@@ -565,13 +563,13 @@ def _exchanges(fill: Fill, noise: Noise, bin_: int) -> _Changes:
     return _Changes(row[other], fill.bin_of_row[back[other]], back[other])
 
 
-def _few(rows: IntArray, most: int, noise: Noise) -> IntArray:
-    """Return all rows, or some at random if they are many."""
-    return rows if len(rows) <= most else rows[noise_arrays.below(noise, len(rows), max(most, 1))]
+def _few(rows: IntArray, max_rows: int, noise: Noise) -> IntArray:
+    """Return all rows, or a random choice if there are many."""
+    return rows if len(rows) <= max_rows else rows[noise_arrays.below(noise, len(rows), max(max_rows, 1))]
 
 
 def _moves(fill: Fill, noise: Noise, bin_: int) -> _Changes:
-    """List moves of a bin's rows into others, and swaps, that bring no row among strangers."""
+    """List moves of a bin's rows to other bins, and swaps, that keep strata apart."""
     task = fill.task
     rows = fill.rows_of(np.array([bin_]))
     may_come = np.isin(task.stratum, list(fill.strata[bin_]))
@@ -588,8 +586,8 @@ def _moves(fill: Fill, noise: Noise, bin_: int) -> _Changes:
 
 
 def _repack(fill: Fill, noise: Noise, deadline: float) -> None:
-    """Pack bins that are alike again, a few of them or else many, where that needs no more bins than there are."""
-    # Bins of equal capacity and strata, some of them overloaded: their rows may change places freely.
+    """Repack bins of the same kind, first a few, then many, if this needs no more bins."""
+    # Bins of equal capacity and strata: their rows may change places freely.
     alike: dict[tuple[tuple[int, ...], frozenset[int]], list[int]] = {}
     for bin_, (room, strata) in enumerate(zip(fill.capacities.tolist(), fill.strata, strict=True)):
         alike.setdefault((tuple(room), strata), []).append(bin_)
@@ -601,7 +599,7 @@ def _repack(fill: Fill, noise: Noise, deadline: float) -> None:
         over = (fill.excess[order] > 0).any(axis=1)
         order, num_over = order[np.argsort(~over, kind="stable")], int(over.sum())
         sizes = np.bincount(fill.bin_of_row + 1, minlength=len(fill.loads) + 1)[1:]
-        # The overloaded bins with some others at random, then with as many as can be packed again in a second.
+        # The overloaded bins with some others at random, then with as many as can be repacked in a second.
         most = max(num_over, int(np.searchsorted(np.cumsum(sizes[order]), MAX_REPACKED, side="right")))
         few = min(3 * num_over + 5, most)
         for num in (few, most) if few < most else (few,):
@@ -613,7 +611,7 @@ def _repack(fill: Fill, noise: Noise, deadline: float) -> None:
 
 
 def _mix(fill: Fill, noise: Noise) -> None:
-    """Swap rows that look alike at random wherever all still fits, so that the fill tells less of its making."""
+    """Swap rows that look alike at random if everything still fits, so that the fill reveals less about its origin."""
     task = fill.task
     rows = np.concatenate([rows for rows in task.members if len(rows) > 1] or [np.empty(0, dtype=np.int64)])
     if not len(rows):
@@ -635,8 +633,8 @@ def _mix(fill: Fill, noise: Noise) -> None:
     fill.loads = fill.capacities - np.array(room, dtype=fill.loads.dtype)
 
 
-def _report(fill: Fill, feasible: bool, num_found: float | None) -> RepairReport:
-    """Count what was changed. Net: rows of a group that traded places are permuted, the others moved."""
+def _report(fill: Fill, feasible: bool, num_repairs: float | None) -> RepairReport:
+    """Count net changes: rows of a group that exchanged places are permuted, others are moved."""
     task = fill.task
     before, after = task.start, fill.bin_of_row
     num_bins = len(fill.loads) + 1
@@ -649,27 +647,22 @@ def _report(fill: Fill, feasible: bool, num_found: float | None) -> RepairReport
         "opened": len(fill.loads) - task.plan.num_bins,
         "left_behind": int((after == LEFT_BEHIND).sum()),
     }
-    words = (
-        "packages changed places with others of their class",
-        "moved to another bin",
-        "bins opened",
-        "left behind",
-    )
+    words = ("packages exchanged within their class", "moved to another bin", "bins opened", "left behind")
     done = ", ".join(f"{number} {text}" for number, text in zip(counts.values(), words, strict=True) if number)
-    sentence = f"every bin fits: {done}."
+    sentence = f"every bin fits after these changes: {done}."
     if not feasible:
-        remedy = "Leave packages behind, or use more or larger trucks."
-        sentence = f"not every bin fits{f', though {done}' if done else ''}. {remedy}"
-    return RepairReport(feasible=feasible, repairs_found=num_found, sentence=sentence, **counts)
+        remedy = "Use more or larger trucks, or allow packages to be left behind."
+        sentence = f"not every bin fits{f', even after these changes: {done}' if done else ''}. {remedy}"
+    return RepairReport(feasible=feasible, repairs_found=num_repairs, sentence=sentence, **counts)
 
 
-# Setting aside, packing again, opening bins
+# Setting rows aside, repacking, opening bins
 
 
 def packed_rows(
     task: RepairTask, rows: IntArray, capacity: WholeArray, noise: Noise, deadline: float
 ) -> list[IntArray] | None:
-    """Pack rows into bins of one capacity by their true amounts; None if that cannot be."""
+    """Pack rows into bins of one capacity by their true amounts; None if that is impossible."""
     if not task.fits(rows, capacity).all():
         return None
     rows = rows[noise_arrays.permutation(noise, len(rows))]
@@ -679,7 +672,7 @@ def packed_rows(
         bins = pack_bins(numbers.items, numbers.capacity, seconds=seconds, seed=noise.bits(32)).bins
     else:
         items, room = task.kernel_numbers(rows, capacity[None])
-        if (items > room).any():  # rounded outward
+        if (items > room).any():  # after rounding
             return None
         kind = BinKind(capacity=tuple(room[0].tolist()))
         try:
@@ -695,7 +688,7 @@ def _seconds_left(deadline: float) -> float:
 
 
 def _assign(fill: Fill, packed: list[IntArray], bins: list[int]) -> None:
-    """Give each packed set the bin, of those left, that held most of it."""
+    """Give each packed set the remaining bin that contained most of it."""
     free = set(bins)
     before = [Counter(fill.bin_of_row[items].tolist()) for items in packed]
     for number in sorted(range(len(packed)), key=lambda i: -max(before[i].values())):
@@ -707,7 +700,7 @@ def _assign(fill: Fill, packed: list[IntArray], bins: list[int]) -> None:
 
 
 def _spill(fill: Fill) -> None:
-    """Set rows aside until every bin fits: as few as will do, the last one no heavier than needed."""
+    """Set rows aside until every bin fits: as few as possible, and the last one no heavier than necessary."""
     task = fill.task
     for bin_ in fill.overloaded.tolist():
         rows = fill.rows_of(np.array([bin_]))
@@ -722,7 +715,7 @@ def _spill(fill: Fill) -> None:
 
 
 def _place_all(fill: Fill, rows: IntArray) -> None:
-    """Put rows, the heaviest first, each into the fullest bin that may and can take it, if there is one."""
+    """Put each row, the heaviest first, into the fullest bin that can and may take it, if there is one."""
     task = fill.task
     for row in sorted(rows.tolist(), key=lambda row: -int(task.size[row])):
         room = -fill.excess
@@ -734,7 +727,7 @@ def _place_all(fill: Fill, rows: IntArray) -> None:
 
 
 def _open_bins(fill: Fill, noise: Noise, stratum: int, deadline: float) -> None:
-    """Open bins for what was set aside of a stratum, at as little cost as can be found and as trucks allow."""
+    """Open bins for the rows of a stratum that were set aside, as cheaply as possible with the available trucks."""
     task = fill.task
     _give_over(fill, noise, stratum, deadline)
     if len(task.plan.trucks) > 1:
@@ -747,7 +740,7 @@ def _open_bins(fill: Fill, noise: Noise, stratum: int, deadline: float) -> None:
         return Fraction(int(task.priced(task.capacity_of[truck.name][None])[0]))
 
     while True:
-        # The kind to open next: the cheapest that takes all the rows, else the most room for its cost.
+        # The next kind: the cheapest that takes all rows, otherwise the one with most room for its cost.
         rows = fill.aside_of(stratum)
         free = [truck for truck in task.plan.trucks if fill.num_free(truck) != 0]
         free = [truck for truck in free if task.fits(rows, task.capacity_of[truck.name]).any()]
@@ -763,7 +756,7 @@ def _open_bins(fill: Fill, noise: Noise, stratum: int, deadline: float) -> None:
 
 
 def _give_over(fill: Fill, noise: Noise, stratum: int, deadline: float) -> None:
-    """Pack other strata into fewer bins where they can do with fewer, and use those saved before any is opened."""
+    """Pack other strata into fewer bins if possible, and use the saved bins before opening any."""
     for other in {next(iter(strata)) for strata in fill.strata if len(strata) == 1} - {stratum}:
         single = [b for b, strata in enumerate(fill.strata) if strata == {other}]
         for room in {tuple(line) for line in fill.capacities[single].tolist()}:
@@ -784,7 +777,7 @@ def _give_over(fill: Fill, noise: Noise, stratum: int, deadline: float) -> None:
 
 
 def _open_cheapest(fill: Fill, noise: Noise, rows: IntArray, deadline: float) -> None:
-    """Open bins of several kinds for rows of one stratum, at the least cost found; none if there are too few trucks."""
+    """Open bins of several kinds for rows of one stratum, as cheaply as possible; none if there are too few trucks."""
     task = fill.task
     free = [truck for truck in task.plan.trucks if fill.num_free(truck) != 0]
     rooms = np.array([task.capacity_of[truck.name] for truck in free], dtype=task.whole.dtype)
@@ -809,7 +802,7 @@ def _open_cheapest(fill: Fill, noise: Noise, rows: IntArray, deadline: float) ->
 
 
 def _open_kind(fill: Fill, noise: Noise, truck: Truck, rows: IntArray, deadline: float) -> None:
-    """Open bins of one kind for rows of one stratum: beside the bins there are, or by packing those again too."""
+    """Open bins of one kind for rows of one stratum, with or without repacking the present bins."""
     task = fill.task
     capacity, stratum, free = task.capacity_of[truck.name], int(task.stratum[rows[0]]), fill.num_free(truck)
     packed = packed_rows(task, rows, capacity, noise, deadline) or np.split(rows, len(rows))
@@ -821,18 +814,18 @@ def _open_kind(fill: Fill, noise: Noise, truck: Truck, rows: IntArray, deadline:
         if again is not None and more < len(packed) and (free is None or more <= free):
             _assign(fill, again, own.tolist() + [fill.open(truck, stratum) for _ in range(more)])
             return
-    packed = sorted(packed, key=len, reverse=True)[:free]  # without trucks enough, those that take most packages
+    packed = sorted(packed, key=len, reverse=True)[:free]  # without enough trucks, those with most packages
     _assign(fill, packed, [fill.open(truck, stratum) for _ in packed])
 
 
 def _bins_for(fill: Fill, stratum: int, capacity: WholeArray | None = None) -> IntArray:
-    """Return the bins that may hold one stratum only, and are of one capacity if that is given."""
+    """Return the bins that may contain only one stratum and, if it is given, have one capacity."""
     bins = np.array([b for b, strata in enumerate(fill.strata) if strata == {stratum}], dtype=np.int64)
     return bins if capacity is None else bins[(fill.capacities[bins] == capacity).all(axis=1)]
 
 
 def _leave_fewest(fill: Fill, noise: Noise, deadline: float) -> None:
-    """Leave fewer rows behind where the same bins can be packed to hold all but the heaviest ones."""
+    """Leave fewer rows behind if the same bins can be packed with all but the heaviest rows."""
     task = fill.task
     for stratum in np.unique(task.stratum[fill.aside]).tolist():
         own, bins = fill.aside_of(stratum), _bins_for(fill, stratum)

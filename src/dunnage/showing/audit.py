@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pages of an audit: every finding beside its baseline, some as pictures; and the sign-off, one printed page."""
+"""The pages of an audit: every finding with its baseline, some as pictures; and the sign-off, one printed page."""
 
 from __future__ import annotations
 
@@ -12,23 +12,22 @@ from typing import Any
 from pydantic import JsonValue
 
 from dunnage.auditing.findings import TOPICS, AtRisk, Finding, RecordAtRisk, RiderAtRisk, TripAtRisk, VehicleAtRisk
-from dunnage.auditing.run import Audit, ReleaseStatement
-from dunnage.model.certificate import Composition, JsonObject, Total
+from dunnage.auditing.run import Audit
+from dunnage.model.certificate import JsonObject, Total
 from dunnage.model.guarantees import Basis
 from dunnage.showing import figures as draw
-from dunnage.showing.pages import Figure, render
 from dunnage.text import NO_BREAK, number_text, percent, several
 
 _STATISTICS = {
     "bounds": "the bounds of each class",
-    "mean": "bounds and mean of each class",
-    "multiset": "bounds, mean and every value of each class",
-    "values": "of each class the smallest and largest number, the lowest common node, or the set of labels",
+    "mean": "the bounds and the mean of each class",
+    "multiset": "the bounds, the mean and every value of each class",
+    "values": "the smallest and largest number, the lowest common node, or the set of labels of each class",
     "noise": "a noisy value and an interval for each record",
-    "counts": "how many trips there are of each type, as noise allows",
-    "estimates": "means and shares with intervals, estimated from what devices perturbed before they sent it",
+    "counts": "a noisy count of the trips of each type",
+    "estimates": "means and shares with intervals, estimated from reports that devices perturbed before sending",
 }
-# Shown first, in this order, as far as they were found; the part of a name before a bracket.
+# Findings to show first, in this order, by the part of the name before a bracket.
 _KEY_FINDINGS = (
     *("localisation, 1 day", "localisation, 30 days", "tuple guess", "unique by areas, 4 hours", "error of the mean"),
     *("RMSE of shares", "membership guess", "membership bound", "shuttles", "wait", "RMSE per cell"),
@@ -41,40 +40,43 @@ _MAX_KEY_FIGURES = 6
 
 
 def audit_page(audit: Audit) -> str:
-    """Write the page of an audit.
-
-    That of an audit which is not external shows private figures: keep the file private (mode 0600).
-    """
+    """Write the page of an audit; unless the audit is external, it is private (mode 0600)."""
     pictures = {"utility": [*ride_pictures(audit), *count_pictures(audit)]}
     for topic, more in carrier_pictures(audit).items():
         pictures.setdefault(topic, []).extend(more)
     topics = []
     for topic in TOPICS:
         cards = [
-            {**finding_line(item), "private": item.private, "svg": _finding_bars(item)}
+            {**_finding_line(item), "private": item.private, "svg": _finding_bars(item)}
             for item in audit.findings
             if item.topic == topic
         ]
         if cards:
             topics.append((topic, pictures.get(topic, []), cards))
+    # Records most at risk, by their place in the source, from 1 below the header; empty columns are left out.
+    at_risk = []
+    for record in audit.at_risk:
+        figures = [(title, getattr(record, name), text) for title, name, text in _RISK_COLUMNS[type(record)]]
+        cells = {title: "" if figure is None else text(figure) for title, figure, text in figures}
+        at_risk.append((f"{record.source_row + 1:,}", cells))
+    titles = [title for title in (at_risk[0][1] if at_risk else ()) if any(cells[title] for _, cells in at_risk)]
     content = {
         "audit": audit,
         "title": f"Audit of {audit.dataset}" + (f", {audit.period}" if audit.period else ""),
         "released": _STATISTICS[audit.statistic],
         "figures": _key_figures(audit.findings),
         "topics": topics,
-        "at_risk": _risk_table(audit),
+        "at_risk": {"titles": titles, "lines": [(row, *(cells[title] for title in titles)) for row, cells in at_risk]},
     }
-    return render("audit.html", content)
+    return draw.render("audit.html", content)
 
 
 def write_audit(audit: Audit, folder: str | os.PathLike[str], *, force: bool = False) -> Path:
-    """Write an audit folder with its page and sign-off, readable by its owner alone unless the audit is external."""
+    """Write an audit folder with its page and sign-off; unless the audit is external, only its owner can read it."""
     return audit.write(folder, page=audit_page(audit), sign_off=sign_off_page(audit), force=force)
 
 
-def finding_line(item: Finding, room: int | None = None) -> dict[str, str]:
-    """Write the figures and the sentence of a finding for a page."""
+def _finding_line(item: Finding, room: int | None = None) -> dict[str, str]:
     low, high = item.interval
     sentence = item.sentence if room is None else _cut(item.sentence, room)
     return {
@@ -86,19 +88,19 @@ def finding_line(item: Finding, room: int | None = None) -> dict[str, str]:
     }
 
 
-def _key_figures(findings: Sequence[Finding]) -> list[Figure]:
+def _key_figures(findings: Sequence[Finding]) -> list[draw.Figure]:
     first: dict[str, Finding] = {}
     for item in findings:
         name = item.name.partition(" (")[0]
-        # Of several attributes the worst is shown; of what privacy cost, the first.
+        # If there are several attributes, show the worst risk, and the first of the costs.
         if name not in first or (item.topic != "utility" and item.value > first[name].value):
             first[name] = item
     chosen = [first[name] for name in _KEY_FINDINGS if name in first][:_MAX_KEY_FIGURES]
-    return [Figure(item.name, item.text(item.value), f"baseline {item.text(item.baseline)}") for item in chosen]
+    return [draw.Figure(item.name, item.text(item.value), f"baseline {item.text(item.baseline)}") for item in chosen]
 
 
 def _finding_bars(item: Finding) -> draw.Svg:
-    """Draw the value as a bar, the baseline as a fainter one below it, and the interval as a line, if it is one."""
+    """Draw the value as a bar, the baseline as a fainter bar below it, and the interval, if any, as a line."""
     low, high = item.interval
     scale = draw.Scale(0.0, 1.0 if item.is_share else max(high, item.value, item.baseline, 1e-12))
     parts = [
@@ -114,17 +116,17 @@ def _finding_bars(item: Finding) -> draw.Svg:
 
 
 _count = "{:,}".format
-# Columns of the table of those most at risk: title, figure, and how that is written.
+# Columns of the table of records most at risk: title, field, and format.
 _RISK_COLUMNS: Mapping[type[AtRisk], tuple[tuple[str, str, Callable[[Any], str]], ...]] = {
     RecordAtRisk: (
-        ("Rows that may be it", "rows", _count),
-        ("Row named", "record_linkage", percent),
+        ("Rows it could be", "rows", _count),
+        ("Row identified", "record_linkage", percent),
         ("Value guessed", "attribute_linkage", lambda by: ", ".join(f"{name} {percent(p)}" for name, p in by.items())),
     ),
     TripAtRisk: (
-        ("Suspicion of one half became", "suspicion", percent),
-        ("Trips of its type", "alike", _count),
-        ("Released of its type", "released", _count),
+        ("A suspicion of one half becomes", "suspicion", percent),
+        ("True trips of its type", "alike", _count),
+        ("Released trips of its type", "released", _count),
     ),
     RiderAtRisk: (
         ("Presence guessed", "guess", percent),
@@ -133,31 +135,20 @@ _RISK_COLUMNS: Mapping[type[AtRisk], tuple[tuple[str, str, Callable[[Any], str]]
     ),
     VehicleAtRisk: (
         ("Rows in one place", "stays", percent),
-        ("Found if it always stays", "found_if_it_stays", percent),
+        ("Located if it never moves", "found_if_it_stays", percent),
     ),
 }
 
 
-def _risk_table(audit: Audit) -> dict[str, object]:
-    """List the records most at risk by their place in the source, from 1 below the header, without empty columns."""
-    table = []
-    for record in audit.at_risk:
-        figures = [(title, getattr(record, name), text) for title, name, text in _RISK_COLUMNS[type(record)]]
-        cells = {title: "" if figure is None else text(figure) for title, figure, text in figures}
-        table.append((f"{record.source_row + 1:,}", cells))
-    titles = [title for title in (table[0][1] if table else ()) if any(cells[title] for _, cells in table)]
-    return {"titles": titles, "lines": [(row, *(cells[title] for title in titles)) for row, cells in table]}
+# The sign-off. Long texts and lists are cut to fit a page of A4, and the page says how many entries are left out.
 
 
-# The sign-off. Long texts and lists are cut to what a page of A4 holds, and how many entries there are besides is said.
-
-
-MAX_RISKS, MAX_COSTS, FEWEST = 4, 4, 2
-# Characters that a page holds of each part.
+MAX_RISKS, MAX_COSTS, MIN_LINES = 4, 4, 2
+# Characters that fit on the page, for each part.
 _ROOM = {"title": 60, "mechanism": 220, "promise": 450, "in_clear": 400, "warnings": 240, "sentence": 250, "table": 700}
-# Characters of assumptions if nothing else is long, and at least; and of all else that leave them as much room.
+# Characters for the assumptions if nothing else is long; the least for them; and how long all else is then.
 _MAX_ASSUMED, _MIN_ASSUMED, _ALL_ELSE = 1150, 280, 2400
-# What is shown, in this order, as far as it was found; the part of a name before a bracket.
+# Findings to show, in this order, by the part of the name before a bracket.
 _RISKS = (
     *("membership guess", "membership guess, rider", "membership bound", "localisation, 1 day"),
     *("localisation, 30 days", "tuple guess", "suspicion at most, one slot", "record linkage", "truck linkage"),
@@ -169,65 +160,77 @@ _COSTS = (
     *("error of the total", "total variation distance", "RMSE of shares", "error of the mean", "mean absolute error"),
     *("interval width", "top pairs kept", "coverage", "trips created, expected", "noise"),
 )
-_MODELS = {
-    "k-anonymity": "k-anonymity: every released record looks like k - 1 others at least",
-    "dp": "Differential privacy: what is released hardly depends on any one {unit}",
-    "sampled-dp": "Differential privacy by a secret sample: it hardly shows whether any one {unit} is in the data",
-    "within-cluster": "Differential privacy within clusters: values of one cluster are hardly told apart",
-    "within-published-borders": "Differential privacy within published borders",
-    "local-dp": "Local differential privacy: a device perturbs before it sends, and no report tells much",
-    "metric-local-dp": "Local differential privacy by distance: near values are hardly told apart",
-}
 
 
 def sign_off_page(audit: Audit) -> str:
-    """Write the one-page sign-off of an audit.
+    """Write the one-page sign-off of an audit; the same audit always gives the same page.
 
-    That of an audit which is not external shows private figures: keep the file private (mode 0600). The same audit
-    always gives the same page.
+    Unless the audit is external, it shows private figures: keep the file private (mode 0600).
     """
     stated, assumed = audit.statement, audit.statement.assumptions
     shown = [item for item in audit.findings if not (audit.external and item.private)]
     risks, costs = _chosen(shown, _RISKS, MAX_RISKS), _chosen(shown, _COSTS, MAX_COSTS)
-    promise, warnings = _fitting(_promises(stated), _ROOM["promise"]), _fitting(stated.warnings, _ROOM["warnings"])
+    # What is promised, in plain words; if that is only claimed, the claim as well.
+    promises = [] if stated.meaning is None else list(stated.meaning.sentences)
+    if stated.guarantee is not None and stated.basis == Basis.PROVED:
+        parts = stated.guarantee.to_dict()
+        name, meaning = draw.MODELS[stated.guarantee.model]
+        words = meaning.format(unit=stated.guarantee.protects)
+        numbers = [f"{key} = {parts[key]}" for key in ("k", "epsilon", "delta", "beta") if parts.get(key)]
+        promises.insert(0, f"{name if name.startswith('k-') else name.capitalize()}: {words} ({', '.join(numbers)}).")
+    promises += [f"Claimed: {stated.claim}."] if stated.claim else []
+    promise, warnings = _fitting(promises, _ROOM["promise"]), _fitting(stated.warnings, _ROOM["warnings"])
     mechanism = _cut(_mechanism(stated.mechanism), _ROOM["mechanism"])
-    # Assumptions have the room that all else leaves; their names say enough to look them up.
+    # The assumptions get the room that is left. If it is too little, their names are enough to look them up.
     sentences = [_cut(item.sentence, _ROOM["sentence"]) for item in (*risks, *costs)]
     used = sum(map(len, [*sentences, *promise, mechanism, *warnings]))
     room = max(_MIN_ASSUMED, min(_MAX_ASSUMED, _MAX_ASSUMED + _ALL_ELSE - used))
     terms = [f"{name}: {words}" for name, words in assumed.items()]
     terms = terms if sum(map(len, terms)) <= room else [", ".join(assumed)]
+    # What this release and all earlier releases of the dataset add up to.
+    composition = stated.composition
+    if composition is None or not isinstance(composition.total, Total):
+        composed = "there is no total: " + (composition.rule if composition else "").removeprefix("does not compose: ")
+    else:
+        delta = f", delta {composition.total.delta}" if composition.total.delta else ""
+        composed = f"epsilon {composition.total.epsilon}{delta} in total ({composition.neighbours or ''})"
     lists = {
         "It assumes": _fitting(terms, room),
-        "In clear": _fitting(stated.in_clear, _ROOM["in_clear"]),
+        "Published in clear": _fitting(stated.in_clear, _ROOM["in_clear"]),
         "Warnings": warnings,
     }
-    # The lines to sign on are filled in as far as it is known who approved.
-    name, _, role = (audit.approved.name if audit.approved else "").partition(",")
+    # If the audit is approved, the name and role are filled in.
+    approver, _, role = (audit.approved.name if audit.approved else "").partition(",")
     content = {
         "audit": audit,
         "stated": stated,
         "title": _cut(f"Sign-off: {audit.dataset}" + (f", {audit.period}" if audit.period else ""), _ROOM["title"]),
         "dataset": _cut(audit.dataset, _ROOM["title"]),
         "mechanism": mechanism,
-        "composed": _composed(stated.composition),
+        "composed": composed,
         "promise": promise,
-        "odds": _odds(stated),
-        "risks": [finding_line(item, _ROOM["sentence"]) for item in risks],
-        "costs": [finding_line(item, _ROOM["sentence"]) for item in costs],
+        "odds": draw.odds_words(stated.meaning.odds if stated.meaning else (), percent),
+        "risks": [_finding_line(item, _ROOM["sentence"]) for item in risks],
+        "costs": [_finding_line(item, _ROOM["sentence"]) for item in costs],
         "lists": [(title, items) for title, items in lists.items() if items],
-        "approver": name.strip(),
+        "approver": approver.strip(),
         "role": role.strip(),
     }
-    return render("signoff.html", content)
+    return draw.render("signoff.html", content)
 
 
 def _mechanism(mechanism: JsonObject) -> str:
-    """Write a mechanism and its parameters; those that are not set are left out."""
     parts = []
     for key, value in mechanism.items():
         if key == "purposes" and isinstance(value, dict):
-            purposes = [f"{name} ({_purpose(item)})" for name, item in sorted(value.items())]
+            purposes = []
+            for name, item in sorted(value.items()):
+                texts = [str(item)]
+                if isinstance(item, dict):
+                    tiers = item.get("tiers")
+                    losses = tiers.items() if isinstance(tiers, dict) else ()
+                    texts = [str(item.get("name", "")), *(f"{tier} epsilon {loss}" for tier, loss in losses)]
+                purposes.append(f"{name} ({', '.join(text for text in texts if text)})")
             parts.append(f"{key} {' and '.join(purposes)}")
         elif key != "name" and value is not None and value is not False and value != {}:
             parts.append(f"{key} {_parameter(value)}")
@@ -240,51 +243,8 @@ def _parameter(value: JsonValue) -> str:
     return "/".join(_parameter(part) for part in value) if isinstance(value, list) else str(value)
 
 
-def _purpose(item: JsonValue) -> str:
-    if not isinstance(item, dict):
-        return str(item)
-    tiers = item.get("tiers")
-    losses = ", ".join(f"{name} epsilon {loss}" for name, loss in tiers.items()) if isinstance(tiers, dict) else ""
-    return ", ".join(part for part in (str(item.get("name", "")), losses) if part)
-
-
-def _composed(composition: Composition | None) -> str:
-    """Say what this and all earlier releases of the dataset add up to."""
-    if composition is None or not isinstance(composition.total, Total):
-        return "no total exists: " + (composition.rule if composition else "").removeprefix("does not compose: ")
-    total = composition.total
-    delta = f", delta {total.delta}" if total.delta else ""
-    return f"epsilon {total.epsilon}{delta} in all ({composition.neighbours or ''})"
-
-
-def _promises(stated: ReleaseStatement) -> list[str]:
-    """Say in plain words what is promised; of a claim, what is claimed too."""
-    promised = []
-    if stated.guarantee is not None and stated.basis == Basis.PROVED:
-        words = _MODELS[stated.guarantee.model].format(unit=stated.guarantee.protects)
-        parts = stated.guarantee.to_dict()
-        figures = [f"{name} = {parts[name]}" for name in ("k", "epsilon", "delta", "beta") if parts.get(name)]
-        promised = [f"{words} ({', '.join(figures)})."]
-    claim = [f"Claimed: {stated.claim}."] if stated.claim else []
-    return [*promised, *(stated.meaning.sentences if stated.meaning is not None else []), *claim]
-
-
-def _odds(stated: ReleaseStatement) -> list[tuple[str, str]]:
-    """Give what a suspicion may become, or how often a row may be named, at most."""
-    rows = []
-    for row in stated.meaning.odds if stated.meaning is not None else []:
-        before = f"a suspicion of {percent(row.before)}" if row.before is not None else ""
-        if row.at_most is not None:
-            rows.append((f"{before} becomes", percent(row.at_most)))
-        elif row.right_guess_at_most is not None:
-            rows.append((f"with {before} the best guess is right", percent(row.right_guess_at_most)))
-        elif row.right_at_most is not None:
-            rows.append((row.attack or "a guess is right", percent(row.right_at_most)))
-    return [(f"{words[0].upper()}{words[1:]}", most) for words, most in rows]
-
-
-def _chosen(findings: Sequence[Finding], wanted: Sequence[str], most: int) -> list[Finding]:
-    """Choose the findings to show, as far as there is room: of several attributes the worst one."""
+def _chosen(findings: Sequence[Finding], wanted: Sequence[str], max_lines: int) -> list[Finding]:
+    """Choose the findings to show in the room there is; of several attributes, the worst."""
     worst: dict[str, tuple[float, Finding]] = {}
     for item in findings:
         name = item.name.partition(" (")[0]
@@ -296,13 +256,13 @@ def _chosen(findings: Sequence[Finding], wanted: Sequence[str], most: int) -> li
     kept: list[Finding] = []
     for _, item in (worst[name] for name in wanted if name in worst):
         room = _ROOM["table"] - sum(len(one.sentence) for one in kept)
-        if len(kept) < FEWEST or (len(kept) < most and len(item.sentence) <= room):
+        if len(kept) < MIN_LINES or (len(kept) < max_lines and len(item.sentence) <= room):
             kept.append(item)
     return kept
 
 
 def _fitting(items: Sequence[str], room: int) -> list[str]:
-    """Keep as many items as there is room for, one at least, and say how many more there are."""
+    """Keep as many items as fit, at least one, and say how many are left out."""
     kept: list[str] = []
     for item in items:
         if kept and sum(map(len, kept)) + len(item) > room:
@@ -312,15 +272,15 @@ def _fitting(items: Sequence[str], room: int) -> list[str]:
 
 
 def _cut(text: str, room: int) -> str:
-    """Cut a text that is too long for its place, between two words if it has any near."""
+    """Shorten a text that is too long, between two words if possible."""
     if len(text) <= room:
         return text
     whole = text[:room].rsplit(" ", 1)[0]
     return (whole if 2 * len(whole) > room else text[:room]) + " ..."
 
 
-# Pictures of clustered records: distortion by attribute, what classes cost, sets of stations on a map. All of it
-# follows from the release, so that an external audit shows it too.
+# Pictures of clustered records: distortion by attribute, cost of classes, sets of stations on a map. They need only the
+# release, so an external audit shows them too.
 
 
 NETWORK_WIDTH = 440.0
@@ -332,7 +292,7 @@ def ride_pictures(audit: Audit) -> list[draw.Picture]:
     inside, record = findings.get("distortion by generalisation"), audit.protects
     if inside is None or "costs" not in inside.details or "total distortion" not in findings:
         return []
-    # Distortion by attribute: that of released records, then the share of suppressed ones.
+    # Distortion by attribute: first from generalised records, then from suppressed ones.
     total = findings["total distortion"]
     weights = total.details["weights"]
     of_attribute = {name: findings[f"distortion ({name})"] for name in weights}
@@ -342,21 +302,18 @@ def ride_pictures(audit: Audit) -> list[draw.Picture]:
         lost = float(item.details["by_suppression"])
         rows.append((f"{words}: {percent(item.value)}", [[("bar", item.value - lost), ("range", lost)]]))
     most = max(weights, key=lambda name: of_attribute[name].value)
-    caption = f"{percent(total.value)} is lost in total, most of {most}: {percent(of_attribute[most].value)}."
+    caption = f"{percent(total.value)} is lost in total, most of it in {most}: {percent(of_attribute[most].value)}."
     x = draw.Scale(0.0, 1.04 * max(item.value for item in items.values()) or 1.0)
     by_attribute = draw.Picture(
         title="Distortion by attribute",
         svg=draw.bars(x, rows, axis="distortion", shares=True, label=caption),
         caption=caption,
-        legend=[("load", "by generalisation"), ("range", "by suppression")][
-            : 1 + bool(total.details["by_suppression"])
+        legend=[
+            ("load", "by generalisation"),
+            *([("range", "by suppression")] if total.details["by_suppression"] else []),
         ],
     )
-    return [by_attribute, _cost_picture(inside, record), *_network_pictures(inside, record)]
-
-
-def _cost_picture(inside: Finding, record: str) -> draw.Picture:
-    """Draw how many records are in classes of which cost."""
+    # The number of records by the cost of their class.
     costs = inside.details["costs"]
     step, records = float(costs["step"]), [int(number) for number in costs["records"]]
     x, y = draw.Scale(0.0, step * max(len(records), 4)), draw.Scale(0.0, 1.05 * max(records), draw.BASE, 38.0)
@@ -365,8 +322,8 @@ def _cost_picture(inside: Finding, record: str) -> draw.Picture:
         tip = f"{number:,} {record}s: {percent(step * place)} to {percent(step * (place + 1))}"
         stacks.append(draw.StackedColumn(step * place, step * (place + 1), [("bar", number)], tip))
     caption = (
-        f"Half of the {record}s are in classes that leave at most {percent(costs['median'])} of them open; the "
-        f"dearest class leaves {percent(costs['highest'])}."
+        f"Half of the {record}s are in classes that lose at most {percent(costs['median'])} of their detail. The most "
+        f"expensive class loses {percent(costs['highest'])}."
     )
     svg = draw.columns(
         x,
@@ -379,11 +336,12 @@ def _cost_picture(inside: Finding, record: str) -> draw.Picture:
         label=caption,
     )
     legend = [("load", f"{record}s in classes of this cost")]
-    return draw.Picture(title="What classes cost", svg=svg, caption=caption, legend=legend)
+    by_cost = draw.Picture(title="What classes cost", svg=svg, caption=caption, legend=legend)
+    return [by_attribute, by_cost, *_network_pictures(inside, record)]
 
 
 def _network_pictures(inside: Finding, record: str) -> list[draw.Picture]:
-    """Draw the sets of some classes, from the cheapest to the most expensive, on a map of their network."""
+    """Draw the sets of some classes on a map of their network, from the cheapest class to the most expensive."""
     network, units = inside.details.get("network"), inside.details["units"]
     if network is None:
         return []
@@ -418,8 +376,8 @@ def _network_pictures(inside: Finding, record: str) -> list[draw.Picture]:
     return pictures
 
 
-# Pictures of counts of trips: flows true against released, error by feature, trips created. They compare with the
-# truth, so that an external audit has none.
+# Pictures of counts of trips: true and released flows, error by feature, trips created. They compare with the true
+# trips, so an external audit has none of them.
 
 
 _ROW = 44.0
@@ -436,7 +394,7 @@ def count_pictures(audit: Audit) -> list[draw.Picture]:
         table = apart.details["flows"].get(kind)
         if table is None:
             continue
-        # Both tables are in one scale of colour; the rest would outshine every single stop.
+        # Both tables share one scale of colour, without the rest, which would make every single stop look pale.
         named = len(table["names"]) - bool(table.get("with_rest"))
         cells = [line[:named] for name in ("true", "released") for line in table[name][:named]]
         most = max(map(max, cells), default=0) or 1
@@ -447,12 +405,45 @@ def count_pictures(audit: Audit) -> list[draw.Picture]:
     for item in audit.findings:
         if item.name.startswith(_SUMS):  # short, for narrow screens
             errors[item.name[len(_SUMS) : -1].replace("origin_zone x destination_zone", "zone pair")] = item
-    errors = {name: item for name, item in errors.items() if item.baseline > 0}  # without trips none to be off by
-    return [*pictures, *([_error_picture(errors)] if errors else []), _created_picture(created)]
+    errors = {name: item for name, item in errors.items() if item.baseline > 0}  # without trips there is no error
+    if errors:  # as a share of the error of publishing nothing
+        shares = {name: item.value / item.baseline for name, item in errors.items()}
+        x = draw.Scale(0.0, 104 * max([*shares.values(), 0.01]))
+        rows = []
+        for name, item in errors.items():
+            words = f"{name}: {number_text(item.value)} trips (publishing nothing: {number_text(item.baseline)})"
+            rows.append((words, [[("bar", 100 * shares[name])]]))
+        worst = max(shares, key=lambda name: shares[name])
+        caption = (
+            f"Root mean square error, compared with publishing nothing. The largest error, for {worst}, is "
+            f"{percent(shares[worst])} of that."
+        )
+        svg = draw.bars(
+            x, rows, row=_ROW, room=6.0, axis="error, if publishing nothing is 100", limit=100.0, label=caption
+        )
+        legend = [("load", "release, in per cent of publishing nothing"), ("limit", "publishing nothing")]
+        chosen = legend[: 1 + (x.high > 100)]
+        pictures.append(draw.Picture(title="Error by feature", svg=svg, caption=caption, legend=chosen))
+    # What became of the true trips, and where the released trips come from.
+    kept, lost, added = (int(created.details[name]) for name in ("kept", "lost", "added"))
+    made = int(created.value)
+    x = draw.Scale(0.0, 1.02 * max(kept + lost, kept + added + made, 1))
+    lanes = [
+        (f"truth: {several(kept + lost, 'trip')}", [[("bar", float(kept)), ("range", lost)]]),
+        (f"release: {several(kept + added + made, 'trip')}", [[("bar", float(kept)), ("more", added), ("made", made)]]),
+    ]
+    caption = (
+        f"{several(kept, 'trip')} {'is' if kept == 1 else 'are'} kept in the right cell, and {lost:,} lost. {added:,} "
+        f"are added to cells that have trips, and {made:,} are created in "
+        f"{several(int(created.details['cells']), 'cell')} where nobody travelled."
+    )
+    svg = draw.bars(x, lanes, row=_ROW, room=6.0, axis="trips", label=caption)
+    legend = [("load", "kept"), ("range", "lost"), ("more", "added"), ("made", "created in empty cells")]
+    return [*pictures, draw.Picture(title="Trips created", svg=svg, caption=caption, legend=legend)]
 
 
 def _flows(names: list[str], counts: list[list[int]], most: int, title: str) -> draw.Picture:
-    """Draw a table of flows; names of many columns stand upright, so that they stay apart on a phone."""
+    """Draw a table of flows; the names of many columns are vertical, so that they fit on a phone."""
     size, gutter, many, max_letters = len(names), 13.0, 6, 9
     wide, high = (100 - gutter) / size, max(24.0, 150.0 / size)
     top = 26.0 if size <= many else 70.0
@@ -477,7 +468,7 @@ def _flows(names: list[str], counts: list[list[int]], most: int, title: str) -> 
             text = f"{number:,}"
         return [draw.tag("text", text, class_=style, **place)] if number else []
 
-    caption = f"{title}: {sum(map(sum, counts)):,} in all, rows from, columns to."
+    caption = f"{title}: {sum(map(sum, counts)):,} in all. Rows are origins, columns are destinations."
     svg = draw.heat_map(
         [[number / most for number in line] for line in counts],
         tip=lambda row, column: f"{names[row]} to {names[column]}: {several(counts[row][column], 'trip')}",
@@ -490,49 +481,12 @@ def _flows(names: list[str], counts: list[list[int]], most: int, title: str) -> 
         room=4.0,
         label=caption,
     )
-    legend = [("load", f"darkest: {several(most, 'trip')} or more, in both tables")]
+    legend = [("load", f"darkest colour: {several(most, 'trip')} or more, in both tables")]
     return draw.Picture(title=title, svg=svg, caption=caption, legend=legend)
 
 
-def _error_picture(items: Mapping[str, Finding]) -> draw.Picture:
-    """Draw errors of cells and sums as a share of what publishing nothing would be off by."""
-    shares = {name: item.value / item.baseline for name, item in items.items()}
-    x = draw.Scale(0.0, 104 * max([*shares.values(), 0.01]))
-    rows = []
-    for name, item in items.items():
-        words = f"{name}: {number_text(item.value)} trips (nothing: {number_text(item.baseline)})"
-        rows.append((words, [[("bar", 100 * shares[name])]]))
-    worst = max(shares, key=lambda name: shares[name])
-    caption = (
-        f"Root mean square error beside that of publishing nothing. Furthest off: {worst}, {percent(shares[worst])} "
-        "of it."
-    )
-    svg = draw.bars(x, rows, row=_ROW, room=6.0, axis="error, publishing nothing is 100", limit=100.0, label=caption)
-    legend = [("load", "released, in per cent of publishing nothing"), ("limit", "publishing nothing")]
-    return draw.Picture(title="Error by feature", svg=svg, caption=caption, legend=legend[: 1 + (x.high > 100)])
-
-
-def _created_picture(created: Finding) -> draw.Picture:
-    """Draw where true trips went, and where released ones come from."""
-    kept, lost, added = (int(created.details[name]) for name in ("kept", "lost", "added"))
-    made = int(created.value)
-    x = draw.Scale(0.0, 1.02 * max(kept + lost, kept + added + made, 1))
-    rows = [
-        (f"truth: {several(kept + lost, 'trip')}", [[("bar", float(kept)), ("range", lost)]]),
-        (f"release: {several(kept + added + made, 'trip')}", [[("bar", float(kept)), ("more", added), ("made", made)]]),
-    ]
-    caption = (
-        f"{several(kept, 'trip')} {'is' if kept == 1 else 'are'} where {'it was' if kept == 1 else 'they were'}. Lost: "
-        f"{lost:,}; added where there are some: {added:,}; created where nobody travelled: {made:,}, in "
-        f"{several(int(created.details['cells']), 'cell')}."
-    )
-    svg = draw.bars(x, rows, row=_ROW, room=6.0, axis="trips", label=caption)
-    legend = [("load", "kept"), ("range", "lost"), ("more", "added"), ("made", "created in empty cells")]
-    return draw.Picture(title="Trips created", svg=svg, caption=caption, legend=legend)
-
-
-# Pictures of estimates from devices. Means, maps and sequences of areas compare with the truth and are private; how
-# soon a parked truck is found follows from the task alone, so that an external audit has it as well.
+# Pictures of estimates from devices. Means, maps and sequences of areas compare with the truth and are private. How
+# soon a parked truck can be located follows from the task alone, so an external audit shows that too.
 
 
 _HEIGHT, _MAP_HEIGHT = 220.0, 300.0
@@ -540,7 +494,7 @@ _HEIGHT, _MAP_HEIGHT = 220.0, 300.0
 
 def carrier_pictures(audit: Audit) -> dict[str, list[draw.Picture]]:
     def named(start: str, detail: str) -> list[tuple[str, Finding]]:
-        """Return findings of a name, each with what stands in brackets behind it."""
+        """Return the findings of a name, each with the text in brackets after it."""
         items = [item for item in audit.findings if item.name.startswith(f"{start} (") and detail in item.details]
         return [(item.name[item.name.index("(") + 1 : -1], item) for item in items]
 
@@ -548,14 +502,14 @@ def carrier_pictures(audit: Audit) -> dict[str, list[draw.Picture]]:
     maps = [one for place in named("total variation distance", "map") for one in _share_maps(*place)]
     pictures = {
         "utility": [*maps, *([_means_picture(means)] if means else [])],
-        "attributes": [_found_picture(*place) for place in named("localisation, 1 day", "curve")],
+        "attributes": [_localisation_picture(*place) for place in named("localisation, 1 day", "curve")],
         "records": [_unique_picture(*place) for place in named("unique by areas, 1 hour", "curve")],
     }
-    return {topic: drawn for topic, drawn in pictures.items() if drawn}
+    return {topic: items for topic, items in pictures.items() if items}
 
 
 def _means_picture(items: Sequence[Finding]) -> draw.Picture:
-    """Draw each mean with its interval, and the truth, all on the width of its domain."""
+    """Draw each mean with its interval and the true value, across its domain."""
     height = _ROW * len(items) + 6
     parts = draw.x_axis(draw.Scale(0.0, 100.0), height, "per cent of the domain")
     for number, item in enumerate(items):
@@ -563,7 +517,7 @@ def _means_picture(items: Sequence[Finding]) -> draw.Picture:
         domain = draw.Scale(float(facts["low"]), float(facts["high"]))
         unit = "" if item.unit == "ratio" else f" {item.unit}"
         value = "no estimate" if facts["value"] is None else f"{number_text(facts['value'])}{unit}"
-        words = f"{facts['label']}: {value} (truth {number_text(facts['truth'])})"
+        words = f"{facts['label']}: {value} (true value: {number_text(facts['truth'])})"
         low, high, truth = (domain.at(float(facts[name])) for name in ("lower", "upper", "truth"))
         width = f"{max(high - low, 0.1):.2f}%"
         parts.append(draw.tag("rect", class_="range", x=f"{low:.2f}%", width=width, y=y - 5, height=10))
@@ -573,18 +527,18 @@ def _means_picture(items: Sequence[Finding]) -> draw.Picture:
         parts.append(draw.tag("text", words, class_="halo", x="0", y=y - 13))
     covered = sum(item.details["lower"] <= item.details["truth"] <= item.details["upper"] for item in items)
     caption = (
-        f"Estimated means with their intervals, on their domains. {covered} of {len(items)} intervals hold the truth."
+        f"Estimated means with their intervals, across their domains. {covered} of {len(items)} intervals contain the "
+        "true mean."
     )
     return draw.Picture(
         title="Means, estimated and true",
         svg=draw.chart(height + 40, parts, label=caption, kind="flat"),
         caption=caption,
-        legend=[("range", "interval"), ("first", "estimate"), ("limit", "truth")],
+        legend=[("range", "interval"), ("first", "estimate"), ("limit", "true value")],
     )
 
 
 def _share_maps(name: str, item: Finding) -> list[draw.Picture]:
-    """Draw a map twice, in one scale of colour: as it is in truth, and as it was estimated."""
     shares = item.details["map"]
     most = max((share for side in ("true", "released") for line in shares[side] for share in line), default=0.0) or 1.0
     pictures = []
@@ -595,16 +549,16 @@ def _share_maps(name: str, item: Finding) -> list[draw.Picture]:
             where = f"column {column + 1} from the west, row {len(table) - row} from the south"
             return f"{where}: {percent(table[row][column])}"
 
-        caption = f"{title}, north above. {percent(sum(map(sum, table)))} of all are inside the box."
+        caption = f"{title}. North is up. {percent(sum(map(sum, table)))} of all are inside the box."
         cells = [[share / most for share in line] for line in table]
         svg = draw.heat_map(cells, tip=tip, height=_MAP_HEIGHT / len(table), label=caption)
-        legend = [("load", f"darkest: {percent(most)}, in both maps")]
+        legend = [("load", f"darkest colour: {percent(most)}, in both maps")]
         pictures.append(draw.Picture(title=title, svg=svg, caption=caption, legend=legend))
     return pictures
 
 
-def _found_picture(name: str, item: Finding) -> draw.Picture:
-    """Draw how often a parked truck is found by the number of its reports, on a scale of powers."""
+def _localisation_picture(name: str, item: Finding) -> draw.Picture:
+    """Draw how often a parked truck is located by the number of its reports, on a logarithmic scale."""
     curve = item.details["curve"]
     x = draw.Scale(math.log10(float(curve[0][0])), math.log10(float(curve[-1][0])), 2.0, 96.0)
     y = draw.Scale(0.0, 100.0, _HEIGHT, 22.0)
@@ -620,38 +574,38 @@ def _found_picture(name: str, item: Finding) -> draw.Picture:
     labels = [(f"{x.at(one.x):.2f}%", f"{int(num):,}") for one, (num, *_) in zip(dots, curve, strict=True)]
     last = curve[-1]
     caption = (
-        f"How often a truck that does not move is found: {percent(curve[0][1])} by one report, {percent(last[1])} by "
-        f"{int(last[0]):,}. At one slot a day 30 reports take a month; at one every five minutes 12 take an hour."
+        f"How often a truck that does not move is located: {percent(curve[0][1])} of the time from one report, "
+        f"{percent(last[1])} from {int(last[0]):,}. With one slot a day, 30 reports take a month. With one report "
+        "every five minutes, 12 reports take an hour."
     )
     return draw.Picture(
-        title=f"Finding a parked truck by its {name}",
+        title=f"Locating a parked truck by its {name}",
         svg=draw.lines(
             x,
             y,
             [("mean", dots)],
-            y_title="found, per cent",
-            below=draw.lower_axis(_HEIGHT, "reports of one place", labels),
+            y_title="located, per cent",
+            below=draw.lower_axis(_HEIGHT, "reports from one place", labels),
             limit=(100 * item.baseline, ""),
             label=caption,
         ),
         caption=caption,
-        legend=[("first", "likeliest place is the true one"), ("limit", "without reports")],
+        legend=[("first", "the likeliest place is the true place"), ("limit", "without reports")],
     )
 
 
 def _unique_picture(name: str, item: Finding) -> draw.Picture:
-    """Draw how many vehicles are alone with their sequence of areas, by hours."""
     facts, curve = item.details, item.details["curve"]
     x, y = draw.Scale(0.0, max(hours for hours, _ in curve), 0.0, 96.0), draw.Scale(0.0, 100.0, _HEIGHT, 22.0)
     dots = [draw.Dot(hours, 100 * share, f"{number_text(hours)} hours: {percent(share)}") for hours, share in curve]
     caption = (
-        f"Vehicles whose sequence of {facts['areas']:,} areas, in clear at every slot from {facts['starts']} UTC on, "
-        f"no other vehicle has: {percent(curve[0][1])} after {number_text(curve[0][0])} h, {percent(curve[-1][1])} "
-        f"after {number_text(curve[-1][0])} h."
+        f"There are {facts['areas']:,} areas, and each vehicle's area is published in clear at every slot from "
+        f"{facts['starts']} UTC on. After {number_text(curve[0][0])} h, {percent(curve[0][1])} of the vehicles have a "
+        f"sequence of areas that no other vehicle has; after {number_text(curve[-1][0])} h, {percent(curve[-1][1])}."
     )
     below = draw.x_axis(x, _HEIGHT, "hours")
     svg = draw.lines(
         x, y, [("mean", [draw.Dot(0.0, 0.0), *dots])], y_title="unique, per cent", below=below, label=caption
     )
-    legend = [("first", "vehicles that are alone with their areas")]
+    legend = [("first", "vehicles with a unique sequence of areas")]
     return draw.Picture(title=f"Unique by areas of {name}", svg=svg, caption=caption, legend=legend)

@@ -1,26 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures: data in, SVG out. Bars, columns, lines, heat maps and maps, and the axes and marks that they are made of.
+"""Figures and pages. Figures take data and give SVG: bars, columns, lines, heat maps, maps and their axes and marks.
 
-Horizontal positions are percentages and vertical ones pixels, so that a figure fills a phone or a desk and its text
-keeps its size. Maps keep their proportions instead. Colours are classes of ``page.css``, light and dark.
+Horizontal positions are percentages and vertical positions are pixels, so a figure fills a phone or a desktop screen
+and its text keeps its size. Maps keep their proportions instead. Colours are classes of ``page.css``, light and dark.
+
+A page is one HTML file with its style inside. It needs no network and, except for the frontier, no script: its
+Content-Security-Policy names style and script by their SHA-256 and allows nothing else. Templates own the sentences.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import html
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib import resources
 from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
+from dunnage._version import __version__
 from dunnage.arrays import FloatArray, IntArray
+from dunnage.model.certificate import OddsRow
 from dunnage.model.city import EARTH_KM, City
 from dunnage.planning.exports import convex_hull
-from dunnage.text import number_text, percent
+from dunnage.text import NO_BREAK, large_percent, number_text, percent, several, share_text
 
 SLACK = 1e-9  # sums of floats; far below any scale's resolution
 FAINTEST = 0.06
@@ -28,14 +36,14 @@ BASE, TOP = 178.0, 34.0  # lower and upper end of a chart with an axis of number
 
 
 class Svg(str):
-    """Text that is markup already; anything else is escaped when it is placed into markup."""
+    """Text that is already markup; any other text is escaped when it is placed into markup."""
 
     def __html__(self) -> str:
         return self
 
 
 def tag(name: str, *children: str, **attributes: float | str) -> Svg:
-    """Write an element; attribute values and children that are plain text are escaped."""
+    """Write an element; plain text in attributes and children is escaped."""
     names = {key: key.rstrip("_").replace("_", "-") for key in attributes}
     given = "".join(f' {names[key]}="{html.escape(short(value))}"' for key, value in attributes.items())
     inner = "".join(child if isinstance(child, Svg) else html.escape(child) for child in children)
@@ -43,13 +51,12 @@ def tag(name: str, *children: str, **attributes: float | str) -> Svg:
 
 
 def short(value: float | str) -> str:
-    """Write a place with two decimals at most."""
     return value if isinstance(value, str) else f"{value:.2f}".rstrip("0").rstrip(".")
 
 
 @dataclass(frozen=True)
 class Scale:
-    """A straight map from values to places: per cent across, pixels down."""
+    """A linear map from values to positions: per cent across, pixels down."""
 
     low: float
     high: float
@@ -60,12 +67,11 @@ class Scale:
         return self.start + (value - self.low) / (self.high - self.low) * (self.stop - self.start)
 
     def across(self, value: float) -> str:
-        """Return the place of a value in per cent of the width."""
         return f"{short(self.at(value))}%"
 
-    def ticks(self, most: int) -> list[float]:
-        """Return round values, at most so many and one."""
-        rough = (self.high - self.low) / most
+    def ticks(self, max_steps: int) -> list[float]:
+        """Return round values, at most ``max_steps + 1`` of them."""
+        rough = (self.high - self.low) / max_steps
         power = 10.0 ** math.floor(math.log10(rough))
         step = next(power * factor for factor in (1, 2, 2.5, 5, 10) if power * factor >= rough * (1 - SLACK))
         first, last = math.ceil(self.low / step - SLACK), math.floor(self.high / step + SLACK)
@@ -73,42 +79,118 @@ class Scale:
 
 
 class LogScale(Scale):
-    """A map on which equal factors are equal lengths, between its lowest and its highest value, above 0."""
+    """A logarithmic map between two values above 0."""
 
     def at(self, value: float) -> float:
         share = math.log10(value / self.low) / math.log10(self.high / self.low)
         return self.start + share * (self.stop - self.start)
 
-    def ticks(self, most: int) -> list[float]:
+    def ticks(self, max_steps: int) -> list[float]:
         """Return powers of ten."""
         first, last = math.ceil(math.log10(self.low) - SLACK), math.floor(math.log10(self.high) + SLACK)
         return [10.0**power for power in range(first, last + 1)]
 
 
 def span(low: float, high: float) -> tuple[float, float]:
-    """Widen a span that is a point, and leave a little room on both sides."""
+    """Widen a span a little on both sides, and more if it is a single point."""
     room = 0.02 * (high - low) or 0.05 * abs(high) or 1.0
     return low - room, high + room
 
 
-Legend = Sequence[tuple[str, str]]  # styles, and what they mean
+Legend = Sequence[tuple[str, str]]  # styles and their meanings
 
 
 @dataclass(frozen=True, kw_only=True)
 class Picture:
-    """A figure as pages show it."""
-
     title: str
     svg: Svg
-    caption: object  # words, or what writes itself as markup
+    caption: object  # text, or something that writes itself as markup
     legend: Legend = ()
     note: str = ""
-    sources: Sequence[str] = ()  # files it was drawn from, relative to the page
+    sources: Sequence[str] = ()  # files with its data, relative to the page
 
 
 def chart(height: float, parts: Iterable[str], *, label: str, kind: str = "") -> Svg:
-    """Put parts together into a figure with a label for who cannot see it."""
+    """Combine parts into a figure; the label describes it to readers who cannot see it."""
     return tag("svg", *parts, class_=f"chart {kind}".strip(), height=height, role="img", aria_label=label)
+
+
+# Pages
+
+
+class Figure(NamedTuple):
+    name: str
+    value: str
+    note: str
+
+
+# Name and meaning of each model of a guarantee.
+MODELS = {
+    "k-anonymity": ("k-anonymity", "every released record looks like at least k - 1 others"),
+    "dp": ("differential privacy", "the release hardly depends on any one {unit}"),
+    "sampled-dp": (
+        "differential privacy by sampling",
+        "because the sample is secret, the release hardly shows whether any one {unit} is in the data",
+    ),
+    "within-cluster": (
+        "differential privacy within clusters",
+        "the release hardly distinguishes between values of the same cluster",
+    ),
+    "within-published-borders": (
+        "differential privacy within published borders",
+        "the release hardly distinguishes between values within the same borders",
+    ),
+    "local-dp": ("local differential privacy", "a device adds noise before it sends, so no report reveals much"),
+    "metric-local-dp": (
+        "local differential privacy by distance",
+        "a report hardly distinguishes between nearby values",
+    ),
+}
+
+
+def unbroken_percent(share: float) -> str:
+    return large_percent(share).replace(" ", NO_BREAK)
+
+
+def odds_words(rows: Iterable[OddsRow], write: Callable[[float], str]) -> list[tuple[str, str]]:
+    """Say what a suspicion can become, or how often an attack is right, each with its upper bound."""
+    words = []
+    for row in rows:
+        before = f"a suspicion of {unbroken_percent(row.before or 0.0)}"
+        if row.right_at_most is not None:
+            words.append((row.attack or "a guess is right", write(row.right_at_most)))
+        elif row.at_most is not None:
+            words.append((f"{before} becomes", write(row.at_most)))
+        elif row.right_guess_at_most is not None:
+            words.append((f"with {before}, the best guess is right", write(row.right_guess_at_most)))
+    return words
+
+
+def render(template: str, content: Mapping[str, object], *, script: str | None = None) -> str:
+    """Fill in a template; text that is not already markup is escaped."""
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("dunnage.showing", "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "number": number_text,
+        "percent": percent,
+        "share": share_text,
+        "several": several,
+        "unbroken_percent": unbroken_percent,
+    }
+    inside = {"version": __version__, "script_hash": ""}
+    for name, file in (("style", "page.css"), ("script", script)):
+        if file is not None:
+            text = resources.files("dunnage.showing").joinpath("templates", file).read_text("utf-8")
+            inside[name] = Svg(text)
+            inside[f"{name}_hash"] = Svg(base64.b64encode(hashlib.sha256(text.encode()).digest()).decode())
+    return environment.get_template(template).render(**inside, **content)
 
 
 # Axes and marks
@@ -117,12 +199,12 @@ def chart(height: float, parts: Iterable[str], *, label: str, kind: str = "") ->
 def lower_axis(
     base: float,
     title: str,
-    labels: Iterable[tuple[str, str]],  # places and their texts
+    labels: Iterable[tuple[str, str]],  # positions and texts
     *,
-    grid: float | None = None,  # where faint lines upwards end
-    first: str = "middle",  # how a text at the very left is anchored
+    grid: float | None = None,  # the upper end of faint vertical lines
+    first: str = "middle",  # how a text at the left edge is anchored
 ) -> list[Svg]:
-    """Draw a line with texts below, and the axis's name under its end."""
+    """Draw a line with labels below it, and the name of the axis under its end."""
     parts = [tag("line", class_="axis", x1="0", x2="100%", y1=base, y2=base)]
     for x, text in labels:
         if grid is not None:
@@ -139,7 +221,7 @@ def x_axis(scale: Scale, y: float, title: str, *, shares: bool = False) -> list[
 
 
 def y_axis(scale: Scale, title: str, *, whole: bool = False) -> list[Svg]:
-    """Draw lines across with numbers at the left, and the axis's name on top."""
+    """Draw horizontal lines with numbers at the left, and the name of the axis on top."""
     parts = [tag("text", title, class_="name", x="-40", y="12")]
     for value in scale.ticks(4):
         if whole and value != round(value):
@@ -151,7 +233,7 @@ def y_axis(scale: Scale, title: str, *, whole: bool = False) -> list[Svg]:
 
 
 def joined(points: Iterable[tuple[float, float]], style: str) -> list[Svg]:
-    """Draw straight lines between points; a line may end in per cent, a path may not."""
+    """Join points by lines: unlike a path, a line accepts positions in per cent."""
     return [
         tag("line", class_=style, x1=f"{short(x1)}%", y1=y1, x2=f"{short(x2)}%", y2=y2)
         for (x1, y1), (x2, y2) in pairwise(points)
@@ -159,19 +241,18 @@ def joined(points: Iterable[tuple[float, float]], style: str) -> list[Svg]:
 
 
 def dot(x: float, y: float, tip: str, *, style: str = "first", radius: float = 5.0) -> Svg:
-    """Draw a mark at per cent across and pixels down."""
     return tag("circle", tag("title", tip), class_=style, cx=f"{short(x)}%", cy=y, r=radius)
 
 
 def level(y: Scale, value: float, words: str = "") -> list[Svg]:
-    """Draw a limit across the figure, with words above its end."""
+    """Draw a horizontal limit across the figure, with words above its end."""
     line = tag("line", class_="limit", x1="0", x2="100%", y1=y.at(value), y2=y.at(value))
     text = tag("text", words, class_="halo", x="100%", y=y.at(value) - 5, text_anchor="end")
     return [line, text] if words else [line]
 
 
 def upright(x: Scale, value: float, base: float, words: str) -> list[Svg]:
-    """Draw a limit from the base upwards, with words beside its upper end."""
+    """Draw a vertical limit, with words beside its upper end."""
     place = x.across(value)
     line = tag("line", class_="limit", x1=place, x2=place, y1=20, y2=base)
     return [line, tag("text", words, class_="halo", x=place, dx="5", y=30)]
@@ -182,17 +263,17 @@ def upright(x: Scale, value: float, base: float, words: str) -> list[Svg]:
 
 def bars(
     x: Scale,
-    rows: Sequence[tuple[str, Sequence[Sequence[tuple[str, float]]]]],  # words, and lanes of styled lengths
+    rows: Sequence[tuple[str, Sequence[Sequence[tuple[str, float]]]]],  # label, and lanes of styled lengths
     *,
     label: str,
-    axis: str = "",  # its name; without one there are no numbers, only a line at the left
+    axis: str = "",  # its name; without one, there is only a line at the left and no numbers
     shares: bool = False,
     limit: float | None = None,
     row: float = 40.0,
     bar: float = 14.0,
     room: float = 4.0,  # below the last row, in pixels
 ) -> Svg:
-    """Draw rows below each other: words, then bars, each of pieces one after the other."""
+    """Draw rows of a label and its bars; each bar consists of pieces, one after the other."""
     height = row * len(rows) + room
     parts = x_axis(x, height, axis, shares=shares) if axis else []
     if not axis:
@@ -214,7 +295,7 @@ def bars(
 class StackedColumn(NamedTuple):
     left: float  # left, right: in the unit of the axis below
     right: float
-    pieces: Sequence[tuple[str, float]]  # styles and heights, upon each other
+    pieces: Sequence[tuple[str, float]]  # styles and heights, stacked
     tip: str
 
 
@@ -227,11 +308,11 @@ def columns(
     y_title: str,
     below: Sequence[Svg],  # the lower axis
     whole: bool = False,
-    gap: float = 0.06,  # at each side, as a share of the width
-    steps: Sequence[float] | None = None,  # heights of a line beside the columns, in the unit of the axis at the left
+    gap: float = 0.06,  # on each side, as a share of the width
+    steps: Sequence[float] | None = None,  # heights of a stepped line, in the unit of the left axis
     more: Sequence[Svg] = (),
 ) -> Svg:
-    """Draw columns of pieces upon each other: a histogram, what is done at which hour, or what is loaded."""
+    """Draw stacked columns: a histogram, activity by hour, or loads."""
     parts, edges = [*y_axis(y, y_title, whole=whole), *below], []
     for stack in stacks:
         left, width, at = x.at(stack.left), x.at(stack.right) - x.at(stack.left), 0.0
@@ -252,7 +333,7 @@ def columns(
 class Dot(NamedTuple):
     x: float
     y: float
-    tip: str = ""  # without one the line goes through, and there is no mark
+    tip: str = ""  # without one, the line passes through and there is no mark
     style: str = "first"
     radius: float = 5.0
     ends: tuple[float, float] | None = None  # of its interval
@@ -261,7 +342,7 @@ class Dot(NamedTuple):
 def lines(
     x: Scale,
     y: Scale,
-    series: Iterable[tuple[str, Sequence[Dot]]],  # styles of lines, and the marks they join
+    series: Iterable[tuple[str, Sequence[Dot]]],  # styles of lines, and the dots they join
     *,
     label: str,
     y_title: str,
@@ -269,7 +350,7 @@ def lines(
     limit: tuple[float, str] | None = None,  # value and words
     room: float = 42.0,
 ) -> Svg:
-    """Draw lines through marks, each mark with its interval if it has one, below or above a limit."""
+    """Draw lines through dots, with the interval of each dot, and a limit."""
     parts = [*y_axis(y, y_title), *below, *(level(y, *limit) if limit else [])]
     for style, dots in series:
         parts += joined([(x.at(one.x), y.at(one.y)) for one in dots], style)
@@ -282,7 +363,7 @@ def lines(
 
 
 def heat_map(
-    shares: Sequence[Sequence[float]],  # of the deepest colour
+    shares: Sequence[Sequence[float]],  # of the darkest colour
     *,
     label: str,
     tip: Callable[[int, int], str],  # of row and column
@@ -294,7 +375,7 @@ def heat_map(
     gap: float = 0.0,  # between cells: pixels, and tenths of a per cent
     room: float = 0.0,
 ) -> Svg:
-    """Draw a table of cells, the deeper the larger; a cell with something in it has at least :data:`FAINTEST`."""
+    """Draw a table of cells, darker for larger shares; a share above 0 has at least the opacity :data:`FAINTEST`."""
     wide, parts = (100 - left) / max(map(len, shares)), list(heads)
     for row, cells in enumerate(shares):
         for column, share in enumerate(cells):
@@ -309,29 +390,29 @@ def heat_map(
     return chart(top + height * len(shares) + room, parts, label=label, kind="flat")
 
 
-# A schematic map of a network: places for its vertices, and sets of some of them drawn upon it.
+# A schematic map of a network: positions of its vertices, with sets of vertices marked on it.
 
 
 ROUNDS = 200
-NUDGE = 0.01  # vertices that would lie on each other are moved apart by so much of an edge, before places are improved
+NUDGE = 0.01  # share of an edge by which vertices are first moved apart, so that no two coincide
 GOLDEN_ANGLE = 2.399963229728653
 MARKS = ("first", "second")  # styles of sets: a dot, and a ring around it
 
 
 @dataclass(frozen=True, eq=False)
 class Network:
-    """Places of the vertices of a network, the same whenever it is drawn."""
+    """Positions of the vertices of a network, the same in every picture."""
 
     places: Mapping[str, tuple[float, float]]  # across and down of each vertex, as shares of the width
     edges: tuple[tuple[str, str], ...]  # pairs of neighbours
 
     @classmethod
     def of(cls, edges: Sequence[Sequence[str]]) -> Network:
-        """Lay out a network by its edges, each as long as the others as far as possible."""
+        """Lay out a network so that all edges are about equally long."""
         return _laid_out(tuple((start, end) for start, end, *_ in edges))
 
     def drawn(self, sets: Mapping[str, Sequence[str]], *, width: float, room: float = 10.0) -> Svg:
-        """Draw the network and some sets of its vertices; the first two have marks."""
+        """Draw the network and mark the first two sets of vertices."""
         at = {name: (room + x * width, room + y * width) for name, (x, y) in self.places.items()}
         ends = [(*at[start], *at[end]) for start, end in self.edges]
         paths = " ".join(f"M{x1:.1f} {y1:.1f}L{x2:.1f} {y2:.1f}" for x1, y1, x2, y2 in ends)
@@ -344,7 +425,6 @@ class Network:
         return tag("g", *parts)
 
     def size(self, *, width: float, room: float = 10.0) -> tuple[float, float]:
-        """Return width and height of what is drawn, in pixels."""
         return width + 2 * room, max(down for _, down in self.places.values()) * width + 2 * room
 
 
@@ -357,7 +437,7 @@ def _laid_out(edges: tuple[tuple[str, str], ...]) -> Network:
     code = {name: number for number, name in enumerate(names)}
     ends = np.array([(code[start], code[end]) for start, end in edges]).T
     table = csr_matrix((np.ones(len(edges)), (ends[0], ends[1])), shape=(len(names), len(names)))
-    # Edges of the shortest way between any two vertices, whichever way an edge leads.
+    # The number of edges on the shortest path between any two vertices, ignoring directions.
     places = _places(np.asarray(shortest_path(table, directed=False, unweighted=True)))
     width = float(np.ptp(places[:, 0])) or 1.0
     scaled = ((places - places.min(axis=0)) / width).tolist()
@@ -365,12 +445,12 @@ def _laid_out(edges: tuple[tuple[str, str], ...]) -> Network:
 
 
 def _places(hops: FloatArray) -> FloatArray:
-    """Find places whose distances are near those given; near vertices count most. Shape: vertices, 2.
+    """Find positions with distances close to ``hops``; near vertices count most. Shape: vertices, 2.
 
     Gansner, Koren, North 2004, Graph Drawing by Stress Majorization.
     """
     num = len(hops)
-    # Classical scaling: the plane that shows most of the distances.
+    # Classical scaling: the plane that preserves most of the distances.
     middle = np.eye(num) - 1 / num
     values, vectors = np.linalg.eigh(-middle @ hops**2 @ middle / 2)
     places = np.asarray(vectors[:, -2:] * np.sqrt(np.maximum(values[-2:], 0.0)))
@@ -385,7 +465,7 @@ def _places(hops: FloatArray) -> FloatArray:
         np.fill_diagonal(pull, 0.0)
         np.fill_diagonal(pull, -pull.sum(axis=1))
         places = solved @ (pull @ places)
-    # The longest side lies across; the first vertex is in the left upper quarter.
+    # The longest side is horizontal; the first vertex is in the upper left quarter.
     centred = places - places.mean(axis=0)
     _, axes = np.linalg.eigh(centred.T @ centred)
     turned = centred @ axes[:, ::-1]
@@ -393,26 +473,26 @@ def _places(hops: FloatArray) -> FloatArray:
 
 
 # A map of a city: zones, stops, hubs and the largest flows of trips, from coordinates alone. North is up. Nothing is
-# fetched: there is no background.
+# downloaded, so there is no background.
 
 
 MAP_WIDTH, MAX_HEIGHT, MIN_HEIGHT, ROOM, FOOT = 460.0, 480.0, 150.0, 22.0, 30.0  # in pixels, at its own size
 MAX_FLOWS = 80
 THINNEST, THICKEST = 0.7, 8.0
-HUB, LETTER, NAME_HIGH = 6.5, 9.6, 16.0  # half of a hub's mark; how wide a letter and how high a name is, about
-ZONE_STYLES = 6  # colours of zones; where there are more zones, colours come again. Names are written besides
+HUB, LETTER, NAME_HIGH = 6.5, 9.6, 16.0  # half of a hub's mark; approximate width of a letter and height of a name
+ZONE_STYLES = 6  # colours of zones; with more zones, colours repeat. Names are written as well
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Flows:
-    """Trips between pairs of stops on an average day, both ways together. Shapes: pairs, the largest first."""
+    """Trips between pairs of stops on an average day, both ways together, the largest pair first. Shape: pairs."""
 
     ends: IntArray  # the two stops of each pair, by number. Shape: (pairs, 2)
     trips: FloatArray  # trips of each pair
 
     @classmethod
     def of(cls, origin: IntArray, destination: IntArray, trips: FloatArray, num_stops: int) -> Flows:
-        """Add up trips both ways; those that end where they begin are left out."""
+        """Add up trips both ways, without those that end where they begin."""
         apart = origin != destination
         low, high = np.minimum(origin, destination)[apart], np.maximum(origin, destination)[apart]
         pairs, place = np.unique(low * num_stops + high, return_inverse=True)
@@ -422,12 +502,10 @@ class Flows:
 
     @property
     def most(self) -> float:
-        """Trips of the largest pair; 0 without any."""
         return float(self.trips[0]) if len(self.trips) else 0.0
 
     @property
     def shown(self) -> int:
-        """Pairs that a map draws."""
         return min(MAX_FLOWS, len(self.trips))
 
     @property
@@ -438,7 +516,7 @@ class Flows:
 
 
 class CityMap:
-    """Where stops of a city are drawn. The city has coordinates."""
+    """Positions of the stops of a city that has coordinates."""
 
     def __init__(self, city: City) -> None:
         self.city = city
@@ -450,10 +528,10 @@ class CityMap:
         ground = np.column_stack([(lon - lon.min()) * shrink, lat.max() - lat]) * degree
         wide, high = np.ptp(ground, axis=0).tolist()
         fits = [room / size for room, size in ((MAP_WIDTH - 2 * ROOM, wide), (MAX_HEIGHT - 2 * ROOM, high)) if size > 0]
-        self.pixels_a_kilometre: float | None = min(fits, default=None)  # None where all stops are in one place
+        self.pixels_a_kilometre: float | None = min(fits, default=None)  # None if all stops are in one place
         pixels = ground * (self.pixels_a_kilometre or 1.0)
         wide, high = np.ptp(pixels, axis=0).tolist()
-        self.height = max(MIN_HEIGHT, high + 2 * ROOM) + FOOT  # in pixels, with the scale below
+        self.height = max(MIN_HEIGHT, high + 2 * ROOM) + FOOT  # in pixels, including the scale below
         corner = np.array([(MAP_WIDTH - wide) / 2, (self.height - FOOT - high) / 2])
         self.places: FloatArray = np.asarray(pixels + corner)  # across and down of each stop, in pixels
 
@@ -505,7 +583,7 @@ class CityMap:
         return parts
 
     def _names(self) -> list[Svg]:
-        """Write each zone's name in its middle, or as near as it hides neither a hub nor another name."""
+        """Write each zone's name at its centre, or as near as possible without hiding a hub or another name."""
         hubs = self.places[:0] if self.city.hubs is None else self.places[np.asarray(self.city.hubs, dtype=bool)]
         steps = [(float(dx), float(dy)) for dx in range(-60, 61, 12) for dy in range(-60, 61, 6)]
         steps.sort(key=lambda step: math.hypot(*step))
@@ -515,7 +593,7 @@ class CityMap:
         def is_clear(x: float, y: float, half: float) -> bool:
             if not (half <= x <= MAP_WIDTH - half and NAME_HIGH <= y <= self.height - FOOT):
                 return False
-            # A hub is drawn around its place, and a name from its foot upwards.
+            # A hub is around its position; a name is above its baseline.
             across, down = np.abs(hubs[:, 0] - x), np.abs(hubs[:, 1] - (y - NAME_HIGH / 2 + 2))
             on_hub = bool(((across < half + HUB + 6) & (down < NAME_HIGH / 2 + HUB + 3)).any())
             return not on_hub and not any(abs(x - u) < half + more and abs(y - v) < NAME_HIGH for u, v, more in taken)
@@ -529,7 +607,7 @@ class CityMap:
         return parts
 
     def _scale(self) -> list[Svg]:
-        """Draw a round length below, left: about a fifth of the width; none where all stops are in one place."""
+        """Draw a ruler of a round length at the lower left, at most a fifth of the width, unless all stops coincide."""
         if self.pixels_a_kilometre is None:
             return []
         rough = MAP_WIDTH / 5 / self.pixels_a_kilometre

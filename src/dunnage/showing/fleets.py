@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pages of fleets: ``plan.html``, public, of a fleet that was sized; ``settlement.html``, private, of what it does.
+"""Pages of fleets: ``plan.html`` (public) for a planned fleet; ``settlement.html`` (private) for its performance.
 
-All figures follow from simulated days. That of a plan needs release and city alone; that of a settlement puts the true
-trips beside. What the release tells is blue, and the truth, where it is shown, has the colour of the text. Only of what
-shuttles do the bars are the fleet that is run, and a line says what was expected.
+All figures come from simulated days. The page of a plan needs only the release and the city; that of a settlement adds
+the true trips. The release is blue, and the truth has the colour of the text. The exception is the picture of what
+shuttles do: its bars are the fleet in operation, and a line shows what the plan expected.
 """
 
 from __future__ import annotations
@@ -30,34 +30,34 @@ from dunnage.release import Release
 from dunnage.release.kinds.counts import CountsKind
 from dunnage.settle.fleets import FleetSettlement
 from dunnage.showing import figures as draw
-from dunnage.showing.pages import render
+from dunnage.showing.figures import render
 from dunnage.text import NO_BREAK, number_text, percent, several
 
 Points = Sequence[tuple[int, float]]  # shuttles and mean wait in seconds, by rising number
 
-MAX_CURVES = 12  # zones whose waits are drawn, those with most rides first
+MAX_CURVES = 12  # zones with a picture of waits, those with most rides first
 PERIOD = 1800
-WAIT_STEP, WAIT_STEPS = 30, 30  # seconds of a bar of waits, and bars; longer waits are in one more
-WORST = 4.0  # mean waits of more than so many times the target are not drawn
+WAIT_STEP, WAIT_STEPS = 30, 30  # seconds per bar of waits, and number of bars; one more bar is for longer waits
+WORST = 4.0  # mean waits of more than this many times the target are not shown
 _CHANGES = ((1, 0.05), (2, 0.1), (3, 0.2))
-_MAX_RIDES = 1_500_000  # rides that may be simulated to see waits with other fleets
+_MAX_RIDES = 1_500_000  # rides to simulate for the waits with other fleets
 _NONE = "-"
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Running:
-    """What a fleet does on days of trips. Its ``repr`` shows nothing of it."""
+    """How a fleet performs on days of trips. Its ``repr`` shows no data."""
 
     shuttles: int  # of all zones
-    waits: FloatArray  # share of the rides that wait so long: bars of WAIT_STEP seconds, and one for the rest
+    waits: FloatArray  # share of rides by wait: bars of WAIT_STEP seconds, and one for longer waits
     mean_wait: float  # seconds
     starts: FloatArray  # second at which each half-hour begins
-    busy: FloatArray  # busy, empty: how many shuttles carry riders, or drive without, on average of the half-hour
+    busy: FloatArray  # busy, empty: mean number of shuttles with riders, and driving empty, in the half-hour
     empty: FloatArray
 
     @classmethod
     def of(cls, task: FleetTask, fleet: Sequence[int]) -> Running:
-        """Run a fleet. Every zone with rides needs a shuttle."""
+        """Simulate a fleet. Every zone with rides needs a shuttle."""
         runs = task.operate(fleet)
         days = [DayRun.of(day, run, len(fleet)) for day, run in zip(task.days, runs, strict=True)]
         waits, total, rides = np.zeros(WAIT_STEPS + 1), 0.0, 0.0
@@ -65,7 +65,7 @@ class Running:
             steps = np.minimum(day.waits // WAIT_STEP, WAIT_STEPS)
             waits += weight * np.bincount(steps, minlength=WAIT_STEPS + 1)
             total, rides = total + weight * float(day.waits.sum()), rides + weight * len(day.waits)
-        # Half-hours: from the first of the service day until all have arrived.
+        # Half-hours from the start of service until all riders have arrived.
         first, last = task.span[0] // PERIOD, -(-task.span[1] // PERIOD)
         num = max(last, -(-max((int(run.dropped.max(initial=0)) for run in runs), default=0) // PERIOD)) - first
         sums = {name: np.zeros(num) for name in ("busy", "empty")}
@@ -87,30 +87,28 @@ class Running:
 
     @property
     def parked(self) -> FloatArray:
-        """Shuttles that stand, on average in each half-hour."""
         return np.maximum(self.shuttles - self.busy - self.empty, 0.0)
 
 
 def fleets_around(fleet: Sequence[int]) -> list[tuple[int, ...]]:
-    """Return fleets with more and fewer shuttles in all zones at once, up to a fifth or three, the given one first."""
+    """Return the fleet, then fleets with up to a fifth, or three, more and fewer shuttles in every zone."""
     fleets = [tuple(fleet)]
     for sign in (-1, 1):
-        for least, share in _CHANGES:
-            changed = (number and max(1, number + sign * max(least, round(share * number))) for number in fleet)
-            fleets.append(tuple(changed))
+        for change, share in _CHANGES:
+            fleets.append(tuple(num and max(1, num + sign * max(change, round(share * num))) for num in fleet))
     return list(dict.fromkeys(fleets))
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Curves:
-    """Mean waits of zones against their shuttles. Its ``repr`` shows nothing of it."""
+    """Mean waits of zones by number of shuttles. Its ``repr`` shows no data."""
 
     points: Mapping[int, Points]  # for each zone with rides, by number
-    days: int  # how many days were simulated for each
+    days: int  # simulated days per point
 
     @classmethod
     def of(cls, task: FleetTask, fleets: Sequence[Sequence[int]]) -> Curves:
-        """Run fleets, each with all its zones. Every zone with rides needs a shuttle in each."""
+        """Simulate fleets. In each of them, every zone with rides needs a shuttle."""
         rides = np.cumsum(task.legs.sum(axis=1))
         days = max(1, int(np.searchsorted(rides * len(fleets), _MAX_RIDES, side="right")))
         points: dict[int, dict[int, float]] = {zone: {} for zone in task.served}
@@ -122,7 +120,7 @@ class Curves:
 
     @classmethod
     def around(cls, task: FleetTask, fleets: Sequence[Sequence[int]]) -> Curves:
-        """Run fleets around the first, and the others; a zone with rides has a shuttle at least."""
+        """Simulate fleets around the first, and the other fleets; a zone with rides has at least one shuttle."""
         served = np.isin(np.arange(len(task.ground.zones)), task.served)
         first, *others = [np.where(served, np.maximum(fleet, 1), 0).tolist() for fleet in fleets]
         return cls.of(task, [*fleets_around(first), *others])
@@ -132,7 +130,7 @@ class Curves:
 
 
 def plan_page(plan: FleetPlan, release: Release, city: City, *, routes: Routes | None = None) -> str:
-    """Write the page of a fleet that was sized. Needs only what the planner has, and may be handed out."""
+    """Write the page of a planned fleet. It needs only what the planner has, so it is public."""
     task = planned_task(release, Ground.of(city, routes), plan)
     fleet = tuple(plan.shuttles_of(task.ground.zones))
     rows = []
@@ -150,7 +148,7 @@ def plan_page(plan: FleetPlan, release: Release, city: City, *, routes: Routes |
         "served": bool(task.served),
     }
     if task.served:
-        curves, running, zones = Curves.of(task, fleets_around(fleet)), Running.of(task, fleet), _most_ridden(task)
+        curves, running, zones = Curves.of(task, fleets_around(fleet)), Running.of(task, fleet), _drawn_zones(task)
         content |= {
             "curves": [
                 curve_picture(task.ground.zones[zone], {"release": (curves.points[zone], fleet[zone])}, task.max_wait)
@@ -166,9 +164,9 @@ def plan_page(plan: FleetPlan, release: Release, city: City, *, routes: Routes |
 
 
 def settlement_page(settlement: FleetSettlement, release: Release) -> str:
-    """Write the owner's page of a fleet run on the true trips. It shows them: keep the file private (mode 0600)."""
+    """Write the owner's page of a fleet on the true trips. It shows true trips: keep it private (mode 0600)."""
     plan, true, planned, needed = settlement.plan, settlement.task, settlement.planned, settlement.needed
-    if not plan.external:  # days of the release are drawn again, as the plan's were
+    if not plan.external:  # the days are sampled again from the release, the same as for the plan
         released = planned_task(release, true.ground, plan)
     else:
         released = released_task(
@@ -186,10 +184,30 @@ def settlement_page(settlement: FleetSettlement, release: Release) -> str:
         ]
         for place, zone in enumerate(settlement.zones)
     ]
+    # The plan, its true performance and the fleet sized on the true trips.
+    ideal, errors = settlement.sized_on_truth, settlement.relative_error
+    stated, cost = plan.operation, settlement.cost
+    here = f"{settlement.shuttles:,}"
+    waits = (
+        stated.wait_seconds.mean if stated else None,
+        settlement.wait_seconds,
+        ideal.wait_seconds if ideal else None,
+    )
+    idles = (stated.idle_seconds if stated else None, settlement.idle_seconds, ideal.idle_seconds if ideal else None)
+    costs = [
+        ["Shuttles", here, here, f"{ideal.shuttles:,}" if ideal else _NONE, _signed(errors.shuttles)],
+        ["Mean wait", *map(_seconds, waits), _signed(errors.wait_seconds)],
+        ["Idle time per shuttle and day", *map(_seconds, idles), _signed(errors.idle_seconds)],
+    ]
+    if cost is not None:
+        ours, theirs = cost.planned_per_day, cost.needed_per_day
+        relative = None if not theirs else (ours - theirs) / theirs
+        enough = _NONE if theirs is None else f"{theirs:,.0f}"
+        costs.append(["Cost per day", f"{ours:,.0f}", f"{ours:,.0f}", enough, _signed(relative)])
     content: dict[str, object] = {
         "settlement": settlement,
         "target": true.max_wait,
-        "costs": _cost_rows(settlement),
+        "costs": costs,
         "rows": rows,
         "served": bool(true.served or released.served),
         "true_served": bool(true.served),
@@ -201,7 +219,7 @@ def settlement_page(settlement: FleetSettlement, release: Release) -> str:
             "release": (Curves.around(released, [planned]), planned),
             "truth": (Curves.around(true, [planned if needed is None else needed, planned]), needed),
         }
-        zones, pictures = _most_ridden(true if true.served else released), []
+        zones, pictures = _drawn_zones(true if true.served else released), []
         for zone in zones:
             of_zone = {
                 side: (own.points[zone], None if chosen is None else chosen[zone])
@@ -211,7 +229,7 @@ def settlement_page(settlement: FleetSettlement, release: Release) -> str:
             pictures.append(curve_picture(settlement.zones[zone], of_zone, true.max_wait))
         not_drawn = len(true.served) - len(zones) if true.served else 0
         content |= {"curves": pictures, "days": sides["release"][0].days, "not_drawn": not_drawn}
-    # Waits and half-hours of the planned fleet are known where every zone with rides has a shuttle.
+    # Waits and half-hours of the planned fleet are known only if every zone with rides has a shuttle.
     if true.served and not settlement.unserved:
         all_served = bool(released.served) and all(planned[zone] for zone in released.served)
         expected = Running.of(released, planned) if all_served else None
@@ -241,8 +259,8 @@ def _fleet_page(
     return render("fleet.html", {**parts, **content})
 
 
-def _most_ridden(task: FleetTask) -> list[int]:
-    """Return the zones whose waits are drawn, in the order of the city."""
+def _drawn_zones(task: FleetTask) -> list[int]:
+    """Return the zones with a picture of waits, in the order of the city."""
     rides = task.weights @ task.legs
     return sorted(sorted(task.served, key=lambda zone: -rides[zone])[:MAX_CURVES])
 
@@ -255,37 +273,13 @@ def _seconds(value: float | None) -> str:
     return _NONE if value is None else f"{value:,.0f} s"
 
 
-def _cost_rows(settlement: FleetSettlement) -> list[list[str]]:
-    """Tell what privacy cost: the plan, what became of it, the fleet that the truth needs, and the error."""
-    ideal, errors = settlement.sized_on_truth, settlement.relative_error
-    stated, cost = settlement.plan.operation, settlement.cost
-    here = f"{settlement.shuttles:,}"
-    waits = (
-        stated.wait_seconds.mean if stated else None,
-        settlement.wait_seconds,
-        ideal.wait_seconds if ideal else None,
-    )
-    idles = (stated.idle_seconds if stated else None, settlement.idle_seconds, ideal.idle_seconds if ideal else None)
-    rows = [
-        ["Shuttles", here, here, f"{ideal.shuttles:,}" if ideal else _NONE, _signed(errors.shuttles)],
-        ["Mean wait", *map(_seconds, waits), _signed(errors.wait_seconds)],
-        ["Idle, a shuttle and day", *map(_seconds, idles), _signed(errors.idle_seconds)],
-    ]
-    if cost is not None:
-        ours, theirs = cost.planned_per_day, cost.needed_per_day
-        relative = None if not theirs else (ours - theirs) / theirs
-        needed = _NONE if theirs is None else f"{theirs:,.0f}"
-        rows.append(["Cost a day", f"{ours:,.0f}", f"{ours:,.0f}", needed, _signed(relative)])
-    return rows
-
-
 # The pictures
 
 
 def curve_picture(
     zone: str,
-    curves: Mapping[str, tuple[Points, int | None]],  # by side: points, and the number that was chosen
-    target: float,  # longest mean wait that was asked for, in seconds
+    curves: Mapping[str, tuple[Points, int | None]],  # by side: points, and the chosen number
+    target: float,  # longest acceptable mean wait, in seconds
 ) -> draw.Picture:
     shown = {
         side: [(number, wait) for number, wait in points if wait <= WORST * target] or points
@@ -304,7 +298,7 @@ def curve_picture(
                 words.append(f"{chosen} {'planned' if side == 'release' else 'needed'} ({wait:.0f} s)")
         series.append((f"curve {side}", dots))
     labels = [(x.across(value), number_text(value)) for value in x.ticks(6) if value == round(value)]
-    caption = f"{', '.join(words)}." if words else "No fleet near meets the target."
+    caption = f"{', '.join(words)}." if words else "No fleet of a similar size meets the target."
     svg = draw.lines(
         x,
         y,
@@ -313,13 +307,13 @@ def curve_picture(
         below=draw.lower_axis(draw.BASE, "shuttles", labels, grid=draw.TOP - 10),
         limit=(target, f"target {target:g} s"),
         room=40.0,
-        label=f"Mean wait against shuttles of {zone}: {caption}",
+        label=f"Mean wait by number of shuttles in {zone}: {caption}",
     )
     return draw.Picture(title=zone, svg=svg, caption=caption)
 
 
 def wait_picture(released: Running | None, true: Running | None, *, target: float) -> draw.Picture:
-    """Draw how many rides wait how long: as bars what the release tells, as a line the truth."""
+    """Draw the share of rides by wait: bars for the release, a line for the true trips."""
     sides = [side for side in (released, true) if side is not None]
     x = draw.Scale(0.0, (WAIT_STEPS + 1) * WAIT_STEP / 60)
     y = draw.Scale(0.0, 105 * max(float(side.waits.max()) for side in sides), draw.BASE, draw.TOP)
@@ -329,13 +323,15 @@ def wait_picture(released: Running | None, true: Running | None, *, target: floa
         until = f" to {begin + WAIT_STEP} s" if place < WAIT_STEPS else " s or longer"
         ends = begin / 60, (begin + WAIT_STEP) / 60
         stacks.append(draw.StackedColumn(*ends, [("bar", 100 * share)], f"{begin}{until}: {percent(share)}"))
-    if released is not None:
-        legend.append(("load", "trips of the release"))
-        words.append(f"{'Planned for' if true is not None else 'On average'}: {_wait_words(released)}")
-    if true is not None:
-        legend.append(("step", "true trips"))
-        words.append(f"true riders: {_wait_words(true)}")
-    caption = f"{'; '.join(words)}. The last bar is all that is longer."
+    for side, start, key in (
+        (released, "In the plan, riders wait" if true else "On average, riders wait", ("load", "trips of the release")),
+        (true, "The true riders wait", ("step", "true trips")),
+    ):
+        if side is not None:
+            longer = float(side.waits[2 * 5 * 60 // WAIT_STEP :].sum())
+            words.append(f"{start} {side.mean_wait:.0f} s, and {percent(longer)} of rides wait ten minutes or longer.")
+            legend.append(key)
+    caption = f"{' '.join(words)} The last bar includes all longer waits."
     svg = draw.columns(
         x,
         y,
@@ -344,19 +340,14 @@ def wait_picture(released: Running | None, true: Running | None, *, target: floa
         below=draw.x_axis(x, draw.BASE, "minutes from request to boarding"),
         gap=0.08,
         steps=None if true is None else [100 * share for share in true.waits.tolist()],
-        more=draw.upright(x, target / 60, draw.BASE, f"target of the mean, {target:g} s"),
+        more=draw.upright(x, target / 60, draw.BASE, f"target for the mean, {target:g} s"),
         label=caption,
     )
     return draw.Picture(title="", svg=svg, caption=caption, legend=legend)
 
 
-def _wait_words(side: Running) -> str:
-    longer = float(side.waits[2 * 5 * 60 // WAIT_STEP :].sum())
-    return f"{side.mean_wait:.0f} s, and {percent(longer)} of the rides wait ten minutes or longer"
-
-
 def hours_picture(shown: Running, planned: Running | None = None) -> draw.Picture:
-    """Draw how many shuttles are busy, empty and parked in each half-hour, and how many were planned to be busy."""
+    """Draw the shuttles that are busy, empty and parked in each half-hour, and the busy shuttles that were planned."""
     num = len(shown.starts)
     x, y = draw.Scale(0.0, num), draw.Scale(0.0, 1.04 * max(shown.shuttles, 1), draw.BASE, draw.TOP)
     apart = next(step for step in (1, 2, 4, 6, 8, 12, 24, 48, num) if num / step <= 5)
@@ -383,8 +374,8 @@ def hours_picture(shown: Running, planned: Running | None = None) -> draw.Pictur
         legend.append(("step", "with riders, as the plan expected"))
     most = int(np.argmax(shown.busy))
     caption = (
-        f"Most are busy from {clock[most]}: {shown.busy[most]:.0f} of {shown.shuttles:,} with riders, "
-        f"{shown.empty[most]:.0f} driving empty, {shown.parked[most]:.0f} parked on average of half an hour."
+        f"The busiest half-hour starts at {clock[most]}, with on average {shown.busy[most]:.0f} of {shown.shuttles:,} "
+        f"shuttles carrying riders, {shown.empty[most]:.0f} driving empty and {shown.parked[most]:.0f} parked."
     )
     below = draw.lower_axis(draw.BASE, "time of day", labels, grid=draw.BASE, first="start")
     svg = draw.columns(x, y, stacks, y_title="shuttles", whole=True, below=below, steps=steps, label=caption)
@@ -401,7 +392,7 @@ def modes_picture(released: Mapping[str, float], true: Mapping[str, float] | Non
         words = f"{mode}: {percent(released.get(mode, 0.0))}"
         words += "" if true is None else f", true {percent(true.get(mode, 0.0))}"
         rows.append((words, [[(style, 100 * side.get(mode, 0.0))] for style, side in sides.items()]))
-    caption = f"Most trips go by {used[0]}." if used else "No trip goes from a stop to another."
+    caption = f"Most trips go by {used[0]}." if used else "No trip goes from one stop to another."
     legend = [("load", "trips of the release"), ("true-bar", "true trips")] if true is not None else []
     row, bar = (40.0, 14.0) if true is None else (50.0, 10.0)
     svg = draw.bars(x, rows, row=row, bar=bar, axis="per cent of trips", label=caption)
@@ -409,7 +400,7 @@ def modes_picture(released: Mapping[str, float], true: Mapping[str, float] | Non
 
 
 def _flow_maps(city: City, tasks: Mapping[str, FleetTask]) -> list[draw.Picture]:
-    """Draw flows on a map, for each side one, in one scale."""
+    """Draw a map of flows for each side, all in one scale."""
     flows = {}
     for side, task in tasks.items():
         origin, destination = (
@@ -421,10 +412,10 @@ def _flow_maps(city: City, tasks: Mapping[str, FleetTask]) -> list[draw.Picture]
     for side, own in flows.items():
         title = {"release": "Flows of the release", "truth": "True flows"}[side]
         caption = (
-            f"The {several(own.shown, 'pair')} of stops with most trips, {percent(own.shown_share)} of all trips "
-            f"between stops; the thickest is {own.most:,.0f} trips a day, both ways."
+            f"The map shows the {several(own.shown, 'pair')} of stops with most trips, {percent(own.shown_share)} of "
+            f"all trips between stops. The thickest line stands for {own.most:,.0f} trips a day, both ways together."
             if own.shown
-            else "No trip goes from a stop to another."
+            else "No trip goes from one stop to another."
         )
         svg = drawing.drawn(own, most=most, style=side, label=f"{title}. {caption}")
         legend = [(side, "trips"), ("stop", "stop"), ("hub", "hub")]

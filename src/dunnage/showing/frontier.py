@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page of a frontier: cost against risk with every policy's details, a field to ask for less of either, a table.
+"""The page of a frontier: cost against risk, the details of every policy, fields for limits, and a table.
 
-The page says everything without its script as well; the script moves what is there already, and picks by the ranking
-that advice made. Every place is drawn for one kind of scale; on the page it is told in the data's own figures as well,
-so that the script can move it to the other kind.
+The page is complete without its script. The script only moves what is already there, and chooses by the ranking that
+the advice made. Positions fit one kind of scale; each element also carries its values, so that the script can
+move it to the other kind.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ from dunnage.mechanisms.full_domain import FullDomain
 from dunnage.mechanisms.noisy import NoisyClusters, NoisyValues
 from dunnage.mechanisms.partition import Partition
 from dunnage.mechanisms.sampled_lattice import SampledLattice
-from dunnage.showing.figures import Scale, Svg, chart, short, tag
-from dunnage.showing.pages import render
+from dunnage.showing.figures import Scale, Svg, chart, render, short, tag
 from dunnage.text import NO_BREAK, number_text, share_text
 
 HEIGHT, FIGURE_HEIGHT = 400.0, 220.0
@@ -37,10 +36,10 @@ _TABLE = (
     ("measured_on", "Measured on"),
     ("dominated", "Beaten"),
 )
-_MAX_CHANCE_FOR_ODDS = 0.3  # if a coin is right about as often, "1 in n" says little: the risk is asked in per cent
-# JSON inside a script element: nothing may look like its end, or like a line's end to an old reader.
+_MAX_CHANCE_FOR_ODDS = 0.3  # above it, "1 in n" says little, so the field for the risk is in per cent
+# JSON inside a script element: nothing may look like the end of the element or, to an old reader, of a line.
 _ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
-_ANY = 1e300  # a limit that everything keeps to
+_ANY = 1e300  # a limit that nothing exceeds
 
 
 def frontier_page(frontier: Frontier) -> str:
@@ -48,7 +47,7 @@ def frontier_page(frontier: Frontier) -> str:
     plot = Plot.of(frontier, top=TOP, height=HEIGHT, moving=True)
     looks, mixed = looks_of(frontier.points), is_mixed(frontier)
     shown: dict[str, object] = {}
-    if frontier.points:  # the panel shows the recommended point at first, or else the first
+    if frontier.points:  # at first, the panel shows the recommended point, or else the first point
         point = frontier.points[0] if frontier.recommended is None else frontier.point(frontier.recommended)
         shown = {
             "point": point,
@@ -56,10 +55,28 @@ def frontier_page(frontier: Frontier) -> str:
             "toml": _toml(point, frontier),
             "words": _point_words(point, frontier),
         }
+    # The first contents of the fields: the limits of the frontier.
+    limit = frontier.limit
+    odds = frontier.risk_of_chance < _MAX_CHANCE_FOR_ODDS
+    highest = max([1e-3, limit.max_cost or 0.0, *(point.cost.upper for point in frontier.points)])
+    step = 10.0 ** math.floor(math.log10(highest)) / 10
+    risk = "" if not limit.max_risk else f"{1 / limit.max_risk if odds else 100 * limit.max_risk:.6g}"
+    ask = {
+        "cost": "" if limit.max_cost is None else f"{100 * limit.max_cost:.6g}",
+        "risk": risk,
+        "odds": odds,
+        "top": f"{100 * step * math.ceil(highest / step - 1e-9):.6g}",
+        "step": f"{step:.6g}",
+    }
+    sentences = [_unbroken(sentence) for sentence in frontier.says]
     content = {
         "frontier": frontier,
-        "lead": _unbroken(frontier.says[0]) if frontier.says else "",
-        "says": [(_unbroken(sentence), _alert(sentence)) for sentence in frontier.says[1:]],
+        "lead": sentences[0] if sentences else "",
+        # Each sentence with its style: a warning, that choosing is not private, or an ordinary one.
+        "says": [
+            (text, "void" if text.startswith("WARNING") else "claimed" if "not private" in text else "")
+            for text in sentences[1:]
+        ],
         "baseline": _unbroken(frontier.cost_baseline),
         "best": sum(not point.dominated for point in frontier.points),
         "mixed": mixed,
@@ -69,7 +86,7 @@ def frontier_page(frontier: Frontier) -> str:
         "chart": chart(plot.base + LOWER, drawn(frontier, plot), label=summary_of(frontier), kind="frontier-chart"),
         "shown": shown,
         "word": choice_word(frontier),
-        "ask": _ask(frontier),
+        "ask": ask,
         "on_devices": any(point.mechanism not in MECHANISMS for point in frontier.points),
         "columns": _TABLE,
         "rows": [
@@ -91,32 +108,24 @@ def frontier_page(frontier: Frontier) -> str:
 
 
 def measure_text(measure: Measure) -> str:
-    """Write a measure in per cent, with the ends of its interval if they differ."""
     text, ends = share_text(measure.value), ends_text(measure)
     return f"{text} ({ends})" if ends else text
 
 
 def ends_text(measure: Measure) -> str:
-    """Write the ends of a measure's interval in per cent; empty if they are the same."""
+    """Write the ends of an interval in per cent; empty if they are equal."""
     if measure.lower == measure.upper:
         return ""
     return f"{share_text(measure.lower)} to {share_text(measure.upper)}"
 
 
-def _alert(sentence: str) -> str:
-    """Return how a sentence is set apart: a warning, or that choosing is not private; empty if it is not."""
-    if sentence.startswith("WARNING"):
-        return "void"
-    return "claimed" if "not private" in sentence else ""
-
-
 def _unbroken(sentence: str) -> str:
-    """Keep a number and its sign on one line."""
+    """Keep numbers and their per cent signs on one line."""
     return sentence.replace(" %", f"{NO_BREAK}%")
 
 
 def choice_word(frontier: Frontier) -> str:
-    """Name the mark of the recommended point: it may only be the closest to what was asked for."""
+    """Label the chosen point: it may only be the closest to the limits."""
     return "recommended" if frontier.meets_limit else "closest"
 
 
@@ -125,14 +134,14 @@ def _point_words(point: Point, frontier: Frontier) -> str:
 
 
 def why_aside(point: Point, frontier: Frontier) -> str:
-    """Say why a point cannot be recommended, so that it is crossed out and not on the line; empty if it can be."""
+    """Say why a point is crossed out and left out of the line; empty if it can be recommended."""
     if point.name == frontier.recommended:
         return ""
     if point.basis == "void":
         return "promises nothing"
     if point.mended:
         return "overloads trucks"
-    # A limit on the risk may ask even for this.
+    # A limit on the risk may allow even this.
     return "hardly protects" if point.weak and frontier.limit.max_risk is None else ""
 
 
@@ -153,7 +162,7 @@ def _facts(point: Point, frontier: Frontier) -> list[tuple[str, str]]:
         *((_plain(name), number_text(value)) for name, value in point.figures.items()),
     ]
     if point.weak:
-        facts.append(("hardly protects", "recommended only if a limit on the risk allows it"))
+        facts.append(("hardly protects", "recommended only if your limit on the risk allows it"))
     if point.mended:
         facts.append(("not recommended", "its plan overloads many trucks"))
     return facts
@@ -183,42 +192,47 @@ def _toml(point: Point, frontier: Frontier) -> str:
     table = tables.get(duty) if isinstance(tables, Mapping) else None
     if not isinstance(table, Mapping) or table.get("name") != point.mechanism:
         return tomli_w.dumps({"mechanism": {"name": point.mechanism, **point.parameters}})
-    # Of a kind of report, what its policy says besides what is chosen stays.
+    # In a policy for devices, the other settings of this kind of report stay.
     chosen = {name for item in frontier.points for name in item.parameters}
     kept = {name: value for name, value in table.items() if name not in chosen}
     parameters = {name: value for name, value in point.parameters.items() if name != "levels"}
     text = tomli_w.dumps({"mechanisms": {duty: {**kept, **parameters}}})
     levels = point.parameters.get("levels")
-    return text if levels is None else f"{text}# Its grid in [attributes]: levels = {levels}\n"
+    return text if levels is None else f"{text}# In [attributes], set the grid to levels = {levels}\n"
 
 
-# What the script reads
-
-
-def _ask(frontier: Frontier) -> dict[str, object]:
-    """Fill in the fields at first with what was asked for."""
-    limit = frontier.limit
-    odds = frontier.risk_of_chance < _MAX_CHANCE_FOR_ODDS
-    highest = max([1e-3, limit.max_cost or 0.0, *(point.cost.upper for point in frontier.points)])
-    step = 10.0 ** math.floor(math.log10(highest)) / 10
-    risk = "" if not limit.max_risk else f"{1 / limit.max_risk if odds else 100 * limit.max_risk:.6g}"
-    return {
-        "cost": "" if limit.max_cost is None else f"{100 * limit.max_cost:.6g}",
-        "risk": risk,
-        "odds": odds,
-        "top": f"{100 * step * math.ceil(highest / step - 1e-9):.6g}",
-        "step": f"{step:.6g}",
-    }
+# Data for the script
 
 
 def _data(frontier: Frontier, plot: Plot) -> Svg:
-    """Write what the script reads, safe inside a script element."""
+    """Write the data for the script, safe inside a script element."""
     points = frontier.points
     place = {point.name: index for index, point in enumerate(points)}
-    # Which points come first depends on what there is a limit on, not on how large it is.
+    # The order of points depends on what is limited, not on the size of the limit.
     limits = {"cost": Limit(max_cost=_ANY), "risk": Limit(max_risk=_ANY), "both": Limit(max_cost=_ANY, max_risk=_ANY)}
+    items = []
+    for point in points:
+        words, why = _point_words(point, frontier), why_aside(point, frontier)
+        label = [f"{point.name}: {words}", *(["beaten by another"] if point.dominated else [])]
+        label += [f"not recommended: {why}"] if why else []
+        keys = {name: getattr(point, name) for name, _ in _TABLE}
+        keys |= {"cost": point.cost.value, "risk": point.risk.value, "measured_on": _measured_on(point)}
+        items.append(
+            {
+                "name": point.name,
+                "mechanism": point.mechanism,
+                "cost": [point.cost.value, point.cost.lower, point.cost.upper],
+                "risk": [point.risk.value, point.risk.lower, point.risk.upper],
+                "basis": point.basis,
+                "words": words,
+                "label": ", ".join(label),
+                "facts": _facts(point, frontier),
+                "toml": _toml(point, frontier),
+                "keys": keys,
+            }
+        )
     content = {
-        "points": [_point_data(point, frontier) for point in points],
+        "points": items,
         "ranking": {
             kind: [[place[point.name], group] for point, group in ranking(points, limit)]
             for kind, limit in limits.items()
@@ -233,53 +247,33 @@ def _data(frontier: Frontier, plot: Plot) -> Svg:
     return Svg("".join(_ESCAPES.get(letter, letter) for letter in text))
 
 
-def _point_data(point: Point, frontier: Frontier) -> dict[str, object]:
-    words, why = _point_words(point, frontier), why_aside(point, frontier)
-    label = [f"{point.name}: {words}"]
-    label += ["beaten by another"] if point.dominated else []
-    label += [f"not recommended: {why}"] if why else []
-    keys = {name: getattr(point, name) for name, _ in _TABLE}
-    return {
-        "name": point.name,
-        "mechanism": point.mechanism,
-        "cost": [point.cost.value, point.cost.lower, point.cost.upper],
-        "risk": [point.risk.value, point.risk.lower, point.risk.upper],
-        "basis": point.basis,
-        "words": words,
-        "label": ", ".join(label),
-        "facts": _facts(point, frontier),
-        "toml": _toml(point, frontier),
-        "keys": {**keys, "cost": point.cost.value, "risk": point.risk.value, "measured_on": _measured_on(point)},
-    }
-
-
 # Scales
 
 
-TOP, LOWER = 30.0, 44.0  # pixels above the plot, for the name of its axis, and below, for that of the other
+TOP, LOWER = 30.0, 44.0  # pixels above and below the plot, for the names of the axes
 _TICKS = 5
-_WIDE = 40.0  # risks that differ by so much as a factor are drawn on a logarithmic scale at first
+_WIDE = 40.0  # risks that differ by this factor start on a logarithmic scale
 _FAR, _FAR_RISK, _NEAR_ZERO, _ROOM = 2.0, 4.0, 0.3, 0.04
-_LEAST = 1e-9  # shares below are drawn as nothing
+_MIN_SHARE = 1e-9  # smaller shares are shown as 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Axis:
-    """A map from shares to places between 0 and 1; what is beyond an end is placed there."""
+    """A map from shares to positions between 0 and 1; values beyond an end are placed at that end."""
 
     low: float  # low, high: ends of the even scale
     high: float
     floor: float  # floor, most: ends of the logarithmic scale, above 0
     most: float
-    log: bool = False  # which of both is drawn at first
+    log: bool = False  # which scale is shown first
 
     @classmethod
     def of(
         cls, measures: Sequence[tuple[Measure, bool]], others: Iterable[float], *, may_be_log: bool, far: float = _FAR
     ) -> Axis:
-        """Fit an axis to measures, each with whether no other beats it, and to other values.
+        """Fit an axis to other values and to measures, each with whether its point is on the frontier.
 
-        What is beaten may be far beyond all else; the even scale leaves it at its end.
+        Points that are beaten may be far away; the even scale places them at its end.
         """
         needed = [*others, *(end for measure, best in measures if best for end in (measure.lower, measure.upper))]
         cut = far * max(needed, default=0.0) or math.inf
@@ -287,9 +281,9 @@ class Axis:
         inside = [*needed, *(value for value in values if value <= cut)]
         low, high = min(inside, default=0.0), max(inside, default=1.0)
         low = 0.0 if 0 <= low < _NEAR_ZERO * high else low
-        high = high if high - low > _LEAST else low + max(0.1 * abs(low), 0.001)
-        # The power of ten, or 2 or 5 of it, at or below nine tenths of the least value.
-        least = 0.9 * min(value for value in (*inside, *values, 1.0) if value > _LEAST)
+        high = high if high - low > _MIN_SHARE else low + max(0.1 * abs(low), 0.001)
+        # The largest power of ten, or 2 or 5 times one, up to nine tenths of the smallest value.
+        least = 0.9 * min(value for value in (*inside, *values, 1.0) if value > _MIN_SHARE)
         power = 10.0 ** math.floor(math.log10(least))
         floor = max((power * step for step in (1, 2, 5) if power * step <= least), default=power)
         return cls(
@@ -297,11 +291,10 @@ class Axis:
             high=high + _ROOM * (high - low),
             floor=floor,
             most=max([*values, high, 10 * floor]) * (1 + _ROOM),
-            log=may_be_log and bool(values) and _LEAST < _WIDE * min(values) < max(values),
+            log=may_be_log and bool(values) and _MIN_SHARE < _WIDE * min(values) < max(values),
         )
 
     def is_beyond(self, value: float) -> bool:
-        """Whether a value is beyond the upper end of what is drawn at first."""
         return value > (self.most if self.log else self.high)
 
     def share(self, value: float) -> float:
@@ -312,7 +305,6 @@ class Axis:
         return min(max(at, 0.0), 1.0)
 
     def ticks(self, *, log: bool, most: int) -> list[float]:
-        """Return round values of one of both scales."""
         if not log:
             return Scale(self.low, self.high).ticks(most)
         first, last = math.floor(math.log10(self.floor)), math.ceil(math.log10(self.most))
@@ -324,17 +316,17 @@ class Axis:
 
 @dataclass(frozen=True, kw_only=True)
 class Plot:
-    """Where things of a frontier are drawn: cost to the right, risk upwards."""
+    """The area of a frontier: cost to the right, risk upwards."""
 
     cost: Axis
     risk: Axis
-    top: float  # top, base: pixels of the plot's upper and lower end
+    top: float  # top, base: upper and lower end, in pixels
     base: float
-    moving: bool  # whether every part tells its place in the data's figures, for a script to move it
+    moving: bool  # whether every element carries its values, so that the script can move it
 
     @classmethod
     def of(cls, frontier: Frontier, *, top: float, height: float, moving: bool) -> Plot:
-        """Make room for all points, the limits, and what is known by chance."""
+        """Fit all points, the limits and the risk by chance."""
         limit, points = frontier.limit, frontier.points
         best = [not point.dominated and not why_aside(point, frontier) for point in points]
         costs, risks = [point.cost for point in points], [point.risk for point in points]
@@ -349,7 +341,7 @@ class Plot:
         )
 
     def part(self, name: str, *children: str, at: Mapping[str, float], **attributes: float | str) -> Svg:
-        """Write an element at places given as costs (``x``, ``x1``, ``x2``) and risks (``y``, ``y1``, ``y2``)."""
+        """Write an element at costs (``x``, ``x1``, ``x2``) and risks (``y``, ``y1``, ``y2``)."""
         places = {}
         for key, value in at.items():
             down = self.base - self.risk.share(value) * (self.base - self.top)
@@ -374,14 +366,14 @@ SHAPES = (
 )
 BEYOND = "M-5-5L5 0L-5 5Z"
 CROSS = "M-6.5-6.5L6.5 6.5M-6.5 6.5L6.5-6.5"
-# Their colours are the same on every page; others take those that are left.
+# These have the same colours on every page; other mechanisms take the remaining colours.
 _FIRST_LOOKS = [
     kind.name for kind in (Partition, FullDomain, UtilityClusters, SampledLattice, NoisyValues, NoisyClusters)
 ]
 
 
 def looks_of(points: Iterable[Point]) -> dict[str, int]:
-    """Give each mechanism a number of its own: that of its colour and shape."""
+    """Give each mechanism the number of its colour and shape."""
     names = list(dict.fromkeys(point.mechanism for point in points))
     looks = {name: _FIRST_LOOKS.index(name) for name in names if name in _FIRST_LOOKS}
     for name in names:
@@ -390,7 +382,7 @@ def looks_of(points: Iterable[Point]) -> dict[str, int]:
 
 
 def mark(look: int, *, hollow: bool = False, crossed: bool = False) -> Svg:
-    """Draw the mark of a mechanism around the origin; crossed out, it is neither filled nor hollow."""
+    """Draw the mark of a mechanism around the origin: filled, hollow or crossed out."""
     kind = f"mark look-{look % COLOURS}" + (" aside" if crossed else " hollow" if hollow else "")
     shape = tag("path", class_=kind, d=SHAPES[look % len(SHAPES)])
     return Svg(shape + tag("path", class_=f"cross look-{look % COLOURS}", d=CROSS)) if crossed else shape
@@ -402,12 +394,12 @@ def _mark_of(point: Point, frontier: Frontier, looks: Mapping[str, int], mixed: 
 
 
 def as_key(picture: Svg) -> Svg:
-    """Let a small picture around the origin stand in a line of text."""
+    """Fit a small picture into a line of text."""
     return tag("svg", picture, class_="mark-key", viewBox="-8 -8 16 16", aria_hidden="true")
 
 
 def is_mixed(frontier: Frontier) -> bool:
-    """Whether points were measured on different data, so that those on generated data are drawn hollow."""
+    """Whether only some points were measured on generated data; these are hollow."""
     kinds = {point.measured_on for point in frontier.points}
     return GENERATED in kinds and len(kinds) > 1
 
@@ -416,10 +408,10 @@ def is_mixed(frontier: Frontier) -> bool:
 
 
 def frontier_figure(frontier: Frontier, *, height: float = FIGURE_HEIGHT) -> Svg:
-    """Draw a frontier as one small figure with its legend, for a page of other things; nothing moves."""
+    """Draw a frontier as a small static figure with a legend, for other pages."""
     legend = [(mark(look), name) for name, look in looks_of(frontier.points).items()]
     legend += legend_of(frontier, Plot.of(frontier, top=0.0, height=height, moving=False))
-    # Two in a row, as far as words are short enough for half a phone.
+    # Two entries per row if they are short enough for half a phone screen.
     row_height, max_letters = 19.0, 20
     brief = [item for item in legend if len(item[1]) <= max_letters]
     table = [brief[at : at + 2] for at in range(0, len(brief), 2)]
@@ -435,11 +427,10 @@ def frontier_figure(frontier: Frontier, *, height: float = FIGURE_HEIGHT) -> Svg
 
 
 def summary_of(frontier: Frontier) -> str:
-    """Say in a sentence what the picture shows, for who cannot see it."""
     best = sum(not point.dominated for point in frontier.points)
     words = (
-        f"{frontier.risk_name} against {frontier.cost_unit}: {len(frontier.points)} policies, {best} of them beaten by "
-        "no other."
+        f"{frontier.risk_name} against {frontier.cost_unit}: {len(frontier.points)} policies, {best} of them "
+        "not beaten by another."
     )
     if frontier.recommended is None:
         return words
@@ -451,24 +442,24 @@ def summary_of(frontier: Frontier) -> str:
 
 
 def legend_of(frontier: Frontier, plot: Plot) -> list[tuple[Svg, str]]:
-    """List what looks of marks and lines mean, besides mechanisms, each in a few words."""
+    """Explain the looks of marks and lines in a few words each, except for mechanisms."""
     items: list[tuple[Svg, str]] = []
     if is_mixed(frontier):
-        items.append((tag("path", class_="mark hollow plain", d=SHAPES[0]), "hollow: on generated data"))
+        items.append((tag("path", class_="mark hollow plain", d=SHAPES[0]), "hollow: measured on generated data"))
     if any(point.dominated for point in frontier.points):
-        items.append((tag("path", class_="mark plain faded", d=SHAPES[0]), "faded: another beats it"))
+        items.append((tag("path", class_="mark plain faded", d=SHAPES[0]), "faded: beaten by another"))
     why = {why_aside(point, frontier) for point in frontier.points} - {""}
     if why:
         crossed = Svg(tag("path", class_="mark plain aside", d=SHAPES[0]) + tag("path", class_="cross plain", d=CROSS))
         items.append((crossed, f"crossed: {why.pop() if len(why) == 1 else 'not recommended'}"))
     if any(plot.cost.is_beyond(point.cost.value) for point in frontier.points):
-        items.append((tag("path", class_="mark plain faded", d=BEYOND), "costs more than is shown"))
+        items.append((tag("path", class_="mark plain faded", d=BEYOND), "cost beyond the scale"))
     if any(plot.risk.is_beyond(point.risk.value) for point in frontier.points):
         upwards = tag("path", class_="mark plain faded", d=BEYOND, transform="rotate(-90)")
-        items.append((upwards, "risks more than is shown"))
+        items.append((upwards, "risk beyond the scale"))
     if plot.moving or frontier.limit != Limit(asked=frontier.limit.asked):
         key = tag("line", class_="limit", x1=-8, x2=8, y1=0, y2=0)
-        items.append((key, "limit asked for" if frontier.limit.asked else "limit, by default"))
+        items.append((key, "your limit" if frontier.limit.asked else "default limit"))
     if _has_chance(frontier, plot):
         key = tag("line", class_="chance", x1=-8, x2=8, y1=0, y2=0)
         items.append((key, f"by chance: {share_text(frontier.risk_of_chance)}"))
@@ -476,12 +467,11 @@ def legend_of(frontier: Frontier, plot: Plot) -> list[tuple[Svg, str]]:
 
 
 def _has_chance(frontier: Frontier, plot: Plot) -> bool:
-    """Whether what an attacker has by chance is drawn."""
     return frontier.risk_of_chance > max(plot.risk.low, 0.0)
 
 
 def drawn(frontier: Frontier, plot: Plot) -> list[Svg]:
-    """Draw axes, limits, the line of points that no other beats, intervals, marks and the choice, in this order."""
+    """Draw axes, limits, the line of the best points, intervals, marks and the choice, in this order."""
     mixed, looks = is_mixed(frontier), looks_of(frontier.points)
     order = sorted(range(len(frontier.points)), key=lambda place: not frontier.points[place].dominated)
     marks = [_mark_part(plot, place, frontier, looks, mixed) for place in order]
@@ -513,7 +503,6 @@ def _ticks(name: str, plot: Plot, axis: Axis, log: bool) -> Svg:
 
 
 def _limits(frontier: Frontier, plot: Plot) -> list[Svg]:
-    """Draw what was asked for, and what an attacker has by chance."""
     parts, chance = [], frontier.risk_of_chance
     if _has_chance(frontier, plot):
         tip = tag("title", f"by chance, without any release: {share_text(chance)}")
@@ -524,13 +513,13 @@ def _limits(frontier: Frontier, plot: Plot) -> list[Svg]:
         ends = {"y1": plot.top, "y2": plot.base} if name == "x" else {"x1": "0", "x2": "100%"}
         at = {f"{name}1": value or 0.0, f"{name}2": value or 0.0}
         kind = f"limit limit-{name}" + ("" if value is not None else " off")
-        tip = tag("title", f"asked for: at most {share_text(value or 0.0)}")
+        tip = tag("title", f"limit: at most {share_text(value or 0.0)}")
         parts.append(plot.part("line", tip, at=at, class_=kind, **ends))
     return parts
 
 
 def _stairs(points: Sequence[Point], plot: Plot) -> list[Svg]:
-    """Join points that no other beats by steps: up to there a policy with less of both was not found."""
+    """Join the best points by steps: no measured policy has both a lower cost and a lower risk than the line."""
     parts = []
     for kind in (DATA, SAMPLE, GENERATED):
         best = sorted(
@@ -545,7 +534,6 @@ def _stairs(points: Sequence[Point], plot: Plot) -> list[Svg]:
 
 
 def _mark_part(plot: Plot, place: int, frontier: Frontier, looks: Mapping[str, int], mixed: bool) -> Svg:
-    """Draw a point with its intervals and, for a mouse, what it is."""
     point = frontier.points[place]
     look, why, cost, risk = looks[point.mechanism], why_aside(point, frontier), point.cost, point.risk
     whiskers = []
@@ -571,7 +559,6 @@ def _mark_part(plot: Plot, place: int, frontier: Frontier, looks: Mapping[str, i
 
 
 def _choice(frontier: Frontier, plot: Plot) -> list[Svg]:
-    """Draw a ring around the recommended point, with a word beside it."""
     if frontier.recommended is None and not (plot.moving and frontier.points):
         return []
     point = frontier.points[0] if frontier.recommended is None else frontier.point(frontier.recommended)

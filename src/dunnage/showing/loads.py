@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The owner's page of a packing story: what was published, and how the plans made from it fared.
+"""The owner's page of a packing story: what was published, and how the plans made from it performed.
 
-It takes bare figures, so it depends on nothing that plans, applies or audits.
+It takes plain numbers, so it does not depend on planning, settling or auditing.
 """
 
 from __future__ import annotations
@@ -15,69 +15,53 @@ from typing import NamedTuple
 import numpy as np
 
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.model.certificate import RowMeasures
 from dunnage.model.domains import domain_from
 from dunnage.model.domains.numeric import Numeric
 from dunnage.model.guarantees import Guarantee
 from dunnage.release import Release
 from dunnage.showing import figures as draw
-from dunnage.showing.pages import Figure, render, unbroken_percent
+from dunnage.showing.figures import Figure, render, unbroken_percent
 from dunnage.text import NO_BREAK, number_text
 
 MAX_CLASSES_DRAWN, MAX_CLASSES_THINNED, NEIGHBOURS_DRAWN_OF_MORE = 40, 120, 24
 MAX_STRATA_NAMED, MAX_DOTS_IN_A_CLASS, MAX_SIZES_APART = 8, 40, 30
 MAX_BINS_DRAWN, BINS_DRAWN_OF_MORE, MAX_BINS_WITH_GAPS, MAX_PARTS_DRAWN = 300, 120, 60, 1500
-_MODEL_WORDS = {
-    "k-anonymity": "k-anonymity",
-    "dp": "differential privacy",
-    "sampled-dp": "differential privacy by sampling",
-    "within-cluster": "differential privacy within clusters",
-    "within-published-borders": "differential privacy within published borders",
-    "local-dp": "local differential privacy",
-    "metric-local-dp": "local differential privacy by distance",
-}
-Bins = Sequence[Sequence[float]]  # true value of each package in each bin
+Bins = Sequence[Sequence[float]]  # the true value of each package in each bin
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PlanView:
-    """One plan, applied to the true values."""
-
-    title: str  # `Mean`, `Upper bound`, ...; a title that starts with `True` is the plan made without privacy
-    bins: Bins = field(repr=False)  # before any repair
-    bins_repaired: Bins | None = field(repr=False)  # after it; None if there was none
+    title: str  # `Mean`, `Upper bound`, ...; a title that starts with `True` is a plan made without privacy
+    bins: Bins = field(repr=False)  # before repair
+    bins_repaired: Bins | None = field(repr=False)  # after repair; None if there was none
     objective: int  # trucks
-    bound: int  # the proven least number of them
+    bound: int  # proved minimum of trucks
     ratio: float  # trucks over the true optimum
-    bins_feasible: float  # share of the bins that fit
-    plan_feasible: bool  # whether all do
-    linkage_mean: float | None  # linkage: how likely somebody who knows a package's value names its truck
+    bins_feasible: float  # share of bins that fit
+    plan_feasible: bool  # whether all bins fit
+    linkage_mean: float | None  # linkage: how often someone who knows the value of a package can name its truck
     linkage_worst: float | None
     linkage_kind: str  # `exact` or `estimate`
-    seconds: float  # time the plan took
-    repair: str  # what the repair did, in one sentence; empty if nothing
+    seconds: float  # to make the plan
+    repair: str  # one sentence; empty if there was no repair
 
     @property
     def on_truth(self) -> bool:
-        """Whether the plan was made on the true values, without privacy."""
         return self.title.casefold().startswith("true")
 
     @property
     def optimum(self) -> int:
-        """The fewest trucks for the true values, as the ratio states it."""
         return max(1, round(self.objective / self.ratio))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LoadsStory:
-    """A release of packages and what became of the plans made from it."""
-
     title: str  # heading of the page
     release: Release  # what the planner saw
-    quantity: str  # the released number that is packed
-    truth: FloatArray = field(repr=False)  # true value of each released row: for the owner's eyes
-    capacity: float  # what one truck holds
-    plans: Sequence[PlanView]  # the plans to compare, in the order to show them
+    quantity: str  # the name of the number that is packed
+    truth: FloatArray = field(repr=False)  # true value of each released row; private
+    capacity: float  # of one truck
+    plans: Sequence[PlanView]  # to compare, in this order
 
     @property
     def unit(self) -> str:
@@ -85,12 +69,10 @@ class LoadsStory:
 
     @property
     def record(self) -> str:
-        """What one released row is, in the certificate's word."""
         return self.release.certificate.guarantee.protects
 
     @property
     def num_drawn(self) -> int:
-        """Trucks that a picture of loads has room for."""
         most = max(len(bins) for plan in self.plans for bins in (plan.bins, plan.bins_repaired) if bins is not None)
         return most if most <= MAX_BINS_DRAWN else BINS_DRAWN_OF_MORE
 
@@ -98,7 +80,7 @@ class LoadsStory:
         return f"{number_text(value)}{NO_BREAK}{self.unit}" if self.unit else number_text(value)
 
     def excess(self, bins: Bins) -> FloatArray:
-        """By how much each truck is overloaded that is."""
+        """Return the excess load of each overloaded truck."""
         over = _loads(bins) - self.capacity
         excess: FloatArray = over[over > draw.SLACK * self.capacity]
         return excess
@@ -106,28 +88,39 @@ class LoadsStory:
     def overflow(self, bins: Bins) -> str:
         excess = self.excess(bins)
         if not len(excess):
-            return "none overflows"
+            return "no truck is overloaded"
         worst = float(excess.max())
-        verb = "overflows" if len(excess) == 1 else "overflow"
+        verb = "is" if len(excess) == 1 else "are"
         by = f"{self.amount(worst)} ({unbroken_percent(worst / self.capacity)})"
-        return f"{len(excess):,} of {len(bins):,} {verb}, the worst by {by}"
+        return f"{len(excess):,} of {len(bins):,} {verb} overloaded, at worst by {by}"
 
 
 def loads_page(story: LoadsStory) -> str:
-    """Write the owner's page of a packing story.
-
-    It shows true values: keep the file private (mode 0600), as every audit.
-    """
+    """Write the owner's page of a packing story. It shows true values: keep the file private (mode 0600)."""
     certificate, ranges = story.release.certificate, _ranges(story)
+    # Figures that users of other tools know.
+    rows, facts = certificate.rows, list[tuple[str, str]]()
+    size, suppressed, risks, loss = rows.class_size, rows.suppressed, rows.risks, rows.loss
+    if size is not None and suppressed is not None and risks is not None and loss is not None:
+        sizes = f"{size.smallest:,}, {number_text(round(size.mean, 1))}, {size.largest:,}"
+        facts = [
+            ("Smallest, mean, largest class", sizes),
+            ("Suppressed", f"{suppressed.count:,} ({unbroken_percent(suppressed.share)})"),
+            ("Prosecutor risk, highest", unbroken_percent(risks.prosecutor_highest)),
+            ("Marketer risk", unbroken_percent(risks.marketer)),
+            ("Information loss", unbroken_percent(loss.total)),
+        ]
     content = {
         "story": story,
         "certificate": certificate,
         "figures": _key_figures(story),
         "intervals": _interval_picture(story, ranges),
         "sizes": _size_picture(story, ranges),
-        "class_facts": _class_facts(certificate.rows),
+        "class_facts": facts,
         "guarantee": guarantee_words(certificate.guarantee),
         "holds": "" if certificate.holds is None else guarantee_words(certificate.holds),
+        # All digits of the certificate: a bound was rounded up and must stay so.
+        "odds": draw.odds_words(certificate.meaning.odds, lambda bound: f"{100 * bound:.4g}{NO_BREAK}%"),
         "loads": _load_pictures(story),
         "wide": story.num_drawn > MAX_BINS_WITH_GAPS,
         "has_mean": ranges.mean is not None,
@@ -138,7 +131,7 @@ def loads_page(story: LoadsStory) -> str:
 
 
 def loads_pictures(story: LoadsStory) -> tuple[draw.Picture, dict[str, draw.Picture]]:
-    """Draw the pictures of a story by themselves, for another page: the ranges, and by title the loads."""
+    """Draw the pictures of a story for another page: the ranges, and the loads by title."""
     return _interval_picture(story, _ranges(story)), {picture.title: picture for picture in _load_pictures(story)}
 
 
@@ -151,11 +144,10 @@ def _count(number: int, noun: str) -> str:
 
 
 def _compare(trucks: int, optimum: int, than: str) -> str:
-    """Say how a number of trucks compares, in per cent."""
     if trucks == optimum:
         return f"as many as {than}"
     change = abs(trucks / optimum - 1)
-    # two digits say enough of a change
+    # two digits are enough
     return f"{unbroken_percent(float(f'{change:.2g}'))} {'more' if trucks > optimum else 'fewer'} than {than}"
 
 
@@ -164,20 +156,20 @@ def _loads(bins: Bins) -> FloatArray:
 
 
 def _key_figures(story: LoadsStory) -> list[Figure]:
-    """Tell of the guarantee, and compare the best plan made from the release with the true optimum."""
+    """Show the guarantee, and compare the best plan made from the release with the true optimum."""
     certificate = story.release.certificate
     rows, basis = certificate.rows, str(certificate.basis)
     figures = [Figure(f"{story.record}s", f"{len(story.release):,}", "released")]
     if rows.k_asked is None or rows.k_reached is None or rows.class_size is None:
         figures.append(Figure("epsilon", str(certificate.guarantee.to_dict().get("epsilon", "none")), basis))
     else:
-        figures.append(Figure("k reached", f"{rows.k_reached:,}", f"{rows.k_asked:,} asked, {basis}"))
+        figures.append(Figure("k reached", f"{rows.k_reached:,}", f"{rows.k_asked:,} required, {basis}"))
         mean = number_text(round(rows.class_size.mean, 1))
         figures.append(Figure("classes", f"{rows.classes:,}", f"mean size {mean}"))
     optimum = story.plans[0].optimum
-    figures.append(Figure("trucks, no privacy", f"{optimum:,}", "true optimum"))
+    figures.append(Figure("trucks, no privacy", f"{optimum:,}", "the fewest possible"))
     private = [plan for plan in story.plans if not plan.on_truth]
-    settled: list[tuple[int, str]] = []  # trucks that leave, none overloaded, of plans that get there
+    settled: list[tuple[int, str]] = []  # trucks and titles of the plans that end without an overloaded truck
     for plan in private:
         if plan.bins_repaired is None and plan.plan_feasible:
             settled.append((plan.objective, plan.title))
@@ -186,48 +178,33 @@ def _key_figures(story: LoadsStory) -> list[Figure]:
     if settled:
         trucks, note = min(settled, key=lambda pair: pair[0])
         more = trucks - optimum
-        cost = _compare(trucks, optimum, "without") if more else "no more trucks"
-        figures.append(Figure("trucks, private", f"{trucks:,}", note))
+        cost = _compare(trucks, optimum, "without privacy") if more else "no more trucks"
+        figures.append(Figure("trucks, with privacy", f"{trucks:,}", note))
         figures.append(Figure("cost of privacy", f"{more:+,}" if more else "0", cost))
     elif private:
-        figures.append(Figure("trucks, private", "none fit", "every plan overflows"))
+        figures.append(Figure("trucks, with privacy", "no plan fits", "every plan overloads trucks"))
     return figures
 
 
 def guarantee_words(stated: Guarantee) -> str:
     parts = stated.to_dict()
-    model = _MODEL_WORDS.get(str(parts.pop("model")), "a guarantee of another kind")
+    model, _ = draw.MODELS.get(str(parts.pop("model")), ("a guarantee of another kind", ""))
     protects, neighbours = parts.pop("protects"), parts.pop("neighbours", None)
     given = ", ".join(f"{name} = {value}" for name, value in parts.items())
     words = f"{model} with {given}" if given else model
     return f"{words}, for one {protects}" + (f" ({neighbours} neighbours)" if neighbours else "")
 
 
-def _class_facts(rows: RowMeasures) -> list[tuple[str, str]]:
-    """Name the figures that users of other tools know."""
-    size, suppressed, risks, loss = rows.class_size, rows.suppressed, rows.risks, rows.loss
-    if size is None or suppressed is None or risks is None or loss is None:
-        return []
-    sizes = f"{size.smallest:,}, {number_text(round(size.mean, 1))}, {size.largest:,}"
-    return [
-        ("Smallest, mean, largest class", sizes),
-        ("Suppressed", f"{suppressed.count:,} ({unbroken_percent(suppressed.share)})"),
-        ("Prosecutor risk, highest", unbroken_percent(risks.prosecutor_highest)),
-        ("Marketer risk", unbroken_percent(risks.marketer)),
-        (f"Information loss, of 100{NO_BREAK}%", unbroken_percent(loss.total)),
-    ]
-
-
-# The release as ranges over the true values
+# The released ranges and the true values
 
 
 class _Ranges(NamedTuple):
-    """Rows that share class and range, in the order to draw them."""
+    """Rows grouped by class and range, in the order to draw them."""
 
     lower: FloatArray
     upper: FloatArray
     mean: FloatArray | None
-    stratum: list[str]  # public values; empty where there are too many to name
+    stratum: list[str]  # public values; empty if there are too many to name
     members: list[IntArray]  # rows of each
 
     @property
@@ -255,13 +232,13 @@ def _ranges(story: LoadsStory) -> _Ranges:
     return _Ranges(lower[chosen], upper[chosen], mean, [strata[i] for i in order], [members[i] for i in order])
 
 
-def _spread(number: int, most: int) -> IntArray:
-    """Return at most so many of the first whole numbers, evenly spread, both ends among them."""
-    return np.unique(np.linspace(0, number - 1, min(number, most)).round().astype(np.int64))
+def _spread(number: int, max_number: int) -> IntArray:
+    """Return at most ``max_number`` of the numbers below ``number``, evenly spread, with both ends."""
+    return np.unique(np.linspace(0, number - 1, min(number, max_number)).round().astype(np.int64))
 
 
 def _interval_picture(story: LoadsStory, ranges: _Ranges) -> draw.Picture:
-    """Draw classes: the range of each as a bar, its true values as dots, its mean as a tick."""
+    """Draw each class: its range as a bar, its true values as dots, its mean as a tick."""
     drawn, notes = _drawn_classes(ranges)
     true = story.truth[np.concatenate([ranges.members[index] for index in drawn])]
     low = min(float(ranges.lower[drawn].min()), float(true.min()))
@@ -287,51 +264,47 @@ def _interval_picture(story: LoadsStory, ranges: _Ranges) -> draw.Picture:
             parts += draw.joined([(mean, y - 1), (mean, y + 12)], "mean")
         y += 15
     if int(ranges.sizes.max()) > MAX_DOTS_IN_A_CLASS:
-        notes.append(f"At most {MAX_DOTS_IN_A_CLASS} dots a class.")
-    caption = _interval_caption(story, ranges)
+        notes.append(f"The picture shows at most {MAX_DOTS_IN_A_CLASS} dots per class.")
+    sizes, order = ranges.sizes, np.concatenate(ranges.members)
+    wide = float(np.average(ranges.upper - ranges.lower, weights=sizes))
+    lows, highs = np.repeat(ranges.lower, sizes), np.repeat(ranges.upper, sizes)
+    room = draw.SLACK * max(1.0, float(np.abs(highs).max()))
+    inside = int(((story.truth[order] >= lows - room) & (story.truth[order] <= highs + room)).sum())
+    stated = story.release.attributes[story.quantity].domain
+    domain = None if stated is None else domain_from(stated)
+    share = ""
+    if isinstance(domain, Numeric) and domain.upper > domain.lower:
+        first, last = float(domain.lower), float(domain.upper)
+        public = f"{number_text(first)} to {story.amount(last)}"
+        share = f", which is {unbroken_percent(wide / (last - first))} of the public domain ({public})"
+    caption = (
+        f"On average, the range of a {story.record} is {story.amount(wide)} wide{share}. "
+        f"{'All' if inside == len(order) else f'{inside:,}'} of the {_count(len(order), 'true ' + story.quantity)} "
+        f"{'lies' if inside == 1 else 'lie'} within the range that the planner saw."
+    )
     axis = draw.x_axis(scale, y + 4, f"{story.quantity}, {story.unit}" if story.unit else story.quantity)
     svg = draw.chart(y + 44, [*axis, *parts], label=caption, kind="flat")
     return draw.Picture(title="", svg=svg, caption=caption, note=" ".join(notes))
 
 
-def _interval_caption(story: LoadsStory, ranges: _Ranges) -> str:
-    sizes, rows = ranges.sizes, np.concatenate(ranges.members)
-    width = float(np.average(ranges.upper - ranges.lower, weights=sizes))
-    lower, upper = np.repeat(ranges.lower, sizes), np.repeat(ranges.upper, sizes)
-    room = draw.SLACK * max(1.0, float(np.abs(upper).max()))
-    inside = int(((story.truth[rows] >= lower - room) & (story.truth[rows] <= upper + room)).sum())
-    stated = story.release.attributes[story.quantity].domain
-    domain = None if stated is None else domain_from(stated)
-    share = ""
-    if isinstance(domain, Numeric) and domain.upper > domain.lower:
-        low, high = float(domain.lower), float(domain.upper)
-        public = f"{number_text(low)} to {story.amount(high)}"
-        share = f", {unbroken_percent(width / (high - low))} of the public domain ({public})"
-    return (
-        f"The range of a {story.record} is {story.amount(width)} wide on average{share}; "
-        f"{'all' if inside == len(rows) else f'{inside:,}'} of the {_count(len(rows), 'true ' + story.quantity)} "
-        f"{'lies' if inside == 1 else 'lie'} within the range the planner saw."
-    )
-
-
 def _drawn_classes(ranges: _Ranges) -> tuple[IntArray, list[str]]:
-    """Choose the classes to draw: all, or some over the whole span, or neighbours if single ones would vanish."""
+    """Choose the classes to draw: all, some across the whole span, or neighbours if there are very many."""
     number = len(ranges.lower)
     if number <= MAX_CLASSES_DRAWN:
         return np.arange(number), []
     if number <= MAX_CLASSES_THINNED:
         drawn = _spread(number, MAX_CLASSES_DRAWN)
-        return drawn, [f"Drawn: {len(drawn):,} of {_count(number, 'class')}, evenly spread."]
+        return drawn, [f"The picture shows {len(drawn):,} of {_count(number, 'class')}, evenly spread."]
     largest, _ = Counter(ranges.stratum).most_common(1)[0]
     classes = np.array([index for index, name in enumerate(ranges.stratum) if name == largest])
     start = max(0, (len(classes) - NEIGHBOURS_DRAWN_OF_MORE) // 2)
     drawn = classes[start : start + NEIGHBOURS_DRAWN_OF_MORE]
     where = f" of {largest}" if largest else ""
-    return drawn, [f"Drawn: {len(drawn):,} neighbouring classes from the middle{where}, of {number:,} in all."]
+    return drawn, [f"The picture shows {len(drawn):,} of {number:,} classes: neighbours from the middle{where}."]
 
 
 def _size_picture(story: LoadsStory, ranges: _Ranges) -> draw.Picture | None:
-    """Draw how many classes there are of which size, if a least size was asked for."""
+    """Draw the number of classes by size, if the policy requires a minimum size."""
     k, sizes = story.release.certificate.rows.k_asked, ranges.sizes
     if k is None:
         return None
@@ -348,14 +321,14 @@ def _size_picture(story: LoadsStory, ranges: _Ranges) -> draw.Picture | None:
         stacks.append(
             draw.StackedColumn(size, size + step, [("bar", number)], f"{_count(number, 'class')} of size {named}")
         )
-    # a bar stands between its size and the next, so that the line of k is its left edge
+    # a bar lies between its size and the next, so the line of k is at its left edge
     whole = [value for value in x.ticks(6) if value == round(value) and value + step <= x.high]
     labels = [(x.across(value + step / 2), number_text(value)) for value in whole]
-    kept = "as asked" if smallest >= k else f"fewer than the {k:,} asked"
+    kept = "as required" if smallest >= k else f"fewer than the {k:,} required"
     between = f"{smallest:,}" if smallest == largest else f"{smallest:,} to {largest:,}"
     caption = f"{_count(len(sizes), 'class')} of {between} {story.record}s: at least {smallest:,} in each, {kept}."
     below = draw.lower_axis(178, f"{story.record}s in the class", labels)
-    mark = draw.upright(x, k, 178, f"k = {k:,} asked")
+    mark = draw.upright(x, k, 178, f"k = {k:,} required")
     svg = draw.columns(x, y, stacks, y_title="classes", whole=True, below=below, more=mark, label=caption)
     return draw.Picture(title="", svg=svg, caption=caption)
 
@@ -376,7 +349,7 @@ def _load_pictures(story: LoadsStory) -> list[draw.Picture]:
 
 
 def _load_picture(story: LoadsStory, title: str, bins: Bins, x: draw.Scale, y: draw.Scale) -> draw.Picture:
-    """Draw trucks: each a bar to its load, cut where one package ends and the next begins."""
+    """Draw each truck as a bar up to its load, with a line between packages."""
     loads, capacity = _loads(bins), story.capacity
     drawn = min(len(bins), round(x.high))
     order = np.argsort(-loads, kind="stable")[:drawn].tolist()
@@ -388,7 +361,7 @@ def _load_picture(story: LoadsStory, title: str, bins: Bins, x: draw.Scale, y: d
         over = load - capacity > draw.SLACK * capacity
         tip = f"Truck {place + 1:,}: {story.amount(load)}, {_count(len(bins[i]), story.record)}"
         tip += f", {story.amount(load - capacity)} too much" if over else ""
-        # without gaps, each bar reaches a little under the next one, so that no seam shows
+        # without gaps, each bar reaches a little under the next, so that no seam is visible
         left, right = place + gap, place + 1 - gap + (0 if gap else 0.1)
         stacks.append(draw.StackedColumn(left, right, [("bar over" if over else "bar", load)], tip))
         for cut in np.cumsum(sorted(bins[i], reverse=True))[:-1].tolist() if stacked else []:
@@ -409,5 +382,5 @@ def _load_picture(story: LoadsStory, title: str, bins: Bins, x: draw.Scale, y: d
         more=[*cuts, *marks],
         label=f"{title}: {caption}",
     )
-    note = f"Drawn: the {drawn:,} fullest of {len(bins):,} trucks." if drawn < len(bins) else ""
+    note = f"The picture shows the {drawn:,} fullest of {len(bins):,} trucks." if drawn < len(bins) else ""
     return draw.Picture(title=title, svg=svg, caption=caption, note=note)

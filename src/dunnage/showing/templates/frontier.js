@@ -109,7 +109,7 @@
     chart.setAttribute("role", "group");
     const list = chart.querySelector(".policies");
     list.setAttribute("role", "listbox");
-    list.setAttribute("aria-label", "Policies; arrow keys go from one to the next");
+    list.setAttribute("aria-label", "Policies; use the arrow keys to move between them");
     list.addEventListener("keydown", step);
     marks.forEach((mark, index) => {
       mark.setAttribute("role", "option");
@@ -186,31 +186,31 @@
   function ask() {
     const limit = currentLimit();
     drawLimits();
-    const said = read("choice-words");
+    const output = read("choice-words");
     const asGiven = limit.cost === data.limit.cost && limit.risk === data.limit.risk && !hidden.size;
     if (limit.cost === null && limit.risk === null) {
-      said.textContent = "Give a limit on the cost, on the risk, or on both.";
+      output.textContent = "Set a limit on the cost, on the risk, or on both.";
       return;
     }
-    const found = asGiven && data.recommended !== null
+    const picked = asGiven && data.recommended !== null
       ? { point: data.points[data.recommended], meets: data.meets }
       : choose(data, hidden, limit);
     const choice = chart.querySelector(".choice");
-    choice.classList.toggle("off", found.point === null);
-    read("choice-toml").textContent = found.point?.toml ?? "";
-    if (found.point === null) {
-      said.textContent = "Nothing that is shown promises anything.";
+    choice.classList.toggle("off", picked.point === null);
+    read("choice-toml").textContent = picked.point?.toml ?? "";
+    if (picked.point === null) {
+      output.textContent = "None of the policies shown promises anything.";
       return;
     }
-    const index = data.points.indexOf(found.point);
-    choice.dataset.x = found.point.cost[0];
-    choice.dataset.y = found.point.risk[0];
+    const index = data.points.indexOf(picked.point);
+    choice.dataset.x = picked.point.cost[0];
+    choice.dataset.y = picked.point.risk[0];
     place(choice);
-    choice.querySelector("text").textContent = asGiven && found.meets ? "recommended" : found.meets ? "best" : "closest";
+    choice.querySelector("text").textContent = asGiven && picked.meets ? "recommended" : picked.meets ? "best" : "closest";
     placeWord();
-    const told = `${found.point.name}: ${found.point.words}.`;
-    const start = found.meets ? "" : "No policy shown keeps to that, the upper ends of intervals included. The closest is ";
-    said.textContent = start + told + (found.meets ? "" : " It does NOT keep to what was asked for.");
+    const words = `${picked.point.name}: ${picked.point.words}.`;
+    const start = picked.meets ? "" : "No policy shown is within the limits, counting the upper ends of intervals. The closest is ";
+    output.textContent = start + words + (picked.meets ? "" : " It does NOT stay within your limits.");
     read("choice-file").hidden = index === data.recommended;
     select(index, false);
   }
@@ -224,7 +224,7 @@
       const selection = window.getSelection();
       selection.removeAllRanges();
       selection.addRange(range);
-      done.textContent = "Selected: copy it with Ctrl+C or Command+C.";
+      done.textContent = "The text is selected. Copy it with Ctrl+C or Command+C.";
     };
     if (!navigator.clipboard) return mark();
     navigator.clipboard.writeText(source.textContent).then(() => (done.textContent = "Copied."), mark);
