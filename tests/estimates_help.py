@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small fleet, its task and its tallies, for the tests of estimates."""
+"""A small fleet, its task and its tallies, for the tests of estimates; and refusals of many cases in one test."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
 import numpy as np
+import pytest
 
 from dunnage.collecting.batch import perturb_column
 from dunnage.collecting.estimate import estimate
@@ -20,6 +23,17 @@ GRID = Grid(box=("103.9", "30.5", "104.2", "30.8"), levels=3, area_levels=2)
 TIERS = (Tier(name="basic", epsilon="2"), Tier(name="strict", epsilon="1"))
 SPEED = Quantity(name="speed", low=0, high=120, unit="km/h")
 LOAD = Quantity(name="load", low=0, high="20.5", unit="t", missing="symbol")
+
+
+@contextmanager
+def refuses(error: type[Exception], case: object) -> Iterator[pytest.ExceptionInfo[Any]]:
+    """Expect an error, and say which case did not raise it."""
+    caught: Any = None
+    try:
+        with pytest.raises(error) as caught:
+            yield caught
+    except pytest.fail.Exception:
+        pytest.fail(f"not refused: {case!r}")
 
 
 def fleet_task(
