@@ -11,8 +11,6 @@ from __future__ import annotations
 import itertools
 import math
 import random
-import subprocess
-import sys
 from collections import Counter
 from fractions import Fraction
 
@@ -35,7 +33,6 @@ from dunnage.devices.numbers import (
 )
 from dunnage.devices.places import enumerated_loss, spread
 from dunnage.devices.subjects import Quantity
-from dunnage.devices.task import Tier
 from dunnage.errors import ParameterError, ReportError
 from dunnage.model.guarantees import Basis, Neighbours
 from dunnage.noise.source import Noise
@@ -112,25 +109,6 @@ def test_every_law_gives_away_its_epsilon():
             assert enumerated_loss(JointDuchi(epsilon=epsilon, dimensions=dimensions)) == epsilon
 
 
-def test_ties_in_both_halves_would_lose_more():
-    """As usually printed, a vector that ties is drawn in either half: its loss is ln(E + 1) (notes, 6)."""
-    for dimensions in (2, 4):
-        odds, half = Fraction(3), dimensions / 2
-        every = list(itertools.product((0, 1), repeat=dimensions))
-        agree = lambda v, s: sum(a == b for a, b in zip(v, s, strict=True))  # noqa: E731
-        closed = sum(agree(every[0], s) >= half for s in every)
-        probabilities = [
-            [(odds * (agree(v, s) >= half) + (agree(v, s) <= half)) / ((odds + 1) * closed) for v in every]
-            for s in every
-        ]
-        assert max(max(row) / min(row) for row in probabilities) == odds + 1
-    for dimensions in (2, 4, 6):  # on the unlikely side they make the smaller scale
-        law, odds = JointDuchi(epsilon=ONE, dimensions=dimensions), Fraction(2)
-        likely = law.num_likely + math.comb(dimensions, dimensions // 2)
-        agreement = (odds * law.num_likely + law.num_inputs - law.num_likely) / law.scale_at(odds)
-        assert law.scale_at(odds) < (odds * likely + law.num_inputs - likely) / agreement
-
-
 def test_what_whole_reports_give_away():
     for method, (num, sampled), epsilon in itertools.product(
         ["hybrid", "piecewise", "harmony", "square-wave", "warner"],
@@ -164,38 +142,26 @@ def test_laws_are_unbiased_exactly():
     for steps, make, epsilon in itertools.product([1, 2, 3, 5], WINDOWS, [Fraction(1, 4), ONE, Fraction(5)]):
         law = make(epsilon=epsilon, steps=steps)
         for odds in ODDS:
+            scale = law.scale_at(odds)
             constant, square = n.window_moments(odds, law.steps, law.stride, law.half)
             for index in range(law.num_inputs):
-                point, estimates = Fraction(index - steps, steps), {}
-                for symbol, chance in law_at(law, index, odds).items():
-                    estimates[law.scale_at(odds) * symbol] = chance
-                assert sum(value * chance for value, chance in estimates.items()) == point
-                second = sum(value**2 * chance for value, chance in estimates.items())
-                assert second == constant + square * point**2
+                point, chances = Fraction(index - steps, steps), law_at(law, index, odds)
+                assert scale * sum(o * p for o, p in chances.items()) == point
+                assert scale**2 * sum(o * o * p for o, p in chances.items()) == constant + square * point**2
     for make, odds, index in itertools.product([Warner, Duchi], ODDS, range(2)):
         law = make(epsilon=ONE)
         assert sum(law.scale_at(odds) * o * p for o, p in law_at(law, index, odds).items()) == 2 * index - 1
     for dimensions, odds in itertools.product(range(1, 7), ODDS[1:7]):
         law = JointDuchi(epsilon=ONE, dimensions=dimensions)
+        scale = law.scale_at(odds)
         for index in {0, 1, law.num_inputs - 1, law.num_inputs // 3}:
             chances = law_at(law, index, odds)
             for at in range(dimensions):
-                mean = sum(law.scale_at(odds) * (1 if s >> at & 1 else -1) * p for s, p in chances.items())
-                assert mean == (1 if index >> at & 1 else -1)
+                mean = sum((1 if s >> at & 1 else -1) * p for s, p in chances.items())
+                assert scale * mean == (1 if index >> at & 1 else -1)
 
 
-def test_variance_against_enumeration():
-    for epsilon, make in itertools.product(EPSILONS, FINITE):
-        law = make(epsilon=epsilon, steps=2)
-        constant, square = law.quadratic
-        for index in range(law.num_inputs):
-            inputs = (index >> 1, index & 1) if make is Hybrid else (index,)
-            second = sum(
-                weight * p * (part.scale * o) ** 2
-                for (weight, part), own in zip(parts_of(law), inputs, strict=True)
-                for o, p in float_law(part, own).items()
-            )
-            assert constant + square * (inputs[0] / law.steps - 1) ** 2 == pytest.approx(second, rel=1e-9)
+def test_laplace_variance_and_symmetry():
     for epsilon in (Fraction(1, 2), Fraction(2), Fraction(8)):
         law = LaplaceNumber(epsilon=epsilon, steps=2)
         for index, noise in itertools.product(range(5), range(1, 20)):
@@ -218,16 +184,16 @@ def test_worst_variance_is_the_largest_over_numbers():
             assert law.worst(kept) == pytest.approx(largest, rel=1e-3)
 
 
-@given(st.fractions(-1, 1), st.sampled_from([Duchi, Piecewise, SquareWave, Hybrid]), st.integers(1, 4))
-@settings(max_examples=60, deadline=None)
-def test_variance_of_a_number_with_its_rounding(number, make, steps):
-    law = make(epsilon=Fraction(3, 2), steps=steps)
+@given(st.fractions(-1, 1), st.sampled_from(FINITE), st.integers(1, 4), st.sampled_from(EPSILONS))
+@settings(max_examples=180, deadline=None)
+def test_variance_of_a_number_with_its_rounding(number, make, steps, epsilon):
+    law = make(epsilon=epsilon, steps=steps)
     below = math.floor(number * steps)
     ends = {below: 1 - (number * steps - below), below + 1: number * steps - below}
     total = mean = 0.0
     for (point, chance), (weight, part) in itertools.product(ends.items(), parts_of(law)):
         up = Fraction(steps + point, 2 * steps)
-        inputs = {1: up, 0: 1 - up} if isinstance(part, Duchi) else {point + steps: ONE}
+        inputs = {1: up, 0: 1 - up} if isinstance(part, Duchi | Warner) else {point + steps: ONE}
         for index, share in inputs.items() if chance else ():
             for o, p in float_law(part, index).items():
                 mean += chance * weight * share * p * part.scale * o
@@ -264,20 +230,6 @@ def test_windows_are_the_same_on_every_machine():
     assert found == [(1, 0), (2, 2), (1, 59), (1, 794), (1, 240)]
     assert [SquareWave(epsilon=Fraction(e), steps=1024).half for e in ("0.5", "1", "3")] == [733, 524, 130]
     assert [n.PublishedPiecewise(epsilon=Fraction(e), steps=1024).half for e in ("0.5", "1", "5")] == [797, 621, 84]
-
-
-def test_fine_grids_come_near_the_continuous_laws():
-    for epsilon in (Fraction(1, 2), ONE, Fraction(2), Fraction(5)):
-        growth = math.exp(epsilon / 2)
-        published = n.PublishedPiecewise(epsilon=epsilon, steps=4096)
-        for number in (0.0, 0.3, 1.0):
-            continuous = number**2 / (growth - 1) + (growth + 3) / (3 * (growth - 1) ** 2)
-            assert published.variance_at(number) == pytest.approx(continuous, rel=5e-3)
-        assert Piecewise(epsilon=epsilon, steps=4096).worst() < published.worst()
-    for epsilon in (Fraction(1, 10**6), Fraction(1, 2), ONE, Fraction(4)):  # the window of Li et al.
-        e, odds = float(epsilon), math.exp(epsilon)
-        width = (e * odds - odds + 1) / (2 * odds * (odds - 1 - e)) if e > 0.01 else 0.5 - 1e-9
-        assert SquareWave(epsilon=epsilon, steps=50).half == math.floor(width * 101)
 
 
 # The literal Algorithm 1
@@ -481,12 +433,6 @@ def readings(numbers, payloads):
     return found
 
 
-@given(st.binary(max_size=12), st.sampled_from(range(len(MECHANISMS))))
-@settings(max_examples=500, deadline=None)
-def test_any_bytes_are_read_or_refused(payload, at):
-    readings(MECHANISMS[at], [payload])
-
-
 def test_no_two_payloads_mean_the_same():
     one, two = ([bytes(each) for each in itertools.product(range(256), repeat=size)] for size in (1, 2))
     for method, sampled, num in [("harmony", 1, 6), ("duchi", None, 8), ("warner", 2, 12), ("hybrid", 1, None)]:
@@ -554,16 +500,6 @@ def test_draws_use_no_floats(monkeypatch):
 # Values of any kind
 
 
-ODD_VALUES = [None, 7, "text", b"bytes", object(), {}, {"a": {}}, {"a": 10**400}, [], [None] * 5, ["x"] * 5, {0.5}]
-ODD_VALUES += [[math.nan] * 5, [math.inf, -math.inf], [1] * 99, (complex(1, 1),) * 5]
-
-
-def test_there_is_always_a_report():
-    for value, numbers in itertools.product(ODD_VALUES, MECHANISMS):
-        payload = numbers.perturb(value, tier="all", noise=Noise())
-        assert numbers.read(payload, tier="all")
-
-
 def test_mapping_sequence_and_missing_are_read():
     exactly = {"epsilon": 100, "method": "piecewise", "sampled": 4}  # at epsilon 25 each hardly any noise
     numbers = LocalNumeric(quantities=quantities(2, 2, missing="symbol"), **exactly)
@@ -582,21 +518,8 @@ def test_mapping_sequence_and_missing_are_read():
 # Parameters and promises
 
 
-def test_tiers():
-    tiers = (Tier(name="basic", epsilon=6), Tier(name="strict", epsilon="0.5"))
-    numbers = LocalNumeric(quantities=quantities(4, 8), tiers=tiers)
-    assert numbers.levels == tiers
-    assert [numbers.channel(tier).num_sampled for tier in tiers] == [2, 1]
-    assert (numbers.true_loss("basic"), numbers.true_loss(tiers[1])) == (6, Fraction(1, 2))
-    assert numbers.promise().guarantee.epsilon == 6
-    for tier in ("gold", Tier(name="basic", epsilon=1)):
-        with pytest.raises(ParameterError):
-            numbers.channel(tier)
-
-
 def test_refused_parameters():
-    wrong = [{}, {"epsilon": 1, "tiers": (Tier(name="a", epsilon=1),)}, {"epsilon": "1e-7"}]
-    wrong += [{"epsilon": 101, "sampled": 1}, {"epsilon": 1, "method": "gauss"}, {"epsilon": 1, "method": "warner"}]
+    wrong = [{"epsilon": 101, "sampled": 1}, {"epsilon": 1, "method": "gauss"}, {"epsilon": 1, "method": "warner"}]
     wrong += [{"epsilon": 1, "sampled": sampled} for sampled in (0, 3, True)]
     wrong += [{"epsilon": 1, "method": "harmony", "sampled": 2}, {"epsilon": 1, "method": "duchi", "sampled": 1}]
     wrong += [{"epsilon": 1, "as_published": True, **more} for more in ({"method": "duchi"}, {"sampled": 1})]
@@ -640,26 +563,3 @@ def test_promises():
     assert "10" in promise.why
     for epsilon, num, num_drawn in [("0.5", 10, 1), ("4.99", 10, 1), ("5", 10, 2), ("7.5", 2, 2), ("100", 10, 10)]:
         assert n.num_sampled(Fraction(epsilon), num) == num_drawn
-
-
-# Speed
-
-
-@pytest.mark.parametrize(
-    "parameters",
-    [{"epsilon": 1}, {"epsilon": 30}, {"epsilon": 1, "as_published": True}, {"epsilon": 1, "method": "duchi"}],
-)
-def test_one_report_is_fast(parameters, within):
-    numbers, noise = LocalNumeric(quantities=quantities(10, 1024), **parameters), Noise()
-    values = [0.1 * at for at in range(10)]
-    numbers.perturb(values, tier="all", noise=noise)
-    with within(200 * 1e-3):
-        for _ in range(200):
-            numbers.perturb(values, tier="all", noise=noise)
-
-
-def test_import_needs_the_standard_library_only():
-    code = "import sys, dunnage.devices.numbers; print(*sys.modules)"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert "dunnage.devices.numbers" in found
-    assert not {"numpy", "scipy", "pyarrow", "numba", "cryptography"} & set(found)
