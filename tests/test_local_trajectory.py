@@ -15,8 +15,16 @@ from tests.chance_help import chance_of
 from tests.estimates_help import refuses
 
 from dunnage.devices.paths import PUBLISHED, AreaPaths, Independent, LocalTrajectory, PlaceByPlace, ReachablePaths
-from dunnage.devices.places import InClear, OptimisedUnary, PublishedUnary, RandomisedResponse, enumerated_loss
+from dunnage.devices.places import (
+    InClear,
+    LocalLocation,
+    OptimisedUnary,
+    PublishedUnary,
+    RandomisedResponse,
+    enumerated_loss,
+)
 from dunnage.devices.subjects import Grid
+from dunnage.devices.task import Tier
 from dunnage.errors import ParameterError
 from dunnage.model.guarantees import Basis, LocalDP, Neighbours, WithinCluster
 from dunnage.noise.source import Noise
@@ -221,6 +229,27 @@ def test_predictions_and_verdicts():
         published = trajectory(grid, epsilon=epsilon / factor, method=method, as_published=True)
         assert published.true_loss("all") == epsilon
         assert trajectory(grid, epsilon=epsilon).predicted_sd("all", 10_000) <= published.predicted_sd("all", 10_000)
+
+
+def test_verdicts_on_maps_are_those_of_trying():
+    """Noise is what is farther off than 2.5 even shares; fewer levels and larger epsilons are tried one by one."""
+    forms = [(LocalLocation, form) for form in ({}, {"area_in_clear": True}, {"as_published": True})]
+    forms += [(LocalTrajectory, {"steps": 2, **form}) for form in ({}, {"as_published": True, "method": "qlp"})]
+    tiers = (Tier(name="basic", epsilon="2"), Tier(name="strict", epsilon="1"))
+    for (kind, form), depth, num in product(forms, (3, 5), (4, 300, 30_000)):
+
+        def is_noise(levels, of=tiers, kind=kind, form=form, num=num):
+            grid = Grid(box=BOX, levels=levels, area_levels=2)
+            mechanism, sound = kind(grid=grid, tiers=of, **form), ReachablePaths(grid=grid, steps=2, hops=1).num_inputs
+            precision = sum(mechanism.predicted_sd(tier, num // len(of)) ** -2 for tier in of)
+            return precision**-0.5 > 2.5 / (grid.num_cells + 1 if kind is LocalLocation else sound)
+
+        verdict = kind(grid=Grid(box=BOX, levels=depth, area_levels=2), tiers=tiers, **form).noise_verdict(num)
+        assert verdict.is_noise == is_noise(depth), (kind, form, depth, num)
+        assert verdict.levels == next((at for at in range(depth - 1, 1, -1) if not is_noise(at)), None)
+        larger = [Fraction(half, 2) for half in range(5, 11)]
+        enough = (each for each in larger if not is_noise(depth, (Tier(name="all", epsilon=each),)))
+        assert verdict.epsilon == next(enough, None), (kind, form, depth, num)
 
 
 def test_bad_parameters_are_refused():
