@@ -530,19 +530,22 @@ def test_a_vehicle_falls_silent(tmp_path):
 def test_refusals_before_anything_is_spent(tmp_path):
     task, data = make_task(), write_rows(tmp_path / "rows.csv", day_rows())
     centuries = write_rows(tmp_path / "centuries.csv", [{**day_rows()[0], "time": 0}, *day_rows()])
+    lines = data.read_text().splitlines()
+    (tmp_path / "wrong.csv").write_text("\n".join([*lines[:5], lines[5].replace("2026-10-14", "on"), *lines[6:]]))
     (tmp_path / "reports.jsonl").write_text("mine")
     for out, error in (("reports.jsonl", OutputError), ("none/r.bin", OutputError), ("r.txt", ParameterError)):
         with pytest.raises(error):
             perturbed(tmp_path, data, task, out, enrol=True)
     with pytest.raises(AllowanceError):  # it was not enrolled
         perturbed(tmp_path, data, task, "r.bin")
-    with pytest.raises(InputError) as caught:
-        perturbed(tmp_path, centuries, task, "r.bin", enrol=True)
-    assert problems_of(caught) == [("time", ())]
-    with pytest.raises(InputError) as caught:
-        fleet.simulate(centuries, task, tmp_path / "r.bin")
-    assert problems_of(caught) == [("time", ())]
-    assert names_in(tmp_path) == ["centuries.csv", "reports.jsonl", "rows.csv"]
+    for wrong, row in ((centuries, ()), (tmp_path / "wrong.csv", (5,))):
+        with pytest.raises(InputError) as caught:
+            perturbed(tmp_path, wrong, task, "r.bin", enrol=True)
+        assert problems_of(caught) == [("time", row)]
+        with pytest.raises(InputError) as caught:
+            fleet.simulate(wrong, task, tmp_path / "r.bin")
+        assert problems_of(caught) == [("time", row)]
+    assert names_in(tmp_path) == ["centuries.csv", "reports.jsonl", "rows.csv", "wrong.csv"]
 
 
 # A fleet
@@ -847,6 +850,15 @@ def test_records_come_back_from_their_seals_also_under_a_newer_key(tmp_path):
         assert list(csv.reader(one)) == list(csv.reader(other))
     assert stat.S_IMODE(back.stat().st_mode) == 0o600
     back.unlink()
+    lines = sealed.read_bytes().splitlines(keepends=True)
+    newer.write_bytes(b"\xef\xbb\xbf" + b"".join(lines))  # behind a mark
+    assert identity.open_file(newer, ring, back) == 2
+    back.unlink()
+    newer.write_bytes(b"".join([*lines, lines[0]]))
+    with pytest.raises(InputError) as caught:
+        identity.open_file(newer, ring, back)
+    assert caught.value.problems[0].rows == (3,)
+    newer.unlink()
     renewed = ring.renewed()
     assert identity.rotate_file(sealed, renewed, newer) == 2
     without = renewed.without(ring.active.key_id)

@@ -369,24 +369,6 @@ def test_predicted_sd():
     assert report.worst_of(0) == pytest.approx((report.laws[0].variance_at(1.0) + (1 - 0.5)) / 0.5)
 
 
-def test_sound_beats_published_at_equal_true_loss():
-    """MSE over n at the same true loss of the whole report, at worst and for numbers spread evenly (closed form)."""
-    for num, epsilon in itertools.product([2, 4, 6, 8, 10], map(Fraction, ("1/2", "1", "2", "5", "10"))):
-        sound = n.sampled_report(attributes(num, 1024), epsilon, method="hybrid", sampled=None)
-        published = n.published_report(attributes(num, 1024), epsilon / num)
-        assert sound.loss == published.loss == epsilon
-        gain = published.worst_of(0) / sound.worst_of(0)
-        if epsilon > 2:
-            assert gain > 1
-            continue
-        evenly = [
-            (a + b / 3 - report.share / 3) / report.share
-            for report in (sound, published)
-            for a, b in [report.laws[0].quadratic]
-        ]
-        assert min(gain, evenly[1] / evenly[0]) >= (2 if num >= 4 or epsilon == Fraction(1, 2) else 1.5)
-
-
 def test_hybrid_is_best_of_its_parts():
     for epsilon in EPSILONS:
         law = n.hybrid(epsilon=epsilon, steps=256)
@@ -466,12 +448,6 @@ def test_refused_payloads():
     numbers = LocalNumeric(quantities=quantities(1, missing="symbol"), epsilon=1, method="laplace")
     # A symbol beyond its law is refused too.
     assert readings(numbers, [b"\x01\x01", b"\x01\x02"]) == {b"\x01\x01": ((1, "warner", 1),)}
-
-
-def test_combinations():
-    for num, size in [(5, 0), (5, 2), (6, 3), (4, 4)]:
-        found = [tuple(n.combination(rank, num, size)) for rank in range(math.comb(num, size))]
-        assert found == list(itertools.combinations(range(num), size))
 
 
 def test_same_seed_same_payloads():

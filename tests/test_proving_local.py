@@ -167,6 +167,11 @@ def test_every_mechanism_and_method_is_looked_at(settings_of):
 # What must be caught: channels and laws
 
 
+def broken(kind, **methods):
+    """A law whose methods are not its own."""
+    return type("Broken", (kind,), methods)
+
+
 def place_setting(mechanism, **more):
     return DeviceSetting(**{"mechanism": mechanism, "variant": "broken", "values": PLACES, **more})
 
@@ -181,54 +186,25 @@ def places_by(kind, **more):
     return place_setting(Broken(grid=GRID, epsilon=1), **more)
 
 
-class TooTrue(RandomisedResponse):
-    """States the exponents of epsilon, and keeps the truth as if it were twice that."""
-
-    def perturb(self, index, noise):
-        return RandomisedResponse(num_inputs=self.num_inputs, epsilon=2 * self.epsilon).perturb(index, noise)
-
-
-class WrongExponent(RandomisedResponse):
-    """A channel of twice the loss that it states."""
-
-    def exponent(self, index, symbol):
-        return 2 * super().exponent(index, symbol)
-
-
-class TooSeldom(SymmetricUnary):
-    """Turns bits over too seldom."""
-
-    @property
-    def ratio_epsilon(self):
-        return self.epsilon
+def response(law, index, noise, factor):
+    return RandomisedResponse(num_inputs=law.num_inputs, epsilon=factor * law.epsilon).perturb(index, noise)
 
 
 def test_a_law_that_gives_away_more_than_it_states_is_caught():
-    for kind in (TooTrue, WrongExponent):
+    too_true = broken(RandomisedResponse, perturb=lambda law, index, noise: response(law, index, noise, 2))
+    exponent = RandomisedResponse.exponent
+    wrong_exponent = broken(RandomisedResponse, exponent=lambda law, index, symbol: 2 * exponent(law, index, symbol))
+    too_seldom = broken(SymmetricUnary, ratio_epsilon=property(lambda law: law.epsilon))  # turns bits over
+    for kind in (too_true, wrong_exponent):
         found = examine(places_by(kind))
         assert (found.measured, found.verdict, found.as_expected) == (2, FAILS, False), kind
         assert len(found.problems) == 1, kind  # exponents and code are not those of one law
-    found = examine(places_by(TooSeldom, replays=False, law_inputs=2, num_drawn=400))
+    found = examine(places_by(too_seldom, replays=False, law_inputs=2, num_drawn=400))
     assert (found.measured, found.as_expected) == (pytest.approx(2), False)
     # Neither exponents nor replays: 2 * 3,000 draws show that epsilon 1 is wrong, all but once in 10^9 times.
-    found = examine(places_by(TooTrue, replays=False, num_drawn=3000, most_pairs=0))
+    found = examine(places_by(too_true, replays=False, num_drawn=3000, most_pairs=0))
     assert 1 < found.measured <= 2
     assert (found.exact, found.confidence, found.verdict) == (False, 1 - 1e-9, FAILS)
-
-
-class MadeSound(PublishedUnary):
-    """States the loss of the published form, and turns bits over as often as the sound one."""
-
-    @property
-    def ratio_epsilon(self):
-        return self.epsilon / 2
-
-
-class PublishedTwoFaced(PublishedUnary):
-    """Replays well, and tells another place otherwise."""
-
-    def perturb(self, index, noise):
-        return super().perturb(index if type(noise) is not Noise else 0, noise)
 
 
 def published_by(kind, grid, **more):
@@ -240,104 +216,84 @@ def published_by(kind, grid, **more):
 
 def test_a_published_form_is_not_convicted_by_its_own_word():
     """Its exponents say twice epsilon, and its code loses epsilon once; or its draws are not those of its law."""
+    made_sound = broken(PublishedUnary, ratio_epsilon=property(lambda law: law.epsilon / 2))
+    honest = PublishedUnary.perturb
+    two_faced = broken(
+        PublishedUnary, perturb=lambda law, at, noise: honest(law, at if type(noise) is not Noise else 0, noise)
+    )
     two = {"values": [AREAS.centre(0), (0.0, 0.0)]}
     for grid, more in ((GRID, {"replays": False, "law_inputs": 2}), (AREAS, two)):
-        found = published_by(MadeSound, grid, num_drawn=100, **more)
+        found = published_by(made_sound, grid, num_drawn=100, **more)
         assert all(epsilon in found.problems[0] for epsilon in ("epsilon 1", "epsilon 2"))
         assert not found.as_expected
-    found = published_by(PublishedTwoFaced, AREAS, **two)
+    found = published_by(two_faced, AREAS, **two)
     assert (found.verdict, len(found.problems), found.as_expected) == (FAILS, 1, False)
     found = examine(place_setting(LocalLocation(grid=GRID, epsilon=1), expected=FAILS))
     assert (found.verdict, found.as_expected) == (HOLDS, False)  # one that does not fail is a surprise
 
 
 def test_five_per_cent_too_much_is_caught_for_paths(settings_of):
-    class TooTrueBits(OptimisedUnary):
-        def perturb(self, index, noise):
-            more = OptimisedUnary(num_inputs=self.num_inputs, epsilon=self.epsilon * Fraction(21, 20))
-            return more.perturb(index, noise)
+    def too_true(law, index, noise):
+        more = OptimisedUnary(num_inputs=law.num_inputs, epsilon=law.epsilon * Fraction(21, 20))
+        return more.perturb(index, noise)
 
-    class Broken(LocalTrajectory):
-        def law(self, grid, epsilon):
-            return TooTrueBits(num_inputs=super().law(grid, epsilon).num_inputs, epsilon=epsilon)
+    def bits(mechanism, grid, epsilon):
+        num_inputs = LocalTrajectory.law(mechanism, grid, epsilon).num_inputs
+        return broken(OptimisedUnary, perturb=too_true)(num_inputs=num_inputs, epsilon=epsilon)
 
     setting = next(each for each in settings_of(LocalTrajectory) if each.mechanism.method == "optimised-unary")
-    mechanism = Broken(grid=setting.mechanism.grid, steps=2, epsilon=1, method="optimised-unary")
+    kind = broken(LocalTrajectory, law=bits)
+    mechanism = kind(grid=setting.mechanism.grid, steps=2, epsilon=1, method="optimised-unary")
     found = examine(dataclasses.replace(setting, mechanism=mechanism, num_drawn=100))
     assert (found.measured, found.as_expected) == (pytest.approx(1.05), False)
 
 
-class TooLarge(Planar):
-    """Five per cent too much, which what is put on the border of a small box hides."""
-
-    def displacement_exponent(self, columns, rows):
-        return super().displacement_exponent(columns, rows) * Fraction(21, 20)
-
-
-class AlongOnly(Planar):
-    def displacement_exponent(self, columns, rows):
-        return super().displacement_exponent(columns, rows) - Fraction(abs(rows) > 9, 7)
-
-
-class Greedy(Planar):
-    """Keeps every proposal."""
-
-    def displacement(self, noise):
-        columns, rows = (noise.discrete_laplace(1 / rate) for rate in self.rates)
-        noise.bernoulli_exp(0)
-        return columns, rows
-
-
 def test_the_planar_law_loses_epsilon_for_a_kilometre_and_no_less(settings_of):
+    exponent = Planar.displacement_exponent
+
+    def greedy(law, noise):
+        moved = tuple(noise.discrete_laplace(1 / rate) for rate in law.rates)
+        noise.bernoulli_exp(0)
+        return moved
+
+    kinds = {
+        "sound": Planar,
+        # Five per cent too much, which what is put on the border of a small box hides.
+        "too large": broken(Planar, displacement_exponent=lambda law, x, y: exponent(law, x, y) * Fraction(21, 20)),
+        "along": broken(Planar, displacement_exponent=lambda law, x, y: exponent(law, x, y) - Fraction(abs(y) > 9, 7)),
+        "keeps every proposal": broken(Planar, displacement=greedy),
+    }
     setting = next(each for each in settings_of(LocalLocation) if each.mechanism.method == "planar")
-    for kind in (Planar, TooLarge, AlongOnly, Greedy):
-
-        class Broken(LocalLocation):
-            def law(self, grid, epsilon, kind=kind):
-                return kind(grid=grid, epsilon=epsilon)
-
-        mechanism = Broken(grid=setting.mechanism.grid, epsilon="0.1", method="planar")
+    for name, kind in kinds.items():
+        places = broken(LocalLocation, law=lambda _, grid, epsilon, kind=kind: kind(grid=grid, epsilon=epsilon))
+        mechanism = places(grid=setting.mechanism.grid, epsilon="0.1", method="planar")
         found = examine(dataclasses.replace(setting, mechanism=mechanism, values=setting.values[:2], num_drawn=100))
-        assert found.as_expected == (kind is Planar), kind
-        assert found.claimed == 0.1
-        if kind is Greedy:
-            assert found.problems
-        else:
-            assert (found.measured > 0.1) == (kind is not Planar), kind
+        assert (found.as_expected, found.claimed) == (name == "sound", 0.1), name
+        assert found.problems if name.startswith("keeps") else (found.measured > 0.1) == (name != "sound"), name
 
 
 def test_a_sampler_that_does_not_follow_its_law_is_caught():
     """It replays well, and draws from real entropy otherwise: less private or more, it is not what it says."""
 
-    class TwoFaced(RandomisedResponse):
-        def perturb(self, index, noise):
-            epsilon = self.epsilon if type(noise) is not Noise else self.epsilon / 2
-            return RandomisedResponse(num_inputs=self.num_inputs, epsilon=epsilon).perturb(index, noise)
+    def two_faced(law, index, noise):
+        return response(law, index, noise, 1 if type(noise) is not Noise else Fraction(1, 2))
 
-    found = examine(places_by(TwoFaced))
+    found = examine(places_by(broken(RandomisedResponse, perturb=two_faced)))
     assert (found.measured, found.verdict, found.as_expected) == (1, FAILS, False)
 
 
 def test_an_area_in_clear_that_is_not_stated_is_caught():
     sound = LocalLocation(grid=GRID, epsilon=1).promise()
-
-    class Silent(LocalLocation):
-        def promise(self, task=None):
-            return sound
-
-    found = examine(place_setting(Silent(grid=AREAS, epsilon=1, area_in_clear=True), scope=ACROSS))
+    silent = broken(LocalLocation, promise=lambda mechanism, task=None: sound)
+    found = examine(place_setting(silent(grid=AREAS, epsilon=1, area_in_clear=True), scope=ACROSS))
     assert (found.claimed, found.measured, found.verdict) == (1, UNBOUNDED, FAILS)
 
 
 def test_a_report_that_is_charged_too_little_is_caught():
-    class Undercharged(LocalNumeric):
-        """e-L_LDP as published, whose vehicle is charged for what is claimed."""
-
-        def true_loss(self, tier):
-            return self.levels[0].epsilon
-
+    """e-L_LDP as published, whose vehicle is charged for what is claimed."""
+    undercharged = broken(LocalNumeric, true_loss=lambda mechanism, tier: mechanism.levels[0].epsilon)
     two = [Quantity(name=name, low=-1, high=1, steps=1) for name in ("speed", "load")]
-    mechanism = Undercharged(quantities=two, epsilon=1, as_published=True)
+    mechanism = undercharged(quantities=two, epsilon=1, as_published=True)
     more = {"values": [(-1, -1), (1, 1)], "expected": FAILS, "replays": False, "witnesses": 200}
     found = examine(place_setting(mechanism, **more))
     assert (found.measured, found.holds) == (2, None)  # what is charged is what is claimed
@@ -356,49 +312,28 @@ def numbers_by(kind):
     return examine(DeviceSetting(mechanism=mechanism, variant="broken", values=values))
 
 
-class AtData(LaplaceNumber):
-    def perturb(self, index, noise):
-        return max(super().perturb(index, noise), index - self.steps)
-
-
-class AtBounds(LaplaceNumber):
-    def perturb(self, index, noise):
-        return min(max(super().perturb(index, noise), -self.steps), self.steps)
-
-
-class HalfScale(LaplaceNumber):
-    @property
-    def noise_scale(self):
-        return super().noise_scale / 2
-
-
-class NearScale(LaplaceNumber):
-    @property
-    def noise_scale(self):
-        return super().noise_scale * Fraction(99, 100)
-
-
-class Cut(Piecewise):
-    """At the upper end the window is cut off, and its weight with it."""
-
-    def perturb(self, index, noise):
-        return min(super().perturb(index, noise), self.last - 1)
-
-
-class Forgetful(Piecewise):
-    """Never lands outside the window."""
-
-    def perturb(self, index, noise):
-        return index * self.stride - self.last + noise.below(self.window)
-
-
 def test_broken_laws_of_numbers_are_caught():
-    for kind, measured in [(AtData, UNBOUNDED), (HalfScale, 2), (NearScale, 100 / 99), (Forgetful, UNBOUNDED)]:
+    drawn, scale = LaplaceNumber.perturb, LaplaceNumber.noise_scale
+
+    def scaled(factor):
+        return broken(LaplaceNumber, noise_scale=property(lambda law: factor * scale.__get__(law)))
+
+    at_data = broken(LaplaceNumber, perturb=lambda law, at, noise: max(drawn(law, at, noise), at - law.steps))
+    forgetful = broken(Piecewise, perturb=lambda law, at, noise: at * law.stride - law.last + noise.below(law.window))
+    for name, kind, measured in [
+        ("clipped at the data", at_data, UNBOUNDED),
+        ("half the scale", scaled(Fraction(1, 2)), pytest.approx(2, abs=1e-8)),
+        ("nearly the scale", scaled(Fraction(99, 100)), pytest.approx(100 / 99, abs=1e-8)),
+        ("never outside the window", forgetful, UNBOUNDED),
+    ]:
         found = numbers_by(kind)
-        assert not found.as_expected, kind
-        assert found.measured == (measured if measured == UNBOUNDED else pytest.approx(measured, abs=1e-8)), kind
-    assert numbers_by(AtBounds).as_expected  # at public bounds noise may be clipped
-    assert numbers_by(Cut).verdict == HOLDS  # putting two symbols together gives nothing away
+        assert (found.as_expected, found.measured) == (False, measured), name
+    # At public bounds noise may be clipped, and putting two symbols together gives nothing away.
+    inside, window = lambda law, symbol: min(max(symbol, -law.steps), law.steps), Piecewise.perturb
+    at_bounds = broken(LaplaceNumber, perturb=lambda law, at, noise: inside(law, drawn(law, at, noise)))
+    cut = broken(Piecewise, perturb=lambda law, at, noise: min(window(law, at, noise), law.last - 1))
+    assert numbers_by(at_bounds).as_expected
+    assert numbers_by(cut).verdict == HOLDS
 
 
 # Loss over time
@@ -408,20 +343,6 @@ PURPOSE = Purpose(name="places", mechanism="local-location", tiers=(Tier(name="a
 
 def lifetime_by(opening):
     return list(examine_lifetime(PURPOSE, PLACES[0], loss=Fraction(1, 2), opening=opening))
-
-
-class Forgetting(Allowance):
-    """Keeps the slots, and forgets what they cost."""
-
-    def spent_in_all(self):
-        return Spent()
-
-
-class LargestOnly(Allowance):
-    """Compares the purpose that spent most with the limits, not all together."""
-
-    def spent_in_all(self):
-        return max(self.spent_by_purpose().values(), key=lambda spent: spent.loss, default=Spent())
 
 
 def starting_anew(path, task, **more):
@@ -435,12 +356,17 @@ def test_a_vehicle_falls_silent_and_an_allowance_that_forgets_is_caught():
     found = lifetime_by(Allowance.open)
     assert [(verdict.measured, verdict.claimed) for verdict in found] == [(1, 1), (2.5, 2.5), (2, 2), (2.5, 2.5)]
     assert all(verdict.as_expected for verdict in found)
-    for opening in (Forgetting.open, starting_anew):
+    forgetting = broken(Allowance, spent_in_all=lambda allowance: Spent())  # keeps the slots, not what they cost
+    for opening in (forgetting.open, starting_anew):
         _, lifetime, _, of_two = lifetime_by(opening)
         for found in (lifetime, of_two):
             assert found.measured > found.claimed, opening
             assert (found.verdict, found.as_expected) == (FAILS, False), opening
-    *of_one, day, lifetime = lifetime_by(LargestOnly.open)
+
+    def largest(allowance):  # the purpose that spent most is compared with the limits, not all together
+        return max(allowance.spent_by_purpose().values(), key=lambda spent: spent.loss, default=Spent())
+
+    *of_one, day, lifetime = lifetime_by(broken(Allowance, spent_in_all=largest).open)
     assert all(verdict.as_expected for verdict in (*of_one, day))
     assert (lifetime.measured, lifetime.verdict) == (4.5, FAILS)  # five of one purpose, four of the other
 
