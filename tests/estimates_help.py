@@ -21,8 +21,20 @@ from dunnage.release import Release
 
 GRID = Grid(box=("103.9", "30.5", "104.2", "30.8"), levels=3, area_levels=2)
 TIERS = (Tier(name="basic", epsilon="2"), Tier(name="strict", epsilon="1"))
+HOURLY = Schedule(slots_per_day=24, slot_minutes=60, lateness_minutes=30, skew_seconds=60)
 SPEED = Quantity(name="speed", low=0, high=120, unit="km/h")
 LOAD = Quantity(name="load", low=0, high="20.5", unit="t", missing="symbol")
+
+TRUCK_TIERS = (Tier(name="basic", epsilon="1"), Tier(name="strict", epsilon="0.5"))
+TELEMETRY = Purpose(name="telemetry", mechanism="local-numeric", tiers=TRUCK_TIERS, quantities=(SPEED, LOAD))
+PLACES = Purpose(name="places", mechanism="local-location", tiers=TRUCK_TIERS, grid=GRID)
+PATHS = Purpose(name="paths", mechanism="local-trajectory", tiers=TRUCK_TIERS, grid=GRID, steps=2)
+
+
+def truck_task(*purposes: Purpose, **changes: Any) -> Task:
+    """Give a task of some purposes, all three if none is given, that reports every hour."""
+    facts = {"schedule": HOURLY, "limits": Limits(lifetime="10000")}
+    return Task(dataset="fleet", purposes=purposes or (TELEMETRY, PLACES, PATHS), **{**facts, **changes})
 
 
 @contextmanager

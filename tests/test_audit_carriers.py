@@ -107,9 +107,6 @@ def found_by_all_sequences(rows, prior, num_reports):
     )
 
 
-# Finding a parked truck
-
-
 @pytest.mark.parametrize("kind", ORACLES)
 def test_places_that_are_alike_against_all_sequences(kind):
     cases = [(2, 1), (2, 4), (3, 1), (3, 2), (3, 3), (4, 2), (5, 1)]
@@ -186,7 +183,7 @@ def test_draws_agree_with_closed_forms(monkeypatch):
 def test_hadamard_response_of_one_report_has_a_closed_form():
     law = HadamardResponse(num_inputs=29, epsilon=TWO)
     slow = found_by_all_sequences(rows_of(law), [1 / 29] * 29, 1)
-    assert 2 * law.num_blocks * law.p / 29 == pytest.approx(slow, rel=1e-12)
+    assert locate(law, 1).value == pytest.approx(slow, rel=1e-12)
     large = locate(HadamardResponse(num_inputs=4097, epsilon=ONE), 1)
     assert large.computed
     assert large.baseline < large.value < math.e * large.baseline
@@ -219,9 +216,6 @@ def test_a_prior_must_fit_and_a_guess_is_never_worse_than_its_baseline():
     assert [Guess.exactly(value, 0.2).value for value in (0.1999999, 1.0000001)] == [0.2, 1.0]
 
 
-# Who moved
-
-
 def test_moves_against_all_pairs_of_symbols():
     for kind, (places, epsilon) in product(ORACLES, [(3, HALF), (5, ONE), (5, TWO)]):
         law = kind(num_inputs=places, epsilon=epsilon)
@@ -251,9 +245,6 @@ def test_unique_by_the_slots_that_were_drawn():
     areas = np.array([[0, 1, 2], [0, 1, 3], [0, 2, 3]])
     seen = np.array([[True, True, False], [False, True, True], [True, False, False]])
     assert tracking.unique_by_slots(areas, seen) == pytest.approx(1 / 3)
-
-
-# Numbers
 
 
 def chances_of_symbols(law, point):
@@ -321,9 +312,6 @@ def test_tuples_by_listing_all_sets(pairs, data):
         math.prod(pair[0] if told else pair[1] for pair, told in zip(pairs, chosen, strict=True)) for chosen in sets
     ) / len(sets)
     assert guess_tuple(guesses, num_told) == pytest.approx(slow, rel=1e-9, abs=1e-15)
-
-
-# Fleets, and what is true of them
 
 
 COLUMNS = FileColumns(vehicle="truck", time="at", places=("x", "y"))
@@ -492,9 +480,6 @@ def test_rows_that_are_rarer_than_slots_count_alike_and_another_task_is_refused(
         Fleet.read(rows, policy)
 
 
-# What the task alone tells
-
-
 def findings_of(text):
     figures, notes = view_figures(task_of(carriers_from_text(text)), lambda line: None)
     findings = written(figures, "vehicle")
@@ -537,9 +522,6 @@ def test_vehicles_that_are_alone_with_their_areas(tmp_path):
         assert item.value == most if hours == 4 else item.value <= most
     assert 0 <= found["unique by areas, as scheduled (places)"].value <= item.value + 0.5
     assert len(found["unique by areas, 1 hour (places)"].details["curve"]) == 4
-
-
-# Audits from end to end
 
 
 def made_release(folder, *, trucks=60, every_row=False, **options):

@@ -59,9 +59,6 @@ def mode_of(name):
     return stat.S_IMODE(Path(name).stat().st_mode)
 
 
-# One vehicle
-
-
 def test_a_vehicle_reports_and_again_and_takes_on_another_task(place):
     result = fine(f"{PERTURB} {ENROL} -o reports.jsonl")
     assert (result["reports"], result["slots"], result["again"]) == (1, 1, 0)
@@ -129,9 +126,6 @@ def test_what_is_refused_leaves_everything_as_it_was(place):
     assert snapshot(place) == before
 
 
-# A fleet and its estimates
-
-
 def test_a_fleet_reports(place):
     result = fine(f"{POSITIONS} -o reports.jsonl --seed 1")
     assert (result["vehicles"], result["reports"]) == (VEHICLES, 2 * VEHICLES)
@@ -171,9 +165,6 @@ def test_estimates_say_what_was_left_out(place):
         run(f"estimate {words}").refused()
     Path("nothing.jsonl").unlink()
     assert snapshot(place) == before
-
-
-# Identities
 
 
 def test_rings_and_records_are_never_written_over(tmp_path, monkeypatch):

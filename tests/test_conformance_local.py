@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.estimates_help import refuses
+from tests.estimates_help import GRID, LOAD, SPEED, refuses
 
 from dunnage.devices.allowance import Allowance
 from dunnage.devices.client import Client, check_task, mechanism_of
@@ -28,14 +28,11 @@ from dunnage.devices.numbers import LocalNumeric
 from dunnage.devices.paths import LocalTrajectory
 from dunnage.devices.places import LocalLocation
 from dunnage.devices.report import Report
-from dunnage.devices.task import MECHANISMS, Grid, Limits, Purpose, Quantity, Schedule, Task, Tier
+from dunnage.devices.task import MECHANISMS, Limits, Purpose, Schedule, Task, Tier
 from dunnage.errors import AllowanceError, ParameterError, ReportError
 from dunnage.model.guarantees import Basis, Neighbours, guarantee_from
 from dunnage.noise.source import Noise
 
-GRID = Grid(box=("103.9", "30.5", "104.2", "30.8"), levels=3, area_levels=2)
-SPEED = Quantity(name="speed", low=0, high=120, unit="km/h", steps=64)
-LOAD = Quantity(name="load", low=0, high=40, unit="t", steps=64, missing="symbol")
 NOON = 20_000 * 86_400
 SUBJECTS = {
     LocalNumeric: {"quantities": (SPEED, LOAD)},
@@ -253,14 +250,6 @@ def test_damaged_payloads_are_refused(case):
     for damaged in (b"", payload + b"\0", payload + b"\xff" * 40):
         with refuses(ReportError, damaged):
             mechanism.read(damaged, tier=tier)
-
-
-def test_one_report_is_fast(case, within):
-    mechanism, noise = case.mechanism(), Noise()
-    mechanism.perturb(case.value, tier="all", noise=noise)
-    with within(50 * 1e-3):
-        for _ in range(50):
-            mechanism.perturb(case.value, tier="all", noise=noise)
 
 
 def client(case, tmp_path, noise, **limits):

@@ -117,8 +117,6 @@ def names_in(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-# Moments and numbers
-
 MOMENTS = {
     "1970-01-01T00:00:01": MICROS,
     "1970-01-01 00:00:01": MICROS,
@@ -176,9 +174,6 @@ def test_numbers():
     assert none == 0
     for column in ([1, None], [Decimal("1.0"), None], [1.0, math.nan], pa.array(["1", ""]).dictionary_encode()):
         np.testing.assert_array_equal(cells.numbers_of(pa.array(column))[0], [1, math.nan])
-
-
-# Files of rows
 
 
 def row_file(path):
@@ -250,9 +245,6 @@ def test_parameters_are_checked():
     assert abs(files.read_clock("now") - datetime.now(UTC).timestamp()) < 60
 
 
-# Which row a slot reports
-
-
 def slow_latest(rows, vehicle, moment, age):
     """The same, row by row."""
     best, value = (-1, -1), math.nan
@@ -289,9 +281,6 @@ def test_the_latest_row_of_a_slot():
             expected = [slow_latest(rows, v, (s - back) * 3600, window.age_seconds) for v, s in pairs]
             np.testing.assert_array_equal(step["speed"], expected)
         assert found.num_missing == int(np.isnan(found.steps[-1]["speed"]).sum())
-
-
-# One vehicle
 
 
 def perturbed(folder, data, task, out="reports.jsonl", **more):
@@ -489,18 +478,6 @@ def test_a_file_that_could_never_be_used_is_refused_at_a_time_too(tmp_path):
     assert names_in(tmp_path) == ["rows.csv", "rows.ods"]
 
 
-def test_a_clock_years_ahead(tmp_path):
-    task, data = make_task(schedule=HOURLY), write_rows(tmp_path / "rows.csv", day_rows())
-    perturbed(tmp_path, data, task, enrol=True, now=NOW)
-    held = (tmp_path / "truck.allowance").read_bytes()
-    late = NOW + 3_000 * SECONDS
-    with pytest.raises(AllowanceError, match="3000 "):
-        perturbed(tmp_path, data, task, "late.bin", now=late)
-    assert (tmp_path / "truck.allowance").read_bytes() == held
-    assert perturbed(tmp_path, data, task, "right.bin", now=NOW + 3600).reports
-    assert perturbed(tmp_path, data, task, "late.bin", now=late, accept_clock=True).reports
-
-
 def test_a_report_file_that_is_an_input(tmp_path):
     task, data = make_task(), write_rows(tmp_path / "rows.csv", day_rows())
     perturbed(tmp_path, data, task, enrol=True)
@@ -548,9 +525,6 @@ def test_refusals_before_anything_is_spent(tmp_path):
     assert names_in(tmp_path) == ["centuries.csv", "reports.jsonl", "rows.csv", "wrong.csv"]
 
 
-# A fleet
-
-
 def simulated(folder, task, rows=None, out="reports.bin", **options):
     """Simulate a fleet of some rows, by default six vehicles on one day; return the result and its reports."""
     data = write_rows(folder / "rows.parquet", fleet_rows() if rows is None else rows)
@@ -590,10 +564,10 @@ def test_tiers_and_slots_are_drawn_evenly_and_reports_do_not_lie_together(tmp_pa
     assert 100 < sum(r.tier == 0 for r in runs[0]) / 12 < 300
     moments = Counter(r.slot for r in simulated(tmp_path, task, rows, "three.bin")[1] if r.purpose == 0)
     assert chance_of([moments[slot] for slot in range(24)], [1600 / 24] * 24) > 1e-9
-    reports = simulated(tmp_path, make_task(schedule=HOURLY), rows, "four.bin")[1]
-    at_noon = [r for r in reports if r.slot == 12]
-    assert len(at_noon) == 1200
-    assert places_told(make_task(schedule=HOURLY), at_noon) != [at % 16 for at in range(400)]
+    hourly = make_task(schedule=HOURLY)
+    at_noon = [r for r in simulated(tmp_path, hourly, rows[:100], "four.bin")[1] if r.slot == 12]
+    assert len(at_noon) == 300
+    assert places_told(hourly, at_noon) != [at % 16 for at in range(100)]
     assert [r.report_id[::-1] for r in at_noon] == sorted(r.report_id[::-1] for r in at_noon)
 
 
@@ -702,9 +676,6 @@ def test_fleets_that_are_refused(tmp_path, monkeypatch):
     with pytest.raises(ParameterError):
         fleet.simulate(data, make_task(), tmp_path / "r.bin")
     assert names_in(tmp_path) == ["empty.parquet", "rows.parquet"]
-
-
-# Tasks, reports and tallies of files
 
 
 @pytest.fixture(scope="module")
@@ -821,19 +792,17 @@ def test_tallies_of_every_law_come_back(tmp_path):
         limits = Limits(lifetime=Fraction(10_000), allow_unbounded=True)
         schedule = Schedule(slots_per_day=4, slot_minutes=60)
         task = Task(dataset="fleet", purposes=(purpose,), schedule=schedule, limits=limits)
-        simulated(tmp_path, task, out="tallies.json", tally=True, force=True)
-        simulated(tmp_path, task, force=True)
+        simulated(tmp_path, task, fleet_rows(2), "tallies.json", tally=True, force=True)
+        simulated(tmp_path, task, fleet_rows(2), force=True)
         collected = files.collect([tmp_path / "reports.bin"], task)
         tallies = files.read_tallies(tmp_path / "tallies.json", task)
-        assert tallies.num_reports == collected.num_reports == 24, (mechanism, parameters)
+        assert tallies.num_reports == collected.num_reports == 8, (mechanism, parameters)
         # What is counted from reports must pass the same check.
         (tmp_path / "again.json").write_text(json.dumps(collected.tallies.to_dict()))
         again = files.read_tallies(tmp_path / "again.json", task)
         assert again.to_dict() == collected.tallies.to_dict(), (mechanism, parameters)
         assert all(isinstance(tally, Tally) for tally in again.by_tier.values())
 
-
-# Identity records
 
 RECORDS = 'vehicle,plate,owner\nV1,"XY ""12""",Zoë\nV2,,"a\nb"\n'
 

@@ -17,27 +17,19 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.chance_help import chance_of
-from tests.estimates_help import refuses
+from tests.estimates_help import GRID, PATHS, PLACES, refuses, truck_task
 
 from dunnage.devices.allowance import Allowance, Slot
-from dunnage.devices.task import Grid, Limits, Purpose, Schedule, Task, Tier
+from dunnage.devices.task import Limits, Purpose, Schedule, Tier
 from dunnage.errors import AllowanceError, TaskError
 
 DAY = 20_000
 MIDNIGHT = DAY * 86_400
-GRID = Grid(box=("103.9", "30.5", "104.2", "30.8"), levels=3)
-TIERS = (Tier(name="basic", epsilon="1"), Tier(name="strict", epsilon="0.5"))
-PLACES = Purpose(name="places", mechanism="local-location", tiers=TIERS, grid=GRID)
-PATHS = Purpose(name="paths", mechanism="local-trajectory", tiers=TIERS, grid=GRID, steps=2)
-HOURLY = Schedule(slots_per_day=24, slot_minutes=60, lateness_minutes=30, skew_seconds=60)
 ONE = Fraction(1)
 
 
 def make_task(**changes):
-    """A task that reports every hour."""
-    facts = {"purposes": (PLACES, PATHS), "schedule": HOURLY, "limits": Limits(lifetime="1000")}
-    return Task(dataset="fleet", **{**facts, **changes})
+    return truck_task(PLACES, PATHS, **changes)
 
 
 TASK = make_task()
@@ -73,9 +65,6 @@ def path(tmp_path):
 
 def names_in(folder):
     return {file.name for file in folder.iterdir()}
-
-
-# Opening
 
 
 def test_a_vehicle_is_enrolled_once_and_a_missing_file_counts_as_spent(path):
@@ -175,9 +164,6 @@ def test_tiers(path):
         reopen(path, tier="basic")
 
 
-# Slots
-
-
 def test_slots_are_drawn_for_today_and_tomorrow_and_never_moved(path):
     task = make_task(schedule=Schedule(slots_per_day=3))
     with enrol(path, task) as allowance:
@@ -192,15 +178,6 @@ def test_slots_are_drawn_for_today_and_tomorrow_and_never_moved(path):
         following = allowance.slots(DAY + 2)
     with reopen(path, task) as allowance:
         assert allowance.slots(DAY + 2) == following
-
-
-def test_slots_are_uniform_over_the_day(path):
-    with enrol(path, make_task(schedule=Schedule(slot_minutes=360))) as allowance:  # four moments
-        drawn = Counter()
-        for day in range(DAY, DAY + 1000):
-            allowance.advance(day * 86_400)
-            drawn.update(allowance.slots(day))
-    assert chance_of([drawn[slot] for slot in range(4)], [250] * 4) > 1e-9
 
 
 def test_when_slots_are_due(path, tmp_path):
@@ -223,9 +200,6 @@ def test_when_slots_are_due(path, tmp_path):
         assert allowance.slots(DAY) == ()
         with pytest.raises(AllowanceError):
             allowance.stored(Slot(DAY, 23), "places")
-
-
-# Spending
 
 
 def test_spent_then_stored_then_the_same_for_ever(path):
@@ -315,9 +289,6 @@ def test_threads_cannot_spend_twice(path):
     assert Counter(done) == {"spent": 1, "refused": 7}
 
 
-# The clock
-
-
 def test_a_clock_that_goes_back(path):
     five = MIDNIGHT + 5 * 3600
     with enrol(path) as allowance:
@@ -393,9 +364,6 @@ def test_no_slot_is_ever_spent_twice(moments, data):
         allowance.close()
 
 
-# Adopting another task
-
-
 def test_another_task_needs_consent_and_what_was_spent_stays_spent(path):
     other = make_task(version=2, limits=Limits(lifetime="49"))
     with enrol(path) as allowance:
@@ -414,14 +382,11 @@ def test_another_task_needs_consent_and_what_was_spent_stays_spent(path):
     with pytest.raises(AllowanceError):
         reopen(path, TASK)
     gold = (Tier(name="gold", epsilon="1"), Tier(name="silver", epsilon="2"))
-    third = make_task(purposes=(Purpose(name="places", mechanism="local-location", tiers=gold, grid=GRID),))
+    third = truck_task(Purpose(name="places", mechanism="local-location", tiers=gold, grid=GRID))
     with pytest.raises(TaskError):  # the tier must be one of the new task
         reopen(path, third, adopt=True, now=MIDNIGHT + 86_400)
     with reopen(path, third, adopt=True, now=MIDNIGHT + 86_400, tier="gold") as allowance:
         assert allowance.tier == "gold"
-
-
-# Keeping reports of closed days
 
 
 def play(path, days):
@@ -489,9 +454,6 @@ def test_room_for_kept_reports_and_whose_they_are(path, monkeypatch):
         file.unlink()
     with enrol(path, now=(DAY + 9) * 86_400, keep_from=DAY) as allowance:
         assert allowance.slots(DAY + 5) == ()  # of another vehicle
-
-
-# Crashes
 
 
 class Crash(BaseException):

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
-from tests.estimates_help import refuses
+from tests.estimates_help import PATHS, PLACES, TELEMETRY, refuses, truck_task
 
 from dunnage.collecting import batch
 from dunnage.collecting.tally import Counts, Sums, Tally
@@ -24,7 +24,7 @@ from dunnage.devices.numbers import LocalNumeric
 from dunnage.devices.paths import AreaPaths, LocalTrajectory, PlaceByPlace, ReachablePaths
 from dunnage.devices.places import LocalLocation, Planar
 from dunnage.devices.report import Report
-from dunnage.devices.task import Grid, Limits, Purpose, Quantity, Schedule, Task, Tier
+from dunnage.devices.task import Grid, Limits, Quantity
 from dunnage.errors import InputError, ParameterError
 from dunnage.noise import arrays as noise_arrays
 from dunnage.noise.source import Noise
@@ -317,9 +317,6 @@ def test_laws_that_arrays_do_not_draw():
         batch.joint_signs(Noise(), indices(0, 3), n.JointDuchi(epsilon=Fraction(1), dimensions=63))
 
 
-# The planar law
-
-
 @pytest.mark.parametrize("bits", [16, 2])
 def test_displacements(monkeypatch, bits):
     monkeypatch.setattr(batch, "_ROUNDING_BITS", bits)
@@ -444,17 +441,8 @@ def test_columns_go_on_with_a_tally_in_chunks_of_any_size(monkeypatch):
 
 # Tallies add up, travel, and count each report once
 
-TIERS = (Tier(name="basic", epsilon="1"), Tier(name="strict", epsilon="0.5"))
-TASK = Task(
-    dataset="fleet",
-    purposes=(
-        Purpose(name="telemetry", mechanism="local-numeric", tiers=TIERS, quantities=QUANTITIES),
-        Purpose(name="places", mechanism="local-location", tiers=TIERS, grid=SMALL, parameters={"area_in_clear": True}),
-        Purpose(name="paths", mechanism="local-trajectory", tiers=TIERS, grid=SMALL, steps=2),
-    ),
-    schedule=Schedule(),
-    limits=Limits(lifetime="1000", allow_unbounded=True),
-)
+CLEAR = replace(PLACES, parameters={"area_in_clear": True})
+TASK = truck_task(TELEMETRY, CLEAR, PATHS, limits=Limits(lifetime="1000", allow_unbounded=True))
 VALUES = ((30.0, None), (104.0, 30.6), ((104.0, 30.6), (104.1, 30.6)))
 
 

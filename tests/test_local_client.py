@@ -16,38 +16,22 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.estimates_help import refuses
+from tests.estimates_help import GRID, HOURLY, PLACES, TELEMETRY, refuses, truck_task
 
 from dunnage.devices.allowance import Allowance, Slot
 from dunnage.devices.client import Client, check_task, mechanism_of
 from dunnage.devices.places import LocalLocation
 from dunnage.devices.report import Report
-from dunnage.devices.task import Grid, Limits, Purpose, Quantity, Schedule, Task, Tier
+from dunnage.devices.task import Limits, Schedule, Tier
 from dunnage.errors import AllowanceError, TaskError
 from dunnage.noise.source import Noise
 
 DAY = 20_000
 MIDNIGHT = DAY * 86_400
-GRID = Grid(box=("103.9", "30.5", "104.2", "30.8"), levels=3, area_levels=2)
-TIERS = (Tier(name="basic", epsilon="1"), Tier(name="strict", epsilon="0.5"))
-SPEED = Quantity(name="speed", low="0", high="120", unit="km/h", steps=16)
-LOAD = Quantity(name="load", low="0", high="20", unit="t", steps=16, missing="symbol")
-NUMBERS = Purpose(name="telemetry", mechanism="local-numeric", tiers=TIERS, quantities=(SPEED, LOAD))
-PLACES = Purpose(name="places", mechanism="local-location", tiers=TIERS, grid=GRID)
-PATHS = Purpose(name="paths", mechanism="local-trajectory", tiers=TIERS, grid=GRID, steps=2)
 # At epsilon 40 the symbol is the input, but for a chance of 1e-16.
 SHARP = replace(PLACES, tiers=(Tier(name="sharp", epsilon="40"),), parameters={"method": "randomised-response"})
-HOURLY = Schedule(slots_per_day=24, slot_minutes=60, lateness_minutes=30, skew_seconds=60)
 VALUES = {"telemetry": {"speed": 61.5, "load": 7}, "places": (104.0, 30.6), "paths": [(104.0, 30.6), (104.1, 30.6)]}
-
-
-def make_task(*purposes, **changes):
-    """A task with three purposes, or those given, every hour."""
-    facts = {"purposes": purposes or (NUMBERS, PLACES, PATHS), "schedule": HOURLY, "limits": Limits(lifetime="10000")}
-    return Task(dataset="fleet", **{**facts, **changes})
-
-
-TASK = make_task()
+TASK = truck_task()
 
 
 @pytest.fixture
@@ -74,9 +58,6 @@ def slot_of(message):
 def cells_of(task, message):
     payload = Report.from_bytes(message, task=task).payload
     return [symbol for _, symbol in mechanism_of(task, SHARP).read(payload, tier=SHARP.tiers[0])]
-
-
-# Reports
 
 
 def test_one_report_for_each_purpose_of_a_slot(make_client):
@@ -124,7 +105,7 @@ def test_every_slot_of_a_day(make_client):
 
 
 def test_a_chosen_slot(make_client):
-    client = make_client(make_task(schedule=replace(HOURLY, lateness_minutes=120)))
+    client = make_client(truck_task(schedule=replace(HOURLY, lateness_minutes=120)))
     now = MIDNIGHT + 2 * 3600
     assert [slot.slot for slot in client.due(now)] == [0, 1, 2]
     assert slot_of(client.report("places", None, now, slot=Slot(DAY, 1))) == 1
@@ -147,14 +128,11 @@ def test_what_is_refused_spends_nothing(make_client):
         with refuses(AllowanceError, now):
             client.reports(VALUES, now=now)
     with pytest.raises(AllowanceError):
-        Client(make_task(version=2), client.allowance)
+        Client(truck_task(version=2), client.allowance)
     seeded = Client(TASK, client.allowance, clock=lambda: MIDNIGHT + 3600, noise=Noise(seed=7))
     with pytest.raises(AllowanceError):  # seeded noise has no bound
         seeded.reports(VALUES)
     assert client.allowance.spent_in_all().num_reports == 0
-
-
-# Values
 
 
 class Hostile:
@@ -181,18 +159,15 @@ def test_any_value_makes_exactly_one_report(make_client):
 
 
 def test_an_outside_place_is_reported_as_outside(make_client):
-    client = make_client(make_task(SHARP), tier="sharp")
+    client = make_client(truck_task(SHARP), tier="sharp")
     found = []
     for hour, value in enumerate([(0.0, 0.0), None, (math.nan, 1.0), (104.2, 30.8), (103.9, 30.5)]):
         found += cells_of(client.task, client.report("places", value, now=MIDNIGHT + hour * 3600))
     assert found == [16, 16, 16, 15, 0]
 
 
-# Limits
-
-
 def test_used_up(make_client):
-    client = make_client(make_task(limits=Limits(day="72", lifetime="74")))
+    client = make_client(truck_task(limits=Limits(day="72", lifetime="74")))
     for hour in range(24):
         client.reports(VALUES, now=MIDNIGHT + hour * 3600)
     with pytest.raises(AllowanceError):
@@ -202,20 +177,20 @@ def test_used_up(make_client):
 
 
 def test_the_true_loss_of_published_forms(make_client):
-    numbers, places = (replace(purpose, parameters={"as_published": True}) for purpose in (NUMBERS, PLACES))
-    losses = check_task(make_task(numbers, places, limits=Limits(lifetime="10000", allow_unbounded=True)))
+    numbers, places = (replace(purpose, parameters={"as_published": True}) for purpose in (TELEMETRY, PLACES))
+    losses = check_task(truck_task(numbers, places, limits=Limits(lifetime="10000", allow_unbounded=True)))
     assert losses.by_report["basic", "telemetry"] == 3  # speed, load, and whether there is a load
     assert losses.by_report["basic", "places"] is None
     assert losses.of_slot("basic") is losses.of_day("basic") is None
     assert losses.bounded_of_slot("strict") == Fraction(3, 2)
-    task = make_task(numbers, limits=Limits(day="71", lifetime="1000"))  # 24 stated, 72 in truth
+    task = truck_task(numbers, limits=Limits(day="71", lifetime="1000"))  # 24 stated, 72 in truth
     with pytest.raises(TaskError, match="72"):
         check_task(task)
     assert check_task(replace(task, limits=Limits(day="72", lifetime="1000"))).of_day("basic") == 72
     clear = replace(PLACES, parameters={"area_in_clear": True})
     with pytest.raises(TaskError):  # no bound must be allowed
-        check_task(make_task(clear))
-    client = make_client(make_task(clear, limits=Limits(lifetime="100", allow_unbounded=True)))
+        check_task(truck_task(clear))
+    client = make_client(truck_task(clear, limits=Limits(lifetime="100", allow_unbounded=True)))
     assert len(client.reports({"places": VALUES["places"]})) == 1
     assert client.allowance.spent_in_all().num_unbounded == 1
 
@@ -224,11 +199,11 @@ def test_parameters_that_a_mechanism_refuses():
     for parameters, says in (({"colour": 1}, "colour"), ({"method": "magic"}, "magic"), ({"method": 5}, "method")):
         for purpose in TASK.purposes:
             with pytest.raises(TaskError, match=says):
-                check_task(make_task(replace(purpose, parameters=parameters)))
+                check_task(truck_task(replace(purpose, parameters=parameters)))
 
 
 def test_windows(make_client):
-    client = make_client(make_task(schedule=replace(HOURLY, window=4)))
+    client = make_client(truck_task(schedule=replace(HOURLY, window=4)))
     losses = check_task(client.task)
     # Any 4 consecutive slots give away what was stated; a day of 24 gives away six times that.
     assert (losses.of_slot("basic"), losses.of_day("basic")) == (Fraction(3, 4), 18)
@@ -236,12 +211,9 @@ def test_windows(make_client):
     for hour in range(4):
         client.reports(VALUES, now=MIDNIGHT + hour * 3600)
     assert client.allowance.spent_on(DAY).loss == 3
-    lines = check_task(make_task(schedule=Schedule(), limits=Limits(lifetime="300"))).statements()
+    lines = check_task(truck_task(schedule=Schedule(), limits=Limits(lifetime="300"))).statements()
     assert len(lines) == 6
     assert ("100" in lines[2], "200" in lines[5]) == (True, True)  # days that the allowance lasts for
-
-
-# Crashes
 
 
 class Crash(BaseException):
@@ -249,7 +221,7 @@ class Crash(BaseException):
 
 
 def test_a_spent_slot_without_a_report_sends_the_missing_input_or_lapses(make_client):
-    task = make_task(SHARP)
+    task = truck_task(SHARP)
     client = make_client(task, tier="sharp")
     client.allowance.spend(Slot(DAY, 0), "places", Fraction(40), MIDNIGHT)  # and here the power fails
     again = make_client(task, reopened=True)
@@ -271,7 +243,7 @@ def test_no_slot_is_missed_and_none_is_spent_twice(crashes):
     def crash(*given, **named):
         raise Crash
 
-    task = make_task(PLACES)
+    task = truck_task(PLACES)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "truck"
         Allowance.open(path, task, enrol=True, tier="basic", now=MIDNIGHT, durable=False).close()

@@ -39,9 +39,6 @@ def covered(hits, num, confidence=0.95):
     return bool(stats.binomtest(int(hits), num, confidence, alternative="less").pvalue > RARE)
 
 
-# Intervals and projections
-
-
 def test_binomial_bounds_are_those_of_exact_tests_and_cover_every_chance():
     for num in (1, 7, 30):
         lower, upper = est.binomial_bounds(np.arange(num + 1), num, 0.9)
@@ -227,9 +224,6 @@ def test_published_paths_are_means_of_products():
             assert found.variance[index] * 40 >= np.var(products) * (1 - 1e-9)
 
 
-# Known channels
-
-
 def test_planar_matrix_adds_up_what_is_beyond_the_border():
     law = Planar(grid=Grid(box=(0, 0, 1, 1), levels=2), epsilon=Fraction(1, 50))
     weights = {at: math.exp(law.displacement_exponent(*at)) for at in product(range(-60, 61), repeat=2)}
@@ -278,9 +272,6 @@ def test_bounds_of_a_distribution_hold_all_at_once():
             hits += bool(within.all()) and found.quantiles.lower[1] <= middle <= found.quantiles.upper[1]
             assert math.isclose(found.shares.value.sum(), 1)
         assert hits >= 1  # the band is far wider than it must be: both miss hardly ever
-
-
-# Coverage over many draws
 
 
 def skewed(num, seed, shift=0.0):
@@ -392,9 +383,6 @@ def test_intervals_of_paths_cover(parameters):
         path = often[draw % 20]
         hits += found.lower[path] <= truth[path] <= found.upper[path]
     assert covered(hits, draws), hits
-
-
-# The whole
 
 
 def measures(release):

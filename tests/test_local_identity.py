@@ -79,9 +79,6 @@ def ring(request):
     return KeyRing.new(request.param)
 
 
-# Sealing
-
-
 @settings(max_examples=50, deadline=None)
 @given(st.dictionaries(st.text(), st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.text()))
 def test_any_plain_record(record):
@@ -168,9 +165,6 @@ def test_any_changed_field_does_not_open(name, value):
         return
     with pytest.raises(SealError):
         open_record(SealedRecord.from_json(json.dumps({**fields, name: value})), ring, associated=ALIAS)
-
-
-# Keys
 
 
 def test_rotation(ring):

@@ -70,9 +70,6 @@ def check_law(draws, expected):
     assert chance_of([seen[outcome] for outcome in rarest_first], wanted) > UNLIKELY
 
 
-# Frequency oracles
-
-
 def test_the_worst_loss_by_looking_everywhere_is_the_closed_form():
     for kind, epsilon, num_inputs in product(KINDS, EPSILONS, [2, 3, 5, 8]):
         oracle = kind(num_inputs=num_inputs, epsilon=epsilon)
@@ -249,9 +246,6 @@ def test_bad_oracles_cannot_be_made():
             kind(num_inputs=5000, epsilon=ONE).symbols()
 
 
-# Areas in clear
-
-
 def area_channel(oracle, areas):
     return InClear(oracle=oracle(num_inputs=5, epsilon=ONE), num_groups=areas)
 
@@ -283,11 +277,6 @@ def test_within_an_area_the_loss_is_that_of_the_oracle():
                 assert channel.perturb(index, noise) // channel.oracle.num_symbols == area
 
 
-# The planar law
-
-steps = st.fractions(-1000, 1000, max_denominator=50)
-
-
 def norm(across, along):
     """Return the longest scalar product of a displacement with one of the 36 directions."""
     return max((a * abs(across) + b * abs(along)) / c for a, b, c in DIRECTIONS)
@@ -297,21 +286,13 @@ def planar(epsilon="0.25", grid=SMALL):
     return Planar(grid=grid, epsilon=Fraction(epsilon))
 
 
-@given(steps, steps, steps, steps, st.fractions(-5, 5, max_denominator=9))
-def test_the_planar_norm_is_a_norm_and_the_length_or_a_little_less(a, b, c, d, factor):
-    assert norm(a + c, b + d) <= norm(a, b) + norm(c, d)
-    assert norm(factor * a, factor * b) == abs(factor) * norm(a, b)
-    assert norm(-a, b) == norm(a, -b) == norm(a, b)
-    squared = a**2 + b**2
-    assert Fraction(99, 100) * squared <= norm(a, b) ** 2 <= squared  # cos(11.5 / 2 degrees) squared
-
-
 def test_directions_lie_on_the_circle_and_are_mirrored():
     assert all(a * a + b * b == c * c for a, b, c in DIRECTIONS)
     assert {(b, a, c) for a, b, c in DIRECTIONS} == set(DIRECTIONS)
     angles = [math.degrees(math.atan2(b, a)) for a, b, _ in DIRECTIONS]
     assert angles == sorted(angles)
     assert (angles[0], angles[-1]) == (0, 90)
+    # So that the norm is the length, or less by 1 - cos(11.5 / 2 degrees) at most.
     assert max(later - sooner for sooner, later in pairwise(angles)) < 11.5
 
 
@@ -384,9 +365,6 @@ def test_the_planar_mechanism():
     wide = LocalLocation(grid=SMALL, epsilon="0.05", method="planar").noise_verdict(100_000)
     assert (wide.is_noise, wide.levels, wide.epsilon) == (True, None, Fraction(1, 2))
     assert not mechanism.noise_verdict(100_000).is_noise
-
-
-# LocalLocation
 
 
 def test_missing_and_outside_are_one_input():

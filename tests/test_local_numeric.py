@@ -90,9 +90,6 @@ def drawn(law, index, num=20_000):
     return [law.perturb(index, noise) for _ in range(num)]
 
 
-# What a symbol gives away
-
-
 def test_every_law_gives_away_its_epsilon():
     for epsilon in EPSILONS:
         for steps, make in itertools.product([1, 2, 3, 5], FINITE):
@@ -133,9 +130,6 @@ def test_published_reports_give_away_epsilon_for_each_number():
     top = math.prod(law.num_symbols for law in report.laws) - 1
     symbol = int.from_bytes(top.to_bytes(-(-top.bit_length() // 8), "little") + b"\x01", "little")
     assert spread(report.exponent(index, symbol) for index in (0, report.num_inputs - 1)) == report.loss == 3
-
-
-# Exact means, second moments and variances
 
 
 def test_laws_are_unbiased_exactly():
@@ -208,9 +202,6 @@ def test_numbers_that_stand_for_e_are_right_to_many_digits():
         assert float(n.odds_of(epsilon)) == pytest.approx(math.exp(epsilon), rel=1e-13)
 
 
-# The window
-
-
 def test_window_is_the_best_of_all():
     for epsilon, steps in itertools.product(EPSILONS, [1, 2, 5, 20]):
         odds, (stride, half) = n.odds_of(epsilon), n.best_window(steps, epsilon)
@@ -230,9 +221,6 @@ def test_windows_are_the_same_on_every_machine():
     assert found == [(1, 0), (2, 2), (1, 59), (1, 794), (1, 240)]
     assert [SquareWave(epsilon=Fraction(e), steps=1024).half for e in ("0.5", "1", "3")] == [733, 524, 130]
     assert [n.PublishedPiecewise(epsilon=Fraction(e), steps=1024).half for e in ("0.5", "1", "5")] == [797, 621, 84]
-
-
-# The literal Algorithm 1
 
 
 def test_literal_algorithm_is_biased_and_gives_away_less():
@@ -261,9 +249,6 @@ def test_literal_algorithm_law_and_moments():
     constant, square = law.quadratic
     assert constant + square / 4 == pytest.approx(sum(p * (law.scale * o) ** 2 for o, p in expected.items()))
     check_law(drawn(law, 3), expected)
-
-
-# Draws have the law
 
 
 def test_draws_have_the_law():
@@ -328,9 +313,6 @@ def test_whole_reports_have_the_law():
     check_law(drawn(report, 6), float_law(report, 6))
 
 
-# Estimates
-
-
 def test_means_come_out():
     """Estimates from drawn reports lie where their predicted variance says, and the prediction is not too small."""
     noise, num, told = Noise(), 3000, {"q0": 0.55, "q1": -1.0, "q2": 7.0}
@@ -375,9 +357,6 @@ def test_hybrid_is_best_of_its_parts():
         parts = [make(epsilon=epsilon, steps=256).worst() for make in (Duchi, Piecewise)]
         assert law.worst() <= min(parts) * 1.01
         assert isinstance(law, Piecewise if epsilon > n.HYBRID_TO else Hybrid if epsilon > n.HYBRID_FROM else Duchi)
-
-
-# Payloads
 
 
 def mechanisms():
@@ -473,9 +452,6 @@ def test_draws_use_no_floats(monkeypatch):
         assert numbers.read(numbers.perturb([0.1] * 5, tier="all", noise=Noise()), tier="all")
 
 
-# Values of any kind
-
-
 def test_mapping_sequence_and_missing_are_read():
     exactly = {"epsilon": 100, "method": "piecewise", "sampled": 4}  # at epsilon 25 each hardly any noise
     numbers = LocalNumeric(quantities=quantities(2, 2, missing="symbol"), **exactly)
@@ -489,9 +465,6 @@ def test_mapping_sequence_and_missing_are_read():
         symbols = numbers.read(numbers.perturb(value, tier="all", noise=Noise()), tier="all")
         assert [symbol for _, _, symbol in symbols] == expected, value
     assert [attribute.name for attribute in numbers.attributes] == ["q0", "q1", "q0 present", "q1 present"]
-
-
-# Parameters and promises
 
 
 def test_refused_parameters():

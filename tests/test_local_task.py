@@ -66,9 +66,6 @@ class Hostile:
 UNREADABLE = [None, math.nan, "61", b"1", 1j, [], {}, object(), Hostile(), Decimal("NaN"), Decimal("sNaN")]
 
 
-# Quantities
-
-
 def test_points_of_a_quantity():
     noise = Noise()
     assert [SPEED.point(v, noise) for v in (0, 30, 60.0, 120, Decimal(90), Fraction(15))] == [-4, -2, 0, 4, 2, -3]
@@ -121,9 +118,6 @@ def test_what_parts_of_a_task_refuse():
     refuses_each(Schedule, TaskError, closing=closing, skew_seconds=(-1,), **slots)
     refuses_each(partial(Limits, lifetime="100"), TaskError, day=("0", "101"), allow_unbounded=(1,))
     refuses_each(Limits, TaskError, lifetime=("0", None))
-
-
-# Grids
 
 
 def test_cells_of_a_grid():
@@ -183,9 +177,6 @@ def test_pitch_never_overstates():
         assert float(small.pitch_km[1] / (small.box[3] - small.box[1])) <= along
 
 
-# Schedules
-
-
 def test_moments_of_a_schedule():
     schedule = Schedule(slot_minutes=10, lateness_minutes=30, closing="02:30", skew_seconds=60)
     moment = schedule.moment(20000, 6)
@@ -205,9 +196,6 @@ def test_every_set_of_slots_is_as_likely():
     assert chance_of(list(drawn.values()), [1000] * 10) > 1e-9
     assert all(len(set(slots)) == 2 and list(slots) == sorted(slots) for slots in drawn)
     assert Schedule(slots_per_day=288).draw_slots(noise) == tuple(range(288))
-
-
-# Tasks
 
 
 def test_tasks_come_back_and_are_frozen():
@@ -332,8 +320,6 @@ def test_any_json_is_a_task_or_an_error(data, draw):
         assert Task.from_json(task.to_json()) == task
 
 
-# Reports
-
 FACTS = {"task": TASK.prefix, "purpose": 1, "tier": 1, "day": 20773, "slot": 287}
 REPORT = Report(**FACTS, report_id=bytes(range(ID_BYTES)), payload=b"\x00\xffpayload")
 
@@ -417,8 +403,6 @@ def test_a_report_of_another_task():
                 read(form, task=TASK)
     assert Report.from_bytes(REPORT.to_bytes(), task=TASK) == REPORT
 
-
-# Files of reports
 
 REPORTS = [replace(REPORT, slot=slot, payload=bytes([slot] * slot)) for slot in range(10)]
 

@@ -72,9 +72,6 @@ def places_of(**changes):
     return [problem.where for problem in problems(**changes)]
 
 
-# What is read
-
-
 def test_everything_is_read():
     policy = read()
     assert (policy.dataset, policy.protects, policy.version) == ("fleet", "vehicle", 1)
@@ -133,9 +130,6 @@ def test_the_policy_of_the_documents():
     assert task.purposes[0].quantities[0].steps == Quantity(name="x", low=Fraction(0), high=Fraction(1)).steps
     awake = text.replace("# window", "window").replace("# allow", "allow")
     assert task_of(carriers_from_text(awake)).schedule.window == 12
-
-
-# Which policy is for whom
 
 
 def test_each_reader_names_the_other(tmp_path):

@@ -46,9 +46,6 @@ PLACES = [GRID.centre(cell) for cell in range(GRID.num_cells)]
 ONE = Fraction(1)
 
 
-# Replaying
-
-
 def plain(value):
     return value if isinstance(value, bool | bytes) else int(value)
 
@@ -137,9 +134,6 @@ def test_ties_in_both_halves_are_caught():
     assert loss_between(one, between) == pytest.approx(math.log(math.e + 1), abs=1e-9)
 
 
-# What is looked at
-
-
 @pytest.fixture
 def settings_of(monkeypatch):
     """The settings in which the desk examines a mechanism, none of which is examined."""
@@ -162,9 +156,6 @@ def test_every_mechanism_and_method_is_looked_at(settings_of):
         assert {setting.mechanism.method for setting in settings} >= set(kind.methods)
         assert any(setting.mechanism.as_published for setting in settings)
         assert {setting.tier for setting in settings} >= {"all", "strict"}
-
-
-# What must be caught: channels and laws
 
 
 def broken(kind, **methods):
@@ -336,8 +327,6 @@ def test_broken_laws_of_numbers_are_caught():
     assert numbers_by(cut).verdict == HOLDS
 
 
-# Loss over time
-
 PURPOSE = Purpose(name="places", mechanism="local-location", tiers=(Tier(name="all", epsilon="0.5"),), grid=GRID)
 
 
@@ -377,9 +366,6 @@ def test_a_window_gives_away_what_is_stated_for_it(monkeypatch):
     monkeypatch.setattr(Task, "slot_tiers", lambda self, purpose: purpose.tiers)
     found = examine_window(PURPOSE, PLACES)  # each slot has the epsilon of the window
     assert (found.measured, found.as_expected) == (1.5, False)
-
-
-# Classes
 
 
 def weights(k, tables=({"weight": [0.0, 1.0, 5.0, 9.0, 16.0]}, {"weight": [0.0, 0.0, 1.0]}), **more):

@@ -18,8 +18,7 @@ from dunnage.devices.task import Grid, Schedule, Task
 from dunnage.errors import OutputError, ParameterError
 from dunnage.model.certificate import Certificate, canonical, meaning
 from dunnage.model.guarantees import Basis, LocalDP, Neighbours, Promise, WithinCluster
-from dunnage.release import Release, describe_release
-from dunnage.showing import release_text, task_text
+from dunnage.release import Release
 from dunnage.verification import verify
 
 
@@ -33,9 +32,6 @@ def released(*names, num=1000, **parameters):
 def whole():
     """Estimates of all three purposes; never changed."""
     return released(num=3000)
-
-
-# Tables, certificate, README, show
 
 
 def test_estimates_are_read_back_as_they_were_written(tmp_path):
@@ -150,20 +146,6 @@ def test_how_tiers_were_put_together_is_said():
         assert body["mechanism"]["combine"] == rule
         assert rule != "stratify" or rules == {"stratify"}
 
-
-def test_releases_and_tasks_are_shown():
-    text = release_text(whole())
-    assert all(word in text for word in ("telemetry", "speed", "km/h", "cell 16", "24 of 101"))
-    assert describe_release(released("telemetry", num=100))["kind"] == "estimates"
-    task = fleet_task()
-    text = task_text(task, 5000)
-    assert all(word in text for word in ("5,000", "speed", "km/h", "places", "epsilon 6", task.digest))
-    assert "5,000" not in task_text(task)
-    assert "NOISE: 12 vehicles" in task_text(fleet_task("places"), 12)
-    assert "no bound" in task_text(fleet_task("places", places=CLEAR), 5000)
-
-
-# Verify
 
 GENUINE = [
     ("", {}),

@@ -55,9 +55,6 @@ def fixes():
     return table["lon"].to_numpy().reshape(265, -1), table["lat"].to_numpy().reshape(265, -1)
 
 
-# Telemetry
-
-
 def test_rows_are_those_of_every_vehicle_day_and_reading():
     setting = TelemetrySetting(size=7, days=3, readings=10)
     table = telemetry(setting, seed=1)
@@ -147,9 +144,6 @@ def test_what_cannot_be_is_refused():
             PositionSetting(**parameters)
 
 
-# Positions
-
-
 def test_moments_are_five_minutes_apart():
     table = positions(PositionSetting(size=3, epochs=300), seed=1)
     times = table["time"].to_pylist()[::3]
@@ -195,9 +189,6 @@ def test_the_centre_is_busier_and_vehicles_are_on_streets(fixes):
     shuffled = lat.copy()
     shuffled[~np.isnan(lat)] = np.random.default_rng(1).permutation(lat[~np.isnan(lat)])
     assert (histogram(lon, lat, 300) > 0).sum() < 0.75 * (histogram(lon, shuffled, 300) > 0).sum()
-
-
-# Files
 
 
 @pytest.mark.parametrize("ending", [".csv", ".parquet"])
@@ -256,9 +247,6 @@ def test_row_groups_are_small_and_memory_does_not_grow(tmp_path):
     facts = pq.ParquetFile(path).metadata
     assert facts.num_rows == 1_280_000
     assert max(facts.row_group(number).num_rows for number in range(facts.num_row_groups)) <= 1 << 15
-
-
-# Policies and commands
 
 
 def test_the_policy_of_telemetry_makes_a_task(tmp_path):
