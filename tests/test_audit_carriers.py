@@ -138,8 +138,8 @@ def test_any_prior_against_all_sequences(kind, weights, reports):
 
 def test_areas_in_clear_against_all_sequences():
     kinds = (RandomisedResponse, OptimisedUnary, PublishedUnary, HadamardResponse)
-    for kind, weights, reports in product(kinds, [(1,) * 5, (3, 0, 1, 2, 1)], (1, 2)):
-        law = InClear(oracle=kind(num_inputs=3, epsilon=ONE), num_groups=2)
+    for kind, weights, reports in product(kinds, [(1,) * 7, (3, 0, 1, 2, 1)], (1, 2)):  # in the first, areas are alike
+        law = InClear(oracle=kind(num_inputs=3, epsilon=ONE), num_groups=len(weights) // 2)
         check_any_prior(law, weights, reports)
         assert locate(law, 0, np.array(weights) / sum(weights)).value == max(weights) / sum(weights)
 

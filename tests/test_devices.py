@@ -269,6 +269,7 @@ def test_the_latest_row_of_a_slot():
                 for at in range(first, first + 40)
             ]
             some += [(2, (DAY * SECONDS + 3600) * MICROS + extra, 100.0 + extra) for extra in (-1, 0, 0, 1)]
+            some += [(3, (DAY * SECONDS + 3600) * MICROS, 7.0)]  # just too old an hour later
             rows += some
             own, micros, numbers = (np.array(column) for column in zip(*some, strict=True))
             columns = dict.fromkeys(FileColumns().numbers_of(task), numbers)

@@ -214,13 +214,18 @@ def test_forged_tables_are_found(tmp_path):
     rows = waves.data.column("quantity").to_pylist()
     first, quantile = rows.index("share"), rows.index("quantile 0.25")
     beyond = waves.data.to_pylist()[quantile]["upper"] + 1
+    swapped = release.data
+    for column in ("value", "lower", "upper"):
+        for row, other in ((FIRST_PATH, last), (last, FIRST_PATH)):
+            swapped = with_cell(column, row, lines[other][column], swapped)
+    forged(release, tmp_path / "paths are in order", swapped)
     for name, made, column, row, value, word in [
         ("shares of places add up", release, "value", widest, lines[widest]["upper"], "places"),
         ("shares of paths add up", release, "value", FIRST_PATH, lines[FIRST_PATH]["upper"], "paths"),
-        ("paths are in order", release, "value", last, lines[last]["upper"], ""),
         ("a path is listed once", release, "path", FIRST_PATH + 1, lines[FIRST_PATH]["path"], ""),
         ("bins are those of the domain", waves, "bin_lower", first, 1.0, "share"),
         ("a quantile is within its bounds", waves, "value", quantile, beyond, ""),
+        ("a mean is within its interval", release, "value", 0, lines[0]["upper"] + 0.1, "speed"),
     ]:
         found = forged(made, tmp_path / name, with_cell(column, row, value, made.data))
         assert any(word in problem for problem in found), name
