@@ -238,11 +238,12 @@ def test_only_what_is_due(path):
 def test_limits(path, tmp_path):
     with enrol(path, make_task(limits=Limits(day="48", lifetime="50"))) as allowance:
         spend(allowance, loss=Fraction(95, 2))
-        with pytest.raises(AllowanceError, match=r"0\.501.*47\.5.*48"):  # asked, spent, limit of the day
+        with pytest.raises(AllowanceError) as caught:
             spend(allowance, purpose="paths", loss=Fraction(501, 1000))
+        assert all(number in str(caught.value) for number in ("0.501", "47.5", "48"))  # asked, spent, limit of the day
         spend(allowance, purpose="paths", loss=Fraction(1, 2))  # to the last drop
         assert allowance.spent_on(DAY).loss == 48
-        with pytest.raises(AllowanceError, match=r"48.*50"):  # of the lifetime
+        with pytest.raises(AllowanceError, match="50"):  # of the lifetime
             spend(allowance, DAY + 1, loss=2 + Fraction(1, 10**9))
         assert allowance.spent_on(DAY + 1).num_reports == 0
         spend(allowance, DAY + 1, loss=Fraction(2))
