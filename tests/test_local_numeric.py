@@ -329,8 +329,9 @@ def test_means_come_out():
             mean = sum(own) / len(own)
             sd = math.sqrt((sum(value * value for value in own) / len(own) - mean**2) / len(own))
             true = 1.0 if attribute.presence else truth[attribute.name]
-            assert abs(mean - true) < 6.5 * sd, (method, attribute)
-            assert attribute.presence or sd < numbers.predicted_sd("all", num)[at] * 1.3, (method, attribute)
+            # By Hoeffding, once in 10^11: few of a rare sign may come up, so that sd itself says little.
+            assert abs(mean - true) < 7.5 * max(map(abs, own)) / math.sqrt(len(own)), (method, attribute)
+            assert attribute.presence or sd < numbers.predicted_sd("all", num)[at] * 1.5, (method, attribute)
             assert abs(len(own) - expected) < 6.5 * math.sqrt(expected), (method, attribute)
 
 
