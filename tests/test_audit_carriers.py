@@ -22,21 +22,15 @@ from scipy.stats import binomtest
 from typer.testing import CliRunner
 
 import dunnage as dn
-from dunnage.auditing import tracking
+from dunnage.auditing import carriers as tracking
 from dunnage.auditing.carriers import (
     EstimatesTruth,
     EstimatesView,
     Fleet,
     FleetTruth,
+    Guess,
     MapEstimate,
     MeanEstimate,
-    truth_figures,
-    view_figures,
-)
-from dunnage.auditing.findings import Finding, written
-from dunnage.auditing.run import Audit, audit
-from dunnage.auditing.tracking import (
-    Guess,
     NumberGuess,
     bucket_weights,
     channel_matrix,
@@ -49,14 +43,17 @@ from dunnage.auditing.tracking import (
     movement,
     number_guess,
     response_guess,
+    truth_figures,
     unique_by_slots,
     unique_shares,
+    view_figures,
 )
+from dunnage.auditing.findings import Finding, written
+from dunnage.auditing.run import Audit, audit
 from dunnage.cli import app
 from dunnage.collecting.estimate import estimate, write_estimates
-from dunnage.collecting.files import collect
+from dunnage.collecting.files import FileColumns, collect
 from dunnage.collecting.fleet import simulate
-from dunnage.collecting.reading import FileColumns
 from dunnage.collecting.tasks import carriers_from_text, read_task, task_of
 from dunnage.devices.numbers import (
     Duchi,

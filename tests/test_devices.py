@@ -24,9 +24,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dunnage.collecting import files, fleet, identity, reading
+from dunnage.collecting import files, fleet, identity
+from dunnage.collecting import files as reading
+from dunnage.collecting.files import MICROS, FileColumns, Log, RowFile, Window
 from dunnage.collecting.identity import KeyRing
-from dunnage.collecting.reading import MICROS, FileColumns, Log, RowFile, Window
 from dunnage.collecting.tally import Tally
 from dunnage.devices.allowance import Allowance
 from dunnage.devices.client import mechanism_of

@@ -67,7 +67,7 @@ def obey(words: list[str]) -> None:
 @pytest.fixture(scope="module")
 def _noise_is_proved_elsewhere():
     """Every proof also checks the noise that all mechanisms draw from; tests of proofs do that."""
-    from dunnage.proving import primitives
+    from dunnage.proving import statistical as primitives
 
     with pytest.MonkeyPatch.context() as patch:
         for name in primitives.CHECKS:

@@ -34,8 +34,18 @@ from dunnage.advising.frontier import (
     check_place,
     with_ends,
 )
-from dunnage.advising.policies import BasePolicy
-from dunnage.advising.sweep import ON, AdviceRequest, Cache, Goal, Progress, Subject, cache_folder, measure_point, sweep
+from dunnage.advising.sweep import (
+    ON,
+    AdviceRequest,
+    BasePolicy,
+    Cache,
+    Goal,
+    Progress,
+    Subject,
+    cache_folder,
+    measure_point,
+    sweep,
+)
 from dunnage.devices.numbers import LocalNumeric
 from dunnage.errors import NoPlanError, ParameterError
 from dunnage.mechanisms import MECHANISMS

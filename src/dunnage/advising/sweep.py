@@ -12,21 +12,116 @@ import hashlib
 import json
 import math
 import os
+import re
 import shutil
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Generic, TypeVar
 
 from dunnage._version import __version__
 from dunnage.advising.frontier import DATA, Failure, Measure, Point, Table
-from dunnage.advising.policies import BasePolicy
-from dunnage.errors import DunnageError, NoPlanError, OutputError
+from dunnage.errors import DunnageError, NoPlanError, OutputError, PolicyError
 from dunnage.exact import exact
 from dunnage.mechanisms.base import Mechanism
-from dunnage.model.policy import Policy
+from dunnage.model.policy import Policy, Written, is_for_devices
+from dunnage.processes import in_parallel
+
+_HEADER = re.compile(r"^\s*\[\[?\s*(?P<name>[^\]]+?)\s*\]\]?\s*(#.*)?$")
+_FILE = re.compile(r'^(\s*[\w"\'.-]+\s*=\s*)(?P<quote>["\'])(?P<name>[^"\'\\]*)(?P=quote)(.*)$')
+_FILE_KEYS = ("hierarchy", "edges", "stops", "modes")
+_BLANK: tuple[object, ...] = ("", [])
+
+
+@dataclass(frozen=True, kw_only=True)
+class BasePolicy(Written):
+    """A policy as it was written, with or without a mechanism: advice chooses that."""
+
+    @classmethod
+    def of(cls, policy: Policy) -> BasePolicy:
+        return cls(text=policy.to_toml(), document=policy.document, path=policy.path)
+
+    @property
+    def for_devices(self) -> bool:
+        """Whether devices report under it, so that it has a mechanism for each purpose."""
+        return is_for_devices(self.document)
+
+    @property
+    def blank_kinds(self) -> tuple[str, ...]:
+        tables = self.document.get("mechanisms")
+        kinds = tables.items() if isinstance(tables, Mapping) else ()
+        return tuple(
+            str(name) for name, table in kinds if isinstance(table, Mapping) and table.get("epsilon") in _BLANK
+        )
+
+    @property
+    def about(self) -> str:
+        """What it is about: ``rows``, ``trips`` or ``devices``."""
+        if self.for_devices:
+            return "devices"
+        return "trips" if "trip" in self.document else "rows"
+
+    @property
+    def dataset(self) -> str:
+        return str(self.document.get("dataset", ""))
+
+    def policy(self, mechanism: Table) -> Policy:
+        return Policy.from_dict({**self.document, "mechanism": dict(mechanism)}, path=self.path)
+
+    def text_with(self, tables: Mapping[str, Table], *, place: Path | None = None, notes: Sequence[str] = ()) -> str:
+        """Write the policy with some of its top tables replaced, to be kept in another folder.
+
+        Comments outside those tables stay. Files that the policy names are found from the new place.
+        """
+        import tomli_w
+
+        base = Path(os.path.abspath(self.path.parent if self.path else Path()))
+        moved: dict[str, str] = {}
+
+        def renamed(table: Any) -> Any:
+            """Return a table whose files are found from the new place."""
+            if not isinstance(table, Mapping):
+                return table
+            for key in _FILE_KEYS:
+                if isinstance(name := table.get(key), str):
+                    target = os.path.normpath(base / name)
+                    if place is not None and not Path(name).is_absolute():
+                        target = os.path.relpath(target, os.path.abspath(place))
+                    moved[name] = Path(target).as_posix()
+            return {key: moved.get(item, item) if key in _FILE_KEYS else item for key, item in table.items()}
+
+        wanted = {**self.document, **tables}
+        if "city" in wanted:
+            wanted["city"] = renamed(wanted["city"])
+        if isinstance(columns := wanted.get("attributes"), Mapping):
+            wanted["attributes"] = {name: renamed(table) for name, table in columns.items()}
+        kept: list[str] = []
+        inside = False  # one of those tables; comments just before the next table stay
+        for line in self.text.splitlines():
+            if (header := _HEADER.match(line)) is not None:
+                inside = header["name"].split(".")[0].strip().strip("\"'") in tables
+            match = _FILE.match(line)
+            key = match[1].split("=")[0].strip().split(".")[-1] if match else ""
+            if match and match["name"] in moved and key in _FILE_KEYS:
+                line = f'{match[1]}"{moved[match["name"]]}"{match[4]}'
+            kept += [] if inside else [line]
+        unchanged = "\n".join(kept).strip()
+        text = f"{unchanged}\n\n{tomli_w.dumps({name: wanted[name] for name in tables})}"
+        if policy_document_or_none(text) != policy_document_or_none(tomli_w.dumps(wanted)):
+            text = tomli_w.dumps(wanted)  # written in some unusual way: comments are lost rather than meaning
+        head = "".join(f"# {line}\n" if line else "#\n" for line in notes)
+        return f"{head}\n{text}" if head else text
+
+
+def policy_document_or_none(text: str) -> Mapping[str, object] | None:
+    try:
+        return Written.from_text(text).document
+    except PolicyError:
+        return None
+
 
 POINTS_FILE = "points.jsonl"
 CACHE_ENDING = ".partial"
@@ -203,7 +298,10 @@ def _alarm(seconds: float) -> Iterator[None]:
 # --- Many points ---------------------------------------------------------------------------------------------------
 
 Measuring = Callable[[Candidate], Point]
-_measuring: Measuring | None = None
+_LOST = (
+    "a measuring process was ended from outside, perhaps because memory ran out. Run the same command again: it "
+    "continues where it stopped. --jobs 1 needs less memory."
+)
 
 
 def sweep(
@@ -220,10 +318,12 @@ def sweep(
     todo = [candidate for candidate in candidates if candidate.name not in results]
     if results and todo:
         tell(f"{len(results)} of {len(candidates)} were done before")
-    one_by_one = (attempt(measure, candidate) for candidate in todo)
-    finished = one_by_one if jobs <= 1 or len(todo) <= 1 else _in_parallel(todo, measure, jobs)
+    work = partial(attempt, measure)
+    finished = ((candidate, work(candidate)) for candidate in todo)
+    if jobs > 1 and len(todo) > 1:
+        finished = in_parallel(todo, work, jobs, DunnageError(_LOST))
     with contextlib.closing(finished):
-        for result in finished:
+        for _, result in finished:
             results[result.name] = result
             if cache is not None:
                 cache.keep(result)
@@ -246,54 +346,6 @@ def reason(error: DunnageError) -> str:
     problems = getattr(error, "problems", None)
     text = "; ".join(str(problem) for problem in problems) if problems else str(error)
     return " ".join(text.split())
-
-
-def _in_parallel(todo: Sequence[Candidate], measure: Measuring, jobs: int) -> Generator[Result, None, None]:
-    """Measure in processes that start afresh; an interruption leaves what has not begun undone."""
-    import multiprocessing
-    from concurrent.futures import ProcessPoolExecutor, as_completed
-    from concurrent.futures.process import BrokenProcessPool
-
-    pool = ProcessPoolExecutor(
-        min(jobs, len(todo)), mp_context=multiprocessing.get_context("spawn"), initializer=_begin, initargs=(measure,)
-    )
-    try:
-        for future in as_completed([pool.submit(_attempt_here, candidate) for candidate in todo]):
-            yield future.result()
-    except BrokenProcessPool:
-        raise DunnageError(
-            "a process that measured was ended from outside, perhaps for want of memory. Run the same command again: "
-            "it continues where it stopped; --jobs 1 needs less memory."
-        ) from None
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _begin(measure: Measuring) -> None:
-    """Keep what a process is to measure with; it ends at once with an interruption, and with the process it works for.
-
-    Otherwise it would wait for work for ever when that one is killed.
-    """
-    import multiprocessing
-    import signal
-    import threading
-
-    global _measuring
-    _measuring = measure
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    parent = multiprocessing.parent_process()
-
-    def follow() -> None:
-        if parent is not None:
-            parent.join()
-            os._exit(1)
-
-    threading.Thread(target=follow, daemon=True).start()
-
-
-def _attempt_here(candidate: Candidate) -> Result:
-    assert _measuring is not None
-    return attempt(_measuring, candidate)
 
 
 # --- What is done is kept ------------------------------------------------------------------------------------------

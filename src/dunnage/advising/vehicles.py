@@ -21,11 +21,9 @@ from typing import Any
 import numpy as np
 
 from dunnage.advising.frontier import DATA, GENERATED, Failure, Point, Table
-from dunnage.advising.policies import BasePolicy
-from dunnage.advising.sweep import AdviceRequest, Candidate, Candidates, Draw, Reference, Subject, reason
+from dunnage.advising.sweep import AdviceRequest, BasePolicy, Candidate, Candidates, Draw, Reference, Subject, reason
 from dunnage.arrays import FloatArray
-from dunnage.auditing.carriers import NUM_BUCKETS, Fleet, inputs_of
-from dunnage.auditing.tracking import even_weights, guess_numbers, locate
+from dunnage.auditing.carriers import NUM_BUCKETS, Fleet, even_weights, guess_numbers, inputs_of, locate
 from dunnage.collecting.batch import perturb_column
 from dunnage.collecting.estimate import estimate_means, estimate_shares
 from dunnage.collecting.tasks import CarrierPolicy, carriers_from_text, task_of

@@ -23,8 +23,20 @@ from numpy.typing import NDArray
 
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.collecting.batch import perturb_column
-from dunnage.collecting.files import MAX_DAYS_OF_FILE, check_new_file, check_report_file, day_text
-from dunnage.collecting.reading import FileColumns, Log, Readings, RowFile, Rows, Window, most_steps, value_of
+from dunnage.collecting.files import (
+    MAX_DAYS_OF_FILE,
+    FileColumns,
+    Log,
+    Readings,
+    RowFile,
+    Rows,
+    Window,
+    check_new_file,
+    check_report_file,
+    day_text,
+    most_steps,
+    value_of,
+)
 from dunnage.collecting.tally import Tallies
 from dunnage.devices.client import check_task, mechanism_of
 from dunnage.devices.report import ID_BYTES, Report, write_reports

@@ -479,8 +479,7 @@ def _shown_datapackage(path: Path, content: Content) -> Shown:
 def _shown_proof(path: Path, content: Content) -> Shown:
     """Describe what ``dunnage prove --json`` printed, or a demo kept of it: the table of verdicts."""
     from dunnage.model.documents import check
-    from dunnage.proving.desk import Proof
-    from dunnage.proving.verdict import Verdict
+    from dunnage.proving.verdict import Proof, Verdict
 
     rows = content["mechanisms"][:MAX_LISTED]
     verdicts = tuple(check(row, Verdict, path, what="a proof", remedy="Run dunnage prove --json anew.") for row in rows)
