@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What draws alone can say of a mechanism, taken as a box that is not opened.
+"""What draws alone can say about a mechanism that is treated as a closed box, and whether noise follows its laws.
 
-:func:`lower_bound` bounds the loss between two inputs from below: half of the draws choose an event that tells the two
-apart, the other half measures its two probabilities, with exact (Clopper-Pearson) limits. As the event is fixed before
-it is measured, the bound is right with the stated confidence however the event was chosen. It can show that a claim
-is wrong, and never that it is right. :func:`agrees` compares draws with a law that is known exactly.
+:func:`lower_bound` bounds the loss between two inputs from below: half of the draws choose an event that distinguishes
+the two, the other half measures its two probabilities, with exact (Clopper-Pearson) limits. The event is fixed before
+it is measured, so the bound has the stated confidence however the event was chosen. It can show that a claim is wrong,
+but never that it is right. :func:`agrees` compares draws with a law that is known exactly.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from dunnage.noise.source import Noise
 from dunnage.proving.verdict import NOISE, UNBOUNDED, Check, Verdict
 
 CONFIDENCE = 0.999999
-"""Of a lower bound, unless given: wrong once in a million."""
+"""Default confidence of a lower bound: wrong once in a million."""
 UNLIKELY = 1e-9
-"""A p value below this says that draws do not follow a law: no check that is right fails by chance."""
+"""A p value below this shows that draws do not follow a law: a correct check never fails by chance."""
 _THRESHOLDS = 64  # about how many events of each kind are compared, in each direction
-_ENOUGH_EXPECTED = 25.0  # from here on the chi-square law is close enough far out in its tail
+_ENOUGH_EXPECTED = 25.0  # expected draws from which the chi-square law is close enough far out in its tail
 
 
 class Event(NamedTuple):
     """A set of outputs: some of a list, or all numbers from one on, or up to one."""
 
-    members: frozenset[Hashable] = frozenset()  # if they are listed
-    least: float | None = None  # least, most: ends of a half-line of numbers, if they are not
+    members: frozenset[Hashable] = frozenset()  # the outputs, if they are listed
+    least: float | None = None  # least, most: the end of a half-line of numbers otherwise
     most: float | None = None
 
     def holds(self, output: Any) -> bool:
@@ -59,7 +59,7 @@ class Event(NamedTuple):
 class LowerBound(NamedTuple):
     epsilon: float  # 0 if the draws show nothing
     confidence: float
-    event: Event  # what the two inputs were told apart by
+    event: Event  # what distinguishes the two inputs
     likely: float  # likely, unlikely: lower limit of the larger of its two probabilities, upper limit of the smaller
     unlikely: float
     num_drawn: int  # draws that measured it, of both inputs together
@@ -68,22 +68,22 @@ class LowerBound(NamedTuple):
 def lower_bound(
     one: Iterable[Any], other: Iterable[Any], *, delta: float = 0.0, confidence: float = CONFIDENCE
 ) -> LowerBound:
-    """Bound the loss between two inputs from below, by what was drawn for each."""
+    """Bound the loss between two inputs from below, from draws of each."""
     if not (0 < confidence < 1 and 0 <= delta < 1):
-        raise ParameterError("confidence must lie between 0 and 1, and delta from 0 to below 1. Use 0.999 and 0, say.")
+        raise ParameterError("confidence must lie between 0 and 1, and delta from 0 to below 1. Example: 0.999 and 0.")
     outputs = [draws.tolist() if hasattr(draws, "tolist") else list(draws) for draws in (one, other)]
     outputs = [[tuple(value) if isinstance(value, list) else value for value in values] for values in outputs]
     if min(map(len, outputs)) < 4:
-        raise ParameterError("a lower bound needs at least four draws of each input. Draw more.")
-    # Events are made up from a quarter of the draws and compared on another: the best of many sets of rare outputs
-    # would else be the one that fits the noise best.
+        raise ParameterError("a lower bound needs at least four draws of each input. Give more draws.")
+    # A quarter of the draws proposes events, and another compares them: otherwise the best of many sets of rare
+    # outputs would be the one that fits the noise best.
     making, comparing, measuring = (
         [Counter(values[len(values) * first // 4 : len(values) * last // 4]) for values in outputs]
         for first, last in ((0, 1), (1, 2), (2, 4))
     )
 
     def bounded(event: Event, likely: Counter[Any], unlikely: Counter[Any]) -> LowerBound:
-        wrong = (1 - confidence) / 2  # each limit may be wrong as often
+        wrong = (1 - confidence) / 2  # for each of the two limits
         hits = [sum(num for output, num in counts.items() if event.holds(output)) for counts in (likely, unlikely)]
         low = lower_limit(hits[0], likely.total(), wrong)
         high = upper_limit(hits[1], unlikely.total(), wrong)
@@ -104,7 +104,7 @@ def _events(likely: Counter[Any], unlikely: Counter[Any]) -> Iterator[Event]:
     num = likely.total()
 
     def ratio(output: Any) -> float:
-        # Half a draw more on both sides keeps an output that was seen once from being the best of all.
+        # Half a draw more on both sides keeps an output that was seen once from being the best.
         return (likely[output] + 0.5) / (unlikely[output] + 0.5)
 
     ordered = sorted(likely, key=ratio, reverse=True)
@@ -118,7 +118,7 @@ def _events(likely: Counter[Any], unlikely: Counter[Any]) -> Iterator[Event]:
 
 
 def _sizes(counts: Sequence[int], num: int) -> list[int]:
-    """Return after how many outputs to cut: evenly by number of draws, and after the first few in any case."""
+    """Return after how many outputs to cut: evenly by number of draws, and after each of the first few."""
     sizes, seen = set(range(1, min(len(counts), 8) + 1)), 0
     for size, count in enumerate(counts, start=1):
         if (seen + count) * _THRESHOLDS // num > seen * _THRESHOLDS // num:
@@ -128,22 +128,22 @@ def _sizes(counts: Sequence[int], num: int) -> list[int]:
 
 
 def lower_limit(successes: int, num: int, wrong: float) -> float:
-    """Return what a probability exceeds, but for a chance of ``wrong`` (Clopper and Pearson)."""
+    """Return what a probability exceeds, except with a chance of ``wrong`` (Clopper and Pearson)."""
     from scipy.special import betaincinv
 
     return float(betaincinv(successes, num - successes + 1, wrong)) if successes else 0.0
 
 
 def upper_limit(successes: int, num: int, wrong: float) -> float:
-    """Return what a probability stays below, but for a chance of ``wrong`` (Clopper and Pearson)."""
+    """Return what a probability stays below, except with a chance of ``wrong`` (Clopper and Pearson)."""
     return 1.0 - lower_limit(num - successes, num, wrong)
 
 
 def agrees(observed: Mapping[Any, int], masses: Mapping[Any, float]) -> float:
-    """Return how likely it is that draws of a law lie as far off as these do: the p value.
+    """Return the p value: how likely draws of a law are at least as far off as these.
 
-    An exact test of each outcome that is likely enough by itself, and of all others together, is combined with a
-    chi-square test of those that are common enough for it.
+    It combines an exact test of each outcome that is likely enough, and of all others together, with a chi-square test
+    of those that are common enough for it.
     """
     num = sum(observed.values())
     rest = max(0.0, 1.0 - math.fsum(masses.values()))
@@ -158,7 +158,7 @@ def agrees(observed: Mapping[Any, int], masses: Mapping[Any, float]) -> float:
 
 
 def _exactly(cells: Sequence[tuple[int, float]], num: int) -> float:
-    """Test each count by itself with the binomial law, and take the least p value times their number."""
+    """Test each count by itself with the binomial law, and return the smallest p value times their number."""
     from scipy.special import bdtr, bdtrc
 
     def pvalue(count: int, mass: float) -> float:
@@ -170,14 +170,14 @@ def _exactly(cells: Sequence[tuple[int, float]], num: int) -> float:
 
 
 def _chi_square(cells: Sequence[tuple[int, float]], num: int) -> float:
-    """Test all common outcomes together, all others being one."""
+    """Test all common outcomes together, with all others merged into one."""
     from scipy.special import chdtrc
 
     common = [cell for cell in cells if cell[1] * num >= _ENOUGH_EXPECTED]
     count, mass = (sum(column) for column in zip(*common, strict=True)) if common else (0, 0.0)
     if (1 - mass) * num >= _ENOUGH_EXPECTED:
         common.append((num - count, 1 - mass))
-    elif common:  # too few others to test: what is left are the proportions among the common ones
+    elif common:  # too few others to test: compare only the proportions among the common ones
         num, common = count, [(each, share / mass) for each, share in common]
     if len(common) < 2 or not num:
         return 1.0
@@ -187,13 +187,13 @@ def _chi_square(cells: Sequence[tuple[int, float]], num: int) -> float:
 
 # The draws that everything rests on: each law of ``Noise`` and of ``noise_arrays``, against the exact one.
 # Whole mechanisms are examined with decisions in place of draws, which have the law that the code requests. That the
-# code gets it is checked here: very many numbers are really drawn from every law, at small and large scales, and
+# code gets it is checked here: very many numbers really come from every law, at small and large scales, and
 # compared with the law as its definition states it. A law that is off by a twentieth is detected almost surely; a
 # right one fails once in 10^9 times.
 
 FEW, SOME, MANY = 20_000, 100_000, 1_000_000
 _MAX_BINS = 64
-_SURE = 6.5  # standard deviations that no right law strays by
+_SURE = 6.5  # standard deviations that a correct law never strays by
 
 Draw = Callable[[Noise], Any]
 
@@ -201,9 +201,9 @@ Draw = Callable[[Noise], Any]
 class ExactLaw(NamedTuple):
     """Chances of whole numbers in a row, as a definition states them."""
 
-    chances: FloatArray  # of `first` and the numbers behind it
+    chances: FloatArray  # of `first` and the numbers after it
     first: int = 0
-    endless: bool = False  # whether there are numbers beyond, on either side, of hardly any chance
+    endless: bool = False  # whether there are numbers beyond, on either side, with a negligible chance
 
 
 class Trial(NamedTuple):
@@ -241,27 +241,25 @@ def _choice(scores: list[Fraction]) -> ExactLaw:
 
 
 def _bins(law: ExactLaw, size: int) -> NDArray[np.intp]:
-    """Return where bins of enough expected draws begin. Zero is one by itself if it can be, as signs meet there."""
+    """Return where bins of enough expected draws begin. Zero has its own bin if possible, because signs meet there."""
     enough = max(_ENOUGH_EXPECTED / size, 1 / _MAX_BINS if len(law.chances) > 2 * _MAX_BINS else 0.0)
-    starts, held, zero = [0], 0.0, -law.first
+    starts, mass, zero = [0], 0.0, -law.first
     for at, chance in enumerate(law.chances):
-        alone = (
-            at in (zero, zero + 1) and law.chances[zero] * size >= _ENOUGH_EXPECTED and held * size >= _ENOUGH_EXPECTED
-        )
-        if held >= enough or alone:
+        alone = at in (zero, zero + 1) and min(law.chances[zero], mass) * size >= _ENOUGH_EXPECTED
+        if mass >= enough or alone:
             starts.append(at)
-            held = 0.0
-        held += chance
-    if held * size < _ENOUGH_EXPECTED and len(starts) > 1:
+            mass = 0.0
+        mass += chance
+    if mass * size < _ENOUGH_EXPECTED and len(starts) > 1:
         starts.pop()
     return np.array(starts, dtype=np.intp)
 
 
-def off_by(drawn: Any, law: ExactLaw) -> float:
-    """Return by how much the chances of drawn numbers are off, as a logarithm: 0 if they agree with a law."""
+def off_by(sample: Any, law: ExactLaw) -> float:
+    """Return how far the chances of a sample are off, as a logarithm: 0 if the sample agrees with a law."""
     from scipy.special import chdtrc
 
-    places = np.asarray(drawn).astype(np.int64) - law.first
+    places = np.asarray(sample).astype(np.int64) - law.first
     outside = (places < 0) | (places >= len(law.chances))
     if outside.any() and not law.endless:
         return math.inf
@@ -271,7 +269,7 @@ def off_by(drawn: Any, law: ExactLaw) -> float:
     expected = np.add.reduceat(law.chances, starts) * places.size
     if len(starts) < 2 or chdtrc(len(starts) - 1, float(((seen - expected) ** 2 / expected).sum())) >= UNLIKELY:
         return 0.0
-    # Bound from below by how much the worst bin is off; it is above 0, as draws are known to be off.
+    # Bound from below how far the worst bin is off; it is above 0, as the draws failed the test.
     spread = _SURE * np.sqrt(np.maximum(seen, 1.0))
     more = np.log(np.maximum((seen - spread) / expected, 1.0))
     fewer = np.log(np.maximum(expected / (seen + spread), 1.0))
@@ -289,7 +287,7 @@ _RATES = (Fraction(1, 3), Fraction(1, 64))
 _EXPONENTS = (Fraction(1, 2), Fraction(7, 3))
 _LOGISTIC = (Fraction(2), Fraction(-5, 2))
 _SCALES = (Fraction(3, 2), Fraction(5001, 2))
-"""A small one, and one from which on numbers are made of digits and signs."""
+"""A small one, and one that is large enough for numbers to be made of digits and signs."""
 _EIGHTHS = ExactLaw(np.array([1 / 8, 3 / 8, 1 / 2]))
 
 
@@ -388,22 +386,22 @@ def trials() -> dict[str, Mapping[str, list[Trial]]]:
 
 
 def examine_draws(kind: str, name: str, tried: list[Trial]) -> Verdict:
-    """Draw very many numbers of a law and compare them with what it should be."""
+    """Draw very many numbers of a law and compare them with its definition."""
     noise, num, worst = Noise(), 0, 0.0
     for trial in tried:
-        drawn = trial.draw(noise)
-        num += len(drawn)
-        worst = max(worst, off_by(drawn, trial.law))
+        sample = trial.draw(noise)
+        num += len(sample)
+        worst = max(worst, off_by(sample, trial.law))
     problems: tuple[str, ...] = ("its draws do not follow its law",) if worst else ()
-    sentence = "What is drawn follows the law that every mechanism counts on."
+    sentence = "Its draws follow the law that every mechanism relies on."
     if not tried:
         problems, sentence = ("no check compares its draws with its law",), "No check compares its draws with its law."
     elif math.isinf(worst):
-        sentence = "It draws numbers that its law does not have: nothing that rests on this draw keeps its promise."
+        sentence = "It draws numbers that its law does not have: nothing that relies on it keeps its promise."
     elif worst:
         sentence = (
-            f"The chances of its draws are off by a factor of at least {math.exp(worst):.3g}: nothing that rests on "
-            "this draw keeps its promise exactly."
+            f"The chances of its draws are off by a factor of at least {math.exp(worst):.3g}: nothing that relies on "
+            "it keeps its promise exactly."
         )
     return Verdict.of(
         NOISE,
@@ -411,14 +409,14 @@ def examine_draws(kind: str, name: str, tried: list[Trial]) -> Verdict:
         0.0,
         UNBOUNDED if math.isinf(worst) else worst,
         confidence=1 - UNLIKELY,
-        method=f"{num:,} numbers drawn and compared with the exact law",
+        method=f"{num:,} numbers sampled and compared with the exact law",
         sentence=sentence,
         problems=problems,
     )
 
 
 def check_noise(long: bool) -> Iterator[Verdict]:
-    """Check every draw of ``Noise`` and of ``noise_arrays``; one without a check fails."""
+    """Check every draw of ``Noise`` and of ``noise_arrays``; a draw without a check fails."""
     every = trials()
     for kind, names in public_draws().items():
         for name in names:
