@@ -389,9 +389,9 @@ def table_reference(subject: RowSubject) -> Reference:
         risk_of_chance=1 / len(data),
         cost_baseline=f"the true table of {len(data):,} records: nothing is lost; 100 % would reveal nothing",
         says=(
-            "Distortion is how much of its domain a record's intervals, sets or nodes span on average, with equal weights "
-            "for all attributes; a record that was not released is lost completely. Record linkage is for a released "
-            "record if all its quasi-identifiers are known exactly.",
+            "Distortion is how much of its domain a record's intervals, sets or nodes span on average, with equal "
+            "weights for all attributes; a record that was not released is lost completely. Record linkage is for a "
+            "released record if all its quasi-identifiers are known exactly.",
             *_sampled_says(subject, table_candidates(subject)[0]),
         ),
     )
