@@ -420,9 +420,9 @@ def _measured_says(subject: Subject, points: Sequence[Point]) -> list[str]:
         )
     if mended := [point for point in points if point.mended]:
         says.append(
-            f"{_points(mended, 'is', 'are')} not recommended, and not compared with others: the plan overloads more "
-            f"than {large_percent(MAX_OVERLOADED)} of the trucks. A plan that needs many repairs is really a new plan, "
-            "made by the owner with the true weights."
+            f"{_points(mended, 'is not recommended and does', 'are not recommended and do')} not rule out any other "
+            f"point: the plan overloads more than {large_percent(MAX_OVERLOADED)} of the trucks. A plan that needs "
+            "many repairs is really a new plan, made by the owner with the true weights."
         )
     if unproven := [point for point in points if point.figures.get(PROVEN, 1.0) < 1]:
         says.append(
