@@ -30,7 +30,7 @@ from dunnage.devices.client import check_task, mechanism_of
 from dunnage.devices.numbers import LocalNumeric
 from dunnage.devices.paths import LocalTrajectory
 from dunnage.devices.places import LocalLocation
-from dunnage.devices.subjects import Grid, Tier
+from dunnage.devices.subjects import Grid
 from dunnage.devices.task import Purpose, Task
 from dunnage.errors import ParameterError, PolicyError, Refusal, TaskError
 from dunnage.noise import arrays as noise_arrays
@@ -216,7 +216,10 @@ def measure_fleet(subject: FleetSubject, candidate: Candidate) -> Draw:
         squares.append(square)
         more.append(figure)
     if numbers:
-        risk = number_risk(mechanism, tier)
+        # How often one report names the bucket of the number that it reveals most about.
+        weights = [None if item.presence else even_weights(NUM_BUCKETS, item.steps) for item in mechanism.attributes]
+        guesses = guess_numbers(mechanism.channel(tier), weights)
+        risk = max(guess.value for guess, given in zip(guesses, weights, strict=True) if given is not None)
     else:
         law = mechanism.channel(tier)
         risk = locate(law, device_task.schedule.slots_per_day).value
@@ -276,15 +279,6 @@ def _spread(shares: FloatArray, coarse: Grid, fine: Grid) -> FloatArray:
     """Spread the share of each cell evenly over the cells inside it; the last stands for outside."""
     each = fine.num_cells // coarse.num_cells
     return np.append(np.repeat(shares[:-1] / each, each), shares[-1])
-
-
-def number_risk(mechanism: LocalNumeric, tier: Tier) -> float:
-    """Return how often one report names the bucket of the number that it reveals most about."""
-    weights = [
-        None if attribute.presence else even_weights(NUM_BUCKETS, attribute.steps) for attribute in mechanism.attributes
-    ]
-    guesses = guess_numbers(mechanism.channel(tier), weights)
-    return max(guess.value for guess, given in zip(guesses, weights, strict=True) if given is not None)
 
 
 def fleet_reference(subject: FleetSubject) -> Reference:

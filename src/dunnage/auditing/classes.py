@@ -309,9 +309,6 @@ class Knowledge:
     def __len__(self) -> int:
         return len(self.stratum)
 
-    def of_some(self, records: IntArray) -> Knowledge:
-        return Knowledge(self.stratum[records], self.low[:, records], self.high[:, records])
-
     @classmethod
     def of_values(cls, view: ClassesView, stratum: IntArray, values: FloatArray, tolerance: float = 0.0) -> Knowledge:
         """Know labels exactly, and numbers within a share of each on either side. Shape: attributes, records."""

@@ -540,7 +540,8 @@ def card_figures(truth: ClassesTruth) -> tuple[list[KeyFigure], list[str]]:
     # Which records fit each ride by its true values, and which by the release.
     same = _same_values(truth.known, range(len(truth.view.attributes)))
     after = {ride: np.zeros(0, dtype=np.int64) for ride in rides.tolist()}
-    for pairs in candidates(truth.view, truth.known.of_some(rides)):
+    known = truth.known
+    for pairs in candidates(truth.view, Knowledge(known.stratum[rides], known.low[:, rides], known.high[:, rides])):
         for part in np.split(np.arange(len(pairs.record)), pairs.starts[1:]):
             after[int(rides[pairs.record[part[0]]])] = pairs.of_class[part]
     fits = Fitting.of({ride: same[[ride]] for ride in rides.tolist()}, same), Fitting.of(after, truth.of_record)

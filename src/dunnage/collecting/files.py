@@ -178,7 +178,9 @@ class RowFile:
         if self.lost:
             return
         schema = self._stream.schema
-        labels = [name for name in self.labels if schema is not None and _holds_text(schema.field(name).type)]
+        kinds = {name: schema.field(name).type for name in self.labels} if schema is not None else {}
+        kinds = {name: kind.value_type if pa.types.is_dictionary(kind) else kind for name, kind in kinds.items()}
+        labels = [name for name, kind in kinds.items() if is_text(kind)]
         try:
             first = 1
             with _reported(self.path):
@@ -257,10 +259,6 @@ class RowFile:
             for name, num in self.unreadable.items()
             if num
         ]
-
-
-def _holds_text(kind: pa.DataType) -> bool:
-    return is_text(kind.value_type if pa.types.is_dictionary(kind) else kind)
 
 
 @contextmanager
@@ -368,23 +366,21 @@ class Log:
     def readings(self, vehicles: IntArray, tiers: IntArray, slots: IntArray) -> Readings:
         """Return what vehicles report at slots, counted from 1 January 1970."""
         back = range(most_steps(self._window.task) - 1, -1, -1)
-        latest = [self._latest(vehicles, (slots - steps) * self._window.slot_seconds) for steps in back]
+        latest = []  # the latest row of each vehicle at or before a moment that is not too old; -1 without one
+        for steps in back:
+            moments = (slots - steps) * self._window.slot_seconds
+            inside = (moments - self._start).clip(-1, self._span - 1)
+            rows = np.searchsorted(self._keys, vehicles * self._span + inside, side="right") - 1
+            before = np.flatnonzero((rows >= 0) & (inside >= 0))
+            at = rows[before]
+            fresh = self._seconds[at] > moments[before] - self._window.age_seconds
+            fresh &= self._vehicles[at] == vehicles[before]
+            latest.append(np.full(rows.size, -1, dtype=np.int64))
+            latest[-1][before[fresh]] = at[fresh]
         # Row -1, which stands for no row, is the NaN after the last.
         columns = {name: np.append(column, np.nan) for name, column in self._numbers.items()}
-        steps = [{name: column[rows] for name, column in columns.items()} for rows in latest]
-        return Readings(tiers=tiers, slots=slots, steps=steps, num_missing=int((latest[-1] < 0).sum()))
-
-    def _latest(self, vehicles: IntArray, moments: IntArray) -> IntArray:
-        """Return the latest row of each vehicle at or before a moment that is not too old; -1 without one."""
-        inside = (moments - self._start).clip(-1, self._span - 1)
-        rows = np.searchsorted(self._keys, vehicles * self._span + inside, side="right") - 1
-        before = np.flatnonzero((rows >= 0) & (inside >= 0))
-        at = rows[before]
-        fresh = self._seconds[at] > moments[before] - self._window.age_seconds
-        fresh &= self._vehicles[at] == vehicles[before]
-        latest = np.full(rows.size, -1, dtype=np.int64)
-        latest[before[fresh]] = at[fresh]
-        return latest
+        path = [{name: column[rows] for name, column in columns.items()} for rows in latest]
+        return Readings(tiers=tiers, slots=slots, steps=path, num_missing=int((latest[-1] < 0).sum()))
 
 
 MAX_DAYS_OF_FILE = 3_660

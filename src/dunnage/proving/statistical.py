@@ -145,6 +145,8 @@ def agrees(observed: Mapping[Any, int], masses: Mapping[Any, float]) -> float:
     It combines an exact test of each outcome that is likely enough, and of all others together, with a chi-square test
     of those that are common enough for it.
     """
+    from scipy.special import bdtr, bdtrc
+
     num = sum(observed.values())
     rest = max(0.0, 1.0 - math.fsum(masses.values()))
     if num == 0:
@@ -154,19 +156,12 @@ def agrees(observed: Mapping[Any, int], masses: Mapping[Any, float]) -> float:
     cells = [(observed.get(outcome, 0), mass) for outcome, mass in masses.items() if mass * num >= 5]
     pooled = max(0.0, 1.0 - math.fsum(mass for _, mass in cells))
     cells.append((num - sum(count for count, _ in cells), pooled))
-    return min(1.0, 2 * min(_exactly(cells, num), _chi_square(cells, num)))
-
-
-def _exactly(cells: Sequence[tuple[int, float]], num: int) -> float:
-    """Test each count by itself with the binomial law, and return the smallest p value times their number."""
-    from scipy.special import bdtr, bdtrc
-
-    def pvalue(count: int, mass: float) -> float:
-        mass = min(mass, 1.0)
-        above = bdtrc(count - 1, num, mass) if count else 1.0
-        return float(2 * min(bdtr(count, num, mass), above))
-
-    return min(1.0, len(cells) * min(pvalue(count, mass) for count, mass in cells))
+    # Test each count by itself with the binomial law: the smallest p value times their number.
+    by_itself = 1.0
+    for count, mass in cells:
+        above = bdtrc(count - 1, num, min(mass, 1.0)) if count else 1.0
+        by_itself = min(by_itself, len(cells) * float(2 * min(bdtr(count, num, min(mass, 1.0)), above)))
+    return min(1.0, 2 * min(by_itself, _chi_square(cells, num)))
 
 
 def _chi_square(cells: Sequence[tuple[int, float]], num: int) -> float:
