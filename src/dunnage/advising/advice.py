@@ -45,6 +45,7 @@ from dunnage.advising.sweep import (
     cache_folder,
     measure_point,
     sweep,
+    words,
 )
 from dunnage.devices.numbers import LocalNumeric
 from dunnage.errors import NoPlanError, ParameterError
@@ -241,10 +242,7 @@ def advise(
     reference, choice = chosen.reference(subject), choose(points, limit)
     says = [_recommendation_says(chosen, choice, limit), *_measured_says(subject, points), *reference.says]
     if names := list(dict.fromkeys(item.name for item in unfit if item.name in MECHANISMS)):
-        says.append(
-            f"Not tried, because the policy lacks something they need: {', '.join(names)}. The list of what could not "
-            "be measured says what. Add it to the policy, and they are tried too."
-        )
+        says.append(words("not tried", names=", ".join(names)))
     place = None if out is None else Path(out)
     return Frontier(
         dataset=request.base.dataset,
@@ -360,99 +358,49 @@ def wish(limit: Limit, cost_unit: str, risk_name: str) -> str:
 
 
 def _recommendation_says(goal: Goal[Any], choice: Recommendation, limit: Limit) -> str:
-    request = wish(limit, goal.cost_unit, goal.risk_name)
+    request, point = wish(limit, goal.cost_unit, goal.risk_name), choice.point
     if not limit.asked:
-        request += " (the default; give --max-cost or --max-risk to change it)"
-    if choice.point is None:
-        return f"Your limit: {request}. Nothing can be recommended: no measured policy promises anything."
-    point = choice.point
-    words = (
-        f"{point.name}: {with_ends(point.cost)} {goal.cost_unit}, {goal.risk_name} {with_ends(point.risk)}; "
-        f"it promises {point.guarantee} ({point.basis})"
-    )
+        request = words("default limit", limit=request)
+    if point is None:
+        return words("nothing recommended", limit=request)
     overloaded = point.figures.get(OVERLOADED, 0.0)
-    more = f" {large_percent(overloaded)} of its trucks were overloaded before repair." if overloaded > 0 else ""
-    if point.measured_on == SAMPLE:
-        more += " These figures are for random samples of the rows, not for all rows."
-    if choice.meets_limit:
-        return f"Your limit: {request}. Recommended: {words}.{more}"
-    return (
-        f"Your limit: {request}. No measured policy keeps to it if you count the upper ends of intervals. The closest "
-        f"is {words}. It does NOT keep to your limit.{more}"
-    )
+    more = words("overloaded", share=large_percent(overloaded)) if overloaded > 0 else ""
+    more += words("of a sample") if point.measured_on == SAMPLE else ""
+    facts = {"name": point.name, "guarantee": point.guarantee, "basis": point.basis, "unit": goal.cost_unit}
+    facts |= {"cost": with_ends(point.cost), "risk_name": goal.risk_name, "risk": with_ends(point.risk)}
+    key = "recommended" if choice.meets_limit else "closest"
+    return words(key, limit=request, point=words("point", **facts), more=more)
 
 
 def _measured_says(subject: Subject, points: Sequence[Point]) -> list[str]:
     """Say which points were measured on which data, and what choosing by them reveals."""
     of_data = [point for point in points if point.measured_on != GENERATED]
-    generated = [point for point in points if point.measured_on == GENERATED]
-    private = [point for point in of_data if not point.guarantee.startswith("k-anonymity")]
-    kinds = {kind: number for kind in _KINDS if (number := sum(point.measured_on == kind for point in points))}
+    generated, about = len(of_data) < len(points), subject.request.base.about
+    kinds = {kind: sum(point.measured_on == kind for point in points) for kind in (DATA, SAMPLE, GENERATED)}
+    parts = [words(f"on {kind}", num=num) for kind, num in kinds.items() if num]
     says = []
-    if len(kinds) > 1:
-        parts = [f"{number} on {_KINDS[kind]}" for kind, number in kinds.items()]
-        says.append(
-            f"Points on this frontier were measured on different data: {', '.join(parts[:-1])} and {parts[-1]}. "
-            "Compare only points of one kind" + ("; --on generated measures all of them alike." if generated else ".")
-        )
+    if len(parts) > 1:
+        listed = f"{', '.join(parts[:-1])} and {parts[-1]}"
+        says.append(words("different data", parts=listed, alike=words("alike") if generated else "."))
     elif generated:
-        says.append("All points were measured on generated data of the same public shape; the true data may differ.")
+        says.append(words("all generated"))
     if generated:
-        about = subject.request.base.about
-        parts = ["columns that are released as they are"] if about == "rows" else []
-        if subject.request.size is None:
-            parts.append("the number of vehicles" if about == "devices" else f"the rounded number of {_RECORDS[about]}")
+        parts = [words("in clear")] if about == "rows" else []
+        parts += [words(f"number {about}")] if subject.request.size is None else []
         but = f"except {' and '.join(parts)} " if parts else ""
-        says.append(
-            f"Generated data are made from public facts alone, {_SPREAD[about]}: nothing from the true data {but}went "
-            "into them, so choosing by them reveals nothing else."
-        )
-    says.append(_CHOOSING + (_BY_DATA if of_data else _BY_GENERATED))
-    if private:
-        says.append(
-            f"WARNING: {_points(private, f'{_WITH_DP} was', f'{_WITH_DP} were')} measured on the true data. If you "
-            "choose by them, epsilon does NOT cover the choice. Leave --on data out to choose on generated data."
-        )
+        says.append(words("generated", spread=words(f"spread {about}"), but=but))
+    says.append(words("choosing by data" if of_data else "choosing by generated"))
+    if private := [point for point in of_data if not point.guarantee.startswith("k-anonymity")]:
+        ends = (f"with a differential-privacy guarantee {verb}" for verb in ("was", "were"))
+        says.append(words("private", points=_points(private, *ends)))
     if weak := [point for point in points if point.weak]:
-        says.append(
-            f"{_points(weak, 'is', 'are')} recommended only if --max-risk allows it: the attacker is right more than "
-            f"{large_percent(WEAK_RISK)} of the time, which protects hardly anybody."
-        )
-    if mended := [point for point in points if point.mended]:
-        says.append(
-            f"{_points(mended, 'is not recommended and does', 'are not recommended and do')} not rule out any other "
-            f"point: the plan overloads more than {large_percent(MAX_OVERLOADED)} of the trucks. A plan that needs "
-            "many repairs is really a new plan, made by the owner with the true weights."
-        )
+        says.append(words("weak", points=_points(weak, "is", "are"), share=large_percent(WEAK_RISK)))
+    if repaired := [point for point in points if point.mended]:
+        named = _points(repaired, "is not recommended and does", "are not recommended and do")
+        says.append(words("mended", points=named, share=large_percent(MAX_OVERLOADED)))
     if unproven := [point for point in points if point.figures.get(PROVEN, 1.0) < 1]:
-        says.append(
-            f"{_points(unproven, 'was', 'were')} compared with the best known plan on the true weights, which was not "
-            "always proven to have the fewest trucks: true costs may be somewhat higher than shown."
-        )
-    says.append(
-        f"Each point was measured {points[0].draws} times with independent randomness. A second measurement of a "
-        f"figure with as many draws falls into its interval with {large_percent(CONFIDENCE)} confidence."
-    )
-    return says
-
-
-_KINDS = {
-    DATA: "the true data",
-    SAMPLE: "random samples of its rows",
-    GENERATED: "generated data of the same public shape",
-}
-_CHOOSING = "Choosing a policy by looking at the data is itself not private: the choice reveals a little about the data"
-_BY_DATA = ". k-anonymity promises nothing that this would break, but keep this frontier to yourself."
-_BY_GENERATED = ". That is why these points were measured on generated data."
-
-
-_RECORDS = {"rows": "records (the number itself, where that is public)", "trips": "trips"}
-_WITH_DP = "with a differential-privacy guarantee"
-_SPREAD = {
-    "rows": "values spread evenly over their domains",
-    "trips": "trips spread over the policy's stops and hours by how far apart and how busy such places are",
-    "devices": "vehicles spread over the policy's domains",
-}
+        says.append(words("unproven", points=_points(unproven, "was", "were")))
+    return [*says, words("draws", draws=points[0].draws, confidence=large_percent(CONFIDENCE))]
 
 
 def _points(points: Sequence[Point], one: str, several: str) -> str:

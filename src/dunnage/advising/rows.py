@@ -29,7 +29,7 @@ import pyarrow as pa
 from pydantic import JsonValue
 
 from dunnage.advising.frontier import DATA, GENERATED, OVERLOADED, PROVEN, SAMPLE, Failure, Point, Table
-from dunnage.advising.sweep import AdviceRequest, Candidate, Candidates, Draw, Reference, Subject, reason
+from dunnage.advising.sweep import AdviceRequest, Candidate, Candidates, Draw, Reference, Subject, reason, words
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.auditing.classes import ClassesTruth, ClassesView, record_linkage
 from dunnage.auditing.noisy import NoisyTruth, NoisyView
@@ -270,8 +270,7 @@ def _checked(subject: RowSubject, candidates: Iterable[Candidate]) -> Candidates
         if on == "auto":
             on = DATA if isinstance(promise.guarantee, KAnonymity) else GENERATED
         on = GENERATED if on == GENERATED else subject.kind_of_rows(candidate)
-        words = in_words(promise.guarantee)
-        fitting.append(replace(candidate, guarantee=words, basis=str(promise.basis), on=on))
+        fitting.append(replace(candidate, guarantee=in_words(promise.guarantee), basis=str(promise.basis), on=on))
     return fitting, list(failed.values())
 
 
@@ -279,9 +278,9 @@ def _ks(subject: RowSubject) -> list[int]:
     return [k for k in (QUICK_KS if subject.request.quick else KS) if k <= subject.num_measured // 2]
 
 
-def _sampled_lattice(epsilon: float, plan: Table | None = None, words: str = "") -> Candidate:
+def _sampled_lattice(epsilon: float, plan: Table | None = None, ending: str = "") -> Candidate:
     parameters: Table = {"epsilon": epsilon, "delta": DELTA, "epsilon_choice": epsilon / 4}
-    return Candidate.of(SampledLattice, f"epsilon={epsilon:g}, delta={DELTA:g}{words}", parameters, plan)
+    return Candidate.of(SampledLattice, f"epsilon={epsilon:g}, delta={DELTA:g}{ending}", parameters, plan)
 
 
 def release_in_memory(data: Dataset, noise: Noise) -> Publication:
@@ -300,23 +299,10 @@ def _sampled_says(subject: RowSubject, candidates: Sequence[Candidate]) -> tuple
             more += f" for {candidate.plan['name']} plans" if candidate.plan else ""
             by_limit.setdefault((limit, candidate.on), {})[candidate.mechanism + more] = None
     says = [
-        f"The data have more records than the measurements use: each draw of {', '.join(names)} takes at most {limit:,}"
-        f"{_TAKEN[on]}"
+        words("more records", names=", ".join(names), limit=limit, taken=words(f"taken {on}"))
         for (limit, on), names in by_limit.items()
     ]
-    return (*says, "--size measures on more records, which takes longer.") if says else ()
-
-
-_TAKEN = {
-    DATA: " of the true ones: all those of some public values, chosen afresh; their classes are those of all records.",
-    SAMPLE: (
-        " of the true ones: random rows, chosen afresh, so these points are marked as measured on a sample. With all "
-        "rows there are more records to hide among: classes are narrower, or larger where max_distortion is given, and "
-        "costs and record linkage are lower, often several times. Truck linkage may be much higher or lower. Do not "
-        "compare these points with points of all rows."
-    ),
-    GENERATED: " generated ones. With more, classes are narrower, and costs and record linkage are lower.",
-}
+    return (*says, words("larger size")) if says else ()
 
 
 # --- What a table loses ----------------------------------------------------------------------------------------------
@@ -388,12 +374,7 @@ def table_reference(subject: RowSubject) -> Reference:
         risk_without_privacy=len(set(codes_of(data, shown).tolist())) / len(data),
         risk_of_chance=1 / len(data),
         cost_baseline=f"the true table of {len(data):,} records: nothing is lost; 100 % would reveal nothing",
-        says=(
-            "Distortion is how much of its domain a record's intervals, sets or nodes span on average, with equal "
-            "weights for all attributes; a record that was not released is lost completely. Record linkage is for a "
-            "released record if all its quasi-identifiers are known exactly.",
-            *_sampled_says(subject, table_candidates(subject)[0]),
-        ),
+        says=(words("distortion"), *_sampled_says(subject, table_candidates(subject)[0])),
     )
 
 
@@ -472,11 +453,7 @@ def numbers_reference(subject: RowSubject) -> Reference:
         risk_without_privacy=1.0,
         risk_of_chance=1 / subject.num_measured,
         cost_baseline="the true numbers",
-        says=(
-            "The cost is the mean absolute error of a number, relative to the mean of its column; classes are read by "
-            "their means. The risk is that someone who knows a record's values names its row.",
-            *_sampled_says(subject, number_candidates(subject)[0]),
-        ),
+        says=(words("numbers"), *_sampled_says(subject, number_candidates(subject)[0])),
     )
 
 
@@ -558,13 +535,13 @@ def _truck_candidates(subject: RowSubject) -> Iterator[Candidate]:
     for epsilon in epsilons:
         for law in LAWS if not quick and epsilon in QUICK_EPSILONS else LAWS[:1]:
             for plan in plans:
-                words = f"epsilon={epsilon:g}, {law}{_ending(plan)}"
-                yield Candidate.of(NoisyValues, words, {"epsilon": epsilon, "law": law}, _plan(plan))
+                label = f"epsilon={epsilon:g}, {law}{_ending(plan)}"
+                yield Candidate.of(NoisyValues, label, {"epsilon": epsilon, "law": law}, _plan(plan))
     for epsilon in epsilons:
         for ranges, table in _ranges(subject, private=not quick and epsilon in QUICK_EPSILONS):
             for plan in plans:
-                words = f"epsilon={epsilon:g}, {ranges}{_ending(plan)}"
-                yield Candidate.of(NoisyClusters, words, {"epsilon": epsilon, **table}, _plan(plan))
+                label = f"epsilon={epsilon:g}, {ranges}{_ending(plan)}"
+                yield Candidate.of(NoisyClusters, label, {"epsilon": epsilon, **table}, _plan(plan))
     for epsilon in [epsilon for epsilon in epsilons if epsilon >= 1]:
         yield _sampled_lattice(epsilon, _plan(UPPER), _ending(UPPER))
 
@@ -672,12 +649,8 @@ def truck_reference(subject: RowSubject) -> Reference:
         risk_of_chance=truck_linkage(codes_of(data, public), best.bin_of_row).mean,
         cost_baseline=f"{best.cost} trucks for {where}: the best plan on the true weights ({sure})",
         says=(
-            "Trucks are those in use after repair with the true weights, including trucks for packages that were not "
-            "released. Where a plan overloads trucks, packages are moved by their true weights. Someone who sees which "
-            "ones learns more about them, and truck linkage does not count that. Look at the share of overloaded "
-            "trucks: a plan that needs many repairs is not recommended.",
-            "What a sealed plan or a repair reveals depends on a search with a time limit: intervals reach at least "
-            f"{100 * SEALED_REACH:g} % of the figure to either side, or {100 * ESTIMATED_REACH:g} % for an estimate.",
+            words("trucks"),
+            words("searches", sealed=SEALED_REACH, estimated=ESTIMATED_REACH),
             *_sampled_says(subject, truck_candidates(subject)[0]),
         ),
     )

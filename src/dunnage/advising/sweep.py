@@ -15,15 +15,18 @@ import os
 import re
 import shutil
 import time
+import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
+from importlib.resources import files
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Generic, TypeVar
 
 from dunnage._version import __version__
 from dunnage.advising.frontier import DATA, Failure, Measure, Point, Table
+from dunnage.auditing.findings import filled
 from dunnage.errors import DunnageError, NoPlanError, OutputError, PolicyError
 from dunnage.exact import exact
 from dunnage.mechanisms.base import Mechanism
@@ -34,6 +37,16 @@ _HEADER = re.compile(r"^\s*\[\[?\s*(?P<name>[^\]]+?)\s*\]\]?\s*(#.*)?$")
 _FILE = re.compile(r'^(\s*[\w"\'.-]+\s*=\s*)(?P<quote>["\'])(?P<name>[^"\'\\]*)(?P=quote)(.*)$')
 _FILE_KEYS = ("hierarchy", "edges", "stops", "modes")
 _BLANK: tuple[object, ...] = ("", [])
+
+
+@cache
+def _sentences() -> dict[str, str]:
+    return tomllib.loads((files("dunnage.advising") / "sentences.toml").read_text(encoding="utf-8"))
+
+
+def words(key: str, **facts: object) -> str:
+    """Write a sentence of a frontier, or a part of one, from the table."""
+    return filled(_sentences()[key], facts)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,8 +184,8 @@ class Candidate:
     on: str = DATA  # what it is measured on: "data", "sample" or "generated"
 
     @classmethod
-    def of(cls, kind: type[Mechanism], words: str, parameters: Table, plan: Table | None = None) -> Candidate:
-        return cls(name=f"{kind.name} {words}", mechanism=kind.name, parameters=parameters, plan=plan or {})
+    def of(cls, kind: type[Mechanism], label: str, parameters: Table, plan: Table | None = None) -> Candidate:
+        return cls(name=f"{kind.name} {label}", mechanism=kind.name, parameters=parameters, plan=plan or {})
 
     @property
     def epsilon(self) -> float:

@@ -23,7 +23,7 @@ import numpy as np
 
 from dunnage.advising.frontier import DATA, GENERATED, Failure, Point, Table
 from dunnage.advising.rows import check_digest, in_words, release_in_memory, round_to_one_digit
-from dunnage.advising.sweep import AdviceRequest, Candidate, Candidates, Draw, Reference, Subject, reason
+from dunnage.advising.sweep import AdviceRequest, Candidate, Candidates, Draw, Reference, Subject, reason, words
 from dunnage.errors import NoPlanError, ParameterError, PolicyError, Refusal
 from dunnage.exact import exact
 from dunnage.kernels.counts.laplace import RoundedLaplace, surplus
@@ -96,7 +96,7 @@ class Slice(NamedTuple):
         first = int(np.argmax(sums))
         lower = universe.windows[first]
         upper = universe.windows[first + num] if first + num < len(shares) else time.upper
-        says = f"Measured from {lower} to {upper} only, which stands for the whole service day."
+        says = words("slice", lower=lower, upper=upper)
         return cls(_narrow(policy, lower, upper), max(1, round(size * float(sums[first]))), says)
 
 
@@ -156,14 +156,9 @@ def open_trips(request: AdviceRequest, place: City | None = None, *, limit: int 
     num = true_counts(data).num_trips
     size = num if request.on == DATA else request.size or round_to_one_digit(num)
     part = Slice.of(policy, size, period=request.period, limit=limit)
-    number = ""
-    if request.on != DATA and request.size is not None:
-        number = f"{size:,} trips were generated, as requested."
-    elif request.on != DATA:
-        number = (
-            f"{size:,} trips were generated: as many as the data have, rounded to one digit. The number of trips is "
-            "not public under such a policy; give --size if even the rounded number says too much."
-        )
+    number = (
+        "" if request.on == DATA else words("size rounded" if request.size is None else "size requested", size=size)
+    )
     return TripSubject(
         request=request,
         data=data,
@@ -231,9 +226,7 @@ def _reference(subject: TripSubject, baseline: str, *says: str) -> Reference:
         says=(
             *subject.says,
             *says,
-            f"The risk is how often someone who knows all other {subject.part.policy.schema.protects}s guesses right "
-            "whether one is in the data, as far as the promise allows; a coin is right 50 % of the time. From epsilon "
-            "3 on, the guess is right 95 % of the time or more, and the promise is worth little.",
+            words("membership", record=subject.part.policy.schema.protects),
         ),
     )
 
@@ -273,12 +266,7 @@ def count_errors(release: Release, truth: Counted) -> dict[str, float]:
 
 
 def counts_reference(subject: TripSubject) -> Reference:
-    return _reference(
-        subject,
-        "true counts; publishing nothing has an error of 100 %",
-        "The cost is the mean absolute error of a count over all trip types, relative to the mean count: trips that "
-        "are missing or too many in some cell, as a share of all trips.",
-    )
+    return _reference(subject, "true counts; publishing nothing has an error of 100 %", words("counts"))
 
 
 # The goal shuttles
@@ -356,7 +344,7 @@ def open_shuttles(request: AdviceRequest) -> ShuttleSubject:
         part=trips.part,
         place=trips.place,
         size=trips.size,
-        says=(*trips.says, *([f"Fleets were sized for {day} only."] if day else [])),
+        says=(*trips.says, *([words("one day", day=day)] if day else [])),
         ground=ground,
         service=service,
         day=day,
@@ -434,8 +422,7 @@ def shuttles_reference(subject: ShuttleSubject) -> Reference:
     return _reference(
         subject,
         "the fleet that the same method sizes on the true counts, zone by zone",
-        f"Fleets are sized for a mean wait of {subject.max_wait:g} seconds and {subject.service.capacity} seats. "
-        "Shuttles too many and shuttles missing both count as cost: look at wait_seconds too.",
+        words("shuttles", wait=subject.max_wait, seats=subject.service.capacity),
     )
 
 

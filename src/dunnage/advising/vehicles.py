@@ -20,7 +20,17 @@ from typing import Any
 import numpy as np
 
 from dunnage.advising.frontier import DATA, GENERATED, Failure, Point, Table
-from dunnage.advising.sweep import AdviceRequest, BasePolicy, Candidate, Candidates, Draw, Reference, Subject, reason
+from dunnage.advising.sweep import (
+    AdviceRequest,
+    BasePolicy,
+    Candidate,
+    Candidates,
+    Draw,
+    Reference,
+    Subject,
+    reason,
+    words,
+)
 from dunnage.arrays import FloatArray
 from dunnage.auditing.carriers import NUM_BUCKETS, Fleet, even_weights, guess_numbers, inputs_of, locate
 from dunnage.collecting.batch import perturb_column
@@ -176,8 +186,8 @@ def payable_candidates(subject: FleetSubject) -> Candidates:
     variants += [(methods[0], f", {level} levels", {"levels": level}) for level in levels]
     fitting: list[Candidate] = []
     failed: list[Failure] = []
-    for (method, words, more), epsilon in itertools.product(variants, QUICK_EPSILONS if quick else EPSILONS):
-        name = f"{subject.duty}: {method} epsilon={epsilon:g}{words}"
+    for (method, ending, more), epsilon in itertools.product(variants, QUICK_EPSILONS if quick else EPSILONS):
+        name = f"{subject.duty}: {method} epsilon={epsilon:g}{ending}"
         parameters: Table = {"epsilon": epsilon, "method": method, **more}
         candidate = Candidate(name=name, mechanism=purpose.mechanism, parameters=parameters, on=on)
         try:
@@ -285,36 +295,23 @@ def fleet_reference(subject: FleetSubject) -> Reference:
     purpose, task = subject.purpose, task_of(subject.rules)
     blank = [name for name in subject.request.base.blank_kinds if name != subject.duty]
     others = [item.name for item in task.purposes if item.name not in (subject.duty, *blank)]
-    left = [f"This advice covers only {subject.duty}."] if blank or others else []
-    if others:
-        left.append(f"Unchanged: {', '.join(others)}.")
-    if blank:
-        left.append(
-            f"Still blank: {', '.join(blank)}. Run dunnage advise again on the policy recommended here to fill in "
-            f"{blank[0]}. Until then these use hardly any of a vehicle's allowance: leave some of it for them."
-        )
-    fleet = f"{subject.num_vehicles:,} {'generated ' if subject.columns is None else ''}vehicles, one report each"
+    left = [words("one kind", kind=subject.duty)] if blank or others else []
+    left += [words("unchanged", names=", ".join(others))] if others else []
+    left += [words("still blank", names=", ".join(blank), first=blank[0])] if blank else []
+    fleet = words("generated fleet" if subject.columns is None else "fleet", num=subject.num_vehicles)
     if purpose.grid is None:
         chance = 1 / NUM_BUCKETS
-        cost = "the root mean square error of means, as a share of the domain of each number"
-        risk = f"naming which of {NUM_BUCKETS} buckets a vehicle's number is in, from one report"
-        if task.schedule.slots_per_day > 1:
-            left.append("Reports of one day cover different moments, so each number is guessed from one report.")
+        says = [words("cost of numbers", fleet=fleet), words("risk of numbers", buckets=NUM_BUCKETS)]
+        left += [words("moments differ")] if task.schedule.slots_per_day > 1 else []
     else:
         inputs = mechanism_of(task, purpose).channel(purpose.tiers[0]).num_inputs
         chance, what = 1 / inputs, "path" if purpose.steps > 1 else "cell"
-        cost = f"the root mean square error of shares of the policy's {inputs:,} {what}s, relative to the mean share"
-        risk = f"naming the {what} of a vehicle that stays there, from its reports of one day"
+        says = [words("cost of maps", inputs=inputs, what=what, fleet=fleet), words("risk of maps", what=what)]
     return Reference(
         risk_without_privacy=1.0,
         risk_of_chance=chance,
         cost_baseline="estimates of all true values",
-        says=(
-            f"The cost is {cost}: {fleet}.",
-            f"The risk is {risk}; all are equally likely beforehand. It follows from the laws of reports.",
-            "days: how long the allowance of a vehicle lasts, for all its kinds of report together.",
-            *left,
-        ),
+        says=(*says, words("days"), *left),
     )
 
 

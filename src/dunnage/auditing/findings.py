@@ -155,7 +155,12 @@ def _tables() -> tuple[dict[str, _Entry], dict[str, str]]:
 
 def words(key: str, **facts: object) -> str:
     """Write a note, or part of a sentence, from the table."""
-    return _WRITER.vformat(_tables()[1][key], (), facts)
+    return filled(_tables()[1][key], facts)
+
+
+def filled(template: str, facts: Mapping[str, object]) -> str:
+    """Fill in a template; see the head of ``findings.toml``."""
+    return _WRITER.vformat(template, (), facts)
 
 
 def written(figures: Iterable[KeyFigure], record: str) -> list[Finding]:
@@ -169,13 +174,13 @@ def written(figures: Iterable[KeyFigure], record: str) -> list[Finding]:
             interval = value, value
         findings.append(
             Finding(
-                name=_WRITER.vformat(key.partition(" | ")[0], (), context),
+                name=filled(key.partition(" | ")[0], context),
                 value=value,
                 interval=interval,
                 baseline=baseline,
-                unit=_WRITER.vformat(entry.unit, (), context) or "units",
-                sentence=_WRITER.vformat(entry.sentence + entry.baseline, (), context),
-                topic=_WRITER.vformat(entry.topic, (), context),
+                unit=filled(entry.unit, context) or "units",
+                sentence=filled(entry.sentence + entry.baseline, context),
+                topic=filled(entry.topic, context),
                 private=bool(facts.get("private", entry.seen_by == "owner")),
                 details=details,
             )

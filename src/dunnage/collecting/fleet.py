@@ -216,7 +216,7 @@ class _FleetRun:
 
     def scheduled(self, window: Window, tell: Progress) -> Iterator[Readings]:
         """Yield the readings of the chosen slots, day by day, once all rows have been read."""
-        log, chosen = Log(window, self.columns), _RandomSlots(self.task, self.public)
+        log, chosen = Log(window, self.columns), _DrawnSlots(self.task, self.public)
         for rows, vehicles in self._rows(tell):
             assert rows.micros is not None
             log.add(vehicles, rows, chosen.matter(window, vehicles, rows.micros, self.fleet.num_vehicles))
@@ -440,7 +440,7 @@ class _History:
         return steps
 
 
-class _RandomSlots:
+class _DrawnSlots:
     """The random slots of vehicles and days, as bits; chosen when they are first needed.
 
     The choice depends on nothing, so choosing late is the same as choosing before the day.
