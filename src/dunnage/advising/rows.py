@@ -33,7 +33,7 @@ from dunnage.advising.sweep import AdviceRequest, Candidate, Candidates, Draw, R
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.auditing.classes import ClassesTruth, ClassesView, record_linkage
 from dunnage.auditing.noisy import NoisyTruth, NoisyView
-from dunnage.auditing.plans import TruePacking, pack_truth
+from dunnage.auditing.plans import TruePacking, group_codes, pack_truth
 from dunnage.auditing.rides import ClassDistortion
 from dunnage.errors import NoPlanError, ParameterError, PolicyError, Refusal
 from dunnage.exact import plain
@@ -136,8 +136,8 @@ class RowSubject(Subject):
     @cached_property
     def groups(self) -> tuple[IntArray, ...]:
         """Number of the group of each row: groups that are measured as a whole if possible, and those inside them."""
-        public = codes_of(self.data, [item.name for item in self.policy.schema.public])
-        return (public,) if self.request.by is None else (codes_of(self.data, [self.request.by]), public)
+        public = group_codes(self.data, [item.name for item in self.policy.schema.public])
+        return (public,) if self.request.by is None else (group_codes(self.data, [self.request.by]), public)
 
     def rows(self, candidate: Candidate, noise: Noise) -> Dataset:
         """Return the true or generated rows to measure a candidate on, under its policy."""
@@ -203,16 +203,6 @@ def _read_rows(request: AdviceRequest, goal: str) -> RowSubject:
 def check_digest(data: Dataset, policy: Policy) -> str:
     """Return a digest of private rows and of the files that their policy names, to recognise them again."""
     return hashlib.sha256(f"{data.keyed_digest(b'advise')} {sorted(policy.files.items())}".encode()).hexdigest()
-
-
-def codes_of(data: Dataset, names: Iterable[str]) -> IntArray:
-    """Give records with equal values in some columns the same number, from 0 on."""
-    codes = np.zeros(len(data), dtype=np.int64)
-    for name in names:
-        column = data.column(name).dictionary_encode(null_encoding="encode").indices
-        own = column.to_numpy(zero_copy_only=False).astype(np.int64)
-        codes = np.unique(codes * (int(own.max(initial=0)) + 1) + own, return_inverse=True)[1].reshape(-1)
-    return codes
 
 
 def takes_whole_groups(groups: Sequence[IntArray], limit: int) -> bool:
@@ -371,7 +361,7 @@ def table_reference(subject: RowSubject) -> Reference:
     shown = [item.name for item in (*schema.public, *schema.quasi_identifiers)]
     return Reference(
         # Of records that are alike in the true table, one is named right on average.
-        risk_without_privacy=len(set(codes_of(data, shown).tolist())) / len(data),
+        risk_without_privacy=len(set(group_codes(data, shown).tolist())) / len(data),
         risk_of_chance=1 / len(data),
         cost_baseline=f"the true table of {len(data):,} records: nothing is lost; 100 % would reveal nothing",
         says=(words("distortion"), *_sampled_says(subject, table_candidates(subject)[0])),
@@ -645,8 +635,8 @@ def truck_reference(subject: RowSubject) -> Reference:
     where = "generated packages" if subject.request.on == GENERATED else f"{len(data):,} packages"
     sure = "proven" if best.cost == best.bound else f"not proven: at least {best.bound}"
     return Reference(
-        risk_without_privacy=truck_linkage(codes_of(data, shown), best.bin_of_row).mean,
-        risk_of_chance=truck_linkage(codes_of(data, public), best.bin_of_row).mean,
+        risk_without_privacy=truck_linkage(group_codes(data, shown), best.bin_of_row).mean,
+        risk_of_chance=truck_linkage(group_codes(data, public), best.bin_of_row).mean,
         cost_baseline=f"{best.cost} trucks for {where}: the best plan on the true weights ({sure})",
         says=(
             words("trucks"),
@@ -681,6 +671,6 @@ def _packed(subject: RowSubject, data: Dataset, records: IntArray | None = None)
         _amounts(subject, data)[records],
         list(subject.rooms),
         [Truck(name="truck", capacity=dict(subject.rooms))],
-        codes_of(data, [subject.request.by] if subject.request.by else [])[records],
+        group_codes(data, [subject.request.by], records),
         deadline=time.monotonic() + seconds,
     )

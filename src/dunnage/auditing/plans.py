@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -294,7 +294,7 @@ def plan_utility(
     if not (fits & in_plan).any():
         raise ParameterError("no package is loaded, so there is nothing to compare. Use larger trucks.")
     used = Counter(settlement.truck_of_bin[bin_] for bin_ in np.unique(bins[fits[in_plan]]).tolist())
-    group = _group(data, (plan.by, plan.apart), shipped)
+    group = group_codes(data, (plan.by, plan.apart), shipped)
 
     def packed(chosen: BoolArray, kinds: Sequence[Truck], deadline: float) -> TruePacking:
         return pack_truth(
@@ -349,12 +349,14 @@ def _fits_some_truck(amounts: FloatArray, quantities: Sequence[str], trucks: Seq
     return np.asarray(np.any(np.all(amounts[:, None] <= rooms, axis=2), axis=1))
 
 
-def _group(data: Dataset, apart: Sequence[str | None], records: IntArray) -> IntArray:
+def group_codes(data: Dataset, names: Iterable[str | None], records: IntArray | None = None) -> IntArray:
+    """Give records, or some of them, with equal values in all columns the same number, from 0 on."""
+    records = np.arange(len(data)) if records is None else records
     codes = np.zeros(len(records), dtype=np.int64)
-    for name in {name for name in apart if name is not None}:
+    for name in dict.fromkeys(name for name in names if name is not None):
         column = data.column(name).dictionary_encode(null_encoding="encode").indices
         own = column.to_numpy(zero_copy_only=False)[records].astype(np.int64)
-        codes = np.unique(codes * (int(own.max()) + 1) + own, return_inverse=True)[1].reshape(-1)
+        codes = np.unique(codes * (int(own.max(initial=0)) + 1) + own, return_inverse=True)[1].reshape(-1)
     return codes
 
 
@@ -393,7 +395,7 @@ def true_plan(
     if heavy:
         raise NoPlanError(f"{heavy} of the released packages fit no truck. Use a larger truck.")
     columns_apart(release, by, apart)
-    group = _group(data, (by, apart), records)
+    group = group_codes(data, (by, apart), records)
     truth = pack_truth(amounts, list(packed), kinds, group, deadline=start + seconds, progress=progress)
     if len(kinds) == 1 and kinds[0].count is not None and truth.cost > kinds[0].count:
         raise NoPlanError(
