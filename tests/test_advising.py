@@ -28,9 +28,8 @@ from scipy import stats
 from dunnage.advising import advice, rows, sweep
 from dunnage.advising.advice import DISTORTION, NUMBER_ERROR, TRUCKS, choose, limit_of, share_of
 from dunnage.advising.frontier import OVERLOADED, Failure, Frontier, Limit, Measure, Point
-from dunnage.advising.policies import BasePolicy
 from dunnage.advising.rows import RowSubject
-from dunnage.advising.sweep import AdviceRequest, Cache, Candidate, Draw, Goal, Reference, Subject
+from dunnage.advising.sweep import AdviceRequest, BasePolicy, Cache, Candidate, Draw, Goal, Reference, Subject
 from dunnage.auditing.plans import plan_utility
 from dunnage.errors import InputError, NoPlanError, OutputError, ParameterError, PolicyError
 from dunnage.ledger import Ledger

@@ -20,9 +20,8 @@ from typer.testing import CliRunner
 from dunnage.advising import vehicles
 from dunnage.advising.advice import COUNT_ERROR, NUMBER_ERROR, REPORT_ERROR, SHUTTLES, goal_of
 from dunnage.advising.frontier import Measure, Point
-from dunnage.advising.policies import BasePolicy
 from dunnage.advising.rows import release_in_memory, row_errors
-from dunnage.advising.sweep import AdviceRequest, Candidate, attempt, measure_point
+from dunnage.advising.sweep import AdviceRequest, BasePolicy, Candidate, attempt, measure_point
 from dunnage.advising.trips import (
     MIN_MINUTES,
     FleetDraw,
@@ -37,7 +36,7 @@ from dunnage.advising.trips import (
     open_trips,
 )
 from dunnage.advising.vehicles import FleetSubject, measure_fleet, open_fleet, payable_candidates
-from dunnage.auditing.tracking import channel_matrix
+from dunnage.auditing.carriers import channel_matrix
 from dunnage.cli.auditing import advise
 from dunnage.collecting.batch import find_inputs
 from dunnage.collecting.tasks import read_task

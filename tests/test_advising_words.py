@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from tests.builders import a_trip_policy
 
-from dunnage.collecting.reading import RowFile
+from dunnage.collecting.files import RowFile
 from dunnage.collecting.tasks import carriers_from_text
 from dunnage.errors import InputError, PolicyError
 from dunnage.model.policy import Policy

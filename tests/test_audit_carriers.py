@@ -22,24 +22,27 @@ from scipy.stats import binomtest
 from tests.commands import fine, run
 
 import dunnage as dn
-from dunnage.auditing import tracking
+from dunnage.auditing import carriers as tracking
 from dunnage.auditing.carriers import (
     EstimatesTruth,
     EstimatesView,
     Fleet,
     FleetTruth,
+    Guess,
     MapEstimate,
     MeanEstimate,
+    NumberGuess,
+    guess_tuple,
+    locate,
+    movement,
     truth_figures,
     view_figures,
 )
 from dunnage.auditing.findings import written
 from dunnage.auditing.run import Audit, audit
-from dunnage.auditing.tracking import Guess, NumberGuess, guess_tuple, locate, movement
 from dunnage.collecting.estimate import estimate, write_estimates
-from dunnage.collecting.files import collect
+from dunnage.collecting.files import FileColumns, collect
 from dunnage.collecting.fleet import simulate
-from dunnage.collecting.reading import FileColumns
 from dunnage.collecting.tasks import carriers_from_text, read_task, task_of
 from dunnage.devices import numbers as laws
 from dunnage.devices.paths import Independent

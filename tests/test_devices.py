@@ -24,8 +24,8 @@ from tests.chance_help import chance_of
 from tests.estimates_help import refuses
 
 from dunnage.collecting import files, fleet, identity
+from dunnage.collecting.files import MICROS, FileColumns, Log, RowFile, Rows, Window
 from dunnage.collecting.identity import KeyRing
-from dunnage.collecting.reading import MICROS, FileColumns, Log, RowFile, Rows, Window
 from dunnage.collecting.tally import Tally
 from dunnage.devices.allowance import Allowance
 from dunnage.devices.client import mechanism_of

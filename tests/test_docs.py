@@ -70,7 +70,7 @@ def obey(words: list[str]) -> None:
 @pytest.fixture
 def _proved_elsewhere(monkeypatch):
     """Take the first verdict of every proof: tests of proofs make all of them."""
-    from dunnage.proving import desk
+    from dunnage.proving import verdict as desk
 
     firsts = {name: lambda long, check=check: itertools.islice(check(long), 1) for name, check in desk.checks().items()}
     monkeypatch.setattr(desk, "checks", lambda: firsts)
