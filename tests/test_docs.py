@@ -305,9 +305,9 @@ def sentences() -> Iterator[tuple[str, str]]:
         if path.parent.name != "cli":
             notes = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
         for node in ast.walk(tree):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in notes:
-                if len(node.value.split()) > 2:
-                    yield f"{path.relative_to(ROOT).as_posix()}:{node.lineno}", node.value
+            text = node.value if isinstance(node, ast.Constant) and id(node) not in notes else None
+            if isinstance(text, str) and len(text.split()) > 2:
+                yield f"{path.relative_to(ROOT).as_posix()}:{node.lineno}", text
 
 
 def test_plain_words():
