@@ -32,7 +32,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.apart import run_apart
 from dunnage.collecting import batch
-from dunnage.collecting.reading import RowFile
+from dunnage.collecting.files import RowFile
 from dunnage.collecting.tally import Tally
 from dunnage.devices.numbers import LocalNumeric
 from dunnage.devices.places import HadamardResponse, Law, LocalLocation, OptimisedUnary

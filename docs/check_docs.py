@@ -120,7 +120,7 @@ def schemas() -> dict[Path, str]:
     from dunnage.model.certificate import Certificate
     from dunnage.model.policy import PolicyTables
     from dunnage.planning.plan import FleetDocument, PlanDocument
-    from dunnage.proving.desk import Proof
+    from dunnage.proving.verdict import Proof
     from dunnage.settle import SettlementDocument
     from dunnage.settle.fleets import FleetSettlementDocument
     from dunnage.verification import Verification

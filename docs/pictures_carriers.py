@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from picture_parts import across_line, curve, draw_named, frame, heading, legend, notes, panel, picture
 
-from dunnage.auditing.tracking import locate
+from dunnage.auditing.carriers import locate
 from dunnage.collecting.batch import find_cells, find_paths, perturb_column
 from dunnage.collecting.estimate import estimate_means, estimate_shares
 from dunnage.devices.numbers import LocalNumeric

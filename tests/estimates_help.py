@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small fleet, its task and its tallies, for the tests of estimates."""
+"""A small fleet, its task and its tallies, for the tests of estimates; and refusals of many cases in one test."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
 import numpy as np
+import pytest
 
 from dunnage.collecting.batch import perturb_column
 from dunnage.collecting.estimate import estimate
@@ -18,8 +21,31 @@ from dunnage.release import Release
 
 GRID = Grid(box=("103.9", "30.5", "104.2", "30.8"), levels=3, area_levels=2)
 TIERS = (Tier(name="basic", epsilon="2"), Tier(name="strict", epsilon="1"))
+HOURLY = Schedule(slots_per_day=24, slot_minutes=60, lateness_minutes=30, skew_seconds=60)
 SPEED = Quantity(name="speed", low=0, high=120, unit="km/h")
 LOAD = Quantity(name="load", low=0, high="20.5", unit="t", missing="symbol")
+
+TRUCK_TIERS = (Tier(name="basic", epsilon="1"), Tier(name="strict", epsilon="0.5"))
+TELEMETRY = Purpose(name="telemetry", mechanism="local-numeric", tiers=TRUCK_TIERS, quantities=(SPEED, LOAD))
+PLACES = Purpose(name="places", mechanism="local-location", tiers=TRUCK_TIERS, grid=GRID)
+PATHS = Purpose(name="paths", mechanism="local-trajectory", tiers=TRUCK_TIERS, grid=GRID, steps=2)
+
+
+def truck_task(*purposes: Purpose, **changes: Any) -> Task:
+    """Give a task of some purposes, all three if none is given, that reports every hour."""
+    facts = {"schedule": HOURLY, "limits": Limits(lifetime="10000")}
+    return Task(dataset="fleet", purposes=purposes or (TELEMETRY, PLACES, PATHS), **{**facts, **changes})
+
+
+@contextmanager
+def refuses(error: type[Exception], case: object) -> Iterator[pytest.ExceptionInfo[Any]]:
+    """Expect an error, and say which case did not raise it."""
+    caught: Any = None
+    try:
+        with pytest.raises(error) as caught:
+            yield caught
+    except pytest.fail.Exception:
+        pytest.fail(f"not refused: {case!r}")
 
 
 def fleet_task(

@@ -32,9 +32,8 @@ import dunnage as dn
 from dunnage.advising import advice, rows, sweep
 from dunnage.advising.advice import DISTORTION, NUMBER_ERROR, TRUCKS, choose, limit_of, share_of
 from dunnage.advising.frontier import OVERLOADED, Failure, Frontier, Limit, Measure, Point
-from dunnage.advising.policies import BasePolicy
 from dunnage.advising.rows import RowSubject
-from dunnage.advising.sweep import AdviceRequest, Cache, Candidate, Draw, Goal, Reference, Subject
+from dunnage.advising.sweep import AdviceRequest, BasePolicy, Cache, Candidate, Draw, Goal, Reference, Subject
 from dunnage.errors import InputError, NoPlanError, OutputError, ParameterError, PolicyError
 from dunnage.publishing import mechanism_of, publish
 from dunnage.samples import like

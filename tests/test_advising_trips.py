@@ -21,12 +21,11 @@ import dunnage as dn
 from dunnage.advising import trips, vehicles
 from dunnage.advising.advice import COUNT_ERROR, NUMBER_ERROR, REPORT_ERROR, SHUTTLES, goal_of
 from dunnage.advising.frontier import Point
-from dunnage.advising.policies import BasePolicy
 from dunnage.advising.rows import release_in_memory, row_errors
-from dunnage.advising.sweep import AdviceRequest, Candidate, attempt, measure_point
+from dunnage.advising.sweep import AdviceRequest, BasePolicy, Candidate, attempt, measure_point
 from dunnage.advising.vehicles import FleetSubject, measure_fleet, open_fleet, payable_candidates
-from dunnage.auditing.tracking import channel_matrix
-from dunnage.collecting.reading import RowFile
+from dunnage.auditing.carriers import channel_matrix
+from dunnage.collecting.files import RowFile
 from dunnage.collecting.tasks import carriers_from_text, read_task
 from dunnage.devices.subjects import Grid
 from dunnage.errors import InputError, ParameterError, PolicyError, Refusal, UserError

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import math
 import random
 from collections import Counter
@@ -12,62 +11,40 @@ from dataclasses import replace
 from fractions import Fraction
 from itertools import permutations, product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pytest
+import tomli_w
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binomtest
-from typer.testing import CliRunner
+from tests.commands import fine, run
 
 import dunnage as dn
-from dunnage.auditing import tracking
+from dunnage.auditing import carriers as tracking
 from dunnage.auditing.carriers import (
     EstimatesTruth,
     EstimatesView,
     Fleet,
     FleetTruth,
+    Guess,
     MapEstimate,
     MeanEstimate,
+    NumberGuess,
+    guess_tuple,
+    locate,
+    movement,
     truth_figures,
     view_figures,
 )
-from dunnage.auditing.findings import Finding, written
+from dunnage.auditing.findings import written
 from dunnage.auditing.run import Audit, audit
-from dunnage.auditing.tracking import (
-    Guess,
-    NumberGuess,
-    bucket_weights,
-    channel_matrix,
-    enumerated_guess,
-    even_weights,
-    guess_numbers,
-    guess_tuple,
-    locate,
-    mixed_powers,
-    movement,
-    number_guess,
-    response_guess,
-    unique_by_slots,
-    unique_shares,
-)
-from dunnage.cli import app
 from dunnage.collecting.estimate import estimate, write_estimates
-from dunnage.collecting.files import collect
+from dunnage.collecting.files import FileColumns, collect
 from dunnage.collecting.fleet import simulate
-from dunnage.collecting.reading import FileColumns
 from dunnage.collecting.tasks import carriers_from_text, read_task, task_of
-from dunnage.devices.numbers import (
-    Duchi,
-    Hybrid,
-    LaplaceNumber,
-    LocalNumeric,
-    Piecewise,
-    PublishedPiecewise,
-    SquareWave,
-    Warner,
-)
+from dunnage.devices import numbers as laws
 from dunnage.devices.paths import Independent
 from dunnage.devices.places import (
     HadamardResponse,
@@ -83,19 +60,19 @@ from dunnage.devices.subjects import Grid, Quantity
 from dunnage.errors import InputError, ParameterError, ReleaseError
 from dunnage.model.certificate import Certificate
 from dunnage.noise.source import Noise
-from dunnage.release import Release
 from dunnage.samples import PackageSetting, generate_packages
 from dunnage.showing.audit import audit_page
 from dunnage.text import several
 
 ORACLES = (RandomisedResponse, SymmetricUnary, OptimisedUnary, PublishedUnary, HadamardResponse)
 HALF, ONE, TWO = Fraction(1, 2), Fraction(1), Fraction(2)
+GRID = Grid(box=(0, 0, 4, 4), levels=3, area_levels=2)
 
 
 # Oracles of the tests: slow, and written another way
 
 
-def rows_of(law: Any) -> list[list[float]]:
+def rows_of(law):
     """Return the probabilities of a law, from what its own samplers do rather than from its exponents."""
     if isinstance(law, InClear):
         inner, rows = rows_of(law.oracle), []
@@ -109,27 +86,23 @@ def rows_of(law: Any) -> list[list[float]]:
     if isinstance(law, RandomisedResponse):
         return [[(e if symbol == index else 1) / (e + k - 1) for symbol in range(k)] for index in range(k)]
     if isinstance(law, HadamardResponse):
-        half = law.num_columns // 2
+        half, symbols = law.num_columns // 2, range(law.num_symbols)
         total = half * e + law.num_symbols - half
-        return [
-            [(e if law.score(symbol, index) == 1 else 1) / total for symbol in range(law.num_symbols)]
-            for index in range(k)
-        ]
+        return [[(e if law.score(symbol, index) == 1 else 1) / total for symbol in symbols] for index in range(k)]
+    root = math.sqrt(e)
     own, other = {
         OptimisedUnary: (0.5, 1 / (e + 1)),
-        SymmetricUnary: (math.sqrt(e) / (math.sqrt(e) + 1), 1 / (math.sqrt(e) + 1)),
+        SymmetricUnary: (root / (root + 1), 1 / (root + 1)),
         PublishedUnary: (e / (e + 1), 1 / (e + 1)),
     }[type(law)]
     rows = []
     for index in range(k):
-        chances = [own if bit == index else other for bit in range(k)]
-        rows.append(
-            [math.prod(c if symbol >> bit & 1 else 1 - c for bit, c in enumerate(chances)) for symbol in range(1 << k)]
-        )
+        ones = [own if bit == index else other for bit in range(k)]
+        rows.append([math.prod(c if s >> bit & 1 else 1 - c for bit, c in enumerate(ones)) for s in range(1 << k)])
     return rows
 
 
-def found_by_all_sequences(rows: list[list[float]], prior: list[float], num_reports: int) -> float:
+def found_by_all_sequences(rows, prior, num_reports):
     """Add up, over all sequences of symbols, the joint probability with the likeliest input."""
     return math.fsum(
         max(chance * math.prod(row[symbol] for symbol in sequence) for chance, row in zip(prior, rows, strict=True))
@@ -137,11 +110,8 @@ def found_by_all_sequences(rows: list[list[float]], prior: list[float], num_repo
     )
 
 
-# Finding a parked truck
-
-
 @pytest.mark.parametrize("kind", ORACLES)
-def test_places_that_are_alike_against_all_sequences(kind: Any) -> None:
+def test_places_that_are_alike_against_all_sequences(kind):
     cases = [(2, 1), (2, 4), (3, 1), (3, 2), (3, 3), (4, 2), (5, 1)]
     for epsilon, (places, reports) in product((HALF, TWO), cases):
         law = kind(num_inputs=places, epsilon=epsilon)
@@ -150,15 +120,11 @@ def test_places_that_are_alike_against_all_sequences(kind: Any) -> None:
         assert found.computed
         assert (found.value, found.baseline) == (pytest.approx(slow, rel=1e-12), pytest.approx(1 / places))
     law = kind(num_inputs=3, epsilon=ONE)
-    assert channel_matrix(law) == pytest.approx(np.array(rows_of(law)), rel=1e-12)
+    assert tracking.channel_matrix(law) == pytest.approx(np.array(rows_of(law)), rel=1e-12)
     assert locate(law, 2, np.array([0.0, 1.0, 0.0])).value == 1.0  # one possible place is known
 
 
-@pytest.mark.parametrize("kind", ORACLES)
-@settings(max_examples=12, deadline=None)
-@given(weights=st.lists(st.integers(0, 6), min_size=3, max_size=3).filter(any), reports=st.integers(1, 3))
-def test_any_prior_against_all_sequences(kind: Any, weights: list[int], reports: int) -> None:
-    law = kind(num_inputs=3, epsilon=ONE)
+def check_any_prior(law, weights, reports):
     prior = [weight / sum(weights) for weight in weights]
     found = locate(law, reports, np.array(prior))
     assert found.computed
@@ -166,56 +132,48 @@ def test_any_prior_against_all_sequences(kind: Any, weights: list[int], reports:
     assert found.value == pytest.approx(found_by_all_sequences(rows_of(law), prior, reports), rel=1e-9)
 
 
-def test_areas_in_clear_against_all_sequences() -> None:
+@pytest.mark.parametrize("kind", ORACLES)
+@settings(max_examples=12, deadline=None)
+@given(weights=st.lists(st.integers(0, 6), min_size=3, max_size=3).filter(any), reports=st.integers(1, 3))
+def test_any_prior_against_all_sequences(kind, weights, reports):
+    check_any_prior(kind(num_inputs=3, epsilon=ONE), weights, reports)
+
+
+def test_areas_in_clear_against_all_sequences():
     kinds = (RandomisedResponse, OptimisedUnary, PublishedUnary, HadamardResponse)
-    for kind, weights, reports in product(kinds, [(1,) * 5, (3, 0, 1, 2, 1)], (1, 2)):
-        law = InClear(oracle=kind(num_inputs=3, epsilon=ONE), num_groups=2)
-        prior = [weight / sum(weights) for weight in weights]
-        found = locate(law, reports, np.array(prior))
-        assert found.computed
-        assert found.value == pytest.approx(found_by_all_sequences(rows_of(law), prior, reports), rel=1e-9)
-        assert locate(law, 0, np.array(prior)).value == max(prior)
+    for kind, weights, reports in product(kinds, [(1,) * 7, (3, 0, 1, 2, 1)], (1, 2)):  # in the first, areas are alike
+        law = InClear(oracle=kind(num_inputs=3, epsilon=ONE), num_groups=len(weights) // 2)
+        check_any_prior(law, weights, reports)
+        assert locate(law, 0, np.array(weights) / sum(weights)).value == pytest.approx(max(weights) / sum(weights))
 
 
-def test_paths_of_independent_places_are_found_place_by_place() -> None:
+def test_other_laws_against_all_sequences():
     place = InClear(oracle=PublishedUnary(num_inputs=3, epsilon=ONE), num_groups=1)
-    law = Independent(place=place, steps=2)
-    rows = [
-        [one * other for one, other in product(first, second)] for first, second in product(rows_of(place), repeat=2)
-    ]
+    pairs = product(rows_of(place), repeat=2)  # paths of independent places are found place by place
+    rows = [[one * other for one, other in product(*pair)] for pair in pairs]
     slow = found_by_all_sequences(rows, [1 / 9] * 9, 1)
-    assert locate(law, 1).value == pytest.approx(slow, rel=1e-12)
-
-
-def test_randomised_response_by_counting_all_sequences_with_symbols_that_are_no_places() -> None:
+    assert locate(Independent(place=place, steps=2), 1).value == pytest.approx(slow, rel=1e-12)
     # 3 places out of 5 symbols, 4 reports: the numbers of each symbol, by brute force.
-    p, num_symbols = 0.4, 5
-    q = (1 - p) / (num_symbols - 1)
-    slow = 0.0
-    for sequence in product(range(num_symbols), repeat=4):
+    p, q, slow = 0.4, 0.15, 0.0
+    for sequence in product(range(5), repeat=4):
         counts = Counter(sequence)
         slow += max(p ** counts[place] * q ** (4 - counts[place]) for place in range(3)) / 3
-    assert response_guess(3, num_symbols, p, 4) == pytest.approx(slow, rel=1e-12)
-
-
-def test_the_planar_law_against_all_sequences() -> None:
+    assert tracking.response_guess(3, 5, p, 4) == pytest.approx(slow, rel=1e-12)
     law = Planar(grid=Grid(box=("103.9", "30.5", "104.2", "30.8"), levels=2), epsilon=Fraction(1, 20))
-    matrix = channel_matrix(law)
+    matrix = tracking.channel_matrix(law)
     assert matrix.shape == (5, 4)
     assert matrix[4].tolist() == matrix[law.centre].tolist()
-    # Rows are what the sampler does.
-    noise, num = Noise(seed=3), 4000
-    drawn = Counter(law.perturb(0, noise) for _ in range(num))
-    for cell in range(4):
-        assert binomtest(drawn[cell], num, float(matrix[0, cell])).pvalue > 1e-9
+    noise, num = Noise(), 4000
+    drawn = Counter(law.perturb(0, noise) for _ in range(num))  # rows are what the sampler does
+    assert all(binomtest(drawn[cell], num, float(matrix[0, cell])).pvalue > 1e-9 for cell in range(4))
     slow = found_by_all_sequences(matrix.tolist(), [0.2] * 5, 3)
     assert locate(law, 3).value == pytest.approx(slow, rel=1e-12)
 
 
-def test_draws_agree_with_closed_forms(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_draws_agree_with_closed_forms(monkeypatch):
     prior = np.array([0.4, 0.3, 0.2, 0.1])
     for law in (RandomisedResponse(num_inputs=4, epsilon=ONE), HadamardResponse(num_inputs=4, epsilon=TWO)):
-        exact = enumerated_guess(np.array(rows_of(law)), prior, 4)
+        exact = tracking.enumerated_guess(np.array(rows_of(law)), prior, 4)
         monkeypatch.setattr(tracking, "MAX_ENUMERATED", 0)
         found = locate(law, 4, prior, noise=Noise(seed=5))
         monkeypatch.undo()
@@ -225,21 +183,20 @@ def test_draws_agree_with_closed_forms(monkeypatch: pytest.MonkeyPatch) -> None:
         assert found.interval[0] < found.value < found.interval[1]
 
 
-def test_hadamard_response_of_one_report_has_a_closed_form() -> None:
+def test_hadamard_response_of_one_report_has_a_closed_form():
     law = HadamardResponse(num_inputs=29, epsilon=TWO)
     slow = found_by_all_sequences(rows_of(law), [1 / 29] * 29, 1)
-    assert 2 * law.num_blocks * law.p / 29 == pytest.approx(slow, rel=1e-12)
+    assert locate(law, 1).value == pytest.approx(slow, rel=1e-12)
     large = locate(HadamardResponse(num_inputs=4097, epsilon=ONE), 1)
     assert large.computed
     assert large.baseline < large.value < math.e * large.baseline
 
 
-def test_the_published_form_finds_a_parked_truck() -> None:
+def test_the_published_form_finds_a_parked_truck():
     """Epsilon 0.5 each five minutes: with the area in clear, 16 places of it are left; see the notes on the paper."""
     for places, hour, eight_hours in [(16, 0.4907, 0.9964), (64, 0.2775, 0.9885), (256, 0.1399, 0.9703)]:
         law = PublishedUnary(num_inputs=places, epsilon=HALF)
-        assert locate(law, 12).value == pytest.approx(hour, abs=5e-5)
-        assert locate(law, 96).value == pytest.approx(eight_hours, abs=5e-5)
+        assert [locate(law, num).value for num in (12, 96)] == pytest.approx([hour, eight_hours], abs=5e-5)
     chances = [locate(OptimisedUnary(num_inputs=257, epsilon=HALF), num).value for num in (0, 1, 2, 12, 30, 96, 365)]
     assert chances == sorted(chances)
     assert chances[0] == 1 / 257
@@ -248,23 +205,21 @@ def test_the_published_form_finds_a_parked_truck() -> None:
 
 
 @given(num=st.integers(2, 40), first=st.floats(0, 1), second=st.floats(0, 1))
-def test_mixed_powers_are_the_plain_sum(num: int, first: float, second: float) -> None:
+def test_mixed_powers_are_the_plain_sum(num, first, second):
     plain = math.fsum(first**i * second ** (num - 1 - i) for i in range(num))
-    found = mixed_powers(np.array([first]), np.array([second]), num, np.multiply)
+    found = tracking.mixed_powers(np.array([first]), np.array([second]), num, np.multiply)
     assert found[0] == pytest.approx(plain, rel=1e-12, abs=1e-300)
 
 
-def test_a_prior_must_fit() -> None:
+def test_a_prior_must_fit_and_a_guess_is_never_worse_than_its_baseline():
     law = RandomisedResponse(num_inputs=3, epsilon=ONE)
     for prior in ([0.5, 0.5], [0.0, 0.0, 0.0], [1.0, -1.0, 1.0]):
         with pytest.raises(ParameterError, match="prior"):
             locate(law, 1, np.array(prior))
+    assert [Guess.exactly(value, 0.2).value for value in (0.1999999, 1.0000001)] == [0.2, 1.0]
 
 
-# Who moved
-
-
-def test_moves_against_all_pairs_of_symbols() -> None:
+def test_moves_against_all_pairs_of_symbols():
     for kind, (places, epsilon) in product(ORACLES, [(3, HALF), (5, ONE), (5, TWO)]):
         law = kind(num_inputs=places, epsilon=epsilon)
         rows, fresh, kept = rows_of(law), 0.0, 0.0
@@ -281,55 +236,51 @@ def test_moves_against_all_pairs_of_symbols() -> None:
     assert movement(InClear(oracle=oracle, num_groups=1)) == movement(oracle)
 
 
-# Sequences of areas
-
-
 @given(st.lists(st.lists(st.integers(0, 2), min_size=4, max_size=4), min_size=1, max_size=12))
-def test_unique_sequences_by_plain_counting(rows: list[list[int]]) -> None:
-    found = unique_shares(np.array(rows), [4, 0, 2])
+def test_unique_sequences_of_areas_by_plain_counting(rows):
+    found = tracking.unique_shares(np.array(rows), [4, 0, 2])
     for length, share in zip((4, 0, 2), found, strict=True):
         counts = Counter(tuple(row[:length]) for row in rows)
         assert share == sum(counts[tuple(row[:length])] == 1 for row in rows) / len(rows)
 
 
-def test_unique_by_the_slots_that_were_drawn() -> None:
+def test_unique_by_the_slots_that_were_drawn():
     areas = np.array([[0, 1, 2], [0, 1, 3], [0, 2, 3]])
     seen = np.array([[True, True, False], [False, True, True], [True, False, False]])
-    assert unique_by_slots(areas, seen) == pytest.approx(1 / 3)
+    assert tracking.unique_by_slots(areas, seen) == pytest.approx(1 / 3)
 
 
-# Numbers
-
-
-def chances_of_symbols(law: Any, point: int) -> dict[Any, float]:
+def chances_of_symbols(law, point):
     """Return the law of a symbol for a point, index by index; Laplace noise is cut off far out."""
     m = law.steps
-    if isinstance(law, Hybrid):
+    if isinstance(law, laws.Hybrid):
         parts = ((law.share, law.piecewise), (1 - law.share, law.duchi))
         return {
             (part.key, symbol): share * chance
             for share, part in parts
             for symbol, chance in chances_of_symbols(part, point).items()
         }
-    if isinstance(law, Duchi | Warner):
+    if isinstance(law, laws.Duchi | laws.Warner):
         keep = 1 / (1 + math.exp(-law.epsilon))
         plus = (1 + point / m) / 2
         up = plus * keep + (1 - plus) * (1 - keep)
         return {1: up, -1: 1 - up}
-    symbols = range(-400, 401) if isinstance(law, LaplaceNumber) else law.symbols()
+    symbols = range(-400, 401) if isinstance(law, laws.LaplaceNumber) else law.symbols()
     weights = {symbol: math.exp(law.exponent(point + m, symbol)) for symbol in symbols}
     total = math.fsum(weights.values())
     return {symbol: weight / total for symbol, weight in weights.items()}
 
 
-@pytest.mark.parametrize("kind", [Duchi, Warner, Piecewise, PublishedPiecewise, SquareWave, LaplaceNumber, Hybrid])
-def test_number_guesses_against_all_points_and_symbols(kind: Any) -> None:
+KINDS = [laws.Duchi, laws.Warner, laws.Piecewise, laws.PublishedPiecewise, laws.SquareWave, laws.LaplaceNumber]
+
+
+@pytest.mark.parametrize("kind", [*KINDS, laws.Hybrid])
+def test_number_guesses_against_all_points_and_symbols(kind):
     values = np.array([-1.0, -0.9, -0.4, -0.35, 0.0, 0.2, 0.21, 0.7, 1.0, math.nan])
-    weights = bucket_weights(values, 4, 3)
+    weights = tracking.bucket_weights(values, 4, 3)
     assert weights.sum() == pytest.approx(1)
     for epsilon in (ONE, Fraction(3)):
-        law = kind(epsilon=epsilon, steps=3)
-        joint: Counter[tuple[int, Any]] = Counter()
+        law, joint = kind(epsilon=epsilon, steps=3), Counter()
         for value in values[:-1].tolist():
             bucket, below = min(int((value + 1) * 2), 3), math.floor(value * 3)
             for point, chance in ((below, 1 - (value * 3 - below)), (below + 1, value * 3 - below)):
@@ -337,28 +288,26 @@ def test_number_guesses_against_all_points_and_symbols(kind: Any) -> None:
                     joint[bucket, symbol] += chance * of_symbol / 9
         symbols = {symbol for _, symbol in joint}
         slow = math.fsum(max(joint[bucket, symbol] for bucket in range(4)) for symbol in symbols)
-        assert number_guess(law, weights) == pytest.approx(slow, rel=1e-9)
+        assert tracking.number_guess(law, weights) == pytest.approx(slow, rel=1e-9)
     for steps in (1, 7, 1024):
-        assert even_weights(10, steps).sum(axis=1) == pytest.approx(np.full(10, 0.1))
+        assert tracking.even_weights(10, steps).sum(axis=1) == pytest.approx(np.full(10, 0.1))
 
 
-def test_the_published_form_tells_more_of_every_number_and_of_the_tuple() -> None:
+def test_the_published_form_tells_more_of_every_number_and_of_the_tuple():
     quantities = tuple(Quantity(name=name, low=0, high=1, steps=16) for name in "abcd")
-    weights = [even_weights(5, 16)] * 4
-    sound = LocalNumeric(quantities=quantities, epsilon=1)
-    published = LocalNumeric(quantities=quantities, epsilon=1, as_published=True)
-    one, all_of = (guess_numbers(kind.channel("all"), weights) for kind in (sound, published))
+    weights = [tracking.even_weights(5, 16)] * 4
+    forms = (laws.LocalNumeric(quantities=quantities, epsilon=1, as_published=form) for form in (False, True))
+    one, all_of = (tracking.guess_numbers(form.channel("all"), weights) for form in forms)
     assert [guess.baseline for guess in one] == pytest.approx([0.2] * 4)
     assert all(0.2 < a.value < b.value for a, b in zip(one, all_of, strict=True))
     assert guess_tuple(all_of, 4) == pytest.approx(math.prod(guess.told for guess in all_of))
-    assert 0.2**4 < guess_tuple(one, 1) < guess_tuple(all_of, 4)
     # No more than the loss allows: e for one report, e^4 for the published one.
-    assert guess_tuple(one, 1) <= math.e * 0.2**4
-    assert guess_tuple(all_of, 4) <= math.e**4 * 0.2**4
+    assert 0.2**4 < guess_tuple(one, 1) <= math.e * 0.2**4
+    assert guess_tuple(one, 1) < guess_tuple(all_of, 4) <= math.e**4 * 0.2**4
 
 
 @given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=1, max_size=5), st.data())
-def test_tuples_by_listing_all_sets(pairs: list[tuple[float, float]], data: st.DataObject) -> None:
+def test_tuples_by_listing_all_sets(pairs, data):
     num_told = data.draw(st.integers(1, len(pairs)))
     guesses = [NumberGuess(told=told, share=num_told / len(pairs), baseline=low) for told, low in pairs]
     sets = [chosen for chosen in product((0, 1), repeat=len(pairs)) if sum(chosen) == num_told]
@@ -368,69 +317,35 @@ def test_tuples_by_listing_all_sets(pairs: list[tuple[float, float]], data: st.D
     assert guess_tuple(guesses, num_told) == pytest.approx(slow, rel=1e-9, abs=1e-15)
 
 
-def test_a_guess_is_never_worse_than_its_baseline() -> None:
-    assert Guess.exactly(0.1999999, 0.2).value == 0.2
-    assert Guess.exactly(1.0000001, 0.2).value == 1.0
+COLUMNS = FileColumns(vehicle="truck", time="at", places=("x", "y"))
+UNBOUNDED = {"allow_unbounded": True, "lifetime": 100_000}
+CLEAR, PUBLISHED = {"area_in_clear": True}, {"as_published": True}
 
 
-# Fleets, and what is true of them
+def policy_text(*, places=(), paths=(), slots=1, lifetime=300, **more):
+    quasi = {"role": "quasi-identifier"}
+    number = {**quasi, "kind": "numeric", "steps": 8}
+    grid = {"box": [0, 0, 4, 4], "levels": 3, "area_levels": 2, "columns": ["x", "y"]}
+    attributes = {
+        "truck": {"role": "identifier"},
+        "at": {"role": "drop"},
+        "speed": {**number, "domain": [0, 100], "unit": "km/h"},
+        "load": {**number, "domain": [-10, 10], "missing": "symbol"},
+        "place": {**quasi, "kind": "grid", **grid},
+    }
+    mechanisms = {
+        "numbers": {"name": "local-numeric", "epsilon": 1},
+        "places": {"name": "local-location", "epsilon": 1, **dict(places)},
+        "paths": {"name": "local-trajectory", "epsilon": 1, "steps": 2, **dict(paths)},
+    }
+    document = {"dataset": "fleet", "protects": "vehicle", "attributes": attributes, "mechanisms": mechanisms, **more}
+    document["schedule"] = {"time": "at", "slot_minutes": 60, "slots_per_day": slots}
+    return tomli_w.dumps({**document, "allowance": {"lifetime": lifetime}})
 
 
-POLICY = """
-dataset = "fleet"
-protects = "vehicle"
-{more}
-[attributes.truck]
-role = "identifier"
-[attributes.at]
-role = "drop"
-[attributes.speed]
-role = "quasi-identifier"
-kind = "numeric"
-domain = [0, 100]
-unit = "km/h"
-steps = 8
-[attributes.load]
-role = "quasi-identifier"
-kind = "numeric"
-domain = [-10, 10]
-steps = 8
-missing = "symbol"
-[attributes.place]
-role = "quasi-identifier"
-kind = "grid"
-box = [0, 0, 4, 4]
-levels = 3
-area_levels = 2
-columns = ["x", "y"]
-[schedule]
-time = "at"
-slot_minutes = 60
-slots_per_day = {slots}
-[allowance]
-lifetime = {lifetime}
-[mechanisms.numbers]
-name = "local-numeric"
-epsilon = 1
-[mechanisms.places]
-name = "local-location"
-epsilon = 1
-{places}
-[mechanisms.paths]
-name = "local-trajectory"
-epsilon = 1
-steps = 2
-"""
-
-
-def policy_text(*, places: str = "", more: str = "", slots: int = 1, lifetime: int = 300) -> str:
-    return POLICY.format(places=places, more=more, slots=slots, lifetime=lifetime)
-
-
-def write_fleet(folder: Path, *, trucks: int = 7, hours: int = 24, seed: int = 1, **options: Any) -> tuple[Path, Path]:
+def write_fleet(folder, *, trucks=7, hours=24, **options):
     """Write rows of trucks, one an hour, some cells missing, some outside; and their policy."""
-    draw = random.Random(seed)
-    lines = ["truck,at,speed,load,x,y"]
+    draw, lines = random.Random(1), []
     for truck in range(trucks):
         x, y = draw.uniform(0, 4), draw.uniform(0, 4)
         for hour in range(hours):
@@ -440,60 +355,49 @@ def write_fleet(folder: Path, *, trucks: int = 7, hours: int = 24, seed: int = 1
             place = "," if draw.random() < 0.05 else f"{x:.4f},{y:.4f}"
             if draw.random() < 0.95:  # a row is missing now and then
                 lines.append(f"truck {truck},2026-10-14T{hour:02}:00:00,{speed},{load},{place}")
-    head, rows = lines[0], lines[1:]
-    rows.sort(key=lambda line: line.split(",")[1])  # by time; vehicles of one moment in their order
-    (folder / "rows.csv").write_text("\n".join([head, *rows]) + "\n")
+    lines.sort(key=lambda line: line.split(",")[1])  # by time; vehicles of one moment in their order
+    (folder / "rows.csv").write_text("\n".join(["truck,at,speed,load,x,y", *lines]) + "\n")
     (folder / "policy.toml").write_text(policy_text(**options))
     return folder / "rows.csv", folder / "policy.toml"
 
 
-def slow_truth(path: Path, *, by_row: bool) -> dict[str, Any]:
+def slow_truth(path, *, by_row):
     """Work the truth out cell by cell, in plain Python."""
     with path.open() as source:
         rows = list(csv.DictReader(source))
     at = {(row["truck"], int(row["at"][11:13])): row for row in rows}
     trucks = sorted({row["truck"] for row in rows})
     asked = sorted(at) if by_row else [(truck, hour) for truck in trucks for hour in range(24)]
-    grid = Grid(box=(0, 0, 4, 4), levels=3, area_levels=2)
-
-    def cell(row: dict[str, str] | None) -> int:
-        if row is None or not row["x"]:
-            return grid.outside
-        return grid.cell(float(row["x"]), float(row["y"]))
-
-    speeds, loads, present = [], [], 0
-    places: Counter[int] = Counter()
+    nothing = dict.fromkeys(("speed", "load", "x", "y"), "")
+    speeds, loads, places = [], [], Counter()
     for key in asked:
-        row = at.get(key)
-        speeds.append(50.0 if row is None or not row["speed"] else min(max(float(row["speed"]), 0), 100))
-        if row is not None and row["load"]:
-            present += 1
-            loads.append(min(max(float(row["load"]), -10), 10))
-        places[cell(row)] += 1
+        row = at.get(key, nothing)
+        speeds.append(min(max(float(row["speed"]), 0), 100) if row["speed"] else 50.0)
+        loads += [min(max(float(row["load"]), -10), 10)] if row["load"] else []
+        places[GRID.cell(float(row["x"]), float(row["y"])) if row["x"] else GRID.outside] += 1
     return {
         "speed": sum(speeds) / len(asked),
         "load": sum(loads) / len(loads),
-        "present": present / len(asked),
+        "present": len(loads) / len(asked),
         "places": [places[index] for index in range(17)],
     }
 
 
 class SmallFleet(NamedTuple):
     rows: Path
-    policy: Path
     fleet: Fleet
     truth: FleetTruth  # slot by slot
-    slow: dict[str, Any]  # the same, worked out by hand
+    slow: dict  # the same, worked out by hand
 
 
 @pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> SmallFleet:
+def small(tmp_path_factory):
     rows, policy = write_fleet(tmp_path_factory.mktemp("fleet"))
     fleet = Fleet.read(rows, policy)
-    return SmallFleet(rows, policy, fleet, FleetTruth.of(fleet, by_row=False), slow_truth(rows, by_row=False))
+    return SmallFleet(rows, fleet, FleetTruth.of(fleet, by_row=False), slow_truth(rows, by_row=False))
 
 
-def test_the_truth_is_that_of_plain_loops(small: SmallFleet) -> None:
+def test_the_truth_is_that_of_plain_loops(small):
     assert "7" not in repr(small.fleet)
     assert (small.fleet.num_vehicles, small.fleet.num_slots) == (7, 7 * 24)
     quantities = {quantity.name: quantity for quantity in small.fleet.task.purposes[0].quantities}
@@ -508,16 +412,15 @@ def test_the_truth_is_that_of_plain_loops(small: SmallFleet) -> None:
         assert truth.maps["paths"].sum() == num
         assert load.weights.sum() == pytest.approx(load.num)
     # Areas are those that reports show.
-    areas = small.fleet.areas(Grid(box=(0, 0, 4, 4), levels=3, area_levels=2))
+    areas = small.fleet.areas(GRID)
     assert areas.shape == (7, 24)
-    law = InClear(oracle=OptimisedUnary(num_inputs=5, epsilon=ONE), num_groups=4)
-    expected: Counter[int] = Counter()
+    law, expected = InClear(oracle=OptimisedUnary(num_inputs=5, epsilon=ONE), num_groups=4), Counter()
     for index, num in enumerate(small.slow["places"]):
         expected[law.split(index)[0]] += num
     assert Counter(areas.ravel().tolist()) == expected
 
 
-def made_view(fleet: Fleet, truth: FleetTruth, off: float = 0.0) -> EstimatesView:
+def made_view(fleet, truth, off=0.0):
     """Make the view of a release whose estimates are the truth, all off by so much."""
     means = []
     for purpose in fleet.task.purposes:
@@ -532,26 +435,27 @@ def made_view(fleet: Fleet, truth: FleetTruth, off: float = 0.0) -> EstimatesVie
     return EstimatesView(fleet.task, 0, 0.95, tuple(means), maps)
 
 
-def findings_beside(view: EstimatesView, fleet: Fleet) -> tuple[dict[str, Finding], list[str]]:
+def findings_beside(view, fleet):
     figures, notes = truth_figures(EstimatesTruth.of(view, fleet), lambda line: None)
     return {item.name: item for item in written(figures, "vehicle")}, notes
 
 
-def test_errors_of_estimates(small: SmallFleet) -> None:
+def test_errors_of_estimates(small):
     slow = small.slow
     shares = np.array(slow["places"]) / sum(slow["places"])
     for off in (0.0, 3.0):
         found, notes = findings_beside(made_view(small.fleet, small.truth, off), small.fleet)
-        assert any("all slots" in note for note in notes)
+        assert notes
         speed, load = (found[f"error of the mean ({name})"] for name in ("speed", "load"))
         assert (speed.value, load.value) == (pytest.approx(off, abs=1e-9), pytest.approx(off, abs=1e-9))
         assert speed.baseline == pytest.approx(abs(50 - slow["speed"]))
         assert (speed.unit, load.unit) == ("km/h", "units")
         assert found["coverage (numbers)"].value == (0.0 if off else 1.0)
         apart = np.abs(shares - (shares[::-1] if off else shares))
+        rmse = found["RMSE of shares (places)"]
         assert found["total variation distance (places)"].value == pytest.approx(apart.sum() / 2)
-        assert found["RMSE of shares (places)"].value == pytest.approx(math.sqrt((apart**2).mean()))
-        assert found["RMSE of shares (places)"].baseline == pytest.approx(math.sqrt(((shares - 1 / 17) ** 2).mean()))
+        assert rmse.value == pytest.approx(math.sqrt((apart**2).mean()))
+        assert rmse.baseline == pytest.approx(math.sqrt(((shares - 1 / 17) ** 2).mean()))
         assert found["MAE of shares (places)"].value == pytest.approx(apart.mean())
         assert all(item.private for item in found.values())
     # Shares that are not listed share the remainder.
@@ -564,83 +468,66 @@ def test_errors_of_estimates(small: SmallFleet) -> None:
     assert found["coverage (places)"].value == 1.0
 
 
-def test_rows_that_are_rarer_than_slots_count_alike_and_another_task_is_refused(tmp_path: Path) -> None:
+def test_rows_that_are_rarer_than_slots_count_alike_and_another_task_is_refused(tmp_path):
     rows, policy = write_fleet(tmp_path, hours=10)
     fleet = Fleet.read(rows, policy)
     view = made_view(fleet, FleetTruth.of(fleet, by_row=True))
     truth = EstimatesTruth.of(view, fleet)
     assert truth.truth.by_row
-    assert "farther apart" in truth.notes[0]
+    assert truth.notes
     policy.write_text(policy_text(slots=2))
-    with pytest.raises(ReleaseError, match="another task"):
+    with pytest.raises(ReleaseError):
         EstimatesTruth.of(view, Fleet.read(rows, policy))
     rows.write_text(rows.read_text().splitlines()[0] + "\n")
-    with pytest.raises(InputError, match="no rows"):
+    with pytest.raises(InputError):
         Fleet.read(rows, policy)
 
 
-# What the task alone tells
-
-
-def findings_of(text: str) -> dict[str, Finding]:
+def findings_of(text):
     figures, notes = view_figures(task_of(carriers_from_text(text)), lambda line: None)
     findings = written(figures, "vehicle")
-    assert ["by itself" in note for note in notes] == [True]
+    assert len(notes) == 1
     assert not any(item.private for item in findings)
     return {item.name: item for item in findings}
 
 
-def test_the_task_alone_tells_how_soon_a_truck_is_found() -> None:
+def test_the_task_alone_tells_how_soon_a_truck_is_found():
     found = findings_of(policy_text(lifetime=300))
-    oracle = LocalLocation(grid=Grid(box=(0, 0, 4, 4), levels=3), epsilon=1).channel("all")
+    oracle = LocalLocation(grid=GRID, epsilon=1).channel("all")
     for words, reports in (("1 day", 1), ("30 days", 30), ("1 year", 100)):  # 300 pays for 100 slots of three reports
         item = found[f"localisation, {words} (places)"]
-        assert item.details["reports"] == reports
+        assert (item.details["reports"], item.baseline) == (reports, pytest.approx(1 / 17))
         assert item.value == pytest.approx(locate(oracle, reports).value, abs=0.05)
-        assert item.baseline == pytest.approx(1 / 17)
-    assert "where the allowance ends" in found["localisation, 1 year (places)"].sentence
     assert found["suspicion at most, one slot"].value == pytest.approx(1 / (1 + math.exp(-3)))
-    assert found["suspicion at most, lifetime"].text(found["suspicion at most, lifetime"].value) == "over 99.9 %"
+    lifetime = found["suspicion at most, lifetime"]
+    assert "99.9" in lifetime.text(lifetime.value)
     assert found["movement seen (places)"].value < found["movement seen if reports were kept (places)"].value
-    assert found["tuple guess (numbers)"].details["published_true_loss"] == 3.0
-    assert found["tuple guess (numbers)"].details["true_loss"] == 1.0
+    details = found["tuple guess (numbers)"].details
+    assert (details["published_true_loss"], details["true_loss"]) == (3.0, 1.0)
     assert found["number guess (speed)"].value < found["number guess (speed)"].details["published"]
     assert not any("present" in name for name in found)
+    clear = findings_of(policy_text(places=CLEAR, **UNBOUNDED))
+    assert clear["suspicion at most, one slot"].value == clear["movement seen (places)"].value == 1.0  # no bound
+    assert clear["localisation, 1 day (places)"].value > 0.25  # one of four places, at least
 
 
-def test_areas_in_clear_have_no_bound() -> None:
-    found = findings_of(policy_text(places="area_in_clear = true", more="allow_unbounded = true"))
-    assert found["suspicion at most, one slot"].value == 1.0
-    assert "no bound" in found["suspicion at most, one slot"].sentence
-    assert found["movement seen (places)"].value == 1.0
-    assert found["localisation, 1 day (places)"].value > 0.25  # one of four places, at least
-
-
-def test_vehicles_that_are_alone_with_their_areas(tmp_path: Path) -> None:
-    rows, policy = write_fleet(tmp_path, trucks=9, places="area_in_clear = true", more="allow_unbounded = true")
+def test_vehicles_that_are_alone_with_their_areas(tmp_path):
+    rows, policy = write_fleet(tmp_path, trucks=9, places=CLEAR, **UNBOUNDED)
     fleet = Fleet.read(rows, policy)
     found, _ = findings_beside(made_view(fleet, FleetTruth.of(fleet, by_row=False)), fleet)
-    areas = fleet.areas(Grid(box=(0, 0, 4, 4), levels=3, area_levels=2))
+    areas = fleet.areas(GRID).tolist()
     for hours in (1, 2, 4):
         most = 0.0
         for start in range(24 - 4 + 1):
-            counts = Counter(tuple(row[start : start + hours]) for row in areas.tolist())
-            share = sum(num == 1 for num in counts.values()) / 9
-            most = max(most, share)
+            counts = Counter(tuple(row[start : start + hours]) for row in areas)
+            most = max(most, sum(num == 1 for num in counts.values()) / 9)
         item = found[f"unique by areas, {several(hours, 'hour')} (places)"]
         assert item.value == most if hours == 4 else item.value <= most
-    assert (
-        found["unique by areas, as scheduled (places)"].value <= found["unique by areas, 4 hours (places)"].value + 0.5
-    )
+    assert 0 <= found["unique by areas, as scheduled (places)"].value <= item.value + 0.5
     assert len(found["unique by areas, 1 hour (places)"].details["curve"]) == 4
 
 
-# Audits from end to end
-
-
-def made_release(
-    folder: Path, *, trucks: int = 60, every_row: bool = False, **options: Any
-) -> tuple[Release, Path, Path]:
+def made_release(folder, *, trucks=60, every_row=False, **options):
     """Let a small fleet report, and estimate."""
     rows, policy = write_fleet(folder, trucks=trucks, **options)
     task = read_task(policy)
@@ -649,125 +536,96 @@ def made_release(
     return estimate(collected.tallies, task, allow_noise=True), rows, policy
 
 
-COLUMNS = FileColumns(vehicle="truck", time="at", places=("x", "y"))
-
-
 @pytest.fixture(scope="module")
-def sixty(tmp_path_factory: pytest.TempPathFactory) -> tuple[Release, Path, Path]:
+def sixty(tmp_path_factory):
     return made_release(tmp_path_factory.mktemp("sixty"))
 
 
 @pytest.mark.parametrize("every_row", [False, True])
-def test_an_audit_of_estimates(sixty: tuple[Release, Path, Path], tmp_path: Path, every_row: bool) -> None:
+def test_an_audit_of_estimates(sixty, tmp_path, every_row):
     release, rows, policy = made_release(tmp_path, every_row=True) if every_row else sixty
     found = audit(release, Fleet.read(rows, policy))
     assert (found.statistic, found.external) == ("estimates", False)
     names = [item.name for item in found.findings]
     assert len(set(names)) == len(names)
-    slow = slow_truth(rows, by_row=every_row)
-    lines = release.data.to_pylist()
-    for line in lines:
-        if line["quantity"] == "mean":
-            error = abs(line["value"] - slow[line["attribute"]])
-            assert found.finding(f"error of the mean ({line['attribute']})").value == pytest.approx(error)
+    slow, lines = slow_truth(rows, by_row=every_row), release.data.to_pylist()
+    for line in lines[:3]:
+        name, truth = line["attribute"], slow[line["attribute"]]
         if line["quantity"] == "present":
-            error = abs(line["value"] - slow["present"])
-            assert found.finding("error of the mean (load, share present)").value == pytest.approx(error)
+            name, truth = "load, share present", slow["present"]
+        assert found.finding(f"error of the mean ({name})").value == pytest.approx(abs(line["value"] - truth))
     shares = np.array([line["value"] for line in lines if line["purpose"] == "places"])
-    truth = np.array(slow["places"]) / sum(slow["places"])
-    apart = np.abs(shares - truth).sum() / 2
+    apart = np.abs(shares - np.array(slow["places"]) / sum(slow["places"])).sum() / 2
     assert found.finding("total variation distance (places)").value == pytest.approx(apart)
     assert 0 <= found.finding("total variation distance (paths)").value <= 1
     assert found.finding("number guess (speed)").private
-    assert "rows alike" in " ".join(found.notes) if every_row else "all slots" in " ".join(found.notes)
     page = audit_page(found)
-    for title in ("Means, estimated and true", "True shares of places", "Finding a parked truck by its places"):
-        assert title in page
     assert Audit.read(found.write(tmp_path / "audit", page=page)).findings == found.findings
+    # From outside nothing private is known: fewer findings, and fewer charts.
+    outside = audit(release, external=True)
+    assert outside.external
+    assert not any(item.private or item.topic == "utility" for item in outside.findings)
+    assert 0 < audit_page(outside).count("<svg") < page.count("<svg")
 
 
-def test_an_external_audit_of_estimates_shows_nothing_private(sixty: tuple[Release, Path, Path]) -> None:
-    found = audit(sixty[0], external=True)
-    assert found.external
-    assert not any(item.private for item in found.findings)
-    assert not any(item.topic == "utility" for item in found.findings)
-    assert any("cannot be told without the truth" in note for note in found.notes)
-    page = audit_page(found)
-    assert "Finding a parked truck by its places" in page
-    assert "Means, estimated and true" not in page
-    assert "True shares" not in page
+METHODS = [{"method": method} for method in ("randomised-response", "hadamard", "planar")]
 
 
-@pytest.mark.parametrize(
-    "places",
-    ['method = "randomised-response"', 'method = "hadamard"', 'method = "planar"', "as_published = true"],
-)
-def test_every_law_of_places_is_audited(tmp_path: Path, places: str) -> None:
-    release, rows, policy = made_release(tmp_path, places=places, more="allow_unbounded = true", lifetime=100_000)
+@pytest.mark.parametrize("places", [*METHODS, PUBLISHED], ids=str)
+def test_every_law_of_places_is_audited(tmp_path, places):
+    release, rows, policy = made_release(tmp_path, places=places, **UNBOUNDED)
     found = audit(release, Fleet.read(rows, policy))
     day, month = (found.finding(f"localisation, {words} (places)") for words in ("1 day", "30 days"))
     # By the planar law one report says it all here, but for a missing place, which counts as the middle.
-    assert day.baseline < day.value <= month.interval[1]
-    assert "planar" in places or day.value < month.value
-    assert not any("not attacked" in note for note in found.notes)
+    assert day.baseline < day.value <= month.interval[1] + 0.05  # the month is drawn: its interval may miss
+    assert places == {"method": "planar"} or day.value < month.value
     assert 0 <= found.finding("coverage (places)").value <= 1
-    assert ("unique by areas, 1 hour (places)" in {item.name for item in found.findings}) == ("published" in places)
+    assert ("unique by areas, 1 hour (places)" in {item.name for item in found.findings}) == (places == PUBLISHED)
 
 
-@pytest.mark.parametrize("method", ["product", "qlp", "qjlp"])
-def test_published_paths_are_audited(tmp_path: Path, method: str) -> None:
-    text = policy_text(more="allow_unbounded = true", lifetime=100_000)
-    text = text.replace("steps = 2\n", f'steps = 2\nas_published = true\nmethod = "{method}"\n')
-    rows, policy = write_fleet(tmp_path, trucks=30)
-    policy.write_text(text)
-    task = read_task(policy)
-    simulate(rows, task, tmp_path / "tallies.json", columns=COLUMNS, tally=True)
-    release = estimate(collect([tmp_path / "tallies.json"], task).tallies, task, allow_noise=True)
-    found = audit(release, Fleet.read(rows, policy))
-    assert found.finding("localisation, 1 day (paths)").value > found.finding("localisation, 1 day (paths)").baseline
-    assert 0 <= found.finding("total variation distance (paths)").value <= 1
+def test_published_paths_are_audited(tmp_path):
+    for method in ("product", "qlp", "qjlp"):
+        folder = tmp_path / method
+        folder.mkdir()
+        paths = {**PUBLISHED, "method": method}
+        release, rows, policy = made_release(folder, trucks=30, paths=paths, **UNBOUNDED)
+        found = audit(release, Fleet.read(rows, policy))
+        day = found.finding("localisation, 1 day (paths)")
+        assert day.value > day.baseline, method
+        assert 0 <= found.finding("total variation distance (paths)").value <= 1, method
 
 
-def test_what_does_not_belong_together_is_refused(sixty: tuple[Release, Path, Path], tmp_path: Path) -> None:
+def test_what_does_not_belong_together_is_refused(sixty, tmp_path):
     release, rows, policy = sixty
     packages = dn.load(*generate_packages(PackageSetting(size=20), tmp_path / "parcels.csv", seed=1)[:2])
-    with pytest.raises(ParameterError, match="comes from devices"):
-        audit(release, packages)
     published, _ = dn.publish(packages)
-    with pytest.raises(ParameterError, match="owner's rows"):
-        audit(published, Fleet.read(rows, policy))
+    for made, data in ((release, packages), (published, Fleet.read(rows, policy))):
+        with pytest.raises(ParameterError):
+            audit(made, data)
     body = release.certificate.plain()
     body["measures"]["task"]["schedule"]["slots_per_day"] = 24
-    with pytest.raises(ReleaseError, match="digest"):
+    with pytest.raises(ReleaseError):  # its digest is another
         audit(replace(release, certificate=Certificate.model_validate(body)), external=True)
 
 
-def test_a_quantity_that_nobody_told_of(tmp_path: Path) -> None:
+def test_a_quantity_that_nobody_told_of(tmp_path):
     release, rows, policy = made_release(tmp_path, trucks=1)
     found = audit(release, Fleet.read(rows, policy))
-    empty = [
-        line["attribute"] for line in release.data.to_pylist() if line["quantity"] == "mean" and line["value"] is None
-    ]
-    assert empty
-    for name in empty:
-        item = found.finding(f"error of the mean ({name})")
-        assert "Nothing was told" in item.sentence
+    lines = [line for line in release.data.to_pylist() if line["quantity"] == "mean" and line["value"] is None]
+    assert lines
+    for line in lines:
+        item = found.finding(f"error of the mean ({line['attribute']})")
         assert item.value == item.baseline
-    assert "no estimate" in audit_page(found)
+    assert audit_page(found)
 
 
-def test_the_command(sixty: tuple[Release, Path, Path], tmp_path: Path) -> None:
+def test_the_command(sixty, tmp_path):
     release, rows, policy = sixty
     write_estimates(release, tmp_path / "release")
-    run = CliRunner()
-    base = ["audit", str(tmp_path / "release")]
-    done = run.invoke(app, [*base, str(rows), "--policy", str(policy), "-o", str(tmp_path / "audit"), "--json"])
-    assert done.exit_code == 0, done.output
-    names = {item["name"] for item in json.loads(done.stdout)["findings"]}
+    base = ("audit", tmp_path / "release")
+    done = fine(*base, rows, "--policy", policy, "-o", tmp_path / "audit")
+    names = {item["name"] for item in done["findings"]}
     assert {"localisation, 1 day (places)", "tuple guess (numbers)", "coverage (places)"} <= names
     assert (tmp_path / "audit").stat().st_mode & 0o077 == 0
-    done = run.invoke(app, [*base, "--external", "-o", str(tmp_path / "external")])
-    assert done.exit_code == 0, done.output
-    done = run.invoke(app, [*base, "-o", str(tmp_path / "none")])
-    assert done.exit_code != 0
-    assert "--external" in str(done.exception)
+    fine(*base, "--external", "-o", tmp_path / "external")
+    run(*base, "-o", tmp_path / "none").refused("--external")

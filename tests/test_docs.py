@@ -70,7 +70,7 @@ def obey(words: list[str]) -> None:
 @pytest.fixture
 def _proved_elsewhere(monkeypatch):
     """Take the first verdict of every proof: tests of proofs make all of them."""
-    from dunnage.proving import desk
+    from dunnage.proving import verdict as desk
 
     firsts = {name: lambda long, check=check: itertools.islice(check(long), 1) for name, check in desk.checks().items()}
     monkeypatch.setattr(desk, "checks", lambda: firsts)
@@ -305,9 +305,9 @@ def sentences() -> Iterator[tuple[str, str]]:
         if path.parent.name != "cli":
             notes = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
         for node in ast.walk(tree):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in notes:
-                if len(node.value.split()) > 2:
-                    yield f"{path.relative_to(ROOT).as_posix()}:{node.lineno}", node.value
+            text = node.value if isinstance(node, ast.Constant) and id(node) not in notes else None
+            if isinstance(text, str) and len(text.split()) > 2:
+                yield f"{path.relative_to(ROOT).as_posix()}:{node.lineno}", text
 
 
 def test_plain_words():

@@ -6,18 +6,16 @@ from __future__ import annotations
 import contextlib
 import copy
 import re
-import subprocess
-import sys
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import pytest
 import tomli_w
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.commands import run
 
-from dunnage.collecting.tasks import CarrierPolicy, carriers_from_text, read_carriers, read_task, task_of
+from dunnage.collecting.tasks import carriers_from_text, read_carriers, read_task, task_of
 from dunnage.devices.task import Grid, Limits, Quantity, Schedule, Tier
 from dunnage.errors import PolicyError
 from dunnage.model.policy import Policy, is_for_devices
@@ -27,7 +25,7 @@ BOX = [103.9, 30.5, 104.2, 30.8]
 REMOVED = object()
 
 
-def document(**changes: Any) -> dict[str, Any]:
+def document(**changes):
     """A policy with everything; changes are by path, with two underscores between its parts."""
     made = {
         "dataset": "fleet",
@@ -50,7 +48,7 @@ def document(**changes: Any) -> dict[str, Any]:
     }
     for where, value in changes.items():
         *tables, key = where.split("__")
-        table: Any = made
+        table = made
         for name in tables:
             table = table.setdefault(name, {})
         if value is REMOVED:
@@ -60,25 +58,21 @@ def document(**changes: Any) -> dict[str, Any]:
     return made
 
 
-def read(**changes: Any) -> CarrierPolicy:
+def read(**changes):
     return carriers_from_text(tomli_w.dumps(document(**changes)))
 
 
-def problems(**changes: Any) -> list[str]:
+def problems(**changes):
     with pytest.raises(PolicyError) as caught:
         task_of(read(**changes))
-    return [str(problem) for problem in caught.value.problems]
+    return caught.value.problems
 
 
-def problem(**changes: Any) -> str:
-    (found,) = problems(**changes)
-    return found
+def places_of(**changes):
+    return [problem.where for problem in problems(**changes)]
 
 
-# What is read
-
-
-def test_everything_is_read() -> None:
+def test_everything_is_read():
     policy = read()
     assert (policy.dataset, policy.protects, policy.version) == ("fleet", "vehicle", 1)
     assert (policy.vehicle, policy.time) == ("truck", "moment")
@@ -86,69 +80,48 @@ def test_everything_is_read() -> None:
         Quantity(name="speed", low=Fraction(0), high=Fraction(130), unit="km/h", missing="symbol"),
         Quantity(name="load", low=Fraction(0), high=Fraction(81, 2), steps=64),
     )
-    west, south, east, north = (Fraction(str(side)) for side in BOX)
-    assert policy.grids == {"place": Grid(box=(west, south, east, north), levels=4, area_levels=2)}
+    box = tuple(Fraction(str(side)) for side in BOX)
+    assert policy.grids == {"place": Grid(box=box, levels=4, area_levels=2)}
     assert policy.place_columns == {"place": ("lon", "lat")}
     assert policy.columns == ("truck", "moment", "speed", "load", "lon", "lat")
     assert policy.schedule == Schedule(slots_per_day=2, closing="04:00")
     assert policy.limits == Limits(lifetime=Fraction(100), day=Fraction(12))
     telemetry, places, paths = policy.purposes
-    assert telemetry.quantities == policy.numbers
     basic, strict = Tier(name="basic", epsilon=Fraction(1)), Tier(name="strict", epsilon=Fraction(1, 2))
-    assert telemetry.tiers == (basic, strict)
+    assert (telemetry.quantities, telemetry.tiers) == (policy.numbers, (basic, strict))
     assert telemetry.parameters == {"method": "piecewise"}
     assert places.tiers == (Tier(name="all", epsilon=Fraction(2)),)
     assert (places.grid, places.steps) == (policy.grids["place"], 1)
-    assert paths.tiers == (strict, basic)
-    assert (paths.steps, paths.parameters) == (3, {"hops": 2})
+    assert (paths.tiers, paths.steps, paths.parameters) == ((strict, basic), 3, {"hops": 2})
 
 
-def test_defaults() -> None:
-    policy = read(
-        schedule=REMOVED,
-        allowance__day=REMOVED,
-        mechanisms={"places": {"name": "local-location", "epsilon": 1}},
-        tiers=REMOVED,
-        attributes__speed__role="drop",
-        attributes__load=REMOVED,
-    )
+def test_defaults_and_other_ways_to_say_it():
+    one = {"mechanisms": {"places": {"name": "local-location", "epsilon": 1}}, "tiers": REMOVED}
+    dropped = {"attributes__speed__role": "drop", "attributes__load": REMOVED}
+    policy = read(schedule=REMOVED, allowance__day=REMOVED, **one, **dropped)
     assert (policy.schedule, policy.time, policy.limits.day) == (Schedule(), None, None)
     assert task_of(policy).schedule == Schedule()
     assert read(mechanisms__paths={"name": "local-trajectory"}).purposes[2].steps == 2
-
-
-def test_role_synonyms() -> None:
-    for word in ["identifying", "identifier"]:
-        assert read(attributes__truck__role=word).vehicle == "truck"
-
-
-def test_columns_of_a_grid_can_be_named() -> None:
+    assert read(attributes__truck__role="identifying").vehicle == "truck"
     assert read(attributes__place__columns=["x", "y"]).columns[-2:] == ("x", "y")
+    exact = carriers_from_text(tomli_w.dumps(document()).replace("basic = 1.0", "basic = 0.1"))
+    assert exact.purposes[0].tiers[0] == Tier(name="basic", epsilon=Fraction(1, 10))
+    flags = {"name": "local-location", "epsilon": 2, "area_in_clear": False, "as_published": True}
+    assert read(mechanisms__places=flags).purposes[1].parameters == {"as_published": True}
+    consent = read(mechanisms__places__area_in_clear=True, allow_unbounded=True)
+    assert task_of(consent).limits.allow_unbounded
 
 
-def test_numbers_are_exact() -> None:
-    policy = carriers_from_text(tomli_w.dumps(document()).replace("basic = 1.0", "basic = 0.1"))
-    assert policy.purposes[0].tiers[0] == Tier(name="basic", epsilon=Fraction(1, 10))
-
-
-def test_flags_that_are_false_are_not_parameters() -> None:
-    places = {"name": "local-location", "epsilon": 2, "area_in_clear": False, "as_published": True}
-    assert read(mechanisms__places=places).purposes[1].parameters == {"as_published": True}
-
-
-def test_the_digest_is_that_of_what_is_said() -> None:
-    text = tomli_w.dumps(document())
-    assert carriers_from_text("# a comment\n" + text).digest() == carriers_from_text(text).digest()
-    assert read(allowance__lifetime=101).digest() != read().digest()
-
-
-def test_digests_are_those_of_version_0_1_0() -> None:
+def test_digests_are_those_of_what_is_said_and_of_version_0_1_0():
     """Devices and platform compare them."""
+    text = tomli_w.dumps(document())
+    assert carriers_from_text("# a comment\n" + text).digest() == read().digest()
+    assert read(allowance__lifetime=101).digest() != read().digest()
     assert read().digest() == "1064e01d87ae42c8c068175cb6d88f7f844d39183ff9da3fd6abb4120d647820"
     assert task_of(read()).digest == "f611f417c7deed3574cb5c1af0a7b09ccf861401087183f185cfd4e0cc5d3a60"
 
 
-def test_the_policy_of_the_documents() -> None:
+def test_the_policy_of_the_documents():
     page = (Path(__file__).resolve().parents[1] / "docs" / "policy.md").read_text()
     (text,) = [block for block in re.findall(r"```toml\n(.*?)```", page, re.DOTALL) if "[mechanisms." in block]
     task = task_of(carriers_from_text(text))
@@ -159,160 +132,114 @@ def test_the_policy_of_the_documents() -> None:
     assert task_of(carriers_from_text(awake)).schedule.window == 12
 
 
-# Which policy is for whom
-
-
-def test_each_reader_names_the_other(tmp_path: Path) -> None:
-    ours, theirs = tmp_path / "carriers.toml", tmp_path / "parcels.toml"
+def test_each_reader_names_the_other(tmp_path):
+    ours, theirs, data = tmp_path / "carriers.toml", tmp_path / "parcels.toml", tmp_path / "fleet.csv"
     ours.write_text(tomli_w.dumps(document()))
-    theirs.write_text(
-        'dataset = "x"\nprotects = "y"\n[attributes.weight]\nrole = "quasi-identifier"\nkind = "numeric"\n'
-        'domain = [0, 1]\n[mechanism]\nname = "partition"\nk = 2\n'
-    )
-    with pytest.raises(PolicyError, match=r"this policy is for devices: use dunnage device task .*carriers\.toml"):
+    weight = {"role": QUASI, "kind": "numeric", "domain": [0, 1]}
+    made = {"dataset": "x", "protects": "y", "attributes": {"weight": weight}}
+    partition = {"name": "partition", "k": 2}
+    theirs.write_text(tomli_w.dumps({**made, "mechanism": partition}))
+    data.write_text("truck,moment,speed,load,lon,lat\n")
+    with pytest.raises(PolicyError, match=r"dunnage device task .*carriers\.toml"):
         Policy.read(ours)
-    with pytest.raises(PolicyError, match="this policy is for publishing, not for devices: use dunnage publish"):
+    with pytest.raises(PolicyError, match="dunnage publish"):
         read_task(theirs)
     assert read_task(ours).digest == task_of(read_carriers(ours)).digest
     assert Policy.read(theirs).mechanism["k"] == 2
+    run("publish", data, "--policy", ours, "-o", tmp_path / "release").refused("dunnage device task")
+    assert not (tmp_path / "release").exists()
+    # A misspelt mechanism is not taken for devices, and one of devices is not published.
+    assert not is_for_devices({"mechanisms": partition})
+    for wrong, word in (({"mechanisms": partition}, "'mechanism'"), ({"mechanism": {"name": "local-numeric"}}, "NAME")):
+        with pytest.raises(PolicyError, match=word):
+            Policy.from_dict({**made, **wrong})
 
 
-def test_a_misspelt_mechanism_is_not_taken_for_devices() -> None:
-    made = {"name": "partition", "k": 2}
-    assert not is_for_devices({"mechanisms": made})
-    with pytest.raises(PolicyError, match="Did you mean 'mechanism'"):
-        Policy.from_dict({"dataset": "x", "protects": "y", "attributes": {}, "mechanisms": made})
-
-
-def test_a_device_mechanism_is_not_published() -> None:
-    weight = {"role": QUASI, "kind": "numeric", "domain": [0, 1]}
-    made = {"dataset": "x", "protects": "y", "attributes": {"w": weight}}
-    with pytest.raises(PolicyError, match=r"mechanism.name: 'local-numeric' is for devices. .*\[mechanisms.NAME\]"):
-        Policy.from_dict({**made, "mechanism": {"name": "local-numeric", "epsilon": 1}})
-
-
-def test_tables_of_publishers_are_refused() -> None:
-    for key in ["budget", "period", "contribution", "trip", "city", "read", "mechanism"]:
-        assert problem(**{key: {"name": "x"}}).startswith(f"{key}: is for publishing, not for devices. ")
-
-
-def test_a_file_that_is_no_policy(tmp_path: Path) -> None:
-    with pytest.raises(PolicyError, match="cannot be read"):
+def test_a_file_that_is_no_policy(tmp_path):
+    with pytest.raises(PolicyError):
         read_carriers(tmp_path / "none.toml")
-    with pytest.raises(PolicyError, match="not valid TOML"):
-        carriers_from_text("a = ")
-    with pytest.raises(PolicyError, match=r"mechanisms: is missing"):
-        carriers_from_text('dataset = "x"\nprotects = "y"\n')
+    for text in ("a = ", 'dataset = "x"\nprotects = "y"\n'):
+        with pytest.raises(PolicyError):
+            carriers_from_text(text)
 
 
-# What is refused: (changes, what the one problem says)
+# What is refused: changes, where the one problem is, and what else it names
 
-ONE_PROBLEM = [
-    ({"dataset": REMOVED}, "dataset: is missing"),
-    ({"protects": " x"}, "protects: is blank, unprintable or too long"),
-    ({"dataset": "x" * 65}, "at most 64"),
-    ({"shedule": {}}, "shedule: is not a key this version knows. Did you mean 'schedule'?"),
-    # attributes
-    ({"attributes__plate": {"role": "identifier"}}, "one column must be the identifier of vehicles; got truck, plate"),
-    ({"attributes__truck__role": "drop"}, "got none"),
-    ({"attributes__truck__rol": "x"}, "attributes.truck.rol: is not a key"),
-    ({"attributes__plate": {"role": "public"}}, "devices send nothing unperturbed"),
-    ({"attributes__plate": {"role": "sensitive"}}, "devices send nothing unperturbed"),
-    ({"attributes__speed__kind": "tree"}, "'tree' is not one of numeric | grid"),
-    ({"attributes__speed__missing": "leave-out"}, "gives that away. Use middle or symbol."),
-    ({"attributes__speed__outside": "refuse"}, "gives that away. Use clamp."),
-    ({"attributes__speed__mising": "middle"}, "Did you mean 'missing'?"),
-    ({"attributes__speed__domain": [130, 0]}, "attributes.speed.domain: must begin below"),
-    ({"attributes__speed__domain": [0]}, "attributes.speed.domain: must be two numbers"),
-    ({"attributes__speed__domain": [0, "a"]}, "attributes.speed.domain: must be two numbers"),
-    ({"attributes__speed__domain": REMOVED}, "attributes.speed.domain: is missing"),
-    ({"attributes__speed__steps": 1.5}, "attributes.speed.steps: must be a whole number"),
-    ({"attributes__speed__steps": 0}, "attributes.speed: steps of speed must be a whole number from 1"),
-    ({"attributes__place__box": [1, 2, 3]}, "attributes.place.box: must be four numbers"),
-    ({"attributes__place__box": [104.2, 30.5, 103.9, 30.8]}, "attributes.place.box: has no inside"),
-    ({"attributes__place__box": [0, 0, 200, 1]}, "attributes.place: a box must have west below east"),
-    ({"attributes__place__levels": 40}, "attributes.place: levels of a grid must be a whole number"),
-    ({"attributes__place__area_levels": 5}, "attributes.place.area_levels: must be from 1 to levels"),
-    ({"attributes__place__missing": "middle"}, "one symbol of the grid"),
-    ({"attributes__place__columns": ["lon"]}, "attributes.place.columns: must be two columns"),
-    ({"attributes__place__columns": ["lon", "lon"]}, "attributes.place.columns: must be two columns"),
-    # tiers
-    ({"tiers__basic": 0}, "tiers.basic: must be a number above 0"),
-    ({"tiers__basic": "high"}, "tiers.basic: must be a number above 0; got text"),
-    ({"mechanisms__paths__tiers": ["strict", "basc"]}, "'basc' is not a tier. Did you mean 'basic'?"),
-    ({"mechanisms__paths__tiers": ["strict", "strict"]}, "names a tier twice"),
-    ({"mechanisms__paths__epsilon": 1}, "mechanisms.paths.epsilon: and tiers are both given"),
-    ({"mechanisms__places__epsilon": -1}, "mechanisms.places.epsilon: must be a number above 0"),
-    # schedule and allowance
-    ({"schedule__time": "momnt"}, "'momnt' is not a declared attribute. Declare it with role = \"drop\". Did you mean"),
-    ({"schedule__time": "speed"}, "is reported itself"),
-    ({"schedule__slots": 1}, "schedule.slots: is not a key"),
-    ({"schedule__slots_per_day": "1"}, "schedule.slots_per_day: must be a whole number"),
-    ({"schedule__slot_minutes": 7}, "schedule: slot_minutes must divide a day"),
-    ({"schedule__closing": "25:00"}, "schedule: closing must be a time of day"),
-    ({"allowance": REMOVED}, "allowance: is missing. Write allowance = a table [allowance] with lifetime"),
-    ({"allowance__lifetime": REMOVED}, "allowance.lifetime: is missing"),
-    ({"allowance__lifetime": 11}, "allowance.day: exceeds lifetime"),
-    ({"allowance__day": 0}, "allowance.day: must be a number above 0"),
-    ({"allowance__day": 7}, "the scheduled slots of a day do not fit the limit 7"),
-    ({"version": 0}, "the version of a task must be a whole number"),
-    # mechanisms
-    ({"mechanisms": REMOVED}, "mechanisms: is missing"),
-    ({"mechanisms__places__name": "local-locaton"}, "Did you mean 'local-location'?"),
-    ({"mechanisms__places__hops": 1}, "mechanisms.places.hops: is not a key"),
-    ({"mechanisms__paths__hop": 1}, "Did you mean 'hops'?"),
-    ({"mechanisms__paths__steps": 4}, "mechanisms.paths: steps of paths"),
-    ({"mechanisms__places__method": "hadamar"}, "mechanisms.places: method must be one of auto"),
-    ({"mechanisms__places__area_in_clear": True}, "gives away more than any bound"),
-    ({"mechanisms__telemetry__method": "gauss"}, "mechanisms.telemetry: method"),
-    ({"mechanisms__telemetry__as_published": True, "allowance__day": 8}, "Got a true loss of"),
-    ({"mechanisms__telemetry__attributes": ["speed", "lod"]}, "Did you mean 'load'?"),
-    ({"mechanisms__telemetry__attributes": ["speed"]}, "attributes.load: is reported by no mechanism"),
-    ({"mechanisms__telemetry__attributes": ["speed", "load", "load"]}, "names one twice"),
-    ({"mechanisms__places__attributes": ["speed"]}, "is not a quasi-identifier of kind = 'grid'"),
-    ({"mechanisms__places__attributes": []}, "mechanisms.places.attributes: is blank"),
+ATTRIBUTES = [
+    ({"attributes__plate": {"role": "identifier"}}, "attributes", "truck, plate"),
+    ({"attributes__truck__role": "drop"}, "attributes"),
+    ({"attributes__plate": {"role": "public"}}, "attributes.plate.role"),
+    ({"attributes__plate": {"role": "sensitive"}}, "attributes.plate.role"),
+    ({"attributes__truck__rol": "x"},),
+    ({"attributes__speed__kind": "tree"}, "attributes.speed.kind", "numeric"),
+    ({"attributes__speed__missing": "leave-out"}, "attributes.speed.missing", "symbol"),
+    ({"attributes__speed__outside": "refuse"}, "attributes.speed.outside", "clamp"),
+    ({"attributes__speed__mising": "middle"}, "attributes.speed.mising", "'missing'"),
+    *(({"attributes__speed__domain": wrong},) for wrong in ([130, 0], [0], [0, "a"], REMOVED)),
+    ({"attributes__speed__steps": 1.5},),
+    ({"attributes__speed__steps": 0}, "attributes.speed", "steps"),
+    *(({"attributes__place__box": wrong},) for wrong in ([1, 2, 3], [104.2, 30.5, 103.9, 30.8])),
+    ({"attributes__place__box": [0, 0, 200, 1]}, "attributes.place", "box"),
+    ({"attributes__place__levels": 40}, "attributes.place", "levels"),
+    ({"attributes__place__area_levels": 5},),
+    ({"attributes__place__missing": "middle"},),
+    *(({"attributes__place__columns": wrong},) for wrong in (["lon"], ["lon", "lon"])),
+]
+REST = [
+    *(({"dataset": wrong},) for wrong in (REMOVED, "x" * 65)),
+    ({"protects": " x"},),
+    ({"shedule": {}}, "shedule", "'schedule'"),
+    *(({key: {"name": "x"}},) for key in ("budget", "period", "contribution", "trip", "city", "read", "mechanism")),
+    *(({"tiers__basic": wrong},) for wrong in (0, "high")),
+    ({"mechanisms__paths__tiers": ["strict", "basc"]}, "mechanisms.paths.tiers", "'basic'"),
+    ({"mechanisms__paths__tiers": ["strict", "strict"]},),
+    ({"tiers__open": 4, "mechanisms__telemetry__tiers": ["basic", "open"]}, "mechanisms.paths.tiers", "'telemetry'"),
+    ({"mechanisms__paths__epsilon": 1},),
+    ({"mechanisms__places__epsilon": -1},),
+    ({"schedule__time": "momnt"}, "schedule.time", "'moment'"),
+    ({"schedule__time": "speed"},),
+    ({"schedule__slots": 1},),
+    ({"schedule__slots_per_day": "1"},),
+    ({"schedule__slot_minutes": 7}, "schedule", "slot_minutes"),
+    ({"schedule__closing": "25:00"}, "schedule", "closing"),
+    ({"allowance": REMOVED}, "allowance", "lifetime"),
+    ({"allowance__lifetime": REMOVED},),
+    ({"allowance__lifetime": 11}, "allowance.day", "lifetime"),
+    ({"allowance__day": 0},),
+    ({"allowance__day": 7}, "", "7"),
+    ({"version": 0}, "", "version"),
+    ({"mechanisms": REMOVED},),
+    ({"mechanisms__places__name": "local-locaton"}, "mechanisms.places.name", "'local-location'"),
+    ({"mechanisms__places__hops": 1},),
+    ({"mechanisms__paths__hop": 1}, "mechanisms.paths.hop", "'hops'"),
+    ({"mechanisms__paths__steps": 4}, "mechanisms.paths", "steps"),
+    ({"mechanisms__places__method": "hadamar"}, "mechanisms.places", "method"),
+    ({"mechanisms__places__area_in_clear": True}, "", "allow_unbounded"),
+    ({"mechanisms__telemetry__method": "gauss"}, "mechanisms.telemetry", "method"),
+    ({"mechanisms__telemetry__as_published": True, "allowance__day": 8}, ""),
+    ({"mechanisms__telemetry__attributes": ["speed", "lod"]}, "mechanisms.telemetry.attributes", "'load'"),
+    ({"mechanisms__telemetry__attributes": ["speed"]}, "attributes.load"),
+    ({"mechanisms__telemetry__attributes": ["speed", "load", "load"]},),
+    *(({"mechanisms__places__attributes": wrong},) for wrong in (["speed"], [])),
+    ({"attributes__speed__role": "drop", "attributes__load": REMOVED}, "mechanisms.telemetry.attributes", "numeric"),
+    # A privacy parameter has no default.
+    (
+        {"tiers": REMOVED, "mechanisms__telemetry": {"name": "local-numeric"}, "mechanisms__paths": REMOVED},
+        "mechanisms.telemetry.epsilon",
+    ),
 ]
 
 
-def test_one_problem_is_told_once_and_where() -> None:
-    for changes, says in ONE_PROBLEM:
-        assert says in problem(**changes)
+def test_one_problem_is_told_once_and_where():
+    for changes, *rest in ATTRIBUTES + REST:
+        found = problems(**changes)
+        where = rest[0] if rest else next(iter(changes)).replace("__", ".")
+        assert [problem.where for problem in found] == [where], changes
+        assert rest[1:] == [] or rest[1] in str(found[0]), changes
 
 
-def test_no_epsilon_anywhere_is_refused() -> None:
-    """A privacy parameter has no default."""
-    mechanisms = {"telemetry": {"name": "local-numeric"}, "places": {"name": "local-location", "epsilon": 1}}
-    told = problem(tiers=REMOVED, mechanisms=mechanisms)
-    assert told.startswith("mechanisms.telemetry.epsilon: is missing, and there are no [tiers]. ")
-    assert "no default" in told
-
-
-def test_purposes_of_several_tiers_have_the_same() -> None:
-    told = problem(tiers__open=4, mechanisms__telemetry__tiers=["basic", "open"])
-    assert told.startswith("mechanisms.paths.tiers: differ from those of 'telemetry'")
-
-
-def test_several_grids_must_be_told_apart() -> None:
-    other = {"role": QUASI, "kind": "grid", "box": BOX, "levels": 2}
-    told = problems(attributes__district=other)
-    assert len(told) == 2
-    assert told[0].startswith("mechanisms.places.attributes: local-location reports the cells of one grid")
-    chosen = read(
-        attributes__district=other, mechanisms__places__attributes=["place"], mechanisms__paths__attributes=["district"]
-    )
-    assert [purpose.grid for purpose in chosen.purposes[1:]] == [chosen.grids["place"], chosen.grids["district"]]
-
-
-def test_nothing_to_report() -> None:
-    told = problems(attributes__speed__role="drop", attributes__load=REMOVED)
-    assert told == [
-        "mechanisms.telemetry.attributes: there is nothing that local-numeric could report. "
-        'Declare one with role = "quasi-identifier" and kind = "numeric".'
-    ]
-
-
-def test_all_problems_are_told_at_once() -> None:
-    told = problems(
+def test_all_problems_are_told_at_once():
+    told = places_of(
         dataset=REMOVED,
         attributes__speed__domain=[1, 0],
         attributes__truck__role="drop",
@@ -323,23 +250,20 @@ def test_all_problems_are_told_at_once() -> None:
         budget={"epsilon": 1},
     )
     starts = ["dataset", "attributes.speed.domain", "attributes", "schedule.closng", "allowance.lifetime"]
-    starts += ["tiers.basic", "mechanisms.paths.tiers", "budget"]
-    assert [text.split(": ")[0] for text in told] == starts
+    assert told == [*starts, "tiers.basic", "mechanisms.paths.tiers", "budget"]
+    told = places_of(mechanisms__places__method="none", mechanisms__telemetry__method="none")
+    assert told == ["mechanisms.telemetry", "mechanisms.places"]
+    told = places_of(attributes__speed__steps=-1, attributes__place__levels=99, schedule__slots_per_day=0)
+    assert told == ["attributes.speed", "attributes.place", "schedule"]
 
 
-def test_problems_of_mechanisms_are_told_at_once() -> None:
-    told = problems(mechanisms__places__method="none", mechanisms__telemetry__method="none")
-    assert [text.split(": ")[0] for text in told] == ["mechanisms.telemetry", "mechanisms.places"]
-
-
-def test_an_unbounded_mechanism_needs_consent() -> None:
-    policy = read(mechanisms__places__area_in_clear=True, allow_unbounded=True)
-    assert task_of(policy).limits.allow_unbounded
-
-
-def test_problems_of_the_task_are_told_at_once() -> None:
-    told = problems(attributes__speed__steps=-1, attributes__place__levels=99, schedule__slots_per_day=0)
-    assert [text.split(": ")[0] for text in told] == ["attributes.speed", "attributes.place", "schedule"]
+def test_several_grids_must_be_told_apart():
+    other = {"role": QUASI, "kind": "grid", "box": BOX, "levels": 2}
+    assert places_of(attributes__district=other) == ["mechanisms.places.attributes", "mechanisms.paths.attributes"]
+    chosen = read(
+        attributes__district=other, mechanisms__places__attributes=["place"], mechanisms__paths__attributes=["district"]
+    )
+    assert [purpose.grid for purpose in chosen.purposes[1:]] == [chosen.grids["place"], chosen.grids["district"]]
 
 
 VALUES = st.recursive(
@@ -349,30 +273,14 @@ VALUES = st.recursive(
     ),
     max_leaves=6,
 )
-PLACES = ["dataset", "tiers", "tiers__basic", "version", "allowance", "allowance__lifetime"]
-PLACES += ["schedule", "schedule__time", "schedule__window", "attributes", "attributes__speed"]
-PLACES += ["attributes__speed__domain", *(f"attributes__place__{key}" for key in ("box", "levels", "columns"))]
-PLACES += [
-    "mechanisms",
-    "mechanisms__paths",
-    *(f"mechanisms__paths__{key}" for key in ("tiers", "attributes", "steps")),
-]
+KEYS = "dataset tiers tiers__basic version allowance allowance__lifetime schedule schedule__time schedule__window"
+KEYS += " attributes attributes__speed attributes__speed__domain attributes__place__box attributes__place__levels"
+KEYS += " attributes__place__columns mechanisms mechanisms__paths mechanisms__paths__tiers"
+KEYS += " mechanisms__paths__attributes mechanisms__paths__steps"
 
 
-@given(st.dictionaries(st.sampled_from(PLACES), VALUES, min_size=1, max_size=2))
-def test_whatever_is_written_is_read_or_refused(changes: dict[str, Any]) -> None:
+@given(st.dictionaries(st.sampled_from(KEYS.split()), VALUES, min_size=1, max_size=2))
+def test_whatever_is_written_is_read_or_refused(changes):
     ordered = dict(sorted(changes.items(), key=lambda item: -item[0].count("__")))
     with contextlib.suppress(PolicyError):
         assert task_of(read(**ordered)).purposes
-
-
-def test_publish_names_the_right_command(tmp_path: Path) -> None:
-    policy, data = tmp_path / "fleet.toml", tmp_path / "fleet.csv"
-    policy.write_text(tomli_w.dumps(document()))
-    data.write_text("truck,moment,speed,load,lon,lat\n")
-    command = ["publish", str(data), "--policy", str(policy), "-o", str(tmp_path / "release")]
-    done = subprocess.run([sys.executable, "-m", "dunnage", *command], capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert "this policy is for devices: use dunnage device task" in done.stderr
-    assert "Traceback" not in done.stderr
-    assert not (tmp_path / "release").exists()

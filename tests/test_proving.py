@@ -38,9 +38,10 @@ from dunnage.model.guarantees import NO_LOSS
 from dunnage.model.laws import Cells
 from dunnage.noise import arrays as noise_arrays
 from dunnage.noise.source import Noise
-from dunnage.proving import desk, examining, primitives, rows
+from dunnage.proving import examining, rows
+from dunnage.proving import statistical as primitives
+from dunnage.proving import verdict as desk
 from dunnage.proving.counts import TABLES, counts_case, examine_extremes, examine_large_universe, examine_shares
-from dunnage.proving.desk import Proof, checks, prove
 from dunnage.proving.examining import NeighbourCase, examine, examine_count_law, sentence_of, unreachable_share
 from dunnage.proving.replay import (
     Decisions,
@@ -54,7 +55,7 @@ from dunnage.proving.replay import (
 )
 from dunnage.proving.rows import examine_border_shares, lattice_case, numbers, values_case
 from dunnage.proving.statistical import agrees
-from dunnage.proving.verdict import FAILS, HOLDS, NOISE, UNBOUNDED, VOID, Verdict, judge, within
+from dunnage.proving.verdict import FAILS, HOLDS, NOISE, UNBOUNDED, VOID, Proof, Verdict, checks, judge, prove, within
 
 FORMS = {"product": {2: 4, 3: 6}, "qlp": {2: 2, 3: 2}, "qjlp": {2: 2, 3: 2}}
 """What published forms of paths lose, by their steps."""

@@ -21,8 +21,7 @@ from tests.test_pages_frontier import point as frontier_point
 import dunnage as dn
 from dunnage.cli.devices import device_keys, device_perturb, device_seal, device_simulate, device_task
 from dunnage.errors import DunnageError
-from dunnage.proving.desk import Proof
-from dunnage.proving.verdict import Verdict
+from dunnage.proving.verdict import Proof, Verdict
 from dunnage.publishing import owner_warnings, rehearse
 from dunnage.samples import (
     CitySetting,

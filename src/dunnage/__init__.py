@@ -63,8 +63,7 @@ if TYPE_CHECKING:
     from dunnage.planning.packing import pack
     from dunnage.planning.plan import FleetPlan, Plan
     from dunnage.planning.trucks import Truck, read_trucks
-    from dunnage.proving.desk import Proof, prove
-    from dunnage.proving.verdict import Verdict
+    from dunnage.proving.verdict import Proof, Verdict, prove
     from dunnage.publication import Key, Publication
     from dunnage.publishing import DryRun, promise, publish, rehearse
     from dunnage.release import Release, Uncertain
@@ -105,8 +104,7 @@ PUBLIC: dict[str, dict[str, tuple[str, ...]]] = {
     "Audit and prove": {
         "auditing.run": ("audit", "Audit"),
         "auditing.findings": ("Finding",),
-        "proving.desk": ("prove", "Proof"),
-        "proving.verdict": ("Verdict",),
+        "proving.verdict": ("prove", "Proof", "Verdict"),
     },
     "Devices and the platform": {
         "collecting.tasks": ("read_carriers", "task_of"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""advise: sweep what suits a goal, draw the frontier, and recommend a policy. Private."""
+"""advise: sweep the candidates of a goal, make the frontier, and recommend a policy. Private."""
 
 from __future__ import annotations
 
@@ -34,8 +34,19 @@ from dunnage.advising.frontier import (
     check_place,
     with_ends,
 )
-from dunnage.advising.policies import BasePolicy
-from dunnage.advising.sweep import ON, AdviceRequest, Cache, Goal, Progress, Subject, cache_folder, measure_point, sweep
+from dunnage.advising.sweep import (
+    ON,
+    AdviceRequest,
+    BasePolicy,
+    Cache,
+    Goal,
+    Progress,
+    Subject,
+    cache_folder,
+    measure_point,
+    sweep,
+    words,
+)
 from dunnage.devices.numbers import LocalNumeric
 from dunnage.errors import NoPlanError, ParameterError
 from dunnage.mechanisms import MECHANISMS
@@ -156,47 +167,47 @@ def advise(
     data
         Path of the private rows, or a frame with the Arrow C stream interface.
     policy
-        The policy to begin with; its mechanism may be absent or blank, as that is chosen.
+        The policy to begin with; its mechanism may be absent or blank, because advice chooses it.
     goal
         ``trucks``, ``shuttles``, ``distortion`` or ``error``.
     out
-        Where the frontier will be written by :meth:`Frontier.write`: what is done is kept beside it until
-        :func:`finish`, and files that the recommended policy names are found from there. Nothing is written to it.
+        Where :meth:`Frontier.write` will write the frontier: finished points are kept beside it until :func:`finish`,
+        and paths in the recommended policy are relative to it. Nothing is written to it.
     period
-        Which period of the data, if the policy tells periods apart.
+        Which period of the data, if the policy distinguishes periods.
     capacity, by
-        For trucks: what one holds, ``"500kg"`` or several such, and a public column whose values never share one.
+        For trucks: the capacity, ``"500kg"`` or several such, and a public column; different values never share one.
     city
         For shuttles: the city.
     max_cost, max_risk
-        What may be spent and what may be risked: ``"5%"``, ``"1/20"``, 0.05. If neither is given, a cost of at
-        most 5 %, or what else a goal has as its ``default_max_cost``: 15 % of shuttles, 25 % of distortion and of
-        counts of trips, 50 % of shares on a map.
+        Limits on cost and risk: ``"5%"``, ``"1/20"``, 0.05. If neither is given, a cost of at most 5 %, or the
+        ``default_max_cost`` of the goal: 15 % of shuttles, 25 % of distortion and of counts of trips, 50 % of shares
+        on a map.
     on, size
         ``data``, ``generated``, or ``auto`` for k-anonymous mechanisms on the data and others on generated rows; and
         how many rows are generated, or measured on at most.
     draws, quick
-        How many times each point is measured, 7 by default; quick takes 4, and fewer candidates.
+        How many times each point is measured, 7 by default; a quick run takes 4, and fewer candidates.
     jobs
-        How many processes measure. With more than one a script must be guarded by ``if __name__ == "__main__"``.
+        How many processes measure. With more than one, a script must be guarded by ``if __name__ == "__main__"``.
     force
-        Replace what an earlier run of another kind left unfinished.
+        Replace the unfinished points of a different run.
     progress
         Called with a line whenever a point is done.
 
     Raises
     ------
     UserError
-        If something is missing or does not fit; it says what to give or fill in.
+        If something is missing or does not fit; the message says what to give.
     NoPlanError
-        If nothing could be measured at all.
+        If no candidate could be measured.
     """
     start, tell = time.monotonic(), progress or (lambda line: None)
     if goal not in GOALS:
         raise ParameterError(f"there is no goal {str(goal)[:20]!r}. {suggestion(str(goal), GOALS)}")
-    limit_of(max_cost, max_risk)  # refuse what cannot be read before anything is opened
+    limit_of(max_cost, max_risk)  # refuse unreadable limits before anything is opened
     if on not in ON:
-        raise ParameterError(f"on must be one of {', '.join(ON)}. Got {str(on)[:20]!r}. Choose one.")
+        raise ParameterError(f"on must be one of {', '.join(ON)}. Got {str(on)[:20]!r}.")
     num = (QUICK_DRAWS if quick else DRAWS) if draws is None else draws
     for name, value, least, most in (("draws", num, 2, MAX_DRAWS), ("size", size, 2, 10**7), ("jobs", jobs, 1, 64)):
         if value is not None and (type(value) is not int or not least <= value <= most):
@@ -231,10 +242,7 @@ def advise(
     reference, choice = chosen.reference(subject), choose(points, limit)
     says = [_recommendation_says(chosen, choice, limit), *_measured_says(subject, points), *reference.says]
     if names := list(dict.fromkeys(item.name for item in unfit if item.name in MECHANISMS)):
-        says.append(
-            f"Not tried for want of something in the policy: {', '.join(names)}. What could not be measured, and why, "
-            "is listed; add to the policy what is missing, and they are tried, too."
-        )
+        says.append(words("not tried", names=", ".join(names)))
     place = None if out is None else Path(out)
     return Frontier(
         dataset=request.base.dataset,
@@ -257,11 +265,11 @@ def advise(
 
 
 def finish(out: str | os.PathLike[str]) -> None:
-    """Remove what was kept beside a frontier while it was measured, now that it is written."""
+    """Remove the points that were kept beside a frontier, now that it is written."""
     shutil.rmtree(cache_folder(out), ignore_errors=True)
 
 
-# --- Which point keeps to what the owner asked for ------------------------------------------------------------------
+# --- Which point keeps to the owner's limits ------------------------------------------------------------------------
 
 _SHARE = re.compile(r"^\s*(?P<number>\d+(\.\d*)?|\.\d+)\s*(?P<end>%|/\s*(?P<below>[1-9]\d*)|)\s*$")
 
@@ -270,18 +278,18 @@ def share_of(given: str | float | Fraction, what: str, *, most: float = float("i
     """Read ``5%``, ``1/20`` or ``0.05``."""
     match = _SHARE.match(str(given))
     if match is None:
-        raise ParameterError(f"{what} must be a share: 5%, 1/20 or 0.05. Got {str(given)[:20]!r}. Write one of these.")
+        raise ParameterError(f"{what} must be a share, such as 5%, 1/20 or 0.05. Got {str(given)[:20]!r}.")
     number = Fraction(match["number"])
     value = float(number / 100 if match["end"] == "%" else number / int(match["below"] or 1))
     if value > most:
-        raise ParameterError(f"{what} must be {most:g} at most. Got {str(given)[:20]!r}. Write 5%, say, or 0.05.")
+        raise ParameterError(f"{what} must be at most {most:g}. Got {str(given)[:20]!r}. Write for example 5% or 0.05.")
     return value
 
 
 def limit_of(
     max_cost: str | float | None, max_risk: str | float | None, default_max_cost: float = DEFAULT_MAX_COST
 ) -> Limit:
-    """Read what was requested; if nothing was, at most so much cost."""
+    """Read the owner's limits; without any, the default limit on the cost."""
     if max_cost is None and max_risk is None:
         return Limit(max_cost=default_max_cost, asked=False)
     return Limit(
@@ -292,15 +300,15 @@ def limit_of(
 
 class Recommendation(NamedTuple):
     point: Point | None
-    meets_limit: bool  # the upper ends of its intervals included
+    meets_limit: bool  # including the upper ends of its intervals
 
 
 def choose(points: Sequence[Point], limit: Limit) -> Recommendation:
-    """Choose a point: with a limit on the cost that of least risk, with one on the risk alone that of least cost.
+    """Choose a point: with a limit on the cost the one of lowest risk, with a limit on the risk alone the cheapest.
 
-    Guarantees that are proved come before those that are only claimed; one that is void is never chosen. One whose plan
-    overloads many trucks is chosen only if there is no other, and so is one that hardly protects anybody, if there is
-    no limit on the risk. If no point keeps to the limit, the one that comes closest to it is chosen.
+    Proved guarantees come before claimed ones; a void one is never chosen. A point with a plan that overloads many
+    trucks is chosen only if there is no other, and so is one that protects hardly anybody, unless there is a limit on
+    the risk. If no point keeps to the limit, the closest one is chosen.
     """
     ranked = ranking(points, limit)
     usable = [item for item in ranked if item.group == ranked[0].group]
@@ -315,11 +323,11 @@ def choose(points: Sequence[Point], limit: Limit) -> Recommendation:
 
 class Ranked(NamedTuple):
     point: Point
-    group: int  # none of a later group is chosen as long as there is one of an earlier
+    group: int  # a point of a later group is chosen only if the earlier groups are empty
 
 
 def ranking(points: Sequence[Point], limit: Limit) -> list[Ranked]:
-    """Order points that promise anything, the best first, whatever the limits are: it matters only which there are."""
+    """Order the points that promise something, the best first, by which limits there are, not by their values."""
     ranked = [
         Ranked(point, 2 * point.mended + (point.weak and limit.max_risk is None))
         for point in points
@@ -346,106 +354,53 @@ def wish(limit: Limit, cost_unit: str, risk_name: str) -> str:
     return " and ".join(parts)
 
 
-# --- What is said ----------------------------------------------------------------------------------------------------
+# --- The sentences ---------------------------------------------------------------------------------------------------
 
 
 def _recommendation_says(goal: Goal[Any], choice: Recommendation, limit: Limit) -> str:
-    asked = wish(limit, goal.cost_unit, goal.risk_name)
+    request, point = wish(limit, goal.cost_unit, goal.risk_name), choice.point
     if not limit.asked:
-        asked += " (the default: give --max-cost or --max-risk for another)"
-    if choice.point is None:
-        return f"Asked for: {asked}. Nothing can be recommended: no policy that was measured promises anything."
-    point = choice.point
-    words = (
-        f"{point.name}: {with_ends(point.cost)} {goal.cost_unit}, {goal.risk_name} {with_ends(point.risk)}; "
-        f"it promises {point.guarantee} ({point.basis})"
-    )
+        request = words("default limit", limit=request)
+    if point is None:
+        return words("nothing recommended", limit=request)
     overloaded = point.figures.get(OVERLOADED, 0.0)
-    more = f" {large_percent(overloaded)} of its trucks were overloaded before repair." if overloaded > 0 else ""
-    if point.measured_on == SAMPLE:
-        more += " These figures are of random samples of the rows, not of all."
-    if choice.meets_limit:
-        return f"Asked for: {asked}. Recommended: {words}.{more}"
-    return (
-        f"Asked for: {asked}. No policy that was measured keeps to that, the upper ends of intervals included. The "
-        f"closest is {words}. It does NOT keep to what was asked for.{more}"
-    )
+    more = words("overloaded", share=large_percent(overloaded)) if overloaded > 0 else ""
+    more += words("of a sample") if point.measured_on == SAMPLE else ""
+    facts = {"name": point.name, "guarantee": point.guarantee, "basis": point.basis, "unit": goal.cost_unit}
+    facts |= {"cost": with_ends(point.cost), "risk_name": goal.risk_name, "risk": with_ends(point.risk)}
+    key = "recommended" if choice.meets_limit else "closest"
+    return words(key, limit=request, point=words("point", **facts), more=more)
 
 
 def _measured_says(subject: Subject, points: Sequence[Point]) -> list[str]:
-    """Say what was measured on what, and what choosing by it tells."""
+    """Say which points were measured on which data, and what choosing by them reveals."""
     of_data = [point for point in points if point.measured_on != GENERATED]
-    generated = [point for point in points if point.measured_on == GENERATED]
-    private = [point for point in of_data if not point.guarantee.startswith("k-anonymity")]
-    kinds = {kind: number for kind in _KINDS if (number := sum(point.measured_on == kind for point in points))}
+    generated, about = len(of_data) < len(points), subject.request.base.about
+    kinds = {kind: sum(point.measured_on == kind for point in points) for kind in (DATA, SAMPLE, GENERATED)}
+    parts = [words(f"on {kind}", num=num) for kind, num in kinds.items() if num]
     says = []
-    if len(kinds) > 1:
-        parts = [f"{number} on {_KINDS[kind]}" for kind, number in kinds.items()]
-        says.append(
-            f"Points on this frontier were measured on different data: {', '.join(parts[:-1])} and {parts[-1]}. "
-            "Compare those of one kind" + ("; --on generated measures all of them alike." if generated else ".")
-        )
+    if len(parts) > 1:
+        listed = f"{', '.join(parts[:-1])} and {parts[-1]}"
+        says.append(words("different data", parts=listed, alike=words("alike") if generated else "."))
     elif generated:
-        says.append("All points were measured on generated data of the same public shape; the true data may differ.")
+        says.append(words("all generated"))
     if generated:
-        about = subject.request.base.about
-        parts = ["columns that are released as they are"] if about == "rows" else []
-        if subject.request.size is None:
-            parts.append("the number of vehicles" if about == "devices" else f"the rounded number of {_RECORDS[about]}")
-        but = f"but {' and '.join(parts)} " if parts else ""
-        says.append(
-            "Generated data are made from public facts alone, "
-            + _SPREAD[about]
-            + f": nothing of the true data {but}went into them, so choosing by them tells nothing else."
-        )
-    says.append(_CHOOSING + (_BY_DATA if of_data else _BY_GENERATED))
-    if private:
-        says.append(
-            f"WARNING: {_points(private, f'{_WITH_DP} was', f'{_WITH_DP} were')} measured on the true data. If you "
-            "choose by them, the choice is NOT covered by epsilon. Leave --on data away to choose on generated data."
-        )
+        parts = [words("in clear")] if about == "rows" else []
+        parts += [words(f"number {about}")] if subject.request.size is None else []
+        but = f"except {' and '.join(parts)} " if parts else ""
+        says.append(words("generated", spread=words(f"spread {about}"), but=but))
+    says.append(words("choosing by data" if of_data else "choosing by generated"))
+    if private := [point for point in of_data if not point.guarantee.startswith("k-anonymity")]:
+        ends = (f"with a differential-privacy guarantee {verb}" for verb in ("was", "were"))
+        says.append(words("private", points=_points(private, *ends)))
     if weak := [point for point in points if point.weak]:
-        says.append(
-            f"{_points(weak, 'is', 'are')} recommended only if --max-risk allows it: the attacker is right more than "
-            f"{large_percent(WEAK_RISK)} of the time, which protects hardly anybody."
-        )
-    if mended := [point for point in points if point.mended]:
-        says.append(
-            f"{_points(mended, 'is', 'are')} not recommended, and no reason to leave out others: the plan overloads "
-            f"more than {large_percent(MAX_OVERLOADED)} of the trucks, and after so much repair it is the owner who "
-            "planned, by the true weights."
-        )
+        says.append(words("weak", points=_points(weak, "is", "are"), share=large_percent(WEAK_RISK)))
+    if repaired := [point for point in points if point.mended]:
+        named = _points(repaired, "is not recommended and does", "are not recommended and do")
+        says.append(words("mended", points=named, share=large_percent(MAX_OVERLOADED)))
     if unproven := [point for point in points if point.figures.get(PROVEN, 1.0) < 1]:
-        says.append(
-            f"{_points(unproven, 'was', 'were')} compared with the best plan found on the true weights, which was "
-            "not always proven to have the fewest trucks: costs may be somewhat higher than told."
-        )
-    says.append(
-        f"Each point was measured {points[0].draws} times with independent randomness; an interval says where a "
-        f"second, independent measurement of this figure with as many draws falls with {large_percent(CONFIDENCE)}."
-    )
-    return says
-
-
-_KINDS = {
-    DATA: "the true data",
-    SAMPLE: "random samples of its rows",
-    GENERATED: "generated data of the same public shape",
-}
-_CHOOSING = (
-    "Choosing by looking at the data is itself not private: that a policy was chosen tells a little about the data"
-)
-_BY_DATA = ". k-anonymity promises nothing that this would break, but keep this frontier to yourself."
-_BY_GENERATED = ": so these were measured on generated data."
-
-
-_RECORDS = {"rows": "records (the number itself, where that is public)", "trips": "trips"}
-_WITH_DP = "with a differential-privacy guarantee"
-_SPREAD = {
-    "rows": "values spread evenly over their domains",
-    "trips": "trips spread over the policy's stops and hours by how far apart and how busy such places are",
-    "devices": "vehicles spread over the policy's domains",
-}
+        says.append(words("unproven", points=_points(unproven, "was", "were")))
+    return [*says, words("draws", draws=points[0].draws, confidence=large_percent(CONFIDENCE))]
 
 
 def _points(points: Sequence[Point], one: str, several: str) -> str:
@@ -453,10 +408,10 @@ def _points(points: Sequence[Point], one: str, several: str) -> str:
 
 
 def publish_command(base: BasePolicy, place: Path | None, *, data: str = "DATA", period: str | None = None) -> str:
-    """Say how to publish under the recommended policy, charged to the ledger of the one that advice began with."""
+    """Return the command that publishes under the recommended policy, with the ledger of the original policy."""
     policy = Path(POLICY_FILE) if place is None else place / POLICY_FILE
     if base.for_devices:
-        if len(base.blank_kinds) > 1:  # one was advised on
+        if len(base.blank_kinds) > 1:  # advice filled in one of them
             return shlex.join(["dunnage", "advise", data, "--policy", str(policy), "--goal", "error", "-o", "NEXT"])
         return shlex.join(["dunnage", "device", "task", str(policy), "-o", "TASK.json"])
     ledger = [] if base.path is None else ["--ledger", str(base.path.parent / LEDGER_FILE)]
@@ -468,17 +423,17 @@ def _policy_text(
     name: str, goal: Goal[Any], subject: Subject, point: Point, says: Sequence[str], place: Path | None
 ) -> str:
     request = subject.request
-    onward = ":" if request.base.for_devices else ", with the ledger beside the policy advice began with:"
+    ledger = "" if request.base.for_devices else ", with the ledger beside your original policy"
     notes = [
-        f"Made by dunnage advise {__version__}, for the goal {name}. Private until it is published under.",
+        f"Made by dunnage advise {__version__} for the goal {name}. Private until you publish under it.",
         *says,
         "",
-        f"To go on{onward}",
+        f"Next step{ledger}:",
         f"  {publish_command(request.base, place, period=request.period)}",
         *([f"  {step}"] if goal.next_step is not None and (step := goal.next_step(subject, point)) else []),
     ]
     lines: list[str] = []
-    for note in notes:  # what is indented, a command, is kept whole
+    for note in notes:  # an indented line is a command, which stays whole
         whole = not note or note.startswith(" ")
         lines += [note] if whole else textwrap.wrap(note, 116, break_long_words=False, break_on_hyphens=False)
     wrapped = [" ".join(line.splitlines()) for line in lines]

@@ -27,34 +27,34 @@ PAGE_FILE = "frontier.html"
 POLICY_FILE = "policy.toml"
 MAX_FRONTIER_BYTES = 1 << 26
 CONFIDENCE = 0.99
-"""Of one figure, so that all figures of several points that are measured again mostly agree."""
+"""Of one figure, so that most figures agree if several points are measured again."""
 DATA, GENERATED, SAMPLE = "data", "generated", "sample"
-"""What a point is measured on. A sample is of random rows: with all of them its classes would be other ones."""
+"""What a point is measured on. A sample has random rows: with all rows its classes would differ."""
 OVERLOADED = "overloaded before repair"
-"""The figure that says which share of a plan's trucks did not fit the truth."""
+"""The figure with the share of a plan's trucks that did not fit the truth."""
 PROVEN = "optimum proven"
-"""The figure that says in which share of the draws the decision without privacy was proven to be the best."""
+"""The figure with the share of draws in which the decision without privacy was proven to be the best."""
 MAX_OVERLOADED = 0.1
-"""A plan that overloads more of its trucks is no plan: its owner must plan anew, by the true weights."""
+"""A plan that overloads more of its trucks is not recommended: its owner must plan again, with the true weights."""
 WEAK_RISK = 0.9
-"""An attacker who is right more often is hardly kept out: only a limit on the risk can ask for such a point."""
+"""A point with a larger risk protects hardly anybody: only a limit on the risk can allow it."""
 _SAME = 1e-12
 Table = Mapping[str, JsonValue]
-"""A table of a policy, or the options of a command: TOML values by their names."""
+"""A table of a policy, or the options of a command: TOML values by name."""
 
 
 class Measure(Model):
-    """A measured figure, and where a second, independent measurement with as many draws falls with 99 %."""
+    """A measured figure, and the interval that contains a second, independent measurement with 99 % confidence."""
 
     value: int | float  # mean over the draws
-    lower: int | float  # lower, upper: equal to the value where every draw must come out the same
+    lower: int | float  # lower, upper: equal to the value if every draw must give the same
     upper: int | float
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         if not (self.lower <= self.value <= self.upper and math.isfinite(self.upper - self.lower)):
             raise ParameterError(
-                "a measure needs finite figures, its value between its ends. Got others. Measure anew."
+                "a measure needs finite figures, with its value between its ends. Got others. Measure again."
             )
         return self
 
@@ -63,16 +63,16 @@ class Measure(Model):
         cls,
         draws: Sequence[float],
         *,
-        step: float = 0.0,  # the least by which two draws that differ do so; 0 where all must come out the same
-        reach: float = 0.0,  # how far the interval reaches at least, for what does not average out over draws
+        step: float = 0.0,  # the smallest difference between two draws that differ; 0 if all must be the same
+        reach: float = 0.0,  # the smallest reach of the interval, for errors that do not average out over draws
         least: float = -math.inf,
         most: float = math.inf,
     ) -> Measure:
-        """Make a measure of the figures of several draws.
+        """Make a measure from the figures of several draws.
 
-        Two means of as many draws differ by less than ``t * s * sqrt(2 / draws)`` with 99 %: ``s`` is the standard
-        deviation of the draws, ``t`` the 99.5 % point of Student's law. The interval reaches one step divided by the
-        number of draws to either side at least: as far as one draw more of another kind would move the mean.
+        Two means of as many draws differ by less than ``t * s * sqrt(2 / draws)`` with 99 % confidence: ``s`` is the
+        standard deviation of the draws, ``t`` the 99.5 % point of Student's law. The interval reaches at least one
+        step divided by the number of draws to either side: as far as one different draw would move the mean.
         """
         mean, num = fmean(draws), len(draws)
         reach = max(reach, step / num)
@@ -85,32 +85,32 @@ class Measure(Model):
 
 
 class Point(Model):
-    """One policy, with what it costs and what an attacker still gets."""
+    """One policy, with its cost and its risk."""
 
     name: str  # unique in its frontier: "partition k=5, sealed plan"
     mechanism: str  # its name in a policy; one colour each on a page
-    parameters: Table  # what stands in [mechanism] besides the name (for carriers: in the purpose's table)
-    plan: Table  # how it was planned on, {"model": "sealed"}; empty if there is no plan
+    parameters: Table  # the contents of [mechanism] besides the name (for carriers: of the purpose's table)
+    plan: Table  # how the plan was made, {"model": "sealed"}; empty if there is no plan
     cost: Measure  # in the goal's unit, above the decision without privacy: 0.05 is 5 % more trucks
     risk: Measure  # probability that the goal's attacker succeeds
     guarantee: str  # guarantee, basis: the promise in words, and "proved", "claimed" or "void"
     basis: str
     measured_on: str  # "data", "sample" or "generated"
     draws: int
-    figures: Mapping[str, int | float]  # more to be shown, such as "trucks" and "optimum": means over the draws
+    figures: Mapping[str, int | float]  # further figures, such as "trucks" and "optimum": means over the draws
     seconds: float
-    # Whether another point, measured on the same kind of data, costs no more and risks no more, and one of both less;
-    # points that are `mended` dominate only one another. The frontier sets it.
+    # Whether another point, measured on the same kind of data, has no more cost and no more risk, and less of one;
+    # points that are `mended` dominate only each other. The frontier sets it.
     dominated: bool = False
 
     @property
     def mended(self) -> bool:
-        """Whether so many trucks of its plan were overloaded that the repair is a new plan, by the true weights."""
+        """Whether its plan overloaded many trucks, so that the repair is a new plan, with the true weights."""
         return self.figures.get(OVERLOADED, 0.0) > MAX_OVERLOADED
 
     @property
     def weak(self) -> bool:
-        """Whether the attacker is right so often that hardly anybody is protected."""
+        """Whether the attacker is right so often that it protects hardly anybody."""
         return self.risk.value > WEAK_RISK
 
 
@@ -120,11 +120,11 @@ class Failure(Model):
 
 
 class Limit(Model):
-    """What the owner requested; at least one of both is given."""
+    """The owner's limits; at least one of the two is given."""
 
     max_cost: float | None = None  # in the goal's unit: 0.05
     max_risk: float | None = None
-    asked: bool = True  # false if nothing was requested, so that a default was taken
+    asked: bool = True  # false if the owner gave no limit, so that a default applies
 
 
 class Frontier(Model):
@@ -135,25 +135,25 @@ class Frontier(Model):
     dataset, goal
         What it is about: the policy's dataset; ``trucks``, ``shuttles``, ``distortion`` or ``error``.
     cost_name, cost_unit
-        What the cost is, ``trucks``; and in what it is told, ``more trucks``.
+        What the cost is, ``trucks``; and its unit, ``more trucks``.
     cost_baseline
-        In words, what the cost is compared with.
+        What the cost is compared with, in words.
     risk_name
         What the risk is, ``truck linkage``.
     risk_without_privacy, risk_of_chance
-        What the attacker gets with the true table, and without any release.
+        The risk with the true table, and without any release.
     points, failed
-        What was measured, by mechanism; and what could not be.
+        The measured points, by mechanism; and what could not be measured.
     limit
-        What was asked for.
+        The owner's limits.
     recommended
-        Name of the recommended point; None if there is none at all.
+        Name of the recommended point; None if nothing can be recommended.
     meets_limit
         Whether the recommended point keeps to the limit.
     says
-        Plain sentences: what was measured on what, that choosing by the data is not private, and so on.
+        Plain sentences: what was measured on which data, that choosing by the data is not private, and so on.
     policy
-        The recommended policy as TOML text, ready to publish with; empty if there is none.
+        The recommended policy as TOML text, ready to publish with; empty if nothing is recommended.
     seconds
         Time taken.
     software
@@ -189,9 +189,11 @@ class Frontier(Model):
     def _check(self) -> Self:
         names = [point.name for point in self.points]
         if len(set(names)) < len(names):
-            raise ParameterError("points of a frontier need names of their own. Got one twice. Rename it.")
+            raise ParameterError("points of a frontier need different names. Got one twice. Rename it.")
         if self.recommended is not None and self.recommended not in names:
-            raise ParameterError(f"the recommended point {self.recommended!r} is not among the points. Name one.")
+            raise ParameterError(
+                f"the recommended point {self.recommended!r} is not among the points. Name one that is."
+            )
         return self
 
     def __repr__(self) -> str:
@@ -212,7 +214,7 @@ class Frontier(Model):
         return self.model_dump(mode="json")
 
     def summary(self) -> str:
-        """Describe the frontier for its owner: points that none beats, the recommended one, and what it rests on."""
+        """Describe the frontier for its owner: the points that no other beats, the recommended one, and its basis."""
         shown = [point for point in self.points if not point.dominated or point.name == self.recommended]
         best = sorted(shown, key=lambda point: point.cost.value)
         width = max((len(point.name) for point in best), default=0)
@@ -227,7 +229,7 @@ class Frontier(Model):
             lines.append(f"! {_NOT_RECOMMENDED}")
         others, failed = len(self.points) - len(best), len(self.failed)
         if others or failed:
-            lines.append(f"  {others} more are beaten by one of the others; {failed} could not be measured")
+            lines.append(f"  {others} more are beaten by another point; {failed} could not be measured")
         return "\n".join([*lines, "", *self.says])
 
     def table(self) -> str:
@@ -251,7 +253,7 @@ class Frontier(Model):
         return text.getvalue()
 
     def write(self, folder: str | os.PathLike[str], *, page: str = "", force: bool = False) -> Path:
-        """Write ``frontier.json``, ``frontier.csv``, ``policy.toml`` and, if given, the page; for their owner alone."""
+        """Write ``frontier.json``, ``frontier.csv``, ``policy.toml`` and, if given, the page, for you alone to read."""
         texts = {FRONTIER_FILE: to_text(self), TABLE_FILE: self.table(), PAGE_FILE: page, POLICY_FILE: self.policy}
         with new_folder(
             folder, marker=FRONTIER_FILE, force=force, private=True, may_hold=(PAGE_FILE, POLICY_FILE)
@@ -265,15 +267,15 @@ class Frontier(Model):
     def read(cls, folder: str | os.PathLike[str]) -> Frontier:
         """Read a frontier folder."""
         path, what = Path(folder) / FRONTIER_FILE, "a frontier folder"
-        return read(path, cls, what=what, remedy="Make it anew.", max_bytes=MAX_FRONTIER_BYTES)
+        return read(path, cls, what=what, remedy="Make it again.", max_bytes=MAX_FRONTIER_BYTES)
 
 
 def check_place(folder: str | os.PathLike[str], *, force: bool = False) -> None:
     """Check, before anything is measured, that a frontier may be written here."""
     target = check_new_folder(folder, marker=FRONTIER_FILE, force=force)
-    strange = sorted(path.name for path in target.iterdir() if path.name not in _FILES) if target.is_dir() else []
-    if strange:
-        raise OutputError(f"{target} also holds {', '.join(strange[:3])}, so it is left as it is. Choose another name.")
+    others = sorted(path.name for path in target.iterdir() if path.name not in _FILES) if target.is_dir() else []
+    if others:
+        raise OutputError(f"{target} also contains {', '.join(others[:3])}. Nothing was changed. Choose another name.")
 
 
 _NOT_RECOMMENDED = (
@@ -289,10 +291,9 @@ _COLUMNS = (
 
 
 def _beats(other: Point, point: Point) -> bool:
-    """Whether a point costs no more and risks no more than another, and one of both less.
+    """Whether a point has no more cost and no more risk than another, and less of one of the two.
 
-    What was measured on different data cannot be compared so, and a plan that had to be made anew beats none that
-    holds.
+    Points measured on different data cannot be compared, and a plan that needs many repairs beats no plan that fits.
     """
     if other.measured_on != point.measured_on or (other.mended and not point.mended):
         return False

@@ -10,7 +10,7 @@ error         mean absolute error of a number, in mean values            record 
 ============  =========================================================  ============================================
 
 Distortion is one measure for all mechanisms, whatever they minimise themselves: a record that was not released is lost
-altogether. Record linkage is the chance to name the row of a released record all of whose values are known.
+completely. Record linkage is the chance to name the row of a released record if all its values are known.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ import pyarrow as pa
 from pydantic import JsonValue
 
 from dunnage.advising.frontier import DATA, GENERATED, OVERLOADED, PROVEN, SAMPLE, Failure, Point, Table
-from dunnage.advising.sweep import AdviceRequest, Candidate, Candidates, Draw, Reference, Subject, reason
+from dunnage.advising.sweep import AdviceRequest, Candidate, Candidates, Draw, Reference, Subject, reason, words
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.auditing.classes import ClassesTruth, ClassesView, record_linkage
 from dunnage.auditing.noisy import NoisyTruth, NoisyView
-from dunnage.auditing.plans import TruePacking, pack_truth
+from dunnage.auditing.plans import TruePacking, group_codes, pack_truth
 from dunnage.auditing.rides import ClassDistortion
 from dunnage.errors import NoPlanError, ParameterError, PolicyError, Refusal
 from dunnage.exact import plain
@@ -70,39 +70,38 @@ DISTORTIONS, QUICK_DISTORTIONS = (0.05, 0.1, 0.2, 0.3), (0.1,)
 LAWS = ("laplace", "piecewise")
 NUM_RANGES = 4
 MAX_RECORDS = 1500
-"""Records that one draw measures on unless more are requested: some seconds each, and many draws make a frontier."""
+"""Records that one draw is measured on by default: a draw takes some seconds, and a frontier has many draws."""
 MAX_ALONG_ONE, MAX_ALONG_SEVERAL = 200_000, 10_000
-"""Records that a fast mechanism is measured on, where nothing is planned: with one quasi-identifier, and with more."""
+"""Records that a fast mechanism is measured on without a plan: with one quasi-identifier, and with several."""
 MAX_SIMPLE = 10_000
-"""Packages of which classes are packed by their upper bounds or means in some seconds."""
+"""Packages with classes that can be packed by their upper bounds or means in some seconds."""
 MAX_WITH_SEVERAL = 1000
 """Packages that a draw with several quantities is measured on."""
 MAX_IN_A_TRUCK = 12
 """Packages in a truck up to which sealed and certified plans with several quantities are tried."""
 MAX_ATTRIBUTES = 4
-"""A partition by more attributes than this takes too long to be measured again and again."""
+"""A partition by more attributes than this takes too long to measure repeatedly."""
 MIN_SEALED, MANY_PACKAGES = 5, 1000
-"""With smaller classes it takes long to find a sealed plan that tells little: of many packages, or if it must be quick,
-none is tried."""
+"""With smaller classes a good sealed plan takes long: for many packages, or in a quick run, none is tried."""
 SEALED_SECONDS = 12.0
-"""In less time a sealed plan that tells more is found: what is measured must not depend on how busy the machine is."""
+"""With less time a sealed plan reveals more: the measurement must not depend on how busy the machine is."""
 ESTIMATED_REACH, SEALED_REACH = 0.2, 0.05
-"""Shares of truck linkage that it may be off by: estimated from the repairs or fills found, or of the plan found."""
+"""Shares by which truck linkage may be off: if it was estimated from some repairs or fills, and for a sealed plan."""
 _MAX_PAIRS = 2_000_000
-"""Pairs of records and rows that are compared in one attack at most; of more records some are attacked."""
-# Any mechanism does to read a policy whose own is blank; what it is, is chosen later.
+"""Pairs of records and rows that one attack compares; if there are more, only some records are attacked."""
+# Any mechanism will do to read a policy with a blank one; advice chooses it later.
 _ANY_MECHANISM: Table = {"name": Partition.name, "k": 2}
 _SEARCHED = "max_distortion"
-"""The parameter to keep to which classes are searched for again and again, in all groups together."""
+"""The parameter that makes a mechanism search for classes again and again, in all groups together."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RowSubject(Subject):
-    """An owner's rows, read under the policy whose mechanism is to be chosen."""
+    """An owner's rows, read under the policy that needs a mechanism."""
 
     data: Dataset = field(repr=False)
-    policy: Policy  # they were read under
-    rooms: Mapping[str, float] = field(default_factory=dict)  # what a truck holds, by quantity; empty without trucks
+    policy: Policy  # the policy of the rows
+    rooms: Mapping[str, float] = field(default_factory=dict)  # capacity of a truck by quantity; empty without trucks
 
     @property
     def several(self) -> bool:
@@ -110,7 +109,7 @@ class RowSubject(Subject):
 
     @property
     def max_records(self) -> int:
-        """How many records a draw is measured on, at most: fewer if several quantities make packing slow."""
+        """Largest number of records that a draw is measured on: fewer if several quantities make packing slow."""
         if self.rooms:
             return self.request.size or (MAX_WITH_SEVERAL if self.several else MAX_RECORDS)
         several = len(self.policy.schema.quasi_identifiers) > 1
@@ -118,11 +117,11 @@ class RowSubject(Subject):
 
     @property
     def max_compared(self) -> int:
-        """How many records are compared with, at most: as many as most candidates are measured on."""
+        """Largest number of records to compare with: as many as most candidates are measured on."""
         return self.request.size or MAX_SIMPLE if self.rooms and not self.several else self.max_records
 
     def max_of(self, candidate: Candidate) -> int:
-        """How many records a candidate is measured on: more if it is fast, or if classes are packed by one number."""
+        """Largest number of records for a candidate: more if it is fast, or if classes are packed by one number."""
         if self.rooms:
             simple = candidate.plan.get("name") in (UPPER, MEAN)
             simple &= "statistic" in MECHANISMS[candidate.mechanism].model_fields
@@ -136,37 +135,37 @@ class RowSubject(Subject):
 
     @cached_property
     def groups(self) -> tuple[IntArray, ...]:
-        """Numbers of the group of each row: groups that are measured as a whole if they can be, and those inside."""
-        public = codes_of(self.data, [item.name for item in self.policy.schema.public])
-        return (public,) if self.request.by is None else (codes_of(self.data, [self.request.by]), public)
+        """Number of the group of each row: groups that are measured as a whole if possible, and those inside them."""
+        public = group_codes(self.data, [item.name for item in self.policy.schema.public])
+        return (public,) if self.request.by is None else (group_codes(self.data, [self.request.by]), public)
 
     def rows(self, candidate: Candidate, noise: Noise) -> Dataset:
-        """Return rows to measure a candidate on, true or generated ones, under its policy."""
+        """Return the true or generated rows to measure a candidate on, under its policy."""
         policy, limit = candidate.under(self.policy), self.max_of(candidate)
         if candidate.on != GENERATED:
             return self.some_rows(policy, noise, limit)
-        # As many as there are if that may be published, else about so many; if they are many, some are enough.
+        # The true number if that may be published, otherwise about that; a part is enough if there are many.
         guarantee, num = promise_of(policy).guarantee, len(self.data)
         public = isinstance(guarantee, KAnonymity) or getattr(guarantee, "neighbours", None) is Neighbours.REPLACE_ONE
         size = self.request.size or min(num if public else round_to_one_digit(num), limit)
         return like(policy, size, noise=noise, data=self.data, largest=self.rooms)
 
     def rows_compared(self, noise: Noise) -> Dataset:
-        """Return rows to compare with, of the kind that most candidates are measured on."""
+        """Return the rows to compare with, of the kind that most candidates are measured on."""
         if self.request.on != GENERATED:
             return self.some_rows(self.policy, noise, self.max_compared)
         size = self.request.size or self.num_measured
         return like(self.policy, size, noise=noise, data=self.data, largest=self.rooms)
 
     def some_rows(self, policy: Policy, noise: Noise, limit: int) -> Dataset:
-        """Return all rows, or if they are many some whole groups at random; of a group that is too large, some rows."""
+        """Return all rows, or if there are many, random whole groups; of a group that is too large, random rows."""
         records = np.sort(_some(np.arange(len(self.data)), self.groups, limit, noise))
         columns = {}
         for item in self.data.schema:
             if item.role is not Role.DROP:
                 try:
                     columns[item.name] = self.data.column(item.name)
-                except KeyError:  # identifiers of merged rows are kept with their parts alone
+                except KeyError:  # identifiers of merged rows are kept only with their parts
                     continue
         return Dataset(
             table=pa.table(columns).take(pa.array(records)),
@@ -178,7 +177,7 @@ class RowSubject(Subject):
         )
 
     def kind_of_rows(self, candidate: Candidate) -> str:
-        """Say what true rows are that a candidate is measured on: data if its classes are those of all rows."""
+        """Return the kind of true rows for a candidate: data if its classes are those of all rows."""
         limit = self.max_of(candidate)
         if len(self.data) <= limit:
             return DATA
@@ -188,46 +187,36 @@ class RowSubject(Subject):
 
 def _read_rows(request: AdviceRequest, goal: str) -> RowSubject:
     if request.base.for_devices:
-        raise ParameterError(f"the policy is for devices, which have no {goal}. Use --goal error.")
+        raise ParameterError(f"the policy is for devices, so the goal cannot be {goal}. Use --goal error.")
     policy = request.base.policy(_ANY_MECHANISM)
     if policy.schema.trip is not None:
-        raise ParameterError(f"the policy counts trips, which have no {goal}. Use --goal shuttles.")
+        raise ParameterError(f"the policy counts trips, so the goal cannot be {goal}. Use --goal shuttles.")
     if isinstance(request.data, Dataset):
         data = request.data
         if data.schema != policy.schema:
-            raise ParameterError("the rows were read under another policy. Give their own, or the path of the rows.")
+            raise ParameterError("the rows were read under another policy. Give that policy, or the path of the rows.")
     else:
         data = load(request.data, policy, period=request.period)
     return RowSubject(request=request, data=data, digest=check_digest(data, policy), policy=policy)
 
 
 def check_digest(data: Dataset, policy: Policy) -> str:
-    """Return a digest of private rows and of the files that their policy names, to tell whether both are the same."""
+    """Return a digest of private rows and of the files that their policy names, to recognise them again."""
     return hashlib.sha256(f"{data.keyed_digest(b'advise')} {sorted(policy.files.items())}".encode()).hexdigest()
 
 
-def codes_of(data: Dataset, names: Iterable[str]) -> IntArray:
-    """Give records with equal values in some columns the same number, from 0 on."""
-    codes = np.zeros(len(data), dtype=np.int64)
-    for name in names:
-        column = data.column(name).dictionary_encode(null_encoding="encode").indices
-        own = column.to_numpy(zero_copy_only=False).astype(np.int64)
-        codes = np.unique(codes * (int(own.max(initial=0)) + 1) + own, return_inverse=True)[1].reshape(-1)
-    return codes
-
-
 def takes_whole_groups(groups: Sequence[IntArray], limit: int) -> bool:
-    """Whether ``some_rows`` takes whole groups, or whole groups inside one, whichever it chooses."""
+    """Whether ``some_rows`` always takes whole groups, or whole groups inside one."""
     sizes = np.unique(groups[0], return_counts=True)[1]
     smallest, largest = int(sizes.min()), int(sizes.max())
     if largest <= limit and (2 * largest <= limit or 2 * smallest >= limit):
         return True
-    # More than half the rows are left to be taken from inside a group that is too large.
+    # More than half of the rows come from inside a group that is too large.
     return any(4 * int(np.unique(inner, return_counts=True)[1].max()) <= limit for inner in groups[1:])
 
 
 def _some(rows: IntArray, groups: Sequence[IntArray], limit: int, noise: Noise) -> IntArray:
-    """Choose whole groups at random, as many as fit; if that is little, also rows of the next one."""
+    """Choose random whole groups, as many as fit; if these are few, also rows of the next one."""
     if len(rows) <= limit:
         return rows
     if not groups:
@@ -257,7 +246,7 @@ def in_words(guarantee: Guarantee) -> str:
 
 
 def _checked(subject: RowSubject, candidates: Iterable[Candidate]) -> Candidates:
-    """Return candidates that the policy allows, with what they promise, and why others are not: each reason once."""
+    """Return the candidates that the policy allows, with their promises, and why it refuses others, once each."""
     fitting: list[Candidate] = []
     failed: dict[tuple[str, str], Failure] = {}
     for candidate in candidates:
@@ -271,8 +260,7 @@ def _checked(subject: RowSubject, candidates: Iterable[Candidate]) -> Candidates
         if on == "auto":
             on = DATA if isinstance(promise.guarantee, KAnonymity) else GENERATED
         on = GENERATED if on == GENERATED else subject.kind_of_rows(candidate)
-        words = in_words(promise.guarantee)
-        fitting.append(replace(candidate, guarantee=words, basis=str(promise.basis), on=on))
+        fitting.append(replace(candidate, guarantee=in_words(promise.guarantee), basis=str(promise.basis), on=on))
     return fitting, list(failed.values())
 
 
@@ -280,19 +268,19 @@ def _ks(subject: RowSubject) -> list[int]:
     return [k for k in (QUICK_KS if subject.request.quick else KS) if k <= subject.num_measured // 2]
 
 
-def _sampled_lattice(epsilon: float, plan: Table | None = None, words: str = "") -> Candidate:
+def _sampled_lattice(epsilon: float, plan: Table | None = None, ending: str = "") -> Candidate:
     parameters: Table = {"epsilon": epsilon, "delta": DELTA, "epsilon_choice": epsilon / 4}
-    return Candidate.of(SampledLattice, f"epsilon={epsilon:g}, delta={DELTA:g}{words}", parameters, plan)
+    return Candidate.of(SampledLattice, f"epsilon={epsilon:g}, delta={DELTA:g}{ending}", parameters, plan)
 
 
 def release_in_memory(data: Dataset, noise: Noise) -> Publication:
-    """Release rows in memory and without a ledger of the owner's."""
+    """Release rows in memory, without the owner's ledger."""
     with Ledger(":memory:") as ledger:
         return publish(data, ledger=ledger, noise=noise)
 
 
 def _sampled_says(subject: RowSubject, candidates: Sequence[Candidate]) -> tuple[str, ...]:
-    """Say that many rows were not all measured on, where they were not: which mechanisms, on how many, what differs."""
+    """Say which mechanisms were measured on only some of the rows, on how many, and what differs."""
     by_limit: dict[tuple[int, str], dict[str, None]] = {}
     for candidate in candidates:
         limit = subject.max_of(candidate)
@@ -301,23 +289,10 @@ def _sampled_says(subject: RowSubject, candidates: Sequence[Candidate]) -> tuple
             more += f" for {candidate.plan['name']} plans" if candidate.plan else ""
             by_limit.setdefault((limit, candidate.on), {})[candidate.mechanism + more] = None
     says = [
-        f"The data have more records than were measured on: each draw of {', '.join(names)} takes at most {limit:,}"
-        f"{_TAKEN[on]}"
+        words("more records", names=", ".join(names), limit=limit, taken=words(f"taken {on}"))
         for (limit, on), names in by_limit.items()
     ]
-    return (*says, "--size measures on more, which takes longer.") if says else ()
-
-
-_TAKEN = {
-    DATA: " of the true ones, all of some public values, chosen anew; their classes are those of all records.",
-    SAMPLE: (
-        " of the true ones, random rows chosen anew, so these points are marked as measured on a sample. With all rows "
-        "there are more to hide among: classes are narrower, or hold more where max_distortion is given, and costs and "
-        "the linkage of records are rather lower, often several times. Truck linkage differs by much, either way. Do "
-        "not compare them with points of all rows."
-    ),
-    GENERATED: " generated ones. With more, classes are narrower, and costs and the linkage of records rather lower.",
-}
+    return (*says, words("larger size")) if says else ()
 
 
 # --- What a table loses ----------------------------------------------------------------------------------------------
@@ -327,8 +302,8 @@ def open_table(request: AdviceRequest) -> RowSubject:
     subject = _read_rows(request, "distortion")
     if not subject.policy.schema.quasi_identifiers:
         raise ParameterError(
-            "nothing can be distorted without a quasi-identifier. The policy has none. Give the columns that an "
-            'outsider may know role = "quasi-identifier".'
+            "the goal distortion needs a quasi-identifier. The policy has none. Give the columns that an outsider may "
+            'know role = "quasi-identifier".'
         )
     return subject
 
@@ -352,12 +327,12 @@ def _table_candidates(subject: RowSubject) -> Iterator[Candidate]:
 
 
 def measure_table(subject: RowSubject, candidate: Candidate) -> Draw:
-    """Measure a release by what its owner knows: how many records are not in it is shown to nobody else."""
+    """Measure a release with the owner's knowledge: nobody else sees how many records are not in it."""
     noise = Noise()
     data = subject.rows(candidate, noise)
     release, key = release_in_memory(data, noise)
     if not len(release):
-        raise NoPlanError("nothing was released, so that everything is lost.")
+        raise NoPlanError("nothing was released, so everything is lost.")
     sight = ClassesView.of(release)
     names = list(sight.names)
     inside = ClassDistortion.of(sight).by_generalisation(dict.fromkeys(names, 1 / len(names)))
@@ -381,20 +356,15 @@ def measure_table(subject: RowSubject, candidate: Candidate) -> Draw:
 
 
 def table_reference(subject: RowSubject) -> Reference:
-    """See who is named in the true table, and by guessing."""
+    """Compute the risk in the true table, and by guessing."""
     data, schema = subject.rows_compared(Noise()), subject.policy.schema
     shown = [item.name for item in (*schema.public, *schema.quasi_identifiers)]
     return Reference(
-        # Of records that are alike in the true table one is named right on average.
-        risk_without_privacy=len(set(codes_of(data, shown).tolist())) / len(data),
+        # Of records that are alike in the true table, one is named right on average.
+        risk_without_privacy=len(set(group_codes(data, shown).tolist())) / len(data),
         risk_of_chance=1 / len(data),
-        cost_baseline=f"the true table of {len(data):,} records: nothing is lost, 100 % would tell nothing",
-        says=(
-            "Distortion is how much of its domain a record's intervals, sets or nodes span on average, all attributes "
-            "counting alike; a record that was not released is lost altogether. Record linkage is of a released record "
-            "all of whose quasi-identifiers are known exactly.",
-            *_sampled_says(subject, table_candidates(subject)[0]),
-        ),
+        cost_baseline=f"the true table of {len(data):,} records: nothing is lost; 100 % would reveal nothing",
+        says=(words("distortion"), *_sampled_says(subject, table_candidates(subject)[0])),
     )
 
 
@@ -405,7 +375,7 @@ def open_numbers(request: AdviceRequest) -> RowSubject:
     subject = _read_rows(request, "error")
     if not any(isinstance(item.domain, Numeric) for item in subject.policy.schema.quasi_identifiers):
         raise ParameterError(
-            "the goal error compares numbers. The policy has no quasi-identifier of kind numeric. Give one, or use "
+            "the goal error needs a quasi-identifier of kind numeric. The policy has none. Give one, or use "
             "--goal distortion."
         )
     return subject
@@ -438,7 +408,7 @@ def row_errors(publication: Publication, data: Dataset) -> Draw:
     if publication.release.noisy:
         noisy = NoisyTruth.of(NoisyView.of(publication.release), data, publication.key)
         if noisy.view.rows is None:
-            raise Refusal("how noise was drawn is not stated, so that nobody knows what it tells.")
+            raise Refusal("the release does not state the law of its noise, so its risk is not known.")
         for name, truth in zip(noisy.view.domains, noisy.values, strict=True):
             errors[name] = _relative(noisy.view.column(name) - truth, truth)
         risk = float(noisy.attack(noisy.some(_MAX_PAIRS)).hit.mean())
@@ -463,7 +433,7 @@ def row_errors(publication: Publication, data: Dataset) -> Draw:
 
 
 def _relative(errors: FloatArray, truth: FloatArray) -> float:
-    """Return the mean size of errors, in mean sizes of the true values."""
+    """Return the mean absolute error, relative to the mean absolute true value."""
     mean = float(np.abs(truth).mean())
     return float(np.abs(errors).mean()) / (mean or 1.0)
 
@@ -473,18 +443,14 @@ def numbers_reference(subject: RowSubject) -> Reference:
         risk_without_privacy=1.0,
         risk_of_chance=1 / subject.num_measured,
         cost_baseline="the true numbers",
-        says=(
-            "The cost is the mean absolute error of a number, in mean values of its column; classes are read by "
-            "their means. The risk is that somebody who knows a record's values names its row.",
-            *_sampled_says(subject, number_candidates(subject)[0]),
-        ),
+        says=(words("numbers"), *_sampled_says(subject, number_candidates(subject)[0])),
     )
 
 
 # --- Trucks ----------------------------------------------------------------------------------------------------------
 
 UPPER, MEAN, CERTIFIED, SEALED = "upper bounds", "mean", "certified 95 %", "sealed"
-# How a class is summarised for each plan, how pack is called for it, and its model.
+# How a class is summarised for each plan, the options of pack, and its model.
 _STATISTICS = {UPPER: "bounds", MEAN: "mean", CERTIFIED: "multiset", SEALED: "multiset"}
 _PLANS: Mapping[str, Table] = {
     UPPER: {"model": "standard", "statistic": "upper"},
@@ -502,37 +468,38 @@ _MODELS: Mapping[str, Model] = {
 
 def open_trucks(request: AdviceRequest) -> RowSubject:
     if not request.capacity:
-        raise ParameterError("the goal trucks needs what a truck holds. Got none. Give --capacity 500kg, say.")
+        raise ParameterError(
+            "the goal trucks needs the capacity of a truck. Got none. Give for example --capacity 500kg."
+        )
     subject = _read_rows(request, "trucks")
     schema = subject.policy.schema
     quantities = [item for item in schema.quasi_identifiers if isinstance(item.domain, Numeric)]
     if not quantities:
         raise ParameterError(
-            "the goal trucks packs numeric quasi-identifiers. The policy has none. Give the column of weights "
+            "the goal trucks needs a numeric quasi-identifier to pack. The policy has none. Give the column of weights "
             'role = "quasi-identifier", kind = "numeric" and a domain.'
         )
     public = [item.name for item in schema.public]
     if request.by is not None and request.by not in public:  # the planner will not see it
-        names = f"Public are: {', '.join(public)}." if public else 'Give one role = "public" in the policy.'
-        raise ParameterError(f"trucks can be kept apart by a public column. Got {request.by!r}, which is none. {names}")
+        remedy = f"Use one of {', '.join(public)}." if public else 'Give one role = "public" in the policy.'
+        raise ParameterError(f"by must name a public column of the policy. Got {request.by!r}. {remedy}")
     rooms = parse_capacities(request.capacity, {item.name: item.numeric.unit for item in quantities})
     subject = replace(subject, rooms=rooms)
     heavy = int((_amounts(subject, subject.data) > list(rooms.values())).any(axis=1).sum())
     if heavy:
-        raise ParameterError(f"{heavy:,} of the packages are too large for the truck. Give a larger --capacity.")
+        raise ParameterError(f"{heavy:,} of the packages do not fit the truck. Give a larger --capacity.")
     return subject
 
 
 def truck_candidates(subject: RowSubject) -> Candidates:
     candidates, failed = _checked(subject, _truck_candidates(subject))
-    # With several quantities it takes minutes to compute how likely a truck of a class plan fits, once there are many
-    # packages in it.
+    # With several quantities and many packages in a truck, it takes minutes to compute how likely it fits.
     full = (_amounts(subject, subject.data).mean(axis=0) / list(subject.rooms.values())).max()
     if not subject.several or full * MAX_IN_A_TRUCK >= 1:
         return candidates, failed
     slow = [CERTIFIED, SEALED]
     why = (
-        "with several quantities and many packages a truck they take minutes to measure. Try one by hand: dunnage pack."
+        "with several quantities and many packages in a truck, they take minutes to measure. Try one with dunnage pack."
     )
     left_out = [Failure(name=f"{kind} plans", why=why) for kind in slow[subject.request.quick :]]
     return [one for one in candidates if one.plan["name"] not in slow], [*failed, *left_out]
@@ -558,13 +525,13 @@ def _truck_candidates(subject: RowSubject) -> Iterator[Candidate]:
     for epsilon in epsilons:
         for law in LAWS if not quick and epsilon in QUICK_EPSILONS else LAWS[:1]:
             for plan in plans:
-                words = f"epsilon={epsilon:g}, {law}{_ending(plan)}"
-                yield Candidate.of(NoisyValues, words, {"epsilon": epsilon, "law": law}, _plan(plan))
+                label = f"epsilon={epsilon:g}, {law}{_ending(plan)}"
+                yield Candidate.of(NoisyValues, label, {"epsilon": epsilon, "law": law}, _plan(plan))
     for epsilon in epsilons:
         for ranges, table in _ranges(subject, private=not quick and epsilon in QUICK_EPSILONS):
             for plan in plans:
-                words = f"epsilon={epsilon:g}, {ranges}{_ending(plan)}"
-                yield Candidate.of(NoisyClusters, words, {"epsilon": epsilon, **table}, _plan(plan))
+                label = f"epsilon={epsilon:g}, {ranges}{_ending(plan)}"
+                yield Candidate.of(NoisyClusters, label, {"epsilon": epsilon, **table}, _plan(plan))
     for epsilon in [epsilon for epsilon in epsilons if epsilon >= 1]:
         yield _sampled_lattice(epsilon, _plan(UPPER), _ending(UPPER))
 
@@ -578,7 +545,7 @@ def _ending(plan: str) -> str:
 
 
 def _ranges(subject: RowSubject, *, private: bool) -> Iterator[tuple[str, Table]]:
-    """Give the ways to cut domains into ranges: at public borders, and if requested at private quantiles."""
+    """Yield the ways to cut domains into ranges: at public borders, and if ``private`` at private quantiles."""
     domains = {
         item.name: item.numeric
         for item in subject.policy.schema.quasi_identifiers
@@ -599,7 +566,7 @@ def _ranges(subject: RowSubject, *, private: bool) -> Iterator[tuple[str, Table]
 
 
 def ranges_of(domain: Numeric, number: int) -> list[JsonValue]:
-    """Cut a domain with a grid into so many ranges of about equal width; return the borders, or nothing if too few."""
+    """Cut a domain with a grid into a number of ranges of about equal width; return the borders, if there are any."""
     assert domain.resolution is not None
     steps = sorted({domain.num_steps * part // number for part in range(1, number)} - {0})
     return [plain(domain.lower + step * domain.resolution) for step in steps if step < domain.num_steps]
@@ -615,18 +582,18 @@ def measure_trucks(subject: RowSubject, candidate: Candidate) -> Draw:
     if not len(release):
         raise NoPlanError("nothing was released, so there is nothing to plan on.")
     name = str(candidate.plan["name"])
-    # How long a packing on one number a package may take; most end before.
+    # Time limit of a packing with one number for each package; most end before.
     seconds = 2.0 + subject.num_measured / (500 if subject.several else 1000)
     seconds = SEALED_SECONDS if name == SEALED else min(seconds, 4.0 if subject.several else 6.0)
     request = subject.request
     plan = pack(release, capacity=request.capacity, by=request.by, model=_MODELS[name], seconds=seconds)
     done = apply(plan, data, release, key, repair=True, noise=noise)
     if not done.feasible:
-        raise NoPlanError("the plan overloads trucks, and no repair was found. Use larger trucks.")
+        raise NoPlanError("the plan overloads trucks, and no repair is possible in time. Use larger trucks.")
     linkage = done.truck_linkage
     if linkage is None:
-        raise NoPlanError("truck linkage is not known, as the release does not say how its noise was drawn.")
-    # Packages that were not released are in no plan, and need trucks, too.
+        raise NoPlanError("truck linkage is not known, because the release does not state the law of its noise.")
+    # Packages that were not released are in no plan, and need trucks too.
     num_rest = len(data) - len(release)
     trucks = len(np.unique(done.bin_of_row[done.bin_of_row >= 0]))
     if num_rest:
@@ -636,14 +603,14 @@ def measure_trucks(subject: RowSubject, candidate: Candidate) -> Draw:
     sure = best.cost == best.bound and done.plan.objective == done.plan.bound
     same = everything and done.plan_feasible and not num_rest and sure
     reach = SEALED_REACH * linkage.mean if name == SEALED else 0.0
-    if linkage.kind == "estimate" and not release.noisy:  # of noise it is computed by its law
+    if linkage.kind == "estimate" and not release.noisy:  # for noise it is computed from the law
         reach = ESTIMATED_REACH * linkage.mean
     return Draw(
         cost=trucks / optimum - 1,
         risk=linkage.mean,
         cost_step=0.0 if same else 1 / optimum,
         risk_step=1 / len(data),
-        risk_reach=reach,  # how far it may be off on another machine, where it rests on a search bounded in time
+        risk_reach=reach,  # how far it may be off on another machine, where a search has a time limit
         min_cost=0.0,
         figures={
             "trucks": float(trucks),
@@ -660,7 +627,7 @@ def measure_trucks(subject: RowSubject, candidate: Candidate) -> Draw:
 
 
 def truck_reference(subject: RowSubject) -> Reference:
-    """Pack the true weights, and see what somebody who has them all, or nothing but the plan, names."""
+    """Pack the true weights, and compute the risk with all of them, and with the plan alone."""
     data, schema = subject.rows_compared(Noise()), subject.policy.schema
     best = _packed(subject, data)
     public = [item.name for item in schema.public]
@@ -668,17 +635,12 @@ def truck_reference(subject: RowSubject) -> Reference:
     where = "generated packages" if subject.request.on == GENERATED else f"{len(data):,} packages"
     sure = "proven" if best.cost == best.bound else f"not proven: at least {best.bound}"
     return Reference(
-        risk_without_privacy=truck_linkage(codes_of(data, shown), best.bin_of_row).mean,
-        risk_of_chance=truck_linkage(codes_of(data, public), best.bin_of_row).mean,
+        risk_without_privacy=truck_linkage(group_codes(data, shown), best.bin_of_row).mean,
+        risk_of_chance=truck_linkage(group_codes(data, public), best.bin_of_row).mean,
         cost_baseline=f"{best.cost} trucks for {where}: the best plan on the true weights ({sure})",
         says=(
-            "Trucks are those in use after repair on the truth, with trucks for packages that were not released. Where "
-            "a plan overloads trucks, packages are moved by their true weights: who sees which ones learns more of "
-            "them, which truck linkage does not count. See the share of trucks that a plan overloaded: one that must "
-            "be mended a lot is none.",
-            "What a sealed plan or a repair tells depends on which one a search finds in its time: those intervals "
-            f"reach at least {100 * SEALED_REACH:g} % of the figure to either side, or {100 * ESTIMATED_REACH:g} % "
-            "where it was estimated.",
+            words("trucks"),
+            words("searches", sealed=SEALED_REACH, estimated=ESTIMATED_REACH),
             *_sampled_says(subject, truck_candidates(subject)[0]),
         ),
     )
@@ -702,13 +664,13 @@ def _best_of_data(subject: RowSubject) -> TruePacking:
 
 
 def _packed(subject: RowSubject, data: Dataset, records: IntArray | None = None) -> TruePacking:
-    """Pack packages, or some of them, as well as is found in time: with several quantities more seldom proves more."""
+    """Pack packages, or some of them, within a time limit: with several quantities more time rarely proves more."""
     records = np.arange(len(data)) if records is None else records
     seconds = 2.0 if subject.several else min(2.0 + subject.num_measured / 1000, 6.0)
     return pack_truth(
         _amounts(subject, data)[records],
         list(subject.rooms),
         [Truck(name="truck", capacity=dict(subject.rooms))],
-        codes_of(data, [subject.request.by] if subject.request.by else [])[records],
+        group_codes(data, [subject.request.by], records),
         deadline=time.monotonic() + seconds,
     )

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sweeping: what a goal has to offer, and the measuring of many points, in parallel and so that it can be resumed.
+"""Sweeping: what a goal is, and measuring many points, in parallel and so that it can be resumed.
 
 A goal names its candidates and measures one of them once; everything else is here. Each point is measured several
-times with randomness of its own: noise, order of rows, generated data. Nothing is seeded, and no draw is left out.
+times with independent randomness: noise, order of rows, generated data. Nothing is seeded, and no draw is left out.
 """
 
 from __future__ import annotations
@@ -12,21 +12,129 @@ import hashlib
 import json
 import math
 import os
+import re
 import shutil
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache, partial
+from importlib.resources import files
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Generic, TypeVar
 
 from dunnage._version import __version__
 from dunnage.advising.frontier import DATA, Failure, Measure, Point, Table
-from dunnage.advising.policies import BasePolicy
-from dunnage.errors import DunnageError, NoPlanError, OutputError
+from dunnage.auditing.findings import filled
+from dunnage.errors import DunnageError, NoPlanError, OutputError, PolicyError
 from dunnage.exact import exact
 from dunnage.mechanisms.base import Mechanism
-from dunnage.model.policy import Policy
+from dunnage.model.policy import Policy, Written, is_for_devices
+from dunnage.processes import in_parallel
+
+_HEADER = re.compile(r"^\s*\[\[?\s*(?P<name>[^\]]+?)\s*\]\]?\s*(#.*)?$")
+_FILE = re.compile(r'^(\s*[\w"\'.-]+\s*=\s*)(?P<quote>["\'])(?P<name>[^"\'\\]*)(?P=quote)(.*)$')
+_FILE_KEYS = ("hierarchy", "edges", "stops", "modes")
+_BLANK: tuple[object, ...] = ("", [])
+
+
+@cache
+def _sentences() -> dict[str, str]:
+    return tomllib.loads((files("dunnage.advising") / "sentences.toml").read_text(encoding="utf-8"))
+
+
+def words(key: str, **facts: object) -> str:
+    """Write a sentence of a frontier, or a part of one, from the table."""
+    return filled(_sentences()[key], facts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BasePolicy(Written):
+    """A policy as it was written, with or without a mechanism, which advice chooses."""
+
+    @classmethod
+    def of(cls, policy: Policy) -> BasePolicy:
+        return cls(text=policy.to_toml(), document=policy.document, path=policy.path)
+
+    @property
+    def for_devices(self) -> bool:
+        """Whether it is for devices, with a mechanism for each purpose."""
+        return is_for_devices(self.document)
+
+    @property
+    def blank_kinds(self) -> tuple[str, ...]:
+        tables = self.document.get("mechanisms")
+        kinds = tables.items() if isinstance(tables, Mapping) else ()
+        return tuple(
+            str(name) for name, table in kinds if isinstance(table, Mapping) and table.get("epsilon") in _BLANK
+        )
+
+    @property
+    def about(self) -> str:
+        """What it is about: ``rows``, ``trips`` or ``devices``."""
+        if self.for_devices:
+            return "devices"
+        return "trips" if "trip" in self.document else "rows"
+
+    @property
+    def dataset(self) -> str:
+        return str(self.document.get("dataset", ""))
+
+    def policy(self, mechanism: Table) -> Policy:
+        return Policy.from_dict({**self.document, "mechanism": dict(mechanism)}, path=self.path)
+
+    def text_with(self, tables: Mapping[str, Table], *, place: Path | None = None, notes: Sequence[str] = ()) -> str:
+        """Write the policy with some of its top tables replaced, for another folder.
+
+        Comments outside those tables stay. Paths of files that the policy names are relative to the new place.
+        """
+        import tomli_w
+
+        base = Path(os.path.abspath(self.path.parent if self.path else Path()))
+        moved: dict[str, str] = {}
+
+        def renamed(table: Any) -> Any:
+            """Return a table with paths relative to the new place."""
+            if not isinstance(table, Mapping):
+                return table
+            for key in _FILE_KEYS:
+                if isinstance(name := table.get(key), str):
+                    target = os.path.normpath(base / name)
+                    if place is not None and not Path(name).is_absolute():
+                        target = os.path.relpath(target, os.path.abspath(place))
+                    moved[name] = Path(target).as_posix()
+            return {key: moved.get(item, item) if key in _FILE_KEYS else item for key, item in table.items()}
+
+        wanted = {**self.document, **tables}
+        if "city" in wanted:
+            wanted["city"] = renamed(wanted["city"])
+        if isinstance(columns := wanted.get("attributes"), Mapping):
+            wanted["attributes"] = {name: renamed(table) for name, table in columns.items()}
+        kept: list[str] = []
+        inside = False  # one of those tables; comments just before the next table stay
+        for line in self.text.splitlines():
+            if (header := _HEADER.match(line)) is not None:
+                inside = header["name"].split(".")[0].strip().strip("\"'") in tables
+            match = _FILE.match(line)
+            key = match[1].split("=")[0].strip().split(".")[-1] if match else ""
+            if match and match["name"] in moved and key in _FILE_KEYS:
+                line = f'{match[1]}"{moved[match["name"]]}"{match[4]}'
+            kept += [] if inside else [line]
+        unchanged = "\n".join(kept).strip()
+        text = f"{unchanged}\n\n{tomli_w.dumps({name: wanted[name] for name in tables})}"
+        if policy_document_or_none(text) != policy_document_or_none(tomli_w.dumps(wanted)):
+            text = tomli_w.dumps(wanted)  # an unusual way of writing: better to lose the comments than the meaning
+        head = "".join(f"# {line}\n" if line else "#\n" for line in notes)
+        return f"{head}\n{text}" if head else text
+
+
+def policy_document_or_none(text: str) -> Mapping[str, object] | None:
+    try:
+        return Written.from_text(text).document
+    except PolicyError:
+        return None
+
 
 POINTS_FILE = "points.jsonl"
 CACHE_ENDING = ".partial"
@@ -41,17 +149,17 @@ class AdviceRequest:
     base: BasePolicy  # the policy to begin with
     period: str | None = None
     capacity: tuple[str, ...] = ()  # what a truck holds, one text for each quantity: ("500kg",)
-    by: str | None = None  # public column whose values never share a truck
+    by: str | None = None  # public column; different values never share a truck
     city: Path | None = None  # folder or feed of the city a fleet is sized in
-    on: str = "auto"  # k-anonymous mechanisms on the data, the others on generated ones; or all on either
-    # How many records generated data have, and how many true ones are measured on at most; None takes what may be
-    # published, and some of many.
+    on: str = "auto"  # k-anonymous mechanisms on the data, others on generated rows; or all on one of the two
+    # Number of generated records, and largest number of true ones; None takes the number that may be published, and
+    # a sample of many.
     size: int | None = None
     draws: int = 7  # how many times each point is measured
     quick: bool = False  # whether fewer candidates are enough
 
     def digest(self, goal: str, data_digest: str) -> str:
-        """Tell runs apart: what one measured the other need not measure again if this is the same."""
+        """Identify a run: two runs with the same digest can share their measurements."""
         options = [self.period, self.capacity, self.by, str(self.city), self.on, self.size, self.draws, self.quick]
         content = json.dumps([__version__, goal, data_digest, self.base.text, options])
         return hashlib.sha256(content.encode()).hexdigest()
@@ -59,7 +167,7 @@ class AdviceRequest:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Subject:
-    """What a goal is measured on: goals derive their own, with more. It travels to other processes, so it pickles."""
+    """What a goal is measured on; goals derive their own. It goes to other processes, so it can be pickled."""
 
     request: AdviceRequest
     digest: str  # of the private rows and of all other files read
@@ -71,13 +179,13 @@ class Candidate:
     mechanism: str
     parameters: Table
     plan: Table = field(default_factory=dict)
-    guarantee: str = ""  # guarantee, basis: of the promise; empty until it was looked up
+    guarantee: str = ""  # guarantee, basis: of the promise; empty until it is known
     basis: str = ""
     on: str = DATA  # what it is measured on: "data", "sample" or "generated"
 
     @classmethod
-    def of(cls, kind: type[Mechanism], words: str, parameters: Table, plan: Table | None = None) -> Candidate:
-        return cls(name=f"{kind.name} {words}", mechanism=kind.name, parameters=parameters, plan=plan or {})
+    def of(cls, kind: type[Mechanism], label: str, parameters: Table, plan: Table | None = None) -> Candidate:
+        return cls(name=f"{kind.name} {label}", mechanism=kind.name, parameters=parameters, plan=plan or {})
 
     @property
     def epsilon(self) -> float:
@@ -89,19 +197,19 @@ class Candidate:
 
 
 Candidates = tuple[Sequence[Candidate], Sequence[Failure]]
-"""Candidates that fit the data, and those that do not and would be missed."""
+"""Candidates that fit the data, and those that do not fit but that a reader would expect."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Draw:
-    """What one independent measurement of a candidate gave."""
+    """The result of one independent measurement of a candidate."""
 
     cost: float  # in the goal's unit, above the decision without privacy
     risk: float  # the attacker's probability
-    # The least by which two draws that differ do so: one truck of the optimum's. 0 where all must come out the same.
+    # The smallest difference between two draws that differ: one truck of the optimum. 0 if all must be the same.
     cost_step: float = 0.0
     risk_step: float = 0.0
-    # How far another measurement may be off for reasons that do not average out: a search that finds less when busy.
+    # How far another measurement may be off for reasons that do not average out, such as a slower machine.
     risk_reach: float = 0.0
     min_cost: float = -math.inf  # 0 where the decision without privacy is the best there is
     figures: Mapping[str, float] = field(default_factory=dict)
@@ -109,10 +217,10 @@ class Draw:
 
 @dataclass(frozen=True, kw_only=True)
 class Reference:
-    risk_without_privacy: float  # what the attacker gets with the true table
-    risk_of_chance: float  # and without any release
+    risk_without_privacy: float  # risk with the true table
+    risk_of_chance: float  # risk without any release
     cost_baseline: str  # the decision without privacy, in words
-    says: tuple[str, ...] = ()  # sentences of the goal's own: what was left out, measured on a sample, and so on
+    says: tuple[str, ...] = ()  # sentences of the goal: what was left out, measured on a sample, and so on
 
 
 S = TypeVar("S", bound=Subject)
@@ -124,19 +232,19 @@ def mechanism_table(subject: Subject, point: Point) -> Mapping[str, Table]:
 
 @dataclass(frozen=True, kw_only=True)
 class Goal(Generic[S]):
-    """What privacy may cost something in, and the functions that measure it; they pickle."""
+    """A unit that privacy may cost something in, and the functions that measure it; they can be pickled."""
 
     cost_name: str  # "trucks"
     cost_unit: str  # what a cost of 5 % is 5 % of: "more trucks"
     risk_name: str  # "truck linkage"
-    open: Callable[[AdviceRequest], S]  # checks a request and reads the data, or says what to give or fill in
+    open: Callable[[AdviceRequest], S]  # checks a request and reads the data, or says what is missing
     candidates: Callable[[S], Candidates]
-    measure: Callable[[S, Candidate], Draw]  # once, with randomness of its own; spends nothing and writes nothing
+    measure: Callable[[S, Candidate], Draw]  # once, with independent randomness; spends and writes nothing
     reference: Callable[[S], Reference]  # what costs and risks are compared with
     tables: Callable[[S, Point], Mapping[str, Table]] = mechanism_table  # that a point replaces in the policy
     next_step: Callable[[S, Point], str] | None = None  # how to plan on a release of a point
-    default_max_cost: float = 0.05  # if nothing is requested
-    draw_seconds: float = math.inf  # of CPU time, after which one measurement is given up
+    default_max_cost: float = 0.05  # if the owner gives no limit
+    draw_seconds: float = math.inf  # CPU time limit of one measurement
 
 
 def measure_point(goal: Goal[S], subject: S, candidate: Candidate) -> Point:
@@ -148,8 +256,8 @@ def measure_point(goal: Goal[S], subject: S, candidate: Candidate) -> Point:
                 draws.append(goal.measure(subject, candidate))
         except _TookTooLong:
             raise NoPlanError(
-                f"one measurement takes more than {goal.draw_seconds:g} seconds, so it was given up. Measure on fewer "
-                "records: --size 500, say."
+                f"one measurement takes more than {goal.draw_seconds:g} seconds, so it was stopped. Measure on fewer "
+                "records, for example with --size 500."
             ) from None
     names = dict.fromkeys(name for draw in draws for name in draw.figures)
     cost_step, risk_step = max(draw.cost_step for draw in draws), max(draw.risk_step for draw in draws)
@@ -171,14 +279,14 @@ def measure_point(goal: Goal[S], subject: S, candidate: Candidate) -> Point:
 
 
 class _TookTooLong(BaseException):
-    """Time is up. It is no error, so that nothing on the way takes it for one of its own."""
+    """Time is up. This is not an Exception, so that no handler on the way catches it."""
 
 
 @contextlib.contextmanager
 def _alarm(seconds: float) -> Iterator[None]:
     """Interrupt what takes too long, where the system can: in the main thread, if no other alarm is set.
 
-    Seconds are those of this process's CPU: what is given up must not depend on how busy the machine is.
+    The limit is CPU time of this process, so that it does not depend on how busy the machine is.
     """
     import signal
     import threading
@@ -203,27 +311,32 @@ def _alarm(seconds: float) -> Iterator[None]:
 # --- Many points ---------------------------------------------------------------------------------------------------
 
 Measuring = Callable[[Candidate], Point]
-_measuring: Measuring | None = None
+_LOST = (
+    "a measuring process was ended from outside, perhaps because memory ran out. Run the same command again: it "
+    "continues where it stopped. --jobs 1 needs less memory."
+)
 
 
 def sweep(
     candidates: Sequence[Candidate],
-    measure: Measuring,  # with several jobs it is pickled once for each process
+    measure: Measuring,  # with several jobs, pickled once for each process
     *,
     jobs: int = 1,  # processes; 1 measures in this one
     progress: Progress | None = None,  # called with "12 of 40: partition k=5"
-    cache: Cache | None = None,  # keeps what is done, and knows what was done before
+    cache: Cache | None = None,  # keeps finished points, and has those of an earlier run
 ) -> tuple[tuple[Point, ...], tuple[Failure, ...]]:
-    """Measure many candidates, in the order they finish; what could not be measured is listed, and does not end it."""
+    """Measure many candidates; those that cannot be measured are listed and do not end the sweep."""
     tell, before = progress or (lambda line: None), cache.done if cache else {}
     results = {candidate.name: before[candidate.name] for candidate in candidates if candidate.name in before}
     todo = [candidate for candidate in candidates if candidate.name not in results]
     if results and todo:
-        tell(f"{len(results)} of {len(candidates)} were done before")
-    one_by_one = (attempt(measure, candidate) for candidate in todo)
-    finished = one_by_one if jobs <= 1 or len(todo) <= 1 else _in_parallel(todo, measure, jobs)
+        tell(f"{len(results)} of {len(candidates)} were measured before")
+    work = partial(attempt, measure)
+    finished = ((candidate, work(candidate)) for candidate in todo)
+    if jobs > 1 and len(todo) > 1:
+        finished = in_parallel(todo, work, jobs, DunnageError(_LOST))
     with contextlib.closing(finished):
-        for result in finished:
+        for _, result in finished:
             results[result.name] = result
             if cache is not None:
                 cache.keep(result)
@@ -242,61 +355,13 @@ def attempt(measure: Measuring, candidate: Candidate) -> Result:
 
 
 def reason(error: DunnageError) -> str:
-    """Return what an error says, in one line and without the place of a policy that nobody wrote."""
+    """Return what an error says, in one line and without the path of a policy that nobody wrote."""
     problems = getattr(error, "problems", None)
     text = "; ".join(str(problem) for problem in problems) if problems else str(error)
     return " ".join(text.split())
 
 
-def _in_parallel(todo: Sequence[Candidate], measure: Measuring, jobs: int) -> Generator[Result, None, None]:
-    """Measure in processes that start afresh; an interruption leaves what has not begun undone."""
-    import multiprocessing
-    from concurrent.futures import ProcessPoolExecutor, as_completed
-    from concurrent.futures.process import BrokenProcessPool
-
-    pool = ProcessPoolExecutor(
-        min(jobs, len(todo)), mp_context=multiprocessing.get_context("spawn"), initializer=_begin, initargs=(measure,)
-    )
-    try:
-        for future in as_completed([pool.submit(_attempt_here, candidate) for candidate in todo]):
-            yield future.result()
-    except BrokenProcessPool:
-        raise DunnageError(
-            "a process that measured was ended from outside, perhaps for want of memory. Run the same command again: "
-            "it continues where it stopped; --jobs 1 needs less memory."
-        ) from None
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _begin(measure: Measuring) -> None:
-    """Keep what a process is to measure with; it ends at once with an interruption, and with the process it works for.
-
-    Otherwise it would wait for work for ever when that one is killed.
-    """
-    import multiprocessing
-    import signal
-    import threading
-
-    global _measuring
-    _measuring = measure
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    parent = multiprocessing.parent_process()
-
-    def follow() -> None:
-        if parent is not None:
-            parent.join()
-            os._exit(1)
-
-    threading.Thread(target=follow, daemon=True).start()
-
-
-def _attempt_here(candidate: Candidate) -> Result:
-    assert _measuring is not None
-    return attempt(_measuring, candidate)
-
-
-# --- What is done is kept ------------------------------------------------------------------------------------------
+# --- Finished points are kept --------------------------------------------------------------------------------------
 
 
 def cache_folder(out: str | os.PathLike[str]) -> Path:
@@ -306,11 +371,11 @@ def cache_folder(out: str | os.PathLike[str]) -> Path:
 
 @dataclass(frozen=True, eq=False)
 class Cache:
-    """A private folder in which finished points wait until all are: one JSON line each, after one that says whose."""
+    """A private folder for finished points until all are done: one JSON line each, after one that names the run."""
 
     folder: Path
-    digest: str  # of the run whose results are kept
-    done: Mapping[str, Result]  # what an earlier run of the same kind finished
+    digest: str  # of the run
+    done: Mapping[str, Result]  # results of an earlier run with the same digest
 
     @classmethod
     def open(cls, folder: Path, digest: str, *, force: bool = False) -> Cache:
@@ -319,24 +384,24 @@ class Cache:
             if before is not None and before[0] == digest:
                 return cls(folder, digest, before[1])
             if before is None or not force:
-                what = "is no folder of points" if before is None else "holds what another run of advise has measured"
-                remedy = "Move it away." if before is None else "Run that again, or replace it with --force."
+                what = "is not a folder of points" if before is None else "contains the points of another run of advise"
+                remedy = "Move it elsewhere." if before is None else "Finish that run, or replace it with --force."
                 raise OutputError(f"{folder} {what}. {remedy}")
             shutil.rmtree(folder)
         try:
             folder.mkdir(mode=0o700)
         except OSError as error:
-            raise OutputError(f"{folder} cannot be made: {error.strerror}. Choose another place.") from None
+            raise OutputError(f"{folder} cannot be created: {error.strerror}. Choose another place.") from None
         cache = cls(folder, digest, {})
         cache._append({"format": 1, "kind": "points", "digest": digest}, first=True)
         return cache
 
     def keep(self, result: Result) -> None:
-        """Keep a result, so that it is there after a crash of the machine."""
+        """Keep a result so that it survives a crash of the machine."""
         self._append({"failed" if isinstance(result, Failure) else "point": result.model_dump(mode="json")})
 
     def _append(self, content: Table, *, first: bool = False) -> None:
-        """Add a line to the file that this run opened: never to one that another run put in its place."""
+        """Add a line to the file of this run, never to one that another run put in its place."""
         replaced = f"{self.folder} was removed or replaced by another run of advise while this one measured. "
         replaced += "Choose another place for one of them."
         try:
@@ -344,8 +409,8 @@ class Cache:
             with os.fdopen(os.open(self.folder / POINTS_FILE, flags, 0o600), "ab+") as stream:
                 stream.seek(0)
                 if not first and next(_lines(stream.read()), {}).get("digest") != self.digest:
-                    raise OutputError(replaced)  # what is written to one that is removed later is lost with it
-                # A line before it may have been cut off.
+                    raise OutputError(replaced)
+                # The line before may have been cut off.
                 stream.write(b"\n" + json.dumps(content, ensure_ascii=False, allow_nan=False).encode() + b"\n")
                 stream.flush()
                 os.fsync(stream.fileno())
@@ -356,7 +421,7 @@ class Cache:
 
 
 def _lines(content: bytes) -> Iterator[dict[str, Any]]:
-    """Read JSON lines; one that was cut off is none."""
+    """Read JSON lines; a line that was cut off is skipped."""
     for text in content.split(b"\n"):
         with contextlib.suppress(ValueError):
             line = json.loads(text)
@@ -365,7 +430,7 @@ def _lines(content: bytes) -> Iterator[dict[str, Any]]:
 
 
 def _read_points(folder: Path) -> tuple[str, dict[str, Result]] | None:
-    """Read the digest and the results of a cache; None if it is none."""
+    """Read the digest and the results of a cache; None if the folder is not a cache."""
     if folder.is_symlink() or not folder.is_dir() or {path.name for path in folder.iterdir()} - {POINTS_FILE}:
         return None
     try:
@@ -373,7 +438,7 @@ def _read_points(folder: Path) -> tuple[str, dict[str, Result]] | None:
     except OSError:
         lines = []
     if not lines:
-        return "", {}  # made, and interrupted before its first line
+        return "", {}  # created, and interrupted before its first line
     if lines[0].get("kind") != "points":
         return None
     done: dict[str, Result] = {}

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Goals on counts of trips: the error of counts, and what privacy costs in a fleet that is sized on them.
 
-Trips are the owner's, or generated ones of the same public shape. A slice of the day stands for all of it where a day
-has many trips: noise is drawn for each cell by itself, so what it does in two hours it does in all.
+Trips are the owner's, or generated ones of the same public shape. If a day has many trips, a slice of it stands for the
+whole: each cell has independent noise, so its effect in two hours is its effect in all.
 
-At each draw a fleet is sized on a release and one on the same trips as they are, with the same random seconds. Shuttles
-too many and shuttles missing both count, zone by zone: noise that takes riders away makes a fleet smaller, and it would
-be wrong to call that cheap.
+Each draw sizes a fleet on a release and one on the same true trips, with the same random seconds. Shuttles too many and
+shuttles missing both count, zone by zone: noise that removes riders makes a fleet smaller, and it would be wrong to
+call that cheap.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import numpy as np
 
 from dunnage.advising.frontier import DATA, GENERATED, Failure, Point, Table
 from dunnage.advising.rows import check_digest, in_words, release_in_memory, round_to_one_digit
-from dunnage.advising.sweep import AdviceRequest, Candidate, Candidates, Draw, Reference, Subject, reason
+from dunnage.advising.sweep import AdviceRequest, Candidate, Candidates, Draw, Reference, Subject, reason, words
 from dunnage.errors import NoPlanError, ParameterError, PolicyError, Refusal
 from dunnage.exact import exact
 from dunnage.kernels.counts.laplace import RoundedLaplace, surplus
@@ -53,40 +53,40 @@ from dunnage.tables.gtfs import load_city
 from dunnage.tables.load import load
 
 MAX_TRIPS, MAX_COUNTED = 2_500, 20_000
-"""Trips of one date that are generated, and that are counted, at most, unless a single hour has more."""
+"""Trips of one date that are generated, and that are counted, unless a single hour has more."""
 MAX_SIZED, QUICK_SIZED = 2_000, 800
-"""Trips of a date for which fleets are sized, at most, unless one hour has more."""
+"""Trips of a date that fleets are sized for, unless one hour has more."""
 MIN_MINUTES = 60
 """Length of the shortest slice."""
 EPSILONS, QUICK_EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0), (0.3, 1.0, 3.0)
 _SHARES, _QUICK_SHARES = ("uniform", "cells", "margins"), ("uniform", "margins")
 _CREATED = 0.05
-"""Trips that noise may create on average, as a part of all, where a threshold is set."""
+"""Share of trips that noise may create on average, where a threshold is set."""
 _SUMS: Mapping[str, tuple[str, ...]] = {
     "windows": ("window",),
     "pairs of stops": ("origin", "destination"),
     "zone to zone": ("origin_zone", "destination_zone", "window"),
     "modes": ("mode", "window"),
 }
-# Any mechanism does to read a policy whose own is blank.
+# Any mechanism will do to read a policy with a blank one.
 _PLACEHOLDER: Table = {"name": NoisyCounts.name, "epsilon": 1}
 
 
 class Slice(NamedTuple):
-    """Part of a service day that is measured in place of all of it."""
+    """Part of a service day that is measured instead of the whole."""
 
-    policy: Policy  # its time narrowed to the slice; times outside are left out
-    size: int  # trips that fall into the slice, roughly, on all dates together
+    policy: Policy  # with its time narrowed to the slice; times outside are left out
+    size: int  # rough number of trips in the slice, on all dates together
     says: str = ""  # what was done; empty if the slice is the whole day
 
     @classmethod
     def of(cls, policy: Policy, size: int, *, period: str | None = None, limit: int = MAX_TRIPS) -> Slice:
-        """Choose the busiest hours, as far as is publicly known, that hold at most so many trips a date."""
+        """Choose the busiest hours, as far as is publicly known, with at most ``limit`` trips a date."""
         universe, time = policy.schema.universe(period), policy.schema.time
         shares = window_shares(universe)
         num_dates = sum(universe.num_dates) or max(1, len(universe.days))
         room = limit / max(size / max(1, num_dates), 1.0)
-        num = len(shares)  # of windows in a row that hold at most a share of all trips, wherever they are
+        num = len(shares)  # consecutive windows that have at most a share of all trips, wherever they are
         while num > 1 and np.convolve(shares, np.ones(num), "valid").max() > room:
             num -= 1
         num = max(num, min(len(shares), -(-MIN_MINUTES // universe.window_minutes)))
@@ -96,12 +96,12 @@ class Slice(NamedTuple):
         first = int(np.argmax(sums))
         lower = universe.windows[first]
         upper = universe.windows[first + num] if first + num < len(shares) else time.upper
-        says = f"Measured from {lower} to {upper} only, which stands for the whole service day."
+        says = words("slice", lower=lower, upper=upper)
         return cls(_narrow(policy, lower, upper), max(1, round(size * float(sums[first]))), says)
 
 
 def _narrow(policy: Policy, lower: str, upper: str) -> Policy:
-    """Narrow the service day; times outside, and those that the clock of a zone skips, are left out."""
+    """Narrow the service day; times outside, and times that the clock of a zone skips, are left out."""
     trip, attributes = policy.schema.trip, policy.document["attributes"]
     assert trip is not None  # a policy of trips
     time = {**attributes[trip.time], "domain": [lower, upper], "outside": "leave-out"}
@@ -110,7 +110,7 @@ def _narrow(policy: Policy, lower: str, upper: str) -> Policy:
 
 
 def narrow_trips(data: Dataset, policy: Policy) -> Dataset:
-    """Return the owner's trips under a narrowed policy: those of its windows, each at a random second of its own."""
+    """Return the owner's trips in the windows of a narrowed policy, each at a random second."""
     universe, narrow, trip = data.schema.universe(data.period), policy.schema.universe(data.period), data.schema.trip
     assert trip is not None
     cells = trip_cells(data, universe)
@@ -131,39 +131,34 @@ def narrow_trips(data: Dataset, policy: Policy) -> Dataset:
 class TripSubject(Subject):
     data: Dataset = field(repr=False)
     part: Slice
-    place: City | None = None  # the city whose distances generated trips go by, where there is one
-    size: int  # trips on all dates, for the whole service day, as they are generated
+    place: City | None = None  # the city with the distances for generated trips, if there is one
+    size: int  # number of generated trips on all dates, for the whole service day
     says: tuple[str, ...] = ()  # about what was measured
 
     def generated(self, policy: Policy) -> Dataset:
         return like(policy, self.part.size, period=self.request.period, city=self.place)
 
     def trips(self, candidate: Candidate) -> Dataset:
-        """Return trips to be released as a candidate says: the owner's, or generated ones."""
+        """Return the owner's or generated trips to release under a candidate."""
         policy = candidate.under(self.part.policy)
         return narrow_trips(self.data, policy) if candidate.on == DATA else self.generated(policy)
 
 
 def open_trips(request: AdviceRequest, place: City | None = None, *, limit: int = MAX_COUNTED) -> TripSubject:
-    """Read trips under a policy whose mechanism does not matter yet."""
+    """Read trips under a policy; its mechanism does not matter yet."""
     policy = request.base.policy(_PLACEHOLDER)
     if policy.schema.trip is None:
         raise ParameterError(
-            f"{policy.dataset} has no trips: its policy has no [trip]. Say there which columns are origin, destination "
-            "and time, or choose another goal."
+            f"the policy of {policy.dataset} has no [trip]. Name the columns of origin, destination and time there, or "
+            "choose another goal."
         )
     data: Dataset = load(request.data, policy, period=request.period)
     num = true_counts(data).num_trips
     size = num if request.on == DATA else request.size or round_to_one_digit(num)
     part = Slice.of(policy, size, period=request.period, limit=limit)
-    number = ""
-    if request.on != DATA and request.size is not None:
-        number = f"Generated trips are {size:,}, as was asked for."
-    elif request.on != DATA:
-        number = (
-            f"Generated trips are {size:,}: as many as the data have, rounded to one digit. The number of trips "
-            "is not public under such a policy; give --size if even that says too much."
-        )
+    number = (
+        "" if request.on == DATA else words("size rounded" if request.size is None else "size requested", size=size)
+    )
     return TripSubject(
         request=request,
         data=data,
@@ -207,7 +202,7 @@ def _candidates(subject: TripSubject, policy: Policy) -> Iterator[Candidate]:
     change, room = exact(sensitivity(policy.schema, period)), _CREATED * subject.size
     room /= policy.schema.universe(period).num_cells
     for epsilon in epsilons:
-        # The least threshold at which noise creates few trips; by public facts and the rough number of trips.
+        # The smallest threshold at which noise creates few trips, by public facts and the rough number of trips.
         law, threshold = RoundedLaplace(change / exact(epsilon)), 1
         while surplus(law, threshold) > room and threshold < MAX_THRESHOLD:
             threshold += max(1, threshold // 8)
@@ -219,7 +214,7 @@ def _candidates(subject: TripSubject, policy: Policy) -> Iterator[Candidate]:
 
 
 def membership_guess(epsilon: float) -> float:
-    """Return how often the best guess about one protected unit is right at most, from a suspicion of one half."""
+    """Return how often the best guess about one protected unit is right at most, from a suspicion of 50 %."""
     return 1 / (1 + math.exp(-epsilon))
 
 
@@ -231,9 +226,7 @@ def _reference(subject: TripSubject, baseline: str, *says: str) -> Reference:
         says=(
             *subject.says,
             *says,
-            "The risk is the best guess that the promise allows about whether one "
-            f"{subject.part.policy.schema.protects} is in the data, by somebody who knows all others; a coin is right "
-            "with 50 %. From epsilon 3 on it is right with 95 % or more, and the promise is worth little.",
+            words("membership", record=subject.part.policy.schema.protects),
         ),
     )
 
@@ -245,7 +238,7 @@ def measure_counts(subject: TripSubject, candidate: Candidate) -> Draw:
     data = subject.trips(candidate)
     release, truth = release_in_memory(data, Noise()).release, true_counts(data)
     if not truth.num_trips:
-        raise Refusal("there are no trips in the hours that are measured. Give --size, or other data.")
+        raise Refusal("the measured hours have no trips. Give --size, or other data.")
     errors = count_errors(release, truth)
     return Draw(
         cost=errors.pop("counts"),
@@ -257,7 +250,7 @@ def measure_counts(subject: TripSubject, candidate: Candidate) -> Draw:
 
 
 def count_errors(release: Release, truth: Counted) -> dict[str, float]:
-    """Return the mean absolute errors of counts and of some sums, each in means of what it is of."""
+    """Return the mean absolute errors of counts and of some sums, each relative to its mean."""
     cells, counts = release.counted()
     both = np.union1d(cells, truth.cells)
     differences = np.zeros(len(both), dtype=np.int64)
@@ -273,23 +266,18 @@ def count_errors(release: Release, truth: Counted) -> dict[str, float]:
 
 
 def counts_reference(subject: TripSubject) -> Reference:
-    return _reference(
-        subject,
-        "true counts; publishing nothing has an error of 100 %",
-        "The cost is the mean absolute error of a count over all trip types, in mean counts: trips that are "
-        "missing or too many in some cell, as a part of all trips.",
-    )
+    return _reference(subject, "true counts; publishing nothing has an error of 100 %", words("counts"))
 
 
 # The goal shuttles
 
 EXPANSIONS = 2
 REPEATS = 3
-"""Fleets that are sized and averaged in one draw, each for trips of its own: single ones differ much."""
+"""Fleets that are sized and averaged in one draw, each for its own trips: single fleets differ much."""
 MAX_TIMES = 6
-"""Times the true trips that a release may have: a fleet for more is of no use, and takes long to size."""
+"""Multiple of the true trips that a release may have: a fleet for more is useless, and takes long to size."""
 WAITS = (MAX_WAIT_SECONDS, 2 * MAX_WAIT_SECONDS, 5 * MAX_WAIT_SECONDS)
-"""Mean waits that fleets are sized for: the first that can be met in the city."""
+"""Mean waits that fleets are sized for: the first one that is possible in the city."""
 _TRIED = 3
 _MAX_LABELS = 3
 _MAX_SEATS = 1_000
@@ -299,7 +287,7 @@ _MAX_SEATS = 1_000
 class ShuttleSubject(TripSubject):
     ground: Ground  # the city with its routes
     service: Service  # what shuttles promise
-    day: str | None = None  # label of the only day that is sized for; None for all
+    day: str | None = None  # label of the only day to size for; None for all
     max_wait: float = MAX_WAIT_SECONDS  # longest mean wait of a zone's riders, in seconds
 
     def task(self, counted: Counted, seed: int) -> FleetTask:
@@ -314,30 +302,30 @@ class FleetDraw(NamedTuple):
 
     planned: tuple[int, ...]  # planned, needed: shuttles by zone, sized on the release and on the true trips
     needed: tuple[int, ...]
-    wait_seconds: float  # mean wait of the true riders with the planned fleet, of those who are served
+    wait_seconds: float  # mean wait of the served true riders with the planned fleet
     unserved: float  # share of the true rides in zones without a shuttle
 
     @property
     def apart(self) -> float:
-        """Shuttles too many and shuttles missing, zone by zone, as a part of those needed."""
+        """Shuttles too many and shuttles missing, zone by zone, as a share of those needed."""
         many = sum(abs(one - other) for one, other in zip(self.planned, self.needed, strict=True))
         return many / sum(self.needed)
 
     @property
     def signed(self) -> float:
-        """By what part of the needed fleet the planned one is larger."""
+        """How much larger the planned fleet is, as a share of the needed one."""
         return sum(self.planned) / sum(self.needed) - 1
 
 
 def open_shuttles(request: AdviceRequest) -> ShuttleSubject:
     if request.city is None:
-        raise ParameterError("a fleet of shuttles is sized in a city. Got none. Give --city CITY.")
+        raise ParameterError("the goal shuttles needs a city. Got none. Give --city CITY.")
     service = Service()
     if request.capacity:
         text = request.capacity[0].strip()
         if len(request.capacity) > 1 or not text.isdecimal() or not 1 <= int(text) <= _MAX_SEATS:
             got = ", ".join(request.capacity)
-            raise ParameterError(f"the capacity of a shuttle is its number of seats. Got {got}. Give 8.")
+            raise ParameterError(f"the capacity of a shuttle is its number of seats, for example 8. Got {got}.")
         service = Service(capacity=int(text))
     ground = Ground.of(load_city(request.city))
     trips = open_trips(request, ground.city, limit=QUICK_SIZED if request.quick else MAX_SIZED)
@@ -345,11 +333,9 @@ def open_shuttles(request: AdviceRequest) -> ShuttleSubject:
     number = stop_numbers(universe.stops, ground.city)
     if (number < 0).any():
         lacking = universe.stops[int(np.argmin(number))]
-        raise ParameterError(
-            f"the city lacks stops of the policy, such as {lacking!r}. Give the city that all of them are in."
-        )
+        raise ParameterError(f"the city lacks stops of the policy, such as {lacking!r}. Give a city with all of them.")
     day = None
-    if len(universe.days) > _MAX_LABELS:  # the day of most dates stands for many
+    if len(universe.days) > _MAX_LABELS:  # the label with most dates stands for all
         day = universe.days[int(np.argmax(universe.num_dates or (1,) * len(universe.days)))]
     subject = ShuttleSubject(
         request=request,
@@ -358,12 +344,12 @@ def open_shuttles(request: AdviceRequest) -> ShuttleSubject:
         part=trips.part,
         place=trips.place,
         size=trips.size,
-        says=(*trips.says, *([f"Only {day} was sized for."] if day else [])),
+        says=(*trips.says, *([words("one day", day=day)] if day else [])),
         ground=ground,
         service=service,
         day=day,
     )
-    # The first of the waits that fleets can meet for generated trips: whether they can is a public fact.
+    # The first wait that fleets can meet for generated trips: whether they can is a public fact.
     samples = [true_counts(subject.generated(subject.part.policy)) for _ in range(_TRIED)]
     for wait in WAITS:
         trial = replace(subject, max_wait=wait)
@@ -401,16 +387,16 @@ def draw_fleets(subject: ShuttleSubject, data: Dataset) -> FleetDraw:
     cells, counts = release.counted()
     if counts.sum() > MAX_TIMES * max(truth.num_trips, 1):
         raise Refusal(
-            f"noise makes more than {MAX_TIMES} times the trips there are: a fleet for them is of no use. "
+            f"noise makes more than {MAX_TIMES} times as many trips as there are: a fleet for them is useless. "
             "Set a threshold, use constrained counts, or raise epsilon."
         )
-    # The same seconds for both, so that only what was released makes a difference; drawn again each time.
+    # The same seconds for both, so that only the release makes a difference; new ones each time.
     seed = Noise().bits(32)
     true_task = subject.task(truth, seed)
     planned = _smallest(subject.task(Counted(universe=release.universe, cells=cells, counts=counts), seed))
     needed = _smallest(true_task)
     if not sum(needed):
-        raise Refusal("no trip needs a shuttle in this city, so that there is no fleet to compare with.")
+        raise Refusal("no trip needs a shuttle in this city, so there is no fleet to compare with.")
     served = served_task(true_task, planned)
     rides = float(served.weights @ served.legs.sum(axis=1))
     runs = served.runs(planned)
@@ -426,7 +412,7 @@ def draw_fleets(subject: ShuttleSubject, data: Dataset) -> FleetDraw:
 def _smallest(task: FleetTask) -> tuple[int, ...]:
     try:
         return task.size().fleet
-    except NoPlanError:  # whose message tells of the trips
+    except NoPlanError:  # its message reveals something about the trips
         raise NoPlanError(
             f"no fleet gives every zone a mean wait of at most {task.max_wait:g} seconds. Divide large zones."
         ) from None
@@ -436,8 +422,7 @@ def shuttles_reference(subject: ShuttleSubject) -> Reference:
     return _reference(
         subject,
         "the fleet that the same method sizes on the true counts, zone by zone",
-        f"Fleets are sized for a mean wait of {subject.max_wait:g} seconds and {subject.service.capacity} seats. "
-        "Shuttles too many and shuttles missing both count as cost: look at wait_seconds, too.",
+        words("shuttles", wait=subject.max_wait, seats=subject.service.capacity),
     )
 
 

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The goal error of devices: what estimates from reports are off by, and what one day of reports gives away.
+"""The goal error of devices: how far estimates from reports are off, and what one day of reports reveals.
 
-One kind of report is advised on, the first whose epsilon is blank, else the first; others stay as they are. Vehicles
-are generated from public facts alone (bounds, grid) unless the owner's are asked for. Errors are those of a simulated
-collection, reports drawn by the same code as those of devices. What an attacker finds is computed from the laws, which
-are public.
+Advice covers one kind of report, the first with a blank epsilon, otherwise the first; others stay as they are. Vehicles
+are generated from public facts alone (bounds, grid) unless the owner's are requested. Errors are those of a simulated
+collection, with the same code as on devices. What an attacker learns is computed from the laws, which are public.
 """
 
 from __future__ import annotations
@@ -21,11 +20,19 @@ from typing import Any
 import numpy as np
 
 from dunnage.advising.frontier import DATA, GENERATED, Failure, Point, Table
-from dunnage.advising.policies import BasePolicy
-from dunnage.advising.sweep import AdviceRequest, Candidate, Candidates, Draw, Reference, Subject, reason
+from dunnage.advising.sweep import (
+    AdviceRequest,
+    BasePolicy,
+    Candidate,
+    Candidates,
+    Draw,
+    Reference,
+    Subject,
+    reason,
+    words,
+)
 from dunnage.arrays import FloatArray
-from dunnage.auditing.carriers import NUM_BUCKETS, Fleet, inputs_of
-from dunnage.auditing.tracking import even_weights, guess_numbers, locate
+from dunnage.auditing.carriers import NUM_BUCKETS, Fleet, even_weights, guess_numbers, inputs_of, locate
 from dunnage.collecting.batch import perturb_column
 from dunnage.collecting.estimate import estimate_means, estimate_shares
 from dunnage.collecting.tasks import CarrierPolicy, carriers_from_text, task_of
@@ -33,7 +40,7 @@ from dunnage.devices.client import check_task, mechanism_of
 from dunnage.devices.numbers import LocalNumeric
 from dunnage.devices.paths import LocalTrajectory
 from dunnage.devices.places import LocalLocation
-from dunnage.devices.subjects import Grid, Tier
+from dunnage.devices.subjects import Grid
 from dunnage.devices.task import Purpose, Task
 from dunnage.errors import ParameterError, PolicyError, Refusal, TaskError
 from dunnage.noise import arrays as noise_arrays
@@ -49,18 +56,18 @@ METHODS = {
 MAX_LEVELS_FEWER = 2
 MAX_VEHICLES = 1_000_000
 REPORTS_A_DRAW, MAX_REPEATS = 100_000, 20
-"""Reports that are simulated in one draw, and fleets at most: errors of single fleets differ much."""
+"""Reports, and fleets, that one draw simulates: errors of single fleets differ much."""
 MAP_COST = 0.5
-"""Error of a share that a map may have unless told: shares are small, and a mean over all of them is the unit."""
+"""Default limit on the error of shares on a map: shares are small, and the unit is the mean over all of them."""
 _CONFIDENCE = 0.95
 _HARDLY_ANY = 0.001
 _CHOSEN_AGAIN = ("tiers", "sampled", "as_published", "area_in_clear")
-"""What a policy says of a kind of report that is left out: it belongs to another choice, or promises less."""
+"""Keys of a kind of report that are left out: they belong to another choice, or promise less."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FleetSubject(Subject):
-    """Vehicles, and the one kind of report that is advised on."""
+    """Vehicles, and the one kind of report that advice covers."""
 
     rules: CarrierPolicy  # the policy with a first epsilon filled in
     duty: str  # name of the kind of report
@@ -78,15 +85,17 @@ def open_fleet(request: AdviceRequest) -> FleetSubject:
     name = advised_kind(request.base)
     rules = _rules(request, {"epsilon": EPSILONS[0]})
     if not isinstance(request.data, str | os.PathLike):
-        raise ParameterError("rows of vehicles are read from a file. Got something else. Give the path of one.")
+        raise ParameterError(
+            "advice for devices reads rows of vehicles from a file. Got something else. Give its path."
+        )
     fleet = Fleet.read(request.data, rules)
     num = request.size if request.size is not None and request.on != DATA else fleet.num_vehicles
     if num > MAX_VEHICLES:
-        raise ParameterError(f"at most {MAX_VEHICLES:,} vehicles are simulated. Got {num:,}. Give --size.")
+        raise ParameterError(f"advice simulates at most {MAX_VEHICLES:,} vehicles. Got {num:,}. Give a smaller --size.")
     with Path(request.data).open("rb") as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
     columns = None
-    if request.on == DATA:  # each vehicle reports one of its rows, drawn at random
+    if request.on == DATA:  # each vehicle reports a random one of its rows
         purpose = next(item for item in fleet.task.purposes if item.name == name)
         vehicles = np.sort(fleet.vehicles)  # rows come vehicle by vehicle
         starts = np.flatnonzero(np.concatenate(([True], vehicles[1:] != vehicles[:-1])))
@@ -97,7 +106,7 @@ def open_fleet(request: AdviceRequest) -> FleetSubject:
 
 
 def advised_kind(base: BasePolicy) -> str:
-    """Return the kind of report that is advised on: the first whose epsilon is blank, else the first of all."""
+    """Return the kind of report that advice covers: the first with a blank epsilon, otherwise the first of all."""
     return str(next(iter((*base.blank_kinds, *base.document["mechanisms"]))))
 
 
@@ -124,7 +133,7 @@ def _changed(request: AdviceRequest, chosen: Table) -> dict[str, Table]:
 
 
 def _rules(request: AdviceRequest, chosen: Table) -> CarrierPolicy:
-    """Read a policy with a choice; kinds of report that are still blank take hardly anything of the allowance."""
+    """Read a policy with a choice; kinds of report that are still blank use hardly any of the allowance."""
     import tomli_w
 
     document = {**request.base.document, **_changed(request, chosen)}
@@ -142,7 +151,7 @@ def fleet_tables(subject: FleetSubject, point: Point) -> Mapping[str, Table]:
 
 
 def fleet_candidates(subject: FleetSubject) -> Candidates:
-    """List candidates; refuse at once to measure maps that would all be noise."""
+    """List candidates; refuse at once if all maps would be noise."""
     candidates, failed = payable_candidates(subject)
     laws = [_device_task(subject, candidate)[1] for candidate in candidates]
 
@@ -154,17 +163,17 @@ def fleet_candidates(subject: FleetSubject) -> Candidates:
     needed = subject.num_vehicles
     while needed < MAX_VEHICLES and all_noise(needed):
         needed = min(needed + max(1, needed // 20), MAX_VEHICLES)
-    least = f"About {needed:,} are needed" if needed < MAX_VEHICLES else f"More than {MAX_VEHICLES:,} are needed"
+    least = f"At least about {needed:,}" if needed < MAX_VEHICLES else f"More than {MAX_VEHICLES:,}"
     raise Refusal(
-        f"with {subject.num_vehicles:,} vehicles everything that {subject.duty} would estimate is noise, whatever "
-        f"epsilon was tried. {least} at least. Take a grid with fewer levels, or see what more vehicles give: --size."
+        f"with {subject.num_vehicles:,} vehicles, everything that {subject.duty} would estimate is noise for every "
+        f"epsilon that was tried. {least} are needed. Use a grid with fewer levels, or try more vehicles with --size."
     )
 
 
 def payable_candidates(subject: FleetSubject) -> Candidates:
     """List methods, epsilons and grids; those that the allowance of a vehicle does not pay for are listed as failed.
 
-    Coarser grids are tried that a map could have where no others report on the same grid.
+    If no other kind of report uses the grid of a map, coarser grids are tried too.
     """
     purpose, quick = subject.purpose, subject.request.quick
     methods, grid = METHODS[purpose.mechanism], purpose.grid
@@ -177,8 +186,8 @@ def payable_candidates(subject: FleetSubject) -> Candidates:
     variants += [(methods[0], f", {level} levels", {"levels": level}) for level in levels]
     fitting: list[Candidate] = []
     failed: list[Failure] = []
-    for (method, words, more), epsilon in itertools.product(variants, QUICK_EPSILONS if quick else EPSILONS):
-        name = f"{subject.duty}: {method} epsilon={epsilon:g}{words}"
+    for (method, ending, more), epsilon in itertools.product(variants, QUICK_EPSILONS if quick else EPSILONS):
+        name = f"{subject.duty}: {method} epsilon={epsilon:g}{ending}"
         parameters: Table = {"epsilon": epsilon, "method": method, **more}
         candidate = Candidate(name=name, mechanism=purpose.mechanism, parameters=parameters, on=on)
         try:
@@ -192,7 +201,7 @@ def payable_candidates(subject: FleetSubject) -> Candidates:
 
 
 def _device_task(subject: FleetSubject, candidate: Candidate) -> tuple[Task, Any]:
-    """Return the task of devices for a candidate, and the mechanism of the kind of report advised on."""
+    """Return the task of devices for a candidate, and the mechanism of the kind of report that advice covers."""
     task = task_of(_rules(subject.request, candidate.parameters))
     check_task(task)
     return task, mechanism_of(task, next(item for item in task.purposes if item.name == subject.duty))
@@ -202,12 +211,12 @@ def _device_task(subject: FleetSubject, candidate: Candidate) -> tuple[Task, Any
 
 
 def measure_fleet(subject: FleetSubject, candidate: Candidate) -> Draw:
-    """Simulate some collections and attack one vehicle: its bucket or cell, all being alike beforehand."""
+    """Simulate some collections and attack the bucket or cell of one vehicle, all equally likely beforehand."""
     device_task, mechanism = _device_task(subject, candidate)
     tier = mechanism.levels[0]
     numbers = isinstance(mechanism, LocalNumeric)
     if not numbers and (verdict := mechanism.noise_verdict(subject.num_vehicles)).is_noise:
-        raise Refusal(f"what is estimated would be noise: {verdict.message}.")
+        raise Refusal(f"the estimates would be noise: {verdict.message}.")
     squares, more = [], []
     for _ in range(max(1, min(MAX_REPEATS, REPORTS_A_DRAW // subject.num_vehicles))):
         noise = Noise()
@@ -217,14 +226,17 @@ def measure_fleet(subject: FleetSubject, candidate: Candidate) -> Draw:
         squares.append(square)
         more.append(figure)
     if numbers:
-        risk = number_risk(mechanism, tier)
+        # How often one report names the bucket of the number that it reveals most about.
+        weights = [None if item.presence else even_weights(NUM_BUCKETS, item.steps) for item in mechanism.attributes]
+        guesses = guess_numbers(mechanism.channel(tier), weights)
+        risk = max(guess.value for guess, given in zip(guesses, weights, strict=True) if given is not None)
     else:
         law = mechanism.channel(tier)
         risk = locate(law, device_task.schedule.slots_per_day).value
         if isinstance(mechanism, LocalLocation) and subject.purpose.grid is not None:
-            # On a coarser grid a cell is named of those inside the guessed one, which are alike.
+            # On a coarser grid the guess names one of the cells inside the guessed one, which are alike.
             risk *= float(law.num_inputs) / (subject.purpose.grid.num_cells + 1)
-    # The allowance of a vehicle lasts for so many days, of the tier that it lasts shortest for.
+    # The days that the allowance of a vehicle lasts, in the tier for which it is shortest.
     losses = check_task(device_task)
     days = [loss for name in device_task.tier_names if (loss := losses.of_day(name)) is not None]
     return Draw(
@@ -242,7 +254,7 @@ def measure_fleet(subject: FleetSubject, candidate: Candidate) -> Draw:
 def _mean_squares(
     subject: FleetSubject, mechanism: LocalNumeric, tally: Any, columns: Sequence[FloatArray]
 ) -> tuple[float, float]:
-    """Compare means with the true ones, in parts of their domains; also return what is predicted at worst."""
+    """Compare means with the true ones, as shares of their domains; also return the predicted worst case."""
     means, _ = estimate_means(mechanism, [tally], confidence=_CONFIDENCE, rule="stratify")
     errors, predicted = [], []
     sds = mechanism.predicted_sd(mechanism.levels[0], len(columns[0]))
@@ -259,7 +271,7 @@ def _mean_squares(
 def _share_squares(
     subject: FleetSubject, mechanism: LocalLocation | LocalTrajectory, tally: Any, columns: Sequence[FloatArray]
 ) -> tuple[float, float]:
-    """Compare shares with the true ones on the policy's grid, in mean shares; also return what is wrongly placed.
+    """Compare shares with the true ones on the policy's grid, in mean shares; also return the misplaced share.
 
     Coarser maps are spread evenly.
     """
@@ -274,58 +286,36 @@ def _share_squares(
 
 
 def _spread(shares: FloatArray, coarse: Grid, fine: Grid) -> FloatArray:
-    """Give the share of each cell evenly to the cells inside it; the last is outside."""
+    """Spread the share of each cell evenly over the cells inside it; the last stands for outside."""
     each = fine.num_cells // coarse.num_cells
     return np.append(np.repeat(shares[:-1] / each, each), shares[-1])
-
-
-def number_risk(mechanism: LocalNumeric, tier: Tier) -> float:
-    """Return how often one report names the bucket of the number that it tells most about."""
-    weights = [
-        None if attribute.presence else even_weights(NUM_BUCKETS, attribute.steps) for attribute in mechanism.attributes
-    ]
-    guesses = guess_numbers(mechanism.channel(tier), weights)
-    return max(guess.value for guess, given in zip(guesses, weights, strict=True) if given is not None)
 
 
 def fleet_reference(subject: FleetSubject) -> Reference:
     purpose, task = subject.purpose, task_of(subject.rules)
     blank = [name for name in subject.request.base.blank_kinds if name != subject.duty]
     others = [item.name for item in task.purposes if item.name not in (subject.duty, *blank)]
-    left = [f"Only {subject.duty} was advised on."] if blank or others else []
-    if others:
-        left.append(f"As they were: {', '.join(others)}.")
-    if blank:
-        left.append(
-            f"Still blank: {', '.join(blank)}. Run dunnage advise again on the policy that is recommended here, which "
-            f"advises on {blank[0]}. Until then the allowance of a vehicle is shared with hardly anything: leave some."
-        )
-    fleet = f"{subject.num_vehicles:,} {'generated ' if subject.columns is None else ''}vehicles, one report each"
+    left = [words("one kind", kind=subject.duty)] if blank or others else []
+    left += [words("unchanged", names=", ".join(others))] if others else []
+    left += [words("still blank", names=", ".join(blank), first=blank[0])] if blank else []
+    fleet = words("generated fleet" if subject.columns is None else "fleet", num=subject.num_vehicles)
     if purpose.grid is None:
         chance = 1 / NUM_BUCKETS
-        cost = "the root mean square error of means, in parts of the domain of each number"
-        risk = f"naming which of {NUM_BUCKETS} buckets a vehicle's number is in by one report"
-        if task.schedule.slots_per_day > 1:
-            left.append("Reports of one day tell of different moments: numbers are guessed by one report each.")
+        says = [words("cost of numbers", fleet=fleet), words("risk of numbers", buckets=NUM_BUCKETS)]
+        left += [words("moments differ")] if task.schedule.slots_per_day > 1 else []
     else:
         inputs = mechanism_of(task, purpose).channel(purpose.tiers[0]).num_inputs
         chance, what = 1 / inputs, "path" if purpose.steps > 1 else "cell"
-        cost = f"the root mean square error of shares of the policy's {inputs:,} {what}s, in mean shares"
-        risk = f"naming the {what} of a vehicle that stays there, by its reports of one day"
+        says = [words("cost of maps", inputs=inputs, what=what, fleet=fleet), words("risk of maps", what=what)]
     return Reference(
         risk_without_privacy=1.0,
         risk_of_chance=chance,
         cost_baseline="estimates of all true values",
-        says=(
-            f"The cost is {cost}: {fleet}.",
-            f"The risk is that of {risk}; all are alike beforehand. It follows from the laws of reports.",
-            "days: how long the allowance of a vehicle lasts, all its kinds of report together.",
-            *left,
-        ),
+        says=(*says, words("days"), *left),
     )
 
 
 def simulate_command(subject: FleetSubject, point: Point) -> str:
-    """Say how to try the task on rows of many vehicles; nothing while another kind of report is blank."""
+    """Return the command that tries the task on rows of many vehicles; empty while another kind of report is blank."""
     several = len(subject.request.base.blank_kinds) > 1
     return "" if several else "dunnage device simulate DATA --task TASK.json -o REPORTS.jsonl"

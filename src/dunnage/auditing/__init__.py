@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Auditing: the owner compares a release or a plan with the truth. What is found is private."""
+"""Auditing: the owner compares a release or a plan with the truth. The result is private."""

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Estimates from devices: what whoever collects the reports can tell about one vehicle, and how far estimates are off.
+"""Estimates from devices: what the collector of the reports learns about one vehicle, and how far estimates are off.
 
-Attacks follow from the laws of the reports, which are public: :mod:`dunnage.auditing.tracking`. The attacker is the
-platform, or whoever listens to it: he sees every report of one vehicle, knows the task, and, in an audit that is not
-external, also how the whole fleet's values and places are spread. Of several tiers the one with the largest epsilon is
-attacked. Errors compare with the truth and are private. Their baseline is what anybody could say without a report: the
-middle of the domain, and a map on which all places are alike.
+Attacks follow from the laws of the reports, which are public. The attacker is the platform, or someone who listens to
+it: they see every report of one vehicle, know the task, and, unless the audit is external, also how the whole fleet's
+values and places are spread. Of several tiers the one with the largest epsilon is attacked. Errors compare with the
+truth and are private. Their baseline is what anyone could say without a report: the middle of the domain, and a map
+that gives every place the same share.
 
-Rows of a fleet are read, and slots find their rows, by the same code that devices' files go through. The truth is an
-average: over all slots of all vehicles and days, of which any is as likely to be drawn as another, or over all rows.
+The same code reads the rows of a fleet, and matches slots with rows, as for the files of devices. The truth is an
+average: over all slots of all vehicles and days, each of which is equally likely to be sampled, or over all rows.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from itertools import combinations_with_replacement
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,32 +27,50 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dunnage.arrays import FloatArray, IntArray
-from dunnage.auditing.findings import MAX_AT_RISK, Details, KeyFigure, Progress, VehicleAtRisk, figure, wilson, words
-from dunnage.auditing.tracking import (
-    Guess,
-    bucket_weights,
-    even_weights,
-    guess_numbers,
-    guess_tuple,
-    locate,
-    movement,
-    unique_by_slots,
-    unique_shares,
+from dunnage.arrays import BoolArray, FloatArray, IntArray
+from dunnage.auditing.findings import (
+    MAX_AT_RISK,
+    Details,
+    Interval,
+    KeyFigure,
+    Progress,
+    VehicleAtRisk,
+    figure,
+    wilson,
+    words,
 )
 from dunnage.collecting import batch
 from dunnage.collecting.batch import find_inputs
-from dunnage.collecting.estimate import MAX_SHARES
+from dunnage.collecting.estimate import MAX_SHARES, planar_matrix, walsh_hadamard
+from dunnage.collecting.files import FileColumns, Log, Readings, RowFile, Rows, Window, most_steps
 from dunnage.collecting.promises import OTHER, OUTSIDE
-from dunnage.collecting.reading import FileColumns, Log, Readings, RowFile, Rows, Window, most_steps
 from dunnage.collecting.tasks import CarrierPolicy, read_carriers, task_of
 from dunnage.devices.client import TaskLosses, check_task, mechanism_of
-from dunnage.devices.numbers import LocalNumeric, SampledReport
+from dunnage.devices.numbers import (
+    Hybrid,
+    JointReport,
+    LaplaceNumber,
+    LocalNumeric,
+    NumberLaw,
+    Reading,
+    SampledReport,
+    WindowLaw,
+    odds_of,
+)
 from dunnage.devices.paths import Independent, LocalTrajectory, PlaceByPlace
-from dunnage.devices.places import InClear, LocalLocation, Planar
+from dunnage.devices.places import (
+    HadamardResponse,
+    InClear,
+    LocalLocation,
+    OptimisedUnary,
+    Planar,
+    RandomisedResponse,
+    SymmetricUnary,
+)
 from dunnage.devices.subjects import Grid, Quantity, Tier
 from dunnage.devices.task import SECONDS_PER_DAY, Purpose, Task
 from dunnage.errors import CheckFailed, InputError, ParameterError, ReleaseError, TaskError
+from dunnage.noise import arrays as noise_arrays
 from dunnage.noise.source import Noise
 from dunnage.release import Release
 from dunnage.release.kinds.common import floats
@@ -60,15 +79,26 @@ from dunnage.verification import check_estimate_columns, check_estimate_lines
 
 NUM_BUCKETS = 10  # Buckets of equal width that a number is guessed in
 PERIODS = (("1 day", 1), ("30 days", 30), ("1 year", 365))
-# Numbers of reports that are drawn on the page: among them an hour and eight of one every five minutes
+# Numbers of reports that the page plots: among them one hour and eight hours of a report every five minutes
 CURVE = (1, 12, 30, 96, 365)
 UNIQUE_HOURS = (1, 2, 4)
-MAX_COMPARED = 500  # Vehicles whose drawn slots are compared with the whole fleet
+MAX_COMPARED = 500  # Vehicles with sampled slots that are compared with the whole fleet
 MAX_MAP_CELLS = 4_096
 DAYS_SEEN = 30
 _MEAN, _PRESENT = "mean", "present"
 _CHUNK_SLOTS = 1 << 21
-_MAX_SLOTS = 1 << 27  # Most slots of all vehicles, whether drawn or not, that the truth is averaged over
+_MAX_SLOTS = 1 << 27  # Slots of all vehicles, sampled or not, that the truth is averaged over
+
+# How often a law without a closed form is simulated; the more symbols there are, the less often
+SIMULATIONS, MIN_SIMULATIONS = 2_000, 200
+MAX_ENUMERATED = 1 << 17  # Multisets of symbols that are enumerated
+MAX_ENTRIES = 1 << 22  # Entries of a channel's matrix, or of a table of draws, that are kept at once
+MAX_RESPONSES = 600  # Reports for which randomised response is computed in closed form
+MAX_DRAWN_REPORTS = 2_000  # Reports of one vehicle that are simulated; more of them locate it no less often
+MAX_WITH_PRIOR = 1_200  # Places of unary encoding that a prior distinguishes in closed form
+_NEGLIGIBLE = 1e-18
+_TIE = 1e-9
+_WORD = 53
 
 
 # The private rows
@@ -76,14 +106,14 @@ _MAX_SLOTS = 1 << 27  # Most slots of all vehicles, whether drawn or not, that t
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Fleet:
-    """The private rows of many vehicles, as devices would have read them. Made by :meth:`read`; no figure is shown."""
+    """The private rows of many vehicles, as devices would have read them. Made by :meth:`read`; ``repr`` shows none."""
 
     task: Task  # What was reported
     columns: FileColumns
     vehicles: IntArray  # Number of the vehicle of each row
     micros: IntArray | None  # Moments of the rows; None if the policy names no column of time
-    numbers: Mapping[str, FloatArray]  # Columns of numbers, NaN where there is none
-    notes: tuple[str, ...] = ()  # What reading found
+    numbers: Mapping[str, FloatArray]  # Columns of numbers, NaN where one is missing
+    notes: tuple[str, ...] = ()  # What came up when the file was read
     policy_digest: str = ""
 
     def __repr__(self) -> str:
@@ -99,12 +129,12 @@ class Fleet:
         source = RowFile(Path(path), numbers=columns.numbers_of(task), time=rules.time, labels=[columns.vehicle])
         codes: dict[str, int] = {}
         pieces = []
-        for rows in source:  # vehicles are numbered as they come
+        for rows in source:  # vehicles are numbered in the order they appear
             labels = rows.labels[columns.vehicle]
             own = [codes.setdefault(text, len(codes)) for text in labels.dictionary.to_pylist()]
             pieces.append((np.array(own, dtype=np.int64)[labels.indices.to_numpy(zero_copy_only=False)], rows))
         if not pieces:
-            raise InputError(str(path), ["has no rows. Give those that devices reported from."])
+            raise InputError(str(path), ["has no rows. Give the rows that devices reported from."])
         return cls(
             task=task,
             columns=columns,
@@ -139,11 +169,11 @@ class Fleet:
 
     @property
     def num_slots(self) -> int:
-        """Slots of all vehicles, of all moments of all days, drawn or not."""
+        """Slots of all vehicles at all moments of all days, sampled or not."""
         return self.num_vehicles * len(self.days) * self.task.schedule.num_moments if self.micros is not None else 0
 
     def by_slot(self) -> Iterator[Readings]:
-        """Yield what every vehicle would report at every moment of every day: one of these is as likely as another."""
+        """Yield what every vehicle would report at every moment of every day: all are equally likely."""
         moments = self.task.schedule.num_moments
         step = max(1, _CHUNK_SLOTS // moments)
         for day in self.days:
@@ -155,11 +185,11 @@ class Fleet:
 
     @cached_property
     def order(self) -> IntArray:
-        """Rows in the order of vehicles and moments: that of :meth:`by_row`."""
+        """Rows in the order of vehicles and moments, as in :meth:`by_row`."""
         return np.lexsort((self.vehicles,) if self.micros is None else (self.micros, self.vehicles))
 
     def by_row(self) -> Iterator[Readings]:
-        """Yield every row as a reading; its path is made of the vehicle's rows before it."""
+        """Yield every row as a reading; its path is the vehicle's rows before it."""
         order = self.order
         vehicles, steps = self.vehicles[order], []
         for back in range(most_steps(self.task) - 1, -1, -1):
@@ -175,7 +205,7 @@ class Fleet:
             assert readings.slots is not None
             longitudes, latitudes = (readings.steps[-1][name] for name in self.columns.places)
             cells = batch.find_cells(grid, longitudes, latitudes)
-            # A place that is missing shows as the first area.
+            # A missing place shows as the first area.
             areas = np.where(cells == grid.outside, 0, cells >> grid.inner_bits)
             day = int(readings.slots[0]) // self.task.schedule.num_moments
             pieces.setdefault(day, []).append(areas.reshape(-1, self.task.schedule.num_moments))
@@ -194,11 +224,11 @@ def inputs_of(mechanism: LocalLocation | LocalTrajectory, law: Any, columns: Seq
 
 @dataclass(eq=False)
 class NumberTruth:
-    """How a number is really spread over what may have been reported."""
+    """How a number is truly spread over what may have been reported."""
 
     weights: FloatArray  # Chances of buckets and points, times `num`
-    total: float = 0.0  # Sum of the normalised numbers that are there
-    num: int = 0  # num, num_missing: how many are there, and how many are missing
+    total: float = 0.0  # Sum of the normalised numbers that are present
+    num: int = 0  # num, num_missing: how many are present, and how many are missing
     num_missing: int = 0
 
 
@@ -237,7 +267,7 @@ class FleetTruth:
 
     def _add_places(self, purpose: str, mechanism: Any, columns: Sequence[FloatArray]) -> None:
         law = mechanism.channel(mechanism.levels[0])
-        if law.num_inputs > MAX_SHARES:  # nothing is estimated of so many, either
+        if law.num_inputs > MAX_SHARES:  # too many to estimate, either
             return
         counts = np.bincount(inputs_of(mechanism, law, columns), minlength=law.num_inputs)
         if isinstance(law, Planar):  # a missing place counts as the middle
@@ -250,12 +280,12 @@ class FleetTruth:
 
 
 class MeanEstimate(NamedTuple):
-    """A released mean, or share of values that are there."""
+    """A released mean, or share of values that are present."""
 
     purpose: str  # purpose, quantity: what was reported
     quantity: Quantity
-    of_presence: bool  # Whether it is the share of values that are there
-    value: float | None  # value, lower, upper: estimate (None if nothing was told of it) and interval
+    of_presence: bool  # Whether it is the share of values that are present
+    value: float | None  # value, lower, upper: estimate (None if no report covers it) and interval
     lower: float
     upper: float
 
@@ -265,12 +295,12 @@ class MapEstimate(NamedTuple):
 
     what: str  # `place` or `path`
     grid: Grid | None  # The grid of a map; None for paths
-    num_inputs: int  # How many shares there are, listed or not
-    inputs: IntArray  # Those that are listed, by their number
+    num_inputs: int  # Number of shares, listed or not
+    inputs: IntArray  # Numbers of the listed ones
     value: FloatArray  # value, lower, upper: their shares and intervals
     lower: FloatArray
     upper: FloatArray
-    remainder: float = 0.0  # Share of all that are not listed
+    remainder: float = 0.0  # Share of all others
 
     @classmethod
     def of(cls, task: Task, purpose: Purpose, lines: pa.Table) -> MapEstimate:
@@ -311,7 +341,7 @@ class EstimatesView(NamedTuple):
             task = Task.from_json(json.dumps(stated.estimates.task))
             check_task(task)
         except (CheckFailed, TaskError) as failure:
-            raise ReleaseError(f"the release does not say what was estimated, or how: {failure}. Verify it.") from None
+            raise ReleaseError(f"the release does not state what it estimates, or how: {failure}. Verify it.") from None
         purposes = {purpose.name: purpose for purpose in task.purposes}
         quantities = {(name, item.name): item for name, purpose in purposes.items() for item in purpose.quantities}
         means = []
@@ -330,7 +360,7 @@ class EstimatesView(NamedTuple):
 
 
 class EstimatesTruth(NamedTuple):
-    """Estimates, the private rows, and what these come to. Private."""
+    """Estimates, the private rows, and their true values. Private."""
 
     view: EstimatesView
     fleet: Fleet
@@ -341,8 +371,7 @@ class EstimatesTruth(NamedTuple):
     def of(cls, view: EstimatesView, fleet: Fleet) -> EstimatesTruth:
         if view.task.digest != fleet.task.digest:
             raise ReleaseError(
-                "the release was made for another task than this policy's. Give the policy as it was when devices "
-                "reported."
+                "the release was made for another task than this policy's. Give the policy that devices reported under."
             )
         whys = {
             "no column of time": fleet.micros is None,
@@ -359,13 +388,13 @@ class EstimatesTruth(NamedTuple):
 
 
 class Target(NamedTuple):
-    """One kind of report of the vehicle that is attacked: one of the tier with the largest epsilon."""
+    """One kind of report of the attacked vehicle, which is in the tier with the largest epsilon."""
 
     task: Task  # task, purpose: what is reported
     purpose: Purpose
     mechanism: Any  # mechanism, tier: by which law
     tier: Tier
-    max_reports: int  # How many reports the allowance of a lifetime pays for
+    max_reports: int  # Reports that the allowance of a lifetime pays for
 
     @classmethod
     def all_of(cls, task: Task, losses: TaskLosses) -> list[Target]:
@@ -387,14 +416,14 @@ class Target(NamedTuple):
         return "path" if self.purpose.steps > 1 else "place"
 
     def reports_of(self, days: int) -> int:
-        """Return how many reports so many days hold, as far as the allowance reaches."""
+        """Return the number of reports in some days, as far as the allowance reaches."""
         return min(days * self.task.schedule.slots_per_day, self.max_reports)
 
 
 def view_figures(task: Task, tell: Progress) -> tuple[list[KeyFigure], list[str]]:
-    """Find what the task alone tells about one vehicle; return figures and notes."""
+    """Compute what the task alone reveals about one vehicle; return figures and notes."""
     losses, figures = check_task(task), []
-    # What a suspicion of one half becomes at most by one slot, one day and a lifetime.
+    # What a suspicion of 50 % becomes at most from the reports of one slot, one day and a lifetime.
     slots = [losses.of_slot(name) for name in task.tier_names]
     slot = None if None in slots else max(loss for loss in slots if loss is not None)
     spans = {
@@ -404,7 +433,7 @@ def view_figures(task: Task, tell: Progress) -> tuple[list[KeyFigure], list[str]
     }
     for span, exactly in spans.items():
         loss = None if exactly is None else float(exactly)
-        # Only what has no bound is certain; a float would say so from a loss of 37 on.
+        # Only a loss without a bound is certain; a float would round to 1 from a loss of 37 on.
         value = 1.0 if loss is None else min(1 / (1 + math.exp(-loss)), math.nextafter(1.0, 0.0))
         facts = {"span": span, "reports": words(span), "topic": "table" if span == "one slot" else "several releases"}
         facts["bound"] = words("no bound") if loss is None else words("loss at most", loss=loss)
@@ -421,41 +450,41 @@ def view_figures(task: Task, tell: Progress) -> tuple[list[KeyFigure], list[str]
 
 @lru_cache(maxsize=256)
 def located(law: Any, num_reports: int) -> Guess:
-    """Find a parked truck among places that are alike; the same question is asked more than once, so it is kept."""
+    """Locate a parked truck among places that are alike; cached, as several figures need it."""
     return locate(law, num_reports)
 
 
 def _guess_figure(
     key: str, target: Target, num: int, guess: Guess, topic: str, more: Details, **facts: object
 ) -> KeyFigure:
-    """Give a guess of where a truck is by some reports."""
-    drawn = "" if guess.computed else words("by drawing")
+    """Make the figure of a guess where a truck is."""
+    estimated = "" if guess.computed else words("by simulation")
     details = {"reports": num, **more, "computed": guess.computed}
-    facts |= {"purpose": target.purpose.name, "what": target.what, "topic": topic, "drawn": drawn}
+    facts |= {"purpose": target.purpose.name, "what": target.what, "topic": topic, "estimated": estimated}
     facts |= {"subject": words(f"staying on a {target.what}"), "blind": guess.baseline}
     return figure(key, guess.value, min(guess.baseline, 1.0), guess.interval, details, **facts)
 
 
 def _place_figures(target: Target) -> Iterator[KeyFigure]:
-    """Say how well a parked truck is found, and whether a move is seen. Paths are found as places are."""
+    """Compute how well a parked truck, or one on a fixed path, is located, and whether a move is seen."""
     law, schedule = target.law, target.task.schedule
     in_clear = words("areas in clear") if isinstance(law, InClear) and law.num_groups > 1 else ""
     for number, (period, days) in enumerate(PERIODS):
         num = target.reports_of(days)
         guess = located(law, num)
         ends = words("allowance ends") if num < days * schedule.slots_per_day else ""
-        # Numbers of reports, the chance that a parked truck is found by them, and its interval.
+        # Numbers of reports, the chance that they locate a parked truck, and its interval.
         curve = [] if number else [(many, located(law, many)) for many in CURVE]
         more = {} if number else {"curve": [[many, own.value, *own.interval] for many, own in curve]}
         topic = "several releases" if number else "attributes"
         facts = {"period": period, "ends": ends, "in_clear": in_clear, "inputs": law.num_inputs}
         yield _guess_figure("localisation, {period} ({purpose})", target, num, guess, topic, more, **facts)
-    # What a report at every moment would give away, as published: for an hour and for eight.
+    # What a report at every moment would reveal, as published: for one hour and for eight.
     for hours in (1, 8):
         num = hours * 60 // schedule.slot_minutes
         if num >= 2:
-            finds = "finds" if schedule.slots_per_day == schedule.num_moments else "would find"
-            key, facts = "localisation, every slot for {hours:#hour} ({purpose})", {"hours": hours, "finds": finds}
+            locates = "locates" if schedule.slots_per_day == schedule.num_moments else "would locate"
+            key, facts = "localisation, every slot for {hours:#hour} ({purpose})", {"hours": hours, "locates": locates}
             guess = located(law, num)
             yield _guess_figure(key, target, num, guess, "", {}, minutes=schedule.slot_minutes, **facts)
     if isinstance(target.mechanism, LocalLocation):
@@ -466,7 +495,7 @@ def _place_figures(target: Target) -> Iterator[KeyFigure]:
 
 
 def _number_figures(target: Target, truth: FleetTruth | None) -> Iterator[KeyFigure]:
-    """Say how well numbers are guessed by one report, one by one and all at once, and as the other form would."""
+    """Compute how well one report reveals numbers, one by one and all at once, beside the other form."""
     mechanism: LocalNumeric = target.mechanism
     other = LocalNumeric(
         quantities=mechanism.quantities, tiers=mechanism.levels, as_published=not mechanism.as_published
@@ -474,13 +503,13 @@ def _number_figures(target: Target, truth: FleetTruth | None) -> Iterator[KeyFig
     other_name = "sound" if mechanism.as_published else "published"
     weights: list[FloatArray | None] = []
     for attribute in mechanism.attributes:
-        known = truth.numbers.get((target.purpose.name, attribute.name)) if truth else None
+        number_truth = truth.numbers.get((target.purpose.name, attribute.name)) if truth else None
         if attribute.presence:
             weights.append(None)
-        elif known is None or not known.num:
+        elif number_truth is None or not number_truth.num:
             weights.append(even_weights(NUM_BUCKETS, attribute.steps))
         else:
-            weights.append(np.asarray(known.weights / known.weights.sum()))
+            weights.append(np.asarray(number_truth.weights / number_truth.weights.sum()))
     guesses, tuples, losses, num_told = [], [], [], []  # of both forms
     for form in (mechanism, other):
         report, loss = form.channel(target.tier), form.true_loss(target.tier)
@@ -489,17 +518,13 @@ def _number_figures(target: Target, truth: FleetTruth | None) -> Iterator[KeyFig
         tuples.append(guess_tuple(guesses[-1], num_told[-1]))
         losses.append(None if loss is None else float(loss))
     facts: dict[str, object] = {"other": other_name, "private": truth is not None}
-    spread = "spread evenly" if truth is None else "spread as they really are"
+    spread = "spread evenly" if truth is None else "spread as they truly are"
     for attribute, guess, other_guess in zip(mechanism.attributes, *guesses, strict=True):
         if not attribute.presence:
             details = {"told": guess.told, "share": guess.share, other_name: other_guess.value}
-            number = {
-                "column": attribute.name,
-                "buckets": NUM_BUCKETS,
-                "spread": spread,
-                "else_value": other_guess.value,
-            }
-            yield figure("number guess ({column})", guess.value, guess.baseline, None, details, **number, **facts)
+            number = {"column": attribute.name, "spread": spread, "else_value": other_guess.value}
+            number |= {"buckets": NUM_BUCKETS, **facts}
+            yield figure("number guess ({column})", guess.value, guess.baseline, None, details, **number)
     blind, details = math.prod(guess.baseline for guess in guesses[0]), {"numbers_told": num_told[0]}
     details |= {other_name: tuples[1], "true_loss": losses[0], f"{other_name}_true_loss": losses[1]}
     chances = {
@@ -514,11 +539,11 @@ def _number_figures(target: Target, truth: FleetTruth | None) -> Iterator[KeyFig
 
 
 def truth_figures(truth: EstimatesTruth, tell: Progress) -> tuple[list[KeyFigure], list[str]]:
-    """Find what takes the true rows: attacks by who knows the fleet, and errors; return figures and notes."""
+    """Compute what takes the true rows: attacks with knowledge of the fleet, and errors; return figures and notes."""
     figures: list[KeyFigure] = []
     notes, task = list(truth.notes), truth.fleet.task
     for target in Target.all_of(task, check_task(task)):
-        tell(f"attacking {target.purpose.name} with what is known of the fleet")
+        tell(f"attacking {target.purpose.name} with knowledge of the fleet")
         numbers = target.purpose.grid is None
         try:
             figures += _number_figures(target, truth.truth) if numbers else _habit_figures(truth, target)
@@ -532,7 +557,7 @@ def truth_figures(truth: EstimatesTruth, tell: Progress) -> tuple[list[KeyFigure
 
 
 def _habit_figures(truth: EstimatesTruth, target: Target) -> Iterator[KeyFigure]:
-    """Attack with the true map as prior, and look for vehicles that nobody else travels with."""
+    """Attack with the true map as prior, and count vehicles that nobody else travels with."""
     counts, fleet = truth.truth.maps.get(target.purpose.name), truth.fleet
     for period, days in PERIODS[:2]:
         num = target.reports_of(days)
@@ -546,7 +571,7 @@ def _habit_figures(truth: EstimatesTruth, target: Target) -> Iterator[KeyFigure]
     grid, schedule = target.purpose.grid, fleet.task.schedule
     if grid is None or fleet.micros is None or not 0 < fleet.num_slots <= _MAX_SLOTS // 4:
         return
-    if 60 % schedule.slot_minutes:  # an hour is no whole number of slots
+    if 60 % schedule.slot_minutes:  # an hour is not a whole number of slots
         return
     areas, per_hour = fleet.areas(grid), 60 // schedule.slot_minutes
     lengths = [hours * per_hour for hours in UNIQUE_HOURS if 0 < hours * per_hour <= areas.shape[1]]
@@ -563,15 +588,15 @@ def _habit_figures(truth: EstimatesTruth, target: Target) -> Iterator[KeyFigure]
     for hours, share in zip(UNIQUE_HOURS, shares[worst], strict=False):
         details = {"curve": curve, "starts": clock, "areas": grid.num_areas}
         yield figure("unique by areas, {hours:#hour} ({purpose})", share, 0.0, None, details, hours=hours, **facts)
-    # Slots are drawn for some vehicles as devices do: was anyone else in the same areas then?
+    # Sample the slots of some vehicles as devices do: was any other vehicle in the same areas at these times?
     noise, num = Noise(), min(MAX_COMPARED, len(areas))
     seen = np.zeros((num, areas.shape[1]), dtype=bool)
     for vehicle in range(num):
         for first in range(0, areas.shape[1], schedule.num_moments):
             seen[vehicle, [first + slot for slot in schedule.draw_slots(noise)]] = True
-    share, drawn = unique_by_slots(areas, seen), {"slots": int(seen[0].sum()), "num": num}
+    share, counts_of = unique_by_slots(areas, seen), {"slots": int(seen[0].sum()), "num": num}
     key = "unique by areas, as scheduled ({purpose})"
-    yield figure(key, share, 0.0, wilson(share * num, num), purpose=name, **drawn)
+    yield figure(key, share, 0.0, wilson(share * num, num), purpose=name, **counts_of)
 
 
 # Errors
@@ -580,29 +605,24 @@ def _habit_figures(truth: EstimatesTruth, target: Target) -> Iterator[KeyFigure]
 def _mean_errors(truth: EstimatesTruth) -> Iterator[KeyFigure]:
     covered: list[bool] = []
     for estimate in truth.view.means:
-        known = truth.truth.numbers.get((estimate.purpose, estimate.quantity.name))
-        symbol = estimate.quantity.missing == "symbol"
-        if (
-            known is None
-            or known.num + known.num_missing == 0
-            or (symbol and not estimate.of_presence and not known.num)
-        ):
+        number, quantity = truth.truth.numbers.get((estimate.purpose, estimate.quantity.name)), estimate.quantity
+        symbol, num_all = quantity.missing == "symbol", 0 if number is None else number.num + number.num_missing
+        if number is None or not num_all or (symbol and not estimate.of_presence and not number.num):
             continue
-        # In units: missing numbers are the middle, or left out if that is reported by itself.
-        true = known.num / (known.num + known.num_missing)
+        # In units: missing numbers count as the middle, or not at all if presence is reported by itself.
+        true = number.num / num_all
         if not estimate.of_presence:
-            num = known.num if symbol else known.num + known.num_missing
-            true = estimate.quantity.in_units(known.total / num)
+            true = quantity.in_units(number.total / (number.num if symbol else num_all))
         covered.append(estimate.lower <= true <= estimate.upper)
-        quantity, holds = estimate.quantity, "holds" if covered[-1] else "misses"
+        contains = "contains" if covered[-1] else "misses"
         low, high = (0.0, 1.0) if estimate.of_presence else (float(quantity.low), float(quantity.high))
         middle, unit = (low + high) / 2, "share" if estimate.of_presence else quantity.unit
         error = abs((middle if estimate.value is None else estimate.value) - true)
         in_units = "" if estimate.of_presence or not unit else f" {unit}"
         what = words("share of" if estimate.of_presence else "mean of", column=quantity.name)
-        told = words("estimated as", what=what[1:], value=estimate.value or 0.0, in_units=in_units)
-        if estimate.value is None:
-            told = words("nothing told", what=what)
+        sentence = words("not estimated", what=what)
+        if estimate.value is not None:
+            sentence = words("estimated as", what=what, value=estimate.value, in_units=in_units)
         details = {
             "label": f"{quantity.name}, share present" if estimate.of_presence else quantity.name,
             "truth": true,
@@ -614,7 +634,7 @@ def _mean_errors(truth: EstimatesTruth) -> Iterator[KeyFigure]:
             "relative": error / abs(true) if true else None,
         }
         of_it = f", {percent(error / abs(true))} of it" if true else ""
-        facts = {"unit": unit, "told": told, "in_units": in_units, "holds": holds, "of_it": of_it}
+        facts = {"unit": unit, "estimate": sentence, "in_units": in_units, "contains": contains, "of_it": of_it}
         yield figure("error of the mean ({label})", error, abs(middle - true), None, details, **facts)
     if covered:
         yield _interval_coverage(truth.view, "numbers", sum(covered), len(covered))
@@ -629,7 +649,7 @@ def _map_errors(truth: EstimatesTruth, name: str, estimate: MapEstimate) -> Iter
     counts = truth.truth.maps[name]
     true, inputs = counts / counts.sum(), estimate.num_inputs
     listed, blind = true[estimate.inputs], np.abs(true[:inputs] - 1 / inputs)
-    # Inputs that are not listed share the remainder alike.
+    # Inputs that are not listed share the remainder equally.
     others = inputs - len(estimate.inputs)
     unlisted = np.delete(true, estimate.inputs) - estimate.remainder / others if others else np.zeros(0)
     off = np.abs(np.concatenate([estimate.value - listed, unlisted]))
@@ -658,7 +678,7 @@ def _map_errors(truth: EstimatesTruth, name: str, estimate: MapEstimate) -> Iter
 
 
 def at_risk(truth: EstimatesTruth) -> tuple[list[VehicleAtRisk], str]:
-    """List the vehicles that stay longest in one place, or on one path, and say how surely such are found."""
+    """List the vehicles that stay longest in one place, or on one path, and how likely such vehicles are located."""
     fleet, maps = truth.fleet, truth.truth.maps
     targets = [
         target
@@ -667,17 +687,17 @@ def at_risk(truth: EstimatesTruth) -> tuple[list[VehicleAtRisk], str]:
     ]
     if not targets:
         return [], words("no vehicle: same odds")
-    target = min(targets, key=lambda item: item.purpose.steps)  # a place is found before a path is
+    target = min(targets, key=lambda item: item.purpose.steps)  # a place is located before a path is
     num = target.reports_of(DAYS_SEEN)
     try:
         chance = located(target.law, num).value
-    except ParameterError:  # said in a note already
+    except ParameterError:  # a note says so already
         return [], words("no vehicle: not computed")
     vehicles, readings = fleet.vehicles[fleet.order], next(fleet.by_row())
     inputs = inputs_of(target.mechanism, target.law, readings.columns(target.purpose, fleet.columns.places))
     # The last input stands for what is missing or outside; the share is of all rows of a vehicle.
-    known = inputs < len(maps[target.purpose.name]) - 1
-    pairs, counts = np.unique(vehicles[known] * (int(inputs.max()) + 1) + inputs[known], return_counts=True)
+    inside = inputs < len(maps[target.purpose.name]) - 1
+    pairs, counts = np.unique(vehicles[inside] * (int(inputs.max()) + 1) + inputs[inside], return_counts=True)
     staying, starts = np.unique(pairs // (int(inputs.max()) + 1), return_index=True)
     most = np.maximum.reduceat(counts, starts) if len(staying) else np.zeros(0)
     share = most / np.bincount(vehicles)[staying]
@@ -688,3 +708,408 @@ def at_risk(truth: EstimatesTruth) -> tuple[list[VehicleAtRisk], str]:
         for place in order.tolist()
     ]
     return listed, words("vehicles at risk", what=target.what, purpose=target.purpose.name, num=num, chance=chance)
+
+
+# Tracking, in pure numbers: where someone who collects reports locates a vehicle, which ones are unique, and who moved
+#
+# A vehicle that stays where it is sends one report after another through the same channel, and the attacker guesses the
+# likeliest place. With a loss of l in each report, the posterior of a place is proportional to its prior times
+# exp(l * n) if n reports speak for it. So the guess depends on these numbers alone, and the chance that it is right is
+# a sum over them:
+#
+# unary encoding              numbers are binomial and independent of each other: closed form, also with a prior
+# randomised response         numbers are multinomial: closed form by generating functions for places that are alike
+# any law, few outcomes       all multisets of symbols are enumerated
+# Hadamard response, others   simulated, with an interval
+#
+# Closed forms have sums of positive terms only, so that nothing cancels in floating point.
+
+
+class Guess(NamedTuple):
+    """How often the likeliest guess is right."""
+
+    value: float  # The chance
+    interval: Interval  # The chance twice if it was computed; with 95 % confidence if it was simulated
+    baseline: float  # The same without a report: the likeliest place beforehand
+
+    @property
+    def computed(self) -> bool:
+        return self.interval[0] == self.interval[1]
+
+    @classmethod
+    def exactly(cls, value: float, baseline: float) -> Guess:
+        """Make a guess with a computed chance; reports never make guessing worse."""
+        value = min(1.0, max(float(value), baseline))
+        return cls(value, (value, value), baseline)
+
+
+def locate(law: Any, num_reports: int, prior: FloatArray | None = None, *, noise: Noise | None = None) -> Guess:
+    """Return how often the reports of a vehicle that stays in one place locate it."""
+    noise = noise or Noise()
+    if isinstance(law, Independent):  # every place of a path was perturbed by itself
+        one = locate(law.place, num_reports, noise=noise)
+        low, high = (end**law.steps for end in one.interval)
+        return Guess(one.value**law.steps, (low, high), one.baseline**law.steps)
+    beforehand = np.full(law.num_inputs, 1 / law.num_inputs)
+    if prior is not None:
+        beforehand = np.asarray(prior, dtype=np.float64)
+        if beforehand.shape != (law.num_inputs,) or not (beforehand >= 0).all() or not beforehand.sum() > 0:
+            raise ParameterError(f"a prior needs a chance for each of the {law.num_inputs} inputs. Give their shares.")
+        beforehand = np.asarray(beforehand / beforehand.sum())
+    if not isinstance(law, InClear) or not num_reports:
+        return _within(law, num_reports, beforehand, noise)
+    # Guess inside each area; the area itself is visible.
+    size, sums = law.group_size, np.zeros(3)
+    inside = np.zeros((law.num_groups, size + 1))
+    inside[:, :size] = beforehand[:-1].reshape(law.num_groups, size)
+    inside[0, size] = beforehand[-1]
+    alike, how_many = np.unique(inside, axis=0, return_counts=True)
+    for chances, num in zip(alike, how_many, strict=True):
+        if (weight := float(chances.sum())) > 0:
+            guess = _within(law.oracle, num_reports, chances / weight, noise)
+            sums += num * weight * np.array([guess.value, *guess.interval])
+    value, low, high = np.minimum(sums, 1.0).tolist()
+    return Guess(value, (min(low, value), max(high, value)), float(beforehand.max()))
+
+
+def _within(law: Any, num_reports: int, prior: FloatArray, noise: Noise) -> Guess:
+    baseline, possible = float(prior.max()), prior[prior > 0]
+    if not num_reports:
+        return Guess.exactly(baseline, baseline)
+    alike = bool(np.ptp(possible) <= _TIE * baseline)
+    if isinstance(law, OptimisedUnary | SymmetricUnary) and (alike or len(possible) <= MAX_WITH_PRIOR):
+        chance = unary_guess(possible, law.p, law.q, float(law.loss), num_reports, alike=alike)
+        return Guess.exactly(chance, baseline)
+    if isinstance(law, RandomisedResponse) and alike and num_reports <= MAX_RESPONSES:
+        return Guess.exactly(response_guess(len(possible), law.num_inputs, law.p, num_reports), baseline)
+    few = law.num_symbols <= MAX_ENUMERATED and law.num_inputs * law.num_symbols <= MAX_ENTRIES
+    if few and math.comb(law.num_symbols + num_reports - 1, num_reports) <= MAX_ENUMERATED:
+        return Guess.exactly(enumerated_guess(channel_matrix(law), prior, num_reports), baseline)
+    if num_reports > MAX_DRAWN_REPORTS:
+        fewer = _within(law, MAX_DRAWN_REPORTS, prior, noise)
+        return Guess(fewer.value, (fewer.interval[0], 1.0), baseline)
+    if isinstance(law, HadamardResponse):
+        if num_reports == 1 and alike and len(possible) == law.num_inputs >= 3 * law.num_blocks:
+            # Any column agrees with one of the rows 1, 2 and 3 of a block: every symbol speaks for some place.
+            return Guess.exactly(2 * law.num_blocks * law.p / law.num_inputs, baseline)
+        return _hadamard_drawn(law, num_reports, prior, noise)
+    return _matrix_drawn(law, num_reports, prior, noise)
+
+
+# Closed forms
+
+
+def mixed_powers(
+    first: FloatArray, second: FloatArray, num: int, times: Callable[[FloatArray, FloatArray], FloatArray]
+) -> FloatArray:
+    """Return the sum over i < num of ``first^i second^(num - 1 - i)``, without a difference that could cancel."""
+    # With S(m) the sum of m terms: S(2m) = S(m) (A^m + B^m) and S(m + 1) = A S(m) + B^m, from S(2) = A + B on.
+    powers, total, done = (first, second), np.zeros(0), 1
+    for digit in f"{num:b}"[1:]:
+        both = powers[0] + powers[1]
+        total = both if done == 1 else times(total, both)
+        powers, done = (times(powers[0], powers[0]), times(powers[1], powers[1])), 2 * done
+        if digit == "1":
+            total = times(first, total) + powers[1]
+            powers, done = (times(powers[0], first), times(powers[1], second)), done + 1
+    return total
+
+
+def unary_guess(prior: FloatArray, p: float, q: float, loss: float, num_reports: int, *, alike: bool) -> float:
+    """Return the chance for unary encoding: the own bit is set with p, each other one with q, all independently."""
+    from scipy.stats import binom
+
+    counts = np.arange(num_reports + 1)
+    own, upto = binom.pmf(counts, num_reports, p), binom.cdf(counts, num_reports, q)
+    if len(prior) == 1:
+        return 1.0
+    if alike:
+        below = np.concatenate([[0.0], upto[:-1]])
+        # If t others have as many and no other has more, the guess is right with 1 / (1 + t): take the mean.
+        return float(own @ mixed_powers(upto, below, len(prior), np.multiply)) / len(prior)
+    total = 0.0
+    for place, chance in enumerate(prior):
+        # For each number of reports that speak for the place, the chance that no other place is likelier.
+        lead = (math.log(chance) - np.log(np.delete(prior, place))) / loss
+        limits = counts[:, None] + lead  # what others may have at most. Shape: counts, others
+        whole = np.rint(limits)
+        tied = np.abs(limits - whole) < _TIE
+        first = np.arange(len(prior) - 1) < place  # ties go to the first
+        most = np.where(tied, whole - first, np.floor(limits)).astype(np.int64)
+        chances = np.where(most < 0, 0.0, upto[np.clip(most, 0, num_reports)])
+        total += chance * (own @ chances.prod(axis=1))
+    return float(total)
+
+
+def response_guess(num_places: int, num_symbols: int, p: float, num_reports: int) -> float:
+    """Return the chance for randomised response among places that are alike.
+
+    The chance that others occur at most as often as the true place is a coefficient of a power of a truncated
+    exponential series; weighed as Poisson numbers, coefficients are chances.
+    """
+    from scipy.stats import binom, poisson
+
+    def most_often(own: int, rest: int) -> float:
+        """Return the chance that a place that occurred ``own`` times is guessed if all others have the rest."""
+        if own > rest or num_places == 1:
+            return 1.0
+        if not rest:
+            return 1 / num_places
+        mean = rest / (num_symbols - 1)
+        series = poisson.pmf(np.arange(rest + 1), mean)
+        upto, below = series.copy(), series.copy()
+        upto[own + 1 :], below[own:] = 0.0, 0.0
+
+        def times(one: FloatArray, other: FloatArray) -> FloatArray:
+            return np.convolve(one, other)[: rest + 1]
+
+        guessed = mixed_powers(upto, below, num_places, times) / num_places
+        free = num_symbols - num_places  # symbols that stand for no place may occur any number of times
+        if free:
+            guessed = times(guessed, poisson.pmf(np.arange(rest + 1), mean * free))
+        return float(guessed[rest] / poisson.pmf(rest, mean * (num_symbols - 1)))
+
+    chances = binom.pmf(np.arange(num_reports + 1), num_reports, p).tolist()
+    likely = ((own, chance) for own, chance in enumerate(chances) if chance > _NEGLIGIBLE)
+    return math.fsum(chance * most_often(own, num_reports - own) for own, chance in likely)
+
+
+# All outcomes, or many of them
+
+
+def channel_matrix(law: Any) -> FloatArray:
+    """Return the probability of each symbol (columns) for each input (rows) of a law with few of both."""
+    if law.num_inputs * law.num_symbols > MAX_ENTRIES:
+        what = "the grid is too fine for" if isinstance(law, Planar) else "there are too many symbols for"
+        raise ParameterError(f"{what} this attack. Choose fewer levels.")
+    if isinstance(law, Planar):
+        rows = planar_matrix(law).T
+        rows = np.vstack([rows, rows[law.centre]])  # a missing place counts as the middle
+        return np.asarray(rows / rows.sum(axis=1, keepdims=True))
+    exponents = [
+        [-math.inf if (e := law.exponent(index, symbol)) is None else float(e) for symbol in range(law.num_symbols)]
+        for index in range(law.num_inputs)
+    ]
+    base = np.zeros(law.num_symbols)  # the part of each logarithm that is the same for all inputs
+    if isinstance(law, OptimisedUnary | SymmetricUnary):
+        bits = np.array([symbol.bit_count() for symbol in range(law.num_symbols)])
+        base = bits * math.log(law.q / (1 - law.q))
+    weights = np.exp(np.array(exponents) + base)
+    return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+
+
+def enumerated_guess(matrix: FloatArray, prior: FloatArray, num_reports: int) -> float:
+    total = []
+    for symbols in combinations_with_replacement(range(matrix.shape[1]), num_reports):
+        counts = np.bincount(symbols, minlength=1)
+        orders = math.factorial(num_reports) / math.prod(math.factorial(int(count)) for count in counts)
+        total.append(orders * float((prior * matrix[:, symbols].prod(axis=1)).max()))
+    return math.fsum(total)
+
+
+def _uniforms(noise: Noise, size: int) -> FloatArray:
+    return np.asarray(noise_arrays.below(noise, 1 << _WORD, size) / float(1 << _WORD))
+
+
+def _drawn(
+    scores: Callable[[IntArray], FloatArray], prior: FloatArray, width: int, num_reports: int, noise: Noise
+) -> Guess:
+    """Sample places, and count how often the place with the highest score is the true one."""
+    step = max(1, MAX_ENTRIES // max(width, num_reports))
+    num = min(SIMULATIONS, max(MIN_SIMULATIONS, 2 * MAX_ENTRIES // width))
+    with np.errstate(divide="ignore"):
+        logs = np.log(prior)
+    ends, last = np.cumsum(prior), np.flatnonzero(prior)[-1]  # a place without a chance is never sampled
+    hits = 0
+    for start in range(0, num, step):
+        places = np.searchsorted(ends, _uniforms(noise, min(step, num - start)) * ends[-1], side="right")
+        true = np.asarray(np.minimum(places, last), dtype=np.int64)
+        posterior = scores(true) + logs
+        tied = posterior >= posterior.max(axis=1, keepdims=True) - _TIE
+        # Ties are broken by a coin, so that the count stays binomial.
+        chosen = _uniforms(noise, len(true)) * tied.sum(axis=1) < 1
+        hits += int((tied[np.arange(len(true)), true] & chosen).sum())
+    return Guess(hits / num, wilson(hits, num), float(prior.max()))
+
+
+def _hadamard_drawn(law: HadamardResponse, num_reports: int, prior: FloatArray, noise: Noise) -> Guess:
+    blocks, columns, loss = law.num_blocks, law.num_columns, float(law.loss)
+    of_row, of_block = np.divmod(np.arange(law.num_inputs), blocks)
+
+    def scores(true: IntArray) -> FloatArray:
+        symbols = batch.hadamard(noise, np.repeat(true, num_reports), blocks, columns, law.epsilon)
+        counts = _counts_by_row(symbols.reshape(len(true), num_reports), blocks * columns)
+        table = walsh_hadamard(counts.reshape(-1, columns)).reshape(len(true), blocks, columns)
+        # Reports of the own block that agree: (all of the block + those that agree - those that do not) / 2.
+        return loss * (table[:, of_block, 0] + table[:, of_block, of_row + 1]) / 2
+
+    return _drawn(scores, prior, law.num_symbols, num_reports, noise)
+
+
+def _counts_by_row(symbols: IntArray, num_symbols: int) -> IntArray:
+    rows = np.arange(len(symbols))[:, None] * num_symbols
+    return np.bincount((rows + symbols).ravel(), minlength=len(symbols) * num_symbols).reshape(-1, num_symbols)
+
+
+def _matrix_drawn(law: Any, num_reports: int, prior: FloatArray, noise: Noise) -> Guess:
+    matrix = channel_matrix(law)
+    ends = np.cumsum(matrix, axis=1)
+    with np.errstate(divide="ignore"):
+        logs = np.maximum(np.log(matrix), -1e6)  # the impossible weighs most, but stays finite
+
+    def scores(true: IntArray) -> FloatArray:
+        symbols = np.empty((len(true), num_reports), dtype=np.int64)
+        for place in np.unique(true).tolist():
+            rows = np.flatnonzero(true == place)
+            sample = np.searchsorted(ends[place], _uniforms(noise, len(rows) * num_reports) * ends[place, -1], "right")
+            symbols[rows] = np.minimum(sample, matrix.shape[1] - 1).reshape(len(rows), num_reports)
+        return np.asarray(_counts_by_row(symbols, matrix.shape[1]) @ logs.T)
+
+    return _drawn(scores, prior, max(matrix.shape), num_reports, noise)
+
+
+# Who moved
+
+
+class Movement(NamedTuple):
+    """How well two reports show whether a vehicle moved between them, from one known place to another."""
+
+    # Advantage of the best test when every report is sampled afresh: the total variation between the two places
+    fresh: float
+    # The same when a device keeps its symbol for a place and sends it again (memoisation): staying always shows as the
+    # same symbol, moving only by accident
+    kept: float
+
+
+def movement(law: Any) -> Movement:
+    """Return how well moves are seen between the two places for which it is easiest."""
+    if isinstance(law, InClear):
+        return Movement(1.0, 1.0) if law.num_groups > 1 else movement(law.oracle)
+    if isinstance(law, Planar):
+        rows = channel_matrix(law)
+        fresh = max(float(np.abs(rows - row).sum(axis=1).max()) / 2 for row in rows)
+        return Movement(fresh, 1 - float((rows @ rows.T).min()))
+    p, q, num = law.p, law.q, law.num_inputs
+    if isinstance(law, RandomisedResponse):
+        return Movement(p - q, 1 - (2 * p * q + (num - 2) * q * q))
+    if isinstance(law, HadamardResponse):
+        # Inputs of two blocks differ in whole halves; inputs of one block differ in half of each.
+        apart, each = law.num_blocks > 1, 2 / law.num_columns
+        halves = 2 * law.num_blocks
+        same = 2 * p * q + (halves - 2) * q * q if apart else (p + q) ** 2 / 2
+        return Movement((p - q) if apart else (p - q) / 2, 1 - each * same)
+    agree = (p * q + (1 - p) * (1 - q)) ** 2 * (q * q + (1 - q) ** 2) ** (num - 2)
+    return Movement(p - q, 1 - agree)
+
+
+# Sequences of areas
+
+
+def unique_shares(areas: IntArray, lengths: Sequence[int]) -> list[float]:
+    """Return, for some numbers of moments, the share of vehicles with a sequence of areas that no other vehicle has."""
+    groups, done, shares = np.zeros(len(areas), dtype=np.int64), 0, {}
+    for length in sorted(set(lengths)):
+        for column in areas.T[done:length]:
+            # The groups so far, split by the next area, and numbered again so that numbers stay small.
+            _, groups = np.unique(np.stack([groups, column]), axis=1, return_inverse=True)
+            groups = groups.reshape(-1)
+        done = length
+        sizes = np.bincount(groups)
+        shares[length] = float((sizes == 1).sum()) / max(len(areas), 1)
+    return [shares[length] for length in lengths]
+
+
+def unique_by_slots(areas: IntArray, seen: BoolArray) -> float:
+    """Return the share of vehicles that no other one accompanied at all moments at which they were seen."""
+    alone = 0
+    for row, moments in zip(areas, seen, strict=False):
+        same = (areas[:, moments] == row[moments]).all(axis=1)
+        alone += int(same.sum()) == 1
+    return alone / max(len(seen), 1)
+
+
+# Numbers
+
+
+class NumberGuess(NamedTuple):
+    """How often the bucket of a number is guessed right."""
+
+    told: float  # Chance if the report covers the number
+    share: float  # How often a report does
+    baseline: float  # Chance without a report: of the likeliest bucket
+
+    @property
+    def value(self) -> float:
+        return self.share * self.told + (1 - self.share) * self.baseline
+
+
+def bucket_weights(values: FloatArray, num_buckets: int, steps: int) -> FloatArray:
+    """Return the chances of buckets (rows) and points (columns) of numbers in [-1, 1] rounded to points at random."""
+    kept = np.clip(values[~np.isnan(values)], -1.0, 1.0)
+    if not kept.size:
+        kept = np.linspace(-1, 1, 2 * num_buckets + 1)[1::2]
+    buckets = np.minimum(((kept + 1) / 2 * num_buckets).astype(np.int64), num_buckets - 1)
+    scaled = (kept + 1) * steps
+    below = np.minimum(np.floor(scaled).astype(np.int64), 2 * steps - 1)
+    table = np.zeros((num_buckets, 2 * steps + 1))
+    np.add.at(table, (buckets, below), 1 - (scaled - below))
+    np.add.at(table, (buckets, below + 1), scaled - below)
+    return table / kept.size
+
+
+def even_weights(num_buckets: int, steps: int) -> FloatArray:
+    """Return the same for a number spread evenly over its domain: many evenly spaced numbers stand for it."""
+    num = num_buckets * max(16, -(-8 * steps // num_buckets))
+    return bucket_weights((np.arange(num) + 0.5) * 2 / num - 1, num_buckets, steps)
+
+
+def number_guess(law: Reading, weights: FloatArray) -> float:
+    """Return how often the likeliest bucket of a number that a law reports is right."""
+    if isinstance(law, Hybrid):  # the report shows which law was used
+        parts = (law.share, law.piecewise), (1 - law.share, law.duchi)
+        return sum(share * number_guess(part, weights) for share, part in parts)
+    if isinstance(law, WindowLaw):
+        odds = float(odds_of(law.epsilon))
+        symbols = np.arange(-law.last, law.last + 1)
+        before = np.pad(np.cumsum(weights, axis=1), ((0, 0), (1, 0)))  # (buckets, points + 1)
+        # The points with a window that contains a symbol: from first to the one before stop.
+        first = np.clip(-(-(symbols - law.half) // law.stride) + law.steps, 0, 2 * law.steps + 1)
+        stop = np.clip((symbols + law.half) // law.stride + law.steps + 1, 0, 2 * law.steps + 1)
+        joint = weights.sum(axis=1, keepdims=True) + (odds - 1) * (before[:, stop] - before[:, first])
+        return float(joint.max(axis=0).sum() / (law.window * odds + law.num_outside))
+    if isinstance(law, LaplaceNumber):
+        from scipy.signal import lfilter
+
+        ratio = math.exp(-float(1 / law.noise_scale))
+        ahead = lfilter([1.0], [1.0, -ratio], weights, axis=1)
+        behind = lfilter([1.0], [1.0, -ratio], weights[:, ::-1], axis=1)[:, ::-1]
+        best = (ahead + behind - weights).max(axis=0)
+        # Beyond the outermost points all chances only shrink together.
+        return float((best.sum() + (best[0] + best[-1]) * ratio / (1 - ratio)) * (1 - ratio) / (1 + ratio))
+    # A sign: its mean is the number over the scale.
+    points = np.linspace(-1.0, 1.0, weights.shape[1])
+    lean, all_of = weights @ points / law.scale, weights.sum(axis=1)
+    return float(((all_of + lean) / 2).max() + ((all_of - lean) / 2).max())
+
+
+def guess_numbers(report: SampledReport | JointReport, weights: Sequence[FloatArray | None]) -> list[NumberGuess]:
+    guesses = []
+    for place, table in enumerate(weights):
+        if table is None:
+            guesses.append(NumberGuess(1.0, report.share, 1.0))
+            continue
+        law: Reading | NumberLaw = report if isinstance(report, JointReport) else report.laws[place]
+        baseline = float(table.sum(axis=1).max())
+        chance = min(1.0, max(number_guess(law, table), baseline))
+        guesses.append(NumberGuess(chance, report.share, baseline))
+    return guesses
+
+
+def guess_tuple(guesses: Sequence[NumberGuess], num_told: int) -> float:
+    """Return how often all buckets are guessed right at once if the numbers are independent of each other."""
+    sets = [1.0] + [0.0] * num_told  # sums over sets of products, by how many of the numbers so far are reported
+    for guess in guesses:
+        sets = [
+            guess.baseline * sets[num] + (guess.told * sets[num - 1] if num else 0.0) for num in range(num_told + 1)
+        ]
+    return sets[num_told] / math.comb(len(guesses), num_told)

@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A release of classes: what somebody who knows a record's values can name or rule out, and what classes lose.
+"""A release of classes: what someone who knows a record's values can name or rule out, and what classes lose.
 
-The attacker has the release and knows, of one record, the public values and the generalised ones, exactly or within
-bounds. He looks up every class whose description does not rule the record out: by its closed intervals, by the sets of
-labels that occur in it, by what its mean leaves possible, or, with multisets, by the values that it lists. Rows of a
-class are in random order, so that within a class he can only guess; and what he guesses of several classes is weighed
-by how many rows (or listed values) of each fit. These figures are counted over all records. A class is ruled out only
-if it is impossible beyond rounding.
+The attacker has the release and knows the public and the generalised values of one record, exactly or within bounds.
+They look up every class that could contain the record: by its closed intervals, by the sets of labels that occur in it,
+by what its mean leaves possible, or, with multisets, by the values that it lists. Rows of a class are in random order,
+so within a class the attacker can only guess. Among several classes, each counts by how many of its rows (or listed
+values) fit. These figures are counted over all records. A class is ruled out only if it is impossible beyond rounding.
 
-Of a secret sample, eq. 25 of Li et al. 2022, beta / k, bounds how likely a record's row is named **before** the release
-is seen: it must be sampled, and then stand among k rows or more. Who sees the release, and knows that the record is in
-it, names its row with 1 / j where j rows are in its class: at most 1 / k, as for any k-anonymous release.
-``docs/proofs/identification.md`` has both.
+For a secret sample, eq. 25 of Li et al. 2022, beta / k, bounds how likely a row is named **before** the release is
+seen: the record must be sampled, and then stands among k rows or more. Someone who sees the release, and knows that the
+record is in it, names its row with probability 1 / j if its class has j rows: at most 1 / k, as for any k-anonymous
+release. ``docs/proofs/identification.md`` has both.
 
 References
 ----------
@@ -61,18 +60,17 @@ from dunnage.tables.dataset import Dataset
 from dunnage.text import percent
 from dunnage.verification import mechanism_of
 
-MAX_PAIRS = 2_000_000  # Pairs of a record and a class that are looked at together; bounds the memory
-MAX_PROBES = 1_000_000  # Values that are looked for to see which are certainly absent
-GUESS_REACH = 0.01  # A guessed value counts as right within this share of the domain on either side
-MIN_DRAWS, MAX_DRAWS = 20, 400  # How often a secret sample is drawn again
+MAX_PAIRS = 2_000_000  # Pairs of a record and a class that are compared at a time; bounds the memory
+MAX_PROBES = 1_000_000  # Values that are tried to see which are certainly absent
+GUESS_REACH = 0.01  # A guess counts as right within this share of the domain on either side
+MIN_DRAWS, MAX_DRAWS = 20, 400  # How often a secret sample is taken again
 MAX_DRAWN = 20_000_000
 _GOLDEN = (math.sqrt(5) - 1) / 2
 _ROUNDING = 1e-9
 OTHER_ROWS = "the release was not made from these rows. Give the data exactly as they were published."
 OTHER_KEY_ROWS = "the key was made from other rows. Give the data exactly as they were published."
 NEITHER = (
-    "linkage is audited on classes of rows and on noisy rows. This release promises {} and has neither. Audit one that "
-    "has."
+    "an audit of linkage needs classes of rows or noisy rows. This release promises {} and has neither. Give another."
 )
 
 
@@ -84,15 +82,15 @@ def names_of_role(release: Release, role: str) -> tuple[str, ...]:
 
 
 def positions(column: pa.Array, values: pa.Array) -> IntArray:
-    """Return where each cell stands among the values, -1 if it does not."""
+    """Return the place of each cell among the values, -1 if it is not there."""
     places: IntArray = pc.fill_null(pc.index_in(column, value_set=values), -1).to_numpy(zero_copy_only=False)
     return places.astype(np.int64)
 
 
 class PublicValues(NamedTuple):
-    """Numbers for the combinations of public values that a release has."""
+    """The combinations of public values that a release has, numbered."""
 
-    # Per public column its name, its values, and which combinations with those before it occur
+    # For each public column: its name, its values, and which combinations with the columns before it occur
     columns: tuple[tuple[str, pa.Array, IntArray], ...]
     of_class: IntArray  # Number of each class, or of each row where there are no classes
 
@@ -109,7 +107,7 @@ class PublicValues(NamedTuple):
         return cls(tuple(columns), codes.reshape(-1))
 
     def look_up(self, given: Mapping[str, pa.Array], num: int) -> IntArray:
-        """Return the number of each combination, -1 where the release has none such."""
+        """Return the number of each combination, -1 where the release does not have it."""
         codes, present_too = np.zeros(num, dtype=np.int64), np.ones(num, dtype=bool)
         for name, values, present in self.columns:
             position = positions(_comparable(given[name]), values)
@@ -121,7 +119,7 @@ class PublicValues(NamedTuple):
         return np.where(present_too, codes, -1)
 
     def of_records(self, release: Release, data: Dataset, others: Sequence[str]) -> IntArray:
-        """Return the number of each record's combination, -1 where the release has none such; others must be there."""
+        """Return the number of each record's combination, -1 where the release lacks it; ``others`` must exist."""
         columns, public = {attribute.name for attribute in data.schema}, [name for name, *_ in self.columns]
         lacking = [name for name in (*public, *others) if name not in columns]
         if lacking:
@@ -132,8 +130,7 @@ class PublicValues(NamedTuple):
                 given[name] = released_column(data, name).cast(release.data.schema.field(name).type)
             except pa.ArrowException:  # its text may quote cells
                 raise ReleaseError(
-                    f"column {name!r} of the data is not of the type that was released. Give the data that were "
-                    "published."
+                    f"column {name!r} of the data has another type than the release. Give the data that were published."
                 ) from None
         return self.look_up(given, len(data))
 
@@ -150,10 +147,10 @@ class LabelSets(NamedTuple):
 
 
 class ClassAttribute(NamedTuple):
-    """One generalised attribute as numbers, class by class; a label is its place among the labels of its domain.
+    """One generalised attribute as numbers, class by class; a label counts as its place among those of its domain.
 
-    A node of a hierarchy covers neighbouring leaves, so that it is an interval of places. A set of labels lies between
-    its first and last place, and is listed besides.
+    A node of a hierarchy covers neighbouring leaves, so it is an interval of places. A set of labels lies between its
+    first and last place, and is also listed.
     """
 
     name: str
@@ -161,9 +158,9 @@ class ClassAttribute(NamedTuple):
     lower: FloatArray  # lower, upper: closed bounds of each class
     upper: FloatArray
     means: FloatArray | None  # Mean of each class, where it was released
-    members: FloatArray | None  # Values of the members by class, where multisets were released
-    own_bounds: bool  # Whether bounds are the class's own smallest and largest value
-    listing: LabelSets | None  # The labels of each class, where sets were released: no other occurs in it
+    members: FloatArray | None  # Values by class, where multisets were released
+    own_bounds: bool  # Whether bounds are the smallest and largest value of the class itself
+    listing: LabelSets | None  # The labels of each class, where sets were released: no others occur in it
 
     @property
     def numeric(self) -> Numeric | None:
@@ -196,11 +193,11 @@ class ClassAttribute(NamedTuple):
                 means = _numbers(domain, classes[f"{name}_mean"].combine_chunks())
             own = bounds == "class"
             if bounds == "level":
-                # Its public rule: a border belongs to the interval above it.
+                # The public rule: a border belongs to the interval above it.
                 open_end = (lower < upper) & (upper < domain.upper_float)
                 upper = np.where(open_end, np.nextafter(upper, -np.inf), upper)
         elif name in classes.column_names and classes.schema.field(name).type == pa.string():
-            # The first and last leaf below each node, by place; any node of no hierarchy is the whole domain.
+            # The first and last leaf below each node, by place; a node outside the hierarchy is the whole domain.
             labels: tuple[str, ...] = getattr(domain, "labels", ())
             spans: dict[str, tuple[int, int]] = {}
             for place, label in enumerate(labels):
@@ -213,15 +210,13 @@ class ClassAttribute(NamedTuple):
             counts = np.asarray(pc.fill_null(pc.list_value_length(sets), 0).to_numpy(zero_copy_only=False), np.int64)
             places = _numbers(domain, sets.flatten())
             if not counts.all() or (places < 0).any():
-                raise ReleaseError(
-                    "a class has an empty set, or a label that is not in the domain. Verify the release."
-                )
+                raise ReleaseError("a class has an empty set, or a label outside the domain. Verify the release.")
             of_class, ends = np.repeat(np.arange(len(counts)), counts), np.cumsum(counts)
             places = places[np.lexsort((places, of_class))]
             listing, lower, upper = LabelSets(places, of_class), places[ends - counts], places[ends - 1]
         else:
             raise ParameterError(
-                f"this version audits numbers, nodes of hierarchies and sets. Attribute {name!r} was released as none."
+                f"this version audits numbers, nodes of hierarchies and sets. Attribute {name!r} is none of these."
             )
         members = None if release.members is None else _numbers(domain, release.members.column(name).combine_chunks())
         return cls(name, domain, lower, upper, means, members, own, listing)
@@ -231,13 +226,13 @@ def _numbers(domain: Domain, column: pa.Array) -> FloatArray:
     if isinstance(domain, Numeric):
         return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.float64)
     place = pc.index_in(column.cast(pa.string()), value_set=pa.array(getattr(domain, "labels", ()), pa.string()))
-    # A label that the domain has not stands outside every interval.
+    # A label outside the domain lies outside every interval.
     return np.asarray(pc.fill_null(place, -1).to_numpy(zero_copy_only=False), dtype=np.float64)
 
 
 @dataclass(frozen=True, eq=False)
 class ClassesView:
-    """A release of classes as an attacker reads it, one line a class."""
+    """A release of classes as an attacker reads it, one line for each class."""
 
     release: Release
     mechanism: ClassRelease  # What made it
@@ -248,7 +243,7 @@ class ClassesView:
     public: PublicValues
     class_id: IntArray  # Class of each row; -1 for noisy rows
     sampled: bool  # Whether it is of a secret sample, so that a record may be missing by chance
-    clustered: bool  # Whether classes are clusters of records near each other, told by sets, nodes and intervals
+    clustered: bool  # Whether classes are clusters of nearby records, shown as sets, nodes and intervals
     multisets: bool  # Whether the values of each class are listed
 
     @classmethod
@@ -280,7 +275,7 @@ class ClassesView:
 
     @property
     def statistic(self) -> str:
-        """What is told about a class: ``bounds``, ``mean``, ``multiset`` or, of clusters, ``values``."""
+        """What the release states about a class: ``bounds``, ``mean``, ``multiset`` or, for clusters, ``values``."""
         if self.clustered:
             return "values"
         has_means = any(attribute.means is not None for attribute in self.attributes)
@@ -288,9 +283,9 @@ class ClassesView:
 
     @cached_property
     def members(self) -> FloatArray:
-        """The listed values by class, those of the first attribute in order. Shape: attributes, rows."""
+        """The listed values by class, sorted by the first attribute. Shape: attributes, rows."""
         if self.release.members is None:
-            raise ParameterError("the release has no multisets. Look at bounds.")
+            raise ParameterError("the release has no multisets. Use its bounds.")
         values = np.array([attribute.members for attribute in self.attributes])
         return values[:, np.lexsort((values[0], self.release.members.column("class_id").to_numpy()))]
 
@@ -306,23 +301,17 @@ class ClassesView:
 class Knowledge:
     """What an attacker knows of some records."""
 
-    stratum: IntArray  # Number of their combination of public values, -1 if the release has none such
-    # low, high: within what each generalised value lies; equal if it is known exactly. Shape: attributes, records
+    stratum: IntArray  # Number of their combination of public values, -1 if the release does not have it
+    # low, high: bounds of each generalised value; equal if it is known exactly. Shape: attributes, records
     low: FloatArray
     high: FloatArray
 
     def __len__(self) -> int:
         return len(self.stratum)
 
-    def of_some(self, records: IntArray) -> Knowledge:
-        return Knowledge(self.stratum[records], self.low[:, records], self.high[:, records])
-
     @classmethod
     def of_values(cls, view: ClassesView, stratum: IntArray, values: FloatArray, tolerance: float = 0.0) -> Knowledge:
-        """Know values exactly, or numbers within a share of each on either side. Shape of values: attributes, records.
-
-        A label is known or not: the tolerance is for numbers.
-        """
+        """Know labels exactly, and numbers within a share of each on either side. Shape: attributes, records."""
         shares = np.array([[tolerance if item.numeric is not None else 0.0] for item in view.attributes])
         reach = shares * np.abs(values)
         return cls(stratum, values - reach, values + reach)
@@ -333,12 +322,14 @@ class Knowledge:
         try:
             values = np.array([item.numbers(data.column(item.name)) for item in view.attributes])
         except (pa.ArrowException, ValueError):
-            raise ReleaseError("a column is not of the kind that was released. Give its policy and data.") from None
+            raise ReleaseError(
+                "a column has another kind than the release. Give the policy and data as published."
+            ) from None
         return cls.of_values(view, stratum, values, tolerance)
 
     @classmethod
     def of_axes(cls, stratum: IntArray, axes: Sequence[int], values: FloatArray, num_attributes: int) -> Knowledge:
-        """Know some attributes exactly and nothing of the others. Shape of values: axes, records."""
+        """Know some attributes exactly and nothing about the others. Shape of values: axes, records."""
         low = np.full((num_attributes, len(stratum)), -np.inf)
         high = -low
         low[axes] = high[axes] = values
@@ -353,8 +344,8 @@ class ClassesTruth:
     data: Dataset
     known: Knowledge  # What an attacker who knows the records exactly knows
     of_record: IntArray  # Class of each record, -1 where it was suppressed
-    released: BoolArray  # Which records are in the release
-    certain: bool  # Whether that is known for sure, not only likely
+    released: BoolArray  # Whether each record is in the release
+    certain: bool  # Whether both are known for certain
 
     @classmethod
     def of(cls, view: ClassesView, data: Dataset, key: Key | None) -> ClassesTruth:
@@ -374,15 +365,15 @@ class ClassesTruth:
         return cls(view, data, known, of_record, times > 0, certain)
 
 
-# Who may be in which class
+# Which record may be in which class
 
 
 class ClassCandidates(NamedTuple):
-    """Pairs of a record that is looked for and a class it may be in, by record."""
+    """Pairs of a record and a class it may be in, by record."""
 
     record: IntArray
     of_class: IntArray
-    weight: IntArray  # How many rows of the class fit what is known; with multisets, how many of the listed values
+    weight: IntArray  # How many rows of the class (with multisets, listed values) fit what the attacker knows
 
     @property
     def starts(self) -> IntArray:
@@ -391,9 +382,9 @@ class ClassCandidates(NamedTuple):
 
 
 def candidates(view: ClassesView, known: Knowledge) -> Iterator[ClassCandidates]:
-    """Yield all classes that each record may be in, some records at a time; records without any do not appear."""
-    # Classes are looked up by the labels of up to two attributes that were released by sets and of which every record's
-    # label is known, once for each combination that they may have: so many must not be too many.
+    """Yield all classes that each record may be in, some records at a time; records that fit no class do not appear."""
+    # Classes are looked up by the labels of up to two attributes that were released as sets and that are known of every
+    # record. A class stands once for each combination of its labels, as long as these are not too many.
     by: tuple[int, ...] = ()
     lines = np.ones(len(view.sizes), dtype=np.int64)
     for axis, attribute in enumerate(view.attributes):
@@ -433,7 +424,7 @@ def candidates(view: ClassesView, known: Knowledge) -> Iterator[ClassCandidates]
 
 
 class _Runs(NamedTuple):
-    """For each record the run of classes, in one order, that one attribute and some labels do not rule out."""
+    """For each record, the consecutive classes in one order that one attribute and some labels do not rule out."""
 
     order: IntArray
     first: IntArray
@@ -442,8 +433,7 @@ class _Runs(NamedTuple):
 
 def _runs(view: ClassesView, known: Knowledge, axis: int, by: tuple[int, ...]) -> _Runs:
     """Find each run among the classes sorted by public values, labels of attributes ``by`` and lower bound."""
-    # A group is a combination of public values, together with the labels; a record has -1 if the release has none such.
-    # Classes stand once for each combination of labels.
+    # A group is a combination of public values and labels; a record has -1 if the release does not have it.
     group, wanted = view.public.of_class, known.stratum
     of_class = np.arange(len(group))
     for place in by:
@@ -456,7 +446,7 @@ def _runs(view: ClassesView, known: Knowledge, axis: int, by: tuple[int, ...]) -
         own_label = listing.places[line + np.arange(len(line))].astype(np.int64)
         group, of_class = np.repeat(group, times) * num + own_label, np.repeat(of_class, times)
         wanted = np.where((wanted < 0) | (label < 0), -1, wanted * num + label)
-    # Possible are classes from where an upper bound is first high enough, to where lower bounds are too high.
+    # Candidates run from the first upper bound that is high enough to where lower bounds become too high.
     lower, upper = view.attributes[axis].lower[of_class], view.attributes[axis].upper[of_class]
     order = np.lexsort((lower, group))
     ends = np.unique(np.concatenate([lower, upper]))
@@ -470,7 +460,7 @@ def _runs(view: ClassesView, known: Knowledge, axis: int, by: tuple[int, ...]) -
 
 
 def _fits(view: ClassesView, known: Knowledge, record: IntArray, of_class: IntArray) -> BoolArray:
-    """Tell which pairs no attribute rules out."""
+    """Return which pairs no attribute rules out."""
     fits = np.ones(len(record), dtype=bool)
     for axis in _axes_known(known):
         attribute, sizes = view.attributes[axis], view.sizes[of_class]
@@ -478,14 +468,14 @@ def _fits(view: ClassesView, known: Knowledge, record: IntArray, of_class: IntAr
         lower, upper = attribute.lower[of_class], attribute.upper[of_class]
         fits &= (lower <= high) & (upper >= low)
         if attribute.listing is not None:
-            # What covers the whole set needs no look at its labels.
+            # Knowledge that covers the whole set rules out none of its labels.
             open_ = np.flatnonzero(fits & ((low > lower) | (high < upper)))
             fits[open_] = _ranked_inside(*attribute.listing, of_class[open_], low[open_], high[open_]) > 0
         if view.multisets:
             continue
-        # With own bounds one member is the smallest and one the largest, so a class of two has no other. The mean
-        # bounds what one more member can be: those besides cannot sum to more than their upper bounds, nor to less than
-        # their lower ones.
+        # With own bounds one member is the smallest and one the largest, so a class of two has no others. The mean
+        # bounds what one more member can be: the others sum to no more than their upper bounds, and no less than
+        # their lower bounds.
         least, most, fixed = lower, upper, 2 if attribute.own_bounds else 0
         if attribute.means is not None:
             slack = _ROUNDING * sizes * np.maximum(np.abs(lower), np.abs(upper))
@@ -500,7 +490,7 @@ def _fits(view: ClassesView, known: Knowledge, record: IntArray, of_class: IntAr
 
 
 def _axes_known(known: Knowledge) -> list[int]:
-    """List the attributes of which anything is known of any record."""
+    """List the attributes that the attacker knows something about."""
     bounded = (known.low > -np.inf) | (known.high < np.inf)
     return [int(axis) for axis in np.flatnonzero(bounded.any(axis=1))]
 
@@ -508,7 +498,7 @@ def _axes_known(known: Knowledge) -> list[int]:
 def _ranked_inside(
     values: FloatArray, groups: IntArray, wanted: IntArray, low: FloatArray, high: FloatArray
 ) -> IntArray:
-    """Count the values of one group each that lie between bounds; values are sorted by group."""
+    """Count the values of each wanted group that lie between its bounds; values are sorted by group."""
     ranks = np.unique(values)
     width = len(ranks) + 1
     places = groups * width + np.searchsorted(ranks, values)
@@ -528,7 +518,7 @@ class RecordLinkage(NamedTuple):
 
 
 def record_linkage(view: ClassesView, known: Knowledge) -> RecordLinkage:
-    """Look for the row of each record; records that no class fits have no rows and probability 0."""
+    """Look for the row of each record; records that fit no class have no rows and probability 0."""
     rows, probability = np.zeros(len(known), dtype=np.int64), np.zeros(len(known))
     axes = _axes_known(known)
     if len(axes) == 1 and np.array_equal(known.low[axes[0]], known.high[axes[0]]):
@@ -549,8 +539,8 @@ def record_linkage(view: ClassesView, known: Knowledge) -> RecordLinkage:
 
 
 def _rows_at(view: ClassesView, known: Knowledge, axis: int) -> IntArray:
-    """Count the rows whose interval of one attribute holds the value of each record: begun less ended ones."""
-    # Pairs of a record and a class would be far too many here: a million values are tried in all classes.
+    """Count the rows with an interval that contains each record's value: those begun less those ended."""
+    # Pairs of a record and a class would be far too many: a million values are tried in all classes.
     attribute, groups, value = view.attributes[axis], view.public.of_class, known.low[axis]
     ends = np.unique(np.concatenate([attribute.lower, attribute.upper]))
     width = len(ends) + 1
@@ -566,10 +556,10 @@ def _rows_at(view: ClassesView, known: Knowledge, axis: int) -> IntArray:
 
     inner = view.sizes > (2 if attribute.own_bounds else 0)
     rows = below(lower, inner, after) - below(upper, inner, at)
-    # A class of two has nothing between its own bounds: it counts at either of them, once.
+    # A class of two has nothing between its own bounds: it counts once at each of them.
     for bounds, some in ((lower, ~inner), (upper, ~inner & (lower != upper))):
         rows += below(bounds, some, after) - below(bounds, some, at)
-    return rows  # what is in no stratum stands before all classes
+    return rows  # a value in no stratum stands before all classes
 
 
 # Attribute linkage
@@ -594,7 +584,7 @@ class Occurrences(NamedTuple):
         return np.diff(self.starts)
 
     def expand(self, classes: IntArray) -> tuple[IntArray, IntArray]:
-        """Return, for a list of classes, positions in the list and lines here, one for each value."""
+        """Return, for each value of some classes, the class's position in the list and the line here."""
         times = self.distinct[classes]
         place = np.repeat(np.arange(len(classes)), times)
         line = np.arange(len(place)) + np.repeat(self.starts[classes] - (np.cumsum(times) - times), times)
@@ -630,7 +620,7 @@ def attribute_linkage(view: ClassesView, known: Knowledge, column: str) -> Float
 
 
 def homogeneous_by_chance(sizes: IntArray, values: IntArray) -> float:
-    """Return which share of rows is in classes with one value only if values are dealt to classes at random."""
+    """Return the share of rows in classes with only one value if values were dealt to classes at random."""
     from scipy.special import gammaln
 
     num, expected = int(sizes.sum()), 0.0
@@ -657,15 +647,14 @@ def best_window(values: FloatArray, groups: IntArray, reach: float) -> float:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Match:
-    """What a release tells about somebody whose values are known."""
+    """What a release reveals about a record with known values."""
 
-    candidates: int  # Released rows that may be this record
+    candidates: int  # Released rows that could be this record
     probability: float  # How likely the best guess of the row is right, if the record is known to be released
-    # Whether no released row can be this record. One that was suppressed or left out is not in the release and yet in
-    # the owner's data
+    # Whether no released row can be this record; it may still be suppressed or left out of the release
     certainly_absent: bool
-    # Whether the release says that a record of exactly these values is in it. That is this very person or package only
-    # if no other has the same values
+    # Whether the release shows that it contains a record with exactly these values. That is this very person or package
+    # only if no other has the same values
     value_told: bool
 
 
@@ -674,7 +663,7 @@ def look_up(
     known: Mapping[str, Any],  # Value of each generalised attribute
     *,
     public: Mapping[str, Any] | None = None,  # Value of each public attribute, if there are any
-    tolerance: float = 0.0,  # Share of each value by which the attacker's knowledge may be off
+    tolerance: float = 0.0,  # Share of each value by which the attacker may be off
 ) -> Match:
     """Look for one record in a release of classes, as an attacker would."""
     view = ClassesView.of(release)
@@ -682,14 +671,14 @@ def look_up(
     given = dict(public or {})
     if set(known) != set(view.names) or set(given) != set(names):
         raise ParameterError(
-            f"an attacker knows {', '.join(view.names)} and the public {', '.join(names) or 'nothing'}. "
+            f"look_up needs {', '.join(view.names)} and the public {', '.join(names) or 'nothing'}. "
             f"Got {', '.join([*known, *given]) or 'nothing'}. Give a value for each."
         )
     try:
         values = np.array([item.numbers(pa.array([known[item.name]])) for item in view.attributes])
         columns = {name: pa.array([given[name]], release.data.schema.field(name).type) for name in names}
     except (pa.ArrowException, ValueError, TypeError):
-        raise ParameterError("a value is not of the kind of its attribute. Give numbers as numbers.") from None
+        raise ParameterError("a value does not have the kind of its attribute. Give numbers as numbers.") from None
     about = Knowledge.of_values(view, view.public.look_up(columns, 1), values, tolerance)
     linkage = record_linkage(view, about)
     rows = int(linkage.rows[0])
@@ -702,12 +691,12 @@ def look_up(
 
 
 def values_told(view: ClassesView, known: Knowledge) -> BoolArray:
-    """Tell for which records, known exactly, the release says that a record of the same values is in it.
+    """Return for which records, known exactly, the release shows that it contains a record with the same values.
 
-    With multisets every value is listed. Otherwise, with one attribute: own bounds are values of records, and so is
-    the third value of a class of three whose mean was released. With several: only classes of one point.
+    With multisets every value is listed. Otherwise, with one attribute, own bounds are values of records, and so is
+    the third value of a class of three with a released mean. With several attributes, only classes of one point count.
     """
-    told, one = np.zeros(len(known), dtype=bool), view.attributes[0]
+    shown, one = np.zeros(len(known), dtype=bool), view.attributes[0]
     points = np.logical_and.reduce([each.lower == each.upper for each in view.attributes])
     for pairs in candidates(view, known):
         exact: BoolArray = (known.low[:, pairs.record] == known.high[:, pairs.record]).all(axis=0)
@@ -717,12 +706,12 @@ def values_told(view: ClassesView, known: Knowledge) -> BoolArray:
             value, size = known.low[0, pairs.record], view.sizes[pairs.of_class]
             ends = (value == one.lower[pairs.of_class]) | (value == one.upper[pairs.of_class])
             exact = exact & (ends | ((size == 3) & (one.means is not None)))
-        told[pairs.record[exact]] = True
-    return told
+        shown[pairs.record[exact]] = True
+    return shown
 
 
 def populations(view: ClassesView, population: Knowledge) -> IntArray:
-    """Count who of a population fits each class."""
+    """Count the members of a population that fit each class."""
     counts = np.zeros(len(view.sizes), dtype=np.int64)
     for pairs in candidates(view, population):
         counts += np.bincount(pairs.of_class, minlength=len(counts))
@@ -733,13 +722,13 @@ def populations(view: ClassesView, population: Knowledge) -> IntArray:
 
 
 def view_figures(view: ClassesView, tell: Progress) -> Iterator[KeyFigure]:
-    """Find the risks that follow from class sizes, and what values classes give away or rule out."""
+    """Compute the risks that follow from class sizes, and the values that classes reveal or rule out."""
     rows, smallest = int(view.sizes.sum()), int(view.sizes.min())
     mean = len(view.sizes) / rows
     yield figure("prosecutor risk", 1 / smallest, 1 / rows, None, {"mean": mean, "smallest_class": smallest})
     yield figure("journalist risk", 1 / smallest, 1 / rows, (0.0, 1 / smallest))
     yield figure("marketer risk", mean, 1 / rows, classes=len(view.sizes), rows=rows)
-    # How many records are in classes that have one value only, of a sensitive column or a generalised one.
+    # How many records are in classes with only one value of a sensitive or generalised column.
     for name in view.sensitive:
         sizes, codes = np.bincount(view.class_id), sensitive_codes(view, name)
         alike = Occurrences.of(view.class_id, codes, len(sizes)).distinct == 1
@@ -748,28 +737,28 @@ def view_figures(view: ClassesView, tell: Progress) -> Iterator[KeyFigure]:
     for axis, attribute in enumerate(view.attributes):
         points, more = attribute.lower == attribute.upper, ""
         if view.multisets:
-            known = np.unique(view.members[axis], return_counts=True)[1]
-        else:  # as far as the release tells
+            value_counts = np.unique(view.members[axis], return_counts=True)[1]
+        else:  # as far as the release shows
             _, of_value = np.unique(attribute.lower[points], return_inverse=True)
-            known = np.bincount(of_value.reshape(-1), weights=view.sizes[points]).astype(np.int64)
+            value_counts = np.bincount(of_value.reshape(-1), weights=view.sizes[points]).astype(np.int64)
             more = "" if points.all() else words("homogeneity at least")
         share = float(view.sizes[points].sum() / view.sizes.sum())
-        chance, name = homogeneous_by_chance(view.sizes, known), attribute.name
+        chance, name = homogeneous_by_chance(view.sizes, value_counts), attribute.name
         yield figure("homogeneity ({column})", share, chance, column=name, one=name, what=f"exact {name}", more=more)
     for axis, name in enumerate(view.names) if view.multisets else ():
         values = view.members[axis]
         share = best_window(values, view.class_of_member, 0.0)
         chance = best_window(values, np.zeros(len(values), dtype=np.int64), 0.0)
         yield figure("value linkage, exact ({column})", share, chance, column=name)
-    tell("looking for values that are certainly absent")
+    tell("searching for values that are certainly absent")
     for axis in range(len(view.attributes)):
         yield _certain_absence(view, axis)
-    if not view.clustered:  # what those lose is measured by their own distances
+    if not view.clustered:  # the loss of clusters is measured by their own distances
         yield from _interval_loss(view)
 
 
 def _grid(attribute: ClassAttribute) -> Numeric | None:
-    """Return the grid to probe: all labels, the public grid, or that of the decimals the release shows."""
+    """Return the grid to probe: all labels, the public grid, or the decimals that the release shows."""
     domain, members = attribute.numeric, attribute.members
     if domain is None:
         return Numeric(lower=0, upper=int(attribute.span), resolution=1)
@@ -785,7 +774,7 @@ def _grid(attribute: ClassAttribute) -> Numeric | None:
 
 
 def _certain_absence(view: ClassesView, axis: int) -> KeyFigure:
-    """Count the values that the release rules out, for somebody whose public values are known too."""
+    """Count the values that the release rules out for someone who also knows the public values."""
     attribute, stated, strata_of_class = view.attributes[axis], view.release.certificate, view.public.of_class
     grid, num_strata = _grid(attribute), int(strata_of_class.max()) + 1
     points = grid.num_steps + 1 if grid is not None else MAX_PROBES + 1
@@ -796,7 +785,7 @@ def _certain_absence(view: ClassesView, axis: int) -> KeyFigure:
         stratum = np.repeat(np.arange(num_strata), points)
         weight = (rows / rows.sum() / points)[stratum]
     else:
-        # Strata as often as they have rows, and values by the golden ratio: even in both, whatever their numbers.
+        # Strata in proportion to their rows, and values by the golden ratio: even in both, whatever their numbers.
         index = np.arange(MAX_PROBES)
         stratum = np.searchsorted(np.cumsum(rows), (index + 0.5) * rows.sum() / MAX_PROBES)
         place = np.mod(index * _GOLDEN, 1.0)
@@ -820,7 +809,7 @@ def _certain_absence(view: ClassesView, axis: int) -> KeyFigure:
 
 
 def _interval_loss(view: ClassesView) -> Iterator[KeyFigure]:
-    """Recompute the loss of eq. 7 a record, suppressed ones at the price alpha."""
+    """Recompute the loss of eq. 7 for each record; a suppressed one costs alpha."""
     alpha, suppressed = float(view.mechanism.price_of_suppression), view.release.certificate.rows.num_suppressed
     records = int(view.sizes.sum()) + suppressed
     losses = {}
@@ -842,7 +831,7 @@ def _interval_loss(view: ClassesView) -> Iterator[KeyFigure]:
 
 
 def settled(mean: float, numbers: FloatArray) -> float:
-    """Return the mean; equal numbers have a mean that is none of their roundings."""
+    """Return the mean; equal numbers have exactly themselves as their mean, without rounding."""
     low, high = float(numbers.min()), float(numbers.max())
     return low if low == high else mean
 
@@ -850,13 +839,13 @@ def settled(mean: float, numbers: FloatArray) -> float:
 def truth_figures(
     truth: ClassesTruth, tolerance: float | None, tell: Progress
 ) -> tuple[list[KeyFigure], list[RecordAtRisk]]:
-    """Attack every released record; return the figures, and the records that are most at risk."""
+    """Attack every released record; return the figures and the records most at risk."""
     tell("linking records")
     view = truth.view
     exactly = record_linkage(view, truth.known)
     figures = [*_record_figures(truth, exactly, "", "exactly")]
     if tolerance is not None:
-        tell("linking records by values that are known roughly")
+        tell("linking records by roughly known values")
         rough = record_linkage(view, Knowledge.of_records(view, truth.data, tolerance))
         within = f"within {percent(tolerance)}"
         figures += _record_figures(truth, rough, f", {within}", within)
@@ -876,9 +865,9 @@ def truth_figures(
         ]
     if truth.certain:
         figures += [_value_guess(truth, axis) for axis, item in enumerate(view.attributes) if item.numeric is not None]
-    told = float(values_told(view, truth.known)[truth.released].mean())
-    figures.append(figure("certain presence (value)", told, 0.0, names=" and ".join(view.names)))
-    # Most at risk is who is easiest to name, or whose sensitive value is easiest to guess.
+    present = float(values_told(view, truth.known)[truth.released].mean())
+    figures.append(figure("certain presence (value)", present, 0.0, names=" and ".join(view.names)))
+    # Most at risk are the records that are easiest to name, then those with the value that is easiest to guess.
     records = np.flatnonzero(truth.released)
     worst_guess = np.max([guess[records] for guess in guesses.values()] or [np.zeros(len(records))], axis=0)
     source = truth.data.source_rows
@@ -905,31 +894,33 @@ def _record_figures(truth: ClassesTruth, linkage: RecordLinkage, how: str, known
 
 
 def _value_guess(truth: ClassesTruth, axis: int) -> KeyFigure:
-    """Guess the number of somebody known by class alone, to within one per cent of the domain."""
+    """Guess a number from the class alone, to within one per cent of the domain."""
     view, attribute = truth.view, truth.view.attributes[axis]
     values, class_id = truth.known.low[axis, truth.released], truth.of_record[truth.released]
     reach = GUESS_REACH * attribute.span
     if view.multisets:
-        share, guess = best_window(view.members[axis], view.class_of_member, reach), "best of its multiset"
+        share, guess = best_window(view.members[axis], view.class_of_member, reach), "best value of its multiset"
     else:
         middle = (attribute.lower + attribute.upper) / 2
-        guesses, guess = (middle, "middle of its interval") if attribute.means is None else (attribute.means, "mean")
+        guesses, guess = (
+            (middle, "middle of its interval") if attribute.means is None else (attribute.means, "mean of its class")
+        )
         share = float(np.mean(np.abs(values - guesses[class_id]) <= reach * (1 + _ROUNDING)))
     chance = best_window(values, np.zeros(len(values), dtype=np.int64), reach)
-    # Nobody has to guess by the class: who knows how values are spread does no worse than without the release.
+    # Nobody has to guess by the class: knowing how values are spread, the attacker does no worse than without it.
     better, details = words("better without") if share < chance else "", {"reach": reach, "by_class": share}
     facts = {"column": attribute.name, "guess": guess, "within": with_unit(reach, attribute.unit), "better": better}
     return figure("value linkage ({column})", max(share, chance), chance, None, details, **facts)
 
 
 def population_figures(truth: ClassesTruth, population: Dataset) -> list[KeyFigure]:
-    """Find the journalist's risk, and who of a population is certainly in the release (delta-presence)."""
+    """Compute the journalist's risk, and who of a population is certainly in the release (delta-presence)."""
     sizes = truth.view.sizes
     counts = populations(truth.view, Knowledge.of_records(truth.view, population))
     if (counts < sizes).any():
         raise ParameterError(
-            "the population has fewer records of some class than the release. Give everyone the records were drawn "
-            "from, the released ones included."
+            "the population has fewer records of some class than the release. Give everyone the records come from, "
+            "including those released."
         )
     shares, fewest = sizes / counts, int(counts.min())
     mean, certain = float(shares.sum() / sizes.sum()), float(sizes[shares == 1].sum() / sizes.sum())
@@ -944,7 +935,7 @@ def population_figures(truth: ClassesTruth, population: Dataset) -> list[KeyFigu
 
 
 class Correspondence(NamedTuple):
-    """What two releases tell together about the records that are in both."""
+    """What two releases together reveal about the records that are in both."""
 
     shared: IntArray  # For each common record: how many common records share both its classes
     alone: IntArray  # For each: the size of its class in the first release
@@ -965,10 +956,10 @@ class Correspondence(NamedTuple):
 
 
 def match_records(one: Dataset, other: Dataset) -> tuple[IntArray, IntArray]:
-    """Find the records that are in both datasets: by an identifier that both have, or where the same rows stood."""
+    """Match the records that are in both datasets, by a common identifier, or by row if the rows are the same."""
 
     def identifying(data: Dataset) -> list[str]:
-        together = data.schema.together  # where rows are put together, the column they share
+        together = data.schema.together  # where rows are merged, the column they share
         return [a.name for a in data.schema.identifiers] if together is None else [together]
 
     shared = [name for name in identifying(one) if name in identifying(other)]
@@ -978,15 +969,15 @@ def match_records(one: Dataset, other: Dataset) -> tuple[IntArray, IntArray]:
         same = [one.column(name).take(first).equals(other.column(name).take(second)) for name in names]
         if not same or not all(same):
             raise ParameterError(
-                "records of two releases are matched by an identifier. The two datasets have none in common and are "
-                "not the same rows. Declare the identifier in both policies."
+                "the records of two releases need an identifier in common. These two datasets have none, and their "
+                "rows differ. Declare the identifier in both policies."
             )
         return first, second
     columns = [[data.column(name).cast(pa.string()) for name in shared] for data in (one, other)]
     left, right = (pc.binary_join_element_wise(*parts, "\x1f") for parts in columns)
     if any(len(column.unique()) < len(column) for column in (left, right)):
         raise ParameterError(
-            f"the identifier {', '.join(shared)} names some records twice, so records of two releases cannot be "
+            f"the identifier {', '.join(shared)} occurs more than once, so the records of two releases cannot be "
             "matched. Give each record its own."
         )
     place = positions(left, right)
@@ -1019,7 +1010,7 @@ class ValuesLeft(NamedTuple):
 
 
 def correspondence_figures(truth: ClassesTruth, other: ClassesTruth, number: int) -> tuple[list[KeyFigure], list[str]]:
-    """Find what two releases tell together; return the figures, and notes on what could not be found."""
+    """Compute what two releases reveal together; return figures, and notes on what could not be computed."""
     if not (truth.certain and other.certain):
         return [], [words("classes not certain")]
     common = Correspondence.of(truth, other)
@@ -1049,7 +1040,7 @@ def correspondence_figures(truth: ClassesTruth, other: ClassesTruth, number: int
         if twin is not None and members[0] is not None and members[1] is not None:
             figures.append(one_value_left(item.name, (members[0], members[1])))
         elif twin is not None and item.numeric is not None and twin.numeric is not None:
-            # How wide both releases leave a number that did not change.
+            # How wide an interval both releases leave for a number that did not change.
             lower = np.maximum(item.lower[common.first], twin.lower[common.second])
             upper = np.minimum(item.upper[common.first], twin.upper[common.second])
             width = float(np.maximum(upper - lower, 0.0).mean())
@@ -1064,7 +1055,7 @@ def correspondence_figures(truth: ClassesTruth, other: ClassesTruth, number: int
 
 
 class Sampling(NamedTuple):
-    beta: Fraction  # The rate of the sample, and the fewest rows of a class, as the release states them
+    beta: Fraction  # beta, k: sampling rate and fewest rows of a class, as the release states them
     k: int
 
     @classmethod
@@ -1075,15 +1066,15 @@ class Sampling(NamedTuple):
 
     @property
     def bound(self) -> float:
-        """How likely a row is named before the release is seen, at most: eq. 25."""
+        """The largest probability that a row is named before the release is seen: eq. 25."""
         return float(self.beta / self.k)
 
 
 def sample_figures(view: ClassesView) -> Iterator[KeyFigure]:
-    """Find how likely a row is named before the release is seen, and given the class."""
+    """Compute how likely a row is named before the release is seen, and given the class."""
     sampling, rows = Sampling.of(view), int(view.sizes.sum())
     beta, k, bound = float(sampling.beta), sampling.k, sampling.bound
-    if not view.release.noisy:  # beside noisy rows of the others nobody is hidden by not being sampled
+    if not view.release.noisy:  # if the others are released with noise, not being sampled hides nobody
         details = {"beta": beta, "k": k, "k_anonymous": 1 / k}
         yield figure("identification before release", bound, beta / rows if rows else 0.0, (0.0, bound), details)
     if rows:
@@ -1093,7 +1084,7 @@ def sample_figures(view: ClassesView) -> Iterator[KeyFigure]:
 
 
 def sampled_again(view: ClassesView, data: Dataset, key: Key | None, noise: Noise | None = None) -> Iterator[KeyFigure]:
-    """Draw the sample again at the released levels, and tell the owner who is in the release; private."""
+    """Take the sample again at the released levels, and count the records in classes; private."""
     sampling, kept = Sampling.of(view), int(view.sizes.sum())
     if not view.release.noisy:
         yield _simulated(groups_at_levels(view, data), sampling, noise or Noise())
@@ -1106,10 +1097,10 @@ def sampled_again(view: ClassesView, data: Dataset, key: Key | None, noise: Nois
 
 
 def groups_at_levels(view: ClassesView, data: Dataset) -> IntArray:
-    """Give all records that look alike at the released levels, public values included, the same number from 0 on."""
+    """Give records that look alike at the released levels, with the same public values, the same number from 0 on."""
     levels = view.release.certificate.rows.levels or {}
     if set(levels) != set(view.names):
-        raise ParameterError("the release does not state a level for each attribute. Verify it.")
+        raise ParameterError("the release does not state a level for each attribute. Verify the release.")
     everyone = np.arange(len(data))
     columns = [LatticeColumn.of(data, item.name, hierarchy_of(item.domain), everyone) for item in view.attributes]
     records = Records.of(strata(data)[0], columns)
@@ -1118,10 +1109,10 @@ def groups_at_levels(view: ClassesView, data: Dataset) -> IntArray:
 
 
 def named_before(sizes: IntArray, beta: Fraction, k: int) -> float:
-    """Return how likely a record's row is named before the release is seen, at fixed levels, on average over records.
+    """Return how likely a row is named before the release is seen, at fixed levels, on average over records.
 
-    A class of m records is released with j of them if j >= k are sampled; then one of the j is named right, on average.
-    So of all n records as many are named right as classes are released: sum of P(Bin(m, beta) >= k), over n.
+    A class of m records is released with j of them if j >= k are sampled; on average one of the j is then named right.
+    So as many of all n records are named right as classes are released: the sum of P(Bin(m, beta) >= k), over n.
     """
     from scipy.special import bdtrc
 
@@ -1135,13 +1126,13 @@ def _simulated(group: IntArray, sampling: Sampling, noise: Noise) -> KeyFigure:
     for number in range(draws):
         sizes = np.bincount(group[noise_arrays.bernoulli(noise, beta, num)])
         large = sizes[sizes >= k]
-        # In a class of j rows each record is named right with 1/j: one of them on average.
+        # In a class of j rows each record is named right with probability 1/j: one of them on average.
         named[number], kept[number] = len(large), large.sum()
     value = float(named.mean() / num)
     reach = NORMAL_REACH * float(named.std(ddof=1)) / math.sqrt(draws) / num
     if named.min() == named.max():
-        # Draws that are all alike do not tell their spread: at most log(20) in so many of others were missed at 95 %,
-        # and no other has more rows named than there are groups.
+        # Equal draws do not show their spread: with 95 % confidence, at most a share of log(20) / draws differ from
+        # them, and no draw has more rows named than there are groups.
         reach = -math.log(1 - CONFIDENCE) / draws * max(float(named[0]), len(np.unique(group)) - float(named[0])) / num
     interval = (max(0.0, value - reach), min(1.0, value + reach)) if named.any() else wilson(0, draws * num)
     computed, given = named_before(np.bincount(group), beta, k), float(named.sum() / kept.sum()) if kept.sum() else 0.0

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counts of trips: how far released ones are from the truth, and what somebody who knows all trips but one can tell.
+"""Counts of trips: how far released counts are from the truth, and what they reveal to someone who knows all but one.
 
-Errors compare with the truth and are private. All of them are counted over the whole universe of cells, most of which
-are empty in both tables and add nothing: only cells that have trips in either are looked at. Their baseline is to
-publish nothing, which is to say that there are no trips at all.
+Errors compare with the truth and are private. They are counted over the whole universe of cells. Most cells are empty
+in both tables and add nothing, so only cells with trips in either are visited. The baseline is to publish nothing: no
+trips at all.
 
-What can be told about one trip follows from the laws of the noise, which are released, by exact likelihoods. The
+What a release reveals about one trip follows from the laws of the noise, which are released, by exact likelihoods. The
 attacker compares two worlds: one with the trip (or the rider's trips) and one without. A noisy answer in which they
-differ by ``shift`` says how much likelier it is in the one than in the other. Noise on whole numbers with
+differ by ``shift`` is likelier in the one than in the other by some ratio. Noise on whole numbers with
 ``r = exp(-1 / scale)`` has geometric tails, in which that likelihood ratio does not change: so a few outcomes, the
-*evidence* of an answer, stand for all of them and nothing is lost. Answers have noise of their own, so the
-logarithms of their ratios add up. Nobody who sees less than the noisy answers can do better: what is made of them
-afterwards is at most as telling.
+*evidence* of an answer, stand for all of them and nothing is lost. Answers have independent noise, so the logarithms of
+their ratios add up. Someone who sees less than the noisy answers can do no better: whatever is made from them reveals
+at most as much.
 """
 
 from __future__ import annotations
@@ -74,19 +74,19 @@ from dunnage.tables.dataset import Dataset
 from dunnage.text import number_text, percent
 from dunnage.verification import check_release, mechanism_of
 
-RIDER_TRIPS = 10  # Trips of a rider who is attacked where only single trips are protected
+RIDER_TRIPS = 10  # Trips of the attacked rider where only single trips are protected
 FLOATING_DRAWS = 200_000
-MAX_ZONES, MAX_STOPS = 12, 12  # Rows and columns of a table of flows at most
-MAX_RIDERS = 50  # Riders whose trips are weighed exactly: those with most counted trips of one type
-MAX_OUTCOMES = 1 << 22  # Outcomes of one half of the answers that are looked at together
+MAX_ZONES, MAX_STOPS = 12, 12  # Rows and columns of a table of flows
+MAX_RIDERS = 50  # Riders that are attacked exactly: those with most counted trips of one type
+MAX_OUTCOMES = 1 << 22  # Outcomes of one half of the answers that are combined
 LAWS = ("discrete", "round", "floor")
 _COUNT_LAWS: Mapping[str, Callable[[Fraction], CountLaw]] = {
     law.name: law for law in (DiscreteLaplace, RoundedLaplace, FlooredLaplace, FloatingLaplace)
 }
 _REST = "rest"
 _ROUNDING = 1e-9
-_SAME = 1e-12  # ratios this near are one: sums of floats
-_REACH = 8  # how far around the likeliest word others are tried; inversion is right within two or three
+_SAME = 1e-12  # ratios this close are equal: they are sums of floats
+_REACH = 8  # how far around the likeliest word others are tried; inversion is right to within two or three
 
 
 # Laws of whole numbers, and the evidence that noisy answers give
@@ -94,28 +94,28 @@ _REACH = 8  # how far around the likeliest word others are tried; inversion is r
 
 @dataclass(frozen=True)
 class WholeLaw:
-    """A law of noise on counts: its probabilities, in logarithms."""
+    """A law of noise on counts: logarithms of its probabilities."""
 
     name: str  # `discrete`, `round` or `floor`
-    scale: Fraction  # How far it reaches: its tails shrink by `exp(-1 / scale)` a step
+    scale: Fraction  # Its tails shrink by `exp(-1 / scale)` with each step
 
     def __post_init__(self) -> None:
         if self.name not in LAWS or self.scale <= 0:
-            raise ParameterError(f"a law is one of {', '.join(LAWS)}, of a positive scale. Got {self.name!r}.")
+            raise ParameterError(f"a law must be one of {', '.join(LAWS)}, with a positive scale. Got {self.name!r}.")
 
     @property
     def rate(self) -> float:
-        """By how much the logarithm of a probability falls with each step outwards."""
+        """How much the logarithm of a probability falls with each step outwards."""
         return float(1 / self.scale)
 
     @property
     def low(self) -> int:
-        """The highest value up to which probabilities grow by one factor."""
+        """The highest value up to which probabilities grow by a constant factor."""
         return 0 if self.name == "discrete" else -1
 
     @property
     def high(self) -> int:
-        """The lowest value from which on probabilities fall by one factor."""
+        """The lowest value from which probabilities fall by a constant factor."""
         return 1 if self.name == "round" else 0
 
     def log_mass(self, values: ArrayLike) -> FloatArray:
@@ -137,11 +137,11 @@ class WholeLaw:
         return self.log_below(self._mirrored(np.asarray(values, dtype=np.float64)))
 
     def _mirrored(self, values: FloatArray) -> FloatArray:
-        """Return the values that are as likely: across zero, or, rounded down, across minus one half."""
+        """Return the equally likely values on the other side of zero, or, for ``floor``, of minus one half."""
         return -1 - values if self.name == "floor" else -values
 
     def _log_tail(self, values: FloatArray) -> FloatArray:
-        """Return the logarithm of the chance of at least some values, which are at least 1 (``floor``: 0)."""
+        """Return the logarithm of the chance to reach each value, which is at least 1 (``floor``: 0)."""
         if self.name == "discrete":
             return np.asarray(-self.rate * values - math.log1p(math.exp(-self.rate)))
         return np.asarray(-self.rate * (values - (0.5 if self.name == "round" else 0.0)) - math.log(2))
@@ -153,9 +153,9 @@ def _log_complement(rate: float) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """What answers may say about two worlds: outcomes that say the same are one."""
+    """What answers can say about two worlds; outcomes that say the same are merged."""
 
-    ratios: FloatArray  # Logarithm of how much likelier an outcome is in the world with the trip, rising
+    ratios: FloatArray  # Logarithm of how much likelier each outcome is in the world with the trip, rising
     absent: FloatArray  # absent, present: probability of each outcome in the world without and with it
     present: FloatArray
 
@@ -167,7 +167,7 @@ class Evidence:
         return len(self.ratios)
 
     def joined(self, other: Evidence) -> Evidence:
-        """Return the evidence of two answers with noise of their own."""
+        """Return the evidence of two answers with independent noise."""
         ratios = np.add.outer(self.ratios, other.ratios).reshape(-1)
         masses = [np.multiply.outer(getattr(self, name), getattr(other, name)) for name in ("absent", "present")]
         unit = _SAME * max(1.0, float(np.abs(ratios).max()))
@@ -178,7 +178,7 @@ class Evidence:
 
 def noisy_answer(law: WholeLaw, shift: int = 1, *, dropped: int | None = None) -> Evidence:
     if shift < 1:
-        raise ParameterError(f"the worlds must differ by a whole number of at least 1. Got {shift}.")
+        raise ParameterError(f"the two worlds must differ by at least 1 trip. Got {shift}.")
     low = law.low if dropped is None else max(law.low, dropped)
     high = max(law.high + shift, low + 1)
     inner = np.arange(low + 1, high)
@@ -192,19 +192,19 @@ def noisy_answer(law: WholeLaw, shift: int = 1, *, dropped: int | None = None) -
 class Membership(NamedTuple):
     """How well the best test between two worlds does."""
 
-    # Total variation between the worlds: how much more often the best test says "with" where that is true
+    # Total variation between the worlds: how much more often the best test says "with" when that is true
     advantage: float
-    largest: float  # The largest logarithm of a ratio that can occur: the loss
-    share_at_largest: float  # How often it does, where the trip is there
+    largest: float  # The largest logarithm of a ratio that can occur: the privacy loss
+    share_at_largest: float  # How often it occurs if the trip is there
 
     @property
     def success(self) -> float:
-        """How often the best test is right, from a suspicion of one half."""
+        """How often the best test is right, from a suspicion of 50 %."""
         return (1 + self.advantage) / 2
 
     @property
     def suspicion(self) -> float:
-        """What a suspicion of one half becomes at most; no test under a loss as large is right more often."""
+        """What a suspicion of 50 % becomes at most; no test under this loss is right more often."""
         return float(posterior(self.largest))
 
     @property
@@ -224,10 +224,10 @@ class Membership(NamedTuple):
             largest, share = largest + float(answer.ratios[-1]), share * float(answer.present[-1])
             halves.sort(key=len)
             if len(halves[0]) * len(answer) > MAX_OUTCOMES:
-                raise ParameterError(f"answers have more than {MAX_OUTCOMES:,} outcomes together. Ask fewer features.")
+                raise ParameterError(f"the answers have more than {MAX_OUTCOMES:,} outcomes. Use fewer features.")
             halves[0] = halves[0].joined(answer)
         one, other = halves
-        # Outcomes that speak for the trip: for each of one half, those of the other whose ratios outweigh it.
+        # Outcomes that speak for the trip: for each one of one half, those of the other half that outweigh it.
         first = np.searchsorted(other.ratios, -one.ratios, side="right")
         absent, present = (np.append(np.cumsum(mass[::-1])[::-1], 0.0) for mass in (other.absent, other.present))
         gains = one.present * present[first] - one.absent * absent[first]
@@ -236,24 +236,24 @@ class Membership(NamedTuple):
 
 
 def posterior(ratio: ArrayLike, prior: float = 0.5) -> FloatArray:
-    """Return what a suspicion becomes by evidence, given as the logarithm of its likelihood ratio."""
+    """Return what a suspicion becomes given evidence, the logarithm of a likelihood ratio."""
     return np.asarray(1 / (1 + (1 - prior) / prior * np.exp(-np.asarray(ratio, dtype=np.float64))))
 
 
 class Answer(NamedTuple):
-    """One feature that was asked with noise."""
+    """One feature that was measured with noise."""
 
     law: WholeLaw  # Law of the noise on each of its sums
     groups: int  # How many sums it has
 
 
 def trips_together(answers: Sequence[Answer], num: int) -> Membership:
-    """Find how well somebody is told who has so many trips, all of one type: one sum of each feature moves."""
+    """Compute how well a rider with ``num`` trips of one type is detected: one sum of each feature moves."""
     return Membership.of(noisy_answer(answer.law, num) for answer in answers)
 
 
 def trips_apart(answers: Sequence[Answer], num: int) -> Membership:
-    """Find how well somebody is told whose trips lie as far apart as features can tell: each moves as many sums."""
+    """Compute how well a rider with trips as far apart as features allow is detected: each feature moves many sums."""
     moved = []
     for answer in answers:
         sums = min(num, answer.groups)
@@ -263,7 +263,7 @@ def trips_apart(answers: Sequence[Answer], num: int) -> Membership:
 
 
 def released_ratios(law: WholeLaw, seen: IntArray, known: IntArray, threshold: int) -> FloatArray:
-    """Return what each released count says about one more trip in its cell, in logarithms of likelihood ratios."""
+    """Return what each released count says about one more trip in its cell: logarithms of likelihood ratios."""
     above = seen - known
     cut = threshold - 1 - known
     return np.where(
@@ -272,7 +272,7 @@ def released_ratios(law: WholeLaw, seen: IntArray, known: IntArray, threshold: i
 
 
 def impossible_share(scale: Fraction, draws: int, noise: Noise) -> tuple[int, int]:
-    """Draw noisy zeros in floating point, and count those that a count of one can never become."""
+    """Sample noisy zeros in floating point, and count those that a count of one can never become."""
     seen = floating_noise(noise_arrays.below(noise, 1 << FLOATING_BITS, draws), scale)
     return int((~reachable(seen, 1, scale)).sum()), draws
 
@@ -280,8 +280,8 @@ def impossible_share(scale: Fraction, draws: int, noise: Noise) -> tuple[int, in
 def reachable(seen: FloatArray, count: int, scale: Fraction) -> BoolArray:
     """Return whether a count plus floating-point noise can be exactly each of some values.
 
-    The words that come nearest are tried. A value counts as out of reach only if it lies between what two of them
-    give, so that no further word, which would give a lower or a higher one, can reach it.
+    The nearest words are tried. A value counts as out of reach only if it lies between the results of two of them:
+    every other word gives a lower or a higher one.
     """
     wanted = seen - count
     size = -np.expm1(-np.abs(wanted) / float(scale)) / 2
@@ -298,12 +298,12 @@ def reachable(seen: FloatArray, count: int, scale: Fraction) -> BoolArray:
 # What the release tells, and what is true
 
 
-class AskedFeature(NamedTuple):
+class NoisyFeature(NamedTuple):
     """A feature as its noise is stated."""
 
-    name: str  # name, groups: what it tells apart, and how many sums it has
+    name: str  # name, groups: what it distinguishes, and how many sums it has
     groups: int
-    epsilon: Fraction  # Its part of the loss
+    epsilon: Fraction  # Its part of the privacy loss
     law: CountLaw  # Law of the noise on each sum
 
 
@@ -312,27 +312,27 @@ class CountsView:
     """A release of counts as anyone reads it."""
 
     release: Release
-    universe: Universe  # All cells; zones and modes are not told
+    universe: Universe  # All cells; zones and modes are not released
     cells: IntArray  # cells, counts: cells that were released with trips, rising, and how many
     counts: IntArray
-    asked: tuple[AskedFeature, ...]  # The features that were asked with noise, cells first
+    noisy: tuple[NoisyFeature, ...]  # The features that were measured with noise, cells first
 
     @classmethod
     def of(cls, release: Release) -> CountsView:
         try:
             check_release(release)
         except CheckFailed as failure:
-            raise ReleaseError(f"the release does not say what it counts, or how: {failure}. Verify it.") from None
+            raise ReleaseError(f"the release does not state what it counts, or how: {failure}. Verify it.") from None
         guarantee, measures = release.certificate.guarantee, release.certificate.counts
         rows, noise = measures.features or [], measures.noise
         if noise is not None and isinstance(guarantee, PureDP):  # cells alone
             epsilon, scale = plain(guarantee.epsilon), noise.scale
             rows = [FeatureNoise(feature=CELLS, groups=measures.cells, epsilon=epsilon, scale=scale, law=noise.law)]
         laws = [_COUNT_LAWS[row.law](exact(row.scale)) for row in rows]
-        asked = [
-            AskedFeature(row.feature, row.groups, exact(row.epsilon), law) for row, law in zip(rows, laws, strict=True)
+        noisy = [
+            NoisyFeature(row.feature, row.groups, exact(row.epsilon), law) for row, law in zip(rows, laws, strict=True)
         ]
-        return cls(release, release.universe, *release.counted(), tuple(asked))
+        return cls(release, release.universe, *release.counted(), tuple(noisy))
 
     @cached_property
     def mechanism(self) -> Mechanism:
@@ -344,13 +344,13 @@ class CountsView:
 
     @property
     def change(self) -> int:
-        """By how much one protected unit can change the sums of a feature in all: the counted trips of a rider."""
-        return int(self.asked[0].law.scale * self.asked[0].epsilon)
+        """How much one protected unit can change the sums of a feature in total: the counted trips of a rider."""
+        return int(self.noisy[0].law.scale * self.noisy[0].epsilon)
 
     @property
     def cells_alone(self) -> bool:
-        """Whether the noisy counts of cells themselves were released, those below a threshold left out."""
-        return self.asked[0].groups > 0 and self.release.certificate.counts.noise is not None
+        """Whether the release has the noisy counts of cells themselves, without those below a threshold."""
+        return self.noisy[0].groups > 0 and self.release.certificate.counts.noise is not None
 
     @property
     def threshold(self) -> int:
@@ -358,35 +358,35 @@ class CountsView:
 
     @property
     def floating(self) -> bool:
-        return any(feature.law.name not in LAWS for feature in self.asked)
+        return any(feature.law.name not in LAWS for feature in self.noisy)
 
     @cached_property
     def answers(self) -> tuple[Answer, ...]:
-        return tuple(Answer(WholeLaw(item.law.name, item.law.scale), item.groups) for item in self.asked)
+        return tuple(Answer(WholeLaw(item.law.name, item.law.scale), item.groups) for item in self.noisy)
 
     @property
     def bunches(self) -> tuple[int, ...]:
-        """Trips of the unit that is protected by type, when they are of as few types as can be."""
+        """Trips of the protected unit by type, when they are of as few types as possible."""
         bound, universe = self.release.certificate.counts.contribution, self.universe
-        # By a column of their own, labels of days may be those of any date.
+        # If days have a column of their own, its labels may belong to any date.
         if bound is None or bound.per != "day" or not universe.days or not universe.num_dates:
             return (self.change,)
         return tuple(bound.max * num for num in universe.num_dates)
 
     @property
     def odds(self) -> str:
-        """What the certificate promises for a suspicion of one half, in words."""
+        """What the certificate promises for a suspicion of 50 %, in words."""
         rows = self.release.certificate.meaning.odds
         return next((row.sentence for row in rows if row.before == 0.5 and row.sentence), "no bound is proved")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CountsTruth:
-    """Released counts and true ones, cell by cell where there are any of either. Private."""
+    """Released and true counts of the cells that have either. Private."""
 
     view: CountsView
     data: Dataset
-    key: Key | None  # The key, if it is at hand
+    key: Key | None  # The key, if it is available
     universe: Universe  # All cells, with zones and modes
     cells: IntArray  # Cells that have trips in truth or in the release, rising
     true: IntArray  # true, released: how many each has
@@ -395,7 +395,7 @@ class CountsTruth:
     @classmethod
     def of(cls, view: CountsView, data: Dataset, key: Key | None) -> CountsTruth:
         if key is not None and key.certificate_digest not in ("", view.release.certificate.digest):
-            raise ReleaseError("the key is that of another release. Give the key that was written beside this one.")
+            raise ReleaseError("the key belongs to another release. Give the key that was written beside this one.")
         if key is not None and not key.belongs_to(data):
             raise ReleaseError(OTHER_KEY_ROWS)
         truth = true_counts(data)
@@ -412,10 +412,10 @@ class CountsTruth:
 
     @property
     def features(self) -> Iterator[FeatureColumns]:
-        """The features whose sums are compared, besides the total: those that were asked, then those of the paper."""
-        asked = [columns_of(item.name) for item in self.view.asked if item.name != CELLS]
+        """The features to compare besides the total: those that were measured, then those of the paper."""
+        measured = [columns_of(item.name) for item in self.view.noisy if item.name != CELLS]
         named = [columns for name in NAMED for columns in read_features(name, days=self.data.schema.tells_days)]
-        for columns in dict.fromkeys([*asked, *named]):
+        for columns in dict.fromkeys([*measured, *named]):
             if columns and set(columns) <= set(self.universe.columns):
                 yield columns
 
@@ -428,26 +428,26 @@ def columns_of(name: str) -> FeatureColumns:
 
 
 def view_figures(view: CountsView, tell: Progress) -> tuple[list[KeyFigure], list[str]]:
-    """Find what follows from the release and public facts; return figures and notes."""
-    tell("weighing all trips but one")
+    """Compute what follows from the release and public facts; return figures and notes."""
+    tell("attacking with all trips but one")
     figures: list[KeyFigure] = []
     notes: list[str] = []
-    for item in view.asked:
+    for item in view.noisy:
         sums = words("sums of cells") if item.name == CELLS else words("sums by", name=item.name)
         what = words("total") if item.name == feature_name(()) else words("each of", groups=item.groups, sums=sums)
         details = {"groups": item.groups, "law": item.law.name}
         facts: dict[str, object] = {"name": item.name, "what": what, "off": _trips(item.law.spread)}
         figures.append(figure("noise ({name})", item.law.spread, 0.0, None, details, **facts))
     if view.cells_alone:
-        # Of floating noise, the law of the whole numbers that it stands for.
-        law, cells = view.asked[0].law, view.universe.num_cells
+        # For floating-point noise, the law of the whole numbers that it stands for.
+        law, cells = view.noisy[0].law, view.universe.num_cells
         name = str(getattr(view.mechanism, "rounding", "round")) if view.floating else law.name
         most, trips = surplus(_COUNT_LAWS[name](law.scale), view.threshold) * cells, int(view.counts.sum())
         facts = {"cells": cells, "trips": trips, "off": _trips(round(most))}
         figures.append(figure("trips created, expected", most, 0.0, (0.0, most), **facts))
     if view.floating:
-        # Floating-point noise has no bound; measure why.
-        certain, draws = impossible_share(view.asked[0].law.scale, FLOATING_DRAWS, Noise())
+        # Floating-point noise has no bound; measure the reason.
+        certain, draws = impossible_share(view.noisy[0].law.scale, FLOATING_DRAWS, Noise())
         unbounded = figure("membership bound | none", 1.0, 0.5, (0.5, 1.0))
         key, interval = "values of one world only", wilson(certain, draws)
         return [unbounded, figure(key, certain / draws, 0.0, interval, {"draws": draws}), *figures], notes
@@ -458,43 +458,43 @@ def view_figures(view: CountsView, tell: Progress) -> tuple[list[KeyFigure], lis
             figures += attack(view)
         except ParameterError as error:
             notes.append(words("not all computed", record=view.protects, error=error))
-    for row in view.release.certificate.meaning.odds:  # what the certificate prints for a suspicion of one half
+    for row in view.release.certificate.meaning.odds:  # what the certificate states for a suspicion of 50 %
         if row.before == 0.5 and row.at_most is not None:
             figures.append(figure("membership bound", row.at_most, 0.5, odds=row.sentence))
     return figures, list(dict.fromkeys(notes))
 
 
 def _trips(number: float) -> str:
-    """Write trips for a person: a number that reads as 1 is one trip."""
+    """Write a number of trips for a person; one that reads as 1 is singular."""
     text = number_text(number)
     return f"{text} trip{'' if text == '1' else 's'}"
 
 
 def _membership(view: CountsView) -> Iterator[KeyFigure]:
-    """Say how well the best test does against what is protected: one trip, or a rider with trips of few types."""
+    """Compute how well the best test does against the protected unit: one trip, or a rider with trips of few types."""
     rider, trips, bunches = view.protects == RIDER, view.change, view.bunches
-    best = Membership.of(_moved(view, item) for item in view.asked)
+    best = Membership.of(_moved(view, item) for item in view.noisy)
     worst = words("all of one type", trips=trips) if rider and trips > 1 else ""
     if len(bunches) > 1:
         worst = words("most of one type", trips=trips, most=max(bunches))
     sees = words("no better")
     if view.cells_alone:
         sees = words("cells of at least", threshold=view.threshold) if view.threshold > 1 else ""
-    whose = {"one": "those of one rider", "are": "they are"} if rider else {"one": "one", "are": "it is"}
-    yield _at_most(view, "membership guess", best.success, 0.5, best.details, worst=worst, sees=sees, **whose)
+    unit = {"one": "those of one rider", "are": "they are"} if rider else {"one": "one", "are": "it is"}
+    yield _at_most(view, "membership guess", best.success, 0.5, best.details, worst=worst, sees=sees, **unit)
     yield _at_most(view, "membership advantage", best.advantage, 0.0, {}, more=100 * best.advantage)
     yield _at_most(view, "suspicion at its bound", best.share_at_largest, 0.0, {}, suspicion=best.suspicion)
 
 
 def _empty_cell(view: CountsView) -> Iterator[KeyFigure]:
-    """Say what a released count tells where nobody else travelled: less, as small noisy counts are left out."""
+    """Compute what a released count reveals where nobody else travelled: less, as small noisy counts are left out."""
     if view.cells_alone:
-        test = Membership.of([_moved(view, view.asked[0], dropped=view.threshold - 1)])
+        test = Membership.of([_moved(view, view.noisy[0], dropped=view.threshold - 1)])
         yield figure("membership guess, empty cell", test.success, 0.5, None, test.details, threshold=view.threshold)
 
 
-def _moved(view: CountsView, item: AskedFeature, *, dropped: int | None = None) -> Evidence:
-    """Return what the sums of a feature tell of the trips of one unit that are of as few types as can be."""
+def _moved(view: CountsView, item: NoisyFeature, *, dropped: int | None = None) -> Evidence:
+    """Return what the sums of a feature reveal about one unit with trips of as few types as possible."""
     by_day = item.name == CELLS or "day" in columns_of(item.name)
     law, evidence = WholeLaw(item.law.name, item.law.scale), Evidence.nothing()
     for trips in view.bunches if by_day else (view.change,):
@@ -503,14 +503,14 @@ def _moved(view: CountsView, item: AskedFeature, *, dropped: int | None = None) 
 
 
 def _at_most(view: CountsView, key: str, value: float, baseline: float, details: Details, **facts: object) -> KeyFigure:
-    """Give what noisy counts tell: exactly, where they were released; else no more is told than that."""
-    # A released count tells as much as the noisy one where all that is left out says the same.
+    """Make a figure of noisy counts: exact where they were released, otherwise an upper bound."""
+    # A released count reveals as much as the noisy one if all counts that are left out say the same.
     return figure(key, value, baseline, (value if view.cells_alone else baseline, value), details, **facts)
 
 
 def _riders(view: CountsView) -> Iterator[KeyFigure]:
-    """Say how a rider with several trips fares."""
-    rider = view.protects == RIDER  # else nothing bounds how many trips one has
+    """Compute how well a rider with several trips is detected."""
+    rider = view.protects == RIDER  # otherwise nothing bounds the trips of a rider
     trips = view.change if rider else RIDER_TRIPS
     together = ("together", trips_together, trips, "rider together")
     apart = ("apart", trips_apart, trips, "rider apart")
@@ -540,7 +540,7 @@ class Errors(NamedTuple):
 
 
 def truth_figures(truth: CountsTruth, tell: Progress) -> tuple[list[KeyFigure], list[str]]:
-    """Compare counts with the truth: by cell, in all, by feature, and what they tell of single trips."""
+    """Compare counts with the truth: by cell, in total, by feature, and for single trips."""
     tell("comparing counts with the truth")
     differences, occupied, size = truth.released - truth.true, truth.true > 0, truth.universe.num_cells
     num, everywhere = int(occupied.sum()), np.ones_like(occupied)
@@ -558,13 +558,13 @@ def truth_figures(truth: CountsTruth, tell: Progress) -> tuple[list[KeyFigure], 
                 facts = {"where": where, "cell": cell, "off": _trips(off)}
                 figures.append(figure(f"{key} {{where}}", off, blind, None, details, **facts))
     figures += _totals(truth)
-    noise_on = {item.name: item.law.spread for item in truth.view.asked}
+    noise_on = {item.name: item.law.spread for item in truth.view.noisy}
     for columns in truth.features:
         feature = Feature.of(truth.universe, columns)
         errors = Errors.of(group_differences(feature, truth.places, differences), feature.size)
         without = Errors.of(group_differences(feature, truth.places, truth.true), feature.size)
         noise = noise_on.get(feature.name)
-        asked = words("noise on each", noise=noise) if noise is not None else words("not asked")
+        noise_note = words("noise on each", noise=noise) if noise is not None else words("not measured")
         more = {
             "groups": feature.size,
             "mae": errors.mae,
@@ -573,7 +573,7 @@ def truth_figures(truth: CountsTruth, tell: Progress) -> tuple[list[KeyFigure], 
             "baseline_largest": without.largest,
             "noise": noise,
         }
-        facts = {"name": feature.name, "off": _trips(errors.rmse), "asked": asked}
+        facts = {"name": feature.name, "off": _trips(errors.rmse), "noise_note": noise_note}
         figures.append(figure("RMSE of sums ({name})", errors.rmse, without.rmse, None, more, **facts))
     released, notes = _on_this_release(truth)
     return figures + released, [*([words("no key for counts")] if truth.key is None else []), *notes]
@@ -584,7 +584,7 @@ def _totals(truth: CountsTruth) -> Iterator[KeyFigure]:
     off = f": off by {percent(abs(released - true) / true)}" if true else ""
     details: dict[str, object] = {"true": true, "released": released}
     yield figure("error of the total", abs(released - true), true, None, details, off=off)
-    # Without any trips there is no share of them: nothing is in common with a table that has some.
+    # A table without trips has nothing in common with one that has some.
     apart = 1.0 if (true > 0) != (released > 0) else 0.0
     if true and released:
         apart = min(float(np.abs(truth.true / true - truth.released / released).sum()) / 2, 1.0)
@@ -599,7 +599,7 @@ def _totals(truth: CountsTruth) -> Iterator[KeyFigure]:
 
 
 def group_differences(feature: Feature, places: tuple[IntArray, IntArray], counts: IntArray) -> IntArray:
-    """Add counts of cells up by group of a feature; only groups with a listed cell are returned, in no stated order."""
+    """Add up counts of cells by group of a feature; only groups with a listed cell are returned, in any order."""
     groups, group = np.unique(feature.groups(*places), return_inverse=True)
     sums = np.zeros(len(groups), dtype=np.int64)
     np.add.at(sums, group.reshape(-1), counts)
@@ -607,7 +607,7 @@ def group_differences(feature: Feature, places: tuple[IntArray, IntArray], count
 
 
 def flows(truth: CountsTruth) -> dict[str, dict[str, object]]:
-    """Return tables of trips from and to zones, and the stops that are busiest in truth: true and released."""
+    """Return tables of true and released trips between zones, and between the stops that are truly busiest."""
     size, city = len(truth.universe.stops), truth.universe.city
     origins, destinations = np.divmod(truth.places[0], size)
 
@@ -632,7 +632,7 @@ def flows(truth: CountsTruth) -> dict[str, dict[str, object]]:
 
 
 def _on_this_release(truth: CountsTruth) -> tuple[list[KeyFigure], list[str]]:
-    """Ask about every trip, and about one more like it, by the counts that were released."""
+    """Attack one trip of each cell, and one more like it, with the released counts."""
     view = truth.view
     if not view.cells_alone or view.floating or not truth.true.any():
         return [], []
@@ -646,11 +646,11 @@ def _on_this_release(truth: CountsTruth) -> tuple[list[KeyFigure], list[str]]:
 
 
 def told_by_counts(view: CountsView, seen: IntArray, true: IntArray) -> dict[str, float]:
-    """Weigh a trip of each of some cells, and one more in each, by the released counts."""
+    """Weigh one trip of each cell, and one more that is not there, by the released counts."""
     law = view.answers[0].law
     there, missing = (released_ratios(law, seen, known, view.threshold) for known in (true - 1, true))
     suspicion = posterior(there)
-    # 1 where evidence speaks for a trip, 0 where against, one half where for neither.
+    # 1 where the evidence speaks for a trip, 0 where it speaks against, one half where it does neither.
     says_yes, says_too = (np.where(np.abs(ratios) < _ROUNDING, 0.5, ratios > 0) for ratios in (there, missing))
     return {
         "mean": float(suspicion.mean()),
@@ -664,7 +664,7 @@ def told_by_counts(view: CountsView, seen: IntArray, true: IntArray) -> dict[str
 
 
 def at_risk(truth: CountsTruth) -> tuple[list[TripAtRisk] | list[RiderAtRisk], str]:
-    """List the trips or riders that a release of counts tells most of, and say what that means."""
+    """List the trips or riders that a release of counts reveals most about, and say what that means."""
     view = truth.view
     if view.floating:
         return [], words("nobody: floating", record=view.protects)
@@ -676,13 +676,13 @@ def at_risk(truth: CountsTruth) -> tuple[list[TripAtRisk] | list[RiderAtRisk], s
 
 
 def _trips_at_risk(truth: CountsTruth) -> tuple[list[TripAtRisk], str]:
-    """List the trips of which this very release tells most; of equal ones those of the rarest types come first."""
+    """List the trips that this very release reveals most about; of equal ones the rarest types come first."""
     view, true, released = truth.view, truth.true, truth.released
     ratios = released_ratios(view.answers[0].law, released, true - 1, view.threshold)
     suspicion = np.where(true > 0, posterior(ratios), 0.0)
     cells = trip_cells(truth.data, truth.universe)
     place = np.minimum(np.searchsorted(truth.cells, cells), len(truth.cells) - 1)
-    made = (truth.cells[place] == cells) & (true[place] > 0)  # a line may stand for no trip at all
+    made = (truth.cells[place] == cells) & (true[place] > 0)  # a line may count no trip
     rows, place = np.flatnonzero(made), place[made]
     source = truth.data.source_rows[rows]
     order = np.lexsort((source, true[place], -suspicion[place].round(12)))[:MAX_AT_RISK]
@@ -699,7 +699,7 @@ def _trips_at_risk(truth: CountsTruth) -> tuple[list[TripAtRisk], str]:
 
 
 def _riders_at_risk(truth: CountsTruth) -> tuple[list[RiderAtRisk], str]:
-    """List the riders whose trips, by their own types, are told best before any noise is drawn."""
+    """List the riders that are easiest to detect by the types of their trips, whatever the noise."""
     persons, view = truth.data.persons, truth.view
     if persons is None:
         return [], words("nobody: no person")
@@ -708,9 +708,9 @@ def _riders_at_risk(truth: CountsTruth) -> tuple[list[RiderAtRisk], str]:
     listed = []
     try:
         for rows in _bunched(persons, cells, view.change):
-            own, moves = cells[rows], []  # by how much the sums of each feature differ with and without these trips
+            own, moves = cells[rows], []  # how much the sums of each feature differ with and without these trips
             places = truth.universe.split(own)
-            for item in view.asked:
+            for item in view.noisy:
                 groups = own
                 if item.name != CELLS:
                     groups = Feature.of(truth.universe, columns_of(item.name)).groups(*places)
@@ -727,7 +727,7 @@ def _riders_at_risk(truth: CountsTruth) -> tuple[list[RiderAtRisk], str]:
 
 
 def _bunched(persons: IntArray, cells: IntArray, most: int) -> Iterator[IntArray]:
-    """Yield the counted trips of the riders with most of one type: where some are left out, as few types as can be."""
+    """Yield the counted trips of the riders with most of one type; if some do not count, of few types."""
     order = np.lexsort((cells, persons))
     starts = np.flatnonzero(np.diff(persons[order], prepend=-1))
     # pair : (rider, type), rising; its trips
@@ -743,7 +743,7 @@ def _bunched(persons: IntArray, cells: IntArray, most: int) -> Iterator[IntArray
 
 
 def rider_guess(view: CountsView, moved: tuple[tuple[int, ...], ...]) -> float:
-    """Return how often the best test tells whether trips are there that move sums by so much."""
+    """Return how often the best test is right about trips that move the sums of each feature by these shifts."""
     answers: list[Evidence] = []
     for item, shifts in zip(view.answers, moved, strict=True):
         answers += [noisy_answer(item.law, shift) for shift in shifts]

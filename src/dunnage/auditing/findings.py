@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures of an audit, and the one place that makes findings of them: sentences are data, in ``findings.toml``.
+"""Figures of an audit, and the one place that turns them into findings. The sentences are data, in ``findings.toml``.
 
-Attacks and measures return figures, which are numbers with a name. What a name means (its sentence, unit and
-topic, who may see it, and what the figure would be without the release) stands in the table.
+Attacks and measures return figures: numbers with a name. The table says what a name means: its sentence, unit and
+topic, who may see it, and what the figure would be without the release.
 """
 
 from __future__ import annotations
@@ -39,23 +39,23 @@ class Finding(Model):
     Parameters
     ----------
     name
-        Such as ``record linkage``; with the column in brackets where there may be several.
+        For example ``record linkage``; with the column in brackets if there can be several.
     value
         The figure.
     interval
-        Closed bounds it lies in: a point if it was counted, at 95 % confidence if it was estimated.
+        Closed bounds: a point if the figure was counted, with 95 % confidence if it was estimated.
     baseline
-        The same figure without the release: what guessing gives an attacker, or what a planner has.
+        The same figure without the release: what an attacker gets by guessing, or what a planner has.
     unit
         ``probability``, ``share``, ``ratio`` or a unit of measurement.
     sentence
-        What it means.
+        What the figure means.
     topic
         ``records``, ``attributes``, ``table``, ``several releases``, ``trucks`` or ``utility``.
     private
-        Whether it takes the true data to compute, so that it must not be handed out.
+        Whether the figure takes the true data to compute, so that you must keep it to yourself.
     details
-        More figures, as plain data.
+        Further figures, as plain data.
     """
 
     name: str
@@ -72,7 +72,7 @@ class Finding(Model):
     def _check(self) -> Self:
         low, high = self.interval
         if not (all(map(math.isfinite, (low, high, self.baseline))) and low <= self.value <= high):
-            raise ParameterError(f"finding {self.name!r} needs finite figures, its value in its interval.")
+            raise ParameterError(f"finding {self.name!r} needs finite figures, and its value must lie in its interval.")
         return self
 
     @property
@@ -97,14 +97,14 @@ class Finding(Model):
 
 
 class KeyFigure(NamedTuple):
-    """What an attack or a measure comes to, in numbers. Made by :func:`figure`."""
+    """The result of an attack or a measure, in numbers. Made by :func:`figure`."""
 
-    key: str  # Which line of the table it is
+    key: str  # Line of the table
     value: float
     baseline: float
-    interval: Interval | None  # None if it was counted, not estimated: then it is a point
+    interval: Interval | None  # None if the figure was counted, not estimated: then it is a point
     details: Details
-    # What its name, unit, topic and sentence say besides details; `private` overrides the table
+    # What its name, unit, topic and sentence need besides details; `private` overrides the table
     facts: Mapping[str, object]
 
 
@@ -117,7 +117,7 @@ def figure(
     /,
     **facts: object,
 ) -> KeyFigure:
-    """Make a figure; further facts are what its sentence says."""
+    """Make a figure; its sentence uses the further facts."""
     return KeyFigure(key, value, baseline, interval, details, facts)
 
 
@@ -126,13 +126,13 @@ class _Entry(NamedTuple):
 
     unit: str
     topic: str
-    seen_by: str  # `anyone`, or `owner` if it takes the true data to compute
+    seen_by: str  # `anyone`, or `owner` if the figure takes the true data to compute
     sentence: str
     baseline: str = ""  # The end of the sentence: what the figure is without the release, or without privacy
 
 
 class _Writer(Formatter):
-    """Fill in templates: ``%`` is a share in per cent, ``n`` a number for a person, ``#trip`` so many trips."""
+    """Fill in templates: ``%`` is a percentage, ``n`` a number for a person, ``#trip`` a number of trips."""
 
     def format_field(self, value: Any, format_spec: str) -> str:
         if format_spec == "%":
@@ -154,28 +154,33 @@ def _tables() -> tuple[dict[str, _Entry], dict[str, str]]:
 
 
 def words(key: str, **facts: object) -> str:
-    """Write a note, or a part of a sentence, from the table."""
-    return _WRITER.vformat(_tables()[1][key], (), facts)
+    """Write a note, or part of a sentence, from the table."""
+    return filled(_tables()[1][key], facts)
+
+
+def filled(template: str, facts: Mapping[str, object]) -> str:
+    """Fill in a template; see the head of ``findings.toml``."""
+    return _WRITER.vformat(template, (), facts)
 
 
 def written(figures: Iterable[KeyFigure], record: str) -> list[Finding]:
-    """Say what figures mean; ``record`` is the word for what is protected."""
+    """Turn figures into findings; ``record`` is the word for what is protected."""
     findings = []
     for key, value, baseline, interval, details, facts in figures:
         entry = _tables()[0][key]
-        known = {**details, "record": record, "value": value, "baseline": baseline, **facts}
+        context = {**details, "record": record, "value": value, "baseline": baseline, **facts}
         if interval is None:
             value, baseline = float(value), float(baseline)
             interval = value, value
         findings.append(
             Finding(
-                name=_WRITER.vformat(key.partition(" | ")[0], (), known),
+                name=filled(key.partition(" | ")[0], context),
                 value=value,
                 interval=interval,
                 baseline=baseline,
-                unit=_WRITER.vformat(entry.unit, (), known) or "units",
-                sentence=_WRITER.vformat(entry.sentence + entry.baseline, (), known),
-                topic=_WRITER.vformat(entry.topic, (), known),
+                unit=filled(entry.unit, context) or "units",
+                sentence=filled(entry.sentence + entry.baseline, context),
+                topic=filled(entry.topic, context),
                 private=bool(facts.get("private", entry.seen_by == "owner")),
                 details=details,
             )
@@ -192,27 +197,27 @@ def with_unit(number: float, unit: str) -> str:
 
 
 class RecordAtRisk(Model):
-    """A record whose row, or whose sensitive value, is easily named."""
+    """A record that is easy to find in the release, or with a sensitive value that is easy to guess."""
 
-    source_row: int  # its place in the source, from 0, as in the key
+    source_row: int  # place in the source, from 0, as in the key
     record_linkage: float
-    rows: int | None = None  # rows that may be it
+    rows: int | None = None  # rows that could be it
     attribute_linkage: Mapping[str, float] = NOTHING  # by sensitive column
 
 
 class TripAtRisk(Model):
-    """A trip of which a release of counts tells much."""
+    """A trip that a release of counts reveals much about."""
 
     source_row: int
-    suspicion: float  # what one of one half became
-    alike: int  # trips of its type: in truth, and as released
+    suspicion: float  # what a suspicion of 50 % became
+    alike: int  # alike, released: trips of its type in truth, and as released
     released: int
 
 
 class RiderAtRisk(Model):
-    """A rider whose presence is easily guessed."""
+    """A rider who is easy to detect."""
 
-    source_row: int  # of one of the trips
+    source_row: int  # one of the rider's trips
     guess: float
     trips: int
     types: int
@@ -221,7 +226,7 @@ class RiderAtRisk(Model):
 class VehicleAtRisk(Model):
     """A vehicle that stays long in one place."""
 
-    source_row: int  # the first one
+    source_row: int  # the vehicle's first row
     stays: float  # share of its rows
     found_if_it_stays: float
 
@@ -231,7 +236,7 @@ AtRisk = RecordAtRisk | TripAtRisk | RiderAtRisk | VehicleAtRisk
 
 # Intervals
 
-NORMAL_REACH = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)  # standard deviations on either side that hold 95 %
+NORMAL_REACH = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)  # standard deviations on either side that cover 95 %
 
 
 def wilson(successes: float, trials: int) -> Interval:
@@ -243,7 +248,7 @@ def wilson(successes: float, trials: int) -> Interval:
 
 
 def mean_interval(shares: FloatArray) -> Interval:
-    """Return the 95 % interval of the mean that some sampled shares have; equal ones do not show their spread."""
+    """Return the 95 % interval of the mean of sampled shares; equal shares do not show their spread."""
     mean, num = float(shares.mean()), len(shares)
     if shares.min() == shares.max():
         return wilson(mean * num, num)

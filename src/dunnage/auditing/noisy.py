@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attacks on noisy rows, and what noise cost: stated by the corrected eq. 30, counted on the truth, drawn again.
+"""Attacks on noisy rows, and what noise cost: stated by the corrected eq. 30, counted on the truth, simulated.
 
-The attacker knows the public and true values of one record and the law of the noise. He names the row that is most
-likely by ``dunnage.planning.linkage``. What his posterior says of that guess (stated) and how often the guess is
-right (counted) agree on data that are spread as he believes, evenly over the public domain; other data may differ.
+The attacker knows the public and true values of one record and the law of the noise, and names the row that is most
+likely by ``dunnage.planning.linkage``. The posterior of that guess (stated) and how often the guess is right (counted)
+agree on data that are spread as the attacker believes, evenly over the public domain; on other data they may differ.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from dunnage.settle import matched_records
 from dunnage.tables.dataset import Dataset
 from dunnage.text import percent
 
-# Pairs of a record and a row that are weighed for one figure; of more records some are attacked, evenly chosen
+# Pairs of a record and a row that one figure compares; if there are more, some evenly chosen records are attacked
 MAX_PAIRS = 20_000_000
 MAX_DRAWN_PAIRS = 10_000_000
 MIN_DRAWS, MAX_DRAWS = 5, 200
@@ -58,7 +58,7 @@ class NoisyView:
     release: Release
     domains: Mapping[str, Numeric]  # The public domain of each noisy column
     public: PublicValues  # The combinations of public values, row by row
-    rows: NoisyRows | None  # The noisy rows with their laws; None if the release does not state them
+    rows: NoisyRows | None  # The noisy rows with their laws; None if the release does not state the laws
 
     @classmethod
     def of(cls, release: Release) -> NoisyView:
@@ -79,7 +79,7 @@ class NoisyView:
 
     @property
     def label(self) -> str:
-        """What names of findings end with: nothing, unless noisy rows stand beside classes."""
+        """The ending of the names of findings: empty, unless noisy rows stand beside classes."""
         return "" if self.release.classes is None else LEFT_OUT
 
     @property
@@ -89,7 +89,7 @@ class NoisyView:
         return len(np.unique(strata)) / max(len(strata), 1)
 
     def column(self, name: str) -> FloatArray:
-        if name not in self.release.data.column_names and self.rows is not None:  # left out: intervals alone
+        if name not in self.release.data.column_names and self.rows is not None:  # only intervals were released
             axis = self.rows.names.index(name)
             return self.rows.cells[axis].domain.grid_values(self.rows.steps[axis])
         values = self.release.data.column(name).combine_chunks().to_numpy(zero_copy_only=False)
@@ -108,9 +108,9 @@ class NoisyTruth:
 
     view: NoisyView
     data: Dataset
-    records: IntArray  # The records that are attacked: all that are noisy, or, without the key, all
-    true_row: IntArray | None  # Place of each one's row among the noisy ones; None without the key
-    stratum: IntArray  # Number of each one's public values
+    records: IntArray  # The attacked records: those with noisy rows, or, without the key, all
+    true_row: IntArray | None  # Place of each record's row among the noisy ones; None without the key
+    stratum: IntArray  # Number of each record's public values
 
     @classmethod
     def of(cls, view: NoisyView, data: Dataset, key: Key | None) -> NoisyTruth:
@@ -134,13 +134,13 @@ class NoisyTruth:
         return self.view.rows.steps_of(dict(zip(self.view.domains, self.values, strict=True)))
 
     def some(self, max_pairs: int) -> IntArray:
-        """Choose so many records, evenly, that pairs with all rows are not too many."""
+        """Choose records evenly, few enough that there are at most ``max_pairs`` pairs with rows."""
         num = len(self.records)
-        tested = min(num, max(1, max_pairs // max(len(self.view.positions), 1)))
-        return np.arange(tested) * num // tested
+        chosen = min(num, max(1, max_pairs // max(len(self.view.positions), 1)))
+        return np.arange(chosen) * num // chosen
 
     def attack(self, some: IntArray, *, as_printed: bool = False, truck: IntArray | None = None) -> RowAttack:
-        """Attack some of the records; without the key none is ever right."""
+        """Attack some of the records; without the key no guess counts as right."""
         assert self.view.rows is not None
         true_row = np.full(len(some), -1) if self.true_row is None else self.true_row[some]
         steps, stratum = self.steps[:, some], self.stratum[some]
@@ -148,12 +148,12 @@ class NoisyTruth:
 
 
 class RowAttack(NamedTuple):
-    """What somebody who names a row for each of some records comes to, record by record."""
+    """The result of naming a row for each attacked record."""
 
-    stated: FloatArray  # What his posterior says of his best guess
-    hit: FloatArray  # How likely the guess is right; between equally good ones he guesses
-    on_truth: FloatArray  # What his posterior says of the true row
-    truck_hit: FloatArray  # How likely the truck he names is right, if there is a plan
+    stated: FloatArray  # The posterior of the best guess
+    hit: FloatArray  # How likely the guess is right; ties are broken at random
+    on_truth: FloatArray  # The posterior of the true row
+    truck_hit: FloatArray  # How likely the named truck is right, if there is a plan
 
 
 def attack_rows(
@@ -162,10 +162,10 @@ def attack_rows(
     stratum: IntArray,
     true_row: IntArray,  # Place of each record's row among the noisy ones; private
     *,
-    as_printed: bool = False,  # Go by eq. 30 as it is printed
+    as_printed: bool = False,  # Use eq. 30 as printed
     truck: IntArray | None = None,  # Truck of each row, to name those too
 ) -> RowAttack:
-    """Name a row for each record whose true values are known, and see how often it is right."""
+    """Name a row for each record by its true values, and count how often that is right."""
     result = RowAttack(*np.zeros((4, len(true_row))))
     for part in rows.segments(steps, rows.group_of(steps, stratum), by=truck, as_printed=as_printed):
         chance = part.probabilities
@@ -182,7 +182,7 @@ def attack_rows(
 
 
 def _best_is_true(chances: FloatArray, is_true: BoolArray, starts: IntArray) -> FloatArray:
-    """Return, by record, how likely the guess of highest chance is right; of equally good ones one is guessed."""
+    """Return, by record, how likely the guess of highest chance is right; ties are broken at random."""
     lengths = np.diff(np.append(starts, len(chances)))
     is_best = chances == np.repeat(np.maximum.reduceat(chances, starts), lengths)
     ties = np.add.reduceat(is_best.astype(np.int64), starts)
@@ -190,7 +190,7 @@ def _best_is_true(chances: FloatArray, is_true: BoolArray, starts: IntArray) -> 
 
 
 def _alike(probability: float) -> dict[str, float]:
-    """Give the k of a k-anonymous release that would let a row be named as often."""
+    """Return the k of a k-anonymous release in which a row is named as often."""
     return {"k_alike": 1 / probability} if probability > 0 else {}
 
 
@@ -202,11 +202,11 @@ def _mean(numbers: FloatArray) -> float:
 
 
 def view_figures(view: NoisyView, plan: Plan | None, tell: Progress) -> Iterator[KeyFigure]:
-    """Say how likely a row is named before anything but the release is known, and how wide intervals are."""
+    """Compute how likely a row is named by the release alone, and how wide intervals are."""
     if not len(view.positions):
         return
     if view.rows is not None:
-        tell("weighing rows for every possible value")
+        tell("comparing rows with every possible value")
         yield from _expected(view, view.rows)
     for name, domain in view.domains.items():
         width = view.column(f"{name}_upper") - view.column(f"{name}_lower")
@@ -217,7 +217,7 @@ def view_figures(view: NoisyView, plan: Plan | None, tell: Progress) -> Iterator
 
 
 def max_likelihood(rows: NoisyRows) -> float:
-    """Bound how likely the best guess of a row can be, whatever the true values and however others are spread.
+    """Bound how likely the best guess of a row can be, whatever the true values are and however others are spread.
 
     A row weighs f(b | w) / g(b), where g averages f(b | .) over the values of a cell: epsilon keeps it between
     e^-epsilon and e^epsilon, with the epsilons of all columns added up. So of n rows of a group the likeliest has at
@@ -225,7 +225,7 @@ def max_likelihood(rows: NoisyRows) -> float:
     """
     loss = np.zeros(len(rows.sizes))
     for cells, of_group in zip(rows.cells, rows.cell_of_group, strict=True):
-        # A cell with one point has no noise, and tells nothing but itself.
+        # A cell with one point has no noise, and reveals nothing but itself.
         loss += np.array([float(cell.law.epsilon) if cell.law.last else 0.0 for cell in cells.cells])[of_group]
     with np.errstate(under="ignore"):
         bound = 1 / (1 + (rows.sizes - 1) * np.exp(-2 * loss))
@@ -233,14 +233,14 @@ def max_likelihood(rows: NoisyRows) -> float:
 
 
 def _expected(view: NoisyView, rows: NoisyRows) -> Iterator[KeyFigure]:
-    """Say how likely a row is named, also under the names that risks have."""
+    """Compute how likely a row is named, also under the usual names of risks."""
     part = view.release
     if len(view.positions) < len(part):
         part = Release(certificate=part.certificate, data=part.data.take(view.positions))
     linkage = noisy_linkage(part, np.arange(len(part)))  # every row is a truck of its own
     assert linkage is not None  # the law of the noise is stated
     mean, worst, between = linkage.mean, linkage.worst, noisy_interval(linkage, "mean")
-    # The worst is a point if every true value was looked at; else what epsilon allows is the upper end.
+    # The worst is a point if every true value was tried; otherwise the upper end is what epsilon allows.
     low, high = noisy_interval(linkage, "worst")
     high = min(high, max(low, max_likelihood(rows)))
     at_worst = percent(low)
@@ -310,7 +310,7 @@ def truth_figures(
 
 
 def _identification(truth: NoisyTruth, some: IntArray, attack: RowAttack) -> Iterator[KeyFigure]:
-    """Say what the attacker believes of his guesses, and, with the key, how often they are right."""
+    """Compute what the attacker believes about the guesses, and, with the key, how often they are right."""
     view, num, stated = truth.view, len(some), _mean(attack.stated)
     low, high = (stated, stated) if num == len(truth.records) else mean_interval(attack.stated)
     facts: dict[str, object] = {"label": view.label, "known": view.known}
@@ -329,8 +329,8 @@ def _identification(truth: NoisyTruth, some: IntArray, attack: RowAttack) -> Ite
 
 
 def _simulated(truth: NoisyTruth, tell: Progress) -> KeyFigure:
-    """Draw the noise again, many times, and count how often the best guess is right."""
-    tell("drawing the noise again")
+    """Sample the noise again many times, and count how often the best guess is right."""
+    tell("sampling the noise again")
     some = truth.some(MAX_DRAWN_PAIRS // MIN_DRAWS)
     num = min(MAX_DRAWS, max(1, MAX_DRAWN_PAIRS // (len(some) * len(truth.records))))
     draws = list(simulate(truth, some, num))
@@ -349,13 +349,13 @@ def _simulated(truth: NoisyTruth, tell: Progress) -> KeyFigure:
 def simulate(
     truth: NoisyTruth, some: IntArray, num: int, noise: Noise | None = None
 ) -> Iterator[tuple[RowAttack, RowAttack]]:
-    """Draw fresh noise on the true records and attack some of them, corrected and as printed, so many times."""
+    """Add fresh noise to the true records ``num`` times, and attack some of them, corrected and as printed."""
     rows, noise = truth.view.rows, noise or Noise()
     assert rows is not None
     steps, stratum = truth.steps[:, some], truth.stratum[some]
     for _ in range(num):
         again = [cells.steps(cells.perturb(v, noise)) for cells, v in zip(rows.cells, truth.values, strict=True)]
-        # Each record's row stands at its own place: the order tells nothing, as ties are broken by chance.
+        # Each record's row stands at its own place: the order reveals nothing, as ties are broken at random.
         others = NoisyRows(
             names=rows.names,
             cells=rows.cells,
@@ -367,7 +367,7 @@ def simulate(
 
 
 def nearest_hits(truth: NoisyTruth, some: IntArray) -> FloatArray:
-    """Return how likely the row with the nearest noisy values is each record's; of equally near ones one is guessed."""
+    """Return how likely the row with the nearest noisy values is the right one; ties are broken at random."""
     assert truth.true_row is not None
     seen = np.array([truth.view.column(name) for name in truth.view.domains])
     spans = np.array([domain.span for domain in truth.view.domains.values()])[:, None, None]
@@ -383,7 +383,7 @@ def nearest_hits(truth: NoisyTruth, some: IntArray) -> FloatArray:
 
 
 def _at_risk(truth: NoisyTruth, some: IntArray, chances: FloatArray, rows: IntArray) -> list[RecordAtRisk]:
-    """List the records whose true row the attacker is surest of, or has fewest other rows as near."""
+    """List the records for which the attacker is surest of the true row."""
     source = truth.data.source_rows[truth.records[some]]
     order = np.lexsort((source, -chances))[:MAX_AT_RISK]
     return [
@@ -411,7 +411,7 @@ def _coverage(view: NoisyView, name: str, values: FloatArray) -> KeyFigure:
     inside = (view.column(f"{name}_lower") <= values) & (values <= view.column(f"{name}_upper"))
     if view.rows is None:
         stated = float((view.release.certificate.rows.published_intervals or {})[name].confidence)
-    else:  # averaged over rows
+    else:  # the mean over rows
         axis = view.rows.names.index(name)
         cells, steps = view.rows.cells[axis], view.rows.steps[axis]
         stated = _mean(np.array([item["coverage"] for item in cells.describe()])[cells.index(steps)])

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a plan tells and what privacy cost it: trucks that can be named, and the plan beside the best on true data.
+"""What a plan reveals, and what privacy cost: trucks that can be named, and the plan beside the best on true data.
 
-Of packages: the bins of a plan against the fewest that the true weights need, and how likely it fits. Of shuttles: the
-planned fleet beside the one that the true trips need, by the same method, both run on the true trips. Single trips
-have their own seconds, so figures are counted; seconds of trips that are known as counts only are drawn, so waits are
-estimated. All but truck linkage is private.
+Packages: the bins of a plan against the fewest that the true weights need, and how likely the plan fits. Shuttles: the
+planned fleet beside the one that the true trips need, by the same method, both run on the true trips. Single trips have
+their own seconds, so figures are counted. For trips known only as counts, seconds are sampled, so waits are estimated.
+Everything except truck linkage is private.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -72,14 +72,11 @@ _KERNEL_BITS = 40
 
 
 def truck_figures(release: Release, plan: Plan | None) -> Iterator[KeyFigure]:
-    """Compute from assignment or slots how likely somebody who knows a package names its truck.
-
-    Nothing is found if the release does not say how its noise was drawn.
-    """
+    """Compute how likely someone who knows a package names its truck; nothing if the law of the noise is not stated."""
     if plan is None:
         return
     if release.noisy and (plan.slots is not None or len(plan.assignment) != len(release)):
-        raise ParameterError("the plan does not assign every row of the release once. Plan on the release anew.")
+        raise ParameterError("the plan does not assign every row of the release once. Plan on the release again.")
     stated = noisy_linkage(release, plan.assignment) if release.noisy else linkage_of_plan(plan, release)
     if stated is None:
         return
@@ -88,7 +85,7 @@ def truck_figures(release: Release, plan: Plan | None) -> Iterator[KeyFigure]:
     sample = isinstance(release.certificate.guarantee, SampledDP) and not release.noisy
     for worst, part, how in (("", "mean", "on average"), (", worst", "worst", "at worst")):
         value, baseline = getattr(stated, part), getattr(chance, part)
-        # An estimate comes without its error: it is not below what public values give, nor above certainty.
+        # The error of an estimate is unknown: it lies between what public values give and certainty.
         interval, error = (min(value, baseline), 1.0), words("error unknown")
         if stated.kind == "exact":
             interval, error = (value, value), ""
@@ -101,7 +98,7 @@ def truck_figures(release: Release, plan: Plan | None) -> Iterator[KeyFigure]:
 
 
 def noisy_interval(stated: Linkage, part: str) -> Interval:
-    """Bound the ``mean`` or ``worst`` of noisy linkage under its prior: a point, if every true value was looked at."""
+    """Bound the ``mean`` or ``worst`` of noisy linkage under its prior: a point if every true value was tried."""
     value = stated.mean if part == "mean" else stated.worst
     if stated.points is None:
         return value, value
@@ -110,11 +107,11 @@ def noisy_interval(stated: Linkage, part: str) -> Interval:
 
 
 class TruckByChance(NamedTuple):
-    """How likely somebody who sees the plan, and knows no more of a record than is public, names its truck."""
+    """How likely someone who sees the plan, and knows only the public values of a record, names its truck."""
 
-    mean: float  # mean, worst: over all planned records, and for the public values that tell most
+    mean: float  # mean, worst: over all planned records, and for the public values that reveal most
     worst: float
-    columns: tuple[str, ...]  # The public columns; without any the fullest truck is named for all
+    columns: tuple[str, ...]  # The public columns; without any, the best guess is always the fullest truck
 
     def words(self, chance: float, record: str) -> str:
         if not self.columns:
@@ -123,10 +120,7 @@ class TruckByChance(NamedTuple):
 
 
 def without_release(release: Release, plan: Plan) -> TruckByChance:
-    """Return the baseline of truck linkage: the fullest truck among those that public values leave.
-
-    Of a plan by depot that is the fullest truck of the depot. Public values are in clear, and known without a release.
-    """
+    """Return the baseline of truck linkage: the fullest truck among those that public values leave."""
     public = [name for name, item in release.attributes.items() if item.role == "public"]
     codes, slots = combinations(release, public), plan.slots
     if slots is None:
@@ -139,13 +133,13 @@ def without_release(release: Release, plan: Plan) -> TruckByChance:
     return TruckByChance(linkage.mean, linkage.worst, tuple(public))
 
 
-# What a packing plan is worth beside the truth
+# A packing plan beside the truth
 
 
 def plan_figures(
     release: Release, data: Dataset, key: Key | None, plan: Plan, seconds: float, tell: Progress
 ) -> tuple[list[KeyFigure], list[str]]:
-    """Apply a plan to the truth and compare it with the best plan on true weights; notes say what that lacks."""
+    """Apply a plan to the truth and compare it with the best plan on true weights; return figures and notes."""
     if key is None:
         return [], [words("no key for plan")]
     tell("applying the plan")
@@ -157,7 +151,7 @@ def plan_figures(
         figure("plan feasible", float(worth.plan_feasible), 1.0, fits=words(f"fits: {worth.plan_feasible}")),
         figure("bins feasible", worth.bins_feasible, 1.0),
     ]
-    if release.classes is not None:  # noisy rows are never exchanged: either the plan fits or it does not
+    if release.classes is not None:  # noisy rows are not interchangeable: the plan fits or it does not
         likely = worth.feasibility
         details = {"kind": likely.kind, "permutations": likely.permutations}
         figures.append(figure("joint feasibility", likely.value, 1.0, likely.interval, details))
@@ -166,9 +160,9 @@ def plan_figures(
 
 def _costs(plan: Plan, worth: PlanUtility, record: str) -> Iterator[KeyFigure]:
     """Compare the plan with the best on true weights, as a ratio, and in trucks or in what they cost."""
-    # A plan takes one truck at least, the cheapest; trucks that cost nothing bound nothing.
+    # A plan takes at least one truck, the cheapest; trucks that cost nothing bound nothing.
     least = max(worth.bound, 1.0 if len(plan.trucks) == 1 else min(float(truck.cost) for truck in plan.trucks))
-    # If the best is not proven, the ratio may be larger; those outside were packed as well as could be found.
+    # If the best is not proven, the ratio may be larger; packages outside were packed as well as time allowed.
     most = worth.ratio if worth.proven else max(worth.ratio, float(worth.objective / (least or 1)))
     in_all = worth.in_plan + worth.outside_bound
     unit, num = "trucks" if plan.minimises == "trucks" else "in cost", worth.packages_outside
@@ -177,16 +171,16 @@ def _costs(plan: Plan, worth: PlanUtility, record: str) -> Iterator[KeyFigure]:
     details |= {"optimum": worth.optimum, "proven": worth.proven}
     facts = {"unit": unit, "takes": words("plan and outside take" if num else "plan takes")}
     facts["sure"] = words("nothing better" if worth.proven else "not proven")
-    facts["holds"] = "" if worth.plan_feasible else words("does not hold", overloaded=overloaded)
+    facts["fit"] = "" if worth.plan_feasible else words("does not fit", overloaded=overloaded)
     yield figure("objective ratio", worth.ratio, 1.0, interval, details, **facts)
     more = worth.objective - worth.optimum
     begins = words("privacy costs", more=more, unit="truck" if unit == "trucks" and more == 1 else unit)
-    if not worth.plan_feasible:  # of a plan that does not hold nobody knows
+    if not worth.plan_feasible:  # nobody knows what a plan that does not fit costs
         begins = words("may take more", overloaded=overloaded)
     others = f"{record} outside it" if num == 1 else f"{num:,} {record}s outside it"
     facts = {"begins": begins, "everyone": f" for all {worth.packages:,}" if num else ""}
     facts["others"] = words("outside more", others=others, outside=worth.outside) if num else ""
-    facts["sure"] = "" if worth.proven else words("best found", bound=worth.bound)
+    facts["sure"] = "" if worth.proven else words("best known", bound=worth.bound)
     parts = ("proven", "bound", "in_plan", "outside", "packages", "packages_outside")
     details, interval = {name: getattr(worth, name) for name in parts}, (min(worth.objective, in_all), worth.objective)
     # The baseline is a plan without privacy, of all packages.
@@ -195,13 +189,13 @@ def _costs(plan: Plan, worth: PlanUtility, record: str) -> Iterator[KeyFigure]:
 
 
 class Feasibility(NamedTuple):
-    """How likely a plan fits, over all ways in which rows of a class may be its packages (Hoogervorst 2019, 6.1)."""
+    """How likely a plan fits, over all ways to match rows of a class with its packages (Hoogervorst 2019, 6.1)."""
 
     value: float  # Probability that every bin fits (f_k); for a sealed plan 1 if it can be filled at all
-    interval: Interval  # Where it lies with 95 % confidence; for an exact one the value twice
+    interval: Interval  # Its 95 % interval; for an exact one the value twice
     bins: float  # Share of bins that fit, on average
-    kind: str  # `exact` if all arrangements were counted, else `estimate`
-    permutations: int = 0  # How many were drawn for an estimate, 0 for an exact one
+    kind: str  # `exact` if all arrangements were counted, otherwise `estimate`
+    permutations: int = 0  # How many were sampled for an estimate, 0 for an exact one
 
     @classmethod
     def exactly(cls, value: float, bins: float) -> Feasibility:
@@ -210,34 +204,34 @@ class Feasibility(NamedTuple):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PlanUtility:
-    """What a plan is worth beside the best plan on the true weights. Private.
+    """A plan compared with the best plan on the true weights. Private.
 
-    Both sides ship the same packages: all that could be read, released or not, but for those that were left behind or
-    are heavier than every truck. Rows that were left out on reading have no weight to count, and are on neither side.
+    Both sides ship the same packages: all that could be read, released or not, except those that were left behind or
+    are heavier than every truck. Rows that were left out on reading have no weight, and are on neither side.
     """
 
-    objective: float  # Bins in use in the end, also of packages outside the plan; of several kinds what they cost
-    optimum: float  # That of the best plan found on the true weights of all these packages
+    objective: float  # Bins in use, also for packages outside the plan; with several kinds, their cost
+    optimum: float  # The same for the best known plan on the true weights of all these packages
     proven: bool  # Whether no plan on the true weights does better
-    plan_feasible: bool  # plan_feasible, bins_feasible: whether every bin fitted the truth, and how many, unrepaired
+    plan_feasible: bool  # plan_feasible, bins_feasible: whether every bin fitted the truth, and the share, unrepaired
     bins_feasible: float
     feasibility: Feasibility
     truck_linkage: Linkage | None  # As the settlement restated it
-    seconds: float  # Time taken to find the optimum
+    seconds: float  # Time taken to compute the optimum
     bound: float = 0.0  # No plan on the true weights does better than this: proved
-    packages: int = 0  # packages, packages_outside: how many are shipped, and how many of them are in no plan
+    packages: int = 0  # packages, packages_outside: those shipped, and those of them outside the plan
     packages_outside: int = 0
-    outside: float = 0.0  # outside, outside_bound: what those take in trucks of their own, and at least, proved
+    outside: float = 0.0  # outside, outside_bound: what those take in trucks of their own, and its proved lower bound
     outside_bound: float = 0.0
 
     @property
     def in_plan(self) -> float:
-        """The part of the objective that the plan itself takes."""
+        """What the plan itself takes of the objective."""
         return whole_if_possible(exact(self.objective, what="objective") - exact(self.outside, what="outside"))
 
     @property
     def ratio(self) -> float:
-        """Bins in use for each bin that the true weights need, or the same of costs (o / o_n)."""
+        """Bins in use for each bin that the true weights need, or the same for costs (o / o_n)."""
         return self.objective / self.optimum
 
     def to_dict(self) -> dict[str, Any]:
@@ -259,12 +253,12 @@ class PlanUtility:
         likely = f"{self.feasibility.value:.1%}" + (f" ({low:.1%} to {high:.1%})" if low < high else "")
         outside, linkage = self.packages_outside, self.truck_linkage
         rest = f" ({self.outside:g} of it for {outside:,} outside the plan)" if outside else ""
-        best = f"{self.optimum:g} ({'proven' if self.proven else 'best found'})"
+        best = f"{self.optimum:g} ({'proven' if self.proven else 'best known'})"
         lines = [
             f"Objective   {self.objective:g}{rest}, on the true weights {best}",
             f"Ratio       {self.ratio:.3f}",
             f"Feasible    plan {'yes' if self.plan_feasible else 'no'}, bins {self.bins_feasible:.1%}",
-            f"Likely      every bin fits with {likely}",
+            f"Likely      every bin fits {likely} of the time",
             f"Linkage     {f'{linkage.mean:.1%} on average ({linkage.kind})' if linkage else 'unknown'}",
         ]
         return "\n".join(lines)
@@ -275,22 +269,21 @@ def plan_utility(
     data: Dataset,
     *,
     seconds: float = DEFAULT_SECONDS,  # Time limit for the best plan
-    permutations: int = DEFAULT_PERMUTATIONS,  # Arrangements to try where they are too many to count
+    permutations: int = DEFAULT_PERMUTATIONS,  # Arrangements to sample where they are too many to count
     noise: Noise | None = None,
     progress: Progress | None = None,
 ) -> PlanUtility:
     """Compare a settled plan with the best plan on the true weights of all packages.
 
     Packages that were not released (suppressed, not sampled) must be shipped too: beside the plan they take trucks of
-    their own, and the best plan on the true weights takes them with the others. Packages left behind, or heavier than
-    every truck, are in neither; nor are rows left out on reading, which have no weight that could be counted.
+    their own, and the best plan on the true weights packs them with the others.
     """
     start, plan = time.monotonic(), settlement.plan
-    # loading : a line per source row; records that are in none of them were not released
+    # loading : one line for each source row; records in none of them were not released
     source, bins = (settlement.loading.column(name).to_numpy() for name in ("source_row", "bin"))
     planned, loaded = data.parts.records_of(source), bins != LEFT_BEHIND
     if (planned[loaded] < 0).any():
-        raise ReleaseError("the settlement is of other data. Give the data it was made with.")
+        raise ReleaseError("the settlement was made with other data. Give those data.")
     first = np.sort(np.unique(planned[loaded], return_index=True)[1])
     records, bins = planned[loaded][first], bins[loaded][first]
     shipped = np.concatenate([records, np.setdiff1d(np.arange(len(data)), planned)])
@@ -300,7 +293,7 @@ def plan_utility(
     if not (fits & in_plan).any():
         raise ParameterError("no package is loaded, so there is nothing to compare. Use larger trucks.")
     used = Counter(settlement.truck_of_bin[bin_] for bin_ in np.unique(bins[fits[in_plan]]).tolist())
-    group = _group(data, (plan.by, plan.apart), shipped)
+    group = group_codes(data, (plan.by, plan.apart), shipped)
 
     def packed(chosen: BoolArray, kinds: Sequence[Truck], deadline: float) -> TruePacking:
         return pack_truth(
@@ -313,7 +306,7 @@ def plan_utility(
         unlimited = [replace(truck, count=None) for truck in plan.trucks]
         outside = packed(rest, unlimited, start + seconds * float(rest.sum() / fits.sum()))
     objective, optimum, bound = cost_of(plan.trucks, used) + outside.cost, None, Fraction(0)
-    # Packages outside the plan may take more trucks than it had: there are as many of each kind as are used.
+    # Packages outside the plan may take more trucks than it had: allow as many of each kind as are used.
     taken = used + Counter(outside.truck_of_bin)
     kinds = [
         truck if truck.count is None else replace(truck, count=max(truck.count, taken[truck.name]))
@@ -322,7 +315,7 @@ def plan_utility(
     try:
         truth = packed(fits, kinds, start + seconds)
         optimum, bound = truth.cost, truth.bound
-    except NoPlanError:  # no packing was found, but the settlement may be one
+    except NoPlanError:  # the search gave no packing, but the settlement may be one
         if not settlement.feasible:
             raise
     if settlement.feasible and (optimum is None or objective < optimum):
@@ -351,16 +344,18 @@ def plan_utility(
 
 
 def _fits_some_truck(amounts: FloatArray, quantities: Sequence[str], trucks: Sequence[Truck]) -> BoolArray:
-    held = np.array([[truck.capacity[quantity] for quantity in quantities] for truck in trucks])
-    return np.asarray(np.any(np.all(amounts[:, None] <= held, axis=2), axis=1))
+    rooms = np.array([[truck.capacity[quantity] for quantity in quantities] for truck in trucks])
+    return np.asarray(np.any(np.all(amounts[:, None] <= rooms, axis=2), axis=1))
 
 
-def _group(data: Dataset, apart: Sequence[str | None], records: IntArray) -> IntArray:
+def group_codes(data: Dataset, names: Iterable[str | None], records: IntArray | None = None) -> IntArray:
+    """Give records, or some of them, with equal values in all columns the same number, from 0 on."""
+    records = np.arange(len(data)) if records is None else records
     codes = np.zeros(len(records), dtype=np.int64)
-    for name in {name for name in apart if name is not None}:
+    for name in dict.fromkeys(name for name in names if name is not None):
         column = data.column(name).dictionary_encode(null_encoding="encode").indices
         own = column.to_numpy(zero_copy_only=False)[records].astype(np.int64)
-        codes = np.unique(codes * (int(own.max()) + 1) + own, return_inverse=True)[1].reshape(-1)
+        codes = np.unique(codes * (int(own.max(initial=0)) + 1) + own, return_inverse=True)[1].reshape(-1)
     return codes
 
 
@@ -379,31 +374,31 @@ def true_plan(
     seconds: float = DEFAULT_SECONDS,
     progress: Progress | None = None,
 ) -> Plan:
-    """Plan on the true weights of the released rows, to compare with. Private: never hand it out as a plan.
+    """Plan on the true weights of the released rows, for comparison. Private: never share it as a plan.
 
-    Packages that were not released are not in it; :func:`plan_utility` counts what all packages take.
+    It leaves out packages that were not released; :func:`plan_utility` counts what all packages take.
     """
     start = time.monotonic()
     records = matched_records(data, release, key)
     if (capacity is None) == (not trucks):
-        raise ParameterError("a plan needs either a capacity or trucks. Give one of them.")
+        raise ParameterError("a plan needs either a capacity or trucks. Give one of the two.")
     units = {name: release.uncertain(name).unit for name in release.quantities}
     room = {} if capacity is None else parse_capacities(listed(capacity), units)
     kinds = tuple(trucks or (Truck(name="truck", capacity=room),))
     packed = {name: unit for name, unit in units.items() if all(truck.capacity.get(name, 0) > 0 for truck in kinds)}
     if not packed:
-        raise ParameterError("no quantity has a capacity in every kind of truck. Give trucks that hold something.")
+        raise ParameterError("no quantity has a capacity in every kind of truck. Give one a capacity in all of them.")
     check_kinds(kinds, packed)
     amounts = np.column_stack([data.numbers(quantity)[records] for quantity in packed])
     heavy = int((~_fits_some_truck(amounts, list(packed), kinds)).sum())
     if heavy:
-        raise NoPlanError(f"no truck can take {heavy} of the released packages. Use a larger truck.")
+        raise NoPlanError(f"{heavy} of the released packages fit no truck. Use a larger truck.")
     columns_apart(release, by, apart)
-    group = _group(data, (by, apart), records)
+    group = group_codes(data, (by, apart), records)
     truth = pack_truth(amounts, list(packed), kinds, group, deadline=start + seconds, progress=progress)
     if len(kinds) == 1 and kinds[0].count is not None and truth.cost > kinds[0].count:
         raise NoPlanError(
-            f"{kinds[0].count} trucks are not enough: {truth.cost} are needed by this plan, {truth.bound} at least."
+            f"{kinds[0].count} trucks are not enough: this plan needs {truth.cost}, and any plan needs {truth.bound}."
         )
     return Plan(
         release=release.certificate.digest,
@@ -433,10 +428,9 @@ def feasibility(
     permutations: int = DEFAULT_PERMUTATIONS,
     noise: Noise | None = None,
 ) -> Feasibility:
-    """Say how likely every bin of a plan fits, over all orders in which a class's rows may be its packages.
+    """Compute how likely every bin of a plan fits, over all orders in which a class's rows may be its packages.
 
-    Rows are published in random order, so all orders of rows that nobody can tell apart are equally likely; the plan
-    was made for all of them.
+    Rows are published in random order, so all orders of rows that look alike are equally likely.
     """
     noise = noise or Noise()
     records = matched_records(data, release, key)
@@ -450,7 +444,7 @@ def feasibility(
 
 
 def _fillable(filled: bool, counted: bool, bins: float) -> Feasibility:
-    """Say that a sealed plan fits surely if it can be filled at all: its owner knows the weights."""
+    """Rate a sealed plan: it fits for certain if it can be filled at all, because its owner knows the weights."""
     if filled or counted:
         return Feasibility.exactly(float(filled), bins)
     return Feasibility(0.0, (0.0, 1.0), bins, "estimate")
@@ -464,9 +458,9 @@ def _likely(task: RepairTask, permutations: int, noise: Noise) -> Feasibility:
     bins = _mean_of_bins(task) if fills is not None else None
     if fills is not None and bins is not None:
         return Feasibility.exactly(float(Fraction(fills.number, _num_fills(planned_counts(task)))), bins)
-    # Estimate from random orders: fewer where rows are very many, and the interval says so.
+    # Estimate from random orders: fewer if there are very many rows, and the interval shows it.
     num = min(permutations, max(MAX_PERMUTED // len(task.whole), 100))
-    # Doubles hold whole numbers up to 2**53; amounts with more digits are compared as the data have them.
+    # Doubles represent whole numbers up to 2**53; amounts with more digits are compared as the data have them.
     whole = int(max(task.whole.sum(axis=0))) < 2**53
     values = task.whole.astype(np.float64) if whole else task.amounts
     rooms = task.rooms.astype(np.float64) if whole else task.in_units(task.rooms)
@@ -478,7 +472,7 @@ def _likely(task: RepairTask, permutations: int, noise: Noise) -> Feasibility:
 
 
 def _num_fills(counts: IntArray) -> int:
-    """Return in how many ways rows can be put where the plan wants their like. Shape: bins by groups."""
+    """Return in how many ways rows can fill the places that the plan has for their group. Shape: bins by groups."""
     sizes = [math.factorial(size) for size in counts.sum(axis=0).tolist()]
     repeats = [math.prod(map(math.factorial, column)) for column in counts.T.tolist()]
     return math.prod(size // repeat for size, repeat in zip(sizes, repeats, strict=True))
@@ -489,37 +483,37 @@ def _mean_of_bins(task: RepairTask) -> float | None:
     counts = planned_counts(task)
     rooms = task.rooms
     deadline = time.monotonic() + BINS_SECONDS
-    known: dict[bytes, Fraction] = {}
+    computed: dict[bytes, Fraction] = {}
     chances = []
     for bin_, room in enumerate(rooms):
         sort = counts[bin_].tobytes() + room.tobytes()
-        if sort not in known:
-            alone = np.broadcast_to(task.whole.sum(axis=0), rooms.shape).copy()  # the others hold everything
+        if sort not in computed:
+            alone = np.broadcast_to(task.whole.sum(axis=0), rooms.shape).copy()  # the others fit everything
             alone[bin_] = np.minimum(room, alone[bin_])
             fills = count_fills(Items(task.group, task.whole), FillSlots(counts, alone), deadline=deadline)
             if fills is None:
                 return None
-            known[sort] = Fraction(fills.number, _num_fills(counts))
-        chances.append(known[sort])
+            computed[sort] = Fraction(fills.number, _num_fills(counts))
+        chances.append(computed[sort])
     return float(sum(chances, Fraction(0)) / len(chances))
 
 
 # The best packing of the true amounts
-# One quantity and one kind of truck go to the scalar kernel, all else to the one for vectors. Both prove a bound.
+# One quantity and one kind of truck go to the scalar kernel, everything else to the vector kernel. Both prove a bound.
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TruePacking:
-    """Rows in bins by their true amounts. Private: its ``repr`` shows none of it."""
+    """Rows in bins by their true amounts. Private: its ``repr`` shows nothing of it."""
 
     bin_of_row: IntArray  # bin_of_row, truck_of_bin: the bin of each row, and the name of the truck that a bin is
     truck_of_bin: tuple[str, ...]
-    cost: Fraction  # What the trucks cost together; of a single kind, their number
+    cost: Fraction  # What the trucks cost together; with a single kind, their number
     bound: Fraction  # No packing costs less: proved
 
 
 def cost_of(trucks: Sequence[Truck], used: Mapping[str, int]) -> Fraction:
-    """Return what trucks cost together; of a single kind, their number."""
+    """Return what trucks cost together; with a single kind, their number."""
     if len(trucks) == 1:
         return Fraction(sum(used.values()))
     return sum((exact(truck.cost, what="cost") * used.get(truck.name, 0) for truck in trucks), Fraction(0))
@@ -534,24 +528,24 @@ def pack_truth(
     deadline: float,
     progress: Progress | None = None,
 ) -> TruePacking:
-    """Pack true amounts at the least cost that can be found in time, each group of rows apart."""
+    """Pack true amounts at the lowest cost that the time allows, each group of rows by itself."""
     tell = progress or (lambda line: None)
     bins: list[IntArray] = []
     bound = Fraction(0)
     if len(trucks) == 1 and len(quantities) == 1:
         groups = rows_by_group(group)
-        for number, rows in enumerate(groups):  # time that one group leaves over is the next one's
+        for number, rows in enumerate(groups):  # the next group gets the time that one leaves over
             seconds = max(deadline - time.monotonic(), MIN_SECONDS) / (len(groups) - number)
-            found, least = packed_group(amounts[rows, 0], trucks[0].capacity[quantities[0]], seconds)
-            bins += [rows[items] for items in found]
-            bound += least
+            packed, lower_bound = packed_group(amounts[rows, 0], trucks[0].capacity[quantities[0]], seconds)
+            bins += [rows[items] for items in packed]
+            bound += lower_bound
             tell(f"true weights: {number + 1} of {len(groups)} parts packed")
         names = [trucks[0].name] * len(bins)
     else:
-        held = np.array([[truck.capacity[quantity] for quantity in quantities] for truck in trucks])
-        whole, rooms = whole_table(amounts, held)[:2]
+        capacities = np.array([[truck.capacity[quantity] for quantity in quantities] for truck in trucks])
+        whole, rooms = whole_table(amounts, capacities)[:2]
         same = whole.dtype != object
-        if not same:  # rounded outward to 64 bits, so that what fits by them fits in truth
+        if not same:  # rounded outward to 64 bits, so that what fits after rounding truly fits
             most = [max(int(room).bit_length() - _KERNEL_BITS, 0) for room in rooms.max(axis=0)]
             shift, same = np.array(most, dtype=object), not any(most)
             whole, rooms = (-(-whole >> shift)).astype(np.int64), (rooms >> shift).astype(np.int64)
@@ -576,7 +570,7 @@ def pack_truth(
     return TruePacking(bin_of_row, tuple(names), cost_of(trucks, Counter(names)), bound)
 
 
-# What a plan of shuttles is worth beside the truth
+# A plan of shuttles beside the truth
 
 
 def fleet_figures(
@@ -589,17 +583,17 @@ def fleet_figures(
     shuttle_hour: float | None,
     tell: Progress,
 ) -> tuple[list[KeyFigure], list[str]]:
-    """Run planned shuttles on the true trips, beside those that these need; return figures and notes."""
+    """Run the planned shuttles on the true trips, beside those that the trips need; return figures and notes."""
     done = apply_fleet(plan, data, release, city, key, shuttle_hour=shuttle_hour, progress=tell)
     universe = data.schema.universe(data.period)
-    # Seconds of trips were drawn where only their counts are known.
-    drawn = true_days(data, universe, done.task.ground, done.plan.model.day if done.plan.model else None) is None
+    # Seconds of trips are sampled where only their counts are known.
+    sampled = true_days(data, universe, done.task.ground, done.plan.model.day if done.plan.model else None) is None
     target, wait, known = float(done.task.max_wait), done.wait_seconds, done.needed is not None
     notes = [] if done.checked else [words("fleet unchecked")]
     if not known:
         notes.append(words("no fleet", target=target))
     interval = wait, wait
-    if drawn:
+    if sampled:
         notes.append(words("waits estimated"))
         waits = [run.waits for run in served_task(done.task, done.planned).operate(done.planned) if len(run.waits)]
         most = max((float(own.max()) for own in waits), default=0.0)
@@ -617,7 +611,7 @@ def fleet_figures(
 
 
 def _fleet_sizes(done: FleetSettlement) -> Iterator[KeyFigure]:
-    """Compare shuttles, and what they cost a day, with those that the true trips need."""
+    """Compare the shuttles, and their cost a day, with those that the true trips need."""
     if done.needed is None:
         return
     needed, hours = sum(done.needed), (done.task.span[1] - done.task.span[0]) / 3600
@@ -637,7 +631,7 @@ def _fleet_sizes(done: FleetSettlement) -> Iterator[KeyFigure]:
 
 
 def spread_interval(means: Sequence[float], value: float, *, most: float) -> Interval:
-    """Return Student's 95 % interval around a value by how some means differ; of a single one nothing is known."""
+    """Return Student's 95 % interval around a value from the spread of some means; a single mean shows no spread."""
     if len(means) < 2:
         return 0.0, max(most, value)
     from scipy.stats import t

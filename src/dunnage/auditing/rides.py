@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rides that were released in clusters: what that cost in distortion and demand figures, and how diverse classes are.
+"""Rides released in clusters: what that cost in distortion and demand figures, and how diverse classes are.
 
-Distortion, and the diversity of sensitive columns, follow from the release alone. All else compares with the truth and
-is private. A set-valued row is read as **spread**: it counts evenly for every value, or pair of values, that it may
-stand for. Attackers who know part of the truth, some attributes of a record or some rides of a card, are tried before,
-on the true table with names taken off, and after, on the release. What fits a record by the release are all rows of
-every class that the known values do not rule out.
+Distortion, and the diversity of sensitive columns, follow from the release alone. Everything else compares with the
+truth and is private. A set-valued row is read as **spread**: it counts evenly for every value, or pair of values, that
+it may stand for. Attackers who know part of the truth, some attributes of a record or some rides of a card, are tried
+before, on the true table without names, and after, on the release. On the release, all rows of every class that the
+known values do not rule out fit a record.
 
 References
 ----------
@@ -61,19 +61,19 @@ from dunnage.model.measures import (
 from dunnage.text import number_text
 
 TOP = 20
-MAX_KNOWN = 4  # Attributes of a ride, or rides of a card, that an attacker knows at most
-MAX_COMBINED = 6  # Attributes of which every choice is tried: of more, those of highest entropy
-MAX_PAIRS = 20_000_000  # Pairs of an attacked record and a class: of more records some are attacked, evenly chosen
+MAX_KNOWN = 4  # Attributes of a ride, or rides of a card, that an attacker knows
+MAX_COMBINED = 6  # Attributes of which every choice is tried: if there are more, those of highest entropy
+MAX_PAIRS = 20_000_000  # Pairs of an attacked record and a class: if there are more, evenly chosen records are attacked
 MIN_ATTACKED = 2_000
-MAX_CARDS = 500  # Cards attacked for each number of rides that are known
+MAX_CARDS = 500  # Cards attacked for each number of known rides
 MAX_CHOICES = 50  # Choices of rides that are tried for one card
-MAX_CARD_ROWS = 20_000_000  # Rows that fit the rides of all attacked cards together: of more, fewer cards are attacked
-MAX_LABELS = 4_000  # Labels whose pairs are counted in one table
-SHARES_SHOWN = (0.1, 0.5, 0.8, 0.97)  # Records that are in cheaper classes than those that are told of as examples
+MAX_CARD_ROWS = 20_000_000  # Rows that fit the rides of all attacked cards: if there are more, fewer cards are attacked
+MAX_LABELS = 4_000  # Labels with pairs that are counted in one table
+SHARES_SHOWN = (0.1, 0.5, 0.8, 0.97)  # Shares of records in cheaper classes than the ones shown as examples
 COST_STEPS, MAX_STEPS = (0.0025, 0.005, 0.01, 0.02, 0.025, 0.05), 32
 ROUNDING = 1e-9
-MAX_STATIONS = 500  # Stations of a network that is told with the examples
-SANITY = 0.001  # Share of all records below which a true count is not divided by
+MAX_STATIONS = 500  # Stations of a network that is shown with the examples
+SANITY = 0.001  # Relative errors divide by at least this share of all records
 _HOURS = {
     **dict.fromkeys(("s", "sec", "second", "seconds"), 3600.0),
     **dict.fromkeys(("min", "minute", "minutes"), 60.0),
@@ -82,7 +82,7 @@ _HOURS = {
 
 
 def view_figures(view: ClassesView) -> Iterator[KeyFigure]:
-    """Find what the release tells by itself: its distortion, and how diverse sensitive values are."""
+    """Compute what the release shows by itself: its distortion, and how diverse sensitive values are."""
     yield from _distortion(view)
     for name in view.sensitive:
         column = ranked(view.release.data.column(name).combine_chunks(), view.release.attributes[name].plain())
@@ -90,12 +90,12 @@ def view_figures(view: ClassesView) -> Iterator[KeyFigure]:
 
 
 def truth_figures(truth: ClassesTruth, tell: Progress) -> tuple[list[KeyFigure], list[str]]:
-    """Compare with the truth: attackers, diversity, demand; return the figures, and notes on what is lacking."""
+    """Compare with the truth: attackers, diversity, demand; return figures, and notes on what is missing."""
     figures: list[KeyFigure] = []
     notes: list[str] = []
     parts = {
-        "attacking by some attributes": knowledge_figures,
-        "attacking by some rides of a card": card_figures,
+        "attacking with some attributes": knowledge_figures,
+        "attacking with some rides of a card": card_figures,
         "comparing demand with the truth": demand_figures,
     }
     for stage, part in parts.items():
@@ -104,7 +104,7 @@ def truth_figures(truth: ClassesTruth, tell: Progress) -> tuple[list[KeyFigure],
         figures, notes = figures + more, notes + lacking
     if not truth.certain:
         return figures, notes
-    # l and t of the generalised labels, and the persons of a class, by the truth
+    # l and t of the generalised labels, and the persons of a class, from the truth
     class_id, persons = truth.of_record[truth.released], truth.data.persons
     for attribute in truth.view.attributes:
         if attribute.numeric is None:
@@ -121,7 +121,7 @@ def truth_figures(truth: ClassesTruth, tell: Progress) -> tuple[list[KeyFigure],
 def _diversity(
     name: str, class_id: IntArray, column: pa.Array, *, ordered: bool | None, private: bool
 ) -> list[KeyFigure]:
-    """Give the l and t that classes reach in one column; by default numbers are compared by order."""
+    """Compute the l and t that classes reach in one column; by default numbers are compared by order."""
     codes, ordered = codes_of(column), is_ordered(column) if ordered is None else ordered
     fewest = int(Occurrences.of(class_id, codes, int(class_id.max()) + 1).distinct.min())
     entropy, in_all = entropy_diversity(class_id, column), int(codes.max()) + 1
@@ -137,10 +137,10 @@ def _diversity(
 
 def class_widths(attribute: ClassAttribute) -> FloatArray:
     """Return the largest distance within each class over the diameter of the domain (eq. 20)."""
-    if attribute.listing is None:  # leaves below a node have neighbouring places
+    if attribute.listing is None:  # the leaves below a node have neighbouring places
         return np.asarray((attribute.upper - attribute.lower) / attribute.span)
     codes, counts = attribute.listing.places.astype(np.int64), np.bincount(attribute.listing.of_class)
-    coded = cast(CodedDomain, attribute.domain)  # all but numbers are
+    coded = cast(CodedDomain, attribute.domain)  # every domain except numbers is
     return set_widths(coded, codes, counts.astype(np.int64)) / (attribute.domain.diameter or 1.0)
 
 
@@ -181,7 +181,7 @@ class ClassDistortion(NamedTuple):
 
 
 def own_weights(view: ClassesView) -> dict[str, float]:
-    """Return what each attribute counts, as the release states it; all alike if it does not."""
+    """Return the weight of each attribute as the release states it; equal weights if it does not."""
     stated = view.release.certificate.rows.importance
     known = stated is not None and set(stated.weights) == set(view.names)
     return shares_of({name: stated.weights[name] if stated is not None and known else 1.0 for name in view.names})
@@ -208,12 +208,12 @@ def _distortion(view: ClassesView) -> Iterator[KeyFigure]:
 
 
 def _class_details(view: ClassesView, costs: FloatArray) -> dict[str, object]:
-    """Say how costs are spread over records, and what some classes from cheap to expensive tell; all is released."""
+    """Describe how costs are spread over records, with examples of classes from cheap to expensive; all is released."""
     assert view.release.classes is not None
     order = np.argsort(costs, kind="stable")
     reached = np.cumsum(view.sizes[order]) / view.sizes.sum()
     shown = dict.fromkeys(order[np.searchsorted(reached, SHARES_SHOWN)].tolist())
-    # Costs lie between 0 and 1; a class of no cost at all stands in the first step.
+    # Costs lie between 0 and 1; a class without cost stands in the first step.
     step = next(step for step in COST_STEPS if step * MAX_STEPS >= costs.max())
     bars = np.bincount(np.floor(costs / step + ROUNDING).astype(np.int64), weights=view.sizes)
     details: dict[str, object] = {
@@ -248,7 +248,7 @@ def demand_figures(truth: ClassesTruth) -> tuple[list[KeyFigure], list[str]]:
     for item, values in zip(attributes, truth.known.low, strict=True):
         if item.numeric is None:
             continue
-        # The mean of midpoints beside the true mean; minima, as the paper takes them, are in the details.
+        # The mean of midpoints beside the true mean; lower ends, as the paper takes them, are in the details.
         mean = math.fsum(values.tolist()) / len(truth.data)
         middle = math.fsum((sizes * (item.lower + item.upper) / 2).tolist()) / rows
         least = math.fsum((sizes * item.lower).tolist()) / rows
@@ -260,7 +260,7 @@ def demand_figures(truth: ClassesTruth) -> tuple[list[KeyFigure], list[str]]:
     graphs = [axis for axis, item in enumerate(attributes) if isinstance(item.domain, Graph)]
     pairs = itertools.combinations(graphs, 2)
     alike = ((one, two) for one, two in pairs if attributes[one].domain == attributes[two].domain)
-    # The first two attributes that are stations of the same network, and the first that is a time.
+    # The first two attributes that are stations of one network, and the first that is a time.
     stations = next((pair for pair in alike if attributes[pair[0]].num_labels <= MAX_LABELS), None)
     hours = next((axis for axis, item in enumerate(attributes) if item.numeric and _hour(item)), None)
     if stations is None:
@@ -276,7 +276,7 @@ def _hour(attribute: ClassAttribute) -> float:
 
 
 def _incidence(attribute: ClassAttribute, num_classes: int) -> Any:
-    """Return a sparse table of ones: which labels a class may have. Shape: labels, classes."""
+    """Return a sparse table of ones: the labels that each class may have. Shape: labels, classes."""
     from scipy.sparse import csr_matrix
 
     listing = attribute.listing
@@ -303,7 +303,7 @@ def pair_counts(view: ClassesView, origin: int, destination: int) -> dict[str, F
 
 
 def _top_pairs(truth: ClassesTruth, origin: int, destination: int) -> list[KeyFigure]:
-    """Find how many of the busiest pairs are still the busiest, and how far their counts are off."""
+    """Compute how many of the busiest pairs are still the busiest, and how far their counts are off."""
     view, known = truth.view, truth.known
     num = view.attributes[origin].num_labels
     pairs = known.low[origin].astype(np.int64) * num + known.low[destination].astype(np.int64)
@@ -311,7 +311,7 @@ def _top_pairs(truth: ClassesTruth, origin: int, destination: int) -> list[KeyFi
     counts = {name: table.ravel() for name, table in pair_counts(view, origin, destination).items()}
     top = min(TOP, int((true > 0).sum()))
     busiest = np.argsort(-true, kind="stable")[:top]
-    # As good as the last of them is who has as many; sums are rounded so that equal ones stay equal.
+    # Pairs with as many rides as the last of them count too; sums are rounded so that equal ones stay equal.
     enough = true >= true[busiest[-1]]
     kept = float(enough[np.argsort(-np.round(counts["spread"], 9), kind="stable")[:top]].mean())
     # Pairs of a station with itself are pairs too: both the truth and sets may have them.
@@ -329,13 +329,13 @@ def _top_pairs(truth: ClassesTruth, origin: int, destination: int) -> list[KeyFi
 
 def hour_shares(attribute: ClassAttribute) -> FloatArray:
     """Return which share of each class's interval lies in each hour of the domain. Shape: classes, hours."""
-    # Who comes at the very end of the domain, such as 24:00, comes in the hour before it.
+    # The very end of the domain, such as 24:00, belongs to the hour before it.
     domain, hour = attribute.numeric, _hour(attribute)
     assert domain is not None
     first = math.floor(domain.lower_float / hour)
     begins = hour * np.arange(first, max(first + 1, math.ceil(domain.upper_float / hour)))
     ends = np.append(begins[1:], np.inf)
-    # On a grid a value stands for the step that begins with it.
+    # On a grid a value stands for the step that begins there.
     step = float(domain.resolution) if domain.resolution is not None else 0.0
     lower, end = attribute.lower[:, None], attribute.upper[:, None] + step
     inside = np.minimum(end, ends) - np.maximum(lower, begins)
@@ -353,7 +353,7 @@ def hourly_boardings(view: ClassesView, station: int, time: int) -> FloatArray:
 
 
 def _boardings(truth: ClassesTruth, station: int, time: int) -> list[KeyFigure]:
-    """Find the error of boardings by station and hour, over all stations and all hours of the domain."""
+    """Compute the error of boardings by station and hour, over all stations and all hours of the domain."""
     view, clock = truth.view, truth.view.attributes[time]
     assert clock.numeric is not None
     hour = _hour(clock)
@@ -375,15 +375,15 @@ def _boardings(truth: ClassesTruth, station: int, time: int) -> list[KeyFigure]:
     ]
 
 
-# Who knows some attributes of a ride
+# Attackers who know some attributes of a ride
 
 
 class Remaining(NamedTuple):
-    """How many records fit what somebody knows of some: true ones with their names taken off, and released rows."""
+    """How many true records, without names, and how many released rows fit what an attacker knows."""
 
     names: tuple[str, ...]  # The attributes that are known
     before: IntArray  # How many true records have the same values, for each released record
-    after: IntArray  # How many released rows may be it, for each record that was attacked
+    after: IntArray  # How many released rows could be it, for each attacked record
 
 
 def attack_by(truth: ClassesTruth, names: tuple[str, ...], attacked: IntArray) -> Remaining:
@@ -391,7 +391,7 @@ def attack_by(truth: ClassesTruth, names: tuple[str, ...], attacked: IntArray) -
     axes = [truth.view.names.index(name) for name in names]
     group = _same_values(truth.known, axes)
     before = np.bincount(group)[group[truth.released]]
-    # Who is known by the same values is found among the same rows.
+    # Records with the same known values have the same candidates.
     _, first, of_first = np.unique(group[attacked], return_index=True, return_inverse=True)
     records = attacked[first]
     values = truth.known.low[axes][:, records]
@@ -400,7 +400,7 @@ def attack_by(truth: ClassesTruth, names: tuple[str, ...], attacked: IntArray) -
 
 
 def _same_values(known: Knowledge, axes: Sequence[int]) -> IntArray:
-    """Give records with the same public values and attributes the same number, from 0 on."""
+    """Give records with the same public values and known attributes the same number, from 0 on."""
     group = np.unique(known.stratum, return_inverse=True)[1].reshape(-1)
     for axis in axes:
         code = np.unique(known.low[axis], return_inverse=True)[1].reshape(-1)
@@ -413,8 +413,8 @@ def evenly(items: IntArray, most: int) -> IntArray:
 
 
 def knowledge_figures(truth: ClassesTruth) -> tuple[list[KeyFigure], list[str]]:
-    """Attack by some attributes, each number of them at worst over which ones they are."""
-    # The attributes whose true values have the highest entropy, in the order of the release.
+    """Attack with some attributes: for each number of them, the worst choice."""
+    # The attributes with true values of the highest entropy, in the order of the release.
     shares = [np.unique(values, return_counts=True)[1] / len(values) for values in truth.known.low]
     order = np.argsort([(own * np.log2(own)).sum() for own in shares], kind="stable")[:MAX_COMBINED]
     names = [truth.view.names[axis] for axis in sorted(order.tolist())]
@@ -429,7 +429,7 @@ def knowledge_figures(truth: ClassesTruth) -> tuple[list[KeyFigure], list[str]]:
 
 
 def _known_figures(truth: ClassesTruth, num: int, tried: list[Remaining], complete: bool) -> list[KeyFigure]:
-    """Give the figures for so many known attributes, each for the choice that tells most."""
+    """Make the figures for ``num`` known attributes, each for the choice that reveals most."""
     smallest = int(truth.view.sizes.min())
     unique = max(tried, key=lambda one: float((one.after == 1).mean()) + float((one.before == 1).mean()) * 1e-9)
     fewest = min(tried, key=lambda one: int(one.after.min()))
@@ -450,23 +450,23 @@ def _known_figures(truth: ClassesTruth, num: int, tried: list[Remaining], comple
         }
         for one in tried
     }
-    # No class has a single row, so that no attribute leaves one.
+    # If no class has a single row, no choice of attributes leaves one.
     between = (share, share) if complete or smallest > 1 else wilson(share * attacked, attacked)
-    tell, rows = "tells" if num == 1 else "tell", int(fewest.after.min())
+    reveal, rows = "reveals" if num == 1 else "reveal", int(fewest.after.min())
     median, least = float(np.median(middle.after)), float(min(one.before.min() for one in tried))
     median_before, bounds = min(float(np.median(one.before)) for one in tried), median_interval(middle.after, complete)
-    known = " and ".join(fewest.names), " and ".join(middle.names)
+    names = " and ".join(fewest.names), " and ".join(middle.names)
     least_rows = float(rows if complete else smallest), float(rows)
     fewest_key, median_key = (f"candidate rows, {which} ({{num:#attribute}} known)" for which in ("fewest", "median"))
     return [
-        figure("uniqueness ({num:#attribute} known)", share, before, between, details, tell=tell, **facts),
-        figure(fewest_key, float(rows), least, least_rows, names=known[0], rows=rows, **facts),
-        figure(median_key, median, median_before, bounds, names=known[1], **facts),
+        figure("uniqueness ({num:#attribute} known)", share, before, between, details, reveal=reveal, **facts),
+        figure(fewest_key, float(rows), least, least_rows, names=names[0], rows=rows, **facts),
+        figure(median_key, median, median_before, bounds, names=names[1], **facts),
     ]
 
 
 def median_interval(numbers: IntArray, complete: bool) -> Interval:
-    """Return the median, or the order statistics between which that of all lies at 95 % confidence."""
+    """Return the median twice, or the order statistics that contain the median of all with 95 % confidence."""
     value = float(np.median(numbers))
     if complete:
         return value, value
@@ -476,11 +476,11 @@ def median_interval(numbers: IntArray, complete: bool) -> Interval:
     return min(float(ordered[max(low, 0)]), value), max(float(ordered[min(high, len(ordered) - 1)]), value)
 
 
-# Who knows some rides of a card
+# Attackers who know some rides of a card
 
 
 class Fitting(NamedTuple):
-    """For some records the groups of records that fit what is known of each."""
+    """For some records, the groups of records that fit what is known about each."""
 
     groups: dict[int, IntArray]  # By record the numbers of the groups
     # members, starts: all records by group, and where each group begins; one entry more than there are groups
@@ -503,7 +503,7 @@ class Fitting(NamedTuple):
 
 
 def cards_that_fit(known: Sequence[IntArray], persons: IntArray) -> int:
-    """Count the cards that have, for all known rides at once, different rides that fit."""
+    """Count the cards that have different fitting rides for all known rides at once."""
     common = np.unique(persons[known[0]])
     for records in known[1:]:
         common = np.intersect1d(common, persons[records])
@@ -516,7 +516,7 @@ def cards_that_fit(known: Sequence[IntArray], persons: IntArray) -> int:
         inside = records[np.isin(persons[records], common)]
         for person, record in zip(persons[inside].tolist(), inside.tolist(), strict=True):
             rides[person][-1].add(record)
-    # One can be chosen from each set, all different, if no sets are fewer together than there are of them (Hall).
+    # Different rides can be chosen if any number of sets has at least that many rides together (Hall).
     sizes = range(2, len(known) + 1)
     return sum(
         all(len(set().union(*some)) >= num for num in sizes for some in itertools.combinations(own, num))
@@ -525,7 +525,7 @@ def cards_that_fit(known: Sequence[IntArray], persons: IntArray) -> int:
 
 
 def card_figures(truth: ClassesTruth) -> tuple[list[KeyFigure], list[str]]:
-    """Attack cards by some of their released rides, at worst over which ones these are."""
+    """Attack cards with some of their released rides: for each number of them, the worst choice."""
     persons = truth.data.persons
     if persons is None:
         return [], [words("no person")]
@@ -540,7 +540,8 @@ def card_figures(truth: ClassesTruth) -> tuple[list[KeyFigure], list[str]]:
     # Which records fit each ride by its true values, and which by the release.
     same = _same_values(truth.known, range(len(truth.view.attributes)))
     after = {ride: np.zeros(0, dtype=np.int64) for ride in rides.tolist()}
-    for pairs in candidates(truth.view, truth.known.of_some(rides)):
+    known = truth.known
+    for pairs in candidates(truth.view, Knowledge(known.stratum[rides], known.low[:, rides], known.high[:, rides])):
         for part in np.split(np.arange(len(pairs.record)), pairs.starts[1:]):
             after[int(rides[pairs.record[part[0]]])] = pairs.of_class[part]
     fits = Fitting.of({ride: same[[ride]] for ride in rides.tolist()}, same), Fitting.of(after, truth.of_record)
@@ -548,7 +549,7 @@ def card_figures(truth: ClassesTruth) -> tuple[list[KeyFigure], list[str]]:
     for num, cards in chosen.items():
         rows = sum(fits[1].num_records(ride) for card in cards.tolist() for ride in able[num][card].tolist())
         some = evenly(cards, max(1, len(cards) * MAX_CARD_ROWS // max(rows, MAX_CARD_ROWS)))
-        # How many cards fit each attacked card, before and after; of a card with many rides not every choice is tried.
+        # How many cards fit each attacked card, before and after; for many rides not every choice is tried.
         fewest = np.empty((2, len(some)), dtype=np.int64)
         for place, card in enumerate(some.tolist()):
             choices = list(itertools.islice(itertools.combinations(able[num][card].tolist(), num), MAX_CHOICES))
@@ -575,7 +576,7 @@ def _card_figures(num: int, before: IntArray, after: IntArray, complete: bool, a
     }
     among = "" if everyone else words("cards attacked", attacked=attacked, able=able)
     facts = {"num": num, "linked": "" if num == 1 else words("rows linked"), "among": among}
-    facts["tell"] = "tells" if num == 1 else "tell"
+    facts["reveal"] = "reveals" if num == 1 else "reveal"
     between = low, high if complete else 1.0
     ends = ends[0], ends[1] if complete else 1.0
     mean_before, unique_before = float((1 / before).mean()), float((before == 1).mean())

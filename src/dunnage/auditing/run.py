@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""audit: what an attacker could still learn from a release, and what privacy cost, as findings.
+"""audit: what an attacker can still learn from a release, and what privacy cost, as findings.
 
 Each finding has a value, an interval, a baseline (what the attacker, or the planner, has without the release) and a
-sentence. Figures are counted over all records, so that most intervals are points; what is estimated has a 95 %
-interval. An audit compares with the truth and is private; an external one is made from release and plan alone, by
-code that is never given the data.
+sentence. Most figures are counted over all records, so their intervals are points; an estimate has a 95 % interval. An
+audit compares with the truth and is private. An external audit uses only the release and the plan: its code never
+receives the data.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ MAX_AUDIT_BYTES = 1 << 26
 MAX_APPROVER = 120
 _STATED = ("guarantee", "mechanism", "claim", "why", "holds", "assumptions", "in_clear", "warnings", "time")
 _SAYS = {
-    True: "Made from release and plan alone: whoever has those can compute it. It may be handed out.",
-    False: "Private: compares the release with the true data. For the owner's eyes only; do not hand out.",
+    True: "Made from the release and the plan alone: anyone who has them can compute it. You may share it.",
+    False: "Private: it compares the release with the true data. It is for the owner only; do not share it.",
 }
 AS_STATED = PlainSerializer(lambda part: None if part is None else part.plain())
-NOISE = "noise"  # What a noisy release tells, in the place of a statistic of classes
+NOISE = "noise"  # Stands for a noisy release where a release of classes has a statistic
 
 Place = Release | str | os.PathLike[str]
 Other = tuple[Place, Dataset] | tuple[Place, Dataset, Key | None]
@@ -68,14 +68,14 @@ class Approval(Model):
 
 
 class ComparedPolicy(Model):
-    """The policy that data were read under, and in what it differs from the release."""
+    """The policy that the data were read under, and where it differs from the release."""
 
     digest: str
     differs: Listed[str]
 
 
 class ComparedPlan(Model):
-    """What a plan that was looked at came to."""
+    """The result of the plan that was audited."""
 
     minimises: str
     objective: int | float
@@ -83,7 +83,7 @@ class ComparedPlan(Model):
 
 
 class ReleaseStatement(Model):
-    """What a release promises, as its certificate states it, and what it was compared with: public facts, to sign."""
+    """What a release promises, as its certificate states it, and what it was compared with: public facts to sign."""
 
     guarantee: StatedGuarantee | None = None
     basis: str = ""
@@ -103,16 +103,14 @@ class ReleaseStatement(Model):
 
     @model_serializer(mode="wrap")
     def _as_stated(self, write: SerializerFunctionWrapHandler) -> dict[str, object]:
-        """Leave out what the certificate does not state, wherever the statement is written."""
+        """Leave out what the certificate does not state."""
         return {name: value for name, value in write(self).items() if name in self.model_fields_set}
 
     @classmethod
     def of(cls, request: AuditRequest) -> ReleaseStatement:
         """Gather facts of release, policy and plan; none depends on the data beyond what was released."""
-        certificate, compared = (
-            request.release.certificate,
-            request.packing if request.shuttles is None else request.shuttles,
-        )
+        certificate = request.release.certificate
+        compared = request.packing if request.shuttles is None else request.shuttles
         policy = plan = None
         if request.data is not None:
             differs = tuple(other_parameters(request.release, request.data))
@@ -144,28 +142,28 @@ class Audit(Model):
     release
         Digest of its certificate.
     protects
-        What one record is.
+        What one record stands for.
     statistic
-        What was told about a class, or ``noise``, ``counts``, ``estimates``.
+        What the release states about a class, or ``noise``, ``counts``, ``estimates``.
     findings
         The findings, by topic.
     at_risk
-        The records most at risk, most first, each with its ``source_row`` (from 0, as in the key). Of rows: ``rows``
-        that may be it, ``record_linkage``, and ``attribute_linkage`` by sensitive column. Of trips: ``suspicion``,
-        trips ``alike`` and ``released``. Of riders: ``guess``, ``trips``, ``types``. Of vehicles: ``stays``,
+        The records most at risk, the worst first, each with its ``source_row`` (from 0, as in the key). Records have
+        ``rows`` that could be them, ``record_linkage``, and ``attribute_linkage`` by sensitive column. Trips have
+        ``suspicion``, ``alike`` and ``released``; riders ``guess``, ``trips`` and ``types``; vehicles ``stays`` and
         ``found_if_it_stays``.
     risk_says
         What that list means, or why nobody is on it.
     notes
         What could not be computed, and why.
     external
-        Whether it was made without the data, so that it may be handed out.
+        Whether it was made without the data, so that you may share it.
     seconds
         Time taken.
     statement
-        What the release promises and the policy it was compared with, for the sign-off: public facts alone.
+        What the release promises, and the policy it was compared with, for the sign-off: only public facts.
     approved
-        Who approved it, and when: ``name``, ``time``; None if nobody did yet.
+        Who approved it, and when: ``name``, ``time``; None if nobody has yet.
     says
         Who may see it.
     software
@@ -180,7 +178,7 @@ class Audit(Model):
     protects: str
     statistic: str
     external: bool
-    says: str = Field(default_factory=lambda known: _SAYS[known["external"]])
+    says: str = Field(default_factory=lambda fields: _SAYS[fields["external"]])
     findings: Listed[Finding]
     at_risk: Listed[AtRisk]
     risk_says: str = Field(default="", alias="at_risk_says")
@@ -206,8 +204,8 @@ class Audit(Model):
         for item in self.findings:
             if item.name == name:
                 return item
-        known = ", ".join(item.name for item in self.findings)
-        raise ParameterError(f"the audit has no finding {name!r}. It has: {known}.")
+        names = ", ".join(item.name for item in self.findings)
+        raise ParameterError(f"the audit has no finding {name!r}. It has: {names}.")
 
     def to_dict(self) -> dict[str, Any]:
         """Give the audit as plain data."""
@@ -225,9 +223,9 @@ class Audit(Model):
         return "\n".join([*lines, *(["", *self.notes] if self.notes else [])])
 
     def write(self, folder: str | os.PathLike[str], *, page: str = "", sign_off: str = "", force: bool = False) -> Path:
-        """Write ``audit.json`` and, if given, its pages; readable by their owner alone unless external."""
-        held, private = (PAGE_FILE, SIGNOFF_FILE), not self.external
-        with new_folder(folder, marker=AUDIT_FILE, force=force, private=private, may_hold=held) as work:
+        """Write ``audit.json`` and, if given, its pages; only their owner can read them unless it is external."""
+        pages, private = (PAGE_FILE, SIGNOFF_FILE), not self.external
+        with new_folder(folder, marker=AUDIT_FILE, force=force, private=private, may_hold=pages) as work:
             for name, text in ((AUDIT_FILE, to_text(self)), (PAGE_FILE, page), (SIGNOFF_FILE, sign_off)):
                 if text:
                     (work / name).write_text(text, encoding="utf-8")
@@ -240,10 +238,10 @@ class Audit(Model):
         Raises
         ------
         InputError
-            If it is not one.
+            If it is not an audit folder.
         """
         path, what = Path(folder) / AUDIT_FILE, "an audit folder"
-        return read(path, cls, what=what, remedy="Make it anew.", max_bytes=MAX_AUDIT_BYTES)
+        return read(path, cls, what=what, remedy="Make it again.", max_bytes=MAX_AUDIT_BYTES)
 
 
 def audit(
@@ -264,15 +262,15 @@ def audit(
 ) -> Audit:
     """Attack a release of classes, noisy rows, counts or estimates, and score it against the truth.
 
-    The audit is private unless external.
+    The audit is private unless it is external.
 
     Parameters
     ----------
     release
-        The release, or its folder; the key beside a folder is found by itself.
+        The release, or its folder; the key beside a folder is read with it.
     data
-        The rows that were published, or for estimates the :class:`~dunnage.auditing.carriers.Fleet` that reported; not
-        needed, and not looked at, for an external audit.
+        The rows that were published, or for estimates the :class:`~dunnage.auditing.carriers.Fleet` that reported. An
+        external audit does not need them, and does not use them.
     plan
         A plan made on the release, of packages or of shuttles, or its folder.
     key
@@ -280,42 +278,42 @@ def audit(
     city, shuttle_hour
         For a plan of shuttles: the city it was sized in, and what an hour of a shuttle costs, in any currency.
     population
-        Everyone the records may have been drawn from, under the same policy: for the journalist's risk.
+        Everyone the records may come from, under the same policy: for the journalist's risk.
     also
         Other releases of the same records: ``(release, data)`` or ``(release, data, key)`` each.
     tolerance
-        Also attack with values that are known only within this share of themselves on either side.
+        Also attack with values that are known only to within this share of themselves on either side.
     external
-        Compute only what anyone can who has release and plan.
+        Compute only what anyone who has the release and the plan can compute.
     approved_by
-        Name and role of who approves the release, for the sign-off.
+        Name and role of the person who approves the release, for the sign-off.
     seconds
-        Most time for the plan on the true weights.
+        Time limit for the plan on the true weights.
     progress
         Called with a line as each attack begins.
 
     Raises
     ------
     UserError
-        If the release has neither classes nor noisy rows, counts or estimates, or release, data, key, plan and city do
-        not belong together.
+        If the release has neither classes nor noisy rows, counts or estimates, or if release, data, key, plan and city
+        do not belong together.
     """
     start = time.monotonic()
     if not external and data is None:
-        raise ParameterError("an audit compares with the true data. Got none. Give them, or ask for an external audit.")
+        raise ParameterError("an audit compares with the true data. Got none. Give the data, or make it external.")
     if tolerance is not None and not 0 < tolerance < 1:
         raise ParameterError(f"tolerance must be between 0 and 1, a share of the value. Got {tolerance}.")
     approved = approval(approved_by)
     document, key = opened(release, key, with_key=not external)
     of_devices, given = document.kind == ESTIMATES, None if external else data
     if given is not None and of_devices != isinstance(given, Fleet):
-        what = "devices, so it is compared with a Fleet" if of_devices else "an owner's rows, so no Fleet made it"
-        raise ParameterError(f"the release comes from {what}. Got {type(given).__name__}. Read the data anew.")
+        what = "devices, so give the Fleet that reported" if of_devices else "an owner's rows, so give those rows"
+        raise ParameterError(f"the release comes from {what}. Got {type(given).__name__}.")
     if isinstance(given, Dataset) and document.kind != COUNTS:  # which have other attributes
         refuse_other_policy(document, given)
     planned = plan_of(plan, document, external=external)
     if isinstance(planned, FleetPlan) and city is None and not external:
-        raise ParameterError("a plan of shuttles is audited in a city. Got none. Give --city CITY, as for size.")
+        raise ParameterError("the audit of a plan of shuttles needs the city. Got none. Give --city CITY, as for size.")
     request = AuditRequest(
         release=document,
         data=given if isinstance(given, Dataset) else None,
@@ -355,8 +353,8 @@ def approval(approved_by: str | None, clock: datetime | None = None) -> Approval
     name = approved_by.strip()
     if not name or len(name) > MAX_APPROVER or not name.isprintable():
         raise ParameterError(
-            f"who approves has a name of 1 to {MAX_APPROVER} printable characters. Got another. Write "
-            '--approved-by "Ada Example, data protection officer", say.'
+            f"the approver's name must have 1 to {MAX_APPROVER} printable characters. For example: "
+            '--approved-by "Ada Example, data protection officer".'
         )
     return Approval(name=name, time=(clock or datetime.now(UTC)).strftime("%Y-%m-%dT%H:%M:%SZ"))
 
@@ -366,32 +364,30 @@ def opened(release: Place, key: Key | None, *, with_key: bool = True) -> tuple[R
     if isinstance(release, Release):
         return release, key
     beside = key_path(release)
-    found = Release.read(release)
-    return found, Key.read(beside) if with_key and key is None and beside.is_file() else key
+    return Release.read(release), Key.read(beside) if with_key and key is None and beside.is_file() else key
 
 
 def plan_of(plan: AnyPlan | str | os.PathLike[str] | None, release: Release, *, external: bool) -> AnyPlan | None:
-    """Read a plan, and check that it may be looked at here: shuttles with counts of trips, packages with rows."""
+    """Read a plan, and check that it fits the release: shuttles go with counts of trips, packages with rows."""
     if plan is None:
         return None
-    found = plan
-    if not isinstance(found, Plan | FleetPlan):
-        path = Path(found)
+    if not isinstance(plan, Plan | FleetPlan):
+        path = Path(plan)
         of_shuttles = path.exists() and told_fleet_plan(path)
         if not of_shuttles and not path.is_dir():
-            what = "Give the folder that pack or size wrote, or a CSV zone,shuttles."
-            raise ParameterError(f"{os.fspath(path)} is not a plan folder. {what}")
-        found = FleetPlan.read(path) if of_shuttles else Plan.read(path)
+            remedy = "Give the folder that pack or size wrote, or a CSV file with the columns zone,shuttles."
+            raise ParameterError(f"{os.fspath(path)} is not a plan folder. {remedy}")
+        plan = FleetPlan.read(path) if of_shuttles else Plan.read(path)
     if release.kind == ESTIMATES:
-        raise ParameterError("nothing is planned on estimates from devices. Got a plan. Leave --plan out.")
-    if isinstance(found, FleetPlan) != (release.kind == COUNTS):
+        raise ParameterError("a release of estimates from devices has no plan. Got a plan. Leave --plan out.")
+    if isinstance(plan, FleetPlan) != (release.kind == COUNTS):
         wanted = "shuttles, made by size" if release.kind == COUNTS else "packages, made by pack"
-        raise ParameterError(f"this release goes with a plan of {wanted}. Got another. Give the plan made on it.")
-    if found.release != release.certificate.digest and (found.release or not found.external):
+        raise ParameterError(f"this release needs a plan of {wanted}. Got another kind. Give the plan made on it.")
+    if plan.release != release.certificate.digest and (plan.release or not plan.external):
         raise ReleaseError("the plan was made on another release. Give that release, or plan on this one.")
-    if external and isinstance(found, Plan) and found.private:
-        raise ParameterError("the plan was made on true weights, so nothing of it may be handed out. Leave it away.")
-    return found
+    if external and isinstance(plan, Plan) and plan.private:
+        raise ParameterError("the plan was made on true weights, so it contains private values. Leave --plan out.")
+    return plan
 
 
 # What is audited and with what, and which attacks and measures fit a release
@@ -420,15 +416,15 @@ class AuditRequest(NamedTuple):
 
 
 class Draft:
-    """What was found so far, by what a release is of: classes, noisy rows, counts or estimates."""
+    """The audit so far, for a release of classes, noisy rows, counts or estimates."""
 
     def __init__(self, request: AuditRequest, statistic: str) -> None:
         self.request = request
-        self.statistic = statistic  # What was told about a class, or `noise`, `counts`, `estimates`
+        self.statistic = statistic  # What the release states about a class, or `noise`, `counts`, `estimates`
         self.findings: list[Finding] = []
         self.at_risk: Sequence[AtRisk] = ()
         self.risk_says = ""  # What that means, or why nobody is at risk
-        self.notes: list[str] = []  # What could not be found
+        self.notes: list[str] = []  # What could not be computed
 
     @classmethod
     def of(cls, request: AuditRequest) -> Draft:
@@ -451,7 +447,7 @@ class Draft:
         self.notes += notes
 
     def _add_lacks(self, kind: str) -> None:
-        """Say which questions were not put to a release that has no classes, or cannot be answered."""
+        """Note the questions that do not apply to a release without classes, or that cannot be answered."""
         request = self.request
         wanted = {
             "truth": request.external,
@@ -470,7 +466,7 @@ class Draft:
             public, self.findings = self.findings, []
             self.add(*carriers.truth_figures(truth, request.tell))
             self.at_risk, self.risk_says = carriers.at_risk(truth)
-            names = {item.name for item in self.findings}  # numbers are guessed better by who knows the fleet
+            names = {item.name for item in self.findings}  # someone who knows the fleet guesses numbers better
             self.findings = [item for item in public if item.name not in names] + self.findings
         self._add_lacks(ESTIMATES)
         return self
@@ -489,7 +485,7 @@ class Draft:
                 self.add(*plans.fleet_figures(*parts, shuttle_hour=request.shuttle_hour, tell=request.tell))
             self.add(*counts.truth_figures(truth, request.tell))
             self.at_risk, self.risk_says = counts.at_risk(truth)
-        self.findings += noise  # what counts lack in truth tells more than the noise they were given: it comes first
+        self.findings += noise  # errors against the truth say more than the noise that was added, so they come first
         if request.external and request.shuttles is not None:
             self.notes.append(words("fleet planned", num=request.shuttles.objective))
         self._add_lacks(COUNTS)
@@ -526,8 +522,8 @@ class Draft:
         elif data is not None:
             self.risk_says = words("no class")
         if data is not None and view.sampled:
-            request.tell("drawing the sample again")
-            Knowledge.of_records(view, data)  # refuses other data: a release without rows tells no more
+            request.tell("taking the sample again")
+            Knowledge.of_records(view, data)  # refuses other data; a release without rows allows no further check
             if key is not None and not key.belongs_to(data):
                 raise ReleaseError(classes.OTHER_KEY_ROWS)
             self.add(classes.sampled_again(view, data, key))
@@ -554,11 +550,11 @@ class Draft:
             self.add(*plans.plan_figures(*parts))
 
 
-# Whether data were read as they were published: under the same policy, city and period. Messages name public facts
+# Whether data were read as they were published: under the same policy, city and period. Messages name public facts.
 
 
 def refuse_other_policy(release: Release, data: Dataset) -> None:
-    """Refuse data read under a policy whose public facts are not those of the release."""
+    """Refuse data read under a policy with other public facts than the release."""
     stated = {name: item.plain() for name, item in release.attributes.items()}
     read = {str(item["name"]): dict(item) for item in data.schema.describe()}
     differ = []
@@ -579,7 +575,7 @@ def refuse_other_policy(release: Release, data: Dataset) -> None:
 def refuse_other_universe(view: CountsView, data: Dataset) -> None:
     """Refuse data read under a policy that counts trips of other types than the release, naming what differs."""
     if data.schema.trip is None:
-        raise ReleaseError("the policy does not say what a trip is. Give the policy that the counts were made under.")
+        raise ReleaseError("the policy does not define a trip. Give the policy that the counts were made under.")
     stated, read = view.universe, data.schema.universe(data.period)
     pairs = {"stops": (stated.stops, read.stops), "windows": (stated.windows, read.windows)}
     differ = [name for name, (one, other) in pairs.items() if one != other]
@@ -589,9 +585,9 @@ def refuse_other_universe(view: CountsView, data: Dataset) -> None:
         differ += [words.get(fact, fact) for fact in first if first[fact] != second[fact]]
     if (stated.days, stated.num_dates) != (read.days, read.num_dates):
         differ.append("days")
-    if not differ:  # zones and modes differ if by them cells fall into another number of groups than is stated
+    if not differ:  # zones and modes differ if they split cells into another number of groups than is stated
         words = {"origin_zone": "zones", "destination_zone": "zones", "mode": "modes"}
-        for item in view.asked[1:]:
+        for item in view.noisy[1:]:
             columns = counts.columns_of(item.name)
             absent = [words[name] for name in columns if name not in read.columns]
             if absent or Feature.of(read, columns).size != item.groups:
@@ -604,18 +600,18 @@ def refuse_other_universe(view: CountsView, data: Dataset) -> None:
 
 
 def other_parameters(release: Release, data: Dataset) -> list[str]:
-    """Name the parameters in which the policy that data were read under differs from what was released."""
+    """Name the parameters in which the policy of the data differs from the release."""
     stated = release.certificate.mechanism
     try:
         read = dict(mechanism_of(data.policy).promise(data.schema).mechanism)
-    except DunnageError:  # of a policy that could not be published under
+    except DunnageError:  # nothing can be published under this policy
         read = dict(data.policy.mechanism)
     differ = [name for name in {**stated, **read} if not same(stated.get(name), read.get(name))]
     return ["mechanism"] if "name" in differ else differ
 
 
 def policy_notes(view: CountsView, data: Dataset) -> list[str]:
-    """Say in what the policy that data were read under would release other counts, which does not matter here."""
+    """Say where the policy of the data would release other counts; the audit goes by the release."""
     differ = other_parameters(view.release, data)
     bounds = (view.release.certificate.counts.contribution, data.schema.contribution)
     stated, read = (None if bound is None else (bound.max, bound.per) for bound in bounds)

@@ -175,7 +175,7 @@ def advise(
     Example: dunnage advise parcels.csv --policy parcels.toml --goal trucks --capacity 500kg -o frontier
     """
     from dunnage.advising.advice import finish, publish_command
-    from dunnage.advising.policies import BasePolicy
+    from dunnage.advising.sweep import BasePolicy
     from dunnage.showing.frontier import frontier_page
 
     with progress() as tell:

@@ -24,7 +24,7 @@ from dunnage.cli.shared import (
 from dunnage.errors import OutputError, ParameterError
 
 if TYPE_CHECKING:
-    from dunnage.collecting.reading import FileColumns
+    from dunnage.collecting.files import FileColumns
     from dunnage.release import Release
 
 device_app = typer.Typer(
@@ -83,7 +83,7 @@ def device_task(
 
 
 def _columns(vehicle: str, time: str, places: str) -> FileColumns:
-    from dunnage.collecting.reading import FileColumns
+    from dunnage.collecting.files import FileColumns
 
     return FileColumns(vehicle=vehicle, time=time, places=tuple(name.strip() for name in places.split(",")))  # type: ignore[arg-type]
 

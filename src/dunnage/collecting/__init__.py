@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 """The platform's side of local differential privacy: files of reports, tallies and estimates; identity records.
 
-Nothing is imported here: a verifier that asks for ``promises`` must not load what reads rows.
+Nothing is imported here: a verifier that imports ``promises`` must not load the code that reads rows.
 """

@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Perturb whole columns: what a gateway does for many vehicles, or a simulation.
+"""Perturb whole columns, as a gateway does for many vehicles, or a simulation.
 
-One row is one report, and what is kept is the :class:`~dunnage.collecting.tally.Tally`. Rows are perturbed
-:data:`CHUNK_ROWS` at a time, so that memory does not grow with them. Every law is that of its scalar sibling in
-:mod:`dunnage.devices.numbers` or :mod:`dunnage.devices.places`, exactly, with the entropy of the system:
+One row is one report, and the result is the :class:`~dunnage.collecting.tally.Tally`. Rows are perturbed
+:data:`CHUNK_ROWS` at a time, so memory does not grow with them. Every law is exactly that of its scalar sibling in
+:mod:`dunnage.devices.numbers` or :mod:`dunnage.devices.places`, with the entropy of the system:
 
-- choices are drawn by the tables of :mod:`dunnage.noise.arrays`, which round nothing;
-- one-hot rows are never made: eight bits of noise are drawn at once, as a byte (:func:`unary`);
+- choices use the tables of :mod:`dunnage.noise.arrays`, which round nothing;
+- one-hot rows are never made: a byte of noise is eight bits at once (:func:`unary`);
 - a number becomes a point of its public grid at random by comparing 16 random binary digits with the number in floating
-  point, with a bound on all rounding; the few that this leaves open (about one in 32,000) are decided by exact
-  fractions and as many more digits as it takes (:func:`round_at_random`);
-- a position becomes a cell by comparing it with the least double that is not below each border (:func:`find_cells`).
+  point, with a bound on all rounding; exact fractions and as many more digits as it takes decide the few that this
+  leaves open, about one in 32,000 (:func:`round_at_random`);
+- a position becomes a cell by comparing it with the smallest double that is not below each border
+  (:func:`find_cells`).
 """
 
 from __future__ import annotations
@@ -59,12 +60,12 @@ from dunnage.noise.source import Interval, Noise, ceil_divide, exp_interval
 
 Packed = NDArray[np.uint8]
 
-MAX_DIMENSIONS = 62  # Most numbers that a joint report may have here: their signs are drawn as one word
+MAX_DIMENSIONS = 62  # Numbers in a joint report: their signs are one word
 
 _ROUNDING_BITS = 16  # random digits that decide nearly all roundings; tests shrink them
 _SLACK = 2.0**-50  # eight times the unit of rounding: covers the few operations of a rounding
-_LEAST_FACTOR = 2.0**-900
-_STEEP = (20, 21, 29)  # a direction near the diagonal, of which proposals are refused least
+_MIN_FACTOR = 2.0**-900
+_STEEP = (20, 21, 29)  # a direction near the diagonal, for which fewest proposals are refused
 
 
 def randomised_response(noise: Noise, indices: IntArray, num_inputs: int, epsilon: Fraction) -> IntArray:
@@ -89,7 +90,7 @@ def unary(noise: Noise, indices: IntArray, num_inputs: int, *, own: Fraction, ot
 def hadamard(noise: Noise, indices: IntArray, num_blocks: int, num_columns: int, epsilon: Fraction) -> IntArray:
     """Draw for each index a symbol of :class:`~dunnage.devices.places.HadamardResponse`.
 
-    All half blocks have as many columns, so that this is :func:`randomised_response` among half blocks, and then a
+    All half blocks have the same number of columns, so this is :func:`randomised_response` among half blocks, then a
     uniform column of the half.
     """
     from dunnage.collecting.kernels import hadamard_symbols
@@ -116,16 +117,16 @@ def windowed(
     near, far = np.flatnonzero(inside), np.flatnonzero(~inside)
     symbols[near] = starts[near] + noise_arrays.below(noise, width, near.size)
     if far.size:
-        drawn = noise_arrays.below(noise, num_outside, far.size)
-        symbols[far] = drawn + width * (drawn >= starts[far])
+        places = noise_arrays.below(noise, num_outside, far.size)
+        symbols[far] = places + width * (places >= starts[far])
     return symbols
 
 
 def round_at_random(noise: Noise, values: FloatArray, low: Fraction, high: Fraction, steps: int) -> IntArray:
     """Round numbers at random to the ``2 * steps + 1`` points of a public domain, 0 at its low end.
 
-    A number outside is clamped; one that is missing (NaN) goes to the middle. The chance of the upper neighbour is
-    exactly the number's distance from the lower one, with the number read as the fraction that its double stands for.
+    A number outside is clamped; a missing one (NaN) goes to the middle. The chance of the upper neighbour is exactly
+    the number's distance from the lower one, for the fraction that its double stands for.
     """
     from dunnage.collecting.kernels import round_values
 
@@ -142,11 +143,11 @@ def round_at_random(noise: Noise, values: FloatArray, low: Fraction, high: Fract
 @lru_cache(maxsize=256)
 def _scaling(low: Fraction, high: Fraction, steps: int, bits: int) -> tuple[float, ...]:
     if not low < high:
-        raise ParameterError("The low end of a domain must be below its high end. Give both in rising order.")
+        raise ParameterError("the low end of a domain must be below its high end. Give both in rising order.")
     factor = nearest_float(2 * steps / (high - low))
-    if not _LEAST_FACTOR < factor < 1 / _LEAST_FACTOR:  # beyond what doubles can hold: leave all to fractions
+    if not _MIN_FACTOR < factor < 1 / _MIN_FACTOR:  # beyond the range of doubles: leave everything to fractions
         factor = math.nan
-    # Off by rounding: the low end, the difference, the factor, their product, two sums; each relative to its own size.
+    # Rounding errors: the low end, the difference, the factor, their product, two sums; each relative to its own size.
     error = _SLACK * (factor * abs(nearest_float(low)) + 2 * steps + 2)
     ends = nearest_float(low), at_most(low), at_least(high)
     return (*ends, factor, float(steps), error, 2.0**-bits, float(2 * steps))
@@ -176,12 +177,14 @@ def at_most(number: Fraction) -> float:
 
 
 def number_symbols(noise: Noise, law: NumberLaw, points: IntArray) -> Iterator[tuple[str, IntArray]]:
-    """Draw a symbol for each point (0 at the low end), and yield keys of laws with the symbols they drew.
+    """Draw a symbol for each point (0 at the low end), and yield keys of laws with their symbols.
 
-    Symbols are those of :meth:`~dunnage.devices.numbers.NumberLaw.split`, in no order.
+    Symbols are those of :meth:`~dunnage.devices.numbers.NumberLaw.split`, in any order.
     """
     if isinstance(law, LiteralPiecewise):
-        raise ParameterError("the printed Algorithm 1 is biased and is not drawn in bulk. Perturb one at a time.")
+        raise ParameterError(
+            "the printed Algorithm 1 is biased and does not work in bulk. Perturb one number at a time."
+        )
     if isinstance(law, Hybrid):
         by_sign = noise_arrays.bernoulli_exp(noise, law.epsilon / 2, points.size)
         yield from number_symbols(noise, law.duchi, points[by_sign])
@@ -205,26 +208,28 @@ def joint_signs(noise: Noise, signs: IntArray, law: JointDuchi) -> IntArray:
     """Draw for each sign vector one that agrees with it in more than half of the places, or in no more."""
     dimensions, other = law.dimensions, law.num_inputs - law.num_likely
     if dimensions > MAX_DIMENSIONS:
-        raise ParameterError(f"at most {MAX_DIMENSIONS} numbers go into one word. Got {dimensions}. Use hybrid, say.")
+        raise ParameterError(
+            f"a joint report has at most {MAX_DIMENSIONS} numbers. Got {dimensions}. Use method hybrid."
+        )
     likely = noise_arrays.bernoulli_odds(noise, law.num_likely, other, law.epsilon, signs.size)
     agreeing, left = np.empty(signs.size, dtype=np.int64), np.arange(signs.size)
-    while left.size:  # as the device does: drawn again until it is on the side that was drawn
+    while left.size:  # as on the device: draw again until the vector is on the chosen side
         agreeing[left] = noise_arrays.below(noise, law.num_inputs, left.size)
         left = left[(2 * np.bitwise_count(agreeing[left]) > dimensions) != likely[left]]
     return signs ^ agreeing ^ (law.num_inputs - 1)
 
 
 def draw_sets(noise: Noise, num: int, size: int, num_rows: int) -> Iterator[IntArray]:
-    """Draw for each row a set of ``size`` out of ``num``, all alike; yield for each member in which rows it is."""
+    """Choose for each row a uniform set of ``size`` out of ``num``; yield for each member the rows that have it."""
     wanted = np.full(num_rows, size, dtype=np.int64)
-    for member in range(num):  # each is taken with chance "still wanted" in "still there"
+    for member in range(num):  # each is taken with chance "still wanted" in "still left"
         taken = noise_arrays.below(noise, num - member, num_rows) < wanted
         wanted -= taken
         yield np.flatnonzero(taken)
 
 
 def find_cells(grid: Grid, longitudes: FloatArray, latitudes: FloatArray) -> IntArray:
-    """Return the cell of each position, the same as :meth:`~dunnage.devices.task.Grid.cell` bit for bit."""
+    """Return the cell of each position, exactly as :meth:`~dunnage.devices.task.Grid.cell` does."""
     from dunnage.collecting import kernels
 
     west, south, east, north = grid.sides
@@ -235,7 +240,7 @@ def find_cells(grid: Grid, longitudes: FloatArray, latitudes: FloatArray) -> Int
 
 @lru_cache(maxsize=64)
 def _borders(low: Fraction, high: Fraction, num: int) -> tuple[FloatArray, float, float]:
-    """Return the least double of each slot, the largest double of the last one, and how many slots a unit has."""
+    """Return the smallest double of each slot, the largest double of the last one, and how many slots a unit has."""
     firsts = np.array([at_least(low + (high - low) * slot / num) for slot in range(num)])
     firsts.flags.writeable = False
     return firsts, at_most(high), float(num / (high - low))
@@ -244,7 +249,7 @@ def _borders(low: Fraction, high: Fraction, num: int) -> tuple[FloatArray, float
 def find_paths(code: PathCode, cells: IntArray) -> IntArray:
     """Return the number of each path; each row of ``cells`` has one place of all paths."""
     if not isinstance(code, AreaPaths | ReachablePaths):
-        raise ParameterError("these paths are perturbed place by place: they have no number of their own.")
+        raise ParameterError("these paths are perturbed place by place, so a path has no number.")
     missing = (cells == code.grid.outside).any(axis=0)
     inner = np.where(missing, 0, cells)
     if isinstance(code, AreaPaths):
@@ -265,7 +270,7 @@ def find_paths(code: PathCode, cells: IntArray) -> IntArray:
     for rank, walk in zip(ranks, places, strict=True):
         starts, near = 0, walk[0]
         for steps, table in zip(walk, reversed(code.walks_before), strict=True):
-            # Each place is moved towards the one before until it is near enough.
+            # Each place moves towards the one before until it is near enough.
             near, before = steps.clip(near - code.hops, near + code.hops), np.array(table, dtype=np.int64)
             rank += before[near] - before[starts]
             starts = np.maximum(near - code.hops, 0)
@@ -281,8 +286,8 @@ def planar(noise: Noise, cells: IntArray, law: Planar) -> IntArray:
 
 
 def displacements(noise: Noise, law: Planar, size: int) -> IntArray:
-    """Draw columns and rows to move by, of the law of :meth:`~dunnage.devices.places.Planar.displacement`."""
-    # A rate for columns and one for rows: the proposal is one of the scalar products whose maximum the law's norm is.
+    """Draw columns and rows to move by, with the law of :meth:`~dunnage.devices.places.Planar.displacement`."""
+    # A rate for columns and one for rows: the law's norm is a maximum of scalar products, of which this is one.
     rates = [law.epsilon * pitch * part / _STEEP[2] for pitch, part in zip(law.grid.pitch_km, _STEEP, strict=False)]
     moves, left = np.empty((2, size), dtype=np.int64), np.arange(size)
     while left.size:
@@ -294,7 +299,7 @@ def displacements(noise: Noise, law: Planar, size: int) -> IntArray:
 
 
 def _accept(noise: Noise, law: Planar, rates: list[Fraction], proposals: IntArray) -> NDArray[np.bool_]:
-    """Accept proposals with probability ``exp(-gap)``: nearly always by a float and a bound on all rounding."""
+    """Accept proposals with probability ``exp(-gap)``: nearly always by a float with a bound on all rounding."""
     width, words = 2.0**-_ROUNDING_BITS, noise_arrays.below(noise, 1 << _ROUNDING_BITS, proposals.shape[1])
     far = np.abs(proposals).astype(np.float64)
     across, along = (far[axis] * float(law.epsilon * pitch) for axis, pitch in enumerate(law.grid.pitch_km))
@@ -310,7 +315,7 @@ def _accept(noise: Noise, law: Planar, rates: list[Fraction], proposals: IntArra
     return np.asarray(kept)
 
 
-CHUNK_ROWS = 1 << 16  # Rows perturbed at a time: their reports stay in the processor's cache, or nearly
+CHUNK_ROWS = 1 << 16  # Rows perturbed at a time: their reports nearly stay in the processor's cache
 
 
 def perturb_column(
@@ -319,8 +324,8 @@ def perturb_column(
     values: Any,
     noise: Noise,  # Where the randomness comes from
     *,
-    tally: Tally | None = None,  # A tally to go on with; a new one if left out
-    purpose: str | None = None,  # Name of the purpose for a new tally; that of the mechanism if left out
+    tally: Tally | None = None,  # A tally to continue; by default a new one
+    purpose: str | None = None,  # Name of the purpose of a new tally; by default that of the mechanism
 ) -> Tally:
     """Perturb columns of values, one report for each row, and keep the tally of the reports."""
     name = tier if isinstance(tier, str) else tier.name
@@ -331,7 +336,7 @@ def perturb_column(
     if isinstance(mechanism, LocalNumeric):
         num_columns = len(mechanism.quantities)
     if {column.shape for column in columns} != {(columns[0].size,)} or len(columns) != num_columns:
-        raise ParameterError(f"the values must be {num_columns} columns of one length. Give them in order.")
+        raise ParameterError(f"the values must be {num_columns} columns of the same length. Give them in order.")
     for start in range(0, columns[0].size, CHUNK_ROWS):
         chunk = [column[start : start + CHUNK_ROWS] for column in columns]
         if isinstance(mechanism, LocalNumeric):
@@ -355,7 +360,7 @@ def add_numbers(
     attributes: Sequence[tuple[ReportedNumber, FloatArray]],
     noise: Noise,
 ) -> None:
-    """Perturb numbers, a column for each attribute, and add the reports to a tally, but for their number."""
+    """Perturb numbers, a column for each attribute, and add the reports to a tally, except for their number."""
     num_rows = len(attributes[0][1])
     if isinstance(report, JointReport):
         signs = np.zeros(num_rows, dtype=np.int64)
@@ -393,7 +398,7 @@ def find_inputs(law: Law, grid: Grid, longitudes: FloatArray, latitudes: FloatAr
 
 
 def add_places(tally: Tally, law: Law, indices: IntArray, noise: Noise) -> None:
-    """Perturb inputs of a place or a path, and add the reports to a tally, but for their number."""
+    """Perturb inputs of a place or a path, and add the reports to a tally, except for their number."""
     oracle: Any = law
     parts: Iterable[tuple[tuple[int, ...], Any]] = [((), slice(None))]
     if isinstance(law, InClear):
@@ -407,7 +412,7 @@ def add_places(tally: Tally, law: Law, indices: IntArray, noise: Noise) -> None:
 
 
 def add_paths(tally: Tally, law: Law, mechanism: LocalTrajectory, cells: IntArray, noise: Noise) -> None:
-    """Perturb paths, each row of ``cells`` a place of theirs, and add the reports to a tally, but for their number."""
+    """Perturb paths, one place in each row of ``cells``, and add the reports to a tally, except for their number."""
     if not isinstance(law, Independent):
         add_places(tally, law, find_paths(mechanism.paths, cells), noise)
         return

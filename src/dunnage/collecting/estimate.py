@@ -14,33 +14,33 @@ share           ``cell``, ``lon``, ``lat``                  share of a cell; the
 share           ``path``                                    share of a path: cells in order, ``12>13``
 ==============  ==========================================  =================================
 
-``value`` lies between ``lower`` and ``upper``. A column that no purpose needs is left out; in a line that it does not
-speak of it is empty. Estimates are made from perturbed reports alone: nothing private is read, nothing is drawn and
-nothing is spent. What vehicles gave away is in their allowances, and the certificate says how much that may be.
+``value`` lies between ``lower`` and ``upper``. A column that no purpose needs is left out; where it does not apply to a
+line it is empty. Estimates use only perturbed reports: they read nothing private, draw nothing and spend nothing. The
+allowances of vehicles record what they revealed, and the certificate states how much that may be.
 
-An :class:`Intervals` holds an array of unbiased values, each with an interval of its own and a variance. Intervals are
-those of single values: that all of many hold at once is less likely. They are made so that they hold for small numbers
-of reports, too: exact ones (Clopper and Pearson) where a count is binomial, score intervals (Wilson) where the law's
-variance is known as a function of what is estimated, Student's t elsewhere. Several are put together by the method of
-variance estimates recovery (Zou and Donner 2008), which carries lopsided intervals over.
+An :class:`Intervals` has an array of unbiased values, each with its own interval and variance. Intervals are for single
+values: it is less likely that many are right at once. They also work for small numbers of reports: exact ones (Clopper
+and Pearson) where a count is binomial, score intervals (Wilson) where the law's variance is a known function of the
+estimate, Student's t elsewhere. The method of variance estimates recovery (Zou and Donner 2008) combines several, and
+keeps lopsided intervals lopsided.
 
-*Means.* Per tier and attribute the symbols of each law are summed up to an unbiased mean in [-1, 1] units. A sign law's
+*Means.* For each tier and attribute, the symbols of each law add up to an unbiased mean in [-1, 1] units. A sign law's
 interval is exact. For the others the variance is that of the reports, though never less than the law's own at that
 mean, with Student's t; with fewer than :data:`FEW` reports the law's largest variance instead. The two parts of the
-hybrid law are weighed by their variance, then tiers are put together (:func:`combine_tiers`).
+hybrid law are weighted by their variance, then tiers are combined (:func:`combine_tiers`).
 
 *Shares.* Each oracle's counts give an unbiased share of every input: with an exact interval for randomised response and
-unary encoding, a score interval for Hadamard response and where areas are in clear. What is released as value is the
-nearest point of the simplex (shares that are not negative and add up to 1); the interval stays that of the unbiased
-estimate, clipped to [0, 1], and is extended to the value where that lies outside. The planar law has no unbiased share:
-the value is the likeliest map, the interval that of the map found by inverting the channel, however wide that is.
+unary encoding, a score interval for Hadamard response and where areas are in clear. The released value is the nearest
+point of the simplex (shares that are not negative and add up to 1); the interval stays that of the unbiased estimate,
+clipped to [0, 1], and extended to the value if that lies outside. The planar law has no unbiased share: the value is
+the likeliest map, and the interval that of the map from inverting the channel, however wide.
 
-*Distributions* behind a known channel (square waves, planar reports) are found by expectation maximisation. For square
-waves each step is followed by smoothing (EMS, Li et al. 2020), as without it noise is fitted. Smoothing flattens peaks,
-and by how much cannot be seen from the fit, so that a bootstrap around it promises more than it keeps (on two humps at
-epsilon 1 its "95 %" hold in 2 of 100 cases). Intervals of bins and quantiles are those that *no* distribution can leave
-whose reports are distributed as observed, up to the band of Dvoretzky, Kiefer, Wolfowitz and Massart: the least and the
-largest share by linear programming. They are wide, and all of them hold at once.
+*Distributions* behind a known channel (square waves, planar reports) come from expectation maximisation. For square
+waves each step is followed by smoothing (EMS, Li et al. 2020), because otherwise the fit follows the noise. Smoothing
+flattens peaks by an amount that the fit does not show, so a bootstrap around it promises more than it keeps (on two
+humps at epsilon 1 its "95 %" are right in 2 of 100 cases). Intervals of bins and quantiles contain *every* distribution
+that agrees with the observed reports, up to the band of Dvoretzky, Kiefer, Wolfowitz and Massart: the smallest and the
+largest share by linear programming. They are wide, and all of them are right at once.
 """
 
 from __future__ import annotations
@@ -85,9 +85,9 @@ from dunnage.model.certificate import EstimateMeasures, SpendStatement, certify
 from dunnage.release import CERTIFICATE_FILE, RELEASE_FILES, Release
 from dunnage.release.kinds import ESTIMATES
 
-FEW = 8  # With fewer reports than this their own variance says too little; the law's largest is taken
-MAX_SHARES = 1 << 24  # Inputs whose shares are estimated at once
-MAX_LISTED = 1000  # Paths that are listed, besides those whose interval lies above 0
+FEW = 8  # With fewer reports their own variance says too little, and the law's largest variance is used
+MAX_SHARES = 1 << 24  # Inputs with shares that are estimated at once
+MAX_LISTED = 1000  # Paths that are listed, besides those with an interval above 0
 MAX_GROUPS = 64  # Groups of symbols that a distribution is fitted to
 MAX_PLANAR_CELLS = 1 << 12
 _MAX_ROUNDS = 2_000
@@ -97,8 +97,8 @@ _NARROW = 256
 _FINER = 2
 _FINEST = 8
 _MAX_REACH = 1 << 12
-_NEGLIGIBLE = 40  # moves of a chance below exp(-40) of that of none
-_SPREAD = 1 / 3  # Mean square of a number that is spread evenly over its domain: what weights are reckoned with
+_NEGLIGIBLE = 40  # moves less likely than exp(-40) times no move are ignored
+_SPREAD = 1 / 3  # Mean square of a number that is spread evenly over its domain, for weights
 
 
 class Intervals(NamedTuple):
@@ -123,20 +123,20 @@ def single(value: float, lower: float, upper: float, variance: float) -> Interva
     return Intervals(*(np.asarray(number, dtype=np.float64) for number in (value, lower, upper, variance)))
 
 
-UNKNOWN = single(math.nan, -math.inf, math.inf, math.inf)  # What is known of a number that nobody reported
+UNKNOWN = single(math.nan, -math.inf, math.inf, math.inf)  # The estimate of a number that nobody reported
 
 
 @dataclass(frozen=True, kw_only=True)
 class Combination:
     rule: str  # `precision`, `stratify`, or `one tier`
-    p_value: float | None = None  # Of Cochran's Q for tiers that do not differ; None with one tier
+    p_value: float | None = None  # Of Cochran's Q for equal tiers; None with one tier
 
     def to_dict(self) -> dict[str, str | float]:
         return {"rule": self.rule} | ({} if self.p_value is None else {"p_value": float(f"{self.p_value:.4g}")})
 
 
 def normal_quantile(confidence: float) -> float:
-    """Return how many standard deviations to either side hold a normal variable with the given confidence."""
+    """Return how many standard deviations to either side cover a normal variable with the given confidence."""
     from scipy.special import ndtri
 
     return float(ndtri((1 + confidence) / 2))
@@ -145,7 +145,7 @@ def normal_quantile(confidence: float) -> float:
 def binomial_bounds(counts: ArrayLike, num: int, confidence: float) -> tuple[FloatArray, FloatArray]:
     """Return the exact interval of Clopper and Pearson for the chance behind each count.
 
-    If the counted events have different chances, their mean is meant: the count then varies less (Hoeffding 1956).
+    If the counted events have different chances, it is for their mean: the count then varies less (Hoeffding 1956).
     """
     from scipy.special import betaincinv
 
@@ -159,7 +159,7 @@ def binomial_bounds(counts: ArrayLike, num: int, confidence: float) -> tuple[Flo
 def score_bounds(
     value: ArrayLike, num: float, quadratic: tuple[ArrayLike, ArrayLike], confidence: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Return Wilson's interval: all shares f whose estimate, of variance (a + b f - f^2) / num, may be the value."""
+    """Return Wilson's interval: all shares f for which the value is likely, with variance (a + b f - f^2) / num."""
     estimate, (constant, slope) = np.asarray(value, dtype=np.float64), (np.asarray(part) for part in quadratic)
     weight = normal_quantile(confidence) ** 2 / num
     half = estimate + weight * slope / 2
@@ -171,8 +171,8 @@ def score_bounds(
 def combine(parts: Sequence[Intervals], weights: Sequence[float]) -> Intervals:
     """Return the weighted sum of independent estimates; weights are not negative.
 
-    The interval's ends are as far from the value as the root of the sum of squares of those of the parts. A part that
-    is not known counts as anything in [-1, 1], which the interval is extended by.
+    The distance of the interval's ends from the value is the root of the sum of squares of those of the parts. An
+    unknown part may be anything in [-1, 1], and extends the interval by that.
     """
     value, below, above, variance, unknown = (np.zeros(np.shape(parts[0].value)) for _ in range(5))
     for part, weight in zip(parts, weights, strict=True):
@@ -210,7 +210,7 @@ def combine_tiers(
 def heterogeneity(tiers: Sequence[Intervals]) -> float | None:
     """Return the p-value of Cochran's Q, over all values together, for tiers that estimate the same.
 
-    Shares add up to 1, so that of k of them k - 1 count.
+    Shares add up to 1, so k of them count as k - 1.
     """
     from scipy.special import chdtrc
 
@@ -225,7 +225,7 @@ def heterogeneity(tiers: Sequence[Intervals]) -> float | None:
 
 
 def project_shares(values: ArrayLike, total: float = 1.0) -> FloatArray:
-    """Return the nearest values that are not negative and add up to a total: what is known as norm-sub.
+    """Return the nearest values that are not negative and add up to a total (norm-sub).
 
     All values are lowered (or raised) by one amount, and those that become negative are 0 instead.
     """
@@ -237,10 +237,10 @@ def project_shares(values: ArrayLike, total: float = 1.0) -> FloatArray:
 
 
 def ratio_bounds(top: Intervals, bottom: Intervals, *, num_points: int = 20_001) -> tuple[float, float]:
-    """Return the interval of a ratio in [-1, 1] of two estimates (Fieller 1954), the lower one of a share.
+    """Return the interval of a ratio in [-1, 1] of two estimates (Fieller 1954); ``bottom`` is a share.
 
-    A ratio r is in it if ``top - r * bottom`` may be 0. The two are taken to be independent. Where a report tells of
-    both they are not, but vary together, so that the interval is wider than it must be.
+    A ratio r is in it if ``top - r * bottom`` may be 0. The two count as independent. If a report covers both, they
+    vary together, and the interval is wider than necessary.
     """
     ratios = np.linspace(-1.0, 1.0, num_points)
     difference = top.value - ratios * bottom.value
@@ -248,7 +248,7 @@ def ratio_bounds(top: Intervals, bottom: Intervals, *, num_points: int = 20_001)
     below = np.hypot(top.value - top.lower, ends.max(axis=0) - ratios * bottom.value)
     above = np.hypot(top.upper - top.value, ratios * bottom.value - ends.min(axis=0))
     possible = np.flatnonzero((difference - below <= 0) & (difference + above >= 0))
-    if not possible.size:  # the two contradict each other: nothing can be said
+    if not possible.size:  # the two contradict each other, so anything is possible
         return -1.0, 1.0
     first, last = max(possible[0] - 1, 0), min(possible[-1] + 1, num_points - 1)
     return float(ratios[first]), float(ratios[last])
@@ -272,15 +272,15 @@ def walsh_hadamard(table: IntArray) -> IntArray:
 @dataclass(frozen=True, kw_only=True)
 class Mean:
     name: str  # The quantity
-    value: float | None  # The estimate, clipped to the domain; None if nothing was told of it
+    value: float | None  # The estimate, clipped to the domain; None if no report covers it
     lower: float  # lower, upper: its interval, clipped to the domain
     upper: float
-    combination: Combination  # How tiers were put together
-    num_told: int  # Reports that tell of it
+    combination: Combination  # How tiers were combined
+    num_told: int  # Reports that cover it
 
 
 def sums_of(part: Part) -> Sums:
-    """Return number, sum and sum of squares of the symbols of a part; a square wave's are counted one by one."""
+    """Return number, sum and sum of squares of the symbols of a part; those of a square wave come from its counts."""
     if isinstance(part, Sums):
         return part
     last = part.counts.size // 2
@@ -301,7 +301,7 @@ def law_mean(reading: Reading, sums: Sums, confidence: float) -> Intervals:
         lower, upper = (reading.scale * (2 * float(chance) - 1) for chance in chances)
         return single(mean, lower, upper, (reading.scale**2 - inside**2) / sums.num)
     if sums.num < FEW:
-        variance = sum(reading.quadratic)  # all numbers at the ends of the domain, on either side
+        variance = sum(reading.quadratic)  # all numbers at the ends of the domain
         quantile = normal_quantile(confidence)
     else:  # the variance of one report's estimate: that of the reports, but at least the law's
         of_symbols = (Fraction(sums.squares) - Fraction(sums.total**2, sums.num)) / (sums.num - 1)
@@ -312,7 +312,7 @@ def law_mean(reading: Reading, sums: Sums, confidence: float) -> Intervals:
 
 
 def tier_mean(mechanism: LocalNumeric, tally: Tally, attribute: int, confidence: float) -> tuple[Intervals, float]:
-    """Estimate the mean of one attribute from the reports of a tier, and say how precise it is."""
+    """Estimate the mean of one attribute from the reports of a tier, with its precision."""
     parts, precisions = [], []
     for key, part in tally.parts.items():
         if key[0] == attribute and part.num:
@@ -330,7 +330,7 @@ def tier_mean(mechanism: LocalNumeric, tally: Tally, attribute: int, confidence:
 def estimate_means(
     mechanism: LocalNumeric, tallies: Sequence[Tally], *, confidence: float, rule: str
 ) -> tuple[list[Mean], list[Mean]]:
-    """Estimate the mean of every quantity, and the share of present values of those that report it."""
+    """Estimate the mean of every quantity, and the share of present values where that is reported."""
     filled = [tally for tally in tallies if tally.num_reports]
     estimates: list[tuple[Intervals, Combination, int]] = []  # of each attribute, in units of [-1, 1]
     for place in range(len(mechanism.attributes)):
@@ -350,7 +350,7 @@ def estimate_means(
     for quantity, (top, combination, num) in zip(mechanism.quantities, estimates, strict=False):
         value, ends = float(top.value), (float(top.lower), float(top.upper))
         if quantity.name in presences:
-            # Over present values: the mean of numbers which are 0 where missing, by the share of present ones.
+            # Over present values: the mean of numbers that are 0 where missing, divided by the share of present ones.
             share = presences[quantity.name][0].scaled(0.5, 0.5)
             value, ends = math.nan, (-1.0, 1.0)
             if bool(top.known) and bool(share.known) and share.value > 0:
@@ -364,7 +364,7 @@ def estimate_means(
 
 
 def _mean(quantity: Quantity, value: float, ends: tuple[float, float], combination: Combination, num: int) -> Mean:
-    """Clip to the domain and take to units; the value lies in the interval."""
+    """Clip to the domain and convert to units; the value lies in the interval."""
     inside = [float(np.clip(number, -1.0, 1.0)) for number in (value, *ends)]
     known = math.isfinite(value)
     lower, upper = (min(inside[0], inside[1]), max(inside[0], inside[2])) if known else (-1.0, 1.0)
@@ -385,8 +385,8 @@ class Distribution(NamedTuple):
 
 
 def wave_matrix(law: SquareWave, bins: int) -> FloatArray:
-    """Return the chance of each symbol (line) for a value that is anywhere in a bin (column), evenly."""
-    # How likely each point (line) is for a value anywhere in a bin (column), rounded at random.
+    """Return the chance of each symbol (line) for a value that is spread evenly over a bin (column)."""
+    # The chance of each point (line) for a value in a bin (column), rounded at random.
     inside = (np.arange(bins * _SUB_VALUES) + 0.5) / (bins * _SUB_VALUES)  # of [0, 1]
     scaled = inside * 2 * law.steps
     below = np.minimum(scaled.astype(np.int64), 2 * law.steps - 1)
@@ -404,7 +404,7 @@ def wave_matrix(law: SquareWave, bins: int) -> FloatArray:
 
 
 def _grouped(array: FloatArray, most: int = MAX_GROUPS) -> FloatArray:
-    """Add up neighbouring lines, so that there are few."""
+    """Add up neighbouring lines until there are few."""
     starts = np.unique(np.linspace(0, len(array), min(most, len(array)), endpoint=False).astype(np.int64))
     return np.asarray(np.add.reduceat(array, starts, axis=0))
 
@@ -418,7 +418,7 @@ def maximise(channel: FloatArray, frequencies: FloatArray, *, smooth: bool, roun
     for _ in range(rounds):
         expected = np.maximum(channel @ fitted, 1e-300)
         updated = fitted * (channel.T @ (frequencies / expected))
-        if smooth:  # average each value with its neighbours, by 1, 2, 1; beyond an end there is none
+        if smooth:  # average each value with its neighbours by 1, 2, 1; an end has only one
             sums = 2 * updated
             sums[1:] += updated[:-1]
             sums[:-1] += updated[1:]
@@ -432,17 +432,17 @@ def maximise(channel: FloatArray, frequencies: FloatArray, *, smooth: bool, roun
 
 
 def fit_distribution(
-    laws: Sequence[SquareWave],  # laws, counts: the law of each tier and how often each of its symbols came up
+    laws: Sequence[SquareWave],  # laws, counts: the law of each tier and how often each of its symbols occurred
     counts: Sequence[ArrayLike],
     weights: Sequence[float],  # Parts of the tiers, which add up to 1
-    confidence: float,  # How likely all intervals are to hold
+    confidence: float,  # How likely all intervals are right
     *,
     fit_together: bool = True,
-    bound_together: bool = False,  # Whether intervals may rest on that, too
+    bound_together: bool = False,  # Whether intervals may rely on that too
 ) -> Distribution:
     """Fit the distribution of a number to the square waves of one or more tiers."""
     bins = num_bins(laws[0].steps)
-    # On many narrow bins, as smoothing moves a share by about one bin, and then added up.
+    # Fitted on many narrow bins, because smoothing moves a share by about one bin, and then added up.
     narrow = bins * max(1, min(_NARROW, 2 * laws[0].steps) // bins)
     channels = [_grouped(wave_matrix(law, narrow), _NARROW) for law in laws]
     columns = [_grouped(np.asarray(count, dtype=np.float64)[:, None], _NARROW) for count in counts]
@@ -456,8 +456,8 @@ def fit_distribution(
     value = fitted.reshape(bins, -1).sum(axis=1)
     shares, up_to = _possible(laws, counts, None if bound_together else weights, confidence)
     lower, upper = np.minimum(shares[0], value), np.maximum(shares[1], value)
-    # Quantiles, and the edges between which the distribution must have reached them: up to an edge at which even the
-    # largest share is too small a quantile is not reached.
+    # Quantiles, and the edges between which the distribution reaches them: it has not reached a quantile at an edge
+    # where even the largest share is too small.
     edges = np.linspace(-1.0, 1.0, bins + 1)
     middle = np.interp(QUANTILES, np.concatenate([[0.0], np.cumsum(value)]), edges)
     surely, before = (np.concatenate([[0.0], np.maximum.accumulate(ends), [1.0]]) for ends in up_to)
@@ -469,13 +469,13 @@ def fit_distribution(
     )
 
 
-Ends = tuple[FloatArray, FloatArray]  # The least and the largest of each share
+Ends = tuple[FloatArray, FloatArray]  # The smallest and the largest of each share
 
 
 def _possible(
     laws: Sequence[SquareWave], counts: Sequence[ArrayLike], weights: Sequence[float] | None, confidence: float
 ) -> tuple[Ends, Ends]:
-    """Return the least and largest share of each bin, and of all bins up to each edge, that the reports leave open."""
+    """Return the smallest and largest share of each bin, and of all bins up to each edge, that the reports allow."""
     from scipy.linalg import block_diag
     from scipy.optimize import linprog
 
@@ -501,10 +501,10 @@ def _possible(
 
 
 def _band(law: SquareWave, counts: ArrayLike, bins: int, risk: float) -> tuple[FloatArray, FloatArray]:
-    """Return linear inequalities ``rows @ shares <= limits`` that true shares of fine bins keep, but for the risk."""
+    """Return inequalities ``rows @ shares <= limits`` that true shares of fine bins obey, except for the risk."""
     coarse = np.cumsum(_grouped(wave_matrix(law, bins)), axis=0)[:-1]
     fine = np.cumsum(_grouped(wave_matrix(law, bins * _FINEST)), axis=0)[:-1]
-    # Values may lie anywhere in a fine bin, not evenly: how far that moves the distribution of reports, at most.
+    # Values need not be even within a fine bin: how far that moves the distribution of reports at most.
     apart = np.abs(fine.reshape(len(fine), bins, _FINEST) - coarse[:, :, None]).max(axis=(1, 2)) * (1 + 1 / _FINEST)
     grouped = _grouped(np.asarray(counts, dtype=np.float64))
     num = float(grouped.sum())
@@ -520,7 +520,7 @@ class Shares(NamedTuple):
     value: FloatArray  # Shares, not negative, that add up to 1
     lower: FloatArray  # lower, upper: ends of their intervals, within [0, 1], around the value
     upper: FloatArray
-    combination: Combination  # How tiers were put together
+    combination: Combination  # How tiers were combined
 
 
 def estimate_shares(
@@ -544,18 +544,18 @@ def estimate_shares(
     else:
         if laws[0].num_inputs > MAX_SHARES:
             raise ParameterError(
-                f"shares of at most {MAX_SHARES} inputs can be estimated. Got {laws[0].num_inputs}. Use fewer levels."
+                f"a map or table has at most {MAX_SHARES:,} shares. Got {laws[0].num_inputs:,}. Use fewer levels."
             )
         tiers = [tier_shares(law, tally, confidence) for law, tally in zip(laws, filled, strict=True)]
         mean_share = 1 / laws[0].num_inputs
-        # The variance of a law holds for fixed places; that of drawing them comes on top (NOTES: 1 / (v + s^2)).
+        # The variance of a law is for fixed places; sampling the places adds its own (NOTES: 1 / (v + s^2)).
         precisions = [
             1 / (law.variance(mean_share, num) + mean_share * (1 - mean_share) / num)
             for law, num in zip(laws, nums, strict=True)
         ]
         together, combination = combine_tiers(tiers, nums, precisions, rule)
         value = _projected(together.value, laws[0], filled)
-    # Intervals are clipped to [0, 1], and extended to a value that lies outside of them.
+    # Intervals are clipped to [0, 1], and extended to a value outside them.
     lower, upper = np.clip(together.lower, 0.0, 1.0), np.clip(together.upper, 0.0, 1.0)
     return Shares(value, np.fmin(lower, value), np.fmax(upper, value), combination)
 
@@ -568,9 +568,9 @@ def tier_shares(law: object, tally: Tally, confidence: float) -> Intervals:
         (part,) = tally.parts.values()
         assert isinstance(part, Counts)
         return oracle_shares(oracle, part, confidence)
-    # Where groups are in clear: of each group's own reports, as parts of all.
+    # Where groups are in clear, each group's own reports count, as parts of all.
     size, zeros = law.group_size, np.zeros(law.num_inputs)
-    # Groups are shown as they are, so of one that no report came from none of the reports was.
+    # Groups are in clear, so a group without reports has none.
     empty = float(binomial_bounds(0, tally.num_reports, confidence)[1])
     estimates = Intervals(zeros, zeros.copy(), np.full(law.num_inputs, empty), zeros.copy())
     for (group,), part in tally.parts.items():
@@ -608,21 +608,21 @@ def oracle_shares(oracle: Oracle, part: Counts, confidence: float, *, of: int | 
 
 
 def hadamard_scores(oracle: HadamardResponse, counts: IntArray) -> tuple[IntArray, IntArray]:
-    """Return for each input the sum of its matrix entries over reports, and how many reports its block has."""
+    """Return for each input the sum of its matrix entries over reports, and the number of reports of its block."""
     table = counts.reshape(oracle.num_blocks, oracle.num_columns)
     rows, blocks = np.divmod(np.arange(oracle.num_inputs), oracle.num_blocks)
     return walsh_hadamard(table)[blocks, rows + 1], table.sum(axis=1)[blocks]
 
 
 def _product_shares(law: Independent, tally: Tally, confidence: float) -> Intervals:
-    """Return shares of paths whose places were perturbed one by one: means of products of what each place estimates.
+    """Return shares of paths with places that were perturbed one by one: means of products of the estimates of places.
 
-    Inputs are numbered place by place; a path with a place that is missing has a number, too.
+    Inputs are numbered place by place; a path with a missing place has a number too.
     """
     oracle, num = law.place.oracle, tally.num_reports
     shape = (law.place.num_inputs,) * law.steps
     if math.prod(shape) > MAX_SHARES:
-        raise ParameterError(f"there are more than {MAX_SHARES} paths. Use fewer levels.")
+        raise ParameterError(f"there are more than {MAX_SHARES:,} paths. Use fewer levels.")
 
     def products(counts: IntArray, constant: float, slope: float) -> FloatArray:
         """Return means over reports of products over places of ``constant + slope * bit``, for all choices of bits."""
@@ -638,7 +638,7 @@ def _product_shares(law: Independent, tally: Tally, confidence: float) -> Interv
         means = products(part.counts, -oracle.q * oracle.scale, oracle.scale)
         # b is 0 or 1, so ((b - q) / (p - q))^2 is linear in b as well
         squares = products(part.counts, (oracle.q * oracle.scale) ** 2, (1 - 2 * oracle.q) * oracle.scale**2)
-        # Where the places of a sequence of areas are among all, and among those of the areas.
+        # Where the places of a sequence of areas stand among all places, and among those of the areas.
         size, last = law.place.group_size, law.place.num_inputs - 1
         targets, sources = [], []
         for area in key:
@@ -654,7 +654,7 @@ def _product_shares(law: Independent, tally: Tally, confidence: float) -> Interv
 
 
 def _projected(value: FloatArray, law: object, filled: Sequence[Tally]) -> FloatArray:
-    """Return the nearest shares; where groups are in clear those of a group add up to its part of the reports."""
+    """Return the nearest shares; where groups are in clear, those of a group add up to its part of the reports."""
     if not isinstance(law, InClear):
         return project_shares(value)
     nums = np.zeros(law.num_groups)
@@ -670,14 +670,14 @@ def _projected(value: FloatArray, law: object, filled: Sequence[Tally]) -> Float
 
 
 def planar_matrix(law: Planar) -> FloatArray:
-    """Return the chance of each reported cell (line) for each true cell (column), borders included.
+    """Return the chance of each reported cell (line) for each true cell (column).
 
-    Displacements beyond the box are added up on its border, as devices do.
+    Displacements beyond the box count for its border, as on devices.
     """
     size, cells = law.grid.num_columns, law.grid.num_cells
     if cells > MAX_PLANAR_CELLS:
-        raise ParameterError(f"planar maps have at most {MAX_PLANAR_CELLS} cells here. Got {cells}. Use fewer levels.")
-    # Chances of moves by -size .. size columns and rows, each end with all that is beyond it.
+        raise ParameterError(f"a planar map has at most {MAX_PLANAR_CELLS:,} cells. Got {cells:,}. Use fewer levels.")
+    # Chances of moves by -size .. size columns and rows; each end includes everything beyond it.
     width, height = (float(law.epsilon * side) for side in law.grid.pitch_km)
     slopes = np.array([(width * a / c, height * b / c) for a, b, c in DIRECTIONS])
     reach = min(max(size + 1, math.ceil(_NEGLIGIBLE / min(width, height))), _MAX_REACH)
@@ -687,7 +687,7 @@ def planar_matrix(law: Planar) -> FloatArray:
         quarter[min(column, size)] += np.add.reduceat(np.exp(-exponents), starts)
     half = np.concatenate([quarter[:0:-1], quarter])
     moves = np.concatenate([half[:, :0:-1], half], axis=1)
-    # Added up from the lower left; one more for none.
+    # Added up from the lower left, after a line of zeros.
     sums = np.pad((moves / moves.sum()).cumsum(axis=0).cumsum(axis=1), ((1, 0), (1, 0)))
     places = np.array([law.grid.column_row(cell) for cell in range(cells)])
     ends = []  # where the moves from each true place (column) to each reported one (line) begin and end in the sums
@@ -703,7 +703,7 @@ def planar_matrix(law: Planar) -> FloatArray:
 def planar_map(
     laws: Sequence[Planar], counts: Sequence[FloatArray], confidence: float | None
 ) -> tuple[FloatArray, Intervals]:
-    """Return the likeliest map behind planar reports, and the unbiased map found by inverting the channel."""
+    """Return the likeliest map behind planar reports, and the unbiased map from inverting the channel."""
     matrices = [planar_matrix(law) for law in laws]
     nums = [float(count.sum()) for count in counts]
     channel = np.concatenate([num / sum(nums) * matrix for num, matrix in zip(nums, matrices, strict=True)])
@@ -717,7 +717,7 @@ def planar_map(
     except np.linalg.LinAlgError:
         inverse = np.full(matrices[0].shape, math.nan)
     value = inverse @ (counts[0] / nums[0])
-    # Frequencies as fitted, none of which is 0, so that no variance is.
+    # Fitted frequencies are never 0, so no variance is.
     variance = np.maximum((inverse**2) @ (channel @ likeliest) - np.clip(value, 0.0, 1.0) ** 2, 0.0) / nums[0]
     sound = np.isfinite(value) & np.isfinite(variance)
     value, variance = np.where(sound, value, 0.5), np.where(sound, variance, 1.0)
@@ -729,7 +729,7 @@ def planar_map(
 
 
 class _Lines:
-    """Lines of the table as they are made, and what is said of each purpose."""
+    """Lines of the table so far, and statements about each purpose."""
 
     def __init__(self) -> None:
         self.lines: list[dict[str, str | float | None]] = []
@@ -753,28 +753,27 @@ def estimate(
     void: str = "",
     left_out: Mapping[str, int] | None = None,
 ) -> Release:
-    """Estimate what the reports of a task tell, and certify it.
+    """Make estimates from the reports of a task, and certify them.
 
     Parameters
     ----------
     reports
-        Reports (each counted once; those that the task cannot have made are left out), or tallies of them.
+        Reports (each counted once, without those that are impossible for the task), or tallies of them.
     task
-        The task that they were made for.
+        Their task.
     confidence
-        How likely each interval is to hold the truth, by itself.
+        How likely each single interval contains the truth.
     combine
-        How tiers are put together. ``"stratify"``: each weighs as much as it has reports. ``"precision"``: as much as
-        it is sure, which assumes that tiers have nothing to do with values. ``"auto"``: values by precision unless
-        tiers are found to differ; intervals that hold either way
-        (:func:`~dunnage.collecting.estimate.combine_tiers`).
+        How tiers are combined. ``"stratify"``: by their numbers of reports. ``"precision"``: by their precision, which
+        assumes that tiers are independent of values. ``"auto"``: values by precision unless tiers differ, with
+        intervals that are right either way (:func:`~dunnage.collecting.estimate.combine_tiers`).
     allow_noise
         Make a map, or table of paths, even if it is noise.
     void
-        Why the reports protect nobody, if so (their noise was seeded, say); the certificate is then void.
+        Why the reports protect nobody, if so (for example, their noise was seeded); the certificate is then void.
     left_out
-        How many reports whoever brought them together left out, by kind (of :data:`LEFT_OUT`), for the certificate;
-        what ``reports`` itself left out if None.
+        How many reports the collector left out, by kind (of :data:`LEFT_OUT`), for the certificate; by default those
+        that ``reports`` itself left out.
 
     Returns
     -------
@@ -784,7 +783,7 @@ def estimate(
     Raises
     ------
     InputError
-        If there is no report of the task, a tally cannot be one of it, or one is given twice.
+        If there is no report of the task, a tally is impossible for it, or a tally is given twice.
     Refusal
         If a map or table of paths would be noise.
 
@@ -806,11 +805,9 @@ def estimate(
     """
     number = isinstance(confidence, int | float) and not isinstance(confidence, bool)
     if not number or not 0.5 <= float(confidence) < 1:
-        raise ParameterError(f"confidence must lie between 0.5 and 1. Got {shown(confidence)}. Use 0.95, say.")
+        raise ParameterError(f"confidence must lie between 0.5 and 1, for example 0.95. Got {shown(confidence)}.")
     if combine not in promises.COMBINATIONS:
-        raise ParameterError(
-            f"combine must be one of {', '.join(promises.COMBINATIONS)}. Got {shown(combine)}. Use auto, say."
-        )
+        raise ParameterError(f"combine must be one of {', '.join(promises.COMBINATIONS)}. Got {shown(combine)}.")
     level, losses, mechanisms = float(confidence), check_task(task), mechanisms_of(task)
     tallies, out_of_tallies = _tallied(reports, task)
     num_left_out = out_of_tallies if left_out is None else _checked_left_out(left_out)
@@ -833,7 +830,7 @@ def estimate(
             check_tally(mechanisms[name], tally)
             by_purpose[name].append(tally)
     if not any(by_purpose.values()):
-        raise InputError("the reports", [Problem("there is none of this task", remedy="Give reports of the task.")])
+        raise InputError("the reports", [Problem("none belongs to this task", remedy="Give reports of the task.")])
     lines = _Lines()
     for name, mechanism in mechanisms.items():
         of_purpose = by_purpose[name]
@@ -844,7 +841,7 @@ def estimate(
             lines.verdicts[name] = verdict
             if verdict.is_noise and not allow_noise:
                 raise Refusal(
-                    f"{name} would be noise. {verdict.message}. Change the task so, collect more, or allow noise."
+                    f"{name} would be noise. {verdict.message}. Change the task, collect more reports, or allow noise."
                 )
             shares = estimate_shares(mechanism, of_purpose, confidence=level, rule=combine)
             lines.combined[name] = {"shares": shares.combination.to_dict()}
@@ -889,10 +886,10 @@ def estimate(
 
 def write_estimates(
     release: Release,  # What :func:`estimate` made
-    folder: str | os.PathLike[str],  # Where to; must not exist
+    folder: str | os.PathLike[str],  # Must not exist
     *,
     sign: str | os.PathLike[str] | None = None,  # Ed25519 private key (PEM file) to sign the certificate with
-    force: bool = False,  # Replace a release that is there
+    force: bool = False,  # Replace an existing release
 ) -> Path:
     """Write a release of estimates; the folder appears whole or not at all. There is no key."""
     with new_folder(folder, marker=CERTIFICATE_FILE, force=force, may_hold=RELEASE_FILES) as work:
@@ -906,10 +903,10 @@ def _tallied(reports: Any, task: Task) -> tuple[list[Tally], dict[str, int]]:
         if all(isinstance(item, Tally) for item in given):
             return given, {}
         if not all(isinstance(item, Report) for item in given):
-            raise ParameterError("give reports, or tallies of reports, not both or something else.")
+            raise ParameterError("reports must be all reports, or all tallies. Got a mixture, or something else.")
         reports = Tally.of_reports(task, given)
     elif reports.task.digest != task.digest:
-        raise ParameterError("the tallies are of another task. Give the task that they were made for.")
+        raise ParameterError("the tallies belong to another task. Give that task.")
     left_out = {
         "duplicate": reports.num_duplicates,
         "conflicting": reports.num_conflicting,
@@ -920,9 +917,7 @@ def _tallied(reports: Any, task: Task) -> tuple[list[Tally], dict[str, int]]:
 
 def _checked_left_out(given: Mapping[str, int]) -> dict[str, int]:
     if not given.keys() <= set(promises.LEFT_OUT) or not all(type(num) is int and num >= 0 for num in given.values()):
-        raise ParameterError(
-            f"left_out must be whole numbers by kind: {', '.join(promises.LEFT_OUT)}. Got others. Mend it."
-        )
+        raise ParameterError(f"left_out must have whole numbers by kind. The kinds are {', '.join(promises.LEFT_OUT)}.")
     return {kind: given.get(kind, 0) for kind in promises.LEFT_OUT}
 
 
@@ -939,7 +934,7 @@ def _add_numbers(
     if not promises.has_bins(mechanism):
         return
     for place, (quantity, mean) in enumerate(zip(mechanism.quantities, means, strict=True)):
-        # The bins and quantiles of a number reported by square waves, if anybody did.
+        # The bins and quantiles of a number that was reported by square waves.
         parts = [(tally, tally.parts.get((place, SquareWave.key))) for tally in tallies]
         waves = [(tally, part.counts) for tally, part in parts if isinstance(part, Counts) and part.num]
         if not waves:
@@ -966,7 +961,7 @@ def _ends(estimates: Intervals | Shares, at: int) -> tuple[float, float, float]:
 
 
 def _add_paths(lines: _Lines, purpose: str, mechanism: LocalTrajectory, shares: Shares) -> None:
-    """Add the paths whose interval lies above 0, the most frequent ones, and all others as one line."""
+    """Add the paths with an interval above 0, the most frequent ones, and all others as one line."""
     order = np.argsort(-shares.value, kind="stable")
     listed = [int(at) for place, at in enumerate(order) if place < MAX_LISTED or shares.lower[at] > 0]
     for at in listed:
@@ -974,7 +969,7 @@ def _add_paths(lines: _Lines, purpose: str, mechanism: LocalTrajectory, shares: 
     lines.paths[purpose] = {"paths": shares.value.size, "listed": len(listed)}
     if len(listed) < shares.value.size:
         rest = np.delete(shares.value, listed).sum()
-        # Others are what the listed ones leave over.
+        # The others are what the listed ones leave over.
         lower, upper = (1 - float(ends[listed].sum()) for ends in (shares.upper, shares.lower))
         ends = min(max(lower, 0.0), float(rest)), max(min(upper, 1.0), float(rest))
         lines.add("share", purpose, (float(rest), *ends), path=promises.OTHER)

@@ -1,34 +1,44 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of devices: perturb the rows of one vehicle as its device does, and bring reports and tallies together.
+"""Files of devices: read rows of vehicles, perturb those of one vehicle as its device does, collect reports.
 
-Without a time, the rows are played back: for each day from the first to the last of the file, each slot that the
-allowance drew for it is reported at its moment. With a time, the device reports what is due at that time and nothing
-else. Either way every slot that is reported makes exactly one report of each purpose, with or without a row to report.
+*Rows.* Files are read in parts, as columns of doubles. Whether a device reports must not depend on what cells contain:
+a number that is missing, NaN or not a number is NaN here, is counted, and is reported as the task says. A vehicle and a
+moment must be readable: a row without them is an :class:`~dunnage.errors.InputError` that names the rows, or, where a
+device must report whatever its file contains, a row that is skipped and counted. The reading of a slot is the latest
+row at or before its moment that is not older than ``max_age``; without one it is missing. The path of a slot is the
+readings of its moment and of those before it, ``slot_minutes`` apart. Rows may come in any order of time.
+
+*Reports.* Without a time, the rows are played back: for each day from the first to the last of the file, each slot that
+the allowance chose for it is reported at its moment. With a time, the device reports only what is due at that time.
+Either way every reported slot makes exactly one report of each purpose, with or without a row.
 
 Sending again is free: a slot that has its report gives the same bytes. When days are played back, the allowance keeps
-the reports of those that close on the way until a later run has written later days, so that a crash at any moment, or a
-file that went astray, costs nothing: the same command gives the same bytes.
+the reports of days that close on the way until a later run has written later days. So a crash at any moment, or a lost
+file, costs nothing: the same command gives the same bytes.
 
-At a time, a device reports whatever its file holds, so that no cell can silence it: rows that cannot be read are
-skipped, and a file that is missing, empty or damaged is one without rows. The owner is told.
+With a time, a device reports whatever its file contains, so that no cell can silence it: rows that cannot be read are
+skipped, and a file that is missing, empty or damaged counts as one without rows. The owner gets a warning.
 """
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import time
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields
 from datetime import date
 from pathlib import Path
-from typing import NamedTuple, TypedDict, cast
+from typing import Any, NamedTuple, TypedDict, cast
 
 import numpy as np
+import pyarrow as pa
 
-from dunnage.collecting.reading import FileColumns, Log, RowFile, Window, value_of
+from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.collecting.tally import (
     FORMAT,
     TALLIES_KIND,
@@ -41,10 +51,337 @@ from dunnage.collecting.tally import (
 from dunnage.devices.allowance import Allowance, Slot
 from dunnage.devices.client import Client, check_task, mechanism_of
 from dunnage.devices.report import MAX_BAD_NAMED, Report, ReportFile, write_reports
-from dunnage.devices.task import MAX_BYTES, SECONDS_PER_DAY, Task
-from dunnage.errors import AllowanceError, InputError, OutputError, ParameterError, Problem, ReportError, TaskError
+from dunnage.devices.task import MAX_BYTES, MINUTES_PER_DAY, SECONDS_PER_DAY, Purpose, Task
+from dunnage.errors import (
+    MOST_ROWS_NAMED,
+    AllowanceError,
+    InputError,
+    OutputError,
+    ParameterError,
+    Problem,
+    ReportError,
+    TaskError,
+)
 from dunnage.exact import shown
-from dunnage.tables.cells import MICROS, parse_moment
+from dunnage.tables.cells import MICROS, coded, is_blank, is_text, moments_of, numbers_of, parse_moment
+from dunnage.tables.reader import CSV_ENDINGS, TAB_ENDINGS, TableStream, checked_path, is_named
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileColumns:
+    """Names of the columns that a task does not name itself."""
+
+    vehicle: str = "vehicle"  # Which vehicle a row is about
+    time: str = "time"  # The moment of a row
+    places: tuple[str, str] = ("lon", "lat")  # Longitude and latitude
+
+    def __post_init__(self) -> None:
+        places: object = self.places
+        if not isinstance(places, tuple) or len(places) != 2 or not all(isinstance(name, str) for name in places):
+            raise ParameterError(
+                f"place columns must be two names, longitude before latitude, such as lon,lat. Got {shown(places)}."
+            )
+        names = [self.vehicle, self.time, *self.places]
+        if len(set(names)) < len(names) or not all(names):
+            raise ParameterError(f"vehicle, time and place columns must have different names. Got {', '.join(names)}.")
+
+    def numbers_of(self, task: Task) -> list[str]:
+        """Name the columns of numbers that a task needs, each once."""
+        names = [quantity.name for purpose in task.purposes for quantity in purpose.quantities]
+        names += self.places if any(purpose.grid for purpose in task.purposes) else ()
+        return list(dict.fromkeys(names))
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Some rows of a file, column by column."""
+
+    first: int  # Number of the first of them, counted from 1 below the header
+    size: int  # How many there are
+    numbers: dict[str, FloatArray]  # Columns of doubles by name, NaN where there is no number
+    micros: IntArray | None = None  # Moments in microseconds after 1 January 1970, UTC; None if nobody needs them
+    # Columns of text by name, each text once; without None
+    labels: dict[str, pa.DictionaryArray] = field(default_factory=dict)
+
+
+class RowFile:
+    """The rows of a file, read in parts; memory does not grow with the file."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        numbers: Sequence[str],  # Columns to read as numbers
+        time: str | None = None,  # Column of moments, if needed
+        labels: Sequence[str] = (),  # Columns to read as text
+        optional: Sequence[str] = (),  # Columns of `labels` that may be absent
+        lenient: bool = False,  # Whether to skip rows and files that cannot be read
+    ) -> None:
+        self.path, self.time, self.numbers, self.labels = path, time, list(numbers), list(labels)
+        self.num_rows: int | None = None
+        self.unreadable: dict[str, int] = {}
+        self.num_skipped, self.lost, self._lenient = 0, "", lenient
+        if lenient and not path.exists():
+            self.lost = "the file does not exist, and counts as one without rows"
+            return
+        checked_path(path)  # refuses a path that could never be read, even if lenient
+        try:
+            with _reported(path):
+                self._stream = TableStream(path, self.columns)
+        except InputError:
+            if not lenient:
+                raise
+            self.lost = "the file is empty or damaged, and counts as one without rows"
+            return
+        names, self.num_rows = self._stream.names, self._stream.num_rows
+        self.labels = [name for name in labels if name in names or name not in optional]
+        if (
+            self._stream.schema is None
+            and len(names) == 1 < len(self.columns)
+            and (";" in names[0] or "\t" in names[0])
+        ):
+            what = "the file has one column; devices need commas between cells"
+            raise InputError(str(path), [Problem(what, remedy="Save it with commas.")])
+        if problems := [problem for name in self.columns for problem in self._problems(names, name)]:
+            raise InputError(str(path), problems)
+
+    @property
+    def columns(self) -> list[str]:
+        return list(dict.fromkeys([*self.labels, *([self.time] if self.time else []), *self.numbers]))
+
+    def _problems(self, names: list[str], name: str) -> Iterator[Problem]:
+        """Say what is wrong with a column: it is missing, or has another type."""
+        if names.count(name) != 1:
+            what = "there are several such columns" if name in names else "there is no such column"
+            remedy = "Name it as the task does; name longitude and latitude with --place-columns."
+            if name in (*self.labels[:1], self.time):
+                option = "--vehicle-column" if name in self.labels else "--time-column"
+                remedy = f"Name it with {option}; audit and advise use the names of the policy."
+            elif name in self.labels:
+                remedy = "Name it with --tiers-column."
+            yield Problem(what, where=name, remedy=remedy)
+        elif self._stream.schema is not None:
+            kind, kinds = self._stream.schema.field(name).type, pa.types
+            kind = kind.value_type if kinds.is_dictionary(kind) else kind
+            counts = is_text(kind) or kinds.is_integer(kind) or kinds.is_floating(kind)
+            if name in self.numbers and not (counts or kinds.is_decimal(kind) or kinds.is_null(kind)):
+                yield Problem(
+                    "the column does not contain numbers", where=name, remedy="Write it for example as double."
+                )
+            if name == self.time and not (counts or kinds.is_timestamp(kind) or kinds.is_date(kind)):
+                yield Problem("the column does not contain moments", where=name, remedy="Write it as timestamps.")
+            if name in self.labels and not (is_text(kind) or kinds.is_integer(kind)):
+                yield Problem("the column does not contain names", where=name, remedy="Write it as text.")
+
+    def __iter__(self) -> Iterator[Rows]:
+        self.unreadable, self.num_skipped = dict.fromkeys(self.numbers, 0), 0
+        if self.lost:
+            return
+        schema = self._stream.schema
+        kinds = {name: schema.field(name).type for name in self.labels} if schema is not None else {}
+        kinds = {name: kind.value_type if pa.types.is_dictionary(kind) else kind for name, kind in kinds.items()}
+        labels = [name for name, kind in kinds.items() if is_text(kind)]
+        try:
+            first = 1
+            with _reported(self.path):
+                for batch in self._stream.batches(self.columns, labels):
+                    self._check_rows()
+                    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+                    if rows := self._rows(first, batch.num_rows, columns):
+                        yield rows
+                    first += batch.num_rows
+                self._check_rows()
+        except InputError:
+            if not self._lenient:
+                raise
+            self.lost = "the file is damaged; rows that cannot be read count as missing"
+
+    def _check_rows(self) -> None:
+        bad_rows = self._stream.bad_rows
+        if bad_rows and not self._lenient:
+            raise self._wrong_rows("", "a row has more or fewer cells than the header", bad_rows, "Fix the row.")
+        self.num_skipped += len(bad_rows)
+        bad_rows.clear()
+
+    def _rows(self, first: int, size: int, columns: dict[str, pa.Array]) -> Rows | None:
+        """Read some rows; refuse those without a vehicle or a moment, or skip and count them."""
+        labels = {name: coded(columns[name]) for name in self.labels}
+        micros, no_moment = moments_of(columns[self.time]) if self.time else (None, None)
+        if self._lenient:
+            wrong = np.zeros(size, dtype=np.bool_) if no_moment is None else no_moment.copy()
+            for column in labels.values():
+                wrong |= is_blank(column)
+            if wrong.any():
+                self.num_skipped += int(wrong.sum())
+                sound = pa.array(~wrong)
+                columns = {name: column.filter(sound) for name, column in columns.items()}
+                labels = {name: column.filter(sound) for name, column in labels.items()}
+                micros, size = None if micros is None else micros[~wrong], size - int(wrong.sum())
+        else:
+            for name, column in labels.items():
+                if (missing := is_blank(column)).any():
+                    raise self.refused(first, name, "is missing", missing, "Fill it in, or leave the rows out.")
+            if self.time and no_moment is not None and no_moment.any():
+                what = "is missing, or not a moment from 1970 to 9999"
+                remedy = (
+                    "Write 2026-10-14T08:05:00 (UTC) or 2026-10-14T16:05:00+08:00, or seconds after 1 January 1970."
+                )
+                raise self.refused(first, self.time, what, no_moment, remedy)
+        if not size:
+            return None
+        numbers = {}
+        for name in self.numbers:
+            numbers[name], num_wrong = numbers_of(columns[name])
+            self.unreadable[name] += num_wrong
+        return Rows(first, size, numbers, micros, labels)
+
+    def refused(self, first: int, column: str, what: str, wrong: BoolArray, remedy: str) -> InputError:
+        """Make an error about some rows of a batch that begins at row ``first``; later batches may have more."""
+        return self._wrong_rows(column, what, (first + np.flatnonzero(wrong)).tolist(), remedy)
+
+    def _wrong_rows(self, column: str, what: str, rows: list[int], remedy: str) -> InputError:
+        named = tuple(row for row in rows[:MOST_ROWS_NAMED] if row > 0)
+        problem = Problem(what, where=column, rows=named, num_rows=len(rows), remedy=remedy)
+        return InputError(str(self.path), [problem])
+
+    def warnings(self) -> list[str]:
+        """Say what was skipped, or could not be read at all."""
+        rows = "1 row was" if self.num_skipped == 1 else f"{self.num_skipped:,} rows were"
+        skipped = f"{rows} skipped: without a vehicle or moment, or with more or fewer cells than the header"
+        return [*([skipped] if self.num_skipped else []), *([self.lost] if self.lost else [])]
+
+    def notes(self) -> list[str]:
+        """Say how many cells are not numbers."""
+        return [
+            f"{name}: 1 cell is not a number, and counts as missing"
+            if num == 1
+            else f"{name}: {num:,} cells are not numbers, and count as missing"
+            for name, num in self.unreadable.items()
+            if num
+        ]
+
+
+@contextmanager
+def _reported(path: Path) -> Iterator[None]:
+    """Turn errors of readers into one that quotes no cell."""
+    try:
+        yield
+    except OSError as error:
+        reason = f"cannot be read: {error.strerror}" if error.strerror else "is damaged or cut off"
+    except (pa.ArrowException, csv.Error, UnicodeError, EOFError, zlib.error):
+        of_text = is_named(path, CSV_ENDINGS + TAB_ENDINGS)
+        reason = "is damaged, cut off, or not UTF-8 text" if of_text else "is not a readable Parquet file"
+    else:
+        return
+    raise InputError(str(path), [f"{reason}. Check it, or write it again."])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Readings:
+    """What some vehicles report, each of them all purposes."""
+
+    tiers: IntArray  # The vehicle's tier for each reading, as a number among the task's tier names
+    slots: IntArray | None  # The slot, counted from 1 January 1970; None if nobody needs it
+    # Columns by name for each step of a path, the latest last; a reading without a path is the last step
+    steps: Sequence[dict[str, FloatArray]]
+    num_missing: int = 0  # Readings without a row
+
+    def columns(self, purpose: Purpose, places: tuple[str, str]) -> list[FloatArray]:
+        """Return the columns that a purpose reports, in the order that ``perturb_column`` takes them."""
+        if purpose.grid is None:
+            return [self.steps[-1][quantity.name] for quantity in purpose.quantities]
+        return [step[name] for step in self.steps[len(self.steps) - purpose.steps :] for name in places]
+
+
+def value_of(purpose: Purpose, cells: Sequence[float]) -> Any:
+    """Return what a device reports from the cells of one row, in the order of :meth:`Readings.columns`."""
+    if purpose.grid is None:
+        return {quantity.name: cell for quantity, cell in zip(purpose.quantities, cells, strict=True)}
+    places = list(zip(cells[::2], cells[1::2], strict=True))
+    return places[0] if purpose.steps == 1 else places
+
+
+def most_steps(task: Task) -> int:
+    """Return how many places the longest path of a task has; 1 if it has no paths."""
+    return max(purpose.steps for purpose in task.purposes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Window:
+    """How far back a slot looks for its reading."""
+
+    task: Task  # The task, which states how far slots are apart
+    max_age: int | None = None  # Minutes; by default the length of a slot
+
+    def __post_init__(self) -> None:
+        if self.max_age is not None and not 1 <= self.max_age <= MINUTES_PER_DAY:
+            raise ParameterError(f"max-age must be 1 to 1440 minutes, for example 60. Got {self.max_age}.")
+
+    @property
+    def slot_seconds(self) -> int:
+        return self.task.schedule.slot_minutes * 60
+
+    @property
+    def age_seconds(self) -> int:
+        """Age from which a row is too old."""
+        return self.slot_seconds if self.max_age is None else self.max_age * 60
+
+    @property
+    def num_slots(self) -> int:
+        """How many slots, from the next one on, a row may matter to."""
+        return -(-self.age_seconds // self.slot_seconds) + most_steps(self.task) - 1
+
+    def first_slots(self, micros: IntArray) -> IntArray:
+        """Return the first slot, counted from 1 January 1970, that is not before each moment."""
+        return -(-micros // (self.slot_seconds * MICROS))
+
+
+class Log:
+    """Rows that may be the reading of some slot, of one vehicle or many."""
+
+    def __init__(self, window: Window, columns: FileColumns) -> None:
+        self._window, self._names = window, columns.numbers_of(window.task)
+        self._pieces: list[tuple[IntArray, IntArray, dict[str, FloatArray]]] = []
+
+    def add(self, vehicles: IntArray, rows: Rows, kept: Any = slice(None)) -> None:
+        assert rows.micros is not None
+        numbers = {name: rows.numbers[name][kept] for name in self._names}
+        self._pieces.append((vehicles[kept], rows.micros[kept], numbers))
+
+    def close(self) -> None:
+        """Sort all rows; of rows of one moment the last counts."""
+        empty: dict[str, FloatArray] = {name: np.zeros(0) for name in self._names}
+        pieces = self._pieces or [(np.zeros(0, np.int64), np.zeros(0, np.int64), empty)]
+        vehicles, micros = (np.concatenate([piece[at] for piece in pieces]) for at in (0, 1))
+        order = np.lexsort((micros, vehicles))
+        # A row counts at whole seconds not before it, so seconds rounded up compare as the moments themselves do.
+        seconds = -(-micros[order] // MICROS)
+        self._start = int(seconds.min()) if seconds.size else 0
+        self._span = int(seconds.max()) - self._start + 1 if seconds.size else 1
+        self._vehicles, self._seconds = vehicles[order], seconds
+        self._keys = self._vehicles * self._span + seconds - self._start
+        self._numbers = {name: np.concatenate([piece[2][name] for piece in pieces])[order] for name in self._names}
+        self._pieces = []
+
+    def readings(self, vehicles: IntArray, tiers: IntArray, slots: IntArray) -> Readings:
+        """Return what vehicles report at slots, counted from 1 January 1970."""
+        back = range(most_steps(self._window.task) - 1, -1, -1)
+        latest = []  # the latest row of each vehicle at or before a moment that is not too old; -1 without one
+        for steps in back:
+            moments = (slots - steps) * self._window.slot_seconds
+            inside = (moments - self._start).clip(-1, self._span - 1)
+            rows = np.searchsorted(self._keys, vehicles * self._span + inside, side="right") - 1
+            before = np.flatnonzero((rows >= 0) & (inside >= 0))
+            at = rows[before]
+            fresh = self._seconds[at] > moments[before] - self._window.age_seconds
+            fresh &= self._vehicles[at] == vehicles[before]
+            latest.append(np.full(rows.size, -1, dtype=np.int64))
+            latest[-1][before[fresh]] = at[fresh]
+        # Row -1, which stands for no row, is the NaN after the last.
+        columns = {name: np.append(column, np.nan) for name, column in self._numbers.items()}
+        path = [{name: column[rows] for name, column in columns.items()} for rows in latest]
+        return Readings(tiers=tiers, slots=slots, steps=path, num_missing=int((latest[-1] < 0).sum()))
+
 
 MAX_DAYS_OF_FILE = 3_660
 _EPOCH = date(1970, 1, 1).toordinal()
@@ -53,25 +390,27 @@ _EPOCH = date(1970, 1, 1).toordinal()
 @dataclass(kw_only=True)
 class Perturbed:
     reports: list[bytes] = field(default_factory=list)  # The reports, in the order of slots
-    num_slots: int = 0  # How many slots they are of
-    num_again: int = 0  # Reports that were made before, and are given again
-    num_missing: int = 0  # Slots without a row of their moment, which reported that it is missing
-    num_lapsed: int = 0  # Slots, or days, that are over: a collector would not take their reports any more
-    num_silent: int = 0  # Reports that were not made since the allowance is used up
+    num_slots: int = 0  # Slots that they cover
+    num_again: int = 0  # Reports that were made before and are repeated
+    num_missing: int = 0  # Slots without a row at their moment; they reported that it is missing
+    num_lapsed: int = 0  # Slots, or days, that are over: a collector no longer takes their reports
+    num_silent: int = 0  # Reports that were not made because the allowance is used up
     num_skipped: int = 0  # Rows that could not be read, and were left out
-    spent: str = ""  # What the vehicle has given away in all; private to it
+    spent: str = ""  # Total privacy loss of the vehicle; private to it
     warnings: list[str] = field(default_factory=list)  # What is wrong with the file; private to the vehicle
-    notes: list[str] = field(default_factory=list)  # What else there is to say
+    notes: list[str] = field(default_factory=list)  # Other remarks
 
     def to_dict(self) -> dict[str, object]:
         data = {item.name.removeprefix("num_"): getattr(self, item.name) for item in fields(self)}
         return data | {"reports": len(self.reports)}
 
     def summary(self) -> str:
-        again = f", {self.num_again} of them as made before" if self.num_again else ""
+        again = f", {self.num_again} of them the same as before" if self.num_again else ""
         lines = [f"Reports   {len(self.reports)} of {self.num_slots} slots{again}"]
         if self.num_missing:
-            lines.append(f"Missing   {self.num_missing} slots had no row of their moment; that is what they report")
+            lines.append(
+                f"Missing   {self.num_missing} slots had no row at their moment, and report that it is missing"
+            )
         if self.num_lapsed:
             lines.append(f"Lapsed    {self.num_lapsed} slots or days are over, and report nothing")
         if self.num_silent:
@@ -113,31 +452,31 @@ def perturb(
     tier, enrol, adopt
         As for :meth:`dunnage.devices.allowance.Allowance.open`.
     now
-        Seconds after 1 January 1970: report what is due then. Left out, play back the days of the file.
+        Seconds after 1 January 1970: report what is due then. Without it, play back the days of the file.
     accept_clock
         Accept a time more than 400 days after the last one.
     columns
         Names of columns.
     max_age
-        Minutes that a row may be old at its slot's moment; by default the length of a slot.
+        How many minutes old a row may be at its slot's moment; by default the length of a slot.
     force
         Replace a report file that is there.
 
     Returns
     -------
     Perturbed
-        The reports and what is to be said of them.
+        The reports, with counts, warnings and notes.
 
     Raises
     ------
     InputError
-        If the file cannot be used. Nothing has been spent then. With ``now``, only a file that could never be used.
+        If the file cannot be used; nothing has been spent then. With ``now``, only if it could never be used.
     OutputError
-        If the report file exists already, is one of the files that are read, or would replace reports that cannot be
-        given again. Nothing has been spent then.
+        If the report file exists already, is one of the input files, or would replace reports that cannot be made
+        again. Nothing has been spent then.
     AllowanceError
-        If the allowance cannot be used, or no report can be made. What is spent is stored, so that a second run gives
-        the same reports.
+        If the allowance cannot be used, or no report can be made. The spend is stored, so a second run gives the same
+        reports.
     """
     check_not_input(out, [data, allowance])
     target = check_report_file(out, force=force)
@@ -147,20 +486,20 @@ def perturb(
         Path(data), Window(task=task, max_age=max_age), names, vehicle, live=now is not None, enrol=enrol
     )
     if now is None and own.days is None:
-        raise InputError(str(data), [Problem("holds no rows of the vehicle", remedy="Give a file with its rows.")])
+        raise InputError(str(data), [Problem("has no rows of the vehicle", remedy="Give a file with its rows.")])
     first, last = own.days or (0, 0)
     start, keep_from = (now, None) if now is not None else (first * SECONDS_PER_DAY, first)
     with Allowance.open(
         allowance, task, tier=tier, enrol=enrol, adopt=adopt, now=start, accept_clock=accept_clock, keep_from=keep_from
     ) as account:
         if now is None and target.exists():
-            # Reports of days to play back that the allowance has forgotten are not to be replaced.
+            # Reports of days that the allowance has forgotten must not be replaced.
             today = account.seen // SECONDS_PER_DAY
             forgotten = {day for day in range(first, last + 1) if not account.slots(day) and day < today}
             if forgotten and any(report.day in forgotten for report in ReportFile(target, task=account.task)):
                 raise OutputError(
-                    f"{target} holds reports of days that have closed since, which cannot be made again. "
-                    "Nothing was spent, and it was left as it is; choose another name."
+                    f"{target} has reports of days that have closed since, which cannot be made again. Nothing was "
+                    "spent, and the file was not changed. Choose another name."
                 )
         done = Perturbed(notes=own.notes, num_skipped=own.num_skipped, warnings=own.warnings)
         client = Client(task, account)
@@ -169,26 +508,26 @@ def perturb(
         done.spent = str(account.spent_in_all())
         if not done.reports and done.num_silent:
             raise AllowanceError(
-                f"the vehicle's allowance is used up: {done.spent}. Nothing was reported. It may not report any more."
+                f"the vehicle's allowance is used up: {done.spent}. Nothing was reported. It may not report again."
             )
         if now is None and not done.reports:
             raise AllowanceError(
-                "no slot of the days in the file is open: their reports were made before, or have lapsed. "
-                "Nothing was spent or written. Give later rows, or keep the report file that was written then."
+                "no slot of the days in the file is open: its report was made before, or it has lapsed. Nothing was "
+                "spent or written. Give later rows, or use the report file that was written before."
             )
         write_reports(target, map(Report.from_bytes, done.reports), force=force)
-        with suppress(AllowanceError):  # what is not forgotten now is forgotten by the next run
-            account.forget_kept(first)  # not before: now the reports have their final name
+        with suppress(AllowanceError):  # what is not forgotten now, the next run forgets
+            account.forget_kept(first)  # only now, when the reports have their final name
     return done
 
 
 def check_not_input(out: str | os.PathLike[str], inputs: Iterable[str | os.PathLike[str]]) -> None:
-    """Check that a file to write is none of those that are read, under whatever name, nor one that is to be kept."""
+    """Check that a file to write is not one of the inputs, under whatever name."""
     for path in inputs:
         same = os.path.realpath(out) == os.path.realpath(path)
         if same or (os.path.exists(out) and os.path.exists(path) and os.path.samefile(out, path)):
             raise OutputError(
-                f"{os.fspath(out)} is {os.fspath(path)}, which is needed. It was left as it is; choose another name."
+                f"{os.fspath(out)} is the input {os.fspath(path)}. It was not changed. Choose another name."
             )
 
 
@@ -203,18 +542,18 @@ def check_new_file(out: str | os.PathLike[str], *, force: bool) -> Path:
     if os.path.lexists(target) and not (force and target.is_file()):
         raise OutputError(f"{target} exists already. Choose another name, or replace it with --force.")
     if not target.parent.is_dir() or not os.access(target.parent, os.W_OK):
-        raise OutputError(f"{target.parent} is not a folder to write to. Make it first, or choose another place.")
+        raise OutputError(f"{target.parent} is not a writable folder. Create it first, or choose another place.")
     return target
 
 
 def read_clock(text: str) -> float:
-    """Read a time as it is given on the command line, ``now`` for the system's clock."""
+    """Read a time from the command line; ``now`` is the system's clock."""
     if text == "now":
         return time.time()
     micros = parse_moment(text)
     if micros < 0:
         raise ParameterError(
-            f"a time must be like 2026-10-14T08:05:00 (UTC) or with an offset. Got {shown(text)}. Or write now."
+            f"a time must be now, or like 2026-10-14T08:05:00 (UTC, or with an offset). Got {shown(text)}."
         )
     return micros / MICROS
 
@@ -249,7 +588,7 @@ def _read_own_rows(
                 own = np.flatnonzero(np.isin(codes, [code for code, text in enumerate(texts) if text == vehicle]))
         if vehicle is None and len(seen) > 1:
             log, days = Log(window, names), []
-            what, remedy = "holds rows of several vehicles", "Name one with --vehicle."
+            what, remedy = "has rows of several vehicles", "Name one with --vehicle."
             if not live or enrol:
                 raise InputError(str(path), [Problem(what, where=names.vehicle, remedy=remedy)])
             warnings.append(f"the file {what}, so all its rows count as missing. {remedy}")
@@ -260,7 +599,7 @@ def _read_own_rows(
         log.add(np.zeros(rows.size, dtype=np.int64), rows, own)
     if not live and days and max(days) - min(days) >= MAX_DAYS_OF_FILE:
         what = f"spans more than {MAX_DAYS_OF_FILE} days"
-        raise InputError(str(path), [Problem(what, where=names.time, remedy="Mend the times.")])
+        raise InputError(str(path), [Problem(what, where=names.time, remedy="Correct the times.")])
     log.close()
     notes = source.notes() + ([] if days else ["the file has no row of the vehicle"])
     span = (min(days), max(days)) if days else None
@@ -268,7 +607,7 @@ def _read_own_rows(
 
 
 def _play_back(account: Allowance, first: int, last: int, done: Perturbed) -> Iterator[Slot]:
-    """Yield the slots of some days, each drawn before anything of its day is looked at."""
+    """Yield the slots of some days, each chosen before anything of its day is read."""
     for day in range(first, last + 1):
         if not account.slots(day):
             moment = max(day * SECONDS_PER_DAY, account.seen)
@@ -319,7 +658,7 @@ def _affords(client: Client, slot: Slot, purpose: str) -> bool:
 
 
 def day_text(day: int) -> str:
-    """Write a day that is counted from 1 January 1970 as a date."""
+    """Write a day, counted from 1 January 1970, as a date."""
     return date.fromordinal(_EPOCH + day).isoformat()
 
 
@@ -348,10 +687,10 @@ def read_task_file(path: str | os.PathLike[str]) -> Task:
 @dataclass(kw_only=True)
 class Collected:
     tallies: Tallies  # What is kept of the reports
-    num_read: int = 0  # Reports that were read, and those in files of tallies
+    num_read: int = 0  # Reports that were read, including those in files of tallies
     left_out: Counter[str] = field(default_factory=Counter)  # Reports that were not counted, by kind
     first_bad: list[str] = field(default_factory=list)  # Where the first of them were, and why
-    warnings: list[str] = field(default_factory=list)  # What else is to be known
+    warnings: list[str] = field(default_factory=list)  # What else you should know
 
     @property
     def num_reports(self) -> int:
@@ -370,9 +709,9 @@ class Collected:
 
 
 _KINDS = {
-    "damaged": "damaged, cut off or no report at all",
+    "damaged": "damaged, cut off or not a report",
     "other_task": "made for another task, or another version of it",
-    "impossible": "no device of this task can have made it",
+    "impossible": "impossible for a device of this task",
     "duplicate": "sent again, and counted once",
     "conflicting": "with the id of another report, but other content",
 }
@@ -381,21 +720,21 @@ _KINDS = {
 def collect(
     paths: Sequence[str | os.PathLike[str]], task: Task, *, progress: Callable[[str], None] | None = None
 ) -> Collected:
-    """Bring together reports and tallies of a task.
+    """Collect reports and tallies of a task.
 
     Parameters
     ----------
     paths
         Report files (``.jsonl``, ``.bin``) and files of tallies (``.json``).
     task
-        The task they must be of.
+        Their task.
     progress
-        Called with what is being done.
+        Called with a line about the progress.
 
     Raises
     ------
     InputError
-        If a file cannot be read, or a tally came before.
+        If a file cannot be read, or a tally is given twice.
     ReportError
         If no report counts.
     """
@@ -432,21 +771,19 @@ def collect(
     result.left_out.update({kind: num for kind, num in counts.items() if num})
     if not result.num_reports:
         if not result.left_out:
-            raise ReportError(
-                "there is no report. Got empty files. Name files that devices or dunnage device simulate wrote."
-            )
+            raise ReportError("the files have no reports. Name files that devices or dunnage device simulate wrote.")
         bad, first = "; ".join(result.lines()), f" The first: {result.first_bad[0]}" if result.first_bad else ""
-        raise ReportError(f"no report can be used. Got {bad}. Name the task they were made for.{first}")
+        raise ReportError(f"no report can be used: {bad}. Name the task they were made for.{first}")
     if len(paths) > 1 and any(str(path).endswith(".json") for path in paths):
         result.warnings.append(
-            "tallies hold no ids: whether a report in one is also in another of the files cannot be told, and it would "
-            "count twice. See to it that the files are of different reports"
+            "tallies have no ids, so a report that is in two of the files counts twice. Make sure that the files "
+            "have different reports"
         )
     return result
 
 
 def read_tallies(path: str | os.PathLike[str], task: Task) -> Tallies:
-    """Read a file of tallies strictly: nothing that reports of the task cannot add up to."""
+    """Read a file of tallies strictly: reports of the task must be able to add up to it."""
     data = _tally_content(Path(path))
     if data.get("task") != task.digest:
         raise _no_tallies(path, "was made for another task", "Name the task it was made for.")
@@ -455,10 +792,10 @@ def read_tallies(path: str | os.PathLike[str], task: Task) -> Tallies:
         tally = Tally.from_dict(item)
         names = tally.purpose, tally.tier
         if names in tallies.by_tier:
-            raise _no_tallies(path, "holds a purpose and tier twice", "Write it again.")
+            raise _no_tallies(path, "has a purpose and tier twice", "Write it again.")
         purposes = [purpose for purpose in task.purposes if purpose.name == tally.purpose]
         if not purposes or tally.tier not in [tier.name for tier in purposes[0].tiers]:
-            raise _no_tallies(path, "holds a purpose or tier that the task does not have", "Write it again.")
+            raise _no_tallies(path, "has a purpose or tier that the task does not have", "Write it again.")
         try:
             check_tally(mechanism_of(task, purposes[0]), tally)
         except InputError as error:
@@ -477,9 +814,9 @@ def _tally_content(path: Path) -> _TalliesData:
     except (ValueError, RecursionError):
         data = None
     if not isinstance(data, dict) or data.get("kind") != TALLIES_KIND or not isinstance(data.get("tallies"), list):
-        raise _no_tallies(path, "is damaged, or no file of tallies", "Name one that --tally wrote.")
+        raise _no_tallies(path, "is damaged, or not a file of tallies", "Name one that --tally wrote.")
     if data.get("format") != FORMAT:
-        raise _no_tallies(path, "has a format that is not known here", "Update Dunnage, or write it again.")
+        raise _no_tallies(path, "has an unknown format", "Update Dunnage, or write it again.")
     return cast("_TalliesData", data)
 
 

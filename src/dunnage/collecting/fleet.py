@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Simulate a fleet from one file: every vehicle of it reports as its own device would, rows streaming past.
+"""Simulate a fleet from one file: every vehicle in it reports as its own device would, while rows stream past.
 
-By schedule, each vehicle draws its slots for each day from the first to the last of the file, whatever rows there are,
-and reports at each of them until its allowance is used up. With ``every_row`` each row is a slot of its own; what that
-composes to is part of the result. Noise is always that of the system. A seed makes the *public* draws (tiers, slots)
-repeatable and nothing else.
+By schedule, each vehicle chooses its slots at random for each day from the first to the last of the file, whatever rows
+there are, and reports at each of them until its allowance is used up. With ``every_row`` each row is a slot of its own,
+and the result says what that composes to. Noise always comes from the system. A seed makes only the *public* draws
+(tiers, slots) repeatable.
 """
 
 from __future__ import annotations
@@ -23,8 +23,20 @@ from numpy.typing import NDArray
 
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.collecting.batch import perturb_column
-from dunnage.collecting.files import MAX_DAYS_OF_FILE, check_new_file, check_report_file, day_text
-from dunnage.collecting.reading import FileColumns, Log, Readings, RowFile, Rows, Window, most_steps, value_of
+from dunnage.collecting.files import (
+    MAX_DAYS_OF_FILE,
+    FileColumns,
+    Log,
+    Readings,
+    RowFile,
+    Rows,
+    Window,
+    check_new_file,
+    check_report_file,
+    day_text,
+    most_steps,
+    value_of,
+)
 from dunnage.collecting.tally import Tallies
 from dunnage.devices.client import check_task, mechanism_of
 from dunnage.devices.report import ID_BYTES, Report, write_reports
@@ -44,16 +56,16 @@ MAX_DRAWN_BYTES = 1 << 29
 
 @dataclass(kw_only=True)
 class Simulation:
-    num_rows: int = 0  # num_rows, num_vehicles, num_reports: rows read, vehicles found, reports made
+    num_rows: int = 0  # num_rows, num_vehicles, num_reports: rows read, vehicles in them, reports made
     num_vehicles: int = 0
     num_reports: int = 0
-    # first_day, last_day: days after 1 January 1970; None where moments were not looked at
+    # first_day, last_day: days after 1 January 1970; None where moments were not read
     first_day: int | None = None
     last_day: int | None = None
-    num_missing: int = 0  # Slots without a row of their moment; these reported that it is missing
-    num_silent: int = 0  # Slots that were not reported since the vehicle's allowance was used up
-    composed: list[str] = field(default_factory=list)  # What all reports of a vehicle give away together, tier by tier
-    notes: list[str] = field(default_factory=list)  # What else there is to say
+    num_missing: int = 0  # Slots without a row at their moment; these reported that it is missing
+    num_silent: int = 0  # Slots that were not reported because the vehicle's allowance was used up
+    composed: list[str] = field(default_factory=list)  # What all reports of a vehicle reveal together, tier by tier
+    notes: list[str] = field(default_factory=list)  # Other remarks
 
     def to_dict(self) -> dict[str, object]:
         days = [None if day is None else day_text(day) for day in (self.first_day, self.last_day)]
@@ -73,7 +85,9 @@ class Simulation:
         if self.first_day is not None and self.last_day is not None:
             lines.append(f"Days      {day_text(self.first_day)} to {day_text(self.last_day)} (UTC)")
         if self.num_missing:
-            lines.append(f"Missing   {self.num_missing:,} slots had no row of their moment; that is what they report")
+            lines.append(
+                f"Missing   {self.num_missing:,} slots had no row at their moment, and report that it is missing"
+            )
         if self.num_silent:
             lines.append(f"Silent    {self.num_silent:,} slots were not reported: the allowance was used up")
         lines += [f"Gives     {text}" for text in self.composed]
@@ -107,19 +121,19 @@ def simulate(
     columns
         Names of columns.
     tiers_column
-        Public column with the tier of each vehicle; left out, tiers are drawn, each as likely as the others.
+        Public column with the tier of each vehicle; without it, tiers are random and equally likely.
     seed
-        Makes the draws of tiers and slots repeatable; never those of the noise.
+        Makes the choice of tiers and slots repeatable; never the noise.
     every_row
-        Let each row be a slot.
+        Treat each row as a slot.
     tally
         Keep tallies only.
     max_age
-        By schedule: minutes that a row may be old at its slot's moment; by default the length of a slot.
+        By schedule: how many minutes old a row may be at its slot's moment; by default the length of a slot.
     force
         Replace a file that is there.
     progress
-        Called with what is being done.
+        Called with a line about the progress.
 
     Returns
     -------
@@ -132,10 +146,10 @@ def simulate(
         If the file cannot be used. Nothing is written then.
     """
     if tally and not str(out).endswith(".json"):
-        raise ParameterError(f"a file of tallies ends in .json. Got {Path(out).name!r}. Choose such a name.")
+        raise ParameterError(f"the name of a file of tallies must end in .json. Got {Path(out).name!r}.")
     target = check_new_file(out, force=force) if tally else check_report_file(out, force=force)
     if every_row and max_age is not None:
-        raise ParameterError("--max-age is for slots of the schedule. Got --every-row as well. Leave one out.")
+        raise ParameterError("--max-age applies to slots of the schedule, not to --every-row. Leave one of them out.")
     run = _FleetRun(
         Path(data), task, columns or FileColumns(), tiers_column, seed, needs_time=not (every_row and tally)
     )
@@ -151,7 +165,7 @@ def simulate(
 
 
 class _FleetRun:
-    """One simulation: the vehicles found so far, and what they reported."""
+    """One simulation: the vehicles so far, and what they reported."""
 
     def __init__(
         self,
@@ -183,13 +197,13 @@ class _FleetRun:
                 self.done.first_day, self.done.last_day = min(days), max(days)
                 if max(days) - min(days) >= MAX_DAYS_OF_FILE:
                     what = f"spans more than {MAX_DAYS_OF_FILE} days"
-                    problem = Problem(what, where=self.columns.time, remedy="Mend the times.")
+                    problem = Problem(what, where=self.columns.time, remedy="Correct the times.")
                     raise InputError(str(self.source.path), [problem])
             self.done.num_rows += rows.size
             tell(f"reading: {self.done.num_rows:,}{total} rows")
             yield rows, vehicles
         if not self.done.num_rows:
-            raise InputError(str(self.source.path), [Problem("holds no rows", remedy="Give a file with rows.")])
+            raise InputError(str(self.source.path), [Problem("has no rows", remedy="Give a file with rows.")])
 
     def every_row(self, tell: Progress) -> Iterator[Readings]:
         """Yield every row as a reading; its path is the vehicle's rows before it."""
@@ -201,28 +215,28 @@ class _FleetRun:
             yield Readings(tiers=self.fleet.tiers[vehicles], slots=slots, steps=steps)
 
     def scheduled(self, window: Window, tell: Progress) -> Iterator[Readings]:
-        """Yield the readings of drawn slots, day by day, once all rows have been seen."""
-        log, drawn = Log(window, self.columns), _DrawnSlots(self.task, self.public)
+        """Yield the readings of the chosen slots, day by day, once all rows have been read."""
+        log, chosen = Log(window, self.columns), _DrawnSlots(self.task, self.public)
         for rows, vehicles in self._rows(tell):
             assert rows.micros is not None
-            log.add(vehicles, rows, drawn.matter(window, vehicles, rows.micros, self.fleet.num_vehicles))
+            log.add(vehicles, rows, chosen.matter(window, vehicles, rows.micros, self.fleet.num_vehicles))
         log.close()
         first, last = self.done.first_day, self.done.last_day
         assert first is not None and last is not None  # noqa: PT018
-        drawn.reach(first, last, self.fleet.num_vehicles)
+        chosen.reach(first, last, self.fleet.num_vehicles)
         left = self._affordable()[self.fleet.tiers]
         for day in range(first, last + 1):
-            vehicles, slots = drawn.of_day(day, self.fleet.num_vehicles)
+            vehicles, slots = chosen.of_day(day, self.fleet.num_vehicles)
             speaks = _rank_of_equals(vehicles) < left[vehicles]
             self.done.num_silent += int((~speaks).sum())
             vehicles, slots = vehicles[speaks], slots[speaks]
             left -= np.bincount(vehicles, minlength=left.size)
-            readings = log.readings(vehicles, self.fleet.tiers[vehicles], day * drawn.num_moments + slots)
+            readings = log.readings(vehicles, self.fleet.tiers[vehicles], day * chosen.num_moments + slots)
             self.done.num_missing += readings.num_missing
             yield readings
 
     def _affordable(self) -> IntArray:
-        """Return how many slots the lifetime's allowance pays for, tier by tier."""
+        """Return how many slots the lifetime allowance pays for, tier by tier."""
         slots = (self.losses.bounded_of_slot(tier) for tier in self.task.tier_names)
         most = np.iinfo(np.int64).max // 2
         return np.array([min(self.task.limits.lifetime // loss, most) if loss else most for loss in slots])
@@ -252,7 +266,7 @@ class _FleetRun:
         return np.array(own)[tiers]
 
     def reports(self, readings: Iterator[Readings], tell: Progress) -> Iterator[Report]:
-        """Perturb readings one by one, those of a slot in an order of their own that no vehicle has."""
+        """Perturb readings one by one, those of a slot in a random order."""
         for some in readings:
             assert some.slots is not None
             purposes, num = np.divmod(np.arange(some.tiers.size * len(self.mechanisms)), max(some.tiers.size, 1))
@@ -289,7 +303,7 @@ class _FleetRun:
         if every_row:
             most = np.zeros(len(self.task.tier_names), dtype=np.int64)
             np.maximum.at(most, self.fleet.tiers, self.fleet.num_rows)
-            words = "; each row was taken as a slot, so this is no schedule to keep"
+            words = "; each row counted as a slot, so do not use this as a schedule"
         else:
             assert done.first_day is not None and done.last_day is not None  # noqa: PT018
             num_slots = (done.last_day - done.first_day + 1) * self.task.schedule.slots_per_day
@@ -299,17 +313,16 @@ class _FleetRun:
             slot = self.losses.of_slot(tier)
             reports = f"reports of {num:,} {'slot' if num == 1 else 'slots'} of a vehicle"
             if slot is None:
-                text = f"tier {tier}: {reports} give away more than any bound"
+                text = f"tier {tier}: {reports} reveal more than any bound"
             else:
                 total: Fraction = slot * int(num)
-                beyond = f", beyond the limit of a lifetime, {decimal_text(limit)}" if total > limit else ""
+                beyond = f", beyond the lifetime limit of {decimal_text(limit)}" if total > limit else ""
                 text = f"tier {tier}: {reports} compose to epsilon {decimal_text(total)} at most{beyond}"
             done.composed += [text + words] if any_vehicle else []
         slots = done.num_reports // len(self.task.purposes)
         if done.num_missing * 2 > slots:
             done.notes.append(
-                "most slots had no row of the last minutes: where rows are farther apart than slots, say with "
-                "--max-age how old a row may be"
+                "most slots had no recent row: if rows are farther apart than slots, allow older rows with --max-age"
             )
         return done
 
@@ -321,7 +334,7 @@ def _rank_of_equals(numbers: IntArray) -> IntArray:
 
 
 class _Vehicles:
-    """The vehicles of a file, numbered as they come, each with a tier."""
+    """The vehicles of a file, numbered in the order they appear, each with a tier."""
 
     def __init__(self, source: RowFile, task: Task, tiers_column: str | None, public: Noise) -> None:
         self._source, self._tier_names, self._column = source, list(task.tier_names), tiers_column
@@ -336,17 +349,17 @@ class _Vehicles:
         return len(self._names)
 
     def numbers_of(self, rows: Rows, column: str) -> IntArray:
-        """Return the number of each row's vehicle; one that comes for the first time gets a tier."""
+        """Return the number of each row's vehicle; a new vehicle gets a tier."""
         labels = rows.labels[column]
         codes = labels.indices.to_numpy(zero_copy_only=False)
-        known = self._last[1] if labels.dictionary.equals(self._last[0]) else self._find(labels.dictionary)
-        fresh = np.unique(codes[known[codes] < 0])  # a dictionary may hold names that no row has
+        numbers = self._last[1] if labels.dictionary.equals(self._last[0]) else self._find(labels.dictionary)
+        fresh = np.unique(codes[numbers[codes] < 0])  # a dictionary may have names that no row uses
         if fresh.size:
             new = pc.unique(labels.dictionary.take(pa.array(fresh)))
             self._names = pa.concat_arrays([self._names, new])
-            known = self._find(labels.dictionary)
-        self._last = labels.dictionary, known  # batches of one row group have the same
-        vehicles: IntArray = known[codes]
+            numbers = self._find(labels.dictionary)
+        self._last = labels.dictionary, numbers  # batches of one row group have the same
+        vehicles: IntArray = numbers[codes]
         num_new = self.num_vehicles - self.tiers.size
         self.num_rows = np.append(self.num_rows, np.zeros(num_new, dtype=np.int64))
         self.num_rows += np.bincount(vehicles, minlength=self.num_vehicles)
@@ -367,22 +380,22 @@ class _Vehicles:
         by_label = np.array([names.get(text, -1) for text in labels.dictionary.to_pylist()], dtype=np.int64)
         tiers = by_label[labels.indices.to_numpy(zero_copy_only=False)]
         if (tiers < 0).any():
-            known = f"Write one of {', '.join(self._tier_names)}."
-            raise self._source.refused(rows.first, column, "is no tier of the task", tiers < 0, known)
+            remedy = f"Write one of {', '.join(self._tier_names)}."
+            raise self._source.refused(rows.first, column, "is not a tier of the task", tiers < 0, remedy)
         fresh = self.tiers[vehicles] < 0
         self.tiers[vehicles[fresh]] = tiers[fresh]
         differs = self.tiers[vehicles] != tiers
         if differs.any():
-            remedy = "A vehicle's tier is public and fixed: write one tier in all its rows."
+            remedy = "A vehicle's tier is public and fixed: write the same tier in all its rows."
             raise self._source.refused(rows.first, column, "differs from other rows of the vehicle", differs, remedy)
 
 
 class _History:
-    """The last rows of each vehicle, which its next path begins with."""
+    """The last rows of each vehicle, with which its next path begins."""
 
     def __init__(self, source: RowFile, columns: FileColumns, num_steps: int) -> None:
         self._source, self._columns, self._num = source, columns, num_steps - 1
-        # For each vehicle the latest row first; NaN where there was none. Shape: rows before, vehicles.
+        # For each vehicle the latest row first; NaN where there was no row. Shape: rows before, vehicles.
         self._places = {name: np.full((self._num, 0), np.nan) for name in columns.places}
         self._micros = np.zeros(0, dtype=np.int64)
 
@@ -405,9 +418,9 @@ class _History:
         if (micros < before).any():
             wrong = np.zeros(order.size, dtype=bool)
             wrong[order] = micros < before
-            what, remedy = "is before that of an earlier row of the vehicle", "Sort the file by time."
+            what, remedy = "is before the time of an earlier row of the vehicle", "Sort the file by time."
             raise self._source.refused(rows.first, self._columns.time, what, wrong, remedy)
-        self._micros[own] = micros  # of several the last stays, since rows of a vehicle are in order
+        self._micros[own] = micros  # the last of several stays, because rows of a vehicle are in order
         back = np.empty_like(order)
         back[order] = np.arange(order.size)
         steps: list[dict[str, FloatArray]] = [{} for _ in range(self._num)]
@@ -428,9 +441,9 @@ class _History:
 
 
 class _DrawnSlots:
-    """The slots that vehicles drew for their days, as bits; drawn when they are first asked for.
+    """The random slots of vehicles and days, as bits; chosen when they are first needed.
 
-    A draw depends on nothing, so that drawing late is drawing before the day.
+    The choice depends on nothing, so choosing late is the same as choosing before the day.
     """
 
     def __init__(self, task: Task, public: Noise) -> None:
@@ -440,7 +453,7 @@ class _DrawnSlots:
         self._bits: Packed = np.zeros((0, 0, -(-self.num_moments // 8)), dtype=np.uint8)  # day, vehicle, byte
 
     def matter(self, window: Window, vehicles: IntArray, micros: IntArray, num_vehicles: int) -> NDArray[np.bool_]:
-        """Return which rows may be the reading of a drawn slot, or part of its path."""
+        """Return which rows may be the reading of a chosen slot, or part of its path."""
         slots = window.first_slots(micros)
         last = int(slots.max()) + window.num_slots - 1
         self.reach(int(slots.min()) // self.num_moments, last // self.num_moments, num_vehicles)
@@ -451,7 +464,7 @@ class _DrawnSlots:
         return matters
 
     def reach(self, first: int, last: int, num_vehicles: int) -> None:
-        """Draw what was not drawn yet of some days and vehicles."""
+        """Choose the slots of some days and vehicles, as far as that has not been done."""
         days, room, _ = self._bits.shape
         if num_vehicles > room:
             more = max(num_vehicles, room * 3 // 2) - room  # a few in advance, so that growing stays cheap
@@ -469,14 +482,14 @@ class _DrawnSlots:
     def _draw(self, days: int, vehicles: int) -> Packed:
         num, bits = days * vehicles, self._bits.shape[2]
         if num * bits + self._bits.size > MAX_DRAWN_BYTES:
-            raise ParameterError("the file has too many vehicles and days to simulate at once. Split it by days.")
-        drawn, rows = np.zeros((num, bits), dtype=np.uint8), np.arange(num)
+            raise ParameterError("the file has too many vehicles and days for one simulation. Split it by days.")
+        chosen, rows = np.zeros((num, bits), dtype=np.uint8), np.arange(num)
         # Floyd's sampling, as a device does it: one draw for each slot.
         for last in range(self.num_moments - self._schedule.slots_per_day, self.num_moments) if num else ():
             moments = noise_arrays.below(self._public, last + 1, num)
-            moments = np.where(drawn[rows, moments >> 3] >> (moments & 7) & 1, last, moments)
-            drawn[rows, moments >> 3] |= (1 << (moments & 7)).astype(np.uint8)
-        return drawn.reshape(days, vehicles, bits)
+            moments = np.where(chosen[rows, moments >> 3] >> (moments & 7) & 1, last, moments)
+            chosen[rows, moments >> 3] |= (1 << (moments & 7)).astype(np.uint8)
+        return chosen.reshape(days, vehicles, bits)
 
     def of_day(self, day: int, num_vehicles: int) -> tuple[IntArray, IntArray]:
         """Return vehicles and slots of a day, in the order of vehicles."""

@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Identity records of carriers and vehicles, sealed (name, plate, axles, fuel and the like), and files of them.
+"""Sealed identity records of carriers and vehicles (name, plate, axles, fuel and the like), and files of them.
 
-Reports carry no identity. Where a platform must keep who is who, each record is encrypted with authentication
-(AES-256-GCM, or SM4-GCM where that is asked for) under a key with an id, and bound to the vehicle's alias, so that a
-record cannot be moved to another vehicle unnoticed. Keys are kept in a key ring, a private JSON file. :func:`rotate`
-seals a record again under the active key; a retired key opens old records until it is dropped, and then nobody does.
+Reports carry no identity. If a platform must know who is who, it encrypts each record with authentication (AES-256-GCM,
+or SM4-GCM on request) under a key with an id, bound to the vehicle's alias, so that nobody can move a record to another
+vehicle unnoticed. A key ring, a private JSON file, keeps the keys. :func:`rotate` seals a record again under the active
+key; a retired key opens old records until it is dropped, and then nobody can open them.
 
 A record is padded to a multiple of 256 bytes, so that its length says little. Nonces are 96 random bits: renew a key
-before it has sealed 2^32 records (NIST SP 800-38D). Whatever does not fit (another key, nonce or alias, a changed byte)
-is the same :class:`~dunnage.errors.SealError`, which says nothing of the record. ``cryptography`` does the arithmetic.
+before it has sealed 2^32 records (NIST SP 800-38D). Anything that does not fit (another key, nonce or alias, a changed
+byte) gives the same :class:`~dunnage.errors.SealError`, which says nothing about the record. ``cryptography`` does the
+arithmetic.
 
-A CSV file of vehicles becomes sealed JSON lines, each with the vehicle's alias, which stays readable, and comes back
-with the key ring, readable by its owner alone. Files appear whole or not at all.
+A CSV file of vehicles becomes sealed JSON lines, each with the vehicle's readable alias. With the key ring it becomes a
+CSV file again, which only its owner can read. Files appear whole or not at all.
 """
 
 from __future__ import annotations
@@ -48,11 +49,11 @@ ACTIVE, RETIRED = "active", "retired"
 _RING_KIND = "dunnage key ring"
 _SEALED_KIND = "dunnage sealed record"
 _MAX_TEXT = 200
-_REFUSED = "the record cannot be opened. Its key, nonce or alias is another one, or it was tampered with."
+_REFUSED = "the record cannot be opened. It has another key, nonce or alias, or someone changed it."
 
 
 def encrypt(algorithm: str, key: bytes, nonce: bytes, plain: bytes, associated: bytes) -> bytes:
-    """Encrypt and authenticate; returns the ciphertext with its 16-byte tag behind it."""
+    """Encrypt and authenticate; return the ciphertext followed by its 16-byte tag."""
     sealing = _cipher(algorithm, key, nonce).encryptor()
     sealing.authenticate_additional_data(associated)
     return bytes(sealing.update(plain) + sealing.finalize() + sealing.tag)
@@ -76,7 +77,7 @@ def _cipher(algorithm: str, key: bytes, nonce: bytes, tag: bytes | None = None) 
 
     if len(key) != _key_bytes(algorithm):
         raise SealError(
-            f"a key of {algorithm} has {KEY_BYTES[algorithm]} bytes. Got another length. Mend the key ring."
+            f"a key for {algorithm} must have {KEY_BYTES[algorithm]} bytes. Restore the key ring from a copy."
         )
     block = algorithms.AES256(key) if algorithm == "AES-256-GCM" else algorithms.SM4(key)
     return Cipher(block, modes.GCM(nonce, tag))
@@ -84,7 +85,7 @@ def _cipher(algorithm: str, key: bytes, nonce: bytes, tag: bytes | None = None) 
 
 def _key_bytes(algorithm: object) -> int:
     if not isinstance(algorithm, str) or algorithm not in KEY_BYTES:
-        raise SealError(f"the algorithm is not known. Choose one of {', '.join(KEY_BYTES)}.")
+        raise SealError(f"the algorithm is unknown. Choose one of {', '.join(KEY_BYTES)}.")
     return KEY_BYTES[algorithm]
 
 
@@ -112,14 +113,16 @@ class SealingKey:
 
 @dataclass(frozen=True)
 class KeyRing:
-    """Keys by their ids, exactly one of them active; changed by making another ring."""
+    """Keys by their ids, exactly one of them active; immutable."""
 
     keys: tuple[SealingKey, ...]
 
     def __post_init__(self) -> None:
         ids = [key.key_id for key in self.keys]
         if [key.state for key in self.keys].count(ACTIVE) != 1 or len(set(ids)) < len(ids):
-            raise SealError("a key ring has exactly one active key, and no id twice. Restore the ring from a copy.")
+            raise SealError(
+                "a key ring must have exactly one active key, and no id twice. Restore the ring from a copy."
+            )
 
     @classmethod
     def new(cls, algorithm: str = "AES-256-GCM") -> KeyRing:
@@ -141,9 +144,9 @@ class KeyRing:
         return KeyRing((*(replace(key, state=RETIRED) for key in self.keys), new))
 
     def without(self, key_id: str) -> KeyRing:
-        """Return a ring without a retired key: nobody opens the records that are still sealed with it."""
+        """Return a ring without a retired key: nobody can open the records that are still sealed with it."""
         if key_id not in {key.key_id for key in self.keys}:
-            raise SealError(f"the ring has no such key. Got {shown(key_id)}. Name one of those that it lists.")
+            raise SealError(f"the ring has no key {shown(key_id)}. Name one that it lists.")
         if self.key(key_id).state == ACTIVE:
             raise SealError("the active key cannot be dropped. Renew the ring first.")
         return KeyRing(tuple(key for key in self.keys if key.key_id != key_id))
@@ -155,7 +158,9 @@ class KeyRing:
         """Write the ring to a private file (mode 0600) that appears whole or not at all."""
         target = Path(path)
         if os.path.lexists(target) and not force:
-            raise OutputError(f"{target} exists already. Choose another name; a replaced ring opens nothing any more.")
+            raise OutputError(
+                f"{target} exists already. Choose another name: without the old ring its records stay sealed."
+            )
         keys = {
             key.key_id: {"algorithm": key.algorithm, "key": packed(key.key), "created": key.created, "state": key.state}
             for key in self.keys
@@ -170,7 +175,7 @@ class KeyRing:
         try:
             with path.open("rb") as source:
                 if os.name == "posix" and os.fstat(source.fileno()).st_mode & 0o077:
-                    raise SealError(f"others may read the key ring {path}. Make it private: chmod 600.")
+                    raise SealError(f"other users can read the key ring {path}. Make it private: chmod 600.")
                 content = source.read(MAX_RECORD + 1)
         except OSError as error:
             reason = error.strerror or type(error).__name__
@@ -187,7 +192,7 @@ class KeyRing:
 
 @contextmanager
 def locked_ring(path: str | os.PathLike[str], *, patience: float = 30.0) -> Iterator[None]:
-    """Keep others from changing a key ring, from reading it to writing it; waits for them first."""
+    """Lock a key ring from reading it to writing it; wait for others first."""
     if os.name != "posix":
         yield
         return
@@ -198,14 +203,14 @@ def locked_ring(path: str | os.PathLike[str], *, patience: float = 30.0) -> Iter
         try:
             lock = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise OutputError(f"{name} could not be written: {error.strerror}. Choose another place.") from None
-        with suppress(OSError):  # somebody else has it, or has just removed it
+            raise OutputError(f"{name} cannot be written: {error.strerror}. Choose another place.") from None
+        with suppress(OSError):  # another process has it, or has just removed it
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.path.samestat(os.fstat(lock), os.stat(name)):
                 break
         os.close(lock)
         if time.monotonic() > until:
-            raise SealError("the key ring is in use. Try again when the other command has ended.")
+            raise SealError("another command uses the key ring. Try again when it has ended.")
         time.sleep(0.02)
     try:
         yield
@@ -226,7 +231,7 @@ class SealedRecord:
         key_id = isinstance(self.key_id, str) and 0 < len(self.key_id) <= _MAX_TEXT
         nonce = isinstance(self.nonce, bytes) and len(self.nonce) == NONCE_BYTES
         if not key_id or not nonce or not isinstance(self.ciphertext, bytes):
-            raise SealError("this is not a sealed record. Its key id, nonce or ciphertext is damaged. Use a copy.")
+            raise SealError("this is not a sealed record: its key id, nonce or ciphertext is damaged. Use a copy.")
 
     def to_json(self) -> str:
         return json.dumps(self._plain(), separators=(",", ":"))
@@ -257,13 +262,13 @@ def _unpacked(text: object) -> bytes:
     try:
         return unpacked(text)
     except ValueError:
-        raise SealError("a field is not Base64 as we write it. Use a copy.") from None
+        raise SealError("a field is not valid Base64. Use a copy.") from None
 
 
 def _bound(key: SealingKey, associated: str) -> bytes:
-    """Return what is authenticated beside the record: its format, key and owner, each told apart from the next."""
+    """Return what is authenticated beside the record: its format, key and owner, clearly separated."""
     if not isinstance(associated, str) or not associated:
-        raise SealError("a sealed record belongs to a vehicle. Got no alias. Pass the vehicle's alias as associated.")
+        raise SealError("a sealed record needs the alias of its vehicle. Got none. Pass it as associated.")
     return json.dumps([_SEALED_KIND, FORMAT, key.algorithm, key.key_id, associated]).encode("ascii")
 
 
@@ -277,9 +282,9 @@ def seal(record: Mapping[str, object], keyring: KeyRing, *, associated: str) -> 
             raise TypeError
         plain = json.dumps(dict(record), allow_nan=False, separators=(",", ":")).encode("ascii")
     except (TypeError, ValueError, RecursionError):
-        raise SealError("a record must be names and plain values. Got something else. Pass text and numbers.") from None
+        raise SealError("a record must have names with plain values. Pass text and numbers.") from None
     if len(plain) > MAX_RECORD:
-        raise SealError(f"a record has at most {MAX_RECORD} bytes. Got more. Split it.")
+        raise SealError(f"a record has at most {MAX_RECORD:,} bytes. Got more. Split it.")
     plain += b" " * (-len(plain) % PADDED_TO)
     key, nonce = keyring.active, secrets.token_bytes(NONCE_BYTES)
     sealed = encrypt(key.algorithm, key.key, nonce, plain, _bound(key, associated))
@@ -287,14 +292,14 @@ def seal(record: Mapping[str, object], keyring: KeyRing, *, associated: str) -> 
 
 
 def open_record(sealed: SealedRecord, keyring: KeyRing, *, associated: str) -> dict[str, object]:
-    """Open a sealed record; any other key, alias or changed byte is the same :class:`~dunnage.errors.SealError`."""
+    """Open a sealed record; any other key or alias, or a changed byte, gives the same error."""
     key = keyring.key(sealed.key_id)
     plain = decrypt(key.algorithm, key.key, sealed.nonce, sealed.ciphertext, _bound(key, associated))
     return dict(json.loads(plain))
 
 
 def rotate(sealed: SealedRecord, keyring: KeyRing, *, associated: str) -> SealedRecord:
-    """Seal a record again under the active key; one that already is comes back as it is."""
+    """Seal a record again under the active key; return it unchanged if it already is."""
     record = open_record(sealed, keyring, associated=associated)
     return sealed if sealed.key_id == keyring.active.key_id else seal(record, keyring, associated=associated)
 
@@ -308,7 +313,7 @@ def seal_file(
     out: str | os.PathLike[str],  # File of JSON lines to write
     *,
     alias: str = "vehicle",
-    force: bool = False,  # Replace a file that is there
+    force: bool = False,  # Replace an existing file
 ) -> int:
     """Seal the rows of a CSV file, each bound to its alias; return how many."""
     check_not_input(out, [records])
@@ -349,7 +354,9 @@ def open_file(
     opened = [(name, open_record(record, keyring, associated=name)) for name, record in _sealed(Path(sealed))]
     names = list(dict.fromkeys(key for _, record in opened for key in record))
     if alias in names:
-        raise SealError(f"a sealed record has a field {alias!r} itself. Name the alias otherwise, with --alias-column.")
+        raise SealError(
+            f"a sealed record itself has a field {alias!r}. Give the alias another name with --alias-column."
+        )
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([alias, *names])
@@ -367,7 +374,7 @@ def _records(path: Path, alias: str) -> list[tuple[str, dict[str, str]]]:
         text = _content(path).decode("utf-8-sig")
         header, *rows = [row for row in csv.reader(io.StringIO(text, newline=""), strict=True) if row] or [[]]
     except (UnicodeError, csv.Error):
-        problem = Problem("is not a CSV file in UTF-8, or has a quote that is not closed", remedy="Save it again.")
+        problem = Problem("is not a CSV file in UTF-8, or has an unclosed quote", remedy="Save it again.")
         raise InputError(str(path), [problem]) from None
     if not rows:
         raise InputError(str(path), ["is empty. Give a header line and at least one row."])
@@ -377,7 +384,7 @@ def _records(path: Path, alias: str) -> list[tuple[str, dict[str, str]]]:
     if len(set(header)) < len(header):
         problems.append(Problem("the header names a column twice", remedy="Rename one."))
     if uneven := [at for at, row in enumerate(rows, 1) if len(row) != len(header)]:
-        problems.append(_problem("has more or fewer cells than the header", "", uneven, "Mend or quote the cells."))
+        problems.append(_problem("has more or fewer cells than the header", "", uneven, "Fix or quote the cells."))
     if problems:
         raise InputError(str(path), problems)
     records = [dict(zip(header, row, strict=True)) for row in rows]
@@ -392,7 +399,7 @@ def _records(path: Path, alias: str) -> list[tuple[str, dict[str, str]]]:
 
 
 def _repeated(aliases: list[str]) -> list[int]:
-    """Return the places, counted from 1, of aliases that came before."""
+    """Return the places, counted from 1, of repeated aliases."""
     seen: set[str] = set()
     return [number for number, name in enumerate(aliases, 1) if name in seen or seen.add(name)]  # type: ignore[func-returns-value]
 
@@ -423,7 +430,7 @@ def _sealed(path: Path) -> list[tuple[str, SealedRecord]]:
         except (ValueError, RecursionError):
             data = None
         if not isinstance(data, dict) or set(data) != {"alias", "sealed"} or not isinstance(data["alias"], str):
-            problem = Problem(f"line {number} is no sealed record, or is cut off", remedy="Use a copy of the file.")
+            problem = Problem(f"line {number} is not a sealed record, or is cut off", remedy="Use a copy of the file.")
             raise InputError(str(path), [problem])
         records.append((data["alias"], SealedRecord.from_json(json.dumps(data["sealed"]))))
     if twice := _repeated([name for name, _ in records]):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiled parts of :mod:`dunnage.collecting.batch`: what is done to every report once its random words are drawn."""
+"""Compiled parts of :mod:`dunnage.collecting.batch`: what happens to every report after its random words."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ def odd(bits: int) -> int:
 
 @kernel
 def hadamard_symbols(indices: Any, halves: Any, columns: Any, num_blocks: int, num_columns: int) -> Any:
-    """Return for each report a symbol of the half block that was drawn for it, uniform as its column is.
+    """Return for each report a symbol of its half block, uniform like its column.
 
     Half 0 is the half of the own block that agrees with the own row of the Hadamard matrix, 1 the other half of that
-    block, 2 and 3 those of the next block, round and round. A column of the wrong half is brought into the right one by
-    turning over the lowest bit of the row, which takes the two halves to each other one to one.
+    block, 2 and 3 those of the next block, and so on in a circle. Flipping the lowest bit of the row moves a column of
+    the wrong half into the right one; it maps the two halves to each other one to one.
     """
     symbols = np.empty(len(indices), dtype=np.int64)
     for report in range(len(indices)):
@@ -67,9 +67,9 @@ def hadamard_symbols(indices: Any, halves: Any, columns: Any, num_blocks: int, n
 def round_values(values: Any, words: Any, scaling: Any, points: Any) -> Any:
     """Round values at random to the points 0 to ``top`` of their domain; return which could not be decided here.
 
-    ``scaling`` is (low, the largest number not above the low end, the least not below the high end, points to a unit,
-    the point of a missing value, the most that all of this is off, the width of a word's interval). Value and word
-    bound a sum of which the point is the whole part.
+    ``scaling`` is (low, the largest number not above the low end, the smallest not below the high end, points to a
+    unit, the point of a missing value, the largest error of all this, the width of a word's interval, top). Value and
+    word bound a sum, and the point is its whole part.
     """
     low, bottom, most, factor, middle, error, width, top = scaling
     undecided = np.zeros(len(values), dtype=np.bool_)
@@ -91,7 +91,7 @@ def round_values(values: Any, words: Any, scaling: Any, points: Any) -> Any:
 
 @piece
 def slot_of(value: float, borders: Any, last: float, factor: float) -> Any:
-    """Return the slot between borders that a value lies in, -1 for none; the last border belongs to the last slot."""
+    """Return the slot between borders that contains a value, or -1; the last border belongs to the last slot."""
     if not (value >= borders[0] and value <= last):
         return -1
     slot: Any = min(np.int64((value - borders[0]) * factor), np.int64(len(borders) - 1))
@@ -125,7 +125,7 @@ def find_cells(lon: Any, lat: Any, across: Any, along: Any, outside: int) -> Any
 
 @piece
 def gathered(code: int) -> int:
-    """Take every second bit of a code, the last one included: what :func:`spaced` spread."""
+    """Take every second bit of a code, including the last: the inverse of :func:`spaced`."""
     code &= 0x5555555555555555
     code = (code | code >> 1) & 0x3333333333333333
     code = (code | code >> 2) & 0x0F0F0F0F0F0F0F0F
@@ -152,7 +152,7 @@ def join_cells(columns: Any, rows: Any) -> Any:
 
 @piece
 def set_places(row: Any, num_bits: int, places: Any) -> int:
-    """List the set bits of a packed row, and after them the number of bits, which stands for any; return how many."""
+    """List the set bits of a packed row, then the number of bits, which stands for any; return how many there are."""
     count = 0
     for bit in range(num_bits):
         if row[bit >> 3] >> (bit & 7) & 1:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a release of estimates states: columns, subjects, losses and promise, all of which follow from the public task.
+"""What a release of estimates states: columns, subjects, losses and promise, which all follow from the public task.
 
-A vehicle sends one report of each purpose at a slot, so that their losses add up. With one purpose its own promise
-stands. With several, all that is proved is one bound for the slot: the sum of true losses in the tier that gives away
-most; where an area is in clear, between values of the same area only.
+A vehicle sends one report of each purpose at a slot, so their losses add up. With one purpose, the release has its
+promise. With several, only one bound for the slot is proved: the sum of true losses in the tier that reveals most;
+where an area is in clear, only between values of the same area.
 
-Whoever estimates writes this down, and whoever verifies works it out again. No report is needed, and nothing is drawn.
+The estimator states this, and a verifier computes it again. Neither needs a report or a random draw.
 """
 
 from __future__ import annotations
@@ -51,17 +51,17 @@ NAME = "estimates"
 ONE_SLOT = "slot of reports"  # What is protected if there are several purposes
 AUTO, PRECISION, STRATIFY, ONE_TIER, NO_TIER = "auto", "precision", "stratify", "one tier", "none"
 COMBINATIONS = (AUTO, PRECISION, STRATIFY)
-"""How tiers may be put together; see :func:`~dunnage.collecting.estimate.combine_tiers`."""
-SIGNIFICANCE = 0.05  # Below this p-value of Cochran's Q tiers are taken to differ
+"""How tiers may be combined; see :func:`~dunnage.collecting.estimate.combine_tiers`."""
+SIGNIFICANCE = 0.05  # Below this p-value of Cochran's Q, tiers count as different
 QUANTILES = (0.25, 0.5, 0.75)
 MAX_BINS = 16
 LEFT_OUT = ("damaged", "other_task", "impossible", "duplicate", "conflicting")
-"""Kinds of reports that are left out: no report at all, made for another task, none that a device of the task can have
-made, sent again, with the id of another one but other content."""
+"""Kinds of reports that are left out: unreadable, made for another task, impossible for a device of the task, sent
+again, or with the id of another report but other content."""
 OUTSIDE, OTHER = "outside", "other"
 """In column ``path``: a place (or path) outside the grid or missing; all paths that are not listed."""
 EMPTY: Mapping[str, str | None] = {name: "" if kind == pa.string() else None for name, kind in COLUMN_TYPES.items()}
-"""What stands in a column that a line does not speak of."""
+"""The value of a column that does not apply to a line."""
 _ALWAYS = ("quantity", "purpose", "value", "lower", "upper", "unit")
 _IN_CLEAR = "how many reports there are of each purpose and tier, and in which tier and at which slot each was made"
 _NOTE = "local-loss-over-time.md#composition"
@@ -91,17 +91,17 @@ def bin_edges(quantity: Quantity) -> list[float]:
 
 
 def place_of(grid: Grid, cell: int) -> dict[str, float]:
-    """Return what the columns of a cell's middle hold; nothing for what lies outside."""
+    """Return the columns of a cell's middle; empty for everything outside."""
     return dict(zip(("lon", "lat"), grid.centre(cell), strict=True)) if cell < grid.num_cells else {}
 
 
 def spend_id(task: Task) -> str:
-    """Name what was spent: that of devices, in their own allowances."""
+    """Name what was spent: by devices, from their own allowances."""
     return f"allowances of task {task.digest}"
 
 
 def has_outside(mechanism: LocalLocation) -> bool:
-    """Return whether a map has a share of places outside the box or missing: the planar law moves them inside."""
+    """Return whether a map has a share of places outside or missing: the planar law moves them inside."""
     return not isinstance(mechanism.channel(mechanism.levels[0]), Planar)
 
 
@@ -118,7 +118,7 @@ def path_text(mechanism: LocalTrajectory, index: int) -> str:
 
 
 def path_index(mechanism: LocalTrajectory, text: str) -> int | None:
-    """Return the number of the path that :func:`path_text` writes so; None for any other text."""
+    """Return the number of the path that :func:`path_text` writes this way; None for any other text."""
     outside = mechanism.grid.outside
     places = text.split(">") if text != OUTSIDE else [OUTSIDE] * mechanism.steps
     if len(places) != mechanism.steps or any(place != OUTSIDE and len(place) > 8 for place in places):
@@ -129,12 +129,12 @@ def path_index(mechanism: LocalTrajectory, text: str) -> int | None:
         return None
     if not all(0 <= cell <= outside for cell in cells):
         return None
-    index = mechanism.paths.index(cells)  # a path that is out of reach is moved
+    index = mechanism.paths.index(cells)  # moves a path that is out of reach
     return index if path_text(mechanism, index) == text else None
 
 
 def chosen_rule(requested: str, num_tiers: int, p_value: float | None) -> str:
-    """Return how tiers are put together: as asked for, or if that is left open by whether they are found to differ."""
+    """Return how tiers are combined: as requested, or with ``auto`` by whether they differ."""
     if num_tiers <= 1:
         return ONE_TIER
     if requested != AUTO:
@@ -149,8 +149,8 @@ def estimates_promise(
     *,
     confidence: float,  # confidence, combine: parameters of the estimate
     combine: str,
-    rules: Collection[str],  # Ways in which tiers were put together
-    verdicts: Mapping[str, NoiseVerdict],  # What is said of the map of each purpose that has one
+    rules: Collection[str],  # Ways in which tiers were combined
+    verdicts: Mapping[str, NoiseVerdict],  # Whether the map of each purpose that has one is noise
 ) -> Promise:
     """State what a release of estimates promises to each vehicle, for the reports of one slot."""
     parts = {name: mechanism.promise() for name, mechanism in mechanisms.items()}
@@ -188,7 +188,7 @@ def estimates_promise(
 def _guarantees(
     task: Task, losses: TaskLosses, mechanisms: Mapping[str, Mechanism], parts: Sequence[Promise]
 ) -> tuple[Guarantee, Guarantee | None]:
-    """Return what is stated, and what holds instead if that is only claimed."""
+    """Return the stated guarantee, and the one that holds instead if it is only claimed."""
     if len(parts) == 1:
         return parts[0].guarantee, parts[0].holds
     epsilon = loss_within(task, losses, mechanisms)
@@ -209,9 +209,9 @@ def _guarantees(
 
 
 def loss_within(task: Task, losses: TaskLosses, mechanisms: Mapping[str, Mechanism]) -> Fraction:
-    """Return the bound of a slot: the sum over purposes, in the tier that gives away most.
+    """Return the bound of a slot: the sum over purposes, in the tier that reveals most.
 
-    A purpose without a bound, since its areas are in clear, counts as what it gives away between values of one area.
+    A purpose without a bound, because its areas are in clear, counts as what it reveals between values of one area.
     """
     slots = []
     for tier in task.tier_names:
@@ -224,7 +224,7 @@ def loss_within(task: Task, losses: TaskLosses, mechanisms: Mapping[str, Mechani
 
 
 def loss_measures(task: Task, losses: TaskLosses) -> EstimateLoss:
-    """Give what a vehicle of each tier gives away: by report of each purpose, by slot, by day, and in its lifetime."""
+    """Return what a vehicle of each tier reveals: by report of each purpose, by slot, by day, and in its lifetime."""
 
     def plain_or_none(loss: Fraction | None) -> int | float | str | None:
         return None if loss is None else plain(loss)
@@ -242,7 +242,7 @@ def loss_measures(task: Task, losses: TaskLosses) -> EstimateLoss:
 
 
 def composed(task: Task, losses: TaskLosses, promise: Promise) -> Composition:
-    """State what adds up: over a day, and over the lifetime of a vehicle, if that has a bound."""
+    """State how losses add up: over a day, and over the lifetime of a vehicle, if there is a bound."""
     days = [losses.of_day(tier) for tier in task.tier_names]
     losses_of_days = [day for day in days if day is not None]
     bounded = len(losses_of_days) == len(days) and promise.true_loss(Neighbours.REPLACE_ONE).bounded

@@ -1,18 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tally: what a platform keeps of reports, all that estimates need and nothing per device.
+"""Tally: what a platform keeps of reports: everything that estimates need, and nothing about single devices.
 
 One tally belongs to one purpose and one tier. Its parts are sums of symbols (numbers) or counts of symbols or bits
-(places, paths, square waves), each a whole number, so that tallies add up exactly in any order: a day from its hours, a
+(places, paths, square waves), all whole numbers, so that tallies add up exactly in any order: a day from its hours, a
 fleet from its gateways. Parts are named by *keys*:
 
 - numbers: (attribute, law key) as ``LocalNumeric.read`` gives them: ``(0, "piecewise")``;
 - places and paths: what came in clear as ``read`` gives it, the area or the number of the sequence of areas: ``(3,)``;
-  nothing where all is hidden: ``()``. Published paths of independent places: the area of each place, ``(3, 1)``, and
-  counts of bits that are set together, ``(bits + 1, bits + 1)``, the last of each axis for any.
+  nothing if all is hidden: ``()``. Published paths of independent places: the area of each place, ``(3, 1)``, and
+  counts of bits that are set together, ``(bits + 1, bits + 1)``, where the last of each axis stands for any.
 
-Whether a tally, wherever it came from, can be one of a mechanism: keys, shapes and sums that its laws allow.
-
-Tallies hold no ids, so that nobody can tell whether two are of the same reports; but two that are equal are refused.
+:func:`check_tally` refuses a tally with keys, shapes or sums that the laws of its mechanism do not allow. Tallies have
+no ids, so nobody can see whether two have the same reports; but two equal ones are refused.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ class TallyData(TypedDict):
 
 
 FORMAT, TALLIES_KIND = 1, "dunnage tallies"
-MAX_COUNTS = 1 << 26  # Most counts of one part: half a gigabyte
+MAX_COUNTS = 1 << 26  # Counts of one part: half a gigabyte
 SYMBOLS, BITS = "symbols", "bits"
 
 _SAFE = 1 << 20  # symbols up to here can be squared and added up a chunk at a time in 64 bits
@@ -71,7 +70,7 @@ _BIT_OF_BYTE = (np.arange(256)[:, None] >> np.arange(8) & 1).astype(np.int64)  #
 
 @dataclass
 class Sums:
-    """Number, sum and sum of squares of symbols that are numbers, exact however many there are."""
+    """Number, sum and sum of squares of numeric symbols, exact however many there are."""
 
     law: ClassVar[tuple[object, ...]] = ("sums",)  # What must be equal in parts that add up
     num: int = 0
@@ -104,17 +103,19 @@ class Sums:
 
 @dataclass
 class Counts:
-    """How often each symbol came up, or how often each bit was set, in a number of reports."""
+    """How often each symbol occurred, or how often each bit was set, in a number of reports."""
 
     kind: str  # `"symbols"` or `"bits"`
-    counts: IntArray  # One count for each symbol or bit; with several axes, one for each combination of them
+    counts: IntArray  # One count for each symbol or bit; with several axes, for each combination
     num: int = 0  # Number of reports
 
     @classmethod
     def zeros(cls, kind: str, *shape: int) -> Counts:
         num = math.prod(shape)
         if not 1 <= num <= MAX_COUNTS:
-            raise ParameterError(f"a tally has at most {MAX_COUNTS} counts. Got {num}. Use a coarser grid, say.")
+            raise ParameterError(
+                f"a tally has at most {MAX_COUNTS:,} counts. Got {num:,}. Use for example a coarser grid."
+            )
         return cls(kind, np.zeros(shape, dtype=np.int64))
 
     def add_symbols(self, symbols: IntArray) -> None:
@@ -124,7 +125,7 @@ class Counts:
         self.num += symbols.size
 
     def add_one(self, *places: int | IntArray) -> None:
-        """Count one report: of a symbol, of the bits that are set, or of those set together in several places."""
+        """Count one report: a symbol, the bits that are set, or those set together in several places."""
         self.counts[np.ix_(*(np.atleast_1d(place) for place in places))] += 1
         self.num += 1
 
@@ -139,7 +140,7 @@ class Counts:
     def add_together(self, rows: Sequence[Packed]) -> None:
         """Count which bits are set together in the packed rows of two or three places.
 
-        The last entry of each axis stands for any place, so that the counts of fewer places are in it as well.
+        The last entry of each axis stands for any place, so it also has the counts of fewer places.
         """
         from dunnage.collecting.kernels import count_together
 
@@ -177,7 +178,7 @@ class Tally:
     def sums(self, *key: int | str) -> Sums:
         part = self.parts.setdefault(key, Sums())
         if not isinstance(part, Sums):
-            raise ParameterError("this part of the tally holds counts. Ask for counts.")
+            raise ParameterError("this part of the tally has counts, not sums. Read its counts.")
         return part
 
     def counts(self, key: Key, kind: str, *shape: int) -> Counts:
@@ -185,7 +186,7 @@ class Tally:
             self.parts[key] = Counts.zeros(kind, *shape)
         part = self.parts[key]
         if not isinstance(part, Counts) or part.law != (kind, shape):
-            raise ParameterError("this part of the tally holds something else. Use one tally for one law.")
+            raise ParameterError("this part of the tally has another law. Use one tally for each law.")
         return part
 
     def add_payload(self, mechanism: Any, tier: Tier | str, payload: bytes) -> None:
@@ -223,7 +224,7 @@ class Tally:
     def merge(self, other: Tally) -> None:
         if (self.purpose, self.tier) != (other.purpose, other.tier):
             raise ParameterError(
-                f"tallies of one purpose and tier add up. Got {other.purpose}, {other.tier}. Merge the right ones."
+                f"only tallies of the same purpose and tier add up. Got {other.purpose}, {other.tier}."
             )
         for key in self.parts.keys() & other.parts.keys():
             if self.parts[key].law != other.parts[key].law:
@@ -278,15 +279,15 @@ def _part(data: PartData) -> Part:
 class Tallies:
     """The tallies of a task, by purpose and tier, and which reports went into them.
 
-    Ids of reports are kept, some 150 bytes for each, as long as this is: reports that come in pieces go into one.
+    It keeps the ids of reports, about 150 bytes each, so reports that come in pieces must go into one object.
     """
 
     def __init__(self, task: Task) -> None:
         self.task = task
-        self.by_tier: dict[tuple[str, str], Tally] = {}  # By purpose and tier; only of those that reports came for
-        self.num_duplicates = 0  # Reports that had come before, byte for byte: sent again, and counted once
-        self.num_conflicting = 0  # Reports with the id of one that had come before, but other content: left out
-        self.num_bad = 0  # Reports that the task or its laws cannot have made, left out
+        self.by_tier: dict[tuple[str, str], Tally] = {}  # By purpose and tier; only those with reports
+        self.num_duplicates = 0  # Reports that came before, byte for byte: sent again, and counted once
+        self.num_conflicting = 0  # Reports with the id of an earlier one, but other content: left out
+        self.num_bad = 0  # Reports that are impossible for the task or its laws, left out
         self.first_bad: list[str] = []  # Why, of the first 20
         self._mechanisms = [mechanism_of(task, purpose) for purpose in task.purposes]
         self._tiers = [task.slot_tiers(purpose) for purpose in task.purposes]
@@ -297,7 +298,7 @@ class Tallies:
         return sum(tally.num_reports for tally in self.by_tier.values())
 
     def add(self, report: Report) -> bool:
-        """Count a report, unless it came before or is none of the task; return whether it was counted."""
+        """Count a report, unless it came before or does not belong to the task; return whether it was counted."""
         checksum = zlib.crc32(report.to_bytes())
         if report.report_id in self._seen:
             same = self._seen[report.report_id] == checksum
@@ -324,7 +325,7 @@ class Tallies:
 
 
 def check_tally(mechanism: Any, tally: Tally) -> None:
-    """Refuse a tally whose keys, shapes and sums no reports of a mechanism can add up to."""
+    """Refuse a tally that reports of a mechanism cannot add up to."""
     fits = _numbers_fit if isinstance(mechanism, LocalNumeric) else _places_fit
     if not fits(mechanism, tally):
         problem = Problem(f"no reports of {tally.purpose} add up to it", remedy="Tally the reports of this task again.")
@@ -332,18 +333,18 @@ def check_tally(mechanism: Any, tally: Tally) -> None:
 
 
 def note_tally(tally: Tally, seen: set[str], where: str) -> None:
-    """Refuse a tally that came before: its reports would count twice. Else note it as seen."""
+    """Refuse a tally that came before, because its reports would count twice; otherwise note it as seen."""
     text = json.dumps(tally.to_dict(), sort_keys=True, separators=(",", ":"))
     digest = hashlib.sha256(text.encode()).hexdigest()
     if tally.num_reports and digest in seen:
         what = f"the same tally of {tally.purpose}, tier {tally.tier}, came before: its reports would count twice"
-        remedy = "Give each tally once. If they are of different reports, tally those together."
+        remedy = "Give each tally once. If they have different reports, tally these together."
         raise InputError(where, [Problem(what, remedy=remedy)])
     seen.add(digest)
 
 
 def _numbers_fit(mechanism: LocalNumeric, tally: Tally) -> bool:
-    report, num_told = mechanism.channel(tally.tier), 0
+    report, num_reported = mechanism.channel(tally.tier), 0
     for key, part in tally.parts.items():
         if len(key) != 2 or type(key[0]) is not int or not 0 <= key[0] < len(mechanism.attributes):
             return False
@@ -361,8 +362,8 @@ def _numbers_fit(mechanism: LocalNumeric, tally: Tally) -> bool:
             fits = isinstance(reading, LaplaceNumber) or part.squares <= part.num * reading.last**2
         if not fits or part.num > tally.num_reports:
             return False
-        num_told += part.num
-    return num_told == round(report.share * len(mechanism.attributes)) * tally.num_reports
+        num_reported += part.num
+    return num_reported == round(report.share * len(mechanism.attributes)) * tally.num_reports
 
 
 def _counted(part: Counts) -> bool:

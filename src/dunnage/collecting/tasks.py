@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Policies for devices, which perturb what they measure before anything leaves them, and the tasks made of them.
+"""Policies for devices, which perturb what they measure before anything leaves them, and the tasks made from them.
 
-Such a policy has a table ``[mechanisms.NAME]`` for each kind of report instead of one ``[mechanism]``, and says when
-devices report and how much one may give away. It becomes the task that devices and platform agree on.
+Such a policy has a table ``[mechanisms.NAME]`` for each kind of report instead of one ``[mechanism]``, and states when
+devices report and how much one may reveal. It becomes the task that devices and platform agree on.
 """
 
 from __future__ import annotations
@@ -66,17 +66,17 @@ _PUBLISHED = "is for publishing, not for devices"
 
 @dataclass(frozen=True, kw_only=True)
 class CarrierPolicy:
-    """What devices may report: which numbers and places, by which mechanisms, when, and how much in all."""
+    """What devices may report: which numbers and places, by which mechanisms, when, and how much in total."""
 
-    dataset: str  # What the task is called
+    dataset: str  # Name of the task
     protects: str  # What one device stands for
-    vehicle: str  # Column that names the vehicle, where rows of many are in one file; not reported
+    vehicle: str  # Column that names the vehicle, if one file has rows of many; not reported
     numbers: tuple[Quantity, ...]  # numbers, grids: what can be reported
     grids: Mapping[str, Grid]
     place_columns: Mapping[str, tuple[str, str]]  # The columns of longitude and latitude of each grid
     purposes: tuple[Purpose, ...]  # What is reported, in the order of the policy
     schedule: Schedule
-    limits: Limits  # Largest true loss of a vehicle in a day and in all
+    limits: Limits  # Largest true loss of a vehicle in a day and in total
     time: str | None = None  # Column of the moment; not reported
     version: int = 1  # The task's number
     path: Path | None = field(default=None, compare=False)
@@ -85,12 +85,12 @@ class CarrierPolicy:
     @property
     def columns(self) -> tuple[str, ...]:
         """All columns that devices need, each once."""
-        found = [self.vehicle, *([self.time] if self.time else []), *(number.name for number in self.numbers)]
-        found += [column for columns in self.place_columns.values() for column in columns]
-        return tuple(dict.fromkeys(found))
+        names = [self.vehicle, *([self.time] if self.time else []), *(number.name for number in self.numbers)]
+        names += [column for columns in self.place_columns.values() for column in columns]
+        return tuple(dict.fromkeys(names))
 
     def digest(self) -> str:
-        """Return the SHA-256 of what the policy says; comments do not count."""
+        """Return the SHA-256 of the policy without its comments."""
         return digest_of(canonical(self.document))
 
 
@@ -105,7 +105,7 @@ def read_carriers(path: str | os.PathLike[str]) -> CarrierPolicy:
     Raises
     ------
     PolicyError
-        With all problems found, if it is not a usable policy for devices.
+        With all problems, if it is not a usable policy for devices.
     """
     return _carriers_of(Written.read(path))
 
@@ -121,13 +121,13 @@ def _carriers_of(written: Written) -> CarrierPolicy:
         remedy = "A policy for devices has a table [mechanisms.NAME] for each kind of report."
         raise PolicyError(str(path or "policy"), [Problem(what, remedy=remedy)])
     tables, problems = read_tables(CarrierTables, PolicyReading(document=document))
-    # Roles are looked at as they are written: what is wrong with one column does not hide what is wrong with all.
+    # Roles are read as they are written, so that a problem with one column does not hide the others.
     roles = _roles(document)
     identifiers = [name for name, role in roles.items() if role == Role.IDENTIFIER]
     undecided = None in roles.values() and not identifiers
     if isinstance(document.get("attributes"), Mapping) and len(identifiers) != 1 and not undecided:
         what = f"one column must be the identifier of vehicles; got {', '.join(identifiers) or 'none'}"
-        remedy = 'Give role = "identifier" to the column that tells vehicles apart, and "drop" to other names.'
+        remedy = 'Give role = "identifier" to the column that names vehicles, and "drop" to other names.'
         problems.append(Problem(what, where="attributes", remedy=remedy))
     if problems or tables is None:
         problems.sort(key=lambda p: [*CarrierTables.model_fields, top := p.where.split(".")[0]].index(top))
@@ -137,7 +137,7 @@ def _carriers_of(written: Written) -> CarrierPolicy:
     grids = {name: column.subject(name) for name, column in places.items()}
     purposes = []
     for name, duty in tables.mechanisms.items():
-        assert isinstance(duty, Duty)  # one without a known name was refused
+        assert isinstance(duty, Duty)  # one with an unknown name was refused
         numeric = _KIND_OF[duty.name] == "numeric"
         subjects = duty.attributes or tuple(numbers if numeric else grids)
         try:
@@ -184,13 +184,13 @@ def task_of(policy: CarrierPolicy) -> Task:
     Parameters
     ----------
     policy
-        The policy; names of columns do not become part of the task, except those of numbers.
+        The policy; names of columns are not part of the task, except those of numbers.
 
     Raises
     ------
     PolicyError
-        With all problems found: parameters that a mechanism does not take, or a day whose reports give away more than
-        the allowance.
+        With all problems: parameters that a mechanism does not take, or a day with reports that reveal more than the
+        allowance.
     """
     source, problems = str(policy.path or "policy"), []
     try:
@@ -225,14 +225,14 @@ def _positive(value: object) -> Fraction:
         raise Flaws(Problem("is blank", remedy=f"Fill in {_POSITIVE}."))
     number = number_of(value, _POSITIVE)
     if number <= 0:
-        raise Flaws(Problem(f"must be {_POSITIVE}", remedy="Write 1.0, say."))
+        raise Flaws(Problem(f"must be {_POSITIVE}", remedy="Write for example 1.0."))
     return number
 
 
 def _bounds(value: object) -> tuple[Fraction, ...]:
     low, high = numbers_of(value, 2, "two numbers [lowest, highest], public bounds")
     if low >= high:
-        raise Flaws(Problem("must begin below where it ends", remedy="Write [lowest, highest]."))
+        raise Flaws(Problem("must begin below its end", remedy="Write [lowest, highest]."))
     return low, high
 
 
@@ -240,7 +240,7 @@ def _box(value: object) -> tuple[Fraction, ...]:
     west, south, east, north = numbers_of(value, 4, "four numbers [west, south, east, north], in degrees")
     if not (west < east and south < north):
         remedy = "Write west, south, east, north in degrees, with west below east and south below north."
-        raise Flaws(Problem("has no inside", remedy=remedy))
+        raise Flaws(Problem("is empty", remedy=remedy))
     return west, south, east, north
 
 
@@ -248,15 +248,17 @@ def _for_devices(value: object, info: Info) -> object:
     """Refuse what only a publisher can do with a value that does not fit."""
     if value in ("refuse", "leave-out"):
         words = "middle or symbol" if info.field_name == "missing" else "clamp"
-        what = f"= {value} is not for devices: a report that is refused or left out because of what it says gives that"
-        raise Flaws(Problem(f"{what} away", remedy=f"Use {words}."))
+        what = (
+            f"= {value} is not for devices: refusing a report, or leaving it out, because of a value reveals the value"
+        )
+        raise Flaws(Problem(what, remedy=f"Use {words}."))
     return value
 
 
 def _perturbed(role: Role) -> Role:
     if role in (Role.PUBLIC, Role.SENSITIVE):
-        remedy = 'Write "quasi-identifier" for what is to be perturbed and reported, else "drop".'
-        raise Flaws(Problem(f"{role!s} would be sent as it is, and devices send nothing unperturbed", remedy=remedy))
+        remedy = 'Write "quasi-identifier" to perturb and report it, otherwise "drop".'
+        raise Flaws(Problem(f"{role!s} would be sent in clear, and devices send nothing unperturbed", remedy=remedy))
     return role
 
 
@@ -270,7 +272,7 @@ class NumberColumn(Table):
     domain: Annotated[tuple[Fraction, ...], BeforeValidator(_bounds)] = key(
         "two numbers [lowest, highest], public bounds"
     )
-    unit: str = key('"km/h", say', "")
+    unit: str = key('text, such as "km/h"', "")
     steps: int | None = key("a whole number", None)
     missing: Annotated[Literal["middle", "symbol"], BeforeValidator(_for_devices)] = "middle"
     outside: Annotated[Literal["clamp"], BeforeValidator(_for_devices)] = "clamp"
@@ -282,7 +284,7 @@ class NumberColumn(Table):
 
 
 class GridColumn(Table):
-    """Places that devices report as cells of a public grid; the name need not be a column."""
+    """Places that devices report as cells of a public grid; its name need not be a column."""
 
     role: AnyRole
     kind: Literal["grid"]
@@ -292,13 +294,13 @@ class GridColumn(Table):
     levels: int = key("a whole number: 2^(levels - 1) columns and as many rows")
     area_levels: int = key("a whole number: how many of the levels name the area", 1)
     columns: Texts = key('["lon", "lat"], the columns of longitude and latitude', ("lon", "lat"))
-    missing: None = refused("and outside are one symbol of the grid, which is always there", "Leave them out.")
-    outside: None = refused("and missing are one symbol of the grid, which is always there", "Leave them out.")
+    missing: None = refused("and outside are one symbol of the grid, which always exists", "Leave them out.")
+    outside: None = refused("and missing are one symbol of the grid, which always exists", "Leave them out.")
 
     def subject(self, name: str) -> Grid:
         problems = []
         if len(self.columns) != 2 or self.columns[0] == self.columns[1]:
-            problems.append(Problem("must be two columns", where="columns", remedy='Write ["lon", "lat"], say.'))
+            problems.append(Problem("must be two columns", where="columns", remedy='Write for example ["lon", "lat"].'))
         if not 1 <= self.area_levels <= self.levels:
             remedy = f"Write 1 to {max(self.levels, 1)}."
             problems.append(Problem("must be from 1 to levels", where="area_levels", remedy=remedy))
@@ -309,7 +311,7 @@ class GridColumn(Table):
 
 
 class _SilentColumn(Table):
-    """A column that is not reported: how it would be does not matter."""
+    """A column that is not reported."""
 
     role: Annotated[AnyRole, AfterValidator(_perturbed)]
 
@@ -321,7 +323,7 @@ SilentColumn = create_model("SilentColumn", __base__=_SilentColumn, **_REPORTING
 
 
 class UnkindedColumn(Table):
-    """What is to be reported without saying how: what else it needs depends on its kind."""
+    """A reported column without a kind: what else it needs depends on that."""
 
     model_config = ConfigDict(extra="allow")
     kind: Literal["numeric", "grid"]
@@ -365,7 +367,7 @@ AnyColumn = Annotated[
 
 
 def _roles(document: Document) -> dict[str, str | None]:
-    """Return the role of each column as it is written; None where that is no role."""
+    """Return the role of each column as it is written; None where that is not a role."""
     tables = document.get("attributes")
     roles = {
         name: role_of(table.get("role")) if isinstance(table, Mapping) else None
@@ -375,7 +377,7 @@ def _roles(document: Document) -> dict[str, str | None]:
 
 
 def _reported(document: Document, mechanism: str) -> tuple[list[str], bool]:
-    """Return what a mechanism can report, as it is written, and whether some column does not say what it is."""
+    """Return what a mechanism can report, as it is written, and whether some column is unclear."""
     kind = _KIND_OF[mechanism]
     roles = _roles(document)
     kinds = {
@@ -390,7 +392,7 @@ def _reported(document: Document, mechanism: str) -> tuple[list[str], bool]:
 
 
 class ScheduleTable(MadeTable[Schedule]):
-    slots_per_day: int | None = key("a whole number: how many reports of each kind a day holds", None)
+    slots_per_day: int | None = key("a whole number: how many reports of each kind a day has", None)
     slot_minutes: int | None = key("a whole number: how many minutes lie between two moments of a day", None)
     lateness_minutes: int | None = key("a whole number: how long a report may come late", None)
     skew_seconds: int | None = key("a whole number: how far clocks may differ", None)
@@ -416,7 +418,7 @@ class ScheduleTable(MadeTable[Schedule]):
             remedy = f'Declare it with role = "drop". {suggestion(time, declared)}'
             raise Flaws(Problem(f"{time!r} is not a declared attribute", remedy=remedy))
         if time is not None and roles.get(time, Role.DROP) != Role.DROP:
-            what = f"{time!r} is reported itself, or names vehicles"
+            what = f"{time!r} is itself reported, or names vehicles"
             raise Flaws(Problem(what, remedy='Name a column with role = "drop".'))
         return time
 
@@ -442,38 +444,37 @@ class Duty(Table):
     epsilon: Positive | None = key(_POSITIVE, None)
     tiers: Texts | None = key('names of [tiers], such as ["basic", "strict"]', None)
     attributes: Texts | None = key("a list of names of attributes", None)
-    method: str | None = key('"auto", say', None)
+    method: str | None = key('the name of a method, such as "auto"', None)
     as_published: bool = key("true or false", False)
 
     @property
     def parameters(self) -> dict[str, bool | int | str]:
-        """All other parameters of the mechanism, where they are said; a flag that is false is not."""
+        """All other parameters of the mechanism that are given; a flag that is false is left out."""
         others = {"name", "steps", "epsilon", "tiers", "attributes"}
-        said = {key: value for key, value in self if key not in others}
-        return {key: value for key, value in said.items() if value is not None and value is not False}
+        return {key: v for key, v in self if key not in others and v is not None and v is not False}
 
     def levels(self, tiers: Mapping[str, Fraction]) -> list[tuple[str, Fraction]]:
-        """Return name and epsilon of each public tier; all there are if it says nothing."""
+        """Return name and epsilon of each public tier; by default all tiers."""
         if self.epsilon is not None:
             return [(ONLY_TIER, self.epsilon)]
         return [(name, tiers[name]) for name in self.tiers or tiers]
 
     @model_validator(mode="after")
     def _fits(self, info: Info) -> Self:
-        """Compare with tiers and columns as they are written, so that what is wrong with them hides nothing here."""
+        """Compare with tiers and columns as they are written, so that their problems hide none of these."""
         tiers, document, problems = info.context.table("tiers"), info.context.document, list[Problem]()
         levels = self.tiers if self.tiers is not None else tuple(tiers)
         if self.epsilon is not None and self.tiers is not None:
             problems.append(Problem("and tiers are both given", where="epsilon", remedy="Keep one of them."))
         elif self.epsilon is None:
             if not levels:
-                remedy = "Write epsilon = ..., or [tiers]: what it promises is yours to choose, so it has no default."
+                remedy = "Write epsilon = ..., or [tiers]. It has no default, because you choose what it promises."
                 problems.append(Problem("is missing, and there are no [tiers]", where="epsilon", remedy=remedy))
             if len(set(levels)) < len(levels):
                 problems.append(Problem("names a tier twice", where="tiers", remedy="Name each once."))
-            strange = [name for name in levels if name not in tiers]
+            unknown = [name for name in levels if name not in tiers]
             problems += [
-                Problem(f"{name!r} is not a tier", where="tiers", remedy=suggestion(name, tiers)) for name in strange
+                Problem(f"{name!r} is not a tier", where="tiers", remedy=suggestion(name, tiers)) for name in unknown
             ]
         mechanism, kind = self.name, _KIND_OF[self.name]
         fitting, unclear = _reported(document, mechanism)
@@ -485,12 +486,12 @@ class Duty(Table):
         if len(set(chosen)) < len(chosen):
             problems.append(Problem("names one twice", where="attributes", remedy="Name each once."))
         if not chosen and not unclear:
-            what = f"there is nothing that {mechanism} could report"
+            what = f"there is nothing for {mechanism} to report"
             remedy = f'Declare one with role = "quasi-identifier" and kind = "{kind}".'
             problems.append(Problem(what, where="attributes", remedy=remedy))
         if kind == "grid" and len(chosen) > 1:
             what = f"{mechanism} reports the cells of one grid, and there are {len(chosen)}"
-            remedy = f'Choose one: attributes = ["{chosen[0]}"], say.'
+            remedy = f'Choose one, for example attributes = ["{chosen[0]}"].'
             problems.append(Problem(what, where="attributes", remedy=remedy))
         if problems:
             raise Flaws(*problems)
@@ -512,7 +513,7 @@ class TrajectoryDuty(Duty):
 
 
 class UnnamedDuty(Table):
-    """A mechanism that there is not: nobody knows which parameters it would have."""
+    """A mechanism that does not exist, with any parameters."""
 
     model_config = ConfigDict(extra="allow")
     if TYPE_CHECKING:
@@ -556,11 +557,11 @@ class CarrierTables(Table):
     )
     schedule: ScheduleTable = key("a table [schedule]", ScheduleTable())
     allowance: AllowanceTable = key(
-        "a table [allowance] with lifetime, what all reports of a vehicle may give away: yours to choose, no default"
+        "a table [allowance] with lifetime, what all reports of a vehicle may reveal: you choose it, it has no default"
     )
     tiers: dict[Name, Positive] = key("a table [tiers] with name = epsilon", {})
     mechanisms: dict[Name, AnyDuty] = key("tables [mechanisms.NAME], one for each kind of report")
-    # What a policy for publishing has, and what says the same to devices.
+    # Keys of a policy for publishing, and their counterparts for devices.
     mechanism: None = refused(_PUBLISHED, "Write one table [mechanisms.NAME] for each kind of report.")
     budget: None = refused(_PUBLISHED, "Devices keep to [allowance]: write day and lifetime there.")
     period: None = refused(_PUBLISHED, "Devices report as [schedule] says.")
@@ -574,7 +575,7 @@ class CarrierTables(Table):
     @field_validator("mechanisms")
     @classmethod
     def _fit_together(cls, duties: dict[str, Duty], info: Info) -> dict[str, Duty]:
-        """Check what concerns all mechanisms: that they have the same tiers and leave nothing out."""
+        """Check all mechanisms together: they have the same tiers and leave nothing out."""
         reading = info.context
         problems: list[Problem] = []
         used: set[str] = set()
@@ -587,14 +588,14 @@ class CarrierTables(Table):
         first = next(iter(several), "")
         for name, tiers in several.items():
             if set(tiers) != set(several[first]):
-                what = f"differ from those of {first!r}, and a vehicle has the same tier in all"
+                what = f"differ from those of {first!r}, but a vehicle has the same tier in all"
                 where = f"mechanisms.{name}.tiers"
                 problems.append(Problem(what, where=where, remedy="Write the same names, or one."))
         for mechanism in (LocalNumeric.name, LocalLocation.name):
             for name in _reported(reading.document, mechanism)[0]:
                 if name not in used:
                     remedy = 'Name it in the attributes of a mechanism that fits, or write role = "drop".'
-                    what = "is reported by no mechanism"
+                    what = "is not reported by any mechanism"
                     problems.append(Problem(what, where=f"attributes.{name}", remedy=remedy))
         if problems:
             raise Flaws(*problems, beside=True)

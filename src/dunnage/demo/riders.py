@@ -30,7 +30,7 @@ from dunnage.mechanisms.counts import ConstrainedCounts, NoisyCounts
 from dunnage.model.city import City
 from dunnage.planning.fleet import planned_task, size
 from dunnage.planning.plan import FleetPlan
-from dunnage.proving.desk import checks
+from dunnage.proving.verdict import checks
 from dunnage.publishing import publish
 from dunnage.release import Release
 from dunnage.samples import CitySetting, TripSetting, generate_city, generate_city_trips

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""prove: what mechanisms really give away, found without trusting what they say of themselves."""
+"""prove: what mechanisms really reveal, measured without trusting what they say about themselves."""

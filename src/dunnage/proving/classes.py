@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """k-anonymity: the smallest class that a mechanism ever releases, counted from outside.
 
-Every table that a small domain allows, up to some records, is released by the real mechanism, and more of larger ones.
-What comes out is examined by a few lines of its own: rows that look alike in all columns that an attacker may know are
-counted, by the records (or persons) that the owner's key says they came from, so that a row that is released twice
-counts once. ``verify`` is not asked, nor any figure of the certificate.
+The real mechanism releases every table that a small domain allows, up to some number of records, and some larger ones.
+A few lines of independent code examine the result: they count rows that look alike in all columns that an attacker may
+know, by the records (or persons) that they came from according to the owner's key, so that a row released twice counts
+once. They use neither ``verify`` nor any figure of the certificate.
 
-A class hides nobody whose row can be told by its place in the file: the same table is released over and over, and the
-rows must come in every order, one as often as another.
+A class hides nobody if the place of a row in the file reveals its record: the same table is released over and over, and
+the rows must come in every order equally often.
 
-That a release is k-anonymous bounds no epsilon. The last check of each mechanism shows it: two tables that differ in
-one record lead to releases that cannot be mistaken for each other.
+k-anonymity bounds no epsilon. The last check of each mechanism shows it: two tables that differ in one record lead to
+releases that cannot be confused.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ _ORDERINGS = 200  # releases of three rows: each of their 6 orders is then expec
 
 @dataclass(frozen=True, kw_only=True)
 class ClassSetting:
-    variant: str  # what sets it apart
+    variant: str  # what is special about it
     columns: Sequence[str] = ("weight",)
     parameters: Mapping[str, object]  # the mechanism table of the policy
-    tables: Iterable[Table] = ()  # what is released
-    expected: str = HOLDS  # the verdict that must come out
-    person: str | None = None  # the column that tells persons apart, if k counts them
+    tables: Iterable[Table] = ()  # the tables to release
+    expected: str = HOLDS  # the expected verdict
+    person: str | None = None  # the column that names persons, if k counts them
     mechanism: Any = None  # to examine instead of the policy's
 
     @property
@@ -89,7 +89,7 @@ def _data(table: Table, policy: Policy) -> Dataset:
 
 
 def examine(setting: ClassSetting) -> Verdict:
-    """Release every table, and compare the smallest class that was met with the promised k."""
+    """Release every table, and compare the smallest class with the promised k."""
     mechanism, policy, promise = setting.made()
     claimed = promise.guarantee.k if isinstance(promise.guarantee, KAnonymity) else 0
     sensitive = {attribute.name for attribute in policy.schema.sensitive}
@@ -110,24 +110,24 @@ def examine(setting: ClassSetting) -> Verdict:
         measured,
         basis=promise.basis,
         quantity="k",
-        method=f"{len(sizes):,} releases counted from outside, {refusals:,} tables refused",
+        method=f"{len(sizes):,} releases counted independently, {refusals:,} tables refused",
         expected=setting.expected,
-        sentence=f"The smallest class of {len(sizes):,} releases has {measured:g} {unit}; promised are {claimed}.",
+        sentence=f"The smallest class of {len(sizes):,} releases has {measured:g} {unit}; {claimed} are promised.",
     )
 
 
 def looks(publication: Publication, *, sensitive: Iterable[str] = ()) -> list[str]:
-    """Return what each released row shows of its record: every column but its number and sensitive ones."""
+    """Return what each released row shows about its record: every column except its number and the sensitive ones."""
     data = publication.release.data
     shown = data.select([name for name in data.column_names if name not in {"row", *sensitive}])
     return [repr(tuple(row.values())) for row in shown.to_pylist()]
 
 
 def smallest_class(publication: Publication, *, sensitive: Iterable[str] = (), person: str | None = None) -> int:
-    """Count the records, or persons, behind rows that look alike, and return the fewest."""
+    """Count the records, or persons, behind rows that look alike, and return the smallest number."""
     key = publication.key.table.to_pylist()
     shown = looks(publication, sensitive=sensitive)
-    # A record that was released in several rows counts for one of them.
+    # A record that was released in several rows counts once.
     look_of = {line["source_row"]: shown[line["row"]] for line in key}
     behind = {(look_of[line["source_row"]], line[person or "source_row"]) for line in key}
     sizes = Counter(look for look, _ in behind)
@@ -137,7 +137,7 @@ def smallest_class(publication: Publication, *, sensitive: Iterable[str] = (), p
 
 
 def examine_epsilon(setting: ClassSetting, one: Table, other: Table) -> Verdict:
-    """Show that two tables that differ in one record lead to releases that cannot be mistaken for each other."""
+    """Show that two tables that differ in one record lead to releases that cannot be confused."""
     mechanism, policy, promise = setting.made()
     claim = promise.true_loss(Neighbours.REPLACE_ONE)
     outputs: list[set[tuple[str, ...]]] = []
@@ -153,15 +153,15 @@ def examine_epsilon(setting: ClassSetting, one: Table, other: Table) -> Verdict:
         basis=promise.basis,
         method=f"two tables that differ in one record, each released {_REPEATS} times",
         expected=setting.expected,
-        sentence="A k-anonymous release bounds no epsilon: one record can change what is released for certain.",
+        sentence="A k-anonymous release bounds no epsilon: one record can change the release for certain.",
     )
 
 
 def examine_order(setting: ClassSetting, table: Table) -> Verdict:
-    """Release one table over and over, and count the records that a row may be, by its place and what it shows."""
+    """Release one table over and over, and count the records that a row could be, by its place and what it shows."""
     mechanism, policy, promise = setting.made()
     data, noise = _data(table, policy), Noise()
-    # How often rows came in each order, and which records a row of some place and look came from.
+    # How often each order of rows occurred, and which records a row with some place and look came from.
     orders, behind = Counter[tuple[int, ...]](), defaultdict[tuple[int, str], set[int]](set)
     for _ in range(_ORDERINGS):
         publication = mechanism.release(data, ledger=Ledger(":memory:"), noise=noise)
@@ -171,7 +171,7 @@ def examine_order(setting: ClassSetting, table: Table) -> Verdict:
             behind[row, look].add(record_of[row])
     every = itertools.permutations(range(len(data)))
     even = agrees(orders, dict.fromkeys(every, 1 / math.factorial(len(data)))) >= UNLIKELY
-    meaning = "A row's place in the release tells nothing of its record: all orders of rows are equally likely."
+    meaning = "A row's place in the release reveals nothing about its record: all orders of rows are equally likely."
     return Verdict.of(
         mechanism.name,
         setting.variant,
@@ -181,7 +181,7 @@ def examine_order(setting: ClassSetting, table: Table) -> Verdict:
         quantity="k",
         method=f"{len(data)} records released {_ORDERINGS} times, their order read from the owner's key",
         expected=setting.expected,
-        sentence=meaning if even else "The order of the released rows tells which record is which.",
+        sentence=meaning if even else "The order of the released rows reveals which record is which.",
         problems=() if even else ("some orders of the released rows are likelier than others",),
     )
 
@@ -193,7 +193,7 @@ class _Tables(NamedTuple):
     """Every multiset of some records up to a size, and a larger table of each of some sizes."""
 
     records: Sequence[Record]
-    larger: Callable[[int, int], Record]  # makes the record of a number, in a table of a size
+    larger: Callable[[int, int], Record]  # makes the record of a number in a table of a size
     most: tuple[int, int]  # records of a table, in the short form and in the long one
     end: int = 60  # of the sizes of larger tables in the long form
     sizes: tuple[int, ...] = (13, 29)  # in the short form
@@ -209,7 +209,7 @@ def every_table(names: Sequence[str], records: Sequence[Record], most: int, *, l
 
 
 def _scattered(at: int, size: int) -> float:
-    """Return one of 17 weights, without pattern and with many that are equal."""
+    """Return one of 17 weights, without a pattern and with many equal ones."""
     return float((at * at * 7 + at * size + size) % 17 // (1 + size % 3))
 
 
@@ -282,7 +282,7 @@ _SETTINGS: Mapping[type[Any], tuple[tuple[str, ...], _Further]] = {
         [
             ("k = 2, limits, towns", _TOWNS, {"k": 2, "limits": {"weight": 4}, "max_suppressed": 1}),
             ("k = 2 persons", _CARDS, {"k": 2}),
-            # As published, k records are kept too: what these forms lose is utility, and the count of persons.
+            # The published forms keep k records too: what they lose is utility, and the count of persons.
             ("published-greedy, k = 3", _KINDS, {"k": 3, "method": "published-greedy"}),
             ("published-density, k = 3", _KINDS, {"k": 3, "method": "published-density"}),
         ],
@@ -291,7 +291,7 @@ _SETTINGS: Mapping[type[Any], tuple[tuple[str, ...], _Further]] = {
 
 
 def settings_of(kind: type[Any], long: bool) -> Iterator[ClassSetting]:
-    """Yield the settings of a mechanism; one without settings of its own is tried with two ks on one column."""
+    """Yield the settings of a mechanism; one without its own settings is tried with two values of k on one column."""
     own = kind in _SETTINGS
     main, further = _SETTINGS.get(kind, (_ONE_COLUMN, ()))
     every_k = [(f"k = {k}", main, {"k": k}) for k in ((2, 3, 5) if long and own else (2, 3))]
@@ -306,7 +306,7 @@ def settings_of(kind: type[Any], long: bool) -> Iterator[ClassSetting]:
 
 
 def check_any(kind: type[Any], long: bool) -> Iterator[Verdict]:
-    """Count classes in every setting of a mechanism, then look for an epsilon, and at the order of rows."""
+    """Count classes in every setting of a mechanism, then test for an epsilon, and the order of rows."""
     for setting in settings_of(kind, long):
         yield examine(setting)
     setting = ClassSetting(variant="", parameters={"name": kind.name, "k": 2}, expected=VOID)

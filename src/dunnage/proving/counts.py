@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of the mechanisms that release counts of trips, and of the floating-point noise that was published."""
+"""Checks of the mechanisms that release counts of trips, and of the published floating-point noise."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def trips_policy(num_windows: int = 2, *, most: int | None = None, daily: bool =
 
 
 def trips(counts: Sequence[int], *, cards: Sequence[str] | None = None) -> Rows:
-    """Return so many trips in each window, of one card each unless cards say otherwise."""
+    """Return the given number of trips in each window, each of its own card unless cards are given."""
     times = [f"{window}:00" for window, count in zip(WINDOWS, counts, strict=False) for _ in range(count)]
     named = list(cards) if cards is not None else [f"C{at}" for at in range(len(times))]
     return {"card": named, "from": ["S"] * len(times), "to": ["S"] * len(times), "at": times}
@@ -108,7 +108,7 @@ TABLES = ((0, 0), (1, 0), (1, 1), (2, 0))
 
 
 def _riders(mechanism: Any, *, most: int, trips_of_rider: Sequence[int], steps: int) -> NeighbourCase:
-    """Return the case of one rider more: who has trips of the kinds given, beside another with one."""
+    """Return the case of one more rider, with trips of the given kinds, beside another rider with one trip."""
     other = trips((1, 0), cards=["A"])
     both = trips([1 + trips_of_rider[0], trips_of_rider[1]], cards=["A"] + ["B"] * sum(trips_of_rider))
     variant = f"riders of at most {most} trip{'s' * (most > 1)}"
@@ -116,7 +116,7 @@ def _riders(mechanism: Any, *, most: int, trips_of_rider: Sequence[int], steps: 
 
 
 def _days(mechanism: Any, *, most: int, steps: int) -> NeighbourCase:
-    """Return the case of a rider with trips on two days, of which so many count on each: twice as many in all."""
+    """Return the case of a rider with trips on two days, of which ``most`` count on each."""
     stamps = [f"{DAYS[0]}T{WINDOWS[0]}:00", *(f"{day}T{WINDOWS[0]}:00" for day in DAYS for _ in range(most))]
     rider: Rows = {"card": ["B"] * len(stamps), "from": ["S"] * len(stamps), "to": ["S"] * len(stamps), "at": stamps}
     variant = f"riders of at most {most} trip{'s' * (most > 1)} on each of 2 days"
@@ -124,7 +124,7 @@ def _days(mechanism: Any, *, most: int, steps: int) -> NeighbourCase:
 
 
 def _group(mechanism: Any, size: int, steps: int) -> NeighbourCase:
-    """Return the case of a rider of several trips under a promise for single trips: that many times epsilon."""
+    """Return the case of a rider with several trips under a promise for single trips: a multiple of epsilon."""
     return counts_case(
         mechanism,
         [(0, 0), (size, 0)],
@@ -132,17 +132,17 @@ def _group(mechanism: Any, size: int, steps: int) -> NeighbourCase:
         pairs=[(0, 1)],
         variant=f"{size} trips of one rider, promised for one trip",
         claimed=size * float(mechanism.epsilon),
-        sentence=f"A rider of {size} trips loses {size} times what one trip does, as the rule for groups says.",
+        sentence=f"A rider with {size} trips loses {size} times as much as one trip, as the rule for groups says.",
     )
 
 
 def examine_extremes(
     mechanism: Any, *, variant: str = "as published", holds: float | str | None = UNBOUNDED
 ) -> Verdict:
-    """Examine how large a count can get: the largest with one trip must be possible without it, or it is told.
+    """Examine how large a count can get: the largest with one trip must be possible without it, or it reveals the trip.
 
-    Only the first and the last word of every number are tried: what is released rises with the noise of a cell and of
-    sums over it, and falls with that of other cells.
+    Only the first and the last word of every number are tried: a released count rises with the noise of its cell and of
+    sums over it, and falls with the noise of other cells.
     """
     policy = trips_policy(2)
     promise = mechanism.promise(policy.schema)
@@ -161,8 +161,8 @@ def examine_extremes(
     none, one = largest
     claimed = float(promise.guarantee.epsilon)
     reason = (
-        f"A count of {one} can be released if there was a trip, and never without it: noise in floating point has an "
-        "end, and its last digits tell the count."
+        f"A count of {one} can be released if there was a trip, and never without it: floating-point noise is bounded, "
+        "and its last digits reveal the count."
     )
     return Verdict.of(
         mechanism.name,
@@ -171,14 +171,14 @@ def examine_extremes(
         UNBOUNDED if one > none else claimed,
         basis=promise.basis,
         holds=holds,
-        method="the first and the last word of all noise tried on two neighbours",
+        method="the first and the last word of all noise, tried on two neighbours",
         expected=FAILS,
-        sentence=reason if one > none else "No count was found that only one of two neighbours can lead to.",
+        sentence=reason if one > none else "Both neighbours can lead to every count that was tried.",
     )
 
 
 def examine_shares(mechanisms: Sequence[Any]) -> Verdict:
-    """Examine how some mechanisms of one kind share epsilon out: exact fractions, which may not exceed 1 in all."""
+    """Examine how mechanisms of one kind share epsilon: exact fractions that must not exceed 1 in total."""
     schema, sums = trips_policy(2).schema, []
     for mechanism in mechanisms:
         try:
@@ -187,21 +187,21 @@ def examine_shares(mechanisms: Sequence[Any]) -> Verdict:
             queries = ()
         sums.append(sum((query.share for query in queries), Fraction(0)))
     worst = max(sums)
-    over = f"The features of a release are given {float(worst):.3g} times epsilon between them."
+    over = f"The features of a release together get {float(worst):.3g} times epsilon."
     return Verdict.of(
         mechanisms[0].name,
         "shares of epsilon",
         1.0,
         float(worst),
         method=f"exact sums of the shares of {len(sums)} settings",
-        sentence=over if worst > 1 else "However it is shared out, the features never get more than epsilon.",
+        sentence=over if worst > 1 else "However epsilon is shared, the features never get more than epsilon together.",
         problems=("its shares add up to more than 1",) if worst > 1 else (),
     )
 
 
 @contextlib.contextmanager
 def _all_universes_large() -> Iterator[None]:
-    """Let every universe count as too large to draw the noise of each cell."""
+    """Treat every universe as too large to draw the noise of each cell."""
     module: Any = mechanisms
     limit = module.MAX_DENSE_CELLS
     try:
@@ -212,9 +212,9 @@ def _all_universes_large() -> Iterator[None]:
 
 
 def examine_large_universe(mechanism: Any, draw: Draw, *, steps: int, draws: int, variant: str) -> Verdict:
-    """Examine how cells are drawn that are too many to hold: as often as if the noise of each were drawn.
+    """Examine how a mechanism samples too many cells: with the same law as noise on each cell.
 
-    Two cells are drawn as if they were too many, and compared with all ways in which two cells can be drawn.
+    It samples two cells as if they were too many, and the result is compared with all outputs for two cells.
     """
     policy = trips_policy(2)
     data = dataset_of(trips((2, 0)), policy)
@@ -230,7 +230,7 @@ def examine_large_universe(mechanism: Any, draw: Draw, *, steps: int, draws: int
     with _all_universes_large():
         sample = Counter(seen(noise) for _ in range(draws))
     wrong = agrees(sample, law.chances) < UNLIKELY
-    problem = "what is drawn of very many cells does not have the law of noise on each"
+    problem = "draws from very many cells do not have the law of noise on each cell"
     return Verdict.of(
         mechanism.name,
         variant,
@@ -238,8 +238,8 @@ def examine_large_universe(mechanism: Any, draw: Draw, *, steps: int, draws: int
         0.0,
         basis=promise.basis,
         confidence=1 - UNLIKELY,
-        method=f"{draws:,} tables drawn as if cells were too many to hold; {len(law):,} outputs enumerated",
-        sentence=as_sentence(problem if wrong else "what is drawn of very many cells has the law of noise on each"),
+        method=f"{draws:,} tables sampled as if there were too many cells; {len(law):,} outputs enumerated",
+        sentence=as_sentence(problem if wrong else "draws from very many cells have the law of noise on each cell"),
         problems=(problem,) if wrong else (),
     )
 
@@ -308,7 +308,7 @@ def _projected_cases(long: bool) -> Iterator[NeighbourCase]:
         yield counts_case(cells, TABLES[:3], steps=2, variant="flat, shares by cells")
         margins = ConstrainedCounts(epsilon=24, features=[[]], budget_shares="margins")
         case = counts_case(margins, TABLES[:2], steps=1, variant="flat, shares by margins")
-        yield replace(case, reach=replace(case.reach, tail=1e-6))  # its laws have scales that are far apart
+        yield replace(case, reach=replace(case.reach, tail=1e-6))  # the scales of its laws are far apart
         even = ConstrainedCounts(epsilon=9, features=[[]], feature_weights="uniform")
         yield counts_case(even, TABLES[:3], steps=3, variant="flat, uniform weights")
     rider = ConstrainedCounts(epsilon=16, features=[[]])
@@ -320,13 +320,13 @@ def check_constrained_counts(long: bool) -> Iterator[Verdict]:
     """Check both structures, the law of their noise, and floating point as published."""
     yield examine_extremes(ConstrainedCounts(epsilon=1, features=[[]], as_published=True))
     yield examine_count_law(ConstrainedCounts.name, DiscreteLaplace(Fraction(5, 2)), reach=40)
-    # Settings of all presets, and tables of shares of which one adds up to 2 and must be refused.
+    # Settings of all presets, and two tables of shares, one of which adds up to 2 and must be refused.
     presets = product(_FLAT_FEATURES, mechanisms.PRESETS, get_args(mechanisms.Structure))
     settings: list[dict[str, Any]] = [{"features": f, "budget_shares": p, "structure": s} for f, p, s in presets]
     for table in ({"cells": "0.7", "total": "0.3"}, {"cells": 1, "total": 1}):
         settings.append({"features": [[]], "budget_shares": table})
     yield examine_shares([ConstrainedCounts(epsilon=1, **setting) for setting in settings])
-    # The total is nearly exact, so that what is drawn of the cells shows in how they share it.
+    # The total is nearly exact, so that the draws of the cells show in how they share it.
     shares = {"cells": "0.2", "total": "0.8"}
     made = ConstrainedCounts(epsilon=5, features=[[]], budget_shares=shares, feature_weights="uniform")
     yield examine_large_universe(

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Examine one mechanism on tiny neighbouring datasets: what it claims, what it gives away, what it spends.
+"""Examine one mechanism on tiny neighbouring datasets: what it claims, what it reveals, what it spends.
 
-Four things are looked at. All outputs of neighbouring datasets are enumerated through the real ``release``, and the
-largest ratio of their chances is the loss. The same releases are drawn with real entropy, and must follow the
-enumerated law. The ledger must be charged once, before anything is drawn, and with no less than was measured. And where
-too much is drawn to be enumerated, draws alone bound the loss from below.
+There are four checks. All outputs of neighbouring datasets are enumerated through the real ``release``, and the largest
+ratio of their chances is the loss. The same releases, made with real entropy, must follow the enumerated law.
+The ledger must be charged once, before any draw, and with no less than was measured. And where a mechanism draws too
+much to be enumerated, draws alone bound the loss from below.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ from dunnage.tables.dataset import Dataset
 
 Rows = Mapping[str, Sequence[Any]]
 Separates = Callable[[Hashable, Rows, Rows], bool]
-"""Whether an output tells two neighbours apart by what is shown in clear, so that nothing is promised there."""
+"""Whether an output distinguishes two neighbours by what is shown in clear, so that nothing is promised there."""
 
 _NO_OUTPUT = frozenset({"spend", "time", "composition", "software", "digests_say", "files"})
-"""Words of a certificate that do not depend on the rows."""
+"""Parts of a certificate that do not depend on the rows."""
 _TYPES = {float: pa.float64(), str: pa.string(), int: pa.int64()}
 DRAWS, MANY_DRAWS = 80, 400
 _BLIND_DRAWS = 3_000
@@ -70,19 +70,19 @@ class NeighbourCase:
     reach: Reach  # how far endless laws are followed
     pairs: Sequence[tuple[int, int]] | None = None  # which of them are neighbours, by position; all by default
     name: str = ""  # the mechanism's name in a policy; by default its own
-    variant: str = ""  # what sets this case apart
-    expected: str = HOLDS  # the verdict that must come out
-    claimed: float | None = None  # claimed, basis, holds: where they are not what the promise states
+    variant: str = ""  # what is special about this case
+    expected: str = HOLDS  # the expected verdict
+    claimed: float | None = None  # claimed, basis, holds: where they differ from the promise
     basis: str = ""
     holds: float | str | None = None
-    epsilon: float | None = None  # that goes with a claimed delta
-    separates: Separates | None = None  # which outputs the promise is not about
+    epsilon: float | None = None  # the epsilon of a claimed delta
+    separates: Separates | None = None  # which outputs the promise does not cover
     draws: int = DRAWS  # real releases of either dataset of the worst pair
-    sentence: str = ""  # for a person; by default it follows from the figures
+    sentence: str = ""  # for a person; by default made from the figures
 
     def __post_init__(self) -> None:
         if len(self.tables) < 2:
-            raise ParameterError("A loss is between two datasets. Got fewer. Give neighbours.")
+            raise ParameterError("a loss needs at least two neighbouring datasets. Got fewer.")
 
     @property
     def neighbours(self) -> list[tuple[int, int]]:
@@ -94,7 +94,7 @@ class NeighbourCase:
 
 
 def dataset_of(rows: Rows, policy: Policy) -> Dataset:
-    """Make a dataset of a few rows; a column without any is one of numbers or labels as the policy says."""
+    """Make a dataset of a few rows; the policy decides the type of a column without rows."""
     columns = {}
     for name, values in rows.items():
         numeric = policy.schema[name].kind == "numeric"
@@ -104,7 +104,7 @@ def dataset_of(rows: Rows, policy: Policy) -> Dataset:
 
 
 def shown(release: Release, *, ordered: bool) -> Hashable:
-    """Return all that a release shows: its tables, and its certificate without what does not depend on rows."""
+    """Return all that a release shows: its tables, and the parts of its certificate that depend on rows."""
     body = {name: value for name, value in release.certificate.plain().items() if name not in _NO_OUTPUT}
     tables = []
     for name, table in release.tables.items():
@@ -121,7 +121,7 @@ class _Receipt(NamedTuple):
 
 @dataclass
 class _Till:
-    """Takes spends without keeping books: what was spent, and what had been drawn before."""
+    """A ledger that only notes what was spent, and how much noise was used before."""
 
     noise: Noise
     spent: list[tuple[Promise, int]] = field(default_factory=list)
@@ -141,7 +141,7 @@ class _Till:
 
 
 class _Examined:
-    """One case at work: the datasets, what is claimed, and what has been found of each."""
+    """One case under examination: the datasets, the claim, and the outcomes so far."""
 
     def __init__(self, case: NeighbourCase) -> None:
         self.case = case
@@ -151,7 +151,7 @@ class _Examined:
         self.problems: dict[str, None] = {}
         guarantee, basis = self.promise.guarantee, self.promise.basis
         self.quantity = "delta" if getattr(guarantee, "delta", None) is not None else "epsilon"
-        # The epsilon that a claimed delta goes with, what is claimed, and what holds instead where it is only claimed.
+        # The epsilon of a claimed delta, the claim, and what holds instead where it is only claimed.
         self.epsilon = float(getattr(guarantee, "epsilon", 0)) if case.epsilon is None else case.epsilon
         self.claimed: float | str = UNBOUNDED
         if basis is not Basis.VOID:
@@ -182,7 +182,7 @@ class _Examined:
         if which not in self.laws:
             with diverted():
                 self.laws[which] = outcomes(lambda noise: self.run(which, noise), self.case.reach)
-            if self.laws[which].missed > _MAX_MISSED:  # real draws could not be compared with what is left
+            if self.laws[which].missed > _MAX_MISSED:  # real draws could not be compared with the rest
                 raise NotEnumerable
         return self.laws[which]
 
@@ -194,7 +194,7 @@ class _Examined:
         return epsilon_between(self.law(one), self.law(other), kept)
 
     def check_spend(self, measured: float | str) -> None:
-        """Charge a real ledger, and compare what it was charged with what was measured."""
+        """Charge a real ledger, and compare the charge with the measured loss."""
         ledger, noise = Ledger(":memory:"), Noise()
         try:
             release, _ = self.case.mechanism.release(self.data[0], ledger=ledger, noise=noise)
@@ -209,10 +209,10 @@ class _Examined:
             if spent.epsilon is None:
                 continue
             charged = float(spent.delta if self.quantity == "delta" else spent.epsilon)
-            # What is spent for a loss as stated is right: then it is the loss that is too large.
+            # A charge for the stated loss is right: then the loss itself is too large.
             if not any(within(loss, charged, self.quantity) for loss in (measured, stated)):
                 self.problems["it spends less than it loses"] = None
-        # Spend once more, as for a release under another policy: what the two cost must add up.
+        # Spend once more, as for a release under another policy: the two costs must add up.
         ledger.spend(self.promise, replace(self.data[0].purpose, policy_digest="0" * 64))
         statement = ledger.statement(dataset)
         each = [spend.loss(statement.neighbours) for spend in statement.spends]
@@ -238,8 +238,8 @@ class _Examined:
             quantity=self.quantity,
             exact=confidence is None,
         )
-        if self.problems:  # say first what is lost, then what else was found
-            meaning = f"{meaning} Besides, {'; '.join(self.problems)}."
+        if self.problems:  # say first what is lost, then the other problems
+            meaning = f"{meaning} In addition, {'; '.join(self.problems)}."
         return Verdict.of(
             case.mechanism_name,
             case.variant,
@@ -262,7 +262,7 @@ def examine(case: NeighbourCase, *, long: bool = False) -> Verdict:
         try:
             losses = [(work.loss(*pair), pair) for pair in case.neighbours]
         except NotEnumerable:
-            # Bound the loss from below by draws alone.
+            # Bound the loss from below with draws alone.
             granted = float(getattr(work.promise.guarantee, "delta", 0))
             bounds = [
                 lower_bound(work.sample(one, _BLIND_DRAWS), work.sample(other, _BLIND_DRAWS), delta=granted)
@@ -270,22 +270,24 @@ def examine(case: NeighbourCase, *, long: bool = False) -> Verdict:
             ]
             best = max(bounds, key=lambda bound: bound.epsilon)
             work.check_spend(best.epsilon if work.quantity == "epsilon" else 0.0)
-            return work.verdict(best.epsilon, f"{best.num_drawn:,} releases drawn, which show {best.event}", CONFIDENCE)
+            return work.verdict(
+                best.epsilon, f"{best.num_drawn:,} releases sampled, which show {best.event}", CONFIDENCE
+            )
         measured, worst = max(losses, key=lambda item: math.inf if isinstance(item[0], str) else item[0])
         for which in worst:
             if agrees(Counter(work.sample(which, work.case.draws)), work.law(which).chances) < UNLIKELY:
                 work.problems[_OFF_LAW] = None
-        if case.claimed is None:  # otherwise it is another promise that is examined, not the one that is spent on
+        if case.claimed is None:  # otherwise the examined promise is not the one that is spent
             work.check_spend(measured)
         laws, pairs = work.laws.values(), len(case.neighbours)
         missed = max(law.missed for law in laws)
-        but = f", all but a chance of {missed:.0e}" if missed else ""
+        rest = f", except for a chance of {missed:.0e}" if missed else ""
         method = (
             f"all {sum(map(len, laws)):,} outputs of {pairs:,} pair{'s' * (pairs > 1)} of neighbours enumerated in "
-            f"{sum(law.runs for law in laws):,} runs{but}; {2 * work.case.draws} releases drawn"
+            f"{sum(law.runs for law in laws):,} runs{rest}; {2 * work.case.draws} releases sampled"
         )
         return work.verdict(measured, method)
-    except Exception as error:  # a broken mechanism may raise anything; what else is examined goes on
+    except Exception as error:  # a broken mechanism may raise anything; the other examinations go on
         return verdict_on_error(case.mechanism_name, case.variant, error)
 
 
@@ -299,17 +301,17 @@ def sentence_of(
     quantity: str,
     exact: bool = True,
 ) -> str:
-    """Say in one sentence what a verdict means to the one protected; of what was not counted out, "at least"."""
+    """Say in one sentence what a verdict means for the protected unit; "at least" if not everything was counted."""
     if verdict == VOID:
         return f"Nothing is claimed, and nothing keeps one {protects} secret."
     if quantity == "delta":
-        more = f"With a chance of {measured:.3g} a release tells more of one {protects} than epsilon allows"
+        more = f"With a chance of {measured:.3g}, a release reveals more about one {protects} than epsilon allows"
         if verdict == HOLDS:
             return f"{more}; {claimed:.3g} is promised."
-        stated = f" {holds:.3g} is what holds." if isinstance(holds, float) else ""
+        stated = f" What holds is {holds:.3g}." if isinstance(holds, float) else ""
         return f"{more}, where {claimed:.3g} is claimed.{stated}"
     if isinstance(measured, str):
-        return f"One {protects} can be told for sure: there are releases that only one of two neighbours can lead to."
+        return f"One {protects} can be detected for certain: only one of two neighbours can lead to some releases."
     factor, allowed = f"{'' if exact else 'at least '}{_factor(measured)}", _factor(float(claimed))
     changes = f"One {protects} changes the odds of a release by a factor of {factor}"
     if verdict == FAILS:
@@ -325,12 +327,12 @@ def _factor(epsilon: float) -> str:
     return f"{math.exp(epsilon):.3g}" if epsilon < 20 else f"e^{epsilon:.3g}"
 
 
-# Laws by themselves, on larger ranges than whole releases can be enumerated on: the probabilities of a law are read by
-# replaying its own drawing code, number by number, and then compared with many numbers that it really draws.
+# Laws by themselves, on larger ranges than whole releases allow. Replaying the drawing code, number by number, gives
+# the probabilities of a law; many numbers that it really draws are then compared with them.
 
 
 def examine_point_law(mechanism: str, law: str, *, last: int, epsilon: Any) -> Verdict:
-    """Examine a law on the points of a grid: between any two points, and drawn at both ends."""
+    """Examine a law on the points of a grid: between any two points, with draws at both ends."""
     made = LAWS[law](last=last, epsilon=Fraction(str(epsilon)), confidence=Fraction(9, 10))
 
     def sample(point: int, noise: Noise, size: int = 1) -> list[int]:
@@ -351,7 +353,7 @@ def examine_count_law(mechanism: str, law: CountLaw, *, reach: int) -> Verdict:
     """Examine a law of noise on counts: between any two counts that differ by one."""
     with diverted():
         masses = outcomes(lambda noise: int(law.draw(noise, 1)[0]), Reach(steps=reach, beyond="left out"))
-    inside = range(1 - reach, reach)  # beyond, the tails are geometric, and so are their ratios
+    inside = range(1 - reach, reach)  # beyond, tails are geometric, so their ratios do not change
     measured = max(abs(math.log(masses.chances[b] / masses.chances[a])) for a, b in pairwise(inside))
     sample = [int(value) for value in law.draw(Noise(), LAW_DRAWS)]
     variant = f"law {law.name}, scale {float(law.scale):.3g}"
@@ -377,18 +379,17 @@ def _law_verdict(
         variant,
         claimed,
         measured,
-        method=f"chances of {num:,} numbers read from the drawing code; {len(samples) * LAW_DRAWS:,} numbers drawn",
+        method=f"chances of {num:,} numbers from the drawing code; {len(samples) * LAW_DRAWS:,} numbers sampled",
         sentence=as_sentence(_OFF_LAW) if problems else sentence,
         problems=tuple(problems),
     )
 
 
 def unreachable_share(scale: Fraction, *, size: int = 2_000) -> float:
-    """Return the share of noisy numbers around a count of 1 that no noise makes of a count of 0.
+    """Return the share of noisy numbers around a count of 1 that no noise makes from a count of 0.
 
-    Floating-point noise takes 2^52 values, which lie irregularly: a number that one count can give is most often
-    between two that the next can give (Mironov 2012). Noise rises with the word it is made of, so that the word that
-    would be needed is found by bisection.
+    Floating-point noise takes 2^52 irregularly spaced values: a number that one count can give usually lies between two
+    that the next can give (Mironov 2012). Noise rises with its word, so bisection locates the word that is needed.
     """
     words = np.linspace(_WORDS // 1000, _WORDS - _WORDS // 1000, size).astype(np.int64)
     seen = floating_noise(words, scale) + 1.0
@@ -397,14 +398,14 @@ def unreachable_share(scale: Fraction, *, size: int = 2_000) -> float:
         middle = (low + high) // 2
         below = floating_noise(middle, scale) < seen
         low, high = np.where(below, middle, low), np.where(below, high, middle)
-    # Rounding could put a match a few words away: all around are looked at.
+    # Rounding could put a match a few words away: all nearby words are tried.
     near = high[:, None] + np.arange(-16, 17)
     matched = (floating_noise(np.clip(near, 0, _WORDS - 1), scale) == seen[:, None]).any(axis=1)
     return 1.0 - float(matched.mean())
 
 
 def examine_floating_noise(mechanism: str, scale: Fraction) -> Verdict:
-    """Examine noise in floating point before it is rounded: which noisy numbers can come of which count."""
+    """Examine floating-point noise before rounding: which noisy numbers can come from which count."""
     share = unreachable_share(scale)
     return Verdict.of(
         mechanism,
@@ -413,8 +414,8 @@ def examine_floating_noise(mechanism: str, scale: Fraction) -> Verdict:
         UNBOUNDED if share > 0 else 1 / float(scale),
         basis="claimed",
         holds=UNBOUNDED,
-        method="for 2,000 noisy numbers of a count of 1, the words that a count of 0 would need looked up",
+        method="for 2,000 noisy numbers of a count of 1, a search for the words that a count of 0 would need",
         expected=FAILS,
-        sentence=f"Of the noisy numbers that a count of 1 gives, {100 * share:.0f} % cannot come of a count of 0: "
-        "their last digits tell the count.",
+        sentence=f"Of the noisy numbers that a count of 1 gives, {100 * share:.0f} % cannot come from a count of 0: "
+        "their last digits reveal the count.",
     )

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Devices: what one report, and a lifetime of reports, really give away.
+"""Devices: what one report, and a lifetime of reports, really reveal.
 
-Nothing that a mechanism says of itself is taken on trust. What one report gives away is found three ways:
+Nothing that a mechanism says about itself is taken on trust. What one report reveals is measured in three ways:
 
 - from the *exponents* of its channel, over every output and every input, in fractions;
-- by *replaying* its own ``perturb`` with every random decision taken all ways, each with its exact probability, so that
-  what is checked is the code that draws;
-- from *draws* with real entropy, which must follow the replayed law, or else are taken as those of a closed box.
+- by *replaying* its own ``perturb`` with every random decision taken all ways, each with its exact probability, which
+  checks the code that draws;
+- from *draws* with real entropy, which must follow the replayed law, or are otherwise taken as those of a closed box.
 
-The largest of these is compared with what is promised, and with what the vehicle's allowance is charged. Where a loss
-is known both from exponents and by replaying, the two must be the same: what a mechanism says of itself is not enough
+The largest of these is compared with the promise, and with what the vehicle's allowance is charged. Where a loss is
+known both from exponents and by replaying, the two must be the same: what a mechanism says about itself is not enough
 to convict it either.
 """
 
@@ -41,30 +41,30 @@ from dunnage.proving.replay import Outcomes, largest, loss_between, replay_draws
 from dunnage.proving.statistical import UNLIKELY, agrees, lower_bound
 from dunnage.proving.verdict import FAILS, HOLDS, UNBOUNDED, VOID, Checks, Verdict, judge, within
 
-_CONFIDENCE = 1 - UNLIKELY  # of a bound from draws: a check that is right must not fail by chance
-_DIGITS = 9  # of a loss that was replayed: paths that were not followed touch none of them
-_SAME = 1e-8  # how far apart a loss from exponents and one that was replayed may be
-_MIN_MOVED = 1e-6  # how likely a displacement is, against none, whose exponent is compared with the code
-_FURTHEST = 16  # columns and rows by which the planar law moves a place, as far as its exponents are looked at
+_CONFIDENCE = 1 - UNLIKELY  # of a bound from draws: a correct check must not fail by chance
+_DIGITS = 9  # of a replayed loss: paths that were not followed affect none of them
+_SAME = 1e-8  # how far apart a loss from exponents and a replayed one may be
+_MIN_MOVED = 1e-6  # how likely a displacement must be, relative to none, to compare its exponent with the code
+_FURTHEST = 16  # displacements by up to this many columns and rows are compared for the planar law
 ANY, WITHIN, ACROSS = "any two values", "values of one area", "values of two areas"
 
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceSetting:
     mechanism: Any  # anything with `promise`, `perturb`, `channel` and `true_loss`
-    variant: str  # what sets it apart
-    values: Sequence[Any]  # private values: `perturb` is replayed between these; the first and the last are drawn
-    expected: str = HOLDS  # the verdict that must come out
-    scope: str = ANY  # between which values a loss is looked for
+    variant: str  # what is special about it
+    values: Sequence[Any]  # private values: `perturb` is replayed for all, and sampled for the first and the last
+    expected: str = HOLDS  # the expected verdict
+    scope: str = ANY  # between which values the loss is measured
     tier: str = "all"
-    replays: bool = True  # whether `perturb` itself can be replayed; if not, its draws are those of a closed box
-    law_inputs: int = 0  # replay the law of the oracle on so many inputs, where its own are too many
-    few_inputs: int = 0  # enumerate the outputs of the oracle on so many inputs, where its own are too many
-    most_draws: int | None = None  # how often one round of a law that may refuse a draw draws
+    replays: bool = True  # whether `perturb` itself can be replayed; if not, it is treated as a closed box
+    law_inputs: int = 0  # replay the law of the oracle on this many inputs, where its own are too many
+    few_inputs: int = 0  # enumerate the outputs of the oracle on this many inputs, where its own are too many
+    most_draws: int | None = None  # draws of one round of a law that may refuse
     num_drawn: int = 2_000  # reports of either value
-    most_pairs: int = 60_000  # of an input and an output that are enumerated
-    witnesses: int = 0  # reports of the last value that are looked at, where outputs are too many to enumerate
-    view: Callable[[bytes], Hashable] = bytes  # of a report of a closed box: all of it, or less of very many outputs
+    most_pairs: int = 60_000  # pairs of an input and an output that are enumerated
+    witnesses: int = 0  # reports of the last value that are examined, where outputs are too many to enumerate
+    view: Callable[[bytes], Hashable] = bytes  # what is read of a closed box's report: all, or less if outputs are many
     distance: Callable[[Any, Any], float] | None = None  # of two values in km, if the promise is for one kilometre
 
     def draw(self, value: Any, noise: Noise) -> bytes:
@@ -73,7 +73,7 @@ class DeviceSetting:
 
 
 class _Loss(NamedTuple):
-    """A loss, and how it was found, and what is wrong besides; with a confidence if it is a bound from draws."""
+    """A loss, how it was measured, and any other problem; with a confidence if it is a bound from draws."""
 
     loss: float | str
     how: str
@@ -92,18 +92,18 @@ def examine(setting: DeviceSetting) -> Verdict:
     ]
     worst = largest(each.loss for each in losses)
     measured = worst if isinstance(worst, str) else round(worst, _DIGITS)
-    # What is claimed in the scope of the setting, and what the certificate says holds.
+    # The claim in the scope of the setting, and what the certificate states as true.
     promise, mechanism = setting.mechanism.promise(), setting.mechanism
     claimed, stated = (
         UNBOUNDED if isinstance(one, WithinCluster) and setting.scope != WITHIN else float(one.epsilon)
         for one in (promise.guarantee, promise.holds or promise.guarantee)
     )
-    if len(mechanism.levels) > 1:  # the promise is for the tier that gives away most
+    if len(mechanism.levels) > 1:  # the promise is for the tier that reveals most
         claimed = stated = float(next(level for level in mechanism.levels if level.name == setting.tier).epsilon)
-    # What the allowance of a vehicle is charged for one report; with ``planar`` that is for the whole box.
+    # What one report charges to the allowance of a vehicle; with ``planar`` that is for the whole box.
     loss = mechanism.true_loss(setting.tier)
     charged = UNBOUNDED if loss is None or setting.distance is not None else float(loss)
-    # Nothing may exceed the smaller of what is said and what is charged.
+    # Nothing may exceed the smaller of what is stated and what is charged.
     holds = charged if within(charged, stated, "epsilon") else stated
     exactly = any(each.confidence is None and each.loss == worst for each in losses)
     problems = [each.problem for each in losses if each.problem]
@@ -125,7 +125,7 @@ def examine(setting: DeviceSetting) -> Verdict:
 
 
 def _from_exponents(setting: DeviceSetting) -> Iterator[_Loss]:
-    """Look at every output and every input of the channel, or every input in scope."""
+    """Compare every output and every input of the channel, or every input in scope."""
     channel = setting.mechanism.channel(setting.tier)
     if setting.few_inputs:
         channel = replace(setting.mechanism.oracle(setting.tier), num_inputs=setting.few_inputs)
@@ -149,17 +149,17 @@ def _spread_over(channel: Any, symbols: Sequence[int], inputs: Sequence[int]) ->
     return float(max(bounded)) if len(bounded) == len(losses) else UNBOUNDED
 
 
-def _difference(stated: float | str, drawn: float | str) -> str:
-    """Return what is wrong where the exponents of a law and its code are not those of one law."""
-    texts = (isinstance(stated, str), isinstance(drawn, str))
-    if stated == drawn if any(texts) else abs(float(stated) - float(drawn)) <= _SAME:
+def _difference(stated: float | str, replayed: float | str) -> str:
+    """Return the problem if the exponents of a law and its code are not those of one law."""
+    texts = (isinstance(stated, str), isinstance(replayed, str))
+    if stated == replayed if any(texts) else abs(float(stated) - float(replayed)) <= _SAME:
         return ""
-    words = [loss if isinstance(loss, str) else f"epsilon {loss:.4g}" for loss in (stated, drawn)]
-    return f"its code is not that of the law it states: {words[1]} by its decisions, {words[0]} by its exponents"
+    words = [loss if isinstance(loss, str) else f"epsilon {loss:.4g}" for loss in (stated, replayed)]
+    return f"its code does not follow the law it states: {words[1]} by its decisions, {words[0]} by its exponents"
 
 
 def _from_replays(setting: DeviceSetting, stated: Sequence[_Loss]) -> Iterator[_Loss]:
-    """Replay ``perturb`` for each value, and compare real draws of two of them with the law that is found."""
+    """Replay ``perturb`` for each value, and compare real draws of two of them with the resulting law."""
     if not setting.replays:
         return
     draws = [partial(setting.draw, value) for value in setting.values]
@@ -202,12 +202,12 @@ def _drawn_as(draws: Sequence[tuple[Callable[[Noise], Hashable], Outcomes]], num
     noise = Noise()
     pvalues = [agrees(Counter(draw(noise) for _ in range(num)), law.chances) for draw, law in draws]
     agree = len(pvalues) * min(pvalues) > UNLIKELY
-    problem = "" if agree else "reports that were really drawn do not follow the law of its code"
-    return _Loss(0.0, f"{num * len(draws):,} reports drawn {'' if agree else 'do not '}follow that law", problem)
+    problem = "" if agree else "real reports do not follow the law of its code"
+    return _Loss(0.0, f"{num * len(draws):,} real reports {'' if agree else 'do not '}follow that law", problem)
 
 
 def _from_displacements(setting: DeviceSetting) -> Iterator[_Loss]:
-    """Look at what a planar law loses for each kilometre, before anything is put on the border of the box."""
+    """Measure what a planar law loses for each kilometre, before anything is moved to the border of the box."""
     if setting.distance is None:
         return
     law = setting.mechanism.channel(setting.tier)
@@ -235,39 +235,39 @@ def _from_displacements(setting: DeviceSetting) -> Iterator[_Loss]:
 
 
 def _from_draws(setting: DeviceSetting) -> Iterator[_Loss]:
-    """Look at real reports of the last value, or take the mechanism as a closed box and bound its loss from below."""
+    """Examine real reports of the last value, or treat the mechanism as a closed box and bound its loss from below."""
     noise = Noise()
-    if setting.witnesses:  # how much less likely reports of the last value are for the first input
+    if setting.witnesses:  # how much less likely the reports of the last value are for the first input
         channel = setting.mechanism.channel(setting.tier)
         payloads = {setting.draw(setting.values[-1], noise) for _ in range(setting.witnesses)}
         symbols = [int.from_bytes(payload + b"\x01", "little") for payload in payloads]
         loss = _spread_over(channel, symbols, (0, channel.num_inputs - 1))
-        yield _Loss(loss, f"exact odds of {len(symbols):,} different reports that were really drawn")
+        yield _Loss(loss, f"exact odds of {len(symbols):,} different real reports")
     elif not setting.replays:
         num = setting.num_drawn
         ends = (setting.values[0], setting.values[-1])
         draws = [[setting.view(setting.draw(value, noise)) for _ in range(num)] for value in ends]
         bound = lower_bound(*draws, confidence=_CONFIDENCE)
-        how = f"at least {bound.epsilon:.3g} by {2 * num:,} reports of a closed box"
+        how = f"at least {bound.epsilon:.3g} from {2 * num:,} reports of a closed box"
         yield _Loss(bound.epsilon, how, confidence=bound.confidence)
 
 
 def _sentence(
     setting: DeviceSetting, claimed: float | str, bound: float | str, measured: float | str, problems: Sequence[str]
 ) -> str:
-    """Say in one sentence what was found: the loss first, and then what is wrong besides."""
+    """Say the result in one sentence: the loss first, then any other problem."""
     each = " per kilometre" if setting.distance is not None else ""
     stated = "no bound" if isinstance(claimed, str) else f"epsilon {claimed:g}{each}"
-    lost = "" if isinstance(measured, str) else f"One report gives away epsilon {measured:.4g}{each}"
+    lost = "" if isinstance(measured, str) else f"One report reveals epsilon {measured:.4g}{each}"
     if isinstance(measured, str):
-        said = "as is stated" if isinstance(claimed, str) else f"where {stated} is claimed"
-        meaning = f"One report can tell {setting.scope} apart for certain, {said}"
+        said = "as stated" if isinstance(claimed, str) else f"where {stated} is claimed"
+        meaning = f"One report can distinguish {setting.scope} for certain, {said}"
     elif not within(measured, bound, "epsilon"):
         meaning = f"{lost} between {setting.scope}, more than the epsilon {bound:g}{each} that is stated"
     elif judge(measured, claimed, "epsilon") == FAILS:
         meaning = f"{lost} between {setting.scope}, where {stated} is claimed"
     else:
-        meaning = f"{lost} at most between {setting.scope}; stated is {stated}"
+        meaning = f"{lost} at most between {setting.scope}; {stated} is stated"
     return f"{meaning}; but {', and '.join(problems)}." if problems else f"{meaning}."
 
 
@@ -277,7 +277,7 @@ _TIERS = (Tier(name="basic", epsilon=Fraction(2)), Tier(name="strict", epsilon=F
 
 
 def _setting(kind: Any, variant: str, values: Sequence[Any], given: dict[str, Any]) -> DeviceSetting:
-    """Make a setting; what it is given for itself and what for the mechanism is told apart by name."""
+    """Make a setting; names decide which arguments go to the setting and which to the mechanism."""
     own = {name: given.pop(name) for name in list(given) if name in DeviceSetting.__dataclass_fields__}
     if "tiers" not in given:
         given.setdefault("epsilon", 1)
@@ -307,7 +307,7 @@ def _points(steps: int) -> list[tuple[Fraction]]:
 def _number_settings(long: bool) -> Iterator[DeviceSetting]:
     yield _numbers("method hybrid", 1, 2, values=[(-1,), (Fraction(1, 3),), (None,), *_points(2)])
     yield _numbers("method hybrid, 2 numbers", 2, 1, epsilon="0.5")
-    yield _numbers("method hybrid, missing told", 1, 1, "symbol")
+    yield _numbers("method hybrid, missing reported", 1, 1, "symbol")
     yield _numbers("method piecewise, 2 numbers", 2, 1, method="piecewise")
     yield _numbers("method duchi", 1, 3, method="duchi")
     yield _numbers("method duchi, 2 numbers", 2, 1, method="duchi", values=_corners(2))
@@ -319,7 +319,7 @@ def _number_settings(long: bool) -> Iterator[DeviceSetting]:
     yield _numbers("method warner, 2 numbers", 2, 1, method="warner", values=_corners(2))
     for tier in _TIERS:
         yield _numbers(f"tier {tier.name}", 1, 1, tiers=_TIERS, tier=tier.name)
-    # Yield the published e-L_LDP for one number, of which it is true, and for several.
+    # The published e-L_LDP for one number, for which its claim is true, and for several.
     name = "as published (e-L_LDP)"
     form: dict[str, Any] = {"as_published": True}
     yield _numbers(f"{name}, 1 number", 1, 1, **form)
@@ -340,7 +340,7 @@ def check_numeric(long: bool) -> Iterator[Verdict]:
     """Check every method, the published form, and a lifetime of reports."""
     for setting in _number_settings(long):
         yield examine(setting)
-    # Check L-PM as its algorithm is printed: mostly noise, so that it gives away less than it says.
+    # L-PM as its algorithm is printed: mostly noise, so it reveals less than it claims.
     law = LiteralPiecewise(epsilon=Fraction(1), steps=2)
     loss = _worst([replay_draws(partial(_symbol, law, at)) for at in range(law.num_inputs)])
     yield Verdict.of(
@@ -349,7 +349,7 @@ def check_numeric(long: bool) -> Iterator[Verdict]:
         1.0,
         loss if isinstance(loss, str) else round(loss, _DIGITS),
         method=f"its code replayed for {law.num_inputs} inputs, every decision all ways",
-        sentence="As printed it gives away less than it claims, and tells numbers as about a quarter of what they are.",
+        sentence="As printed, it reveals less than it claims, and reports numbers as about a quarter of what they are.",
         basis="claimed",
     )
     purpose = Purpose(
@@ -382,7 +382,7 @@ def _places(variant: str, grid: Grid, **given: Any) -> DeviceSetting:
 
 
 def _unary(long: bool) -> dict[str, Any]:
-    """Return how a unary encoding is looked at: its bits are too many to replay, but for few inputs."""
+    """Return how a unary encoding is examined: it has too many bits to replay, except for few inputs."""
     return {"replays": False, "law_inputs": 3 if long else 2, "num_drawn": 40_000 if long else 6_000}
 
 
@@ -402,7 +402,7 @@ def _place_settings(long: bool) -> Iterator[DeviceSetting]:
     yield _places("area in clear, across areas", _MIDDLE, area_in_clear=True, values=both, scope=ACROSS, expected=VOID)
     published: dict[str, Any] = {"as_published": True, "expected": FAILS}
     yield _places("as published (L-RR), one area", _SMALL, **published, **_unary(long))
-    one = [_AREAS.centre(0), _AWAY]  # the first area has one place, and counts what is outside
+    one = [_AREAS.centre(0), _AWAY]  # the first area has one place, and counts everything outside
     yield _places("as published (e-LT_LDP), within the area", _AREAS, values=one, scope=WITHIN, **published)
     published |= {"values": [_AREAS.centre(0), _AREAS.centre(3)], "replays": False}
     yield _places("as published (e-LT_LDP), across areas", _AREAS, scope=ACROSS, **published)
@@ -445,7 +445,7 @@ def _path_settings(long: bool) -> Iterator[DeviceSetting]:
     for method in ("randomised-response", "hadamard"):
         yield _paths(f"method {method}", _SMALL, method=method)
     for method in _UNARY:
-        # Of 17 bits a closed box shows those of the two paths.
+        # Of 17 bits, a closed box shows those of the two paths.
         ends = {"values": [_some(2)[0], _some(2)[-1]], "view": _two_bits, "few_inputs": 8, "law_inputs": 2}
         yield _paths(f"method {method}", _SMALL, method=method, **(_unary(long) | ends))
     few: dict[str, Any] = {"method": "randomised-response"}
@@ -473,12 +473,12 @@ def _two_bits(payload: bytes) -> Hashable:
 
 
 def _published_paths(form: str, steps: int, long: bool) -> Iterator[DeviceSetting]:
-    """Yield a published form within one sequence of areas, and across areas; one place an area, and what is missing."""
+    """Yield a published form within one sequence of areas, and across areas, with one place in each area."""
     given: dict[str, Any] = {"as_published": True, "method": form, "expected": FAILS, "replays": False}
     given |= {"num_drawn": 20_000 if long else 2_500}
     first, last, missing = ([place] * steps for place in (_AREAS.centre(0), _AREAS.centre(3), _AWAY))
     name = f"as published ({form}), {steps} steps"
-    # What is missing counts for the first area, and so for the first sequence of areas.
+    # A missing place counts for the first area, and so for the first sequence of areas.
     law: dict[str, Any] = {"law_inputs": 2} if steps == 2 else {}
     yield _paths(f"{name}, within areas", _AREAS, steps, values=[first, missing], scope=WITHIN, **law, **given)
     if steps == 2:
@@ -506,10 +506,10 @@ Opening = Callable[..., Allowance]
 def examine_lifetime(
     purpose: Purpose, value: Any, *, loss: Fraction, opening: Opening = Allowance.open
 ) -> Iterator[Verdict]:
-    """Check that a vehicle falls silent when its allowance is used up, and gives away no more until then.
+    """Check that a vehicle falls silent when its allowance is used up, and reveals no more than that until then.
 
-    Its device is switched off and on again between reports, is asked twice for each, and goes on asking when nothing is
-    left. What the reports that came out give away together is then added up, for one purpose and for two at once.
+    Its device restarts between reports, tries to make each one twice, and goes on trying when nothing is left. The
+    losses of the reports that came out are then added up, for one purpose and for two at once.
     """
     for purposes, also in (((purpose,), ""), ((purpose, replace(purpose, name="more")), ", two purposes")):
         day, lifetime = len(purposes) * _PER_DAY * loss, _NUM_REPORTS * loss
@@ -526,13 +526,13 @@ def examine_lifetime(
                 float(limit),
                 measured,
                 method=f"{reports} reports of epsilon {shown_number(loss)} each came out, of "
-                f"{len(by_slot)} slots in {_NUM_DAYS} days, asked for twice, the device restarted in between",
-                sentence=f"In a {what} a vehicle gives away epsilon {measured:g} of {float(limit):g} allowed{ending}.",
+                f"{len(by_slot)} slots in {_NUM_DAYS} days, each requested twice, with a restart in between",
+                sentence=f"In a {what} a vehicle reveals epsilon {measured:g} of {float(limit):g} allowed{ending}.",
             )
 
 
 def examine_window(purpose: Purpose, values: Sequence[Any]) -> Verdict:
-    """Check that a window of consecutive slots gives away no more than what is stated for it."""
+    """Check that a window of consecutive slots reveals no more than is stated for it."""
     schedule = replace(_SCHEDULE, window=_WINDOW)
     task = Task(dataset="fleet", purposes=(purpose,), schedule=schedule, limits=Limits(lifetime=Fraction(1000)))
     tier = purpose.tiers[0]
@@ -547,12 +547,12 @@ def examine_window(purpose: Purpose, values: Sequence[Any]) -> Verdict:
         float(tier.epsilon),
         measured,
         method=f"{reports} reports came out in a window, the code of one replayed for {len(values)} values",
-        sentence=f"Any {_WINDOW} consecutive slots give away epsilon {measured}; stated is {float(tier.epsilon):g}.",
+        sentence=f"Any {_WINDOW} consecutive slots reveal epsilon {measured}; {float(tier.epsilon):g} is stated.",
     )
 
 
 def _reports_by_slot(task: Task, value: Any, opening: Opening) -> list[int]:
-    """Count the different reports that a device hands out in each slot, however often it is switched on and asked."""
+    """Count the different reports that a device makes in each slot, however often it restarts and tries."""
     num_reports = []
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "vehicle"

@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run a mechanism over and over, each time with other decisions of chance, until every way it can go has been seen.
+"""Run a mechanism over and over, each time with other random decisions, until every possible run has been seen.
 
-A mechanism draws from the :class:`~dunnage.noise.Noise` that it is handed, by a few exact laws. :class:`Decisions` is a
-noise that draws nothing: asked for a number, it takes the next of a script, and keeps how likely that was. Going
-through all scripts gives every output that the code can make, and its probability, without trusting a word of what the
+A mechanism draws from the :class:`~dunnage.noise.Noise` that it receives, by a few exact laws. :class:`Decisions` is a
+noise that draws nothing: for each number it takes the next entry of a script, and keeps how likely that was. All
+scripts together give every output that the code can make, with its probability, without trusting anything that the
 mechanism says about itself.
 
-Two laws never end. Their tails are either taken together, as one number far away, which is exact where what is released
-is clamped to a public range (``beyond="together"``); or left out, and with what chance is kept (``beyond="left out"``).
+Two laws never end. Their tails are either taken together, as one number far away, which is exact where the release is
+clamped to a public range (``beyond="together"``); or left out, and their chance is kept (``beyond="left out"``).
 
-What the code does without asking the noise it was handed is taken as certain, so that a mechanism that draws elsewhere,
-or not at all, shows as one that hides nothing.
+What the code does without the noise that it received counts as certain, so a mechanism that draws elsewhere, or not at
+all, shows as one that hides nothing.
 
-Of what a device draws, a uniform number stays undecided until the code looks at it, and then only as far as it looks,
-so that comparing 64 random digits with a threshold is one decision of two ways (:class:`Undecided`). Loops that refuse
-a draw never end: paths that are too unlikely are left out, and with what chance is kept.
+On devices, a uniform number stays undecided until the code looks at it, and then only as far as it looks, so comparing
+64 random digits with a threshold is one decision of two ways (:class:`Undecided`). Loops that refuse a draw never end:
+paths that are too unlikely are left out, and their chance is kept.
 """
 
 from __future__ import annotations
@@ -39,24 +39,24 @@ from dunnage.noise.source import Noise
 from dunnage.proving.verdict import UNBOUNDED
 
 FAR: Final = 1 << 20
-"""The number that stands for all beyond the reach."""
+"""The number that stands for everything beyond the reach."""
 MAX_RUNS: Final = 400_000
 _MAX_BELOW, _MAX_ORDERED = 4096, 5
 _BEYOND = ("together", "left out", "extremes")
 
 
 class NotEnumerable(Exception):
-    """The mechanism draws from a law that is too large to try every outcome of."""
+    """The mechanism draws from a law with too many outcomes to try them all."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reach:
     steps: int  # how far on either side
-    # "together": what is beyond is one outcome, far away; "left out": it is not looked at; "extremes": only the first
-    # and the last outcome of every law are tried, and their chances mean nothing.
+    # "together": everything beyond is one outcome, far away; "left out": it is ignored; "extremes": only the first and
+    # the last outcome of every law are tried, and their chances mean nothing.
     beyond: str = "together"
-    orders: bool = False  # whether every order of shuffled rows is tried; else whoever compares must sort them
-    tail: float = 0.0  # if above 0, each law is followed until about this chance is beyond, instead of so many steps
+    orders: bool = False  # whether every order of shuffled rows is tried; otherwise the caller must sort rows
+    tail: float = 0.0  # if above 0, each law is followed until about this chance is left, instead of by steps
 
     def __post_init__(self) -> None:
         if self.beyond not in _BEYOND:
@@ -71,7 +71,7 @@ class Reach:
 
 
 class Decisions(Noise):
-    """Noise that follows a script, and notes how likely each decision was and how many others there were."""
+    """Noise that follows a script, and notes how likely each decision was and how many alternatives there were."""
 
     __slots__ = ("_reach", "_script", "_trace", "chance", "complete")
 
@@ -104,11 +104,11 @@ class Decisions(Noise):
         return [*(choice for choice, _ in trace[:-1]), trace[-1][0] + 1]
 
     def draw_bytes(self, n: int) -> bytes:
-        """Return bytes for salts and keys, which no release holds: always the same."""
+        """Return bytes for salts and keys, which no release contains: always the same."""
         return bytes(n)
 
     def bits(self, n: int) -> int:
-        """Refuse: bare bits say nothing of the law they are drawn for."""
+        """Refuse: bare bits say nothing about the law they serve."""
         raise NotEnumerable
 
     def below(self, n: int) -> int:
@@ -189,10 +189,10 @@ def _stand_in(name: str, draw: Callable[..., Any], noise: Noise, *given: Any) ->
 
 @contextlib.contextmanager
 def diverted() -> Iterator[None]:
-    """Let array draws from :class:`Decisions` be decisions too; draws from any other noise stay what they are."""
+    """Turn array draws from :class:`Decisions` into decisions too; draws from any other noise stay as they are."""
     draws = {name: getattr(noise_arrays, name) for name in (*_NUMBERS, *_COINS, *_OTHERS)}
     stand_ins = {id(draw): partial(_stand_in, name, draw) for name, draw in draws.items()}
-    # Some modules hold a function under a name of their own.
+    # Some modules have a function under a name of their own.
     places = [
         (module, name, value)
         for module in list(sys.modules.values())
@@ -212,7 +212,7 @@ def diverted() -> Iterator[None]:
 @dataclass(frozen=True, kw_only=True)
 class Outcomes:
     chances: Mapping[Hashable, float]  # probability of each output
-    missed: float  # probability of all that was not looked at; 0 if all was
+    missed: float  # probability of everything that was not followed; 0 if all was
     runs: int
 
     def __len__(self) -> int:
@@ -220,12 +220,12 @@ class Outcomes:
 
 
 def outcomes(run: Callable[[Decisions], Hashable], reach: Reach, *, most: int = MAX_RUNS) -> Outcomes:
-    """Find all that a function can return, and how likely each is, by taking every decision all ways."""
+    """Return every output of a function, with its probability, by taking every decision all ways."""
     return _all_ways(run, lambda script: Decisions(script, reach), most)
 
 
 def replay_draws(draw: Callable[[Noise], Hashable], *, most_draws: int | None = None) -> Outcomes:
-    """Find the law of what a device draws; a round of more draws than the most was refused, and is left out."""
+    """Return the law of what a device draws; a round of more than ``most_draws`` was refused, and is left out."""
     return _all_ways(draw, lambda script: Undecided(script, most_draws), None)
 
 
@@ -256,10 +256,10 @@ def _all_ways(
 # Numbers that are decided only as far as the code looks at them
 
 CUT = 1e-13
-"""A path of decisions less likely than this is not followed; with what chance is kept."""
+"""A path of decisions less likely than this is not followed; its chance is kept."""
 MAX_LISTED = 1 << 12
-"""Largest uniform draw whose values are listed; of a larger one only comparisons are followed."""
-_SURELY = 1e6  # an output so much likelier than all that was not followed is impossible where it was not met
+"""Largest uniform draw with values that are listed; for a larger one only comparisons are followed."""
+_SURELY = 1e6  # an output this much likelier than everything not followed is impossible where it does not occur
 
 
 class _TooUnlikely(Exception):
@@ -267,14 +267,13 @@ class _TooUnlikely(Exception):
 
 
 class _Restarted(Exception):
-    """A round was refused, and the next begins as if nothing had been."""
+    """A round was refused, and the next begins as if nothing had happened."""
 
 
 class Undecided(Decisions):
     """Decisions of a device: a uniform number is decided only as far as the code looks at it.
 
-    Whether 64 random digits are below a threshold is then one decision of two ways, and a loop that draws until
-    something holds is one path a round, followed until it is too unlikely.
+    A loop that draws until something holds is one path for each round, followed until it is too unlikely.
     """
 
     __slots__ = ("_draws_left",)
@@ -306,7 +305,7 @@ class Undecided(Decisions):
 
     def below(self, n: int) -> int:
         self._count()
-        # To the code that draws it is a whole number like any other.
+        # For the code that draws, this is a whole number like any other.
         return _Drawn(self, [range(n)], int) if n <= MAX_LISTED else _Word(self, n)  # type: ignore[return-value]
 
     def _yes(self, chance: float) -> bool:
@@ -327,7 +326,7 @@ class _Drawn:
     __slots__ = ("_left", "_noise", "_value")
 
     def __init__(self, noise: Undecided, left: list[Sequence[int]], value: Callable[[int], Any]) -> None:
-        # What the uniform number may still be is shared: what one function of it shows all others know.
+        # The values that are still possible are shared: a decision on one function of the number holds for all.
         self._noise, self._left, self._value = noise, left, value
 
     def joined(self, other: Any, function: Callable[[Any, Any], Any]) -> Any:
@@ -384,7 +383,7 @@ def _compared(function: Callable[[Any, Any], Any]) -> Callable[[_Drawn, Any], bo
 
 _MAKERS: Mapping[Callable[..., Any], tuple[str, ...]] = {
     _left_open: ("mul", "and_", "or_", "xor", "lshift", "rshift"),
-    _decided: ("add", "sub", "floordiv", "mod"),  # what is added up is told, so it may as well be decided
+    _decided: ("add", "sub", "floordiv", "mod"),  # a sum is used, so it may as well be decided
     _compared: ("lt", "le", "gt", "ge", "ne"),
 }
 for _made, _names in _MAKERS.items():
@@ -395,7 +394,7 @@ for _made, _names in _MAKERS.items():
 
 
 class _Word:
-    """A uniform number out of very many, of which the code may ask only whether it is below or equal to another."""
+    """A uniform number out of very many; the code may only test whether it is below or equal to another."""
 
     __slots__ = ("_left", "_noise")
     __hash__ = None  # type: ignore[assignment]
@@ -421,16 +420,16 @@ class _Word:
     def _split(self, inside: Sequence[range]) -> bool:
         """Decide whether the number lies in the given piece of each part that it may still lie in."""
         yes, num = _size(inside), _size(self._left)
-        found = bool(self._noise.decide(((num - yes) / num, yes / num))) if 0 < yes < num else yes == num
+        is_inside = bool(self._noise.decide(((num - yes) / num, yes / num))) if 0 < yes < num else yes == num
         pieces: list[range] = []
         for part, piece in zip(self._left, inside, strict=True):
-            pieces += [piece] if found else [range(part.start, piece.start), range(piece.stop, part.stop)]
+            pieces += [piece] if is_inside else [range(part.start, piece.start), range(piece.stop, part.stop)]
         self._left = [piece for piece in pieces if piece.start < piece.stop]
-        return found
+        return is_inside
 
 
 def _size(parts: Sequence[range]) -> int:
-    return sum(part.stop - part.start for part in parts)  # which len cannot say of a part of 2^64
+    return sum(part.stop - part.start for part in parts)  # len fails for a part of 2^64
 
 
 # How far apart the outputs of two neighbouring datasets are
@@ -441,7 +440,7 @@ Kept = Callable[[Hashable], bool]
 def epsilon_between(one: Outcomes, other: Outcomes, kept: Kept | None = None) -> float | str:
     """Return the largest logarithm of the ratio of an output's chances, either way.
 
-    What was not looked at is counted for the side that makes the ratio smaller, so that nothing is overstated.
+    What was not followed counts for the side that makes the ratio smaller, so that nothing is overstated.
     """
     worst = 0.0
     for here, there in ((one, other), (other, one)):
@@ -464,7 +463,7 @@ def delta_between(one: Outcomes, other: Outcomes, epsilon: float) -> float:
 
 
 def loss_between(one: Outcomes, other: Outcomes) -> float | str:
-    """Return the worst loss between two inputs; no bound if an output of one is surely none of the other."""
+    """Return the worst loss between two inputs; unbounded if an output of one is certainly impossible for the other."""
     for here, there in ((one, other), (other, one)):
         if any(chance > _SURELY * there.missed and not there.chances.get(y) for y, chance in here.chances.items()):
             return UNBOUNDED

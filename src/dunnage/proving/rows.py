@@ -58,7 +58,7 @@ def values_case(
     law: str,
     num: int = 1,  # records of a dataset
     confidence: Any = 0.9,
-    mechanism: Any = None,  # to examine instead: anything that promises and releases like noisy-values
+    mechanism: Any = None,  # to examine instead: any mechanism that promises and releases like noisy-values
     variant: str | None = None,
 ) -> NeighbourCase:
     lasts = [last] if isinstance(last, int) else list(last)
@@ -79,7 +79,7 @@ def values_case(
 
 def check_noisy_values(long: bool) -> Iterator[Verdict]:
     """Check both laws, several columns that share epsilon, and records beside each other."""
-    # With a confidence of one half the window of the piecewise law is a single point, and all of epsilon is used.
+    # With a confidence of one half, the window of the piecewise law is a single point, and all of epsilon is used.
     for law, confidence in (("laplace", "0.9"), ("piecewise", "0.5")):
         yield examine(values_case(epsilon=2, last=4, law=law, confidence=confidence), long=long)
         yield examine(values_case(epsilon=3, last=(2, 2), law=law, confidence=confidence), long=long)
@@ -100,7 +100,7 @@ def _cell(borders: Sequence[float], value: float) -> int:
 
 
 def _separates(output: Hashable, one: Rows, other: Rows) -> bool:
-    """Tell whether the published borders separate the values in which two datasets differ."""
+    """Return whether the published borders separate the values in which two datasets differ."""
     assert isinstance(output, tuple)  # of tables and certificate: the sound forms refuse nothing
     borders: Mapping[str, Sequence[float]] = json.loads(output[1])["measures"].get("borders", {})
     cells = [
@@ -118,7 +118,7 @@ def _borders_case(
 ) -> NeighbourCase:
     """Return the case of public borders, or of private ones at quantiles.
 
-    With public borders neighbours have the differing value between the same two, and noise stays in a cluster.
+    With public borders, the differing value of two neighbours lies between the same two, and noise stays in a cluster.
     """
     tables, pairs = replaced([last], num)
     records_text = f"{law}, {num} record{'s' * (num > 1)}"
@@ -143,7 +143,7 @@ def _borders_case(
 
 
 class _Listening(Noise):
-    """Noise that keeps the scores it chose by."""
+    """Noise that keeps the scores of its choices."""
 
     __slots__ = ("scores",)
 
@@ -157,9 +157,9 @@ class _Listening(Noise):
 
 
 def examine_border_shares() -> Verdict:
-    """Examine what drawing several borders costs: no more than their share of epsilon, all together.
+    """Examine what several borders cost: together no more than their share of epsilon.
 
-    If scores change by d, which is at least a and at most b, the odds of what is chosen change by e^(b - a) at most.
+    If scores change by at least a and at most b, the odds of a choice change by at most e^(b - a).
     """
     quantiles, last = ["0.2", "0.4", "0.6", "0.8"], 20
     mechanism = NoisyClusters(epsilon=2, quantiles=quantiles)
@@ -174,14 +174,14 @@ def examine_border_shares() -> Verdict:
     measured = float(sum(max(change) - min(change) for change in changes))
     claimed = float(mechanism.epsilon * mechanism.border_share)
     enough = len(changes) == len(quantiles)
-    problems = () if enough else (f"it draws {len(changes)} borders by their scores, and {len(quantiles)} are wanted",)
+    problems = () if enough else (f"it draws {len(changes)} borders by their scores instead of {len(quantiles)}",)
     return Verdict.of(
         NoisyClusters.name,
         f"epsilon of {len(quantiles)} private borders",
         claimed,
         measured,
         method=f"exact change of the scores of {len(changes)} borders between two neighbours",
-        sentence=f"All borders together cost {measured:.3g} of the {claimed:.3g} that is set aside for them.",
+        sentence=f"All borders together cost {measured:.3g} of the {claimed:.3g} that is reserved for them.",
         problems=problems,
     )
 
@@ -200,8 +200,8 @@ def check_noisy_clusters(long: bool) -> Iterator[Verdict]:
             variant="as published",
             expected=FAILS,
             sentence="Noise is scaled by the range of the private records, and a cluster of equal values gets none: "
-            "widths of intervals tell neighbours apart for sure, and the heaviest of 25 packages would be printed as "
-            "it is.",
+            "widths of intervals distinguish neighbours for certain, and the heaviest of 25 packages would be printed "
+            "as it is.",
         ),
         long=long,
     )
@@ -228,21 +228,21 @@ def check_any(kind: type[Any], long: bool) -> Iterator[Verdict]:
 
 BETA = "0.7"
 TOLD_APART = (("x", "x"), ("x", "y"), ("y", "x"))
-"""Three records of two flags: each flag alone puts the first with one of the others."""
+"""Three records with two flags: each flag alone puts the first record with one of the others."""
 _SIZES = 400
 _FLAG = {"role": "quasi-identifier", "kind": "tree", "parents": {"x": "*", "y": "*"}}
 _NUMBER = {"role": "quasi-identifier", "kind": "numeric", "resolution": 1, "doubling": 2}
 
 
 class _OneSampleRule(_CountRule):
-    """The sound rule, but for the sample: the node is chosen on the one that is released."""
+    """The sound rule, except that the node is chosen on the released sample."""
 
     def sample(self, released: Any, draw: Any) -> Any:
         return released
 
 
 class ChosenOnRelease(SampledLattice):
-    """Sampled-lattice with its node chosen on the released sample, which the theorem does not allow for."""
+    """Sampled-lattice with its node chosen on the released sample, which the theorem does not cover."""
 
     @cached_property
     def _rule(self) -> _OneSampleRule:
@@ -263,7 +263,7 @@ def numbers(values: Sequence[float]) -> Rows:
 def lattice_case(
     mechanism: SampledLattice, tables: Sequence[Rows], *, last: int = 4, orders: bool = False, **more: Any
 ) -> NeighbourCase:
-    """Return a case of datasets of which each has one record more than the one before, unless pairs say otherwise."""
+    """Return a case of datasets, each with one record more than the one before, unless pairs are given."""
     attributes = FLAGS if "this" in tables[0] else {"weight": {**_NUMBER, "domain": [0, last]}}
     table = {"name": SampledLattice.name, "k": 2, "beta": 0.7, "epsilon_choice": 1}
     more.setdefault("pairs", [(at, at + 1) for at in range(len(tables) - 1)])
@@ -284,12 +284,12 @@ def _sound(long: bool) -> Iterator[NeighbourCase]:
     yield lattice_case(SampledLattice(k=2, beta=BETA, epsilon_choice=1), two, orders=True, variant="1 number, k 2")
     three = [flags(TOLD_APART[1:]), flags(TOLD_APART)]
     yield lattice_case(SampledLattice(k=2, beta=BETA, epsilon_choice=8), three, variant="2 flags, k 2")
-    asked = SampledLattice(epsilon=3, delta="0.3", epsilon_choice="0.5")
-    yield lattice_case(asked, [numbers([0.0] * num) for num in (2, 3)], variant="epsilon and delta asked for")
+    requested = SampledLattice(epsilon=3, delta="0.3", epsilon_choice="0.5")
+    yield lattice_case(requested, [numbers([0.0] * num) for num in (2, 3)], variant="epsilon and delta requested")
     if long:
         for k, beta, epsilon in ((2, "0.2", "0.5"), (2, "0.5", 1), (3, BETA, 4)):
             mechanism = SampledLattice(k=k, beta=beta, epsilon_choice=epsilon)
-            # The case of all datasets of up to so many records of three values, and all their neighbours.
+            # All datasets of up to three records with three values, and all their neighbours.
             variant = f"1 number, k {k}, beta {beta}"
             every = [values for num in range(1, 3 + 1) for values in combinations_with_replacement((0, 1, 2), num)]
             places = {values: at for at, values in enumerate(every)}
@@ -301,15 +301,15 @@ def _sound(long: bool) -> Iterator[NeighbourCase]:
 
 
 def examine_smallest_k() -> Verdict:
-    """Examine the k that is chosen for a delta: what it loses, worked out term by term, is no more than requested."""
+    """Examine the k that is chosen for a delta: its loss, computed term by term, is no more than requested."""
     settings = [(beta, delta) for beta in ("0.1", "0.5", BETA) for delta in ("0.3", "0.05", "1e-4")]
     losses = [(_delta_of(smallest_k(beta, delta), float(beta)), float(delta)) for beta, delta in settings]
-    words = "The k that is chosen for a delta of {:g} loses one of {:.3g}."
+    words = "The k that is chosen for a delta of {:g} gives a delta of {:.3g}."
     return _worst_figure("smallest k for a delta", "delta", losses, words)
 
 
 def _delta_of(k: int, beta: float) -> float:
-    """Work out the largest chance that a class tells too much: P(Bin(n, beta) > gamma n), over many n."""
+    """Compute the largest chance that a class reveals too much: P(Bin(n, beta) > gamma n), over many n."""
     from scipy.special import bdtrc
 
     gamma = 1 - (1 - beta) ** 2
@@ -328,7 +328,7 @@ def examine_largest_rate() -> Verdict:
 
 def _worst_figure(variant: str, quantity: str, losses: Sequence[tuple[float, float]], words: str) -> Verdict:
     measured, claimed = max(losses, key=lambda pair: pair[0] / pair[1])
-    method = f"worked out anew for {len(losses)} settings, of which this is the worst"
+    method = f"computed independently for {len(losses)} settings, of which this is the worst"
     sentence = words.format(claimed, measured)
     return Verdict.of(
         SampledLattice.name, variant, claimed, measured, quantity=quantity, method=method, sentence=sentence
@@ -354,8 +354,8 @@ def _unsound() -> Iterator[NeighbourCase]:
         basis="claimed",
         holds=UNBOUNDED,
         claimed=float(sampling_delta(2, BETA)),
-        sentence="Choosing the node on the sample that is released lets it seek the telling class: the theorem of the "
-        "sample does not cover that, and a second sample is needed.",
+        sentence="A node that is chosen on the released sample can seek out the class that reveals most: the theorem "
+        "about the sample does not cover that, and a second sample is needed.",
     )
     yield lattice_case(
         SampledLattice(k=2, beta=BETA, epsilon_choice=1, left_out="noisy", left_out_epsilon=1),

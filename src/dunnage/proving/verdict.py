@@ -1,28 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was claimed of a mechanism, what was found, and what the two say together."""
+"""prove: what a mechanism claims, what it really reveals, and the verdict on both.
+
+A mechanism brings a check: a function that yields :class:`Verdict` values, in the ``CHECKS`` of one of the modules of
+this package, by its class. A mechanism without one gets the examination that fits all of its kind.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, Self
 
 from pydantic import computed_field, model_validator
 
-from dunnage.errors import ParameterError
+from dunnage.errors import CheckFailed, ParameterError
+from dunnage.mechanisms import MECHANISMS
 from dunnage.model.documents import Listed, Model
 from dunnage.model.guarantees import Basis
+from dunnage.processes import in_parallel
 
 UNBOUNDED: Final = "unbounded"
 HOLDS: Final = "holds"
 FAILS: Final = "fails"
 VOID: Final = "void"
 NOISE: Final = "noise"
-"""The name of the checks of noise itself: no mechanism of a policy, but part of every one."""
+"""The name of the checks of the noise itself, which every mechanism uses."""
 VERDICTS: Final = (HOLDS, FAILS, VOID)
 QUANTITIES: Final = ("epsilon", "delta", "k")
 
 RELATIVE_SLACK: Final = 1e-9
-"""How far a figure that was worked out in doubles may stray from the exact one, as a share of it."""
+"""How far a figure computed in doubles may stray from the exact one, as a share of it."""
 
 
 class Verdict(Model):
@@ -33,33 +41,33 @@ class Verdict(Model):
     mechanism
         Its name in a policy.
     variant
-        What sets this check apart: ``""``, ``"as published"``, ``"method piecewise"``.
+        What is special about this check: ``""``, ``"as published"``, ``"method piecewise"``.
     basis
-        What its promise says of itself: ``proved``, ``claimed`` or ``void``.
+        The basis of its promise: ``proved``, ``claimed`` or ``void``.
     claimed
-        What is claimed: an epsilon, a delta or a k, or :data:`UNBOUNDED`.
+        The claim: an epsilon, a delta or a k, or :data:`UNBOUNDED`.
     holds
-        What the certificate says is true instead, where it differs from the claim.
+        What the certificate states as true instead, where it differs from the claim.
     measured
-        The worst case that was found; :data:`UNBOUNDED` if there is no bound.
+        The worst case that was measured; :data:`UNBOUNDED` if there is no bound.
     quantity
         ``"epsilon"``, ``"delta"`` or ``"k"``.
     exact
         Whether every outcome was counted. Otherwise ``measured`` is a lower bound on the loss, from draws.
     confidence
-        How sure a lower bound from draws is.
+        Confidence of a lower bound from draws.
     method
-        One phrase that says how it was found.
+        How it was measured, in one phrase.
     verdict
         ``"holds"``, ``"fails"``, or ``"void"`` where nothing is claimed.
     expected
-        The verdict that must come out.
+        The verdict that is expected.
     sentence
-        One sentence for a person who decides.
+        One sentence for the person who decides.
     seconds
-        How long it took.
+        Time taken.
     problems
-        What else was found: draws that do not follow the law, a spend that is too small. There must be none.
+        Other problems: draws that do not follow the law, a spend that is too small. There should be none.
     """
 
     mechanism: str
@@ -81,7 +89,7 @@ class Verdict(Model):
     @model_validator(mode="before")
     @classmethod
     def _left_out(cls, content: Any) -> Any:
-        """Leave out what a file says follows from the rest: it is worked out anew."""
+        """Drop what follows from the rest of a file: it is computed again."""
         return {k: v for k, v in content.items() if k != "as_expected"} if isinstance(content, dict) else content
 
     @model_validator(mode="after")
@@ -117,9 +125,9 @@ class Verdict(Model):
         exact: bool | None = None,
         problems: Sequence[str] = (),
     ) -> Verdict:
-        """Compare what was measured with what is claimed; what would hold fails, too, if there are problems.
+        """Compare the measurement with the claim; a claim that would hold fails if there are problems.
 
-        What has a confidence is a bound from draws, and all else exact. How long it took the desk notes.
+        A verdict with a confidence is a bound from draws, any other is exact. :func:`prove` notes the time.
         """
         verdict = judge(measured, claimed, quantity)
         return cls(
@@ -142,29 +150,29 @@ class Verdict(Model):
 
     @property
     def within_promise(self) -> bool:
-        """Whether what was found stays within what our own certificate states as true."""
+        """Whether the measurement stays within what the certificate states as true."""
         stated = self.claimed if self.holds is None else self.holds
         return within(self.measured, stated, self.quantity)
 
     @computed_field  # type: ignore[prop-decorator]
     @property
     def as_expected(self) -> bool:
-        """Whether the verdict is the one that must come out and nothing exceeds what our certificate states."""
+        """Whether the verdict is the expected one, without problems or excess over what the certificate states."""
         return self.verdict == self.expected and self.within_promise and not self.problems
 
     def to_dict(self) -> dict[str, object]:
-        """Give the verdict as plain data, the fixed names first."""
+        """Give the verdict as plain data."""
         return self.model_dump(mode="json")
 
 
 Check = Callable[[bool], Iterator[Verdict]]
-"""A check of one mechanism: called with whether to take the long form, it yields verdicts as it reaches them."""
+"""A check of one mechanism: called with whether to use the long form, it yields verdicts as it reaches them."""
 Checks = Mapping[type[Any], Check]
 """The checks of a module, by the class of their mechanism."""
 
 
 def verdict_on_error(mechanism: str, variant: str, error: Exception) -> Verdict:
-    """Return the verdict on something that raised an error where it should have been examined: it fails."""
+    """Return the verdict on a mechanism that raised an error: it fails."""
     text = " ".join(str(error).split())[:160]
     problem = f"it raised {type(error).__name__}{': ' * bool(text)}{text}".rstrip(".")
     return Verdict.of(
@@ -175,7 +183,7 @@ def verdict_on_error(mechanism: str, variant: str, error: Exception) -> Verdict:
         basis="claimed",
         exact=False,
         method="run as it is",
-        sentence=f"{as_sentence(problem)} What it gives away was not found out.",
+        sentence=f"{as_sentence(problem)} What it reveals is not known.",
         problems=(problem,),
     )
 
@@ -186,7 +194,7 @@ def as_sentence(words: str) -> str:
 
 def within(measured: float | str, stated: float | str, quantity: str) -> bool:
     """Return whether a worst case stays within what is stated, up to the rounding of doubles."""
-    if isinstance(stated, str):  # an unbounded loss is stated: nothing can exceed it
+    if isinstance(stated, str):  # nothing exceeds an unbounded loss
         return True
     if isinstance(measured, str):
         return False
@@ -195,7 +203,171 @@ def within(measured: float | str, stated: float | str, quantity: str) -> bool:
 
 
 def judge(measured: float | str, claimed: float | str, quantity: str) -> str:
-    """Return the verdict on a claim: ``"void"`` where nothing is claimed, else whether it holds."""
+    """Return the verdict on a claim: ``"void"`` where nothing is claimed, otherwise whether it holds."""
     if isinstance(claimed, str):
         return VOID
     return HOLDS if within(measured, claimed, quantity) else FAILS
+
+
+# The proof desk: every mechanism checked, every published form too
+
+Progress = Callable[[str], None]
+_HEAD = ("verdict", "mechanism", "variant", "basis", "claimed", "measured")
+
+
+def checks() -> dict[str, Check]:
+    """Return the check of every mechanism, by its name in a policy, and of the noise that all use."""
+    from dunnage.proving import classes, counts, local, rows, statistical
+
+    # The longest first, so that several processes end together.
+    parts = (counts.CHECKS, rows.CHECKS, local.CHECKS, rows.SAMPLED_CHECKS, classes.CHECKS)
+    own = {kind.name: check for part in parts for kind, check in part.items()}
+    by_kind = {"counts": counts.check_any, "noisy": rows.check_any, "classes": classes.check_any}
+    others = {kind.name: partial(by_kind[kind.kind], kind) for name, kind in MECHANISMS.items() if name not in own}
+    return {**own, **others, **statistical.CHECKS}
+
+
+class Proof(Model):
+    """Verdicts on some mechanisms.
+
+    Parameters
+    ----------
+    verdicts
+        One for each mechanism, variant and setting, the worst first.
+    seconds
+        Time taken.
+    """
+
+    seconds: float
+    verdicts: tuple[Verdict, ...]
+
+    @property
+    def as_expected(self) -> bool:
+        """Whether all verdicts are as expected: what is proved holds, and what is known to be wrong fails."""
+        return all(verdict.as_expected for verdict in self.verdicts)
+
+    @property
+    def surprises(self) -> tuple[Verdict, ...]:
+        """Verdicts that differ from the expected ones."""
+        return tuple(verdict for verdict in self.verdicts if not verdict.as_expected)
+
+    def to_dict(self) -> dict[str, object]:
+        """Give the proof as plain data."""
+        mechanisms = [verdict.to_dict() for verdict in self.verdicts]
+        return {"as_expected": self.as_expected, "seconds": round(self.seconds, 3), "mechanisms": mechanisms}
+
+    def summary(self) -> str:
+        """Return the proof for a person: a table, why claims fail, and the conclusion."""
+        rows = [_HEAD]
+        for verdict in self.verdicts:
+            mark = "" if verdict.as_expected else "! "
+            least = "" if verdict.exact or isinstance(verdict.measured, str) else "at least "
+            claimed = f"{verdict.quantity} {_figure(verdict.claimed)}"
+            measured = f"{least}{_figure(verdict.measured)}"
+            rows.append(
+                (f"{mark}{verdict.verdict}", verdict.mechanism, verdict.variant, verdict.basis, claimed, measured)
+            )
+        widths = [max(len(row[at]) for row in rows) for at in range(len(_HEAD))]
+        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+        failing = [verdict for verdict in self.verdicts if verdict.verdict == FAILS or not verdict.as_expected]
+        if failing:
+            lines += ["", "What fails, and why:"]
+        for verdict in failing:
+            more = ""
+            if not verdict.as_expected:
+                exceeds = not verdict.within_promise and verdict.verdict == verdict.expected
+                expected = f' The expected verdict is "{verdict.expected}".'
+                more = " It exceeds what its certificate states as true." if exceeds else expected
+            lines.append(f"- {_named(verdict)}: {verdict.sentence}{more}")
+        num, surprises = len(self.verdicts), len(self.surprises)
+        failed = sum(verdict.verdict == FAILS for verdict in self.verdicts)
+        wrong = f", and what is known to be wrong fails ({failed})" if failed else ""
+        conclusion = f": everything proved stays within its bound{wrong}."
+        if surprises:
+            conclusion = (
+                f": {surprises} {'differs' if surprises == 1 else 'differ'} from the expected verdict (marked !)."
+            )
+        return "\n".join([*lines, "", f"{num} check{'s' * (num != 1)} in {self.seconds:.0f} s{conclusion}"])
+
+
+def _named(verdict: Verdict) -> str:
+    return f"{verdict.mechanism}, {verdict.variant}" if verdict.variant else verdict.mechanism
+
+
+def _figure(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:.4g}"
+
+
+def _badness(verdict: Verdict) -> tuple[bool, int, float]:
+    """Order verdicts: surprises first, then failures, then what holds by how closely, and last what claims nothing."""
+    if verdict.measured == UNBOUNDED:
+        excess = float("inf")
+    elif isinstance(verdict.claimed, str) or not verdict.claimed:
+        excess = 0.0
+    else:
+        ratio = float(verdict.measured) / verdict.claimed
+        excess = 1 / ratio if verdict.quantity == "k" and ratio else ratio
+    return not verdict.as_expected, (VOID, HOLDS, FAILS).index(verdict.verdict), excess
+
+
+def prove(
+    mechanisms: Iterable[str] | None = None, *, long: bool = False, jobs: int = 1, progress: Progress | None = None
+) -> Proof:
+    """Check mechanisms themselves: what each claims, and what it really reveals.
+
+    Parameters
+    ----------
+    mechanisms
+        Their names in a policy; all by default. The noise that they use is always checked as well.
+    long
+        Check larger domains, more parameters and more neighbours: minutes instead of seconds.
+    jobs
+        How many processes to use. With more than one, a script must guard its start (``if __name__ == ...``).
+    progress
+        Called with a line about each check.
+
+    Raises
+    ------
+    ParameterError
+        If a name is not that of a mechanism.
+    """
+    every = checks()
+    names = list(dict.fromkeys(mechanisms)) if mechanisms is not None else []
+    if unknown := [name for name in names if name not in every]:
+        raise ParameterError(f"there is no mechanism {unknown[0]!r}. Use one of {', '.join(sorted(every))}.")
+    start, tell = time.perf_counter(), progress or (lambda stage: None)
+    chosen = [name for name in every if name in names or name == NOISE or not names]
+    verdicts: list[Verdict] = []
+    if jobs > 1 and len(chosen) > 1:
+        tell(f"{len(chosen)} mechanisms in {jobs} processes")
+        lost = CheckFailed("a checking process was ended from outside. Run it again, or with jobs=1.")
+        finished = in_parallel(chosen, partial(_checked, long=long), jobs, lost)
+        for at, (name, checked) in enumerate(finished, start=1):
+            verdicts += checked
+            tell(f"{name} done: {at} of {len(chosen)} mechanisms")
+    else:
+        for at, name in enumerate(chosen, start=1):
+            tell(f"{name}: {at} of {len(chosen)} mechanisms")
+            for verdict in _verdicts(name, long):
+                tell(f"{_named(verdict)} {verdict.verdict}: {at} of {len(chosen)} mechanisms")
+                verdicts.append(verdict)
+    verdicts.sort(key=_badness, reverse=True)
+    return Proof(verdicts=tuple(verdicts), seconds=time.perf_counter() - start)
+
+
+def _verdicts(name: str, long: bool) -> Iterator[Verdict]:
+    """Check one mechanism and note how long each verdict took; an error ends its check with one more verdict."""
+    verdicts = iter(checks()[name](long))
+    while True:
+        start = time.perf_counter()
+        try:
+            verdict = next(verdicts, None)
+        except Exception as error:  # whatever a broken mechanism raises, the others are still checked
+            verdict, verdicts = verdict_on_error(name, "", error), iter(())
+        if verdict is None:
+            return
+        yield verdict.model_copy(update={"seconds": time.perf_counter() - start})
+
+
+def _checked(name: str, long: bool) -> list[Verdict]:
+    return list(_verdicts(name, long))

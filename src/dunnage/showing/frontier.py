@@ -16,7 +16,7 @@ from itertools import pairwise
 
 from dunnage.advising.advice import ranking
 from dunnage.advising.frontier import DATA, GENERATED, SAMPLE, Frontier, Limit, Measure, Point
-from dunnage.advising.policies import policy_document_or_none
+from dunnage.advising.sweep import policy_document_or_none
 from dunnage.mechanisms import MECHANISMS
 from dunnage.mechanisms.clusters import UtilityClusters
 from dunnage.mechanisms.full_domain import FullDomain

@@ -818,8 +818,7 @@ def _shown_datapackage(path: Path, content: Content) -> Shown:
 def _shown_proof(path: Path, content: Content) -> Shown:
     """Describe the output of ``dunnage prove --json``, or the part that a demo keeps: the table of verdicts."""
     from dunnage.model.documents import check
-    from dunnage.proving.desk import Proof
-    from dunnage.proving.verdict import Verdict
+    from dunnage.proving.verdict import Proof, Verdict
 
     rows = content["mechanisms"][:MAX_LISTED]
     verdicts = tuple(
