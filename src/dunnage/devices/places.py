@@ -238,7 +238,7 @@ class _Oracle(Law):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", check_epsilon(self.epsilon))
-        if not 2 <= integer(self.num_inputs, "The number of inputs") <= self.max_inputs:
+        if not 2 <= integer(self.num_inputs, "the number of inputs") <= self.max_inputs:
             raise ParameterError(
                 f"{self.name} takes 2 to {self.max_inputs} inputs. Got {self.num_inputs}. "
                 "Choose another method or fewer levels."

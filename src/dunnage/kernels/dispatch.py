@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from dunnage.compiling import kernel, piece
+from dunnage.arrays import kernel, piece
 
 # Any: compiled functions take tuples of arrays, which have no type of their own.
 

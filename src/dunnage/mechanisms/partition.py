@@ -24,8 +24,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, model_validator
 
-from dunnage.arrays import FloatArray, IntArray
-from dunnage.compiling import kernel
+from dunnage.arrays import FloatArray, IntArray, kernel
 from dunnage.errors import ParameterError
 from dunnage.exact import nearest_float, plain, shown_number
 from dunnage.kernels.bins import l2_bound, whole_numbers

@@ -37,8 +37,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dunnage.arrays import FloatArray, IntArray
-from dunnage.compiling import kernel
+from dunnage.arrays import FloatArray, IntArray, kernel
 from dunnage.errors import NoPlanError
 from dunnage.kernels.bins.chances import ROUNDING, Chances, ClassSizes, Members, SumLaw
 from dunnage.kernels.bins.covering import (

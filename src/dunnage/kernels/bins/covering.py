@@ -27,8 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dunnage.arrays import FloatArray, IntArray
-from dunnage.compiling import kernel
+from dunnage.arrays import FloatArray, IntArray, kernel
 from dunnage.kernels.bins.chances import ROUNDING, SumLaw
 from dunnage.kernels.solver import CoverTable, solve_prices, solve_program
 

@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dunnage.arrays import BoolArray, FloatArray, IntArray
-from dunnage.compiling import kernel
+from dunnage.arrays import BoolArray, FloatArray, IntArray, kernel
 
 # --- Spread the items of each class over the bins of a packing, without using more bins.
 #

@@ -32,8 +32,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dunnage.arrays import FloatArray, IntArray
-from dunnage.compiling import kernel
+from dunnage.arrays import FloatArray, IntArray, kernel
 from dunnage.errors import NoPlanError, ParameterError
 
 # --- Count fills of sealed slots exactly: place items one after another, and meet the same states again and again.

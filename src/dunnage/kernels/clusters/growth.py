@@ -25,8 +25,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dunnage.arrays import BoolArray, FloatArray, IntArray
-from dunnage.compiling import kernel, piece
+from dunnage.arrays import BoolArray, FloatArray, IntArray, kernel, piece
 from dunnage.errors import ParameterError
 
 # --- How far the distances of one attribute spread over all pairs of records, without looking at all pairs.

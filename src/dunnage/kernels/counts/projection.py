@@ -41,8 +41,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from dunnage.arrays import BoolArray, FloatArray, IntArray
-from dunnage.compiling import kernel, piece
+from dunnage.arrays import BoolArray, FloatArray, IntArray, kernel, piece
 from dunnage.errors import InternalError, ParameterError
 
 MAX_STEPS = 300  # Newton steps; ten are usual
