@@ -37,8 +37,14 @@ from dunnage.kernels.counts.laplace import (
     surplus,
 )
 from dunnage.kernels.counts.projection import Family, ListedCells, project
-from dunnage.kernels.counts.reconciled import Margin, project_estimates
-from dunnage.kernels.counts.tables import consistent_tree, project_lazily, project_table, round_tree
+from dunnage.kernels.counts.tables import (
+    Margin,
+    consistent_tree,
+    project_estimates,
+    project_lazily,
+    project_table,
+    round_tree,
+)
 from dunnage.mechanisms.base import (
     Epsilon,
     Flag,

@@ -32,8 +32,8 @@ from dunnage.arrays import FloatArray, IntArray
 from dunnage.errors import NoPlanError, ParameterError
 from dunnage.exact import Exact, exact
 from dunnage.kernels.bins import pack_bins, whole_numbers
+from dunnage.kernels.bins.chances import within_class_permutations
 from dunnage.kernels.bins.covering import CoverProgram, KindPatterns, PatternList
-from dunnage.kernels.bins.sampling import within_class_permutations
 from dunnage.planning.models import Robust
 from dunnage.planning.problem import PackingProblem
 
