@@ -675,7 +675,7 @@ class ChancePacker:
     def _listed(
         self, kind: BinKind, own: IntArray, step: int, upward: bool, work: int, least: int
     ) -> PatternList | None:
-        """List the patterns of a group of classes for one kind of bin; None if there are too many or they are unknown."""
+        """List the patterns of a group of classes for one kind of bin; None if too many or unknown."""
         capacity = np.array(kind.capacity)
         known, draws = [], []
         for number in own.tolist():

@@ -175,7 +175,7 @@ def project_problem(
     values = problem.listed.values
     x = moved(values, candidates.starts, theta)
     residual, totals = optimality(x, values, candidates.starts, family, sums)
-    # Multipliers that are off could still give the right x, but not tell whether further cells are needed.
+    # Wrong multipliers could still give the right x, but not decide whether further cells are needed.
     if not max(residual, best.relative) <= tolerance:
         raise InternalError(
             f"the projection did not reach its tolerance of {tolerance:.1e}. After {iterations} steps the relative "
