@@ -229,8 +229,6 @@ def check_epsilon(epsilon: Fraction) -> Fraction:
 
 @dataclass(frozen=True, kw_only=True)
 class _Oracle(Law):
-    """Fields and arithmetic that all frequency oracles share."""
-
     num_inputs: int
     epsilon: Fraction
     name: ClassVar[str]
@@ -534,7 +532,6 @@ class InClear(Law):
         return [divmod(symbol, self.oracle.num_symbols)]
 
     def exponent(self, index: int, symbol: int) -> Fraction | None:
-        """Return the exponent of the oracle; None, for probability 0, if the symbol shows another group."""
         group, inner = self.split(index)
         of_group, of_oracle = divmod(symbol, self.oracle.num_symbols)
         return self.oracle.exponent(inner, of_oracle) if of_group == group else None
@@ -633,7 +630,6 @@ class Planar(Law):
         return Fraction(-max(across * columns + along * rows for across, along in slopes), denominator)
 
     def perturb(self, index: int, noise: Noise) -> int:
-        """Move the true cell by a random displacement, and back onto the border if it leaves the box."""
         last = self.grid.num_columns - 1
         column, row = self._at(index)
         columns, rows = self.displacement(noise)
@@ -788,7 +784,6 @@ class OnGrid(Tiered[Law], ABC):
         }
 
     def promised(self, *, areas: str, what: str, notes: tuple[str, ...], warnings: tuple[str, ...] = ()) -> Promise:
-        """State what one report guarantees, or what is claimed for it, for the tier with the largest loss."""
         epsilon = max(tier.epsilon for tier in self.levels)
         law, in_clear = self.law(self.grid, epsilon), ""
         bound: LocalDP | WithinCluster

@@ -332,7 +332,6 @@ class Tiered(Generic[LawType]):
         object.__setattr__(self, "levels", levels)
 
     def channel(self, tier: Tier | str) -> LawType:
-        """Return the law of one report of a tier, which may be given by its name."""
         name = tier if isinstance(tier, str) else tier.name
         level = next((level for level in self.levels if level.name == name), None)
         if level is None or (isinstance(tier, Tier) and tier != level):

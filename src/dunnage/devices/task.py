@@ -163,7 +163,6 @@ class Schedule(Described):
         return (day + 1) * SECONDS_PER_DAY + _minutes_of(self.closing) * 60
 
     def deadline(self, day: int, slot: int) -> int:
-        """Return the last second at which a device sends the report of a slot."""
         return min(self.moment(day, slot) + self.lateness_minutes * 60, self.closes(day))
 
     def accepts(self, day: int, slot: int, now: float) -> bool:
@@ -296,7 +295,6 @@ class Task(Described):
         return tuple(replace(tier, epsilon=tier.epsilon / window) for tier in purpose.tiers)
 
     def slot_tier(self, purpose: Purpose, tier: str) -> Tier:
-        """Return the tier, with the epsilon of one slot, in which a vehicle of the given tier reports a purpose."""
         return self.slot_tiers(purpose)[self.tier_index(purpose, tier)]
 
     def purpose_index(self, name: str) -> int:

@@ -49,7 +49,6 @@ MOVE_COLUMNS = 8
 # Columns of zones: first place, number of places, where its square of travel times starts, first home, number of homes,
 # first shuttle, number of shuttles, when something was requested last, and how many parked shuttles are asleep.
 FIRST, SIZE, SQUARE, HOME, HOMES, FLEET, VEHICLES, LATEST, ASLEEP = range(9)
-ZONE_COLUMNS = 9
 # Rules of a service.
 CAPACITY, MAX_WAIT, DWELL, WEIGH_WAIT, WEIGH_RIDE, WEIGH_DRIVE = range(6)
 # Columns of demand, one line a place: number of the running window, requests in it and in the one before, and shuttles
@@ -76,7 +75,6 @@ GRACE = 300  # seconds: a late rider may become this much later, otherwise nobod
 
 @piece
 def earlier(keys: Any, one: int, other: int) -> Any:
-    """Return whether one comes before the other: by time, then by number."""
     return keys[one] < keys[other] or (keys[one] == keys[other] and one < other)
 
 
@@ -143,7 +141,6 @@ def link(nodes: Any, heads: Any, node: int, part: int) -> Any:
 
 @piece
 def unlink(nodes: Any, heads: Any, node: int) -> Any:
-    """Remove a node from the index, if it is there."""
     before, beside, bucket = nodes[node, BEFORE], nodes[node, BESIDE], nodes[node, BUCKET]
     if bucket < 0:
         return
@@ -279,7 +276,6 @@ def put_off(nodes: Any, rules: Any, node: int, seconds: int) -> Any:
 
 @piece
 def keep(best: Any, cost: int, board: int, alight: int, how: int) -> Any:
-    """Keep the better of two."""
     if cost < best[COST]:
         best[COST], best[BOARD_AT], best[ALIGHT_AT], best[HOW] = cost, board, alight, how
 
@@ -417,7 +413,6 @@ def retime(nodes: Any, zone: Any, times: Any, rules: Any, node: int) -> Any:
 def accept(
     tables: Any, heads: Any, spare: Any, demand: Any, zone: Any, times: Any, rules: Any, leg: int, best: Any
 ) -> Any:
-    """Give a rider to the best shuttle, and return it."""
     nodes, shuttles, legs, moves = tables
     now, node = legs[leg, REQUESTED], best[BOARD_AT]
     shuttle = nodes[node, SHUTTLE]
@@ -465,7 +460,6 @@ def accept(
 
 @piece
 def roll(demand: Any, place: int, now: int) -> Any:
-    """Bring the windows of a place up to date."""
     window = now // WINDOW
     if demand[place, NUMBER] != window:
         demand[place, BYGONE] = demand[place, RUNNING] if demand[place, NUMBER] == window - 1 else 0

@@ -30,8 +30,6 @@ _INFEASIBLE = 2
 
 
 class Relaxation(NamedTuple):
-    """An optimal fractional cover."""
-
     values: FloatArray  # how often each pattern is used
     prices: FloatArray  # cost of covering each row once more: at least 0
     objective: float  # number of patterns
@@ -169,7 +167,6 @@ class ProgramAnswer(NamedTuple):
 
 
 def solve_program(table: CoverTable, *, at_most: float | None, seconds: float) -> ProgramAnswer:
-    """Solve the covering program in whole numbers; ``at_most`` is the largest cost of interest."""
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import csr_matrix
 

@@ -84,8 +84,6 @@ Generalised = Intervals | Nodes | Sets  # one attribute as a release shows it, c
 
 
 class ClassFigures(TypedDict, total=False):
-    """What the certificate states about classes besides sizes and loss."""
-
     importance: ImportanceStatement
     distortion: Distortion
     k_chosen: int

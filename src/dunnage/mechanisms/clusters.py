@@ -276,7 +276,6 @@ class UtilityClusters(ClassMechanism):
     @model_validator(mode="before")
     @classmethod
     def _k_of_risk(cls, given: Mapping[str, Any]) -> Mapping[str, object]:
-        """Derive k from max_risk."""
         if given.get("max_risk") is None:
             return given
         least = math.ceil(1 / _Range(0, 1, above=True).check(given["max_risk"], "max_risk"))
@@ -437,7 +436,6 @@ class UtilityClusters(ClassMechanism):
         return replace(classes, figures={**classes.figures, "k_chosen": k})
 
     def _check_schema(self, schema: Schema) -> None:
-        """Refuse a schema that these parameters make no sense for."""
         attributes = {attribute.name: attribute for attribute in schema.quasi_identifiers}
         if not attributes:
             raise ParameterError(

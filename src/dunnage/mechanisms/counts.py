@@ -256,8 +256,6 @@ def feature_name(columns: FeatureColumns) -> str:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Feature:
-    """One partition of the universe."""
-
     columns: FeatureColumns  # the public columns that define it; none for the total
     # Its classes of pairs and of slots: group `slot class * pair classes + pair class` has the cells in both.
     pairs: PairClasses
@@ -426,8 +424,6 @@ class DrawnCounts:
 
 @dataclass(frozen=True)
 class CountForm:
-    """The noise of counts, and what holds for it."""
-
     law: Callable[[Fraction], CountLaw]
     basis: Basis = Basis.PROVED
     numerics: str = NUMERICS
@@ -566,7 +562,6 @@ class FeatureMechanism(CountsMechanism):
         """Return the queries, with the share of epsilon for each."""
 
     def check_noise(self, release: Release, schema: Schema, change: int) -> set[str]:
-        """Check the queried sums, their shares of epsilon, and that the noise follows from these."""
         features, queries = release.certificate.counts.features or [], self.queries(schema)
         same_sums = [item.feature for item in features] == [query.name for query in queries]
         require(same_sums, "certificate.json: the sums are not those that the mechanism queries")
@@ -799,7 +794,6 @@ class NoisyCounts(CountsMechanism):
         return self.form.law(noise_scale(self.epsilon, sensitivity(dataset.schema, dataset.period)))
 
     def check_noise(self, release: Release, schema: Schema, change: int) -> set[str]:
-        """Check the noise of the counts, and that no count is below the threshold."""
         stated = release.certificate.counts.noise
         due = {"scale": plain(change / self.epsilon), "law": self.form.law(Fraction(1)).name}
         follows = stated is not None and same(due, stated.plain())
@@ -1062,7 +1056,6 @@ class ConstrainedCounts(FeatureMechanism):
             )
 
     def check_noise(self, release: Release, schema: Schema, change: int) -> set[str]:
-        """Check the queried sums, and that the counts are the nearest ones to them."""
         residual = release.certificate.counts.kkt_residual
         near = residual is not None and 0 <= residual < math.inf and (self.as_published or residual <= MAX_RESIDUAL)
         require(near, "certificate.json: the counts are not the nearest ones to the noisy sums")
@@ -1073,7 +1066,6 @@ class ConstrainedCounts(FeatureMechanism):
         return bool(self.budget_shares == "margins")
 
     def family(self, features: Sequence[Feature], layout: Layout) -> Family:
-        """Return the groups of features by join group, with their weights."""
         ratios = [layout.universe.num_cells / feature.size for feature in features]
         return Family(
             groups=tuple(layout.groups_of(feature) for feature in features),

@@ -210,7 +210,7 @@ class _LatticeSearch:
         self.penalty, self.excess = np.zeros_like(self.base), np.zeros_like(self.base)
         self.closed: BoolArray = np.zeros(self.base.shape, dtype=bool)
         self.alive: IntArray = np.arange(self.base.size)  # nodes by their number in the order of levels
-        self.known: list[tuple[Node, Groups]] = [((0,) * self.base.ndim, records.bottom)]
+        self.kept_groups: list[tuple[Node, Groups]] = [((0,) * self.base.ndim, records.bottom)]
         self.room = 8 * len(records.counts)  # groups that may be kept in memory for others to start from
         self.least: int | None = None
         self.node: Node = tuple(num - 1 for num in self.base.shape)
@@ -257,14 +257,14 @@ class _LatticeSearch:
 
     def _look(self, node: Node) -> None:
         self.num_looks += 1
-        # From the known node below it that has fewest groups
+        # From the kept node below it that has fewest groups
         finer = min(
-            (groups for known, groups in self.known if all(a <= b for a, b in zip(known, node, strict=True))),
+            (groups for below, groups in self.kept_groups if all(a <= b for a, b in zip(below, node, strict=True))),
             key=lambda groups: len(groups.sizes),
         )
         groups = self.records.merged(node, finer)
         if 2 * len(groups.sizes) <= len(finer.sizes) and len(groups.sizes) <= self.room:
-            self.known.append((node, groups))
+            self.kept_groups.append((node, groups))
             self.room -= len(groups.sizes)
         small = groups.sizes < self.k
         num_suppressed = int(groups.sizes[small].sum())
@@ -399,7 +399,6 @@ class Records:
         return _combined(parts)
 
     def merged(self, node: Node, finer: Groups) -> Groups:
-        """Merge the groups of a node from those of a node below it."""
         keys, num_keys = self.keys(node, finer.record)
         if num_keys <= 4 * len(keys) + 1024:
             sizes = np.bincount(keys, weights=finer.sizes, minlength=num_keys)  # counts are exact in a double

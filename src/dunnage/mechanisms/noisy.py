@@ -97,8 +97,6 @@ def stated_noise(cells: Mapping[str, Cells]) -> dict[str, list[NoiseCell]]:
 
 
 class NoisyMechanism(Mechanism):
-    """A mechanism that releases a noisy value with an interval for each number of each record."""
-
     kind = "noisy"
     confidence: Confidence = Fraction(9, 10)
 
@@ -122,7 +120,6 @@ class NoisyMechanism(Mechanism):
         """Return the laws of the noise in a release, by attribute; None if the release does not state them."""
 
     def recount(self, release: Release, schema: Schema) -> Iterator[str]:
-        """Check that intervals follow from noisy values, and laws from epsilon."""
         measures, cells = release.certificate.rows, self.stated_cells(release, schema)
         stated = {"records", "published_intervals"} if cells is None else {"records", "noise"}
         stated |= {"borders"} if measures.borders else set()

@@ -580,7 +580,7 @@ def _prices() -> Iterator[Callable[[FloatArray], FloatArray]]:
 
 
 def _cheapest(loads: Loads, price: Callable[[FloatArray], FloatArray]) -> Borders | None:
-    """Minimise the sum of prices over partitions into classes that cannot be cut in two; None if there is none."""
+    """Minimise the sum of prices over partitions into classes that cannot be cut in two; None without any."""
     share = np.minimum(loads.items / loads.capacity, 1.0)
     width = max(float(loads.upper[-1] - loads.lower[0]), np.finfo(float).tiny)
     paid = price(share)
@@ -637,7 +637,7 @@ TOLERANCE = 1e-9  # share of a loss that sums in floating point are trusted to; 
 COMPILE_FROM_RECORDS = 24
 MAX_POINTS = 64
 MAX_POINTS_OF_PAIRS = 128
-MAX_STEPS = 10**8  # about the number of points looked at in all; some seconds
+MAX_STEPS = 10**8  # about the number of points visited in total; some seconds
 MAX_POLISHED = 8
 STEPS_OF_PAIR = 10**7
 STEPS_OF_NODE = 2000  # charge for each node, which limits their number
@@ -651,8 +651,6 @@ _FEWER_RECORDS = (3, 6)
 
 
 class PointArrays(NamedTuple):
-    """Points as kernels take them."""
-
     counts: IntArray
     lower: FloatArray
     upper: FloatArray
@@ -755,7 +753,6 @@ class CellBounds:
         return cls(codes, sizes, lower, upper)
 
     def cost(self, points: Points) -> float:
-        """Return the loss (eq. 7) of all records."""
         kept = self.sizes >= points.k
         widths = (self.upper - self.lower)[kept] @ points.factor
         return float(self.sizes[kept] @ widths) + points.price * int(self.sizes[~kept].sum())

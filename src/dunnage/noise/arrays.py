@@ -223,7 +223,6 @@ def bernoulli_logistic(noise: Noise, x: int | Fraction, size: int) -> NDArray[np
 
 @lru_cache(maxsize=64)
 def _bernoulli_unlikely_table(x: Fraction, layout: _Layout) -> _LawTable:
-    """Build the law of ``exp(-x) / (1 + exp(-x))``."""
 
     def law(bits: int) -> list[Interval]:
         one, (low, high) = 1 << bits, exp_interval(x, bits)
@@ -244,7 +243,6 @@ def bernoulli_odds(noise: Noise, yes: int, no: int, x: int | Fraction, size: int
 
 @lru_cache(maxsize=64)
 def _bernoulli_odds_table(yes: int, no: int, x: Fraction, layout: _Layout) -> _LawTable:
-    """Build the law of ``yes / (yes + no * exp(-x))``."""
 
     def law(bits: int) -> list[Interval]:
         # The unlikely side is off by at most 2 no / 2**width, which this many digits bring below 1.
@@ -264,7 +262,7 @@ def geometric(noise: Noise, scale: int | Fraction, size: int) -> IntArray:
 def _checked_scale(scale: int | Fraction) -> Fraction:
     scale = positive(scale, "scale")
     if scale > MOST_SCALE:
-        raise ParameterError("scale must be at most 2**40. Use Noise, whose integers have no limit.")
+        raise ParameterError("scale must be at most 2**40. Use Noise, which has no such limit.")
     return scale
 
 
@@ -335,7 +333,6 @@ def _quotient(low: int, high: int, divisor_low: int, divisor_high: int, bits: in
 
 
 def _geometric_ratio(scale: Fraction) -> Callable[[int], Interval]:
-    """Return the bounds on ``r = exp(-1/scale)`` at any precision."""
     inverse = Fraction(scale.denominator, scale.numerator)
     return lambda bits: exp_interval(inverse, bits)
 

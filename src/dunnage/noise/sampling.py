@@ -228,7 +228,6 @@ def _checked_rest(epsilon_rest: Exact) -> Fraction:
 
 
 def _rounded(bound: Decimal) -> Fraction:
-    """Round a bound up to the printed digits."""
     return Fraction(_PRINT.plus(bound))
 
 

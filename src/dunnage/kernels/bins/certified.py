@@ -106,8 +106,6 @@ def fill_then_pack(
 
 
 class FleetPricing:
-    """The problem: sizes and how many there are of each, and the kinds of bin."""
-
     def __init__(
         self,
         sizes: IntArray,  # sizes, demand: sizes of at least 1, largest first, and the number of items of each
@@ -202,10 +200,10 @@ def mix_classes(
     classes: Sequence[ClassSizes], caps: IntArray, capacities: IntArray, *, seed: int, steps: int
 ) -> IntArray | None:
     """Spread the items of classes over bins so that every bin is likely to fit; None if the caps leave no room."""
-    sizes = np.array([known.count for known in classes], dtype=np.int64)
+    sizes = np.array([sizes_of.count for sizes_of in classes], dtype=np.int64)
     room = np.asarray(capacities, dtype=np.float64)
     unit = np.maximum(room.max(axis=0), 1.0)
-    moments = [known.moments() for known in classes]
+    moments = [sizes_of.moments() for sizes_of in classes]
     mean = np.array([mean / unit for mean, _ in moments])
     spread = np.array([variance / unit**2 for _, variance in moments])
     generator = np.random.default_rng(seed)
@@ -354,8 +352,6 @@ class ClassPacking:
 
 @dataclass
 class _PlanSearch:
-    """The best plan and bound so far. The plan is None until there is one."""
-
     deadline: float
     progress: Progress | None
     plan: ClassPacking | None = None
@@ -405,12 +401,12 @@ class ChancePacker:
         self.classes, self.caps, self.kinds = list(classes), np.asarray(caps, dtype=np.int64), list(kinds)
         self.costs = [int(kind.cost) for kind in kinds]
         self.exact_risk, self.risk, self.seed = risk, float(risk), seed
-        self.demand = np.array([known.count for known in classes], dtype=np.int64)
+        self.demand = np.array([sizes_of.count for sizes_of in classes], dtype=np.int64)
         self.groups = np.zeros(len(self.classes), dtype=np.int64) if groups is None else np.asarray(groups)
         self.members = [np.flatnonzero(self.groups == group) for group in np.unique(self.groups)]
         self.chances = [Chances(self.classes, np.array(kind.capacity)) for kind in kinds]
-        self.known = all(isinstance(known, Members) for known in classes)
-        self.product_holds = self.known and len(kinds[0].capacity) == 1
+        self.members_known = all(isinstance(sizes_of, Members) for sizes_of in classes)
+        self.product_holds = self.members_known and len(kinds[0].capacity) == 1
 
     def weighed(self, counts: IntArray, kinds: IntArray) -> tuple[float, float]:
         every = [self.chances[kind].fits(line) for line, kind in zip(counts, kinds.tolist(), strict=True)]
@@ -453,7 +449,7 @@ class ChancePacker:
         search.offer(self.greedy() if start is None else self.planned(*start))
         search.raise_bound(aim if aim is not None else self._members_bound(min(BOUND_SECONDS, seconds / 4)))
         # How many items of mean size the largest bin takes.
-        means = np.array([known.moments()[0] for known in self.classes])
+        means = np.array([sizes_of.moments()[0] for sizes_of in self.classes])
         mean = (means * self.demand[:, None]).sum(axis=0) / self.demand.sum()
         room = np.max([kind.capacity for kind in self.kinds], axis=0)
         if float((room / np.maximum(mean, 1e-9)).min()) > _MANY_ITEMS:
@@ -461,7 +457,7 @@ class ChancePacker:
             self._search(search, searches=_FIRST_SEARCHES, stop=1)
         if search.done:
             return self._answer(search)
-        listings = self._listings(step=1, upward=True, work=search.work(EXACT_WORK)) if self.known else None
+        listings = self._listings(step=1, upward=True, work=search.work(EXACT_WORK)) if self.members_known else None
         if listings is not None:
             if not self._cover(search, listings, listings):
                 return None
@@ -479,13 +475,15 @@ class ChancePacker:
 
     def _plain(self) -> bool:
         one = len(self.kinds[0].capacity) == 1 and len(self.members) == 1 and len(self.classes) <= MAX_SIZES
-        equal = all(isinstance(known, Members) and (known.values == known.values[0]).all() for known in self.classes)
+        equal = all(
+            isinstance(sizes_of, Members) and (sizes_of.values == sizes_of.values[0]).all() for sizes_of in self.classes
+        )
         capped = bool((self.caps < self.demand).any())
-        return one and equal and not capped and min(int(known.smallest(1)[1, 0]) for known in self.classes) > 0
+        return one and equal and not capped and min(int(sizes_of.smallest(1)[1, 0]) for sizes_of in self.classes) > 0
 
     def _solve_plain(self, search: _PlanSearch) -> None:
         """Pack equal sizes of one resource: fill bins of one kind after another, then generate patterns."""
-        sizes = np.array([int(known.smallest(1)[1, 0]) for known in self.classes])
+        sizes = np.array([int(sizes_of.smallest(1)[1, 0]) for sizes_of in self.classes])
         rooms, counts = [kind.capacity[0] for kind in self.kinds], [kind.count for kind in self.kinds]
         class_of = np.repeat(np.arange(len(sizes)), self.demand)
         for bins, kinds in fill_then_pack(sizes[class_of], rooms, self.costs, counts, deadline=search.deadline):
@@ -543,7 +541,7 @@ class ChancePacker:
         New bins are of the kind with the least cost for its capacity; then each is exchanged for the cheapest kind that
         still takes its items. With a generator, sizes and values of kinds vary a little.
         """
-        largest = [known.largest(known.count) for known in self.classes]
+        largest = [sizes_of.largest(sizes_of.count) for sizes_of in self.classes]
         capacities = np.array([kind.capacity for kind in self.kinds], dtype=np.int64)
         scale = np.maximum(capacities.max(axis=0), 1).astype(np.float64)
         weight = np.repeat([(table[1] / scale).max() for table in largest], self.demand)
@@ -558,7 +556,7 @@ class ChancePacker:
         kinds: list[int] = []
         contents: list[dict[int, int]] = []
         loads: list[IntArray] = []
-        of_group: dict[int, list[int]] = {}  # only the last bins of a group are looked at, so that it stays quick
+        of_group: dict[int, list[int]] = {}  # only the last bins of a group are tried, for speed
         class_of = np.repeat(np.arange(len(self.classes)), self.demand)
         for item in np.argsort(-weight, kind="stable").tolist():
             class_ = int(class_of[item])
@@ -677,7 +675,7 @@ class ChancePacker:
     ) -> PatternList | None:
         """List the patterns of a group of classes for one kind of bin; None if too many or unknown."""
         capacity = np.array(kind.capacity)
-        known, draws = [], []
+        listed, draws = [], []
         for number in own.tolist():
             sizes = self.classes[number]
             smallest = sizes.smallest(min(int(self.caps[number]), sizes.count))
@@ -689,7 +687,7 @@ class ChancePacker:
                 return None
             else:
                 draws.append(sums)
-            known.append((sizes, most))
+            listed.append((sizes, most))
         slack = 0
         if step > 1:  # how many items a bin can take at most, of one resource
             all_sizes = np.concatenate([np.diff(sizes.smallest(sizes.count)[:, 0]) for sizes in self.classes])
@@ -697,7 +695,7 @@ class ChancePacker:
         # A pattern that certainly fits stands for everything it contains, so its largest sums are always rounded up.
         return list_patterns(
             draws,
-            [-(-sizes.largest(most) // step) for sizes, most in known],
+            [-(-sizes.largest(most) // step) for sizes, most in listed],
             capacity // step,
             most_risk=self.risk,
             least=least // step,
@@ -804,7 +802,7 @@ class ChancePacker:
     def _whole_classes(self, seconds: float) -> ClassPacking | None:
         """Keep every class together in one bin, so that nothing is left to chance; None if that is impossible."""
         single = len(self.kinds) == 1 and len(self.kinds[0].capacity) == 1 and len(self.members) == 1
-        totals = np.array([known.largest(known.count)[-1, 0] for known in self.classes])
+        totals = np.array([sizes_of.largest(sizes_of.count)[-1, 0] for sizes_of in self.classes])
         if not single or (self.caps < self.demand).any() or int(totals.max()) > self.kinds[0].capacity[0]:
             return None
         bins = pack_bins(totals, self.kinds[0].capacity[0], seconds=seconds).bins
@@ -820,10 +818,10 @@ class ChancePacker:
         if search.done or len(self.kinds[0].capacity) > 1:
             return
         room, least = min(kind.capacity[0] for kind in self.kinds), 0
-        if search.plan is not None and len(self.kinds) == 1 and self.known:
+        if search.plan is not None and len(self.kinds) == 1 and self.members_known:
             # The smallest load of every bin, up to the risk, if one bin fewer than now is to be enough. All items
             # together always weigh the same: if the other bins fit, this one has what they cannot take.
-            total = sum(int(known.largest(known.count)[-1, 0]) for known in self.classes)
+            total = sum(int(sizes_of.largest(sizes_of.count)[-1, 0]) for sizes_of in self.classes)
             least = max(0, total - (len(search.plan.kinds) - 2) * self.kinds[0].capacity[0])
         for cells in (FINE_CELLS, COARSE_CELLS):
             if search.done:

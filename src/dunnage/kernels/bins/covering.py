@@ -157,8 +157,6 @@ class _Limits(NamedTuple):
 
 
 class _Stack(NamedTuple):
-    """The state of a walk at each depth."""
-
     cells: FloatArray  # odds by sum, if there is one resource and few sums
     points: IntArray  # sums
     odds: FloatArray
@@ -355,7 +353,6 @@ class CoverProgram:
         self.step = math.gcd(*(choice.cost for choice in choices))
 
     def table(self, rows: IntArray, use: FloatArray | None, budget: float) -> CoverTable:
-        """Return the program over some of the patterns."""
         limits = {kind: choice.count for kind, choice in enumerate(self.choices) if choice.count is not None}
         own = None if use is None else use[rows]
         return CoverTable(self.matrix[rows], self.demand, self.cost[rows], self.kind[rows], limits, own, budget)

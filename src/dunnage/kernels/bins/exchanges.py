@@ -38,7 +38,6 @@ def spread_items(
     seconds: float,  # seconds, seed: time limit and seed
     seed: int = 0,
 ) -> IntArray:
-    """Return bins of items with each class spread more widely; every bin still fits."""
     num_classes, num_bins = int(class_of.max()) + 1, len(room)
     if num_classes * num_bins > MAX_CELLS or num_bins < 2 or seconds <= 0:
         return bin_of

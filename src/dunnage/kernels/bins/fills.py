@@ -112,7 +112,6 @@ def _partial_sums(sizes: IntArray) -> tuple[IntArray, IntArray]:
 def split(
     members: list[list[int]], sizes: IntArray, counts: IntArray, capacities: IntArray, most: IntArray
 ) -> list[FillPart]:
-    """Remove what cannot matter, and split the rest into parts."""
     varied = np.array([bool(np.any(sizes[items] != sizes[items[:1]])) for items in members], dtype=bool)
     can_overflow = np.max(most - capacities, axis=1, keepdims=True) > 0
     matters = can_overflow & varied & (counts > 0)  # bins x classes
@@ -141,8 +140,6 @@ def split(
 
 
 class _Standing(NamedTuple):
-    """The standing of a bin: its sort, its number of items, and its remaining room, None if anything fits."""
-
     sort: int
     num_placed: int
     room: Amounts | None
@@ -426,8 +423,6 @@ def _check_match(items: Items, slots: FillSlots) -> None:
 
 @dataclass(eq=False)
 class Fills:
-    """The feasible fills of a problem, counted exactly."""
-
     number: int  # how many there are, with distinguishable items
     _items: Items
     _slots: FillSlots

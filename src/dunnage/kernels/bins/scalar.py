@@ -90,8 +90,6 @@ class Packing:
 
 @dataclass
 class _BinSearch:
-    """The best packing and bound so far, and the time left."""
-
     deadline: float
     bins: Bins
     num_fixed: int = 0

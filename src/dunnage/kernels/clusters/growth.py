@@ -143,7 +143,6 @@ class Metric:
         )
 
     def take(self, records: IntArray) -> Metric:
-        """Return the same metric on some records, in their order."""
         return Metric(self.numbers[:, records], self.codes[:, records], self.tables, self.charge, self.near)
 
     def widths(self, of_record: IntArray) -> FloatArray:
@@ -275,8 +274,6 @@ def spare(constraints: Constraints | None, num_records: int) -> int:
 
 
 class Extent(NamedTuple):
-    """What determines the cost of a class."""
-
     low: FloatArray  # lowest number of each numeric attribute
     high: FloatArray
     width: FloatArray  # of each coded attribute
@@ -398,7 +395,6 @@ def shortfall(counts: IntArray, column: int, rules: Rules) -> float:
 
 @piece
 def too_wide(record: int, table: MetricTable, extent: Extent, limits: FloatArray) -> bool:
-    """Return whether a record makes a class wider than the limit of some attribute."""
     numbers, codes = table.numbers, table.codes
     low, high, width, reach, places = extent
     num = numbers.shape[0]
@@ -659,7 +655,6 @@ def class_lists(of_record: IntArray, num_classes: int) -> Any:
 
 @piece
 def extent_of(records: IntArray, table: MetricTable, extent: Extent) -> None:
-    """Set the extent to that of a class of these records."""
     begin(records[0], table, extent)
     for record in records[1:]:
         join(record, table, extent)
@@ -828,7 +823,6 @@ def grow(
 
 
 def check(metric: Metric, k: int, person: IntArray | None) -> None:
-    """Check that there are records, that k is a number of persons and that each record has its person."""
     if k < 1:
         raise ParameterError(f"k, the smallest number of persons in a class, must be at least 1. Got {k}.")
     if person is not None and len(person) != len(metric):

@@ -43,15 +43,11 @@ _SAFE = 1 - 1e-12
 
 
 class GridSide(NamedTuple):
-    """One side of the grid."""
-
     nearest: CodeArray  # for each step all steps by their distance from it
     apart: FloatArray  # those distances
 
 
 class Places(NamedTuple):
-    """The places of records, which do not change."""
-
     points: MetricTable  # the first records of points
     line: FloatArray
     line_near: float
@@ -95,7 +91,6 @@ def _follow(links: IntArray, place: int) -> int:
 
 @piece
 def _remove(record: int, places: Places, living: Living) -> None:
-    """Remove a record from all further searches."""
     living.records[record] = False
     place = places.place_of[record]
     living.member_after[place] = place + 1
@@ -178,7 +173,6 @@ def nearest(head: int, nearby: NearestRecords, places: Places, living: Living) -
 
 @piece
 def _gap(axis: int, first: int, second: int, table: MetricTable) -> Any:
-    """Return the distance of two records in one attribute, in its own unit."""
     numbers, codes = table.numbers, table.codes
     if axis < numbers.shape[0]:
         return abs(numbers[axis, first] - numbers[axis, second])

@@ -88,7 +88,6 @@ class State(NamedTuple):
 
 @piece
 def middle_of(records: IntArray, table: MetricTable) -> Any:
-    """Return the record that is nearest to the others."""
     best, chosen = np.inf, records[0]
     for one in records:
         total = 0.0
@@ -182,7 +181,6 @@ def code_holes(
 
 @piece
 def put(class_: int, records: IntArray, state: State) -> None:
-    """Set the records of a class."""
     table, costs, without, stamps = state.table, state.costs, state.without, state.stamps
     numbers, codes, charge = table.numbers, table.codes, table.charge
     num, size = numbers.shape[0], len(records)
@@ -613,7 +611,6 @@ def fill(records: IntArray, starts: IntArray, state: State) -> None:
 
 @kernel
 def middles_of(records: IntArray, starts: IntArray, table: MetricTable) -> Any:
-    """Return the middle record of each class."""
     middles = np.zeros(len(starts) - 1, np.int64)
     for class_ in range(len(middles)):
         middles[class_] = middle_of(records[starts[class_] : starts[class_ + 1]], table)
@@ -686,7 +683,6 @@ class LocalSearch:
         fill(*class_lists(inside, num), self.state)
 
     def run(self, end: float, clock: Clock, report: Callable[[], None]) -> None:
-        """Improve classes until nothing helps or time is up."""
         place = stage = 0
         while clock() < end:
             if self.state.waiting.any():

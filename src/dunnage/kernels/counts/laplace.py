@@ -31,8 +31,6 @@ FLOATING_BITS = 52  # bits of a word behind a floating-point number: with one mo
 
 @dataclass(frozen=True)
 class CountLaw(abc.ABC):
-    """A law of noise on counts."""
-
     name: ClassVar[str]
     scale: Fraction  # scale of the noise: one over epsilon, for counts that change by one
 
@@ -42,7 +40,6 @@ class CountLaw(abc.ABC):
 
     @property
     def spread(self) -> float:
-        """Standard deviation, around zero."""
         return count_noise_spread(self.name, self.scale)
 
     def above(self, threshold: int) -> float:

@@ -278,8 +278,6 @@ def _newton(plan: NewtonPlan, problem: _Problem, unknowns: FloatArray) -> tuple[
 
 
 class _Look(NamedTuple):
-    """The dual function at a point."""
-
     unknowns: FloatArray
     theta: FloatArray
     counts: IntArray  # active cells of groups
@@ -294,7 +292,7 @@ class NewtonPlan:
 
     order: tuple[int, ...]  # coarse features as their unknowns are numbered: those above before those below
     firsts: IntArray  # first unknown of each coarse feature of `order`, and their number
-    parent: IntArray  # unknown above each unknown, -1 if there is none
+    parent: IntArray  # unknown above each unknown, else -1
     slack: FloatArray  # reciprocal ratio of each unknown
     leaves: IntArray  # for each chain and join group the unknown of the lowest feature of the chain
     # `"arrow"`: by blocks and a few shared unknowns; `"dense"`: by one factor after eliminating the unknowns of one
@@ -335,7 +333,6 @@ class NewtonPlan:
         return unknowns
 
     def duals(self, unknowns: FloatArray) -> tuple[FloatArray, ...]:
-        """Return the multipliers of each coarse feature from unknowns."""
         above = np.where(self.parent >= 0, unknowns[:, self.parent], 0.0)
         flat = (unknowns - above).sum(axis=0)
         parts = dict(zip(self.order, np.split(flat, self.firsts[1:-1]), strict=True))
@@ -413,7 +410,6 @@ def _plan(family: Family) -> NewtonPlan:
 
 
 def _refines(fine: IntArray, coarse: IntArray, size: int) -> bool:
-    """Return whether every group of one feature lies in one group of another."""
     above = np.zeros(size, dtype=np.int64)
     above[fine] = coarse
     return bool(np.array_equal(above[fine], coarse))
@@ -552,8 +548,6 @@ class SortedCells(NamedTuple):
 
 
 class Unknowns(NamedTuple):
-    """The unknowns: one for each sum."""
-
     leaves: IntArray  # for each chain of features and each join group its unknown
     parent: IntArray  # the one above each, always a lower number; -1: none
     slack: FloatArray  # reciprocal of its ratio
@@ -936,7 +930,6 @@ def settle_blocks(
 
 @piece
 def num_above(values: Any, start: int, stop: int, floor: float) -> int:
-    """Return how many values of a stretch are above a floor."""
     count, whole = 0, int(np.floor(max(floor, LOWEST)))  # comparing whole numbers is faster
     for cell in range(start, stop):
         count += values[cell] > whole
@@ -1102,7 +1095,6 @@ def conditions(x: Any, values: Any, starts: IntArray, members: IntArray, ratios:
 
 
 def hessian_matrix(leaves: IntArray, parent: IntArray, slack: FloatArray, counts: IntArray) -> Any:
-    """Return the Hessian of the dual function as a sparse matrix."""
     from scipy import sparse
 
     active = np.flatnonzero(counts)

@@ -266,8 +266,6 @@ _MAX_TOTAL = 2**46
 
 
 class _Level(NamedTuple):
-    """The nodes of one level."""
-
     lows: IntArray  # their lower numbers
     remainders: IntArray  # the units above those; 0 for whole values
 
@@ -415,7 +413,6 @@ def estimate_cells(
     margin: IntArray | None = None,
     margin_scale: float = 0.0,
 ) -> CellEstimate:
-    """Estimate the counts of all cells from noisy counts."""
     if not (values.shape == pairs.shape == rates.shape and values.ndim == 1):
         raise ParameterError(
             f"every cell needs a value, a pair and a rate. Got {values.size}, {pairs.size} and {rates.size}."
@@ -522,7 +519,6 @@ def _grid(scale: float, top: int) -> tuple[IntArray, int]:
 
 
 def _binned(expected: FloatArray) -> tuple[IntArray, FloatArray]:
-    """Put expected counts into bins by their logarithm; return the bin of each and the mean of each bin."""
     mean = float(expected.mean())
     kept = np.maximum(expected, 1e-6 * mean) if mean > 0 else np.ones(expected.shape)
     low, high = np.log(kept.min()), np.log(kept.max())
