@@ -9,10 +9,7 @@ exact, without floating-point numbers.
 
 Frequency oracles report one of k inputs so that the share of each can be estimated. They differ in the variance of the
 estimate and in the size of a report; :func:`choose_oracle` picks one. :class:`Planar` reports a cell near the true one:
-geo-indistinguishability as an exact law. It moves the true cell on the endless lattice of cells by a displacement ``v``
-with probability proportional to ``exp(-epsilon * rho(v))``, and then onto the border if it falls outside the box.
-``rho`` is a norm with rational values, never longer than the Euclidean distance and at most 0.5 % shorter, so sampling
-needs only integers; kilometres are those of :attr:`~dunnage.devices.subjects.Grid.pitch_km`.
+geo-indistinguishability as an exact law, by a norm that is at most 0.5 % shorter than the Euclidean distance.
 
 This module uses only the standard library, because devices carry it. ``docs/proofs/local-location.md`` has the proofs
 and a table of variances.

@@ -411,10 +411,8 @@ def _solve(
     suppressed (if below k records), or closes a class of at least k. The program fills ``first_of`` with the first run
     of each run's class; -1 stays for suppressed runs.
 
-    The last class may begin in a window that only moves forward. After ``high`` it would have fewer than k records.
-    Before ``low`` it can be cut into two classes, which cost no more, or an earlier ``end`` has already shown that a
-    later begin is as good. Cost is size times width, so the extra cost of an earlier begin only grows with ``end`` (the
-    quadrangle inequality): a begin that has lost has lost for good.
+    The last class begins between ``low`` and ``high``, which only move forward: after ``high`` it would have fewer than
+    k records; before ``low`` it can be cut in two at no more cost, or a later begin has already been as good.
     """
     total = 0.0
     for s in range(len(starts) - 1):
@@ -449,16 +447,10 @@ def _solve(
     return total
 
 
-# Borders: cut one attribute into classes with upper bounds that pack into few bins of a stated capacity.
-#
-# This is a heuristic. Cutting a class in two raises no upper bound, so only classes that cannot be cut into two of k
-# need to be tried. If there are few such partitions, all are tried. Otherwise dynamic programs propose some: each
-# minimises a price per record that rises with its upper bound, and different prices suit different mixes of large and
-# small items (they are the dual feasible functions of bin packing, which bound the number of bins from below). Borders
-# of the best partition are then moved one at a time. The partition of least loss is always a candidate.
-#
-# Bins are counted by dominance, best fit decreasing and subset sums. No clock is involved, so the same records give the
-# same borders. A record travels alone and counts as a bin if it is suppressed or its upper bound exceeds the capacity.
+# Borders: cut one attribute into classes with upper bounds that pack into few bins of a stated capacity. This is a
+# heuristic (docs/proofs/partition.md#goal-packing): it tries all partitions if they are few, else those that dynamic
+# programs propose. Each program minimises a price per record that rises with its upper bound; different prices, which
+# are dual feasible functions of bin packing, suit different mixes of large and small items.
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -615,17 +607,10 @@ def _moves(loads: Loads, borders: Borders) -> Iterator[Borders]:
             yield (*borders[: at - 1], (first, moved), (moved, last), *borders[at + 1 :])
 
 
-# Cuts: single-dimensional partitions of several numeric attributes at once, improved one attribute at a time.
-#
-# Each attribute is cut into intervals of its values. Classes are the cells of the product that contain records, and a
-# cell of fewer than k records is suppressed (Hoogervorst et al. 2019, Definition 3 and eq. 7). A class shows, and pays
-# for, its own extremes in each attribute.
-#
-# If the cuts of all other attributes are fixed, records fall into groups that no cut of this one can join. The cost of
-# an interval of this attribute is then a sum over groups that depends on no other interval, so the best cuts of one
-# attribute are an exact dynamic program. Going from attribute to attribute never raises the loss; from several starts,
-# it ends in cuts that no change of a single attribute improves. Branch and bound, further below, proves such cuts best,
-# or says how far from the best they may be.
+# Cuts: each of several numeric attributes is cut into intervals; classes are the cells of the product that contain
+# records (Hoogervorst et al. 2019, Definition 3). With the cuts of all other attributes fixed, the best cuts of one are
+# an exact dynamic program, so descent from several starts ends in cuts that no change of a single attribute improves.
+# Branch and bound, further below, proves them best, or bounds the gap. docs/proofs/partition.md#several-attributes
 
 Cuts = tuple[IntArray, ...]  # for each attribute the piece that each interval begins with; the first is always 0
 MAX_PIECES = 1024
@@ -896,21 +881,9 @@ def cut_program(
     return float(best[num])
 
 
-# Branching: prove cuts of several attributes best, or say how much less any cuts might lose.
-#
-# Best-first branch and bound in the manner of K-Optimize (Bayardo, Agrawal 2005; Hoogervorst et al. 2019, section 4.2),
-# with other bounds than eq. 8. It decides attributes one after another, each from its smallest value upward, one
-# interval at a time. It never branches on the last attribute, because a dynamic program gives its best cuts.
-#
-# Three bounds, each valid because records that a decided cut has separated stay apart:
-#
-# - A record that is kept shares its class with k - 1 others of its part, so it costs at least the width of the
-#   narrowest box around it and k - 1 others, which a small search returns; or it is suppressed: the least of the two.
-# - For the last two attributes: let every interval of the last but one have its own cuts of the last one. The best such
-#   partition is a dynamic program over slabs, and loses no more than any with common cuts.
-# - Intervals decided so far, with common cuts of the last attribute, cost at least their own optimum.
-#
-# Counted steps limit the work, not time, so that the same records give the same cuts.
+# Branching: best-first branch and bound in the manner of K-Optimize (Bayardo, Agrawal 2005; Hoogervorst et al. 2019,
+# section 4.2), with the three bounds of docs/proofs/partition.md instead of eq. 8: narrowest boxes, own cuts for each
+# slab, and decided intervals together. Counted steps limit the work, not time, so the same records give the same cuts.
 
 
 def search_cuts(points: Points, *, max_steps: int = MAX_STEPS) -> BestCuts:

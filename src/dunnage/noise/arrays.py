@@ -1,18 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The exact laws of :mod:`dunnage.noise` on whole arrays.
 
-One kernel samples nearly everything: inversion against a table. It takes a uniform number U a few binary digits at a
-time, and compares it with integer bounds on the cumulative distribution:
-
-1. 16 digits (8 for a yes or no) look up a guide, which knows the outcome unless a step of the distribution falls among
-   the numbers that start with these digits;
-2. the others get 64 digits and a binary search;
-3. if 64 digits are within the bounds of a step (about one in 2**50), it takes as many more digits as necessary, with
-   bounds that become tighter (:meth:`dunnage.noise.Noise.invert`).
-
-So no outcome is ever rounded: the law is exact, and the tables only make it fast. Endless laws are cut into independent
-digits and tails that start again, and rare successes among very many trials come from the waiting times between them.
-``docs/proofs/noise.md`` has the proofs.
+One kernel samples nearly everything: inversion against a table. It compares a uniform number with integer bounds on the
+cumulative distribution: 16 binary digits (8 for a yes or no) look up a guide, the undecided get 64 digits and a binary
+search, and ties (about one in 2**50) as many more as necessary (:meth:`dunnage.noise.Noise.invert`). So no outcome is
+ever rounded: the law is exact, and the tables only make it fast. ``docs/proofs/noise.md`` has the proofs.
 """
 
 from __future__ import annotations

@@ -6,19 +6,11 @@ the probability that a pattern fits, over all permutations inside the classes:
 
     1 - sum of (1 - P)  <=  probability that every bin fits  <=  product of P.
 
-The left side always holds (the union bound). The right side holds for one resource and known members: inside a class
-the members in different bins are negatively associated, and so are the events that bins fit. For several resources, or
-if members are unknown, only the smallest P is an upper bound.
-
-Two covering programs follow. A cover is a valid plan if its (1 - P) add up to at most the risk (sufficient); in every
-valid plan the -log P add up to at most -log(1 - risk) (necessary). If both have the same cost, the plan is proven to be
-best; otherwise it carries its gap.
-
-With risk 0 only patterns that certainly fit are left: that is packing by the largest members of each class. A class of
-equal sizes is ordinary packing. So one kernel serves every model.
-
-If there are too many patterns to list, a packing of the members themselves bounds every plan from below (a plan that
-ever fits is such a packing), and a search proposes plans of that many bins and computes their probabilities.
+The right side needs one resource and known members; otherwise only the smallest P is an upper bound. Two covering
+programs follow, one sufficient and one necessary; if both have the same cost, the plan is proven to be best, otherwise
+it carries its gap. With risk 0 only patterns that certainly fit are left, and a class of equal sizes is ordinary
+packing, so one kernel serves every model. If there are too many patterns to list, a packing of the members themselves
+bounds every plan from below, and a search proposes plans. ``docs/proofs/patterns.md`` has the proofs.
 
 References
 ----------

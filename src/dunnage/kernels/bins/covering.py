@@ -5,11 +5,7 @@ The program: choose how often to use each listed pattern, so that every class is
 kind of bin exceeds its number of bins, and the patterns' shares of the budget add up to at most the budget. There are
 many patterns, so the relaxation is solved by adding those with a wrong price; all are priced each time.
 
-Why the bound is never above the truth: prices of at least 0 bound every cover if no pattern is worth more than it costs
-(weak duality). The solver's floating-point prices may violate this slightly, so they are divided by the largest excess
-over all patterns, and the bound is rounded down by a margin before it is rounded up to a whole number. A pattern is in
-no better cover if its reduced cost exceeds what a better cover could still save, so the integer program over the others
-decides; it rests on HiGHS's branch and bound with its own margin.
+Why the bound is never above the truth: see ``docs/proofs/patterns.md#numbers``.
 
 References
 ----------

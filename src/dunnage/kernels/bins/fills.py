@@ -35,13 +35,9 @@ import numpy.typing as npt
 from dunnage.arrays import FloatArray, IntArray, kernel
 from dunnage.errors import NoPlanError, ParameterError
 
-# Count fills of sealed slots exactly: place items one after another, and meet the same states again and again.
-#
-# Everything that cannot matter is removed first: a class of equal items, a bin that has room for the largest items it
-# may get. The rest falls into parts that share no class and no bin. In a part, items are placed class by class, largest
-# first. The past of a bin does not matter for the rest, only its remaining room, and of that only which of the sets of
-# items that may still come would fit. So bins that agree in this are merged, and the number of ways to continue from a
-# state is computed once, in whole numbers of any length. ``docs/proofs/linkage.md`` has the proof.
+# Counting removes what cannot matter, splits the rest into parts that share no class and no bin, and places the items
+# of a part one after another. Bins that take the same future items are merged, so the same states come again and again,
+# and the ways to continue from a state are counted once (docs/proofs/linkage.md#counting-fills).
 
 Below = Callable[[int], int]
 Amounts = tuple[int, ...]

@@ -238,25 +238,9 @@ def consistent_tree(
     return final
 
 
-# Whole numbers that keep sums: largest remainders, from the top of a tree down.
-#
-# Every node of the tree has a real value, the sum of its children's. Every node gets one of the two whole numbers next
-# to its value, or the value itself if that is whole, so that children add up to their parent.
-#
-# Why this is always possible
-# ---------------------------
-# Values are stored in whole units of 2**-bits, so that sums are exact. A value within some slack of a whole number
-# counts as whole. The slack of a cell is fixed, that of any other node is the sum of its children's, and all are
-# below 1/2. A node may get low = floor(value + slack) or high = ceil(value - slack): the same number if its value
-# counts as whole, and the two next to it otherwise.
-#
-# Claim: let L and H be the sums of the children's lows and highs; then L <= low and high <= H for their parent. So
-# whichever number the parent has, raising some children from low to high makes them add up to it. Proof:
-# low <= value + slack for every child; added up, L <= value + slack of the parent, and as L is whole,
-# L <= floor(value + slack), the parent's low. In the same way H >= ceil(value - slack), its high.
-#
-# Of all ways to do it, raising the largest remainders has the smallest sum of squared changes: raising a child of
-# remainder f adds 1 - 2 f to it.
+# Whole numbers that keep sums: largest remainders, from the top of a tree down. Every node gets one of the two whole
+# numbers next to its value, or the value itself if that is whole, so that children add up to their parent.
+# docs/proofs/constrained-counts.md#whole-numbers proves that this is always possible.
 
 # A cell within this distance of a whole number counts as whole: more if the total is above 2**29, because its sums are
 # then stored in larger units, and less if there are over 2**28 cells.
@@ -348,17 +332,10 @@ def _bounded(units: IntArray, slacks: IntArray, bits: int) -> _Level:
     return _Level(lows, np.where(highs > lows, units - (lows << bits), 0))
 
 
-# Bayes estimates of cells, made consistent with noisy sums: two projections with an estimate in between.
-#
-# The first projection says how many trips each join group may have. From that, the noisy cells and the noisy margin,
-# each cell is estimated. The second projection reconciles the estimates with the noisy sums, which weigh as much as
-# they are better than the sums of estimates.
-#
-# Estimates of cells from noisy counts alone: what a count probably is, given its noisy value and those around it.
-#
-# Most cells of a trip table are empty, few are large. A noisy value of 5 among thousands of empty cells is probably
-# noise; the same value on a pair of stops that is busy in other windows probably is not. The noisy counts themselves
-# decide how much each of these counts. This is post-processing, so nothing is spent.
+# Bayes estimates of cells, made consistent with noisy sums by a second projection: what a count probably is, given its
+# noisy value and those around it. A noisy value of 5 among thousands of empty cells is probably noise; the same value
+# on a pair of stops that is busy in other windows probably is not. The noisy counts themselves decide how much each of
+# these counts, so nothing is spent (docs/proofs/constrained-counts.md#bayes-estimates-margins).
 #
 # The model
 # ---------
