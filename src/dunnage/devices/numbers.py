@@ -988,10 +988,6 @@ class LocalNumeric(Tiered[NumberReport]):
             raise ParameterError("quantities must have different names. Rename one.")
         object.__setattr__(self, "quantities", quantities)
         object.__setattr__(self, "attributes", attributes_of(self.quantities))
-        self._check_method()
-        object.__setattr__(self, "_laws", {tier.name: self._report(tier.epsilon) for tier in self.levels})
-
-    def _check_method(self) -> None:
         if self.method not in self.methods:
             raise ParameterError(f"method must be one of {', '.join(self.methods)}. Got {shown(self.method)}.")
         if self.as_published and (self.method not in ("hybrid", "piecewise") or self.sampled is not None):
@@ -1004,6 +1000,7 @@ class LocalNumeric(Tiered[NumberReport]):
             raise ParameterError(f"sampled must be a whole number from 1 to {most}. Got {shown(self.sampled)}.")
         if fixed and self.sampled not in (None, fixed):
             raise ParameterError(f"{self.method} always reports {fixed} of {most} numbers. Leave sampled out.")
+        object.__setattr__(self, "_laws", {tier.name: self._report(tier.epsilon) for tier in self.levels})
 
     def _report(self, epsilon: Fraction) -> NumberReport:
         if self.as_published:

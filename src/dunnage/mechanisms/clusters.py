@@ -665,7 +665,18 @@ class _Records:
                         f"the {statistic} of {column.attribute.name!r} would change by {change:.3g} of its domain, but "
                         f"keep allows {shown_number(most)}. Raise that, raise its importance, or lower k."
                     )
-        self._check_sensitive(of_record)
+        inside = of_record >= 0
+        for attribute in self.dataset.schema.sensitive:
+            values = released_column(self.dataset, attribute.name).take(pa.array(self.order[inside]))
+            diverse, close = self.mechanism.reaches(of_record[inside], ranked(values, attribute.describe()))
+            if not (diverse and close):
+                limited = ", or max_suppressed" if self.mechanism.max_suppressed is not None else ""
+                distance = "close to those of all released records as t" if diverse else "diverse as l"
+                raise Refusal(
+                    f"the search ended without classes with values of {attribute.name!r} that are as {distance} "
+                    f"requires. {'Raise t or k' if diverse else 'Lower l, raise k'}{limited}: larger classes are more "
+                    "like the whole table."
+                )
         weights = tuple(self.weights[column.attribute.name] for column in self.columns)
         of_row = np.empty(len(self), dtype=np.int64)
         of_row[self.order] = of_record
@@ -754,22 +765,6 @@ class _Records:
         numbered = np.full(len(self), -1, dtype=np.int64)
         numbered[inside] = merged.reshape(-1)[of_record[inside]]
         return numbered, [_chosen(of_class, representative) for of_class, _ in columns]
-
-    def _check_sensitive(self, of_record: IntArray) -> None:
-        """Refuse classes that are less diverse, or farther from all released records, than l and t allow."""
-        inside = of_record >= 0
-        for attribute in self.dataset.schema.sensitive:
-            column = released_column(self.dataset, attribute.name).take(pa.array(self.order[inside]))
-            column = ranked(column, attribute.describe())
-            diverse, close = self.mechanism.reaches(of_record[inside], column)
-            if not (diverse and close):
-                limited = ", or max_suppressed" if self.mechanism.max_suppressed is not None else ""
-                distance = "close to those of all released records as t" if diverse else "diverse as l"
-                raise Refusal(
-                    f"the search ended without classes with values of {attribute.name!r} that are as {distance} "
-                    f"requires. {'Raise t or k' if diverse else 'Lower l, raise k'}{limited}: larger classes are more "
-                    "like the whole table."
-                )
 
 
 def _by_tenths(progress: Progress, what: str) -> Callable[[float], None]:

@@ -261,15 +261,11 @@ def _checked_scale(scale: int | Fraction) -> Fraction:
 def _geometric(noise: Noise, scale: Fraction, size: int) -> IntArray:
     radix = _LAYOUT.radix
     if 2 * scale <= radix:
-        return _geometric_top(noise, scale, size)
+        return _endless(noise, *_geometric_table(scale, _LAYOUT), size)
     # The last digit of a geometric number in any base is independent of the digits before it, and those form a
     # geometric number of a smaller scale.
     lowest, _ = _low_digit_table(scale, _LAYOUT).draw(noise, size)
     return lowest + radix * _geometric(noise, Fraction(scale, radix), size)
-
-
-def _geometric_top(noise: Noise, scale: Fraction, size: int) -> IntArray:
-    return _endless(noise, *_geometric_table(scale, _LAYOUT), size)
 
 
 def _endless(noise: Noise, table: _LawTable, end: int, size: int) -> IntArray:
@@ -355,7 +351,8 @@ def _laplace_by_table(noise: Noise, scale: Fraction, size: int) -> IntArray:
     values, late = table.draw(noise, size)
     tail = late[np.abs(values[late]) == end]
     if tail.size:  # beyond either end the law is geometric
-        values[tail] += np.sign(values[tail]) * _geometric_top(noise, scale, tail.size)
+        excess = _endless(noise, *_geometric_table(scale, _LAYOUT), tail.size)
+        values[tail] += np.sign(values[tail]) * excess
     return values
 
 

@@ -266,8 +266,18 @@ def round_tree(values: FloatArray, levels: Sequence[IntArray], noise: Noise) -> 
     total = float(np.abs(values).sum())
     if total >= _MAX_TOTAL:
         raise ParameterError("the values to round add up to 2**46 or more. Scale them down.")
+    links, below = [], np.arange(values.size + 1)  # the starts of each level, counted in nodes of the level below
+    for starts in levels:
+        link = np.searchsorted(below, starts)
+        if starts.size == 0 or starts[0] != 0 or starts[-1] != values.size or np.any(np.diff(starts) < 0):
+            raise ParameterError("the starts of a level must ascend from 0 to the number of values. Check their order.")
+        if np.any(below[link] != starts):
+            raise ParameterError("a node ends inside a node of the level below. Pass nested levels.")
+        link[-1] = below.size - 1  # empty nodes at the end have a parent too
+        links.append(link)
+        below = starts
     # Keep as many binary digits after the point as let all sums fit 62 bits, at most 32.
-    bits, links = min(_MAX_BITS, 61 - int(total).bit_length()), _checked_links(values.size, levels)
+    bits = min(_MAX_BITS, 61 - int(total).bit_length())
     units = np.rint(np.ldexp(values, bits)).astype(np.int64)
     slack = min(int(SLACK * 2**_MAX_BITS), (1 << bits) // (4 * max(1, values.size)))  # at most 1/4 in total
     slacks = np.full(values.size, slack)
@@ -305,21 +315,6 @@ def round_tree(values: FloatArray, levels: Sequence[IntArray], noise: Noise) -> 
         result[children[ordered[ranks < left[parent_of[ordered]]]]] += 1
         numbers = result
     return numbers
-
-
-def _checked_links(size: int, levels: Sequence[IntArray]) -> list[IntArray]:
-    """Return the starts of each level, counted in nodes of the level below."""
-    links, below = [], np.arange(size + 1)
-    for starts in levels:
-        link = np.searchsorted(below, starts)
-        if starts.size == 0 or starts[0] != 0 or starts[-1] != size or np.any(np.diff(starts) < 0):
-            raise ParameterError("the starts of a level must ascend from 0 to the number of values. Check their order.")
-        if np.any(below[link] != starts):
-            raise ParameterError("a node ends inside a node of the level below. Pass nested levels.")
-        link[-1] = below.size - 1  # empty nodes at the end have a parent too
-        links.append(link)
-        below = starts
-    return links
 
 
 def _sums(units: IntArray, starts: IntArray) -> IntArray:
