@@ -51,7 +51,7 @@ MOVE_COLUMNS = 8
 FIRST, SIZE, SQUARE, HOME, HOMES, FLEET, VEHICLES, LATEST, ASLEEP = range(9)
 # Rules of a service.
 CAPACITY, MAX_WAIT, DWELL, WEIGH_WAIT, WEIGH_RIDE, WEIGH_DRIVE = range(6)
-# Columns of demand, one line a place: number of the running window, requests in it and in the one before, and shuttles
+# Columns of demand, one line per place: number of the running window, requests in it and in the one before, and shuttles
 # without work that are there or on their way there.
 NUMBER, RUNNING, BYGONE, STOCK = range(4)
 DEMAND_COLUMNS = 4
@@ -546,7 +546,7 @@ def depart(tables: Any, heads: Any, spare: Any, linked: Any, shuttle: int) -> An
     nodes[node, MOVE], nodes[node, PREVIOUS] = move, -1
     shuttles[shuttle, AT] = node
     drop_node(nodes, heads, spare, at)
-    # Who boards and alights there is settled now.
+    # It is settled now who boards and alights there.
     heap, spots, keys, size = linked
     waits = np.int64(0)
     time = nodes[node, ARRIVE]

@@ -837,21 +837,21 @@ class ChancePacker:
 class VectorPacking:
     """Items in bins, the kind of each bin, their cost and a lower bound on the cost of any packing."""
 
-    bins: list[list[int]]  # For each bin the positions of its items
-    kind_of_bin: list[int]  # Kind of each bin
-    cost: Fraction  # cost, bound: what the bins cost, and what any packing costs at least
+    bins: list[list[int]]  # for each bin the positions of its items
+    kind_of_bin: list[int]  # kind of each bin
+    cost: Fraction  # cost, bound: cost of the bins, and a lower bound for any packing
     bound: Fraction
-    seconds: float  # Time taken
+    seconds: float  # running time
 
 
 def pack_vectors(
-    items: IntArray,  # One line an item, one column a resource: whole numbers of at least 0
-    kinds: Sequence[BinKind],  # The kinds of bin; costs may be fractions
+    items: IntArray,  # one line per item, one column per resource: whole numbers of at least 0
+    kinds: Sequence[BinKind],  # costs may be fractions
     *,
     seconds: float,
-    groups: IntArray | None = None,  # Group of each item; items of different groups never share a bin
-    progress: Progress | None = None,  # Called with stage, cost and bound
-    seed: int = 0,  # Of the searches
+    groups: IntArray | None = None,  # group of each item; items of different groups never share a bin
+    progress: Progress | None = None,  # called with stage, cost and bound
+    seed: int = 0,  # of the searches
 ) -> VectorPacking:
     """Pack items into bins of the least total cost that the time limit allows."""
     start = time.monotonic()

@@ -62,7 +62,7 @@ class Places(NamedTuple):
 
 
 class Living(NamedTuple):
-    """Who is in no class yet."""
+    """The records that are in no class yet."""
 
     records: BoolArray
     in_point: IntArray

@@ -151,7 +151,7 @@ def project(
     family: Family,
     sums: Sequence[FloatArray],  # noisy sums: for each coarse feature those of its groups
     *,
-    tolerance: float = 1e-10,  # largest residual that is let through
+    tolerance: float = 1e-10,  # largest accepted residual
     start: Sequence[FloatArray] | None = None,  # `duals` of a similar projection
 ) -> Projection:
     """Return the projection over the listed cells, exact to rounding."""
@@ -534,8 +534,8 @@ def optimality(
 LOOKS = 60  # evaluations in one search along a line; each at least halves the bracket or is a Newton step inside it
 CLOSE = 1e-5  # accuracy of one step by conjugate gradients; the next step corrects it
 MAX_CONJUGATE = 1_000  # rounds of conjugate gradients; a hundred are usual
-SETTLED = 1e-9  # relative residual at which a block by itself is left alone
-MAX_SETTLING = 40  # steps in one block by itself; this is but a start
+SETTLED = 1e-9  # relative residual at which a single block is finished
+MAX_SETTLING = 40  # steps in a single block; this is only a start
 LADDER = 3  # floors, one below the other, that cells are listed down to
 LOWEST = -(2.0**60)  # below all values
 TINY = 1e-15  # a pivot that cancelled to less than this part of its entry has no correct digit: it is raised to that
@@ -678,7 +678,9 @@ def evaluate(
             sums[parent[place]] += sums[place]
     squared, largest, floor = 0.0, 0.0, 0.0
     for place in range(num):
-        floor = max(floor, TINY * abs(target[place]))  # so that 1e-60 instead of zero is no error of 100 %
+        floor = max(
+            floor, TINY * abs(target[place])
+        )  # so that 1e-60 instead of zero does not count as an error of 100 %
     for place in range(num):
         residual = pull[place] + sums[place]
         squared += residual * residual / slack[place]
