@@ -51,8 +51,8 @@ MOVE_COLUMNS = 8
 FIRST, SIZE, SQUARE, HOME, HOMES, FLEET, VEHICLES, LATEST, ASLEEP = range(9)
 # Rules of a service.
 CAPACITY, MAX_WAIT, DWELL, WEIGH_WAIT, WEIGH_RIDE, WEIGH_DRIVE = range(6)
-# Columns of demand, one line per place: number of the running window, requests in it and in the one before, and shuttles
-# without work that are there or on their way there.
+# Columns of demand, one line per place: number of the running window, requests in it and in the one before, and
+# shuttles without work that are there or on their way there.
 NUMBER, RUNNING, BYGONE, STOCK = range(4)
 DEMAND_COLUMNS = 4
 # The best so far: its cost, the node after or at which the rider boards, and where the rider alights.
