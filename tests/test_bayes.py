@@ -11,18 +11,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dunnage.errors import ParameterError
-from dunnage.kernels.counts import reconciled as bayes
+from dunnage.kernels.counts import tables as bayes
 from dunnage.kernels.counts.projection import Family
-from dunnage.kernels.counts.reconciled import (
+from dunnage.kernels.counts.tables import (
     CellEstimate,
     estimate_cells,
     fit_weights,
     laplace_variance,
     moments,
     posterior,
+    project_dense,
     reconciling_ratios,
+    round_tree,
 )
-from dunnage.kernels.counts.tables import project_dense, round_tree
 from dunnage.noise.source import Noise
 
 

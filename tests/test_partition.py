@@ -24,7 +24,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from dunnage.compiling import kernel
+from dunnage.arrays import kernel
 from dunnage.errors import ParameterError, Refusal
 from dunnage.ledger import Ledger
 from dunnage.mechanisms import partition as partition_module

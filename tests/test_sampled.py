@@ -17,7 +17,7 @@ from scipy.stats import binom, chisquare
 from tests.oracles.sampling import held_out_feasibility
 
 from dunnage.errors import NoPlanError
-from dunnage.kernels.bins.sampling import clopper_pearson, fits_by_permutation, within_class_permutations
+from dunnage.kernels.bins.chances import clopper_pearson, fits_by_permutation, within_class_permutations
 from dunnage.planning import packing as sampled
 from dunnage.planning.packing import sampled_assignment
 
@@ -117,7 +117,7 @@ def test_vectors_are_judged_jointly():
 
 
 def test_several_chunks_count_each_permutation_once(monkeypatch):
-    monkeypatch.setattr("dunnage.kernels.bins.sampling._CHUNK_NUMBERS", 7)
+    monkeypatch.setattr("dunnage.kernels.bins.chances._CHUNK_NUMBERS", 7)
     weights, classes, bins = np.array([1.0, 3.0, 2.0]), np.array([0, 0, 1]), np.array([2, 0, 0])
     tried = list(fits_by_permutation(weights, classes, bins, np.array([4.0]), permutations=101, seed=1))
     assert sum(map(len, tried)) == 101
