@@ -44,9 +44,6 @@ def enumerated(value, mean, scale, end=60_000):
     return [float((terms * counts**power).sum()) for power in (0, 1, 2)]
 
 
-# Closed forms
-
-
 @settings(deadline=None, max_examples=60)
 @given(
     value=st.integers(0, 400),
@@ -73,9 +70,6 @@ def test_variance_of_noise(scale):
     values = np.arange(-20_000, 20_001)
     chances = np.exp(-np.abs(values) / scale)
     assert laplace_variance(scale) == pytest.approx((chances * values**2).sum() / chances.sum(), rel=1e-9)
-
-
-# The mixture
 
 
 def enumerated_posterior(values, scale, expected):
@@ -182,9 +176,6 @@ def test_a_prediction_is_used_if_it_says_something_and_does_no_harm_if_not():
     assert misled < 1.05 * blind
 
 
-# Shape and order
-
-
 @settings(deadline=None, max_examples=60)
 @given(
     values=st.lists(st.integers(-(10**9), 10**12) | st.integers(-5, 30), min_size=1, max_size=30),
@@ -258,9 +249,6 @@ def test_the_order_of_cells_does_not_matter_and_nothing_is_drawn():
     assert again.tobytes() == one.tobytes()
 
 
-# Pairs and margins
-
-
 def pair_table(rng, num_pairs=4000, num_slots=8):
     """Make pairs of which a tenth are busy, in all slots. Returns counts, and the pair of each."""
     level = np.where(rng.random(num_pairs) < 0.1, rng.geometric(0.2, num_pairs), 0)
@@ -318,9 +306,6 @@ def test_what_does_not_fit_is_refused():
             estimate_cells(np.array([1, 2]), asked.pop("scale"), **asked)
 
 
-# Reconciling
-
-
 def two_features(sums, variances, estimate, total=1000.0):
     """Ask for the weights of a total and of two halves."""
     starts = np.array([0, 50, 100])
@@ -349,9 +334,6 @@ def test_levels_are_what_a_common_lowering_takes_away():
     means = np.array([3.0, 0.5, 0.5, 10.0, 0.0])
     taken = [np.minimum(means, by).sum() for by in np.sort(means)]
     assert bayes._levels(means) == pytest.approx(taken)
-
-
-# All of it
 
 
 def gravity(rng, num_stops, num_slots, num_trips):

@@ -64,12 +64,9 @@ def routes_of(num: int, drops: dict[tuple[int, int], tuple[int, int, int]]) -> R
 
 def test_stops_are_numbered_as_in_the_city_and_windows_have_their_seconds():
     found = counts_of(universe(), {(0, 1, 0): 2, (3, 3, 1): 4})
-    assert found.origin.tolist() == [4, 1]
-    assert found.destination.tolist() == [3, 1]
-    assert found.start.tolist() == [8 * 3600, 8 * 3600 + 1800]
-    assert found.length.tolist() == [1800, 1800]
-    assert found.count.tolist() == [2, 4]
-    assert found.num_dates == (1,)
+    assert (found.origin.tolist(), found.destination.tolist()) == ([4, 1], [3, 1])
+    assert (found.start.tolist(), found.length.tolist()) == ([8 * 3600, 8 * 3600 + 1800], [1800, 1800])
+    assert (found.count.tolist(), found.num_dates) == ([2, 4], (1,))
 
 
 def test_every_trip_is_expanded_within_its_window_in_order():
@@ -78,8 +75,7 @@ def test_every_trip_is_expanded_within_its_window_in_order():
     assert len(trips) == 55
     assert (np.diff(trips.seconds) >= 0).all()
     first = trips.seconds < 8 * 3600 + 1800
-    assert first.sum() == 20
-    assert set(trips.origin[first]) == {4}
+    assert (first.sum(), set(trips.origin[first])) == (20, {4})
     assert trips.seconds.min() >= 8 * 3600
     assert trips.seconds.max() < 9 * 3600
 
@@ -103,8 +99,7 @@ def test_days_are_expanded_apart():
     counts = counts_of(
         universe(days=("weekday", "sunday"), num_dates=(5, 1)), {(0, 1, 0): 10, (2, 1, 2): 3, (2, 1, 3): 4}
     )
-    assert counts.days == ("weekday", "sunday")
-    assert len(counts.expanded(1, (0,))) == 7
+    assert (counts.days, len(counts.expanded(1, (0,)))) == (("weekday", "sunday"), 7)
     assert set(counts.expanded(1, (0,)).origin) == {2}
 
 
@@ -159,12 +154,9 @@ def test_rides_follow_the_route():
     routes = routes_of(3, {(0, 1): (1, -1, 0), (0, 2): (1, 1, 300), (1, 2): (-1, 2, 40), (2, 0): (-1, 1, 500)})
     found = shuttle_requests(trips_of((0, 1, 10), (0, 2, 20), (2, 0, 30), (1, 1, 40)), routes, times)
     # The second ride of the second trip: 20 + 60 + 300; the only ride of the third: 30 + 500.
-    assert found.seconds.tolist() == [10, 20, 380, 530]
-    assert found.rider.tolist() == [0, 1, 1, 2]
-    assert found.origin.tolist() == [0, 0, 1, 1]
-    assert found.destination.tolist() == [1, 1, 2, 0]
-    assert found.after.tolist() == [-1, -1, 1, -1]
-    assert found.lag.tolist() == [0, 0, 300, 0]
+    assert (found.seconds.tolist(), found.rider.tolist()) == ([10, 20, 380, 530], [0, 1, 1, 2])
+    assert (found.origin.tolist(), found.destination.tolist()) == ([0, 0, 1, 1], [1, 1, 2, 0])
+    assert (found.after.tolist(), found.lag.tolist()) == ([-1, -1, 1, -1], [0, 0, 300, 0])
     assert found.zone.tolist() == [0, 0, 1, 1]
 
 
@@ -172,9 +164,7 @@ def test_a_ride_that_ends_where_it_begins_is_none():
     times = np.array([[0, 60], [60, 0]], dtype=np.int32)
     routes = routes_of(2, {(0, 1): (0, 0, 30)})
     found = shuttle_requests(trips_of((0, 1, 5), (0, 0, 6)), routes, times)
-    assert found.seconds.tolist() == [35]
-    assert found.after.tolist() == [-1]
-    assert found.lag.tolist() == [0]
+    assert (found.seconds.tolist(), found.after.tolist(), found.lag.tolist()) == ([35], [-1], [0])
 
 
 def test_no_trips_ask_for_no_rides():

@@ -150,8 +150,7 @@ def test_shuttles_go_home_when_nobody_asks() -> None:
 def test_riders_share_a_ride_and_a_stay() -> None:
     operation = simulate(Requests.single([0] * 3, [1, 1, 2], [3, 3, 3], [0, 5, 10]), [1], LINE, [1])
     # The second boards while the first's stay lasts; it is then as long as hers.
-    assert operation.picked_up.tolist() == [0, 5, 125]
-    assert operation.dropped.tolist() == [245] * 3
+    assert (operation.picked_up.tolist(), operation.dropped.tolist()) == ([0, 5, 125], [245] * 3)
     assert operation.moves.carried.tolist()[:3] == [0, 2, 3]
 
 
@@ -200,8 +199,7 @@ def test_who_boards_sooner_by_a_shortcut_alights_sooner() -> None:
     )
     times = np.array([[0, 0, 60, 0], [0, 0, 0, 0], [0, 60, 0, 0], [0, 0, 0, 0]])
     operation = checked(Case(requests, times, np.array([0])), [1], Service(capacity=2, detour_seconds=0))
-    assert (operation.dropped - operation.picked_up)[3] == 20
-    assert operation.late == 0
+    assert ((operation.dropped - operation.picked_up)[3], operation.late) == (20, 0)
 
 
 def test_a_shortcut_gives_no_time_for_a_detour() -> None:
@@ -215,8 +213,7 @@ def test_a_shortcut_gives_no_time_for_a_detour() -> None:
     service = Service(max_detour=1.0, detour_seconds=0, dwell_seconds=0)
     case = Case(Requests.single([0] * 3, [1, 3, 1], [2, 1, 4], [0] * 3), times, np.array([0]))
     operation = checked(case, [1], service)
-    assert operation.picked_up.tolist() == [20, 10, 520]
-    assert operation.dropped.tolist() == [120, 20, 595]
+    assert (operation.picked_up.tolist(), operation.dropped.tolist()) == ([20, 10, 520], [120, 20, 595])
 
 
 @pytest.mark.parametrize("dwell", [0, 20])
@@ -298,9 +295,6 @@ def test_bad_arguments_are_refused() -> None:
     for name, value in services:
         with pytest.raises(ParameterError, match=name):
             Service(**{name: value})
-
-
-# The checker: whatever is tampered with must be found.
 
 
 def tampered(operation: Operation, **change: Any) -> Any:
@@ -393,9 +387,6 @@ def test_a_turn_that_is_too_quick_is_found() -> None:
     for by in (-1, 1):
         wrong = tampered(operation, events={"seconds": changed(events.seconds, turn, by)})
         assert check_operation(requests, [1], LINE, [1], QUICK, wrong)
-
-
-# How good and how fast.
 
 
 def smallest(ready: Dispatch) -> int:

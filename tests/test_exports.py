@@ -44,8 +44,7 @@ def test_fleetpy_reads_nodes_edges_and_tables(tmp_path):
     nodes, edges = rows_of(base / "nodes.csv"), rows_of(base / "edges.csv")
     assert list(nodes[0]) == ["node_index", "is_stop_only", "pos_x", "pos_y"]
     assert [int(row["node_index"]) for row in nodes] == list(range(10))
-    assert list(edges[0]) == ["from_node", "to_node", "distance", "travel_time"]
-    assert len(edges) == 90
+    assert (list(edges[0]), len(edges)) == (["from_node", "to_node", "distance", "travel_time"], 90)
     tables = folder / "networks" / "town" / "ff" / "tables"
     seconds, metres = (np.load(tables / f"nn_fastest_{name}.npy") for name in ("tt", "distance"))
     assert np.array_equal(seconds, ground.times)

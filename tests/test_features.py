@@ -74,8 +74,7 @@ class TestNames:
 
     def test_lists_are_put_in_order(self):
         assert read_features([[], ["window", "mode"]], days=True) == ((), ("mode", "window"))
-        assert feature_name(("mode", "window")) == "mode x window"
-        assert feature_name(()) == "total"
+        assert (feature_name(("mode", "window")), feature_name(())) == ("mode x window", "total")
 
     @pytest.mark.parametrize(
         ("given", "words"),

@@ -113,8 +113,7 @@ def test_a_zone_without_rides_gets_no_shuttle():
     sized = task.size()
     assert task.served == [0]
     assert sized.fleet[0] > 0
-    assert sized.fleet[1] == 0
-    assert task.bound(1) == 0
+    assert (sized.fleet[1], task.bound(1)) == (0, 0)
 
 
 def test_shuttles_park_at_hubs_or_in_the_middle():
@@ -165,9 +164,6 @@ def test_waits_are_summed_up_by_weight():
     assert wait_facts(np.array([10, 100]), np.array([3.0, 1.0])) == Waits(mean=32.5, median=10.0, p95=100.0)
 
 
-# On releases
-
-
 @pytest.fixture(scope="module")
 def published(tmp_path_factory):
     """Counts of trips in the tiny city, with little noise, and the city."""
@@ -184,11 +180,9 @@ def test_a_plan_tells_what_it_is_worth(published, tmp_path):
     place, release = published
     plan = size(release, place, max_wait=250, expansions=3, seed=4)
     told = plan.to_dict()
-    assert told["format"] == 1
-    assert told["release"] == release.certificate.digest
+    assert (told["format"], told["release"]) == (1, release.certificate.digest)
     assert told["objective"] == sum(plan.shuttles) == told["bound"] + told["gap"]
-    assert told["status"] == "feasible"
-    assert told["unplanned"] == {"count": 0}
+    assert (told["status"], told["unplanned"]) == ("feasible", {"count": 0})
     assert told["operation"]["wait_seconds"]["mean"] <= 250
     assert sum(told["operation"][f"{name}_share"] for name in ("busy", "empty", "parked")) == pytest.approx(1)
     assert told["operation"]["idle_share"] == pytest.approx(1 - told["operation"]["busy_share"])
@@ -262,8 +256,7 @@ def test_an_empty_release_needs_no_shuttle(tmp_path):
     empty = release.data.slice(0, 0)
     nothing = dn.Release(certificate=release.certificate, data=empty)
     plan = size(nothing, place)
-    assert plan.objective == 0
-    assert plan.bound == 0
+    assert (plan.objective, plan.bound) == (0, 0)
     assert any("No trip needs a shuttle" in note for note in plan.notes)
     folder = plan.write(tmp_path / "plan")
     assert FleetPlan.read(folder).objective == 0
@@ -300,9 +293,6 @@ def test_expansions_are_shared_among_days(published):
     assert [day.weight for day in days] == [0.25] * 4
 
 
-# The folder
-
-
 def plan_folder(tmp_path: Path) -> Path:
     plan = FleetPlan(release="abc", zones=("a", "b"), shuttles=(3, 0), model=FleetModel(name="smallest-fleet"), bound=1)
     return plan.write(tmp_path / "plan")
@@ -313,8 +303,7 @@ def test_a_bare_table_is_a_plan_of_somebody_else(tmp_path):
     path.write_text("zone,shuttles\n east ,4\nwest,0\n")
     plan = FleetPlan.read(path)
     assert plan.external
-    assert plan.status == "external"
-    assert plan.shuttles_of(["west", "east"]) == [0, 4]
+    assert (plan.status, plan.shuttles_of(["west", "east"])) == ("external", [0, 4])
     assert is_fleet_plan(path)
     assert "4" in plan.summary()
     with pytest.raises(InputError, match=r"no line for zone 'north'[\s\S]*'west', which is no zone"):

@@ -66,9 +66,6 @@ def html(request, story):
     return getattr(story, request.param)
 
 
-# Both pages
-
-
 def test_pages_are_well_formed_and_closed_to_the_network(html):
     assert sum(tag == "svg" for tag, _ in check_closed(html).tags) >= 6
 
@@ -91,9 +88,6 @@ def test_only_the_settlement_is_private(story):
     assert PRIVATE_SAYS not in story.plan_html
     assert "true trips" not in Page(story.plan_html).text
     assert Page(story.settlement_html).text.count(PRIVATE_SAYS) == 2
-
-
-# The plan
 
 
 def test_plan_page_says_what_the_plan_says(story):
@@ -131,8 +125,7 @@ def test_running_adds_up_to_what_the_plan_tells(story):
     assert running.waits.sum() == pytest.approx(1)
     assert running.mean_wait == pytest.approx(told.wait_seconds.mean)
     busy = np.average([run.busy.sum() for run in task.runs(story.plan.shuttles)], weights=task.weights)
-    assert running.busy.sum() * 1800 == pytest.approx(busy, rel=0.01)
-    assert running.starts[0] == 8 * 3600
+    assert (running.busy.sum() * 1800, running.starts[0]) == (pytest.approx(busy, rel=0.01), 8 * 3600)
     assert (running.busy + running.empty <= story.plan.objective + 1e-9).all()
     assert np.allclose(running.busy + running.empty + running.parked, story.plan.objective)
 
@@ -206,9 +199,6 @@ def test_many_zones_are_not_all_drawn(tmp_path):
     assert len(Page(plan_page(found.plan, found.release, place)).rows) == num // 2
 
 
-# The settlement
-
-
 def test_settlement_page_says_what_privacy_cost(story):
     done = story.done
     told, errors = done.to_dict(), done.relative_error
@@ -248,8 +238,7 @@ def test_rides_without_a_shuttle_are_told(tmp_path):
 def test_somebody_elses_fleet_has_a_settlement_page(tmp_path):
     found = settle(tmp_path, tiny_city(1), num=80, fleet="zone,shuttles\nwest,9\neast,9\n")
     rows = Page(settlement_page(found.done, found.release)).named_rows()
-    assert rows["Mean wait"]["The plan said"] == "-"
-    assert rows["west"]["Planned"] == "9"
+    assert (rows["Mean wait"]["The plan said"], rows["west"]["Planned"]) == ("-", "9")
 
 
 def test_several_dates_are_averaged(tmp_path):
@@ -279,11 +268,7 @@ def test_half_hours_of_a_long_day_have_few_labels():
     drawn = hours_picture(run).svg
     clocks = re.findall(r">(\d\d:\d\d)</text>", drawn)
     assert 3 <= len(clocks) <= 6
-    assert clocks[0] == "00:00"
-    assert clocks[-1] == "24:00"
-
-
-# Files
+    assert (clocks[0], clocks[-1]) == ("00:00", "24:00")
 
 
 def test_folders_hold_their_pages(story, tmp_path):
@@ -306,9 +291,6 @@ def test_a_settlements_folder_is_its_owners_alone(story, tmp_path):
     story.done.write(folder, page=story.settlement_html, force=True)
 
 
-# The map
-
-
 def test_flows_add_up_both_ways():
     rng = np.random.default_rng(1)
     origin, destination, trips = rng.integers(0, 6, 300), rng.integers(0, 6, 300), rng.random(300)
@@ -320,8 +302,7 @@ def test_flows_add_up_both_ways():
     found = {(start, end): number for (start, end), number in zip(flows.ends.tolist(), flows.trips, strict=True)}
     assert found == pytest.approx(dict(expected))
     assert (np.diff(flows.trips) <= 0).all()
-    assert flows.most == pytest.approx(max(expected.values()))
-    assert flows.shown == 15
+    assert (flows.most, flows.shown) == (pytest.approx(max(expected.values())), 15)
     assert flows.shown_share == pytest.approx(1)
 
 
@@ -396,8 +377,7 @@ def test_distances_on_the_map_are_true():
     ratio = drawn[~np.eye(12, dtype=bool)] / place.kilometres()[~np.eye(12, dtype=bool)]
     assert np.ptp(ratio) < 0.01 * ratio.mean()
     north = int(np.argmax(place.lat))
-    assert places[:, 1].argmin() == north
-    assert places[:, 0].argmax() == int(np.argmax(place.lon))
+    assert (places[:, 1].argmin(), places[:, 0].argmax()) == (north, int(np.argmax(place.lon)))
 
 
 def test_trips_of_the_page_are_those_of_the_release(story):

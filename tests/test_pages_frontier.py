@@ -236,8 +236,7 @@ def test_marks_are_hollow_only_where_data_differ():
 def test_the_figure_is_one_element_without_script(num):
     found = frontier(*spread(num, seed=num))
     figure = ElementTree.fromstring(frontier_figure(found))
-    assert figure.tag == "svg"
-    assert figure.get("role") == "img"
+    assert (figure.tag, figure.get("role")) == ("svg", "img")
     assert not [item for item in figure.iter() if item.tag == "script" or any(key[:2] == "on" for key in item.attrib)]
     assert len([item for item in figure.iter("g") if "policy" in (item.get("class") or "").split()]) == num
     words = {"".join(item.itertext()) for item in figure.iter("text")}

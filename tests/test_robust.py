@@ -57,7 +57,6 @@ def test_the_published_budget_is_the_literal_program_and_the_upper_bound(seed: i
     release = published(generator.integers(10, 60, 6).tolist(), 2)
     capacity = float(generator.integers(70, 150))
     known = release.uncertain("weight")
-    assert known.nominal is not None
     model = dn.Robust(budget="published")
     budget = budget_of(model, 6, 1)
     assert budget == pytest.approx(math.sqrt(-2 * 6 * math.log(0.05 / 6)))

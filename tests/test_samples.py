@@ -46,8 +46,7 @@ def test_settings_by_name(tmp_path):
         setting = package_setting(name)
         assert (setting.size, setting.capacity, setting.low, setting.high) == (size, capacity, low, high)
         data = dn.load(*generate_packages(setting, tmp_path / "p.csv", seed=3, force=True))
-        assert len(data) == size
-        assert dn.promise(data.policy).guarantee.k == 5
+        assert (len(data), dn.promise(data.policy).guarantee.k) == (size, 5)
         weights = data.numbers("weight")
         assert ((weights >= low) & (weights <= high) & (weights == np.rint(weights))).all()
 
@@ -109,9 +108,6 @@ def test_existing_files_are_kept(tmp_path):
         generate_packages(setting, tmp_path / "p.txt")
     with pytest.raises(OutputError, match="not a folder"):
         generate_packages(setting, tmp_path / "nowhere" / "p.csv")
-
-
-# Rides
 
 
 def test_the_network_is_a_metro():
@@ -188,8 +184,7 @@ def test_the_starter_policy_of_rides_works(tmp_path):
     paths = generate_rides(RideSetting(size=300, stations=60, lines=4), tmp_path / "r.csv", seed=1)
     assert [path.name for path in paths] == ["r.csv", "r.toml", "r.edges.csv"]
     data = dn.load(*paths[:2])
-    assert len(data) == 300
-    assert data.schema.person == "card"
+    assert (len(data), data.schema.person) == (300, "card")
     assert [a.name for a in data.schema.quasi_identifiers] == ["type", "board", "alight", "start"]
     start = data.schema["start"].domain
     assert isinstance(start, Numeric)

@@ -99,9 +99,6 @@ def test_cities_that_cannot_be():
             city(*numbers)
 
 
-# Trips in a city
-
-
 def far_city(num: int = 50) -> City:
     """Stops on both sides of the date line, ten times as far apart as those of the town."""
     generator = np.random.default_rng(5)
@@ -186,9 +183,6 @@ def test_the_policy_of_plain_trips_is_as_it_was():
     text = trips_policy(TripSetting(), "d", "s.csv", "m.csv")
     assert 'stops = "s.csv"\nmodes = "m.csv"\n\n[mechanism]' in text
     assert text.endswith('features = "O5"\n')
-
-
-# Commands
 
 
 def test_generate_city_and_trips_in_it(tmp_path):

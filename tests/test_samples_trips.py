@@ -40,9 +40,6 @@ def cells(table: pa.Table) -> np.ndarray:
     return (seconds // 1800 * len(STOPS) + origins) * len(STOPS) + destinations
 
 
-# Counts
-
-
 @pytest.fixture(scope="module")
 def weekday() -> pa.Table:
     return trips(seed=1)
@@ -55,15 +52,13 @@ def weekend() -> pa.Table:
 
 def test_every_count_of_the_case_study_is_met(weekday):
     """130 stops, 16,900 pairs, 48 half-hours, 37,714 trips; 8 to 10 am: 67,600 cells, 591 occur, 4,878 trips."""
-    assert len(STOPS) == 130
-    assert len(MODE) == 16_900
+    assert (len(STOPS), len(MODE)) == (130, 16_900)
     for table in (weekday, trips(seed=10**12), trips()):
         day = cells(table)
         assert len(day) == 37_714
         assert 0 <= day.min() <= day.max() < 48 * 16_900
         busy = day[(day >= 16 * 16_900) & (day < 20 * 16_900)]
-        assert len(busy) == 4_878
-        assert len(np.unique(busy)) == 591
+        assert (len(busy), len(np.unique(busy))) == (4_878, 591)
 
 
 def test_a_window_is_a_piece_of_the_day(weekday):
@@ -119,9 +114,6 @@ def test_seeds_repeat():
     assert not trips(500).equals(trips(500))
 
 
-# Shape
-
-
 def test_demand_is_concentrated_as_in_the_case_study():
     """Publishing zeros has an RMSE of about 3.5 a cell between 8 and 10 am."""
     for seed in (1, 2, 3):
@@ -172,9 +164,6 @@ def test_cards_go_out_and_back_and_few_have_many_trips(day, request):
     assert np.mean(np.array(stays) > 900) > 0.99
 
 
-# The town
-
-
 def kilometres() -> np.ndarray:
     """Distances between stops by the haversine formula."""
     lat, lon = (np.radians([row[name] for row in STOPS]) for name in ("lat", "lon"))
@@ -201,8 +190,7 @@ def test_the_town_is_a_town():
 
 def test_every_pair_has_a_mode_and_all_modes_occur():
     table = trip_modes()
-    assert table.num_rows == 16_900
-    assert set(MODE) == set(product(NUMBER, NUMBER))
+    assert (table.num_rows, set(MODE)) == (16_900, set(product(NUMBER, NUMBER)))
     assert set(MODE.values()) == set(TRIP_MODES)
     assert set(TRIP_MODES.values()) == set(product((False, True), (0, 1, 2), (False, True)))
     assert min(Counter(MODE.values()).values()) >= 20
@@ -231,9 +219,6 @@ def test_modes_follow_from_where_stops_are():
         assert back[1] == buses
         assert {(first, last), (last, first)} & {back[::2]} or mode in ("hub-shuttle", "shuttle")
     assert all(MODE[stop, stop] == "walk" for stop in NUMBER)
-
-
-# Files
 
 
 def read(path: Path) -> list[dict[str, str]]:

@@ -35,7 +35,6 @@ class Case(Published):
 
     def check_slots(self, plan: Plan) -> None:
         """Slots cover the classes exactly, and no bin is empty."""
-        assert plan.slots is not None
         assert plan.bin_of_row is None
         table = plan.slots.table(plan.num_bins, int(self.class_id.max()) + 1)
         assert table.sum(axis=0).tolist() == np.bincount(self.class_id).tolist()
@@ -49,7 +48,6 @@ class Case(Published):
         assert done.plan_feasible
         bins = done.loading.sort_by("row").column("bin").to_numpy()
         again = Counter(zip(bins.tolist(), self.class_id.tolist(), strict=True))
-        assert plan.slots is not None
         asked = zip(plan.slots.bin.tolist(), plan.slots.class_id.tolist(), plan.slots.count.tolist(), strict=True)
         assert again == {(bin_, class_): count for bin_, class_, count in asked}
         loads = np.bincount(bins, weights=np.rint(10 * self.weights))
@@ -63,7 +61,6 @@ def orders(places: list[int]) -> set[tuple[int, ...]]:
 
 def all_fills(case: Case, plan: Plan) -> Iterator[tuple[int, ...]]:
     """List every way to fill the slots that fits, rows told apart."""
-    assert plan.slots is not None
     table = plan.slots.table(plan.num_bins, int(case.class_id.max()) + 1)
     rows = [np.flatnonzero(case.class_id == class_) for class_ in range(table.shape[1])]
     places = [np.repeat(np.arange(plan.num_bins), table[:, class_]).tolist() for class_ in range(table.shape[1])]
@@ -98,8 +95,7 @@ def test_privacy_costs_no_truck(name: str, k: int) -> None:
         pytest.skip("packages were suppressed")
     plan = case.pack(setting.capacity, seconds=15)
     true = pack_bins(np.rint(10 * np.array(weights)).astype(np.int64), int(10 * setting.capacity), seconds=10)
-    assert plan.objective == true.objective
-    assert plan.status == "optimal"
+    assert (plan.objective, plan.status) == (true.objective, "optimal")
     assert plan.model.plain() == {"name": "sealed", "from": "multisets"}
     case.check_slots(plan)
     case.fill(plan)
@@ -115,8 +111,7 @@ def test_linkage_is_that_of_all_fills_listed(seed: int) -> None:
     case.check_slots(plan)
     fills = list(all_fills(case, plan))
     guesses = best_guesses(case, fills, plan.num_bins)
-    assert plan.truck_linkage.kind == "exact"
-    assert plan.truck_linkage.fills == len(fills)
+    assert (plan.truck_linkage.kind, plan.truck_linkage.fills) == ("exact", len(fills))
     assert plan.truck_linkage.mean == pytest.approx(np.mean(guesses))
     assert plan.truck_linkage.worst == pytest.approx(max(guesses))
 
@@ -126,9 +121,7 @@ def test_fills_that_no_exchange_joins() -> None:
     case = Case([1, 2, 3, 4], 2)
     plan = case.pack(5)
     case.check_slots(plan)
-    assert plan.objective == 2
-    assert plan.slots is not None
-    assert plan.slots.table(2, 2).tolist() == [[1, 1], [1, 1]]
+    assert (plan.objective, plan.slots.table(2, 2).tolist()) == (2, [[1, 1], [1, 1]])
     assert len(list(all_fills(case, plan))) == plan.truck_linkage.fills == 2
     assert plan.truck_linkage.worst == 0.5
     assert Counter(tuple(case.fill(plan)) for _ in range(60)).keys() == set(all_fills(case, plan))
@@ -167,9 +160,7 @@ def test_without_multisets_slots_come_from_upper_bounds(statistic: str) -> None:
     plan = case.pack(500)
     case.check_slots(plan)
     upper = dn.pack(case.release, capacity=500)
-    assert plan.objective == upper.objective
-    assert plan.model.from_ == "upper bounds"
-    assert plan.slots is not None
+    assert (plan.objective, plan.model.from_) == (upper.objective, "upper bounds")
     first = np.unique(case.class_id, return_index=True)[1]
     heaviest = np.rint(10 * case.release.uncertain("weight").upper[first])
     loads = plan.slots.table(plan.num_bins, len(first)) @ heaviest
@@ -183,7 +174,6 @@ def test_groups_have_their_own_trucks() -> None:
     case = Case(weights, 4, town=["A", "B"] * 25)
     plan = case.pack(500, by="town")
     case.check_slots(plan)
-    assert plan.slots is not None
     town = dict(zip(case.class_id.tolist(), case.release.data.column("town").to_pylist(), strict=True))
     for bin_ in range(plan.num_bins):
         assert len({town[class_] for class_ in plan.slots.class_id[plan.slots.bin == bin_].tolist()}) == 1
@@ -199,8 +189,7 @@ def test_where_row_level_plans_need_no_more_trucks_slots_tell_no_more() -> None:
         case = Case(setting_weights(name, 3), k)
         plan = case.pack(2500)
         rows = dn.pack(case.release, capacity=2500, model=dn.Robust())
-        assert plan.objective == rows.objective
-        assert plan.truck_linkage.kind == "exact"
+        assert (plan.objective, plan.truck_linkage.kind) == (rows.objective, "exact")
         assert plan.truck_linkage.mean <= rows.truck_linkage.mean + 1e-9
 
 

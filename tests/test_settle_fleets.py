@@ -146,8 +146,7 @@ def test_zones_are_told_beside_the_target(settled, tmp_path):
     told = done.to_dict()["zones"]
     assert [zone["zone"] for zone in told] == ["west", "east"]
     for number, zone in enumerate(told):
-        assert zone["shuttles"] == done.planned[number]
-        assert zone["needed"] == done.needed[number]
+        assert (zone["shuttles"], zone["needed"]) == (done.planned[number], done.needed[number])
         assert zone["wait_seconds"] == pytest.approx(run.waits[requests.zone == number].mean())
         assert zone["meets_target"] is bool(zone["wait_seconds"] <= WAIT)
     (tmp_path / "few.csv").write_text("zone,shuttles\neast,1\nwest,30\n")
@@ -250,8 +249,7 @@ def test_each_date_is_a_day(tmp_path):
     done = apply_fleet(plan, data, release, place, key)
     assert [len(day.trips) for day in done.task.days] == [100, 100, 100, 100, 0]
     assert [day.label for day in done.task.days][:2] == ["2026-11-09", "2026-11-10"]
-    assert done.demand.trips == 80
-    assert done.events.column_names[-1] == "day"
+    assert (done.demand.trips, done.events.column_names[-1]) == (80, "day")
     assert set(done.events.column("day").to_pylist()) >= {"2026-11-09", "2026-11-12"}
 
 
@@ -294,9 +292,7 @@ def test_nobody_travelled(tmp_path):
     release, key = publish(data)
     plan = FleetPlan(release="", zones=("west", "east"), shuttles=(2, 0), external=True)
     done = apply_fleet(plan, data, release, place, key)
-    assert done.needed == (0, 0)
-    assert done.wait_seconds == 0
-    assert done.idle_seconds == 7200
+    assert (done.needed, done.wait_seconds, done.idle_seconds) == ((0, 0), 0, 7200)
     assert done.relative_error.shuttles is None
     done.write(tmp_path / "settlement")
     assert Ground.of(place).zones == done.zones

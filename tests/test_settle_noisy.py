@@ -50,8 +50,7 @@ class TestLoads:
         case = published([0.1] * 10 + [0.2, 0.1])
         done = case.apply(case.plan([0] * 10 + [1, 1], 1))
         assert done.plan_feasible
-        assert done.bins_feasible == 1
-        assert done.loads.tolist() == [[1.0], [0.3]]
+        assert (done.bins_feasible, done.loads.tolist()) == (1, [[1.0], [0.3]])
         case.check(done)
         tight = case.apply(case.plan([0] * 11 + [1], 1))
         assert tight.overloaded == [Overload(bin=0, quantity="weight", load=1.2, capacity=1.0)]
@@ -97,8 +96,7 @@ class TestLoads:
         path.write_text("row,bin\n" + "".join(f"{row},{bin_}\n" for row, bin_ in enumerate(bins)))
         done = case.apply(path, capacity="60kg", repair=True)
         assert done.plan.external
-        assert done.plan.truck_linkage.kind == "estimate"
-        assert done.loads.tolist() == [[70.0], [50.0]]
+        assert (done.plan.truck_linkage.kind, done.loads.tolist()) == ("estimate", [[70.0], [50.0]])
         assert done.feasible
         case.check(done)
         path.write_text("row,bin\n0,0\n")
@@ -117,7 +115,6 @@ class TestRepair:
     def test_moves(self) -> None:
         case = published([60.0, 60.0, 30.0, 30.0])
         done = case.apply(case.plan([0, 0, 1, 1]), repair=True)
-        assert done.repair is not None
         assert done.feasible
         assert done.repair.moved >= 2
         assert done.repair.permuted == done.repair.opened == done.repair.left_behind == 0
@@ -126,7 +123,6 @@ class TestRepair:
     def test_opens_bins(self) -> None:
         case = published([60.0, 60.0, 60.0])
         done = case.apply(case.plan([0, 0, 1]), repair=True)
-        assert done.repair is not None
         assert done.repair.opened == 1
         assert done.feasible
         case.check(done)
@@ -137,7 +133,6 @@ class TestRepair:
         plan = case.plan([0, 0, 1, 1], count=2)
         assert not case.apply(plan, repair=True).feasible
         done = case.apply(plan, leave_behind=True)
-        assert done.repair is not None
         assert done.feasible
         assert done.repair.left_behind == 1 == done.unplanned.left_behind
         assert done.loading.column("bin").to_pylist()[-1] == -1
@@ -151,14 +146,12 @@ class TestRepair:
         assert not case.apply(plan, repair=True).feasible
         done = case.apply(plan, leave_behind=True)
         assert done.feasible
-        assert done.unplanned.left_behind == 1
-        assert done.loading.column("source_row").to_pylist()[-1] == 0
+        assert (done.unplanned.left_behind, done.loading.column("source_row").to_pylist()[-1]) == (1, 0)
         case.check(done)
 
     def test_public_values_stay_apart(self) -> None:
         case = published({"weight": [60.0, 60.0, 10.0, 10.0], "place": ["Dover", "Dover", "Calais", "Calais"]})
         done = case.apply(case.plan([0, 0, 1, 1], by="place"), repair=True)
-        assert done.repair is not None
         assert done.repair.opened == 1
         assert done.feasible
         places = case.release.data.column("place").to_pylist()
@@ -174,10 +167,8 @@ class TestRepair:
             amounts = np.array([[60.0], [60.0], [30.0]])[case.record]
             task = repair_task(plan, amounts, case.release, Noise(seed=1))
             drawn = count_and_draw(task, Noise(seed=1))
-            assert drawn is not None
             assert drawn.exact
-            assert drawn.number == number
-            assert len(task.members) == 3
+            assert (drawn.number, len(task.members)) == (number, 3)
 
     @settings(max_examples=12, deadline=None)
     @given(
@@ -308,8 +299,7 @@ class TestSamples:
         done = apply(plan, data, release, key, repair=True)
         assert done.feasible
         assert done.repair is not None
-        assert done.unplanned.count == 0
-        assert done.truck_linkage.kind == "estimate"
+        assert (done.unplanned.count, done.truck_linkage.kind) == (0, "estimate")
         planned = apply(plan, data, release, key)
         stated = noisy_linkage(release, bins)  # nothing was moved
         assert (planned.truck_linkage.mean, planned.truck_linkage.worst) == (stated.mean, stated.worst)

@@ -98,8 +98,7 @@ def test_sealed_plans_equal_listing_all_fills(
     assert done.repair is None
     assert "equally likely" in done.summary()
     content = json.loads(json.dumps(done.to_dict()))
-    assert content["sealed"] == {"fills": len(fills), "exact": True}
-    assert content["overloaded"] == []
+    assert (content["sealed"], content["overloaded"]) == ({"fills": len(fills), "exact": True}, [])
     assert sorted(done.loading.column("row").to_pylist()) == list(range(len(weights)))
 
 
@@ -123,8 +122,7 @@ def test_slots_are_filled_whatever_the_rows_say() -> None:
     """Slots name classes alone, so rows of one class with different sensitive values may change places."""
     case = Published({"weight": FOUR, "mark": ["a", "b", "a", "b"]}, roles={"mark": "sensitive"})
     done = case.apply(case.sealed([[1, 1], [1, 1]], 90))
-    assert done.sealed.plain() == {"fills": 2, "exact": True}
-    assert done.truck_linkage.worst == 0.5
+    assert (done.sealed.plain(), done.truck_linkage.worst) == ({"fills": 2, "exact": True}, 0.5)
 
 
 @pytest.mark.parametrize(
@@ -154,15 +152,12 @@ def test_a_sealed_plan_that_cannot_be_filled_is_filled_at_random_and_repaired(fo
     plan = four.sealed([[1, 1], [1, 1]], 85)
     done = four.apply(plan)
     assert (done.plan_feasible, done.feasible) == (False, False)
-    assert done.sealed.plain() == {"fills": 0, "exact": True}
-    assert len(done.overloaded) == 1
+    assert (done.sealed.plain(), len(done.overloaded)) == ({"fills": 0, "exact": True}, 1)
     assert done.truck_linkage.mean == truck_linkage(class_of(four), done.bin_of_row).mean
     assert "no feasible fill exists" in done.summary()
     mended = four.apply(plan, repair=True)
     assert mended.feasible
-    assert mended.repair is not None
-    assert mended.repair.opened == 1
-    assert mended.truck_linkage.kind == "estimate"
+    assert (mended.repair.opened, mended.truck_linkage.kind) == (1, "estimate")
     left = four.apply(replace(plan, trucks=(replace(plan.trucks[0], count=2),)), leave_behind=True)
     assert left.unplanned.left_behind == 1
     assert left.feasible
@@ -237,9 +232,6 @@ def test_numbers_of_fills_too_long_to_print_are_told_in_short(tmp_path: Path) ->
     assert "1e+300" in done.summary()
 
 
-# Row-level plans: exact restatements
-
-
 @pytest.mark.parametrize("role", ["sensitive", None])
 def test_an_exchange_is_a_uniform_fill_of_the_plans_own_slots(role: str | None) -> None:
     weights, marks = (10, 20, 30, 60, 70, 80), ["a", "b", "a", "a", "b", "b"]
@@ -252,14 +244,12 @@ def test_an_exchange_is_a_uniform_fill_of_the_plans_own_slots(role: str | None) 
     fills = all_fills(case, codes, dict(sorted(bins.items())), 100)
     done = case.apply(plan, repair=True)
     assert not done.plan_feasible
-    assert done.repair is not None
     if not fills:
         assert done.repair.moved > 0
         assert done.truck_linkage.kind == "estimate"
         return
     assert done.bin_of_row.tolist() in fills
-    assert done.repair.repairs_found == len(fills)
-    assert done.truck_linkage.kind == "exact"
+    assert (done.repair.repairs_found, done.truck_linkage.kind) == (len(fills), "exact")
     assert done.truck_linkage.mean == pytest.approx(np.mean(best_guesses(fills)))
     assert done.truck_linkage.worst == pytest.approx(max(best_guesses(fills)))
 
@@ -286,9 +276,6 @@ def test_who_sees_that_everything_fitted_guesses_no_better_than_stated(six: Publ
     assert unsure.truck_linkage.if_seen_to_fit is None
 
 
-# How likely a plan fits
-
-
 @pytest.mark.parametrize("capacity", [90, 95, 100, 105, 120])
 def test_feasibility_equals_listing_all_orders(six: Published, capacity: float) -> None:
     plan = six.plan([0, 1, 2, 2, 1, 0], capacity)
@@ -301,8 +288,7 @@ def test_feasibility_equals_listing_all_orders(six: Published, capacity: float) 
     found = feasibility(plan, six.data, six.release, six.key)
     assert found.kind == "exact"
     assert found.value == pytest.approx(np.mean([all(line) for line in fits]))
-    assert found.interval == (found.value, found.value)
-    assert found.bins == pytest.approx(np.mean(fits))
+    assert (found.interval, found.bins) == ((found.value, found.value), pytest.approx(np.mean(fits)))
     done = six.apply(plan)
     assert plan_utility(done, six.data).feasibility == found
 

@@ -34,9 +34,6 @@ def both() -> Published:
     return published({"weight": [10, 20, 30, 40], "volume": [1, 2, 3, 4]})
 
 
-# Loads of several quantities
-
-
 @settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_a_bin_overflows_if_one_of_its_quantities_does(data: st.DataObject) -> None:
@@ -107,9 +104,6 @@ def test_several_quantities_are_told_apart_in_files(both: Published, tmp_path: P
     json.dumps(content, allow_nan=False)
 
 
-# Repair
-
-
 @pytest.mark.parametrize(("seed", "apart"), [(0, None), (1, "town")])
 def test_repaired_plans_of_vectors_hold(seed: int, apart: str | None) -> None:
     generator = np.random.default_rng(seed)
@@ -137,7 +131,6 @@ def test_an_exchange_that_one_quantity_alone_would_not_find() -> None:
     case = published({"weight": [10, 10, 300, 300], "volume": [1, 2, 3, 4]}, k=2)
     done = case.apply(case.plan([1, 0, 1, 0], [truck(310, 5)]), repair=True)
     assert [item.quantity for item in done.overloaded] == ["volume"]
-    assert done.repair is not None
     assert (done.feasible, done.repair.moved, done.repair.opened) == (True, 0, 0)
     assert done.repair.repairs_found == 2
     case.check(done)
@@ -164,9 +157,6 @@ def test_descent_counts_the_overload_right(seed: int) -> None:
         fill.make(int(over[0]), *(int(part[pick]) for part in changes))
         assert fill.overload == before + change
         assert np.array_equal(fill.loads, Fill.of(task, fill.bin_of_row).loads)
-
-
-# Several kinds of truck
 
 
 @pytest.mark.parametrize("by_packing", [True, False])
@@ -216,9 +206,6 @@ def test_repairs_with_several_kinds_hold(seed: int) -> None:
     case.check(done)
 
 
-# Columns kept apart
-
-
 def test_rows_are_kept_apart_by_both_columns() -> None:
     towns, dates = ["A", "A", "B", "B"] * 4, ["x"] * 8 + ["y"] * 8
     weights = np.random.default_rng(3).integers(100, 300, 16).astype(float)
@@ -240,9 +227,6 @@ def test_a_plan_that_does_not_keep_apart_what_it_says_is_refused(column: str) ->
         case.apply(case.plan([0, 0, 1, 1], [truck(100)], **{column: "weight"}))
 
 
-# What is given of trucks
-
-
 def test_capacities_of_several_quantities_can_be_given(both: Published, tmp_path: Path) -> None:
     plan = both.plan([0, 0, 1, 1], [truck(60, 5)])
     assert both.apply(plan, capacity=["70kg", "volume=7"]).plan_feasible
@@ -261,9 +245,6 @@ def test_capacities_of_several_quantities_can_be_given(both: Published, tmp_path
             both.apply(file, capacity=wrong)
 
 
-# Records of several rows
-
-
 def test_records_of_several_rows_travel_together() -> None:
     """Orders of two parcels each: weights add up, and both parcels are in the loading list beside their order."""
     policy = {"together": "order"}
@@ -278,9 +259,6 @@ def test_records_of_several_rows_travel_together() -> None:
     for settled in (done, mended):
         case.check(settled)
         assert len(settled.loading) == 8
-
-
-# Packing by true amounts
 
 
 @pytest.mark.parametrize("seed", range(2))

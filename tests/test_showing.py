@@ -113,9 +113,6 @@ def test_readme_reads_sets_and_asks_for_no_plan(tmp_path: Path) -> None:
     assert [names["labels"](cell) for cell in text] == release.data.column("board").to_pylist()
 
 
-# Undeclared persons
-
-
 @pytest.mark.parametrize("role", ["public", "sensitive", "quasi-identifier"])
 def test_a_column_like_a_pseudonym_is_warned_of(tmp_path: Path, role: str) -> None:
     rows = table(600, cards=120)
@@ -139,9 +136,6 @@ def test_few_labels_single_ones_and_declared_persons_are_not_warned_of(tmp_path:
     assert owner_warnings(dn.load(table(600, cards=12), policy_of(tmp_path, card="sensitive"))) == ()
     single = table(600).set_column(0, "card", pa.array([f"card-{number}" for number in range(600)]))
     assert owner_warnings(dn.load(single, policy_of(tmp_path, card="sensitive"))) == ()
-
-
-# Every kind of file
 
 
 def write_loads(place: Path) -> None:
@@ -341,9 +335,6 @@ def test_what_is_refused_says_why(everything: Path, tmp_path: Path) -> None:
         with pytest.raises(DunnageError, match=re.escape(says)) as refused:
             shown(place / name)
         assert refused.value.exit_code == 2
-
-
-# Whatever is in a file
 
 
 def bent(content: bytes, draw: random.Random) -> bytes:

@@ -55,9 +55,6 @@ def check_findings(found: Audit) -> None:
         assert not (found.external and item.private)
 
 
-# The page
-
-
 def test_a_sign_off_says_policy_odds_risks_cost_terms_and_who() -> None:
     data, release, key = parcels(statistic="multiset")
     plan = plan_of(release, list(range(len(release))))
@@ -74,7 +71,6 @@ def test_a_sign_off_says_policy_odds_risks_cost_terms_and_who() -> None:
         assert found.finding(name).sentence in text
     assert "Ada <b>Example</b>" in text
     assert "officer" in text
-    assert found.approved is not None
     assert found.approved.time[:10] in text
     assert "<b>Example" not in page
     assert "://" not in page
@@ -129,7 +125,6 @@ def test_an_audit_folder_holds_its_sign_off_and_who_approved(tmp_path: Path) -> 
     read = Audit.read(folder)
     assert read.approved == found.approved
     assert json.loads((folder / AUDIT_FILE).read_text())["approved"] == read.approved.model_dump()
-    assert read.approved is not None
     assert read.approved.name == "Ada Example, officer"
     assert sign_off_page(read) == (folder / SIGNOFF_FILE).read_text()
     write_audit(read, folder, force=True)
@@ -147,9 +142,6 @@ def test_an_audit_folder_holds_its_sign_off_and_who_approved(tmp_path: Path) -> 
 def test_who_approves_has_a_name(name: str) -> None:
     with pytest.raises(ParameterError, match="approves"):
         approval(name)
-
-
-# Known names, intervals, a plan's cost
 
 
 def test_noisy_rows_have_risks_under_known_names() -> None:
@@ -197,9 +189,6 @@ def test_equal_draws_do_not_make_a_point() -> None:
     assert low < 0.3 < high
     assert spread_interval([5.0, 5.0], 5.0, most=9.0) == (5.0, 5.0)
     assert spread_interval([], 0.0, most=0.0) == (0.0, 0.0)
-
-
-# Who is most at risk
 
 
 def test_trips_most_at_risk_are_those_that_the_noise_tells_of() -> None:
@@ -302,9 +291,6 @@ def test_vehicles_most_at_risk_are_those_that_stay(tmp_path: Path) -> None:
     assert [(item.source_row, item.stays) for item in listed] == [(1, 1.0), (2, 0.5), (0, 0.25)]
     assert 0 < listed[0].found_if_it_stays <= 1
     assert "30 reports" in says
-
-
-# Plans of shuttles
 
 
 @pytest.fixture(scope="module")

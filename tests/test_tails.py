@@ -141,13 +141,11 @@ class TestListing:
     def test_nothing_is_listed_without_a_threshold(self):
         noise = Noise()
         tail = draw_tail(noise, 5, np.full(4, 10**9), np.full(4, UNLISTED))
-        assert tail.values.size == 0
-        assert noise.bytes_drawn == 0
+        assert (tail.values.size, noise.bytes_drawn) == (0, 0)
 
     def test_everything_is_listed_at_a_low_threshold(self):
         tail = draw_tail(Noise(), 5, np.array([10, 0, 3]), np.full(3, -(10**6)))
-        assert tail.counts.tolist() == [10, 0, 3]
-        assert tail.groups.tolist() == [0] * 10 + [2] * 3
+        assert (tail.counts.tolist(), tail.groups.tolist()) == ([10, 0, 3], [0] * 10 + [2] * 3)
 
     def test_a_billion_cells(self, within):
         sizes, thresholds = np.full(5000, 200_000), np.full(5000, 32)

@@ -133,9 +133,6 @@ def test_the_file_is_what_it_should_be() -> None:
     assert len({row["consignment"] for row in rows}) == NUM_CONSIGNMENTS
 
 
-# On files
-
-
 def test_each_line_of_a_release_is_a_consignment(published: Path) -> None:
     data = lines(published / "release" / "data.csv")
     assert len(data) == NUM_CONSIGNMENTS
@@ -236,9 +233,6 @@ def test_a_plan_is_not_applied_to_rows_grouped_otherwise(place: Path) -> None:
     done = dunnage("apply", "plan", *APPLY, "-o", "settlement", cwd=place)
     assert done.returncode == 2
     assert "not made from these rows" in done.stderr
-
-
-# In memory
 
 
 def test_every_quasi_identifier_says_that_rows_were_merged() -> None:
