@@ -273,7 +273,7 @@ def test_broken_feeds_are_refused_by_name(tmp_path):
         ({"stops": STOPS + "A,again,42,-83,,0,\nB,again,42,-83,,0,\n"}, ["stops.txt", "'A', 'B'"]),
         ({"trips": TRIPS + "r1,week,t1\n"}, ["trips.txt", "'t1'"]),
         ({"stops": STOPS.replace("P1,Platform 1,42.0201,-83.00,z2,0,S", "P1,x,42,-83,z2,0,Q")}, ["'Q'"]),
-        ({"stops": STOPS.replace("S,Station,,,z2,1,", "S,Station,,,z2,1,P1")}, ["stops.txt", "'S'"]),
+        ({"stops": STOPS.replace("S,Station,,,z2,1,", "S,Station,,,z2,1,P1")}, ["stops.txt", "'P1'", "parent_station"]),
         ({"stops": STOPS.replace("42.05", "142.05")}, ["line 8: ", "stop_lat", "-90"]),
         (
             {"stops": STOPS.replace("42.05", "x").replace("42.06", "y")},
