@@ -55,10 +55,6 @@ class Case(Published):
         return bins.tolist()
 
 
-def orders(places: list[int]) -> set[tuple[int, ...]]:
-    return set(itertools.permutations(places))
-
-
 def all_fills(case: Case, plan: Plan) -> Iterator[tuple[int, ...]]:
     """List every way to fill the slots that fits, rows told apart."""
     table = plan.slots.table(plan.num_bins, int(case.class_id.max()) + 1)
@@ -66,7 +62,7 @@ def all_fills(case: Case, plan: Plan) -> Iterator[tuple[int, ...]]:
     places = [np.repeat(np.arange(plan.num_bins), table[:, class_]).tolist() for class_ in range(table.shape[1])]
     capacity = plan.capacity_of_bins("weight")
     bins = np.zeros(len(case.class_id), dtype=int)
-    for parts in itertools.product(*map(orders, places)):
+    for parts in itertools.product(*(set(itertools.permutations(own)) for own in places)):
         for own, part in zip(rows, parts, strict=True):
             bins[own] = part
         if (np.bincount(bins, weights=case.weights, minlength=plan.num_bins) <= capacity).all():
@@ -76,13 +72,10 @@ def all_fills(case: Case, plan: Plan) -> Iterator[tuple[int, ...]]:
 def best_guesses(case: Case, fills: list[tuple[int, ...]], num_bins: int) -> list[float]:
     """For each row, the largest share of fills that agree on a truck for a package of its class and weight."""
     found = []
-    for row, (class_, weight) in enumerate(zip(case.class_id, case.weights, strict=True)):
+    for class_, weight in zip(case.class_id, case.weights, strict=True):
         alike = np.flatnonzero((case.class_id == class_) & (case.weights == weight))
-        trucks = np.zeros(num_bins)
-        for fill in fills:
-            np.add.at(trucks, np.array(fill)[alike], 1)
+        trucks = np.bincount(np.array(fills)[:, alike].ravel(), minlength=num_bins)
         found.append(trucks.max() / (len(fills) * len(alike)))
-        assert row in alike
     return found
 
 
@@ -102,22 +95,19 @@ def test_privacy_costs_no_truck(name: str, k: int) -> None:
     assert 1 / 25 <= plan.truck_linkage.mean <= plan.truck_linkage.worst <= 1
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_linkage_is_that_of_all_fills_listed(seed: int) -> None:
-    generator = np.random.default_rng(seed)
-    weights = generator.integers(10, 60, 7).tolist()
-    case = Case(weights, 2 + seed % 2)
-    plan = case.pack(float(generator.integers(60, 110)))
-    case.check_slots(plan)
-    fills = list(all_fills(case, plan))
-    guesses = best_guesses(case, fills, plan.num_bins)
-    assert (plan.truck_linkage.kind, plan.truck_linkage.fills) == ("exact", len(fills))
-    assert plan.truck_linkage.mean == pytest.approx(np.mean(guesses))
-    assert plan.truck_linkage.worst == pytest.approx(max(guesses))
-
-
-def test_fills_that_no_exchange_joins() -> None:
-    """A = {1, 2}, B = {3, 4}, capacity 5: 1 with 4 and 2 with 3, whichever truck is which."""
+def test_linkage_is_that_of_all_fills_listed() -> None:
+    for seed in range(6):
+        generator = np.random.default_rng(seed)
+        weights = generator.integers(10, 60, 7).tolist()
+        case = Case(weights, 2 + seed % 2)
+        plan = case.pack(float(generator.integers(60, 110)))
+        case.check_slots(plan)
+        fills = list(all_fills(case, plan))
+        guesses = best_guesses(case, fills, plan.num_bins)
+        assert (plan.truck_linkage.kind, plan.truck_linkage.fills) == ("exact", len(fills))
+        assert plan.truck_linkage.mean == pytest.approx(np.mean(guesses))
+        assert plan.truck_linkage.worst == pytest.approx(max(guesses))
+    # A = {1, 2}, B = {3, 4}, capacity 5: 1 with 4 and 2 with 3, whichever truck is which.
     case = Case([1, 2, 3, 4], 2)
     plan = case.pack(5)
     case.check_slots(plan)
@@ -150,7 +140,7 @@ def test_only_slots_are_written(tmp_path: Path) -> None:
     assert again.to_dict() == plan.to_dict()
     case.check_slots(again)
     case.fill(again)
-    with pytest.raises(ParameterError, match="sealed"):
+    with pytest.raises(ParameterError):
         _ = again.assignment
 
 
@@ -194,30 +184,23 @@ def test_where_row_level_plans_need_no_more_trucks_slots_tell_no_more() -> None:
 
 
 def test_too_few_trucks_and_packages_too_heavy() -> None:
-    case = Case([60, 61, 62, 63], 2)
-    with pytest.raises(NoPlanError, match="3 of van"):
-        dn.pack(case.release, trucks=[dn.Truck(name="van", capacity={"weight": 100}, count=3)], model=dn.Sealed())
-    heavy = Case([60, 61, 900, 901], 2)
-    with pytest.raises(NoPlanError, match="heavier than 100 kg: row "):
-        heavy.pack(100)
-    with pytest.raises(NoPlanError):
-        Case([60, 61, 99, 101], 2).pack(100)  # the class of the heaviest could fit, it itself cannot
+    van = dn.Truck(name="van", capacity={"weight": 100}, count=3)
+    with pytest.raises(NoPlanError, match="van"):
+        dn.pack(Case([60, 61, 62, 63], 2).release, trucks=[van], model=dn.Sealed())
+    for weights, fact in (([60, 61, 900, 901], "row "), ([60, 61, 99, 101], None)):  # 99 could fit, 101 cannot
+        with pytest.raises(NoPlanError, match=fact):
+            Case(weights, 2).pack(100)
 
 
-def test_short_of_time_a_fleet_costs_no_more_than_rows_would(within: Callable[..., Any]) -> None:
+def test_short_of_time_there_is_a_plan_that_costs_no_more_than_rows_would(within: Callable[..., Any]) -> None:
     case = Case(np.random.default_rng(5).uniform(125, 375, 30).round(1).tolist(), 5)
-    kinds = [
-        dn.Truck(name="van", capacity={"weight": 400}, count=4, cost=2.5),
-        dn.Truck(name="lorry", capacity={"weight": 800.5}, cost=4),
-    ]
+    van = dn.Truck(name="van", capacity={"weight": 400}, count=4, cost=2.5)
+    kinds = [van, dn.Truck(name="lorry", capacity={"weight": 800.5}, cost=4)]
     with within(20):
-        plan = dn.pack(case.release, trucks=kinds, model=dn.Sealed(), seconds=1)
-    assert plan.objective <= dn.pack(case.release, trucks=kinds, seconds=1).objective
+        plan = dn.pack(case.release, trucks=kinds, model=dn.Sealed(), seconds=0.5)
+    assert plan.objective <= dn.pack(case.release, trucks=kinds, seconds=0.5).objective
     case.check_slots(plan)
     case.fill(plan)
-
-
-def test_short_of_time_there_is_still_a_plan() -> None:
     case = Case(setting_weights("50-L-U", 4), 10)
     plan = case.pack(500, seconds=0.05)
     case.check_slots(plan)
