@@ -15,8 +15,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy import stats
 from tests.oracles.fills import find_fill
 
@@ -24,6 +22,7 @@ from dunnage.errors import NoPlanError, ParameterError
 from dunnage.kernels.bins import fills as sweep
 from dunnage.kernels.bins import pack_bins
 from dunnage.kernels.bins.fills import (
+    FillEstimate,
     Fills,
     FillSlots,
     Items,
@@ -33,6 +32,9 @@ from dunnage.kernels.bins.fills import (
     seeded_words,
     solve_fill,
 )
+from dunnage.noise.source import Noise
+from dunnage.settle import repair
+from dunnage.settle.repair import noise_words, walked_fill
 
 TWO_PAIRS = Items(np.array([0, 0, 1, 1]), np.array([[1], [2], [3], [4]]))
 """Two light and two heavy items: one of each in a bin of 5 is possible in two ways that no single exchange joins."""
@@ -127,24 +129,6 @@ def test_number_and_chances_are_those_of_all_fills_listed(monkeypatch: pytest.Mo
     assert sum(number > 20 for number in numbers) > 20
     monkeypatch.setattr(sweep, "MAX_SUMS", 1)  # rooms are rounded less
     assert sum(check_exactly(*tiny_problem(rng)) for _ in range(200)) > 1000
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.data())
-def test_any_order_of_classes_gives_the_same_number(data: st.DataObject) -> None:
-    items, slots = tiny_problem(np.random.default_rng(data.draw(st.integers(0, 10**6))))
-    least, most = sweep.extremes(items.class_of, items.sizes, slots.counts)
-    if (least > slots.capacities).any():
-        assert counted(items, slots).number == 0
-        return
-    members = sweep.members_by_class(items.class_of, items.sizes, slots.counts.shape[1])
-    for part in sweep.split(members, items.sizes, slots.counts, slots.capacities, most):
-        numbers = set()
-        for order in itertools.permutations(part.members):
-            made = sweep.Sweep(part, items.sizes, order)
-            assert made.explore(10**6, math.inf) == len(made.layers)
-            numbers.add(made.count())
-        assert len(numbers) == 1
 
 
 def number_bin_by_bin(items: Items, slots: FillSlots) -> int:
@@ -358,3 +342,89 @@ def test_what_does_not_match_is_refused_and_nothing_private_is_printed() -> None
     estimate = estimate_chances(items, slots, seconds=10, most_rounds=2)
     shown = "".join(map(repr, (items, counted(items, slots), estimate)))
     assert not {"7777", "8888"} & set(re.findall(r"\d+", shown))
+
+
+def nine_parcels() -> tuple[Items, FillSlots]:
+    """Nine parcels of three classes, three bins with one of each; the plan's own packing is i -> i mod 3."""
+    sizes = np.array([11, 14, 17, 24, 21, 22, 33, 35, 31])[:, None]
+    return Items(np.arange(9) // 3, sizes), FillSlots(np.ones((3, 3), dtype=np.int64), np.full((3, 1), 70))
+
+
+def feasible_fills(items: Items, slots: FillSlots) -> list[tuple[int, ...]]:
+    """All fills of three classes of three, in each bin one of each class."""
+    fills = (sum(parts, ()) for parts in itertools.product(itertools.permutations(range(3)), repeat=3))
+    return [fill for fill in fills if is_feasible(items, slots, np.array(fill))]
+
+
+def p_of(met: Counter[tuple[int, ...]], fills: list[tuple[int, ...]]) -> float:
+    assert set(met) <= set(fills)
+    return float(stats.chisquare([met[fill] for fill in fills]).pvalue)
+
+
+def test_a_counted_draw_is_uniform() -> None:
+    """100 draws per fill: a fill at half or double rate is found with near certainty."""
+    items, slots = nine_parcels()
+    fills = feasible_fills(items, slots)
+    assert len(fills) == 18
+    noise, counted = Noise(seed=11), count_fills(items, slots)
+    assert counted.number == len(fills)
+    assert np.array_equal(
+        counted.chances(), [[sum(fill[i] == b for fill in fills) / len(fills) for b in range(3)] for i in range(9)]
+    )
+    drawn = Counter(tuple(counted.draw(noise.below).tolist()) for _ in range(100 * len(fills)))
+    assert p_of(drawn, fills) > 1e-9
+
+
+def test_the_walk_draws_nearly_uniformly_too() -> None:
+    items, slots = nine_parcels()
+    fills = feasible_fills(items, slots)
+    noise = Noise(seed=12)
+    met: Counter[tuple[int, ...]] = Counter()
+    for _ in range(6 * len(fills)):
+        estimate = sweep.estimate_chances(items, slots, seconds=60, words=noise_words(noise), most_rounds=8)
+        met[tuple(estimate.drawn.tolist())] += 1
+    assert p_of(met, fills) > 1e-9
+
+
+def test_walks_are_estimates_and_both_fills_come_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    noise = Noise(seed=2)
+    drawn: set[tuple[int, ...]] = set()
+    for _ in range(60):  # as many as it takes: all alike with probability 2e-18
+        drawn.add(tuple(walked_fill(TWO_PAIRS, TWO_BINS, noise, 0.08).bin_of_row.tolist()))
+        if len(drawn) == 2:
+            break
+    assert drawn == {(0, 1, 1, 0), (1, 0, 0, 1)}
+    hopeless = FillSlots(TWO_BINS.counts, np.array([[5], [4]]))
+    assert walked_fill(TWO_PAIRS, hopeless, Noise(seed=5), 0.12).bin_of_row is None
+    monkeypatch.setattr(sweep, "MAX_ROUNDS", 500)  # rounds decide, not the clock
+    items, slots = nine_parcels()
+    done = walked_fill(items, slots, Noise(seed=3), 600)
+    truth = count_fills(items, slots)
+    assert not done.exact
+    assert done.number is None
+    assert is_feasible(items, slots, done.bin_of_row)
+    assert np.abs(done.best_guess - truth.chances().max(axis=1)).max() < 0.05
+    assert "0." not in repr(done)
+
+
+def test_all_randomness_is_noise_also_from_a_fill_solved_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forbidden(*_: object) -> None:
+        raise AssertionError("randomness that is not noise")
+
+    monkeypatch.setattr(np.random, "default_rng", forbidden)
+    noise = Noise(seed=6)
+    walked_fill(*nine_parcels(), noise, 0.12)
+    assert noise.bytes_drawn > 0
+    starts: list[Any] = []
+
+    def blind(items: Items, slots: FillSlots, **options: Any) -> FillEstimate | None:
+        starts.append(options.get("start"))
+        return None if starts[-1] is None else sweep.estimate_chances(items, slots, **options)
+
+    monkeypatch.setattr(repair, "estimate_chances", blind)
+    items, slots = nine_parcels()
+    done = walked_fill(items, slots, Noise(seed=4), 0.5)
+    assert len(starts) == 2
+    assert is_feasible(items, slots, starts[1])
+    assert is_feasible(items, slots, done.bin_of_row)
+    assert not done.exact

@@ -16,7 +16,6 @@ from tests.certificates_help import certificate_of
 from tests.pages_help import Page, check_closed, plain
 
 import dunnage as dn
-from dunnage.auditing.findings import Finding
 from dunnage.auditing.run import audit
 from dunnage.model.certificate import Certificate, odds
 from dunnage.model.guarantees import Loss
@@ -296,13 +295,6 @@ def test_pictures_stand_on_both_pages_and_are_the_same(rides):
         worst = max(shares.values(), key=lambda item: item.value)
         tiles = re.findall(r"<dt>(certain absence.*?)</dt><dd>(.*?)<small>", text)
         assert tiles == [(worst.name, worst.text(worst.value))]
-
-
-def test_one_is_not_plural():
-    more = {"unit": "persons", "sentence": "x", "topic": "records", "private": True}
-    one = Finding(name="persons", value=1.0, interval=(1.0, 1.0), baseline=2.0, **more)
-    assert (one.text(1), one.text(2)) == ("1 person", "2 persons")
-    assert one.model_copy(update={"unit": "ms"}).text(1) == "1 ms"
 
 
 def test_bars_of_attributes_are_as_long_as_their_distortion(rides):

@@ -32,7 +32,6 @@ from dunnage.showing.fleets import (
     Curves,
     Running,
     fleets_around,
-    hours_picture,
     plan_page,
     settlement_page,
 )
@@ -195,21 +194,6 @@ def test_several_dates_are_averaged(tmp_path):
     for zone, name in enumerate(done.zones):
         each = [(day.requests.zone == zone).sum() for day in done.task.days]
         assert rows[name]["True rides"] == f"{np.mean(each):,.0f}"
-
-
-def test_half_hours_of_a_long_day_have_few_labels():
-    run = Running(
-        shuttles=4,
-        waits=np.zeros(WAIT_STEPS + 1),
-        mean_wait=0.0,
-        starts=np.arange(56) * 1800.0,
-        busy=np.full(56, 1.5),
-        empty=np.full(56, 0.5),
-    )
-    drawn = hours_picture(run).svg
-    clocks = re.findall(r">(\d\d:\d\d)</text>", drawn)
-    assert 3 <= len(clocks) <= 6
-    assert (clocks[0], clocks[-1]) == ("00:00", "24:00")
 
 
 def test_folders_hold_their_pages(story, tmp_path):

@@ -13,15 +13,7 @@ import pytest
 from scipy.optimize import linprog
 from scipy.sparse import csr_matrix
 
-from dunnage.kernels.solver import (
-    CoverTable,
-    _checked,
-    affordable,
-    relax_cover,
-    solve_prices,
-    solve_program,
-    whole_cover,
-)
+from dunnage.kernels.solver import CoverTable, affordable, relax_cover, solve_prices, solve_program, whole_cover
 
 # Three rows, every two of them together: each once needs two patterns, or three halves.
 PAIRS = np.array([[1, 1, 0], [1, 0, 1], [0, 1, 1]], dtype=np.int32)
@@ -37,15 +29,18 @@ def fewest(patterns: np.ndarray, demand: np.ndarray, most: int) -> int | None:
     return None
 
 
-def test_relaxation_by_hand() -> None:
+def test_covers_by_hand() -> None:
     relaxed = relax_cover(PAIRS, ONCE, seconds=600)
     assert (relaxed.objective, relaxed.values) == (pytest.approx(1.5), pytest.approx([0.5] * 3))
     assert relaxed.prices == pytest.approx([0.5] * 3)
-
-
-def test_cover_by_hand() -> None:
     cover = whole_cover(PAIRS, ONCE, seconds=600)
     assert cover.values.sum() == cover.bound == 2
+    cover = whole_cover(PAIRS, np.full(3, 30_001), seconds=600)  # no relative gap is left
+    assert cover.values.sum() == cover.bound == 45_002
+    met, missed = (whole_cover(PAIRS, ONCE, seconds=600, at_most=most) for most in (2, 1))  # goals give no bound
+    assert (met.values.sum() <= 2, met.bound, missed.values, missed.bound) == (True, 0, None, 0)
+    assert relax_cover(PAIRS[:1], ONCE, seconds=600) is None  # a row that no pattern covers
+    assert whole_cover(PAIRS[:1], ONCE, seconds=600).values is None
 
 
 def test_relaxation_and_cover_bracket_the_optimum() -> None:
@@ -61,33 +56,6 @@ def test_relaxation_and_cover_bracket_the_optimum() -> None:
         assert relaxed.objective <= optimum + 1e-7
         assert (cover.values @ patterns >= demand).all()
         assert cover.values.sum() == cover.bound == optimum
-
-
-def test_no_relative_gap_is_left_when_there_are_many_bins() -> None:
-    cover = whole_cover(PAIRS, np.full(3, 30_001), seconds=600)
-    assert cover.values.sum() == cover.bound == 45_002
-
-
-def test_a_goal_is_met_or_not_and_gives_no_bound() -> None:
-    met = whole_cover(PAIRS, ONCE, seconds=600, at_most=2)
-    assert met.values.sum() <= 2
-    assert met.bound == 0
-    missed = whole_cover(PAIRS, ONCE, seconds=600, at_most=1)
-    assert missed.values is None
-    assert missed.bound == 0
-
-
-def test_a_row_that_no_pattern_covers_has_no_cover() -> None:
-    short = PAIRS[:1]
-    assert relax_cover(short, ONCE, seconds=600) is None
-    assert whole_cover(short, ONCE, seconds=600).values is None
-
-
-def test_rounded_values_are_kept_only_if_they_cover() -> None:
-    kept = _checked(np.array([1.0 - 1e-7, 1e-9, 1.0]), PAIRS, ONCE)
-    assert kept.tolist() == [1, 0, 1]
-    assert _checked(np.array([0.4, 0.4, 0.4]), PAIRS, ONCE) is None
-    assert _checked(None, PAIRS, ONCE) is None
 
 
 def test_a_first_import_counts_and_later_ones_do_not() -> None:
