@@ -91,7 +91,7 @@ def test_l2_sees_what_the_sum_does_not_and_never_exceeds_the_optimum(monkeypatch
             assert -(-sum(positive) // capacity) <= bound <= fewest_bins(positive, capacity)
 
 
-def test_dominance_keeps_an_optimal_packing() -> None:
+def test_dominance_and_listed_patterns_lose_no_packing() -> None:
     shortened = 0
     for weights, capacity in tiny(3, 1500):
         items = np.array(weights, dtype=np.int64)
@@ -103,6 +103,20 @@ def test_dominance_keeps_an_optimal_packing() -> None:
         assert len(fixed) + left == fewest_bins([weights[i] for i in positive], capacity)
         shortened += bool(fixed)
     assert shortened > 500
+    for weights, capacity in tiny(7, 300):
+        items = np.array([w for w in weights if w], dtype=np.int64)
+        if not len(items):
+            continue
+        problem = Sizes.of(items, list(range(len(items))), capacity)
+        grid = np.array(list(np.ndindex(*(problem.demand + 1))))
+        room = capacity - grid @ problem.sizes
+        could_grow = ((grid < problem.demand) & (problem.sizes <= room[:, None])).any(axis=1)
+        listed = bins.list_patterns(problem, 10_000)
+        assert listed is not None
+        assert sorted(map(tuple, listed)) == sorted(map(tuple, grid[(room >= 0) & ~could_grow]))
+    problem = Sizes.of(np.arange(1, 1500), list(range(1499)), 10_000)  # deeper than any recursion limit
+    assert bins.list_patterns(problem, 50) is None
+    assert bins.list_patterns(problem, 10**9, deadline=time.monotonic()) is None
 
 
 @pytest.mark.parametrize("width", [200_000, 7, 3])
@@ -147,23 +161,6 @@ def test_coarsened_sizes_give_packings_but_no_bound(monkeypatch: pytest.MonkeyPa
         assert packing.bound <= fewest_bins(weights, capacity) <= packing.objective
 
 
-def test_listed_patterns_are_all_and_only_those_to_which_nothing_can_be_added() -> None:
-    for weights, capacity in tiny(7, 300):
-        items = np.array([w for w in weights if w], dtype=np.int64)
-        if not len(items):
-            continue
-        problem = Sizes.of(items, list(range(len(items))), capacity)
-        grid = np.array(list(np.ndindex(*(problem.demand + 1))))
-        room = capacity - grid @ problem.sizes
-        could_grow = ((grid < problem.demand) & (problem.sizes <= room[:, None])).any(axis=1)
-        listed = bins.list_patterns(problem, 10_000)
-        assert listed is not None
-        assert sorted(map(tuple, listed)) == sorted(map(tuple, grid[(room >= 0) & ~could_grow]))
-    problem = Sizes.of(np.arange(1, 1500), list(range(1499)), 10_000)  # deeper than any recursion limit
-    assert bins.list_patterns(problem, 50) is None
-    assert bins.list_patterns(problem, 10**9, deadline=time.monotonic()) is None
-
-
 def test_best_fit_takes_the_fullest_bin_that_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bins, "_BLOCK", 2)  # so that blocks split and vanish
     generator = np.random.default_rng(8)
@@ -202,7 +199,7 @@ def test_a_late_table_proves_nothing_and_a_large_one_does_not_overflow() -> None
     assert max(int(pattern.max()) for pattern in pricing.valuable(np.array([10**9, 10**9]))) > 2**15
 
 
-def test_edges() -> None:
+def test_edges_and_bad_arguments() -> None:
     cases: list[tuple[list[int], int, int]] = [
         *(([], 10, 0), ([], 0, 0), ([10], 10, 1), ([0], 10, 1), ([0, 0, 0], 0, 1), ([0, 5, 0, 5, 6], 10, 2)),
         *(([10, 10, 10], 10, 3), ([1] * 7, 10**18, 1), ([2**61] * 3, 2**62, 2), ([3, 3, 3, 3], 2**80, 1)),
@@ -211,9 +208,6 @@ def test_edges() -> None:
     for weights, capacity, expected in cases:
         packing = solved(weights, capacity)
         assert (packing.objective, packing.bound) == (expected, expected), (weights[:5], capacity)
-
-
-def test_bad_arguments_are_refused_without_naming_a_weight() -> None:
     cases = [
         *((np.array(weights), 10, 1.0) for weights in ([98765, 3], [-1], [1.0], [[1]])),
         (np.array([], dtype=np.int64), -1, 1.0),

@@ -47,9 +47,6 @@ def test_everything_is_read_in_the_order_of_the_file(tmp_path):
     assert written(tmp_path, "stop,zone,lat,lon\nA,,,\nB,,,\n") == bare
     quoted = written(tmp_path, "stop\nA\n", 'mode;destination;origin\n"on\nfoot"; A ;A\n')
     assert quoted.mode_names == ("on\nfoot",)
-
-
-def test_equal_files_make_equal_cities(tmp_path):
     stops = "stop,zone\nA,x\nB,y\nC,x\n"
     made = written(tmp_path, stops, MODES)
     header, *lines = MODES.splitlines()
@@ -57,6 +54,15 @@ def test_equal_files_make_equal_cities(tmp_path):
     assert (shuffled, hash(shuffled)) == (made, hash(made))
     assert shuffled != written(tmp_path, stops)
     assert written(tmp_path, "stop,zone\nA,x\nB,x\nC,x\n", MODES) != made
+    names = [f"S{place}" for place in range(300)]
+    lines = [f"{start},{end},m{(a * b) % 7}" for a, start in enumerate(names) for b, end in enumerate(names)]
+    made = written(tmp_path, "stop\n" + "\n".join(names), "origin,destination,mode\n" + "\n".join(lines))
+    expected = np.multiply.outer(np.arange(300), np.arange(300)) % 7
+    assert [[made.mode_names[code] for code in row] for row in made.modes[:9].tolist()] == [
+        [f"m{code}" for code in row] for row in expected[:9].tolist()
+    ]
+    many = written(tmp_path, "stop,zone\n" + "".join(f"S{place},Z{place % 9}\n" for place in range(10_000)))
+    assert (len(many.stops), len(many.zone_names)) == (10_000, 9)
 
 
 def test_all_problems_at_once(tmp_path):
@@ -128,18 +134,6 @@ def test_what_cannot_be_read(tmp_path, monkeypatch):
                 refused([fact], City.read_folder, folder(tmp_path, times=TIMES))
 
 
-def test_many_stops_and_pairs_are_read(tmp_path):
-    names = [f"S{place}" for place in range(300)]
-    lines = [f"{start},{end},m{(a * b) % 7}" for a, start in enumerate(names) for b, end in enumerate(names)]
-    made = written(tmp_path, "stop\n" + "\n".join(names), "origin,destination,mode\n" + "\n".join(lines))
-    expected = np.multiply.outer(np.arange(300), np.arange(300)) % 7
-    assert [[made.mode_names[code] for code in row] for row in made.modes[:9].tolist()] == [
-        [f"m{code}" for code in row] for row in expected[:9].tolist()
-    ]
-    many = written(tmp_path, "stop,zone\n" + "".join(f"S{place},Z{place % 9}\n" for place in range(10_000)))
-    assert (len(many.stops), len(many.zone_names)) == (10_000, 9)
-
-
 STOPS = "stop,zone,lat,lon,hub\nA,x,42,-83,1\nB,x,42.01,-83,\nC,y,42.02,-83,1\n"
 TIMES = "from,to,seconds\n" + "".join(f"{a},{b},{60 + 10 * place}\n" for place, (a, b) in enumerate(PAIRS) if a != b)
 BUS_COLUMNS = {"origins": [0, 2], "destinations": [2, 0], "seconds": [9, 8], "headway_seconds": [7, 6]}
@@ -205,8 +199,7 @@ def test_distances_are_those_on_a_sphere():
     # A degree of latitude, a quarter of the equator, and two towns whose distance is known: 343.6 km.
     lat, lon = np.array([0.0, 1.0, 0.0, 51.5074, 48.8566]), np.array([0.0, 0.0, 90.0, -0.1278, 2.3522])
     far = City(stops=tuple("abcde"), lat=lat, lon=lon).kilometres()
-    assert far[0, 1] == pytest.approx(111.195, abs=0.001)
-    assert far[0, 2] == pytest.approx(10007.557, abs=0.01)
+    assert (far[0, 1], far[0, 2]) == (pytest.approx(111.195, abs=0.001), pytest.approx(10007.557, abs=0.01))
     assert far[3, 4] == pytest.approx(343.56, abs=0.1)
     assert np.allclose(far, far.T)
     assert not np.diagonal(far).any()

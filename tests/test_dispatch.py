@@ -104,16 +104,13 @@ def test_demand_of_every_shape(shape: str, fleet: int) -> None:
     assert min(parts[name].min() for name in ("busy", "empty", "parked")) >= -1e-9
 
 
-def test_one_rider() -> None:
+def test_small_days_by_hand() -> None:
     operation = simulate(Requests.single([0], [1], [3], [50]), [1], LINE, [0])
     there = [(50, "park", 0), (50, "depart", 0), (150, "arrive", 1), (150, "pickup", 1), (170, "depart", 1)]
     back = [(370, "arrive", 3), (370, "dropoff", 3), (390, "depart", 3), (690, "arrive", 0), (690, "park", 0)]
     assert story(operation) == there + back
     assert (operation.waits.tolist(), operation.busy.tolist(), operation.empty.tolist()) == ([100], [240], [400])
     assert (operation.horizon, operation.late) == (640, 0)
-
-
-def test_shuttles_stand_where_riders_are_or_go_home() -> None:
     # Every minute someone wants to go from stop 3, at the other end, to stop 2.
     seconds = 60 * np.arange(200)
     far = LINE * 5
@@ -125,9 +122,6 @@ def test_shuttles_stand_where_riders_are_or_go_home() -> None:
     ready = Dispatch(case.requests, case.times, case.homes, Service())
     waits = [ready.run([size, size]).mean_wait for size in (5, 10, 20, 40, 80)]
     assert waits == sorted(waits, reverse=True)
-
-
-def test_a_shuttle_on_its_way_turns_back_or_goes_on() -> None:
     operation = simulate(Requests.single([0] * 3, [1, 1, 2], [3, 3, 3], [0, 5, 10]), [1], LINE, [1])
     # The second boards while the first's stay lasts; it is then as long as hers.
     assert (operation.picked_up.tolist(), operation.dropped.tolist()) == ([0, 5, 125], [245] * 3)
@@ -142,9 +136,6 @@ def test_a_shuttle_on_its_way_turns_back_or_goes_on() -> None:
     operation = simulate(requests, [1], LINE, [1], QUICK)
     assert operation.picked_up.tolist() == [0, 400]
     assert not (operation.moves.turned >= 0).any()
-
-
-def test_second_leg_is_requested_when_the_first_has_arrived() -> None:
     requests = Requests(
         rider=np.array([0, 0]),
         zone=np.array([1, 0]),
@@ -159,7 +150,7 @@ def test_second_leg_is_requested_when_the_first_has_arrived() -> None:
     assert (operation.requested[0], operation.picked_up[0], operation.start) == (170, 170, 10)
 
 
-def test_who_boards_sooner_by_a_shortcut_alights_sooner() -> None:
+def test_shortcuts_by_hand() -> None:
     # From 2 over 0 to 1 is shorter than from 2 to 1. The fifth leg, from 0 to 2, would bring the fourth's boarding at 1
     # forward by 40 seconds, but where it alights, behind the visit of 2 in between, only by 20.
     requests = Requests(
@@ -174,9 +165,6 @@ def test_who_boards_sooner_by_a_shortcut_alights_sooner() -> None:
     times = np.array([[0, 0, 60, 0], [0, 0, 0, 0], [0, 60, 0, 0], [0, 0, 0, 0]])
     operation = checked(Case(requests, times, np.array([0])), [1], Service(capacity=2, detour_seconds=0))
     assert ((operation.dropped - operation.picked_up)[3], operation.late) == (20, 0)
-
-
-def test_a_shortcut_gives_no_time_for_a_detour() -> None:
     # The second rider, from 3 to 1, brings the first's ride from 1 to 2 forward by 80 seconds. That does not make room
     # for the third, whose way from 1 to 4 would make the first's ride 50 seconds longer than it may be.
     times = np.full((5, 5), 400)

@@ -87,7 +87,7 @@ def test_waits_that_no_fleet_can_reach_or_that_are_none_are_refused():
     assert wait_facts(np.array([10, 100]), np.array([3.0, 1.0])) == Waits(mean=32.5, median=10.0, p95=100.0)
 
 
-def test_a_zone_without_rides_gets_no_shuttle() -> None:
+def test_zones_without_rides_homes_and_bounds() -> None:
     ground = Ground.of(tiny_city())
     west = np.flatnonzero(ground.city.zones == 0)
     trips = some_trips(60, len(west), 3)
@@ -100,9 +100,6 @@ def test_a_zone_without_rides_gets_no_shuttle() -> None:
     ground = Ground.of(tiny_city())
     task = FleetTask(ground, [Day.of(Trips.none(), ground)], service=Service(), max_wait=180, span=SPAN)
     assert task.size().fleet == (0, 0)
-
-
-def test_shuttles_park_at_hubs_or_in_the_middle():
     place = tiny_city()
     ground = Ground.of(place)
     assert ground.homes == [np.flatnonzero((place.zones == zone) & place.hubs).tolist() for zone in (0, 1)]
@@ -114,9 +111,6 @@ def test_shuttles_park_at_hubs_or_in_the_middle():
         sums = {int(stop): int(ground.times[stop, own].sum()) for stop in own}
         assert [sums[int(stop)] for stop in bare.homes[zone]] == [min(sums.values())]
     assert FleetTask(bare, [], service=Service(), max_wait=1, span=SPAN).size().fleet == (0, 0, 0)
-
-
-def test_bounds_count_rides_at_once_and_grow_with_crowds() -> None:
     task = task_of(80, days=1)
     requests, times = task.days[0].requests, task.ground.times
     rides = [
@@ -235,8 +229,7 @@ def test_a_bare_table_is_a_plan_of_somebody_else(tmp_path) -> None:
     path = tmp_path / "mine.csv"
     path.write_text("zone,shuttles\n east ,4\nwest,0\n")
     plan = FleetPlan.read(path)
-    assert plan.external
-    assert (plan.status, plan.shuttles_of(["west", "east"])) == ("external", [0, 4])
+    assert (plan.external, plan.status, plan.shuttles_of(["west", "east"])) == (True, "external", [0, 4])
     assert is_fleet_plan(path)
     assert "4" in plan.summary()
     with pytest.raises(InputError, match=r"'north'[\s\S]*'west'"):

@@ -133,15 +133,6 @@ def test_for_vectors_the_product_is_no_bound() -> None:
         assert dn.pack(case.release, trucks=kinds, model=dn.Stochastic(risk="0.6")).certified.at_most >= 0.5
 
 
-def test_one_of_several_quantities(flat: Case) -> None:
-    alone = dn.pack(flat.release, capacity=["weight=150"])
-    assert alone.quantities == {"weight": "kg"}
-    assert alone.objective == dn.pack(flat.release, capacity="150", quantity="weight").objective
-    assert alone.objective <= dn.pack(flat.release, capacity=FLAT_ROOM).objective
-    upper = flat.release.uncertain("weight").upper
-    assert np.bincount(alone.assignment, weights=upper).max() <= 150
-
-
 def test_capacities_must_be_clear(flat: Case, deep: Case) -> None:
     wrong = [
         *("150", ["150kg", "160kg"], ["150kg", "volume=9", "20"], ["weight=150", "weight=160"], ["150kg", "height=9"]),
@@ -153,9 +144,12 @@ def test_capacities_must_be_clear(flat: Case, deep: Case) -> None:
     for word, column in itertools.product(("by", "apart"), ("weight", "class_id", "row", "", "nothing")):
         with pytest.raises(ParameterError, match=column or None):
             dn.pack(flat.release, capacity=FLAT_ROOM, **{word: column})
-
-
-def test_a_row_too_large_in_one_quantity_alone(flat: Case) -> None:
+    alone = dn.pack(flat.release, capacity=["weight=150"])
+    assert alone.quantities == {"weight": "kg"}
+    assert alone.objective == dn.pack(flat.release, capacity="150", quantity="weight").objective
+    assert alone.objective <= dn.pack(flat.release, capacity=FLAT_ROOM).objective
+    upper = flat.release.uncertain("weight").upper
+    assert np.bincount(alone.assignment, weights=upper).max() <= 150
     rows = np.flatnonzero(flat.release.uncertain("volume").upper > 20).tolist()
     assert rows
     with pytest.raises(NoPlanError, match=f"row {rows[0]}"):

@@ -127,14 +127,32 @@ def test_stops_and_rides_between_hubs_are_those_of_the_timetable(tmp_path):
     assert rides(load_city(feed(tmp_path), **{**ALL_HUBS, "max_headway_seconds": 1799})) == {}
 
 
-def test_blank_times_are_filled_in_between(tmp_path):
-    """8:00 at A, 8:10 at P1: B between them is at 8:05. To B it took 5 minutes by all three."""
+def test_rides_of_odd_timetables(tmp_path) -> None:
+    # 8:00 at A, 8:10 at P1: B between them is at 8:05. To B it took 5 minutes by all three.
     city = load_city(feed(tmp_path), hubs=["A", "B", "S"], zones=1, max_headway_seconds=86_400)
     assert (rides(city)["A", "B"][0], rides(city)["B", "S"][0]) == (300, 7 * 60)
     assert assumes(city, "1 time ")
     fewer = "".join(line for line in TIMES.splitlines(keepends=True) if not line.startswith("t2"))
     city = load_city(feed(tmp_path, stop_times=fewer), hubs=["A", "B", "S"], zones=1, max_headway_seconds=86_400)
     assert rides(city)["B", "S"][0] == (5 + 9) * 60 / 2  # the minute at P1 is not spread over the way there
+    # A2 is 111 m from A; back to it is back to A.
+    stops = STOPS + "A2,Opposite,42.001,-83.00,z1,0,\n"
+    times = TIMES + "back1,09:40:00,09:40:00,A2,3\nback2,10:10:00,10:10:00,A2,3\n"
+    city = load_city(feed(tmp_path, stops=stops, stop_times=times), **ALL_HUBS)
+    assert (rides(city)["D", "A"], rides(city)["S", "A"]) == ((40 * 60, 1800), (19 * 60, 1920))
+    often = "trip_id,start_time,end_time,headway_secs\nt1,06:00:00,07:00:00,600\nt1,07:00:00,08:00:00,1200\n"
+    times = "\n".join(line for line in TIMES.splitlines() if not line.startswith("t3"))
+    city = load_city(feed(tmp_path, frequencies=often, stop_times=times), **ALL_HUBS)
+    # 6:00 to 6:50 every ten minutes, 7:00, 7:20 and 7:40, never at 8:00; and t2 at 8:20, which takes longer
+    assert rides(city)["A", "S"] == (600, round(140 * 60 / 9))
+    assert assumes(city, "frequencies.txt")
+    times = TIMES + "loop,11:00:00,11:00:00,A,1\nloop,11:10:00,11:10:00,A,2\nloop,11:30:00,11:30:00,D,3\n"
+    times += "loop,11:50:00,11:50:00,D,4\n"
+    trips = TRIPS + "r9,once,loop\n"
+    dates = DATES + "once,20261128,1\n"
+    often = "trip_id,start_time,end_time,headway_secs\nloop,06:00:00,07:00:00,600\n"
+    place = feed(tmp_path, trips=trips, stop_times=times, calendar_dates=dates, frequencies=often)
+    assert rides(load_city(place, date="2026-11-28", **ALL_HUBS)) == {("A", "D"): (1200, 600)}
 
 
 def test_zip_and_folder_are_the_same(tmp_path):
@@ -190,35 +208,8 @@ def test_calendars_may_be_missing(tmp_path):
     assert assumes(load_city(place), "2026-12-06")
 
 
-def test_frequencies_say_how_often(tmp_path):
-    often = "trip_id,start_time,end_time,headway_secs\nt1,06:00:00,07:00:00,600\nt1,07:00:00,08:00:00,1200\n"
-    times = "\n".join(line for line in TIMES.splitlines() if not line.startswith("t3"))
-    city = load_city(feed(tmp_path, frequencies=often, stop_times=times), **ALL_HUBS)
-    # 6:00 to 6:50 every ten minutes, 7:00, 7:20 and 7:40, never at 8:00; and t2 at 8:20, which takes longer
-    assert rides(city)["A", "S"] == (600, round(140 * 60 / 9))
-    assert assumes(city, "frequencies.txt")
-
-
-def test_buses_across_the_street_call_at_the_hub(tmp_path):
-    """A2 is 111 m from A; back to it is back to A."""
-    stops = STOPS + "A2,Opposite,42.001,-83.00,z1,0,\n"
-    times = TIMES + "back1,09:40:00,09:40:00,A2,3\nback2,10:10:00,10:10:00,A2,3\n"
-    city = load_city(feed(tmp_path, stops=stops, stop_times=times), **ALL_HUBS)
-    assert (rides(city)["D", "A"], rides(city)["S", "A"]) == ((40 * 60, 1800), (19 * 60, 1920))
-
-
-def test_loops_count_the_last_departure_before_the_arrival(tmp_path):
-    times = TIMES + "loop,11:00:00,11:00:00,A,1\nloop,11:10:00,11:10:00,A,2\nloop,11:30:00,11:30:00,D,3\n"
-    times += "loop,11:50:00,11:50:00,D,4\n"
-    trips = TRIPS + "r9,once,loop\n"
-    dates = DATES + "once,20261128,1\n"
-    often = "trip_id,start_time,end_time,headway_secs\nloop,06:00:00,07:00:00,600\n"
-    place = feed(tmp_path, trips=trips, stop_times=times, calendar_dates=dates, frequencies=often)
-    assert rides(load_city(place, date="2026-11-28", **ALL_HUBS)) == {("A", "D"): (1200, 600)}
-
-
-def test_hubs_are_the_busiest_stops_apart(tmp_path):
-    """One can leave A, B and S three times a day; two routes call at S."""
+def test_hubs_and_zones(tmp_path) -> None:
+    # One can leave A, B and S three times a day; two routes call at S.
     for num, expected in ((1, ["S"]), (2, ["A", "S"]), (3, ["A", "B", "S"])):
         city = load_city(feed(tmp_path), hubs=num, zones=2)
         assert [city.stops[place] for place in np.flatnonzero(city.hubs)] == expected
@@ -228,9 +219,6 @@ def test_hubs_are_the_busiest_stops_apart(tmp_path):
     assert load_city(feed(tmp_path), hubs=99).hubs.sum() == 4
     refused(feed(tmp_path), "'Q'", hubs=["A", "Q"])
     refused(feed(tmp_path), "'P1'", hubs=["P1"])
-
-
-def test_zones_of_the_feed(tmp_path):
     city = load_city(feed(tmp_path), zones="zone_id")
     assert [city.zone_names[zone] for zone in city.zones] == ["z1", "z1", "z2", "z2"]
     without = STOPS.replace("S,Station,,,z2", "S,Station,,,")
@@ -239,9 +227,6 @@ def test_zones_of_the_feed(tmp_path):
     refused(feed(tmp_path, stops=blank), "zone_id", "1 of 4", zones="zone_id")
     assert np.bincount(load_city(feed(tmp_path), zones=2).zones).tolist() == [2, 2]
     refused(feed(tmp_path), "4 zones", "5", zones=5)
-
-
-def test_optional_columns_may_be_missing(tmp_path):
     stops = "stop_id,stop_lat,stop_lon\nA,42,-83\nB,42.1,-83\n"
     times = "trip_id,arrival_time,departure_time,stop_id,stop_sequence\nt1,08:00:00,,A,1\nt1,,08:10:00,B,2\n"
     city = load_city(feed(tmp_path, stops=stops, stop_times=times), zones=1, hubs=2)

@@ -161,20 +161,16 @@ def test_every_text_is_escaped(story):
     assert "&amp;amp;" in page
 
 
-def test_table_holds_the_figures_of_the_story(story, page):
+def test_figures_agree_with_plans_and_release(story, page):
     for plan, row in zip(story.plans, Page(page).rows, strict=True):
         assert (row["Plan"], int(row["Trucks"])) == (plan.title, plan.objective)
-        assert int(row["Bound"]) == plan.bound
-        assert float(row["Ratio"]) == pytest.approx(plan.ratio, abs=5e-4)
+        assert (int(row["Bound"]), float(row["Ratio"])) == (plan.bound, pytest.approx(plan.ratio, abs=5e-4))
         assert float(row["Bins feasible"].rstrip(" %")) == pytest.approx(100 * plan.bins_feasible, rel=5e-3)
         assert row["Plan feasible"] == ("yes" if plan.plan_feasible else "no")
         assert float(row["Seconds"]) == plan.seconds
         assert row["After repair"] == ("–" if plan.bins_repaired is None else str(len(plan.bins_repaired)))  # noqa: RUF001
     assert [row["Truck linkage, mean"] for row in Page(page).rows] == ["–", "24.7 %", "24.7 %"]  # noqa: RUF001
     assert [row["Truck linkage, worst"] for row in Page(page).rows] == ["–", "50 %", "50 %"]  # noqa: RUF001
-
-
-def test_findings_agree_with_the_plans(story, page):
     true, mean, upper = story.plans
     optimum, excess = true.objective, max(math.fsum(parts) for parts in mean.bins) - CAPACITY
     facts = [f"{100 * (upper.ratio - 1):.2g} %", f"{100 * (1 - mean.ratio):.2g} %", f"1 of {mean.objective} "]
@@ -187,9 +183,6 @@ def test_findings_agree_with_the_plans(story, page):
     more = upper.objective - optimum
     assert re.search(rf"{upper.objective} Upper bound .* \+{more} {100 * more / optimum:.2g} %", text)
     assert "+" not in plain(loads_page(replace(story, plans=[replace(mean, bins_repaired=None)])))
-
-
-def test_caption_of_ranges_agrees_with_the_release(story, page):
     known = story.release.uncertain("weight")
     width = float((known.upper - known.lower).mean())
     assert re.search(rf"\b{width:.4g}\d* kg", plain(page))
@@ -197,9 +190,6 @@ def test_caption_of_ranges_agrees_with_the_release(story, page):
     moved = story.truth.copy()
     moved[0] = 399.0
     assert "49 of the 50" in plain(loads_page(replace(story, truth=moved)))
-
-
-def test_overloaded_trucks_are_marked_by_pattern_and_label(story, page):
     read = Page(page)
     assert len([attrs for tag, attrs in read.tags if tag == "rect" and attrs.get("class") == "bar over"]) == 1
     assert "▲ 1 " in read.text

@@ -102,11 +102,19 @@ def test_plans_that_cannot_be_or_not_be_written(tmp_path: Path) -> None:
 FIXED = ("format", "release", "objective", "bound", "gap", "status", "seconds", "model", "unplanned", "truck_linkage")
 
 
-def test_costs_add_up_as_decimals() -> None:
+def test_costs_and_capacities() -> None:
     kinds = [Truck(name=n, capacity={"weight": w}, cost=c) for n, w, c in (("van", 5, 0.1), ("lorry", 9, 0.3))]
     plan = small_plan(trucks=tuple(kinds), truck_of_bin=("van", "van", "van"), bound=0.3)
     assert (plan.objective, plan.gap, plan.status) == (0.3, 0, "optimal")
     assert (small_plan().status, small_plan().gap, small_plan(bound=3).status) == ("feasible", 1, "optimal")
+    good = {"500": 500, 500: 500, 2.5: 2.5, "500kg": 500, " 0.5 kg ": 0.5, "weight=1e3 kg": 1000}
+    for text, value in good.items():
+        assert parse_capacities([text], {"weight": "kg"}) == {"weight": value}
+    for bad in ("", "kg", "0", "-5", "nan", "inf", "500t", "volume=9", "5,5", "1e999", "True"):
+        with pytest.raises(ParameterError):
+            parse_capacities([bad], {"weight": "kg"})
+    both = {"weight": "kg", "volume": "m3"}
+    assert parse_capacities(["500kg", "volume=9"], both) == {"weight": 500.0, "volume": 9.0}
 
 
 def places(content: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -237,17 +245,6 @@ def test_truck_linkage_is_the_best_guess_by_counting(rows: list[tuple[int, int]]
     found = truck_linkage(np.array([c for c, _ in rows]), np.array([b for _, b in rows]))
     assert (found.kind, found.mean) == ("exact", pytest.approx(sum(guesses) / len(guesses)))
     assert found.worst == pytest.approx(max(guesses))
-
-
-def test_capacities() -> None:
-    good = {"500": 500, 500: 500, 2.5: 2.5, "500kg": 500, " 0.5 kg ": 0.5, "weight=1e3 kg": 1000}
-    for text, value in good.items():
-        assert parse_capacities([text], {"weight": "kg"}) == {"weight": value}
-    for bad in ("", "kg", "0", "-5", "nan", "inf", "500t", "volume=9", "5,5", "1e999", "True"):
-        with pytest.raises(ParameterError):
-            parse_capacities([bad], {"weight": "kg"})
-    both = {"weight": "kg", "volume": "m3"}
-    assert parse_capacities(["500kg", "volume=9"], both) == {"weight": 500.0, "volume": 9.0}
 
 
 def test_trucks_are_read_or_refused(tmp_path: Path) -> None:

@@ -35,8 +35,7 @@ def test_cities_are_whole_and_read_back_equal(tmp_path):
         assert len(made.stops) == len(set(made.stops)) == stops
         assert len(made.zone_names) == zones
         assert np.bincount(made.zones, minlength=zones).min() >= 2
-        assert made.hubs.sum() == 1 + 2 * zones
-        assert set(made.zones[made.hubs].tolist()) == set(range(zones))
+        assert (made.hubs.sum(), set(made.zones[made.hubs].tolist())) == (1 + 2 * zones, set(range(zones)))
         assert len(made.buses) > 0
         setting = CitySetting(stops=stops, zones=zones)
         assert City.read_folder(generate_city(setting, tmp_path / f"{stops}", seed=seed)) == made
@@ -77,18 +76,15 @@ def test_trips_have_the_counts_of_the_case_study_in_every_city():
         assert trips(seed=1, window=BUSY, city=made).equals(table)
 
 
-def test_trips_in_the_towns_own_city_are_much_like_those_without_one():
-    """Places are rounded in a file, so not every trip is the same; the shape is."""
+def test_the_shape_of_trips_depends_on_neither_files_nor_size():
+    # Places are rounded in a file, so not every trip is the same; the shape is.
     flat = Town.of(city())
     assert flat.scale == pytest.approx(1.0, abs=0.01)
     assert np.abs(flat.apart - lay_town().apart).max() < 0.05
     own, given = (trips(seed=1, window=BUSY, city=made)["board_stop"].to_pylist() for made in (None, city()))
     common = sum((Counter(own) & Counter(given)).values())
     assert common > 0.9 * len(own)
-
-
-def test_size_does_not_matter_for_the_shape():
-    """A city half as large again has the same trips between the same stops."""
+    # A city half as large again has the same trips between the same stops.
     small = city(60, 3, seed=1)
     middle = (np.median(small.lat), np.median(small.lon))
     wide = City(
@@ -111,7 +107,7 @@ def test_small_and_odd_cities():
             city(*numbers)
 
 
-def test_policies_name_the_files_of_the_city(tmp_path):
+def test_policies_name_and_count_what_the_city_tells(tmp_path):
     city(60, 3, seed=1).write(tmp_path / "city")
     (tmp_path / "data").mkdir()
     data, policy = generate_city_trips(TripSetting(window=BUSY), tmp_path / "city", tmp_path / "data" / "t.csv", seed=1)
@@ -121,9 +117,6 @@ def test_policies_name_the_files_of_the_city(tmp_path):
     dn.publish(loaded, ledger=":memory:")
     with pytest.raises(OutputError):
         generate_city_trips(TripSetting(), tmp_path / "city", data)
-
-
-def test_policies_count_what_the_city_tells(tmp_path):
     whole = city(60, 3, seed=1)
     for facts, features in (({"zone_names": whole.zone_names, "zones": whole.zones}, "O4"), ({}, "O3")):
         City(stops=whole.stops, lat=whole.lat, lon=whole.lon, **facts).write(tmp_path / features)

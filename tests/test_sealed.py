@@ -154,12 +154,12 @@ def test_without_multisets_slots_come_from_upper_bounds(statistic: str) -> None:
     first = np.unique(case.class_id, return_index=True)[1]
     heaviest = np.rint(10 * case.release.uncertain("weight").upper[first])
     loads = plan.slots.table(plan.num_bins, len(first)) @ heaviest
-    assert (loads <= 5000).all()
     assert plan.truck_linkage.kind == "exact"
+    assert (loads <= 5000).all()
     case.fill(plan)
 
 
-def test_groups_have_their_own_trucks() -> None:
+def test_groups_have_their_own_trucks_and_slots_tell_no_more_than_rows() -> None:
     weights = setting_weights("50-L-U", 4)
     case = Case(weights, 4, town=["A", "B"] * 25)
     plan = case.pack(500, by="town")
@@ -171,10 +171,7 @@ def test_groups_have_their_own_trucks() -> None:
     least = sum(pack_bins(np.rint(10 * part).astype(np.int64), 5000, seconds=10).objective for part in parts)
     assert plan.objective == least
     case.fill(plan)
-
-
-def test_where_row_level_plans_need_no_more_trucks_slots_tell_no_more() -> None:
-    """Small packages: a packing of the members alone would leave few fills and so name trucks."""
+    # Small packages: a packing of the members alone would leave few fills and so name trucks.
     for name, k in (("50-S-U", 10), ("200-S-U", 5)):
         case = Case(setting_weights(name, 3), k)
         plan = case.pack(2500)

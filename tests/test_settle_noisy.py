@@ -104,8 +104,7 @@ def test_repairs_move_open_and_leave_behind() -> None:
     done = case.settle(plan, leave_behind=True)
     assert done.feasible
     assert done.repair.left_behind == 1 == done.unplanned.left_behind
-    assert done.loading.column("bin").to_pylist()[-1] == -1
-    assert sorted(done.final_loads[:, 0]) == [60, 100]
+    assert (done.loading.column("bin").to_pylist()[-1], sorted(done.final_loads[:, 0])) == (-1, [60, 100])
     # Noise may hide that a package fits nowhere.
     case = published([90.0, 20.0, 20.0])
     plan = case.plan([0, 1, 1], 50)
@@ -115,14 +114,28 @@ def test_repairs_move_open_and_leave_behind() -> None:
     assert done.loading.column("source_row").to_pylist()[-1] == 0
 
 
-def test_nothing_is_exchanged() -> None:
-    """The only fill that keeps a noisy plan's counts is the plan itself."""
+def test_nothing_is_exchanged_and_linkage_is_restated(tmp_path: Path) -> None:
+    # The only fill that keeps a noisy plan's counts is the plan itself.
     case = published([60.0, 60.0, 30.0])
     amounts = np.array([[60.0], [60.0], [30.0]])[case.record]
     for bins, number in (([0, 1, 1], 1), ([0, 0, 1], 0)):
         task = repair_task(case.plan(bins), amounts, case.release, Noise(seed=1))
         drawn = count_and_draw(task, Noise(seed=1))
         assert (drawn.exact, drawn.number, len(task.members)) == (True, number, 3)
+    case = published([60.0, 60.0, 60.0, 40.0, 20.0, 10.0])
+    plan = case.plan([0, 0, 1, 1, 2, 2], count=3)
+    planned, expected = case.apply(plan).truck_linkage, noisy_linkage(case.release, plan.assignment)
+    assert planned == expected.model_copy(update={"note": planned.note})
+    done = case.apply(plan, leave_behind=True)
+    bins = np.where(done.bin_of_row < 0, len(done.truck_of_bin), done.bin_of_row)
+    assert done.truck_linkage.mean == pytest.approx(noisy_linkage(case.release, bins).mean)
+    case = published([1.0, 2.0, 3.0])
+    assert case.apply(case.plan([0, 0, 0])).truck_linkage.mean == pytest.approx(1)
+    # The published form does not say how its noise was drawn, so nothing honest can be said.
+    case = published([10.0, 20.0, 30.0, 40.0], PUBLISHED)
+    done = case.settle(case.plan([0, 0, 1, 1], 60), repair=True)
+    assert (done.truck_linkage, done.feasible) == (None, True)
+    done.write(tmp_path / "settlement")
 
 
 @settings(max_examples=12, deadline=None)
@@ -161,23 +174,6 @@ def fewest_left(weights: Sequence[int], capacity: int, num_bins: int) -> int:
     return best
 
 
-def test_linkage_is_restated_on_the_final_bins(tmp_path: Path) -> None:
-    case = published([60.0, 60.0, 60.0, 40.0, 20.0, 10.0])
-    plan = case.plan([0, 0, 1, 1, 2, 2], count=3)
-    planned, expected = case.apply(plan).truck_linkage, noisy_linkage(case.release, plan.assignment)
-    assert planned == expected.model_copy(update={"note": planned.note})
-    done = case.apply(plan, leave_behind=True)
-    bins = np.where(done.bin_of_row < 0, len(done.truck_of_bin), done.bin_of_row)
-    assert done.truck_linkage.mean == pytest.approx(noisy_linkage(case.release, bins).mean)
-    case = published([1.0, 2.0, 3.0])
-    assert case.apply(case.plan([0, 0, 0])).truck_linkage.mean == pytest.approx(1)
-    # The published form does not say how its noise was drawn, so nothing honest can be said.
-    case = published([10.0, 20.0, 30.0, 40.0], PUBLISHED)
-    done = case.settle(case.plan([0, 0, 1, 1], 60), repair=True)
-    assert (done.truck_linkage, done.feasible) == (None, True)
-    done.write(tmp_path / "settlement")
-
-
 def sampled(mechanism: SampledLattice, num: int = 120) -> tuple[dn.Dataset, Release, Key]:
     """Release a sample that keeps something."""
     data = published([float(row * 37 % 200) / 2 for row in range(num)]).data
@@ -192,7 +188,7 @@ def sample() -> tuple[dn.Dataset, Release, Key]:
     return sampled(SampledLattice(k=4, beta=0.6, epsilon_choice=9))
 
 
-def test_what_was_not_released_is_split_for_the_owner(sample: tuple[dn.Dataset, Release, Key]) -> None:
+def test_samples_are_settled_and_the_rest_is_split_for_the_owner(sample: tuple[dn.Dataset, Release, Key]) -> None:
     data, release, key = sample
     plan = pack(release, capacity=200)
     done = apply(plan, data, release, key, repair=True)
@@ -203,15 +199,11 @@ def test_what_was_not_released_is_split_for_the_owner(sample: tuple[dn.Dataset, 
     # The planner is told nothing of those.
     assert "unsampled" not in json.dumps(plan.to_dict())
     assert not plan.unplanned.suppressed
-
-
-def test_loads_are_those_of_the_sampled_records(sample: tuple[dn.Dataset, Release, Key]) -> None:
     data, release, key = sample
     plan = pack(release, capacity=200)
     for strange in (-1, 1000, "12", None, 1.5):  # facts that are not believed
         done = apply(plan, data, release, replace(key, facts={"unsampled": strange}))
-        assert done.unplanned.unsampled is None
-        assert done.unplanned.suppressed == len(data) - len(release)
+        assert (done.unplanned.unsampled, done.unplanned.suppressed) == (None, len(data) - len(release))
     done = apply(plan, data, release, key)
     weights = data.numbers("weight")
     table = done.loading.to_pydict()

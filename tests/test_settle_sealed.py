@@ -116,14 +116,11 @@ def test_fills_are_drawn_uniformly(six: Published) -> None:
     assert far_from_uniform(list(seen.values())) > 1e-9
 
 
-def test_slots_are_filled_whatever_the_rows_say() -> None:
-    """Slots name classes alone, so rows of one class with different sensitive values may change places."""
+def test_slots_name_classes_alone_and_must_fit_the_release(four: Published) -> None:
+    # Slots name classes alone, so rows of one class with different sensitive values may change places.
     case = Published({"weight": FOUR, "mark": ["a", "b", "a", "b"]}, roles={"mark": "sensitive"})
     done = case.apply(case.sealed([[1, 1], [1, 1]], 90))
     assert (done.sealed.plain(), done.truck_linkage.worst) == ({"fills": 2, "exact": True}, 0.5)
-
-
-def test_slots_that_do_not_fit_the_release_are_refused(four: Published) -> None:
     plan = four.sealed([[1, 1], [1, 1]], 90)
     for wrong, fact in (
         (four.sealed([[1, 1], [0, 1]], 90), "class 0"),
@@ -219,8 +216,7 @@ def test_who_sees_that_everything_fitted_guesses_no_better_than_stated(six: Publ
     linkage = truck_linkage(class_of(six), plan.assignment)
     chance = feasibility(plan, six.data, six.release, six.key).value
     done = six.apply(replace(plan, certified=Certified(at_least=chance, at_most=chance)))
-    assert done.plan_feasible
-    assert done.truck_linkage.worst == linkage.worst
+    assert (done.plan_feasible, done.truck_linkage.worst) == (True, linkage.worst)
     assert done.truck_linkage.if_seen_to_fit == pytest.approx(min(1, linkage.worst / chance))
     slots = slots_of_plan(six, plan)
     seen = best_guesses(all_fills(six, class_of(six).tolist(), slots, 95))

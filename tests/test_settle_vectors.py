@@ -115,16 +115,13 @@ def drawn_columns(generator: np.random.Generator, num: int, weight: float, volum
     return {"weight": generator.uniform(20, weight, num).round(1), "volume": generator.uniform(1, volume, num).round(2)}
 
 
-def test_an_exchange_that_one_quantity_alone_would_not_find() -> None:
-    """Weights are equal, so only volumes say which exchange helps: 1 + 4 and 2 + 3, not 2 + 4."""
+def test_repairs_by_hand() -> None:
+    # Weights are equal, so only volumes say which exchange helps: 1 + 4 and 2 + 3, not 2 + 4.
     case = published({"weight": [10, 10, 300, 300], "volume": [1, 2, 3, 4]}, k=2)
     done = case.settle(case.plan([1, 0, 1, 0], [truck(310, 5)]), repair=True)
     assert [item.quantity for item in done.overloaded] == ["volume"]
     assert (done.feasible, done.repair.moved, done.repair.opened) == (True, 0, 0)
     assert done.repair.repairs_found == 2
-
-
-def test_the_cheapest_kind_that_is_enough_is_opened_and_counts_are_respected() -> None:
     kinds = [truck(100), truck(300, name="lorry", cost=2.0), truck(120, name="van", cost=0.5)]
     case = published({"weight": [60, 61, 90, 90]}, k=2)
     done = case.settle(case.plan([0, 0, 0, 0], kinds, ["lorry"]), repair=True)
@@ -136,6 +133,15 @@ def test_the_cheapest_kind_that_is_enough_is_opened_and_counts_are_respected() -
     assert not done.feasible, "eight packages, and room for seven"
     left = case.settle(case.plan([0] * 8, kinds, ["truck"]), leave_behind=True)
     assert (left.feasible, left.unplanned.left_behind) == (True, 1)
+    # Orders of two parcels each: weights add up, and both parcels are in the loading list beside their order.
+    columns = {"weight": [10, 20, 30, 40, 50, 60, 70, 80], "order": list("aabbccdd")}
+    case = published(columns, roles={"order": "identifier"}, together="order")
+    assert len(case.release) == 4
+    done = case.settle(case.plan([0, 1, 1, 0], [truck(200)]), repair=True)
+    assert sorted(done.loads[:, 0]) == [180, 180]
+    mended = case.settle(case.plan([0, 0, 1, 1], [truck(200)]), repair=True)
+    assert (mended.feasible, sorted(mended.loads[:, 0])) == (True, [100, 260])
+    assert len(done.loading) == len(mended.loading) == 8
 
 
 def test_plans_that_make_no_sense_are_refused(both: Published, tmp_path: Path) -> None:
@@ -190,18 +196,6 @@ def test_capacities_of_several_quantities_can_be_given(both: Published, tmp_path
     for wrong in (["70"], ["70kg", "71kg"], ["length=3"], ["weight=0", "volume=5"]):
         with pytest.raises(ParameterError):
             both.apply(file, capacity=wrong)
-
-
-def test_records_of_several_rows_travel_together() -> None:
-    """Orders of two parcels each: weights add up, and both parcels are in the loading list beside their order."""
-    columns = {"weight": [10, 20, 30, 40, 50, 60, 70, 80], "order": list("aabbccdd")}
-    case = published(columns, roles={"order": "identifier"}, together="order")
-    assert len(case.release) == 4
-    done = case.settle(case.plan([0, 1, 1, 0], [truck(200)]), repair=True)
-    assert sorted(done.loads[:, 0]) == [180, 180]
-    mended = case.settle(case.plan([0, 0, 1, 1], [truck(200)]), repair=True)
-    assert (mended.feasible, sorted(mended.loads[:, 0])) == (True, [100, 260])
-    assert len(done.loading) == len(mended.loading) == 8
 
 
 def test_true_packings_of_vectors_fit() -> None:

@@ -72,7 +72,7 @@ def publish(policy: dn.Policy, out: Path | None = None) -> dn.Release:
     return dn.publish(dn.load(table(), policy), ledger=dn.Ledger(":memory:"), out=out).release
 
 
-def test_show_lists_nodes_sets_persons_and_sizes_of_domains(tmp_path: Path) -> None:
+def test_persons_nodes_and_sets_are_told(tmp_path: Path) -> None:
     release = publish(policy_of(tmp_path, k=10))
     shown = release_text(release)
     for line in release.classes.to_pylist():
@@ -85,9 +85,6 @@ def test_show_lists_nodes_sets_persons_and_sizes_of_domains(tmp_path: Path) -> N
     assert re.search(r"9 vertices[\s\S]*|3 leaves", with_person)
     own, other = (next(line for line in text.splitlines() if "card" in line) for text in (with_person, without))
     assert ("persons" in own, "persons" in other) == (True, False)
-
-
-def test_persons_are_told_from_rows(tmp_path: Path) -> None:
     release = publish(policy_of(tmp_path, person=True, k=10))
     measures = release.certificate.rows
     assert measures.persons.smallest == 10 < measures.class_size.smallest
@@ -266,14 +263,19 @@ SAYS = {
 """Every kind of file, and a fact that it is shown with."""
 
 
-def test_everything_is_shown(everything: Path) -> None:
+def test_everything_is_shown_but_values_and_what_is_sealed(everything: Path) -> None:
     for name, says in SAYS.items():
         content, text = shown(everything / name)
         assert says in text, name
         assert json.loads(json.dumps(content))
+    for name in ("parcels.csv", "ids.csv", "sealed.jsonl", "fleet.keys", "truck.own"):
+        content, text = shown(everything / name)
+        told = text + json.dumps(content)
+        secret = json.loads((everything / "fleet.keys").read_text())["keys"].popitem()[1]["key"]
+        assert not [word for word in ("P0000", "Ann", "Bob", secret) if word in told]
 
 
-def test_types_are_guessed_as_the_policy_beside_says_to_read(tmp_path: Path) -> None:
+def test_types_and_drafts_are_read_as_the_policy_says(tmp_path: Path, everything: Path) -> None:
     path = tmp_path / "pakete.csv"
     path.write_bytes("Größe;kg\nä;1,5\nö;2,25\n".encode("latin-1"))
     content, text = shown(path)
@@ -285,14 +287,13 @@ def test_types_are_guessed_as_the_policy_beside_says_to_read(tmp_path: Path) -> 
     for strange in ("[read]\ndelimiter = 3", "[[[", 'read = "x"', '[read]\nencoding = "none"'):
         (tmp_path / "pakete.toml").write_text(strange)
         assert shown(path)[0]["columns"]["kg"] == "text"
-
-
-def test_values_of_a_dataset_and_what_is_sealed_are_not_shown(everything: Path) -> None:
-    for name in ("parcels.csv", "ids.csv", "sealed.jsonl", "fleet.keys", "truck.own"):
-        content, text = shown(everything / name)
-        told = text + json.dumps(content)
-        secret = json.loads((everything / "fleet.keys").read_text())["keys"].popitem()[1]["key"]
-        assert not [word for word in ("P0000", "Ann", "Bob", secret) if word in told]
+    text = (everything / "draft.toml").read_text()
+    (tmp_path / "draft.toml").write_text(text.replace("[attributes.weight]", "[attributes.weight]\nrol = 1"))
+    content, told = shown(tmp_path / "draft.toml")
+    assert content["kind"] == "draft"
+    assert {item["key"] for item in content["blank"]} >= {"attributes.weight.role", "mechanism.k"}
+    assert "rol" in told
+    assert len(content["problems"]) == 1
 
 
 REFUSED = ("none", "release.key.parquet", "renamed.parquet", "key.pem", "pipe", "page.html", "notes.md", "strange.xyz")
@@ -367,13 +368,3 @@ def test_no_file_makes_show_crash(everything: Path, tmp_path: Path) -> None:
             outcomes["refused"] += 1
         shutil.rmtree(target.parent)
     assert min(outcomes.values()) > 25, outcomes
-
-
-def test_a_draft_says_what_is_blank_and_what_is_wrong(everything: Path, tmp_path: Path) -> None:
-    text = (everything / "draft.toml").read_text()
-    (tmp_path / "draft.toml").write_text(text.replace("[attributes.weight]", "[attributes.weight]\nrol = 1"))
-    content, told = shown(tmp_path / "draft.toml")
-    assert content["kind"] == "draft"
-    assert {item["key"] for item in content["blank"]} >= {"attributes.weight.role", "mechanism.k"}
-    assert "rol" in told
-    assert len(content["problems"]) == 1

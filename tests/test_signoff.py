@@ -78,7 +78,7 @@ def test_a_sign_off_says_policy_odds_risks_cost_terms_and_who() -> None:
         assert [item.name for item in found.findings if item.private and item.sentence in text] == []
 
 
-def test_long_texts_are_cut_to_a_page() -> None:
+def test_a_sign_off_is_cut_to_a_page_and_has_no_odds_without_a_bound() -> None:
     data, release, key = parcels()
     found = audit(release, data, key=key)
     long = {f"assumption {number}": "word " * 60 for number in range(30)}
@@ -88,9 +88,6 @@ def test_long_texts_are_cut_to_a_page() -> None:
     assert " 8 more" in text
     assert len(text) < 6_000
     assert "assumption 3" in text
-
-
-def test_a_release_without_a_bound_has_no_odds() -> None:
     data = load({"weight": list(range(40))}, {"weight": WEIGHT})
     release, key = dn.publish(data, ledger=":memory:", noise=dn.Noise(seed=1))
     found = audit(release, data, key=key)
@@ -155,17 +152,9 @@ def test_a_plan_that_is_not_proven_best_is_bounded_by_what_is_proved() -> None:
     plan = plan_of(release, [0 if row in light else 1 + heavy.index(row) for row in range(4)], capacity=100)
     found = audit(release, data, plan, key=key)
     trucks = found.finding("trucks")
-    assert (trucks.value, trucks.baseline, trucks.unit) == (3, 2, "trucks")
-    assert trucks.private
+    assert (trucks.value, trucks.baseline, trucks.unit, trucks.private) == (3, 2, "trucks", True)
     assert trucks.details["proven"]
     assert (trucks.details["bound"], trucks.details["packages_outside"]) == (2, 0)
-
-
-def test_equal_draws_do_not_make_a_point() -> None:
-    low, high = mean_interval(np.full(50, 0.3))
-    assert low < 0.3 < high
-    assert spread_interval([5.0, 5.0], 5.0, most=9.0) == (5.0, 5.0)
-    assert spread_interval([], 0.0, most=0.0) == (0.0, 0.0)
 
 
 def test_trips_most_at_risk_are_those_that_the_noise_tells_of() -> None:
@@ -175,8 +164,7 @@ def test_trips_most_at_risk_are_those_that_the_noise_tells_of() -> None:
     assert len(found.at_risk) == 10
     table = {name: data.column(name).to_pylist() for name in ("board", "alight", "tap")}
     types = [
-        (origin, destination, (stamp % 200_000 - 8 * 3600) // 1800)
-        for origin, destination, stamp in zip(*table.values(), strict=True)
+        (start, end, (stamp % 200_000 - 8 * 3600) // 1800) for start, end, stamp in zip(*table.values(), strict=True)
     ]
     alike, starts = Counter(types), ("08:00", "08:30", "09:00")
     seen = {(r["origin"], r["destination"], starts.index(r["window"])): r["count"] for r in release.data.to_pylist()}
@@ -195,7 +183,7 @@ def test_trips_most_at_risk_are_those_that_the_noise_tells_of() -> None:
     assert not audit(release, external=True).at_risk
 
 
-def test_where_all_have_the_same_odds_or_riders_are_not_told_apart_nobody_is_listed() -> None:
+def test_trips_and_riders_listed_and_nobody() -> None:
     release, data, key = published(CONSTRAINED)
     found = audit(release, data, key=key)
     assert found.at_risk == ()
@@ -206,6 +194,19 @@ def test_where_all_have_the_same_odds_or_riders_are_not_told_apart_nobody_is_lis
     other = audit(release, Dataset.from_table(rows(120), policy(NOISY)))
     assert other.at_risk == ()
     assert other.risk_says not in ("", found.risk_says)
+    # Two sums that move by one and by two: the best test by adding up over a box of noise.
+    release, *_ = published(NOISY, bound=3)
+    sight = CountsView.of(release)
+    law = sight.answers[0].law
+    values = np.arange(-80, 81)
+    absent = np.exp(law.log_mass(values)[:, None] + law.log_mass(values)[None, :])
+    present = np.exp(law.log_mass(values - 1)[:, None] + law.log_mass(values - 2)[None, :])
+    assert rider_guess(sight, ((1, 2),)) == pytest.approx((1 + np.maximum(present - absent, 0).sum()) / 2, abs=1e-6)
+    assert len(noisy_answer(law, 2)) >= 2
+    low, high = mean_interval(np.full(50, 0.3))
+    assert low < 0.3 < high
+    assert spread_interval([5.0, 5.0], 5.0, most=9.0) == (5.0, 5.0)
+    assert spread_interval([], 0.0, most=0.0) == (0.0, 0.0)
 
 
 @pytest.mark.parametrize("mechanism", [NOISY, CONSTRAINED])
@@ -224,18 +225,6 @@ def test_riders_most_at_risk_have_most_trips_of_one_type(mechanism: dict[str, An
     assert max(guesses) <= worst + 1e-12
 
 
-def test_a_riders_guess_against_all_outcomes() -> None:
-    """Two sums that move by one and by two: the best test by adding up over a box of noise."""
-    release, *_ = published(NOISY, bound=3)
-    sight = CountsView.of(release)
-    law = sight.answers[0].law
-    values = np.arange(-80, 81)
-    absent = np.exp(law.log_mass(values)[:, None] + law.log_mass(values)[None, :])
-    present = np.exp(law.log_mass(values - 1)[:, None] + law.log_mass(values - 2)[None, :])
-    assert rider_guess(sight, ((1, 2),)) == pytest.approx((1 + np.maximum(present - absent, 0).sum()) / 2, abs=1e-6)
-    assert len(noisy_answer(law, 2)) >= 2
-
-
 def test_vehicles_most_at_risk_are_those_that_stay(tmp_path: Path) -> None:
     """Three vehicles: one parked, one half of the time in one cell, one never twice."""
     rules = tmp_path / "fleet.toml"
@@ -247,15 +236,11 @@ def test_vehicles_most_at_risk_are_those_that_stay(tmp_path: Path) -> None:
         '[mechanisms.places]\nname = "local-location"\nattributes = ["place"]\nepsilon = 1\n'
     )
     places = {"roams": [0, 1, 2, 3], "parked": [1, 1, 1, 1], "half": [2, 2, 0, 3]}
-    lines = [
-        f"{name},2026-10-14T0{hour}:00:00,{column + 0.5},0.5"
-        for hour in range(4)
-        for name, columns in places.items()
-        for column in [columns[hour]]
+    hours = [
+        f"{name},2026-10-14T0{hour}:00:00,{own[hour] + 0.5},0.5" for hour in range(4) for name, own in places.items()
     ]
-    lines_file = tmp_path / "fleet.csv"
-    lines_file.write_text("\n".join(["vehicle,time,lon,lat", *lines]) + "\n")
-    fleet = Fleet.read(lines_file, rules)
+    (tmp_path / "fleet.csv").write_text("\n".join(["vehicle,time,lon,lat", *hours]) + "\n")
+    fleet = Fleet.read(tmp_path / "fleet.csv", rules)
     assert fleet.policy_digest
     sight = EstimatesView(task=fleet.task, num_reports=12, confidence=0.95, means=(), maps={})
     case = EstimatesTruth(view=sight, fleet=fleet, truth=FleetTruth.of(fleet, by_row=True))

@@ -141,8 +141,7 @@ def test_stated_linkage_is_counted() -> None:
         sizes = Counter(class_id)
         guesses = [max(held[class_, bin_] for bin_ in range(plan.num_bins)) / sizes[class_] for class_ in class_id]
         assert plan.truck_linkage.mean == pytest.approx(sum(guesses) / len(guesses))
-        assert plan.truck_linkage.worst == pytest.approx(max(guesses))
-        assert plan.truck_linkage.kind == "exact"
+        assert (plan.truck_linkage.worst, plan.truck_linkage.kind) == (pytest.approx(max(guesses)), "exact")
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -202,8 +201,8 @@ def test_what_is_spread_fits_and_is_never_worse() -> None:
         packed = Packed(seed)
         before = packed.bin_of.copy()
         found = packed.spread(seed)
-        assert (packed.bin_of == before).all()
         assert found.shape == before.shape
+        assert (packed.bin_of == before).all()
         assert (packed.loads(found, len(packed.room)) <= packed.room).all()
         groups = {(int(bin_), int(group)) for bin_, group in zip(found, packed.group_of, strict=True)}
         assert len(groups) == len({bin_ for bin_, _ in groups})

@@ -65,7 +65,7 @@ def test_held_out_orders_fit_as_certified_in_every_setting(name: str) -> None:
     assert sum(optimal) >= 2
 
 
-def test_a_larger_risk_needs_no_more_bins_and_is_used() -> None:
+def test_risks_bounds_and_groups() -> None:
     release = published(setting_weights("25-L-U", 1), 10)
     plans = [dn.pack(release, capacity=600, model=dn.Stochastic(risk=risk)) for risk in ("0", "0.05", "0.3", "0.7")]
     bins = [plan.objective for plan in plans]
@@ -74,6 +74,24 @@ def test_a_larger_risk_needs_no_more_bins_and_is_used() -> None:
     assert bins[0] > bins[1] > bins[2]
     for plan, risk in zip(plans[1:], (0.05, 0.3, 0.7), strict=True):
         check_certificate(release, plan, risk, seed=9)
+    rests_on = set()
+    for statistic in ("multiset", "bounds", "mean"):
+        release = published(setting_weights("25-L-U", 3), 5, statistic)
+        plan = dn.pack(release, capacity=500, model=dn.Stochastic(risk="0.2"), seconds=1)
+        assert plan.objective <= dn.pack(release, capacity=500).objective
+        assert 0.8 <= plan.certified.at_least <= plan.certified.at_most <= 1
+        rests_on.add(plan.certified.rests_on)
+    assert len(rests_on) == 3
+    weights = setting_weights("50-L-U", 8)
+    release = published(weights, 4, town=["A", "B"] * 25, day=["mon", "mon", "tue", "tue", "tue"] * 10)
+    together = dn.pack(release, capacity=500, model=dn.Stochastic())
+    apart = dn.pack(release, capacity=500, model=dn.Stochastic(), by="town", apart="day")
+    town, day = (release.data.column(name).to_pylist() for name in ("town", "day"))
+    for bin_ in range(apart.num_bins):
+        rows = np.flatnonzero(apart.assignment == bin_).tolist()
+        assert len({(town[row], day[row]) for row in rows}) == 1
+    assert apart.objective >= together.bound
+    check_certificate(release, apart, 0.05, seed=1)
 
 
 def divisions(rows: int) -> Iterator[list[int]]:
@@ -178,30 +196,6 @@ def test_edges() -> None:
     exactly, below = (dn.pack(release, capacity=10, model=dn.Stochastic(risk=risk)) for risk in ("0.05", "0.0499"))
     assert exactly.objective <= below.objective
     assert exactly.certified.at_least >= 0.95
-
-
-def test_bounds_alone_say_what_they_rest_on() -> None:
-    rests_on = set()
-    for statistic in ("multiset", "bounds", "mean"):
-        release = published(setting_weights("25-L-U", 3), 5, statistic)
-        plan = dn.pack(release, capacity=500, model=dn.Stochastic(risk="0.2"), seconds=1)
-        assert plan.objective <= dn.pack(release, capacity=500).objective
-        assert 0.8 <= plan.certified.at_least <= plan.certified.at_most <= 1
-        rests_on.add(plan.certified.rests_on)
-    assert len(rests_on) == 3
-
-
-def test_groups_never_share_a_truck_and_the_risk_is_joint() -> None:
-    weights = setting_weights("50-L-U", 8)
-    release = published(weights, 4, town=["A", "B"] * 25, day=["mon", "mon", "tue", "tue", "tue"] * 10)
-    together = dn.pack(release, capacity=500, model=dn.Stochastic())
-    apart = dn.pack(release, capacity=500, model=dn.Stochastic(), by="town", apart="day")
-    town, day = (release.data.column(name).to_pylist() for name in ("town", "day"))
-    for bin_ in range(apart.num_bins):
-        rows = np.flatnonzero(apart.assignment == bin_).tolist()
-        assert len({(town[row], day[row]) for row in rows}) == 1
-    assert apart.objective >= together.bound
-    check_certificate(release, apart, 0.05, seed=1)
 
 
 def test_sensitive_values_do_not_decide_who_goes_where() -> None:

@@ -45,7 +45,7 @@ def masks(readings: TimeReadings) -> dict[str, list[int]]:
     return {name: np.flatnonzero(getattr(readings, name)).tolist() for name in HALVES if getattr(readings, name).any()}
 
 
-def test_keeps_its_order():
+def test_stops_and_windows_are_domains():
     made = Stops(stops=("C", "A", "B"))
     assert (made.labels, made.codes(["A", "C"]).tolist()) == (("C", "A", "B"), [1, 0])
     assert made.contains(["A", "Q"]).tolist() == [True, False]
@@ -57,9 +57,6 @@ def test_keeps_its_order():
     assert hierarchy_of(Stops(stops=("C", "A"))).labels(1) == ["*", "*"]
     with pytest.raises(ParameterError):
         Stops(stops=("A", "A"))
-
-
-def test_labels_may_end_with_a_shorter_window_and_descriptions_are_read_back():
     assert windows(upper="06:00", window_minutes=45).labels == ("04:00", "04:45", "05:30")
     assert (windows().labels[-1], windows(lower="4:00")) == ("27:30", windows())
     for made in (
@@ -67,6 +64,15 @@ def test_labels_may_end_with_a_shorter_window_and_descriptions_are_read_back():
         windows(zone="Europe/Madrid", day="day-type", dates=["2026-11-01", "2026-11-30"], holidays=["2026-11-02"]),
     ):
         assert (domain_from(made.describe()), hash(domain_from(made.describe()))) == (made, hash(made))
+    made = windows(dates=("2026-11-01", "2026-11-30"))
+    day = date(2026, 11, 15).toordinal()
+    stamps = stamps_of(np.array([day, day, day, day, day - 20, 0]), np.array([14399, 14400, 100799, 100800, 20000, 5]))
+    assert made.contains(stamps).tolist() == [False, True, True, False, False, False]
+    assert (made.diameter, made.distance(int(stamps[1]), int(stamps[2]))) == (86400.0, 86399.0)
+    assert (made.generalise(stamps[:3]), made.width((14400, 57600))) == ((14399, 100799), 0.5)
+    for call in (lambda: made.width((2, 1)), lambda: made.generalise([])):
+        with pytest.raises(ParameterError):
+            call()
 
 
 def test_what_cannot_be():
@@ -84,18 +90,6 @@ def test_what_cannot_be():
     ):
         with pytest.raises(ParameterError, match="|".join(map(str, changes)) if len(changes) == 1 else None):
             windows(**changes)
-
-
-def test_is_a_domain():
-    made = windows(dates=("2026-11-01", "2026-11-30"))
-    day = date(2026, 11, 15).toordinal()
-    stamps = stamps_of(np.array([day, day, day, day, day - 20, 0]), np.array([14399, 14400, 100799, 100800, 20000, 5]))
-    assert made.contains(stamps).tolist() == [False, True, True, False, False, False]
-    assert (made.diameter, made.distance(int(stamps[1]), int(stamps[2]))) == (86400.0, 86399.0)
-    assert (made.generalise(stamps[:3]), made.width((14400, 57600))) == ((14399, 100799), 0.5)
-    for call in (lambda: made.width((2, 1)), lambda: made.generalise([])):
-        with pytest.raises(ParameterError):
-            call()
 
 
 def test_days_of_november():
@@ -139,7 +133,7 @@ def test_slots_against_the_calendar(day, period):
         assert start <= second < start + 7 * 60
 
 
-def test_all_forms():
+def test_texts_of_times():
     values = ["2026-11-15T08:12", " 2026-11-15 08:12:30 ", "2026-11-15t03:59:59.75"]
     values += ["8:12", "08:12:30", "25:10:00", "3:59"]
     readings = read(values, windows())
@@ -153,25 +147,16 @@ def test_all_forms():
         ("", "27:59:00"),
     ]
     assert masks(readings) == {"undated": [3, 4, 5, 6]}
-
-
-def test_what_is_no_time():
     values = [*("", None, "NA", "x", "2026-02-30T08:00", "2026-11-15T24:00", "2026-11-15", "8:60", "8:00Z", "8", "8:0")]
     values += ["2026-11-15T08:00+25:00", "0001-01-01T00:00", "2026-11-15T08:00:61", "2026-11-15T", "-1:00", "8:0"]
     values += ["2026-11-15T08:00Z+01:00", "2026-11-15T08:00:00.", "123:00", "\u0668:00"]
     readings = read_times(pa.array(values, pa.string()), windows(), ["NA"])
     assert masks(readings) == {"missing": [0, 1, 2], "unreadable": list(range(3, len(values)))}
-
-
-def test_a_difference_from_utc_needs_a_zone():
     values = ["2026-11-15T08:00", "2026-11-15T08:00Z", "2026-11-15T08:00:00+0100", "2026-11-15 08:00 -05"]
     assert masks(read(values, windows())) == {"astray": [1, 2, 3]}
     readings = read(values, windows(zone="Europe/Madrid"))
     assert masks(readings) == {}
     assert [when for _, when in service(readings)] == ["08:00:00", "09:00:00", "08:00:00", "14:00:00"]
-
-
-def test_clocks_change():
     values = [
         "2026-11-01T01:30",  # twice
         "2026-11-01T01:30-04:00",
