@@ -161,20 +161,14 @@ def test_coarsened_sizes_give_packings_but_no_bound(monkeypatch: pytest.MonkeyPa
         assert packing.bound <= fewest_bins(weights, capacity) <= packing.objective
 
 
-def test_best_fit_takes_the_fullest_bin_that_fits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bins, "_BLOCK", 2)  # so that blocks split and vanish
+def test_best_fit_takes_the_fullest_bin_that_fits() -> None:
     generator = np.random.default_rng(8)
-    for _ in range(200):
-        items = generator.integers(1, 51, 60)
-        loads: list[int] = []
-        for size in np.sort(items)[::-1].tolist():
-            open_ = [b for b, load in enumerate(loads) if load + size <= 50]
-            if open_:
-                loads[max(open_, key=lambda b: loads[b])] += size
-            else:
-                loads.append(size)
-        found = bins.best_fit_decreasing(items, list(range(60)), 50)
-        assert sorted(int(items[bin_].sum()) for bin_ in found) == sorted(loads)
+    for num, capacity in (*((60, 50),) * 100, (4000, 10**6)):  # many different loads: blocks of them split and vanish
+        items, loads = generator.integers(1, capacity, num), np.zeros(num, dtype=np.int64)
+        for size in np.sort(items)[::-1]:  # empty bins are the least full
+            loads[np.argmax(np.where(loads + size <= capacity, loads, -1))] += size
+        found = bins.best_fit_decreasing(items, list(range(num)), capacity)
+        assert sorted(int(items[bin_].sum()) for bin_ in found) == sorted(loads[loads > 0].tolist())
 
 
 def test_subset_sums_fill_in_a_small_window_and_stop_when_late(monkeypatch: pytest.MonkeyPatch) -> None:

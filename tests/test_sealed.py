@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.stats import chi2
 from tests.settle_help import Published, setting_weights
 
 import dunnage as dn
@@ -115,19 +114,6 @@ def test_linkage_is_that_of_all_fills_listed() -> None:
     assert len(list(all_fills(case, plan))) == plan.truck_linkage.fills == 2
     assert plan.truck_linkage.worst == 0.5
     assert Counter(tuple(case.fill(plan)) for _ in range(60)).keys() == set(all_fills(case, plan))
-
-
-@pytest.mark.parametrize("weights", [[1, 2, 3, 4, 5, 6], [10, 14, 15, 30, 31, 36, 50]])
-def test_fills_do_not_follow_the_witness(weights: list[float]) -> None:
-    case = Case(weights, 3)
-    plan = case.pack(sum(weights) * 0.6)
-    fills = list(all_fills(case, plan))
-    assert 2 <= len(fills) <= 60
-    draws = 25 * len(fills)
-    drawn = Counter(tuple(case.fill(plan)) for _ in range(draws))
-    assert set(drawn) <= set(fills)
-    distance = sum((drawn[fill] - 25) ** 2 / 25 for fill in fills)
-    assert chi2.sf(distance, len(fills) - 1) > IMPROBABLE
 
 
 def test_only_slots_are_written(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 import subprocess
 import sys
 
@@ -101,22 +100,6 @@ class Priced:
         result = linprog(self.cost, A_ub=np.vstack(rows), b_ub=np.concatenate(most), method="highs")
         return float(result.fun) if result.status == 0 else None
 
-    def whole(self) -> int | None:
-        """Try all multisets of patterns."""
-        best: float | None = None
-        for num in range(1, int(self.demand.sum()) + 1):
-            for chosen in itertools.combinations_with_replacement(range(len(self.patterns)), num):
-                own = list(chosen)
-                if (
-                    (self.patterns[own].sum(axis=0) >= self.demand).all()
-                    and all((self.kinds[own] == kind).sum() <= count for kind, count in self.limits.items())
-                    and (self.use is None or math.fsum(self.use[own]) <= self.budget * (1 + 1e-12))
-                ):
-                    best = min(best or math.inf, float(self.cost[own].sum()))
-            if best is not None and 2 * (num + 1) >= best:
-                break  # no bin costs less than 2
-        return None if best is None else round(best)
-
 
 def test_prices_bound_the_fractional_cover_and_meet_it() -> None:
     covered = 0
@@ -136,19 +119,3 @@ def test_prices_bound_the_fractional_cover_and_meet_it() -> None:
             covered += 1
             assert prices.objective == pytest.approx(truth)
     assert covered > 40
-
-
-def test_whole_programs_by_trying_everything() -> None:
-    for seed in range(25):
-        problem = Priced(seed)
-        problem.patterns, problem.kinds = problem.patterns[:6], problem.kinds[:6]
-        problem.cost, problem.use = problem.cost[:6], None if problem.use is None else problem.use[:6]
-        problem.demand = np.minimum(problem.demand, 2)
-        answer = solve_program(problem.table, at_most=None, seconds=600)
-        best = problem.whole()
-        assert (answer.impossible, answer.values is None) == (best is None, best is None)
-        if best is not None and answer.values is not None:
-            assert round(float(problem.cost @ answer.values)) == best
-            assert best - 0.02 <= answer.bound <= best
-            tighter = solve_program(problem.table, at_most=best - 1, seconds=600)
-            assert (tighter.impossible, tighter.values) == (True, None)
