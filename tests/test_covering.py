@@ -114,8 +114,8 @@ def drawn(seed: int) -> tuple[Pattern, list[Kind], float]:
 def test_covers_are_the_cheapest_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """Adding patterns by their prices one by one must end at the same cover."""
     found = 0
-    for seed in range(300):
-        if seed == 200:
+    for seed in range(220):
+        if seed == 150:
             monkeypatch.setattr(covering, "NEW_COLUMNS", 1)
         demand, kinds, budget = drawn(seed)
         least, cover = least_cost(demand, kinds, budget), solve(demand, kinds, budget)
@@ -125,7 +125,7 @@ def test_covers_are_the_cheapest_of_all(monkeypatch: pytest.MonkeyPatch) -> None
             continue
         found += 1
         check(cover, demand, kinds, budget)
-    assert 75 < found < 290
+    assert 55 < found < 210
 
 
 def test_only_cheaper_covers_are_of_interest() -> None:

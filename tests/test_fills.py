@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import stats
+from tests.oracles import bins as oracle
 from tests.oracles.fills import find_fill
 
 from dunnage.errors import NoPlanError, ParameterError
@@ -41,26 +42,7 @@ TWO_BINS = FillSlots(np.array([[1, 1], [1, 1]]), np.array([[5], [5]]))
 
 
 def all_fills(items: Items, slots: FillSlots) -> list[tuple[int, ...]]:
-    """Slow and independent: item by item into every bin that still has a slot for it and room."""
-    counts, capacities = slots.counts.tolist(), slots.capacities.tolist()
-    class_of, sizes = items.class_of.tolist(), items.sizes.tolist()
-    found: list[tuple[int, ...]] = []
-
-    def place(fill: tuple[int, ...]) -> None:
-        if len(fill) == len(class_of):
-            found.append(fill)
-            return
-        item = len(fill)
-        for b, (count, capacity) in enumerate(zip(counts, capacities, strict=True)):
-            inside = [i for i in range(item) if fill[i] == b]
-            same = sum(class_of[i] == class_of[item] for i in inside)
-            if same < count[class_of[item]] and all(
-                sum(sizes[i][q] for i in inside) + sizes[item][q] <= capacity[q] for q in range(len(capacity))
-            ):
-                place((*fill, b))
-
-    place(())
-    return found
+    return oracle.all_fills(*(part.tolist() for part in (items.class_of, items.sizes, slots.counts, slots.capacities)))
 
 
 def shares(fills: list[tuple[int, ...]], num_items: int, num_bins: int) -> np.ndarray:
@@ -115,11 +97,11 @@ def check_exactly(items: Items, slots: FillSlots) -> int:
 
 def test_number_and_chances_are_those_of_all_fills_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(20)
-    numbers = [check_exactly(*tiny_problem(rng)) for _ in range(400)]
-    assert numbers.count(0) > 6
-    assert sum(number > 20 for number in numbers) > 20
+    numbers = [check_exactly(*tiny_problem(rng)) for _ in range(250)]
+    assert numbers.count(0) > 2
+    assert sum(number > 20 for number in numbers) > 10
     monkeypatch.setattr(sweep, "MAX_SUMS", 1)  # rooms are rounded less
-    assert sum(check_exactly(*tiny_problem(rng)) for _ in range(200)) > 1000
+    assert sum(check_exactly(*tiny_problem(rng)) for _ in range(120)) > 500
 
 
 def number_bin_by_bin(items: Items, slots: FillSlots) -> int:
@@ -255,7 +237,7 @@ def test_walks_join_what_exchanges_do_not_and_treat_equal_items_alike() -> None:
 
 
 def test_walks_come_close_to_the_truth() -> None:
-    for n, k, capacity in ((25, 3, 500), (25, 10, 500), (50, 5, 500), (25, 10, 2500)):
+    for n, k, capacity in ((25, 3, 500), (25, 10, 500), (25, 10, 2500)):
         items, slots = packed_problem(n, k, 4, capacity=capacity)
         truth = count_fills(items, slots).chances()
         estimate = estimate_chances(items, slots, seconds=60, seed=1, most_rounds=400)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from fractions import Fraction
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.stats import binom
+from tests.oracles.bins import parts
 from tests.settle_help import Published
 
 import dunnage as dn
@@ -159,20 +160,10 @@ def test_capacities_must_be_clear(flat: Case, deep: Case) -> None:
             dn.pack(flat.release, capacity=["150kg", "volume=3"], model=model)
 
 
-def divisions(rows: Sequence[int]) -> Iterator[list[list[int]]]:
-    if not rows:
-        yield []
-        return
-    for rest in divisions(rows[1:]):
-        yield [[rows[0]], *rest]
-        for number in range(len(rest)):
-            yield [*rest[:number], [rows[0], *rest[number]], *rest[number + 1 :]]
-
-
 def least_cost(values: Sequence[float], kinds: Sequence[dn.Truck]) -> Fraction | None:
     """List every division of rows into bins and every choice of trucks for them."""
     best: Fraction | None = None
-    for bins in divisions(range(len(values))):
+    for bins in parts(len(values)):
         loads = sorted((sum(values[row] for row in rows) for rows in bins), reverse=True)
         for chosen in itertools.combinations_with_replacement(range(len(kinds)), len(bins)):
             if any(k.count is not None and chosen.count(at) > k.count for at, k in enumerate(kinds)):

@@ -6,7 +6,7 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -22,6 +22,7 @@ from papers.li2022_naive import naive_chance
 from scipy.stats import binom
 from tests.builders import QUASI, a_policy
 from tests.commands import fine, run
+from tests.oracles.bins import partitions
 from tests.settle_help import cut, noisy_release, published
 
 import dunnage as dn
@@ -204,9 +205,7 @@ def chance_by_hand(
     cells: Cells, laws: Sequence[Mapping[int, float]], bins: Sequence[int], capacity: Mapping[int, Fraction] | Fraction
 ) -> float:
     """Add up the probabilities of all true values for which every bin fits."""
-    resolution = cells.domain.resolution
-    assert resolution is not None
-    total = 0.0
+    resolution, total = cells.domain.resolution, 0.0
     for truth in itertools.product(*(law.items() for law in laws)):
         loads: dict[int, Fraction] = {}
         for bin_, (step, _) in zip(bins, truth, strict=True):
@@ -215,17 +214,6 @@ def chance_by_hand(
         if all(load <= room[bin_] for bin_, load in loads.items()):
             total += math.prod(weight for _, weight in truth)
     return total
-
-
-def partitions(rows: int) -> Iterator[list[int]]:
-    def longer(bins: list[int]) -> Iterator[list[int]]:
-        if len(bins) == rows:
-            yield bins
-            return
-        for bin_ in range(max(bins, default=-1) + 2):
-            yield from longer([*bins, bin_])
-
-    return longer([])
 
 
 @st.composite

@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.oracles import bins as oracle
 from tests.settle_help import Published, setting_weights
 
 import dunnage as dn
@@ -54,18 +54,11 @@ class Case(Published):
         return bins.tolist()
 
 
-def all_fills(case: Case, plan: Plan) -> Iterator[tuple[int, ...]]:
+def all_fills(case: Case, plan: Plan) -> list[tuple[int, ...]]:
     """List every way to fill the slots that fits, rows told apart."""
-    table = plan.slots.table(plan.num_bins, int(case.class_id.max()) + 1)
-    rows = [np.flatnonzero(case.class_id == class_) for class_ in range(table.shape[1])]
-    places = [np.repeat(np.arange(plan.num_bins), table[:, class_]).tolist() for class_ in range(table.shape[1])]
-    capacity = plan.capacity_of_bins("weight")
-    bins = np.zeros(len(case.class_id), dtype=int)
-    for parts in itertools.product(*(set(itertools.permutations(own)) for own in places)):
-        for own, part in zip(rows, parts, strict=True):
-            bins[own] = part
-        if (np.bincount(bins, weights=case.weights, minlength=plan.num_bins) <= capacity).all():
-            yield tuple(bins.tolist())
+    table = plan.slots.table(plan.num_bins, int(case.class_id.max()) + 1).tolist()
+    room = plan.capacity_of_bins("weight")[:, None].tolist()
+    return oracle.all_fills(case.class_id.tolist(), case.weights[:, None].tolist(), table, room)
 
 
 def best_guesses(case: Case, fills: list[tuple[int, ...]], num_bins: int) -> list[float]:
@@ -101,7 +94,7 @@ def test_linkage_is_that_of_all_fills_listed() -> None:
         case = Case(weights, 2 + seed % 2)
         plan = case.pack(float(generator.integers(60, 110)))
         case.check_slots(plan)
-        fills = list(all_fills(case, plan))
+        fills = all_fills(case, plan)
         guesses = best_guesses(case, fills, plan.num_bins)
         assert (plan.truck_linkage.kind, plan.truck_linkage.fills) == ("exact", len(fills))
         assert plan.truck_linkage.mean == pytest.approx(np.mean(guesses))
@@ -111,7 +104,7 @@ def test_linkage_is_that_of_all_fills_listed() -> None:
     plan = case.pack(5)
     case.check_slots(plan)
     assert (plan.objective, plan.slots.table(2, 2).tolist()) == (2, [[1, 1], [1, 1]])
-    assert len(list(all_fills(case, plan))) == plan.truck_linkage.fills == 2
+    assert len(all_fills(case, plan)) == plan.truck_linkage.fills == 2
     assert plan.truck_linkage.worst == 0.5
     assert Counter(tuple(case.fill(plan)) for _ in range(60)).keys() == set(all_fills(case, plan))
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections import Counter
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy.stats import chisquare
+from tests.oracles import bins as oracle
 from tests.settle_help import FOUR, Published, few_repairs  # noqa: F401
 
 from dunnage.auditing.plans import feasibility, plan_utility
@@ -28,17 +28,10 @@ def all_fills(
     case: Published, group: Sequence[int], bins_of_group: dict[int, Sequence[int]], capacity: float
 ) -> list[list[int]]:
     """List every feasible fill: rows of a group over its slots, in all ways that differ."""
-    members = {number: [row for row, own in enumerate(group) if own == number] for number in bins_of_group}
-    ways = [sorted(set(itertools.permutations(slots))) for slots in bins_of_group.values()]
-    fills = []
-    for choice in itertools.product(*ways):
-        fill = [0] * len(group)
-        for rows, bins in zip(members.values(), choice, strict=True):
-            for row, bin_ in zip(rows, bins, strict=True):
-                fill[row] = bin_
-        if max(load for (load,) in case.loads(fill, max(fill) + 1)) <= capacity:
-            fills.append(fill)
-    return fills
+    num_bins = 1 + max(max(bins) for bins in bins_of_group.values())
+    counts = [[list(bins).count(b) for bins in bins_of_group.values()] for b in range(num_bins)]
+    found = oracle.all_fills(group, case.weights[:, None].tolist(), counts, [[capacity]] * num_bins)
+    return [list(fill) for fill in found]
 
 
 def class_of(case: Published) -> np.ndarray:

@@ -15,6 +15,7 @@ from dunnage.errors import NoPlanError, ParameterError
 from dunnage.kernels.bins.certified import mix_classes
 from dunnage.kernels.bins.chances import Between, Members
 from dunnage.kernels.bins.exchanges import over_caps, spread_items
+from dunnage.planning import packing
 from dunnage.planning.plan import Plan, Slots
 from dunnage.release import Release
 from dunnage.samples import package_setting
@@ -130,6 +131,16 @@ def test_spread_without_multisets_and_with_several_kinds_of_truck() -> None:
         plan = dn.pack(release, trucks=kinds, model=MODELS[model], spread=4, seconds=10)
         check_spread(release, plan, 4)
         assert plan.bound <= plan.objective
+
+
+def test_less_linkage_never_costs_a_truck(monkeypatch: pytest.MonkeyPatch) -> None:
+    releases = [setting_release("25-S-U", 5, seed=seed) for seed in (4, 5)]
+    less = [dn.pack(release, capacity=2500, seconds=10) for release in releases]
+    monkeypatch.setattr(packing, "spread_items", lambda sizes, class_of, group_of, bin_of, room, **more: bin_of)
+    for release, found in zip(releases, less, strict=True):
+        plain = dn.pack(release, capacity=2500, seconds=10)
+        assert found.objective == plain.objective
+        assert found.truck_linkage.mean < plain.truck_linkage.mean
 
 
 def test_stated_linkage_is_counted() -> None:

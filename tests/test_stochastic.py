@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from scipy.stats import binom
+from tests.oracles.bins import partitions
 from tests.settle_help import published, setting_weights
 
 import dunnage as dn
@@ -94,19 +95,6 @@ def test_risks_bounds_and_groups() -> None:
     check_certificate(release, apart, 0.05, seed=1)
 
 
-def divisions(rows: int) -> Iterator[list[int]]:
-    """Yield every way to put rows into bins, bins not told apart."""
-
-    def longer(bins: list[int]) -> Iterator[list[int]]:
-        if len(bins) == rows:
-            yield bins
-            return
-        for bin_ in range(max(bins, default=-1) + 2):
-            yield from longer([*bins, bin_])
-
-    return longer([])
-
-
 def probability(bins: Sequence[int], classes: Sequence[Sequence[int]], capacity: int) -> Fraction:
     """Count the orders inside classes for which every bin fits; rows come class by class."""
     fits = total = 0
@@ -131,7 +119,7 @@ def fewest_bins(classes: Sequence[Sequence[int]], capacity: int, risk: Fraction)
     """List all plans. Patterns are equal for exchangeable rows, so each multiset of patterns is looked at once."""
     class_of = [class_ for class_, members in enumerate(classes) for _ in members]
     best, seen = len(class_of), set()
-    for bins in divisions(len(class_of)):
+    for bins in partitions(len(class_of)):
         number = max(bins) + 1
         if number >= best:
             continue

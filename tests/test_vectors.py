@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterator
 from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
 import pytest
+from tests.oracles.bins import parts
 
 from dunnage.errors import NoPlanError
 from dunnage.kernels.bins.certified import BinKind, VectorPacking, pack_vectors
@@ -18,21 +18,9 @@ from dunnage.kernels.bins.certified import BinKind, VectorPacking, pack_vectors
 IntArray = npt.NDArray[np.int64]
 
 
-def partitions(items: list[int]) -> Iterator[list[list[int]]]:
-    """Every way to part items into sets."""
-    if not items:
-        yield []
-        return
-    first, rest = items[0], items[1:]
-    for smaller in partitions(rest):
-        yield [[first], *smaller]
-        for i, part in enumerate(smaller):
-            yield [*smaller[:i], [first, *part], *smaller[i + 1 :]]
-
-
-def cheapest(parts: list[list[int]], items: IntArray, kinds: list[BinKind]) -> Fraction | None:
+def cheapest(sets: list[list[int]], items: IntArray, kinds: list[BinKind]) -> Fraction | None:
     """Least cost of bins for given sets, by trying every kind for each."""
-    loads = [items[part].sum(axis=0) for part in parts]
+    loads = [items[part].sum(axis=0) for part in sets]
 
     def go_on(at: int, left: tuple[int | None, ...]) -> Fraction | None:
         if at == len(loads):
@@ -53,9 +41,9 @@ def cheapest(parts: list[list[int]], items: IntArray, kinds: list[BinKind]) -> F
 
 def least_cost(items: IntArray, kinds: list[BinKind], groups: IntArray) -> Fraction | None:
     costs = [
-        cheapest(parts, items, kinds)
-        for parts in partitions(list(range(len(items))))
-        if all(len(set(groups[part].tolist())) == 1 for part in parts)
+        cheapest(own, items, kinds)
+        for own in parts(len(items))
+        if all(len(set(groups[part].tolist())) == 1 for part in own)
     ]
     return min((cost for cost in costs if cost is not None), default=None)
 
