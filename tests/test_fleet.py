@@ -242,7 +242,7 @@ def test_what_cannot_be_sized_is_refused(published, monkeypatch):
         size(release, place)
 
 
-def test_a_bare_table_is_a_plan_of_somebody_else(tmp_path) -> None:
+def test_a_bare_table_is_a_plan_of_somebody_else(tmp_path):
     path = tmp_path / "mine.csv"
     path.write_text("zone,shuttles\n east ,4\nwest,0\n")
     plan = FleetPlan.read(path)

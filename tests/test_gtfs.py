@@ -127,7 +127,7 @@ def test_stops_and_rides_between_hubs_are_those_of_the_timetable(tmp_path):
     assert rides(load_city(feed(tmp_path), **{**ALL_HUBS, "max_headway_seconds": 1799})) == {}
 
 
-def test_rides_of_odd_timetables(tmp_path) -> None:
+def test_rides_of_odd_timetables(tmp_path):
     # 8:00 at A, 8:10 at P1: B between them is at 8:05. To B it took 5 minutes by all three.
     city = load_city(feed(tmp_path), hubs=["A", "B", "S"], zones=1, max_headway_seconds=86_400)
     assert (rides(city)["A", "B"][0], rides(city)["B", "S"][0]) == (300, 7 * 60)
@@ -184,16 +184,15 @@ def test_the_day_decides_which_buses_run(tmp_path):
     assert load_city(place, date="2026-11-02").stops == ("A", "B", "S", "D")
 
 
-@pytest.mark.parametrize(("first", "day"), [("00010101", "0001-01-01"), ("20261101", "2026-11-02")])
-def test_a_feed_may_hold_for_ages(tmp_path, within, first, day):
-    """Only a year of it is looked at; the ends of the calendar do no harm."""
-    ages = CALENDAR.replace("20261101", first).replace("20261130", "99991231")
-    place = feed(tmp_path, calendar=ages)
-    with within(0.5):  # three million days are not looked at
+def test_a_feed_may_hold_for_ages(tmp_path):
+    """Only a year of it is looked at, so not a busier Monday after that; the ends of the calendar do no harm."""
+    for first, day in (("00010101", "0001-01-01"), ("20261101", "2026-11-02")):
+        ages = CALENDAR.replace("20261101", first).replace("20261130", "99991231")
+        place = feed(tmp_path, calendar=ages, calendar_dates=DATES + "sunday,20271108,1\n")
         assert assumes(load_city(place), day)
-    # The last Saturday of the calendar has no trip, the days around it are few.
-    refused(place, "9999-12-31", date="9999-12-25")
-    assert assumes(load_city(place, date="9999-12-31"), "9999-12-31")
+        # The last Saturday of the calendar has no trip, the days around it are few.
+        refused(place, "9999-12-31", date="9999-12-25")
+        assert assumes(load_city(place, date="9999-12-31"), "9999-12-31")
 
 
 def test_calendars_may_be_missing(tmp_path):
@@ -208,7 +207,7 @@ def test_calendars_may_be_missing(tmp_path):
     assert assumes(load_city(place), "2026-12-06")
 
 
-def test_hubs_and_zones(tmp_path) -> None:
+def test_hubs_and_zones(tmp_path):
     # One can leave A, B and S three times a day; two routes call at S.
     for num, expected in ((1, ["S"]), (2, ["A", "S"]), (3, ["A", "B", "S"])):
         city = load_city(feed(tmp_path), hubs=num, zones=2)
@@ -260,10 +259,7 @@ def test_broken_feeds_are_refused_by_name(tmp_path):
         ({"stops": STOPS.replace("P1,Platform 1,42.0201,-83.00,z2,0,S", "P1,x,42,-83,z2,0,Q")}, ["'Q'"]),
         ({"stops": STOPS.replace("S,Station,,,z2,1,", "S,Station,,,z2,1,P1")}, ["stops.txt", "'P1'", "parent_station"]),
         ({"stops": STOPS.replace("42.05", "142.05")}, ["line 8: ", "stop_lat", "-90"]),
-        (
-            {"stops": STOPS.replace("42.05", "x").replace("42.06", "y")},
-            ["line 8: ", "stop_lat", "line 9: ", "stop_lat"],
-        ),
+        ({"stops": STOPS.replace("42.05", "x").replace("42.06", "y")}, ["line 8: ", "line 9: ", "stop_lat"]),
         ({"stops": STOPS.replace("42.05,-83.00", ",")}, ["'D'"]),
         ({"stops": "stop_id,stop_id\nA,B\n"}, ["line 1: ", "stop_id"]),
         ({"stops": "id\nA\n"}, ["stop_id"]),
@@ -275,8 +271,8 @@ def test_broken_feeds_are_refused_by_name(tmp_path):
         ({"stop_times": TIMES + "t77,26:00:00,26:00:00,A,10\n"}, ["trip_id", "'t77'"]),
         ({"stop_times": TIMES + "t1,26:00:00,26:00:00,A,9\n"}, ["stop_sequence", "'t1'"]),
         (
-            {"stop_times": TIMES + "t1,8:61:00,26:00:00,A,1\nt1,x,1:1:1,A,-1\n"},
-            ["line 21: ", "arrival_time", "line 22: ", "arrival_time"],
+            {"stop_times": TIMES + "t1,8:61:00,26:00:00,A,1\nt1,x,1:1:1,A,1\n"},
+            ["line 21: ", "line 22: ", "arrival_time"],
         ),
         ({"stop_times": TIMES + "t1,x,1:1:1,A,-1\n"}, ["stop_sequence", "departure_time"]),
         ({"stop_times": TIMES.splitlines()[0] + "\n"}, ["stop_times.txt"]),
