@@ -54,11 +54,26 @@ def test_moments_are_the_sums_term_by_term(value, mean, scale):
         assert float(closed[0]) == pytest.approx(added, rel=1e-6, abs=1e-200)
 
 
-def test_variance_of_noise():
+def test_closed_forms_and_means_of_noise():
     values = np.arange(-20_000, 20_001)
     for scale in (0.1, 0.5, 3.0, 80.0):
         chances = np.exp(-np.abs(values) / scale)
         assert laplace_variance(scale) == pytest.approx((chances * values**2).sum() / chances.sum(), rel=1e-9)
+    rng = np.random.default_rng(4)
+    counts = np.where(rng.random(100_000) < 0.1, rng.geometric(0.1, 100_000), 0)
+    found = posterior(counts + laplace(rng, 2.0, counts.shape), 2.0, np.ones(counts.shape))
+    assert found.means.sum() == pytest.approx(counts.sum(), rel=0.05)
+    assert found.variances.mean() == pytest.approx(((found.means - counts) ** 2).mean(), rel=0.1)
+    rng = np.random.default_rng(8)
+    rates = np.exp(2 * rng.standard_normal(40_000)) / 4
+    counts = rng.poisson(rates)
+    values = counts + laplace(rng, 5.0, counts.shape)
+    blind, seeing, misled = (
+        rmse(posterior(values, 5.0, expected).means, counts)
+        for expected in (np.ones(counts.shape), rates, rng.permutation(rates))
+    )
+    assert seeing < 0.75 * blind
+    assert misled < 1.05 * blind
 
 
 def enumerated_posterior(values, scale, expected):
@@ -66,12 +81,8 @@ def enumerated_posterior(values, scale, expected):
     bins, centres = bayes._binned(expected)
     means, first = bayes._laws(centres, float(bayes._grid(scale, int(max(values.max(), 0)))[0][-1]))
     means = bayes._apart(means, scale)
-    sums = np.array(
-        [
-            [enumerated(max(value, 0), mean, scale, end=3000) for mean in means[place]]
-            for value, place in zip(values, bins, strict=True)
-        ]
-    )
+    cells = zip(values, bins, strict=True)
+    sums = np.array([[enumerated(max(v, 0), mean, scale, end=3000) for mean in means[place]] for v, place in cells])
     weights = first
     for _ in range(bayes.ITERATIONS):
         grown = bayes.PSEUDO_CELLS * first
@@ -133,27 +144,6 @@ def test_many_cells_teach_nearly_the_best_rule(scale, tail):
     found = posterior(values, scale, np.ones(counts.shape)).means
     best, nothing = rmse(best_rule(counts, values, scale), counts), rmse(0, counts)
     assert rmse(found, counts) <= 1.05 * best + 0.02 * nothing
-
-
-def test_means_and_variances_are_those_of_the_counts():
-    rng = np.random.default_rng(4)
-    counts = np.where(rng.random(100_000) < 0.1, rng.geometric(0.1, 100_000), 0)
-    found = posterior(counts + laplace(rng, 2.0, counts.shape), 2.0, np.ones(counts.shape))
-    assert found.means.sum() == pytest.approx(counts.sum(), rel=0.05)
-    assert found.variances.mean() == pytest.approx(((found.means - counts) ** 2).mean(), rel=0.1)
-
-
-def test_a_prediction_is_used_if_it_says_something_and_does_no_harm_if_not():
-    rng = np.random.default_rng(8)
-    rates = np.exp(2 * rng.standard_normal(40_000)) / 4
-    counts = rng.poisson(rates)
-    values = counts + laplace(rng, 5.0, counts.shape)
-    blind, seeing, misled = (
-        rmse(posterior(values, 5.0, expected).means, counts)
-        for expected in (np.ones(counts.shape), rates, rng.permutation(rates))
-    )
-    assert seeing < 0.75 * blind
-    assert misled < 1.05 * blind
 
 
 @settings(deadline=None, max_examples=60)

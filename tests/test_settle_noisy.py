@@ -43,7 +43,7 @@ def published(columns: Mapping[str, Sequence[Any]] | Sequence[float], mechanism:
 
 
 def test_loads_are_exact_and_keys_have_no_class(tmp_path: Path) -> None:
-    """Ten times 0.1 is 1, whatever the noisy values say."""
+    # Ten times 0.1 is 1, whatever the noisy values say.
     case = published([0.1] * 10 + [0.2, 0.1])
     assert case.key.table.column_names == ["row", "source_row", "parcel"]
     assert case.record.tolist() == case.key.table.column("source_row").to_pylist()
@@ -60,6 +60,16 @@ def test_loads_are_exact_and_keys_have_no_class(tmp_path: Path) -> None:
     folder = apply(plan, case.data, release, key, repair=True).write(tmp_path / "settlement")
     told = json.loads((folder / "settlement.json").read_text())
     assert (told["overloaded"][0]["load"], told["feasible"], told["repair"]["permuted"]) == (110.0, True, 0)
+    case = published([30.0, 40.0, 50.0])
+    path = tmp_path / "their.csv"
+    bins = np.array([7, 7, 9])[case.record]
+    path.write_text("row,bin\n" + "".join(f"{row},{bin_}\n" for row, bin_ in enumerate(bins)))
+    done = case.settle(path, capacity="60kg", repair=True)
+    assert (done.plan.external, done.plan.truck_linkage.kind, done.feasible) == (True, "estimate", True)
+    assert done.loads.tolist() == [[70.0], [50.0]]
+    path.write_text("row,bin\n0,0\n")
+    with pytest.raises(InputError):
+        case.apply(path, capacity="60kg")
 
 
 @pytest.mark.parametrize("num", [2, 4])
@@ -71,19 +81,6 @@ def test_several_quantities(num: int) -> None:
     assert done.loads.tolist() == [[2 * 10 * i + s for i in range(1, num + 1)] for s in (1, 5, 9)]
     assert {item.quantity for item in done.overloaded} == {"height"} | set(names[2:])
     assert case.settle(plan, repair=True).feasible
-
-
-def test_plan_of_another_solver(tmp_path: Path) -> None:
-    case = published([30.0, 40.0, 50.0])
-    path = tmp_path / "their.csv"
-    bins = np.array([7, 7, 9])[case.record]
-    path.write_text("row,bin\n" + "".join(f"{row},{bin_}\n" for row, bin_ in enumerate(bins)))
-    done = case.settle(path, capacity="60kg", repair=True)
-    assert (done.plan.external, done.plan.truck_linkage.kind, done.feasible) == (True, "estimate", True)
-    assert done.loads.tolist() == [[70.0], [50.0]]
-    path.write_text("row,bin\n0,0\n")
-    with pytest.raises(InputError):
-        case.apply(path, capacity="60kg")
 
 
 def test_repairs_move_open_and_leave_behind() -> None:
@@ -165,12 +162,8 @@ def fewest_left(weights: Sequence[int], capacity: int, num_bins: int) -> int:
     """Try every assignment to bins or to none."""
     best = len(weights)
     for bins in itertools.product(range(-1, min(num_bins, len(weights))), repeat=len(weights)):
-        loads = [0] * num_bins
-        for weight, bin_ in zip(weights, bins, strict=True):
-            if bin_ >= 0:
-                loads[bin_] += weight
-        if max(loads) <= capacity:
-            best = min(best, bins.count(-1))
+        loads = [sum(w for w, b in zip(weights, bins, strict=True) if b == bin_) for bin_ in range(num_bins)]
+        best = min(best, bins.count(-1)) if max(loads) <= capacity else best
     return best
 
 
@@ -199,8 +192,6 @@ def test_samples_are_settled_and_the_rest_is_split_for_the_owner(sample: tuple[d
     # The planner is told nothing of those.
     assert "unsampled" not in json.dumps(plan.to_dict())
     assert not plan.unplanned.suppressed
-    data, release, key = sample
-    plan = pack(release, capacity=200)
     for strange in (-1, 1000, "12", None, 1.5):  # facts that are not believed
         done = apply(plan, data, release, replace(key, facts={"unsampled": strange}))
         assert (done.unplanned.unsampled, done.unplanned.suppressed) == (None, len(data) - len(release))
