@@ -98,7 +98,7 @@ def test_a_budget_that_is_less_than_a_bin_holds(budget: str, monkeypatch: pytest
     monkeypatch.setitem(globals(), "budget_of", lambda model, num_rows, in_bin: 1.5)
     generator = np.random.default_rng(3)
     between = 0
-    for _ in range(3):
+    for _ in range(5):
         release = published(generator.integers(5, 60, 9).tolist(), 3)
         model = dn.Robust(budget=budget)
         plan = dn.pack(release, capacity=100, model=model)

@@ -134,13 +134,13 @@ def test_spread_without_multisets_and_with_several_kinds_of_truck() -> None:
 
 
 def test_less_linkage_never_costs_a_truck(monkeypatch: pytest.MonkeyPatch) -> None:
-    releases = [setting_release("25-S-U", 5, seed=seed) for seed in (4, 5)]
+    releases = [setting_release(name, 5, seed=5) for name in ("25-S-U", "50-S-U")]
     less = [dn.pack(release, capacity=2500, seconds=10) for release in releases]
     monkeypatch.setattr(packing, "spread_items", lambda sizes, class_of, group_of, bin_of, room, **more: bin_of)
     for release, found in zip(releases, less, strict=True):
         plain = dn.pack(release, capacity=2500, seconds=10)
         assert found.objective == plain.objective
-        assert found.truck_linkage.mean < plain.truck_linkage.mean
+        assert found.truck_linkage.mean < 0.6 * plain.truck_linkage.mean
 
 
 def test_stated_linkage_is_counted() -> None:
