@@ -21,7 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 import dunnage as dn
-from dunnage.kernels.bins.sampling import fits_by_permutation
+from dunnage.kernels.bins.chances import fits_by_permutation
 from dunnage.planning.packing import sampled_assignment
 from dunnage.samples import draw_weights
 from dunnage.samples.packages import PackageSetting, package_setting

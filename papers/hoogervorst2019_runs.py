@@ -24,7 +24,7 @@ import pyarrow as pa
 import dunnage as dn
 from dunnage.errors import InternalError
 from dunnage.kernels.bins import pack_bins
-from dunnage.kernels.bins.sampling import clopper_pearson, fits_by_permutation
+from dunnage.kernels.bins.chances import clopper_pearson, fits_by_permutation
 from dunnage.samples import draw_weights
 from dunnage.samples.packages import PackageSetting, package_setting
 

@@ -24,7 +24,7 @@ import dunnage as dn
 from dunnage.exact import exact
 from dunnage.kernels.bins import BinKind
 from dunnage.kernels.bins.certified import pack_vectors
-from dunnage.kernels.bins.sampling import clopper_pearson
+from dunnage.kernels.bins.chances import clopper_pearson
 from dunnage.mechanisms.noisy import NoisyClusters, NoisyValues, published_noise, rank_clusters
 from dunnage.mechanisms.sampled_lattice import SampledLattice
 from dunnage.planning.linkage import row_posterior

@@ -141,9 +141,6 @@ def offline_fleet(
     return round(solver.objective_value) if solver.solve(model) == cp_model.OPTIMAL else None
 
 
-# A tiny city, its trips, and counts of them
-
-
 def tiny_city(seed: int = 0, num: int = 10) -> City:
     """Make two zones with a hub each and a bus between them."""
     rng = np.random.default_rng(seed)

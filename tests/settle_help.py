@@ -181,9 +181,6 @@ class Published:
             assert all(len(values) == 1 for bin_, values in together.items() if bin_ >= 0)
 
 
-# Noisy releases
-
-
 def cut(
     lower: int, upper: int, resolution: str, epsilon: str, *, confidence: str = "0.9", law: str = "laplace", **more: Any
 ) -> Cells:

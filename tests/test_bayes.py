@@ -11,18 +11,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dunnage.errors import ParameterError
-from dunnage.kernels.counts import reconciled as bayes
+from dunnage.kernels.counts import tables as bayes
 from dunnage.kernels.counts.projection import Family
-from dunnage.kernels.counts.reconciled import (
+from dunnage.kernels.counts.tables import (
     CellEstimate,
     estimate_cells,
     fit_weights,
     laplace_variance,
     moments,
     posterior,
+    project_dense,
     reconciling_ratios,
+    round_tree,
 )
-from dunnage.kernels.counts.tables import project_dense, round_tree
 from dunnage.noise.source import Noise
 
 
@@ -44,38 +45,36 @@ def enumerated(value, mean, scale, end=60_000):
     return [float((terms * counts**power).sum()) for power in (0, 1, 2)]
 
 
-# Closed forms
-
-
 @settings(deadline=None, max_examples=60)
-@given(
-    value=st.integers(0, 400),
-    mean=st.one_of(st.just(0.0), st.floats(2**-8, 900)),
-    scale=st.floats(bayes.SMALLEST_SCALE, 200),
-)
+@given(value=st.integers(0, 400), mean=st.floats(2**-8, 900) | st.just(0.0), scale=st.floats(bayes.SMALLEST_SCALE, 200))
 def test_moments_are_the_sums_term_by_term(value, mean, scale):
-    apart = float(bayes._apart(np.array([mean]), scale)[0])
+    same = 1 / math.expm1(1 / scale)  # laws that fall as noise does are kept away from
+    apart = mean if abs(mean / same - 1) >= 0.1 else 1.2 * same
     found = moments(np.array([float(value)]), np.array([apart]), scale)
     for closed, added in zip(found, enumerated(value, apart, scale), strict=True):
         assert float(closed[0]) == pytest.approx(added, rel=1e-6, abs=1e-200)
 
 
-@pytest.mark.parametrize("scale", [0.02, 0.3, 1.0, 17.0, 4000.0])
-def test_laws_keep_away_from_the_one_that_falls_as_noise_does(scale):
-    same = 1 / math.expm1(1 / scale)
-    moved = bayes._apart(same * np.array([0.0, 0.5, 0.95, 1.0, 1.05, 2.0]), scale)
-    assert (np.abs(moved / same - 1) >= 0.1 - 1e-9).all()
-    assert moved[[0, 1, 5]].tolist() == (same * np.array([0.0, 0.5, 2.0])).tolist()
-
-
-@pytest.mark.parametrize("scale", [0.1, 0.5, 3.0, 80.0])
-def test_variance_of_noise(scale):
+def test_closed_forms_and_means_of_noise():
     values = np.arange(-20_000, 20_001)
-    chances = np.exp(-np.abs(values) / scale)
-    assert laplace_variance(scale) == pytest.approx((chances * values**2).sum() / chances.sum(), rel=1e-9)
-
-
-# The mixture
+    for scale in (0.1, 0.5, 3.0, 80.0):
+        chances = np.exp(-np.abs(values) / scale)
+        assert laplace_variance(scale) == pytest.approx((chances * values**2).sum() / chances.sum(), rel=1e-9)
+    rng = np.random.default_rng(4)
+    counts = np.where(rng.random(100_000) < 0.1, rng.geometric(0.1, 100_000), 0)
+    found = posterior(counts + laplace(rng, 2.0, counts.shape), 2.0, np.ones(counts.shape))
+    assert found.means.sum() == pytest.approx(counts.sum(), rel=0.05)
+    assert found.variances.mean() == pytest.approx(((found.means - counts) ** 2).mean(), rel=0.1)
+    rng = np.random.default_rng(8)
+    rates = np.exp(2 * rng.standard_normal(40_000)) / 4
+    counts = rng.poisson(rates)
+    values = counts + laplace(rng, 5.0, counts.shape)
+    blind, seeing, misled = (
+        rmse(posterior(values, 5.0, expected).means, counts)
+        for expected in (np.ones(counts.shape), rates, rng.permutation(rates))
+    )
+    assert seeing < 0.75 * blind
+    assert misled < 1.05 * blind
 
 
 def enumerated_posterior(values, scale, expected):
@@ -83,12 +82,8 @@ def enumerated_posterior(values, scale, expected):
     bins, centres = bayes._binned(expected)
     means, first = bayes._laws(centres, float(bayes._grid(scale, int(max(values.max(), 0)))[0][-1]))
     means = bayes._apart(means, scale)
-    sums = np.array(
-        [
-            [enumerated(max(value, 0), mean, scale, end=3000) for mean in means[place]]
-            for value, place in zip(values, bins, strict=True)
-        ]
-    )
+    cells = zip(values, bins, strict=True)
+    sums = np.array([[enumerated(max(v, 0), mean, scale, end=3000) for mean in means[place]] for v, place in cells])
     weights = first
     for _ in range(bayes.ITERATIONS):
         grown = bayes.PSEUDO_CELLS * first
@@ -124,9 +119,6 @@ def test_each_iteration_makes_weights_likelier():
 
     worths = [worth(fit_weights(likelihoods, histogram, first, iterations=steps)) for steps in range(25)]
     assert (np.diff(worths) > 0).all()
-
-
-def test_weights_that_nothing_speaks_for_stay_possible():
     likelihoods = np.zeros((1, 1, 3))
     likelihoods[..., 0] = 1.0
     weights = fit_weights(likelihoods, np.array([[1000.0]]), np.full(3, 1 / 3))
@@ -155,36 +147,6 @@ def test_many_cells_teach_nearly_the_best_rule(scale, tail):
     assert rmse(found, counts) <= 1.05 * best + 0.02 * nothing
 
 
-def test_means_add_up_to_about_all_trips():
-    rng = np.random.default_rng(3)
-    counts = np.where(rng.random(200_000) < 0.05, rng.geometric(0.05, 200_000), 0)
-    found = posterior(counts + laplace(rng, 2.0, counts.shape), 2.0, np.ones(counts.shape)).means
-    assert found.sum() == pytest.approx(counts.sum(), rel=0.05)
-
-
-def test_variances_are_those_of_the_errors():
-    rng = np.random.default_rng(4)
-    counts = np.where(rng.random(100_000) < 0.1, rng.geometric(0.1, 100_000), 0)
-    found = posterior(counts + laplace(rng, 2.0, counts.shape), 2.0, np.ones(counts.shape))
-    assert found.variances.mean() == pytest.approx(((found.means - counts) ** 2).mean(), rel=0.1)
-
-
-def test_a_prediction_is_used_if_it_says_something_and_does_no_harm_if_not():
-    rng = np.random.default_rng(8)
-    rates = np.exp(2 * rng.standard_normal(40_000)) / 4
-    counts = rng.poisson(rates)
-    values = counts + laplace(rng, 5.0, counts.shape)
-    blind, seeing, misled = (
-        rmse(posterior(values, 5.0, expected).means, counts)
-        for expected in (np.ones(counts.shape), rates, rng.permutation(rates))
-    )
-    assert seeing < 0.75 * blind
-    assert misled < 1.05 * blind
-
-
-# Shape and order
-
-
 @settings(deadline=None, max_examples=60)
 @given(
     values=st.lists(st.integers(-(10**9), 10**12) | st.integers(-5, 30), min_size=1, max_size=30),
@@ -207,44 +169,32 @@ def test_anything_gives_counts_that_are_finite_and_not_negative(values, scale, r
     assert found.means.max() <= 1.2 * max(cells.max(), 0, 0 if sums is None else sums.max()) + 100 * max(scale, 1)
 
 
-def test_nothing_at_all():
+def test_empty_tables_stay_empty_and_large_counts_are_left_alone():
     nothing = np.zeros(0, dtype=np.int64)
     found = estimate_cells(nothing, 1.0, pairs=nothing, rates=np.zeros(0))
     assert found.means.size == found.variances.size == 0
+    for scale in (0.1, 2.0, 300.0):
+        rng = np.random.default_rng(2)
+        values = laplace(rng, scale, 20_000)
+        found = estimate_cells(values, scale, pairs=np.arange(20_000) // 4, rates=np.zeros(20_000))
+        assert rmse(found.means, 0) < 0.1 * scale
+        assert found.means.mean() < 0.02 * scale
+    for scale in (0.5, 2.0, 20.0):
+        rng = np.random.default_rng(6)
+        counts = rng.integers(500, 100_000, 400)
+        values = counts + laplace(rng, scale, 400)
+        found = estimate_cells(values, scale, pairs=np.arange(400) // 4, rates=np.full(400, 5e4))
+        assert np.abs(found.means - values).max() < 0.2 * scale + 0.1
+        assert found.variances == pytest.approx(laplace_variance(scale), rel=0.3, abs=0.3)
 
 
-@pytest.mark.parametrize("scale", [0.1, 2.0, 300.0])
-def test_an_empty_table_stays_empty(scale):
-    rng = np.random.default_rng(2)
-    values = laplace(rng, scale, 20_000)
-    found = estimate_cells(values, scale, pairs=np.arange(20_000) // 4, rates=np.zeros(20_000))
-    assert rmse(found.means, 0) < 0.1 * scale
-    assert found.means.mean() < 0.02 * scale
-
-
-@pytest.mark.parametrize("scale", [0.5, 2.0, 20.0])
-def test_large_counts_are_left_alone(scale):
-    rng = np.random.default_rng(6)
-    counts = rng.integers(500, 100_000, 400)
-    values = counts + laplace(rng, scale, 400)
-    found = estimate_cells(values, scale, pairs=np.arange(400) // 4, rates=np.full(400, 5e4))
-    assert np.abs(found.means - values).max() < 0.2 * scale + 0.1
-    assert found.variances == pytest.approx(laplace_variance(scale), rel=0.3, abs=0.3)
-
-
-def test_values_below_zero_say_what_zero_does():
+def test_values_and_cells_in_any_order():
     values = np.array([0, -1, -7, -300, 5, 9, 0, 2])
     found = posterior(values, 1.5, np.ones(8))
     assert len(set(found.means[[0, 1, 2, 3, 6]].tolist())) == 1
-
-
-def test_a_larger_value_never_means_fewer_trips():
     rng = np.random.default_rng(9)
     values = np.sort(np.minimum(rng.zipf(1.5, 5000), 10_000) + laplace(rng, 3.0, 5000))
     assert (np.diff(posterior(values, 3.0, np.ones(5000)).means) >= -1e-9).all()
-
-
-def test_the_order_of_cells_does_not_matter_and_nothing_is_drawn():
     rng = np.random.default_rng(10)
     values, pairs, rates = rng.integers(-5, 20, 300), rng.integers(0, 60, 300), rng.random(300)
     margin = rng.integers(0, 50, 60)
@@ -258,9 +208,6 @@ def test_the_order_of_cells_does_not_matter_and_nothing_is_drawn():
     assert again.tobytes() == one.tobytes()
 
 
-# Pairs and margins
-
-
 def pair_table(rng, num_pairs=4000, num_slots=8):
     """Make pairs of which a tenth are busy, in all slots. Returns counts, and the pair of each."""
     level = np.where(rng.random(num_pairs) < 0.1, rng.geometric(0.2, num_pairs), 0)
@@ -268,40 +215,23 @@ def pair_table(rng, num_pairs=4000, num_slots=8):
     return counts, np.repeat(np.arange(num_pairs), num_slots)
 
 
-def test_other_cells_of_a_pair_help():
+def test_other_cells_of_a_pair_and_a_margin_help():
     rng = np.random.default_rng(11)
     counts, pairs = pair_table(rng)
     values, rates = counts + laplace(rng, 4.0, counts.shape), np.full(counts.shape, counts.mean())
+    margin = np.bincount(pairs, counts).astype(np.int64) + laplace(rng, 1.0, 4000)
     alone = rmse(posterior(values, 4.0, rates).means, counts)
-    assert rmse(estimate_cells(values, 4.0, pairs=pairs, rates=rates).means, counts) < 0.8 * alone
-
-
-def test_a_margin_helps():
-    rng = np.random.default_rng(12)
-    counts, pairs = pair_table(rng)
-    values, rates = counts + laplace(rng, 6.0, counts.shape), np.full(counts.shape, counts.mean())
-    margin = np.bincount(pairs, counts).astype(np.int64) + laplace(rng, 2.0, 4000)
     without, having = (
-        rmse(estimate_cells(values, 6.0, pairs=pairs, rates=rates, margin=sums, margin_scale=2.0).means, counts)
+        rmse(estimate_cells(values, 4.0, pairs=pairs, rates=rates, margin=sums, margin_scale=1.0).means, counts)
         for sums in (None, margin)
     )
+    assert without < 0.8 * alone
     assert having < 0.95 * without
-
-
-def test_an_exact_margin_is_met():
-    rng = np.random.default_rng(13)
-    counts, pairs = pair_table(rng, num_pairs=300)
-    values, rates = counts + laplace(rng, 2.0, counts.shape), np.full(counts.shape, 1.0)
-    margin = np.bincount(pairs, counts).astype(np.int64)
-    found = estimate_cells(values, 2.0, pairs=pairs, rates=rates, margin=margin, margin_scale=0.01)
-    many = margin > 20
-    assert np.bincount(pairs, found.means)[many] == pytest.approx(margin[many], rel=0.02)
-
-
-def test_without_other_cells_one_round_is_made():
-    values, rates = np.array([3, 0, 8, -1]), np.array([1.0, 2.0, 3.0, 4.0])
-    found = estimate_cells(values, 1.0, pairs=np.arange(4), rates=rates)
-    assert found.means.tolist() == posterior(values, 1.0, bayes._smoothed(rates)).means.tolist()
+    # An exact margin is met.
+    exact = np.bincount(pairs, counts).astype(np.int64)
+    found = estimate_cells(values, 4.0, pairs=pairs, rates=rates, margin=exact, margin_scale=0.01)
+    many = exact > 40
+    assert np.bincount(pairs, found.means)[many] == pytest.approx(exact[many], rel=0.02)
 
 
 def test_what_does_not_fit_is_refused():
@@ -318,9 +248,6 @@ def test_what_does_not_fit_is_refused():
             estimate_cells(np.array([1, 2]), asked.pop("scale"), **asked)
 
 
-# Reconciling
-
-
 def two_features(sums, variances, estimate, total=1000.0):
     """Ask for the weights of a total and of two halves."""
     starts = np.array([0, 50, 100])
@@ -331,27 +258,15 @@ def two_features(sums, variances, estimate, total=1000.0):
 SPARSE = CellEstimate(means=np.repeat([0.1, 20.0], 50), variances=np.repeat([0.5, 7.0], 50))
 
 
-def test_sums_weigh_less_the_noisier_they_are():
+def test_sums_weigh_less_the_noisier_and_more_if_estimates_are_wrong():
     sums = [np.array([1005.0]), np.array([5.0, 1000.0])]
     rising = np.array([two_features(sums, [noise, noise], SPARSE) for noise in (0.0, 1.0, 100.0, 1e6, 1e12)])
     assert (np.diff(rising, axis=0) <= 0).all()
     assert (rising > 0).all()
     assert rising[0].tolist() == [100.0, 50.0]  # never above the weight of the paper
-
-
-def test_sums_weigh_more_if_they_show_that_estimates_are_wrong():
     agreeing = two_features([np.array([1005.0]), np.array([5.0, 1000.0])], [50.0, 50.0], SPARSE)
     differing = two_features([np.array([1005.0]), np.array([400.0, 605.0])], [50.0, 50.0], SPARSE)
     assert differing[1] > 5 * agreeing[1]
-
-
-def test_levels_are_what_a_common_lowering_takes_away():
-    means = np.array([3.0, 0.5, 0.5, 10.0, 0.0])
-    taken = [np.minimum(means, by).sum() for by in np.sort(means)]
-    assert bayes._levels(means) == pytest.approx(taken)
-
-
-# All of it
 
 
 def gravity(rng, num_stops, num_slots, num_trips):

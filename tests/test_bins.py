@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dunnage.errors import ParameterError
@@ -74,29 +74,15 @@ def tiny(seed: int, num: int) -> list[tuple[list[int], int]]:
 
 
 def test_every_tiny_optimum_is_found_and_proved() -> None:
-    for weights, capacity in tiny(1, 3000):
-        packing = solved(weights, capacity)
+    for seed, (weights, capacity) in enumerate(tiny(1, 2000)):
+        packing = pack_bins(np.array(weights, dtype=np.int64), capacity, seconds=600, seed=seed % 7)
+        check(packing, np.array(weights, dtype=np.int64), capacity)
         assert packing.objective == packing.bound == fewest_bins(weights, capacity), (weights, capacity)
 
 
-small_cases = st.integers(1, 30).flatmap(
-    lambda capacity: st.tuples(st.lists(st.integers(0, capacity), max_size=8), st.just(capacity))
-)
-
-
-@settings(max_examples=200, deadline=None)
-@given(small_cases, st.integers(0, 100))
-def test_any_small_case_whatever_the_seed(case: tuple[list[int], int], seed: int) -> None:
-    weights, capacity = np.array(case[0], dtype=np.int64), case[1]
-    packing = pack_bins(weights, capacity, seconds=600, seed=seed)
-    check(packing, weights, capacity)
-    assert packing.objective == packing.bound == fewest_bins(case[0], capacity)
-
-
-# Each part of the portfolio alone
-
-
-def test_l2_never_exceeds_the_optimum_with_all_or_few_thresholds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_l2_sees_what_the_sum_does_not_and_never_exceeds_the_optimum(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert bins.l2_bound(np.array([6, 6, 6, 4, 4, 3]), 10) == 3
+    assert bins.l2_bound(np.array([6, 6, 6, 5, 5]), 10) == 4
     for most in (2000, 1):
         monkeypatch.setattr(bins, "MAX_THRESHOLDS", most)
         for weights, capacity in tiny(2, 600):
@@ -105,12 +91,7 @@ def test_l2_never_exceeds_the_optimum_with_all_or_few_thresholds(monkeypatch: py
             assert -(-sum(positive) // capacity) <= bound <= fewest_bins(positive, capacity)
 
 
-def test_l2_sees_what_the_sum_does_not() -> None:
-    assert bins.l2_bound(np.array([6, 6, 6, 4, 4, 3]), 10) == 3
-    assert bins.l2_bound(np.array([6, 6, 6, 5, 5]), 10) == 4
-
-
-def test_dominance_keeps_an_optimal_packing() -> None:
+def test_dominance_and_listed_patterns_lose_no_packing() -> None:
     shortened = 0
     for weights, capacity in tiny(3, 1500):
         items = np.array(weights, dtype=np.int64)
@@ -122,6 +103,20 @@ def test_dominance_keeps_an_optimal_packing() -> None:
         assert len(fixed) + left == fewest_bins([weights[i] for i in positive], capacity)
         shortened += bool(fixed)
     assert shortened > 500
+    for weights, capacity in tiny(7, 300):
+        items = np.array([w for w in weights if w], dtype=np.int64)
+        if not len(items):
+            continue
+        problem = Sizes.of(items, list(range(len(items))), capacity)
+        grid = np.array(list(np.ndindex(*(problem.demand + 1))))
+        room = capacity - grid @ problem.sizes
+        could_grow = ((grid < problem.demand) & (problem.sizes <= room[:, None])).any(axis=1)
+        listed = bins.list_patterns(problem, 10_000)
+        assert listed is not None
+        assert sorted(map(tuple, listed)) == sorted(map(tuple, grid[(room >= 0) & ~could_grow]))
+    problem = Sizes.of(np.arange(1, 1500), list(range(1499)), 10_000)  # deeper than any recursion limit
+    assert bins.list_patterns(problem, 50) is None
+    assert bins.list_patterns(problem, 10**9, deadline=time.monotonic()) is None
 
 
 @pytest.mark.parametrize("width", [200_000, 7, 3])
@@ -148,7 +143,7 @@ def test_column_generation_alone_never_exceeds_the_optimum(width: int, monkeypat
     monkeypatch.setattr(bins, "l2_bound", lambda weights, capacity: 0)
     monkeypatch.setattr(bins, "best_fit_decreasing", lambda items, rest, capacity: [[i] for i in rest])
     monkeypatch.setattr(bins, "fill_by_subset_sums", lambda *args, **kwargs: None)
-    for weights, capacity in tiny(5, 250):
+    for weights, capacity in tiny(5, 150):
         packing = solved(weights, capacity)
         assert packing.objective == packing.bound == fewest_bins(weights, capacity), (weights, capacity)
 
@@ -158,48 +153,22 @@ def test_coarsened_sizes_give_packings_but_no_bound(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(bins, "COARSE_SIZES", 2)
     monkeypatch.setattr(bins, "best_fit_decreasing", lambda items, rest, capacity: [[i] for i in rest])
     monkeypatch.setattr(bins, "fill_by_subset_sums", lambda *args, **kwargs: None)
-    for weights, capacity in tiny(6, 250):
+    for weights, capacity in tiny(6, 150):
         assert solved(weights, capacity).objective == fewest_bins(weights, capacity)
     monkeypatch.setattr(bins, "MAX_SIZES", 0)
-    for weights, capacity in tiny(6, 250):
+    for weights, capacity in tiny(6, 150):
         packing = solved(weights, capacity)
         assert packing.bound <= fewest_bins(weights, capacity) <= packing.objective
 
 
-def test_listed_patterns_are_all_and_only_those_to_which_nothing_can_be_added() -> None:
-    for weights, capacity in tiny(7, 300):
-        items = np.array([w for w in weights if w], dtype=np.int64)
-        if not len(items):
-            continue
-        problem = Sizes.of(items, list(range(len(items))), capacity)
-        grid = np.array(list(np.ndindex(*(problem.demand + 1))))
-        room = capacity - grid @ problem.sizes
-        could_grow = ((grid < problem.demand) & (problem.sizes <= room[:, None])).any(axis=1)
-        listed = bins.list_patterns(problem, 10_000)
-        assert listed is not None
-        assert sorted(map(tuple, listed)) == sorted(map(tuple, grid[(room >= 0) & ~could_grow]))
-
-
-def test_listing_gives_up_on_too_many_patterns_and_when_late() -> None:
-    problem = Sizes.of(np.arange(1, 1500), list(range(1499)), 10_000)  # deeper than any recursion limit
-    assert bins.list_patterns(problem, 50) is None
-    assert bins.list_patterns(problem, 10**9, deadline=time.monotonic()) is None
-
-
-def test_best_fit_takes_the_fullest_bin_that_fits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bins, "_BLOCK", 2)  # so that blocks split and vanish
+def test_best_fit_takes_the_fullest_bin_that_fits() -> None:
     generator = np.random.default_rng(8)
-    for _ in range(200):
-        items = generator.integers(1, 51, 60)
-        loads: list[int] = []
-        for size in np.sort(items)[::-1].tolist():
-            open_ = [b for b, load in enumerate(loads) if load + size <= 50]
-            if open_:
-                loads[max(open_, key=lambda b: loads[b])] += size
-            else:
-                loads.append(size)
-        found = bins.best_fit_decreasing(items, list(range(60)), 50)
-        assert sorted(int(items[bin_].sum()) for bin_ in found) == sorted(loads)
+    for num, capacity in (*((60, 50),) * 100, (4000, 10**6)):  # many different loads: blocks of them split and vanish
+        items, loads = generator.integers(1, capacity, num), np.zeros(num, dtype=np.int64)
+        for size in np.sort(items)[::-1]:  # empty bins are the least full
+            loads[np.argmax(np.where(loads + size <= capacity, loads, -1))] += size
+        found = bins.best_fit_decreasing(items, list(range(num)), capacity)
+        assert sorted(int(items[bin_].sum()) for bin_ in found) == sorted(loads[loads > 0].tolist())
 
 
 def test_subset_sums_fill_in_a_small_window_and_stop_when_late(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,62 +177,46 @@ def test_subset_sums_fill_in_a_small_window_and_stop_when_late(monkeypatch: pyte
     for window in (4000, 5):
         monkeypatch.setattr(bins, "MAX_WINDOW", window)
         found = bins.fill_by_subset_sums(items, order, 100)
-        assert found is not None
         check(Packing(found, 0, 0.0), items, 100)
     assert bins.fill_by_subset_sums(items, order, 100, deadline=time.monotonic() - 1) is None
 
 
-def test_a_late_table_proves_nothing() -> None:
+def test_a_late_table_proves_nothing_and_a_large_one_does_not_overflow() -> None:
     problem = Sizes(np.array([5, 4, 3]), np.array([9, 9, 9]), 12)
     prices = np.array([5, 4, 3]) * 10**8
     assert Pricing(problem).bound(prices) == 9
     late = Pricing(problem, deadline=time.monotonic() - 1)
-    assert late.bound(prices) == 0
-    assert late.valuable(prices) == []
+    assert (late.bound(prices), late.valuable(prices)) == (0, [])
+    problem = Sizes(np.array([7, 3]), np.array([40_003, 50_001]), 400_000)
+    pricing = Pricing(problem)
+    assert pricing.bound(np.array([7, 3])) == -(-430_024 // 400_000)
+    assert max(int(pattern.max()) for pattern in pricing.valuable(np.array([10**9, 10**9]))) > 2**15
 
 
-# Edges
-
-
-def test_edges() -> None:
+def test_edges_and_bad_arguments() -> None:
     cases: list[tuple[list[int], int, int]] = [
-        ([], 10, 0),
-        ([], 0, 0),
-        ([10], 10, 1),
-        ([0], 10, 1),
-        ([0, 0, 0], 0, 1),
-        ([0, 5, 0, 5, 6], 10, 2),
-        ([10, 10, 10], 10, 3),
-        ([1] * 7, 10**18, 1),
-        ([2**61, 2**61, 2**61], 2**62, 2),
-        ([3, 3, 3, 3], 2**80, 1),
+        *(([], 10, 0), ([], 0, 0), ([10], 10, 1), ([0], 10, 1), ([0, 0, 0], 0, 1), ([0, 5, 0, 5, 6], 10, 2)),
+        *(([10, 10, 10], 10, 3), ([1] * 7, 10**18, 1), ([2**61] * 3, 2**62, 2), ([3, 3, 3, 3], 2**80, 1)),
+        *(([1] * 100_000, 40_000, 3), ([3] * 50_001 + [7] * 40_003, 200_011, 3)),  # no sum overflows
     ]
     for weights, capacity, expected in cases:
         packing = solved(weights, capacity)
-        assert packing.objective == packing.bound == expected
-
-
-def test_bad_arguments_are_refused() -> None:
+        assert (packing.objective, packing.bound) == (expected, expected), (weights[:5], capacity)
     cases = [
-        *((np.array(weights), 10, 1.0) for weights in ([11], [-1], [1.0], [[1]])),
+        *((np.array(weights), 10, 1.0) for weights in ([98765, 3], [-1], [1.0], [[1]])),
         (np.array([], dtype=np.int64), -1, 1.0),
         *((np.array([1]), 10, seconds) for seconds in (-1.0, float("nan"))),
         (np.array([2**63], dtype=np.uint64), 2**64, 1.0),
     ]
     for weights, capacity, seconds in cases:
-        with pytest.raises(ParameterError):
+        with pytest.raises(ParameterError) as caught:
             pack_bins(weights, capacity, seconds=seconds)
+        assert "98765" not in str(caught.value)
 
 
-def test_errors_name_no_weight() -> None:
-    with pytest.raises(ParameterError) as caught:
-        pack_bins(np.array([98765, 3]), 10, seconds=1)
-    assert "98765" not in str(caught.value)
-
-
-def test_huge_capacities_pack_as_their_small_likes() -> None:
+def test_huge_capacities_pack_as_their_small_likes_and_never_overstate_the_bound() -> None:
     generator = np.random.default_rng(10)
-    for _ in range(20):
+    for _ in range(8):
         small = generator.integers(20, 101, 60)
         expected = solved(small, 150).objective
         assert solved(small << 46, 150 << 46).objective == expected
@@ -271,28 +224,10 @@ def test_huge_capacities_pack_as_their_small_likes() -> None:
         nudged = (small << 46) - generator.integers(0, 2**20, 60)
         packing = solved(nudged, 150 << 46)
         assert packing.bound <= packing.objective <= expected
-
-
-def test_huge_capacities_never_overstate_the_bound() -> None:
-    """Sums that fit to the last unit: sizes rounded in a table must not claim that they do not."""
-    generator = np.random.default_rng(11)
-    for _ in range(8):
+    for _ in range(6):  # sums that fit to the last unit: rounded sizes must not claim that they do not
         cuts = np.sort(generator.integers(2**52, 2**54 - 2**52, (9, 2)), axis=1)
         weights = np.column_stack([cuts[:, 0], cuts[:, 1] - cuts[:, 0], 2**54 - cuts[:, 1]]).ravel()
         assert solved(weights, 2**54, seconds=0.5).bound <= 9
-
-
-def test_many_equal_items_overflow_nothing() -> None:
-    assert solved([1] * 100_000, 40_000).objective == 3
-    weights = [3] * 50_001 + [7] * 40_003
-    assert solved(weights, 200_011).objective == -(-sum(weights) // 200_011)
-
-
-def test_patterns_with_tens_of_thousands_of_equal_items() -> None:
-    problem = Sizes(np.array([7, 3]), np.array([40_003, 50_001]), 400_000)
-    pricing = Pricing(problem)
-    assert pricing.bound(np.array([7, 3])) == -(-430_024 // 400_000)
-    assert max(int(pattern.max()) for pattern in pricing.valuable(np.array([10**9, 10**9]))) > 2**15
 
 
 @pytest.mark.parametrize("num", [100_000, pytest.param(1_000_000, marks=pytest.mark.long)])
@@ -302,9 +237,6 @@ def test_very_many_items_are_answered(num: int, within: Callable[..., Any]) -> N
     with within(20):
         packing = solved(generator.integers(1, 2**54, num), 2**54, seconds=2)
     assert packing.gap <= packing.objective // 1000
-
-
-# Time, progress, seeds
 
 
 def hard_items(num: int = 1000) -> np.ndarray:
@@ -332,23 +264,16 @@ def test_importing_is_cheap_and_a_short_limit_starts_no_solver() -> None:
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
-def test_progress_only_improves_and_ends_at_the_result() -> None:
+def test_progress_only_improves_and_the_same_seed_packs_the_same() -> None:
     calls: list[tuple[str, int, int]] = []
     weights = np.random.default_rng(13).integers(20, 101, 120)
     packing = pack_bins(weights, 150, seconds=600, progress=lambda *call: calls.append(call))
     assert {stage for stage, _, _ in calls} == {"packing", "bound"}
     assert all(a[1] >= b[1] and a[2] <= b[2] for a, b in itertools.pairwise(calls))
     assert calls[-1][1:] == (packing.objective, packing.bound)
-
-
-def test_same_seed_same_packing() -> None:
     weights = hard_items(100)
     first, again = (pack_bins(weights, 100_000, seconds=600, seed=5) for _ in range(2))
-    assert first.status == "optimal"
-    assert first.bins == again.bins
-
-
-# Published instances
+    assert (first.status, first.bins) == ("optimal", again.bins)
 
 
 def scholl(folder: Path, name: str) -> tuple[np.ndarray, int, int]:
@@ -378,11 +303,11 @@ def triplets(num_bins: int, seed: int) -> np.ndarray:
 
 
 def test_triplets_and_benchmark_families_are_proved() -> None:
-    for num_bins in (20, 40, 83, 167):
+    for num_bins in (20, 83):
         packing = solved(triplets(num_bins, 1), 1000)
         assert packing.objective == packing.bound == num_bins
     families = [(20, 100, 150), (1, 100, 100), (100, 500, 1000), (1, 800, 1000)]
-    for (low, high, capacity), seed in itertools.product(families, range(3)):
+    for seed, (low, high, capacity) in enumerate(families):
         weights = np.random.default_rng(seed).integers(low, high + 1, 160)
         assert solved(weights, capacity).status == "optimal"
 
@@ -407,21 +332,16 @@ def test_doubles_become_whole_numbers_exactly(numbers):
         )
 
 
-def test_numbers_too_fine_are_rounded_outward_and_the_bound_still_holds():
+def test_numbers_of_any_size_are_rounded_outward_and_the_bound_still_holds() -> None:
     weights = np.array([1e-300, 250.0, 250.0, 0.1 + 1e-17, 499.9, 500.0])
     whole = whole_numbers(weights, 500.0)
-    assert whole.below is not None
     packing = pack_bins(whole.items, whole.capacity, seconds=2)
     for bin_ in packing.bins:
         assert sum(Fraction(weights[i]) for i in bin_) <= 500
     assert pack_bins(*whole.below, seconds=2).bound <= packing.objective
-
-
-def test_any_size_of_numbers_can_be_packed():
     for size in (1e-300, 1e-9, 1.0, 1e300):
         weights = np.array([0.3, 1 / 3, 0.5, 0.9, 2 / 7]) * size
         whole = whole_numbers(weights, size)
         packing = pack_bins(whole.items, whole.capacity, seconds=60)
-        assert packing.objective == 3
-        for bin_ in packing.bins:
-            assert sum(Fraction(weights[i]) for i in bin_) <= Fraction(size)
+        assert packing.objective == 3, size
+        assert all(sum(Fraction(weights[i]) for i in bin_) <= Fraction(size) for bin_ in packing.bins)

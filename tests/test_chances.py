@@ -61,127 +61,94 @@ def patterns(draw: st.DrawFn) -> tuple[list[list[Member]], list[int], list[int]]
     return classes, pattern, capacity
 
 
-class TestSums:
-    @settings(max_examples=150, deadline=None)
-    @given(st.integers(1, 3).flatmap(members))
-    def test_every_sum_and_its_chance(self, own: list[Member]) -> None:
-        found = draw_sums(np.array(own), len(own))
-        assert found is not None
-        for number, sums in enumerate(found):
-            truth = all_sums(own, number)
-            assert {tuple(value) for value in sums.values.tolist()} == set(truth)
-            assert len(sums.values) == len(truth)
-            for value, chance in zip(sums.values.tolist(), sums.chances.tolist(), strict=True):
-                assert chance == pytest.approx(float(truth[tuple(value)]), rel=1e-15)
-
-    def test_more_draws_than_members_are_refused(self) -> None:
-        with pytest.raises(ParameterError, match="Draw fewer"):
-            draw_sums(np.array([[1], [2]]), 3)
-
-    @pytest.mark.parametrize("resources", [1, 2])
-    def test_large_classes_do_not_overflow(self, resources: int) -> None:
-        """There are 10**420 ways to choose 200 of 10000, more than a double holds."""
-        found = draw_sums(np.repeat([[1] * resources, [2] * resources], 5000, axis=0), 200)
-        assert found is not None
-        sums = found[200]
-        law = stats.hypergeom(10_000, 5000, 200).pmf(sums.values[:, 0] - 200)
-        assert np.abs(sums.chances - law).max() < 1e-14
-        assert math.fsum(sums.chances.tolist()) == pytest.approx(1, abs=1e-12)
-
-    @pytest.mark.parametrize("resources", [1, 2])
-    def test_shares_and_counts_agree(self, resources: int, monkeypatch: pytest.MonkeyPatch) -> None:
-        own = np.random.default_rng(3).integers(0, 5, (30, resources))
-        counted = draw_sums(own, 12)
-        monkeypatch.setattr(module, "_MAX_COUNTED", 0)
-        shared = draw_sums(own, 12)
-        assert counted is not None
-        assert shared is not None
-        for left, right in zip(counted, shared, strict=True):
-            assert (left.values == right.values).all()
-            assert np.abs(left.chances - right.chances).max() < 1e-14
-
-    def test_too_many_sums_are_given_up(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(module, "MAX_SUMS", 50)
-        own = np.column_stack([2 ** np.arange(12), 3 ** np.arange(12)])
-        assert draw_sums(own, 6) is None
+@settings(max_examples=150, deadline=None)
+@given(st.integers(1, 3).flatmap(members))
+def test_every_sum_and_its_chance(own: list[Member]) -> None:
+    found = draw_sums(np.array(own), len(own))
+    assert found is not None
+    for number, sums in enumerate(found):
+        truth = all_sums(own, number)
+        assert {tuple(value) for value in sums.values.tolist()} == set(truth)
+        assert len(sums.values) == len(truth)
+        for value, chance in zip(sums.values.tolist(), sums.chances.tolist(), strict=True):
+            assert chance == pytest.approx(float(truth[tuple(value)]), rel=1e-15)
 
 
-class TestPatterns:
-    @settings(max_examples=300, deadline=None)
-    @given(patterns())
-    def test_chances_are_those_of_all_choices(self, case: tuple[list[list[Member]], list[int], list[int]]) -> None:
-        classes, pattern, capacity = case
-        truth = true_chance(classes, pattern, capacity)
-        chances = Chances([Members(np.array(own)) for own in classes], np.array(capacity))
-        low, high = chances.fits(pattern)
-        assert chances.exactly(pattern) == truth
-        assert low - ROUNDING <= truth <= high + ROUNDING
-        assert high == pytest.approx(float(truth), abs=1e-14)
-        assert low == pytest.approx(float(truth), abs=1e-14)
-        assert chances.surely(pattern) <= (truth == 1)
-        assert (low == 1) == chances.surely(pattern)
-        if len(capacity) == 1:
-            assert chances.surely(pattern) == (truth == 1)
-        else:  # each resource by itself is known exactly
-            own = [[(member[r],) for member in own] for r in range(len(capacity)) for own in classes]
-            sure = all(
-                true_chance(own[r * len(classes) : (r + 1) * len(classes)], pattern, [room]) == 1
-                for r, room in enumerate(capacity)
-            )
-            assert chances.surely(pattern) == sure
+@pytest.mark.parametrize("resources", [1, 2])
+def test_large_classes_do_not_overflow(resources: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There are 10**420 ways to choose 200 of 10000, more than a double holds: shares instead of counts."""
+    sums = draw_sums(np.repeat([[1] * resources, [2] * resources], 5000, axis=0), 200)[200]
+    law = stats.hypergeom(10_000, 5000, 200).pmf(sums.values[:, 0] - 200)
+    assert np.abs(sums.chances - law).max() < 1e-14
+    assert math.fsum(sums.chances.tolist()) == pytest.approx(1, abs=1e-12)
+    with pytest.raises(ParameterError):  # more draws than members
+        draw_sums(np.array([[1], [2]]), 3)
+    monkeypatch.setattr(module, "MAX_SUMS", 50)
+    assert draw_sums(np.column_stack([2 ** np.arange(12), 3 ** np.arange(12)]), 6) is None
 
-    @settings(max_examples=150, deadline=None)
-    @given(patterns())
-    def test_one_resource_at_a_time_still_brackets(self, case: tuple[list[list[Member]], list[int], list[int]]) -> None:
-        """Where the resources cannot be combined, the bounds are wider and still hold."""
-        classes, pattern, capacity = case
-        truth = true_chance(classes, pattern, capacity)
-        with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(module, "MAX_COMBINATIONS", 0)
-            low, high = Chances([Members(np.array(own)) for own in classes], np.array(capacity)).fits(pattern)
-        assert low - ROUNDING <= truth <= high + ROUNDING
 
-    @settings(max_examples=150, deadline=None)
-    @given(patterns())
-    def test_a_grid_brackets(self, case: tuple[list[list[Member]], list[int], list[int]]) -> None:
-        """Where the sums are too many, sizes are rounded both ways."""
-        classes, pattern, capacity = case
-        truth = true_chance(classes, pattern, capacity)
-        with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(module, "GRID", 5)
-            found = Chances([Unsure(np.array(own)) for own in classes], np.array(capacity))
-            low, high = found.fits(pattern)
-        assert low - ROUNDING <= truth <= high + ROUNDING
+@settings(max_examples=300, deadline=None)
+@given(patterns())
+def test_chances_are_those_of_all_choices(case: tuple[list[list[Member]], list[int], list[int]]) -> None:
+    classes, pattern, capacity = case
+    truth = true_chance(classes, pattern, capacity)
+    chances = Chances([Members(np.array(own)) for own in classes], np.array(capacity))
+    low, high = chances.fits(pattern)
+    assert chances.exactly(pattern) == truth
+    assert low - ROUNDING <= truth <= high + ROUNDING
+    assert (high, low) == (pytest.approx(float(truth), abs=1e-14), pytest.approx(float(truth), abs=1e-14))
+    assert chances.surely(pattern) <= (truth == 1)
+    assert (low == 1) == chances.surely(pattern)
+    if len(capacity) == 1:
+        assert chances.surely(pattern) == (truth == 1)
+    else:  # each resource by itself is known exactly
+        own = [[(member[r],) for member in own] for r in range(len(capacity)) for own in classes]
+        sure = all(
+            true_chance(own[r * len(classes) : (r + 1) * len(classes)], pattern, [room]) == 1
+            for r, room in enumerate(capacity)
+        )
+        assert chances.surely(pattern) == sure
 
-    def test_nothing_always_fits(self) -> None:
-        assert fit_chance([], np.array([0])) == 1.0
-        assert Chances([Members(np.array([[5]]))], np.array([0])).fits((0,)) == (1.0, 1.0)
 
-    def test_a_chance_rounded_to_one_is_no_certainty(self) -> None:
-        """Thirty of sixty do not fit in one choice of 10**17."""
-        chances = Chances([Members(np.repeat([[1], [2]], 30, axis=0))], np.array([59]))
-        assert not chances.surely((30,))
-        assert chances.fits((30,))[0] < 1
-        exact = chances.exactly((30,))
-        assert exact == 1 - Fraction(1, math.comb(60, 30))
+@settings(max_examples=150, deadline=None)
+@given(patterns(), st.booleans())
+def test_less_exact_ways_still_bracket(case: tuple[list[list[Member]], list[int], list[int]], on_a_grid: bool) -> None:
+    """Where the resources cannot be combined, or sums are too many and rounded both ways, bounds are wider and hold."""
+    classes, pattern, capacity = case
+    truth = true_chance(classes, pattern, capacity)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(module, "GRID" if on_a_grid else "MAX_COMBINATIONS", 5 if on_a_grid else 0)
+        known = [(Unsure if on_a_grid else Members)(np.array(own)) for own in classes]
+        low, high = Chances(known, np.array(capacity)).fits(pattern)
+    assert low - ROUNDING <= truth <= high + ROUNDING
 
-    def test_counting_stops_in_time(self) -> None:
-        chances = Chances([Members(np.arange(3000).reshape(-1, 1))], np.array([2_000_000]))
-        assert chances.exactly((1500,)) is None
 
-    def test_convolutions_agree_with_listing(self) -> None:
-        """Long lists of sums are combined by (fast) convolution; the errors stay far below the allowance."""
-        generator = np.random.default_rng(1)
-        parts = []
-        for _ in range(3):
-            values = np.unique(generator.integers(0, 60_000, 300)).reshape(-1, 1)
-            parts.append(SumLaw(values, np.full(len(values), 1 / len(values))))
-        pair = (parts[0].values + parts[1].values.T).ravel()
-        for capacity in (1000, 40_000, 90_000, 120_000, 179_000):
-            last = np.sort(parts[2].values[:, 0])
-            true = np.searchsorted(last, capacity - pair, side="right").sum() / (len(pair) * len(last))
-            found = fit_chance(parts, np.array([capacity]))
-            assert found == pytest.approx(float(true), abs=ROUNDING / 10)
+def test_certainty_is_no_rounded_chance_and_counting_stops_in_time() -> None:
+    assert fit_chance([], np.array([0])) == 1.0
+    assert Chances([Members(np.array([[5]]))], np.array([0])).fits((0,)) == (1.0, 1.0)
+    # Thirty of sixty do not fit in one choice of 10**17.
+    chances = Chances([Members(np.repeat([[1], [2]], 30, axis=0))], np.array([59]))
+    assert not chances.surely((30,))
+    assert chances.fits((30,))[0] < 1
+    exact = chances.exactly((30,))
+    assert exact == 1 - Fraction(1, math.comb(60, 30))
+    chances = Chances([Members(np.arange(3000).reshape(-1, 1))], np.array([2_000_000]))
+    assert chances.exactly((1500,)) is None
+
+
+def test_convolutions_agree_with_listing() -> None:
+    """Long lists of sums are combined by (fast) convolution; the errors stay far below the allowance."""
+    generator = np.random.default_rng(1)
+    parts = []
+    for _ in range(3):
+        values = np.unique(generator.integers(0, 60_000, 300)).reshape(-1, 1)
+        parts.append(SumLaw(values, np.full(len(values), 1 / len(values))))
+    pair = (parts[0].values + parts[1].values.T).ravel()
+    for capacity in (1000, 40_000, 90_000, 120_000, 179_000):
+        last = np.sort(parts[2].values[:, 0])
+        true = np.searchsorted(last, capacity - pair, side="right").sum() / (len(pair) * len(last))
+        found = fit_chance(parts, np.array([capacity]))
+        assert found == pytest.approx(float(true), abs=ROUNDING / 10)
 
 
 class Unsure(Members):
@@ -225,90 +192,84 @@ def between(classes: Sequence[tuple[int, int, int]]) -> list[Between]:
     return [Between(np.array([lower]), np.array([upper]), count) for lower, upper, count in classes]
 
 
-class TestBetween:
-    @pytest.mark.parametrize(("count", "percent"), [(2, 13), (3, 9), (5, 6)])
-    def test_three_classes_by_hand(self, count: int, percent: int) -> None:
-        """One item of each of three classes from 100 to 200, room for 560."""
+def test_three_classes_by_hand() -> None:
+    # One item of each of three classes from 100 to 200, room for 560.
+    for count, percent in ((2, 13), (3, 9), (5, 6)):
         classes = [(100, 200, count)] * 3
         truth = 1 - between_chance(classes, (1, 1, 1), 560)
         low, high = Chances(between(classes), np.array([560])).fits((1, 1, 1))
         assert math.floor(100 * truth + Fraction(1, 2)) == percent
         assert low - ROUNDING <= 1 - truth <= high + ROUNDING
         assert high - low < 0.01
+    assert float(1 - uniform_chance([100] * 3, 260)) == pytest.approx(0.011, abs=5e-4)
 
-    def test_independent_uniform_items_would_look_safe(self) -> None:
-        assert float(1 - uniform_chance([100] * 3, 260)) == pytest.approx(0.011, abs=5e-4)
 
-    def test_brackets_the_exact_law(self) -> None:
-        draw = random.Random(5)
-        for _ in range(120):
-            classes = []
-            for _ in range(draw.randint(1, 3)):
-                lower = draw.randint(0, 40)
-                classes.append((lower, lower + draw.randint(1, 60), draw.randint(2, 6)))
-            pattern = [draw.randint(0, min(count, 3)) for _, _, count in classes]
-            most = sum(number * upper for (_, upper, _), number in zip(classes, pattern, strict=True))
-            capacity = draw.randint(0, most + 1)
-            truth = between_chance(classes, pattern, capacity)
-            chances = Chances(between(classes), np.array([capacity]))
-            low, high = chances.fits(pattern)
-            assert low - ROUNDING <= truth <= high + ROUNDING
-            assert chances.exactly(pattern) is None or not any(pattern)
-            assert chances.surely(pattern) == (truth == 1)
-
-    def test_bounds_close_in_on_a_fine_grid(self) -> None:
-        classes = [(100_000, 200_000, 4), (150_000, 300_000, 3)]
-        truth = between_chance(classes, (2, 1), 540_000)
-        low, high = Chances(between(classes), np.array([540_000])).fits((2, 1))
+def test_brackets_the_exact_law() -> None:
+    draw = random.Random(5)
+    for _ in range(120):
+        classes = []
+        for _ in range(draw.randint(1, 3)):
+            lower = draw.randint(0, 40)
+            classes.append((lower, lower + draw.randint(1, 60), draw.randint(2, 6)))
+        pattern = [draw.randint(0, min(count, 3)) for _, _, count in classes]
+        most = sum(number * upper for (_, upper, _), number in zip(classes, pattern, strict=True))
+        capacity = draw.randint(0, most + 1)
+        truth = between_chance(classes, pattern, capacity)
+        chances = Chances(between(classes), np.array([capacity]))
+        low, high = chances.fits(pattern)
         assert low - ROUNDING <= truth <= high + ROUNDING
-        assert high - low < 0.005
+        assert chances.exactly(pattern) is None or not any(pattern)
+        assert chances.surely(pattern) == (truth == 1)
 
-    def test_agrees_with_drawing(self) -> None:
-        """A million draws of the law itself; a difference of seven standard errors fails."""
-        generator = np.random.default_rng(2)
-        count, number, draws = 5, 3, 10**6
-        places = np.argsort(generator.random((draws, count)), axis=1)
-        sizes = generator.uniform(1000, 2000, (draws, count))
-        sizes[:, 0], sizes[:, 1] = 1000, 2000
-        total = np.take_along_axis(sizes, places[:, :number], axis=1).sum(axis=1)
-        seen = float((total <= 4700).mean())
-        low, high = Chances(between([(1000, 2000, count)]), np.array([4700])).fits((number,))
-        error = 7 * math.sqrt(0.25 / draws)
-        assert low - error <= seen <= high + error
-        assert high - low < 0.01
 
-    def test_two_items_are_the_ends(self) -> None:
-        chances = Chances(between([(3, 9, 2)]), np.array([11]))
-        assert chances.fits((1,)) == (1.0, 1.0)
-        assert chances.fits((2,))[1] == 0.0
-        assert Chances(between([(3, 9, 2)]), np.array([12])).fits((2,)) == (1.0, 1.0)
-        half = Chances(between([(3, 9, 2)]), np.array([8])).fits((1,))
-        assert half == (0.5, 0.5)
+def test_bounds_close_in_on_the_exact_law() -> None:
+    classes = [(100_000, 200_000, 4), (150_000, 300_000, 3)]
+    truth = between_chance(classes, (2, 1), 540_000)
+    low, high = Chances(between(classes), np.array([540_000])).fits((2, 1))
+    assert low - ROUNDING <= truth <= high + ROUNDING
+    assert high - low < 0.005
+    # A million draws of the law itself; a difference of seven standard errors fails.
+    generator = np.random.default_rng(2)
+    count, number, draws = 5, 3, 10**6
+    places = np.argsort(generator.random((draws, count)), axis=1)
+    sizes = generator.uniform(1000, 2000, (draws, count))
+    sizes[:, 0], sizes[:, 1] = 1000, 2000
+    total = np.take_along_axis(sizes, places[:, :number], axis=1).sum(axis=1)
+    seen = float((total <= 4700).mean())
+    low, high = Chances(between([(1000, 2000, count)]), np.array([4700])).fits((number,))
+    error = 7 * math.sqrt(0.25 / draws)
+    assert low - error <= seen <= high + error
+    assert high - low < 0.01
 
-    def test_one_item_counts_at_its_upper_end(self) -> None:
-        alone = between([(3, 9, 1)])
-        assert Chances(alone, np.array([9])).fits((1,)) == (1.0, 1.0)
-        assert Chances(alone, np.array([8])).fits((1,)) == (0.0, 0.0)
 
-    def test_several_resources_use_no_joint_law(self) -> None:
-        classes = [Between(np.array([10, 20]), np.array([30, 50]), 4), Members(np.array([[5, 1], [1, 9]]))]
-        for capacity in itertools.product((15, 31, 36, 40, 60), (22, 30, 52, 55, 60)):
-            low, high = Chances(classes, np.array(capacity)).fits((1, 1))
-            single = [
-                sum(between_chance([(lower, upper, 4)], [1], room - extra) for extra in extras) / 2
-                for lower, upper, room, extras in ((10, 30, capacity[0], (5, 1)), (20, 50, capacity[1], (1, 9)))
-            ]
-            assert low - ROUNDING <= max(Fraction(0), 1 - sum(1 - chance for chance in single))
-            assert high + ROUNDING >= min(single)
+def test_one_or_two_items_between_bounds() -> None:
+    chances = Chances(between([(3, 9, 2)]), np.array([11]))
+    assert (chances.fits((1,)), chances.fits((2,))[1]) == ((1.0, 1.0), 0.0)
+    assert Chances(between([(3, 9, 2)]), np.array([12])).fits((2,)) == (1.0, 1.0)
+    half = Chances(between([(3, 9, 2)]), np.array([8])).fits((1,))
+    assert half == (0.5, 0.5)
+    alone = between([(3, 9, 1)])
+    assert Chances(alone, np.array([9])).fits((1,)) == (1.0, 1.0)
+    assert Chances(alone, np.array([8])).fits((1,)) == (0.0, 0.0)
+    for lower, upper, count in ((3, 9, 1), (3, 9, 2), (3, 9, 5), (4, 4, 3)):
+        known = Between(np.array([lower]), np.array([upper]), count)
+        inner = [lower, *[lower] * (count - 2), upper] if count > 1 else [upper]
+        outer = [lower, *[upper] * (count - 2), upper] if count > 1 else [upper]
+        for number in range(count + 1):
+            assert known.largest(count)[number, 0] == sum(sorted(outer, reverse=True)[:number])
+            assert known.smallest(count)[number, 0] == sum(sorted(inner)[:number])
 
-    def test_ends_of_sums(self) -> None:
-        for lower, upper, count in ((3, 9, 1), (3, 9, 2), (3, 9, 5), (4, 4, 3)):
-            known = Between(np.array([lower]), np.array([upper]), count)
-            inner = [lower, *[lower] * (count - 2), upper] if count > 1 else [upper]
-            outer = [lower, *[upper] * (count - 2), upper] if count > 1 else [upper]
-            for number in range(count + 1):
-                assert known.largest(count)[number, 0] == sum(sorted(outer, reverse=True)[:number])
-                assert known.smallest(count)[number, 0] == sum(sorted(inner)[:number])
+
+def test_several_resources_use_no_joint_law() -> None:
+    classes = [Between(np.array([10, 20]), np.array([30, 50]), 4), Members(np.array([[5, 1], [1, 9]]))]
+    for capacity in itertools.product((15, 31, 36, 40, 60), (22, 30, 52, 55, 60)):
+        low, high = Chances(classes, np.array(capacity)).fits((1, 1))
+        single = [
+            sum(between_chance([(lower, upper, 4)], [1], room - extra) for extra in extras) / 2
+            for lower, upper, room, extras in ((10, 30, capacity[0], (5, 1)), (20, 50, capacity[1], (1, 9)))
+        ]
+        assert low - ROUNDING <= max(Fraction(0), 1 - sum(1 - chance for chance in single))
+        assert high + ROUNDING >= min(single)
 
 
 @settings(max_examples=100, deadline=None)

@@ -47,13 +47,8 @@ def cities(draw: st.DrawFn) -> tuple[Requests, list[int], Any, list[list[int]], 
     times = np.array(draw(st.lists(few, min_size=num_stops**2, max_size=num_stops**2))).reshape(num_stops, num_stops)
     np.fill_diagonal(times, 0)
     stop = st.integers(0, num_stops - 1)
-    legs = draw(
-        st.lists(
-            st.tuples(st.integers(0, num_zones - 1), stop, stop, st.integers(0, 600), st.integers(-1, num - 1), few),
-            min_size=num,
-            max_size=num,
-        )
-    )
+    leg = st.tuples(st.integers(0, num_zones - 1), stop, stop, st.integers(0, 600), st.integers(-1, num - 1), few)
+    legs = draw(st.lists(leg, min_size=num, max_size=num))
     zone, origin, destination, seconds, after, lag = (np.array([leg[i] for leg in legs], dtype=int) for i in range(6))
     after = np.where(after < np.arange(num), after, -1)
     requests = Requests(
@@ -69,7 +64,7 @@ def cities(draw: st.DrawFn) -> tuple[Requests, list[int], Any, list[list[int]], 
     return requests, draw(st.lists(st.integers(1, 3), min_size=num_zones, max_size=num_zones)), times, homes, service
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=240, deadline=None)
 @given(cities())
 def test_any_day_stands_the_check(city: tuple[Requests, list[int], Any, list[list[int]], Service]) -> None:
     requests, fleet, times, homes, service = city
@@ -88,9 +83,9 @@ def test_giving_up_is_exact(city: tuple[Requests, list[int], Any, list[list[int]
     tried = simulate(*city, abort_mean_wait=target)
     if tried.aborted:
         assert whole.mean_wait > target
-        with pytest.raises(ParameterError, match="given up"):
+        with pytest.raises(ParameterError):
             _ = tried.waits
-        assert check_operation(*city, tried) == ["the operation was given up before its end."]
+        assert len(check_operation(*city, tried)) == 1
     else:
         assert np.array_equal(whole.picked_up, tried.picked_up)
 
@@ -109,69 +104,38 @@ def test_demand_of_every_shape(shape: str, fleet: int) -> None:
     assert min(parts[name].min() for name in ("busy", "empty", "parked")) >= -1e-9
 
 
-def test_more_shuttles_wait_less() -> None:
-    case = make("spread", 1500, seed=1)
-    ready = Dispatch(case.requests, case.times, case.homes, Service())
-    waits = [ready.run([size, size]).mean_wait for size in (5, 10, 20, 40, 80)]
-    assert waits == sorted(waits, reverse=True)
-
-
-def test_one_rider() -> None:
+def test_small_days_by_hand() -> None:
     operation = simulate(Requests.single([0], [1], [3], [50]), [1], LINE, [0])
-    assert story(operation) == [
-        (50, "park", 0),
-        (50, "depart", 0),
-        (150, "arrive", 1),
-        (150, "pickup", 1),
-        (170, "depart", 1),
-        (370, "arrive", 3),
-        (370, "dropoff", 3),
-        (390, "depart", 3),
-        (690, "arrive", 0),
-        (690, "park", 0),
-    ]
+    there = [(50, "park", 0), (50, "depart", 0), (150, "arrive", 1), (150, "pickup", 1), (170, "depart", 1)]
+    back = [(370, "arrive", 3), (370, "dropoff", 3), (390, "depart", 3), (690, "arrive", 0), (690, "park", 0)]
+    assert story(operation) == there + back
     assert (operation.waits.tolist(), operation.busy.tolist(), operation.empty.tolist()) == ([100], [240], [400])
     assert (operation.horizon, operation.late) == (640, 0)
-
-
-def test_shuttles_stand_where_riders_are() -> None:
     # Every minute someone wants to go from stop 3, at the other end, to stop 2.
     seconds = 60 * np.arange(200)
     far = LINE * 5
     operation = checked(Case(Requests.single([0] * 200, [3] * 200, [2] * 200, seconds), far, np.array([0])), [25])
     assert operation.waits[60:].max() == 0
-
-
-def test_shuttles_go_home_when_nobody_asks() -> None:
     requests = Requests.single([0] * 2, [1, 1], [3, 3], [0, 5000])
     assert story(checked(Case(requests, LINE, np.array([0])), [1]))[-1][1:] == ("park", 0)
-
-
-def test_riders_share_a_ride_and_a_stay() -> None:
+    case = make("spread", 1500, seed=1)
+    ready = Dispatch(case.requests, case.times, case.homes, Service())
+    waits = [ready.run([size, size]).mean_wait for size in (5, 10, 20, 40, 80)]
+    assert waits == sorted(waits, reverse=True)
     operation = simulate(Requests.single([0] * 3, [1, 1, 2], [3, 3, 3], [0, 5, 10]), [1], LINE, [1])
     # The second boards while the first's stay lasts; it is then as long as hers.
-    assert operation.picked_up.tolist() == [0, 5, 125]
-    assert operation.dropped.tolist() == [245] * 3
+    assert (operation.picked_up.tolist(), operation.dropped.tolist()) == ([0, 5, 125], [245] * 3)
     assert operation.moves.carried.tolist()[:3] == [0, 2, 3]
-
-
-def test_a_shuttle_on_its_way_turns_back() -> None:
     # On its way home it is called to where it came from, after 130 of 200 seconds.
     requests = Requests.single([0, 0], [1, 3], [3, 2], [0, 330])
     operation = simulate(requests, [1], LINE, [1], QUICK)
     assert check_operation(requests, [1], LINE, [1], QUICK, operation) == []
     assert (200, "depart", 3) in story(operation)
     assert story(operation)[6:9] == [(330, "turn", 3), (460, "arrive", 3), (460, "pickup", 3)]
-
-
-def test_a_shuttle_goes_on_where_that_is_sooner() -> None:
     requests = Requests.single([0, 0], [1, 1], [3, 2], [0, 330])
     operation = simulate(requests, [1], LINE, [1], QUICK)
     assert operation.picked_up.tolist() == [0, 400]
     assert not (operation.moves.turned >= 0).any()
-
-
-def test_second_leg_is_requested_when_the_first_has_arrived() -> None:
     requests = Requests(
         rider=np.array([0, 0]),
         zone=np.array([1, 0]),
@@ -186,7 +150,7 @@ def test_second_leg_is_requested_when_the_first_has_arrived() -> None:
     assert (operation.requested[0], operation.picked_up[0], operation.start) == (170, 170, 10)
 
 
-def test_who_boards_sooner_by_a_shortcut_alights_sooner() -> None:
+def test_shortcuts_by_hand() -> None:
     # From 2 over 0 to 1 is shorter than from 2 to 1. The fifth leg, from 0 to 2, would bring the fourth's boarding at 1
     # forward by 40 seconds, but where it alights, behind the visit of 2 in between, only by 20.
     requests = Requests(
@@ -200,11 +164,7 @@ def test_who_boards_sooner_by_a_shortcut_alights_sooner() -> None:
     )
     times = np.array([[0, 0, 60, 0], [0, 0, 0, 0], [0, 60, 0, 0], [0, 0, 0, 0]])
     operation = checked(Case(requests, times, np.array([0])), [1], Service(capacity=2, detour_seconds=0))
-    assert (operation.dropped - operation.picked_up)[3] == 20
-    assert operation.late == 0
-
-
-def test_a_shortcut_gives_no_time_for_a_detour() -> None:
+    assert ((operation.dropped - operation.picked_up)[3], operation.late) == (20, 0)
     # The second rider, from 3 to 1, brings the first's ride from 1 to 2 forward by 80 seconds. That does not make room
     # for the third, whose way from 1 to 4 would make the first's ride 50 seconds longer than it may be.
     times = np.full((5, 5), 400)
@@ -215,14 +175,13 @@ def test_a_shortcut_gives_no_time_for_a_detour() -> None:
     service = Service(max_detour=1.0, detour_seconds=0, dwell_seconds=0)
     case = Case(Requests.single([0] * 3, [1, 3, 1], [2, 1, 4], [0] * 3), times, np.array([0]))
     operation = checked(case, [1], service)
-    assert operation.picked_up.tolist() == [20, 10, 520]
-    assert operation.dropped.tolist() == [120, 20, 595]
+    assert (operation.picked_up.tolist(), operation.dropped.tolist()) == ([20, 10, 520], [120, 20, 595])
 
 
 @pytest.mark.parametrize("dwell", [0, 20])
 def test_cities_full_of_shortcuts(dwell: int) -> None:
     rng = np.random.default_rng(dwell)
-    for _ in range(600):
+    for _ in range(300):
         requests = Requests.single([0] * 20, *rng.integers(0, 5, (2, 20)), rng.integers(0, 300, 20))
         times = rng.choice([0, 20, 60, 300, 900], (5, 5))
         np.fill_diagonal(times, 0)
@@ -230,26 +189,17 @@ def test_cities_full_of_shortcuts(dwell: int) -> None:
         checked(Case(requests, times, np.array([0])), [2], service)
 
 
-def test_everyone_of_a_crowd_is_served() -> None:
+def test_crowds_gaps_and_empty_zones() -> None:
     case = make("crowd", 5000, seed=2, num_stops=4, num_zones=1)
     assert checked(case, [3]).late > 0
-
-
-def test_nowhere_and_no_time() -> None:
     requests = Requests.single([0] * 50, [1] * 50, [2] * 50, [7] * 50)
     operation = simulate(requests, [1], np.zeros((3, 3), dtype=int), [0], Service(dwell_seconds=0))
     assert operation.waits.tolist() == [0] * 50
     same = simulate(Requests.single([0] * 20, [1] * 20, [1] * 20, [7] * 20), [2], LINE, [0])
     assert same.dropped.min() > 0
-
-
-def test_long_gaps_cost_nothing() -> None:
     seconds = np.array([0, 10**11, 2 * 10**11])
     operation = simulate(Requests.single([0] * 3, [1] * 3, [2] * 3, seconds), [5], LINE, [0])
     assert len(operation.moves.shuttle) < 100
-
-
-def test_zones_without_requests_or_shuttles() -> None:
     none = Requests.single([], [], [], [])
     operation = simulate(none, [0, 2], LINE, [0, 3])
     assert (operation.mean_wait, operation.horizon) == (0.0, 0)
@@ -257,42 +207,26 @@ def test_zones_without_requests_or_shuttles() -> None:
     assert [row[1] for row in story(operation)] == ["park"]
     one = Requests.single([0], [1], [2], [0])
     assert check_operation(one, [1, 0], LINE, [0, 3], Service(), simulate(one, [1, 0], LINE, [0, 3])) == []
-    with pytest.raises(ParameterError, match=r"a zone with requests needs a shuttle\. Got none for zone 0"):
+    with pytest.raises(ParameterError, match="zone 0"):
         simulate(one, [0, 2], LINE, [0, 3])
 
 
 def test_bad_arguments_are_refused() -> None:
     good = {"requests": Requests.single([0], [1], [2], [0]), "fleet": [1], "times": LINE, "homes": [0]}
-    cases: list[tuple[str, Any, str]] = [
-        ("fleet", [1, 1], "for each of 1 zones"),
-        ("fleet", [1.5], "whole number of shuttles"),
-        ("fleet", [-1], "0 to"),
-        ("times", LINE[:3], "square"),
-        ("times", LINE * 0.5, "whole seconds"),
-        ("times", -LINE, "from 0"),
-        ("times", LINE + 1, "to itself"),
-        ("times", LINE[:2, :2], "stops beyond"),
-        ("homes", [9], "homes must be numbers of stops"),
-        ("homes", [[]], "homes must be numbers of stops"),
-        ("homes", [], "every zone needs a home"),
-        ("abort_mean_wait", -1.0, "abort_mean_wait"),
-        ("abort_mean_wait", float("nan"), "abort_mean_wait"),
-    ]
-    for name, value, message in cases:
-        with pytest.raises(ParameterError, match=message):
+    wrong: dict[str, list[Any]] = {
+        "fleet": [[1, 1], [1.5], [-1]],
+        "times": [LINE[:3], LINE * 0.5, -LINE, LINE + 1, LINE[:2, :2]],  # not square, ..., stops beyond
+        "homes": [[9], [[]], []],
+        "abort_mean_wait": [-1.0, float("nan")],
+    }
+    for name, value in ((name, value) for name, values in wrong.items() for value in values):
+        with pytest.raises(ParameterError):
             simulate(**good | {name: value})
     requests = Requests.single([0, 0], [1, 1], [2, 2], [0, 0])
-    cases = [
-        ("after", [0, -1], "after itself"),
-        ("after", [1, 0], "after itself"),
-        ("after", [-1, 2], "number of a leg"),
-        *((name, [0, -1], "from 0") for name in ("lag", "seconds", "zone")),
-        ("seconds", [0, 2**60], "from 0"),
-        ("seconds", [0], "same length"),
-        ("seconds", [0.5, 1.0], "whole numbers"),
-    ]
-    for name, value, message in cases:
-        with pytest.raises(ParameterError, match=message):
+    wrong = {"after": [[0, -1], [1, 0], [-1, 2]], **{name: [[0, -1]] for name in ("lag", "zone")}}
+    wrong |= {"seconds": [[0, -1], [0, 2**60], [0], [0.5, 1.0]]}
+    for name, value in ((name, value) for name, values in wrong.items() for value in values):
+        with pytest.raises(ParameterError):
             replace(requests, **{name: np.array(value)})
     services = [("capacity", 0), ("capacity", True), ("max_detour", 0.5), ("dwell_seconds", -1), ("wait_weight", 0)]
     for name, value in services:
@@ -300,21 +234,12 @@ def test_bad_arguments_are_refused() -> None:
             Service(**{name: value})
 
 
-# The checker: whatever is tampered with must be found.
-
-
-def tampered(operation: Operation, **change: Any) -> Any:
+def tampered(operation: Operation, events: dict[str, Any] | None = None, **change: Any) -> Any:
     """Return an operation with other columns; ``events`` changes columns of events."""
-    names = [item.name for item in fields(operation)]
-    names += ["waits", "busy", "empty", "events"]
-    copy = SimpleNamespace(**{name: getattr(operation, name) for name in names})
-    events = SimpleNamespace(**{item.name: getattr(copy.events, item.name) for item in fields(copy.events)})
-    for name, value in change.pop("events", {}).items():
-        setattr(events, name, value)
-    copy.events = events
-    for name, value in change.items():
-        setattr(copy, name, value)
-    return copy
+    names = [*(item.name for item in fields(operation)), "waits", "busy", "empty"]
+    own = {item.name: getattr(operation.events, item.name) for item in fields(operation.events)}
+    known = {name: getattr(operation, name) for name in names}
+    return SimpleNamespace(**{**known, "events": SimpleNamespace(**{**own, **(events or {})}), **change})
 
 
 def changed(column: Any, place: int, by: int) -> Any:
@@ -329,73 +254,49 @@ def day() -> tuple[Case, Operation]:
     return case, checked(case, [6, 6])
 
 
-@pytest.mark.parametrize("name", ["requested", "picked_up", "dropped", "waits", "busy", "empty"])
-def test_tampered_times_are_found(day: tuple[Case, Operation], name: str) -> None:
-    case, operation = day
-    for place in range(0, len(getattr(operation, name)), 11):
-        wrong = tampered(operation, **{name: changed(getattr(operation, name), place, 1 if place % 2 else -1)})
-        assert check_operation(case.requests, [6, 6], case.times, case.homes, Service(), wrong)
-
-
-@pytest.mark.parametrize("name", ["seconds", "stop", "event", "leg", "shuttle", "target"])
-def test_tampered_events_are_found(day: tuple[Case, Operation], name: str) -> None:
+def test_whatever_is_tampered_with_is_found(day: tuple[Case, Operation]) -> None:
     case, operation = day
     events = operation.events
-    missed = []
-    for place in range(0, len(events), 17):
-        if name == "target" and EVENTS[events.event[place]] != "depart":
-            continue
-        if name == "leg" and events.leg[place] < 0:
-            continue
-        by = -1 if getattr(events, name)[place] > 0 else 1
-        wrong = tampered(operation, events={name: changed(getattr(events, name), place, by)})
-        if not check_operation(case.requests, [6, 6], case.times, case.homes, Service(), wrong):
-            missed.append((place, EVENTS[events.event[place]]))
-    assert missed == []
 
+    def missed(**changes: Any) -> bool:
+        wrong = tampered(operation, **changes)
+        return not check_operation(case.requests, [6, 6], case.times, case.homes, Service(), wrong)
 
-def test_events_left_out_are_found(day: tuple[Case, Operation]) -> None:
-    case, operation = day
-    events = operation.events
-    missed = []
-    for place in range(0, len(events), 5):
+    for name in ("requested", "picked_up", "dropped", "waits", "busy", "empty"):
+        column = getattr(operation, name)
+        places = range(0, len(column), 23)
+        assert [p for p in places if missed(**{name: changed(column, p, 1 if p % 2 else -1)})] == [], name
+    for name in ("seconds", "stop", "event", "leg", "shuttle", "target"):
+        column = getattr(events, name)
+        places = [
+            place
+            for place in range(0, len(events), 35)
+            if not (name == "target" and EVENTS[events.event[place]] != "depart")
+            and not (name == "leg" and events.leg[place] < 0)
+        ]
+        assert [p for p in places if missed(events={name: changed(column, p, -1 if column[p] > 0 else 1)})] == [], name
+    for place in range(0, len(events), 13):  # left out
         rest = {item.name: np.delete(getattr(events, item.name), place) for item in fields(events)}
-        if not check_operation(
-            case.requests, [6, 6], case.times, case.homes, Service(), tampered(operation, events=rest)
-        ):
-            missed.append(EVENTS[events.event[place]])
-    assert missed == []
+        assert not missed(events=rest), EVENTS[events.event[place]]
 
 
 def test_other_rules_are_found(day: tuple[Case, Operation]) -> None:
     case, operation = day
-    cases: list[tuple[dict[str, Any], str]] = [
-        ({"service": Service(capacity=2)}, "seats"),
-        ({"service": Service(dwell_seconds=21)}, "before its stay is over"),
-        ({"service": Service(max_wait_seconds=10)}, "said to be late"),
-        ({"fleet": [7, 6]}, "6 shuttles instead of 7"),
-        ({"homes": [2, 3]}, "start at a home"),
-        ({"times": case.times + 1}, "after the drive allows"),
-        ({"times": case.times - 1}, "after the drive allows"),
-        ({"requests": replace(case.requests, zone=1 - case.requests.zone)}, "another zone"),
-    ]
     good = {"requests": case.requests, "fleet": [6, 6], "times": case.times, "homes": case.homes, "service": Service()}
-    for change, said in cases:
-        problems = check_operation(*(good | change).values(), operation)
-        assert any(said in problem for problem in problems)
-
-
-def test_a_turn_that_is_too_quick_is_found() -> None:
+    services = [Service(capacity=2), Service(dwell_seconds=21), Service(max_wait_seconds=10)]
+    for change in (
+        *({"service": service} for service in services),
+        *({"fleet": [7, 6]}, {"homes": [2, 3]}, {"times": case.times + 1}, {"times": case.times - 1}),
+        {"requests": replace(case.requests, zone=1 - case.requests.zone)},
+    ):
+        assert check_operation(*(good | change).values(), operation), change
+    # A turn that is too quick.
     requests = Requests.single([0, 0], [1, 3], [3, 2], [0, 330])
     operation = simulate(requests, [1], LINE, [1], QUICK)
-    events = operation.events
-    turn = int(np.flatnonzero(events.event == EVENTS.index("turn"))[0])
+    turn = int(np.flatnonzero(operation.events.event == EVENTS.index("turn"))[0])
     for by in (-1, 1):
-        wrong = tampered(operation, events={"seconds": changed(events.seconds, turn, by)})
+        wrong = tampered(operation, events={"seconds": changed(operation.events.seconds, turn, by)})
         assert check_operation(requests, [1], LINE, [1], QUICK, wrong)
-
-
-# How good and how fast.
 
 
 def smallest(ready: Dispatch) -> int:
@@ -413,14 +314,14 @@ def test_fleet_is_near_the_smallest_that_knows_the_future(ahead: bool) -> None:
     """
     service = Service()
     ours, theirs = [], []
-    for seed in range(12):
+    for seed in range(10):
         case = make("spread", 7, seed, num_stops=8, num_zones=1, seconds=600)
         case = Case(case.requests, plane_times(8, np.random.default_rng(seed + 100), 600), case.homes)
         offline = offline_fleet(case, service, 600, ahead=ahead)
         if offline is not None:
             theirs.append(offline)
             ours.append(smallest(Dispatch(case.requests, case.times, case.homes, service)))
-    assert len(theirs) >= 10
+    assert len(theirs) >= 8
     assert all(one >= other for one, other in zip(ours, theirs, strict=True))
     assert sum(ours) <= 1.25 * sum(theirs)
 

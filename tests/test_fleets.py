@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.stats import binom
+from tests.oracles.bins import parts
 from tests.settle_help import Published
 
 import dunnage as dn
 from dunnage.errors import NoPlanError, ParameterError
 from dunnage.planning.plan import Plan
-from dunnage.release import Release
 
 UNITS = {"weight": "kg", "volume": "m3", "height": "cm", "width": "cm", "length": "cm"}
 MODELS = [dn.Standard(), dn.Standard(statistic="mean"), dn.Stochastic(), dn.Robust(), dn.Sealed()]
@@ -100,78 +101,56 @@ def check_plan(case: Case, plan: Plan, model: Any) -> None:
 
 
 @pytest.mark.parametrize("model", MODELS, ids=NAMES)
-def test_two_quantities(flat: Case, model: Any) -> None:
+def test_several_quantities(flat: Case, deep: Case, model: Any) -> None:
     plan = dn.pack(flat.release, capacity=FLAT_ROOM, model=model, seconds=10)
     assert plan.quantities == {"weight": "kg", "volume": "m3"}
     assert plan.trucks[0].capacity == {"weight": 150, "volume": 110}
     check_plan(flat, plan, model)
-
-
-@pytest.mark.parametrize("model", MODELS, ids=NAMES)
-def test_four_quantities(deep: Case, model: Any) -> None:
     plan = dn.pack(deep.release, capacity=DEEP_ROOM, model=model, seconds=10)
     assert list(plan.quantities) == ["weight", "height", "width", "length"]
     check_plan(deep, plan, model)
 
 
-def test_models_are_ordered_by_what_they_know(flat: Case) -> None:
+def test_models_are_ordered_by_what_they_know_and_come_back_from_folders(flat: Case, tmp_path: Path) -> None:
     plans = {name: dn.pack(flat.release, capacity=FLAT_ROOM, model=m) for name, m in zip(NAMES, MODELS, strict=True)}
     assert plans["sealed"].bound <= plans["stochastic"].objective <= plans["largest"].objective
     assert plans["largest"].objective <= plans["upper"].objective
-
-
-def test_budgets_are_for_one_quantity(flat: Case) -> None:
-    for budget in ("items", "published"):
-        with pytest.raises(ParameterError, match="one quantity into one kind of truck"):
-            dn.pack(flat.release, capacity=FLAT_ROOM, model=dn.Robust(budget=budget))
-    with pytest.raises(ParameterError, match="without as_published"):
-        dn.pack(flat.release, capacity=FLAT_ROOM, model=dn.Stochastic(as_published=True))
+    for name, plan in plans.items():
+        again = Plan.read(plan.write(tmp_path / name))
+        assert again.to_dict() == plan.to_dict(), name
+        assert again.summary().splitlines()[:-1] == plan.summary().splitlines()[:-1]  # the last has the seconds
+        assert (plan.release, plan.unplanned.count) == (flat.release.certificate.digest, 0)
+    for model in (*(dn.Robust(budget=budget) for budget in ("items", "published")), dn.Stochastic(as_published=True)):
+        with pytest.raises(ParameterError):  # these are for one quantity
+            dn.pack(flat.release, capacity=FLAT_ROOM, model=model)
 
 
 def test_for_vectors_the_product_is_no_bound() -> None:
     """Class {(3,1), (1,3)}, rooms (3,1) and (1,3): both fit with 1/2, though the product is 1/4."""
     case = Case({"weight": [3, 1], "volume": [1, 3]}, 2)
-    kinds = [
-        dn.Truck(name="broad", capacity={"weight": 3, "volume": 1}, count=1),
-        dn.Truck(name="tall", capacity={"weight": 1, "volume": 3}, count=1),
+    rooms = {"broad": {"weight": 3, "volume": 1}, "tall": {"weight": 1, "volume": 3}}
+    kinds = [dn.Truck(name=name, capacity=room, count=1) for name, room in rooms.items()]
+    with suppress(NoPlanError):  # the union bound cannot certify it, and nothing is claimed
+        assert dn.pack(case.release, trucks=kinds, model=dn.Stochastic(risk="0.6")).certified.at_most >= 0.5
+
+
+def test_capacities_must_be_clear(flat: Case, deep: Case) -> None:
+    wrong = [
+        *("150", ["150kg", "160kg"], ["150kg", "volume=9", "20"], ["weight=150", "weight=160"], ["150kg", "height=9"]),
+        *(["150kg", "volume=9kg"], ["150kg", "volume=-9"], ["=150"], [], [150, 90]),
     ]
-    try:
-        plan = dn.pack(case.release, trucks=kinds, model=dn.Stochastic(risk="0.6"))
-    except NoPlanError:
-        return  # the union bound cannot certify it, and nothing is claimed
-    assert plan.certified.at_most >= 0.5
-
-
-def test_one_of_several_quantities(flat: Case) -> None:
+    for release, capacity in (*((flat.release, one) for one in wrong), (deep.release, ["100cm", "weight=9"])):
+        with pytest.raises(ParameterError):
+            dn.pack(release, capacity=capacity)
+    for word, column in itertools.product(("by", "apart"), ("weight", "class_id", "row", "", "nothing")):
+        with pytest.raises(ParameterError, match=column or None):
+            dn.pack(flat.release, capacity=FLAT_ROOM, **{word: column})
     alone = dn.pack(flat.release, capacity=["weight=150"])
     assert alone.quantities == {"weight": "kg"}
     assert alone.objective == dn.pack(flat.release, capacity="150", quantity="weight").objective
     assert alone.objective <= dn.pack(flat.release, capacity=FLAT_ROOM).objective
     upper = flat.release.uncertain("weight").upper
     assert np.bincount(alone.assignment, weights=upper).max() <= 150
-
-
-def test_capacities_must_be_clear(flat: Case, deep: Case) -> None:
-    cases = [
-        ("150", "Name it: weight=150"),
-        (["150kg", "160kg"], "released in m3"),
-        (["150kg", "volume=9", "20"], "may be of weight, volume"),
-        (["weight=150", "weight=160"], "two capacities"),
-        (["150kg", "height=9"], "no quantity 'height'"),
-        (["150kg", "volume=9kg"], "Give it in m3"),
-        (["150kg", "volume=-9"], "positive number"),
-        (["=150"], "may be of"),
-        ([], "capacity"),
-        ([150, 90], "may be of"),
-    ]
-    for capacity, message in cases:
-        with pytest.raises(ParameterError, match=message):
-            dn.pack(flat.release, capacity=capacity)
-    with pytest.raises(ParameterError, match="Name it"):
-        dn.pack(deep.release, capacity=["100cm", "weight=9"])
-
-
-def test_a_row_too_large_in_one_quantity_alone(flat: Case) -> None:
     rows = np.flatnonzero(flat.release.uncertain("volume").upper > 20).tolist()
     assert rows
     with pytest.raises(NoPlanError, match=f"row {rows[0]}"):
@@ -181,23 +160,10 @@ def test_a_row_too_large_in_one_quantity_alone(flat: Case) -> None:
             dn.pack(flat.release, capacity=["150kg", "volume=3"], model=model)
 
 
-# Several kinds of truck
-
-
-def divisions(rows: Sequence[int]) -> Iterator[list[list[int]]]:
-    if not rows:
-        yield []
-        return
-    for rest in divisions(rows[1:]):
-        yield [[rows[0]], *rest]
-        for number in range(len(rest)):
-            yield [*rest[:number], [rows[0], *rest[number]], *rest[number + 1 :]]
-
-
 def least_cost(values: Sequence[float], kinds: Sequence[dn.Truck]) -> Fraction | None:
     """List every division of rows into bins and every choice of trucks for them."""
     best: Fraction | None = None
-    for bins in divisions(range(len(values))):
+    for bins in parts(len(values)):
         loads = sorted((sum(values[row] for row in rows) for rows in bins), reverse=True)
         for chosen in itertools.combinations_with_replacement(range(len(kinds)), len(bins)):
             if any(k.count is not None and chosen.count(at) > k.count for at, k in enumerate(kinds)):
@@ -228,14 +194,13 @@ FLEETS = [
 
 
 @pytest.mark.parametrize("kinds", FLEETS, ids=range(len(FLEETS)))
-@pytest.mark.parametrize("seed", range(2))
-def test_the_cheapest_fleet(kinds: list[dn.Truck], seed: int) -> None:
-    case = Case({"weight": np.random.default_rng(seed).integers(5, 50, 6).tolist()}, 2)
+def test_the_cheapest_fleet(kinds: list[dn.Truck]) -> None:
+    case = Case({"weight": np.random.default_rng(len(kinds)).integers(5, 50, 6).tolist()}, 2)
     values = case.release.uncertain("weight").upper.tolist()
     least = least_cost(values, kinds)
     true_least = least_cost(case.truth[:, 0].tolist(), kinds)
     if least is None:
-        with pytest.raises(NoPlanError, match="trucks there are"):
+        with pytest.raises(NoPlanError):
             dn.pack(case.release, trucks=kinds)
         return
     plan = dn.pack(case.release, trucks=kinds)
@@ -263,28 +228,18 @@ def test_a_mixed_fleet_of_vectors(flat: Case, model: Any) -> None:
         dn.Truck(name="van", capacity={"weight": 80, "volume": 70}, cost=2.5, count=3),
         dn.Truck(name="lorry", capacity={"weight": 200, "volume": 120}, cost=5),
     ]
-    plan = dn.pack(flat.release, trucks=kinds, model=model, seconds=10)
+    plan = dn.pack(flat.release, trucks=kinds, model=model, seconds=2)
     assert plan.truck_of_bin.count("van") <= 3
     assert plan.objective == sum(plan.truck(name).cost for name in plan.truck_of_bin)
     check_plan(flat, plan, model)
 
 
-def test_one_kind_counts_trucks_whatever_they_cost(flat: Case) -> None:
+def test_kinds_of_trucks(flat: Case) -> None:
     plan = dn.pack(flat.release, trucks=[dn.Truck(name="van", capacity={"weight": 150}, cost=12.5)])
-    assert plan.minimises == "trucks"
-    assert plan.objective == plan.num_bins
-
-
-def test_kinds_may_hold_different_quantities_besides_what_is_packed(flat: Case) -> None:
-    kinds = [
-        dn.Truck(name="van", capacity={"weight": 100, "volume": 80}),
-        dn.Truck(name="lorry", capacity={"weight": 200}, cost=2),
-    ]
-    plan = dn.pack(flat.release, trucks=kinds)
-    assert plan.quantities == {"weight": "kg"}  # what every kind has a capacity for
-
-
-def test_trucks_that_make_no_sense(flat: Case) -> None:
+    assert (plan.minimises, plan.objective) == ("trucks", plan.num_bins)  # one kind counts, whatever it costs
+    van = dn.Truck(name="van", capacity={"weight": 100, "volume": 80})
+    kinds = [van, dn.Truck(name="lorry", capacity={"weight": 200}, cost=2)]
+    assert dn.pack(flat.release, trucks=kinds).quantities == {"weight": "kg"}  # what every kind has a capacity for
     lorry = dn.Truck(name="lorry", capacity={"weight": 500, "height": 5}, cost=2)
     rooms: list[Any] = [{}, {"height": 5}, *({"weight": room} for room in (-5, float("nan"), float("inf"), "50"))]
     wrong: list[Any] = [{"cost": cost} for cost in (0, -1, float("nan"), "2")] + [{"count": n} for n in (-1, 1.5)]
@@ -293,21 +248,12 @@ def test_trucks_that_make_no_sense(flat: Case) -> None:
         for kinds in ([van], [lorry, van]):
             with pytest.raises(ParameterError, match="truck"):
                 dn.pack(flat.release, trucks=kinds)
-
-
-def test_costs_too_far_apart(flat: Case) -> None:
-    with pytest.raises(ParameterError, match="times another"):
+    with pytest.raises(ParameterError):  # costs too far apart
         dn.pack(flat.release, trucks=fleet((90, 1, None), (120, 1e7, None)))
-
-
-def test_no_truck_at_all_of_any_kind(flat: Case) -> None:
     for model in MODELS:
         for kinds in (fleet((900, 1, 0)), fleet((900, 1, 0), (950, 2, 0))):
             with pytest.raises(NoPlanError):
                 dn.pack(flat.release, trucks=kinds, model=model)
-
-
-# Rows kept apart
 
 
 @pytest.mark.parametrize("model", MODELS, ids=NAMES)
@@ -333,35 +279,10 @@ def test_the_order_of_the_columns_does_not_matter() -> None:
     assert same.objective == dn.pack(case.release, capacity=150, model=model, by="town").objective <= plan.objective
 
 
-def test_only_public_columns_keep_rows_apart(flat: Case) -> None:
-    for word, column in itertools.product(("by", "apart"), ("weight", "class_id", "row", "", "nothing")):
-        with pytest.raises(ParameterError, match="public column only"):
-            dn.pack(flat.release, capacity=FLAT_ROOM, **{word: column})
-
-
-# Full-domain releases, and files
-
-
 @pytest.mark.parametrize("model", MODELS, ids=NAMES)
 def test_full_domain_releases(model: Any) -> None:
     case = Case({"weight": np.random.default_rng(4).integers(1, 200, 24).tolist()}, 4, name="full-domain")
     plan = dn.pack(case.release, capacity=500, model=model)
     check_plan(case, plan, model)
-    both = Case(drawn(5, 16, 60, 40), 3, name="full-domain")
+    both = Case(drawn(5, 12, 60, 40), 3, name="full-domain")
     check_plan(both, dn.pack(both.release, capacity=["170kg", "volume=120"], model=model, seconds=10), model)
-
-
-def test_every_model_comes_back_from_its_folder(flat: Case, tmp_path: Path) -> None:
-    for number, model in enumerate([*MODELS, dn.Stochastic(risk="0.3")]):
-        plan = dn.pack(flat.release, capacity=FLAT_ROOM, model=model)
-        plan.write(tmp_path / str(number))
-        again = Plan.read(tmp_path / str(number))
-        assert again.to_dict() == plan.to_dict()
-        assert again.summary().splitlines()[:-1] == plan.summary().splitlines()[:-1]  # the last has the seconds
-
-
-def test_the_release_alone_is_enough(flat: Case, tmp_path: Path) -> None:
-    flat_release: Release = flat.release
-    plan = dn.pack(flat_release, capacity=FLAT_ROOM, model=dn.Sealed())
-    assert plan.release == flat_release.certificate.digest
-    assert plan.unplanned.count == 0

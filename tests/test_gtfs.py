@@ -14,7 +14,7 @@ from statistics import median
 import numpy as np
 import pytest
 
-from dunnage.errors import DunnageError, InputError, OutputError, ParameterError, Refusal
+from dunnage.errors import DunnageError, OutputError, ParameterError
 from dunnage.model.city import City
 from dunnage.model.routes import find_routes
 from dunnage.tables import gtfs
@@ -77,7 +77,9 @@ def feed(tmp_path: Path, **changes: str | None) -> Path:
     place = tmp_path / "feed"
     place.mkdir(exist_ok=True)
     for name, text in {**FEED, **changes}.items():
-        if text is not None:
+        if text is None:
+            (place / f"{name}.txt").unlink(missing_ok=True)
+        else:
             (place / f"{name}.txt").write_text(text, encoding="utf-8")
     return place
 
@@ -97,28 +99,21 @@ def rides(city: City) -> dict[tuple[str, str], tuple[int, int]]:
     }
 
 
-def refused(path: Path, **asked) -> str:
+def refused(path: Path, *facts: str, **asked) -> None:
+    """Check that a feed is refused with a message that has these facts: files, lines, columns, names, dates."""
     with pytest.raises(DunnageError) as caught:
         load_city(path, **asked)
-    return str(caught.value)
+    assert [fact for fact in facts if fact not in str(caught.value)] == [], str(caught.value)
 
 
-# What is made of a feed
+def assumes(city: City, fact: str) -> bool:
+    return any(fact in said for said in city.assumed)
 
 
-def test_platforms_become_their_station_and_retired_stops_go(tmp_path):
+def test_stops_and_rides_between_hubs_are_those_of_the_timetable(tmp_path):
     city = load_city(feed(tmp_path), **ALL_HUBS)
-    assert city.stops == ("A", "B", "S", "D")
-    assert city.lat[2] == pytest.approx(42.02)
-    said = "\n".join(city.assumed)
-    assert "2 platforms count as the station" in said
-    assert "1 stop that no trip of the feed calls at is left out" in said
-    assert "1 trip with fewer than two stops is left out" in said
-    assert "Hubs are the 3 stops that were named" in said
-
-
-def test_rides_between_hubs_are_those_of_the_timetable(tmp_path):
-    city = load_city(feed(tmp_path), **ALL_HUBS)
+    assert city.stops == ("A", "B", "S", "D")  # platforms are their station, and R is retired
+    assert (city.lat[2], city.hubs.tolist()) == (pytest.approx(42.02), [True, False, True, True])
     span = 24 * 60 + 40 - 8 * 60  # minutes between the first and the last of three
     assert rides(city) == {
         ("A", "S"): (12 * 60, span * 30),
@@ -126,113 +121,31 @@ def test_rides_between_hubs_are_those_of_the_timetable(tmp_path):
         ("S", "D"): (19 * 60, (24 * 60 + 55 - 8 * 60 - 11) * 30),
         ("D", "S"): (21 * 60, 1800),
     }
-    assert city.hubs.tolist() == [True, False, True, True]
+    assert all(assumes(city, fact) for fact in ("2 platforms", "1 stop ", "1 trip ", "3 stops"))
+    # Rare buses are left out.
+    assert set(rides(load_city(feed(tmp_path), **{**ALL_HUBS, "max_headway_seconds": 1800}))) == {("D", "S")}
+    assert rides(load_city(feed(tmp_path), **{**ALL_HUBS, "max_headway_seconds": 1799})) == {}
 
 
-def test_blank_times_are_filled_in_between(tmp_path):
-    """8:00 at A, 8:10 at P1: B between them is at 8:05. To B it took 5 minutes by all three."""
+def test_rides_of_odd_timetables(tmp_path):
+    # 8:00 at A, 8:10 at P1: B between them is at 8:05. To B it took 5 minutes by all three.
     city = load_city(feed(tmp_path), hubs=["A", "B", "S"], zones=1, max_headway_seconds=86_400)
-    assert rides(city)["A", "B"][0] == 300
-    assert rides(city)["B", "S"][0] == 7 * 60
-    assert any("1 time that the feed leaves blank is filled in" in said for said in city.assumed)
+    assert (rides(city)["A", "B"][0], rides(city)["B", "S"][0]) == (300, 7 * 60)
+    assert assumes(city, "1 time ")
     fewer = "".join(line for line in TIMES.splitlines(keepends=True) if not line.startswith("t2"))
     city = load_city(feed(tmp_path, stop_times=fewer), hubs=["A", "B", "S"], zones=1, max_headway_seconds=86_400)
     assert rides(city)["B", "S"][0] == (5 + 9) * 60 / 2  # the minute at P1 is not spread over the way there
-
-
-@pytest.mark.parametrize("name", ["feed.zip", "other.gtfs"])
-def test_zip_and_folder_are_the_same(tmp_path, name):
-    files = {f"{name}.txt": text for name, text in FEED.items()}
-    expected = load_city(feed(tmp_path))
-    assert load_city(zipped(tmp_path / name, files)) == expected
-    nested = {f"export/{name}": text for name, text in files.items()} | {"__MACOSX/stops.txt": "x"}
-    assert load_city(zipped(tmp_path / f"nested-{name}", nested)) == expected
-    marked = {name: b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode() for name, text in files.items()}
-    assert load_city(zipped(tmp_path / f"bom-{name}", marked, compression=zipfile.ZIP_DEFLATED)) == expected
-
-
-def test_the_day_decides_which_buses_run(tmp_path):
-    place = feed(tmp_path)
-    assert any("Monday, 2026-11-02" in said for said in load_city(place).assumed)
-    holiday = load_city(place, date="2026-11-11", **ALL_HUBS)
-    assert any("Wednesday, 2026-11-11" in said for said in holiday.assumed)
-    assert rides(holiday) == {}
-    assert holiday.stops == ("A", "B", "S", "D")
-    assert len(rides(load_city(place, date=date(2026, 11, 10), **ALL_HUBS))) == 4
-
-
-def test_days_outside_or_without_service_are_refused(tmp_path):
-    place = feed(tmp_path)
-    assert "from 2026-11-01 to 2026-11-30, and 2026-12-01 is outside" in refused(place, date="2026-12-01")
-    assert "no trip runs on 2026-11-07 (Saturday). Choose another date, such as" in refused(place, date="2026-11-07")
-    assert "no trip runs on 2026-11-12" in refused(place, date="2026-11-12")
-    assert "a date is written as 2026-11-16" in refused(place, date="tomorrow")
-
-
-@pytest.mark.parametrize(("first", "day"), [("00010101", "Monday, 0001-01-01"), ("20261101", "Monday, 2026-11-02")])
-def test_a_feed_may_hold_for_ages(tmp_path, monkeypatch, first, day):
-    """Only a year of it is looked at; the ends of the calendar do no harm."""
-    looked: list[date] = []
-    plain = gtfs._Feed.services
-
-    def services(feed, day):
-        looked.append(day)
-        return plain(feed, day)
-
-    monkeypatch.setattr(gtfs._Feed, "services", services)
-    ages = CALENDAR.replace("20261101", first).replace("20261130", "99991231")
-    place = feed(tmp_path, calendar=ages)
-    assert any(day in said for said in load_city(place).assumed)
-    assert len(set(looked)) == 366
-    # The last Saturday of the calendar has no trip, the days around it are few.
-    assert "Choose another date, such as 9999-12-31" in refused(place, date="9999-12-25")
-    assert any("Friday, 9999-12-31" in said for said in load_city(place, date="9999-12-31").assumed)
-
-
-def test_a_first_year_without_trips_is_refused(tmp_path):
-    early = DATES + "sunday,19700101,2\n"
-    place = feed(tmp_path, calendar_dates=early)
-    assert "no trip runs from 1970-01-01 to 1971-01-01. Name a date" in refused(place)
-    assert load_city(place, date="2026-11-02").stops == ("A", "B", "S", "D")
-
-
-def test_calendars_may_be_missing(tmp_path):
-    place = feed(tmp_path, calendar_dates=None)
-    assert any("2026-11-02" in said for said in load_city(place).assumed)
-    (place / "calendar.txt").unlink()
-    everything = load_city(place, **ALL_HUBS)
-    assert any("no calendar: all its trips count" in said for said in everything.assumed)
-    assert rides(everything)["A", "D"][0] == 30 * 60
-    assert "neither calendar.txt nor calendar_dates.txt" in refused(place, date="2026-11-10")
-    (place / "calendar_dates.txt").write_text("service_id,date,exception_type\nsunday,20261206,1\n")
-    only = load_city(place)
-    assert any("Sunday, 2026-12-06" in said for said in only.assumed)
-
-
-def test_frequencies_say_how_often(tmp_path):
+    # A2 is 111 m from A; back to it is back to A.
+    stops = STOPS + "A2,Opposite,42.001,-83.00,z1,0,\n"
+    times = TIMES + "back1,09:40:00,09:40:00,A2,3\nback2,10:10:00,10:10:00,A2,3\n"
+    city = load_city(feed(tmp_path, stops=stops, stop_times=times), **ALL_HUBS)
+    assert (rides(city)["D", "A"], rides(city)["S", "A"]) == ((40 * 60, 1800), (19 * 60, 1920))
     often = "trip_id,start_time,end_time,headway_secs\nt1,06:00:00,07:00:00,600\nt1,07:00:00,08:00:00,1200\n"
     times = "\n".join(line for line in TIMES.splitlines() if not line.startswith("t3"))
     city = load_city(feed(tmp_path, frequencies=often, stop_times=times), **ALL_HUBS)
     # 6:00 to 6:50 every ten minutes, 7:00, 7:20 and 7:40, never at 8:00; and t2 at 8:20, which takes longer
     assert rides(city)["A", "S"] == (600, round(140 * 60 / 9))
-    assert any("1 trip runs by frequencies.txt" in said for said in city.assumed)
-
-
-def test_rare_buses_are_left_out(tmp_path):
-    assert set(rides(load_city(feed(tmp_path), **{**ALL_HUBS, "max_headway_seconds": 1800}))) == {("D", "S")}
-    assert rides(load_city(feed(tmp_path), **{**ALL_HUBS, "max_headway_seconds": 1799})) == {}
-
-
-def test_buses_across_the_street_call_at_the_hub(tmp_path):
-    """A2 is 111 m from A; back to it is back to A."""
-    stops = STOPS + "A2,Opposite,42.001,-83.00,z1,0,\n"
-    times = TIMES + "back1,09:40:00,09:40:00,A2,3\nback2,10:10:00,10:10:00,A2,3\n"
-    city = load_city(feed(tmp_path, stops=stops, stop_times=times), **ALL_HUBS)
-    assert rides(city)["D", "A"] == (40 * 60, 1800)
-    assert rides(city)["S", "A"] == (19 * 60, 1920)
-
-
-def test_loops_count_the_last_departure_before_the_arrival(tmp_path):
+    assert assumes(city, "frequencies.txt")
     times = TIMES + "loop,11:00:00,11:00:00,A,1\nloop,11:10:00,11:10:00,A,2\nloop,11:30:00,11:30:00,D,3\n"
     times += "loop,11:50:00,11:50:00,D,4\n"
     trips = TRIPS + "r9,once,loop\n"
@@ -242,8 +155,60 @@ def test_loops_count_the_last_departure_before_the_arrival(tmp_path):
     assert rides(load_city(place, date="2026-11-28", **ALL_HUBS)) == {("A", "D"): (1200, 600)}
 
 
-def test_hubs_are_the_busiest_stops_apart(tmp_path):
-    """One can leave A, B and S three times a day; two routes call at S."""
+def test_zip_and_folder_are_the_same(tmp_path):
+    files = {f"{name}.txt": text for name, text in FEED.items()}
+    expected = load_city(feed(tmp_path))
+    assert load_city(zipped(tmp_path / "feed.zip", files)) == expected
+    nested = {f"export/{name}": text for name, text in files.items()} | {"__MACOSX/stops.txt": "x"}
+    assert load_city(zipped(tmp_path / "nested.gtfs", nested)) == expected
+    marked = {name: b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode() for name, text in files.items()}
+    assert load_city(zipped(tmp_path / "bom.zip", marked, compression=zipfile.ZIP_DEFLATED)) == expected
+    # Names in a zip cannot leave the folder.
+    (tmp_path / "deep").mkdir()
+    assert load_city(zipped(tmp_path / "deep" / "up.zip", {f"../../{n}": t for n, t in files.items()})) == expected
+    assert not [path for path in tmp_path.rglob("*.txt") if path.parent.name != "feed"]
+
+
+def test_the_day_decides_which_buses_run(tmp_path):
+    place = feed(tmp_path)
+    assert assumes(load_city(place), "2026-11-02")
+    holiday = load_city(place, date="2026-11-11", **ALL_HUBS)
+    assert assumes(holiday, "2026-11-11")
+    assert (rides(holiday), holiday.stops) == ({}, ("A", "B", "S", "D"))
+    assert len(rides(load_city(place, date=date(2026, 11, 10), **ALL_HUBS))) == 4
+    refused(place, "2026-11-01", "2026-11-30", "2026-12-01", date="2026-12-01")
+    for day in ("2026-11-07", "2026-11-12", "tomorrow"):
+        refused(place, day, date=day)
+    place = feed(tmp_path, calendar_dates=DATES + "sunday,19700101,2\n")  # a first year without trips
+    refused(place, "1970-01-01", "1971-01-01")
+    assert load_city(place, date="2026-11-02").stops == ("A", "B", "S", "D")
+
+
+def test_a_feed_may_hold_for_ages(tmp_path):
+    """Only a year of it is looked at, so not a busier Monday after that; the ends of the calendar do no harm."""
+    for first, day in (("00010101", "0001-01-01"), ("20261101", "2026-11-02")):
+        ages = CALENDAR.replace("20261101", first).replace("20261130", "99991231")
+        place = feed(tmp_path, calendar=ages, calendar_dates=DATES + "sunday,20271108,1\n")
+        assert assumes(load_city(place), day)
+        # The last Saturday of the calendar has no trip, the days around it are few.
+        refused(place, "9999-12-31", date="9999-12-25")
+        assert assumes(load_city(place, date="9999-12-31"), "9999-12-31")
+
+
+def test_calendars_may_be_missing(tmp_path):
+    place = feed(tmp_path, calendar_dates=None)
+    assert assumes(load_city(place), "2026-11-02")
+    (place / "calendar.txt").unlink()
+    everything = load_city(place, **ALL_HUBS)
+    assert assumes(everything, "calendar")
+    assert rides(everything)["A", "D"][0] == 30 * 60
+    refused(place, "calendar.txt", "calendar_dates.txt", date="2026-11-10")
+    (place / "calendar_dates.txt").write_text("service_id,date,exception_type\nsunday,20261206,1\n")
+    assert assumes(load_city(place), "2026-12-06")
+
+
+def test_hubs_and_zones(tmp_path):
+    # One can leave A, B and S three times a day; two routes call at S.
     for num, expected in ((1, ["S"]), (2, ["A", "S"]), (3, ["A", "B", "S"])):
         city = load_city(feed(tmp_path), hubs=num, zones=2)
         assert [city.stops[place] for place in np.flatnonzero(city.hubs)] == expected
@@ -251,22 +216,16 @@ def test_hubs_are_the_busiest_stops_apart(tmp_path):
     chosen = load_city(feed(tmp_path, stops=near), hubs=2, zones=2)
     assert [chosen.stops[place] for place in np.flatnonzero(chosen.hubs)] == ["A", "S"]
     assert load_city(feed(tmp_path), hubs=99).hubs.sum() == 4
-    assert "Got 'Q'. Name others" in refused(feed(tmp_path), hubs=["A", "Q"])
-    assert "Got 'P1'" in refused(feed(tmp_path), hubs=["P1"])
-
-
-def test_zones_of_the_feed(tmp_path):
+    refused(feed(tmp_path), "'Q'", hubs=["A", "Q"])
+    refused(feed(tmp_path), "'P1'", hubs=["P1"])
     city = load_city(feed(tmp_path), zones="zone_id")
     assert [city.zone_names[zone] for zone in city.zones] == ["z1", "z1", "z2", "z2"]
     without = STOPS.replace("S,Station,,,z2", "S,Station,,,")
     assert load_city(feed(tmp_path, stops=without), zones="zone_id").zones.tolist() == [0, 0, 1, 1]
     blank = STOPS.replace("42.05,-83.00,z2", "42.05,-83.00,")
-    assert "zone_id is blank for 1 of 4 stops" in refused(feed(tmp_path, stops=blank), zones="zone_id")
+    refused(feed(tmp_path, stops=blank), "zone_id", "1 of 4", zones="zone_id")
     assert np.bincount(load_city(feed(tmp_path), zones=2).zones).tolist() == [2, 2]
-    assert "4 stops make 1 to 4 zones. Got 5" in refused(feed(tmp_path), zones=5)
-
-
-def test_optional_columns_may_be_missing(tmp_path):
+    refused(feed(tmp_path), "4 zones", "5", zones=5)
     stops = "stop_id,stop_lat,stop_lon\nA,42,-83\nB,42.1,-83\n"
     times = "trip_id,arrival_time,departure_time,stop_id,stop_sequence\nt1,08:00:00,,A,1\nt1,,08:10:00,B,2\n"
     city = load_city(feed(tmp_path, stops=stops, stop_times=times), zones=1, hubs=2)
@@ -276,108 +235,76 @@ def test_optional_columns_may_be_missing(tmp_path):
 def test_trips_whose_times_make_no_sense_are_left_out(tmp_path):
     times = TIMES.replace("t2,8:32:00,8:33:00", "t2,8:20:00,8:19:00").replace("back2,09:30:00,09:30:00", "back2,,")
     city = load_city(feed(tmp_path, stop_times=times), **ALL_HUBS)
-    assert any("2 trips whose times run backwards or have no start or end" in said for said in city.assumed)
-    before = load_city(feed(tmp_path, stop_times=TIMES.replace("t2,8:50:00", "t2,8:32:30")), **ALL_HUBS)
-    assert any("1 trip whose times run backwards" in said for said in before.assumed)
+    assert assumes(city, "2 trips")
     assert rides(city)["A", "D"][1] == (24 * 60 + 40 - 8 * 60) * 60
     assert ("D", "S") not in rides(city)
-
-
-# Feeds that are refused
-
-
-def test_a_day_without_a_usable_trip_is_refused(tmp_path):
+    before = load_city(feed(tmp_path, stop_times=TIMES.replace("t2,8:50:00", "t2,8:32:30")), **ALL_HUBS)
+    assert rides(before)["A", "D"] == rides(city)["A", "D"]
     header, *lines = TIMES.splitlines()
-    blank = "\n".join([header, *(re.sub(r"[0-9]+:[0-9:]+", "", line) for line in lines)])
-    found = refused(feed(tmp_path, stop_times=blank + "\n"))
-    assert "stop_times.txt: no trip of Monday, 2026-11-02 can be used: their times are blank" in found
-    assert "Mend the times" in found
-    place = feed(tmp_path, stop_times=blank + "\n")
+    blank = "\n".join([header, *(re.sub(r"[0-9]+:[0-9:]+", "", line) for line in lines)]) + "\n"
+    place = feed(tmp_path, stop_times=blank)
+    refused(place, "stop_times.txt", "2026-11-02")
     for name in ("calendar", "calendar_dates"):
         (place / f"{name}.txt").unlink()
-    assert "no trip of the feed can be used" in refused(place)
-
-
-def test_every_problem_of_a_feed_says_what_to_do(tmp_path):
-    many = "".join(f"X{i},far,,,,0,\n" for i in range(7))
-    calls = "".join(f"t1,2{i}:00:00,2{i}:00:00,X{i},{20 + i}\n" for i in range(7))
-    assert "'X4' and 2 more have none. Fill them in." in refused(
-        feed(tmp_path, stops=STOPS + many, stop_times=TIMES + calls)
-    )
-    for changes in (
-        {"stops": STOPS + "A,again,42,-83,,0,Q\n"},
-        {"trips": TRIPS + "r1,week,t1\n"},
-        {"stop_times": TIMES + "t77,26:00:00,26:00:00,Q,10\n"},
-        {"stop_times": TIMES + "t1,26:00:00,26:00:00,A,9\n"},
-    ):
-        with pytest.raises(InputError) as caught:
-            load_city(feed(tmp_path, **changes))
-        assert all(problem.remedy for problem in caught.value.problems)
+    refused(place, "stop_times.txt")
 
 
 def test_broken_feeds_are_refused_by_name(tmp_path):
-    for number, (changes, words) in enumerate(
+    many = "".join(f"X{i},far,,,,0,\n" for i in range(7))
+    calls = "".join(f"t1,2{i}:00:00,2{i}:00:00,X{i},{20 + i}\n" for i in range(7))
+    for changes, facts in (
+        ({"stops": STOPS + many, "stop_times": TIMES + calls}, ["'X4'", "2 more"]),
+        ({"stops": STOPS + "A,again,42,-83,,0,\nB,again,42,-83,,0,\n"}, ["stops.txt", "'A', 'B'"]),
+        ({"trips": TRIPS + "r1,week,t1\n"}, ["trips.txt", "'t1'"]),
+        ({"stops": STOPS.replace("P1,Platform 1,42.0201,-83.00,z2,0,S", "P1,x,42,-83,z2,0,Q")}, ["'Q'"]),
+        ({"stops": STOPS.replace("S,Station,,,z2,1,", "S,Station,,,z2,1,P1")}, ["stops.txt", "'P1'", "parent_station"]),
+        ({"stops": STOPS.replace("42.05", "142.05")}, ["line 8: ", "stop_lat", "-90"]),
+        ({"stops": STOPS.replace("42.05", "x").replace("42.06", "y")}, ["line 8: ", "line 9: ", "stop_lat"]),
+        ({"stops": STOPS.replace("42.05,-83.00", ",")}, ["'D'"]),
+        ({"stops": "stop_id,stop_id\nA,B\n"}, ["line 1: ", "stop_id"]),
+        ({"stops": "id\nA\n"}, ["stop_id"]),
+        ({"stops": ""}, ["stop_id"]),
+        ({"stops": STOPS + "F,x\n"}, ["line 10: ", "7 cells", "2"]),
+        ({"stops": STOPS + 'F,"x,1,2,3\n'}, ["line 10"]),
+        ({"stop_times": TIMES + "t1,26:00:00,26:00:00,Q,10\n"}, ["stop_times.txt", "stop_id", "'Q'"]),
+        ({"stop_times": TIMES + "t1,26:00:00,26:00:00,E,10\n"}, ["stop_id", "'E'"]),
+        ({"stop_times": TIMES + "t77,26:00:00,26:00:00,A,10\n"}, ["trip_id", "'t77'"]),
+        ({"stop_times": TIMES + "t1,26:00:00,26:00:00,A,9\n"}, ["stop_sequence", "'t1'"]),
         (
-            ({"stops": STOPS + "A,again,42,-83,,0,\nB,again,42,-83,,0,\n"}, ["stops.txt", "'A', 'B' more than once"]),
-            ({"trips": TRIPS + "r1,week,t1\n"}, ["trips.txt", "Got 't1' more than once"]),
-            ({"stops": STOPS.replace("P1,Platform 1,42.0201,-83.00,z2,0,S", "P1,x,42,-83,z2,0,Q")}, ["names 'Q'"]),
-            ({"stops": STOPS.replace("S,Station,,,z2,1,", "S,Station,,,z2,1,P1")}, ["a part of itself"]),
-            ({"stops": STOPS.replace("42.05", "142.05")}, ["line 8: stop_lat must be a number of degrees from -90"]),
-            ({"stops": STOPS.replace("42.05", "x")}, ["line 8: stop_lat must be"]),
-            ({"stops": STOPS.replace("42.05,-83.00", ",")}, ["'D' has none"]),
-            ({"stops": "stop_id,stop_id\nA,B\n"}, ["line 1: there must be columns stop_id, each column once"]),
-            ({"stops": "id\nA\n"}, ["there must be columns stop_id"]),
-            ({"stops": ""}, ["there must be columns stop_id"]),
-            ({"stops": STOPS + "F,x\n"}, ["line 10: there must be 7 cells as in the header. Got 2"]),
-            ({"stops": STOPS + 'F,"x,1,2,3\n'}, ["line 10"]),
-            ({"stop_times": TIMES + "t1,26:00:00,26:00:00,Q,10\n"}, ["stop_times.txt", "stop_id names 'Q'"]),
-            ({"stop_times": TIMES + "t1,26:00:00,26:00:00,E,10\n"}, ["stop_id names 'E'"]),
-            ({"stop_times": TIMES + "t77,26:00:00,26:00:00,A,10\n"}, ["trip_id names 't77'"]),
-            ({"stop_times": TIMES + "t1,26:00:00,26:00:00,A,9\n"}, ["stop_sequence must differ", "'t1'"]),
-            (
-                {"stop_times": TIMES + "t1,8:61:00,26:00:00,A,10\nt1,x,1:1:1,A,-1\n"},
-                ["line 21: arrival_time", "line 22: arr"],
-            ),
-            (
-                {"stop_times": TIMES + "t1,x,1:1:1,A,-1\n"},
-                ["stop_sequence must be a whole number", "departure_time must"],
-            ),
-            ({"stop_times": TIMES.splitlines()[0] + "\n"}, ["no trip calls anywhere"]),
-            (
-                {"calendar": CALENDAR.replace("20261130", "20261131")},
-                ["calendar.txt", "line 2: end_date must be a date"],
-            ),
-            ({"calendar": CALENDAR.replace("week,1", "week,2")}, ["monday must be 0 or 1"]),
-            ({"calendar_dates": DATES.replace(",2", ",3")}, ["exception_type must be 1 or 2"]),
-            ({"frequencies": "trip_id,start_time,end_time,headway_secs\nt1,06:00:00,,0\n"}, ["end_time", "above 0"]),
-        )
+            {"stop_times": TIMES + "t1,8:61:00,26:00:00,A,1\nt1,x,1:1:1,A,1\n"},
+            ["line 21: ", "line 22: ", "arrival_time"],
+        ),
+        ({"stop_times": TIMES + "t1,x,1:1:1,A,-1\n"}, ["stop_sequence", "departure_time"]),
+        ({"stop_times": TIMES.splitlines()[0] + "\n"}, ["stop_times.txt"]),
+        ({"calendar": CALENDAR.replace("20261130", "20261131")}, ["calendar.txt", "line 2: ", "end_date"]),
+        ({"calendar": CALENDAR.replace("week,1", "week,2")}, ["monday"]),
+        ({"calendar_dates": DATES.replace(",2", ",3")}, ["exception_type"]),
+        ({"frequencies": "trip_id,start_time,end_time,headway_secs\nt1,06:00:00,,0\n"}, ["end_time", "headway_secs"]),
     ):
-        (tmp_path / str(number)).mkdir()
-        found = refused(feed(tmp_path / str(number), **changes))
-        assert [word for word in words if word not in found] == []
+        refused(feed(tmp_path, **{"frequencies": None, **changes}), *facts)
     named = {"stops": STOPS.replace("B,Žižkov", "NA,Žižkov"), "stop_times": TIMES.replace(",B,", ",NA,")}
-    assert "NA" in load_city(feed(tmp_path, **named)).stops  # which is a name like any other
+    assert "NA" in load_city(feed(tmp_path, **named, frequencies=None)).stops  # which is a name like any other
 
 
-def test_files_that_are_no_feed(tmp_path):
-    assert "No such file" in refused(tmp_path / "nothing.zip")
+def test_files_that_are_no_feed(tmp_path, monkeypatch):
+    refused(tmp_path / "nothing.zip", "nothing.zip")
     (tmp_path / "text.zip").write_text("stop_id")
-    assert "no readable zip file" in refused(tmp_path / "text.zip")
-    assert "stops.txt, trips.txt, stop_times.txt are not there" in refused(tmp_path)
-    assert "trips.txt is not there" in refused(zipped(tmp_path / "a.zip", {"stops.txt": "", "stop_times.txt": ""}))
-    twice = {"a/stops.txt": STOPS, "b/stops.txt": STOPS}
-    assert "more than one stops.txt" in refused(zipped(tmp_path / "b.zip", twice))
+    refused(tmp_path, "stops.txt", "trips.txt", "stop_times.txt")
+    refused(zipped(tmp_path / "a.zip", {"stops.txt": "", "stop_times.txt": ""}), "trips.txt")
+    refused(zipped(tmp_path / "b.zip", {"a/stops.txt": STOPS, "b/stops.txt": STOPS}), "stops.txt")
     whole = zipped(tmp_path / "c.zip", {f"{name}.txt": text for name, text in FEED.items()}).read_bytes()
     (tmp_path / "cut.zip").write_bytes(whole[: len(whole) // 2])
-    assert "no readable zip file" in refused(tmp_path / "cut.zip")
     (tmp_path / "hurt.zip").write_bytes(whole.replace(b"Platform 1", b"Platform X"))
-    assert "no readable zip file" in refused(tmp_path / "hurt.zip")
-
-
-def test_other_encodings_are_refused_by_line(tmp_path):
+    for name in ("text.zip", "cut.zip", "hurt.zip"):
+        refused(tmp_path / name, "zip")
     place = feed(tmp_path)
     (place / "stops.txt").write_bytes(STOPS.encode("cp1250"))
-    assert "stops.txt: line 3: not UTF-8" in refused(place)
+    refused(place, "stops.txt: line 3: ", "UTF-8")
+    monkeypatch.setattr(gtfs, "MAX_STOPS_WITH_PAIRS", 3)
+    refused(feed(tmp_path), "3 stops", "4")
+    for wrong in ({"zones": 0}, {"zones": "x"}, {"hubs": 0}, {"hubs": "A"}, {"hubs": []}, {"max_headway_seconds": 0}):
+        with pytest.raises(ParameterError, match=next(iter(wrong))):
+            FeedSetting(**wrong)
 
 
 def test_bombs_are_not_unpacked(tmp_path, monkeypatch):
@@ -394,7 +321,7 @@ def test_bombs_are_not_unpacked(tmp_path, monkeypatch):
         return content
 
     monkeypatch.setattr(zipfile.ZipExtFile, "read", counted)
-    assert "larger than 1 MB in all" in refused(bomb)
+    refused(bomb, "1 MB")
     assert not read
     plain_infos = zipfile.ZipFile.infolist
 
@@ -407,49 +334,19 @@ def test_bombs_are_not_unpacked(tmp_path, monkeypatch):
     monkeypatch.setattr(zipfile.ZipFile, "infolist", lying)
     refused(bomb)
     assert sum(read) <= 3 << 20
-    place = feed(tmp_path, stops="0" * (2 << 20))
-    assert "larger than 1 MB in all" in refused(place)
-
-
-def test_names_in_a_zip_cannot_leave_the_folder(tmp_path):
-    files = {f"../../{name}.txt": text for name, text in FEED.items()}
-    assert load_city(zipped(tmp_path / "up.zip", files)) == load_city(feed(tmp_path))
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["feed", "up.zip"]
-
-
-def test_too_many_stops_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(gtfs, "MAX_STOPS_WITH_PAIRS", 3)
-    assert "at most 3 stops. Got 4" in refused(feed(tmp_path))
-
-
-def test_settings_that_make_no_sense():
-    for wrong in ({"zones": 0}, {"zones": "x"}, {"hubs": 0}, {"hubs": "A"}, {"hubs": []}, {"max_headway_seconds": 0}):
-        with pytest.raises(ParameterError, match=next(iter(wrong))):
-            FeedSetting(**wrong)
-
-
-# Folders
+    refused(feed(tmp_path, stops="0" * (2 << 20)), "1 MB")
 
 
 def test_a_feed_becomes_a_folder(tmp_path):
     made = generate_feed_city(feed(tmp_path), tmp_path / "city", FeedSetting(**ALL_HUBS))
     assert load_city(tmp_path / "city") == made
-    assert sorted(path.name for path in (tmp_path / "city").iterdir()) == [
-        "buses.csv",
-        "city.json",
-        "modes.csv",
-        "stops.csv",
-        "times.csv",
-    ]
-    assert [made.mode_names[code] for code in made.modes.reshape(-1)] == [
-        find_routes(made).mode_names[code] for code in find_routes(made).mode
-    ]
-    assert "zones is for GTFS feeds" in refused(tmp_path / "city", zones=3)
-    with pytest.raises(OutputError, match="exists already"):
+    names = {"buses.csv", "city.json", "modes.csv", "stops.csv", "times.csv"}
+    assert {path.name for path in (tmp_path / "city").iterdir()} == names
+    routes = find_routes(made)
+    assert [made.mode_names[code] for code in made.modes.flat] == [routes.mode_names[code] for code in routes.mode]
+    refused(tmp_path / "city", "zones", zones=3)
+    with pytest.raises(OutputError):
         generate_feed_city(tmp_path / "nothing", tmp_path / "city")
-
-
-# A real feed
 
 
 @pytest.fixture(scope="module")
@@ -470,10 +367,8 @@ def test_a_real_feed_is_read_as_it_is(cairns):
     """A ride between two hubs, counted by hand from the files: Wednesday's services, calls at the very stops."""
     stops = {row["stop_id"] for row in rows_of(cairns, "stop_times.txt")}
     city = feed_city(cairns, FeedSetting(date=date(2014, 6, 4)))
-    assert set(city.stops) == stops
-    assert len(city.stops) == 416
-    assert np.bincount(city.zones).tolist() == [104] * 4
-    assert city.hubs.sum() == 12
+    assert (set(city.stops), len(city.stops)) == (stops, 416)
+    assert (np.bincount(city.zones).tolist(), city.hubs.sum()) == ([104] * 4, 12)
     services = {row["service_id"] for row in rows_of(cairns, "calendar.txt") if row["wednesday"] == "1"}
     running = {row["trip_id"] for row in rows_of(cairns, "trips.txt") if row["service_id"] in services}
     far = city.kilometres()
@@ -519,14 +414,6 @@ def test_a_real_feed_becomes_a_city_for_fleets(cairns, tmp_path):
     routes = find_routes(made)
     assert len(set(routes.mode.tolist())) == 12
     # To one hub the bus goes less often than every half hour, so a few stops have no way but the straight one.
-    assert any(said.startswith("2292 pairs of stops that nothing else connects") for said in routes.assumed)
-    with pytest.raises(Refusal, match="from 2014-05-26 to 2014-12-28"):
-        load_city(cairns, date="2026-11-16")
-    with pytest.raises(Refusal, match="zone_id is blank for 416 of 416"):
-        load_city(cairns, zones="zone_id")
-
-
-def test_problems_are_input_errors(tmp_path):
-    with pytest.raises(InputError) as caught:
-        load_city(feed(tmp_path, stops=STOPS.replace("42.05", "x").replace("42.06", "y")))
-    assert len(caught.value.problems) == 2
+    assert any("2292" in said for said in routes.assumed)
+    refused(cairns, "2014-05-26", "2014-12-28", date="2026-11-16")
+    refused(cairns, "zone_id", "416 of 416", zones="zone_id")

@@ -4,11 +4,9 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
-import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -20,13 +18,14 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from papers.li2022_naive import naive_chance, naive_packing
+from papers.li2022_naive import naive_chance
 from scipy.stats import binom
-from tests.builders import a_policy
+from tests.builders import QUASI, a_policy
+from tests.commands import fine, run
+from tests.oracles.bins import partitions
 from tests.settle_help import cut, noisy_release, published
 
 import dunnage as dn
-from dunnage.cli import main
 from dunnage.errors import NoPlanError, ParameterError
 from dunnage.kernels.bins.exchanges import Exchanges, settled, without_bin
 from dunnage.model.domains import Numeric
@@ -34,13 +33,7 @@ from dunnage.model.laws import Cells
 from dunnage.noise.source import Noise
 from dunnage.planning import noisy
 from dunnage.planning.models import Prior
-from dunnage.planning.noisy import (
-    Beliefs,
-    all_hold,
-    item_risk,
-    odds_of,
-    simultaneous_sizes,
-)
+from dunnage.planning.noisy import Beliefs, all_hold, item_risk, odds_of, simultaneous_sizes
 from dunnage.planning.plan import Plan
 from dunnage.planning.problem import PackingProblem
 from dunnage.planning.trucks import Truck
@@ -54,29 +47,18 @@ def weights_release(cells: Cells, seen: npt.ArrayLike, **more: Any) -> Release:
     return noisy_release({"weight": (cells, seen)}, **more)
 
 
-# What a release says
-
-
-def test_a_noisy_row_is_a_class_of_its_own() -> None:
-    release = weights_release(cut(0, 500, "1", "5"), [100, 200, 200])
-    known = release.uncertain("weight")
-    assert release.noisy
-    assert known.class_id.tolist() == [0, 1, 2]
-    assert known.nominal is not None
-    assert known.nominal.tolist() == [100, 200, 200]
-    assert (known.lower < known.nominal).all()
-    assert known.scenarios is None
-
-
-def test_noisy_rows_beside_classes_are_numbered_after_them() -> None:
+def test_noisy_rows_are_classes_of_their_own_numbered_after_others() -> None:
     release = weights_release(cut(0, 500, "1", "5"), [100, 200, 200, 300, 400])
+    known = release.uncertain("weight")
+    assert (release.noisy, known.class_id.tolist(), known.scenarios) == (True, [0, 1, 2, 3, 4], None)
+    assert known.nominal.tolist() == [100, 200, 200, 300, 400]
+    assert (known.lower < known.nominal).all()
     data = release.data.append_column("class_id", pa.array([1, -1, 0, -1, 1]))
     mixed = replace(release, data=data, classes=pa.table({"class_id": [0, 1]}))
     assert mixed.uncertain("weight").class_id.tolist() == [1, 2, 0, 3, 1]
-    plan = dn.pack(mixed, capacity=500)
     one = cut(0, 500, "1", "5").cells[0].law
-    assert plan.certified.at_least == pytest.approx(float(1 - one.miss(one.radius)) ** 2)
-    with pytest.raises(ParameterError, match="without classes"):
+    assert dn.pack(mixed, capacity=500).certified.at_least == pytest.approx(float(1 - one.miss(one.radius)) ** 2)
+    with pytest.raises(ParameterError):
         dn.pack(mixed, capacity=500, model=dn.Stochastic(prior="uniform"))
 
 
@@ -97,41 +79,34 @@ def test_sizes_from_intervals_alone_are_never_smaller(confidence: str) -> None:
         assert intervals[100] == release.uncertain("weight").upper[100]  # of a class, so sure
 
 
-# Models that fit
-
-
-def test_models_for_classes_are_refused_and_those_that_fit_are_named() -> None:
+def test_rows_that_no_truck_takes_and_models_that_do_not_fit_are_refused(noisy_free: Release) -> None:
     release = weights_release(cut(0, 500, "1", "5"), [100, 200])
-    models: list[Any] = [dn.Sealed(), dn.Robust(), dn.Robust(budget="items"), dn.Stochastic(as_published=True)]
-    for model in models:
-        with pytest.raises(ParameterError, match=r"standard model.*stochastic"):
+    for model in (dn.Sealed(), dn.Robust(), dn.Robust(budget="items"), dn.Stochastic(as_published=True)):
+        with pytest.raises(ParameterError, match="stochastic"):
             dn.pack(release, capacity=500, model=model)
-    with pytest.raises(ParameterError, match=r"spread.*standard model.*stochastic"):
+    with pytest.raises(ParameterError, match="spread"):
         dn.pack(release, capacity=500, spread=2)
-
-
-def test_a_prior_is_refused_where_there_are_classes(noisy_free: Release) -> None:
     with pytest.raises(ParameterError, match="prior"):
         dn.pack(noisy_free, capacity=1000, model=dn.Stochastic(prior="uniform"))
+    lawless = {"published_intervals": {"weight": {"confidence": 0.9}}}
+    release = weights_release(cut(0, 500, "1", "5"), [100, 200], measures=lawless)
+    plan = dn.pack(release, capacity=500)
+    assert (plan.certified, plan.truck_linkage) == (None, None)
+    for model in (dn.Stochastic(risk="0.05"), dn.Stochastic(prior="uniform")):
+        with pytest.raises(ParameterError):
+            dn.pack(release, capacity=500, model=model)
+    release = weights_release(cut(0, 500, "1", "50"), [450, 20])
+    for model in (dn.Standard(), dn.Stochastic(risk="0.05")):
+        with pytest.raises(NoPlanError, match="row 0"):
+            dn.pack(release, capacity=300, model=model)
+    with pytest.raises(NoPlanError, match=r"0\.95"):
+        dn.pack(release, capacity=300, model=dn.Stochastic(risk="0.05", prior="uniform"))
 
 
 @pytest.fixture(scope="module")
 def noisy_free() -> Release:
     """Six weights in classes of three."""
     return published([100.0, 120.0, 130.0, 400.0, 410.0, 450.0], 3)
-
-
-def test_without_a_law_nothing_is_certified() -> None:
-    release = weights_release(
-        cut(0, 500, "1", "5"), [100, 200], measures={"published_intervals": {"weight": {"confidence": 0.9}}}
-    )
-    plan = dn.pack(release, capacity=500)
-    assert plan.certified is None
-    assert plan.truck_linkage is None
-    with pytest.raises(ParameterError, match="law of its noise"):
-        dn.pack(release, capacity=500, model=dn.Stochastic(risk="0.05"))
-    with pytest.raises(ParameterError, match="law of its noise"):
-        dn.pack(release, capacity=500, model=dn.Stochastic(prior="uniform"))
 
 
 @pytest.mark.parametrize("law", ["laplace", "piecewise"])
@@ -141,33 +116,16 @@ def test_upper_ends_are_certified_by_their_coverage(law: str) -> None:
     release = weights_release(cells, seen)
     plan = dn.pack(release, capacity=600)
     one = cells.cells[0].law
-    assert plan.certified.at_least == pytest.approx(float((1 - one.miss(one.radius)) ** 12), rel=1e-9)
-    assert plan.certified.at_least <= (1 - one.miss(one.radius)) ** 12
-    assert plan.certified.at_most == 1
-    assert "any data" in plan.certified.rests_on
-    loads = np.bincount(plan.assignment, weights=release.uncertain("weight").upper)
-    assert (loads <= 600).all()
+    covered = (1 - one.miss(one.radius)) ** 12
+    assert plan.certified.at_least <= covered
+    assert (plan.certified.at_least, plan.certified.at_most) == (pytest.approx(float(covered), rel=1e-9), 1)
+    assert (np.bincount(plan.assignment, weights=release.uncertain("weight").upper) <= 600).all()
     mean = dn.pack(release, capacity=600, model=dn.Standard(statistic="mean"))
-    assert (np.bincount(mean.assignment, weights=seen) <= 600).all()
     assert mean.certified is None
+    assert (np.bincount(mean.assignment, weights=seen) <= 600).all()
     assert mean.num_bins <= plan.num_bins
-
-
-def test_no_interval_certifies_nothing_but_zero() -> None:
-    release = weights_release(cut(0, 300, "1", "8", confidence="0"), [10, 20])
-    assert dn.pack(release, capacity=600).certified.at_least == 0
-
-
-def test_rows_that_no_truck_takes_are_named() -> None:
-    release = weights_release(cut(0, 500, "1", "50"), [450, 20])
-    for model in (dn.Standard(), dn.Stochastic(risk="0.05")):
-        with pytest.raises(NoPlanError, match="row 0"):
-            dn.pack(release, capacity=300, model=model)
-    with pytest.raises(NoPlanError, match=r"probability 0\.95"):
-        dn.pack(release, capacity=300, model=dn.Stochastic(risk="0.05", prior="uniform"))
-
-
-# Sizes that hold at once
+    none = weights_release(cut(0, 300, "1", "8", confidence="0"), [10, 20])
+    assert dn.pack(none, capacity=600).certified.at_least == 0
 
 
 @given(st.fractions(0, Fraction(999, 1000)), st.integers(1, 40))
@@ -177,16 +135,11 @@ def test_shares_of_a_risk_hold_together_and_are_the_largest(risk: Fraction, num:
     assert (1 - share - Fraction(1, 10**30)) ** num < 1 - risk or risk == 0
 
 
-def test_shares_of_a_risk_for_very_many() -> None:
+def test_shares_of_very_many_and_what_holds_together_is_rounded_down() -> None:
     share = item_risk(Fraction(1, 20), 10**6)
     assert float(share) == pytest.approx(-math.expm1(math.log1p(-0.05) / 10**6), rel=1e-12)
     assert item_risk(Fraction(1, 10**30), 10**6) == Fraction(1, 10**36)
-
-
-def test_all_hold_is_rounded_down() -> None:
-    assert all_hold([(Fraction(0), 10)]) == 1
-    assert all_hold([(Fraction(1), 0)]) == 1
-    assert all_hold([(Fraction(1), 1)]) == 0
+    assert [all_hold([case]) for case in ((Fraction(0), 10), (Fraction(1), 0), (Fraction(1), 1))] == [1, 1, 0]
     assert Fraction(all_hold([(Fraction(1, 10), 3)])) <= Fraction(729, 1000)
     assert all_hold([(Fraction(1, 10), 3)]) == pytest.approx(0.729)
 
@@ -223,18 +176,12 @@ def test_a_plan_on_simultaneous_sizes_says_so() -> None:
     plan = dn.pack(release, capacity=600, model=dn.Stochastic(risk="0.05"))
     sizes, certified = simultaneous_sizes(problem_of(release, 600), Fraction(1, 20))
     assert plan.certified == certified
-    assert "whichever plan" in plan.certified.rests_on
     assert 0.95 <= plan.certified.at_least < 0.97
     assert (np.bincount(plan.assignment, weights=sizes[0]) <= 600).all()
     assert plan.model.plain() == {"name": "stochastic", "risk": 0.05}
-    assert plan.truck_linkage.kind == "estimate"
-    assert plan.unplanned.count == 0
+    assert (plan.truck_linkage.kind, plan.unplanned.count) == ("estimate", 0)
     none = dn.pack(release, capacity=600, model=dn.Stochastic(risk=0))
-    assert none.certified.at_least == 1
-    assert none.num_bins == 20
-
-
-# The posterior, by enumeration
+    assert (none.certified.at_least, none.num_bins) == (1, 20)
 
 
 def laws_by_hand(cells: Cells, seen: npt.ArrayLike, prior: Prior) -> list[dict[int, float]]:
@@ -258,9 +205,7 @@ def chance_by_hand(
     cells: Cells, laws: Sequence[Mapping[int, float]], bins: Sequence[int], capacity: Mapping[int, Fraction] | Fraction
 ) -> float:
     """Add up the probabilities of all true values for which every bin fits."""
-    resolution = cells.domain.resolution
-    assert resolution is not None
-    total = 0.0
+    resolution, total = cells.domain.resolution, 0.0
     for truth in itertools.product(*(law.items() for law in laws)):
         loads: dict[int, Fraction] = {}
         for bin_, (step, _) in zip(bins, truth, strict=True):
@@ -269,17 +214,6 @@ def chance_by_hand(
         if all(load <= room[bin_] for bin_, load in loads.items()):
             total += math.prod(weight for _, weight in truth)
     return total
-
-
-def partitions(rows: int) -> Iterator[list[int]]:
-    def longer(bins: list[int]) -> Iterator[list[int]]:
-        if len(bins) == rows:
-            yield bins
-            return
-        for bin_ in range(max(bins, default=-1) + 2):
-            yield from longer([*bins, bin_])
-
-    return longer([])
 
 
 @st.composite
@@ -316,7 +250,7 @@ def test_chance_bound_and_plan_against_all_partitions(case: Any) -> None:
     rounding = 1e-7 if risk else -1e-7
     best = min((max(bins) + 1 for bins, chance in chances.items() if chance >= 1 - risk + rounding), default=None)
     if best is None and max(chances.values()) < 1 - risk - 1e-7:
-        with pytest.raises(NoPlanError, match="fits with probability"):
+        with pytest.raises(NoPlanError):
             dn.pack(release, capacity=truck, model=model, seconds=60)
     if best is None:
         return
@@ -412,23 +346,19 @@ def test_priors_are_read_and_refused() -> None:
     for text in ("", "flat", "normal", "normal:1", "normal:1:0", "normal:1:-2", "normal:x:1", "normal:1:1e300", 3):
         with pytest.raises(ParameterError, match="prior"):
             dn.Stochastic(prior=text)
-    with pytest.raises(ParameterError, match="takes no prior"):
+    with pytest.raises(ParameterError, match="prior"):
         dn.Stochastic(prior="uniform", as_published=True)
     far = Prior.parse("normal:1e9:0.001").log_weights(np.array([1.0, 2.0, 3.0]))
-    assert far.argmax() == 2
-    assert far.max() == 0
+    assert (far.argmax(), far.max()) == (2, 0)
     two = noisy_release({"weight": (cut(0, 5, "1", "3"), [1, 2]), "volume": (cut(0, 5, "1", "3"), [1, 2])})
-    with pytest.raises(ParameterError, match="several quantities"):
-        dn.pack(two, capacity=["weight=9", "volume=9"], model=dn.Stochastic(prior="normal:2:1"))
-    below = weights_release(cut(-5, 5, "1", "3"), [1, 2])
-    with pytest.raises(ParameterError, match="at least 0"):
-        dn.pack(below, capacity=9, model=dn.Stochastic(prior="uniform"))
-    fine = cut(0, 500, "0.000001", "3")
-    with pytest.raises(ParameterError, match="coarser resolution"):
-        dn.pack(weights_release(fine, [1, 2]), capacity=900, model=dn.Stochastic(prior="uniform"))
-
-
-# Promises by simulation
+    below, fine = (weights_release(cut(*domain, "3"), [1, 2]) for domain in ((-5, 5, "1"), (0, 500, "0.000001")))
+    for release, capacity, prior in (
+        (two, ["weight=9", "volume=9"], "normal:2:1"),  # one prior for two quantities
+        (below, 9, "uniform"),  # sizes below 0
+        (fine, 900, "uniform"),  # too fine a grid
+    ):
+        with pytest.raises(ParameterError):
+            dn.pack(release, capacity=capacity, model=dn.Stochastic(prior=prior))
 
 
 def fits(plan_bins: npt.NDArray[np.int64], truth: FloatArray, capacity: float) -> bool:
@@ -455,22 +385,6 @@ def test_draws_from_the_prior_keep_the_posterior_promise(prior: str) -> None:
     assert binom.sf(held - 1, tries, np.mean(most)) > IMPROBABLE
 
 
-def test_the_naive_bound_fails_far_more_often_than_it_says() -> None:
-    cells, tries, risk = cut(0, 500, "1", "10"), 60, Fraction(1, 20)
-    truth = np.full(25, 260.0)  # no two share a truck in truth
-    naive = simultaneous = 0
-    for seed in range(tries):
-        release = weights_release(cells, cells.perturb(truth, Noise(seed=seed)))
-        bins, chance = naive_packing(release, capacity=500, risk=risk, seconds=0.2)
-        assert chance >= 0.95
-        naive += not fits(bins, truth, 500)
-        plan = dn.pack(release, capacity=500, model=dn.Stochastic(risk=risk), seconds=1)
-        simultaneous += not fits(plan.assignment, truth, 500)
-    assert binom.sf(naive - 1, tries, 0.05) < IMPROBABLE
-    assert naive > tries / 2
-    assert binom.sf(simultaneous - 1, tries, 0.05) > IMPROBABLE
-
-
 def test_the_naive_chance_is_what_it_says() -> None:
     cells = cut(0, 100, "1", "10")
     release = weights_release(cells, [40.0, 30.0, 90.0])
@@ -481,11 +395,8 @@ def test_the_naive_chance_is_what_it_says() -> None:
     expected = naive_chance(release, capacity=95, bin_of_row=np.array([0, 0, 1]))
     assert abs(first.all(axis=1).mean() - expected) < 6.2 * math.sqrt(0.25 / 200_000)
     other = weights_release(cut(0, 100, "1", "10", law="piecewise"), [40.0, 30.0])
-    with pytest.raises(ParameterError, match="Laplace"):
+    with pytest.raises(ParameterError):
         naive_chance(other, capacity=95, bin_of_row=np.array([0, 0]))
-
-
-# Plans of all kinds
 
 
 def spread_weights(num: int, epsilon: str, seed: int, **more: Any) -> tuple[Cells, FloatArray]:
@@ -494,87 +405,52 @@ def spread_weights(num: int, epsilon: str, seed: int, **more: Any) -> tuple[Cell
     return cells, cells.perturb(truth, Noise(seed=seed))
 
 
-def test_a_prior_needs_fewer_trucks_than_any_data_does() -> None:
-    release = weights_release(*spread_weights(30, "10", 4))
-    sure, likely = (
-        dn.pack(release, capacity=2500, model=dn.Stochastic(risk="0.05", prior=prior), seconds=10)
-        for prior in (None, "uniform")
-    )
-    assert likely.num_bins < sure.num_bins
-    assert likely.bound <= likely.num_bins
-    assert likely.certified.at_least >= Fraction(19, 20)
-    assert "on average" in likely.certified.rests_on
-    assert "100 to 400 kg" in likely.certified.rests_on
-    assert "if_seen_to_fit" not in likely.truck_linkage  # given the release that is another probability
-
-
-def test_groups_stay_apart() -> None:
-    cells, seen = spread_weights(24, "20", 5)
-    towns = [("Ede", "Urk")[row % 2] for row in range(24)]
-    release = weights_release(cells, seen, public={"town": towns})
-    for prior in (None, "uniform"):
-        plan = dn.pack(release, capacity=900, by="town", model=dn.Stochastic(risk="0.1", prior=prior), seconds=10)
-        for bin_ in range(plan.num_bins):
-            assert len({towns[row] for row in np.flatnonzero(plan.assignment == bin_)}) == 1
-        assert plan.bound <= plan.num_bins
-
-
 @pytest.mark.parametrize("num_axes", [2, 4])
 def test_several_quantities(num_axes: int) -> None:
     names = ["weight", "height", "width", "length"][:num_axes]
-    columns = {name: spread_weights(11, "40", seed) for seed, name in enumerate(names)}
+    columns = {name: spread_weights(9, "40", seed) for seed, name in enumerate(names)}
     capacity = [f"{name}=1500" for name in names]
     release = noisy_release(columns)
     for model in (dn.Standard(), dn.Stochastic(risk="0.1"), dn.Stochastic(risk="0.1", prior="uniform")):
-        plan = dn.pack(release, capacity=capacity, model=model, seconds=0.8)
+        plan = dn.pack(release, capacity=capacity, model=model, seconds=0.4)
         assert sorted(set(plan.assignment.tolist())) == list(range(plan.num_bins))
-        assert plan.bound <= plan.num_bins < 11
+        assert plan.bound <= plan.num_bins < 9
         if isinstance(model, dn.Stochastic):
             assert plan.certified.at_least >= Fraction(9, 10)
 
 
 def test_several_kinds_of_truck() -> None:
-    release = weights_release(*spread_weights(20, "20", 6))
-    trucks = [
-        Truck(name="van", capacity={"weight": 800}, cost=1),
-        Truck(name="lorry", capacity={"weight": 2000}, cost=2, count=2),
-    ]
+    release = weights_release(*spread_weights(12, "20", 6))
+    van, lorry = ({"name": "van", "capacity": {"weight": 800}}, {"name": "lorry", "capacity": {"weight": 2000}})
     for model in (dn.Standard(), dn.Stochastic(risk="0.1"), dn.Stochastic(risk="0.1", prior="uniform")):
-        plan = dn.pack(release, trucks=trucks, model=model, seconds=2)
+        plan = dn.pack(release, trucks=[Truck(**van), Truck(**lorry, cost=2, count=1)], model=model, seconds=1)
         assert 0 < plan.bound <= plan.objective
-        assert plan.truck_of_bin.count("lorry") <= 2
-
-
-def test_too_few_trucks_are_said_to_be() -> None:
-    release = weights_release(*spread_weights(20, "20", 6))
-    for model in (dn.Standard(), dn.Stochastic(risk="0.1"), dn.Stochastic(risk="0.1", prior="uniform")):
-        with pytest.raises(NoPlanError, match="cannot be enough"):
-            dn.pack(release, trucks=[Truck(name="van", capacity={"weight": 800}, count=2)], model=model, seconds=5)
+        assert plan.truck_of_bin.count("lorry") <= 1
+        with pytest.raises(NoPlanError):
+            dn.pack(release, trucks=[Truck(**van, count=2)], model=model, seconds=5)
 
 
 def test_many_rows_stay_fast(within: Callable[..., Any]) -> None:
     release = weights_release(*spread_weights(1_200, "20", 7))
-    with within(12):
+    with within(8):
         plans = [
-            dn.pack(release, capacity=2500, model=model, seconds=1.5)
+            dn.pack(release, capacity=2500, model=model, seconds=0.8)
             for model in (dn.Standard(), dn.Stochastic(risk="0.05"), dn.Stochastic(risk="0.05", prior="uniform"))
         ]
     assert plans[2].num_bins < plans[1].num_bins
     assert plans[2].certified.at_least >= Fraction(19, 20)
     assert 0 < plans[2].bound <= plans[2].num_bins
+    assert "if_seen_to_fit" not in plans[2].truck_linkage  # given the release that is another probability
 
 
 def test_more_rows_than_are_searched_are_packed_with_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
-    release = weights_release(*spread_weights(40, "20", 8))
+    release = weights_release(*spread_weights(24, "20", 8))
     model = dn.Stochastic(risk="0.05", prior="uniform")
     searched = dn.pack(release, capacity=1000, model=model, seconds=10)
     monkeypatch.setattr(noisy, "MAX_SEARCHED", 10)
     plain = dn.pack(release, capacity=1000, model=model, seconds=10)
     assert plain.certified.at_least >= Fraction(19, 20)
     assert plain.bound <= searched.bound <= searched.num_bins <= plain.num_bins
-
-
-# The search
 
 
 def test_exchanges_weigh_moves_and_swaps_as_they_turn_out() -> None:
@@ -594,35 +470,23 @@ def test_exchanges_weigh_moves_and_swaps_as_they_turn_out() -> None:
             assert cost - Exchanges(laws, state.group, changed, 3).cost == pytest.approx(swaps[one, two])
     state.move({0: 2, 4: 0})
     assert state.cost == pytest.approx(Exchanges(laws, state.group, state.bin_of_row.copy(), 3).cost)
-
-
-def test_a_bin_alone_in_its_group_is_not_taken_away() -> None:
     laws = [np.full((3, 4), 0.25)]
     group = np.array([0, 0, 1])
     assert without_bin(laws, group, np.array([0, 1, 2]), 2) is None
     state = without_bin(laws, group, np.array([0, 1, 2]), 0)
-    assert state is not None
     assert state.bin_of_row.tolist() == [0, 0, 1]
     assert not settled(state, -1.0, lambda bins: True, time.monotonic() + 5)
 
 
-# Margins
-
-
-def test_a_margin_leaves_room_in_every_truck(noisy_free: Release) -> None:
+def test_margins_leave_room_in_exact_decimals(noisy_free: Release) -> None:
     release = weights_release(*spread_weights(20, "40", 9))
     upper = release.uncertain("weight").upper
     plan = dn.pack(release, capacity=1000, margin="0.1")
     assert (np.bincount(plan.assignment, weights=upper) <= 900).all()
-    assert plan.trucks[0].capacity == {"weight": 1000}
-    assert plan.margin == 0.1
+    assert (plan.trucks[0].capacity, plan.margin) == ({"weight": 1000}, 0.1)
     assert plan.num_bins >= dn.pack(release, capacity=1000).num_bins
-    assert "0.1 of every capacity" in plan.summary()
     assert dn.pack(noisy_free, capacity=1000, margin=0).margin == 0
     assert dn.pack(noisy_free, capacity=1000).margin is None
-
-
-def test_margins_are_exact_decimals(noisy_free: Release) -> None:
     problem = problem_of(noisy_free, 333.3)
     assert problem.with_margin("0.03").trucks[0].capacity == {"weight": 323.301}
     third = problem.with_margin("1/3").trucks[0].capacity["weight"]
@@ -646,10 +510,12 @@ def test_margins_go_with_every_model(noisy_free: Release) -> None:
             assert plan.certified.at_most >= same.certified.at_most
 
 
-def test_a_margin_makes_a_likely_plan_likelier() -> None:
+def test_a_margin_makes_a_likely_plan_likelier(tmp_path: Path) -> None:
     release = weights_release(*spread_weights(20, "20", 10))
     model = dn.Stochastic(risk="0.3", prior="uniform")
     plan = dn.pack(release, capacity=1000, margin="0.1", model=model, seconds=5)
+    again = Plan.read(plan.write(tmp_path / "plan"))
+    assert (again.to_dict(), again.margin, again.model.prior) == (plan.to_dict(), 0.1, "uniform")
     bins, kinds = plan.assignment, np.zeros(plan.num_bins, dtype=np.int64)
     assert odds_of(problem_of(release, 900), Prior()).at_least(bins, kinds) >= Fraction(7, 10)
     assert plan.certified.at_least == odds_of(problem_of(release, 1000), Prior()).at_least(bins, kinds)
@@ -661,29 +527,15 @@ def test_a_sealed_plan_with_a_margin_states_the_linkage_of_the_true_trucks(noisy
     tight = dn.pack(noisy_free, capacity=580, model=dn.Sealed(), seconds=5)
     loose = dn.pack(noisy_free, capacity=2000, margin="0.71", model=dn.Sealed(), seconds=5)
     assert loose.num_bins == tight.num_bins
-    assert loose.slots is not None
     held = np.zeros(int(loose.slots.class_id.max()) + 1)
     np.maximum.at(held, loose.slots.class_id, loose.slots.count / 3)
     assert loose.truck_linkage.worst == pytest.approx(held.max())
 
 
-# On files
-
-
-def test_a_noisy_plan_comes_back_from_its_folder(tmp_path: Path) -> None:
-    release = weights_release(*spread_weights(12, "20", 11))
-    plan = dn.pack(release, capacity=900, margin="0.05", model=dn.Stochastic(risk="0.1", prior="uniform"), seconds=5)
-    plan.write(tmp_path / "plan")
-    again = Plan.read(tmp_path / "plan")
-    assert again.to_dict() == plan.to_dict()
-    assert again.to_dict()["margin"] == 0.05
-    assert again.model.prior == "uniform"
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A noisy release in a folder, made by the owner's own way."""
-    weight = {"role": "quasi-identifier", "kind": "numeric", "domain": [0, 500], "resolution": 1, "unit": "kg"}
+    weight = {"role": QUASI, "kind": "numeric", "domain": [0, 500], "resolution": 1, "unit": "kg"}
     policy = a_policy({"name": "noisy-values", "epsilon": 20}, {"weight": weight})
     table = pa.table({"weight": np.random.default_rng(1).integers(125, 375, 15).astype(np.float64)})
     release, _ = dn.publish(dn.load(table, policy), ledger=":memory:")
@@ -693,45 +545,19 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str, str]:
-    monkeypatch.setattr(sys, "argv", ["dunnage", *map(str, words)])
-    with pytest.raises(SystemExit) as left:
-        main()
-    printed = capsys.readouterr()
-    return int(left.value.code or 0), printed.out, printed.err
-
-
-def test_the_command_chooses_the_model_by_risk_and_prior(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_chooses_the_model_by_risk_and_prior(folder: Path, tmp_path: Path) -> None:
+    standard, base = {"name": "standard", "statistic": "upper"}, ("pack", folder, "--capacity", "1000kg")
     cases = [
-        ((), {"name": "standard", "statistic": "upper"}),
+        ((), standard),
         (("--risk", "0.1"), {"name": "stochastic", "risk": 0.1}),
         (("--prior", "uniform"), {"name": "stochastic", "risk": 0.05, "prior": "uniform"}),
-        (("--margin", "0.05", "--model", "standard"), {"name": "standard", "statistic": "upper"}),
+        (("--margin", "0.05", "--model", "standard"), standard),
     ]
     for number, (options, model) in enumerate(cases):
-        out = tmp_path / str(number)
-        words = ("pack", folder, "--capacity", "1000kg", *options, "--time-limit", 5, "-o", out, "--json")
-        code, told, err = run(monkeypatch, capsys, *words)
-        assert code == 0, err
-        assert json.loads(told)["model"] == model
-        assert json.loads(told)["margin"] == (0.05 if "--margin" in options else None)
-
-
-def test_bad_requests_on_noisy_releases(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    cases = {
-        ("--prior", "flat"): "uniform or normal",
-        ("--prior", "uniform", "--model", "standard"): "does not take --prior",
-        ("--margin", "1"): "margin must be",
-        ("--margin", "x"): "margin must be",
-        ("--model", "sealed"): "noisy row is in none",
-        ("--spread", "2"): "noisy row is in none",
-    }
-    for options, message in cases.items():
-        code, _, err = run(monkeypatch, capsys, "pack", folder, "--capacity", "1000", *options, "-o", tmp_path / "plan")
-        assert code == 2
-        assert message in err
-        assert not (tmp_path / "plan").exists()
+        told = fine(*base, *options, "--time-limit", 5, "-o", tmp_path / str(number))
+        assert (told["model"], told["margin"]) == (model, 0.05 if "--margin" in options else None)
+    for options in ("--prior flat", "--prior uniform --model standard", "--margin 1", "--margin x"):
+        run(*base, *options.split(), "-o", tmp_path / "plan").refused(options.split()[0].strip("-"))
+    for options in ("--model sealed", "--spread 2"):
+        run(*base, *options.split(), "-o", tmp_path / "plan").refused("noisy")
+    assert not (tmp_path / "plan").exists()

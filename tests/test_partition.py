@@ -20,7 +20,7 @@ from scipy import stats
 from tests.builders import a_policy
 
 import dunnage as dn
-from dunnage.compiling import kernel
+from dunnage.arrays import kernel
 from dunnage.errors import ParameterError, Refusal
 from dunnage.mechanisms import partition as partition_module
 from dunnage.mechanisms.classes import class_means

@@ -6,6 +6,7 @@ import copy
 import json
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -39,55 +40,37 @@ def small_plan(**changes: Any) -> Plan:
     return Plan(**{**content, **changes})
 
 
-def test_a_plan_comes_back_from_its_folder(tmp_path: Path) -> None:
-    plan = small_plan(by="destination")
-    plan.write(tmp_path / "plan")
-    again = Plan.read(tmp_path / "plan")
-    assert again.to_dict() == plan.to_dict()
-    assert again.bin_of_row.tolist() == plan.bin_of_row.tolist()
-    assert again.truck_of_bin == plan.truck_of_bin
-    assert again.trucks == plan.trucks
-    assert again.capacity_of_bins("weight").tolist() == [50.5, 50.5, 90]
-    assert "at least 2 needed: feasible" in again.summary()
-
-
-def test_an_external_plan_and_an_empty_bin_come_back(tmp_path: Path) -> None:
-    plan = small_plan(external=True, bin_of_row=np.array([0, 0, 2, 2, 2]), truck_linkage=None)
-    plan.write(tmp_path / "plan")
-    again = Plan.read(tmp_path / "plan")
-    assert again.status == "external"
-    assert again.bin_of_row.tolist() == [0, 0, 2, 2, 2]
+def test_plans_come_back_from_their_folders(tmp_path: Path) -> None:
+    rows, sealed = small_plan(by="destination"), sealed_plan()
+    external = small_plan(external=True, bin_of_row=np.array([0, 0, 2, 2, 2]), truck_linkage=None)
+    for plan in (rows, sealed, external, rows):  # each replaces the one before, whatever its files
+        plan.write(tmp_path / "plan", force=True)
+        again = Plan.read(tmp_path / "plan")
+        assert (again.to_dict(), again.truck_of_bin, again.trucks) == (plan.to_dict(), plan.truck_of_bin, plan.trucks)
+        assert again.capacity_of_bins("weight").tolist() == [50.5, 50.5, 90]
+        assert (tmp_path / "plan" / "slots.csv").exists() == (plan is sealed)
+        assert (tmp_path / "plan" / "assignment.csv").exists() == (plan is not sealed)
+        if plan is sealed:
+            text = (tmp_path / "plan" / "slots.csv").read_text()
+            assert text == "bin,class_id,count\n0,0,2\n1,0,1\n1,1,1\n2,1,3\n"
+            assert again.slots.table(3, 2).tolist() == [[2, 0], [1, 1], [0, 3]]
+            assert (again.to_dict()["sealed"], again.spread, again.apart) == (True, 2, "day")
+        else:
+            assert again.bin_of_row.tolist() == plan.bin_of_row.tolist()
+        content = json.loads((tmp_path / "plan" / "plan.json").read_text())
+        assert set(FIXED) <= set(content)
+        assert plan is external or {"mean", "worst", "kind"} <= set(content["truck_linkage"])
+        assert (content["format"], content["minimises"]) == (1, "cost")
+        assert again.status == ("external" if plan is external else "feasible")
+        assert again.summary()
 
 
 def sealed_plan(**changes: Any) -> Plan:
     """Three bins of classes 0 and 1."""
     slots = Slots(np.array([0, 1, 1, 2]), np.array([0, 0, 1, 1]), np.array([2, 1, 1, 3]))
-    return small_plan(
-        **{
-            "bin_of_row": None,
-            "slots": slots,
-            "spread": 2,
-            "apart": "day",
-            "certified": Certified(at_least=1.0, at_most=1.0, rests_on="the owner"),
-            **changes,
-        }
-    )
-
-
-def test_a_sealed_plan_comes_back_from_its_folder(tmp_path: Path) -> None:
-    plan = sealed_plan()
-    plan.write(tmp_path / "plan")
-    text = (tmp_path / "plan" / "slots.csv").read_text()
-    assert text == "bin,class_id,count\n0,0,2\n1,0,1\n1,1,1\n2,1,3\n"
-    assert not (tmp_path / "plan" / "assignment.csv").exists()
-    again = Plan.read(tmp_path / "plan")
-    assert again.to_dict() == plan.to_dict()
-    assert again.to_dict()["sealed"] is True
-    assert again.slots is not None
-    assert again.slots.table(3, 2).tolist() == [[2, 0], [1, 1], [0, 3]]
-    assert (again.spread, again.apart) == (2, "day")
-    for words in ("no truck takes more than 1/2", "probability 1.0000 at least"):
-        assert words in again.summary()
+    certified = Certified(at_least=1.0, at_most=1.0, rests_on="the owner")
+    own = {"bin_of_row": None, "slots": slots, "spread": 2, "apart": "day", "certified": certified}
+    return small_plan(**{**own, **changes})
 
 
 def test_a_margin_comes_back_and_older_plans_have_none(tmp_path: Path) -> None:
@@ -105,17 +88,13 @@ def test_a_margin_comes_back_and_older_plans_have_none(tmp_path: Path) -> None:
     assert Plan.read(tmp_path / "plan").margin is None
 
 
-def test_a_plan_is_sealed_or_not() -> None:
-    slots = sealed_plan().slots
-    for changes in ({"slots": slots}, {"bin_of_row": None}):
-        with pytest.raises(ParameterError, match="either assigns rows"):
+def test_plans_that_cannot_be_or_not_be_written(tmp_path: Path) -> None:
+    for changes in ({"slots": sealed_plan().slots}, {"bin_of_row": None}):
+        with pytest.raises(ParameterError):
             small_plan(**changes)
-    with pytest.raises(ParameterError, match="sealed plan assigns no row"):
+    with pytest.raises(ParameterError):
         _ = sealed_plan().assignment
-
-
-def test_plans_made_on_the_truth_are_not_written(tmp_path: Path) -> None:
-    with pytest.raises(ParameterError, match="stays with the owner"):
+    with pytest.raises(ParameterError):  # made on the truth, it stays with the owner
         small_plan(private=True).write(tmp_path / "plan")
     assert not (tmp_path / "plan").exists()
 
@@ -123,29 +102,19 @@ def test_plans_made_on_the_truth_are_not_written(tmp_path: Path) -> None:
 FIXED = ("format", "release", "objective", "bound", "gap", "status", "seconds", "model", "unplanned", "truck_linkage")
 
 
-@pytest.mark.parametrize("make", [small_plan, sealed_plan])
-def test_fixed_names(make: Any, tmp_path: Path) -> None:
-    make().write(tmp_path / "plan")
-    content = json.loads((tmp_path / "plan" / "plan.json").read_text())
-    assert set(FIXED) <= set(content)
-    assert {"mean", "worst", "kind"} <= set(content["truck_linkage"])
-    assert content["format"] == 1
-    assert content["minimises"] == "cost"
-
-
-def test_costs_add_up_as_decimals() -> None:
-    van, lorry = (
-        Truck(name="van", capacity={"weight": 5}, cost=0.1),
-        Truck(name="lorry", capacity={"weight": 9}, cost=0.3),
-    )
-    plan = small_plan(trucks=(van, lorry), truck_of_bin=("van", "van", "van"), bound=0.3)
+def test_costs_and_capacities() -> None:
+    kinds = [Truck(name=n, capacity={"weight": w}, cost=c) for n, w, c in (("van", 5, 0.1), ("lorry", 9, 0.3))]
+    plan = small_plan(trucks=tuple(kinds), truck_of_bin=("van", "van", "van"), bound=0.3)
     assert (plan.objective, plan.gap, plan.status) == (0.3, 0, "optimal")
-    assert "cost 0.3, at least 0.3 needed" in plan.summary()
-
-
-def test_status_and_gap() -> None:
-    assert (small_plan().status, small_plan().gap) == ("feasible", 1)
-    assert small_plan(bound=3).status == "optimal"
+    assert (small_plan().status, small_plan().gap, small_plan(bound=3).status) == ("feasible", 1, "optimal")
+    good = {"500": 500, 500: 500, 2.5: 2.5, "500kg": 500, " 0.5 kg ": 0.5, "weight=1e3 kg": 1000}
+    for text, value in good.items():
+        assert parse_capacities([text], {"weight": "kg"}) == {"weight": value}
+    for bad in ("", "kg", "0", "-5", "nan", "inf", "500t", "volume=9", "5,5", "1e999", "True"):
+        with pytest.raises(ParameterError):
+            parse_capacities([bad], {"weight": "kg"})
+    both = {"weight": "kg", "volume": "m3"}
+    assert parse_capacities(["500kg", "volume=9"], both) == {"weight": 500.0, "volume": 9.0}
 
 
 def places(content: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -186,61 +155,47 @@ def test_any_value_replaced_is_read_or_refused_as_input(make: Any, tmp_path: Pat
     assert refused > 200
 
 
-def test_whatever_is_no_plan_file_is_refused(tmp_path: Path) -> None:
+def test_whatever_is_no_plan_is_refused(tmp_path: Path) -> None:
     small_plan().write(tmp_path / "plan")
     for text in ("", "{", "[]", "[" * 100_000, "\xff\xfe", '{"format": 2}', "9" * 5000):
         (tmp_path / "plan" / "plan.json").write_text(text, encoding="latin-1")
         with pytest.raises(InputError, match=r"plan\.json"):
             Plan.read(tmp_path / "plan")
-
-
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
     for name in ("plan.json", "bins.csv", "assignment.csv"):
         small_plan().write(tmp_path / name)
         (tmp_path / name / name).unlink()
         with pytest.raises(InputError, match=name):
             Plan.read(tmp_path / name)
+    sealed_plan().write(tmp_path / "sealed")
+    (tmp_path / "sealed" / "slots.csv").rename(tmp_path / "sealed" / "assignment.csv")
+    with pytest.raises(InputError, match=r"slots\.csv"):
+        Plan.read(tmp_path / "sealed")
 
 
 def test_malformed_tables_are_refused(tmp_path: Path) -> None:
     bins, rows, slots = "bin,truck\n", "row,bin\n", "bin,class_id,count\n"
-    cases = [
-        ("bins.csv", f"{bins}0,van\n1,van\n", "bin without a truck"),
-        ("bins.csv", f"{bins}0,van\n2,van\n1,lorry\n", "not the next bin"),
-        ("bins.csv", f"{bins}0,van\n1,van\n2,ship\n", "not a plan"),
-        ("bins.csv", f"{bins}0,van\n1\n2,lorry\n", "too few cells"),
-        ("bins.csv", "truck,bin\n", "header"),
-        ("assignment.csv", f"{rows}0,0\n1,0\n2,1\n4,2\n", "row 3 is missing"),
-        ("assignment.csv", f"{rows}0,0\n1,0\n1,1\n", "row 1 stands in it more than once"),
-        ("assignment.csv", f"{rows}0,0\n1,-1\n", "no whole number in row 2"),
-        ("assignment.csv", rows, "assigns no row"),
-        ("assignment.csv", "", "header"),
-        ("slots.csv", slots, "no line"),
-        ("slots.csv", "", "header"),
-        ("slots.csv", "class_id,bin,count\n0,0,1\n", "header"),
-        ("slots.csv", "bin,class_id\n0,0\n", "header"),
-        ("slots.csv", f"{slots}0,0\n", "too few cells"),
-        ("slots.csv", f"{slots}0,0,0\n", "count below 1"),
-        *(
-            ("slots.csv", f"{slots}0,{cells}\n", "no whole number")
-            for cells in ("0,-1", "x,1", "0,1.5", f"0,{'9' * 40}")
-        ),
-        ("slots.csv", f"{slots}0,0,1\n1,0,1\n0,0,2\n", "two lines for one bin and class"),
-        ("slots.csv", f"{slots}0,0,1\n3,1,1\n", "bin without a truck"),
-        ("slots.csv", f"{slots}0,0,\u0661\u0662,\n1,0,\xb2\n", "no whole number"),
-    ]
-    for number, (name, text, message) in enumerate(cases):
+    cells = ("0,-1", "x,1", "0,1.5", f"0,{'9' * 40}", "0,\u0661\u0662,\n1,0,\xb2")
+    tables = {
+        "bins.csv": [
+            *(f"{bins}0,van\n{more}" for more in ("1,van\n", "2,van\n1,lorry\n", "1,van\n2,ship\n", "1\n2,lorry\n")),
+            "truck,bin\n",
+        ],
+        "assignment.csv": [rows + "0,0\n1,0\n2,1\n4,2\n", rows + "0,0\n1,0\n1,1\n", rows + "0,0\n1,-1\n", rows, ""],
+        "slots.csv": [
+            *("", slots, "class_id,bin,count\n0,0,1\n", "bin,class_id\n0,0\n"),
+            *(slots + line + "\n" for line in ("0,0", "0,0,0", "0,0,1\n1,0,1\n0,0,2", "0,0,1\n3,1,1")),
+            *(f"{slots}0,{cell}\n" for cell in cells),
+        ],
+    }
+    taken = []
+    for number, (name, text) in enumerate((name, text) for name, texts in tables.items() for text in texts):
         folder = (sealed_plan if name == "slots.csv" else small_plan)().write(tmp_path / str(number))
+        assert Plan.read(folder)
         (folder / name).write_text(text, encoding="utf-8")
-        with pytest.raises(InputError, match=message):
+        with suppress(InputError):
             Plan.read(folder)
-
-
-def test_slots_are_read_only_from_slots(tmp_path: Path) -> None:
-    sealed_plan().write(tmp_path / "plan")
-    (tmp_path / "plan" / "slots.csv").rename(tmp_path / "plan" / "assignment.csv")
-    with pytest.raises(InputError, match=r"slots\.csv"):
-        Plan.read(tmp_path / "plan")
+            taken.append((name, text))
+    assert taken == []
 
 
 def test_values_that_no_plan_has_are_refused(tmp_path: Path) -> None:
@@ -263,31 +218,19 @@ def test_values_that_no_plan_has_are_refused(tmp_path: Path) -> None:
             Plan.read(tmp_path / "plan")
 
 
-def test_bins_of_another_solver_may_have_gaps(tmp_path: Path) -> None:
+def test_assignments_of_another_solver(tmp_path: Path) -> None:
     file = tmp_path / "theirs.csv"
     file.write_text("row,bin,why\n2,70,x\n0,7,y\n\n1,70,z\n")
     assert read_assignment(file).tolist() == [0, 1, 1]
-
-
-def test_an_assignment_that_does_not_cover_the_release_is_refused(tmp_path: Path) -> None:
-    file = tmp_path / "theirs.csv"
-    cases = {
-        "row,bin\n0,1\n": "row 1, 2 is missing",
-        "row,bin\n0,1\n1,1\n2,1\n7,1\n": "no row 7",
-        "row,bin\n0,1\n1,1\n2,1\n2,1\n": "row 2 stands",
-        "row,bin\n0,1\n1,1\n999999999,1\n": "row 2 is missing",
-        f"row,bin\n0,1\n1,1\n{'9' * 5000},1\n": "no whole number",
-        "row,bin\n0,1\n1,1\n2,1.5\n": "no whole number",
-        "row,bin\n0,1\n1,x\n2,\n": "no whole number",
-        "0,1\n1,1\n2,1\n": "header",
-    }
-    for text, message in cases.items():
+    wrong = ("0,1\n", "0,1\n1,1\n2,1\n7,1\n", "0,1\n1,1\n2,1\n2,1\n", "0,1\n1,1\n999999999,1\n")
+    wrong += (f"0,1\n1,1\n{'9' * 5000},1\n", "0,1\n1,1\n2,1.5\n", "0,1\n1,x\n2,\n")
+    taken = []
+    for text in (*(f"row,bin\n{lines}" for lines in wrong), "0,1\n1,1\n2,1\n"):
         file.write_text(text)
-        with pytest.raises(InputError, match=message):
+        with suppress(InputError):
             read_assignment(file, num_rows=3)
-
-
-def test_a_path_that_is_no_file_is_refused(tmp_path: Path) -> None:
+            taken.append(text)
+    assert taken == []
     for path in (tmp_path, tmp_path / "nothing", tmp_path / "nul\0"):
         with pytest.raises(InputError):
             read_assignment(path)
@@ -300,49 +243,23 @@ def test_truck_linkage_is_the_best_guess_by_counting(rows: list[tuple[int, int]]
         trucks = Counter(bin_ for other, bin_ in rows if other == class_id)
         guesses.append(max(trucks.values()) / sum(trucks.values()))
     found = truck_linkage(np.array([c for c, _ in rows]), np.array([b for _, b in rows]))
-    assert found.kind == "exact"
-    assert found.mean == pytest.approx(sum(guesses) / len(guesses))
+    assert (found.kind, found.mean) == ("exact", pytest.approx(sum(guesses) / len(guesses)))
     assert found.worst == pytest.approx(max(guesses))
 
 
-def test_capacities() -> None:
-    good = {"500": 500, 500: 500, 2.5: 2.5, "500kg": 500, " 0.5 kg ": 0.5, "weight=1e3 kg": 1000}
-    for text, value in good.items():
-        assert parse_capacities([text], {"weight": "kg"}) == {"weight": value}
-    for bad in ("", "kg", "0", "-5", "nan", "inf", "500t", "volume=9", "5,5", "1e999", "True"):
-        with pytest.raises(ParameterError):
-            parse_capacities([bad], {"weight": "kg"})
-    both = {"weight": "kg", "volume": "m3"}
-    assert parse_capacities(["500kg", "volume=9"], both) == {"weight": 500.0, "volume": 9.0}
-
-
-def test_trucks_are_read(tmp_path: Path) -> None:
-    file = tmp_path / "trucks.csv"
-    file.write_text("truck,count,cost,weight\nvan,3,1.5,500\nlorry,,,900.5\n")
+def test_trucks_are_read_or_refused(tmp_path: Path) -> None:
+    file, weight = tmp_path / "trucks.csv", "truck,count,cost,weight"
+    file.write_text(f"{weight}\nvan,3,1.5,500\nlorry,,,900.5\n")
     van, lorry = read_trucks(file, ["weight"])
     assert van == Truck(name="van", capacity={"weight": 500}, count=3, cost=1.5)
     assert lorry == Truck(name="lorry", capacity={"weight": 900.5})
-
-
-def test_trucks_that_make_no_sense(tmp_path: Path) -> None:
-    file, weight = tmp_path / "trucks.csv", "truck,count,cost,weight"
     lines = ("van,1,1,0", "van,-1,1,5", "van,x,1,5", "van,1,1,nan", "van,1,1", " ,1,1,5", "van,1,1,5\nvan,1,1,5")
     texts = ["truck,count,cost\nvan,1,1\n", f"{weight}\n", *(f"{weight}\n{line}\n" for line in lines)]
-    cases: dict[str, str | None] = dict.fromkeys(texts)
-    cases[f"{weight},volum\nvan,1,1,400,3\n"] = "'volum' that is no quantity"
-    cases[f"{weight},weight\nvan,1,1,400,3\n"] = "doubled column"
-    cases[f"{weight}\nvan,1,1,400,3\n"] = "too many cells"
-    for text, message in cases.items():
+    taken = []
+    texts += [f"{weight}{more}\nvan,1,1,400,3\n" for more in (",volum", ",weight", "")]
+    for text in texts:
         file.write_text(text)
-        with pytest.raises(InputError, match=message):
+        with suppress(InputError):
             read_trucks(file, ["weight", "volume"])
-
-
-def test_a_sealed_plan_replaces_another_and_the_reverse(tmp_path: Path) -> None:
-    rows = small_plan()
-    slots = Slots.of_assignment(rows.assignment, np.array([0, 0, 1, 1, 1]))
-    sealed = small_plan(bin_of_row=None, slots=slots)
-    for plan in (rows, sealed, rows):
-        plan.write(tmp_path / "plan", force=True)
-        assert Plan.read(tmp_path / "plan").to_dict() == plan.to_dict()
-    assert not (tmp_path / "plan" / "slots.csv").exists()
+            taken.append(text)
+    assert taken == []

@@ -13,6 +13,7 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from tests.settle_help import published, setting_weights
 
 import dunnage as dn
+import dunnage.planning.packing as budgeted
 from dunnage.errors import NoPlanError, ParameterError
 from dunnage.planning.packing import budget_of, robust_load
 from dunnage.release import Release
@@ -51,13 +52,12 @@ def literal_program(mean: Sequence[float], deviation: Sequence[float], capacity:
     return round(done.fun)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 def test_the_published_budget_is_the_literal_program_and_the_upper_bound(seed: int) -> None:
     generator = np.random.default_rng(seed)
     release = published(generator.integers(10, 60, 6).tolist(), 2)
     capacity = float(generator.integers(70, 150))
     known = release.uncertain("weight")
-    assert known.nominal is not None
     model = dn.Robust(budget="published")
     budget = budget_of(model, 6, 1)
     assert budget == pytest.approx(math.sqrt(-2 * 6 * math.log(0.05 / 6)))
@@ -94,8 +94,6 @@ def fewest_by_budget(release: Release, capacity: float, model: dn.Robust) -> int
 @pytest.mark.parametrize("budget", ["items", "published"])
 def test_a_budget_that_is_less_than_a_bin_holds(budget: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a budget of one row (set by hand) the model is between means and upper bounds, and equals listing."""
-    import dunnage.planning.packing as budgeted
-
     monkeypatch.setattr(budgeted, "budget_of", lambda model, num_rows, in_bin: 1.5)
     monkeypatch.setitem(globals(), "budget_of", lambda model, num_rows, in_bin: 1.5)
     generator = np.random.default_rng(3)
@@ -113,10 +111,18 @@ def test_a_budget_that_is_less_than_a_bin_holds(budget: str, monkeypatch: pytest
     assert between
 
 
-def test_robust_load() -> None:
+def test_loads_and_statistics_that_models_need() -> None:
     mean, deviation = np.array([10.0, 20.0, 30.0]), np.array([1.0, 5.0, 2.0])
     loads = [robust_load(mean, deviation, budget) for budget in (0, 0.5, 1, 1.5, 2.5, 3, 99)]
     assert loads == [60, 62.5, 65, 66, 67.5, 68, 68]
+    bounds, means = (published([10, 11, 12, 13], 2, statistic) for statistic in ("bounds", "mean"))
+    for budget in ("items", "published"):
+        with pytest.raises(ParameterError, match="weight"):
+            dn.pack(bounds, capacity=50, model=dn.Robust(budget=budget))
+        assert dn.pack(means, capacity=50, model=dn.Robust(budget=budget)).objective == 1
+    for release in (bounds, means):
+        with pytest.raises(ParameterError, match="multiset"):
+            dn.pack(release, capacity=50, model=dn.Robust())
 
 
 @pytest.mark.parametrize(("name", "k"), [("25-S-U", 2), ("25-S-U", 10), ("25-L-Un", 5)])
@@ -133,31 +139,15 @@ def test_items_never_need_more_than_upper_bounds(name: str, k: int) -> None:
         assert float(plan.model.risk) == 0.05
 
 
-def test_statistics_that_models_need() -> None:
-    bounds, means = (published([10, 11, 12, 13], 2, statistic) for statistic in ("bounds", "mean"))
-    for budget in ("items", "published"):
-        with pytest.raises(ParameterError, match="needs the mean of weight"):
-            dn.pack(bounds, capacity=50, model=dn.Robust(budget=budget))
-        assert dn.pack(means, capacity=50, model=dn.Robust(budget=budget)).objective == 1
-    for release in (bounds, means):
-        with pytest.raises(ParameterError, match="needs multisets"):
-            dn.pack(release, capacity=50, model=dn.Robust())
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_the_largest_members_of_any_bin_fit(seed: int) -> None:
-    release = published(setting_weights("25-S-U", seed), 6)
+def test_the_largest_members_of_any_bin_fit() -> None:
+    release = published(setting_weights("25-S-U", 0), 6)
     plan = dn.pack(release, capacity=1300, model=dn.Robust())
     known = release.uncertain("weight")
     assert known.scenarios is not None
     for bin_ in range(plan.num_bins):
         counts = np.bincount(known.class_id[plan.assignment == bin_], minlength=len(known.scenarios))
-        load = sum(
-            round(10 * v)
-            for c, members in enumerate(known.scenarios)
-            for v in sorted(members)[len(members) - counts[c] :]
-        )
-        assert load <= 13_000
+        held = [sorted(members)[len(members) - counts[c] :] for c, members in enumerate(known.scenarios)]
+        assert sum(round(10 * value) for own in held for value in own) <= 13_000
     assert plan.certified.at_least == 1
     assert plan.objective <= dn.pack(release, capacity=1300).objective
     assert "if_seen_to_fit" not in plan.truck_linkage

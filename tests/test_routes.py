@@ -64,16 +64,9 @@ class Oracle:
         self.times, self.zones, self.setting = city.times.tolist(), city.zones.tolist(), setting
         self.stops = range(len(city.stops))
         self.hubs = [] if city.hubs is None else [stop for stop in self.stops if city.hubs[stop]]
-        self.bus = {
-            (int(a), int(b)): s + h / 2
-            for a, b, s, h in zip(
-                city.buses.origins,
-                city.buses.destinations,
-                city.buses.seconds.tolist(),
-                city.buses.headway_seconds.tolist(),
-                strict=True,
-            )
-        }
+        rides = (city.buses.origins, city.buses.destinations, city.buses.seconds, city.buses.headway_seconds)
+        lines = zip(*(column.tolist() for column in rides), strict=True)
+        self.bus = {(start, end): seconds + headway / 2 for start, end, seconds, headway in lines}
         totals = {hub: sum(self.times[hub][x] + self.times[x][hub] for x in self.stops) for hub in self.hubs}
         self.shared = min(self.hubs, key=lambda hub: (totals[hub], hub)) if self.hubs else None
 
@@ -116,12 +109,8 @@ class Oracle:
         if mode == "shuttle":
             found[b, -1, 0] = self.shuttle(a, b)
         for start, end in product(self.hubs, self.hubs):
-            there, bused, away = (
-                self.to_hub(a, start, first),
-                self.between(start, end, num),
-                self.from_hub(end, b, last),
-            )
-            total = there + bused + away
+            there, bused = self.to_hub(a, start, first), self.between(start, end, num)
+            total = there + bused + self.from_hub(end, b, last)
             if total < NEVER:
                 lag = round((0 if first else there) + bused) if last else 0
                 key = (start if first else -1, end if last else -1, lag)
@@ -151,8 +140,7 @@ def check_against(city: City, setting: RouteSetting, routes: Routes, wanted: dic
             assert (mode, leg) == ("shuttle", (b, -1, 0))
             assert total == city.times[a, b] + setting.shuttle_wait_seconds
             continue
-        assert mode == expected
-        assert total == pytest.approx(best[mode], abs=0.51)
+        assert (mode, total) == (expected, pytest.approx(best[mode], abs=0.51))
         assert oracle.ways(a, b, mode)[leg] == best[mode]
         assert a != leg[0]
         assert b != leg[1]
@@ -174,34 +162,26 @@ def test_given_modes_are_followed_where_they_can_be(city, setting, data):
     routes = find_routes(asked, setting=setting)
     check_against(city, setting, routes, wanted)
     differ = sum(wanted[a, b] != NAMES[routes.mode[a * num + b]] for a, b in wanted if a != b)
-    but = f", but for {differ} that cannot be travelled so" if differ else ""
-    assert f"Modes of pairs are as the city gives them{but}." in routes.assumed
+    assert not differ or any(f" {differ} " in said for said in routes.assumed)
 
 
-def test_modes_of_other_names_are_no_routes():
-    city = lay_town(40, 2).city
-    other = city.with_modes(["tram"], np.zeros(1600, dtype=np.int64))
-    assert np.array_equal(find_routes(other).mode, find_routes(replace(city, modes=None, mode_names=())).mode)
-
-
-def test_the_generated_town_has_the_modes_it_always_had():
-    """Published counts of the case study rest on them: digests of what was generated before routes were."""
-
+def test_modes_of_the_generated_town() -> None:
+    # Published counts of the case study rest on them: digests of what was generated before routes were.
     def digest(table):
         return hashlib.sha256(repr([column.to_pylist() for column in table.columns]).encode()).hexdigest()
 
     assert digest(trip_modes()) == "07fe37704ccc718043db01168679b258eea864efb20ab34f12370066b429f2f1"
     assert digest(trip_stops()) == "2e162c8e36e9ca9e7d6d3dfff7218679857e45bec07256fc6206ca867adb0233"
-
-
-def test_modes_of_the_town_do_not_hang_on_a_second():
-    """The quickest two modes of a pair tie exactly or differ by more than rounding to seconds can change."""
+    # The quickest two modes of a pair tie exactly or differ by more than rounding to seconds can change.
     city = replace(lay_town().city, modes=None, mode_names=())
     for shift in (-1, 1):
         times = np.maximum(city.times + shift, 0).astype(np.int32)
         np.fill_diagonal(times, 0)
         moved = find_routes(replace(city, times=times), setting=RouteSetting(max_feeder_seconds=450 + shift))
         assert np.array_equal(moved.mode, find_routes(city).mode)
+    city = lay_town(40, 2).city
+    other = city.with_modes(["tram"], np.zeros(1600, dtype=np.int64))
+    assert np.array_equal(find_routes(other).mode, find_routes(replace(city, modes=None, mode_names=())).mode)
 
 
 def test_a_city_without_hubs_is_driven():
@@ -211,21 +191,14 @@ def test_a_city_without_hubs_is_driven():
     assert [NAMES[mode] for mode in routes.mode[[1, 2, 4, 5]]] == ["shuttle", "shuttle", "walk", "shuttle"]
     assert routes.first_drop.tolist() == [-1, 1, 2, 0, -1, 2, 0, 1, -1]
     assert routes.first_zone.tolist() == [-1, 0, 0, 0, -1, 0, 1, 1, -1]
-    assert any(said.startswith("4 pairs of stops that nothing else connects") for said in routes.assumed)
-
-
-def test_what_is_missing_is_refused():
-    with pytest.raises(Refusal, match=r"no zones .*, and no travel times"):
+    assert any("4 pairs" in said for said in routes.assumed)
+    assert routes.pairs(np.array([0, 2]), np.array([1, 2])).tolist() == [1, 8]
+    assert routes.mode_names == tuple(NAMES)
+    with pytest.raises(Refusal, match=r"stops.csv.*times.csv"):
         find_routes(City(stops=("a", "b")))
     for wrong in ({"walk_kmh": 0}, {"drive_kmh": float("nan")}, {"max_walk_seconds": -1}):
-        with pytest.raises(ParameterError, match="Mend it"):
+        with pytest.raises(ParameterError, match=next(iter(wrong))):
             RouteSetting(**wrong)
-
-
-def test_pairs_are_numbered_by_origin_and_destination():
-    routes = find_routes(lay_town(40, 2).city)
-    assert routes.pairs(np.array([0, 3]), np.array([1, 2])).tolist() == [1, 122]
-    assert routes.mode_names == tuple(NAMES)
 
 
 def test_large_cities_are_routed_in_little_time_and_memory(within):

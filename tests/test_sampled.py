@@ -18,7 +18,7 @@ from scipy.stats import binom, chisquare
 from tests.oracles.sampling import held_out_feasibility
 
 from dunnage.errors import NoPlanError
-from dunnage.kernels.bins.sampling import clopper_pearson, fits_by_permutation, within_class_permutations
+from dunnage.kernels.bins.chances import clopper_pearson, fits_by_permutation, within_class_permutations
 from dunnage.planning.packing import sampled_assignment
 
 NEVER = 1e-9  # below this p-value a statistical test fails

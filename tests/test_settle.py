@@ -27,16 +27,13 @@ from dunnage.kernels.bins import pack_bins, whole_numbers
 from dunnage.noise.source import Noise
 from dunnage.planning.linkage import truck_linkage
 from dunnage.planning.packing import Standard, pack
-from dunnage.settle import Overload, Settlement, apply, repair
+from dunnage.settle import Overload, apply, repair
 from dunnage.settle.repair import most_frequent_share, whole_amounts
 
 
 @pytest.fixture(scope="module")
 def four() -> Published:
     return Published(FOUR)
-
-
-# Loads
 
 
 @settings(max_examples=60, deadline=None)
@@ -58,94 +55,65 @@ def test_loads_are_exact(data: st.DataObject) -> None:
     assert done.bins_feasible == pytest.approx(sum(fits) / len(fits))
 
 
-def test_full_to_the_last_gram_is_not_overloaded() -> None:
-    case = Published([0.1, 0.2, 0.1, 0.7, 1e-13, 0.2])
-    done = case.apply(case.plan([0, 0, 1, 1, 1, 0], 0.5))
-    assert done.loads[0] == 0.5
-    (over,) = done.overloaded
-    load = float(Fraction("0.8000000000001"))
-    assert over.plain() == {"bin": 1, "quantity": "weight", "load": load, "capacity": 0.5}
-    sums = Published([0.1, 0.2, 0.1, 0.2])
-    assert sums.apply(sums.plan([0, 0, 1, 1], 0.3)).plan_feasible, "0.1 + 0.2 = 0.3, whatever doubles say"
-
-
 @given(st.lists(st.floats(0, 1e300, allow_nan=False), min_size=1, max_size=8))
 def test_whole_amounts_are_what_numbers_print_as(values: list[float]) -> None:
     whole, scale = whole_amounts(np.array(values))
     assert [Fraction(int(number), scale) for number in whole] == [Fraction(repr(value)) for value in values]
 
 
-# Checks
-
-
-def test_keys_and_plans_of_another_release_are_refused(four: Published, tmp_path: Path) -> None:
+def test_keys_plans_and_data_of_another_release_are_refused(four: Published, tmp_path: Path) -> None:
     written = dn.Publication(four.release, four.key).write(tmp_path / "one")
     other = dn.publish(four.data, ledger=":memory:").write(tmp_path / "two")
-    plan = pack(written.release, capacity=200)
-    for release in (written.release, other.release):
-        with pytest.raises(ReleaseError, match="another release"):
-            apply(plan, four.data, release, other.key)
+    plan, own = pack(written.release, capacity=200), four.plan([0, 0, 1, 1])
     assert apply(plan, four.data, dn.Release.read(tmp_path / "one"), written.key).plan_feasible
-    for foreign in (Published(FOUR).plan([0, 0, 1, 1]), replace(four.plan([0, 0, 1, 1]), release="")):
-        with pytest.raises(ReleaseError, match="made on another release"):
-            four.apply(foreign)
-    # Keys in memory are compared by their rows.
-    keys = {
-        "does not fit the rows": (
-            Published((*FOUR, 90)).key,
-            replace(four.key, table=four.key.table.set_column(2, "class_id", pa.array([0, 0, 0, 0]))),
-        ),
-        "lacks a column": (replace(four.key, table=pa.table({"row": [0]})),),
-    }
-    for message, some in keys.items():
-        for key in some:
-            with pytest.raises(ReleaseError, match=message):
-                apply(four.plan([0, 0, 1, 1]), four.data, four.release, key)
-
-
-def test_data_that_were_not_published_are_refused(four: Published) -> None:
+    classless = replace(four.key, table=four.key.table.set_column(2, "class_id", pa.array([0, 0, 0, 0])))
     table = pa.table({"parcel": [f"=CANARY{i}" for i in range(4)], "weight": [float(w) for w in FOUR]})
-    others = [
+    changed = [
         table.set_column(1, "weight", pa.array([10.0, 20.0, 60.0, 80.5])),
         table.set_column(0, "parcel", pa.array(["=CANARY0", "=CANARY1", "=CANARY2", "X"])),
         table.slice(1),
         table.take([1, 0, 2, 3]),
     ]
-    for other in others:
-        with pytest.raises(ReleaseError, match="not made from these rows") as error:
-            apply(four.plan([0, 0, 1, 1]), dn.load(other, four.data.policy), four.release, four.key)
-        assert "CANARY" not in str(error.value)
-        assert error.value.exit_code == 2
+    for number, case in enumerate(
+        [
+            *((plan, four.data, release, other.key) for release in (written.release, other.release)),
+            *((foreign, four.data, four.release, four.key) for foreign in (plan, replace(own, release=""))),
+            # Keys in memory are compared by their rows.
+            *((own, four.data, four.release, key) for key in (Published((*FOUR, 90)).key, classless)),
+            (own, four.data, four.release, replace(four.key, table=pa.table({"row": [0]}))),
+            *((own, dn.load(rows, four.data.policy), four.release, four.key) for rows in changed),
+        ]
+    ):
+        with pytest.raises(ReleaseError) as error:
+            apply(*case)
+        assert "CANARY" not in str(error.value), number
 
 
 def test_plans_that_do_not_cover_the_release_are_refused(four: Published) -> None:
-    cases: list[tuple[dict[str, Any], str]] = [
-        ({"bin_of_row": np.array([0, 0, 1])}, "row 3 is missing"),
-        ({"bin_of_row": np.array([0, 0, 1, 1, 1])}, "has no row 4"),
-        ({"bin_of_row": np.array([0, 0, 1, 2])}, "row 3 is in a bin without a truck"),
-        ({"bin_of_row": np.array([0, 0, 1, -1])}, "row 3 is in a bin without a truck"),
-        ({"truck_of_bin": ("truck", "ship")}, "no kind is called 'ship'"),
-        ({"trucks": (dn.Truck(name="truck", capacity={"volume": 1}),)}, "no capacity for weight"),
-        ({"trucks": (truck(0),)}, "no capacity for weight"),
-        ({"trucks": (truck(9, count=1),)}, "1 bins have no truck"),
-        ({"quantities": {"volume": "m3"}}, "packs 'volume'"),
-        ({"by": "weight"}, "packs apart by 'weight'"),
-        ({"apart": "weight"}, "packs apart by 'weight'"),
-    ]
-    for changes, message in cases:
-        with pytest.raises(UserError, match=message):
-            four.apply(replace(four.plan([0, 0, 1, 1]), **changes))
-
-
-def test_trucks_can_be_given_anew(four: Published) -> None:
     plan, kinds = four.plan([0, 0, 1, 1], 200), [truck(9), truck(9, name="van")]
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({"bin_of_row": np.array([0, 0, 1])}, "row 3"),
+        ({"bin_of_row": np.array([0, 0, 1, 1, 1])}, "row 4"),
+        ({"bin_of_row": np.array([0, 0, 1, 2])}, "row 3"),
+        ({"bin_of_row": np.array([0, 0, 1, -1])}, "row 3"),
+        ({"truck_of_bin": ("truck", "ship")}, "'ship'"),
+        ({"trucks": (dn.Truck(name="truck", capacity={"volume": 1}),)}, "weight"),
+        ({"trucks": (truck(0),)}, "weight"),
+        ({"trucks": (truck(9, count=1),)}, "1 bin"),
+        ({"quantities": {"volume": "m3"}}, "'volume'"),
+        ({"by": "weight"}, "'weight'"),
+        ({"apart": "weight"}, "'weight'"),
+    ]
+    for changes, fact in cases:
+        with pytest.raises(UserError, match=fact):
+            four.apply(replace(plan, **changes))
     assert four.apply(plan).plan_feasible
     assert not four.apply(plan, capacity="100kg").plan_feasible
     assert not four.apply(plan, trucks=[truck(100)]).plan_feasible
     for wrong in ({"capacity": "1t"}, {"capacity": 5, "trucks": kinds}, {"trucks": kinds[1:]}):
         with pytest.raises(ParameterError):
             four.apply(plan, **wrong)
-    with pytest.raises(ParameterError, match="2 kinds"):
+    with pytest.raises(ParameterError):
         four.apply(replace(plan, trucks=tuple(kinds)), capacity=5)
 
 
@@ -166,54 +134,31 @@ def test_plan_folders_and_csv_files_of_another_solver_are_applied(four: Publishe
     for wrong in ({}, {"trucks": kinds}, {"capacity": "5t"}, {"capacity": "volume=5"}):
         with pytest.raises(ParameterError):
             four.apply(file, **wrong)
-    bad = {
-        "row,bin\n0,0\n1,0\n2,0\n": "row 3 is missing",
-        "row,bin\n0,0\n1,0\n2,0\n2,0\n3,1\n": "row 2 stands in it more than once",
-        "row,bin\n0,0\n1,0\n2,0\n3,0\n4,0\n": "no row 4",
-        "row,bin\n0,0\n1,0\n2,0\n3,x\n": "no whole number",
-        "a,b\n": "header",
-    }
-    for text, message in bad.items():
+    whole = "row,bin\n0,0\n1,0\n2,0\n"
+    lines = {"": "3", "2,0\n3,1\n": "2", "3,0\n4,0\n": "4", "3,x\n": "whole"}
+    for text, fact in (*((whole + more, fact) for more, fact in lines.items()), ("a,b\n", "row,bin")):
         file.write_text(text)
-        with pytest.raises(InputError, match=message):
+        with pytest.raises(InputError, match=fact):
             four.apply(file, capacity=100)
-
-
-# Repair
-
-
-def test_nothing_is_repaired_unless_asked_and_needed(four: Published) -> None:
-    assert four.apply(four.plan([0, 1, 0, 1], 100), repair=True).repair is None
-    done = four.apply(four.plan([0, 1, 0, 1], 90))
-    assert done.repair is None
-    assert not done.feasible
-    assert "--repair" in done.summary()
 
 
 def test_each_stage_does_no_more_than_is_needed(four: Published) -> None:
     """20 + 80 > 90, but 10 + 80 and 20 + 60 are not. Two heavy ones in one truck have no one to exchange with."""
+    assert four.apply(four.plan([0, 1, 0, 1], 100), repair=True).repair is None  # nothing needs repair
+    unrepaired = four.apply(four.plan([0, 1, 0, 1], 90))
+    assert (unrepaired.repair, unrepaired.feasible) == (None, False)
     exchanged = four.settle(four.plan([0, 1, 0, 1], 90), repair=True)
     assert exchanged.overloaded == [Overload(bin=1, quantity="weight", load=100, capacity=90)]
     assert (exchanged.plan_feasible, exchanged.bins_feasible, exchanged.feasible) == (False, 0.5, True)
-    assert exchanged.repair is not None
-    changes = exchanged.repair.plain()
-    assert [changes[name] for name in ("permuted", "moved", "opened", "left_behind", "repairs_found")] == [
-        2,
-        0,
-        0,
-        0,
-        2,
-    ]
+    made = exchanged.repair
+    assert (made.permuted, made.moved, made.opened, made.left_behind, made.repairs_found) == (2, 0, 0, 0, 2)
     assert sorted(exchanged.final_loads[:, 0]) == [80, 90]
     moved = four.settle(four.plan([1, 1, 0, 0], 100), repair=True)
-    assert moved.repair is not None
     assert (moved.feasible, moved.repair.moved > 0, moved.repair.opened, moved.repair.left_behind) == (True, True, 0, 0)
     lines: list[str] = []
     opened = four.settle(four.plan([0, 0, 1, 1], 85), repair=True, progress=lines.append)
-    assert opened.repair is not None
     assert (opened.feasible, opened.repair.opened, opened.repair.left_behind) == (True, 1, 0)
-    assert len(opened.truck_of_bin) == len(opened.final_loads) == len(opened.final_capacities) == 3
-    assert lines == ["exchanging packages that look alike", "moving packages", "opening bins"]
+    assert len(opened.truck_of_bin) == len(opened.final_loads) == len(opened.final_capacities) == len(lines) == 3
 
 
 @pytest.mark.parametrize("role", ["sensitive", "public"])
@@ -222,25 +167,17 @@ def test_rows_that_look_different_are_not_exchanged(role: str) -> None:
     columns = {"weight": [10, 10, 20, 20, 60, 60, 80, 80], "mark": ["a", "a", "b", "b", "a", "a", "b", "b"]}
     case = Published(columns, roles={"mark": role})
     done = case.settle(case.plan([0, 2, 1, 3, 0, 2, 1, 3], 90), repair=True)
-    assert done.repair is not None
-    assert done.feasible
-    assert (done.repair.opened > 0) == (role == "public")
+    assert (done.feasible, done.repair.opened > 0) == (True, role == "public")
     assert done.repair.moved > 0
     if role == "public":
         bins = set(zip(case.column("mark"), done.bin_of_row.tolist(), strict=True))
         assert len({bin_ for _, bin_ in bins}) == len(bins), "a truck of one mark took none of the other"
 
 
-def test_packing_anew_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where no change by itself helps, the true weights are packed again into the same bins, each full to the gram."""
-    monkeypatch.setattr(repair, "_descend", lambda *_: None)
-    case = Published([51, 27, 22] * 6)
-    done = case.settle(case.plan([*range(6)] * 3, 100), repair=True)
-    assert done.feasible
-    assert done.final_loads[:, 0].tolist() == [100] * 6
-
-
 def test_everything_in_one_bin_is_spread_over_as_few_as_it_takes() -> None:
+    case = Published([51, 27, 22] * 6)  # packed again, each bin is full to the gram
+    done = case.settle(case.plan([*range(6)] * 3, 100), repair=True)
+    assert (done.feasible, done.final_loads[:, 0].tolist()) == (True, [100] * 6)
     weights = np.random.default_rng(2).uniform(10, 60, 60).round(1).tolist()
     case = Published(weights, 3)
     done = case.settle(case.plan([0] * 60, 100), repair=True)
@@ -248,46 +185,47 @@ def test_everything_in_one_bin_is_spread_over_as_few_as_it_takes() -> None:
     assert len(done.truck_of_bin) <= sum(weights) / 100 * 1.1 + 1
 
 
-def test_packages_are_left_behind_only_if_told(four: Published) -> None:
+def test_as_few_as_possible_are_left_behind_and_only_if_told(four: Published) -> None:
     plan = four.plan([0, 0, 1, 1], 85, count=2)
     stuck = four.settle(plan, repair=True)
-    assert stuck.repair is not None
-    assert not stuck.feasible
-    assert "not every bin fits" in stuck.repair.sentence
+    assert (stuck.feasible, stuck.bin_of_row.min()) == (False, 0)
     assert stuck.repair.left_behind == stuck.unplanned.left_behind == 0
-    assert stuck.bin_of_row.min() == 0
     done = four.settle(plan, leave_behind=True)
-    assert done.repair is not None
     assert done.feasible
     assert done.repair.left_behind == done.unplanned.left_behind == done.unplanned.count == 1
     assert done.loading.column("bin").to_pylist()[-1] == -1
-
-
-def test_as_few_as_possible_are_left_behind(four: Published) -> None:
-    """Three of 60 and seven small ones in two trucks of 100: the heavy third alone stays. 80 is too heavy for any."""
+    # Three of 60 and seven small ones in two trucks of 100: the heavy third alone stays.
     case = Published([60, 61, 62, *([10.0] * 7)])
     done = case.settle(case.plan([0, 0, 0, *([1] * 7)], 100, count=2), leave_behind=True)
     assert done.unplanned.left_behind == 1
-    plan = four.plan([0, 1, 0, 1], 75)
-    stuck = four.apply(plan, repair=True)
-    assert not stuck.feasible
-    assert stuck.bin_of_row.min() == 0
+    plan = four.plan([0, 1, 0, 1], 75)  # 80 is too heavy for any
+    assert not four.apply(plan, repair=True).feasible
     done = four.settle(plan, repair=True, leave_behind=True)
-    assert done.feasible
-    assert four.by_record(done)[3] == -1
+    assert (done.feasible, four.by_record(done)[3]) == (True, -1)
     assert done.unplanned.plain() == {"count": 1, "left_out": 0, "suppressed": 0, "left_behind": 1}
 
 
-def test_trucks_of_several_sizes(four: Published) -> None:
+def test_trucks_of_several_sizes_and_what_travels_outside(four: Published) -> None:
     kinds = [truck(50), truck(150, name="lorry")]
     done = four.settle(four.plan([1, 0, 1, 0], kinds, ["truck", "lorry"]), repair=True)
-    assert done.feasible
-    assert done.truck_of_bin == ("truck", "lorry")
+    assert (done.feasible, done.truck_of_bin) == (True, ("truck", "lorry"))
     case = Published([50, 51, 52, 53, 54, 55])
     kinds = [truck(60), truck(110, name="lorry", count=2)]
     done = case.settle(case.plan([0] * 6, kinds, ["lorry"]), repair=True)
-    assert done.feasible
-    assert Counter(done.truck_of_bin) == {"lorry": 2, "truck": 2}
+    assert (done.feasible, Counter(done.truck_of_bin)) == (True, {"lorry": 2, "truck": 2})
+    columns = {"weight": [10.0, 20.0, 60.0, 80.0, None, None, 500.0], "town": ["A"] * 6 + ["B"]}
+    case = Published(columns, roles={"weight": {**WEIGHT, "missing": "leave-out"}})
+    assert len(case.release) == 4
+    done = case.settle(pack(case.release, capacity=200))
+    assert done.unplanned.plain() == {"count": 3, "left_out": 2, "suppressed": 1, "left_behind": 0}
+    case = Published([0.1, 0.2, 0.1, 0.7, 1e-13, 0.2])
+    done = case.apply(case.plan([0, 0, 1, 1, 1, 0], 0.5))
+    assert done.loads[0] == 0.5
+    (over,) = done.overloaded
+    load = float(Fraction("0.8000000000001"))
+    assert over.plain() == {"bin": 1, "quantity": "weight", "load": load, "capacity": 0.5}
+    sums = Published([0.1, 0.2, 0.1, 0.2])
+    assert sums.apply(sums.plan([0, 0, 1, 1], 0.3)).plan_feasible, "0.1 + 0.2 = 0.3, whatever doubles say"
 
 
 @pytest.mark.parametrize(("seed", "by"), [(0, None), (1, "town"), (2, "town")])
@@ -311,11 +249,9 @@ def test_a_bin_that_another_town_can_spare_is_used_before_one_is_opened(count: i
     """A's three packages of 60 need three trucks, and have two; B's two of 30 need one, and have two."""
     case = Published({"weight": [60, 60, 60, 30, 30], "town": ["A", "A", "A", "B", "B"]})
     done = case.settle(case.plan([0, 0, 1, 2, 3], by="town", count=count), repair=True)
-    assert done.repair is not None
     assert (done.repair.feasible, done.repair.opened) == (True, 0)
     bins = case.by_record(done)
-    assert len(set(bins[:3])) == 3
-    assert bins[3] == bins[4]
+    assert (len(set(bins[:3])), bins[3]) == (3, bins[4])
 
 
 def test_exchanges_keep_how_many_of_a_class_a_bin_takes() -> None:
@@ -323,13 +259,11 @@ def test_exchanges_keep_how_many_of_a_class_a_bin_takes() -> None:
     case = Published([*range(10, 20), *range(60, 70)], 10)
     plan = case.plan([*range(10), *range(10)], 82)
     done = case.apply(plan, repair=True)
-    assert done.repair is not None
     assert (done.feasible, done.repair.moved, done.repair.opened) == (True, 0, 0)
     counts = [
         Counter(zip(case.column("class_id"), b.tolist(), strict=True)) for b in (plan.assignment, done.bin_of_row)
     ]
-    assert counts[0] == counts[1]
-    assert done.repair.permuted == int((plan.assignment != done.bin_of_row).sum())
+    assert (counts[0], done.repair.permuted) == (counts[1], int((plan.assignment != done.bin_of_row).sum()))
     assert 0.1 <= done.truck_linkage.mean < 0.6
 
 
@@ -338,20 +272,18 @@ def fewest_bins(weights: Sequence[float], capacity: float) -> int:
     return len(pack_bins(numbers.items, numbers.capacity, seconds=60).bins)
 
 
-@pytest.mark.parametrize("seeds", [range(0, 24, 2), range(1, 24, 2)])
-def test_no_repair_of_small_plans_is_worse_than_need_be(seeds: range) -> None:
+def test_no_repair_of_small_plans_is_worse_than_need_be() -> None:
     """As many bins as the true weights need, or else as few packages left behind as there can be."""
-    for seed in seeds:
+    for seed in range(14):
         generator = np.random.default_rng(seed)
         weights = generator.uniform(1, 60, 12) if seed % 2 else generator.integers(1, 60, 12).astype(float)
         bins = np.unique(generator.integers(0, 4, 12), return_inverse=True)[1].tolist()
         case, planned, count = Published(weights.tolist()), max(bins) + 1, max(bins) + 2
         done = case.settle(case.plan(bins, 80, count=count), leave_behind=True)
         num_left = next(n for n in range(12) if fewest_bins(sorted(weights)[: 12 - n], 80) <= count)
-        assert done.feasible
-        assert done.unplanned.left_behind == num_left
+        assert (done.feasible, done.unplanned.left_behind) == (True, num_left), seed
         if num_left == 0:
-            assert len(done.truck_of_bin) == max(planned, fewest_bins(weights, 80))
+            assert len(done.truck_of_bin) == max(planned, fewest_bins(weights, 80)), seed
 
 
 def test_repairs_found_are_drawn_alike(four: Published) -> None:
@@ -365,31 +297,22 @@ def test_repairs_found_are_drawn_alike(four: Published) -> None:
     assert one.bin_of_row.tolist() == two.bin_of_row.tolist(), "seeded noise repeats a repair"
 
 
-# Linkage, what is unplanned
-
-
-def test_linkage_is_counted_before_and_after_an_exchange(four: Published) -> None:
+def test_linkage_is_counted_before_and_after_an_exchange(four: Published, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two repairs exist, so who knows all weights and that one was drawn names the truck with one half: exactly."""
-    plan = four.plan([0, 1, 0, 1], 100)
+    plan, classes = four.plan([0, 1, 0, 1], 100), four.release.data.column("class_id").to_numpy()
     linkage = four.apply(plan, repair=True).truck_linkage
-    counted = truck_linkage(four.release.data.column("class_id").to_numpy(), plan.assignment)
-    assert linkage == counted.model_copy(update={"note": linkage.note})
-    assert "outside the plan" in linkage.note
+    assert linkage == truck_linkage(classes, plan.assignment).model_copy(update={"note": linkage.note})
     linkage = four.apply(four.plan([0, 1, 0, 1], 90), repair=True).truck_linkage
     assert (linkage.mean, linkage.worst, linkage.kind) == (0.5, 0.5, "exact")
-
-
-@pytest.mark.parametrize("bins", [[0, 1, 0, 1], [0, 1, 1, 1]])
-def test_linkage_after_any_other_repair_is_an_estimate_no_better_than_counting(
-    four: Published, bins: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+    # After any other repair it is an estimate, no better than counting.
     monkeypatch.setattr(repair, "count_and_draw", lambda *_: None)
-    done = four.apply(four.plan(bins, 90), repair=True)
-    counted = truck_linkage(four.release.data.column("class_id").to_numpy(), done.bin_of_row)
-    assert done.truck_linkage.kind == "estimate"
-    assert bins != [0, 1, 0, 1] or done.truck_linkage.repairs == 2
-    assert done.truck_linkage.mean >= counted.mean
-    assert done.truck_linkage.worst >= counted.worst
+    for bins, number in (([0, 1, 0, 1], 2), ([0, 1, 1, 1], None)):
+        done = four.apply(four.plan(bins, 90), repair=True)
+        counted = truck_linkage(classes, done.bin_of_row)
+        assert done.truck_linkage.kind == "estimate"
+        assert number in (None, done.truck_linkage.repairs)
+        assert done.truck_linkage.mean >= counted.mean
+        assert done.truck_linkage.worst >= counted.worst
 
 
 @given(st.integers(1, 8).flatmap(lambda n: st.lists(st.lists(st.integers(-1, 3), min_size=n, max_size=n), min_size=1)))
@@ -398,24 +321,8 @@ def test_the_most_frequent_truck_by_counting(repairs: list[list[int]]) -> None:
     assert most_frequent_share(np.array(repairs)).tolist() == pytest.approx(by_hand)
 
 
-def test_what_travels_outside_the_plan_is_counted() -> None:
-    columns = {"weight": [10.0, 20.0, 60.0, 80.0, None, None, 500.0], "town": ["A"] * 6 + ["B"]}
-    case = Published(columns, roles={"weight": {**WEIGHT, "missing": "leave-out"}})
-    assert len(case.release) == 4
-    done = case.settle(pack(case.release, capacity=200))
-    assert done.unplanned.plain() == {"count": 3, "left_out": 2, "suppressed": 1, "left_behind": 0}
-    assert "3 packages: 2 left out, 1 suppressed, 0 left behind" in done.summary()
-
-
-# What is written and shown
-
-
-@pytest.fixture
-def settled(four: Published) -> Settlement:
-    return four.apply(four.plan([0, 1, 0, 1], 90), repair=True)
-
-
-def test_the_folder_is_private_and_readable(four: Published, settled: Settlement, tmp_path: Path) -> None:
+def test_the_folder_is_private_and_readable(four: Published, tmp_path: Path) -> None:
+    settled = four.apply(four.plan([0, 1, 0, 1], 90), repair=True)
     folder, before = tmp_path / "settlement", os.umask(0)
     try:
         settled.write(folder)
@@ -437,14 +344,10 @@ def test_the_folder_is_private_and_readable(four: Published, settled: Settlement
     assert {line["parcel"] for line in lines} == {f"'=CANARY{number}" for number in range(4)}, "escaped"
     assert [float(line["load"]) for line in loads] == settled.final_loads[:, 0].tolist()
     assert list(loads[0]) == ["bin", "truck", "load", "capacity"]
-    with pytest.raises(OutputError, match="--force"):
+    with pytest.raises(OutputError):
         settled.write(folder)
     settled.write(folder, force=True)
     assert os.listdir(tmp_path) == ["settlement"]
-
-
-def test_nothing_printable_tells_who_is_in_it(settled: Settlement) -> None:
     for text in (repr(settled), str(settled), settled.summary(), json.dumps(settled.to_dict())):
         assert "CANARY" not in text
     assert "amounts" not in repr(settled.task)
-    assert repr(settled) == "Settlement(2 bins, 1 overloaded, private)"

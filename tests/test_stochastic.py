@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from scipy.stats import binom
+from tests.oracles.bins import partitions
 from tests.settle_help import published, setting_weights
 
 import dunnage as dn
@@ -21,7 +22,7 @@ from dunnage.planning.plan import Plan
 from dunnage.release import Release
 from dunnage.samples import package_setting
 
-SETTINGS = ("25-L-U", "50-L-U", "25-S-U", "50-S-U", "25-L-Un")
+SETTINGS = ("25-L-U", "50-S-U", "25-L-Un")
 TRIES = 20_000
 IMPROBABLE = 1e-9
 
@@ -30,7 +31,6 @@ def times_fitting(release: Release, plan: Plan, tries: int, seed: int) -> int:
     """Try a plan on random orders inside classes and count those that fit, with nothing but numpy."""
     generator = np.random.default_rng(seed)
     members = release.members
-    assert members is not None
     class_id = release.data.column("class_id").to_numpy()
     known = members.column("class_id").to_numpy(), np.rint(members.column("weight").to_numpy() * 10)
     drawn = np.empty((tries, len(class_id)))
@@ -61,13 +61,12 @@ def test_held_out_orders_fit_as_certified_in_every_setting(name: str) -> None:
         upper = dn.pack(release, capacity=setting.capacity)
         assert plan.objective <= upper.objective
         assert sorted(set(plan.assignment.tolist())) == list(range(plan.num_bins))
-        assert "multisets" in plan.certified.rests_on
         check_certificate(release, plan, 0.05, seed=k)
         optimal.append(plan.status == "optimal")
     assert sum(optimal) >= 2
 
 
-def test_a_larger_risk_needs_no_more_bins_and_is_used() -> None:
+def test_risks_bounds_and_groups() -> None:
     release = published(setting_weights("25-L-U", 1), 10)
     plans = [dn.pack(release, capacity=600, model=dn.Stochastic(risk=risk)) for risk in ("0", "0.05", "0.3", "0.7")]
     bins = [plan.objective for plan in plans]
@@ -76,30 +75,31 @@ def test_a_larger_risk_needs_no_more_bins_and_is_used() -> None:
     assert bins[0] > bins[1] > bins[2]
     for plan, risk in zip(plans[1:], (0.05, 0.3, 0.7), strict=True):
         check_certificate(release, plan, risk, seed=9)
-
-
-def divisions(rows: int) -> Iterator[list[int]]:
-    """Yield every way to put rows into bins, bins not told apart."""
-
-    def longer(bins: list[int]) -> Iterator[list[int]]:
-        if len(bins) == rows:
-            yield bins
-            return
-        for bin_ in range(max(bins, default=-1) + 2):
-            yield from longer([*bins, bin_])
-
-    return longer([])
-
-
-def orders(classes: Sequence[Sequence[int]]) -> Iterator[list[int]]:
-    for parts in itertools.product(*(itertools.permutations(members) for members in classes)):
-        yield list(itertools.chain.from_iterable(parts))
+    rests_on = set()
+    for statistic in ("multiset", "bounds", "mean"):
+        release = published(setting_weights("25-L-U", 3), 5, statistic)
+        plan = dn.pack(release, capacity=500, model=dn.Stochastic(risk="0.2"), seconds=1)
+        assert plan.objective <= dn.pack(release, capacity=500).objective
+        assert 0.8 <= plan.certified.at_least <= plan.certified.at_most <= 1
+        rests_on.add(plan.certified.rests_on)
+    assert len(rests_on) == 3
+    weights = setting_weights("50-L-U", 8)
+    release = published(weights, 4, town=["A", "B"] * 25, day=["mon", "mon", "tue", "tue", "tue"] * 10)
+    together = dn.pack(release, capacity=500, model=dn.Stochastic())
+    apart = dn.pack(release, capacity=500, model=dn.Stochastic(), by="town", apart="day")
+    town, day = (release.data.column(name).to_pylist() for name in ("town", "day"))
+    for bin_ in range(apart.num_bins):
+        rows = np.flatnonzero(apart.assignment == bin_).tolist()
+        assert len({(town[row], day[row]) for row in rows}) == 1
+    assert apart.objective >= together.bound
+    check_certificate(release, apart, 0.05, seed=1)
 
 
 def probability(bins: Sequence[int], classes: Sequence[Sequence[int]], capacity: int) -> Fraction:
     """Count the orders inside classes for which every bin fits; rows come class by class."""
     fits = total = 0
-    for weights in orders(classes):
+    for parts in itertools.product(*(itertools.permutations(members) for members in classes)):
+        weights = itertools.chain.from_iterable(parts)
         loads = [0] * (max(bins) + 1)
         for weight, bin_ in zip(weights, bins, strict=True):
             loads[bin_] += weight
@@ -109,7 +109,6 @@ def probability(bins: Sequence[int], classes: Sequence[Sequence[int]], capacity:
 
 
 def classes_of(release: Release) -> list[list[int]]:
-    assert release.members is not None
     found: dict[int, list[int]] = {}
     for line in release.members.to_pylist():
         found.setdefault(line["class_id"], []).append(int(line["weight"]))
@@ -120,7 +119,7 @@ def fewest_bins(classes: Sequence[Sequence[int]], capacity: int, risk: Fraction)
     """List all plans. Patterns are equal for exchangeable rows, so each multiset of patterns is looked at once."""
     class_of = [class_ for class_, members in enumerate(classes) for _ in members]
     best, seen = len(class_of), set()
-    for bins in divisions(len(class_of)):
+    for bins in partitions(len(class_of)):
         number = max(bins) + 1
         if number >= best:
             continue
@@ -155,10 +154,9 @@ def test_nothing_listed_needs_fewer_bins(risk: str) -> None:
     assert met >= 5
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_no_risk_is_packing_by_the_largest_members(seed: int) -> None:
-    weights = setting_weights("25-L-U", seed)
-    release = published(weights, 3 + 2 * seed)
+    release = published(setting_weights("25-L-U", seed), 3 + 4 * seed)
     sure = dn.pack(release, capacity=600, model=dn.Stochastic(risk=0))
     largest = dn.pack(release, capacity=600, model=dn.Robust(budget="largest"))
     assert sure.status == largest.status == "optimal"
@@ -167,9 +165,8 @@ def test_no_risk_is_packing_by_the_largest_members(seed: int) -> None:
     assert times_fitting(release, sure, 2000, seed) == 2000
 
 
-@pytest.mark.parametrize(
-    ("weights", "k", "capacity", "bins"),
-    [
+def test_edges() -> None:
+    for weights, k, capacity, bins in (
         ([7.0] * 6, 6, 7, 6),  # as heavy as a bin
         ([7.0] * 6, 2, 14, 3),
         ([1, 2, 3, 4, 5, 6], 6, 21, 1),  # one class, one bin
@@ -177,55 +174,16 @@ def test_no_risk_is_packing_by_the_largest_members(seed: int) -> None:
         ([5.5, 5.5, 5.5, 4.5, 4.5, 4.5], 3, 10, 3),  # ties; one of each class
         ([0.1] * 3 + [0.2] * 3, 2, 0.3, 3),  # not 0.1 + 0.2 > 0.3
         ([0, 0, 0, 9], 2, 9, 1),
-    ],
-)
-def test_edges(weights: list[float], k: int, capacity: float, bins: int) -> None:
-    plan = dn.pack(published(weights, k), capacity=capacity, model=dn.Stochastic())
-    assert (plan.objective, plan.status) == (bins, "optimal")
-
-
-def test_a_risk_that_is_met_exactly_is_met() -> None:
-    """Class {1 x 19, 2}: a bin with one of them and room for 1 fails in 1 of 20."""
-    weights = [1] * 19 + [2] + [9] * 20
-    release = published(weights, 20)
-    classes = release.uncertain("weight").class_id
-    if len(np.unique(classes)) == 1:
-        pytest.skip("published as one class")
-    exactly = dn.pack(release, capacity=10, model=dn.Stochastic(risk="0.05"))
-    below = dn.pack(release, capacity=10, model=dn.Stochastic(risk="0.0499"))
+    ):
+        plan = dn.pack(published(weights, k), capacity=capacity, model=dn.Stochastic())
+        assert (plan.objective, plan.status) == (bins, "optimal"), weights
+    with pytest.raises(NoPlanError, match="500 kg"):
+        dn.pack(published([10, 11, 890, 900], 2), capacity=500, model=dn.Stochastic())
+    # A risk that is met exactly is met. Class {1 x 19, 2}: a bin with one of them and room for 1 fails in 1 of 20.
+    release = published([1] * 19 + [2] + [9] * 20, 20)
+    exactly, below = (dn.pack(release, capacity=10, model=dn.Stochastic(risk=risk)) for risk in ("0.05", "0.0499"))
     assert exactly.objective <= below.objective
     assert exactly.certified.at_least >= 0.95
-
-
-def test_a_package_heavier_than_any_truck() -> None:
-    release = published([10, 11, 890, 900], 2)
-    with pytest.raises(NoPlanError, match="heavier than 500 kg"):
-        dn.pack(release, capacity=500, model=dn.Stochastic())
-
-
-def test_bounds_alone_say_what_they_rest_on() -> None:
-    weights = setting_weights("25-L-U", 3)
-    for statistic, mean_told in (("bounds", False), ("mean", True)):
-        release = published(weights, 5, statistic)
-        plan = dn.pack(release, capacity=500, model=dn.Stochastic(risk="0.2"), seconds=3)
-        upper = dn.pack(release, capacity=500)
-        assert plan.objective <= upper.objective
-        assert "bounds alone, assuming" in plan.certified.rests_on
-        assert ("the mean is not used" in plan.certified.rests_on) is mean_told
-        assert 0.8 <= plan.certified.at_least <= plan.certified.at_most <= 1
-
-
-def test_groups_never_share_a_truck_and_the_risk_is_joint() -> None:
-    weights = setting_weights("50-L-U", 8)
-    release = published(weights, 4, town=["A", "B"] * 25, day=["mon", "mon", "tue", "tue", "tue"] * 10)
-    together = dn.pack(release, capacity=500, model=dn.Stochastic())
-    apart = dn.pack(release, capacity=500, model=dn.Stochastic(), by="town", apart="day")
-    town, day = (release.data.column(name).to_pylist() for name in ("town", "day"))
-    for bin_ in range(apart.num_bins):
-        rows = np.flatnonzero(apart.assignment == bin_).tolist()
-        assert len({(town[row], day[row]) for row in rows}) == 1
-    assert apart.objective >= together.bound
-    check_certificate(release, apart, 0.05, seed=1)
 
 
 def test_sensitive_values_do_not_decide_who_goes_where() -> None:
@@ -238,12 +196,11 @@ def test_sensitive_values_do_not_decide_who_goes_where() -> None:
         values = pa.array(np.random.default_rng(seed).permutation(release.data.column("fragile").to_pylist()).tolist())
         changed = replace(release, data=release.data.set_column(at, "fragile", values))
         plans.append(dn.pack(changed, capacity=100, model=dn.Stochastic(risk="0.6")))
-    assert plans[0].objective == 5
-    assert plans[0].certified.at_least == pytest.approx(0.4)
+    assert (plans[0].objective, plans[0].certified.at_least) == (5, pytest.approx(0.4))
     assert all(plan.assignment.tolist() == plans[0].assignment.tolist() for plan in plans)
 
 
-@pytest.mark.parametrize(("k", "name"), [(5, "200-L-U"), (10, "200-L-U"), (10, "200-S-U")])
+@pytest.mark.parametrize(("k", "name"), [(5, "200-L-U"), (10, "200-S-U")])
 def test_two_hundred_packages_are_quick(k: int, name: str, within: Callable[..., Any]) -> None:
     setting = package_setting(name)
     release = published(setting_weights(name, 2), k)
@@ -252,9 +209,6 @@ def test_two_hundred_packages_are_quick(k: int, name: str, within: Callable[...,
     assert plan.objective <= dn.pack(release, capacity=setting.capacity, seconds=10).objective
     assert plan.status == "optimal"
     check_certificate(release, plan, 0.05, seed=3)
-
-
-# As published
 
 
 def test_the_published_model_overfits_and_says_so() -> None:
@@ -271,20 +225,15 @@ def test_the_published_model_overfits_and_says_so() -> None:
     assert plan.truck_linkage.if_seen_to_fit == pytest.approx(min(1, worst))
 
 
-def test_the_published_model_keeps_to_the_trucks_there_are() -> None:
-    release = published([60, 61, 62, 63], 2)
+def test_the_published_model_keeps_to_the_trucks_there_are_and_packs_one_quantity_only() -> None:
     few = [dn.Truck(name="van", capacity={"weight": 100}, count=3)]
-    with pytest.raises(NoPlanError, match="3"):
-        dn.pack(release, trucks=few, model=dn.Stochastic(as_published=True, scenarios=5))
-
-
-def test_the_published_model_packs_one_quantity_only() -> None:
-    release = published([10, 11, 12, 13], 2, part=["x", "x", "y", "y"])
     model = dn.Stochastic(as_published=True, scenarios=5)
+    with pytest.raises(NoPlanError, match="3"):
+        dn.pack(published([60, 61, 62, 63], 2), trucks=few, model=model)
+    release = published([10, 11, 12, 13], 2, part=["x", "x", "y", "y"])
     for more in ({"by": "part"}, {"apart": "part"}, {"spread": 2}):
-        with pytest.raises(ParameterError, match="without as_published"):
+        with pytest.raises(ParameterError, match="as_published"):
             dn.pack(release, capacity=30, model=model, **more)
-    bounds = published([10, 11, 12, 13], 2, "bounds")
-    with pytest.raises(ParameterError, match="multisets"):
-        dn.pack(bounds, capacity=30, model=model)
+    with pytest.raises(ParameterError, match="multiset"):
+        dn.pack(published([10, 11, 12, 13], 2, "bounds"), capacity=30, model=model)
     assert dn.pack(release, capacity=30, model=model).objective >= 2

@@ -20,7 +20,6 @@ from scipy import stats
 from tests.chance_help import chance_of
 
 from dunnage.errors import ParameterError
-from dunnage.kernels.counts import laplace as tails
 from dunnage.kernels.counts.laplace import (
     UNLISTED,
     DiscreteLaplace,
@@ -94,40 +93,33 @@ def of(tail):
     return outcomes(tail.groups, tail.values, tail.sizes.size)
 
 
-class TestListing:
-    def test_law(self):
-        for size, threshold in ((1, 1), (3, 1), (3, 2), (2, 0), (3, -1), (2, -3)):
-            tail = draw_tail(Noise(), SCALE, np.full(SAMPLES, size), np.full(SAMPLES, threshold))
-            assert pvalue(of(tail), listing_law(size, threshold)) > ALPHA
+def test_law_of_listing():
+    for size, threshold in ((1, 1), (3, 1), (3, 2), (2, 0), (3, -1), (2, -3)):
+        tail = draw_tail(Noise(), SCALE, np.full(SAMPLES, size), np.full(SAMPLES, threshold))
+        assert pvalue(of(tail), listing_law(size, threshold)) > ALPHA
+    # The table itself is right: noise for every cell, then the threshold.
+    for size, threshold in ((3, 1), (3, -1)):
+        values = noise_arrays.discrete_laplace(Noise(), SCALE, size * SAMPLES)
+        groups, kept = np.arange(values.size) // size, values >= threshold
+        assert pvalue(outcomes(groups[kept], values[kept], SAMPLES), listing_law(size, threshold)) > ALPHA
+    sizes, thresholds = np.tile([2, 1], SAMPLES), np.tile([1, 0], SAMPLES)
+    drawn = of(draw_tail(Noise(), SCALE, sizes, thresholds))
+    first, second = listing_law(2, 1), listing_law(1, 0)
+    table = {(a, b): first[a] * second[b] for a, b in product(first, second)}
+    assert pvalue(list(zip(drawn[::2], drawn[1::2], strict=True)), table) > ALPHA
+    tail = draw_tail(Noise(), SCALE, np.full(SAMPLES, 2), np.full(SAMPLES, 1))
+    both = np.flatnonzero(tail.counts == 2)
+    at = np.searchsorted(tail.groups, both)
+    pairs = list(zip(tail.values[at].tolist(), tail.values[at + 1].tolist(), strict=True))
+    ratio = math.exp(-1 / SCALE)
+    table = {(a, b): (1 - ratio) ** 2 * ratio ** (a + b - 2) for a, b in product(range(1, 60), repeat=2)}
+    assert pvalue(pairs, table) > ALPHA
 
-    def test_law_of_the_dense_path(self):
-        # The table itself is right: noise for every cell, then the threshold.
-        for size, threshold in ((3, 1), (3, -1)):
-            values = noise_arrays.discrete_laplace(Noise(), SCALE, size * SAMPLES)
-            groups, kept = np.arange(values.size) // size, values >= threshold
-            assert pvalue(outcomes(groups[kept], values[kept], SAMPLES), listing_law(size, threshold)) > ALPHA
 
-    def test_groups_are_independent(self):
-        sizes, thresholds = np.tile([2, 1], SAMPLES), np.tile([1, 0], SAMPLES)
-        drawn = of(draw_tail(Noise(), SCALE, sizes, thresholds))
-        first, second = listing_law(2, 1), listing_law(1, 0)
-        table = {(a, b): first[a] * second[b] for a, b in product(first, second)}
-        assert pvalue(list(zip(drawn[::2], drawn[1::2], strict=True)), table) > ALPHA
-
-    def test_order_inside_a_group_tells_nothing(self):
-        tail = draw_tail(Noise(), SCALE, np.full(SAMPLES, 2), np.full(SAMPLES, 1))
-        both = np.flatnonzero(tail.counts == 2)
-        at = np.searchsorted(tail.groups, both)
-        pairs = list(zip(tail.values[at].tolist(), tail.values[at + 1].tolist(), strict=True))
-        ratio = math.exp(-1 / SCALE)
-        table = {(a, b): (1 - ratio) ** 2 * ratio ** (a + b - 2) for a, b in product(range(1, 60), repeat=2)}
-        assert pvalue(pairs, table) > ALPHA
-
-    @pytest.mark.parametrize("few", [1, 1000, 10**6])
-    def test_many_thresholds_at_once(self, few, monkeypatch):
-        # Groups are listed from a lower threshold than their own: whichever, the law is that of their own.
-        monkeypatch.setattr(tails, "_FEW", few)
-        thresholds = np.tile(np.arange(1, 41), 1000)
+def test_many_thresholds_at_once():
+    # Groups are listed from a lower threshold than their own: whichever, the law is that of their own.
+    for num in (100, 1000):
+        thresholds = np.tile(np.arange(1, 41), num)
         tail = draw_tail(Noise(), 5, np.full(thresholds.size, 300), thresholds)
         counts = tail.counts.reshape(-1, 40)
         for column in (0, 1, 2, 7, 20, 39):
@@ -138,107 +130,104 @@ class TestListing:
             excess = (tail.values - thresholds[tail.groups])[thresholds[tail.groups] == threshold]
             assert pvalue(excess.tolist(), {k: (1 - ratio) * ratio**k for k in range(300)}) > ALPHA
 
-    def test_nothing_is_listed_without_a_threshold(self):
-        noise = Noise()
-        tail = draw_tail(noise, 5, np.full(4, 10**9), np.full(4, UNLISTED))
-        assert tail.values.size == 0
-        assert noise.bytes_drawn == 0
 
-    def test_everything_is_listed_at_a_low_threshold(self):
-        tail = draw_tail(Noise(), 5, np.array([10, 0, 3]), np.full(3, -(10**6)))
-        assert tail.counts.tolist() == [10, 0, 3]
-        assert tail.groups.tolist() == [0] * 10 + [2] * 3
-
-    def test_a_billion_cells(self, within):
-        sizes, thresholds = np.full(5000, 200_000), np.full(5000, 32)
-        with within(2):
-            tail = draw_tail(Noise(), 5, sizes, thresholds)
-        expected = 1e9 * above(32, 5)
-        assert abs(tail.values.size - expected) < 7 * math.sqrt(expected)
+def test_nothing_everything_or_billions_of_cells(within):
+    noise = Noise()
+    tail = draw_tail(noise, 5, np.full(4, 10**9), np.full(4, UNLISTED))
+    assert (tail.values.size, noise.bytes_drawn) == (0, 0)
+    tail = draw_tail(Noise(), 5, np.array([10, 0, 3]), np.full(3, -(10**6)))
+    assert (tail.counts.tolist(), tail.groups.tolist()) == ([10, 0, 3], [0] * 10 + [2] * 3)
+    sizes, thresholds = np.full(5000, 200_000), np.full(5000, 32)
+    with within(2):
+        tail = draw_tail(Noise(), 5, sizes, thresholds)
+    expected = 1e9 * above(32, 5)
+    assert abs(tail.values.size - expected) < 7 * math.sqrt(expected)
+    taken = np.arange(0, 10**9, 10**4)
+    cells, values = exceeding_cells(Noise(), DiscreteLaplace(Fraction(5)), 5 * 10**9, 60, taken=taken)
+    assert np.unique(cells).size == cells.size == values.size
+    assert values.min() >= 60
+    expected = (5 * 10**9 - 10**5) * above(60, 5)
+    assert abs(cells.size - expected) < 7 * math.sqrt(expected)
+    assert not np.isin(cells, taken).any()
 
 
 STEPS = [(4, 2, 1), (3, 1), (2, 0), (4, 2, 0, -2), (1, -1), (0, -2), (-1, -2, -3)]
 
 
-class TestLowering:
-    def test_law_is_that_of_one_step(self):
-        noise = Noise()
-        for steps in STEPS:
-            tail = draw_tail(noise, SCALE, np.full(SAMPLES, 3), np.full(SAMPLES, steps[0]))
-            for threshold in steps[1:]:
-                tail = lower(noise, tail, np.full(SAMPLES, threshold))
-            assert pvalue(of(tail), listing_law(3, steps[-1])) > ALPHA, steps
-
-    def test_what_was_listed_stays(self):
-        # With the law above this is the joint law: the earlier listing is the upper part of the later one.
-        noise, num = Noise(), 2000
-        for high, low, *_ in STEPS:
-            first = draw_tail(noise, SCALE, np.full(num, 3), np.full(num, high))
-            second = lower(noise, first, np.full(num, low))
-            old = second.values >= high
-            assert np.array_equal(second.values[old], first.values)
-            assert np.array_equal(second.groups[old], first.groups)
-            assert np.all(np.diff(second.groups) >= 0)
-            # earlier ones come first in their group
-            same = second.groups[1:] == second.groups[:-1]
-            assert not np.any(old[1:] & ~old[:-1] & same)
-
-    def test_law_where_only_some_are_lowered(self):
-        # Which groups are lowered may depend on what they list: here those that list nothing.
-        noise = Noise()
-        for high, low in ((3, 1), (2, -1), (1, -1), (0, -2)):
-            tail = draw_tail(noise, SCALE, np.full(2 * SAMPLES, 2), np.full(2 * SAMPLES, high))
-            empty = tail.counts == 0
-            after = lower(noise, tail, np.where(empty, low, high))
-            listed = of(after)
-            assert np.array_equal(after.counts[~empty], tail.counts[~empty])
-            assert pvalue([listed[group] for group in np.flatnonzero(empty)], listing_law(2, low, high)) > ALPHA
-
-    def test_same_thresholds_draw_nothing(self):
-        tail = draw_tail(Noise(), 5, np.full(9, 1000), np.arange(9) - 2)
-        noise = Noise()
-        again = lower(noise, tail, tail.thresholds)
-        assert np.array_equal(again.values, tail.values)
-        assert noise.bytes_drawn == 0
-
-    @settings(max_examples=60, deadline=None)
-    @given(st.data(), st.integers(0, 6), st.fractions(Fraction(1, 4), 30, max_denominator=9))
-    def test_listings_are_sound(self, data, num, scale):
-        sizes = np.array(data.draw(st.lists(st.integers(0, 300), min_size=num, max_size=num)), dtype=np.int64)
-        noise, present = Noise(seed=num), np.full(num, UNLISTED)
-        tail = draw_tail(noise, scale, sizes, present)
-        for _ in range(3):
-            drops = data.draw(st.lists(st.integers(0, 20), min_size=num, max_size=num))
-            present = np.minimum(present, 40) - np.array(drops, dtype=np.int64)
-            tail = lower(noise, tail, present)
-            assert tail.groups.shape == tail.values.shape
-            assert np.all(np.diff(tail.groups) >= 0)
-            assert np.all(tail.values >= present[tail.groups])
-            assert np.all(tail.counts <= sizes)
-            assert np.array_equal(tail.thresholds, present)
-
-    def test_refusals(self):
-        tail = draw_tail(Noise(), 5, np.array([5, 5]), np.array([3, 3]))
-        noise = Noise()
-        for thresholds in ([3, 4], [3], [3, 3, 3]):
-            with pytest.raises(ParameterError, match="not above its present one"):
-                lower(noise, tail, np.array(thresholds))
-        with pytest.raises(ParameterError, match="negative"):
-            draw_tail(noise, 5, np.array([5, -5]), np.array([3, 3]))
-        with pytest.raises(ParameterError, match="Fraction"):
-            draw_tail(noise, 2.5, np.array([5, 5]), np.array([3, 3]))
-        assert noise.bytes_drawn == 0
-
-    def test_values_are_not_shown(self):
-        tail = draw_tail(Noise(), 5, np.array([31337]), np.array([3]))
-        assert "31337" not in repr(tail)
+def test_lowering_has_the_law_of_one_step():
+    noise = Noise()
+    for steps in STEPS:
+        tail = draw_tail(noise, SCALE, np.full(SAMPLES, 3), np.full(SAMPLES, steps[0]))
+        for threshold in steps[1:]:
+            tail = lower(noise, tail, np.full(SAMPLES, threshold))
+        assert pvalue(of(tail), listing_law(3, steps[-1])) > ALPHA, steps
+    # With the law above this is the joint law: the earlier listing is the upper part of the later one.
+    noise, num = Noise(), 2000
+    for high, low, *_ in STEPS:
+        first = draw_tail(noise, SCALE, np.full(num, 3), np.full(num, high))
+        second = lower(noise, first, np.full(num, low))
+        old = second.values >= high
+        assert np.array_equal(second.values[old], first.values)
+        assert np.array_equal(second.groups[old], first.groups)
+        assert np.all(np.diff(second.groups) >= 0)
+        # earlier ones come first in their group
+        same = second.groups[1:] == second.groups[:-1]
+        assert not np.any(old[1:] & ~old[:-1] & same)
+    # Which groups are lowered may depend on what they list: here those that list nothing.
+    noise = Noise()
+    for high, low in ((3, 1), (2, -1), (1, -1), (0, -2)):
+        tail = draw_tail(noise, SCALE, np.full(2 * SAMPLES, 2), np.full(2 * SAMPLES, high))
+        empty = tail.counts == 0
+        after = lower(noise, tail, np.where(empty, low, high))
+        listed = of(after)
+        assert np.array_equal(after.counts[~empty], tail.counts[~empty])
+        assert pvalue([listed[group] for group in np.flatnonzero(empty)], listing_law(2, low, high)) > ALPHA
+    tail = draw_tail(Noise(), 5, np.full(9, 1000), np.arange(9) - 2)
+    noise = Noise()
+    again = lower(noise, tail, tail.thresholds)
+    assert np.array_equal(again.values, tail.values)
+    assert noise.bytes_drawn == 0
 
 
-class TestAddresses:
-    @pytest.mark.parametrize(
-        ("size", "taken", "wanted"), [(6, [1], 2), (8, [], 3), (9, [0, 8], 2), (5, [1], 3), (4, [], 4)]
-    )
-    def test_law(self, size, taken, wanted):
+@settings(max_examples=60, deadline=None)
+@given(st.data(), st.integers(0, 6), st.fractions(Fraction(1, 4), 30, max_denominator=9))
+def test_listings_are_sound(data, num, scale):
+    sizes = np.array(data.draw(st.lists(st.integers(0, 300), min_size=num, max_size=num)), dtype=np.int64)
+    noise, present = Noise(seed=num), np.full(num, UNLISTED)
+    tail = draw_tail(noise, scale, sizes, present)
+    for _ in range(3):
+        drops = data.draw(st.lists(st.integers(0, 20), min_size=num, max_size=num))
+        present = np.minimum(present, 40) - np.array(drops, dtype=np.int64)
+        tail = lower(noise, tail, present)
+        assert tail.groups.shape == tail.values.shape
+        assert np.all(np.diff(tail.groups) >= 0)
+        assert np.all(tail.values >= present[tail.groups])
+        assert np.all(tail.counts <= sizes)
+        assert np.array_equal(tail.thresholds, present)
+
+
+def test_refusals_draw_nothing_and_values_are_not_shown():
+    tail = draw_tail(Noise(), 5, np.array([5, 31337]), np.array([3, 3]))
+    assert "31337" not in repr(tail)
+    noise, none = Noise(), np.empty(0, dtype=np.int64)
+    wrong = [
+        lambda thresholds=thresholds: lower(noise, tail, np.array(thresholds)) for thresholds in ([3, 4], [3], [3] * 3)
+    ]
+    wrong += [
+        lambda: draw_tail(noise, 5, np.array([5, -5]), np.array([3, 3])),
+        lambda: draw_tail(noise, 2.5, np.array([5, 5]), np.array([3, 3])),
+        lambda: addresses(noise, np.array([0, 3, 9]), np.array([0, 0]), np.array([1, 2])),
+        lambda: exceeding_cells(noise, DiscreteLaplace(Fraction(5)), 9, 0, taken=none),
+        lambda: exceeding_cells(noise, FloatingLaplace(Fraction(5)), 9, 1, taken=none),
+    ]
+    for call in wrong:
+        with pytest.raises(ParameterError):
+            call()
+    assert noise.bytes_drawn == 0
+
+
+def test_law_of_addresses():
+    for size, taken, wanted in ((6, [1], 2), (8, [], 3), (9, [0, 8], 2), (5, [1], 3), (4, [], 4)):
         # Sparse groups draw again what collides, crowded ones take from a random order; all ways are equally likely.
         num = 20_000
         starts = np.arange(num + 1) * size
@@ -251,108 +240,78 @@ class TestAddresses:
         free = [rank for rank in range(size) if rank not in taken]
         ways = list(permutations(free, wanted))
         assert pvalue(list(map(tuple, ranks.tolist())), dict.fromkeys(ways, 1 / len(ways))) > ALPHA
-
-    def test_groups_are_independent(self):
-        num = 40_000
-        starts = np.arange(2 * num + 1) * 4 - np.arange(2 * num + 1) % 2  # sizes 3, 5, 3, 5, ...
-        places = addresses(Noise(), starts, np.arange(2 * num), np.empty(0, dtype=np.int64))
-        ranks = (places - starts[:-1]).reshape(num, 2)
-        table = dict.fromkeys(product(range(3), range(5)), 1 / 15)
-        assert pvalue(list(map(tuple, ranks.tolist())), table) > ALPHA
-
-    @settings(max_examples=100, deadline=None)
-    @given(st.data(), st.lists(st.integers(0, 12), max_size=8))
-    def test_places_are_free_and_distinct(self, data, sizes):
-        starts = np.concatenate([[0], np.cumsum(np.array(sizes, dtype=np.int64))])
-        taken, groups = [], []
-        for group, size in enumerate(sizes):
-            used = data.draw(st.integers(0, size))
-            taken += sorted(data.draw(st.permutations(range(size)))[:used] + np.array(starts[group]))
-            groups += [group] * data.draw(st.integers(0, size - used))
-        groups = np.array(data.draw(st.permutations(groups)), dtype=np.int64)
-        taken = np.array(taken, dtype=np.int64)
-        places = addresses(Noise(seed=1), starts, groups, taken)
-        assert np.array_equal(np.searchsorted(starts, places, side="right") - 1, groups)
-        assert np.unique(places).size == places.size
-        assert not np.isin(places, taken).any()
-
-    def test_more_cells_than_places(self):
-        noise = Noise()
-        with pytest.raises(ParameterError, match="free places"):
-            addresses(noise, np.array([0, 3, 9]), np.array([0, 0]), np.array([1, 2]))
-        assert noise.bytes_drawn == 0
+    num = 40_000
+    starts = np.arange(2 * num + 1) * 4 - np.arange(2 * num + 1) % 2  # sizes 3, 5, 3, 5, ...
+    places = addresses(Noise(), starts, np.arange(2 * num), np.empty(0, dtype=np.int64))
+    ranks = (places - starts[:-1]).reshape(num, 2)
+    table = dict.fromkeys(product(range(3), range(5)), 1 / 15)
+    assert pvalue(list(map(tuple, ranks.tolist())), table) > ALPHA
 
 
-class TestExceedingCells:
-    @pytest.mark.parametrize("law", [DiscreteLaplace, RoundedLaplace, FlooredLaplace])
-    @pytest.mark.parametrize("threshold", [1, 3])
-    def test_law(self, law, threshold):
-        noise, law, taken, listed, values = Noise(), law(SCALE), np.array([1, 4]), [], []
-        for _ in range(1500):
-            cells, drawn = exceeding_cells(noise, law, 6, threshold, taken=taken)
-            listed.append(tuple(sorted(cells.tolist())))
-            values += drawn.tolist()
-        chance, free = law.above(threshold), (0, 2, 3, 5)
-        table = {}
-        for chosen in product([False, True], repeat=4):
-            cells = tuple(cell for cell, one in zip(free, chosen, strict=True) if one)
-            table[cells] = chance ** len(cells) * (1 - chance) ** (4 - len(cells))
-        assert pvalue(listed, table) > ALPHA
-        ratio = math.exp(-1 / SCALE)
-        assert pvalue(values, {threshold + k: (1 - ratio) * ratio**k for k in range(100)}) > ALPHA
-
-    @pytest.mark.parametrize("law", [DiscreteLaplace, RoundedLaplace, FlooredLaplace])
-    @pytest.mark.parametrize("threshold", [1, 2, 5])
-    def test_same_law_as_the_dense_path(self, law, threshold):
-        noise, law, size = Noise(), law(SCALE), 400_000
-        dense = law.draw(noise, size)
-        _, sparse = exceeding_cells(noise, law, size, threshold, taken=np.empty(0, dtype=np.int64))
-        rows = [
-            np.bincount(np.minimum(values - threshold + 1, 6), minlength=7)
-            for values in (dense[dense >= threshold], sparse)
-        ]
-        for row in rows:
-            row[0] = size - row.sum()
-        assert stats.chi2_contingency(rows).pvalue > ALPHA
-
-    def test_a_universe_of_billions(self):
-        taken = np.arange(0, 10**9, 10**4)
-        cells, values = exceeding_cells(Noise(), DiscreteLaplace(Fraction(5)), 5 * 10**9, 60, taken=taken)
-        assert np.unique(cells).size == cells.size == values.size
-        assert values.min() >= 60
-        expected = (5 * 10**9 - 10**5) * above(60, 5)
-        assert abs(cells.size - expected) < 7 * math.sqrt(expected)
-        assert not np.isin(cells, taken).any()
-
-    def test_refusals(self):
-        taken = np.empty(0, dtype=np.int64)
-        with pytest.raises(ParameterError, match="at least 1"):
-            exceeding_cells(Noise(), DiscreteLaplace(Fraction(5)), 9, 0, taken=taken)
-        with pytest.raises(ParameterError, match="whole numbers"):
-            exceeding_cells(Noise(), FloatingLaplace(Fraction(5)), 9, 1, taken=taken)
+@settings(max_examples=100, deadline=None)
+@given(st.data(), st.lists(st.integers(0, 12), max_size=8))
+def test_places_are_free_and_distinct(data, sizes):
+    starts = np.concatenate([[0], np.cumsum(np.array(sizes, dtype=np.int64))])
+    taken, groups = [], []
+    for group, size in enumerate(sizes):
+        used = data.draw(st.integers(0, size))
+        taken += sorted(data.draw(st.permutations(range(size)))[:used] + np.array(starts[group]))
+        groups += [group] * data.draw(st.integers(0, size - used))
+    groups = np.array(data.draw(st.permutations(groups)), dtype=np.int64)
+    taken = np.array(taken, dtype=np.int64)
+    places = addresses(Noise(seed=1), starts, groups, taken)
+    assert np.array_equal(np.searchsorted(starts, places, side="right") - 1, groups)
+    assert np.unique(places).size == places.size
+    assert not np.isin(places, taken).any()
 
 
-class TestPower:
-    """That the tests above can fail."""
+@pytest.mark.parametrize("law", [DiscreteLaplace, RoundedLaplace, FlooredLaplace])
+@pytest.mark.parametrize("threshold", [1, 3])
+def test_law_exceeding_cells(law, threshold):
+    noise, law, taken, listed, values = Noise(), law(SCALE), np.array([1, 4]), [], []
+    for _ in range(1500):
+        cells, drawn = exceeding_cells(noise, law, 6, threshold, taken=taken)
+        listed.append(tuple(sorted(cells.tolist())))
+        values += drawn.tolist()
+    chance, free = law.above(threshold), (0, 2, 3, 5)
+    table = {}
+    for chosen in product([False, True], repeat=4):
+        cells = tuple(cell for cell, one in zip(free, chosen, strict=True) if one)
+        table[cells] = chance ** len(cells) * (1 - chance) ** (4 - len(cells))
+    assert pvalue(listed, table) > ALPHA
+    ratio = math.exp(-1 / SCALE)
+    assert pvalue(values, {threshold + k: (1 - ratio) * ratio**k for k in range(100)}) > ALPHA
 
-    def test_a_ceiling_forgotten(self):
-        # Lowering that draws cells again as if nothing was known of them.
-        noise, num = Noise(), SAMPLES
-        first = draw_tail(noise, SCALE, np.full(num, 3), np.full(num, 3))
-        rest = draw_tail(noise, SCALE, 3 - first.counts, np.full(num, 1))
-        groups = np.concatenate([first.groups, rest.groups])
-        values = np.concatenate([first.values, rest.values])
-        assert pvalue(outcomes(groups, values, num), listing_law(3, 1)) < ALPHA
 
-    def test_a_threshold_off_by_one(self):
-        tail = draw_tail(Noise(), Fraction(5), np.full(SAMPLES, 3), np.full(SAMPLES, 2))
-        counts = {k: float(stats.binom(3, above(3, 5)).pmf(k)) for k in range(4)}
-        assert pvalue(tail.counts.tolist(), counts) < ALPHA
+@pytest.mark.parametrize("law", [DiscreteLaplace, RoundedLaplace, FlooredLaplace])
+@pytest.mark.parametrize("threshold", [1, 2, 5])
+def test_same_law_as_the_dense_path(law, threshold):
+    noise, law, size = Noise(), law(SCALE), 400_000
+    dense = law.draw(noise, size)
+    _, sparse = exceeding_cells(noise, law, size, threshold, taken=np.empty(0, dtype=np.int64))
+    rows = [
+        np.bincount(np.minimum(values - threshold + 1, 6), minlength=7)
+        for values in (dense[dense >= threshold], sparse)
+    ]
+    for row in rows:
+        row[0] = size - row.sum()
+    assert stats.chi2_contingency(rows).pvalue > ALPHA
 
-    def test_places_in_ascending_order(self):
-        # The right sets of places, but handed out in order.
-        num, starts = 40_000, np.arange(40_001) * 6
-        groups = np.repeat(np.arange(num), 2)
-        places = np.sort(addresses(Noise(), starts, groups, np.empty(0, dtype=np.int64))) - starts[groups]
-        ways = list(permutations(range(6), 2))
-        assert pvalue(list(map(tuple, places.reshape(-1, 2).tolist())), dict.fromkeys(ways, 1 / len(ways))) < ALPHA
+
+def test_the_tests_above_can_fail():
+    # Lowering that draws cells again as if nothing was known of them.
+    noise, num = Noise(), SAMPLES
+    first = draw_tail(noise, SCALE, np.full(num, 3), np.full(num, 3))
+    rest = draw_tail(noise, SCALE, 3 - first.counts, np.full(num, 1))
+    groups = np.concatenate([first.groups, rest.groups])
+    values = np.concatenate([first.values, rest.values])
+    assert pvalue(outcomes(groups, values, num), listing_law(3, 1)) < ALPHA
+    tail = draw_tail(Noise(), Fraction(5), np.full(SAMPLES, 3), np.full(SAMPLES, 2))
+    counts = {k: float(stats.binom(3, above(3, 5)).pmf(k)) for k in range(4)}
+    assert pvalue(tail.counts.tolist(), counts) < ALPHA
+    # The right sets of places, but handed out in order.
+    num, starts = 40_000, np.arange(40_001) * 6
+    groups = np.repeat(np.arange(num), 2)
+    places = np.sort(addresses(Noise(), starts, groups, np.empty(0, dtype=np.int64))) - starts[groups]
+    ways = list(permutations(range(6), 2))
+    assert pvalue(list(map(tuple, places.reshape(-1, 2).tolist())), dict.fromkeys(ways, 1 / len(ways))) < ALPHA

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterator
 from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
 import pytest
+from tests.oracles.bins import parts
 
 from dunnage.errors import NoPlanError
 from dunnage.kernels.bins.certified import BinKind, VectorPacking, pack_vectors
@@ -18,21 +18,9 @@ from dunnage.kernels.bins.certified import BinKind, VectorPacking, pack_vectors
 IntArray = npt.NDArray[np.int64]
 
 
-def partitions(items: list[int]) -> Iterator[list[list[int]]]:
-    """Every way to part items into sets."""
-    if not items:
-        yield []
-        return
-    first, rest = items[0], items[1:]
-    for smaller in partitions(rest):
-        yield [[first], *smaller]
-        for i, part in enumerate(smaller):
-            yield [*smaller[:i], [first, *part], *smaller[i + 1 :]]
-
-
-def cheapest(parts: list[list[int]], items: IntArray, kinds: list[BinKind]) -> Fraction | None:
+def cheapest(sets: list[list[int]], items: IntArray, kinds: list[BinKind]) -> Fraction | None:
     """Least cost of bins for given sets, by trying every kind for each."""
-    loads = [items[part].sum(axis=0) for part in parts]
+    loads = [items[part].sum(axis=0) for part in sets]
 
     def go_on(at: int, left: tuple[int | None, ...]) -> Fraction | None:
         if at == len(loads):
@@ -53,9 +41,9 @@ def cheapest(parts: list[list[int]], items: IntArray, kinds: list[BinKind]) -> F
 
 def least_cost(items: IntArray, kinds: list[BinKind], groups: IntArray) -> Fraction | None:
     costs = [
-        cheapest(parts, items, kinds)
-        for parts in partitions(list(range(len(items))))
-        if all(len(set(groups[part].tolist())) == 1 for part in parts)
+        cheapest(own, items, kinds)
+        for own in parts(len(items))
+        if all(len(set(groups[part].tolist())) == 1 for part in own)
     ]
     return min((cost for cost in costs if cost is not None), default=None)
 
@@ -92,9 +80,8 @@ def drawn(seed: int) -> tuple[IntArray, list[BinKind], IntArray]:
     return items, kinds, groups
 
 
-@pytest.mark.parametrize("first", range(0, 300, 100))
-def test_packings_are_the_cheapest_of_all(first: int) -> None:
-    for seed in range(first, first + 100):
+def test_packings_are_the_cheapest_of_all() -> None:
+    for seed in range(200):
         items, kinds, groups = drawn(seed)
         least = least_cost(items, kinds, groups)
         try:
@@ -103,32 +90,16 @@ def test_packings_are_the_cheapest_of_all(first: int) -> None:
             assert least is None
             continue
         check(packing, items, kinds, groups)
-        assert packing.bound == packing.cost == least
+        assert packing.bound == packing.cost == least, seed
 
 
 def test_a_kind_with_no_room_for_a_resource_does_not_raise_the_bound() -> None:
-    """Cheap bins that hold nothing of what fills the dear ones; largest first would take a dear one too many."""
+    # Cheap bins that hold nothing of what fills the dear ones; largest first would take a dear one too many.
     items = np.array([[size, 0] for size in (17, 14, 12, 9, 9, 6, 5, 5)])
     kinds = [BinKind(capacity=(0, 9), cost=2), BinKind(capacity=(39, 9), cost=100)]
     packing = pack_vectors(items, kinds, seconds=5)
     check(packing, items, kinds, np.zeros(8, dtype=np.int64))
     assert packing.cost == packing.bound == 200
-
-
-def test_too_large_an_item_is_no_plan() -> None:
-    for kinds in ([BinKind(capacity=(10,))], [BinKind(capacity=(10,)), BinKind(capacity=(9,))]):
-        with pytest.raises(NoPlanError, match="larger than every bin"):
-            pack_vectors(np.array([[11], [3]]), kinds, seconds=1)
-    with pytest.raises(NoPlanError):
-        pack_vectors(np.array([[9, 1], [1, 9]]), [BinKind(capacity=(9, 0)), BinKind(capacity=(0, 9))], seconds=1)
-
-
-def test_too_few_bins_is_no_plan() -> None:
-    with pytest.raises(NoPlanError):
-        pack_vectors(np.array([[6], [6], [6]]), [BinKind(capacity=(10,), count=2)], seconds=2)
-
-
-def test_progress_never_goes_back() -> None:
     seen: list[tuple[int, int]] = []
     items = np.random.default_rng(4).integers(10, 60, (20, 2))
     pack_vectors(
@@ -138,7 +109,19 @@ def test_progress_never_goes_back() -> None:
     assert all(later[0] <= earlier[0] and later[1] >= earlier[1] for earlier, later in itertools.pairwise(seen))
 
 
-@pytest.mark.parametrize(("resources", "num", "cases"), [(2, 25, 4), (4, 25, 4), (2, 50, 1), (4, 50, 2)])
+def test_too_large_an_item_or_too_few_bins_is_no_plan() -> None:
+    small, halves = BinKind(capacity=(10,)), [BinKind(capacity=(9, 0)), BinKind(capacity=(0, 9))]
+    for items, kinds in (
+        ([[11], [3]], [small]),
+        ([[11], [3]], [small, BinKind(capacity=(9,))]),
+        ([[9, 1], [1, 9]], halves),
+        ([[6], [6], [6]], [BinKind(capacity=(10,), count=2)]),
+    ):
+        with pytest.raises(NoPlanError):
+            pack_vectors(np.array(items), kinds, seconds=2)
+
+
+@pytest.mark.parametrize(("resources", "num", "cases"), [(2, 25, 3), (4, 25, 3), (4, 50, 1)])
 def test_medium_packings_are_mostly_proven(resources: int, num: int, cases: int) -> None:
     """Items of a tenth to half a bin: one more bin than the bound at most, and none in most cases."""
     proven = 0

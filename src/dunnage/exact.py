@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decimal numbers as exact fractions, and back into JSON or text without losing a digit.
 
-A parameter written ``0.1`` means one tenth, not the nearest double; everything a guarantee depends on
-is kept as a :class:`fractions.Fraction` from the moment it is read.
+A parameter written ``0.1`` means one tenth, not the nearest double. Every number that a guarantee depends on is a
+:class:`fractions.Fraction` from the moment it is read.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from numbers import Rational, Real
 
 from dunnage.errors import ParameterError
 
-_MAX_DIGITS = 700  # room for the sum of any two doubles
+_MAX_DIGITS = 700  # enough for the sum of any two doubles
 _MAX_SHOWN = 60
 Exact = int | str | Decimal | Fraction | float
-"""What a public number may be given as; a float means the decimal it prints as."""
+"""Accepted forms of a public number; a float means the decimal that it prints as."""
 Json = bool | int | float | str | None | list["Json"] | dict[str, "Json"]
-"""Plain data that JSON can hold."""
+"""Plain data that JSON can contain."""
 
 
 def exact(value: Exact, *, what: str = "a number") -> Fraction:
-    """Read a number as the exact fraction its decimal text stands for."""
+    """Read a number as the exact fraction that its decimal text stands for."""
     try:
         return _read(value)
     except (TypeError, ValueError, ArithmeticError):
@@ -47,7 +47,7 @@ def _read(value: object) -> Fraction:
 
 
 def _read_text(text: object) -> Fraction:
-    """Read a decimal or "p/q"; a number nobody could mean (10^1000) is refused, not expanded."""
+    """Read a decimal or "p/q"; an absurd number (10^1000) is refused, not expanded."""
     if not isinstance(text, str) or len(text) > 2 * _MAX_DIGITS + 2:
         raise TypeError
     if "/" in text:
@@ -67,7 +67,7 @@ def nearest_float(value: Fraction) -> float:
 
 
 def plain(value: Fraction) -> int | float | str:
-    """Write a fraction as JSON can hold it: a whole number, a decimal, or else the text "p/q"."""
+    """Write a fraction for JSON: a whole number, a decimal, or else the text "p/q"."""
     if value.denominator == 1:
         return value.numerator
     nearest = nearest_float(value)
@@ -76,7 +76,7 @@ def plain(value: Fraction) -> int | float | str:
 
 
 def decimal_text(value: Fraction, *, digits: int = 6) -> str:
-    """Write a fraction for a person: exact if short, else rounded to a number of digits and marked."""
+    """Write a fraction for people: exact if it is short, else rounded to some digits and marked with "about"."""
     number = plain(value)
     if not isinstance(number, str) and len(str(number)) <= 20:
         return str(number)
@@ -85,7 +85,7 @@ def decimal_text(value: Fraction, *, digits: int = 6) -> str:
 
 
 def shown(value: object) -> str:
-    """Print a public value in an error, shortened."""
+    """Write a public value for an error message, shortened if necessary."""
     try:
         text = str(value) if isinstance(value, Decimal) else repr(value)
     except ValueError:  # Python does not print integers of more than 4300 digits
@@ -94,6 +94,6 @@ def shown(value: object) -> str:
 
 
 def shown_number(value: Fraction) -> str:
-    """Print a number in an error as it may be written: 0.1, 3, 1/3; rounded only if that is very long."""
+    """Write a number for an error message in a form that can be read back: 0.1, 3, 1/3; rounded only if very long."""
     text = str(plain(value))
     return text if len(text) <= _MAX_SHOWN else decimal_text(value)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Folders and files that appear whole under their final name, or not at all."""
+"""Folders and files that appear complete under their final name, or not at all."""
 
 from __future__ import annotations
 
@@ -15,28 +15,27 @@ from dunnage.errors import OutputError
 
 
 def check_new_folder(folder: str | os.PathLike[str], *, marker: str, force: bool) -> Path:
-    """Check that a folder may be made here."""
+    """Check that a folder may be created here."""
     target = Path(os.path.abspath(folder))
     if "\0" in str(target):
-        raise OutputError(f"{str(target)!r} is not a name that a folder can have. Choose another name.")
+        raise OutputError(f"a folder cannot be named {str(target)!r}. Choose another name.")
     if not target.name or not target.parent.is_dir():
-        raise OutputError(f"{target.parent} is not a folder to write to. Make it first, or choose another place.")
-    if not os.path.lexists(target):
-        return target
-    if not force:
-        raise OutputError(f"{target} exists already. Choose another name, or replace it with --force.")
-    _check_ours(target, marker)
+        raise OutputError(f"the folder {target.parent} does not exist. Create it first, or choose another place.")
+    if os.path.lexists(target):
+        if not force:
+            raise OutputError(f"{target} exists already. Choose another name, or replace it with --force.")
+        _check_ours(target, marker)
     return target
 
 
 def _check_ours(target: Path, marker: str, names: frozenset[str] | None = None) -> None:
-    """Check that what is there is empty, or of our kind and holds nothing else: nothing else is ever deleted."""
+    """Check that a folder is empty, or one of ours without other content: nothing else is ever deleted."""
     ours = target.is_dir() and not target.is_symlink()
     contents = list(target.iterdir()) if ours else []
     if not ours or (contents and not (target / marker).is_file()):
         raise OutputError(f"{target} has no {marker}, so it is left as it is. Choose another name.")
     if any(path.is_dir() or (names is not None and path.name not in names) for path in contents):
-        raise OutputError(f"{target} holds more than we would write, so it is left as it is. Choose another name.")
+        raise OutputError(f"{target} contains other files, so it is left as it is. Choose another name.")
 
 
 @contextlib.contextmanager
@@ -45,10 +44,10 @@ def new_folder(
     *,
     marker: str,
     force: bool = False,
-    private: bool = False,  # Make folder and files readable by their owner alone
+    private: bool = False,  # make folder and files readable by their owner alone
     may_hold: Collection[str] = (),
 ) -> Iterator[Path]:
-    """Give a temporary folder to write into; it gets its final name when the block ends well."""
+    """Yield a temporary folder to write into; it gets its final name when the block ends without an error."""
     target = check_new_folder(folder, marker=marker, force=force)
     work = target.with_name(f".{target.name}.{secrets.token_hex(6)}.partial")
     old = work.with_name(work.name + ".old")
@@ -63,7 +62,7 @@ def new_folder(
         if force and os.path.lexists(target):
             _check_ours(target, marker, frozenset({marker, *may_hold, *os.listdir(work)}))
             os.rename(target, old)
-        os.rename(work, target)  # fails if something was put there meanwhile
+        os.rename(work, target)  # fails if something else has appeared there
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise OutputError(f"{target} could not be written: {reason}. Choose another place.") from None
@@ -76,7 +75,7 @@ def new_folder(
 
 @contextlib.contextmanager
 def new_file(path: str | os.PathLike[str], *, private: bool = False) -> Iterator[BinaryIO]:
-    """Give a file to write to; it gets its final name, and replaces what is there, when the block ends well."""
+    """Yield a file to write to; when the block ends without an error, it gets its name and replaces an older file."""
     target = Path(os.path.abspath(path))
     work = target.with_name(f".{target.name}.{secrets.token_hex(6)}.partial")
     try:
@@ -94,8 +93,8 @@ def new_file(path: str | os.PathLike[str], *, private: bool = False) -> Iterator
             work.unlink()
 
 
-def sync_folder(folder: Path) -> None:
-    """See that the names of new files outlive a power cut."""
+def sync_folder(folder: str | os.PathLike[str]) -> None:
+    """Make sure that the names of new files survive a power cut."""
     if os.name == "nt":  # folders cannot be opened there
         return
     handle = os.open(folder, os.O_RDONLY)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.kernels.bins.sampling import clopper_pearson, fits_by_permutation
+from dunnage.kernels.bins.chances import clopper_pearson, fits_by_permutation
 
 
 def held_out_feasibility(

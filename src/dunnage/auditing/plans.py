@@ -24,8 +24,8 @@ from dunnage.auditing.findings import CONFIDENCE, NORMAL_REACH, Interval, KeyFig
 from dunnage.errors import NoPlanError, ParameterError, ReleaseError
 from dunnage.exact import exact
 from dunnage.kernels.bins import BinKind, pack_vectors
+from dunnage.kernels.bins.chances import clopper_pearson, fits_by_permutation
 from dunnage.kernels.bins.fills import FillSlots, Items, count_fills
-from dunnage.kernels.bins.sampling import clopper_pearson, fits_by_permutation
 from dunnage.model.city import City
 from dunnage.model.guarantees import SampledDP
 from dunnage.noise.source import Noise

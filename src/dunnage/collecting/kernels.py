@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dunnage.compiling import kernel, piece
+from dunnage.arrays import kernel, piece
 
 # Any: compiled functions take arrays of several widths.
 

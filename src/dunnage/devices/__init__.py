@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What runs on a truck: a device perturbs what it knows before anything leaves it.
+"""What runs on a truck: a device perturbs its values before anything leaves it.
 
-Standard library alone. Nothing is imported here: a device loads only what it needs.
+This package uses the standard library alone. It imports nothing here, so a device loads only what it needs.
 """

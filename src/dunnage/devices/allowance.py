@@ -1,30 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
 """Allowance: a device's own account of what its vehicle has given away, in one small private file.
 
-The file holds the tier, the digest of the task, the last moment seen, the slots drawn for each day, what each purpose
-has spent (true composed loss, as exact fractions) in each open day and in the lifetime, and the reports of the days
-that have not closed. Its rules:
+The file contains the tier, the digest of the task, the last known time, the slots of each day, what each purpose has
+spent (true composed loss, as exact fractions) in each open day and in the lifetime, and the reports of the days that
+have not closed. Its rules:
 
-- *Spend, then perturb.* A slot is marked as spent in one atomic write before anything is drawn, and its report is
-  stored in a second one before it is handed out. A crash between the two leaves the slot spent; its report is then made
-  from the ``missing`` input, so that nothing is spent twice and no slot stays silent.
-- *Sending again is free.* A slot that has its report hands out the same bytes for ever; nothing is drawn.
-- *What is lost counts as spent.* A file that is missing or damaged is never replaced by an empty one. A new vehicle
-  says so (``enrol=True``), once: the marker ``<file>.enrolled`` beside it outlives the file.
-- *Slots are drawn before the day*, for today and tomorrow at the first contact of a day, and never moved. A slot of
-  today that had passed before the first contact lapses: nothing is spent, nothing is sent.
+- *Spend, then perturb.* The device marks a slot as spent in one atomic write before it samples any noise, and stores
+  the report in a second write before it hands the report out. A crash between the two leaves the slot spent; its report
+  is then made from the ``missing`` input, so that nothing is spent twice and no slot stays silent.
+- *Sending again is free.* A slot with a report hands out the same bytes for ever, without new noise.
+- *What is lost counts as spent.* An empty file never replaces a missing or damaged one. A new vehicle enrols once
+  (``enrol=True``), and the marker ``<file>.enrolled`` beside the file outlives it.
+- *Slots are chosen before the day*, for today and tomorrow at the first contact of a day, and never moved. A slot of
+  today that passed before the first contact lapses: nothing is spent, nothing is sent.
 - *Time goes forwards.* If the clock goes back by more than the task's ``skew_seconds``, nothing new is spent until it
   has caught up; stored reports may still be sent again. A jump forwards of more than 400 days is refused unless the
-  caller vouches for the clock: taken as it comes, a wrong one would silence the vehicle until it is right.
+  caller vouches for the clock: a wrong clock would otherwise silence the vehicle until that date.
 - *Late is never.* A collector refuses a report after its slot's deadline, so the device does not make one, and nothing
   is spent.
-- *Closed days are forgotten*, unless the caller asks to keep their reports (``keep_from``), since it has yet to write
-  them somewhere. They then move to ``<file>.closed``, which says what was reported, not what may be: without it nothing
-  is spent again, and only what was not written elsewhere is lost. :meth:`Allowance.forget_kept` ends that.
+- *Closed days are forgotten*, unless the caller keeps their reports (``keep_from``) because it has yet to write them
+  elsewhere. They then move to ``<file>.closed``. This file records past reports, not what may still be spent: without
+  it nothing is spent again, and only reports that were not written elsewhere are lost. :meth:`Allowance.forget_kept`
+  deletes them.
 
 Each write goes to a temporary name and is renamed; file and folder are synchronised with the disk. While it is open the
-file is locked against other processes. Whoever may write the file can also set it back: it is the vehicle's own, and
-guards against accidents and crashes, not against its owner. Only the standard library is used; Linux and macOS.
+file is locked against other processes. Anyone who may write the file can also reset it: it belongs to the vehicle, and
+protects against accidents and crashes, not against its owner. This module uses only the standard library, and runs on
+Linux and macOS.
 """
 
 from __future__ import annotations
@@ -42,20 +44,21 @@ from datetime import date
 from fractions import Fraction
 from typing import NamedTuple, TypedDict
 
-from dunnage.devices.report import packed, synchronise_folder, unpacked
+from dunnage.devices.report import packed, unpacked
 from dunnage.devices.task import SECONDS_PER_DAY, Task
 from dunnage.errors import AllowanceError, TaskError
 from dunnage.exact import decimal_text
+from dunnage.folders import sync_folder
 from dunnage.noise.source import Noise
 
 FORMAT = 1
 MAX_BYTES = 1 << 26
-MAX_KEPT_BYTES = 1 << 28  # How much the reports of closed days may take up
-MAX_JUMP_DAYS = 400  # How far a clock may go forwards at once
+MAX_KEPT_BYTES = 1 << 28  # size of the reports of closed days
+MAX_JUMP_DAYS = 400  # how far a clock may go forwards at once
 _MAX_SECONDS = (date(2201, 1, 1) - date(1970, 1, 1)).days * SECONDS_PER_DAY
 _KIND = "dunnage allowance"
 _MARKER, _CLOSED = ".enrolled", ".closed"
-_LOST = "What is lost counts as spent: restore the file from a copy, or retire the vehicle's place in the fleet."
+_LOST = "What is lost counts as spent. Restore the file from a copy, or retire the vehicle's place in the fleet."
 
 
 class Slot(NamedTuple):
@@ -67,7 +70,7 @@ class Slot(NamedTuple):
 
 @dataclass
 class Spent:
-    """What was spent: a sum of bounded losses, and how many reports had no bound."""
+    """A spend: the sum of bounded losses, and the number of reports without a bound."""
 
     loss: Fraction = Fraction(0)
     num_reports: int = 0
@@ -82,7 +85,7 @@ class Spent:
 
     def __str__(self) -> str:
         if self.num_unbounded:
-            return f"no bound ({self.num_unbounded} of {self.num_reports} reports have none)"
+            return f"no bound ({self.num_unbounded} of {self.num_reports} reports have no bound)"
         return f"epsilon {decimal_text(self.loss)} in {self.num_reports} reports"
 
     def to_list(self) -> tuple[str, int, int]:
@@ -98,7 +101,7 @@ class Spent:
 
 
 class _DayData(TypedDict):
-    """A day as it stands in the file."""
+    """A day in the file."""
 
     slots: list[int]
     spent: dict[str, tuple[str, int, int]]
@@ -120,7 +123,6 @@ class _Day:
 
     @classmethod
     def from_dict(cls, data: _DayData) -> _Day:
-        """Read a day; whatever does not fit raises."""
         reports = {
             (int(slot), str(name)): None if text is None else unpacked(text) for slot, name, text in data["reports"]
         }
@@ -130,7 +132,7 @@ class _Day:
 
 @dataclass
 class _Book:
-    """All that the file holds."""
+    """The whole content of the file."""
 
     task: str
     earlier_tasks: list[str]
@@ -140,7 +142,7 @@ class _Book:
     days: dict[int, _Day]
 
     def to_bytes(self) -> bytes:
-        """Write the file: a line of JSON, and a line with its checksum."""
+        """Return the file: a line of JSON, and a line with its checksum."""
         data = {
             "format": FORMAT,
             "kind": _KIND,
@@ -156,7 +158,6 @@ class _Book:
 
     @classmethod
     def from_bytes(cls, content: bytes) -> _Book:
-        """Read the file; whatever does not fit raises."""
         line, _, checksum = content.partition(b"\n")
         if checksum != b"sha256 %s\n" % _checksum(line):
             raise ValueError
@@ -174,7 +175,7 @@ class _Book:
 
 
 class _Kept:
-    """Stored reports of closed days: a file with a line for each day, so that keeping one more costs one line."""
+    """Stored reports of closed days: a file with a line for each day, so that one more day costs one line."""
 
     def __init__(self, path: str, task: str, first: int, *, durable: bool) -> None:
         self._path, self._task, self._first, self._durable = path, task, first, durable
@@ -183,10 +184,10 @@ class _Kept:
         try:
             content = _content(path, 2 * MAX_KEPT_BYTES) if os.path.lexists(path) else b""
         except ValueError:
-            raise AllowanceError(f"{path} is larger than we would write it. Restore or remove it.") from None
+            raise AllowanceError(f"{path} is larger than Dunnage would write it. Restore or remove it.") from None
         for line in content.splitlines(keepends=True):
             checksum, _, text = line.partition(b" ")
-            if line.endswith(b"\n") and checksum == _checksum(text):  # one that is damaged is lost
+            if line.endswith(b"\n") and checksum == _checksum(text):  # a damaged line is lost
                 with suppress(ValueError, TypeError, KeyError, AttributeError, RecursionError, ArithmeticError):
                     data = json.loads(text)
                     of_task, day, own = str(data["task"]), int(data["day"]), _Day.from_dict(data)
@@ -194,10 +195,10 @@ class _Kept:
                     if of_task == task:
                         self.days[day] = own
         if sum(map(len, self._lines.values())) < len(content):
-            self._write()  # a line was cut off by a crash, and must not damage the next one, or was replaced
+            self._write()  # a crash cut off a line, which must not damage the next one, or a line was replaced
 
     def add(self, day: int, own: _Day) -> None:
-        """Keep the reports of a day; they are on the disk when this returns."""
+        """Keep the reports of a day. They are on disk when this returns."""
         text = json.dumps({"task": self._task, "day": day, **own.to_dict()}, separators=(",", ":")).encode("ascii")
         line = b"%s %s\n" % (_checksum(text + b"\n"), text)
         if not any(own.reports.values()) or self._lines.get((self._task, day)) == line:
@@ -206,13 +207,13 @@ class _Kept:
             self.forget(self._first)
         if self._size + len(line) > MAX_KEPT_BYTES:
             raise AllowanceError(
-                f"the reports of closed days take up more than {MAX_KEPT_BYTES} bytes, and wait to be written. "
-                "Those made so far are kept; play back fewer days at a time, from the same first one."
+                f"the reports of closed days that are not written elsewhere yet exceed {MAX_KEPT_BYTES} bytes. The "
+                "reports made so far are kept. Play back fewer days at a time, from the same first day."
             )
         is_new = not os.path.lexists(self._path)
         _write_file(self._path, line, os.O_APPEND, durable=self._durable)
         if self._durable and is_new:
-            synchronise_folder(os.path.dirname(self._path))
+            sync_folder(os.path.dirname(self._path))
         self._lines[self._task, day], self.days[day] = line, own
 
     @property
@@ -257,23 +258,31 @@ class Allowance:
     @classmethod
     def open(
         cls,
-        path: str | os.PathLike[str],  # The file; .lock, .enrolled and, with keep_from, .closed lie beside it
-        task: Task,  # The task the vehicle reports for
+        path: str | os.PathLike[str],  # the file; .lock, .enrolled and, with keep_from, .closed lie beside it
+        task: Task,  # the task of the vehicle's reports
         *,
-        tier: str | None = None,  # The vehicle's public tier; needed to enrol where the task has several
-        enrol: bool = False,  # Start the allowance of a vehicle that has none and never had
-        adopt: bool = False,  # Take on another task: what was spent stays spent, its slots begin on the next day
-        now: float | None = None,  # Seconds after 1 January 1970; needed to enrol and to adopt
-        accept_clock: bool = False,  # Accept that the clock goes forwards by more than 400 days, once
-        keep_from: int | None = None,  # Keep what is stored of this day and later ones, until forget_kept
-        noise: Noise | None = None,  # Source of the drawn slots
-        durable: bool = True,  # Synchronise each write with the disk; switch it off in simulations only
+        tier: str | None = None,  # the vehicle's public tier; needed to enrol if the task has several
+        enrol: bool = False,  # start the allowance of a vehicle that never had one
+        adopt: bool = False,  # change to another task: what was spent stays spent, its slots begin on the next day
+        now: float | None = None,  # seconds after 1 January 1970; needed to enrol and to adopt
+        accept_clock: bool = False,  # accept once that the clock goes forwards by more than 400 days
+        keep_from: int | None = None,  # keep the reports of this day and later ones, until forget_kept
+        noise: Noise | None = None,  # source of the random slots
+        durable: bool = True,  # synchronise each write with the disk; switch it off in simulations only
     ) -> Allowance:
         """Open the allowance of a vehicle, or start one."""
         name = os.path.abspath(os.fspath(path))
         with _reported(name):
-            _check_place(name, enrol)  # before a lock is left beside what is no allowance
-            lock = _locked(name)
+            _check_place(name, enrol)  # before a lock appears beside a file that is not an allowance
+            # The file itself is replaced at each write, so the lock is on another one.
+            lock = os.open(name + ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                os.close(lock)
+                raise AllowanceError(
+                    f"the allowance {name} is in use, so nothing was spent. Close it there first."
+                ) from None
             allowance = cls(name, task, lock, durable=durable, noise=noise or Noise())
             allowance._accept_clock = accept_clock
             try:
@@ -290,25 +299,25 @@ class Allowance:
         moment = _moment(now)
         names = self.task.tier_names
         if tier is None and len(names) > 1:
-            raise TaskError(f"a vehicle needs a tier to enrol. Got none. Choose one of {', '.join(names)}.")
-        self.task.tier_index(self.task.purposes[0], tier or names[0])  # refuses a tier that is not there
+            raise TaskError(f"a vehicle needs a tier to enrol. Choose one of {', '.join(names)}.")
+        self.task.tier_index(self.task.purposes[0], tier or names[0])  # refuses an unknown tier
         self._book = _Book(self.task.digest, [], tier or names[0], moment, {}, {})
         self._draw_days(moment)
         with suppress(FileNotFoundError):
-            os.unlink(self.path + _CLOSED)  # of a vehicle whose allowance was deleted
+            os.unlink(self.path + _CLOSED)  # left over from a deleted allowance
         self._write()
         self._mark()
 
     def _resume(self, tier: str | None, adopt: bool, now: float | None) -> None:
         self._book = _read_book(self.path)
         if not os.path.lexists(self.path + _MARKER):
-            self._mark()  # the crash came between the first write and the marker
+            self._mark()  # a crash came between the first write and the marker
         if self._book.task != self.task.digest:
             book = self._book
             if not adopt:
                 raise AllowanceError(
-                    f"the allowance {self.path} was written for another task. Got task {self.task.digest[:16]}, not "
-                    f"{book.task[:16]}. Use that task, or adopt the new one (what was spent stays spent)."
+                    f"the allowance {self.path} belongs to another task: {book.task[:16]}, not "
+                    f"{self.task.digest[:16]}. Use that task, or adopt the new one (what was spent stays spent)."
                 )
             moment = self._forwards(now)
             chosen = tier or book.tier
@@ -316,7 +325,7 @@ class Allowance:
             book.earlier_tasks.append(book.task)
             book.task, book.tier, book.seen = self.task.digest, chosen, moment
             today = moment // SECONDS_PER_DAY
-            # Today keeps what it spent and stored, but its slots were drawn for the other task, so none is left.
+            # Today keeps its spends and reports. Its slots belong to the other task, so it has none left.
             book.days = {day: own for day, own in book.days.items() if day <= today}
             for own in book.days.values():
                 own.slots = ()
@@ -329,7 +338,7 @@ class Allowance:
     def _mark(self) -> None:
         os.close(os.open(self.path + _MARKER, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
         if self._durable:
-            synchronise_folder(os.path.dirname(self.path))
+            sync_folder(os.path.dirname(self.path))
 
     @property
     def tier(self) -> str:
@@ -340,25 +349,25 @@ class Allowance:
         return self._book.seen
 
     def slots(self, day: int) -> tuple[int, ...]:
-        """Return the slots drawn for a day; none if the day was forgotten or not drawn yet."""
+        """Return the slots of a day; none if the day is forgotten or its slots are not chosen yet."""
         own = self._day(day)
         return own.slots if own else ()
 
     def _day(self, day: int) -> _Day | None:
-        """Return what there is of a day that is open, or closed and kept."""
+        """Return a day that is open, or closed and kept."""
         own = self._book.days.get(day)
         return own if own is not None or self._kept is None else self._kept.days.get(day)
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """Keep other threads away; refuse a process that was forked from the one that opened the file."""
+        """Exclude other threads; refuse a process that was forked from the one that opened the file."""
         with self._turn:
             if self._lock < 0 or os.getpid() != self._process:
                 raise AllowanceError(f"the allowance {self.path} is not open in this process. Open it here.")
             yield
 
     def advance(self, now: float) -> int:
-        """Take note of the time, draw the slots of today and tomorrow if that is still to do, forget closed days."""
+        """Record the time, choose the slots of today and tomorrow if necessary, and forget closed days."""
         with self.turn(), _reported(self.path):
             moment = self._forwards(now)
             schedule = self.task.schedule
@@ -367,7 +376,7 @@ class Allowance:
                 if self._kept is not None:
                     self._kept.add(day, self._book.days[day])
                 del self._book.days[day]
-                self._book.seen = moment  # or a clock that goes back would find the day undrawn, and draw it again
+                self._book.seen = moment  # otherwise, if the clock went back, the day would get new slots
             if self._draw_days(moment):
                 self._book.seen = moment
                 self._write()
@@ -377,20 +386,20 @@ class Allowance:
         moment, seen = _moment(now), self._book.seen
         if moment < seen - self.task.schedule.skew_seconds:
             raise AllowanceError(
-                f"the clock went back by {seen - moment} seconds. Nothing new is spent until it has caught up; "
-                "set the clock, or send stored reports again."
+                f"the clock went back by {seen - moment} seconds. Nothing new is spent until it has caught up. "
+                "Set the clock, or send stored reports again."
             )
         if moment > seen + MAX_JUMP_DAYS * SECONDS_PER_DAY:
             if not self._accept_clock:
                 raise AllowanceError(
                     f"the clock went forwards by {(moment - seen) // SECONDS_PER_DAY} days. Nothing was spent or "
-                    "written. Set the clock; if it is right, say so with --accept-clock (accept_clock=True)."
+                    "written. Set the clock. If it is right, confirm it with --accept-clock (accept_clock=True)."
                 )
             self._accept_clock = False
         return max(moment, seen)
 
     def _draw_days(self, moment: int) -> bool:
-        """Draw the slots of today and tomorrow where that is still to do."""
+        """Choose the slots of today and tomorrow if they have none; return whether any are new."""
         today = moment // SECONDS_PER_DAY
         fresh = [day for day in (today, today + 1) if day not in self._book.days]
         for day in fresh:
@@ -398,7 +407,7 @@ class Allowance:
         return bool(fresh)
 
     def due(self, now: float) -> tuple[Slot, ...]:
-        """Return the slots whose reports may be sent now, the earliest first, whether made already or not."""
+        """Return the slots with reports that may be sent now, the earliest first, made already or not."""
         moment, schedule = self.advance(now), self.task.schedule
         return tuple(
             Slot(day, slot)
@@ -408,7 +417,7 @@ class Allowance:
         )
 
     def next_moment(self, now: float) -> int | None:
-        """Return when the next slot begins, as far as slots are drawn."""
+        """Return when the next slot begins; None if no later slot is chosen yet."""
         schedule = self.task.schedule
         moments = (schedule.moment(day, slot) for day, own in self._book.days.items() for slot in own.slots)
         return min((moment for moment in moments if moment > now), default=None)
@@ -422,16 +431,18 @@ class Allowance:
     def _open_day(self, slot: Slot) -> _Day:
         own = self._day(slot.day)
         if own is None:
-            raise AllowanceError(f"day {slot.day} is not open. Its slots were not drawn yet, or it has closed.")
+            raise AllowanceError(f"day {slot.day} is not open. It has closed, or its slots are not chosen yet.")
         return own
 
     def spend(self, slot: Slot, purpose: str, loss: Fraction | None, now: float) -> None:
-        """Spend a due slot for one purpose, before anything is drawn for it; a refusal spends nothing."""
+        """Spend a due slot for one purpose, before any noise is sampled for it; a refusal spends nothing."""
         with self.turn(), _reported(self.path):
             if slot not in self.due(now):
-                raise AllowanceError("the slot is not due: it lies ahead, has lapsed or was never drawn. Wait for one.")
+                raise AllowanceError(
+                    "the slot is not due: it lies ahead, has lapsed or was never chosen. Wait for one that is due."
+                )
             if self.is_spent(slot, purpose):
-                raise AllowanceError(f"the slot was spent for {purpose} before. Send the stored report again.")
+                raise AllowanceError(f"the slot is already spent for {purpose}. Send the stored report again.")
             self._check_limits(slot.day, loss)
             day = self._open_day(slot)
             day.spent.setdefault(purpose, Spent()).add(loss)
@@ -446,7 +457,7 @@ class Allowance:
         if loss is None:
             if not limits.allow_unbounded:
                 raise AllowanceError(
-                    "the report would give away more than any bound, and the task does not allow that. "
+                    "the loss of the report has no bound, and the task does not allow that. "
                     "Use a mechanism with a bound, or a task with allow_unbounded."
                 )
             return
@@ -456,16 +467,16 @@ class Allowance:
         ):
             if limit is not None and spent + loss > limit:
                 raise AllowanceError(
-                    f"the {what}'s allowance is used up. Asked epsilon {decimal_text(loss)}, spent "
-                    f"{decimal_text(spent)}, limit {decimal_text(limit)}. {following}"
+                    f"the {what}'s allowance is used up: the report needs epsilon {decimal_text(loss)}, but "
+                    f"{decimal_text(spent)} of {decimal_text(limit)} is spent. {following}"
                 )
 
     def store(self, slot: Slot, purpose: str, report: bytes) -> None:
-        """Store the report of a slot that was spent, before it is handed out."""
+        """Store the report of a spent slot, before it is handed out."""
         with self.turn(), _reported(self.path):
             reports = self._open_day(slot).reports if slot.day in self._book.days else {}
             if reports.get((slot.slot, purpose), b"") is not None:
-                raise AllowanceError(f"the slot was not spent for {purpose}, or has its report. Spend it first.")
+                raise AllowanceError(f"the slot is not spent for {purpose}, or has a report. Spend it first.")
             reports[slot.slot, purpose] = report
             try:
                 self._write()
@@ -474,12 +485,12 @@ class Allowance:
                 raise
 
     def stored_of(self, day: int) -> tuple[bytes, ...]:
-        """Return all stored reports of a day, in the order of their making; sending them again is free."""
+        """Return all stored reports of a day, in the order in which they were made; sending them again is free."""
         own = self._day(day)
         return tuple(data for data in own.reports.values() if data is not None) if own else ()
 
     def forget_kept(self, before: int) -> None:
-        """Forget the reports of closed days before a day; call it when later ones are safely written elsewhere."""
+        """Forget the reports of closed days before a day. Call it when they are safely written elsewhere."""
         with self.turn(), _reported(self.path):
             if self._kept is not None:
                 self._kept.forget(before)
@@ -489,14 +500,14 @@ class Allowance:
         return _total(own.spent) if own else Spent()
 
     def spent_in_all(self) -> Spent:
-        """Return what all purposes spent in the vehicle's lifetime, for all its tasks."""
+        """Return what all purposes have spent in the vehicle's lifetime, for all its tasks."""
         return _total(self._book.lifetime)
 
     def spent_by_purpose(self) -> dict[str, Spent]:
         return {name: Spent(own.loss, own.num_reports, own.num_unbounded) for name, own in self._book.lifetime.items()}
 
     def summary(self) -> str:
-        """Say what was spent and what is left; private to the vehicle."""
+        """Say what is spent and what is left. Private to the vehicle."""
         limits, spent = self.task.limits, self.spent_in_all()
         lines = [
             f"vehicle in tier {self.tier}: {spent} in its lifetime, limit epsilon {decimal_text(limits.lifetime)}",
@@ -538,51 +549,40 @@ def _moment(now: float | None) -> int:
     usable = isinstance(now, int | float) and not isinstance(now, bool) and math.isfinite(now)
     if not usable or not 0 <= now < _MAX_SECONDS:  # type: ignore[operator]
         raise AllowanceError(
-            "the clock gives no usable time. Got no seconds after 1 January 1970, or a year after 2200. Set the clock."
+            "the clock gives no usable time: not seconds after 1 January 1970, or a year after 2200. Set the clock."
         )
     return math.floor(now)  # type: ignore[arg-type]
 
 
 @contextmanager
 def _reported(name: str) -> Iterator[None]:
-    """Turn what the file system says into a refusal."""
+    """Turn errors of the file system into refusals."""
     try:
         yield
     except OSError as error:
         reason = error.strerror or type(error).__name__
-        raise AllowanceError(f"the allowance {name} cannot be used: {reason}. Mend the file or its folder.") from None
-
-
-def _locked(name: str) -> int:
-    """Lock an allowance against everyone else; the file itself is replaced at each write, so another one is locked."""
-    lock = os.open(name + ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(lock)
-        raise AllowanceError(f"the allowance {name} is in use. Close it there first; nothing was spent.") from None
-    return lock
+        raise AllowanceError(f"the allowance {name} cannot be used: {reason}. Fix the file or its folder.") from None
 
 
 def _check_place(name: str, enrol: bool) -> None:
-    """Check that an allowance can be at a place, or can be started there."""
+    """Check that an allowance is at a place, or can be started there."""
     if os.path.isdir(name):
-        raise AllowanceError(f"{name} is a folder. An allowance is a file; name one in it, say.")
+        raise AllowanceError(f"{name} is a folder, but an allowance is a file. Choose a file, for example inside it.")
     if os.path.lexists(name):
         _read_book(name)
         if enrol:
-            raise AllowanceError(f"there is an allowance already at {name}. Leave out --enrol to go on with it.")
+            raise AllowanceError(f"there is already an allowance at {name}. Leave out --enrol to continue with it.")
     elif not enrol:
-        raise AllowanceError(f"there is no allowance at {name}. {_LOST} A new vehicle enrols first.")
+        raise AllowanceError(f"there is no allowance at {name}. {_LOST} A new vehicle must enrol first.")
     elif os.path.lexists(name + _MARKER):
-        raise AllowanceError(f"a vehicle was enrolled at {name} before, and its allowance is gone. {_LOST}")
+        raise AllowanceError(f"a vehicle was enrolled at {name} before, but its allowance is gone. {_LOST}")
 
 
 def _read_book(name: str) -> _Book:
     try:
         return _Book.from_bytes(_content(name, MAX_BYTES))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, ArithmeticError):
-        raise AllowanceError(f"the allowance {name} is damaged, or is another file. {_LOST}") from None
+        raise AllowanceError(f"{name} is damaged, or is not an allowance. {_LOST}") from None
 
 
 def _content(name: str, most: int) -> bytes:
@@ -605,11 +605,11 @@ def _write_file(name: str, content: bytes, how: int, *, durable: bool) -> None:
 
 
 def _replace_file(name: str, content: bytes, *, durable: bool) -> None:
-    """Replace a file at once: after a crash it is the old or the new one, whole."""
-    work = name + ".partial"  # one name: whoever writes holds the lock, and what a crash left is overwritten
+    """Replace a file atomically: after a crash it is the complete old or new one."""
+    work = name + ".partial"  # one name is enough: the writer has the lock, and overwrites what a crash left behind
     with suppress(FileNotFoundError):
         os.unlink(work)
     _write_file(work, content, os.O_EXCL, durable=durable)
     os.rename(work, name)
     if durable:
-        synchronise_folder(os.path.dirname(name))
+        sync_folder(os.path.dirname(name))

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Client: what runs on a device. It validates a value, spends, perturbs, encodes and stores, in that order.
 
-At each slot that its allowance has drawn, and for each purpose of the task, a device sends exactly one report, whatever
-the value is: a number outside its domain is clamped; a place outside the grid, a missing or unreadable value, NaN and
-None are inputs of their own or the middle of the domain, as the task says. So whether a report is sent depends on
-the schedule and the allowance alone.
+At each slot of its allowance, and for each purpose of the task, a device sends exactly one report, whatever the value:
+a number outside its domain is clamped; a place outside the grid, a missing or unreadable value, NaN and None are
+separate inputs or the middle of the domain, as the task says. So only the schedule and the allowance decide whether a
+report is sent.
 
-This module and all it imports use the standard library alone.
+This module and its imports use the standard library alone.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from dunnage.noise.source import Noise
 
 
 def mechanism_of(task: Task, purpose: Purpose, *, tiers: Sequence[Tier] | None = None) -> Any:
-    """Make the mechanism of a purpose, with the epsilon of one slot in each tier."""
+    """Build the mechanism of a purpose, with the epsilon of one slot in each tier."""
     kind = MECHANISMS[purpose.mechanism]
     subject: dict[str, object] = {kind.subject: purpose.grid or purpose.quantities}
     if purpose.steps > 1:
@@ -47,17 +47,17 @@ def mechanisms_of(task: Task) -> dict[str, Mechanism]:
 
 @dataclass(frozen=True)
 class TaskLosses:
-    task: Task  # The task
+    task: Task
     # For each tier of a vehicle and each purpose, the true loss of one report; None if it has no bound
     by_report: Mapping[tuple[str, str], Fraction | None]
 
     def of_slot(self, tier: str) -> Fraction | None:
-        """Return the loss of one slot: all purposes together; None if there is no bound."""
+        """Return the loss of one slot, over all purposes; None if there is no bound."""
         bounded = all(self.by_report[tier, purpose.name] is not None for purpose in self.task.purposes)
         return self.bounded_of_slot(tier) if bounded else None
 
     def bounded_of_slot(self, tier: str) -> Fraction:
-        """Return the loss of the purposes of one slot that have a bound."""
+        """Return the loss of one slot, over the purposes that have a bound."""
         losses = (self.by_report[tier, purpose.name] for purpose in self.task.purposes)
         return sum((loss for loss in losses if loss is not None), Fraction(0))
 
@@ -67,36 +67,36 @@ class TaskLosses:
         return None if slot is None else slot * self.task.schedule.slots_per_day
 
     def statements(self) -> list[str]:
-        """Say, for each tier, what a slot, a day, a window and a lifetime of reports give away."""
+        """Say, for each tier, how much a slot, a day, a window and a lifetime of reports give away."""
         lines, schedule, lifetime = [], self.task.schedule, self.task.limits.lifetime
         num, width = schedule.slots_per_day, schedule.window
         for tier in self.task.tier_names:
             slot, day, name = self.of_slot(tier), self.of_day(tier), f"tier {tier}"
             if slot is None or day is None:
-                lines.append(f"{name}: one slot gives away more than any bound; so do a day, a window and a lifetime")
+                lines.append(f"{name}: the loss of one slot has no bound, nor has that of a day, window or lifetime")
                 continue
             lines += [
                 f"{name}: one slot, all purposes: at most epsilon {decimal_text(slot)}",
                 f"{name}: a day of {num} slot{'s' if num > 1 else ''}: at most epsilon {decimal_text(day)}",
-                f"{name}: a lifetime: at most epsilon {decimal_text(lifetime)}, which lasts for {lifetime // day} "
-                "days; then the vehicle falls silent",
+                f"{name}: a lifetime: at most epsilon {decimal_text(lifetime)}. It lasts for {lifetime // day} days, "
+                "then the vehicle stops reporting",
             ]
             if width is not None:
                 lines.append(
-                    f"{name}: any {width} consecutive slots: at most epsilon {decimal_text(slot * width)}. That is a "
-                    f"promise for {width} slots, not for a day ({decimal_text(Fraction(num, width))} times as much) "
-                    "and not for a lifetime, over which the loss grows with every slot up to the limit"
+                    f"{name}: any {width} consecutive slots: at most epsilon {decimal_text(slot * width)}. This is a "
+                    f"promise for {width} slots. The loss of a day is {decimal_text(Fraction(num, width))} times as "
+                    "much, and the loss of a lifetime grows with every slot up to the limit"
                 )
         return lines
 
 
 def check_task(task: Task) -> TaskLosses:
-    """Check that a task's mechanisms can be made and that the true loss of a day fits its limits.
+    """Check that a task's mechanisms accept their parameters and that the true loss of a day fits its limits.
 
-    Call it when a task is made, and before a device takes it on.
+    Call it for every new task, and before a device adopts one.
 
-    Raises :class:`~dunnage.errors.TaskError` if a mechanism refuses its parameters, a purpose has no bound and the task
-    does not allow that, or the scheduled slots of a day exceed the day's or the lifetime's limit.
+    Raises :class:`~dunnage.errors.TaskError` if a mechanism refuses its parameters, if a purpose has no bound and the
+    task does not allow that, or if the scheduled slots of a day exceed the limit of the day or the lifetime.
     """
     losses: dict[tuple[str, str], Fraction | None] = {}
     for purpose, mechanism in zip(task.purposes, mechanisms_of(task).values(), strict=True):
@@ -106,22 +106,22 @@ def check_task(task: Task) -> TaskLosses:
     for (tier, name), loss in losses.items():
         if loss is None and not task.limits.allow_unbounded:
             raise TaskError(
-                f"{name} gives away more than any bound in tier {tier}. Got no allow_unbounded. "
-                "Use a mechanism with a bound, or allow it in the task."
+                f"the loss of {name} in tier {tier} has no bound, and the task does not allow that. "
+                "Use a mechanism with a bound, or set allow_unbounded in the task."
             )
     for tier in task.tier_names:
         limit = task.limits.lifetime if task.limits.day is None else task.limits.day
         day = result.bounded_of_slot(tier) * task.schedule.slots_per_day
         if day > limit:
             raise TaskError(
-                f"the scheduled slots of a day do not fit the limit epsilon {decimal_text(limit)}. Got a true loss of "
+                f"the scheduled slots of a day exceed the limit of epsilon {decimal_text(limit)}. Their true loss is "
                 f"{decimal_text(day)} in tier {tier}. Report less often, at a smaller epsilon, or raise the limit."
             )
     return result
 
 
 class _Duty(NamedTuple):
-    """What it takes to make the reports of one purpose."""
+    """Everything needed to report one purpose."""
 
     name: str
     number: int
@@ -141,14 +141,14 @@ class Client:
     allowance
         The vehicle's allowance, open, for the same task.
     clock
-        Gives the time in seconds after 1 January 1970 where a call does not say it.
+        Returns the time in seconds after 1 January 1970, for calls without a time.
     noise
-        Source of all randomness. A seeded one protects nobody, so its reports are charged as having no bound.
+        Source of all randomness. A seeded one protects nobody, so its reports count as having no bound.
 
     Raises
     ------
     TaskError
-        If the task cannot be kept (see :func:`check_task`).
+        If the task is impossible (see :func:`check_task`).
     AllowanceError
         If the allowance is for another task.
 
@@ -162,7 +162,7 @@ class Client:
         self, task: Task, allowance: Allowance, *, clock: Callable[[], float] = time.time, noise: Noise | None = None
     ) -> None:
         if allowance.task.digest != task.digest:
-            raise AllowanceError("the allowance was opened for another task. Open it with the client's task.")
+            raise AllowanceError("the allowance is open for another task. Open it with the client's task.")
         self.task, self.allowance = task, allowance
         self.losses = check_task(task)
         self._clock, self._noise = clock, noise or Noise()
@@ -180,13 +180,13 @@ class Client:
         return tuple(s for s in slots if any(self.allowance.stored(s, name) is None for name in self._duties))
 
     def report(self, purpose: str, value: object, now: float | None = None, *, slot: Slot | None = None) -> bytes:
-        """Make the report of one purpose, or give the stored one again.
+        """Make the report of one purpose, or return the stored one.
 
         A value is ``{name: number}`` for numbers, ``(longitude, latitude)`` for a place, a sequence of such places for
-        a path; anything else counts as missing, and still makes a report. Without a slot the earliest due one without a
-        report is meant, else the latest due one. If none is due, or the allowance is used up, nothing is spent.
+        a path; anything else counts as missing, and still makes a report. The default slot is the earliest due one
+        without a report, else the latest due one. If none is due, or the allowance is used up, nothing is spent.
         """
-        self.task.purpose_index(purpose)  # refuses a name that is not there
+        self.task.purpose_index(purpose)  # refuses an unknown name
         moment = self._now(now)
         with self.allowance.turn():
             if slot is None:
@@ -194,16 +194,17 @@ class Client:
                 if not slots:
                     following = self.allowance.next_moment(moment)
                     when = "" if following is None else f" The next one begins in {following - int(moment)} seconds."
-                    raise AllowanceError(f"no slot is due, so there is nothing to report.{when} Ask due() first.")
+                    raise AllowanceError(f"no slot is due, so there is nothing to report.{when} Call due() first.")
                 slot = next((each for each in slots if self.allowance.stored(each, purpose) is None), slots[-1])
             slot = Slot(*slot)
             stored = self.allowance.stored(slot, purpose)
             return stored if stored is not None else self._make(self._duties[purpose], value, slot, moment)
 
     def reports(self, values: Mapping[str, object], now: float | None = None) -> list[bytes]:
-        """Make all reports that are due and not made: one for each due slot and purpose; what is left out is missing.
+        """Make one report for each due slot and purpose that has none; a value that is left out counts as missing.
 
-        If the allowance is used up, or the clock went back, those made before that are stored: :meth:`resend` has them.
+        If the allowance is used up, or the clock went back, the reports made until then are stored, and :meth:`resend`
+        returns them.
         """
         moment = self._now(now)
         for name in values:
@@ -217,25 +218,25 @@ class Client:
             ]
 
     def resend(self, day: int) -> list[bytes]:
-        """Return all stored reports of a day that has not closed; nothing is drawn or spent, whatever the time."""
+        """Return all stored reports of a day that has not closed; this spends nothing, whatever the time."""
         return list(self.allowance.stored_of(day))
 
     def _now(self, now: float | None) -> float:
         return self._clock() if now is None else now
 
     def _make(self, duty: _Duty, value: object, slot: Slot, now: float) -> bytes:
-        """Spend, perturb, encode, store; a slot that was spent in vain before reports the missing input."""
+        """Spend, perturb, encode, store. A slot that was spent earlier without a report reports the missing input."""
         if self.allowance.is_spent(slot, duty.name):
             value = None
             if slot not in self.allowance.due(now):
                 raise AllowanceError(
-                    "the slot has lapsed: no collector takes its report any more. Wait for the next one."
+                    "the slot has lapsed: no collector accepts its report any more. Wait for the next one."
                 )
         else:
             self.allowance.spend(slot, duty.name, duty.loss, now)
         try:
             payload = duty.mechanism.perturb(value, tier=duty.tier, noise=self._noise)
-        except Exception:  # a value that cannot even be looked at (its own code raises) must not silence the slot
+        except Exception:  # a value that raises when it is read must not silence the slot
             payload = duty.mechanism.perturb(None, tier=duty.tier, noise=self._noise)
         report = Report(
             task=self.task.prefix,

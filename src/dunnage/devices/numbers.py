@@ -1,29 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
 """Numbers: speed, load, temperature, reported so that one report of all of them gives away no more than epsilon.
 
-:class:`LocalNumeric` makes one report of several numbers with public bounds. The sound default draws a few of them,
-evenly and without looking at them, and hides each by a law; the published e-L_LDP, which hides all of them at epsilon
-each, is one parameter away. Which numbers were drawn is part of the report.
+:class:`LocalNumeric` makes one report of several numbers with public bounds. The sound default samples a few of them,
+evenly and without looking at them, and hides each by a law. The published e-L_LDP, which hides all of them at epsilon
+each, is one parameter away. A report says which numbers it contains.
 
-A number of [-1, 1] is first rounded at random to a point i of -m .. m (``Quantity.point``), so that its mean is kept.
-A law takes the point on: :meth:`~NumberLaw.index_of` makes an input of it, and the law is a
+A number of [-1, 1] is first rounded at random to a point i of -m .. m (``Quantity.point``), which keeps its mean.
+Then :meth:`~NumberLaw.index_of` turns the point into an input of a law, which is a
 :class:`~dunnage.devices.places.Channel` from inputs to symbols. Every law's estimate is *linear* in the symbol,
-``scale * symbol``, and its mean is i/m exactly, so that sums of symbols are all an estimate needs.
+``scale * symbol``, and its mean is exactly i/m, so an estimate needs only sums of symbols.
 
 ===================  ================================================
 law                  inputs                             symbols                     one symbol has weight
 ===================  ================================================
 :class:`Warner`      no, yes (0, 1)                     -1, 1                       E if it agrees, else 1
-:class:`Duchi`       -1, 1 (0, 1), drawn from the point  -1, 1                      E if it agrees, else 1
+:class:`Duchi`       -1, 1 (0, 1), from the point       -1, 1                       E if it agrees, else 1
 :class:`Piecewise`   points (i + m)                     -N .. N, N = m s + h        E if within h of i s, else 1
 :class:`SquareWave`  points (i + m)                     the same with s = 1         the same
 :class:`LaplaceNumber`  points (i + m)                  all whole numbers           exp(-abs(o - i) epsilon / (2 m))
-:class:`Hybrid`      point and sign (2 (i + m) + sign)  -N-1 .. N+1                 that of the law that was chosen
+:class:`Hybrid`      point and sign (2 (i + m) + sign)  -N-1 .. N+1                 that of the chosen law
 ===================  ================================================
 
-E stands for e to the epsilon. Where a formula needs E as a number (scales, variances, the choice of a window) it is a
-fraction that is right to 128 binary digits, never a float of some platform's library: device and platform always agree.
-Draws need no such number. Proofs: ``docs/proofs/local-numeric.md``. Only the standard library is used.
+E stands for e to the epsilon. If a formula needs E as a number (scales, variances, the choice of a window), it is a
+fraction that is right to 128 binary digits, never a float of some library, so device and platform always agree.
+Sampling needs no such number. Proofs: ``docs/proofs/local-numeric.md``. This module uses only the standard library.
 
 References
 ----------
@@ -54,11 +54,11 @@ HYBRID_FROM, HYBRID_TO = Fraction(61, 100), Fraction(11, 5)
 MAX_STRIDE = 16
 MAX_QUANTITIES = 64
 EPSILON_EACH = Fraction(5, 2)
-"""Where more than one number is drawn, each gets at least this epsilon: floor(epsilon / 2.5) of them are drawn."""
+"""If a report has more than one number, each gets at least this epsilon: it has floor(epsilon / 2.5) of them."""
 _DIGITS = 128
 _WORTH = Fraction(1001, 1000)
 _MAX_VARINT_BYTES = 10
-_RARE = 7  # Laplace noise of more than seven scales comes up less than once in a thousand times
+_RARE = 7  # fewer than one in a thousand Laplace numbers exceed seven scales
 
 
 @lru_cache(maxsize=1024)
@@ -70,10 +70,10 @@ def odds_of(epsilon: Fraction) -> Fraction:
 
 
 class Coin:
-    """A coin of an irrational probability, tossed exactly: 64 digits of a uniform number decide nearly always."""
+    """A coin with an irrational probability, tossed exactly: 64 digits of a uniform number nearly always decide."""
 
     def __init__(self, bounds: Callable[[int], Interval]) -> None:
-        self.bounds = bounds  # Encloses the probability of yes, times ``2**bits``, between two integers
+        self.bounds = bounds  # encloses the probability of yes, times ``2**bits``, between two integers
 
     @cached_property
     def _first(self) -> Interval:
@@ -112,22 +112,22 @@ def literal_coin(epsilon: Fraction) -> Coin:
 
 @dataclass(frozen=True, kw_only=True)
 class Reading(ABC):
-    """How the symbols of one number are read: the estimate of each, and how far it is off."""
+    """How to read the symbols of one number: the estimate of each, and its error."""
 
     key: ClassVar[str]
-    signs: ClassVar[bool] = False  # Whether every symbol is 1 or -1
-    epsilon: Fraction  # What one symbol gives away at most
-    steps: int = 1  # The points are -steps .. steps
+    signs: ClassVar[bool] = False  # whether every symbol is 1 or -1
+    epsilon: Fraction  # largest loss of one symbol
+    steps: int = 1  # the points are -steps .. steps
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", rational(self.epsilon, "epsilon"))
         if not MIN_EPSILON <= self.epsilon <= MAX_EPSILON:
             raise ParameterError(
-                f"epsilon for one number must lie between 0.000001 and {MAX_EPSILON}. "
-                f"Got {shown_number(self.epsilon)}. Use 1, say."
+                f"epsilon for one number must be between 0.000001 and {MAX_EPSILON}. "
+                f"Got {shown_number(self.epsilon)}. Try 1."
             )
         if type(self.steps) is not int or self.steps < 1:
-            raise ParameterError(f"steps must be a whole number of at least 1. Got {shown(self.steps)}. Use 1024, say.")
+            raise ParameterError(f"steps must be a whole number of at least 1. Got {shown(self.steps)}. Try 1024.")
 
     @property
     def loss(self) -> Fraction | None:
@@ -135,16 +135,16 @@ class Reading(ABC):
 
     @abstractmethod
     def scale_at(self, odds: Fraction) -> Fraction:
-        """Return the scale as the rational function of E = e^epsilon that it is."""
+        """Return the scale, which is a rational function of E = e^epsilon."""
 
     @property
     @abstractmethod
     def quadratic(self) -> tuple[float, float]:
-        """Give a and b of the second moment ``a + b t^2`` of the estimate of a point ``t = i / m``."""
+        """Return a and b of the second moment ``a + b t^2`` of the estimate of a point ``t = i / m``."""
 
     @cached_property
     def scale(self) -> float:
-        """Factor that makes an unbiased estimate in [-1, 1] units of a symbol: exact, rounded once."""
+        """Factor that turns a symbol into an unbiased estimate in [-1, 1] units: exact, rounded once."""
         return float(self.scale_at(odds_of(self.epsilon)))
 
     def variance_at(self, number: float) -> float:
@@ -156,8 +156,9 @@ class Reading(ABC):
         return constant + square * inner / self.steps**2 - number * number
 
     def worst(self, kept: float = 1.0) -> float:
-        """Return the largest value, over numbers t, of the second moment less ``kept * t^2``; ``kept`` above 0."""
-        # Between points the curve is concave, and along the points it only rises or only falls: first or last cell.
+        """Return the maximum over numbers t of the second moment less ``kept * t^2``; ``kept`` above 0."""
+        # Between points the curve is concave, and along the points it only rises or only falls, so the maximum is in
+        # the first or the last cell.
         square, best = self.quadratic[1], 0.0
         for cell in (0, self.steps - 1):
             part = min(max(square * (2 * cell + 1) / (2 * kept) - cell, 0.0), 1.0)
@@ -167,11 +168,11 @@ class Reading(ABC):
 
 
 class NumberLaw(Reading):
-    """A law of one number: a channel whose symbols can be read."""
+    """A law of one number: a channel with readable symbols."""
 
     @property
     def num_inputs(self) -> int:
-        """Number of inputs: of points, unless the law knows ends only."""
+        """Number of inputs: one for each point, unless the law only has the ends."""
         return 2 * self.steps + 1
 
     @property
@@ -180,7 +181,7 @@ class NumberLaw(Reading):
         """All symbols in order, however many; None if they are endless."""
 
     def index_of(self, point: int, noise: Noise) -> int:
-        """Make an input of a point; at random where the law knows ends only."""
+        """Turn a point into an input, at random if the law only has the ends."""
         return point + self.steps
 
     @abstractmethod
@@ -191,11 +192,11 @@ class NumberLaw(Reading):
         """Return the part of the logarithm of the probability that depends on the input."""
 
     def symbols(self) -> range:
-        """All symbols there are; refuses if a check of all pairs would be too long, or endless."""
+        """Return all symbols; refuse if a check of all pairs would be too long, or endless."""
         symbols = self.symbol_range
         if symbols is None or len(symbols) * self.num_inputs > MAX_ENUMERATED:
             raise ParameterError(
-                f"the symbols of the {self.key} law at {self.steps} steps are too many to list. Use fewer steps."
+                f"the {self.key} law at {self.steps} steps has too many symbols to list. Use fewer steps."
             )
         return symbols
 
@@ -204,7 +205,7 @@ class NumberLaw(Reading):
         return None if self.symbol_range is None else len(self.symbol_range)
 
     def code(self, symbol: int) -> int:
-        """Return the place of a symbol, from 0: in order, or in zig-zag (0, -1, 1, -2, ...) if they are endless."""
+        """Return the position of a symbol, from 0: in order, or in zig-zag (0, -1, 1, -2, ...) if they are endless."""
         if self.symbol_range is None:
             return 2 * symbol if symbol >= 0 else -2 * symbol - 1
         return self.symbol_range.index(symbol)
@@ -215,12 +216,12 @@ class NumberLaw(Reading):
         return self.symbol_range[code]
 
     def split(self, symbol: int) -> tuple[str, int]:
-        """Return which law drew a symbol, and its symbol there: the coin of the hybrid law is public."""
+        """Return the law that made a symbol, and its symbol there: the coin of the hybrid law is public."""
         return self.key, symbol
 
     def part(self, key: str) -> NumberLaw:
         if key != self.key:
-            raise ParameterError(f"the {self.key} law has no part of that name. Got {shown(key)}.")
+            raise ParameterError(f"the {self.key} law has no part {shown(key)}.")
         return self
 
 
@@ -253,20 +254,20 @@ class _SignLaw(NumberLaw):
 class Duchi(_SignLaw):
     """Round a number to -1 or 1 at random and keep the sign with odds of e to the epsilon.
 
-    Together that is Duchi's law for one number, P(1) = 1/2 + t (E - 1) / (2 (E + 1)), in two exact draws.
+    Together this is Duchi's law for one number, P(1) = 1/2 + t (E - 1) / (2 (E + 1)), in two exact steps.
     """
 
     key: ClassVar[str] = "duchi"
 
 
 class Warner(_SignLaw):
-    """Answer yes (1) or no (-1), truly with odds of e to the epsilon."""
+    """Answer yes (1) or no (-1), truthfully with odds of e to the epsilon."""
 
     key: ClassVar[str] = "warner"
 
 
 class LaplaceNumber(NumberLaw):
-    """Add discrete Laplace noise of scale ``2 m / epsilon`` points; nothing is clamped, so the mean stays."""
+    """Add discrete Laplace noise of scale ``2 m / epsilon`` points, without clamping, which keeps the mean."""
 
     key: ClassVar[str] = "laplace"
     symbol_range: ClassVar[None] = None
@@ -286,7 +287,7 @@ class LaplaceNumber(NumberLaw):
 
     @cached_property
     def quadratic(self) -> tuple[float, float]:
-        """Give the variance of the noise, ``2 r / (1 - r)^2`` with r = exp(-1 / scale), and 1."""
+        """Return the variance of the noise, ``2 r / (1 - r)^2`` with r = exp(-1 / scale), and 1."""
         growth = odds_of(1 / self.noise_scale)
         return float(2 * growth / (growth - 1) ** 2 / self.steps**2), 1.0
 
@@ -294,11 +295,11 @@ class LaplaceNumber(NumberLaw):
 class WindowLaw(NumberLaw):
     """Land within ``half`` of ``stride * i`` with odds of e to the epsilon for each symbol, else anywhere, evenly."""
 
-    stride: int  # How many symbols a point is from the next (s)
-    half: int  # How far the window goes on either side (h)
-    window: int  # Number of symbols in the window: 2 h + 1
-    num_outside: int  # Number of symbols outside it: 2 m s
-    last: int  # The largest symbol N = m s + h
+    stride: int  # symbols from one point to the next (s)
+    half: int  # width of the window on either side (h)
+    window: int  # number of symbols in the window: 2 h + 1
+    num_outside: int  # number of symbols outside it: 2 m s
+    last: int  # the largest symbol N = m s + h
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -319,7 +320,7 @@ class WindowLaw(NumberLaw):
         return odds_coin(self.window, self.num_outside, self.epsilon)
 
     def perturb(self, index: int, noise: Noise) -> int:
-        below = index * self.stride  # symbols below the window; it begins at this one, counted from -N
+        below = index * self.stride  # symbols below the window, which begins at this one, counted from -N
         if self._inside.toss(noise):
             return below - self.last + noise.below(self.window)
         other = noise.below(self.num_outside)
@@ -340,7 +341,7 @@ class WindowLaw(NumberLaw):
 
 
 def window_moments(odds: Fraction, steps: int, stride: int, half: int) -> tuple[Fraction, Fraction]:
-    """Give a and b of the second moment ``a + b t^2`` of a window law, as rational functions of E."""
+    """Return a and b of the second moment ``a + b t^2`` of a window law, as rational functions of E."""
     window, reach, last = 2 * half + 1, steps * stride, steps * stride + half
     total = window * odds + 2 * reach
     squares = Fraction(last * (last + 1) * (2 * last + 1), 3) + (odds - 1) * window * Fraction(half * (half + 1), 3)
@@ -352,9 +353,9 @@ def window_moments(odds: Fraction, steps: int, stride: int, half: int) -> tuple[
 def best_window(steps: int, epsilon: Fraction) -> tuple[int, int]:
     """Choose stride and half width of the piecewise law: least variance at the ends of the domain, where it is largest.
 
-    For each stride up to 16 (4 on finer grids) the best half width is found by bisection, in fractions; the smallest
-    stride within a thousandth of the best is taken, as a larger one costs bits. The window is wider than the published
-    ``m s e^(-epsilon/2)``, which is not the best one: at epsilon 2 the worst variance falls from 1.228 to 1.092.
+    For each stride up to 16 (4 on finer grids) bisection in fractions gives the best half width. The smallest stride
+    within a thousandth of the best wins, because a larger one costs bits. The window is wider than the published
+    ``m s e^(-epsilon/2)``, which is not optimal: at epsilon 2 the worst variance falls from 1.228 to 1.092.
     """
     odds = odds_of(epsilon)
     designs = []
@@ -365,7 +366,7 @@ def best_window(steps: int, epsilon: Fraction) -> tuple[int, int]:
             return constant + square - 1
 
         low, high = 0, steps * stride
-        while low < high:  # the variance at an end falls up to the best half width and rises from there on
+        while low < high:  # the variance at an end falls up to the best half width, and rises after it
             middle = (low + high) // 2
             low, high = (low, middle) if end_variance(middle) <= end_variance(middle + 1) else (middle + 1, high)
         designs.append((end_variance(low), low, stride))
@@ -374,7 +375,7 @@ def best_window(steps: int, epsilon: Fraction) -> tuple[int, int]:
 
 
 class Piecewise(WindowLaw):
-    """The piecewise mechanism in its exact discrete form, with the window that makes the worst variance least."""
+    """The piecewise mechanism in its exact discrete form, with the window that minimises the worst variance."""
 
     key: ClassVar[str] = "piecewise"
 
@@ -383,7 +384,7 @@ class Piecewise(WindowLaw):
 
 
 class SquareWave(WindowLaw):
-    """The square wave mechanism: one symbol per point, a window made to tell a whole distribution.
+    """The square wave mechanism: one symbol per point, and a window for estimating a whole distribution.
 
     The half width is ``floor(b (2 m + 1))`` with b = (epsilon E - E + 1) / (2 E (E - 1 - epsilon)), Li et al. 2020.
     """
@@ -397,11 +398,11 @@ class SquareWave(WindowLaw):
 
 
 class Hybrid(NumberLaw):
-    """Piecewise with probability ``1 - e^(-epsilon/2)``, else Duchi's; which one was drawn is part of the symbol.
+    """The piecewise law with probability ``1 - e^(-epsilon/2)``, else Duchi's; the symbol says which one it is.
 
-    Symbols -N .. N are the piecewise law's, -N-1 and N+1 the signs of Duchi's. The coin does not look at the number,
-    and each law is unbiased by itself, so that whoever estimates may weigh the two as is best. An input is a point
-    with a sign drawn from it, ``2 (i + m) + sign``, of which the law drawn uses one.
+    Symbols -N .. N are the piecewise law's, -N-1 and N+1 the signs of Duchi's. The coin does not depend on the number,
+    and each law is unbiased by itself, so an estimate may weigh the two in the best way. An input is a point with a
+    random sign from it, ``2 (i + m) + sign``, and the chosen law uses one of these.
     """
 
     key: ClassVar[str] = "hybrid"
@@ -451,7 +452,7 @@ class Hybrid(NumberLaw):
         return parts[key]
 
     def exponent(self, index: int, symbol: int) -> Fraction | None:
-        """Return the exponent of the law that drew the symbol; its own probability is the same for all inputs."""
+        """Return the exponent of the law that made the symbol; all inputs choose it with the same probability."""
         key, inner = self.split(symbol)
         return self.part(key).exponent(index & 1 if key == Duchi.key else index >> 1, inner)
 
@@ -466,9 +467,9 @@ class Hybrid(NumberLaw):
 
 
 def hybrid(*, epsilon: Fraction, steps: int) -> Hybrid | Duchi | Piecewise:
-    """Return the hybrid law where it varies least at worst: up to epsilon 0.61 Duchi's alone does, above 2.2 piecewise.
+    """Return the law with the smallest worst variance: up to epsilon 0.61 Duchi's, above 2.2 piecewise, else hybrid.
 
-    The borders are constants, as device and platform must choose alike.
+    The borders are constants, because device and platform must choose alike.
     """
     if epsilon > HYBRID_TO:
         return Piecewise(epsilon=epsilon, steps=steps)
@@ -477,9 +478,9 @@ def hybrid(*, epsilon: Fraction, steps: int) -> Hybrid | Duchi | Piecewise:
 
 
 class PublishedPiecewise(WindowLaw):
-    """L-PM with its right threshold, and the published window: C = (e^(epsilon/2) + 1) / (e^(epsilon/2) - 1).
+    """L-PM with the correct threshold and the published window: C = (e^(epsilon/2) + 1) / (e^(epsilon/2) - 1).
 
-    A window from C has the half width ``m s e^(-epsilon/2)``, here the nearest whole number to it. Yao et al. 2024
+    A window from C has the half width ``m s e^(-epsilon/2)``, here rounded to the nearest whole number. Yao et al. 2024
     perturb every attribute with it at the whole epsilon.
     """
 
@@ -495,9 +496,9 @@ class LiteralPiecewise(PublishedPiecewise):
     """L-PM as Algorithm 1 of Yao et al. 2024 prints it: the wrong threshold, so a biased estimate. Never a default.
 
     It lands in the window with probability ``e^(epsilon/2) / (e^epsilon + 1)`` instead of
-    ``e^(epsilon/2) / (e^(epsilon/2) + 1)``, and its symbols are read with the scale that the right threshold would
-    need: on a fine grid the mean of an estimate is t / (e^epsilon + 1) instead of t. Its probabilities are no powers of
-    e^epsilon, so that what it gives away is not epsilon and has no rational closed form: :meth:`ratio_bounds` has it.
+    ``e^(epsilon/2) / (e^(epsilon/2) + 1)``, but its symbols are read with the scale of the correct threshold: on a fine
+    grid the mean of an estimate is t / (e^epsilon + 1) instead of t. Its probabilities are not powers of e^epsilon, so
+    its loss is not epsilon and has no rational closed form; :meth:`ratio_bounds` encloses it.
     """
 
     key: ClassVar[str] = "literal-piecewise"
@@ -512,7 +513,7 @@ class LiteralPiecewise(PublishedPiecewise):
 
     @property
     def loss(self) -> Fraction | None:
-        """What one symbol gives away at worst, rounded up at the 40th digit: no closed form is rational."""
+        """The largest loss of one symbol, rounded up at the 40th digit because no closed form is rational."""
         context, ratio = Context(prec=40), self.ratio_bounds()[1]
         above = context.divide(Decimal(ratio.numerator), Decimal(ratio.denominator)).next_plus(context)
         return Fraction(above.ln(context).next_plus(context))
@@ -531,7 +532,7 @@ class LiteralPiecewise(PublishedPiecewise):
 
     @property
     def slope(self) -> float:
-        """Mean of an estimate over the number it estimates: 1 would be unbiased, about 1 / (e^epsilon + 1) it is."""
+        """Mean of an estimate over the number it estimates: not 1 (unbiased), but about 1 / (e^epsilon + 1)."""
         shift = self.inside - (1 - self.inside) * self.window / self.num_outside
         return self.scale * shift * self.stride * self.steps
 
@@ -550,15 +551,15 @@ class LiteralPiecewise(PublishedPiecewise):
 class JointDuchi(Reading):
     """Duchi's law for d numbers at once, each rounded to -1 or 1: one symbol of d signs for all of epsilon.
 
-    A sign vector that agrees with the input in more than half of the places is likelier by e^epsilon. At even d the
-    vectors that agree in exactly half of them count with the unlikely ones, all of them: as usually printed they are in
-    both halves, and the loss is ln(e^epsilon + 1). On the unlikely side they make the scale smallest. As a reading it
-    is that of one sign of a symbol.
+    A sign vector that agrees with the input in more than half of the places is likelier by e^epsilon. At even d all
+    vectors that agree in exactly half of the places count with the unlikely ones, which makes the scale smallest. In
+    the usual printed form they are in both halves, and the loss is ln(e^epsilon + 1). As a reading, this class reads
+    one sign of a symbol.
     """
 
     key: ClassVar[str] = Duchi.key
     signs: ClassVar[bool] = True
-    dimensions: int  # How many numbers (d)
+    dimensions: int  # how many numbers (d)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -585,12 +586,12 @@ class JointDuchi(Reading):
 
     def symbols(self) -> range:
         if self.num_inputs**2 > MAX_ENUMERATED:
-            raise ParameterError(f"the sign vectors of {self.dimensions} numbers are too many to list. Use fewer.")
+            raise ParameterError(f"{self.dimensions} numbers have too many sign vectors to list. Use fewer numbers.")
         return range(self.num_inputs)
 
     def perturb(self, index: int, noise: Noise) -> int:
         likely = self._side.toss(noise)
-        # How often this repeats does not depend on the input.
+        # The number of repetitions does not depend on the input.
         while (2 * (agree := noise.bits(self.dimensions)).bit_count() > self.dimensions) != likely:
             continue
         return index ^ agree ^ (self.num_inputs - 1)
@@ -612,18 +613,17 @@ class JointDuchi(Reading):
 
 # Whole reports
 
-Entry = tuple[int, int]  # An attribute and its symbol
-Symbol = tuple[int, str, int]  # An attribute, the key of the law that drew its symbol, and the symbol
-Points = Callable[[int], int]  # From an attribute to its point; called for those drawn alone
+Entry = tuple[int, int]  # an attribute and its symbol
+Symbol = tuple[int, str, int]  # an attribute, the key of the law of its symbol, and the symbol
+Points = Callable[[int], int]  # from an attribute to its point; called only for sampled attributes
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReportedNumber:
-    """What is drawn and hidden by itself: a quantity, or whether it is there."""
+    """What is sampled and hidden separately: a quantity, or whether it is present."""
 
     quantity: Quantity
-    # Whether this is the virtual number that is 1 if the quantity has a value and -1 if it is missing
-    presence: bool = False
+    presence: bool = False  # whether this is the virtual number that is 1 if the quantity has a value, and else -1
 
     @property
     def name(self) -> str:
@@ -662,33 +662,33 @@ def combination(rank: int, num: int, size: int) -> Iterator[int]:
 
 
 def _refused(what: str) -> ReportError:
-    return ReportError(f"a report of numbers cannot be read: {what}. No device of this task made it: leave it out.")
+    return ReportError(f"a report of numbers cannot be read: {what}. No device of this task made it. Leave it out.")
 
 
 def _symbol_of(payload: bytes) -> int:
-    """Return a payload as a whole number that tells its length, too."""
+    """Return a payload as a whole number that also encodes its length."""
     return int.from_bytes(payload + b"\x01", "little")
 
 
 def _num_bytes(num: int) -> int:
-    """Return how many bytes tell ``num`` things apart."""
+    """Return how many bytes are needed for ``num`` different values."""
     return ((num - 1).bit_length() + 7) // 8
 
 
 @dataclass(frozen=True)
 class SampledReport:
-    """A report of ``num_sampled`` attributes out of all, drawn evenly, each hidden by its own law.
+    """A report of ``num_sampled`` attributes out of all, sampled evenly, each hidden by its own law.
 
-    An input is one input for each attribute, mixed (the first varies fastest). Two inputs may differ in all attributes,
-    so the loss is that of the laws drawn, added up; with all attributes drawn at epsilon each this is e-L_LDP.
+    An input combines one input for each attribute (the first varies fastest). Two inputs may differ in all attributes,
+    so the loss is the sum over the sampled laws; with all attributes at epsilon each this is e-L_LDP.
 
-    A payload holds the rank of the drawn set and then the symbols, in the order of the attributes: as one number of
-    mixed radix in a fixed number of bytes, least first. If a law has endlessly many symbols: the rank in a fixed number
-    of bytes, then each symbol as a varint. A symbol of this channel is the payload as a whole number.
+    A payload contains the rank of the sampled set and then the symbols, in the order of the attributes: as one number
+    of mixed radix in a fixed number of bytes, least first. If a law has endlessly many symbols, it contains the rank in
+    a fixed number of bytes, then each symbol as a varint. A symbol of this channel is the payload as a whole number.
     """
 
-    laws: tuple[NumberLaw, ...]  # One for each attribute
-    num_sampled: int  # How many are drawn
+    laws: tuple[NumberLaw, ...]  # one for each attribute
+    num_sampled: int  # how many are in a report
 
     @cached_property
     def num_sets(self) -> int:
@@ -704,33 +704,33 @@ class SampledReport:
 
     @cached_property
     def loss(self) -> Fraction | None:
-        """What one report gives away at worst: the largest losses that may be drawn together."""
+        """The largest loss of one report: the sum of the largest losses that a sample may combine."""
         losses = sorted((law.epsilon if law.loss is None else law.loss for law in self.laws), reverse=True)
         return sum(losses[: self.num_sampled], Fraction(0))
 
     @cached_property
     def _num_payloads(self) -> int | None:
-        """How many payloads there are at most, by the laws with most symbols; None if they are endless."""
+        """The largest number of payloads, by the laws with the most symbols; None if they are endless."""
         sizes = sorted(law.num_symbols for law in self.laws if law.num_symbols is not None)
         return self.num_sets * math.prod(sizes[-self.num_sampled :]) if len(sizes) == len(self.laws) else None
 
     @property
     def payload_bits(self) -> int:
-        """Bits of a payload; with Laplace noise of nearly all payloads, as there is no limit to them."""
+        """Bits of a payload; with Laplace noise, of nearly all payloads, because there is no limit."""
         if self._num_payloads is not None:
             return (self._num_payloads - 1).bit_length()
         rare = [law.code(math.ceil(_RARE * law.noise_scale)) for law in self.laws if isinstance(law, LaplaceNumber)]
         return 8 * (_num_bytes(self.num_sets) + self.num_sampled * len(varint(max(rare))))
 
     def reading(self, attribute: int, key: str) -> Reading:
-        """Return how symbols of a key that :meth:`read` gave for an attribute are read."""
+        """Return how to read the symbols that :meth:`read` returns for an attribute and a key."""
         return self.laws[attribute].part(key)
 
     def worst_of(self, attribute: int) -> float:
-        """Return the variance of an attribute's estimated mean, times the number of devices, at worst.
+        """Return the largest variance of an attribute's estimated mean, times the number of devices.
 
-        It comes from the noise in the reports that tell of the attribute, and from these being a sample of all; the
-        worst is taken over all ways in which the attribute may be spread among devices.
+        It comes from the noise in the reports about the attribute, and from these reports being a sample of all. The
+        maximum is over all ways in which the values may be spread among devices.
         """
         return self.laws[attribute].worst(self.share) / self.share
 
@@ -758,25 +758,25 @@ class SampledReport:
         start, number = _num_bytes(self.num_sets), 0
         rank, rest = int.from_bytes(payload[:start], "little"), payload[start:]
         if endless and (len(payload) < start or rank >= self.num_sets):
-            raise _refused("it does not say which numbers it tells")
+            raise _refused("it does not say which numbers it contains")
         if self._num_payloads is not None:
             due = _num_bytes(self._num_payloads)
             if len(payload) != due:
-                raise _refused(f"{len(payload)} bytes where {due} are due")
+                raise _refused(f"it has {len(payload)} bytes instead of {due}")
             number, rank = divmod(int.from_bytes(payload, "little"), self.num_sets)
         for attribute in combination(rank, len(self.laws), self.num_sampled):
             law = self.laws[attribute]
             if endless:
                 code, rest = _read_varint(rest)
                 if law.num_symbols is not None and code >= law.num_symbols:
-                    raise _refused("a symbol is none of its law")
+                    raise _refused("a symbol does not belong to its law")
             else:
                 number, code = divmod(number, law.num_symbols or 1)
             entries.append((attribute, law.symbol(code)))
         if number:
             raise _refused("its number is too large")
         if endless and rest:
-            raise _refused(f"{len(rest)} bytes too many")
+            raise _refused(f"it has {len(rest)} bytes too many")
         return entries
 
     def read(self, payload: bytes) -> list[Symbol]:
@@ -802,10 +802,12 @@ class SampledReport:
         return sum(possible, Fraction(0)) if len(possible) == len(parts) else None
 
     def symbols(self) -> list[int]:
-        """All symbols there are; refuses where they are too many, or endlessly many."""
+        """Return all symbols; refuse if they are too many, or endless."""
         most = self._num_payloads
         if most is None or most * self.num_inputs > MAX_ENUMERATED:
-            raise ParameterError("the reports are too many to list. Use fewer steps or quantities, or another method.")
+            raise ParameterError(
+                "there are too many reports to list. Use fewer steps or quantities, or another method."
+            )
         symbols = []
         for rank in range(self.num_sets):
             members = combination(rank, len(self.laws), self.num_sampled)
@@ -819,11 +821,11 @@ class SampledReport:
 class JointReport(JointDuchi):
     """A report of all attributes at once by Duchi's law for many numbers: one sign each, for all of epsilon.
 
-    A payload holds one bit for each attribute, the first lowest.
+    A payload has one bit for each attribute, the first lowest.
     """
 
-    attribute_steps: tuple[int, ...]  # The points of each attribute are -steps .. steps
-    share: ClassVar[float] = 1.0  # Share of the reports that tell of one attribute: all
+    attribute_steps: tuple[int, ...]  # the points of each attribute are -steps .. steps
+    share: ClassVar[float] = 1.0  # share of the reports about one attribute: all
 
     @property
     def payload_bits(self) -> int:
@@ -838,7 +840,7 @@ class JointReport(JointDuchi):
         return self.worst()
 
     def draw(self, points: Points, noise: Noise) -> bytes:
-        """Round every attribute to a sign at random, draw signs for all, and pack them."""
+        """Round every attribute to a sign at random, perturb all signs, and pack them."""
         index = 0
         for attribute, steps in enumerate(self.attribute_steps):
             index |= (noise.below(2 * steps) < steps + points(attribute)) << attribute
@@ -847,12 +849,12 @@ class JointReport(JointDuchi):
     def read(self, payload: bytes) -> list[Symbol]:
         due, signs = _num_bytes(self.num_inputs), int.from_bytes(payload, "little")
         if len(payload) != due or signs >= self.num_inputs:
-            raise _refused(f"{len(payload)} bytes where {self.dimensions} bits in {due} are due")
+            raise _refused(f"it has {len(payload)} bytes instead of {self.dimensions} bits in {due}")
         return [(attribute, self.key, 1 if signs >> attribute & 1 else -1) for attribute in range(self.dimensions)]
 
 
 def varint(number: int) -> bytes:
-    """Write seven bits a byte, lowest first, the highest bit set on all bytes but the last."""
+    """Write seven bits to a byte, lowest first, with the highest bit set in all bytes but the last."""
     data = bytearray()
     while number > 0x7F:
         data.append(number & 0x7F | 0x80)
@@ -862,13 +864,13 @@ def varint(number: int) -> bytes:
 
 
 def _read_varint(data: bytes) -> tuple[int, bytes]:
-    """Read a number and return what follows it; only the shortest form is taken."""
+    """Read a number in its shortest form; also return the bytes after it."""
     number = 0
     for place, byte in enumerate(data[:_MAX_VARINT_BYTES]):
         number |= (byte & 0x7F) << 7 * place
         if byte < 0x80:
             if place and not byte:
-                raise _refused("a number is longer than it must be")
+                raise _refused("a number is longer than necessary")
             return number, data[place + 1 :]
     raise _refused("a number does not end")
 
@@ -888,19 +890,19 @@ _LAWS: Mapping[str, Callable[..., NumberLaw]] = {
 def _laws(
     make: Callable[..., NumberLaw], attributes: Sequence[ReportedNumber], epsilon: Fraction
 ) -> tuple[NumberLaw, ...]:
-    # For a yes or no, keeping it with odds of e^epsilon is the best there is.
+    # For a yes or no, the best law keeps it with odds of e^epsilon.
     return tuple((Warner if at.presence else make)(epsilon=epsilon, steps=at.steps) for at in attributes)
 
 
 def published_report(attributes: Sequence[ReportedNumber], epsilon: Fraction) -> SampledReport:
-    """Return e-L_LDP: every attribute through L-PM (with its right threshold) at the whole epsilon."""
+    """Return e-L_LDP: every attribute through L-PM (with the correct threshold) at the whole epsilon."""
     return SampledReport(_laws(PublishedPiecewise, attributes, epsilon), len(attributes))
 
 
 def sampled_report(
     attributes: Sequence[ReportedNumber], epsilon: Fraction, *, method: str, sampled: int | None
 ) -> SampledReport:
-    """Return the sound report: ``sampled`` attributes, drawn evenly, share epsilon."""
+    """Return the sound report: ``sampled`` attributes, chosen evenly, share epsilon."""
     num = sampled or (1 if method == "harmony" else num_sampled(epsilon, len(attributes)))
     return SampledReport(_laws(_LAWS[method], attributes, epsilon / num), num)
 
@@ -911,25 +913,25 @@ def joint_report(attributes: Sequence[ReportedNumber], epsilon: Fraction) -> Joi
 
 
 def num_sampled(epsilon: Fraction, num_attributes: int) -> int:
-    """Return how many attributes are best drawn: ``max(1, min(d, floor(epsilon / 2.5)))``, Wang et al. 2019."""
+    """Return the best number of attributes to sample: ``max(1, min(d, floor(epsilon / 2.5)))``, Wang et al. 2019."""
     return max(1, min(num_attributes, math.floor(epsilon / EPSILON_EACH)))
 
 
 @dataclass(frozen=True, kw_only=True)
 class LocalNumeric(Tiered[NumberReport]):
-    """Report numbers with public bounds, a few drawn at random or all at once.
+    """Report numbers with public bounds, a few at random or all at once.
 
     Parameters
     ----------
     quantities
         The numbers.
     epsilon, tiers
-        What one report may give away, over all its numbers: one number for all devices, or public tiers.
+        Privacy loss of one report, over all its numbers: one value for all devices, or public tiers.
     method
         ``hybrid``, ``piecewise``, ``laplace`` (means), ``square-wave`` (distributions), ``warner`` (each quantity a yes
         or no: ``steps = 1``), ``harmony`` (one number, by Duchi's law), ``duchi`` (the signs of all numbers at once).
     sampled
-        How many numbers a report tells; None for ``max(1, min(d, floor(epsilon / 2.5)))``.
+        How many numbers a report contains; None for ``max(1, min(d, floor(epsilon / 2.5)))``.
     as_published
         The published e-L_LDP: every number at the whole epsilon, by the piecewise law with the published window.
 
@@ -939,15 +941,15 @@ class LocalNumeric(Tiered[NumberReport]):
 
     Assumptions
     -----------
-    Bounds, steps and tiers are public; at every slot a report is sent, whatever there is to report.
+    Bounds, steps and tiers are public; every slot sends a report, whatever there is to report.
 
     Runtime
     -------
-    Some 20 microseconds for each number told.
+    Some 20 microseconds for each number in a report.
 
     Utility
     -------
-    Unbiased means; :meth:`predicted_sd` says how far they are off before anything is collected.
+    Unbiased means; :meth:`predicted_sd` predicts their error before anything is collected.
 
     References
     ----------
@@ -980,20 +982,16 @@ class LocalNumeric(Tiered[NumberReport]):
         quantities = tuple(self.quantities) if isinstance(self.quantities, tuple | list) else ()
         if not 1 <= len(quantities) <= MAX_QUANTITIES or not all(isinstance(each, Quantity) for each in quantities):
             raise ParameterError(
-                f"quantities must be a list of 1 to {MAX_QUANTITIES} Quantity. Give Quantity(name=...)."
+                f"quantities must be a list of 1 to {MAX_QUANTITIES} objects of the form Quantity(name=...)."
             )
         if len({quantity.name for quantity in quantities}) < len(quantities):
             raise ParameterError("quantities must have different names. Rename one.")
         object.__setattr__(self, "quantities", quantities)
         object.__setattr__(self, "attributes", attributes_of(self.quantities))
-        self._check_method()
-        object.__setattr__(self, "_laws", {tier.name: self._report(tier.epsilon) for tier in self.levels})
-
-    def _check_method(self) -> None:
         if self.method not in self.methods:
             raise ParameterError(f"method must be one of {', '.join(self.methods)}. Got {shown(self.method)}.")
         if self.as_published and (self.method not in ("hybrid", "piecewise") or self.sampled is not None):
-            raise ParameterError("as_published has a method of its own and tells all numbers. Leave the others out.")
+            raise ParameterError("as_published has its own method and reports all numbers. Leave the others out.")
         if self.method == "warner" and any(quantity.steps != 1 for quantity in self.quantities):
             raise ParameterError("warner is for a yes or no. Give every quantity steps = 1, or use hybrid.")
         most = len(self.attributes)
@@ -1001,7 +999,8 @@ class LocalNumeric(Tiered[NumberReport]):
         if self.sampled is not None and (type(self.sampled) is not int or not 1 <= self.sampled <= most):
             raise ParameterError(f"sampled must be a whole number from 1 to {most}. Got {shown(self.sampled)}.")
         if fixed and self.sampled not in (None, fixed):
-            raise ParameterError(f"{self.method} tells {fixed} of {most} numbers. Leave sampled out.")
+            raise ParameterError(f"{self.method} always reports {fixed} of {most} numbers. Leave sampled out.")
+        object.__setattr__(self, "_laws", {tier.name: self._report(tier.epsilon) for tier in self.levels})
 
     def _report(self, epsilon: Fraction) -> NumberReport:
         if self.as_published:
@@ -1011,18 +1010,18 @@ class LocalNumeric(Tiered[NumberReport]):
         return sampled_report(self.attributes, epsilon, method=self.method, sampled=self.sampled)
 
     def reading(self, tier: Tier | str, attribute: int, key: str) -> Reading:
-        """Return how the symbols are read that :meth:`read` gives for an attribute under a key."""
+        """Return how to read the symbols that :meth:`read` returns for an attribute and a key."""
         return self.channel(tier).reading(attribute, key)
 
     def perturb(self, value: object, *, tier: Tier | str, noise: Noise) -> bytes:
-        """Draw a report of a value for each quantity; there is always one, whatever the values."""
+        """Make a report of a value for each quantity; there is always one, whatever the values."""
         report = self.channel(tier)
         values: Mapping[Any, object] = value if isinstance(value, Mapping) else {}
         if not isinstance(value, Mapping):
             names = [quantity.name for quantity in self.quantities]
             try:
                 values = dict(zip(names, value, strict=False))  # type: ignore[call-overload]
-            except Exception:  # a private value of any type at all must not stop the report
+            except Exception:  # no private value of any type may stop the report
                 values = {}
 
         def point(at: int) -> int:
@@ -1036,14 +1035,14 @@ class LocalNumeric(Tiered[NumberReport]):
         return self.channel(tier).read(payload)
 
     def predicted_sd(self, tier: Tier | str, num_devices: int) -> tuple[float, ...]:
-        """Return the standard deviation of each quantity's estimated mean, in its unit, at worst.
+        """Return the largest standard deviation of each quantity's estimated mean, in its unit.
 
-        The worst is taken over all ways in which a number may be spread among devices, all of this tier. A quantity
-        with ``missing = "symbol"`` is taken to be missing hardly ever.
+        The maximum is over all ways in which a number may be spread among devices, all of this tier. A quantity with
+        ``missing = "symbol"`` is assumed to be hardly ever missing.
         """
         report, num = self.channel(tier), integer(num_devices, "num_devices", least=1)
         variances = [report.worst_of(at) / num for at in range(len(self.attributes))]
-        # A mean over those present is a ratio; where all are present its variance gains that of their share.
+        # A mean over those present is a ratio; if all are present, the variance of their share is added.
         shares = {at.quantity.name: v / 4 for at, v in zip(self.attributes, variances, strict=True) if at.presence}
         return tuple(
             float((quantity.high - quantity.low) / 2) * math.sqrt(variance + shares.get(quantity.name, 0.0))
@@ -1065,7 +1064,7 @@ class LocalNumeric(Tiered[NumberReport]):
         return report.num_sampled if isinstance(report, SampledReport) else len(self.attributes)
 
     def promise(self) -> Promise:
-        """State what one report guarantees, for the tier that gives away most; needs no data."""
+        """State what one report guarantees, for the tier with the largest loss. This needs no data."""
         epsilon, num = max(tier.epsilon for tier in self.levels), len(self.attributes)
         some = any(self.channel(tier).share < 1 for tier in self.levels)
         middle = [quantity.name for quantity in self.quantities if quantity.missing == "middle"]

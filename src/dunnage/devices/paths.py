@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Paths: by which two or three cells of a public grid a vehicle went, in one report.
+"""Paths: the two or three cells of a public grid that a vehicle passed, in one report.
 
-Perturbing each place by itself spends the loss of a report once for every step. The sound report is of the path as a
-whole: paths whose next cell is at most ``hops`` cells away from the one before are numbered, without listing them, and
-the number goes through one frequency oracle. Which paths are reachable is public, so a path that is not is first moved
-to one that is. The published forms (the product of places, QLP and QJLP) are here beside it with what they really give
-away. Only the standard library is used. ``docs/proofs/local-trajectory.md`` has the proofs.
+Perturbing each place separately spends the loss of a report once for every step. The sound report covers the path as a
+whole: reachable paths, in which the next cell is at most ``hops`` cells away from the one before, have numbers (without
+a list of them), and the number goes through one frequency oracle. Reachability is public, so any other path is first
+moved to a reachable one. The published forms (the product of places, QLP and QJLP) are here too, with their true loss.
+This module uses only the standard library. ``docs/proofs/local-trajectory.md`` has the proofs.
 """
 
 from __future__ import annotations
@@ -35,26 +35,26 @@ from dunnage.errors import ParameterError
 from dunnage.model.guarantees import Promise
 from dunnage.noise.source import Noise, integer
 
-Path = tuple[int, ...]  # Cells in order of time; `grid.outside` for a place that is outside or missing
+Path = tuple[int, ...]  # cells in order of time; `grid.outside` for a place that is outside or missing
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReachablePaths:
-    """All paths whose next cell is at most some cells away (to the side, up or down, or both), numbered.
+    """Numbers of all paths in which the next cell is at most ``hops`` cells away (to the side, up or down, or both).
 
-    A path is a walk of its columns and one of its rows, and every pair of walks is a path: the number of a path is
-    ``walk of columns * num_walks + walk of rows``, each walk numbered in order of its first, second, third place.
+    A path is a walk of its columns and one of its rows, and every pair of walks is a path. The number of a path is
+    ``walk of columns * num_walks + walk of rows``; walks are numbered in order of their first, second, third place.
     """
 
     grid: Grid
-    steps: int  # Cells of a path
-    hops: int = 1  # How many cells to the side, up or down the next one may be away
+    steps: int  # cells of a path
+    hops: int = 1  # largest distance of the next cell to the side, up or down
 
     def __post_init__(self) -> None:
         integer(self.steps, "steps", least=1)
         if integer(self.hops, "hops", least=1) >= max(self.grid.num_columns, 2):
             raise ParameterError(
-                f"hops must be below the {self.grid.num_columns} columns of the grid. Got {self.hops}. Choose 1, say."
+                f"hops must be below the {self.grid.num_columns} columns of the grid. Got {self.hops}. Try 1."
             )
 
     @property
@@ -82,7 +82,7 @@ class ReachablePaths:
         return tuple(tables)
 
     def index(self, path: Path) -> int:
-        """Return the number of the reachable path that a path is clipped to; the last if a place is missing."""
+        """Clip a path to a reachable one and return its number; the last number if a place is missing."""
         if self.grid.outside in path:
             return self.num_paths
         ranks = []
@@ -97,7 +97,7 @@ class ReachablePaths:
         return ranks[0] * self.num_walks + ranks[1]
 
     def cells(self, index: int) -> Path | None:
-        """Return the path of a number; None for the last, of paths with a place that is missing."""
+        """Return the path of a number; None for the last, which stands for paths with a missing place."""
         if index == self.num_paths:
             return None
         walks = []
@@ -113,13 +113,13 @@ class ReachablePaths:
         return tuple(self.grid.cell_at(column, row) for column, row in zip(*walks, strict=True))
 
     def _near(self, place: int) -> tuple[int, int]:
-        """Return the first place that can follow one, and the one past the last."""
+        """Return the first place that can follow another, and one past the last."""
         return max(place - self.hops, 0), min(place + self.hops + 1, self.grid.num_columns)
 
 
 @dataclass(frozen=True, kw_only=True)
 class AreaPaths:
-    """Paths numbered by their sequence of areas first, and then by the places inside them; all of them, near or far."""
+    """Numbers of all paths, near or far: by their sequence of areas first, then by the places inside them."""
 
     grid: Grid
     steps: int
@@ -150,7 +150,7 @@ class AreaPaths:
 
 @dataclass(frozen=True, kw_only=True)
 class PlaceByPlace:
-    """Paths numbered cell by cell, the missing one included: each place of a path is an input of its own."""
+    """Numbers of paths cell by cell, including the missing one: each place of a path is a separate input."""
 
     grid: Grid
     steps: int
@@ -162,7 +162,7 @@ class PlaceByPlace:
         return split_digits(index, self.grid.num_cells + 1, self.steps)
 
 
-PathCode = ReachablePaths | AreaPaths | PlaceByPlace  # A public numbering of paths
+PathCode = ReachablePaths | AreaPaths | PlaceByPlace  # a public numbering of paths
 
 
 def join_digits(digits: Sequence[int], base: int) -> int:
@@ -182,9 +182,9 @@ def split_digits(number: int, base: int, num: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class Independent(Law):
-    """A channel that perturbs each place of a path by itself: the losses of the places add up.
+    """A channel that perturbs each place of a path separately: the losses of the places add up.
 
-    Inputs and symbols are those of the places as digits, the first place highest.
+    Inputs and symbols have those of the places as digits, the first place highest.
     """
 
     place: InClear
@@ -208,7 +208,7 @@ class Independent(Law):
         return self.place.loss_within * self.steps
 
     def exponent(self, index: int, symbol: int) -> Fraction | None:
-        """Return the sum of the exponents of the places; None, for probability 0, if one is."""
+        """Return the sum of the exponents of the places; None, for probability 0, if one of them is None."""
         places = zip(self._inputs(index), self._symbols(symbol), strict=True)
         exponents = [self.place.exponent(place, of_place) for place, of_place in places]
         possible = [exponent for exponent in exponents if exponent is not None]
@@ -225,16 +225,16 @@ class Independent(Law):
         return split_digits(symbol, self.place.num_symbols, self.steps)
 
     def variance(self, share: float, num: float) -> float:
-        """Return the variance of a path's estimated share, the mean of products of what is estimated for its places.
+        """Return the variance of a path's estimated share, the mean of products of the estimates for its places.
 
-        Places are taken to be spread evenly and vehicles to stay in their area.
+        This assumes that places are spread evenly and that vehicles stay in their area.
         """
         oracle, groups = self.place.oracle, self.place.num_groups
         inner = 1 / oracle.num_inputs
-        # One report estimates "the place is this one" with a variance around 0 or 1: the square has this mean.
+        # One report estimates "the place is this one", 0 or 1, with this variance; `square` is the mean of its square.
         noise = oracle.variance(inner, 1)
         square, even = noise + inner, inner**self.steps
-        # square^steps - even, of which in a group no path has more, without nearly equal terms
+        # square^steps - even, written without a difference of nearly equal terms; no path has more in a group
         product = noise * sum(square**at * inner ** (self.steps - 1 - at) for at in range(self.steps))
         return (product + max(even - share * groups, 0.0)) / (groups * num)
 
@@ -248,26 +248,26 @@ PUBLISHED = ("product", "qlp", "qjlp")
 
 @dataclass(frozen=True, kw_only=True)
 class LocalTrajectory(OnGrid):
-    """Report by which two or three cells of a public grid a vehicle went.
+    """Report the two or three cells of a public grid that a vehicle passed.
 
     Parameters
     ----------
     grid
         The public grid.
     steps
-        Cells of a path: 2 or 3.
+        Number of cells in a path: 2 or 3.
     epsilon, tiers
-        What one report, of the whole path, may give away: one number for all, or public tiers.
+        Privacy loss of one report, of the whole path: one value for all, or public tiers.
     method
         ``auto`` (see :func:`~dunnage.devices.places.choose_oracle`), ``randomised-response``, ``symmetric-unary``,
         ``optimised-unary``, ``hadamard``. With ``as_published``: ``product`` (which ``auto`` means), ``qlp``, ``qjlp``.
     hops
-        How many cells (to the side, up or down, or both) the next cell of a path may be away from the one before. A
-        path that goes further is moved: each cell towards the one before, as reported, until it is near enough.
+        Largest distance, in cells (to the side, up or down, or both), from one cell of a path to the next. If a path
+        goes further, each cell is moved towards the one reported before it until it is near enough.
     area_in_clear
-        Show the area of each cell as it is, and hide only the places inside; then any path goes, and hops are ignored.
+        Show the area of each cell, and hide only the places inside; then any path is possible, and hops are ignored.
     as_published
-        A published form: areas in clear, every bit turned over by itself.
+        A published form: areas in clear, every bit flipped separately.
 
     Guarantee
     ---------
@@ -277,7 +277,7 @@ class LocalTrajectory(OnGrid):
 
     References
     ----------
-    Yao et al. 2024, sections 4.3 and 5.3; QLP and QJLP after Yang et al. 2021, as far as that is told.
+    Yao et al. 2024, sections 4.3 and 5.3; QLP and QJLP after Yang et al. 2021, as far as they are described.
 
     Examples
     --------
@@ -343,11 +343,11 @@ class LocalTrajectory(OnGrid):
     def index(self, value: object) -> int:
         """Return the input for a path, a sequence of ``steps`` pairs ``(longitude, latitude)``; never raises.
 
-        What is no such sequence counts as a path of which every place is missing.
+        Any other value counts as a path in which every place is missing.
         """
         try:
             places = [read_place(place) for place in value]  # type: ignore[attr-defined]
-        except Exception:  # a private value of any type at all must not stop the report
+        except Exception:  # no private value of any type may stop the report
             places = []
         if len(places) != self.steps:
             places = [(None, None)] * self.steps
@@ -357,7 +357,7 @@ class LocalTrajectory(OnGrid):
         return {**super().describe(), "steps": self.steps, "hops": self.hops}
 
     def promise(self) -> Promise:
-        """State what one report guarantees, for the tier that gives away most; needs no data."""
+        """State what one report guarantees, for the tier with the largest loss. This needs no data."""
         areas = f"the sequences of {self.steps} of {areas_text(self.grid)}"
         if self.as_published:
             return self.promised(areas=areas, what="paths", notes=("local-trajectory.md#the-published-forms",))

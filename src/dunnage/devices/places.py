@@ -1,21 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Places: which cell of a public grid a vehicle is in, reported so that no report gives away more than epsilon.
 
-:class:`LocalLocation` reports a cell, or that there is none, through a channel. A channel takes one of finitely many
-public inputs to a symbol, at random. Every channel here is *exponential*: the probability of a symbol is
+:class:`LocalLocation` reports a cell, or that it is missing, through a channel. A channel maps one of finitely many
+public inputs to a random symbol. Every channel here is *exponential*: the probability of a symbol is
 ``base(symbol) * exp(exponent(input, symbol))`` with rational exponents and a base that does not depend on the input. So
 the loss between two inputs is a difference of rational numbers, and the worst case over all inputs and symbols is
-exact, without a floating-point number on the way.
+exact, without floating-point numbers.
 
-Frequency oracles tell one of k inputs so that the share of each can be estimated. They differ in the variance of the
+Frequency oracles report one of k inputs so that the share of each can be estimated. They differ in the variance of the
 estimate and in the size of a report; :func:`choose_oracle` picks one. :class:`Planar` reports a cell near the true one:
-geo-indistinguishability as an exact law. The true cell is moved on the endless lattice of cells by a displacement ``v``
-that has probability proportional to ``exp(-epsilon * rho(v))``, and what falls outside the box is put on its border.
-``rho`` is a norm with rational values, never longer than the Euclidean distance and at most 0.5 % shorter, so every
-draw is made with integers alone; kilometres are those of :attr:`~dunnage.devices.subjects.Grid.pitch_km`.
+geo-indistinguishability as an exact law, by a norm that is at most 0.5 % shorter than the Euclidean distance.
 
-Only the standard library is used: this is part of what a device carries. ``docs/proofs/local-location.md`` has the
-proofs and a table of variances.
+This module uses only the standard library, because devices carry it. ``docs/proofs/local-location.md`` has the proofs
+and a table of variances.
 
 References
 ----------
@@ -28,7 +25,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -48,12 +45,12 @@ from dunnage.model.guarantees import (
 )
 from dunnage.noise.source import Noise, ceil_divide, exp_interval, integer, positive
 
-MAX_ENUMERATED = 1 << 20  # Pairs of an input and a symbol that :func:`enumerated_loss` looks at, at most
+MAX_ENUMERATED = 1 << 20  # pairs of an input and a symbol that :func:`enumerated_loss` compares
 MAX_INPUTS = 1 << 48
 MAX_UNARY_INPUTS = 1 << 20
-MAX_REPORT_BITS = 4097  # Longest report that :func:`choose_oracle` makes: half a kilobyte
+MAX_REPORT_BITS = 4097  # longest report that :func:`choose_oracle` accepts: half a kilobyte
 NEARLY_AS_GOOD = Fraction(11, 10)
-"""An oracle whose variance is at most this many times the least is as good, if its report is smaller."""
+"""An oracle with at most this many times the least variance is as good, if its report is smaller."""
 ORACLE_NOTE, AREA_NOTE = "local-location.md#frequency-oracles", "local-location.md#area-in-clear"
 NOISE_FACTOR = Fraction(5, 2)
 """A map of k inputs is noise if the standard deviation of a share exceeds this many times the mean share 1/k."""
@@ -68,19 +65,19 @@ class Channel(Protocol):
 
     @property
     def loss(self) -> Fraction | None:
-        """What one symbol gives away at worst, in closed form; None if there is no bound."""
+        """The largest loss of one symbol, in closed form; None if there is no bound."""
 
     def perturb(self, index: int, noise: Noise) -> int: ...
 
     def symbols(self) -> Sequence[int] | range:
-        """All symbols there are; refuses where there are too many, or endlessly many."""
+        """Return all symbols; refuse if there are too many, or endlessly many."""
 
     def exponent(self, index: int, symbol: int) -> Fraction | None:
         """Return the part of the logarithm of the probability that depends on the input; None for probability 0."""
 
 
 def enumerated_loss(channel: Channel) -> Fraction | None:
-    """Return what a symbol gives away at worst, by looking at every symbol and every input; None without a bound."""
+    """Return the largest loss of a symbol by comparing every symbol and every input; None without a bound."""
     worst = Fraction(0)
     for symbol in channel.symbols():
         loss = spread(channel.exponent(index, symbol) for index in range(channel.num_inputs))
@@ -91,7 +88,7 @@ def enumerated_loss(channel: Channel) -> Fraction | None:
 
 
 def spread(exponents: Iterable[Fraction | None]) -> Fraction | None:
-    """Return how far exponents lie apart; None if one input can have led to a symbol and another cannot."""
+    """Return the range of exponents; None if one input can lead to a symbol and another cannot."""
     given = list(exponents)
     possible = [exponent for exponent in given if exponent is not None]
     if not possible:
@@ -100,9 +97,9 @@ def spread(exponents: Iterable[Fraction | None]) -> Fraction | None:
 
 
 class Law(ABC):
-    """A channel of finitely many symbols, with the variance of what is estimated from it."""
+    """A channel of finitely many symbols, with the variance of its estimates."""
 
-    if TYPE_CHECKING:  # fields or properties, as it suits
+    if TYPE_CHECKING:  # fields in some laws, properties in others
 
         @property
         def num_inputs(self) -> int: ...
@@ -110,7 +107,7 @@ class Law(ABC):
         @property
         def num_symbols(self) -> int: ...
 
-    counts_bits: ClassVar[bool] = False  # Whether a symbol is a row of bits, one for each input, counted one by one
+    counts_bits: ClassVar[bool] = False  # whether a symbol is a row of bits, one for each input, counted one by one
 
     @property
     @abstractmethod
@@ -137,16 +134,16 @@ class Law(ABC):
 
     def symbols(self) -> range:
         if self.num_inputs * self.num_symbols > MAX_ENUMERATED:
-            raise ParameterError("there are too many symbols to look at them all. Use the closed form, loss.")
+            raise ParameterError("there are too many symbols to list. Use the closed form, loss.")
         return range(self.num_symbols)
 
     def read(self, symbol: int) -> list[tuple[int | None, int]]:
-        """Take a symbol apart into what it shows in clear, or None, and the symbol of the oracle; for each place."""
+        """Split a symbol into its part in clear, or None, and the symbol of the oracle; one pair for each place."""
         return [(None, symbol)]
 
 
-# Exact chances. Each is weight / (e^x + weight) for a whole number and a rational x > 0: an irrational number, whose
-# binary digits are found by enclosing e^-x as closely as it takes.
+# Exact chances. Each is weight / (e^x + weight) for a whole number and a rational x > 0. This is irrational; its binary
+# digits come from bounds on e^-x that are as close as necessary.
 
 
 @lru_cache(maxsize=512)
@@ -157,60 +154,53 @@ def chance_digits(weight: int, x: Fraction, bits: int) -> tuple[int, int]:
     one = 1 << width
     lower = (weight * low << width) // (one + weight * low)
     upper = min(ceil_divide(weight * high << width, one + weight * high), one - 1)  # the chance is below 1
-    # The whole part of chance * 2^width lies from lower to upper: the digits that these two share are right.
+    # The whole part of chance * 2^width is between lower and upper, so the digits that these two share are right.
     certain = width - (lower ^ upper).bit_length()
     return lower >> max(width - bits, width - certain), min(certain, bits)
 
 
 def draw_chance(weight: int, x: Fraction, noise: Noise) -> bool:
-    """Draw ``True`` with probability ``weight / (exp(x) + weight)``."""
-    word = num_drawn = 0
+    """Return ``True`` with probability ``weight / (exp(x) + weight)``."""
+    word = num_bits = 0
     bits = 64
     while True:
         digits, certain = chance_digits(weight, x, bits)
-        if certain > num_drawn:
-            word, num_drawn = word << certain - num_drawn | noise.bits(certain - num_drawn), certain
+        if certain > num_bits:
+            word, num_bits = word << certain - num_bits | noise.bits(certain - num_bits), certain
             if word != digits:
                 return word < digits
         bits *= 2
 
 
 def draw_bits(num: int, x: Fraction, noise: Noise) -> int:
-    """Draw ``num`` independent bits, each 1 with probability ``1 / (exp(x) + 1)``, as one number."""
-    # All bits compare a uniform number of their own with the chance, one binary digit at a time: the first digit that
-    # differs decides, and about half of those left are decided at each.
-    undecided, ones = (1 << num) - 1, 0
-    for digit in _digits(x):
-        coins = noise.bits(num)
-        if digit:
-            ones |= undecided & ~coins
-            undecided &= coins
-        else:
-            undecided &= ~coins
-        if not undecided:
-            break
-    return ones
-
-
-def _digits(x: Fraction) -> Iterator[int]:
-    num_given, bits = 0, 64
+    """Return ``num`` independent bits, each 1 with probability ``1 / (exp(x) + 1)``, as one number."""
+    # Each bit compares its own uniform number with the chance, one binary digit at a time. The first digit that differs
+    # decides, so each digit decides about half of the bits that are left.
+    undecided, ones, num_used, precision = (1 << num) - 1, 0, 0, 64
     while True:
-        digits, certain = chance_digits(1, x, bits)
-        for place in range(certain - 1 - num_given, -1, -1):
-            yield digits >> place & 1
-        num_given, bits = max(certain, num_given), 2 * bits
+        digits, certain = chance_digits(1, x, precision)
+        for place in range(certain - 1 - num_used, -1, -1):
+            coins = noise.bits(num)
+            if digits >> place & 1:
+                ones |= undecided & ~coins
+                undecided &= coins
+            else:
+                undecided &= ~coins
+            if not undecided:
+                return ones
+        num_used, precision = max(certain, num_used), 2 * precision
 
 
 @lru_cache(maxsize=512)
 def best_blocks(epsilon: Fraction, most: int) -> int:
-    """Return how many blocks a Hadamard response has best: a power of two, at most ``most``, by integers alone.
+    """Return the best number of blocks of a Hadamard response: a power of two, at most ``most``, by integers alone.
 
-    With inputs dealt out evenly, B blocks have a variance of (e^epsilon + 2B - 1)^2 / (B (e^epsilon - 1)^2). Twice as
-    many have less just if e^epsilon > 1 + sqrt(8) B; 17/6 stands for the root, so that device and platform agree.
+    With inputs spread evenly, B blocks have a variance of (e^epsilon + 2B - 1)^2 / (B (e^epsilon - 1)^2). Twice as many
+    have less exactly if e^epsilon > 1 + sqrt(8) B; 17/6 stands for the root, so that device and platform agree.
     """
 
     def odds_exceed(limit: Fraction) -> bool:
-        """Return whether exp(epsilon) is above a rational number; never equal, as it is irrational."""
+        """Return whether exp(epsilon) is above a rational number; it is irrational, so never equal."""
         bits = 64 + limit.numerator.bit_length()
         while True:
             low, high = exp_interval(epsilon, bits)
@@ -228,16 +218,14 @@ def best_blocks(epsilon: Fraction, most: int) -> int:
 def check_epsilon(epsilon: Fraction) -> Fraction:
     if not MIN_EPSILON <= positive(epsilon, "epsilon") <= MAX_EPSILON:
         raise ParameterError(
-            f"epsilon of a report of a place or path must lie between 0.000001 and {MAX_EPSILON}. "
-            f"Got {shown_number(epsilon)}. Choose 1, say."
+            f"epsilon of a report of a place or path must be between 0.000001 and {MAX_EPSILON}. "
+            f"Got {shown_number(epsilon)}. Try 1."
         )
     return epsilon
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Oracle(Law):
-    """Fields and arithmetic that all frequency oracles share; not an oracle by itself."""
-
     num_inputs: int
     epsilon: Fraction
     name: ClassVar[str]
@@ -245,7 +233,7 @@ class _Oracle(Law):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", check_epsilon(self.epsilon))
-        if not 2 <= integer(self.num_inputs, "The number of inputs") <= self.max_inputs:
+        if not 2 <= integer(self.num_inputs, "the number of inputs") <= self.max_inputs:
             raise ParameterError(
                 f"{self.name} takes 2 to {self.max_inputs} inputs. Got {self.num_inputs}. "
                 "Choose another method or fewer levels."
@@ -257,12 +245,12 @@ class _Oracle(Law):
 
     @property
     def ratio_epsilon(self) -> Fraction:
-        """The x whose ``exp(-x)`` is the ratio that :meth:`chances` is written in."""
+        """The x of the ratio ``exp(-x)`` in :meth:`chances`."""
         return self.epsilon
 
     @property
     def ratio(self) -> float:
-        """``exp(-ratio_epsilon)`` as a float, for reports of error only."""
+        """``exp(-ratio_epsilon)`` as a float, for predicted errors only."""
         return math.exp(-float(self.ratio_epsilon))
 
     @property
@@ -281,12 +269,12 @@ class _Oracle(Law):
 
     @property
     def offset(self) -> float:
-        """What is taken off the mean score of an input; see :meth:`score`."""
+        """What is subtracted from the mean score of an input; see :meth:`score`."""
         return self.q
 
     @property
     def scale(self) -> float:
-        """What the mean score less the offset is multiplied by to estimate the share of an input without bias."""
+        """Factor that turns the mean score less the offset into an unbiased estimate of the share of an input."""
         return 1 / (self.p - self.q)
 
     @abstractmethod
@@ -295,9 +283,9 @@ class _Oracle(Law):
 
     @abstractmethod
     def score(self, symbol: int, index: int) -> int:
-        """Return what a symbol counts for an input, 1 if it supports it.
+        """Return the score of a symbol for an input: 1 if it supports it.
 
-        The share of the input is estimated by scale * (mean score - offset).
+        The estimate of the input's share is scale * (mean score - offset).
         """
 
     def exponent(self, index: int, symbol: int) -> Fraction:
@@ -332,7 +320,7 @@ class RandomisedResponse(_Oracle):
 
 
 class _Unary(_Oracle):
-    """A symbol is a number of k bits, bit j for input j; before the noise only the own bit is 1."""
+    """A symbol is a number of k bits, bit j for input j; before the noise, only the input's own bit is 1."""
 
     max_inputs: ClassVar[int] = MAX_UNARY_INPUTS
     counts_bits: ClassVar[bool] = True
@@ -350,7 +338,7 @@ class _Unary(_Oracle):
 
 
 class OptimisedUnary(_Unary):
-    """Unary encoding of least variance: the own bit is a fair coin, any other is 1 with odds 1 to exp(epsilon)."""
+    """Unary encoding with the least variance: the own bit is a fair coin, others are 1 with odds 1 to exp(epsilon)."""
 
     name: ClassVar[str] = "optimised-unary"
 
@@ -363,7 +351,7 @@ class OptimisedUnary(_Unary):
 
 
 class SymmetricUnary(_Unary):
-    """Turn each bit over with odds 1 to exp(epsilon / 2): two inputs differ in two bits, so the loss is epsilon."""
+    """Flip each bit with odds 1 to exp(epsilon / 2): two inputs differ in two bits, so the loss is epsilon."""
 
     name: ClassVar[str] = "symmetric-unary"
 
@@ -380,9 +368,9 @@ class SymmetricUnary(_Unary):
 
 
 class PublishedUnary(SymmetricUnary):
-    """L-RR as published: turn each bit over with odds 1 to exp(epsilon), which gives away 2 epsilon.
+    """L-RR as published: flip each bit with odds 1 to exp(epsilon), which gives away 2 epsilon.
 
-    Yao et al. 2024, Algorithm 3; its proof (eq. 26) compares one bit where two differ.
+    Yao et al. 2024, Algorithm 3; its proof (eq. 26) compares one bit, although two differ.
     """
 
     name: ClassVar[str] = "published-unary"
@@ -414,7 +402,7 @@ class HadamardResponse(_Oracle):
 
     @cached_property
     def num_columns(self) -> int:
-        """Columns b of a block: the least power of two that leaves a row other than the first to each input."""
+        """Columns b of a block: the smallest power of two with a row for each input besides the first row."""
         return 1 << ceil_divide(self.num_inputs, self.num_blocks).bit_length()
 
     @property
@@ -426,10 +414,10 @@ class HadamardResponse(_Oracle):
         row, block = divmod(index, blocks)
         row += 1
         column = noise.bits(columns.bit_length() - 1)
-        # All 2B half blocks have as many columns: the own one, or another, and then a uniform column of it.
+        # All 2B half blocks have the same number of columns: choose the own one or another, then a column of it.
         half = 1 + noise.below(2 * blocks - 1) if draw_chance(2 * blocks - 1, self.epsilon, noise) else 0
         if (column & row).bit_count() & 1 != half & 1:
-            column ^= row & -row  # takes the two halves of a block to each other, one to one
+            column ^= row & -row  # maps the two halves of a block to each other, one to one
         return (block + (half >> 1)) % blocks * columns + column
 
     def score(self, symbol: int, index: int) -> int:
@@ -446,15 +434,16 @@ class HadamardResponse(_Oracle):
         return p, ratio * p
 
     def variance_of_one(self, share: Number, ratio: Number) -> Number:
-        """Return ``num`` times the variance if all other inputs are alike, for an input of a largest block."""
+        """Return ``num`` times the variance if all other inputs are equally likely, for an input of a largest block."""
         others = ceil_divide(self.num_inputs, self.num_blocks) - 1
         return self.block_variance(share, share + (1 - share) * others / (self.num_inputs - 1), ratio)
 
     def block_variance(self, share: Number, block_share: Number, ratio: Number) -> Number:
         """Return ``num`` times the variance for an input of a block of that share."""
         p, q = self.chances(ratio)
-        # An entry is 1 or -1 in the own block, which comes up with p + q for an input of it and 2q for any other; less
-        # the square of its mean, p - q for the input itself. With 1 - p = (2B - 1) q no nearly equal terms are left.
+        # An entry is 1 or -1 in the own block, which occurs with p + q for an input of it and 2q for any other; less
+        # the square of its mean, p - q for the input itself. With 1 - p = (2B - 1) q there is no difference of nearly
+        # equal terms.
         own = p * (2 * self.num_blocks - 1) * q + q * (1 - q) + 2 * p * q
         square = (block_share - share) * (p + q) + share * own + (1 - block_share) * 2 * q
         return square / (p - q) ** 2
@@ -472,13 +461,13 @@ ORACLES: Mapping[str, type[Oracle]] = {
 def choose_oracle(num_inputs: int, epsilon: Fraction) -> Oracle:
     """Choose the oracle that estimates shares best, or nearly so in a smaller report.
 
-    Of randomised response, optimised unary encoding and Hadamard response, those whose report fits are compared by the
-    variance at a share of 0 (all other inputs alike); among those within 10 % of the least, and none worse than
-    symmetric unary encoding if that fits, the smallest report wins. So randomised response is chosen up to about
+    It compares randomised response, Hadamard response and (if its report fits) optimised unary encoding by the variance
+    at a share of 0, with all other inputs equally likely. Among those within 10 % of the least, and none worse than
+    symmetric unary encoding if that fits, the smallest report wins. So the choice is randomised response up to about
     3.4 exp(epsilon) + 2 inputs, then unary encoding as long as its k bits fit, then Hadamard response.
     """
 
-    # Device and platform must come to the same choice: the variances are compared in fractions, not in floats.
+    # Device and platform must make the same choice, so variances are compared as fractions, not as floats.
     def variance_at_zero(oracle: Oracle) -> Fraction:
         return oracle.variance_of_one(Fraction(0), Fraction(exp_interval(oracle.ratio_epsilon, 256)[0], 1 << 256))
 
@@ -500,16 +489,15 @@ def find_oracle(method: str, num_inputs: int, epsilon: Fraction) -> Oracle:
 
 @dataclass(frozen=True, kw_only=True)
 class InClear(Law):
-    """A channel that shows a group (an area) as it is, and reports the place inside it through an oracle.
+    """A channel that shows a group (an area) in clear, and reports the place inside it through an oracle.
 
     Input ``group * group_size + inner``; the last input is "outside or missing": it is the oracle's last input, in
     group 0. Symbol ``group * oracle.num_symbols + symbol of the oracle``.
     """
 
-    oracle: Oracle  # The law of the place inside its group
+    oracle: Oracle  # the law of the place inside its group
     num_groups: int
-    # Over how many groups, alike in size, vehicles are taken to be spread when errors are predicted; all if 0
-    num_filled: int = 0
+    num_filled: int = 0  # how many groups of equal size the vehicles fill, for predicted errors; 0 for all
 
     @property
     def group_size(self) -> int:
@@ -525,7 +513,7 @@ class InClear(Law):
 
     @property
     def loss(self) -> Fraction | None:
-        """What a symbol gives away at worst: no bound, as it shows the group, unless there is one group only."""
+        """The largest loss of a symbol: no bound, because it shows the group, unless there is only one group."""
         return None if self.num_groups > 1 else self.oracle.loss
 
     @property
@@ -541,7 +529,6 @@ class InClear(Law):
         return [divmod(symbol, self.oracle.num_symbols)]
 
     def exponent(self, index: int, symbol: int) -> Fraction | None:
-        """Return the exponent of the oracle; None, for probability 0, where the symbol shows another group."""
         group, inner = self.split(index)
         of_group, of_oracle = divmod(symbol, self.oracle.num_symbols)
         return self.oracle.exponent(inner, of_oracle) if of_group == group else None
@@ -551,7 +538,7 @@ class InClear(Law):
         return group * self.oracle.num_symbols + self.oracle.perturb(inner, noise)
 
     def variance(self, share: float, num: float) -> float:
-        """Return the variance of the estimated share of one input if all filled groups are alike in size."""
+        """Return the variance of the estimated share of one input if all filled groups have the same size."""
         filled = self.num_filled or self.num_groups
         return self.oracle.variance(min(share * filled, 1.0), num / filled) / filled**2
 
@@ -568,7 +555,7 @@ class Planar(Law):
     """The law of a report that is a cell near the true one.
 
     Inputs are the cells of the grid, and one past the last for a missing place, which counts as the middle of the box.
-    The norm of a displacement is its longest scalar product with one of the 36 directions: nearly its length.
+    The norm of a displacement is its largest scalar product with one of the 36 directions: nearly its length.
 
     Guarantee
     ---------
@@ -582,7 +569,7 @@ class Planar(Law):
 
     name: ClassVar[str] = "planar"
     grid: Grid
-    epsilon: Fraction  # What is kept per kilometre between two cells
+    epsilon: Fraction  # loss per kilometre between two cells
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", check_epsilon(self.epsilon))
@@ -597,7 +584,7 @@ class Planar(Law):
 
     @property
     def loss(self) -> Fraction:
-        """What a report gives away at worst between any two places of the box, however far apart."""
+        """The largest loss of a report, between any two places of the box, however far apart."""
         last = self.grid.num_columns - 1
         return -self.displacement_exponent(last, last)
 
@@ -608,14 +595,14 @@ class Planar(Law):
 
     @property
     def blurs_all(self) -> bool:
-        """Whether reports lie so far off that a map of the box says nothing: by half its shorter side.
+        """Whether reports are off by more than half the shorter side of the box, so that a map of it says nothing.
 
-        A report lies about 2 / epsilon from the true place (as if cells were small and the box endless).
+        A report is about 2 / epsilon away from the true place (as if cells were small and the box endless).
         """
         return float(2 / self.epsilon) > float(min(self.grid.pitch_km)) * self.grid.num_columns / 2
 
     def index(self, longitude: object, latitude: object) -> int:
-        """Return the input for a place: one outside the box is moved to its border, a missing one is its own input."""
+        """Return the input for a place; one outside the box is moved to its border, a missing one has its own input."""
         west, south, east, north = self.grid.sides
         across, along = read_number(longitude), read_number(latitude)
         if across is None or along is None:
@@ -623,9 +610,9 @@ class Planar(Law):
         return self.grid.cell(min(max(across, west), east), min(max(along, south), north))
 
     def symbols(self) -> range:
-        """Refuse: before it is put on the border of the box, a report may be any point of an endless lattice."""
+        """Refuse: before it is moved onto the border of the box, a report may be any point of an endless lattice."""
         raise ParameterError(
-            "the planar law draws from an endless lattice: its symbols cannot be listed. Use its closed form, loss."
+            "the planar law uses an endless lattice, so its symbols cannot be listed. Use its closed form, loss."
         )
 
     def exponent(self, index: int, symbol: int) -> Fraction:
@@ -640,18 +627,17 @@ class Planar(Law):
         return Fraction(-max(across * columns + along * rows for across, along in slopes), denominator)
 
     def perturb(self, index: int, noise: Noise) -> int:
-        """Draw a cell: move the true one by a random displacement, and back onto the border if it left the box."""
         last = self.grid.num_columns - 1
         column, row = self._at(index)
         columns, rows = self.displacement(noise)
         return self.grid.cell_at(min(max(column + columns, 0), last), min(max(row + rows, 0), last))
 
     def displacement(self, noise: Noise) -> tuple[int, int]:
-        """Draw columns and rows to move by, with probability proportional to the exponential of their exponent."""
+        """Sample columns and rows to move by, with probability proportional to the exponential of their exponent."""
         across, along = self.rates
         while True:
             columns, rows = noise.discrete_laplace(1 / across), noise.discrete_laplace(1 / along)
-            # The proposal's exponent is one of the scalar products whose maximum the norm is: never below the law's.
+            # The norm is the maximum of scalar products, and the proposal uses one of them: never below the law's.
             proposed = across * abs(columns) + along * abs(rows)
             if noise.bernoulli_exp(-self.displacement_exponent(columns, rows) - proposed):
                 return columns, rows
@@ -670,7 +656,7 @@ class Planar(Law):
 
     @cached_property
     def rates(self) -> tuple[Fraction, Fraction]:
-        """Rates of the proposals for columns and rows: of a direction near the diagonal, which is refused least."""
+        """Rates of the proposals for columns and rows: of a direction near the diagonal, which is rejected least."""
         a, b, c = DIRECTIONS[4]
         width, height = self.grid.pitch_km
         return self.epsilon * width * a / c, self.epsilon * height * b / c
@@ -681,21 +667,19 @@ class Planar(Law):
 
 @dataclass(frozen=True, kw_only=True)
 class NoiseVerdict:
-    """Whether what is estimated would be noise, and what to do about it."""
+    """Whether an estimate would be noise, and what to do about it."""
 
-    is_noise: bool  # Whether a share would be off by more than :data:`NOISE_FACTOR` mean shares (standard deviation)
-    # predicted_sd, limit: the predicted standard deviation of a share, and the largest that is not noise
-    predicted_sd: float
-    limit: float
-    # levels, epsilon: the deepest level, and the least epsilon (in halves, up to 5), that would do; None if none does
-    levels: int | None
-    epsilon: Fraction | None
-    message: str  # All of this in a sentence
+    is_noise: bool  # whether a share would be off by more than :data:`NOISE_FACTOR` mean shares (standard deviation)
+    predicted_sd: float  # predicted standard deviation of a share
+    limit: float  # the largest standard deviation that is not noise
+    levels: int | None  # the deepest level that would be enough; None if no level is
+    epsilon: Fraction | None  # the smallest epsilon (in halves, up to 5) that would be enough; None if none is
+    message: str  # all of this in a sentence
 
 
 @dataclass(frozen=True, kw_only=True)
 class OnGrid(Tiered[Law], ABC):
-    """What mechanisms of places and of paths share; not a mechanism by itself."""
+    """What mechanisms of places and of paths share."""
 
     name: ClassVar[str]
     subject: ClassVar[str] = "grid"
@@ -723,45 +707,45 @@ class OnGrid(Tiered[Law], ABC):
 
     @abstractmethod
     def num_shares(self, grid: Grid) -> int:
-        """Return how many shares are told apart on a grid if nothing is in clear."""
+        """Return the number of different shares on a grid if nothing is in clear."""
 
     @abstractmethod
     def index(self, value: object) -> int: ...
 
     def oracle(self, tier: Tier | str) -> Oracle | Planar:
-        """Return the law that a payload is read as symbols of: on the places of one area if that is in clear."""
+        """Return the law of the symbols in a payload: on the places of one area if that is in clear."""
         law = self.channel(tier)
         return law.oracle if isinstance(law, InClear) else law  # type: ignore[return-value]
 
     def perturb(self, value: object, *, tier: Tier | str, noise: Noise) -> bytes:
-        """Draw a report of a place ``(longitude, latitude)``, or a path; there is always one, whatever the value."""
+        """Make a report of a place ``(longitude, latitude)``, or a path; there is always one, whatever the value."""
         law = self.channel(tier)
         return law.perturb(self.index(value), noise).to_bytes(ceil_divide(law.payload_bits, 8), "little")
 
     def read(self, payload: bytes, *, tier: Tier | str) -> list[tuple[int | None, int]]:
-        """Read a payload as pairs of what is in clear (an area, or areas as one number; else None) and a symbol.
+        """Read a payload as pairs: what is in clear (an area, or areas as one number; else None) and a symbol.
 
-        Symbols are those of :meth:`oracle`. There is one pair, or for a path reported place by place one for each.
+        Symbols are those of :meth:`oracle`. There is one pair, or one for each place of a path reported place by place.
         """
         law = self.channel(tier)
         size = ceil_divide(law.payload_bits, 8)
         if not isinstance(payload, bytes | bytearray | memoryview) or len(payload) != size:
-            raise ReportError(f"the payload of this report must be {size} bytes long. Drop the report.")
+            raise ReportError(f"the payload of this report must be {size} bytes long. Leave the report out.")
         symbol = int.from_bytes(payload, "little")
         if symbol >= law.num_symbols:
-            raise ReportError("the payload holds a number that no report of this task can hold. Drop the report.")
+            raise ReportError("no report of this task can have this payload: its number is too large. Leave it out.")
         return law.read(symbol)
 
     def predicted_sd(self, tier: Tier | str, num_devices: int) -> float:
-        """Return the standard deviation of an estimated share, if cells, or reachable paths, are all alike.
+        """Return the standard deviation of an estimated share if all cells, or reachable paths, are equally likely.
 
-        With the area in clear areas are taken to be alike; with ``planar`` it is that of the blurred map.
+        With the area in clear this assumes equal areas; with ``planar`` it is that of the blurred map.
         """
         share = 1 / self.num_shares(self.grid)
         return math.sqrt(self.channel(tier).variance(share, integer(num_devices, "num_devices", least=1)))
 
     def noise_verdict(self, num_devices: int) -> NoiseVerdict:
-        """Judge whether a fleet, its tiers alike in size, is large enough for shares, and what would do instead."""
+        """Judge whether a fleet with tiers of equal size is large enough for shares, and what would be enough."""
         epsilons, grid = [tier.epsilon for tier in self.levels], self.grid
         num = integer(num_devices, "num_devices", least=1)
 
@@ -777,8 +761,8 @@ class OnGrid(Tiered[Law], ABC):
             replace(grid, levels=at, area_levels=min(grid.area_levels, at)) for at in range(grid.levels - 1, 1, -1)
         )
         depth = next((on.levels for on in coarser if not judged(on, epsilons)[2]), None)
-        tried = (Fraction(half, 2) for half in range(1, 11))  # beyond 5 a report hides little: no advice
-        more = next((e for e in tried if e > max(epsilons) and not judged(grid, [e])[2]), None)
+        candidates = (Fraction(half, 2) for half in range(1, 11))  # beyond 5 a report hides little: no advice
+        more = next((e for e in candidates if e > max(epsilons) and not judged(grid, [e])[2]), None)
         advice = [f"level {depth}"] if depth is not None else []
         advice += [f"epsilon >= {shown_number(more)}"] if more is not None else []
         text = f"use {' or '.join(advice) or 'more vehicles'}" if noise else f"a share is off by about {sd:.2g}"
@@ -797,7 +781,6 @@ class OnGrid(Tiered[Law], ABC):
         }
 
     def promised(self, *, areas: str, what: str, notes: tuple[str, ...], warnings: tuple[str, ...] = ()) -> Promise:
-        """State what one report guarantees, for the tier that gives away most, or what is claimed for it."""
         epsilon = max(tier.epsilon for tier in self.levels)
         law, in_clear = self.law(self.grid, epsilon), ""
         bound: LocalDP | WithinCluster
@@ -840,14 +823,14 @@ class LocalLocation(OnGrid):
     grid
         The public grid.
     epsilon, tiers
-        What one report may give away: one number for all, or public tiers. With ``planar``: per kilometre.
+        Privacy loss of one report: one value for all, or public tiers. With ``planar``: per kilometre.
     method
         ``auto`` (see :func:`choose_oracle`), ``randomised-response``, ``symmetric-unary``, ``optimised-unary``,
-        ``hadamard``; or ``planar``: a nearby cell, for a promise that fades with distance.
+        ``hadamard``; or ``planar``: a nearby cell, for a promise that weakens with distance.
     area_in_clear
-        Show the area of the grid as it is, and hide only the place inside it.
+        Show the area of the grid, and hide only the place inside it.
     as_published
-        The published e-LT_LDP: area in clear, and each bit of the place inside it turned over at epsilon.
+        The published e-LT_LDP: area in clear, and each bit of the place inside it flipped at epsilon.
 
     Guarantee
     ---------
@@ -856,7 +839,7 @@ class LocalLocation(OnGrid):
 
     Utility
     -------
-    Unbiased shares; :meth:`predicted_sd` says how far they are off before anything is collected.
+    Unbiased shares; :meth:`predicted_sd` predicts their error before anything is collected.
 
     References
     ----------
@@ -876,13 +859,13 @@ class LocalLocation(OnGrid):
 
     def _check_method(self) -> None:
         if not isinstance(self.grid, Grid):
-            raise ParameterError(f"{self.name} needs a grid. Give Grid(box=..., levels=...).")
+            raise ParameterError(f"{self.name} needs a grid, Grid(box=..., levels=...).")
         if self.grid.levels < 2:
-            raise ParameterError("a map needs a grid of at least 2 levels. Got 1, a single cell. Choose more levels.")
+            raise ParameterError("a map needs a grid of at least 2 levels. Got 1, which is a single cell.")
         if self.method not in self.methods:
             raise ParameterError(f"method must be one of {', '.join(self.methods)}. Got {str(self.method)[:40]!r}.")
         if self.as_published and self.method != "auto":
-            raise ParameterError("as_published has a method of its own. Leave method out.")
+            raise ParameterError("as_published has its own method. Leave method out.")
         if self.area_in_clear and self.method == Planar.name:
             raise ParameterError("planar hides the area by its own law. Leave area_in_clear out.")
 
@@ -901,17 +884,17 @@ class LocalLocation(OnGrid):
         return grid.num_cells + 1
 
     def index(self, value: object) -> int:
-        """Return the input for a place ``(longitude, latitude)``; never raises.
+        """Return the input for a place ``(longitude, latitude)``; never raises an error.
 
-        What is no such pair, missing or outside the box is the last input. With ``planar`` a place outside the box is
-        moved to its border.
+        Any other value, and a place that is missing or outside the box, is the last input. With ``planar`` a place
+        outside the box is moved to its border.
         """
         longitude, latitude = read_place(value)
         law = self._laws[self.levels[0].name]
         return law.index(longitude, latitude) if isinstance(law, Planar) else self.grid.cell(longitude, latitude)
 
     def promise(self) -> Promise:
-        """State what one report guarantees, for the tier that gives away most; needs no data."""
+        """State what one report guarantees, for the tier with the largest loss. This needs no data."""
         if self.method != Planar.name:
             notes = (ORACLE_NOTE, AREA_NOTE) if self.area_in_clear or self.as_published else (ORACLE_NOTE,)
             return self.promised(areas=areas_text(self.grid), what="places", notes=notes)
@@ -933,10 +916,10 @@ class LocalLocation(OnGrid):
 
 
 def read_place(value: object) -> tuple[object, object]:
-    """Take a private value apart into longitude and latitude; a pair of None if it is no pair."""
+    """Split a private value into longitude and latitude; a pair of None if it is not a pair."""
     try:
         longitude, latitude = iter(value)  # type: ignore[call-overload]
-    except Exception:  # a private value of any type at all must not stop the report
+    except Exception:  # no private value of any type may stop the report
         return None, None
     return longitude, latitude
 

@@ -6,13 +6,13 @@ Binary form, numbers as variable-length integers (seven bits a byte, the lowest 
     version 1 | first 8 bytes of the task's digest | purpose | tier | day | slot
               | report id, 8 bytes | length | payload | CRC-32
 
-The CRC-32 covers everything before it, most significant byte first. It finds accidents (every single flipped bit, every
-damaged run of up to 32 bits), not forgery: anyone can compute it. Who sent a report is a matter for the channel it came
-through. The JSON form has the same fields, ``day`` as a date, ``payload`` in Base64, and the CRC-32 of the binary form.
+The CRC-32 covers everything before it, most significant byte first. It detects accidents (every single flipped bit,
+every damaged run of up to 32 bits), not forgery: anyone can compute it. The channel must say who sent a report. The
+JSON form has the same fields, ``day`` as a date, ``payload`` in Base64, and the CRC-32 of the binary form.
 
-A report file is JSON lines (``.jsonl``) or binary (``.bin``): each report behind its length in four bytes, most
-significant first. Both may be joined end to end. Reading is strict: what is damaged, or made for another task, is a
-:class:`~dunnage.errors.ReportError` that says which. Only the standard library is used.
+A report file is JSON lines (``.jsonl``) or binary (``.bin``): each report after its length in four bytes, most
+significant first. Both kinds may be joined end to end. Reading is strict: a report that is damaged, or made for another
+task, is a :class:`~dunnage.errors.ReportError` that says why. This module uses only the standard library.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from typing import IO, Any, NamedTuple
 from dunnage.devices.numbers import varint
 from dunnage.devices.task import MAX_DAYS, MINUTES_PER_DAY, PREFIX_BYTES, Task, check_keys, parse_json
 from dunnage.errors import InputError, OutputError, ParameterError, Problem, ReportError
-from dunnage.folders import new_file
+from dunnage.folders import new_file, sync_folder
 
 VERSION = 1
 ID_BYTES = 8
@@ -144,7 +144,7 @@ class Report:
                     break
                 if shift > 28:
                     raise ReportError(f"the {name} of the report is damaged. Got more than 5 bytes. {_AGAIN}")
-            if number > most or (group == 0 and shift > 7):  # a longer way to write a number than needed is no report
+            if number > most or (group == 0 and shift > 7):  # only the shortest way to write a number is valid
                 raise ReportError(f"the {name} of the report is damaged. Got {number}. {_AGAIN}")
             return number
 
@@ -152,7 +152,7 @@ class Report:
             raise ReportError(f"a report has at most {MAX_REPORT} bytes. Got {len(content)}. {_AGAIN}")
         version = take(1)[0]
         if version != VERSION:
-            raise ReportError(f"only reports of version {VERSION} are known. Got version {version}. Update Dunnage.")
+            raise ReportError(f"this software reads reports of version {VERSION}. Got {version}. Update Dunnage.")
         prefix = take(PREFIX_BYTES)
         numbers = {name: take_number(name, most) for name, most in _MAX.items()}
         report_id = take(ID_BYTES)
@@ -162,7 +162,7 @@ class Report:
         if at < len(content):
             raise ReportError(f"{len(content) - at} bytes follow the report. {_AGAIN}")
         if checksum != zlib.crc32(body).to_bytes(4, "big"):
-            raise ReportError(f"the report is damaged: its checksum does not fit. {_AGAIN}")
+            raise ReportError(f"the report is damaged: its checksum is wrong. {_AGAIN}")
         report = cls(task=prefix, report_id=report_id, payload=payload, **numbers)
         if task is not None:
             report.check(task)
@@ -174,9 +174,9 @@ class Report:
         parsed = parse_json(text, what="a report", most_bytes=MAX_LINE, error=ReportError)
         version = parsed.get("format", VERSION) if isinstance(parsed, dict) else VERSION
         if type(version) is not int or version != VERSION:  # another version may have other keys
-            got = f"Got version {version}" if type(version) is int and abs(version) < 1 << 32 else "Got another"
+            got = f"Got {version}" if type(version) is int and abs(version) < 1 << 32 else "Got another"
             raise ReportError(
-                f"only reports of version {VERSION} are known. {got}. Update Dunnage, or mend the report."
+                f"this software reads reports of version {VERSION}. {got}. Update Dunnage, or fix the report."
             )
         given = check_keys(parsed, "a report", _KEYS, (), ReportError)
         try:
@@ -191,7 +191,7 @@ class Report:
         except (ValueError, TypeError) as error:
             raise ReportError(f"a field of the report is damaged: {str(error)[:80]}. {_AGAIN}") from None
         if checksum != report.to_bytes()[-4:]:
-            raise ReportError(f"the report is damaged: its checksum does not fit. {_AGAIN}")
+            raise ReportError(f"the report is damaged: its checksum is wrong. {_AGAIN}")
         if task is not None:
             report.check(task)
         return report
@@ -199,8 +199,8 @@ class Report:
     def check(self, task: Task) -> None:
         if self.task != task.prefix:
             raise ReportError(
-                f"the report was made for another task. Got task {self.task.hex()}, not {task.prefix.hex()}. "
-                "Read it with the task it was made for."
+                f"the report belongs to another task: {self.task.hex()}, not {task.prefix.hex()}. Read it with its own "
+                "task."
             )
         if self.purpose >= len(task.purposes):
             raise ReportError(f"the task has {len(task.purposes)} purposes. Got number {self.purpose}. {_AGAIN}")
@@ -228,8 +228,8 @@ def packed(data: bytes) -> str:
 def unpacked(text: object) -> bytes:
     """Read Base64 exactly as :func:`packed` writes it; anything else is a ``ValueError``."""
     data = binascii.a2b_base64(text) if isinstance(text, str) and text.isascii() else b""
-    if packed(data) != text:  # reading alone skips what it does not know
-        raise ValueError("not Base64 as we write it")
+    if packed(data) != text:  # a2b_base64 skips characters that it does not know
+        raise ValueError("not canonical Base64")
     return data
 
 
@@ -240,7 +240,7 @@ def _day(text: Any) -> int:
 
 
 class BadReport(NamedTuple):
-    where: str  # "line 7" or "byte 4096", say
+    where: str  # for example "line 7" or "byte 4096"
     why: str
 
     def __str__(self) -> str:
@@ -248,9 +248,9 @@ class BadReport(NamedTuple):
 
 
 class ReportFile:
-    """The reports of a file, one after another, and a count of what could not be read.
+    """The reports of a file, one after another, and a count of unreadable ones.
 
-    Iterate over it to read; each time starts from the beginning. Memory does not grow with the file.
+    Iterate over it to read; each iteration starts from the beginning. Memory does not grow with the file.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, task: Task | None = None) -> None:
@@ -274,12 +274,12 @@ class ReportFile:
                     yield report
         except OSError as error:
             reason = error.strerror or type(error).__name__
-            problem = Problem(f"the reports cannot be read: {reason}", remedy="Name a report file.")
+            problem = Problem(f"the reports cannot be read: {reason}", remedy="Give the path of a report file.")
             raise InputError(self.path, [problem]) from None
 
     def _lines(self, source: BufferedReader) -> Iterator[tuple[str, bytes]]:
         number = 0
-        if source.peek(len(BOM_UTF8)).startswith(BOM_UTF8):  # some editors write it
+        if source.peek(len(BOM_UTF8)).startswith(BOM_UTF8):  # some editors add it
             source.read(len(BOM_UTF8))
         while line := source.readline(MAX_LINE + 1):
             number += 1
@@ -316,7 +316,7 @@ def _is_binary(path: str) -> bool:
 
 
 def write_reports(path: str | os.PathLike[str], reports: Iterable[Report], *, force: bool = False) -> int:
-    """Write reports to a ``.jsonl`` or ``.bin`` file that appears whole or not at all, and is on the disk then."""
+    """Write reports to a ``.jsonl`` or ``.bin`` file, which appears complete and safely on disk, or not at all."""
     target = os.path.abspath(path)
     binary = _is_binary(target)
     if os.path.lexists(target) and not force:
@@ -327,16 +327,7 @@ def write_reports(path: str | os.PathLike[str], reports: Iterable[Report], *, fo
             data = report.to_bytes() if binary else report.to_json().encode("ascii") + b"\n"
             sink.write(len(data).to_bytes(4, "big") + data if binary else data)
     try:
-        synchronise_folder(os.path.dirname(target))
+        sync_folder(os.path.dirname(target))
     except OSError as error:
         raise OutputError(f"{target} could not be written: {error.strerror}. Choose another place.") from None
     return count
-
-
-def synchronise_folder(folder: str) -> None:
-    if os.name == "posix":  # elsewhere a folder cannot be opened
-        opened = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.fsync(opened)
-        finally:
-            os.close(opened)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What devices report on: Quantity, a number with public bounds, and Grid, the cells of a public box; and how: Tier.
 
-Quantity and Grid take any private value at all, also none, to a point or a cell, exactly and without ever raising:
-whether a report is made must not depend on what is reported. Only the standard library is used.
+Quantity and Grid map any private value, even a missing one, to a point or a cell, exactly and without ever raising an
+error: whether a device reports must not depend on the value. This module uses only the standard library.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dunnage.errors import ParameterError, TaskError
 from dunnage.exact import Exact, Json, exact, plain, shown
 from dunnage.noise.source import Noise
 
-MIN_EPSILON, MAX_EPSILON = Fraction(1, 10**6), 100  # of one report: outside it says nothing, or hides nothing
+MIN_EPSILON, MAX_EPSILON = Fraction(1, 10**6), 100  # of one report: below it says nothing, above it hides nothing
 MAX_LEVELS = 12
 MAX_STEPS = 1 << 20
 MAX_TEXT = 64
@@ -37,7 +37,7 @@ def set_text(owner: object, name: str, what: str, *, empty: bool = False) -> Non
 
 
 def set_number(owner: object, name: str, what: str) -> Fraction:
-    """Keep a field as the exact number it stands for, and return it."""
+    """Replace a field by the exact number that it stands for, and return that."""
     try:
         number = exact(getattr(owner, name), what=what)
     except ParameterError as error:
@@ -52,7 +52,7 @@ def check_whole(value: object, what: str, least: int, most: int) -> None:
 
 
 def number_text(value: Fraction) -> str:
-    """Write a number as it stands in a task: one text for each number."""
+    """Write a number as in a task: one text for each number."""
     return str(plain(value))
 
 
@@ -66,7 +66,7 @@ def _plain_data(value: Any) -> Json:
 
 @dataclass(frozen=True, kw_only=True)
 class Described:
-    """What stands in a task field by field: numbers as text, and nothing for what is left open."""
+    """A part of a task, written field by field: numbers as text, and without fields that are None."""
 
     def to_dict(self) -> dict[str, Json]:
         data = {item.name: _plain_data(getattr(self, item.name)) for item in fields(self)}
@@ -74,17 +74,17 @@ class Described:
 
 
 def read_number(value: object) -> Fraction | float | None:
-    """Read a private number exactly: a fraction, an infinite float, or None for what is missing or no number.
+    """Read a private number exactly: a fraction, an infinite float, or None if it is missing or not a number.
 
-    A float stands for the double it is. NaN, None, text and anything else that is no real number count as missing; this
-    never raises, so that whether a report is made cannot depend on the value.
+    A float stands for its exact value. NaN, None, text and anything else that is not a real number count as missing.
+    This never raises an error, so whether a device reports cannot depend on the value.
     """
     if isinstance(value, Fraction | int):
         return Fraction(value)
     if value is None or isinstance(value, str | bytes | complex):
         return None
     try:
-        # Beyond 400 digits a decimal is infinite or zero for every purpose; as a fraction it would fill the memory.
+        # Beyond 400 digits a decimal is as good as infinite or zero; as a fraction it would fill the memory.
         short = isinstance(value, Decimal) and value.is_finite() and abs(value.adjusted()) < 400
         number = Fraction(value) if short else float(value)  # type: ignore[arg-type, call-overload]
     except Exception:  # a private value of any type at all must not stop the report
@@ -99,25 +99,23 @@ class Tier(Described):
     """A public level of privacy, chosen without looking at what is reported."""
 
     name: str
-    epsilon: Fraction  # Stated loss of one report (with a window: of the window)
+    epsilon: Fraction  # stated loss of one report (with a window: of the window)
 
     def __post_init__(self) -> None:
         set_text(self, "name", "the name of a tier")
         if set_number(self, "epsilon", f"epsilon of tier {self.name}") <= 0:
-            raise task_error(
-                f"epsilon of tier {self.name} must be above 0", number_text(self.epsilon), "Choose 1, say."
-            )
+            raise task_error(f"epsilon of tier {self.name} must be above 0", number_text(self.epsilon), "Try 1.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Quantity(Described):
-    name: str  # What it is called in reports and estimates
+    name: str  # its name in reports and estimates
     low: Fraction  # low, high: public bounds; a value outside is moved to the nearer one
     high: Fraction
-    unit: str = ""  # Unit of the bounds, for people
-    steps: int = 1024  # The grid: [low, high] becomes the points -steps .. steps
-    # "middle": a missing number is reported as the middle of its domain. "symbol": whether the number is there is
-    # reported as a second, virtual number in {-1, 1}.
+    unit: str = ""  # unit of the bounds, for people
+    steps: int = 1024  # the grid: [low, high] becomes the points -steps .. steps
+    # "middle": a missing number is reported as the middle of its domain. "symbol": a second, virtual number in {-1, 1}
+    # reports whether the number is present.
     missing: str = "middle"
 
     def __post_init__(self) -> None:
@@ -125,13 +123,15 @@ class Quantity(Described):
         set_text(self, "unit", f"the unit of {self.name}", empty=True)
         low, high = (set_number(self, key, f"{key} of {self.name}") for key in ("low", "high"))
         if low >= high:
-            raise task_error(f"low of {self.name} must lie below high", number_text(low), "Exchange the two, say.")
+            raise task_error(f"low of {self.name} must be below high", number_text(low), "Swap the two.")
         check_whole(self.steps, f"steps of {self.name}", 1, MAX_STEPS)
         if self.missing not in ("middle", "symbol"):
-            raise task_error(f"missing of {self.name} must be middle or symbol", self.missing, 'Write "middle", say.')
+            raise task_error(
+                f"missing of {self.name} must be middle or symbol", self.missing, 'The default is "middle".'
+            )
 
     def present(self, value: object) -> bool:
-        """Return whether there is a number at all; an infinite one counts, NaN and text do not."""
+        """Return whether there is a number; an infinite one counts, NaN and text do not."""
         return read_number(value) is not None
 
     def normalised(self, value: object) -> Fraction:
@@ -146,7 +146,7 @@ class Quantity(Described):
         return (2 * Fraction(number) - self.low - self.high) / (self.high - self.low)
 
     def point(self, value: object, noise: Noise) -> int:
-        """Round a value at random to a point of -steps .. steps, so that its mean is the clamped value exactly."""
+        """Round a value at random to a point of -steps .. steps, so that its mean is exactly the clamped value."""
         scaled = self.normalised(value) * self.steps
         below = math.floor(scaled)
         return below + noise.bernoulli(scaled - below) if scaled != below else below
@@ -157,16 +157,16 @@ class Quantity(Described):
 
 @dataclass(frozen=True, kw_only=True)
 class Grid(Described):
-    """A box cut into 2^(levels - 1) columns and as many rows, each cell numbered by its quadtree (Morton) code.
+    """A box cut into 2^(levels - 1) columns and as many rows; the number of a cell is its quadtree (Morton) code.
 
     The code has 2(levels - 1) bits, a bit of the column before a bit of the row, the coarsest first; columns count
     from the west, rows from the south. Its first 2(area_levels - 1) bits name the area, the rest the place inside it
     (Yao et al. 2024, Algorithm 4, steps 3 to 8).
     """
 
-    box: tuple[Fraction, Fraction, Fraction, Fraction]  # West, south, east, north, in degrees
-    levels: int  # Levels of the quadtree; level 1 is the box itself
-    area_levels: int = 1  # Levels that name the area, from 1 (one area: the box) to `levels`
+    box: tuple[Fraction, Fraction, Fraction, Fraction]  # west, south, east, north, in degrees
+    levels: int  # levels of the quadtree; level 1 is the box itself
+    area_levels: int = 1  # levels that name the area, from 1 (one area: the box) to `levels`
 
     def __post_init__(self) -> None:
         box: object = self.box
@@ -180,12 +180,12 @@ class Grid(Described):
             raise TaskError(str(error)) from None
         if not (-180 <= west < east <= 180 and -90 < south < north < 90):
             raise task_error(
-                "a box must have west below east and south below north, and no pole",
+                "a box must have west below east and south below north, without a pole",
                 ", ".join(map(number_text, (west, south, east, north))),
                 "Write west, south, east, north in degrees; a box cannot cross the date line.",
             )
         if float(west) == float(east) or float(south) == float(north):
-            raise task_error("the sides of a box must differ as doubles", number_text(east - west), "Make it wider.")
+            raise task_error("the box is too narrow", number_text(min(east - west, north - south)), "Make it wider.")
         object.__setattr__(self, "box", (west, south, east, north))
         check_whole(self.levels, "levels of a grid", 1, MAX_LEVELS)
         check_whole(self.area_levels, "area_levels of a grid", 1, self.levels)
@@ -204,7 +204,7 @@ class Grid(Described):
 
     @property
     def outside(self) -> int:
-        """Input for a place that is outside the box, or missing: one past the last cell."""
+        """Input for a place that is outside the box or missing: one past the last cell."""
         return self.num_cells
 
     @property
@@ -220,10 +220,10 @@ class Grid(Described):
         return 1 << self.inner_bits
 
     def cell(self, longitude: object, latitude: object) -> int:
-        """Return the cell of a place, exactly; ``outside`` for what is missing, not a number or not in the box.
+        """Return the exact cell of a place; ``outside`` if it is missing, not a number or not in the box.
 
-        A place on an inner border belongs to the cell east or north of it, one on the box's east or north side to the
-        last cell.
+        A place on an inner border belongs to the cell east or north of it; one on the east or north side of the box
+        belongs to the last cell.
         """
         steps = []
         for value, low, high in zip((longitude, latitude), self.sides[:2], self.sides[2:], strict=True):
@@ -235,14 +235,14 @@ class Grid(Described):
 
     @cached_property
     def sides(self) -> tuple[Fraction, ...]:
-        """The sides that places are compared with: each the nearest double, as positions come as doubles.
+        """The sides for comparison with places: the nearest doubles, because positions are doubles too.
 
-        So a place at 30.8 lies on a side at 30.8. From there on nothing is rounded.
+        So a place at 30.8 lies on a side at 30.8. After this, nothing is rounded.
         """
         return tuple(Fraction(float(side)) for side in self.box)
 
     def cell_at(self, column: int, row: int) -> int:
-        # The bits of a number as digits of base 4: a zero before each bit.
+        # The bits of a number, read as digits of base 4: a zero before each bit.
         return int(f"{column:b}", 4) << 1 | int(f"{row:b}", 4)
 
     def column_row(self, cell: int) -> tuple[int, int]:
@@ -261,7 +261,7 @@ class Grid(Described):
         return area << self.inner_bits | inner
 
     def neighbours(self, cell: int, hops: int = 1) -> list[int]:
-        """Return the cells at most ``hops`` columns and rows away, the cell itself included, in order of their code."""
+        """Return the cells at most ``hops`` columns and rows away, with the cell itself, in order of their code."""
         columns, rows = (range(max(0, at - hops), min(self.num_columns, at + hops + 1)) for at in self.column_row(cell))
         return sorted(self.cell_at(column, row) for column in columns for row in rows)
 
@@ -279,16 +279,16 @@ class Grid(Described):
     def pitch_km(self) -> tuple[Fraction, Fraction]:
         """Width and height of a cell in kilometres, both rounded down.
 
-        A degree of latitude counts as 110.57 km, the least on the WGS 84 ellipsoid; a degree of longitude as
-        111.31 km times the cosine (series to six decimals, rounded down) of the latitude of the box farthest from the
-        equator. So no distance along a path inside the box is overstated, and a loss stated per kilometre of this grid
-        is at most that loss per true kilometre.
+        A degree of latitude counts as 110.57 km, its smallest length on the WGS 84 ellipsoid. A degree of longitude
+        counts as 111.31 km times the cosine (series to six decimals, rounded down) of the latitude of the box farthest
+        from the equator. So no distance along a path inside the box is overstated, and a loss per kilometre of this
+        grid is at most that loss per true kilometre.
         """
         west, south, east, north = self.box
-        pi = Fraction(314159265358979323856, 10**20)  # rounded up: the angle is too large, its cosine too small
+        pi = Fraction(314159265358979323856, 10**20)  # rounded up, so the angle is too large and its cosine too small
         angle = max(abs(south), abs(north)) * pi / 180
         term, total = Fraction(1), Fraction(0)
-        for k in range(12):  # the terms alternate and shrink, and the last one is negative: the sum is too small
+        for k in range(12):  # the terms alternate and shrink, and the last one is negative, so the sum is too small
             total += term
             term *= -angle * angle / ((2 * k + 1) * (2 * k + 2))
         cosine = max(Fraction(math.floor(total * 10**6), 10**6), Fraction(1, 10**6))
@@ -309,7 +309,7 @@ LawType = TypeVar("LawType", bound=_ReportLaw)
 
 @dataclass(frozen=True, kw_only=True)
 class Tiered(Generic[LawType]):
-    """What local mechanisms share: public tiers, or one epsilon for all devices, and a law of reports for each."""
+    """What local mechanisms share: public tiers (or one epsilon for all devices), and a law of reports for each."""
 
     epsilon: Exact | None = None
     tiers: Sequence[Tier] = ()
@@ -320,29 +320,28 @@ class Tiered(Generic[LawType]):
         given: object = self.tiers
         if (self.epsilon is None) == (not given):
             raise ParameterError(
-                "give either epsilon or tiers: a privacy parameter has no default. Got both or neither."
+                "a local mechanism needs either epsilon or tiers, which have no default. Got both or neither."
             )
         levels = tuple(given) if isinstance(given, tuple | list) else ()
         if self.epsilon is not None:
             levels = (Tier(name="all", epsilon=exact(self.epsilon, what="epsilon")),)
             object.__setattr__(self, "epsilon", levels[0].epsilon)
         if {type(tier) for tier in levels} != {Tier} or len({tier.name for tier in levels}) < len(levels):
-            raise ParameterError("tiers must be a list of Tier with different names. Give Tier(name=..., epsilon=...).")
+            raise ParameterError("tiers must be a list of Tier(name=..., epsilon=...) with different names.")
         object.__setattr__(self, "tiers", tuple(self.tiers))
         object.__setattr__(self, "levels", levels)
 
     def channel(self, tier: Tier | str) -> LawType:
-        """Return the law of one report of a tier, which may be given by its name."""
         name = tier if isinstance(tier, str) else tier.name
         level = next((level for level in self.levels if level.name == name), None)
         if level is None or (isinstance(tier, Tier) and tier != level):
             names = ", ".join(level.name for level in self.levels)
-            raise ParameterError(f"tier {shown(name)} is not one of this mechanism. Use {names}.")
+            raise ParameterError(f"this mechanism has no tier {shown(name)}. Use {names}.")
         return self._laws[name]
 
     def payload_bits(self, tier: Tier | str) -> int:
         return self.channel(tier).payload_bits
 
     def true_loss(self, tier: Tier | str) -> Fraction | None:
-        """Return what one report gives away at worst between any two inputs; None if there is no bound."""
+        """Return the largest loss of one report, between any two inputs; None if there is no bound."""
         return self.channel(tier).loss

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Task: what devices and platform agree on, byte for byte, before anything is reported.
 
-A task names what is reported (numbers with public bounds, places of a public grid), by which mechanism, in which public
-tiers, when, and how much a vehicle may give away in a day and in its lifetime. Its canonical form is JSON with sorted
-keys and without a floating-point number (decimals are text), and its SHA-256 digest is part of every report, so that a
-report made for one task is never counted for another. Only the standard library is used.
+A task states what vehicles report (numbers with public bounds, places of a public grid), by which mechanism, in which
+public tiers, when, and how much a vehicle may give away in a day and in its lifetime. Its canonical form is JSON with
+sorted keys and without floating-point numbers (decimals are text). Its SHA-256 digest is part of every report, so a
+report for one task never counts for another. This module uses only the standard library.
 
 All times are UTC: day ``d`` is the ``d``-th day after 1 January 1970, and a slot is a moment of a day, counted from
 midnight in steps of ``slot_minutes``.
@@ -41,7 +41,7 @@ from dunnage.noise.source import Noise
 
 FORMAT = 1
 _KIND = "dunnage task"
-PREFIX_BYTES = 8  # How many bytes of the task's digest each report carries
+PREFIX_BYTES = 8  # bytes of the task's digest in each report
 MAX_BYTES = 1 << 20
 MAX_PURPOSES = 16
 MAX_QUANTITIES = 64
@@ -49,10 +49,10 @@ MAX_TIERS = 32
 MAX_PARAMETERS = 16
 MINUTES_PER_DAY = 1440
 SECONDS_PER_DAY = 86_400
-MAX_DAYS = 2_932_896  # The last day of the year 9999, counted from 1 January 1970
+MAX_DAYS = 2_932_896  # the last day of the year 9999, counted from 1 January 1970
 Mechanism = LocalNumeric | LocalLocation | LocalTrajectory
 MECHANISMS: Mapping[str, type[Mechanism]] = {kind.name: kind for kind in (LocalNumeric, LocalLocation, LocalTrajectory)}
-"""The mechanisms of devices by name. Each says which subject it needs, how many steps, and its parameters."""
+"""The mechanisms of devices by name. Each declares its subject, its number of steps and its parameters."""
 Parameter = bool | int | str
 _T = TypeVar("_T")
 
@@ -61,19 +61,19 @@ _T = TypeVar("_T")
 class Purpose(Described):
     """One reporting duty: at each slot a vehicle sends exactly one report for it."""
 
-    name: str  # "telemetry", "places" or "paths", say
-    mechanism: str  # One of MECHANISMS
-    tiers: tuple[Tier, ...]  # A vehicle has one tier; a purpose of one tier is the same for all vehicles
-    parameters: Mapping[str, Parameter] = field(default_factory=dict, hash=False)  # Further ones of the mechanism
-    quantities: tuple[Quantity, ...] = ()  # The numbers, for a mechanism of numbers
-    grid: Grid | None = None  # The grid, for the others
-    steps: int = 1  # How many places a path has
+    name: str  # for example "telemetry", "places" or "paths"
+    mechanism: str  # one of MECHANISMS
+    tiers: tuple[Tier, ...]  # a vehicle has one tier; a purpose with one tier is the same for all vehicles
+    parameters: Mapping[str, Parameter] = field(default_factory=dict, hash=False)  # others of the mechanism
+    quantities: tuple[Quantity, ...] = ()  # the numbers, for a mechanism of numbers
+    grid: Grid | None = None  # the grid, for the other mechanisms
+    steps: int = 1  # number of places in a path
 
     def __post_init__(self) -> None:
         set_text(self, "name", "the name of a purpose")
         if not isinstance(self.mechanism, str) or self.mechanism not in MECHANISMS:
             raise task_error(
-                f"the mechanism of {self.name} is not known", self.mechanism, f"Use {', '.join(MECHANISMS)}."
+                f"the mechanism of {self.name} does not exist", self.mechanism, f"Use {', '.join(MECHANISMS)}."
             )
         _set_items(self, "tiers", Tier, least=1, most=MAX_TIERS)
         _set_items(self, "quantities", Quantity, least=0, most=MAX_QUANTITIES)
@@ -81,7 +81,7 @@ class Purpose(Described):
         numeric = kind.subject == "quantities"
         if numeric != bool(self.quantities) or numeric != (self.grid is None):
             needs = "quantities and no grid" if numeric else "a grid and no quantities"
-            raise TaskError(f"{self.name} needs {needs}, as its mechanism is {self.mechanism}. Mend the purpose.")
+            raise TaskError(f"{self.name} needs {needs}, because its mechanism is {self.mechanism}.")
         if self.grid is not None and not isinstance(self.grid, Grid):
             raise task_error(
                 f"grid of {self.name} must be a Grid", type(self.grid).__name__, "Make one with Grid(...)."
@@ -90,7 +90,7 @@ class Purpose(Described):
         given = self.parameters
         if not isinstance(given, Mapping) or len(given) > MAX_PARAMETERS:
             raise task_error(
-                f"parameters of {self.name} must be at most {MAX_PARAMETERS} names and values", given, "Mend them."
+                f"parameters of {self.name} must be a table of at most {MAX_PARAMETERS} values", given, "Shorten it."
             )
         for key, value in given.items():
             short = (
@@ -98,17 +98,17 @@ class Purpose(Described):
             )
             if not isinstance(key, str) or not key.isidentifier() or len(key) > MAX_TEXT or not short:
                 raise task_error(
-                    f"a parameter of {self.name} must be a short text, whole number, true or false", key, "Mend it."
+                    f"each parameter of {self.name} must be a short text, a whole number, true or false", key, "Fix it."
                 )
             if key in ("epsilon", "tiers", "quantities", "grid", "steps"):
                 raise task_error(
-                    f"a parameter of {self.name} belongs outside parameters", key, "Give it as a field of the purpose."
+                    f"one of the parameters of {self.name} is a field of the purpose", key, "Move it there."
                 )
         object.__setattr__(self, "parameters", {key: given[key] for key in sorted(given)})
 
     def to_dict(self) -> dict[str, Json]:
         data: dict[str, Json] = {**super().to_dict(), "parameters": dict(self.parameters)}
-        left_out = {"quantities": [], "steps": 1}  # not written where a mechanism has none
+        left_out = {"quantities": [], "steps": 1}  # not written at their defaults
         return {name: value for name, value in data.items() if name not in left_out or value != left_out[name]}
 
 
@@ -128,23 +128,23 @@ def _set_items(owner: Any, name: str, kind: type, *, least: int, most: int) -> N
 class Schedule(Described):
     """When a vehicle reports, and until when a report counts; all in UTC.
 
-    Of the moments of a day a device draws ``slots_per_day`` before the day, uniformly, and never moves them. A slot's
-    report is sent from its moment until ``lateness_minutes`` later, but not after its day has closed.
+    Before each day a device chooses ``slots_per_day`` of its moments, uniformly at random, and never moves them. It
+    sends the report of a slot from its moment until ``lateness_minutes`` later, but not after the day has closed.
     """
 
-    slots_per_day: int = 1  # How many reports of each purpose a day holds
-    slot_minutes: int = 5  # Distance of the moments of a day; divides a day evenly
-    lateness_minutes: int = 60  # How long after its moment a slot may still be reported
-    closing: str = "03:00"  # Time of the *next* day at which a day closes: no report of the day is taken after it
-    # How far clocks may differ: a collector is that much more patient at both ends, and a device whose clock goes back
-    # by less carries on.
+    slots_per_day: int = 1  # reports of each purpose in a day
+    slot_minutes: int = 5  # minutes between the moments of a day; divides a day evenly
+    lateness_minutes: int = 60  # how long after its moment a slot may still be reported
+    closing: str = "03:00"  # time of the *next* day at which a day closes: later reports of the day are refused
+    # How far clocks may differ: a collector accepts reports that much earlier and later, and a device carries on if its
+    # clock goes back by less.
     skew_seconds: int = 120
-    window: int | None = None  # With w, the stated epsilon covers any w consecutive slots: each has epsilon / w
+    window: int | None = None  # with w, the stated epsilon covers any w consecutive slots: each has epsilon / w
 
     def __post_init__(self) -> None:
         check_whole(self.slot_minutes, "slot_minutes", 1, MINUTES_PER_DAY)
         if MINUTES_PER_DAY % self.slot_minutes:
-            raise task_error("slot_minutes must divide a day of 1440 minutes", self.slot_minutes, "Choose 5, say.")
+            raise task_error("slot_minutes must divide a day of 1440 minutes", self.slot_minutes, "Try 5.")
         check_whole(self.slots_per_day, "slots_per_day", 1, self.num_moments)
         check_whole(self.lateness_minutes, "lateness_minutes", 1, MINUTES_PER_DAY)
         check_whole(self.skew_seconds, "skew_seconds", 0, SECONDS_PER_DAY // 2)
@@ -163,50 +163,48 @@ class Schedule(Described):
         return (day + 1) * SECONDS_PER_DAY + _minutes_of(self.closing) * 60
 
     def deadline(self, day: int, slot: int) -> int:
-        """Return the last second at which a device sends the report of a slot."""
         return min(self.moment(day, slot) + self.lateness_minutes * 60, self.closes(day))
 
     def accepts(self, day: int, slot: int, now: float) -> bool:
-        """Return whether a collector takes a report of a slot now, with its patience for clocks that differ."""
+        """Return whether a collector accepts a report of a slot now, allowing for clocks that differ."""
         early, late = self.moment(day, slot) - self.skew_seconds, self.deadline(day, slot) + self.skew_seconds
         return early <= now <= late
 
     def draw_slots(self, noise: Noise) -> tuple[int, ...]:
-        """Draw the slots of a day: each set of ``slots_per_day`` moments is as likely as any other."""
+        """Sample the slots of a day: all sets of ``slots_per_day`` moments are equally likely."""
         chosen: set[int] = set()
-        # Floyd's sampling: one draw for each slot, whatever the number of moments.
+        # Floyd's sampling: one random number for each slot, whatever the number of moments.
         for last in range(self.num_moments - self.slots_per_day, self.num_moments):
-            drawn = noise.below(last + 1)
-            chosen.add(last if drawn in chosen else drawn)
+            slot = noise.below(last + 1)
+            chosen.add(last if slot in chosen else slot)
         return tuple(sorted(chosen))
 
 
 def _minutes_of(time: object) -> int:
     digits = isinstance(time, str) and len(time) == 5 and time[2] == ":" and (time[:2] + time[3:])
     if not digits or not (digits.isascii() and digits.isdigit()) or digits > "2359" or digits[2:] > "59":
-        raise task_error("closing must be a time of day, HH:MM", time, 'Write "03:00", say.')
+        raise task_error("closing must be a time of day, HH:MM", time, 'For example, write "03:00".')
     return int(digits[:2]) * 60 + int(digits[2:])
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits(Described):
-    """What a vehicle may give away at most, over all purposes together, as true composed loss."""
+    """The most that a vehicle may give away, over all purposes together, as true composed loss."""
 
     lifetime: Fraction
-    day: Fraction | None = None  # Left out, what the schedule spends in a day
-    # Allow purposes whose loss has no bound (an area in clear, say). They are counted, and the total is "no bound".
+    day: Fraction | None = None  # by default, what the schedule spends in a day
+    # Allow purposes without a bound on their loss (for example with an area in clear). They are counted, and the total
+    # is "no bound".
     allow_unbounded: bool = False
 
     def __post_init__(self) -> None:
         for name in ("lifetime", "day") if self.day is not None else ("lifetime",):
             if set_number(self, name, f"the {name} limit") <= 0:
-                raise task_error(
-                    f"the {name} limit must be above 0", number_text(getattr(self, name)), "Choose 1, say."
-                )
+                raise task_error(f"the {name} limit must be above 0", number_text(getattr(self, name)), "Try 1.")
         if self.day is not None and self.day > self.lifetime:
             raise task_error("the day limit exceeds the lifetime limit", number_text(self.day), "Lower it.")
         if not isinstance(self.allow_unbounded, bool):
-            raise task_error("allow_unbounded must be true or false", self.allow_unbounded, "Leave it out, say.")
+            raise task_error("allow_unbounded must be true or false", self.allow_unbounded, "Or leave it out.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -216,23 +214,23 @@ class Task(Described):
     Parameters
     ----------
     dataset
-        Name of what is estimated.
+        Name of the dataset to estimate.
     purposes
-        What is reported.
+        What vehicles report.
     schedule
-        When.
+        When they report.
     limits
-        What a vehicle may give away.
+        How much a vehicle may give away.
     protects
         What one device stands for.
     version
-        Number of this task among the tasks of the dataset; a change of anything makes another task.
+        Number of this task among the tasks of the dataset. Any change makes another task.
 
     Raises
     ------
     TaskError
-        If it contradicts itself; also if the stated epsilons of a day exceed the day's limit. Whether the *true* loss
-        fits is checked by :func:`dunnage.devices.client.check_task`, which knows the mechanisms.
+        If the task contradicts itself, or if the stated epsilons of a day exceed the day's limit. Only
+        :func:`dunnage.devices.client.check_task`, which knows the mechanisms, checks that the *true* loss fits.
 
     Examples
     --------
@@ -267,7 +265,7 @@ class Task(Described):
         limit = self.limits.day or self.limits.lifetime
         for name in self.tier_names:
             tiers = [self.slot_tier(purpose, name) for purpose in self.purposes]
-            # A planar law states epsilon per kilometre, which does not add to the others.
+            # A planar law states epsilon per kilometre, which does not add up with the others.
             plain_ones = (
                 t for t, p in zip(tiers, self.purposes, strict=True) if p.parameters.get("method") != Planar.name
             )
@@ -281,23 +279,22 @@ class Task(Described):
 
     @property
     def tier_names(self) -> tuple[str, ...]:
-        """Tiers a vehicle may be in: those of the purposes with several, else the one of the first purpose."""
+        """Tiers of vehicles: those of the purposes with several, else the one of the first purpose."""
         several = [purpose for purpose in self.purposes if len(purpose.tiers) > 1]
         return tuple(tier.name for tier in (several or self.purposes)[0].tiers)
 
     def tier_index(self, purpose: Purpose, tier: str) -> int:
-        """Return which tier of a purpose a vehicle of the given tier reports in."""
+        """Return in which tier of a purpose a vehicle of the given tier reports."""
         if tier not in self.tier_names:
             raise task_error("the task has no such tier", tier, f"Choose one of {', '.join(self.tier_names)}.")
         return [own.name for own in purpose.tiers].index(tier) if len(purpose.tiers) > 1 else 0
 
     def slot_tiers(self, purpose: Purpose) -> tuple[Tier, ...]:
-        """Return the tiers of a purpose with the epsilon of one slot: what its mechanism is made with."""
+        """Return the tiers of a purpose with the epsilon of one slot, as its mechanism needs them."""
         window = self.schedule.window or 1
         return tuple(replace(tier, epsilon=tier.epsilon / window) for tier in purpose.tiers)
 
     def slot_tier(self, purpose: Purpose, tier: str) -> Tier:
-        """Return the tier, with the epsilon of one slot, in which a vehicle of the given tier reports a purpose."""
         return self.slot_tiers(purpose)[self.tier_index(purpose, tier)]
 
     def purpose_index(self, name: str) -> int:
@@ -313,7 +310,7 @@ class Task(Described):
         return json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":")).encode("ascii")
 
     def to_json(self) -> str:
-        """Write the task for a file that a person may read; the digest does not depend on its spaces."""
+        """Write the task in a form that people can read; the digest does not depend on its spaces."""
         return json.dumps(self.to_dict(), sort_keys=True, indent=2) + "\n"
 
     @cached_property
@@ -326,18 +323,18 @@ class Task(Described):
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Task:
-        """Read a task strictly: nothing unknown, nothing twice, nothing too large."""
+        """Read a task strictly: no unknown keys, no repeated keys, nothing too large."""
         data = parse_json(text, what="a task", most_bytes=MAX_BYTES, error=TaskError)
         if isinstance(data, dict) and "format" in data and data["format"] != FORMAT:
             raise task_error(
-                f"only tasks of format {FORMAT} are known", data["format"], "Update Dunnage, or write the task again."
+                f"this version reads tasks of format {FORMAT}", data["format"], "Update Dunnage, or rewrite the task."
             )
         required = ("format", "kind", "dataset", "protects", "version", "purposes", "schedule", "limits")
         given = check_keys(data, "a task", required, (), TaskError)
         if given["kind"] != _KIND or type(given["format"]) is not int:
-            raise task_error("this is not a task", given["kind"], "Name a file that `dunnage device task` wrote.")
-        schedule = _made(Schedule, given["schedule"], "schedule", all_due=True)
-        limits = _made(Limits, given["limits"], "limits")
+            raise task_error("this is not a task", given["kind"], "Use a file that `dunnage device task` wrote.")
+        schedule = _read(Schedule, given["schedule"], "schedule", all_due=True)
+        limits = _read(Limits, given["limits"], "limits")
         purposes = [_purpose(item) for item in _listed(given["purposes"], "purposes", MAX_PURPOSES)]
         plain = {name: given[name] for name in ("dataset", "protects", "version")}
         return cls(**plain, purposes=tuple(purposes), schedule=schedule, limits=limits)
@@ -346,15 +343,15 @@ class Task(Described):
 def parse_json(text: str | bytes, *, what: str, most_bytes: int, error: Callable[[str], Exception]) -> Any:
     """Read JSON without floating-point numbers and without repeated keys, up to a size."""
     if len(text) > most_bytes:
-        raise error(f"{what} has at most {most_bytes} bytes. Got {len(text)}. Name the right file.")
+        raise error(f"{what} has at most {most_bytes} bytes. Got {len(text)}. Use the right file.")
 
     def no_number(text: str) -> None:
-        raise ValueError(f"the number {shown(text)}, where decimals are written as text")
+        raise ValueError(f"the number {shown(text)}, but decimals must be written as text")
 
     def different_keys(pairs: list[tuple[str, Any]]) -> dict[str, object]:
         table = dict(pairs)
         if len(table) < len(pairs):
-            raise ValueError("a key that comes twice")
+            raise ValueError("a key that appears twice")
         return table
 
     try:
@@ -363,13 +360,13 @@ def parse_json(text: str | bytes, *, what: str, most_bytes: int, error: Callable
     except (ValueError, RecursionError) as problem:
         reason = "too deeply nested" if isinstance(problem, RecursionError) else type(problem).__name__
         says = str(problem) if type(problem) is ValueError else reason
-        raise error(f"{what} must be JSON that we wrote. Got: {says[:100]}. Fetch or write it again.") from None
+        raise error(f"{what} must be JSON from Dunnage. Got {says[:100]}. Fetch or write it again.") from None
 
 
 def check_keys(
     data: object, where: str, required: Collection[str], optional: Collection[str], error: Callable[[str], Exception]
 ) -> dict[str, Any]:
-    """Check that plain data is a table with the given keys and no others; of which types its values are, is open."""
+    """Check that plain data is a table with the given keys and no others; its values may have any type."""
     if not isinstance(data, dict):
         raise error(f"{where} must be a table. Got {type(data).__name__}. Write it as {{...}}.")
     missing = sorted(set(required) - set(data))
@@ -377,13 +374,13 @@ def check_keys(
     if missing:
         raise error(f"{where} lacks {', '.join(missing)}. Got {shown(sorted(data))}. Add what is missing.")
     if unknown:
-        known = ", ".join((*required, *optional))
-        raise error(f"{where} has a key that is not known. Got {shown(unknown[0])}. Known are {known}.")
+        keys = ", ".join((*required, *optional))
+        raise error(f"{where} has an unknown key. Got {shown(unknown[0])}. The keys are {keys}.")
     return data
 
 
-def _made(kind: type[_T], data: object, where: str, *, all_due: bool = False, **changes: Callable[..., object]) -> _T:
-    """Make a class of plain data by its fields (``all_due``: by default, too); decimals must be text."""
+def _read(kind: type[_T], data: object, where: str, *, all_due: bool = False, **changes: Callable[..., object]) -> _T:
+    """Build a class from plain data by its fields (``all_due``: even those with a default); decimals must be text."""
     due = {f.name: f.default is MISSING and f.default_factory is MISSING for f in fields(kind)}  # type: ignore[arg-type]
     if all_due:
         due = {f.name: f.default is not None for f in fields(kind)}  # type: ignore[arg-type]
@@ -397,20 +394,20 @@ def _made(kind: type[_T], data: object, where: str, *, all_due: bool = False, **
 
 def _purpose(data: object) -> Purpose:
     def listed(kind: type[_T], items: object, what: str, where: str) -> tuple[_T, ...]:
-        return tuple(_made(kind, item, where) for item in _listed(items, what))
+        return tuple(_read(kind, item, where) for item in _listed(items, what))
 
     def box(sides: object) -> tuple[object, ...]:
         for side in _listed(sides, "box", 4):
             _check_decimal(side, "a side of the box")
         return tuple(_listed(sides, "box", 4))
 
-    return _made(
+    return _read(
         Purpose,
         data,
         "a purpose",
         tiers=lambda items: listed(Tier, items, "tiers", "a tier"),
         quantities=lambda items: listed(Quantity, items, "quantities", "a quantity"),
-        grid=lambda grid: _made(Grid, grid, "a grid", box=box),
+        grid=lambda grid: _read(Grid, grid, "a grid", box=box),
     )
 
 
@@ -422,4 +419,4 @@ def _listed(data: object, what: str, most: int = MAX_QUANTITIES) -> list[object]
 
 def _check_decimal(value: object, name: str) -> None:
     if not (isinstance(value, str) and len(value) <= 200):
-        raise task_error(f"{name} must be a decimal written as text", value, 'Write "0.5", say.')
+        raise task_error(f"{name} must be a decimal written as text", value, 'For example, write "0.5".')

@@ -2,21 +2,21 @@
 """Compiled parts of the dispatch simulation: which shuttle takes a rider, and what shuttles do meanwhile.
 
 A *place* is a stop as one zone's shuttles see it, so shuttles of different zones never meet. All times are whole
-seconds. Three tables, one row an entry, columns by the names below:
+seconds. There are three tables, with one row per entry and columns by the names below:
 
-* *nodes*: visits that shuttles have before them, linked shuttle by shuttle (``NEXT``, ``PREVIOUS``) and place by place
-  (``BESIDE``, ``BEFORE``), the latter being the index that riders are matched by. The first nodes, one a shuttle, stand
-  for turning back on an empty drive; they are linked to a place only meanwhile.
-* *shuttles*: the node that each stands at or drives to (``AT``: settled, nothing is put before it), and the last one.
-* *legs*: who wants to go where, and what became of it.
+* *nodes*: future visits of shuttles, linked shuttle by shuttle (``NEXT``, ``PREVIOUS``) and place by place (``BESIDE``,
+  ``BEFORE``); the latter is the index for matching riders. The first nodes, one per shuttle, stand for turning back on
+  an empty drive; they are linked to a place only during such a drive.
+* *shuttles*: the node where each stands or drives to (``AT``: settled, nothing is put before it), and the last one.
+* *legs*: who wants to go where, and the outcome.
 
 *Moves* is the record: one row for each drive between stops, with the stay at its end.
 
-Every visit is left at once when its stay is over, so whatever is inserted puts off all later visits of the shuttle by
-the same number of seconds. That is why a position is tested in a few operations: ``SLACK`` is by how much a visit and
-all later ones can be put off, ``TO_BOARD`` and ``TO_ALIGHT`` how many riders board and alight there and later.
-Where a detour is shorter than the direct way, what is inserted may also bring visits forward. Who then boards sooner
-must alight sooner: deadlines come forward as well, so slack never grows. See :mod:`dunnage.planning.dispatch`.
+A shuttle leaves every visit at once when its stay is over, so any insertion delays all its later visits by the same
+number of seconds. So a position is tested in a few operations: ``SLACK`` is how much a visit and all later ones can be
+delayed, ``TO_BOARD`` and ``TO_ALIGHT`` are the numbers of riders who board and alight there and later. If a detour is
+shorter than the direct way, an insertion may also bring visits forward. Riders who then board sooner must alight
+sooner: deadlines come forward as well, so slack never grows. See :mod:`dunnage.planning.dispatch`.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from typing import Any
 
 import numpy as np
 
-from dunnage.compiling import kernel, piece
+from dunnage.arrays import kernel, piece
 
-# Any: compiled functions take tuples of arrays, which have no type of their own.
+# Any: compiled functions take tuples of arrays, which have no type.
 
 # Columns of nodes. BOARDING and ALIGHTING are the first legs of lists, BOARDS and ALIGHTS their lengths.
 PLACE, ARRIVE, LEAVE, LOAD, SLACK, TO_BOARD, TO_ALIGHT, NEXT, PREVIOUS, SHUTTLE, BESIDE, BEFORE = range(12)
@@ -49,11 +49,10 @@ MOVE_COLUMNS = 8
 # Columns of zones: first place, number of places, where its square of travel times starts, first home, number of homes,
 # first shuttle, number of shuttles, when something was requested last, and how many parked shuttles are asleep.
 FIRST, SIZE, SQUARE, HOME, HOMES, FLEET, VEHICLES, LATEST, ASLEEP = range(9)
-ZONE_COLUMNS = 9
 # Rules of a service.
 CAPACITY, MAX_WAIT, DWELL, WEIGH_WAIT, WEIGH_RIDE, WEIGH_DRIVE = range(6)
-# Columns of demand, one line a place: number of the running window, requests in it and in the one before, and shuttles
-# without work that are there or on their way there.
+# Columns of demand, one line per place: number of the running window, requests in it and in the one before, and
+# shuttles without work that are there or on their way there.
 NUMBER, RUNNING, BYGONE, STOCK = range(4)
 DEMAND_COLUMNS = 4
 # The best so far: its cost, the node after or at which the rider boards, and where the rider alights.
@@ -70,13 +69,12 @@ GIVEN_BACK, NUM_NODES, NUM_MOVES, EXTRA = range(4)
 
 WINDOW = 900  # seconds: demand is what was requested in this time or somewhat longer
 REVIEW = 60  # seconds after which a parked shuttle looks again where it is wanted
-PATIENCE = 7200  # seconds: a shuttle whose turn would take longer to come goes home
-GRACE = 300  # seconds by which who is served too late may become later still, else nobody could be put before
+PATIENCE = 7200  # seconds: a shuttle that would wait longer for its turn goes home
+GRACE = 300  # seconds: a late rider may become this much later, otherwise nobody could be put before
 
 
 @piece
 def earlier(keys: Any, one: int, other: int) -> Any:
-    """Return whether one comes before the other: by time, then by number."""
     return keys[one] < keys[other] or (keys[one] == keys[other] and one < other)
 
 
@@ -143,7 +141,6 @@ def link(nodes: Any, heads: Any, node: int, part: int) -> Any:
 
 @piece
 def unlink(nodes: Any, heads: Any, node: int) -> Any:
-    """Take a node out of the index, if it is there."""
     before, beside, bucket = nodes[node, BEFORE], nodes[node, BESIDE], nodes[node, BUCKET]
     if bucket < 0:
         return
@@ -161,7 +158,7 @@ def unlink(nodes: Any, heads: Any, node: int) -> Any:
 
 @piece
 def index(nodes: Any, heads: Any, rules: Any, first: int, last: int) -> Any:
-    """Enter the visits of a shuttle in the index, but those which it leaves full."""
+    """Enter the visits of a shuttle in the index, except those that it leaves full."""
     num = len(heads) // PARTS
     node = last
     while node >= 0:
@@ -191,7 +188,7 @@ def new_node(nodes: Any, spare: Any, shuttle: int, place: int) -> Any:
 
 @piece
 def drop_node(nodes: Any, heads: Any, spare: Any, node: int) -> Any:
-    """Take a node out of the index and keep it for the next that is wanted."""
+    """Remove a node from the index and keep it for reuse."""
     unlink(nodes, heads, node)
     nodes[node, NEXT] = spare[GIVEN_BACK]
     spare[GIVEN_BACK] = node
@@ -199,9 +196,9 @@ def drop_node(nodes: Any, heads: Any, spare: Any, node: int) -> Any:
 
 @piece
 def consider(nodes: Any, zone: Any, times: Any, rules: Any, node: int, rider: Any, best: Any) -> Any:
-    """Test boarding at or after a node, with every place to alight; note it if it is better than the best so far.
+    """Test boarding at or after a node, with every place to alight; record it if it beats the best so far.
 
-    The cost is what all riders lose, waiting and riding, and the longer drive, each with its weight.
+    The cost is the weighted sum of the time that all riders lose, waiting and riding, and of the longer drive.
     """
     now, origin, destination, most_wait, longest = rider
     size, dwell = zone[SIZE], rules[DWELL]
@@ -263,7 +260,7 @@ def consider(nodes: Any, zone: Any, times: Any, rules: Any, node: int, rider: An
             else:
                 ahead = nodes[beyond, PLACE]
                 further = drop + dwell + times[start + destination * size + ahead] - nodes[beyond, ARRIVE]
-                # Who boards in between, if that comes forward, rides for longer by as much.
+                # Riders who board in between ride longer by as much as that comes forward.
                 if further - min(shift, 0) <= nodes[beyond, SLACK]:
                     more += put_off(nodes, rules, beyond, further - shift) + rules[WEIGH_DRIVE] * further
                     keep(best, cost + more, node, after, AFTER)
@@ -272,26 +269,25 @@ def consider(nodes: Any, zone: Any, times: Any, rules: Any, node: int, rider: An
 
 @piece
 def put_off(nodes: Any, rules: Any, node: int, seconds: int) -> Any:
-    """Return what it costs riders to put off a visit and all later ones."""
+    """Return the cost to riders of delaying a visit and all later ones."""
     waiting, riding = nodes[node, TO_BOARD], nodes[node, TO_ALIGHT] - nodes[node, TO_BOARD]
     return max(seconds, 0) * (rules[WEIGH_WAIT] * waiting + rules[WEIGH_RIDE] * riding)
 
 
 @piece
 def keep(best: Any, cost: int, board: int, alight: int, how: int) -> Any:
-    """Keep the better of two."""
     if cost < best[COST]:
         best[COST], best[BOARD_AT], best[ALIGHT_AT], best[HOW] = cost, board, alight, how
 
 
 @piece
 def search(tables: Any, heads: Any, zone: Any, ways: Any, rules: Any, rider: Any, best: Any) -> Any:
-    """Find the best shuttle for a rider, nearest places first.
+    """Search the best shuttle for a rider, nearest places first.
 
-    A shuttle that comes from a place cannot be there sooner than from there now, and no cost is below zero: once the
-    wait for the way alone costs as much as the best found, no place further away can be better. Of those whose work
-    ends at one place only the first to be free is looked at, and of those which can turn back to it only that which
-    left last. Who may have to wait for ever is put at an end, or with others who board at the same place.
+    A shuttle from a place cannot arrive sooner than if it left now, and no cost is below zero: once the wait for the
+    drive alone costs as much as the best so far, no place further away can be better. Among shuttles that end their
+    work at one place only the first to be free is tested, and among those that can turn back to it only the last to
+    leave. A rider who may have to wait for ever is put at an end, or with others who board at the same place.
     """
     nodes, shuttles, _, moves = tables
     num = len(heads) // PARTS
@@ -328,7 +324,7 @@ def search(tables: Any, heads: Any, zone: Any, ways: Any, rules: Any, rider: Any
 
 @piece
 def insert_after(tables: Any, spare: Any, node: int, place: int) -> Any:
-    """Put a visit behind another; the load there is as before."""
+    """Put a visit after another; the load there is as before."""
     nodes, shuttles = tables[0], tables[1]
     shuttle, after = nodes[node, SHUTTLE], nodes[node, NEXT]
     fresh = new_node(nodes, spare, shuttle, place)
@@ -395,9 +391,10 @@ def alight(tables: Any, spare: Any, boarded: int, leg: int, best: Any) -> Any:
 
 @piece
 def retime(nodes: Any, zone: Any, times: Any, rules: Any, node: int) -> Any:
-    """Time all visits behind a node anew; a deadline comes forward by as much as any visit up to there does.
+    """Recompute the times of all visits after a node; a deadline comes forward by as much as any visit up to there.
 
-    That is exact for who boards at that visit, and stricter than need be for others. New visits have no deadline yet.
+    This is exact for riders who board at that visit, and stricter than necessary for others. New visits have no
+    deadline yet.
     """
     start = zone[SQUARE] - zone[FIRST] * (zone[SIZE] + 1)
     sooner = np.int64(0)
@@ -416,7 +413,6 @@ def retime(nodes: Any, zone: Any, times: Any, rules: Any, node: int) -> Any:
 def accept(
     tables: Any, heads: Any, spare: Any, demand: Any, zone: Any, times: Any, rules: Any, leg: int, best: Any
 ) -> Any:
-    """Give a rider to the best shuttle, and return it."""
     nodes, shuttles, legs, moves = tables
     now, node = legs[leg, REQUESTED], best[BOARD_AT]
     shuttle = nodes[node, SHUTTLE]
@@ -441,7 +437,7 @@ def accept(
     retime(nodes, zone, times, rules, node)
     at = shuttles[shuttle, AT]
     pick = legs[leg, PICKED] if boarded == at else nodes[boarded, ARRIVE]
-    # Who is served late may become a little later still, else nobody could be put before.
+    # A late rider may become a little later still, otherwise nobody could be put before.
     if boarded != at:
         latest = now + rules[MAX_WAIT]
         nodes[boarded, DEADLINE] = min(nodes[boarded, DEADLINE], latest if pick <= latest else pick + GRACE)
@@ -464,7 +460,6 @@ def accept(
 
 @piece
 def roll(demand: Any, place: int, now: int) -> Any:
-    """Bring the windows of a place up to date."""
     window = now // WINDOW
     if demand[place, NUMBER] != window:
         demand[place, BYGONE] = demand[place, RUNNING] if demand[place, NUMBER] == window - 1 else 0
@@ -473,10 +468,10 @@ def roll(demand: Any, place: int, now: int) -> Any:
 
 @piece
 def wanted_place(zone: Any, times: Any, homes: Any, demand: Any, rules: Any, place: int, now: int) -> Any:
-    """Return where a shuttle without work is soonest of use: the drive there, and then until its turn has come.
+    """Return where a shuttle without work is useful soonest: after the drive there and the wait for its turn.
 
-    Its turn comes when those who stand there already have left full, and as many riders once more have come. Where
-    that would take too long, it is the nearest home.
+    Its turn comes when the shuttles already there have left full, and as many riders again have come. If that would
+    take too long, it is the nearest home.
     """
     row = zone[SQUARE] + (place - zone[FIRST]) * zone[SIZE] - zone[FIRST]
     gone = now % WINDOW
@@ -499,9 +494,9 @@ def wanted_place(zone: Any, times: Any, homes: Any, demand: Any, rules: Any, pla
 
 @piece
 def rest(tables: Any, lists: Any, zone: Any, times: Any, homes: Any, rules: Any, shuttle: int, now: int) -> Any:
-    """Find something to do for a shuttle without work; return when to ask again.
+    """Choose what a shuttle without work does; return when to call this again.
 
-    It drives to where it is wanted, or parks. After a drive it parks first, so that it can be seen to stand.
+    It drives to where it is wanted, or parks. After a drive it parks first, so that the record shows it standing.
     """
     nodes, shuttles, _, moves = tables
     heads, spare, demand = lists
@@ -551,7 +546,7 @@ def depart(tables: Any, heads: Any, spare: Any, linked: Any, shuttle: int) -> An
     nodes[node, MOVE], nodes[node, PREVIOUS] = move, -1
     shuttles[shuttle, AT] = node
     drop_node(nodes, heads, spare, at)
-    # Who boards and alights there is settled now.
+    # It is settled now who boards and alights there.
     heap, spots, keys, size = linked
     waits = np.int64(0)
     time = nodes[node, ARRIVE]
@@ -564,7 +559,7 @@ def depart(tables: Any, heads: Any, spare: Any, linked: Any, shuttle: int) -> An
     while leg >= 0:
         legs[leg, DROPPED], legs[leg, ALIGHT_MOVE] = time, move
         child = legs[leg, CHILD]
-        while child >= 0:  # a second leg, to be requested at a time that is now known
+        while child >= 0:  # a second leg, requested at a time that follows now
             keys[child] = time + legs[child, LAG]
             heap[size[0]], spots[child] = child, size[0]
             size[0] += 1
@@ -576,7 +571,7 @@ def depart(tables: Any, heads: Any, spare: Any, linked: Any, shuttle: int) -> An
 
 @piece
 def stir(tables: Any, lists: Any, zones: Any, times: Any, homes: Any, rules: Any, shuttle: int, over: bool) -> Any:
-    """Let a shuttle do what it does next; return how many board where it goes, their waits, and when these began."""
+    """Let a shuttle act next; return how many riders board where it goes, their waits, and when these began."""
     nodes, shuttles, _, _ = tables
     heads, clock, linked, demand, spare = lists
     at = shuttles[shuttle, AT]
@@ -589,7 +584,7 @@ def stir(tables: Any, lists: Any, zones: Any, times: Any, homes: Any, rules: Any
         return boards, waits, boards * nodes[at, ARRIVE] - waits
     now = clock[2][shuttle]
     again = rest(tables, (heads, spare, demand), zone, times, homes, rules, shuttle, now)
-    # Where nothing was requested of late, shuttles that are parked may sleep.
+    # If there were no requests recently, parked shuttles may sleep.
     if shuttles[shuttle, STATE] == PARKED and (over or now - zone[LATEST] > 2 * WINDOW):
         again = NEVER
         zone[ASLEEP] += 1
@@ -599,7 +594,7 @@ def stir(tables: Any, lists: Any, zones: Any, times: Any, homes: Any, rules: Any
 
 @piece
 def match(tables: Any, lists: Any, zone: Any, ways: Any, rules: Any, leg: int, best: Any) -> Any:
-    """Find a shuttle for a leg and give the rider to it; return whether it comes within the limits of the service."""
+    """Choose a shuttle for a leg and give it the rider; return whether it comes within the limits of the service."""
     nodes, shuttles, legs, _ = tables
     heads, clock, _, demand, spare = lists
     now = legs[leg, REQUESTED]
@@ -617,7 +612,7 @@ def match(tables: Any, lists: Any, zone: Any, ways: Any, rules: Any, leg: int, b
     roll(demand, legs[leg, ORIGIN], now)
     demand[legs[leg, ORIGIN], RUNNING] += 1
     zone[LATEST] = now
-    for other in range(zone[FLEET], zone[FLEET] + zone[VEHICLES]):  # wake those that sleep
+    for other in range(zone[FLEET], zone[FLEET] + zone[VEHICLES]):  # wake sleeping shuttles
         if zone[ASLEEP] == 0:
             break
         if shuttles[other, STATE] == PARKED and clock[2][other] == NEVER:
@@ -632,7 +627,7 @@ def operate(
 ) -> Any:
     """Operate all shuttles through all requests in the order of time; fills the tables."""
     legs, clock, linked = tables[2], lists[1], lists[2]
-    # The sum of waits that are known, how many riders wait, and the sum of when they began to.
+    # The sum of finished waits, the number of waiting riders, and the sum of the times when they began to wait
     waits, waiting, since = np.int64(0), np.int64(0), np.int64(0)
     taken, late = 0, 0
     while True:

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one seam to linear and integer programming: HiGHS, as scipy carries it.
+"""The one interface to linear and integer programming: HiGHS, as part of scipy.
 
-Problems here are covers: the fewest patterns (with repetition) such that every row is covered as often as asked. A
-table of patterns has one row a pattern and one column a size. scipy is imported on first use, for it takes a while.
+Problems here are covers: the fewest patterns (with repetition) that cover every row as often as its demand. A table of
+patterns has one row per pattern and one column per size. scipy is imported at first use, because that takes a while.
 
-What is exact and what is not: covers are checked in whole numbers before they are returned. Values, prices and bounds
-are the solver's floating-point word. Prices need no trust, for whoever uses them can bound any packing by them in
-whole numbers; a bound is rounded down by ``BOUND_MARGIN``, far above the solver's tolerances of 1e-6 or less.
+What is exact: covers are checked in whole numbers before they are returned. Values, prices and bounds are the solver's
+floating-point numbers. Prices need no trust, because any prices bound a packing in whole numbers. A bound is rounded
+down by ``BOUND_MARGIN``, far above the solver's tolerances of 1e-6 or less.
 """
 
 from __future__ import annotations
@@ -30,31 +30,28 @@ _INFEASIBLE = 2
 
 
 class Relaxation(NamedTuple):
-    """An optimal fractional cover."""
-
     values: FloatArray  # how often each pattern is used
-    prices: FloatArray  # what covering each row once more would cost: at least 0
-    objective: float  # number of patterns used
+    prices: FloatArray  # cost of covering each row once more: at least 0
+    objective: float  # number of patterns
 
 
 class WholeCover(NamedTuple):
     """A whole-numbered cover and a bound on every other."""
 
-    values: IntArray | None  # how often each pattern is used; None if no cover was found in time
-    # No cover from these patterns has fewer, as far as floating-point branch and bound with a margin can tell.
-    bound: int
+    values: IntArray | None  # how often each pattern is used; None if there was no cover in time
+    bound: int  # no cover from these patterns has fewer, by floating-point branch and bound with a margin
 
 
 def affordable(seconds: float) -> bool:
-    """Return whether the solver can be started in this time: the first import alone takes about half a second."""
+    """Return whether the solver can start in this time: the first import alone takes about half a second."""
     return seconds >= (MIN_SECONDS if "scipy.optimize" in sys.modules else IMPORT_SECONDS)
 
 
 def relax_cover(patterns: Patterns, demand: IntArray, *, seconds: float) -> Relaxation | None:
     """Solve the fractional cover; None if time is up or the solver fails.
 
-    The dual is what is solved: the prices of greatest total such that no pattern is worth more than one. It has few
-    columns and many rows, and the simplex method starts feasible at zero; HiGHS takes a fourth of the time.
+    It solves the dual: the prices with the largest total at which no pattern is worth more than one. The dual has few
+    columns and many rows, and the simplex method starts feasible at zero; HiGHS takes a quarter of the time.
     """
     from scipy.optimize import linprog
 
@@ -100,24 +97,24 @@ def csr(patterns: Patterns | IntArray) -> Any:
 class CoverTable(NamedTuple):
     """A covering program: how often to use each pattern so that every class is covered, within limits and a budget."""
 
-    patterns: Any  # sparse matrix, one line a pattern
+    patterns: Any  # sparse matrix, one line per pattern
     demand: IntArray  # items of each class
     cost: FloatArray  # of each pattern
     kinds: IntArray  # kind of bin of each pattern
     limits: dict[int, int]  # how many bins there are of the limited kinds
-    use: FloatArray | None = None  # share of the budget that each pattern takes
+    use: FloatArray | None = None  # share of the budget of each pattern
     budget: float = math.inf
 
     @property
     def scale(self) -> float:
-        """By what shares of the budget are multiplied, so that the solver sees numbers near 1."""
+        """Factor for shares of the budget, so that the solver gets numbers near 1."""
         return 1.0 / self.budget if self.use is not None and self.budget > 0 else 1.0
 
 
 class Prices(NamedTuple):
     """Prices of a covering program: of each class, of the budget, and of each limited kind of bin.
 
-    Where nothing covers, prices could grow for ever; they stop at a ceiling, and the objective is then very large.
+    If nothing covers, prices could grow for ever; they stop at a ceiling, and the objective is then very large.
     """
 
     cover: FloatArray
@@ -138,7 +135,7 @@ def solve_prices(table: CoverTable, *, seconds: float) -> Prices | None:
     for kind, most in table.limits.items():
         columns.append(csr_matrix(-(table.kinds == kind).astype(np.float64).reshape(-1, 1)))
         gains.append(np.array([-float(most)]))
-    # A ceiling on the prices keeps the program bounded where the patterns at hand cannot cover.
+    # A ceiling on the prices keeps the program bounded if the present patterns cannot cover.
     ceiling = _PRICE_CEILING * float(table.cost.max())
     result = linprog(
         -np.concatenate(gains),
@@ -162,7 +159,7 @@ def solve_prices(table: CoverTable, *, seconds: float) -> Prices | None:
 
 
 class ProgramAnswer(NamedTuple):
-    """How often each pattern is used (None: nothing found), a bound, and whether there is provably nothing."""
+    """How often each pattern is used (None: no solution yet), a bound, and whether there is provably no solution."""
 
     values: IntArray | None
     bound: float
@@ -170,7 +167,6 @@ class ProgramAnswer(NamedTuple):
 
 
 def solve_program(table: CoverTable, *, at_most: float | None, seconds: float) -> ProgramAnswer:
-    """Solve the covering program in whole numbers; ``at_most`` is the largest cost of interest."""
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import csr_matrix
 
@@ -187,7 +183,7 @@ def solve_program(table: CoverTable, *, at_most: float | None, seconds: float) -
     result = milp(cost, constraints=rules, integrality=np.ones(len(cost)), bounds=ends, options=options)
     dual = result.get("mip_dual_bound")
     bound = dual if dual is not None and math.isfinite(dual) else 0.0
-    # A solution is checked in whole numbers, and the budget by an exact sum.
+    # Check the solution in whole numbers, and the budget by an exact sum.
     values = _checked(result.x, table.patterns, table.demand)
     if values is not None and (
         any(int(values[table.kinds == kind].sum()) > most for kind, most in table.limits.items())

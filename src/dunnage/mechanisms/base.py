@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mechanism: frozen parameters that promise, preview and release; what all mechanisms share is written here once.
+"""Mechanism: frozen parameters that promise, preview and release. Everything that mechanisms share is here.
 
-A mechanism is one file. It names itself and its kind, has its parameters as fields, and implements :meth:`promise`
-(from public facts alone), :meth:`prepare` (what may be refused before anything is spent) and :meth:`draw` (noise, only
-after the spend). Describing it, reading it back from a certificate, and the order of a release follow from that.
+A mechanism is one file. It states its name and kind, has its parameters as fields, and implements :meth:`promise` (from
+public facts alone), :meth:`prepare` (which may refuse, before anything is spent) and :meth:`draw` (which adds noise,
+only after the spend). This base class describes it, reads it back from a certificate and orders the steps of a release.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from dunnage.model.guarantees import KAnonymity, Promise
 from dunnage.model.laws import MOST_EPSILON
 from dunnage.model.schema import Schema
 
-if TYPE_CHECKING:  # a promise is asked for where private rows, budgets and keys are out of reach
+if TYPE_CHECKING:  # promises are also made where private rows, budgets and keys are out of reach
     from dunnage.ledger import Ledger
     from dunnage.noise.source import Noise
     from dunnage.publication import Publication
@@ -40,13 +40,13 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Foresight:
-    """What a mechanism tells the owner before it spends. Private: it is printed for the owner, and enters no release.
+    """What a mechanism shows the owner before it spends. Private: it is printed for the owner and enters no release.
 
-    Nothing is drawn for it, so that it cannot be used to draw until one likes the outcome.
+    A preview adds no noise, so nobody can repeat it until they like the outcome.
     """
 
     warnings: tuple[str, ...] = ()  # what the owner should not overlook
-    lines: tuple[str, ...] = ()  # what else there is to know
+    lines: tuple[str, ...] = ()  # everything else
     details: Mapping[str, object] = field(default_factory=dict)  # the same as plain data
 
     def __repr__(self) -> str:
@@ -58,30 +58,30 @@ class Foresight:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Outcome:
-    """What a mechanism has drawn: tables that leave, what the certificate says of them, and what the key keeps."""
+    """The result of a mechanism: tables that leave, what the certificate says about them, and what the key keeps."""
 
     data: pa.Table
     measures: RowMeasures | CountMeasures  # figures that the guarantee lets everyone see
-    rows: IntArray | None = None  # dataset row of each released row; None where nothing leads back to rows
+    rows: IntArray | None = None  # dataset row of each released row; None if nothing leads back to rows
     class_id: IntArray | None = None  # class of each released row, if there are classes
     classes: pa.Table | None = None
     members: pa.Table | None = None
-    facts: Mapping[str, int] = field(default_factory=dict)  # what else only the owner may know
+    facts: Mapping[str, int] = field(default_factory=dict)  # further facts that only the owner may know
 
 
 class Mechanism(Model, abc.ABC):
     """Parameters of one way to release a dataset, and what it promises with them."""
 
-    model_config = ConfigDict(strict=False)  # types of parameters read what is given themselves
+    model_config = ConfigDict(strict=False)  # each parameter's type reads its own input
 
     name: ClassVar[str]  # as in policies and certificates
     kind: ClassVar[Literal["classes", "noisy", "counts"]]  # what is released
-    proof: ClassVar[tuple[str, ...]] = ()  # where in docs/proofs the guarantee is proved
-    counts_persons: ClassVar[bool] = False  # whether it can tell persons apart
+    proof: ClassVar[tuple[str, ...]] = ()  # sections of docs/proofs that prove the guarantee
+    counts_persons: ClassVar[bool] = False  # whether it can distinguish persons
     counts_trips: ClassVar[bool] = False  # whether rows are trips
-    fast: ClassVar[bool] = False  # whether many thousand records are released in seconds
-    apart: ClassVar[bool] = False  # whether it looks at each combination of public values by itself
-    seeded: ClassVar[str] = "the noise was drawn from a seed that others may know"  # why seeded noise voids it
+    fast: ClassVar[bool] = False  # whether it releases many thousand records in seconds
+    apart: ClassVar[bool] = False  # whether it handles each combination of public values separately
+    seeded: ClassVar[str] = "the noise came from a seed that others may know"  # why seeded noise voids it
 
     def __init__(self, /, **parameters: Any) -> None:
         try:
@@ -91,7 +91,7 @@ class Mechanism(Model, abc.ABC):
 
     @classmethod
     def _problems(cls, error: ValidationError) -> list[str]:
-        """Say in our words what is wrong with parameters; those are public, so that they may be printed."""
+        """Say in our own words what is wrong with the parameters. They are public, so they may be printed."""
         problems = []
         for item in error.errors(include_url=False):
             name, given = str(item["loc"][0]) if item["loc"] else "", item.get("input")
@@ -99,7 +99,7 @@ class Mechanism(Model, abc.ABC):
             if isinstance(cause, Exception):
                 problems.append(str(cause))
             elif item["type"] == "missing":
-                problems.append(f"{cls.name} needs {name}: what it promises is yours to choose, so it has no default.")
+                problems.append(f"{cls.name} needs {name}. It has no default, because you choose what is promised.")
             elif item["type"] == "extra_forbidden":
                 problems.append(f"{shown(name)} is not a parameter of {cls.name}. {suggestion(name, cls.model_fields)}")
             elif item["type"] == "bool_type":
@@ -114,27 +114,27 @@ class Mechanism(Model, abc.ABC):
 
     @classmethod
     def from_description(cls, description: Mapping[str, object]) -> Mechanism:
-        """Rebuild a mechanism from what a certificate states: the exact inverse of :meth:`describe`."""
+        """Rebuild a mechanism from a certificate: the exact inverse of :meth:`describe`."""
         mechanism = cls(**cls._given(description))
         described = mechanism.describe()
         if described != dict(description):
             every = sorted(str(name) for name in described.keys() | description.keys())
             strange = [name for name in every if name not in described or described[name] != description.get(name, ...)]
-            raise ParameterError(f"{shown(strange[0])} of {cls.name} cannot be what is stated, beside its parameters.")
+            raise ParameterError(f"the stated {shown(strange[0])} of {cls.name} contradicts its parameters.")
         return mechanism
 
     @classmethod
     def _given(cls, description: Mapping[str, object]) -> dict[str, object]:
-        """Return the parameters of a description, without what follows from them."""
+        """Return the parameters of a description, without the values that follow from them."""
         return {name: value for name, value in description.items() if name in cls.model_fields}
 
     def notes(self) -> tuple[str, ...]:
-        """Return where in docs/proofs it is proved what these parameters keep, or shown what they do not."""
+        """Return the sections of docs/proofs that prove what these parameters keep, or show what they do not keep."""
         return self.proof
 
     @property
     def pools(self) -> bool:
-        """Whether records that are left out wait in a file for the next release."""
+        """Whether records that are left out go into a file for the next release."""
         return False
 
     def attributes(self, dataset: Dataset) -> list[dict[str, object]]:
@@ -142,41 +142,41 @@ class Mechanism(Model, abc.ABC):
 
     @abc.abstractmethod
     def promise(self, schema: Schema) -> Promise:
-        """State what a release under this schema will guarantee; needs no data."""
+        """State what a release under this schema guarantees. This needs no data."""
 
     def problems(self, schema: Schema) -> Iterator[Problem]:
-        """Find what a policy must tell besides; asked once the promise was made."""
+        """Yield what else the policy must state. Called after :meth:`promise`."""
         yield from ()
 
     def prepare(self, dataset: Dataset, progress: Progress | None = None) -> Any:
-        """Work out all that needs no noise, and refuse what cannot be released: nothing is spent yet."""
+        """Do all work that needs no noise, and refuse what cannot be released. Nothing is spent yet."""
         return None
 
     @abc.abstractmethod
     def draw(self, dataset: Dataset, prepared: Any, noise: Noise) -> Outcome:
-        """Draw what is released; called only after the ledger has accepted the spend."""
+        """Add noise and return the result. Called only after the ledger has accepted the spend."""
 
     def preview(self, dataset: Dataset) -> Foresight:
-        """Tell the owner everything that helps to choose parameters; draws nothing."""
+        """Show the owner everything that helps to choose parameters, without any noise."""
         return Foresight()
 
     def warnings(self, dataset: Dataset) -> tuple[str, ...]:
         return self.preview(dataset).warnings
 
     def recount(self, release: Release, schema: Schema) -> Iterator[str]:
-        """Count again what the tables of a release tell of these parameters.
+        """Recount what the tables of a release show about these parameters, from public facts.
 
-        Says what held, and raises :class:`~dunnage.errors.CheckFailed` for what did not; public facts are at hand.
+        Yields a sentence for each check that passes, and raises :class:`~dunnage.errors.CheckFailed` otherwise.
         """
         yield from ()
 
     def release(
         self, dataset: Dataset, *, ledger: Ledger, noise: Noise, progress: Progress | None = None
     ) -> Publication:
-        """Promise, spend once, draw, and release with its certificate.
+        """Promise, spend once, add noise, and return the release with its certificate.
 
-        Whatever can be refused is refused before the spend, and noise is first drawn after it. Here alone private rows,
-        budget and key meet what was promised without them.
+        Every refusal comes before the spend, and all noise after it. Only here do private rows, budget and key meet
+        the promise, which was made without them.
         """
         from dunnage.publication import Key, Publication
         from dunnage.release import Release
@@ -186,34 +186,34 @@ class Mechanism(Model, abc.ABC):
             promise = promise.voided(self.seeded)
         prepared = self.prepare(dataset, progress)
         spend = ledger.spend(promise, dataset.purpose)
-        drawn = self.draw(dataset, prepared, noise)
+        outcome = self.draw(dataset, prepared, noise)
         certificate = certify(
             promise,
-            kind="rows" if drawn.rows is not None else "counts",
+            kind="rows" if outcome.rows is not None else "counts",
             dataset=dataset.policy.dataset,
             period=dataset.period,
             attributes=self.attributes(dataset),
-            measures=drawn.measures,
+            measures=outcome.measures,
             spend=SpendStatement(id=spend.id, at=spend.at),
             composed=ledger.statement(dataset.policy.dataset).composed(),
         )
-        release = Release(certificate=certificate, data=drawn.data, classes=drawn.classes, members=drawn.members)
+        release = Release(certificate=certificate, data=outcome.data, classes=outcome.classes, members=outcome.members)
         columns = {name: np.zeros(0, dtype=np.int64) for name in ("row", "source_row")}
-        if drawn.rows is not None:
-            # key : a line per source row, so several for a row of merged ones
+        if outcome.rows is not None:
+            # key : one line per source row, so several for a row of merged ones
             parts = dataset.parts
-            row, position = parts.of(drawn.rows)
+            row, position = parts.of(outcome.rows)
             columns = {"row": row, "source_row": parts.source_rows[position]}
-            if drawn.class_id is not None:
-                columns["class_id"] = drawn.class_id[row]
+            if outcome.class_id is not None:
+                columns["class_id"] = outcome.class_id[row]
             for attribute in dataset.schema.identifiers:
                 columns[attribute.name] = parts.column(attribute.name).take(pa.array(position))
         salt = noise.draw_bytes(32)
         digest = dataset.keyed_digest(salt)
-        return Publication(release, Key(table=pa.table(columns), salt=salt, input_digest=digest, facts=drawn.facts))
+        return Publication(release, Key(table=pa.table(columns), salt=salt, input_digest=digest, facts=outcome.facts))
 
 
-# Types of parameters. What may be given is wider than what is kept: 1, 0.1, "1/3" and Fraction(1, 3) are all exact.
+# Types of parameters. They accept more forms than they keep: 1, 0.1, "1/3" and Fraction(1, 3) all become fractions.
 
 
 def _number(given: Any, info: ValidationInfo) -> Fraction:
@@ -223,9 +223,7 @@ def _number(given: Any, info: ValidationInfo) -> Fraction:
 def _epsilon(given: Any, info: ValidationInfo) -> Fraction:
     epsilon = exact(given, what="epsilon")
     if not 0 < epsilon <= MOST_EPSILON:
-        raise ParameterError(
-            f"epsilon must be more than 0 and at most {MOST_EPSILON}. Got {shown_number(epsilon)}. Use 1, say."
-        )
+        raise ParameterError(f"epsilon must be above 0 and at most {MOST_EPSILON}. Got {shown_number(epsilon)}. Try 1.")
     return epsilon
 
 
@@ -233,13 +231,13 @@ def _confidence(given: Any) -> Fraction:
     confidence = exact(given, what="confidence")
     if not 0 <= confidence < 1:
         raise ParameterError(
-            f"confidence must be at least 0 (no intervals) and below 1. Got {shown_number(confidence)}. Use 0.9, say."
+            f"confidence must be at least 0 (no intervals) and below 1. Got {shown_number(confidence)}. Try 0.9."
         )
     return confidence
 
 
 def _k(given: Any) -> int:
-    return KAnonymity(k=given, protects="record").k  # refuses a k that is no k
+    return KAnonymity(k=given, protects="record").k  # refuses an invalid k
 
 
 def optional(read: Callable[..., Any]) -> PlainValidator:
@@ -260,7 +258,7 @@ Flag = StrictBool
 K = Annotated[int, PlainValidator(_k)]
 OptionalK = Annotated[int | None, optional(lambda given, _: _k(given))]
 
-# Numbers by name, in order of names: a table that cannot be changed and can be hashed.
+# Numbers by name, in order of names: an immutable, hashable table.
 Pairs = tuple[tuple[str, Fraction], ...]
 
 
@@ -269,7 +267,7 @@ def plain_pairs(pairs: Pairs) -> dict[str, int | float | str]:
 
 
 def label_codes(dataset: Dataset, name: str, domain: CodedDomain | None = None) -> IntArray:
-    """Return the position of each label of a column in its domain; each distinct one is looked up once."""
+    """Return the position of each label of a column in its domain, with one lookup per distinct label."""
     chosen = cast("CodedDomain", domain or dataset.schema[name].domain)  # the schema has checked the kinds
     encoded = dataset.column(name).dictionary_encode()
     codes = chosen.codes(np.asarray(encoded.dictionary.to_pylist(), dtype=object))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What mechanisms that release classes share: strata, equivalence classes, and the release made from them."""
+"""What mechanisms that release classes share: strata, equivalence classes, and the release built from them."""
 
 from __future__ import annotations
 
@@ -53,10 +53,11 @@ if TYPE_CHECKING:
     from dunnage.release import Release
     from dunnage.tables.dataset import Dataset
 
-# What is told about a class: its bounds, also the mean of its numbers, or all its values.
+# What a release shows about a class: its bounds, also the mean of its numbers, or all its values.
 Statistic = Literal["bounds", "mean", "multiset"]
 MAX_IMPORTANCE = 10**9
 MAX_ALPHA = 10**9
+NOT_SIZE = "a quasi-identifier of labels cannot be named 'size': the table of classes has that column. Rename it."
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -79,12 +80,10 @@ class Sets:
     diameters: FloatArray | None = None  # longest shortest paths inside them, if values are vertices of a network
 
 
-Generalised = Intervals | Nodes | Sets  # one attribute as a release tells it, class by class
+Generalised = Intervals | Nodes | Sets  # one attribute as a release shows it, class by class
 
 
 class ClassFigures(TypedDict, total=False):
-    """What the certificate states of classes besides sizes and loss."""
-
     importance: ImportanceStatement
     distortion: Distortion
     k_chosen: int
@@ -92,17 +91,17 @@ class ClassFigures(TypedDict, total=False):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class EquivalenceClasses:
-    # Class of each dataset row, -1 where suppressed; numbered in an order that follows from released values alone
+    # Class of each dataset row, -1 if suppressed; the order of the numbers follows from released values alone
     of_row: IntArray
     generalised: tuple[Generalised, ...]  # the generalised attributes, in the order of the schema
-    # For each of them the sum over all records of its share of the loss metric (eq. 7), suppressed ones included at the
-    # price alpha; before importance
+    # For each attribute its share of the loss metric (eq. 7), summed over all records, before importance; a suppressed
+    # record costs alpha
     losses: tuple[float, ...]
-    importance: tuple[float, ...]  # what each counts in the metric (beta in eq. 7)
-    levels: tuple[int, ...] = ()  # for each the level of its hierarchy, if all classes are generalised to one
+    importance: tuple[float, ...]  # weight of each attribute in the metric (beta in eq. 7)
+    levels: tuple[int, ...] = ()  # level of each attribute in its hierarchy, if it is the same for all classes
     metric: str = LOSS_METRIC
-    fewest_persons: int | None = None  # in the class that has fewest, where k counts persons
-    figures: ClassFigures = field(default_factory=lambda: ClassFigures())  # what else the certificate states
+    fewest_persons: int | None = None  # persons in the smallest class, if k counts persons
+    figures: ClassFigures = field(default_factory=lambda: ClassFigures())  # further figures of the certificate
 
     @property
     def level_of(self) -> dict[str, int]:
@@ -122,10 +121,10 @@ class EquivalenceClasses:
 
 
 class ClassRelease(Mechanism):
-    """A mechanism that releases classes of records that look alike: what their figures depend on."""
+    """A mechanism that releases classes of records that look alike, and what their figures depend on."""
 
     kind = "classes"
-    class_bounds: ClassVar[str] = "class"  # the class's own extremes; or a public "grid"; or a "level" of a hierarchy
+    class_bounds: ClassVar[str] = "class"  # the class's own extremes, a public "grid", or a "level" of a hierarchy
     metric: ClassVar[str] = LOSS_METRIC
 
     @property
@@ -147,7 +146,7 @@ class ClassRelease(Mechanism):
         return {name: float(given.get(name, 1)) for name in generalised(release)}
 
     def own_figures(self, release: Release, num_suppressed: int) -> Mapping[str, object]:
-        """Work out the figures that only this mechanism states; check what it was asked to keep to."""
+        """Compute the figures that only this mechanism states, and check the limits it was given."""
         return {}
 
     def recount(self, release: Release, schema: Schema) -> Iterator[str]:
@@ -155,9 +154,9 @@ class ClassRelease(Mechanism):
 
 
 class ClassMechanism(ClassRelease):
-    """A mechanism that finds classes of records that look alike, which takes no noise, and releases them."""
+    """A mechanism that groups similar records into classes without noise, and releases the classes."""
 
-    seeded = "the order of rows was drawn from a seed that others may know"
+    seeded = "the order of rows came from a seed that others may know"
 
     @property
     def least_k(self) -> int:
@@ -165,14 +164,9 @@ class ClassMechanism(ClassRelease):
         k: int = getattr(self, "k", LEAST_K)
         return k
 
-    @property
-    def tells(self) -> Statistic:
-        statistic: Statistic = getattr(self, "statistic", "bounds")
-        return statistic
-
     @abc.abstractmethod
     def classes(self, dataset: Dataset, progress: Progress | None = None) -> EquivalenceClasses:
-        """Find the classes: private, drawn from nothing but the rows; refuse if no release is possible."""
+        """Return the classes, which are private and follow from the rows alone; refuse if no release is possible."""
 
     def prepare(self, dataset: Dataset, progress: Progress | None = None) -> EquivalenceClasses:
         return self.classes(dataset, progress)
@@ -181,16 +175,16 @@ class ClassMechanism(ClassRelease):
         self,
         schema: Schema,
         *,
-        in_clear: tuple[str, ...],  # what else is shown, besides sizes and columns that are released as they are
+        in_clear: tuple[str, ...],  # what is shown besides sizes and unchanged columns
         numerics: str,
         counted: Assumption = RECORDS_NOT_PERSONS,
         choice: Assumption = CHOICE_DEPENDS_ON_DATA,
         refusal: Assumption = DATA_DEPENDENT_REFUSAL,
         mechanism: Mapping[str, object] | None = None,
     ) -> Promise:
-        """State k-anonymity, with what all releases of classes rest on and show."""
+        """State k-anonymity, with the assumptions of every release of classes and what it shows."""
         unchanged = [
-            f"{role} columns as they are: {', '.join(attribute.name for attribute in attributes)}"
+            f"{role} columns, unchanged: {', '.join(attribute.name for attribute in attributes)}"
             for role, attributes in (("public", schema.public), ("sensitive", schema.sensitive))
             if attributes
         ]
@@ -200,7 +194,7 @@ class ClassMechanism(ClassRelease):
             mechanism=mechanism or self.describe(),
             assumptions=(PUBLIC_DOMAIN, counted, choice, refusal, SINGLE_RELEASE, SYSTEM_ENTROPY),
             in_clear=(
-                "number of released and of suppressed records, number of classes, size of each class",
+                "the number of released records and of suppressed records, the number of classes, the size of each",
                 *in_clear,
                 *unchanged,
                 *(attribute.exception for attribute in schema if attribute.exception),
@@ -213,7 +207,8 @@ class ClassMechanism(ClassRelease):
         kept = np.flatnonzero(prepared.of_row >= 0)
         order = kept[noise_arrays.permutation(noise, len(kept))]
         class_id = prepared.of_row[order]
-        summary = class_table(dataset, prepared, self.tells)
+        statistic: Statistic = getattr(self, "statistic", "bounds")
+        summary = class_table(dataset, prepared, statistic)
         data = row_table(dataset, summary, order, class_id)
         figures = {"loss": prepared.loss_measures(len(dataset)), **prepared.figures}
         figures |= {"levels": prepared.level_of} if prepared.levels else {}
@@ -227,9 +222,9 @@ class ClassMechanism(ClassRelease):
         measures = size_measures(sizes, self.least_k, num_suppressed, prepared.fewest_persons)
         measures = RowMeasures.model_validate({**measures.plain(), **figures})
         members = None
-        if self.tells == "multiset":
+        if statistic == "multiset":
             # members : class_id and one joint tuple of the generalised attributes, sorted
-            columns = {told.name: dataset.column(told.name).take(pa.array(kept)) for told in prepared.generalised}
+            columns = {item.name: dataset.column(item.name).take(pa.array(kept)) for item in prepared.generalised}
             of_kept = prepared.of_row[kept]
             sorted_rows = np.lexsort([*(sort_key(column) for column in reversed(columns.values())), of_kept])
             joint = {name: column.take(pa.array(sorted_rows)) for name, column in columns.items()}
@@ -238,11 +233,11 @@ class ClassMechanism(ClassRelease):
 
 
 def _alpha(given: Any) -> Fraction:
-    """Read alpha, the price of suppressing one record in records generalised to the whole domain."""
+    """Read alpha, the price of suppressing one record: how many records generalised to the whole domain it equals."""
     value = exact(given, what="alpha")
     if not 0 < value <= MAX_ALPHA:
         raise ParameterError(
-            f"alpha must be more than 0 and at most {MAX_ALPHA}. Got {shown_number(value)}. Use 1, the usual price."
+            f"alpha must be above 0 and at most {MAX_ALPHA}. Got {shown_number(value)}. The usual price is 1."
         )
     return value
 
@@ -251,13 +246,13 @@ def importance_of(
     given: Any,
     least: Fraction = Fraction(1, MAX_IMPORTANCE),
     most: Fraction = Fraction(MAX_IMPORTANCE),
-    remedy: str = "Use 1, the usual importance.",
+    remedy: str = "The usual importance is 1.",
 ) -> Pairs:
     try:
         pairs = sorted(dict(given).items())
     except (TypeError, ValueError):
         raise ParameterError(
-            f"importance must be a table attribute = number. Got {shown(given)}. Write [mechanism.importance]."
+            f"importance must be a table of attribute = number. Got {shown(given)}. Write it as [mechanism.importance]."
         ) from None
     weights = tuple((str(name), exact(value, what=f"importance of {name}")) for name, value in pairs)
     for name, weight in weights:
@@ -273,15 +268,15 @@ Importance = Annotated[Pairs, PlainValidator(importance_of), PlainSerializer(pla
 
 
 def check_stratum_sizes(sizes: IntArray, k: int, dataset: Dataset) -> None:
-    """Refuse what cannot be k-anonymous, by the sizes of its strata; counts are the owner's to see.
+    """Refuse a dataset that cannot be k-anonymous, by the sizes of its strata. The owner may see the counts.
 
-    Sizes are of persons where the policy tells them apart.
+    Sizes count persons if the policy distinguishes them.
     """
     persons = dataset.persons
     num, unit = (len(dataset), "records") if persons is None else (len(np.unique(persons)), "persons")
     if num < k:
         raise Refusal(
-            f"{dataset.source}: {num} {unit} cannot be {k}-anonymous. Give at least {k}, or {lower_k(dataset)} in "
+            f"{dataset.source}: {num} {unit} cannot be {k}-anonymous. Provide at least {k}, or {lower_k(dataset)} in "
             "[mechanism]."
         )
     small = int((sizes < k).sum())
@@ -297,14 +292,14 @@ def check_stratum_sizes(sizes: IntArray, k: int, dataset: Dataset) -> None:
 
 
 def lower_k(dataset: Dataset) -> str:
-    """Say what to do about a k that is too large: it may follow from a largest risk, without being given."""
+    """Say what to do about a k that is too large: the policy may have set max_risk instead of k."""
     given = dataset.policy.mechanism
     return "raise max_risk" if "max_risk" in given and "k" not in given else "lower k"
 
 
 def refuse_empty(alpha: Fraction) -> Refusal:
     return Refusal(
-        f"at alpha = {decimal_text(alpha)} suppressing every record loses least, so nothing would be "
+        f"at alpha = {decimal_text(alpha)} the loss is smallest if every record is suppressed, so nothing would be "
         "released. Raise alpha in [mechanism], or lower k."
     )
 
@@ -316,16 +311,16 @@ def strata(dataset: Dataset) -> tuple[IntArray, int]:
     for attribute in dataset.schema.public:
         column = released_column(dataset, attribute.name)
         ranks = pc.rank(column, tiebreaker="dense").to_numpy().astype(np.int64) - 1
-        # Renumbered after each column, so that the product stays below n^2.
+        # Renumber after each column, so that the product stays below n^2.
         present, codes = np.unique(codes * (int(ranks.max()) + 1) + ranks, return_inverse=True)
         num = len(present)
     return codes, num
 
 
 def released_column(dataset: Dataset, name: str) -> pa.Array:
-    """Return a public or sensitive column as it is released: equal values look equal, in types all readers know.
+    """Return a public or sensitive column as it is released: equal values look equal, in types that all readers know.
 
-    A negative zero equals zero and yet is printed differently, so it would tell apart the records of one class.
+    A negative zero equals zero but prints differently, so it would distinguish records of one class.
     """
     column = dataset.column(name)
     if pa.types.is_decimal(column.type) and column.type.bit_width < 128:
@@ -340,29 +335,27 @@ def class_table(dataset: Dataset, classes: EquivalenceClasses, statistic: str) -
     kept = classes.of_row >= 0
     sizes = class_sizes(classes.of_row[kept])
     columns: dict[str, object] = {"class_id": np.arange(len(sizes), dtype=np.int64), "size": sizes}
-    for told in classes.generalised:
-        if isinstance(told, Nodes):
-            columns[told.name] = pa.array(told.labels, pa.string())
-            continue
-        if isinstance(told, Sets):
-            columns[told.name] = pa.array(told.sets, SET_TYPE)
-            if told.diameters is not None:
-                columns[f"{told.name}{DIAMETER_SUFFIX}"] = told.diameters
-            continue
-        columns[f"{told.name}_lower"] = told.lower
-        columns[f"{told.name}_upper"] = told.upper
-        if statistic in ("mean", "multiset"):
-            means = class_means(classes.of_row[kept], dataset.numbers(told.name)[kept])
-            # Rounding must not carry a mean out of its own interval.
-            columns[f"{told.name}_mean"] = np.clip(means, told.lower, told.upper)
+    for item in classes.generalised:
+        if isinstance(item, Nodes):
+            columns[item.name] = pa.array(item.labels, pa.string())
+        elif isinstance(item, Sets):
+            columns[item.name] = pa.array(item.sets, SET_TYPE)
+            if item.diameters is not None:
+                columns[f"{item.name}{DIAMETER_SUFFIX}"] = item.diameters
+        else:
+            columns |= {f"{item.name}_lower": item.lower, f"{item.name}_upper": item.upper}
+            if statistic in ("mean", "multiset"):
+                means = class_means(classes.of_row[kept], dataset.numbers(item.name)[kept])
+                # Rounding must not move a mean out of its own interval.
+                columns[f"{item.name}_mean"] = np.clip(means, item.lower, item.upper)
     return pa.table(columns)
 
 
 def class_means(class_id: IntArray, values: FloatArray) -> FloatArray:
     """Return the mean of each class, as a function of its values alone.
 
-    Floating-point sums depend on the order of their terms, and so would tell something of the order of the input.
-    Values are therefore added in sorted order, and as whole numbers wherever they are decimals.
+    A floating-point sum depends on the order of its terms, so it would leak the order of the input. Values are
+    therefore added in sorted order, and as whole numbers if they are decimals.
     """
     order = np.lexsort((values, class_id))
     sizes = class_sizes(class_id)

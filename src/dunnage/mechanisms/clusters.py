@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""UtilityClusters: classes of near records, with numbers, trees, networks and plain labels in one metric.
+"""UtilityClusters: classes of similar records, with numbers, trees, networks and plain labels in one metric.
 
 Local recoding after Bhati, Ivanchev, Bojic, Datta and Eckhoff 2021. A class is charged its largest distance in each
-attribute over the diameter of the public domain, times the weight of the attribute; the clustering keeps the sum over
-all records low. What it finds is only a choice of classes: that each has k records (or persons) is counted afterwards,
-whatever the clustering did. ``docs/proofs/utility-clusters.md`` says what holds.
+attribute over the diameter of the public domain, times the weight of the attribute. The clustering keeps the sum over
+all records low. It only proposes classes: the mechanism then counts that each has k records (or persons), whatever the
+clustering did. ``docs/proofs/utility-clusters.md`` says what is proved.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from dunnage.exact import decimal_text, exact, plain, shown, shown_number
 from dunnage.kernels.clusters.growth import Constraints, Metric, distance_deviations, near_weights
 from dunnage.mechanisms.base import PLAIN, Flag, OptionalK, Pairs, Progress, label_codes, optional, plain_pairs
 from dunnage.mechanisms.classes import (
+    NOT_SIZE,
     ClassMechanism,
     EquivalenceClasses,
     Generalised,
@@ -74,16 +75,16 @@ if TYPE_CHECKING:
     from dunnage.tables.dataset import Dataset
 
 MAX_QUANTILES = 10_000
-MAX_SPAN = 1e100  # widest domain of a number; beyond it squares of distances would not be finite
-NUM_BUCKETS = 96  # buckets of equal width for the entropy of a number, where no others are asked for
-TOLD_FROM = 5_000  # fewer records are grown into classes before there is anything to tell
-IMPORTANCE_DIGITS = 3  # of an entropy before it is used, so that what is printed is what was used
+MAX_SPAN = 1e100  # widest domain of a number; beyond it, squares of distances would not be finite
+NUM_BUCKETS = 96  # default number of buckets of equal width for the entropy of a number
+PROGRESS_FROM = 5_000  # with fewer records the classes are ready before there is any progress to show
+IMPORTANCE_DIGITS = 3  # an entropy is rounded before it is used, so that the printed number is the one in use
 STATISTICS_KEPT = ("mean", "median")
-ORDERED_KINDS = ("numeric", "ordinal")  # of sensitive columns whose values can be compared by order
-PERSONS_TOLD_APART = Assumption(
+ORDERED_KINDS = ("numeric", "ordinal")  # kinds of sensitive columns that have an order
+PERSONS_COUNTED = Assumption(
     COUNTS_PERSONS, "k counts persons; the identifier that the owner named has one value for each person"
 )
-_TOLD = {
+_SHOWN = {
     "the smallest and the largest value, two exact values, of": ("numeric",),
     "the lowest node above all values of": ("tree",),
     "the set of all values that occur of": ("graph", "category", "ordinal"),
@@ -94,12 +95,13 @@ _MAY_REFUSE = ("max_distortion", "max_suppressed", "keep", "l", "t")
 class _Range(NamedTuple):
     least: int
     most: int | None = None
-    above: bool = False  # whether it must be more than the least
+    above: bool = False  # whether the least itself is excluded
 
     def read(self, given: Any, info: ValidationInfo) -> Fraction:
-        return self.check(exact(given, what=str(info.field_name)), str(info.field_name))
+        return self.check(given, str(info.field_name))
 
-    def check(self, value: Fraction, name: str) -> Fraction:
+    def check(self, given: Any, name: str) -> Fraction:
+        value = exact(given, what=name)
         enough = value > self.least if self.above else value >= self.least
         if enough and (self.most is None or value <= self.most):
             return value
@@ -108,7 +110,7 @@ class _Range(NamedTuple):
             words = f"at least {self.least}"
         elif self.above:
             words = f"above {self.least} and at most {self.most}"
-        raise ParameterError(f"{name} must be {words}. Got {shown_number(value)}. Mend the value.")
+        raise ParameterError(f"{name} must be {words}. Got {shown_number(value)}.")
 
 
 def _table(given: Any, what: str) -> list[tuple[str, Any]]:
@@ -116,7 +118,7 @@ def _table(given: Any, what: str) -> list[tuple[str, Any]]:
         return sorted((str(name), value) for name, value in dict(given).items())
     except (TypeError, ValueError):
         raise ParameterError(
-            f"{what} must be a table by attribute. Got {shown(given)}. Write [mechanism.{what}]."
+            f"{what} must be a table by attribute. Got {shown(given)}. Write it as [mechanism.{what}]."
         ) from None
 
 
@@ -124,12 +126,12 @@ def _numbers(given: Any, what: str, words: str, fits: Callable[[Fraction], bool]
     pairs = tuple((name, exact(value, what=f"{what} of {name}")) for name, value in _table(given, what))
     for name, value in pairs:
         if not fits(value):
-            raise ParameterError(f"{what} must be {words}. Got {shown_number(value)} for {name!r}. Mend the value.")
+            raise ParameterError(f"{what} must be {words}. Got {shown_number(value)} for {name!r}.")
     return pairs
 
 
 def _bucket(name: str, given: Any) -> tuple[str, Fraction]:
-    if isinstance(given, tuple) and len(given) == 2:  # as it is kept
+    if isinstance(given, tuple) and len(given) == 2:  # the form that is stored
         given = {given[0]: given[1]}
     kind, size = next(iter(given.items())) if isinstance(given, Mapping) and len(given) == 1 else ("width", given)
     if kind not in ("width", "quantiles"):
@@ -138,7 +140,7 @@ def _bucket(name: str, given: Any) -> tuple[str, Fraction]:
     count = kind == "quantiles"
     if value <= 0 or (count and (value.denominator != 1 or not 1 < value <= MAX_QUANTILES)):
         words = f"quantiles must be a whole number from 2 to {MAX_QUANTILES}" if count else "a width must be above 0"
-        raise ParameterError(f"buckets of {name!r}: {words}. Got {decimal_text(value)}. Mend the value.")
+        raise ParameterError(f"buckets of {name!r}: {words}. Got {decimal_text(value)}.")
     return kind, value
 
 
@@ -153,73 +155,73 @@ def _statistics(name: str, given: Any) -> Pairs:
 def _importance(given: Any) -> str | Pairs:
     if isinstance(given, str):
         if given not in ENTROPIES:
-            known = ", ".join((*ENTROPIES, "a table attribute = 1 to 5"))
-            raise ParameterError(f"importance must be one of {known}. Got {shown(given)}.")
+            choices = ", ".join((*ENTROPIES, "a table of attribute = 1 to 5"))
+            raise ParameterError(f"importance must be one of {choices}. Got {shown(given)}.")
         return given
-    return importance_of(given, Fraction(1), Fraction(5), "Use 1 for what matters least.")
+    return importance_of(given, Fraction(1), Fraction(5), "Use 1 for the least important attribute.")
 
 
 _Share = Annotated[Fraction | None, optional(_Range(0, 1).read), PLAIN]
 
 
 class UtilityClusters(ClassMechanism):
-    """Release classes of near records: intervals of numbers, nodes of trees, sets of stations and other labels.
+    """Release classes of similar records: intervals of numbers, nodes of trees, sets of stations and other labels.
 
     Parameters
     ----------
     k
-        Fewest records (persons, where the policy tells them apart) that must look alike.
+        Smallest number of records (persons, if the policy distinguishes them) that must look alike.
     max_distortion
-        Largest total distortion, 0 to 1: the largest k that keeps to it is looked for. Alone it promises k = 2; with
-        ``k``, at least that.
+        Largest total distortion, 0 to 1: the mechanism searches for the largest k that stays within it. Alone it
+        promises k = 2; with ``k``, at least that.
     method
         ``growth``: a class grows by the record that raises its charge least. ``published-density`` and
-        ``published-greedy``: the paper's own, heads with their nearest records; these count records only.
+        ``published-greedy``: the paper's methods, which join heads with their nearest records and count records only.
     scaling
-        How distances of attributes are made comparable when neighbours are looked for: over their standard deviation
-        (``unit-variance``) or over the diameter of the domain (``maximum``).
+        How to make distances of attributes comparable in the search for neighbours: divide by their standard deviation
+        (``unit-variance``) or by the diameter of the domain (``maximum``).
     importance
-        ``entropy`` (bits, from the records), ``entropy-normalised`` (over its largest possible value), or a table
-        attribute = 1 to 5, 1 where it is not given. Shares of the sum are the weights (eq. 2).
+        ``entropy`` (bits, from the records), ``entropy-normalised`` (over its largest possible value), or a table of
+        attribute = 1 to 5, by default 1. The weights are shares of the sum (eq. 2).
     buckets
-        In which buckets the entropy of a number is worked out: attribute = width, or attribute = {quantiles = count}.
-        Where it is not given, 96 of equal width.
+        Buckets for the entropy of a number: attribute = width, or attribute = {quantiles = count}. The default is 96 of
+        equal width.
     limits
-        Widest that a class may be, by attribute: in the unit of a number, in path length of a network, in leaves of a
+        Largest width of a class, by attribute: in the unit of a number, in path length of a network, in leaves of a
         tree, in steps of an ordinal (C1). Records that fit nowhere are suppressed.
     max_suppressed
         Largest share of records that may be suppressed, 0 to 1 (C2). Records of small strata count.
     max_risk
-        Largest chance to name the row of a known record (C2): k is at least 1 over it.
+        Largest chance of naming the row of a known record (C2): k is at least 1 over it.
     keep
-        Statistics of numbers that may change little (C3): attribute = {mean = share, median = share}, in shares of the
-        width of the domain, worked out from the middles of released intervals. Else it is refused.
+        Statistics of numbers that may change only a little (C3): attribute = {mean = share, median = share}, in shares
+        of the width of the domain, computed from the middles of released intervals. A larger change is refused.
     price
-        What losing a record counts in the search, in records generalised to the whole domain.
+        Cost of losing a record in the search, in records generalised to the whole domain.
     l, l_kind
-        Least diversity of every sensitive column in a class: ``distinct`` values, or e to their ``entropy``.
+        Smallest diversity of every sensitive column in a class: ``distinct`` values, or e to their ``entropy``.
     t, t_kind
         Largest distance of a class from the whole table in every sensitive column: ``equal`` (total variation), or
-        ``ordered`` (earth mover's over ranks), for which each must be numeric or ordinal.
+        ``ordered`` (earth mover's over ranks), which needs numeric or ordinal columns.
     symmetrise
-        Take the longer way between two vertices of a directed network, which is refused otherwise.
+        Take the longer way between two vertices of a directed network, which is otherwise refused.
     refine_seconds
-        How long a local search may improve the classes.
+        How long a local search may improve the classes, in seconds.
 
     Guarantee
     ---------
-    k-anonymity over public and generalised columns together, proved: classes are counted.
+    k-anonymity over public and generalised columns together, proved: the mechanism counts the classes.
 
     Assumptions
     -----------
-    Public domains; one record per protected unit, or an identifier that tells persons apart; classes and importance
-    depend on data; a refusal may depend on data.
+    Public domains; one record per protected unit, or an identifier of persons; classes and importance depend on the
+    data; a refusal may depend on the data.
 
     Runtime
     -------
-    ``growth``: one to two CPU-seconds for 10,000 records of four attributes, and above 20,000 in proportion to their
-    number, as they are cut into blocks first, which are grouped on all cores. The first run ever compiles for half a
-    minute.
+    ``growth``: one to two CPU-seconds for 10,000 records of four attributes. Above 20,000 records the time grows in
+    proportion to their number: they are first cut into blocks, which are grouped on all cores. The very first run
+    compiles for half a minute.
 
     Utility
     -------
@@ -232,7 +234,7 @@ class UtilityClusters(ClassMechanism):
     """
 
     name = "utility-clusters"
-    fast = True  # unless clusters that keep to something else than k are searched for again and again
+    fast = True  # unless limits besides k need many searches
     apart = True
     proof = ("utility-clusters.md#guarantee",)
     counts_persons = True
@@ -274,13 +276,11 @@ class UtilityClusters(ClassMechanism):
     @model_validator(mode="before")
     @classmethod
     def _k_of_risk(cls, given: Mapping[str, Any]) -> Mapping[str, object]:
-        """Let k follow from a largest risk."""
         if given.get("max_risk") is None:
             return given
-        risk = _Range(0, 1, above=True).check(exact(given["max_risk"], what="max_risk"), "max_risk")
-        least = math.ceil(1 / risk)
+        least = math.ceil(1 / _Range(0, 1, above=True).check(given["max_risk"], "max_risk"))
         if given.get("k") is not None:
-            least = max(least, KAnonymity(k=given["k"], protects="record").k)  # refuses a k that is no k
+            least = max(least, KAnonymity(k=given["k"], protects="record").k)  # refuses an invalid k
         return {**given, "k": max(least, LEAST_K)}
 
     @model_validator(mode="after")
@@ -292,11 +292,11 @@ class UtilityClusters(ClassMechanism):
             )
         if self.k is None and self.max_distortion is None:
             raise ParameterError(
-                f"{self.name} needs k, max_risk or max_distortion: what it promises is yours to choose. Got none. "
-                "Write k = 5, say."
+                f"{self.name} needs k, max_risk or max_distortion, because you choose what is promised. Got none of "
+                "them. For example, write k = 5."
             )
         if self.method != "growth" and (self.l is not None or self.t is not None):
-            raise ParameterError(f'{self.method} knows no l and t. Use method = "growth" with them.')
+            raise ParameterError(f'{self.method} does not support l and t. Use method = "growth" with them.')
         return self
 
     @property
@@ -309,7 +309,7 @@ class UtilityClusters(ClassMechanism):
         return stated.weights if stated is not None else {}
 
     def own_figures(self, release: Release, num_suppressed: int) -> Mapping[str, object]:
-        """Work out importance and distortion; the entropy of true records is taken as stated."""
+        """Compute importance and distortion; only the certificate knows the entropy of the true records."""
         measures, classes, names = release.certificate.rows, release.classes, generalised(release)
         if isinstance(self.importance, str):
             factors = measures.importance.factors if measures.importance is not None else {}
@@ -318,7 +318,7 @@ class UtilityClusters(ClassMechanism):
             factors = {name: float(given.get(name, 1)) for name in names}
         sensible = factors.keys() == set(names) and all(0 <= value < math.inf for value in factors.values())
         require(sensible, "certificate.json: the importance of attributes makes no sense")
-        assert classes is not None  # columns were looked at before
+        assert classes is not None  # the columns were checked before
         sizes = classes.column("size").to_numpy()
         weights = shares_of({name: factors[name] for name in names})
         widths = {name: class_widths(release, classes, name)[0] for name in names}
@@ -335,26 +335,26 @@ class UtilityClusters(ClassMechanism):
         }
 
     def _check_kept(self, release: Release, widths: Mapping[str, FloatArray]) -> None:
-        """Check what classes were asked to keep to, as far as it can be seen: limits, risk, distortion, l and t."""
+        """Check the limits of classes as far as the release shows them: widths, risk, distortion, l and t."""
         measures = release.certificate.rows
         for name, limit in self.limits:
             domain = domain_of(release, name)
             most = width_limit(domain, limit) * (1 + LIMIT_TOLERANCE) + LIMIT_TOLERANCE
-            require(float(widths[name].max()) * domain.diameter <= most, f"classes: wider in {name} than the limit")
+            require(float(widths[name].max()) * domain.diameter <= most, f"classes: {name} is wider than its limit")
         if self.max_distortion is not None:
             most = float(self.max_distortion) * (1 + LIMIT_TOLERANCE) + LIMIT_TOLERANCE
             fits = measures.loss is not None and measures.loss.total <= most
             fits = fits and self.least_k <= (measures.k_chosen or 0) <= (measures.k_reached or 0)
-            require(fits, "certificate.json: distortion or k are not those that max_distortion allows")
+            require(fits, "certificate.json: max_distortion does not allow this distortion or k")
         class_id = release.data.column("class_id").to_numpy()
         for name in with_role(release, SENSITIVE):
             require(
                 all(self.reaches(class_id, sensitive_column(release, name))),
-                f"data: {name} is less diverse or farther from the whole table than was asked for",
+                f"data: {name} is less diverse, or farther from the whole table, than the mechanism promises",
             )
 
     def reaches(self, class_id: IntArray, column: pa.Array) -> tuple[bool, bool]:
-        """Tell whether the classes of a sensitive column keep to ``l`` and to ``t``."""
+        """Return whether the classes of a sensitive column keep to ``l``, and whether they keep to ``t``."""
         diverse = close = True
         if self.l is not None:
             entropy = self.l_kind == "entropy"
@@ -372,52 +372,53 @@ class UtilityClusters(ClassMechanism):
     def promise(self, schema: Schema) -> Promise:
         self._check_schema(schema)
         persons = schema.person is not None
-        told = []
-        for words, kinds in _TOLD.items():
+        in_clear = []
+        for words, kinds in _SHOWN.items():
             names = [attribute.name for attribute in schema.quasi_identifiers if attribute.kind in kinds]
-            told += [f"{words} {', '.join(names)} in each class"] if names else []
+            in_clear += [f"{words} {', '.join(names)} in each class"] if names else []
         if isinstance(self.importance, str):
-            told.append("the entropy of each generalised attribute over all records, to three decimals (importance)")
+            in_clear.append(
+                "the entropy of each generalised attribute over all records, to three decimals (importance)"
+            )
         if self.max_distortion is not None:
-            told.append("the k that classes were formed with, the largest found whose distortion is low enough")
-        told += [
-            f"the {statistic} of {name} over all records, to within {plain(share)} of the width of its domain: so near "
-            "to it is that of the middles of intervals"
+            in_clear.append("the k of the classes: the largest k in the search with a low enough distortion")
+        in_clear += [
+            f"the {statistic} of {name} over all records, to within {plain(share)} of the width of its domain: the "
+            f"{statistic} of the middles of intervals is that close to it"
             for name, kept in self.keep
             for statistic, share in kept
         ]
         if persons:
-            told.append("the number of persons in the class that has fewest")
+            in_clear.append("the number of persons in the class with the fewest persons")
         refusal = DATA_DEPENDENT_REFUSAL
-        if asked := [name for name in _MAY_REFUSE if getattr(self, name) not in (None, ())]:
-            says = f"{refusal.says}, and that what {' and '.join(asked)} asked for was reached"
-            refusal = replace(refusal, says=says)
+        if conditions := [name for name in _MAY_REFUSE if getattr(self, name) not in (None, ())]:
+            refusal = replace(refusal, says=f"{refusal.says}, and that {' and '.join(conditions)} could be kept")
         return self.class_promise(
             schema,
-            in_clear=tuple(told),
+            in_clear=tuple(in_clear),
             numerics="classes are counted; distances are in double precision and decide only which classes are formed",
-            counted=PERSONS_TOLD_APART if persons else RECORDS_NOT_PERSONS,
+            counted=PERSONS_COUNTED if persons else RECORDS_NOT_PERSONS,
             refusal=refusal,
         )
 
     def classes(self, dataset: Dataset, progress: Progress | None = None) -> EquivalenceClasses:
-        """Find the classes.
+        """Return the classes.
 
-        Refuses if a combination of public values has fewer than k records or persons, or what ``max_distortion``,
-        ``max_suppressed``, ``keep``, ``l`` and ``t`` ask for was not reached.
+        Refuses if a combination of public values has fewer than k records or persons, or if no classes keep to
+        ``max_distortion``, ``max_suppressed``, ``keep``, ``l`` and ``t``.
         """
         self._check_schema(dataset.schema)
         records = _Records(self, dataset, progress)
         k, classes = self.least_k, records.classes(self.least_k)
         if self.max_distortion is None:
             return classes
-        # Double k while the distortion is low enough, then halve the gap: the k chosen keeps to it, and k + 1 does not.
-        # Distortion need not rise with every k, so that a larger one still may keep to it as well.
+        # Double k while the distortion is low enough, then halve the gap: this k is good enough, and k + 1 is not.
+        # Distortion need not rise with every k, so an even larger k may be good enough as well.
         most = len(records) * float(self.max_distortion) * (1 + LIMIT_TOLERANCE)
         if classes.loss_sum > most:
             raise Refusal(
-                f"at k = {k} the distortion is {classes.loss_sum / len(records):.4f}, more than max_distortion = "
-                f"{shown_number(self.max_distortion)}. Raise it, or give attributes another importance."
+                f"at k = {k} the distortion is {classes.loss_sum / len(records):.4f}, above max_distortion = "
+                f"{shown_number(self.max_distortion)}. Raise max_distortion, or change the importance of attributes."
             )
         sizes = records.sizes
         bad, doubling = int(sizes.min() if dataset.policy.small == "refuse" else sizes.max()) + 1, True
@@ -435,25 +436,23 @@ class UtilityClusters(ClassMechanism):
         return replace(classes, figures={**classes.figures, "k_chosen": k})
 
     def _check_schema(self, schema: Schema) -> None:
-        """Refuse a schema that these parameters make no sense for."""
         attributes = {attribute.name: attribute for attribute in schema.quasi_identifiers}
         if not attributes:
-            raise ParameterError(f"{self.name} generalises quasi-identifiers. Got none. Give a column that role.")
+            raise ParameterError(
+                f"{self.name} generalises quasi-identifiers. The policy has none. Give that role to a column."
+            )
         for name, attribute in attributes.items():
             domain = attribute.domain
             if name == "size" and attribute.kind != "numeric":
-                raise ParameterError(
-                    "a quasi-identifier of labels cannot be named 'size', like a column of the table of classes. "
-                    "Rename it."
-                )
+                raise ParameterError(NOT_SIZE)
             if isinstance(domain, Numeric) and domain.span > MAX_SPAN:
                 raise ParameterError(
-                    f"the domain of {name!r} is too wide for distances, more than {MAX_SPAN:g}. Change its unit."
+                    f"the domain of {name!r} is too wide for distances: more than {MAX_SPAN:g}. Change its unit."
                 )
             if isinstance(domain, Graph) and len(domain.labels) > MOST_IN_MATRIX:
                 raise ParameterError(
-                    f"the network of {name!r} has {len(domain.labels):,} vertices, more than {MOST_IN_MATRIX:,}, "
-                    "between which distances can be worked out. Make it coarser, or a tree of places."
+                    f"the network of {name!r} has {len(domain.labels):,} vertices, too many to compute all distances "
+                    f"(at most {MOST_IN_MATRIX:,}). Make it coarser, or use a tree of places."
                 )
             if isinstance(domain, Graph) and domain.directed and not self.symmetrise:
                 raise ParameterError(
@@ -465,16 +464,16 @@ class UtilityClusters(ClassMechanism):
             tables["importance"] = self.importance
         for what, table in tables.items():
             for name, _ in table:
-                # Refuse an entry for a column that is no quasi-identifier, or not of the kind that it is for.
+                # Refuse an entry for a column that is not a quasi-identifier, or not of the right kind.
                 numeric = what in ("buckets", "keep")
                 fitting = [key for key, a in attributes.items() if not numeric or isinstance(a.domain, Numeric)]
                 if name not in fitting:
                     kind = "numeric quasi-identifier" if numeric else "quasi-identifier"
                     raise ParameterError(
-                        f"{what} is given for {name!r}, which is no {kind}. There are: {', '.join(fitting) or 'none'}."
+                        f"{what} names {name!r}, which is not a {kind}. Choose from: {', '.join(fitting) or 'none'}."
                     )
         if (self.l is not None or self.t is not None) and not schema.sensitive:
-            raise ParameterError("l and t speak of sensitive columns. The policy has none. Give a column that role.")
+            raise ParameterError("l and t apply to sensitive columns. The policy has none. Give that role to a column.")
         unordered = [a.name for a in schema.sensitive if a.kind not in ORDERED_KINDS]
         if self.t is not None and self.t_kind == "ordered" and unordered:
             raise ParameterError(
@@ -483,14 +482,14 @@ class UtilityClusters(ClassMechanism):
             )
         if schema.person is not None and self.method != "growth":
             raise ParameterError(
-                f"{self.method} counts records, and the policy tells persons apart by {schema.person!r}. "
+                f"{self.method} counts records, but the policy identifies persons by {schema.person!r}. "
                 'Use method = "growth", or leave out [contribution].'
             )
 
 
-# How the classes are found: records in one metric, clustered stratum by stratum, then counted. Records are sorted by
-# their values before anything else, so that the order of the input decides at most between records that are equal in
-# every released column. Classes that would look alike are one class. Nothing here draws at random.
+# How classes are formed: records are put into one metric, clustered stratum by stratum, then counted. They are sorted
+# by their values first, so that the order of the input decides at most between records that are equal in every
+# released column. Classes that would look alike become one class. Nothing here is random.
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -514,14 +513,14 @@ class _MetricColumn:
         present, codes = np.unique(self.values, return_inverse=True)
         if len(present) > MOST_IN_MATRIX:
             raise Refusal(
-                f"{self.attribute.name!r} has more than {MOST_IN_MATRIX:,} different values, too many to work out "
-                "distances between. Make its domain coarser, or leave the column out."
+                f"{self.attribute.name!r} has more than {MOST_IN_MATRIX:,} different values, too many to compute all "
+                "distances. Make its domain coarser, or leave the column out."
             )
         assert self.coded is not None
         return codes.reshape(-1).astype(np.int32), label_distances(self.coded, present.astype(np.int64))
 
     def entropy(self, bucket: tuple[str, Fraction] | None, *, normalised: bool) -> float:
-        """Return the entropy in bits (eq. 1); normalised, over what it could be at most."""
+        """Return the entropy in bits (eq. 1); normalised, divided by its largest possible value."""
         codes = self.values
         if self.coded is not None:
             num = len(self.coded.labels)
@@ -547,14 +546,14 @@ class _Records:
 
     def __init__(self, mechanism: UtilityClusters, dataset: Dataset, progress: Progress | None = None) -> None:
         self.mechanism, self.dataset = mechanism, dataset
-        self.tell: Progress = progress or (lambda stage: None)
+        self.progress: Progress = progress or (lambda stage: None)
         stratum, self.num_strata = strata(dataset)
         columns = []
         for attribute in dataset.schema.quasi_identifiers:
             numeric = isinstance(attribute.domain, Numeric)
             values = dataset.numbers(attribute.name) if numeric else label_codes(dataset, attribute.name)
             columns.append(_MetricColumn(attribute, values if numeric else values.astype(np.int32)))
-        # The rows in the order of stratum, generalised values, sensitive values and persons.
+        # Order the rows by stratum, generalised values, sensitive values and persons.
         keys: list[npt.NDArray[Any]] = [stratum, *(column.values for column in columns)]
         keys += [_ranks(dataset, attribute) for attribute in dataset.schema.sensitive]
         keys += [] if dataset.persons is None else [dataset.persons]
@@ -592,32 +591,32 @@ class _Records:
         return len(self.order)
 
     def _constraints(self) -> Constraints | None:
-        """Return what clusterings must keep to; None if nothing, and then none suppresses by its own choice."""
-        made = self.mechanism
-        if not made.limits and made.max_suppressed is None and made.l is None and made.t is None and made.price >= 1:
+        """Return the constraints of clusterings; None if there are none, and then no clustering suppresses records."""
+        own = self.mechanism
+        if not own.limits and own.max_suppressed is None and own.l is None and own.t is None and own.price >= 1:
             return None
-        limits = [width_limit(c.attribute.domain, dict(made.limits).get(c.attribute.name)) for c in self.columns]
-        diverse = made.l is not None or made.t is not None
+        limits = [width_limit(c.attribute.domain, dict(own.limits).get(c.attribute.name)) for c in self.columns]
+        diverse = own.l is not None or own.t is not None
         ranks = [_ranks(self.dataset, a)[self.order] for a in self.dataset.schema.sensitive] if diverse else []
         for attribute, values in zip(self.dataset.schema.sensitive, ranks, strict=False):
             num = int(values.max()) + 1
-            if made.l is not None and made.l > num:
+            if own.l is not None and own.l > num:
                 raise Refusal(
-                    f"l = {shown_number(made.l)} asks for more different values of {attribute.name!r} in each class "
-                    f"than the {num} that there are. Lower l."
+                    f"l = {shown_number(own.l)} requires more different values of {attribute.name!r} in each class "
+                    f"than the {num} in the data. Lower l."
                 )
         return Constraints(
             limits=np.array(limits)[self.axes],
-            max_suppressed=1.0 if made.max_suppressed is None else float(made.max_suppressed),
-            l=1.0 if made.l is None else float(made.l),
-            l_kind=made.l_kind,
-            t=math.inf if made.t is None else float(made.t),
-            t_kind=made.t_kind,
+            max_suppressed=1.0 if own.max_suppressed is None else float(own.max_suppressed),
+            l=1.0 if own.l is None else float(own.l),
+            l_kind=own.l_kind,
+            t=math.inf if own.t is None else float(own.t),
+            t_kind=own.t_kind,
             sensitive=np.array(ranks, dtype=np.int32).reshape(len(ranks), len(self)),
         )
 
     def _persons(self, of_record: IntArray, num: int) -> IntArray:
-        """Count the persons of each class or stratum, or the records where persons are not told apart."""
+        """Count the persons of each class or stratum, or the records if the policy does not identify persons."""
         inside = of_record >= 0
         groups = of_record[inside]
         if self.person is not None:
@@ -626,27 +625,27 @@ class _Records:
         return np.bincount(groups, minlength=num).astype(np.int64)
 
     def classes(self, k: int) -> EquivalenceClasses:
-        """Cluster every stratum and make classes of what was found, counted and checked."""
+        """Cluster every stratum, and return the classes after counting and checking them."""
         check_stratum_sizes(self.sizes, k, self.dataset)
         if self.mechanism.max_distortion is not None:
-            self.tell(f"finding classes of {k}")
+            self.progress(f"forming classes of {k}")
         of_record = self._clustered(k)
         if (of_record < 0).all():
             raise Refusal(
                 f"at k = {k} every record would be suppressed, so nothing would be released. {self._relief()}."
             )
-        of_record, told = self._looks(of_record)
+        of_record, generalised = self._looks(of_record)
         # Count what is promised: whatever the clustering did, no smaller class is released.
         num_persons = int(self._persons(of_record, int(of_record.max()) + 1).min())
         if num_persons < k:
-            raise InternalError("a class came out smaller than k")
+            raise InternalError("a class is smaller than k")
         sizes = class_sizes(of_record[of_record >= 0])
         sums = []
-        for column, of_class in zip(self.columns, told, strict=True):
+        for column, of_class in zip(self.columns, generalised, strict=True):
             widths, name = _widths(of_class, column), column.attribute.name
             limit = width_limit(column.attribute.domain, dict(self.mechanism.limits).get(name))
             if float(widths.max()) > limit + LIMIT_TOLERANCE * max(1.0, limit):
-                raise InternalError(f"a class came out wider in {name!r} than its limit")
+                raise InternalError(f"a class is wider in {name!r} than its limit")
             sums.append(float(sizes @ (widths / (column.diameter or 1.0))))
         most, lost = self.mechanism.max_suppressed, int((of_record < 0).sum())
         if most is not None and lost > most * len(self):
@@ -654,26 +653,37 @@ class _Records:
                 f"{lost / len(self):.2%} of the records would be suppressed, more than max_suppressed = "
                 f"{shown_number(most)} allows. Raise it. Or: {self._relief()}."
             )
-        # Refuse classes whose middles change a statistic by more than it may change (C3).
-        for column, of_class in zip(self.columns, told, strict=True):
+        # Refuse classes if their middles change a statistic by more than allowed (C3).
+        for column, of_class in zip(self.columns, generalised, strict=True):
             for statistic, most in dict(self.mechanism.keep).get(column.attribute.name, ()):
-                assert isinstance(of_class, Intervals)  # promised: only numbers have statistics
+                assert isinstance(of_class, Intervals)  # _check_schema: only numbers have statistics
                 middles = np.repeat((of_class.lower + of_class.upper) / 2, sizes)
-                work_out = np.mean if statistic == "mean" else np.median
-                change = abs(float(work_out(middles)) - float(work_out(column.values))) / column.diameter
+                compute = np.mean if statistic == "mean" else np.median
+                change = abs(float(compute(middles)) - float(compute(column.values))) / column.diameter
                 if change > most:
                     raise Refusal(
-                        f"the {statistic} of {column.attribute.name!r} would change by {change:.3g} of its domain, and "
-                        f"may by {shown_number(most)}. Raise that in keep, raise its importance, or lower k."
+                        f"the {statistic} of {column.attribute.name!r} would change by {change:.3g} of its domain, but "
+                        f"keep allows {shown_number(most)}. Raise that, raise its importance, or lower k."
                     )
-        self._check_sensitive(of_record)
+        inside = of_record >= 0
+        for attribute in self.dataset.schema.sensitive:
+            values = released_column(self.dataset, attribute.name).take(pa.array(self.order[inside]))
+            diverse, close = self.mechanism.reaches(of_record[inside], ranked(values, attribute.describe()))
+            if not (diverse and close):
+                limited = ", or max_suppressed" if self.mechanism.max_suppressed is not None else ""
+                distance = "close to those of all released records as t" if diverse else "diverse as l"
+                raise Refusal(
+                    f"the search ended without classes with values of {attribute.name!r} that are as {distance} "
+                    f"requires. {'Raise t or k' if diverse else 'Lower l, raise k'}{limited}: larger classes are more "
+                    "like the whole table."
+                )
         weights = tuple(self.weights[column.attribute.name] for column in self.columns)
         of_row = np.empty(len(self), dtype=np.int64)
         of_row[self.order] = of_record
         generalisation = math.fsum(w * s for w, s in zip(weights, sums, strict=True)) / (len(self) - lost)
         return EquivalenceClasses(
             of_row=of_row,
-            generalised=tuple(told),
+            generalised=tuple(generalised),
             losses=tuple(value + lost for value in sums),
             importance=weights,
             metric=DISTORTION_METRIC,
@@ -685,12 +695,13 @@ class _Records:
         )
 
     def _relief(self) -> str:
-        made = self.mechanism
+        """Say what to change so that fewer records are suppressed."""
+        own = self.mechanism
         ways = {
-            "widen the limits": bool(made.limits),
-            "lower l": made.l is not None,
-            "raise t": made.t is not None,
-            "raise the price": made.price < 1,
+            "widen the limits": bool(own.limits),
+            "lower l": own.l is not None,
+            "raise t": own.t is not None,
+            "raise the price": own.price < 1,
             lower_k(self.dataset): True,
         }
         *others, last = [way for way, given in ways.items() if given]
@@ -698,12 +709,12 @@ class _Records:
         return text[0].upper() + text[1:]
 
     def _clustered(self, k: int) -> IntArray:
-        """Cluster every stratum that is large enough by the method asked for, and refine what it found."""
-        made, constraints = self.mechanism, self.constraints
-        if constraints is not None and made.max_suppressed is not None:
+        """Cluster every stratum that is large enough by the chosen method, and refine the clusters."""
+        own, constraints = self.mechanism, self.constraints
+        if constraints is not None and own.max_suppressed is not None:
             # The share of records that may still be suppressed besides small strata
             usable = int((self.sizes[self.stratum] >= k).sum())
-            spare = math.floor(made.max_suppressed * len(self)) - (len(self) - usable)
+            spare = math.floor(own.max_suppressed * len(self)) - (len(self) - usable)
             constraints = replace(constraints, max_suppressed=min(1.0, max(0, spare) / usable))
         of_record, num = np.full(len(self), -1, dtype=np.int64), 0
         starts = np.searchsorted(self.stratum, np.arange(self.num_strata + 1))  # records are sorted by stratum first
@@ -713,34 +724,34 @@ class _Records:
             metric = self.metric if whole else self.metric.take(records)
             inside = constraints if whole or constraints is None else constraints.take(records)
             person = None if self.person is None else self.person[records]
-            limits, price = None if inside is None else inside.limits, float(made.price)
-            if made.method == "published-greedy":
+            limits, price = None if inside is None else inside.limits, float(own.price)
+            if own.method == "published-greedy":
                 from dunnage.kernels.clusters.published import published_greedy
 
                 clusters = published_greedy(metric, k, order=_scattered(len(metric)), limits=limits)
-            elif made.method == "published-density":
+            elif own.method == "published-density":
                 from dunnage.kernels.clusters.published import published_density
 
                 clusters = published_density(metric, k, limits=limits)
             else:
                 from dunnage.kernels.clusters.growth import grow_in_blocks
 
-                told = _by_tenths(self.tell, "growing classes") if len(metric) >= TOLD_FROM else None
-                clusters = grow_in_blocks(metric, k, constraints=inside, person=person, price=price, progress=told)
-            seconds = float(made.refine_seconds) * len(records) / len(self)
+                note = _by_tenths(self.progress, "growing classes") if len(metric) >= PROGRESS_FROM else None
+                clusters = grow_in_blocks(metric, k, constraints=inside, person=person, price=price, progress=note)
+            seconds = float(own.refine_seconds) * len(records) / len(self)
             if seconds > 0:
                 from dunnage.kernels.clusters.refine import refine
 
-                told = _by_tenths(self.tell, "refining classes")
+                note = _by_tenths(self.progress, "refining classes")
                 clusters = refine(
-                    metric, clusters, k, seconds=seconds, person=person, constraints=inside, price=price, progress=told
+                    metric, clusters, k, seconds=seconds, person=person, constraints=inside, price=price, progress=note
                 )
             of_record[records] = np.where(clusters >= 0, clusters + num, -1)
             num += int(clusters.max(initial=-1)) + 1
         return of_record
 
     def _looks(self, of_record: IntArray) -> tuple[IntArray, list[Generalised]]:
-        """Give classes numbers by what is released of them, and make one of those that look alike."""
+        """Give classes numbers by what is released about them, and merge those that look alike."""
         # Records in the order of their classes, so that a class is a slice
         records = np.flatnonzero(of_record >= 0)
         records = records[np.argsort(of_record[records], kind="stable")]
@@ -753,34 +764,18 @@ class _Records:
         inside = of_record >= 0
         numbered = np.full(len(self), -1, dtype=np.int64)
         numbered[inside] = merged.reshape(-1)[of_record[inside]]
-        return numbered, [_chosen(told, representative) for told, _ in columns]
-
-    def _check_sensitive(self, of_record: IntArray) -> None:
-        """Refuse classes that are less diverse, or farther from all released records, than is asked for."""
-        inside = of_record >= 0
-        for attribute in self.dataset.schema.sensitive:
-            column = released_column(self.dataset, attribute.name).take(pa.array(self.order[inside]))
-            column = ranked(column, attribute.describe())
-            diverse, close = self.mechanism.reaches(of_record[inside], column)
-            if not (diverse and close):
-                limited = ", or max_suppressed" if self.mechanism.max_suppressed is not None else ""
-                raise Refusal(
-                    f"no classes were found whose values of {attribute.name!r} are as "
-                    f"{'close to those of all released records as t' if diverse else 'diverse as l'} asks. "
-                    f"{'Raise t or k' if diverse else 'Lower l, raise k'}{limited}: larger classes are more like the "
-                    "whole table."
-                )
+        return numbered, [_chosen(of_class, representative) for of_class, _ in columns]
 
 
-def _by_tenths(tell: Progress, what: str) -> Callable[[float], None]:
-    """Turn shares of the work done into words, ten at most."""
-    told = -1
+def _by_tenths(progress: Progress, what: str) -> Callable[[float], None]:
+    """Turn shares of the completed work into progress lines, one for each tenth."""
+    tenths = -1
 
     def note(share: float) -> None:
-        nonlocal told
-        if int(10 * min(share, 1.0)) > told:
-            told = int(10 * min(share, 1.0))
-            tell(f"{what}: {10 * told} %")
+        nonlocal tenths
+        if int(10 * min(share, 1.0)) > tenths:
+            tenths = int(10 * min(share, 1.0))
+            progress(f"{what}: {10 * tenths} %")
 
     return note
 
@@ -788,7 +783,7 @@ def _by_tenths(tell: Progress, what: str) -> Callable[[float], None]:
 def _generalised(
     column: _MetricColumn, values: npt.NDArray[Any], classes: IntArray, starts: IntArray
 ) -> tuple[Generalised, list[IntArray]]:
-    """Return what is released of an attribute, class by class, and numbers by which classes that look alike agree."""
+    """Return what is released about an attribute, class by class, and keys that classes which look alike share."""
     name, domain = column.attribute.name, column.attribute.domain
     if isinstance(domain, Numeric):
         lower, upper = np.minimum.reduceat(values, starts), np.maximum.reduceat(values, starts)
@@ -816,38 +811,38 @@ def _dense(values: npt.NDArray[Any]) -> IntArray:
     return np.unique(values, return_inverse=True)[1].astype(np.int64)
 
 
-def _chosen(told: Generalised, classes: IntArray) -> Generalised:
-    if isinstance(told, Intervals):
-        return replace(told, lower=told.lower[classes], upper=told.upper[classes])
-    if isinstance(told, Nodes):
-        return replace(told, labels=tuple(told.labels[number] for number in classes.tolist()))
-    diameters = None if told.diameters is None else told.diameters[classes]
-    return replace(told, sets=tuple(told.sets[number] for number in classes.tolist()), diameters=diameters)
+def _chosen(item: Generalised, classes: IntArray) -> Generalised:
+    if isinstance(item, Intervals):
+        return replace(item, lower=item.lower[classes], upper=item.upper[classes])
+    if isinstance(item, Nodes):
+        return replace(item, labels=tuple(item.labels[number] for number in classes.tolist()))
+    diameters = None if item.diameters is None else item.diameters[classes]
+    return replace(item, sets=tuple(item.sets[number] for number in classes.tolist()), diameters=diameters)
 
 
-def _widths(told: Generalised, column: _MetricColumn) -> FloatArray:
-    if isinstance(told, Intervals):
-        return np.asarray(told.upper - told.lower)
-    if isinstance(told, Nodes):
+def _widths(item: Generalised, column: _MetricColumn) -> FloatArray:
+    if isinstance(item, Intervals):
+        return np.asarray(item.upper - item.lower)
+    if isinstance(item, Nodes):
         sizes = cast("Tree", column.attribute.domain).node_sizes
-        return np.array([sizes[label] - 1.0 for label in told.labels])
-    if told.diameters is not None:
-        return told.diameters
+        return np.array([sizes[label] - 1.0 for label in item.labels])
+    if item.diameters is not None:
+        return item.diameters
     domain = cast("CodedDomain", column.attribute.domain)
-    codes = domain.codes([label for labels in told.sets for label in labels])
-    return set_widths(domain, codes, np.array([len(labels) for labels in told.sets]))
+    codes = domain.codes([label for labels in item.sets for label in labels])
+    return set_widths(domain, codes, np.array([len(labels) for labels in item.sets]))
 
 
 def _ranks(dataset: Dataset, attribute: Attribute) -> IntArray:
-    """Give the values of a sensitive column numbers in their order, from 0."""
+    """Return the rank of each value of a sensitive column, from 0."""
     ranks = pc.rank(ranked(released_column(dataset, attribute.name), attribute.describe()), tiebreaker="dense")
     return np.asarray(ranks.to_numpy(zero_copy_only=False), dtype=np.int64) - 1
 
 
 def _scattered(num: int) -> IntArray:
-    """Return records in an order without pattern that is the same each time: by a hash of their numbers (splitmix64).
+    """Return a patternless order of records that is the same each time: by a hash of their numbers (splitmix64).
 
-    Which records become heads decides only how good classes are, never whether they are large enough.
+    The choice of heads affects only the quality of classes, never their size.
     """
     hashed = (np.arange(1, num + 1, dtype=np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):

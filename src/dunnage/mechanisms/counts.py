@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counts of trips: what mechanisms release that count them, from features and shares of epsilon to three mechanisms.
+"""Counts of trips: features, shares of epsilon, and three mechanisms that release noisy counts.
 
 Every public column is a function of the pair (origin, destination) or of the slot (day, window), so every feature is a
-product: a class of pairs and a class of slots. Cells that lie in the same group of every feature form a *join group*;
-what all features together know of a cell is which join group it is in. ``docs/proofs/noisy-counts.md`` and
-``docs/proofs/constrained-counts.md`` have the proofs.
+product: a class of pairs and a class of slots. Cells in the same group of every feature form a *join group*, and all
+features together only say which join group a cell is in. The proofs are in ``docs/proofs/noisy-counts.md`` and
+``docs/proofs/constrained-counts.md``.
 """
 
 from __future__ import annotations
@@ -37,8 +37,14 @@ from dunnage.kernels.counts.laplace import (
     surplus,
 )
 from dunnage.kernels.counts.projection import Family, ListedCells, project
-from dunnage.kernels.counts.reconciled import Margin, project_estimates
-from dunnage.kernels.counts.tables import consistent_tree, project_lazily, project_table, round_tree
+from dunnage.kernels.counts.tables import (
+    Margin,
+    consistent_tree,
+    project_estimates,
+    project_lazily,
+    project_table,
+    round_tree,
+)
 from dunnage.mechanisms.base import (
     Epsilon,
     Flag,
@@ -76,10 +82,10 @@ if TYPE_CHECKING:
     from dunnage.tables.dataset import Dataset
 
 NUMERICS = (
-    "noise is drawn exactly, in whole trips, from system entropy; everything after it sees nothing but the noisy counts"
+    "the noise is exact, in whole trips, from system entropy; everything after it sees nothing but the noisy counts"
 )
-FLOATING = "noise in floating point: its last digits tell which counts it may have been added to"
-MAX_DENSE_CELLS = 1 << 22  # up to so many cells noise is drawn for each; beyond, only where it can matter
+FLOATING = "the noise is in floating point: its last digits reveal which counts it may have been added to"
+MAX_DENSE_CELLS = 1 << 22  # up to this size every cell gets noise; beyond it, only the cells where it can matter
 
 _MAX_DENOMINATOR = 10**9
 _SHARE_TOLERANCE = 1e-6
@@ -87,12 +93,12 @@ _SHARE_TOLERANCE = 1e-6
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Counted:
-    """How many trips there are of each type. Private: its ``repr`` shows none of it."""
+    """How many trips there are of each type. Private: its ``repr`` shows nothing."""
 
-    universe: Universe  # all types there can be
-    cells: IntArray  # those with one trip or more, rising
-    counts: IntArray  # how many trips each has
-    num_dropped: int = 0  # trips that were not counted because a rider had too many
+    universe: Universe  # all possible types
+    cells: IntArray  # types with at least one trip, rising
+    counts: IntArray  # the number of trips of each
+    num_dropped: int = 0  # trips that are not counted because their rider has too many
 
     def __repr__(self) -> str:
         return "Counted(private)"
@@ -103,7 +109,7 @@ class Counted:
 
 
 def count_trips(dataset: Dataset, noise: Noise) -> Counted:
-    """Count trips as they may be released with noise: of each rider only so many, if riders are protected."""
+    """Count trips as they may be released with noise: if riders are protected, only a few trips of each."""
     if dataset.schema.contribution is None:
         return true_counts(dataset)
     return true_counts(dataset, rows=kept_rows(dataset, noise))
@@ -113,11 +119,11 @@ def true_counts(dataset: Dataset, *, rows: BoolArray | None = None) -> Counted:
     universe, trip = dataset.schema.universe(dataset.period), dataset.schema.trip
     cells, weights, num_dropped = trip_cells(dataset, universe), None, 0
     if trip is not None and trip.count is not None:  # a row stands for several trips
-        weights = dataset.numbers(trip.count).astype(np.int64)  # whole and small enough: the dataset has checked
+        weights = dataset.numbers(trip.count).astype(np.int64)  # the dataset has checked that it is whole and small
     if rows is not None:
         num_dropped = len(cells) - int(rows.sum())
         cells, weights = cells[rows], None if weights is None else weights[rows]
-    if universe.num_cells <= max(MAX_DENSE_CELLS, 2 * len(cells)):  # a table of all cells is the quickest way to count
+    if universe.num_cells <= max(MAX_DENSE_CELLS, 2 * len(cells)):  # a table of all cells is the fastest way to count
         dense = np.zeros(universe.num_cells, dtype=np.int64)
         if weights is None:
             dense += np.bincount(cells, minlength=universe.num_cells)
@@ -137,7 +143,7 @@ def true_counts(dataset: Dataset, *, rows: BoolArray | None = None) -> Counted:
 def trip_cells(dataset: Dataset, universe: Universe) -> IntArray:
     """Return the cell of each row. Shapes: -> (rows,)."""
     trip, time = dataset.schema.trip, dataset.schema.time
-    assert trip is not None  # a schema without has no time of trips
+    assert trip is not None  # otherwise the schema has no time
     slots = time.slots(_stamps(dataset), dataset.period)
     if trip.day is not None:
         slots += label_codes(dataset, trip.day) * len(universe.windows)
@@ -151,28 +157,28 @@ def _stamps(dataset: Dataset) -> IntArray:
 
 
 def most_trips(schema: Schema, period: str | None) -> int | None:
-    """Return how many trips of one rider are counted in a release at most; None if that is not bounded."""
+    """Return the largest number of trips of one rider that a release counts; None if there is no limit."""
     bound = schema.contribution
     if bound is None or bound.per == "period":
         return None if bound is None else bound.max
     dates = schema.time.calendar(period)
     if dates is None:
         raise ParameterError(
-            'per = "day" needs to know how many days there are, to say what a rider can change in all. Got none. Write '
-            'dates = ["2026-11-01", "2026-11-30"], say, or [period].'
+            'per = "day" needs the number of days, to bound what one rider can change in total. The policy does not '
+            'state it. Add [period], or dates such as dates = ["2026-11-01", "2026-11-30"].'
         )
     return bound.max * len(dates)
 
 
 def kept_rows(dataset: Dataset, noise: Noise) -> BoolArray:
-    """Choose the trips that are counted: of each rider, and day if so stated, at most ``max``, all alike likely.
+    """Choose the trips to count: at most ``max`` of each rider (and day, if so stated), all equally likely.
 
-    What is kept of one rider does not depend on any other: one rider more or less changes the counts by at most what
-    :func:`most_trips` says.
+    The choice for one rider does not depend on any other, so one rider more or less changes the counts by at most
+    :func:`most_trips`.
     """
     bound, riders = dataset.schema.contribution, dataset.persons
     if bound is None or riders is None:
-        raise ParameterError("the trips of a rider are bounded under a policy with [contribution] max. Got none.")
+        raise ParameterError("the policy does not limit the trips of a rider. Add [contribution] max.")
     groups = riders
     if bound.per == "day":
         ordinals, _ = split_stamps(_stamps(dataset))
@@ -180,7 +186,7 @@ def kept_rows(dataset: Dataset, noise: Noise) -> BoolArray:
     _, group, sizes = np.unique(groups, return_inverse=True, return_counts=True)
     crowded = np.flatnonzero(sizes[group] > bound.max)
     kept = np.ones(len(riders), dtype=bool)
-    # A uniform order of all rows orders those of each group uniformly, and each group by itself.
+    # A uniform order of all rows orders the rows of each group uniformly and independently.
     shuffled = crowded[noise_arrays.permutation(noise, len(crowded))]
     order = shuffled[np.argsort(group[shuffled], kind="stable")]
     _, starts, num = np.unique(group[order], return_index=True, return_counts=True)
@@ -190,14 +196,14 @@ def kept_rows(dataset: Dataset, noise: Noise) -> BoolArray:
 
 
 _ZONES = ("origin_zone", "destination_zone")
-# Periods of the paper are windows, of each day by itself where days are told apart. Each name adds to the one before.
+# A period of the paper is a window, of each day separately if the policy has days. Each name adds to the one before.
 _FLAT: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "3": ((), ("window",)),
     "4": ((), ("window",), (*_ZONES, "window")),
     "5": ((), ("window",), (*_ZONES, "window"), ("mode", "window")),
 }
 _NESTED = {**_FLAT, "5": (*_FLAT["4"], (*_ZONES, "mode", "window"))}
-# Features of the paper by name, without the cells themselves, which are always the first.
+# Features of the paper by name, without the cells, which are always the first feature.
 NAMED = {
     **{f"O{name}": columns for name, columns in _FLAT.items()},
     **{f"H{name}": columns for name, columns in _NESTED.items()},
@@ -209,7 +215,7 @@ def read_features(given: object, *, days: bool) -> tuple[FeatureColumns, ...]:
     if isinstance(given, str):
         if given not in NAMED:
             raise ParameterError(
-                f"features must be one of {', '.join(NAMED)} or a list of lists of columns. Got {given!r}."
+                f"features must be one of {', '.join(NAMED)}, or a list of lists of columns. Got {given!r}."
             )
         return tuple(_ordered((*columns, "day") if days and columns else columns) for columns in NAMED[given])
     if not isinstance(given, Iterable) or isinstance(given, Mapping):
@@ -218,21 +224,21 @@ def read_features(given: object, *, days: bool) -> tuple[FeatureColumns, ...]:
     for item in given:
         if isinstance(item, str) or not isinstance(item, Iterable):
             raise ParameterError(
-                f'each feature is a list of columns, such as ["mode", "window"]. Got {shown(item)}. Put it in brackets.'
+                f'each feature must be a list of columns, such as ["mode", "window"]. Got {shown(item)}. Add brackets.'
             )
         columns = tuple(item)
         unknown = [name for name in columns if name not in COLUMNS]
         if unknown or len(set(columns)) < len(columns):
-            what = f"Got {shown(unknown[0])}." if unknown else "Got one twice."
-            raise ParameterError(f"a feature is made of the columns {', '.join(COLUMNS)}, each once. {what}")
+            what = f"Got {shown(unknown[0])}." if unknown else "One column appears twice."
+            raise ParameterError(f"a feature may use each of the columns {', '.join(COLUMNS)} once. {what}")
         features.append(_ordered(columns))
     if len(set(features)) < len(features):
-        raise ParameterError("features must be all different. Got one twice. Remove it.")
+        raise ParameterError("features must all be different. One appears twice. Remove it.")
     return tuple(features)
 
 
 def nested(features: Sequence[FeatureColumns]) -> tuple[FeatureColumns, ...]:
-    """Let each feature tell apart all that the one before does: a tree."""
+    """Make a tree: each feature distinguishes everything that the one before it does."""
     grown: list[FeatureColumns] = []
     for columns in features:
         grown.append(_ordered((*(grown[-1] if grown else ()), *columns)))
@@ -250,9 +256,7 @@ def feature_name(columns: FeatureColumns) -> str:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Feature:
-    """One partition of the universe."""
-
-    columns: FeatureColumns  # the public columns it is made by; none for the total
+    columns: FeatureColumns  # the public columns that define it; none for the total
     # Its classes of pairs and of slots: group `slot class * pair classes + pair class` has the cells in both.
     pairs: PairClasses
     slots: Grouping
@@ -262,10 +266,10 @@ class Feature:
         absent = [name for name in columns if name not in universe.columns]
         if absent:
             source = {
-                "mode": "the mode of each pair: [city] modes",
-                "day": 'days that are told apart: day = "weekday", say, in the attribute that holds the time',
-            }.get(absent[0], "the zone of each stop: a column zone in [city] stops")
-            raise ParameterError(f"the feature {feature_name(columns)} needs {source}. Got none.")
+                "mode": "the mode of each pair. Add [city] modes",
+                "day": 'days. Add day (for example day = "weekday") to the attribute that contains the time',
+            }.get(absent[0], "the zone of each stop. Add a column zone in [city] stops")
+            raise ParameterError(f"the feature {feature_name(columns)} needs {source}.")
         return cls(columns=columns, pairs=universe.pair_classes(columns), slots=universe.slot_classes(columns))
 
     @property
@@ -285,7 +289,7 @@ class Feature:
         return sums
 
     def parents(self, other: Feature, layout: Layout) -> IntArray:
-        """Return the group of a coarser feature that each group lies in. Shapes: -> (size,)."""
+        """Return the group of a coarser feature that contains each group. Shapes: -> (size,)."""
         parents = np.zeros(self.size, dtype=np.int64)
         parents[layout.groups_of(self)] = layout.groups_of(other)
         return parents
@@ -293,11 +297,10 @@ class Feature:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Layout:
-    """Where cells are kept: join group by join group."""
+    """The order of cells: join group by join group."""
 
-    universe: Universe  # what the cells are of
-    # Join classes: join group `slot class * pair classes + pair class` has the cells in both; in it they are ranked by
-    # slot, then by pair.
+    universe: Universe  # the universe of the cells
+    # Join classes: join group `slot class * pair classes + pair class` has the cells in both, by slot, then pair.
     pairs: PairClasses
     slots: Grouping
 
@@ -328,14 +331,14 @@ class Layout:
         return self.slots.codes_of(slots) * self.pairs.num + pair_class, ranks
 
     def cells(self, groups: IntArray, ranks: IntArray) -> IntArray:
-        """Return the cells at some ranks of join groups: the inverse of :meth:`places`."""
+        """Return the cells at given ranks of join groups: the inverse of :meth:`places`."""
         slot_class, pair_class = np.divmod(groups, self.pairs.num)
         slot_rank, pair_rank = np.divmod(ranks, self.pairs.sizes[pair_class])
         slots = self.slots.members_at(slot_class, slot_rank)
         return slots * self.universe.num_pairs + self.pairs.members_at(pair_class, pair_rank)
 
     def groups_of(self, feature: Feature) -> IntArray:
-        """Return the group of a feature that each join group lies in. Shapes: -> (num_groups,)."""
+        """Return the group of a feature that contains each join group. Shapes: -> (num_groups,)."""
         rows = self.slots.parents(feature.slots) * feature.pairs.num
         return np.add.outer(rows, self.pairs.parents(feature.pairs)).reshape(-1)
 
@@ -344,16 +347,16 @@ def noise_scale(epsilon: Fraction, sensitivity: int) -> Fraction:
     scale = sensitivity / epsilon
     if scale > noise_arrays.MOST_SCALE:
         raise ParameterError(
-            f"noise of over {noise_arrays.MOST_SCALE:,} trips would be needed. Got an epsilon (of one feature) of "
-            f"{float(epsilon):.3g}, and counts that can change by {sensitivity:,}. Raise epsilon, or lower max."
+            f"the noise would exceed {noise_arrays.MOST_SCALE:,} trips: the epsilon of one feature is "
+            f"{float(epsilon):.3g}, and counts can change by {sensitivity:,}. Raise epsilon, or lower max."
         )
     return scale
 
 
 @dataclass(frozen=True, kw_only=True)
 class Query:
-    columns: FeatureColumns | None  # what the feature is made of; None for the cells themselves
-    share: Fraction  # which part of epsilon goes to it
+    columns: FeatureColumns | None  # columns of the feature; None for the cells
+    share: Fraction  # its part of epsilon
 
     @property
     def name(self) -> str:
@@ -367,23 +370,10 @@ def even_shares(features: Sequence[FeatureColumns], *, cells: Fraction | None = 
     return (Query(columns=None, share=first), *others)
 
 
-def given_shares(given: Mapping[str, Fraction], features: Sequence[FeatureColumns]) -> tuple[Query, ...]:
-    columns = {CELLS: None, **{feature_name(item): item for item in features}}
-    strange, absent = sorted(given.keys() - columns.keys()), sorted(columns.keys() - given.keys())
-    if strange or absent:
-        what = f"Got {shown(strange[0])} besides" if strange else f"Got none for {absent[0]!r}"
-        raise ParameterError(f"budget_shares needs a share for each of {', '.join(map(repr, columns))}. {what}.")
-    shares = {name: exact(value, what=f"the share of {name}") for name, value in given.items()}
-    if min(shares.values()) <= 0 or sum(shares.values()) != 1:
-        total = decimal_text(sum(shares.values(), Fraction(0)))
-        raise ParameterError(f"budget_shares must be above 0 and add up to 1. Got a sum of {total}. Mend them.")
-    return tuple(Query(columns=columns[name], share=shares[name]) for name in columns)
-
-
 def growing_shares(features: Sequence[FeatureColumns]) -> tuple[Query, ...]:
-    """Give each level of a tree the third root of 2 times the share of the level above it; the cells are the last.
+    """Give each level of a tree the third root of 2 times the share of the level above it; the cells come last.
 
-    Rounded to fractions that add up to 1, as budgets must.
+    The shares are rounded to fractions that add up to exactly 1.
     """
     weights = [Fraction(2.0 ** (level / 3)).limit_denominator(_MAX_DENOMINATOR) for level in range(len(features) + 1)]
     shares = [weight / sum(weights) for weight in weights]
@@ -392,25 +382,25 @@ def growing_shares(features: Sequence[FeatureColumns]) -> tuple[Query, ...]:
 
 
 def losses(epsilon: Fraction, schema: Schema, period: str | None) -> TripLoss:
-    """Return what one trip and one rider lose at most; a rider whose trips are not bounded has no bound."""
+    """Return the largest loss of one trip and of one rider; None for a rider without a limit on trips."""
     most = most_trips(schema, period)
     if most is None:
         return TripLoss(trip=plain(epsilon), rider=None)
-    # A trip more, of a rider who has too many, can take the place of another: two counts change.
+    # One more trip, of a rider who has too many, can replace another trip: two counts change.
     return TripLoss(trip=plain(2 * epsilon / most), rider=plain(epsilon))
 
 
 def sensitivity(schema: Schema, period: str | None) -> int:
-    """Return by how much one protected unit can change the counts of a feature, all groups together."""
+    """Return by how much one protected unit can change the counts of a feature, over all groups."""
     if schema.protects != RIDER:
         return 1
     most = most_trips(schema, period)
-    assert most is not None  # a schema that protects riders bounds their trips
+    assert most is not None  # a schema that protects riders limits their trips
     return most
 
 
 class CountFigures(TypedDict, total=False):
-    """What the certificate states of counts besides their number and loss."""
+    """What the certificate states about counts besides their number and loss."""
 
     noise: CountNoise
     features: list[FeatureNoise]
@@ -420,7 +410,7 @@ class CountFigures(TypedDict, total=False):
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class DrawnCounts:
-    cells: IntArray  # cells with one trip or more, rising
+    cells: IntArray  # cells with at least one trip, rising
     counts: IntArray
     figures: CountFigures  # public: they follow from noisy counts and public facts
 
@@ -434,12 +424,10 @@ class DrawnCounts:
 
 @dataclass(frozen=True)
 class CountForm:
-    """Noise on counts as it is drawn, and what can be said of it."""
-
     law: Callable[[Fraction], CountLaw]
     basis: Basis = Basis.PROVED
     numerics: str = NUMERICS
-    why: str = ""  # nothing is proved, if there is a reason
+    why: str = ""  # the reason if nothing is proved
 
 
 EXACT = CountForm(DiscreteLaplace)
@@ -458,14 +446,14 @@ class CountsMechanism(Mechanism):
     @property
     @abc.abstractmethod
     def form(self) -> CountForm:
-        """How noise is drawn."""
+        """How noise is sampled."""
 
     def promise(self, schema: Schema) -> Promise:
-        """State the guarantee of noisy counts of trips; refuse a schema whose rows are no trips."""
+        """State the guarantee of noisy counts of trips; refuse a schema without trips."""
         if schema.trip is None:
             raise ParameterError(
-                f"{self.name} counts trips. Got a policy without [trip]. Say which columns are origin, destination and "
-                "time, or choose another mechanism."
+                f"{self.name} counts trips, but the policy has no [trip]. Name the columns of origin, destination and "
+                "time there, or choose another mechanism."
             )
         if schema.protects not in (TRIP, RIDER):
             raise ParameterError(
@@ -488,49 +476,49 @@ class CountsMechanism(Mechanism):
 
     @abc.abstractmethod
     def check_noise(self, release: Release, schema: Schema, change: int) -> set[str]:
-        """Check that noise follows from epsilon and from what one protected unit can change; name the figures of it."""
+        """Check that the noise follows from epsilon and from the change of one protected unit; name its figures."""
 
     def recount(self, release: Release, schema: Schema) -> Iterator[str]:
-        """Check that epsilon is that of all noisy sums together, and what one trip and one rider lose."""
+        """Check that epsilon covers all noisy sums together, and the loss of one trip and one rider."""
         measures, period = release.certificate.counts, release.certificate.period
         follows = same(losses(self.epsilon, schema, period).plain(), measures.loss.plain())
-        require(follows, "certificate.json: what one trip and one rider lose does not follow from epsilon")
+        require(follows, "certificate.json: the loss of one trip and one rider does not follow from epsilon")
         change = sensitivity(schema, period)
         own = {"trips", "cells", "cells_with_trips", "loss", *self.check_noise(release, schema, change)}
         own |= {"contribution"} if schema.contribution is not None else set()
         belong = measures.model_fields_set == own
-        require(belong, "certificate.json: figures that do not belong to such counts")
-        most = f", of at most {change:,} trips of a rider" if change > 1 else ""
-        yield f"epsilon {decimal_text(self.epsilon)} is that of all noise together{most}, by its stated scales"
+        require(belong, "certificate.json: it has figures that do not belong to such counts")
+        most = f", for at most {change:,} trips of a rider" if change > 1 else ""
+        yield f"the stated scales of all noise together give epsilon {decimal_text(self.epsilon)}{most}"
 
     @abc.abstractmethod
     def draw_counts(self, counted: Counted, prepared: Any, noise: Noise) -> DrawnCounts:
-        """Draw noise for counts, and whatever follows from it."""
+        """Add noise to counts, and return what follows from the noisy counts."""
 
     def draw(self, dataset: Dataset, prepared: Any, noise: Noise) -> Outcome:
         counted = count_trips(dataset, noise)
-        drawn, universe = self.draw_counts(counted, prepared, noise), counted.universe
-        # data : a line per cell with trips, by day, window, origin, destination
+        noisy, universe = self.draw_counts(counted, prepared, noise), counted.universe
+        # data : one line per cell with trips, by day, window, origin, destination
         columns: dict[str, object] = {
-            name: pa.array(universe.labels(name), pa.string()).take(pa.array(universe.column_codes(name, drawn.cells)))
+            name: pa.array(universe.labels(name), pa.string()).take(pa.array(universe.column_codes(name, noisy.cells)))
             for name in universe.cell_columns
         }
-        figures, bound = drawn.figures, dataset.schema.contribution
+        figures, bound = noisy.figures, dataset.schema.contribution
         if bound is not None:
             dates = dataset.schema.time.calendar(dataset.period)
             days = len(dates) if bound.per == "day" and dates is not None else None
             stated = StatedContribution.model_validate({"max": bound.max, "per": bound.per, "days": days})
             figures = {**figures, "contribution": stated}
         measures = CountMeasures(
-            trips=int(drawn.counts.sum()),
+            trips=int(noisy.counts.sum()),
             cells=universe.num_cells,
-            cells_with_trips=len(drawn.cells),
+            cells_with_trips=len(noisy.cells),
             loss=losses(self.epsilon, dataset.schema, dataset.period),
             **figures,
         )
-        # Counts have no rows to lead back to, but whose counts they are can be checked.
+        # Nothing leads from counts back to rows, but the key still proves which dataset they come from.
         facts = {"trips_dropped": counted.num_dropped}
-        return Outcome(data=pa.table({**columns, "count": drawn.counts}), measures=measures, facts=facts)
+        return Outcome(data=pa.table({**columns, "count": noisy.counts}), measures=measures, facts=facts)
 
 
 def _kept_features(given: object) -> str | tuple[FeatureColumns, ...]:
@@ -546,10 +534,10 @@ Features = Annotated[
 
 
 class FeatureMechanism(CountsMechanism):
-    """A mechanism that asks features, partitions of the cells by public columns, and makes answers consistent."""
+    """A mechanism that queries features (partitions of the cells by public columns) and makes answers consistent."""
 
     as_published: Flag = False
-    fewest_features: ClassVar[str]  # features that need nothing but stops and windows, by name
+    fewest_features: ClassVar[str]  # name of the features that need only stops and windows
 
     @property
     def form(self) -> CountForm:
@@ -560,32 +548,31 @@ class FeatureMechanism(CountsMechanism):
 
     def promise(self, schema: Schema) -> Promise:
         promise = super().promise(schema)
-        self.queries(schema)  # refuses what cannot be asked
+        self.queries(schema)  # refuses features that do not fit
         return promise
 
     @classmethod
     def richest_features(cls, city: City | None) -> str:
-        """Name the features that need no more than a city tells: zones the fourth, modes the fifth."""
+        """Name the richest features that a city supports: the fourth need zones, the fifth also modes."""
         richest = 3 if city is None or city.zones is None else 4 if city.modes is None else 5
         return cls.fewest_features.replace("3", str(richest))
 
     @abc.abstractmethod
     def queries(self, schema: Schema) -> tuple[Query, ...]:
-        """Return what is asked, and at which share of epsilon."""
+        """Return the queries, with the share of epsilon for each."""
 
     def check_noise(self, release: Release, schema: Schema, change: int) -> set[str]:
-        """Check which sums were asked, at which share of epsilon, and that their noise follows from it."""
         features, queries = release.certificate.counts.features or [], self.queries(schema)
-        asked = [item.feature for item in features] == [query.name for query in queries]
-        require(asked, "certificate.json: other sums than the mechanism asks")
+        same_sums = [item.feature for item in features] == [query.name for query in queries]
+        require(same_sums, "certificate.json: the sums are not those that the mechanism queries")
         parts = [exact(item.epsilon) for item in features]
         adds_up = min(parts) > 0 and sum(parts) == self.epsilon
         require(adds_up, "certificate.json: the parts of epsilon do not add up to it")
         law = self.form.law(Fraction(1)).name
         for item, query, part in zip(features, queries, parts, strict=True):
-            # Shares that grow with the level of a tree are rounded, on another machine perhaps to another fraction.
+            # Shares that grow with the level of a tree are rounded; another machine may get another fraction.
             shared = math.isclose(part, query.share * self.epsilon, rel_tol=_SHARE_TOLERANCE)
-            require(shared, "certificate.json: epsilon is not shared as the mechanism says")
+            require(shared, "certificate.json: the shares of epsilon are not those of the mechanism")
             due = {**item.plain(), "epsilon": plain(part), "scale": plain(change / part), "law": law}
             wrong = f"certificate.json: the noise on {item.feature} does not follow from its epsilon"
             require(same(due, item.plain()), wrong)
@@ -593,16 +580,16 @@ class FeatureMechanism(CountsMechanism):
         return {"features"}
 
     @abc.abstractmethod
-    def check_size(self, asked: NoisyQueries) -> None:
-        """Refuse what is too large."""
+    def check_size(self, queries: NoisyQueries) -> None:
+        """Refuse queries that are too large."""
 
     def asked(self, dataset: Dataset) -> NoisyQueries:
-        """Return the features, with their noise; refuse what is too large."""
+        """Return the features with their noise; refuse them if they are too large."""
         schema, period = dataset.schema, dataset.period
         change, queries = sensitivity(schema, period), self.queries(schema)
-        asked = NoisyQueries.of(schema.universe(period), queries, self.epsilon, change, self.form.law)
-        self.check_size(asked)
-        return asked
+        noisy = NoisyQueries.of(schema.universe(period), queries, self.epsilon, change, self.form.law)
+        self.check_size(noisy)
+        return noisy
 
     def prepare(self, dataset: Dataset, progress: Progress | None = None) -> NoisyQueries:
         return self.asked(dataset)
@@ -611,30 +598,30 @@ class FeatureMechanism(CountsMechanism):
         assert schema.trip is not None  # it has promised
         zoned = schema.city is not None and schema.city.zones is not None
         has_modes = schema.city is not None and schema.city.modes is not None
-        day = f'Write day = "weekday", say, in [attributes.{schema.trip.time}]'
-        fewer = f'write features = "{self.fewest_features}", which needs none'
+        day = f'Write day (for example day = "weekday") in [attributes.{schema.trip.time}]'
+        fewer = f'write features = "{self.fewest_features}", which does not need it'
         zone = f"Add a column zone to the stops file, or {fewer}"
         needs = (
             (zoned, {"origin_zone", "destination_zone"}, "the zone of each stop", zone),
             (has_modes, {"mode"}, "the mode of each pair of stops", f'Write [city] modes = "modes.csv", or {fewer}'),
-            (schema.tells_days, {"day"}, "days that are told apart", f"{day}, or choose features without days"),
+            (schema.tells_days, {"day"}, "days", f"{day}, or choose features without days"),
         )
-        for known, columns, what, remedy in needs:
+        for available, columns, what, remedy in needs:
             needing = [query.name for query in self.queries(schema) if columns & set(query.columns or ())]
-            if needing and not known:
-                told = f"the feature {needing[0]} needs {what}, which the policy does not tell"
-                yield Problem(told, where="mechanism.features", remedy=f"{remedy}.")
+            if needing and not available:
+                problem = f"the feature {needing[0]} needs {what}, but the policy does not state this"
+                yield Problem(problem, where="mechanism.features", remedy=f"{remedy}.")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class NoisyQueries:
-    """Features to be asked with noise: public facts."""
+    """Features with the noise of their answers: public facts."""
 
-    universe: Universe  # what the cells are of
+    universe: Universe  # the universe of the cells
     queries: tuple[Query, ...]  # the cells, then the other features
     features: tuple[Feature, ...]  # the other features
     laws: tuple[CountLaw, ...]  # law of the noise of each query
-    epsilon: Fraction  # what all queries share
+    epsilon: Fraction  # shared by all queries
 
     @classmethod
     def of(
@@ -642,7 +629,7 @@ class NoisyQueries:
         universe: Universe,
         queries: Sequence[Query],
         epsilon: Fraction,
-        change: int,  # what one protected unit can change in a feature
+        change: int,  # by how much one protected unit can change a feature
         law: Callable[[Fraction], CountLaw],
     ) -> NoisyQueries:
         features = tuple(Feature.of(universe, query.columns) for query in queries if query.columns is not None)
@@ -661,7 +648,7 @@ class NoisyQueries:
         ]
 
     def noisy_cells(self, counted: Counted, layout: Layout, noise: Noise) -> NDArray[Any]:
-        """Ask every cell, in the order of a layout."""
+        """Return the noisy count of every cell, in the order of a layout."""
         noisy = self.laws[0].draw(noise, self.universe.num_cells)
         groups, ranks = layout.places(counted.cells)
         noisy[layout.starts[groups] + ranks] += counted.counts
@@ -680,7 +667,7 @@ class NoisyQueries:
         ]
 
     def foresee(self, counted: Counted, *extra: str) -> Foresight:
-        """Tell how far off the sums of each feature will be, beside publishing nothing: root mean squares, in trips."""
+        """Predict the error of each feature's sums, and that of publishing nothing: root mean squares, in trips."""
         pairs, slots = self.universe.split(counted.cells)
         sums = [counted.counts, *(feature.sums(pairs, slots, counted.counts) for feature in self.features)]
         lines, rows = [], []
@@ -689,17 +676,19 @@ class NoisyQueries:
             rows.append({"feature": query.name, "groups": size, "noise": law.spread, "publish_nothing": nothing})
             lines.append(
                 f"{query.name}: noise of {law.spread:.3g} trips on {'1 sum' if size == 1 else f'each of {size:,} sums'}"
-                f"; publishing nothing would be off by {nothing:.3g} (root mean square)"
+                f"; if you published nothing, the error would be {nothing:.3g} trips (root mean square)"
             )
         return Foresight(lines=(*lines, *extra), details={"expected_error": rows})
 
 
-def _check_groups(universe: Universe, asked: Sequence[FeatureColumns | None], features: Sequence[FeatureNoise]) -> None:
-    """Check into how many groups features part the cells, as far as it does not take zones and modes to know."""
+def _check_groups(
+    universe: Universe, queried: Sequence[FeatureColumns | None], features: Sequence[FeatureNoise]
+) -> None:
+    """Check the number of groups of each feature, as far as this is possible without zones and modes."""
     size, all_pairs, all_zones = len(universe.stops), [], set()
-    columns_of = [universe.cell_columns if columns is None else columns for columns in asked]
+    columns_of = [universe.cell_columns if columns is None else columns for columns in queried]
     for columns, item in zip(columns_of, features, strict=True):
-        wrong = f"certificate.json: {item.feature} has another number of groups"
+        wrong = f"certificate.json: {item.feature} has the wrong number of groups"
         of_slots = {"day": len(universe.days), "window": len(universe.windows)}
         slots = math.prod(num for column, num in of_slots.items() if column in columns)
         # Every window and day has the same groups.
@@ -714,11 +703,11 @@ def _check_groups(universe: Universe, asked: Sequence[FeatureColumns | None], fe
         zones = math.isqrt(pairs) if by_zone == 2 else pairs // size**ends
         require(pairs == size**ends * zones**by_zone and (zones <= size or not by_zone), wrong)
         all_zones |= {zones} if by_zone else set()
-    require(len(all_zones) <= 1, "certificate.json: features have another number of groups by zone each")
+    require(len(all_zones) <= 1, "certificate.json: the numbers of groups imply different numbers of zones")
     of_pairs = [known_columns(columns) & set(PAIR_COLUMNS) for columns in columns_of]
     for coarser, few in zip(of_pairs, all_pairs, strict=True):
         for finer, many, item in zip(of_pairs, all_pairs, features, strict=True):
-            wrong = f"certificate.json: {item.feature} has another number of groups than what it tells apart"
+            wrong = f"certificate.json: {item.feature} has fewer groups than a feature that it refines"
             require(few <= many or not coarser <= finer, wrong)
 
 
@@ -731,28 +720,28 @@ def _threshold(given: Any) -> int:
     whole = isinstance(given, int) and not isinstance(given, bool)
     if not whole or not 1 <= given <= MAX_THRESHOLD:
         raise ParameterError(
-            f"threshold must be a whole number from 1 to {MAX_THRESHOLD:,}. Got {shown(given)}. 1 is none."
+            f"threshold must be a whole number from 1 (no threshold) to {MAX_THRESHOLD:,}. Got {shown(given)}."
         )
     return int(given)
 
 
 class NoisyCounts(CountsMechanism):
-    """Add Laplace noise to the count of every trip type, occurring or not, and keep those that reach a threshold.
+    """Add Laplace noise to the count of every possible trip type, and keep the counts that reach a threshold.
 
     Parameters
     ----------
     epsilon
-        What is kept about one trip, or one rider, as the policy says.
+        Privacy loss of one trip, or of one rider, as the policy says.
     rounding
-        ``round`` or ``floor``: which whole number a Laplace number becomes; drawn exactly, without ever making it.
+        ``round`` or ``floor``: how a Laplace number becomes whole. The whole number is sampled directly and exactly.
     threshold
-        Fewest noisy trips that are published; chosen without looking at the data.
+        Smallest noisy count to publish; choose it without looking at the data.
     as_published
-        Draw in floating point as the paper does, and round afterwards; nothing is proved of that.
+        Sample in floating point as the paper does, and round afterwards; nothing is proved about that.
 
     Guarantee
     ---------
-    Epsilon-differential privacy between datasets of which one has a trip (or rider) more, proved.
+    Epsilon-differential privacy between datasets that differ by one trip (or rider), proved.
 
     Assumptions
     -----------
@@ -764,7 +753,7 @@ class NoisyCounts(CountsMechanism):
 
     Utility
     -------
-    Cells that occur are off by the scale of the noise. Since most cells are empty and negative counts become none, the
+    Cells with trips are off by the scale of the noise. Most cells are empty and negative counts become zero, so the
     total is too large by ``cells x scale / 2``: seven times the trips, at epsilon 1 on the data of the paper.
 
     References
@@ -789,15 +778,15 @@ class NoisyCounts(CountsMechanism):
             return law
         if self.as_published:
             raise ParameterError(
-                f"as_published draws noise for every cell. Got {size:,} cells, at most {MAX_DENSE_CELLS:,} are drawn. "
+                f"as_published needs noise for every cell, and takes at most {MAX_DENSE_CELLS:,} cells. Got {size:,}. "
                 "Leave it out."
             )
         created = size * law.above(self.threshold)
         if created > MAX_CREATED:
             enough = self.threshold + math.ceil(float(law.scale) * math.log(created / MAX_CREATED))
             raise ParameterError(
-                f"noise alone would reach the threshold of {self.threshold} in about {created:,.0f} of {size:,} cells. "
-                f"Set threshold = {enough} or more, or use constrained-counts."
+                f"the noise alone would reach the threshold of {self.threshold} in about {created:,.0f} of {size:,} "
+                f"cells. Set threshold = {enough} or more, or use constrained-counts."
             )
         return law
 
@@ -805,7 +794,6 @@ class NoisyCounts(CountsMechanism):
         return self.form.law(noise_scale(self.epsilon, sensitivity(dataset.schema, dataset.period)))
 
     def check_noise(self, release: Release, schema: Schema, change: int) -> set[str]:
-        """Check noise that was added to every count by itself, and that no count is below the threshold."""
         stated = release.certificate.counts.noise
         due = {"scale": plain(change / self.epsilon), "law": self.form.law(Fraction(1)).name}
         follows = stated is not None and same(due, stated.plain())
@@ -835,36 +823,33 @@ class NoisyCounts(CountsMechanism):
         universe, law = counted.universe, _LAWS[self.rounding]
         created = surplus(law(noise_scale(self.epsilon, change)), self.threshold)
         created *= universe.num_cells - len(counted.cells)
-        asked = NoisyQueries.of(universe, even_shares([]), self.epsilon, change, law)
-        line = (
-            f"noise alone will create about {created:,.0f} trips in cells that have none: sums are larger by that much"
-        )
-        return asked.foresee(counted, line)
+        line = f"the noise creates about {created:,.0f} trips in empty cells, and sums are too large by that much"
+        return NoisyQueries.of(universe, even_shares([]), self.epsilon, change, law).foresee(counted, line)
 
 
 MAX_CELLS = 50_000_000
 
 
 class HierarchicalCounts(FeatureMechanism):
-    """Ask every node of a tree of features with noise, and make all counts consistent by least squares.
+    """Query every node of a tree of features with noise, and make all counts consistent by least squares.
 
     Parameters
     ----------
     epsilon
-        What is kept about one trip, or one rider, as the policy says; the levels share it.
+        Privacy loss of one trip, or of one rider, as the policy says; the levels share it.
     features
         ``H3``, ``H4``, ``H5``, or a list of lists of columns of which each refines the one before; the cells are
         always the last level.
     budget
-        ``geometric`` (each level the third root of 2 times what the level above has) or ``uniform``.
+        ``geometric`` (each level gets the third root of 2 times the share of the level above) or ``uniform``.
     prune
-        Whether a node whose estimate is not positive is made zero with all below it.
+        Whether to set a node without a positive estimate to zero, with everything below it.
     as_published
-        Draw in floating point as the paper does; nothing is proved of that.
+        Sample in floating point as the paper does; nothing is proved about that.
 
     Guarantee
     ---------
-    Epsilon-differential privacy between datasets of which one has a trip (or rider) more, proved.
+    Epsilon-differential privacy between datasets that differ by one trip (or rider), proved.
 
     Assumptions
     -----------
@@ -876,8 +861,8 @@ class HierarchicalCounts(FeatureMechanism):
 
     Utility
     -------
-    Least variance of all unbiased linear estimates, which does not help much: negative counts become none, and most
-    cells are empty.
+    Smallest variance of all unbiased linear estimates. This does not help much, because most cells are empty and
+    negative counts become zero.
 
     References
     ----------
@@ -897,53 +882,53 @@ class HierarchicalCounts(FeatureMechanism):
         columns = read_features(self.features, days=schema.tells_days)
         if not columns or not is_nested(columns):
             raise ParameterError(
-                f"{self.name} needs features of which each refines the one before. Got some that do not. Use H5, or "
-                "constrained-counts, which takes any."
+                f"each feature of {self.name} must refine the one before it, and some of these do not. Use H5, or "
+                "constrained-counts, which takes any features."
             )
         return growing_shares(columns) if self.budget == "geometric" else even_shares(columns)
 
-    def check_size(self, asked: NoisyQueries) -> None:
-        if asked.universe.num_cells > MAX_CELLS:
+    def check_size(self, queries: NoisyQueries) -> None:
+        if queries.universe.num_cells > MAX_CELLS:
             raise ParameterError(
-                f"{self.name} draws noise for every cell, at most {MAX_CELLS:,}. Got {asked.universe.num_cells:,}. "
-                "Use constrained-counts, or longer windows."
+                f"{self.name} needs noise for every cell, and takes at most {MAX_CELLS:,} cells. "
+                f"Got {queries.universe.num_cells:,}. Use constrained-counts, or longer windows."
             )
 
     def draw_counts(self, counted: Counted, prepared: NoisyQueries, noise: Noise) -> DrawnCounts:
-        asked, layout = prepared, Layout.of(prepared.universe, prepared.features)
-        noisy = [*asked.noisy_sums(counted, noise), asked.noisy_cells(counted, layout, noise)]
-        parents = [finer.parents(coarser, layout) for coarser, finer in pairwise(asked.features)]
-        parents.append(np.repeat(layout.groups_of(asked.features[-1]), layout.sizes))
-        variances = [law.spread**2 for law in (*asked.laws[1:], asked.laws[0])]
+        layout = Layout.of(prepared.universe, prepared.features)
+        noisy = [*prepared.noisy_sums(counted, noise), prepared.noisy_cells(counted, layout, noise)]
+        parents = [finer.parents(coarser, layout) for coarser, finer in pairwise(prepared.features)]
+        parents.append(np.repeat(layout.groups_of(prepared.features[-1]), layout.sizes))
+        variances = [law.spread**2 for law in (*prepared.laws[1:], prepared.laws[0])]
         leaves = consistent_tree(noisy, parents, variances, prune=self.prune)[-1]
         whole = np.rint(leaves).astype(np.int64)
         kept = np.flatnonzero(whole > 0)
-        return DrawnCounts.at(layout, kept, whole[kept], {"features": asked.describe()})
+        return DrawnCounts.at(layout, kept, whole[kept], {"features": prepared.describe()})
 
     def preview(self, dataset: Dataset) -> Foresight:
-        asked = self.asked(dataset)
-        created = surplus(DiscreteLaplace(asked.laws[0].scale)) * asked.universe.num_cells
+        queries = self.asked(dataset)
+        created = surplus(DiscreteLaplace(queries.laws[0].scale)) * queries.universe.num_cells
         line = (
-            f"negative counts become none, which creates up to about {created:,.0f} trips (fewer where nodes are "
-            "pruned): sums of the released counts are larger by far than the noise above"
+            f"negative counts become zero, which creates up to about {created:,.0f} trips (fewer if nodes are pruned): "
+            "sums of the released counts are off by much more than the noise above"
         )
-        return asked.foresee(true_counts(dataset), line)
+        return queries.foresee(true_counts(dataset), line)
 
 
 PRESETS = ("uniform", "cells", "margins")
 Structure = Literal["flat", "hierarchical"]
-CELLS_SHARE = Fraction(3, 5)  # part of epsilon that the preset ``cells`` gives to the cells themselves
+CELLS_SHARE = Fraction(3, 5)  # part of epsilon that the preset ``cells`` gives to the cells
 MAX_GROUPS = 1 << 24
 MARGIN: FeatureColumns = ("origin", "destination")
 # Parts of epsilon that the preset ``margins`` gives to margin and cells; the other features share the rest.
 MARGIN_SHARE = Fraction(1, 20)
 MARGINS_CELLS_SHARE = Fraction(13, 20)
-# Largest relative residual of the optimality conditions at which counts are those nearest to the noisy sums.
+# Largest relative residual of the optimality conditions at which counts are the nearest ones to the noisy sums.
 MAX_RESIDUAL = 1e-10
 
 
 def _kept_shares(given: object) -> str | Pairs:
-    """Check shares as far as it goes without features, and keep them in a form that cannot be changed."""
+    """Check shares as far as possible without features, and return them in an immutable form."""
     if isinstance(given, str):
         if given not in PRESETS:
             raise ParameterError(f"budget_shares must be one of {', '.join(PRESETS)}. Got {shown(given)}.")
@@ -952,35 +937,35 @@ def _kept_shares(given: object) -> str | Pairs:
         pairs = dict(given).items()  # type: ignore[call-overload]
     except (TypeError, ValueError):
         raise ParameterError(
-            f"budget_shares must be one of {', '.join(PRESETS)} or a table feature = share. Got {shown(given)}."
+            f"budget_shares must be one of {', '.join(PRESETS)}, or a table of feature = share. Got {shown(given)}."
         ) from None
     return tuple((str(name), exact(value, what=f"the share of {name}")) for name, value in pairs)
 
 
 class ConstrainedCounts(FeatureMechanism):
-    """Ask several features with noise, then find the consistent, non-negative counts nearest to all answers.
+    """Query several features with noise, then compute the consistent, non-negative counts nearest to all answers.
 
     Parameters
     ----------
     epsilon
-        What is kept about one trip, or one rider, as the policy says; the features share it.
+        Privacy loss of one trip, or of one rider, as the policy says; the features share it.
     features
         ``O3``, ``O4``, ``O5`` (or ``H3`` to ``H5``), or a list of lists of columns, an empty one for the total; the
-        cells themselves are always the first feature.
+        cells are always the first feature.
     budget_shares
-        ``uniform``; ``cells`` (three fifths of epsilon for the cells); ``margins`` (an origin-destination margin over
-        all windows besides, and a Bayes estimate of each cell from the noisy counts alone); or a table with the share
-        of each feature.
+        ``uniform``; ``cells`` (three fifths of epsilon for the cells); ``margins`` (adds an origin-destination margin
+        over all windows, and estimates each cell by Bayes from the noisy counts alone); or a table with the share of
+        each feature.
     feature_weights
         ``size``: answers of a feature weigh one over its number of groups, as in the paper; ``uniform``: all the same.
     structure
-        ``flat``, or ``hierarchical``: each feature tells apart all that the one before does.
+        ``flat``, or ``hierarchical``: each feature distinguishes everything that the one before it does.
     as_published
-        Draw in floating point and round each count by itself, as the paper does; nothing is proved of that.
+        Sample in floating point and round each count separately, as the paper does; nothing is proved about that.
 
     Guarantee
     ---------
-    Epsilon-differential privacy between datasets of which one has a trip (or rider) more, proved.
+    Epsilon-differential privacy between datasets that differ by one trip (or rider), proved.
 
     Assumptions
     -----------
@@ -988,13 +973,13 @@ class ConstrainedCounts(FeatureMechanism):
 
     Runtime
     -------
-    O(cells), or O(trips + groups) where cells are too many to hold.
+    O(cells), or O(trips + groups) if there are too many cells for the memory.
 
     Utility
     -------
-    In the norm it minimises, never further from the truth than the noisy answers are. Counts are whole numbers; sums by
-    join group, by slot as far as features tell slots apart, and in total are those of the projection, rounded up or
-    down. Made for sparse tables: where most cells are busy, noisy counts with all of epsilon on the cells are closer.
+    In the norm it minimises, never further from the truth than the noisy answers are. Counts are whole numbers. Sums by
+    join group, by slot (as far as features distinguish slots) and in total are those of the projection, rounded up or
+    down. Made for sparse tables: if most cells are busy, noisy counts with all of epsilon on the cells are closer.
 
     References
     ----------
@@ -1018,55 +1003,62 @@ class ConstrainedCounts(FeatureMechanism):
     def _check(self) -> Self:
         if self._margins and (self.as_published or self.feature_weights != "size"):
             raise ParameterError(
-                'budget_shares = "margins" is not the paper\'s, and weighs features by what the noise says. Got '
-                "as_published or feature_weights besides. Leave them out."
+                'budget_shares = "margins" is not from the paper, and weighs features by their noise. Leave out '
+                "as_published and feature_weights."
             )
         return self
 
     def queries(self, schema: Schema) -> tuple[Query, ...]:
         columns = read_features(self.features, days=schema.tells_days)
         if not columns:
-            raise ParameterError(f"{self.name} needs a feature besides the cells. Got none. Use [[]] or noisy-counts.")
+            raise ParameterError(f"{self.name} needs a feature besides the cells. Use [[]], or noisy-counts.")
         if self.structure == "hierarchical":
             columns = nested(columns)
         if self._margins:
-            # Share epsilon out between cells, features and an origin-destination margin, which comes last.
+            # Divide epsilon between cells, features and an origin-destination margin, which comes last.
             others = [item for item in columns if item != MARGIN]
             if not others:
-                raise ParameterError('budget_shares = "margins" needs a feature besides the margin. Use O5, say.')
+                raise ParameterError('budget_shares = "margins" needs a feature besides the margin. Try O5.')
             rest = (1 - MARGINS_CELLS_SHARE - MARGIN_SHARE) / len(others)
             return (
                 Query(columns=None, share=MARGINS_CELLS_SHARE),
                 *(Query(columns=item, share=rest) for item in others),
                 Query(columns=MARGIN, share=MARGIN_SHARE),
             )
-        if not isinstance(self.budget_shares, str):
-            return given_shares(dict(self.budget_shares), columns)
-        return even_shares(columns, cells=None if self.budget_shares == "uniform" else CELLS_SHARE)
+        if isinstance(self.budget_shares, str):
+            return even_shares(columns, cells=None if self.budget_shares == "uniform" else CELLS_SHARE)
+        shares, named = dict(self.budget_shares), {CELLS: None, **{feature_name(item): item for item in columns}}
+        strange, absent = sorted(shares.keys() - named.keys()), sorted(named.keys() - shares.keys())
+        if strange or absent:
+            what = f"{shown(strange[0])} is not one of them" if strange else f"{absent[0]!r} has none"
+            raise ParameterError(f"budget_shares needs a share for each of {', '.join(map(repr, named))}. {what}.")
+        if min(shares.values()) <= 0 or sum(shares.values()) != 1:
+            total = decimal_text(sum(shares.values(), Fraction(0)))
+            raise ParameterError(f"budget_shares must be above 0 and add up to 1. Got a sum of {total}.")
+        return tuple(Query(columns=named[name], share=shares[name]) for name in named)
 
     def asked(self, dataset: Dataset) -> NoisyQueries:
         num_cells = dataset.schema.universe(dataset.period).num_cells
         if num_cells > MAX_DENSE_CELLS and (self._margins or self.as_published):
             raise ParameterError(
-                f'as_published and budget_shares = "margins" look at every cell, at most {MAX_DENSE_CELLS:,}. Got '
+                f'as_published and budget_shares = "margins" take at most {MAX_DENSE_CELLS:,} cells. Got '
                 f'{num_cells:,}. Use budget_shares = "cells", or longer windows.'
             )
         return super().asked(dataset)
 
-    def check_size(self, asked: NoisyQueries) -> None:
-        joined = asked.features[:-1] if self._margins else asked.features
-        groups = Layout.of(asked.universe, joined).num_groups
+    def check_size(self, queries: NoisyQueries) -> None:
+        joined = queries.features[:-1] if self._margins else queries.features
+        groups = Layout.of(queries.universe, joined).num_groups
         if groups > MAX_GROUPS:
             raise ParameterError(
-                f"these features cut the cells into {groups:,} groups, at most {MAX_GROUPS:,} are held. Use coarser "
-                "features (zones instead of stops, say) or longer windows."
+                f"these features divide the cells into {groups:,} groups; at most {MAX_GROUPS:,} are possible. Use "
+                "coarser features (for example zones instead of stops) or longer windows."
             )
 
     def check_noise(self, release: Release, schema: Schema, change: int) -> set[str]:
-        """Check the sums that were asked, and that counts are those nearest to them."""
         residual = release.certificate.counts.kkt_residual
         near = residual is not None and 0 <= residual < math.inf and (self.as_published or residual <= MAX_RESIDUAL)
-        require(near, "certificate.json: the counts are not those nearest to the noisy sums")
+        require(near, "certificate.json: the counts are not the nearest ones to the noisy sums")
         return {"kkt_residual", *super().check_noise(release, schema, change)}
 
     @property
@@ -1074,7 +1066,6 @@ class ConstrainedCounts(FeatureMechanism):
         return bool(self.budget_shares == "margins")
 
     def family(self, features: Sequence[Feature], layout: Layout) -> Family:
-        """Return the groups of features by join group, with their weights."""
         ratios = [layout.universe.num_cells / feature.size for feature in features]
         return Family(
             groups=tuple(layout.groups_of(feature) for feature in features),
@@ -1084,53 +1075,53 @@ class ConstrainedCounts(FeatureMechanism):
         )
 
     def draw_counts(self, counted: Counted, prepared: NoisyQueries, noise: Noise) -> DrawnCounts:
-        asked, margins = prepared, self._margins
-        features = asked.features[:-1] if margins else asked.features
-        layout = Layout.of(asked.universe, features)
-        family, sums = self.family(features, layout), asked.noisy_sums(counted, noise)
-        if asked.universe.num_cells > MAX_DENSE_CELLS:
-            return self._draw_lazily(counted, asked, layout, family, sums, noise)
-        noisy = asked.noisy_cells(counted, layout, noise)
-        if self.as_published:  # each count is rounded by itself
+        margins, laws = self._margins, prepared.laws
+        features = prepared.features[:-1] if margins else prepared.features
+        layout = Layout.of(prepared.universe, features)
+        family, sums = self.family(features, layout), prepared.noisy_sums(counted, noise)
+        if prepared.universe.num_cells > MAX_DENSE_CELLS:
+            return self._draw_lazily(counted, prepared, layout, family, sums, noise)
+        noisy = prepared.noisy_cells(counted, layout, noise)
+        if self.as_published:  # each count is rounded separately
             order = np.lexsort((-noisy, np.repeat(np.arange(layout.num_groups), layout.sizes)))
             floors = np.full(layout.num_groups, -np.inf)
             projection = project(ListedCells(values=noisy[order], starts=layout.starts, floors=floors), family, sums)
             places, counts = order, np.rint(projection.x).astype(np.int64)
         else:
-            if margins:  # estimate cells with the help of the margin, which is the last feature; project the estimates
+            if margins:  # estimate cells with the help of the margin, the last feature; then project the estimates
                 every = np.repeat(np.arange(layout.num_groups), layout.sizes)
                 cells = layout.cells(every, np.arange(len(every)) - layout.starts[every])
                 dense = project_estimates(
                     noisy,
-                    float(asked.laws[0].scale),
+                    float(laws[0].scale),
                     starts=layout.starts,
-                    margin=Margin(asked.universe.split(cells)[0], sums[-1], float(asked.laws[-1].scale)),
+                    margin=Margin(prepared.universe.split(cells)[0], sums[-1], float(laws[-1].scale)),
                     family=family,
                     sums=sums[:-1],
-                    variances=[law.spread**2 for law in asked.laws[1:-1]],
+                    variances=[law.spread**2 for law in laws[1:-1]],
                 )
                 places = np.flatnonzero(dense.x > 0)
                 projection = replace(dense, x=dense.x[places])
             else:
                 projection = project_table(noisy, layout.starts, family, sums)
-                assert projection.cells is not None  # of a table that is held whole
+                assert projection.cells is not None  # the whole table is in memory
                 places = projection.cells
             counts = _whole(projection.x, np.searchsorted(places, layout.starts), layout, noise)
-        kept, figures = counts > 0, _figures(asked, projection.residual)
+        kept, figures = counts > 0, _figures(prepared, projection.residual)
         return DrawnCounts.at(layout, places[kept], counts[kept], figures)
 
     def _draw_lazily(
         self,
         counted: Counted,
-        asked: NoisyQueries,
+        queries: NoisyQueries,
         layout: Layout,
         family: Family,
         sums: list[FloatArray],
         noise: Noise,
     ) -> DrawnCounts:
-        """Draw the noise of empty cells only where it can matter."""
+        """Sample the noise of empty cells only where it can matter."""
         groups, ranks = layout.places(counted.cells)
-        law = asked.laws[0]
+        law = queries.laws[0]
         listed = project_lazily(
             noise,
             law.scale,
@@ -1148,22 +1139,22 @@ class ConstrainedCounts(FeatureMechanism):
         places = np.empty(len(owners), dtype=np.int64)
         places[~created] = taken[occupied[~created]]
         places[created] = addresses(noise, layout.starts, owners[created], np.sort(taken))
-        return DrawnCounts.at(layout, places, counts[kept], _figures(asked, listed.residual))
+        return DrawnCounts.at(layout, places, counts[kept], _figures(queries, listed.residual))
 
     def preview(self, dataset: Dataset) -> Foresight:
-        asked = self.asked(dataset)
-        lines = ["sums will be off by about their noise; most of the noise of cells is taken out by the projection"]
+        queries = self.asked(dataset)
+        lines = ["sums will be off by about their noise; the projection removes most of the noise of cells"]
         if self._margins:
-            lines = ["cells are estimated, so that sums are off by somewhat more than their noise"]
-        if not any(query.columns == () for query in asked.queries):
-            lines.append("the total is not among the features, so it may be off by far: add [] to features")
-        return asked.foresee(true_counts(dataset), *lines)
+            lines = ["cells are estimates, so sums will be off by somewhat more than their noise"]
+        if not any(query.columns == () for query in queries.queries):
+            lines.append("the total is not among the features, so it may be far off: add [] to features")
+        return queries.foresee(true_counts(dataset), *lines)
 
 
 def _whole(values: FloatArray, starts: IntArray, layout: Layout, noise: Noise) -> IntArray:
-    """Round counts, join group by join group, so that the sums of join groups and slots and the total are kept."""
+    """Round counts, join group by join group, and keep the sums of join groups and slots and the total."""
     return round_tree(values, [starts, starts[:: layout.pairs.num], np.array([0, len(values)])], noise)
 
 
-def _figures(asked: NoisyQueries, residual: float) -> CountFigures:
-    return {"features": asked.describe(), "kkt_residual": residual}
+def _figures(queries: NoisyQueries, residual: float) -> CountFigures:
+    return {"features": queries.describe(), "kkt_residual": residual}

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""FullDomain: generalise each attribute to one level of its public hierarchy, losing as little as possible.
+"""FullDomain: generalise each attribute to one level of its public hierarchy, with as little loss as possible.
 
 The problem is that of Flash (Kohlmayer, Prasser, Eckert, Kemper and Kuhn 2012) with the loss metric of Hoogervorst et
-al. 2019, eq. 7. A node of the lattice is one level for each attribute. Classes only merge on the way up, but with a
-price on suppression the best node need not be the lowest without suppression, so the search rests on bounds of the
-loss itself: ``docs/proofs/full-domain.md`` derives them.
+al. 2019, eq. 7. A node of the lattice is one level for each attribute. Classes only merge on the way up. But
+suppression has a price, so the best node need not be the lowest one without suppression, and the search uses bounds of
+the loss itself. ``docs/proofs/full-domain.md`` derives them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +26,7 @@ from dunnage.errors import ParameterError, Refusal
 from dunnage.exact import exact, shown_number
 from dunnage.mechanisms.base import PLAIN, K, Progress, label_codes, optional
 from dunnage.mechanisms.classes import (
+    NOT_SIZE,
     Alpha,
     ClassMechanism,
     EquivalenceClasses,
@@ -38,7 +39,7 @@ from dunnage.mechanisms.classes import (
     refuse_empty,
     strata,
 )
-from dunnage.model.domains import Hierarchy, IntervalHierarchy, hierarchy_of
+from dunnage.model.domains import Domain, Hierarchy, IntervalHierarchy, hierarchy_of
 from dunnage.model.guarantees import Promise
 from dunnage.model.measures import class_sizes
 from dunnage.model.schema import Schema
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from dunnage.tables.dataset import Dataset
 
 CostArray = npt.NDArray[Any]  # whole numbers, exact: int64, or Python's own where those could overflow
-MAX_NODES = 2**18  # of a lattice that is searched
+MAX_NODES = 2**18  # nodes of a lattice to search
 Node = tuple[int, ...]  # one level for each attribute
 MAX_KEY = 2**62
 
@@ -65,33 +66,34 @@ class FullDomain(ClassMechanism):
     Parameters
     ----------
     k
-        Fewest records that must look alike.
+        Smallest number of records that must look alike.
     alpha
         Price of suppressing one record, in records generalised to the whole domain.
     max_suppressed
         Largest share of records that may be suppressed, 0 to 1; None for no limit. Records of small strata count.
     importance
-        What an attribute's loss counts, by name; 1 where it is not given.
+        Weight of an attribute in the loss, by its name; 1 by default.
     statistic
-        What is told about a class: its ``bounds``, also the ``mean`` of its numbers, or the ``multiset`` of its values.
+        What is released about a class: its ``bounds``, also the ``mean`` of its numbers, or the ``multiset`` of its
+        values.
 
     Guarantee
     ---------
-    k-anonymity over public and generalised columns together, proved: classes are counted.
+    k-anonymity over public and generalised columns together, proved: the mechanism counts the classes.
 
     Assumptions
     -----------
-    Public domains and hierarchies; one record per protected unit; the levels depend on data; a refusal may depend on
-    data.
+    Public domains and hierarchies; one record per protected unit; the levels depend on the data; a refusal may depend
+    on the data.
 
     Runtime
     -------
-    O(n) steps, after sorting, for each node of the lattice that bounds do not rule out.
+    O(n) steps, after sorting, for each node of the lattice that the bounds do not exclude.
 
     Utility
     -------
-    Exact minimum of the loss metric (eq. 7) over all nodes of the lattice; of several the one with the lowest levels,
-    the first attribute first.
+    Exact minimum of the loss metric (eq. 7) over all nodes of the lattice. Among equals it takes the lowest levels,
+    comparing the first attribute first.
 
     References
     ----------
@@ -111,36 +113,36 @@ class FullDomain(ClassMechanism):
     def promise(self, schema: Schema) -> Promise:
         self._hierarchies(schema)
         names = ", ".join(attribute.name for attribute in schema.quasi_identifiers)
-        told = [
-            f"the generalisation of each record in the public hierarchies of {names}, at one level for each, chosen "
-            "from the records (at level 0 the value itself)",
+        in_clear = [
+            f"the generalisation of each record in the public hierarchies of {names}, at one level for each; the level "
+            "is chosen from the records (level 0 is the value itself)",
         ]
         numbers = [a.name for a in schema.quasi_identifiers if a.kind == "numeric"]
         if self.statistic in ("mean", "multiset") and numbers:
-            told.append(f"the mean of {', '.join(numbers)} in each class")
+            in_clear.append(f"the mean of {', '.join(numbers)} in each class")
         if self.statistic == "multiset":
-            told.append(f"every combination of values of {names}, as an unordered list for each class")
-        return self.class_promise(schema, in_clear=tuple(told), numerics="classes and losses are exact")
+            in_clear.append(f"every combination of values of {names}, as an unordered list for each class")
+        return self.class_promise(schema, in_clear=tuple(in_clear), numerics="classes and losses are exact")
 
     def classes(self, dataset: Dataset, progress: Progress | None = None) -> EquivalenceClasses:
-        """Find the classes of least loss.
+        """Return the classes with the smallest loss.
 
-        Refuses if a combination of public values has fewer than k records, more would have to be suppressed than may
-        be, or every record would be suppressed.
+        Refuses if a combination of public values has fewer than k records, if more records would be suppressed than
+        allowed, or if every record would be suppressed.
         """
         hierarchies = self._hierarchies(dataset.schema)
         stratum, num_strata = strata(dataset)
         sizes = np.bincount(stratum, minlength=num_strata)
         check_stratum_sizes(sizes, self.k, dataset)
-        usable = np.flatnonzero(sizes[stratum] >= self.k)  # the others are suppressed at every node
+        usable = np.flatnonzero(sizes[stratum] >= self.k)  # the other rows are suppressed at every node
         limit = len(usable)  # how many records may be suppressed besides those of small strata
         if self.max_suppressed is not None:
             limit = math.floor(self.max_suppressed * len(dataset)) - (len(dataset) - len(usable))
             if limit < 0:
                 raise Refusal(
-                    "more records are in combinations of public values with fewer than k records than "
-                    f"max_suppressed = {shown_number(self.max_suppressed)} allows. Raise it, lower k, or make public "
-                    "columns coarser."
+                    "too many records are in combinations of public values with fewer than k records: "
+                    f"max_suppressed = {shown_number(self.max_suppressed)} does not allow to suppress them all. Raise "
+                    "it, lower k, or make public columns coarser."
                 )
         weights = [dict(self.importance).get(a.name, Fraction(1)) for a in dataset.schema.quasi_identifiers]
         columns = [LatticeColumn.of(dataset, name, hierarchy, usable) for name, hierarchy in hierarchies.items()]
@@ -162,28 +164,27 @@ class FullDomain(ClassMechanism):
         )
 
     def _hierarchies(self, schema: Schema) -> dict[str, Hierarchy]:
-        """Return the hierarchy of each quasi-identifier; refuse what has none, and a lattice that is too large."""
         hierarchies = hierarchies_of(schema, mechanism=self.name, verb="searches", max_nodes=MAX_NODES)
         strange = sorted(dict(self.importance).keys() - hierarchies.keys())
         if strange:
             raise ParameterError(
-                f"importance is given for {', '.join(strange)}, which is no quasi-identifier. There are: "
+                f"importance names {', '.join(strange)}, which is not a quasi-identifier. The quasi-identifiers are "
                 f"{', '.join(hierarchies)}."
             )
         return hierarchies
 
 
 class _LatticeSearch:
-    """Search of the lattice for the node of least cost; of several the first in the order of their levels.
+    """Search of the lattice for the cheapest node; among equals, the first in the order of their levels.
 
-    For every node, cost = base + penalty + excess. The base needs no classes. The penalty, of suppressed records, only
-    falls on the way up, and the excess, of records generalised beyond the price of suppressing them, only rises: so a
-    node that was looked at bounds the penalty of all below it and the excess of all above it.
+    For every node, cost = base + penalty + excess. The base needs no classes. The penalty of suppressed records only
+    falls on the way up. The excess, of records generalised beyond the price of suppressing them, only rises. So each
+    visited node bounds the penalty of all nodes below it and the excess of all nodes above it.
     """
 
     def __init__(self, records: Records, weights: Sequence[Fraction], alpha: Fraction, k: int, limit: int) -> None:
         self.records, self.k, self.limit = records, k, limit
-        # What a record costs, as whole numbers in one common unit; suppressed, for each attribute importance x alpha.
+        # The cost of a record, as whole numbers in one common unit; suppressed, importance x alpha for each attribute.
         columns = records.columns
         each = [weight / column.hierarchy.whole for column, weight in zip(columns, weights, strict=True)]
         unit = math.lcm(*((weight * alpha).denominator for weight in weights), *(cost.denominator for cost in each))
@@ -209,7 +210,7 @@ class _LatticeSearch:
         self.penalty, self.excess = np.zeros_like(self.base), np.zeros_like(self.base)
         self.closed: BoolArray = np.zeros(self.base.shape, dtype=bool)
         self.alive: IntArray = np.arange(self.base.size)  # nodes by their number in the order of levels
-        self.known: list[tuple[Node, Groups]] = [((0,) * self.base.ndim, records.bottom)]
+        self.kept_groups: list[tuple[Node, Groups]] = [((0,) * self.base.ndim, records.bottom)]
         self.room = 8 * len(records.counts)  # groups that may be kept in memory for others to start from
         self.least: int | None = None
         self.node: Node = tuple(num - 1 for num in self.base.shape)
@@ -217,15 +218,15 @@ class _LatticeSearch:
 
     def best(self) -> Node:
         while path := self._path():
-            # The middle tells most: below it suppression, above it generalisation is then known to be no less.
+            # The middle rules out most: it bounds suppression below it and generalisation above it.
             self._look(path[len(path) // 2])
         return self.node
 
     def _path(self) -> list[Node]:
-        """Return a way up from the most promising node through open ones, the cheaper step first; empty if none is."""
+        """Return a way up from the most promising node through open ones, the cheaper step first; empty if none."""
         bound = self._bound(self.alive)
         open_nodes = self._is_open(self.alive, bound)
-        # Bounds only rise and the least cost only falls: what is closed stays so.
+        # Bounds only rise and the least cost only falls, so a closed node stays closed.
         self.alive, bound = self.alive[open_nodes], bound[open_nodes]
         if not len(self.alive):
             return []
@@ -256,14 +257,14 @@ class _LatticeSearch:
 
     def _look(self, node: Node) -> None:
         self.num_looks += 1
-        # From the known node below it that has fewest groups
+        # From the kept node below it that has fewest groups
         finer = min(
-            (groups for known, groups in self.known if all(a <= b for a, b in zip(known, node, strict=True))),
+            (groups for below, groups in self.kept_groups if all(a <= b for a, b in zip(below, node, strict=True))),
             key=lambda groups: len(groups.sizes),
         )
         groups = self.records.merged(node, finer)
         if 2 * len(groups.sizes) <= len(finer.sizes) and len(groups.sizes) <= self.room:
-            self.known.append((node, groups))
+            self.kept_groups.append((node, groups))
             self.room -= len(groups.sizes)
         small = groups.sizes < self.k
         num_suppressed = int(groups.sizes[small].sum())
@@ -288,34 +289,29 @@ class _LatticeSearch:
         return total
 
 
-# --- The lattice of generalisations: a node is one level of a public hierarchy for each attribute.
-#
-# What the mechanisms that choose one node for a whole table share: rows encoded once, and the groups that they form at
-# any node, merged from those of a node below it. Groups only merge on the way up.
+# The lattice of generalisations, shared by the mechanisms that choose one node for a whole table. A node is one level
+# of a public hierarchy for each attribute. Rows are encoded once; the groups that they form at a node are merged from
+# those of a node below it, because groups only merge on the way up.
 
 
 def hierarchies_of(schema: Schema, *, mechanism: str, verb: str, max_nodes: int) -> dict[str, Hierarchy]:
-    """Return the hierarchy of each quasi-identifier by name; refuse what has none, and a lattice that is too large."""
-    attributes = schema.quasi_identifiers
-    if not attributes:
-        raise ParameterError(f"{mechanism} generalises quasi-identifiers. Got none. Give one column or more that role.")
+    """Return the hierarchy of each quasi-identifier by name; refuse one without, and a lattice that is too large."""
+    if not schema.quasi_identifiers:
+        raise ParameterError(
+            f"{mechanism} generalises quasi-identifiers. The policy has none. Give that role to at least one column."
+        )
     hierarchies = {}
-    for attribute in attributes:
-        if attribute.domain is None:  # a schema has no such quasi-identifier
-            raise ParameterError(f"attribute {attribute.name!r} has no domain. Give it a kind and a domain.")
+    for attribute in schema.quasi_identifiers:
         if attribute.name == "size" and attribute.kind != "numeric":
-            raise ParameterError(
-                "a quasi-identifier of labels cannot be named 'size': the table of classes has such a column. "
-                "Rename it."
-            )
+            raise ParameterError(NOT_SIZE)
         try:
-            hierarchies[attribute.name] = hierarchy_of(attribute.domain)
+            hierarchies[attribute.name] = hierarchy_of(cast("Domain", attribute.domain))
         except ParameterError as error:
             raise ParameterError(f"attribute {attribute.name!r}: {error}") from None
     num_nodes = math.prod(hierarchy.num_levels for hierarchy in hierarchies.values())
     if num_nodes > max_nodes:
         raise ParameterError(
-            f"{mechanism} {verb} at most {max_nodes} combinations of levels. Got {num_nodes}. Use hierarchies "
+            f"{mechanism} {verb} at most {max_nodes:,} combinations of levels. Got {num_nodes:,}. Use hierarchies "
             "with fewer levels (a larger doubling), or fewer quasi-identifiers."
         )
     return hierarchies
@@ -327,14 +323,18 @@ class LatticeColumn:
 
     name: str
     hierarchy: Hierarchy
-    values: npt.NDArray[Any]  # numbers, or codes of labels, in order
-    codes: IntArray  # which of them a row has
+    values: npt.NDArray[Any]  # distinct numbers, or codes of labels, in order
+    codes: IntArray  # which of them each row has
     groups: tuple[IntArray, ...]  # for each level their generalisations, numbered without gaps
-    widths: tuple[IntArray, ...]  # and how wide these are
+    widths: tuple[IntArray, ...]  # the widths of these
 
     @classmethod
     def of(cls, dataset: Dataset, name: str, hierarchy: Hierarchy, rows: IntArray) -> LatticeColumn:
-        values, codes = np.unique(_values(dataset, name, hierarchy)[rows], return_inverse=True)
+        if isinstance(hierarchy, IntervalHierarchy):
+            column: npt.NDArray[Any] = dataset.numbers(name)
+        else:
+            column = label_codes(dataset, name, hierarchy.domain)
+        values, codes = np.unique(column[rows], return_inverse=True)
         groups, widths = [], []
         for level in range(hierarchy.num_levels):
             groups.append(np.unique(hierarchy.groups(values, level), return_inverse=True)[1])
@@ -347,10 +347,10 @@ class LatticeColumn:
 
     @cached_property
     def in_order(self) -> bool:
-        """Whether values that merge on some level are neighbours, so that the order of values keeps them together."""
+        """Whether values that merge at some level are neighbours, so that the order of values keeps them together."""
         return all(bool((np.diff(groups) >= 0).all()) for groups in self.groups)
 
-    def told(self, rows: IntArray, level: int) -> Generalised:
+    def generalised(self, rows: IntArray, level: int) -> Generalised:
         values = self.values[self.codes[rows]]
         if isinstance(self.hierarchy, IntervalHierarchy):
             lower, upper = self.hierarchy.bounds(values, level)
@@ -359,22 +359,16 @@ class LatticeColumn:
         return Nodes(name=self.name, labels=tuple(labels[code] for code in values.tolist()))
 
 
-def _values(dataset: Dataset, name: str, hierarchy: Hierarchy) -> npt.NDArray[Any]:
-    if isinstance(hierarchy, IntervalHierarchy):
-        return dataset.numbers(name)
-    return label_codes(dataset, name, hierarchy.domain)
-
-
 class Groups(NamedTuple):
     """Records that look alike at a node."""
 
-    record: IntArray  # one of each group
+    record: IntArray  # one record of each group
     sizes: IntArray
 
 
 @dataclass(frozen=True, eq=False)
 class Records:
-    """Rows that differ in something; equal rows are one record that counts several times."""
+    """Rows without repetitions: equal rows are one record that counts several times."""
 
     stratum: IntArray
     num_strata: int
@@ -393,19 +387,18 @@ class Records:
 
     @property
     def bottom(self) -> Groups:
-        """Every record by itself: what all nodes can be reached from."""
+        """Every record by itself: all nodes can be reached from here."""
         return Groups(np.arange(len(self.counts)), self.counts)
 
     def keys(self, node: Node, record: IntArray) -> tuple[IntArray, int]:
-        """Give some records a number each, equal if they look alike at a node; also a bound of the numbers."""
-        # Fewer levels than attributes: those after them do not tell records apart.
+        """Return a number for each of some records, equal if they look alike at a node, and a bound of the numbers."""
+        # If there are fewer levels than attributes, the remaining attributes are ignored.
         parts = [(self.stratum[record], self.num_strata)]
         for column, codes, level in zip(self.columns, self.codes, node, strict=False):
             parts.append((column.groups[level][codes[record]], column.num_groups[level]))
         return _combined(parts)
 
     def merged(self, node: Node, finer: Groups) -> Groups:
-        """Return the groups of a node from those of a node below it: groups only merge."""
         keys, num_keys = self.keys(node, finer.record)
         if num_keys <= 4 * len(keys) + 1024:
             sizes = np.bincount(keys, weights=finer.sizes, minlength=num_keys)  # counts are exact in a double
@@ -418,7 +411,7 @@ class Records:
         return Groups(finer.record[order[starts]], np.add.reduceat(finer.sizes[order], starts))
 
     def only(self, chosen: BoolArray) -> Records:
-        """Return the records with the rows that were chosen counted alone; one that none is left of counts 0."""
+        """Return the records, counting only the chosen rows; a record without any counts 0."""
         counts = np.bincount(self.of_row[chosen], minlength=len(self.counts))
         return replace(self, counts=counts.astype(np.int64))
 
@@ -441,7 +434,7 @@ class Records:
     def _count(self, counts: IntArray, levels: Node, groups: Groups, k: int) -> None:
         """Fill in the nodes that begin with some levels, from the groups of the lowest of them.
 
-        Each attribute is climbed level by level, so that no more groups are held at a time than one set for each.
+        It climbs each attribute level by level, so memory never has more than one set of groups for each attribute.
         """
         if len(levels) == counts.ndim:
             counts[levels] = groups.sizes[groups.sizes >= k].sum()
@@ -456,9 +449,9 @@ class Records:
             self._count(counts, node, groups, k)
 
     def _count_last(self, levels: Node, groups: Groups, k: int) -> list[int]:
-        """Count the rows in groups of at least k at every level of the last attribute, the others staying as they are.
+        """Count the rows in groups of at least k at every level of the last attribute, with the others fixed.
 
-        Groups come in the order of the others, then of values, so that what merges on any level stands side by side.
+        Groups come in the order of the others, then of values, so groups that merge at any level are neighbours.
         """
         others, value = self.keys(levels, groups.record)[0], self.codes[-1][groups.record]
         sizes, begins = groups.sizes, np.diff(others, prepend=-1) != 0
@@ -471,7 +464,7 @@ class Records:
 
 
 def _combined(parts: Sequence[tuple[IntArray, int]]) -> tuple[IntArray, int]:
-    """Make one number of several, each below its bound, that keeps their order; also its bound."""
+    """Combine several numbers, each below its bound, into one that keeps their order; also return its bound."""
     keys, num_keys = parts[0]
     for codes, num in parts[1:]:
         if num_keys * num >= MAX_KEY:
@@ -484,7 +477,7 @@ def _combined(parts: Sequence[tuple[IntArray, int]]) -> tuple[IntArray, int]:
 def generalised_at(
     node: Node, columns: Sequence[LatticeColumn], of_row: IntArray
 ) -> tuple[tuple[Generalised, ...], list[Fraction]]:
-    """Return what classes show at a node, and by attribute what they lose: widths as shares of the domain x sizes."""
+    """Return what classes show at a node, and the loss by attribute: widths as shares of the domain, times sizes."""
     kept = np.flatnonzero(of_row >= 0)
     sizes = class_sizes(of_row[kept])
     # member : one row of each class, all of which look alike at this node
@@ -496,4 +489,4 @@ def generalised_at(
         high, low = np.divmod(column.widths[level][column.codes[member]], 2**26)
         widths = int(np.dot(high, sizes)) * 2**26 + int(np.dot(low, sizes))
         lost.append(Fraction(widths, column.hierarchy.whole))
-    return tuple(column.told(member, level) for column, level in zip(columns, node, strict=True)), lost
+    return tuple(column.generalised(member, level) for column, level in zip(columns, node, strict=True)), lost

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Noisy values: every number of every record with noise, in the whole public domain or within a cluster of it.
 
-``NoisyClusters`` has three forms. Public borders keep epsilon within each cluster. Borders drawn privately from
-quantiles keep epsilon between values that the published borders do not separate. The published form (Li et al. 2022,
-algorithm 2) takes borders and ranges from the records and keeps no epsilon; it is here so that it can be reproduced and
-compared. ``docs/proofs/noisy-values.md`` and ``docs/proofs/noisy-clusters.md`` have the proofs, and why the last has
+``NoisyClusters`` has three forms. Public borders keep epsilon within each cluster. Private borders, sampled near
+quantiles, keep epsilon between values that the published borders do not separate. The published form (Li et al. 2022,
+algorithm 2) takes borders and ranges from the records and keeps no epsilon; it is here to be reproduced and compared.
+``docs/proofs/noisy-values.md`` and ``docs/proofs/noisy-clusters.md`` have the proofs, and say why the last form has
 none.
 """
 
@@ -68,17 +68,17 @@ if TYPE_CHECKING:
     from dunnage.tables.dataset import Dataset
 
 NUMERICS = (
-    "noise is drawn exactly, in whole steps of the public grid, from system entropy, and clamped afterwards; released "
+    "the noise is exact, in whole steps of the public grid, from system entropy, and clamped afterwards; released "
     "numbers are the doubles of grid points and of points halfway between them; radii and coverage are rounded to the "
     "safe side"
 )
 Law = Literal["laplace", "piecewise"]
-_LITTLE_TOLD = Fraction(1, 2)
+_WIDE_SHARE = Fraction(1, 2)  # an interval that spans this share of its range says little
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class NoisyColumns:
-    """Noisy columns, a value per record in the order of the dataset, and what the certificate says of them."""
+    """Noisy columns, one value per record in the order of the dataset, and what the certificate says about them."""
 
     columns: Mapping[str, tuple[FloatArray, FloatArray, FloatArray]]  # noisy values, lower and upper ends of intervals
     measures: RowMeasures  # public figures
@@ -87,8 +87,8 @@ class NoisyColumns:
     def of(cls, cells: Mapping[str, Cells], dataset: Dataset, noise: Noise) -> NoisyColumns:
         columns = {}
         for name, of_column in cells.items():
-            told = of_column.perturb(dataset.numbers(name), noise)
-            columns[name] = (told, *of_column.interval(told))
+            noisy = of_column.perturb(dataset.numbers(name), noise)
+            columns[name] = (noisy, *of_column.interval(noisy))
         return cls(columns, RowMeasures(records=len(dataset), noise=stated_noise(cells)))
 
 
@@ -97,46 +97,43 @@ def stated_noise(cells: Mapping[str, Cells]) -> dict[str, list[NoiseCell]]:
 
 
 class NoisyMechanism(Mechanism):
-    """A mechanism that releases a noisy value with an interval for each number of each record."""
-
     kind = "noisy"
     confidence: Confidence = Fraction(9, 10)
 
     @abc.abstractmethod
     def perturb(self, dataset: Dataset, prepared: Any, noise: Noise) -> NoisyColumns:
-        """Draw the noisy columns, in the order of the dataset."""
+        """Return the noisy columns, in the order of the dataset."""
 
     def draw(self, dataset: Dataset, prepared: Any, noise: Noise) -> Outcome:
-        drawn = self.perturb(dataset, prepared, noise)
+        noisy = self.perturb(dataset, prepared, noise)
         order = noise_arrays.permutation(noise, len(dataset))
         # data : row, public columns, then per attribute the noisy value and its interval
         columns: dict[str, object] = {"row": np.arange(len(order), dtype=np.int64)}
         for attribute in dataset.schema.public:
             columns[attribute.name] = released_column(dataset, attribute.name).take(pa.array(order))
-        for name, (told, lower, upper) in drawn.columns.items():
-            columns.update({name: told[order], f"{name}_lower": lower[order], f"{name}_upper": upper[order]})
-        return Outcome(data=pa.table(columns), measures=drawn.measures, rows=order)
+        for name, (values, lower, upper) in noisy.columns.items():
+            columns.update({name: values[order], f"{name}_lower": lower[order], f"{name}_upper": upper[order]})
+        return Outcome(data=pa.table(columns), measures=noisy.measures, rows=order)
 
     @abc.abstractmethod
     def stated_cells(self, release: Release, schema: Schema) -> dict[str, Cells] | None:
-        """Return the laws that a release must have been drawn by, by attribute; None if it does not state them."""
+        """Return the laws of the noise in a release, by attribute; None if the release does not state them."""
 
     def recount(self, release: Release, schema: Schema) -> Iterator[str]:
-        """Check that intervals follow from noisy values, and laws from epsilon."""
         measures, cells = release.certificate.rows, self.stated_cells(release, schema)
         stated = {"records", "published_intervals"} if cells is None else {"records", "noise"}
         stated |= {"borders"} if measures.borders else set()
         fits = measures.model_fields_set == stated
-        require(fits, "certificate.json: figures that do not belong to such noise")
+        require(fits, "certificate.json: it has figures that do not belong to such noise")
         if cells is None:
             stated_ends = {name: {"confidence": plain(self.confidence)} for name in generalised(release)}
             sure = same(stated_ends, measures.plain()["published_intervals"])
-            require(sure, "certificate.json: another confidence")
+            require(sure, "certificate.json: the stated confidence is not that of the mechanism")
             for name in generalised(release) if not self.confidence else ():
                 value, *ends = (floats(release.data, f"{name}{end}") for end in ("", "_lower", "_upper"))
                 alone = all(np.array_equal(value, end) for end in ends)
                 require(alone, f"data: an interval of {name} misses its value or leaves the public domain")
-            yield "every noisy value and interval lies in the public domain; by what noise is not stated"
+            yield "every noisy value and interval lies in the public domain; the release does not state the noise"
             return
         require(same_noise(cells, measures), "certificate.json: the noise does not follow from the mechanism")
         for name, of_column in cells.items():
@@ -153,17 +150,17 @@ class NoisyMechanism(Mechanism):
         in_clear: Sequence[str] = (),
         assumptions: Sequence[Assumption] = (),
     ) -> Promise:
-        """State a proved guarantee of noisy values, with what all of them rest on and show."""
-        known = (PUBLIC_COLUMNS,) if schema.public else ()
+        """State a proved guarantee of noisy values, with the assumptions that they share and what they show."""
+        known_columns = (PUBLIC_COLUMNS,) if schema.public else ()
         names = ", ".join(attribute.name for attribute in schema.public)
-        unchanged = [f"public columns as they are: {names}"] if names else []
+        unchanged = [f"public columns, unchanged: {names}"] if names else []
         unchanged += [attribute.exception for attribute in schema if attribute.exception]
         return Promise(
             guarantee=guarantee,
             basis=Basis.PROVED,
             mechanism=self.describe(),
-            assumptions=(PUBLIC_DOMAIN, PUBLIC_COUNT, *known, *assumptions, EPSILON_PER_RECORD, SYSTEM_ENTROPY),
-            in_clear=("number of records", *in_clear, *unchanged),
+            assumptions=(PUBLIC_DOMAIN, PUBLIC_COUNT, *known_columns, *assumptions, EPSILON_PER_RECORD, SYSTEM_ENTROPY),
+            in_clear=("the number of records", *in_clear, *unchanged),
             numerics=NUMERICS,
             notes=self.notes(),
         )
@@ -174,27 +171,31 @@ def same_noise(cells: Mapping[str, Cells], measures: RowMeasures) -> bool:
     return same(laws, measures.plain().get("noise"))
 
 
-def noisy_domains(schema: Schema, mechanism: str) -> dict[str, Numeric]:
+def refuse_sensitive(schema: Schema, mechanism: str, roles: str) -> None:
     if schema.sensitive:
         names = ", ".join(attribute.name for attribute in schema.sensitive)
         raise ParameterError(
-            f"{mechanism} is differentially private, which a value released unchanged is not. Got the sensitive "
-            f'{names}. Give it the role "quasi-identifier" for noise, "drop", or "public" if anyone may know it.'
+            f"{mechanism} is differentially private, but it would release the sensitive {names} unchanged. "
+            f"Use another role: {roles}."
         )
+
+
+def noisy_domains(schema: Schema, mechanism: str) -> dict[str, Numeric]:
+    refuse_sensitive(schema, mechanism, '"quasi-identifier" for noise, "drop", or "public" if anyone may know it')
     if not schema.quasi_identifiers:
         raise ParameterError(
-            f"{mechanism} adds noise to quasi-identifiers. Got none. Give one column or more that role."
+            f"{mechanism} adds noise to quasi-identifiers. The policy has none. Give that role to at least one column."
         )
     for attribute in schema.quasi_identifiers:
         if not isinstance(attribute.domain, Numeric):
             raise ParameterError(
-                f"{mechanism} adds noise to numbers. Got {attribute.name!r} of kind {attribute.kind}. Give it the role "
-                '"drop", or "public" if anyone may know it, or choose sampled-lattice.'
+                f"{mechanism} adds noise to numbers, but {attribute.name!r} is of kind {attribute.kind}. Give it the "
+                'role "drop", or "public" if anyone may know it, or choose sampled-lattice.'
             )
         if attribute.domain.resolution is None:
             raise ParameterError(
-                f"{mechanism} draws noise on a public grid. Got {attribute.name!r} without one. "
-                "Add resolution = 0.1, say."
+                f"{mechanism} adds noise on a public grid, but {attribute.name!r} has none. Add a resolution, for "
+                "example resolution = 0.1."
             )
     return {attribute.name: attribute.numeric for attribute in schema.quasi_identifiers}
 
@@ -207,7 +208,7 @@ def cut_cells(
     epsilon: Fraction,
     confidence: Fraction,
 ) -> dict[str, Cells]:
-    """Cut each domain at its borders, if it has any; all columns share epsilon evenly."""
+    """Cut each domain at its borders, if any. All columns share epsilon evenly."""
     share = epsilon / len(domains)
     cells = {}
     for name, domain in domains.items():
@@ -219,31 +220,31 @@ def cut_cells(
 
 
 def foresee_intervals(cells: Mapping[str, Cells]) -> Foresight:
-    """Tell how wide the intervals will be beside the ranges that values are hidden in: public facts."""
+    """Compare the width of intervals with the ranges that hide the values: public facts."""
     lines, warnings = [], []
     for name, of_column in cells.items():
         domain, step = of_column.domain, of_column.domain.resolution or Fraction(0)
         hiding, num_wide = [cell for cell in of_column.cells if cell.law.last], 0
         for cell in of_column.cells:
             share = min(Fraction(1), Fraction(2 * cell.law.radius + 1, cell.law.last + 1))
-            num_wide += cell.law.last > 0 and share >= _LITTLE_TOLD
+            num_wide += cell.law.last > 0 and share >= _WIDE_SHARE
             first, last = decimal_text(domain.lower + cell.first * step), amount(domain.lower + cell.end * step, domain)
             if cell.law.last == 0:
-                about = "a single point, printed as it is"
+                about = "a single point, released exactly"
             elif cell.law.radius < 0:
                 about = "noisy values without intervals (confidence 0)"
             else:
                 about = (
                     f"{amount(cell.law.radius * step + step / 2, domain)} to either side at "
-                    f"{decimal_text(100 * cell.law.confidence)} % confidence, the interval spans up to "
-                    f"{float(100 * share):.0f} % of it"
+                    f"{decimal_text(100 * cell.law.confidence)} % confidence, so the interval spans up to "
+                    f"{float(100 * share):.0f} % of the range"
                 )
             lines.append(f"{name} from {first} to {last}: {about}")
         if num_wide:
             where = "its range" if len(hiding) == 1 else f"the range in {num_wide} of {len(hiding)} clusters"
             other = "" if hiding[0].law.name == "piecewise" else ', or try law = "piecewise"'
             warnings.append(
-                f"{name}: the interval spans half of {where} or more: little is told. Raise epsilon or lower "
+                f"{name}: the interval spans at least half of {where}, so it says little. Raise epsilon or lower "
                 f"confidence{other}."
             )
     details = {name: of_column.describe() for name, of_column in cells.items()}
@@ -256,9 +257,9 @@ class NoisyValues(NoisyMechanism):
     Parameters
     ----------
     epsilon
-        What is kept between any two records: over all noisy columns together, which share it evenly.
+        Privacy loss of one record, over all noisy columns together, which share it evenly.
     confidence
-        How sure an interval is to hold the true value, at least, whatever that is; 0 for no intervals.
+        Smallest probability that an interval contains the true value, whatever that is; 0 for no intervals.
     law
         ``laplace``: discrete Laplace noise, clamped to the domain; ``piecewise``: near the true value, or anywhere.
 
@@ -276,8 +277,8 @@ class NoisyValues(NoisyMechanism):
 
     Utility
     -------
-    Each interval holds the true value with at least the stated confidence, for every value of the domain, on the grid
-    or off it.
+    Each interval contains the true value with at least the stated confidence, for every value of the domain, on the
+    grid or off it.
 
     References
     ----------
@@ -307,25 +308,24 @@ class NoisyValues(NoisyMechanism):
         return self.cells(schema)
 
     def cells(self, schema: Schema) -> dict[str, Cells]:
-        """Return the law of each noisy column; refuse a column that can be given no noise."""
+        """Return the law of each noisy column; refuse a column that cannot get noise."""
         domains = noisy_domains(schema, self.name)
         return cut_cells(domains, {}, law=self.law, epsilon=self.epsilon, confidence=self.confidence)
 
 
 Numbers = tuple[Fraction, ...]
-Table = tuple[
-    tuple[str, Numbers], ...
-]  # numbers by attribute; named "" where there is one attribute, whatever its name
-MAX_CANDIDATES = 1024  # places among which a private border is drawn
+# Numbers by attribute; the name is "" if there is only one attribute, whatever its name
+Table = tuple[tuple[str, Numbers], ...]
+MAX_CANDIDATES = 1024  # possible places of a private border
 _ONLY = ""
 _USUAL_SHARE = Fraction(1, 4)
 _UNSURE = Fraction(1, 10)
 
 
 def _table_of(given: Any, info: ValidationInfo) -> Table:
-    """Read a list of rising numbers, or a table of such lists; kept so that it cannot be changed and can be hashed."""
+    """Read a list of rising numbers, or a table of such lists, into an immutable, hashable form."""
     what = str(info.field_name)
-    problem = f"{what} must be a list of numbers, or a table attribute = list. Got {shown(given)}."
+    problem = f"{what} must be a list of numbers, or a table of attribute = list. Got {shown(given)}."
     if isinstance(given, str) or not isinstance(given, Sequence | Mapping) or not len(given) or _ONLY in given:
         raise ParameterError(f"{problem} Write {what} = [...] or [mechanism.{what}].")
     if isinstance(given, Mapping):
@@ -340,7 +340,7 @@ def _table_of(given: Any, info: ValidationInfo) -> Table:
             rising = tuple(exact(number, what=f"each of {what}") for number in numbers)
             if not rising or any(b <= a for a, b in pairwise(rising)):
                 raise ParameterError(
-                    f"{what} must rise, one number at least. Got {shown(numbers)}. Sort them, each once."
+                    f"{what} must be at least one number, in rising order. Got {shown(numbers)}. Sort them, each once."
                 )
             table.append((str(name), rising))
         return tuple(sorted(table))
@@ -361,45 +361,45 @@ Given = Annotated[Table | None, optional(_table_of), PlainSerializer(_plain_tabl
 
 
 class NoisyClusters(NoisyMechanism):
-    """Release a noisy value with an interval for each number, which never leaves the cluster of the true one.
+    """Release a noisy value with an interval for each number, within the cluster of the true value.
 
     Parameters
     ----------
     epsilon
-        What is kept between values of one cluster, over all noisy columns together, which share it evenly.
+        Privacy loss between values of one cluster, over all noisy columns together, which share it evenly.
     borders
         Public borders: a list for one noisy column, or a table of lists by attribute; a border is the first grid point
-        of the cluster above it. Attributes that are not in the table are one cluster.
+        of the cluster above it. An attribute that is not in the table is one cluster.
     quantiles
-        Shares of the records, rising between 0 and 1, at which borders are drawn privately; given as borders are.
-        Either borders or quantiles.
+        Shares of the records, rising between 0 and 1, at which private borders are sampled, in the same form as
+        borders. Give either borders or quantiles.
     confidence
-        How sure an interval is to hold the true value, at least, whatever that is; 0 for no intervals.
+        Smallest probability that an interval contains the true value, whatever that is; 0 for no intervals.
     law
         ``laplace``: discrete Laplace noise, clamped to the cluster; ``piecewise``: near the true value, or anywhere.
     border_share
-        Share of epsilon that drawing the borders at quantiles takes.
+        Share of epsilon for the private borders at quantiles.
     as_published
         Cut by rank at the quantiles and scale noise by the range of each cluster's own values, which keeps no epsilon.
 
     Guarantee
     ---------
-    With ``borders`` epsilon between values of one cluster, with ``quantiles`` between values that the published borders
-    do not separate, both proved, for datasets that differ in the values of one record. As published only claimed.
+    With ``borders``, epsilon between values of one cluster. With ``quantiles``, epsilon between values that the
+    published borders do not separate. Both are proved, for datasets that differ in the values of one record. The
+    published form is only claimed.
 
     Assumptions
     -----------
-    Public domains and record count; public columns are known; which cluster a value is in is shown.
+    Public domains and record count; public columns are known; the release shows the cluster of each value.
 
     Runtime
     -------
-    O(n log n) for the order of rows, O(n) noise for each column; at most 1024 places are weighed for
-    each private border.
+    O(n log n) for the order of rows, O(n) noise for each column; each private border has at most 1024 possible places.
 
     Utility
     -------
-    Each interval holds the true value with at least the stated confidence, for every value of the domain, on the grid
-    or off it.
+    Each interval contains the true value with at least the stated confidence, for every value of the domain, on the
+    grid or off it.
 
     References
     ----------
@@ -422,26 +422,24 @@ class NoisyClusters(NoisyMechanism):
             got = "Got neither" if self.borders is None else "Got both"
             raise ParameterError(
                 f"noisy-clusters needs borders (public) or quantiles (private borders; as published, the shares of "
-                f"records up to each border). {got}. Write borders = [100, 250], say, or quantiles = [0.25, 0.5, 0.75]."
+                f"records up to each border). {got}. Examples: borders = [100, 250], quantiles = [0.25, 0.5, 0.75]."
             )
         if self.as_published and (self.quantiles is None or self.law != "laplace"):
             raise ParameterError(
-                "as_published cuts at shares of the records and draws Laplace noise. Got other parameters. Give "
-                'quantiles = [0.05, 0.35, 0.65, 0.95], say, and law = "laplace".'
+                "as_published cuts at shares of the records and adds Laplace noise. Use quantiles, for example "
+                'quantiles = [0.05, 0.35, 0.65, 0.95], and law = "laplace".'
             )
         if self.border_share != _USUAL_SHARE and (self.borders is not None or self.as_published):
-            raise ParameterError(
-                "border_share is for borders that are drawn privately at quantiles. Got it without. Leave it out."
-            )
+            raise ParameterError("border_share is only for private borders at quantiles. Leave it out.")
         if not 0 < self.border_share < 1:
             raise ParameterError(
-                f"border_share must be above 0 and below 1. Got {shown_number(self.border_share)}. Use 0.25, say."
+                f"border_share must be above 0 and below 1. Got {shown_number(self.border_share)}. Try 0.25."
             )
         for _, shares in self.quantiles or ():
             if not (shares[0] > 0 and shares[-1] < 1):
                 raise ParameterError(
-                    "quantiles must lie between 0 and 1, without these. Got "
-                    f"{', '.join(map(shown_number, shares))[:60]}. Use [0.25, 0.5, 0.75], say."
+                    "quantiles must be above 0 and below 1. Got "
+                    f"{', '.join(map(shown_number, shares))[:60]}. Try [0.25, 0.5, 0.75]."
                 )
         return self
 
@@ -480,12 +478,12 @@ class NoisyClusters(NoisyMechanism):
             return None
         if self.borders is not None:
             return form.cells(form.given, self.epsilon)
-        drawn = {name: [exact(border) for border in borders] for name, borders in (stated or {}).items()}
-        fits = stated is not None and drawn.keys() == form.given.keys()
-        fits = fits and all(0 < len(drawn[name]) <= len(shares) for name, shares in form.given.items())
-        fits = fits and same({name: [plain(border) for border in borders] for name, borders in drawn.items()}, stated)
-        require(fits, "certificate.json: the borders are not those that the mechanism draws")
-        return form.cells(drawn, self.epsilon * (1 - self.border_share))
+        borders = {name: [exact(border) for border in of_name] for name, of_name in (stated or {}).items()}
+        fits = stated is not None and borders.keys() == form.given.keys()
+        fits = fits and all(0 < len(borders[name]) <= len(shares) for name, shares in form.given.items())
+        fits = fits and same({name: [plain(border) for border in of_name] for name, of_name in borders.items()}, stated)
+        require(fits, "certificate.json: the mechanism cannot have chosen these borders")
+        return form.cells(borders, self.epsilon * (1 - self.border_share))
 
     def _form(self, schema: Schema) -> _Clusters:
         domains = noisy_domains(schema, self.name)
@@ -494,22 +492,22 @@ class NoisyClusters(NoisyMechanism):
         if _ONLY in given:
             if len(domains) > 1:
                 raise ParameterError(
-                    f"{what} for several noisy columns must say which they are for. Got one list for {names}. Write "
-                    f"[mechanism.{what}] with a list for each."
+                    f"{what} is one list, but there are several noisy columns ({names}). Write [mechanism.{what}] with "
+                    "a list for each."
                 )
             given = {next(iter(domains)): given[_ONLY]}
         strange = sorted(given.keys() - domains.keys())
         if strange:
             raise ParameterError(
-                f"{what} are given for {', '.join(map(shown, strange))}, which gets no noise. Columns that do: {names}."
+                f"{what} names {', '.join(map(shown, strange))}, which gets no noise. Columns with noise: {names}."
             )
-        drawn = _AsPublished if self.as_published else _PrivateBorders
-        return (drawn if self.borders is None else _PublicBorders)(self, schema, domains, given)
+        private = _AsPublished if self.as_published else _PrivateBorders
+        return (private if self.borders is None else _PublicBorders)(self, schema, domains, given)
 
 
 @dataclass(frozen=True)
 class _Clusters(abc.ABC):
-    """One of three forms, for one schema: the mechanism, the grids, and the numbers given for each attribute."""
+    """One of three forms, for one schema: the mechanism, the grids, and the borders or quantiles of each attribute."""
 
     mechanism: NoisyClusters
     schema: Schema
@@ -526,7 +524,7 @@ class _Clusters(abc.ABC):
     def preview(self, dataset: Dataset) -> Foresight: ...
 
     def printed(self, dataset: Dataset) -> list[str]:
-        """Say which records would be printed exactly: none, and a proved form must not refuse because of records."""
+        """Say which records would be released exactly: none, as a proved form must not refuse because of records."""
         return []
 
     def cells(self, borders: Mapping[str, Sequence[Fraction]], epsilon: Fraction) -> dict[str, Cells]:
@@ -545,14 +543,14 @@ class _PublicBorders(_Clusters):
             protects=self.schema.protects,
             neighbours=Neighbours.REPLACE_ONE,
         )
-        told = [f"between which borders each {', '.join(self.given)} lies, after rounding to the grid"]
+        in_clear = [f"between which borders each {', '.join(self.given)} lies, after rounding to the grid"]
         for name, of_column in cells.items():
             lower, step = of_column.domain.lower, of_column.domain.resolution or Fraction(0)
             if single := [lower + cell.first * step for cell in of_column.cells if cell.law.last == 0]:
                 points = ", ".join(map(shown_number, single))
                 hides = "such a cluster has one point and hides nothing"
-                told.append(f"values of {name} that are {points} after rounding: {hides}")
-        return self.mechanism.noisy_promise(guarantee, self.schema, in_clear=told, assumptions=(PUBLIC_BORDERS,))
+                in_clear.append(f"values of {name} that are {points} after rounding: {hides}")
+        return self.mechanism.noisy_promise(guarantee, self.schema, in_clear=in_clear, assumptions=(PUBLIC_BORDERS,))
 
     def perturb(self, dataset: Dataset, noise: Noise) -> NoisyColumns:
         return NoisyColumns.of(self.cells(self.given, self.mechanism.epsilon), dataset, noise)
@@ -563,23 +561,23 @@ class _PublicBorders(_Clusters):
         for name in self.given:
             index = cells[name].index(cells[name].steps(dataset.numbers(name)))
             sizes[name] = np.bincount(index, minlength=len(cells[name].cells)).tolist()
-        lines = tuple(f"{name}: the clusters hold {', '.join(map(str, num))} records" for name, num in sizes.items())
-        known = foresee_intervals(cells)
+        lines = tuple(f"{name}: the clusters have {', '.join(map(str, num))} records" for name, num in sizes.items())
+        intervals = foresee_intervals(cells)
         alone = tuple(
-            f"{name}: {num.count(1)} of its clusters hold a single record, which can be told by its cluster alone. "
+            f"{name}: {num.count(1)} of its clusters have a single record, which the cluster alone identifies. "
             "Choose wider clusters."
             for name, num in sizes.items()
             if 1 in num
         )
         return Foresight(
-            warnings=(*known.warnings, *alone),
-            lines=(*known.lines, *lines),
-            details={**known.details, "cluster_sizes": sizes},
+            warnings=(*intervals.warnings, *alone),
+            lines=(*intervals.lines, *lines),
+            details={**intervals.details, "cluster_sizes": sizes},
         )
 
 
 class _PrivateBorders(_Clusters):
-    """Clusters between borders that the exponential mechanism draws at quantiles."""
+    """Clusters between borders that the exponential mechanism samples at quantiles."""
 
     @property
     def border_epsilon(self) -> Fraction:
@@ -595,18 +593,20 @@ class _PrivateBorders(_Clusters):
             domain = self.domains[name]
             if not len(candidate_steps(domain.num_steps)):
                 raise ParameterError(
-                    f"attribute {name!r}: its grid has {domain.num_steps + 1} points, too few to draw borders between. "
+                    f"attribute {name!r}: its grid has {domain.num_steps + 1} points, too few for private borders. "
                     "Choose a finer resolution, or leave it out of quantiles."
                 )
-        self.cells({}, self.values_epsilon)  # refuses what can be given no noise
+        self.cells({}, self.values_epsilon)  # refuses a column that cannot get noise
         guarantee = WithinPublishedBorders(
             epsilon=self.mechanism.epsilon, protects=self.schema.protects, neighbours=Neighbours.REPLACE_ONE
         )
-        told = (
+        shown_borders = (
             f"between which of the published borders each {', '.join(self.given)} lies, after rounding to the grid: "
-            "where two borders are close, values between them are known that closely"
+            "if two borders are close, values between them are known that closely"
         )
-        return self.mechanism.noisy_promise(guarantee, self.schema, in_clear=[told], assumptions=(SHOWN_CLUSTERS,))
+        return self.mechanism.noisy_promise(
+            guarantee, self.schema, in_clear=[shown_borders], assumptions=(SHOWN_CLUSTERS,)
+        )
 
     def perturb(self, dataset: Dataset, noise: Noise) -> NoisyColumns:
         whole = self.cells({}, self.values_epsilon)
@@ -614,11 +614,11 @@ class _PrivateBorders(_Clusters):
         for name, shares in self.given.items():
             domain = self.domains[name]
             steps = whole[name].steps(dataset.numbers(name))
-            drawn = draw_borders(steps, shares, domain.num_steps, epsilon=self.border_epsilon, noise=noise)
-            borders[name] = [domain.lower + step * (domain.resolution or 0) for step in drawn]
+            at_steps = draw_borders(steps, shares, domain.num_steps, epsilon=self.border_epsilon, noise=noise)
+            borders[name] = [domain.lower + step * (domain.resolution or 0) for step in at_steps]
         values = NoisyColumns.of(self.cells(borders, self.values_epsilon), dataset, noise)
-        told = {name: [plain(border) for border in of_name] for name, of_name in borders.items()}
-        return replace(values, measures=values.measures.model_copy(update={"borders": told}))
+        stated = {name: [plain(border) for border in of_name] for name, of_name in borders.items()}
+        return replace(values, measures=values.measures.model_copy(update={"borders": stated}))
 
     def preview(self, dataset: Dataset) -> Foresight:
         lines, warnings, details = [], [], {}
@@ -626,29 +626,29 @@ class _PrivateBorders(_Clusters):
             num = len(candidate_steps(self.domains[name].num_steps))
             miss = details[name] = math.ceil(2 * math.log(num / _UNSURE) / self.border_epsilon)
             text = (
-                f"{name}: each border is drawn with epsilon {shown_number(self.border_epsilon)}; with 90 % it misses "
-                f"its share by at most {miss} of {len(dataset)} records more than the best place does"
+                f"{name}: each border uses epsilon {shown_number(self.border_epsilon)}; 90 % of the time it misses its "
+                f"share by at most {miss} of {len(dataset)} records more than the best place does"
             )
             lines.append(text)
             if miss * (len(shares) + 1) > len(dataset):
                 warnings.append(
-                    f"{text}: the borders will be arbitrary. Raise epsilon or border_share, or ask for fewer."
+                    f"{text}: the borders will be arbitrary. Raise epsilon or border_share, or use fewer quantiles."
                 )
         return Foresight(warnings=tuple(warnings), lines=tuple(lines), details={"border_miss": details})
 
 
 def candidate_steps(num_steps: int) -> IntArray:
-    """Return the grid steps among which a private border is drawn: public, evenly spaced, at most 1024.
+    """Return the possible grid steps of a private border: public, evenly spaced, at most 1024.
 
-    They are at least two steps apart and from either end of the domain, so that no cluster has a single point, which
-    would be printed exactly.
+    They are at least two steps apart and from either end of the domain, because a cluster with a single point would
+    release it exactly.
     """
     stride = max(2, -(-(num_steps - 1) // MAX_CANDIDATES))
     return np.arange(stride, num_steps, stride, dtype=np.int64)
 
 
 def border_scores(steps: IntArray, share: Fraction, candidates: IntArray) -> list[Fraction]:
-    """Score candidates for a border: minus how many records the share below is off. Sensitivity 1 (replace-one)."""
+    """Score candidates for a border: minus the records by which its share is off. Sensitivity 1 (replace-one)."""
     below = np.searchsorted(np.sort(steps), candidates, side="left").tolist()
     return [-abs(num - share * len(steps)) for num in below]
 
@@ -656,7 +656,7 @@ def border_scores(steps: IntArray, share: Fraction, candidates: IntArray) -> lis
 def draw_borders(
     steps: IntArray, shares: Sequence[Fraction], num_steps: int, *, epsilon: Fraction, noise: Noise
 ) -> list[int]:
-    """Draw borders at shares of the records by the exponential mechanism; epsilon is spent on each share."""
+    """Sample borders at shares of the records by the exponential mechanism; each share costs epsilon."""
     candidates = candidate_steps(num_steps)
     ranked = np.sort(steps)
     borders = set()
@@ -680,17 +680,17 @@ class _AsPublished(_Clusters):
             protects=self.schema.protects,
             neighbours=Neighbours.REPLACE_ONE,
         )
-        told = "the range of each cluster's own values, by the width of its intervals"
-        sound = self.mechanism.noisy_promise(guarantee, self.schema, in_clear=[told])
+        widths = "the range of each cluster's own values, through the width of its intervals"
+        sound = self.mechanism.noisy_promise(guarantee, self.schema, in_clear=[widths])
         return replace(
             sound,
             basis=Basis.CLAIMED,
             claim=f"epsilon {shown_number(epsilon)} between records of one cluster (Li, Erkin, Lagendijk 2022, IV-B)",
-            why="borders and ranges of clusters come from the records, so that replacing one record changes the noise "
-            "of all in its cluster, and no bound holds: a cluster of one record has range 0 and its value is printed "
-            "exactly; each column takes the whole epsilon",
+            why="borders and ranges of clusters come from the records, so replacing one record changes the noise of "
+            "all records in its cluster, and no bound holds: a cluster of one record has range 0, and its value is "
+            "released exactly; each column takes the whole epsilon",
             numerics=f"{sound.numerics}; shares are rounded to the nearest rank, halves up; the noise is discrete on "
-            "the public grid where the paper's is continuous",
+            "the public grid, while the paper's noise is continuous",
         )
 
     def perturb(self, dataset: Dataset, noise: Noise) -> NoisyColumns:
@@ -704,11 +704,12 @@ class _AsPublished(_Clusters):
                 noise=noise,
             )
             steps = np.clip(noisy, 0, domain.num_steps)
-            # So many steps down and up, and half a step more for values off the grid, within the domain
-            halves, told = PointGrid.of(domain.lower, (domain.resolution or Fraction(1)) / 2), domain.grid_values(steps)
+            # The radius down and up, and half a step more for values off the grid, within the domain
+            values = domain.grid_values(steps)
+            halves = PointGrid.of(domain.lower, (domain.resolution or Fraction(1)) / 2)
             lower = halves.points(np.maximum(2 * (steps - radius) - 1, 0))
             upper = halves.points(np.minimum(2 * (steps + radius) + 1, 2 * domain.num_steps))
-            columns[name] = (told, np.where(radius < 0, told, lower), np.where(radius < 0, told, upper))
+            columns[name] = (values, np.where(radius < 0, values, lower), np.where(radius < 0, values, upper))
         stated = dict.fromkeys(columns, StatedConfidence(confidence=plain(self.mechanism.confidence)))
         return NoisyColumns(columns, RowMeasures(records=len(dataset), published_intervals=stated))
 
@@ -721,7 +722,7 @@ class _AsPublished(_Clusters):
         return cut_cells(only, {}, law="laplace", epsilon=epsilon, confidence=confidence)[name]
 
     def printed(self, dataset: Dataset) -> list[str]:
-        """Say, column by column, which records would be printed exactly; row numbers only."""
+        """Say, column by column, which records would be released exactly, by their row numbers only."""
         problems = []
         for name in self.domains:
             steps = self._grid(name).steps(dataset.numbers(name))
@@ -731,19 +732,19 @@ class _AsPublished(_Clusters):
                 rows = np.sort(parts.source_rows[exposed[parts.records]]) + 1
                 num = int(exposed.sum())
                 problem = Problem(
-                    f"the published form would print {num} record{'s' * (num > 1)} exactly (all values of a cluster "
-                    "are equal, so that its range is 0 and it gets no noise)",
+                    f"the published form would release {num} record{'s' * (num > 1)} exactly (all values of a cluster "
+                    "are equal, so its range is 0 and it gets no noise)",
                     where=f"column {name!r}",
                     rows=tuple(rows[:MOST_ROWS_NAMED].tolist()),
                     num_rows=len(rows),
-                    remedy="Give shares that leave more records to a cluster, or leave as_published out.",
+                    remedy="Choose shares with more records to a cluster, or leave as_published out.",
                 )
                 problems.append(str(problem))
         return problems
 
 
 def rank_clusters(num: int, shares: Sequence[Fraction]) -> list[slice]:
-    """Cut ``num`` sorted records at cumulative shares, each rounded to the nearest rank, halves up; none is empty."""
+    """Cut ``num`` sorted records at cumulative shares, rounded to the nearest rank, halves up; no cluster is empty."""
     ends = [0, *(math.floor(share * num + Fraction(1, 2)) for share in shares), num]
     return [slice(a, b) for a, b in pairwise(ends) if a < b]
 
@@ -762,7 +763,7 @@ def published_noise(
 ) -> tuple[IntArray, IntArray]:
     """Add the noise of the published algorithm, in steps of a grid: sort, cut by rank, scale by each cluster's range.
 
-    Nothing is refused or clamped here: a cluster of range 0 comes out exactly as it is.
+    This refuses and clamps nothing: a cluster of range 0 stays exactly as it is.
     """
     noisy = np.array(steps, dtype=np.int64)
     radius = np.zeros(len(noisy), dtype=np.int64)
@@ -777,7 +778,7 @@ def published_noise(
 
 
 def laplace_radius(scale: Fraction, confidence: Fraction) -> int:
-    """Return the smallest radius that discrete Laplace noise stays within with at least this probability."""
+    """Return the smallest radius that discrete Laplace noise stays within, with at least this probability."""
     # P(|X| > r) = 2 e^(-(r + 1) / scale) / (1 + e^(-1 / scale)), rounded up
     allowed = (1 - confidence) * (1 + exp_bounds(-1 / scale)[0]) / 2
     low, high = -1, 0

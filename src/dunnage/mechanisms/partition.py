@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Partition: cut numeric attributes into intervals, at least k records to a class, losing as little as possible.
+"""Partition: cut numeric attributes into intervals, at least k records to a class, with as little loss as possible.
 
-The problem is K-Optimize's (Bayardo and Agrawal 2005) with the loss metric of Hoogervorst et al. 2019, eq. 7. For one
-attribute it needs no branch and bound: the best last class follows the best partition of what comes before it, and a
-class that could be cut in two of k each never needs to be looked at. As in eq. 7, only intervals of fewer than k
-records can be suppressed, and equal values share their fate (global recoding). Several attributes are cut below.
+The problem is K-Optimize's (Bayardo and Agrawal 2005) with the loss metric of Hoogervorst et al. 2019, eq. 7. One
+attribute needs no branch and bound: the best last class follows the best partition of the records before it, and a
+class that could be cut into two of k each need not be tried. As in eq. 7, only intervals of fewer than k records can be
+suppressed, and equal values are treated alike (global recoding). Several attributes are cut further below.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, model_validator
 
-from dunnage.arrays import FloatArray, IntArray
-from dunnage.compiling import kernel
+from dunnage.arrays import FloatArray, IntArray, kernel
 from dunnage.errors import ParameterError
 from dunnage.exact import nearest_float, plain, shown_number
 from dunnage.kernels.bins import l2_bound, whole_numbers
@@ -51,7 +50,7 @@ if TYPE_CHECKING:
 
 _COMPILE_FROM_RUNS = 20_000
 Borders = tuple[tuple[int, int], ...]  # for each class its first run and the run after its last
-MAX_PACKED = 200_000  # items packed in all while candidates are compared
+MAX_PACKED = 200_000  # items packed in total while candidates are compared
 MIN_COMPARED = 4
 MAX_SHIFT = 3
 MAX_PERIOD = 8
@@ -61,7 +60,7 @@ _log = logging.getLogger("dunnage")
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SearchResult:
-    """Classes, their loss, and a loss that no partition of the same kind goes below. For the owner only."""
+    """Classes, their loss, and a lower bound on the loss of any partition of the same kind. For the owner only."""
 
     classes: EquivalenceClasses
     bound: float  # no partition loses less (eq. 7 over all records)
@@ -73,7 +72,7 @@ class SearchResult:
 
     @property
     def gap(self) -> float:
-        """Share of the loss that might still be saved."""
+        """Share of the loss that a better partition might save."""
         return max(0.0, 1 - self.bound / self.loss) if self.loss > 0 else 0.0
 
 
@@ -83,39 +82,40 @@ class Partition(ClassMechanism):
     Parameters
     ----------
     k
-        Fewest records that must look alike.
+        Smallest number of records that must look alike.
     alpha
         Price of suppressing one record, in records generalised to the whole domain.
     importance
-        What an attribute counts in the loss, by its name (beta in eq. 7); 1 where nothing is said.
+        Weight of an attribute in the loss, by its name (beta in eq. 7); 1 by default.
     statistic
-        What is told about a class: its ``bounds``, also its ``mean``, or the ``multiset`` of its values.
+        What is released about a class: its ``bounds``, also its ``mean``, or the ``multiset`` of its values.
     bounds
         ``class``: the class's own smallest and largest value; ``grid``: rounded outward to the public grid.
     goal
-        ``loss``: lose as little as possible; ``packing``: choose the borders of one attribute so that upper bounds
-        pack into few bins, each combination of public values apart (a heuristic, never more bins than ``loss``).
+        ``loss``: the smallest possible loss; ``packing``: choose the borders of one attribute so that upper bounds
+        pack into few bins, separately for each combination of public values (a heuristic, never more bins than
+        ``loss``).
     capacity
         Capacity of a bin, for ``packing`` only.
 
     Guarantee
     ---------
-    k-anonymity over public and generalised columns together, proved: classes are counted.
+    k-anonymity over public and generalised columns together, proved: the mechanism counts the classes.
 
     Assumptions
     -----------
-    Public domain; one record per protected unit; class borders depend on data; a refusal may depend on data.
+    Public domain; one record per protected unit; class borders depend on the data; a refusal may depend on the data.
 
     Runtime
     -------
-    One attribute: O(n log n) to sort, then at most O(n k) steps; on smooth data few more than n while k is below some
-    thousands. Several: some seconds for ten thousand records, by counted steps and not by the clock.
+    One attribute: O(n log n) to sort, then at most O(n k) steps; on smooth data hardly more than n if k is below some
+    thousands. Several: some seconds for ten thousand records, limited by counted steps and not by the clock.
 
     Utility
     -------
-    Within each combination of public values: one attribute, the exact minimum of the loss metric (eq. 7). Several, the
-    exact minimum for small problems (two attributes of a hundred records, say), beyond that one that no change of a
-    single attribute improves; :meth:`search` tells the bound.
+    Within each combination of public values. One attribute: the exact minimum of the loss metric (eq. 7). Several: the
+    exact minimum for small problems (for example two attributes of a hundred records); for larger ones a partition that
+    no change of a single attribute improves. :meth:`search` returns the bound.
 
     References
     ----------
@@ -130,7 +130,7 @@ class Partition(ClassMechanism):
     alpha: Alpha = Fraction(1)
     statistic: Statistic = "bounds"
     bounds: Literal["class", "grid"] = "class"
-    # Left out of descriptions where nothing was asked for
+    # Descriptions leave these out at their defaults.
     goal: Annotated[Literal["loss", "packing"], Field(exclude_if=lambda goal: goal == "loss")] = "loss"
     capacity: Annotated[OptionalNumber, Field(exclude_if=lambda capacity: capacity is None)] = None
     importance: Annotated[Importance, Field(exclude_if=lambda importance: not importance)] = ()
@@ -138,11 +138,10 @@ class Partition(ClassMechanism):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if (self.goal == "packing") != (self.capacity is not None):
-            got = "none" if self.capacity is None else f'one with goal = "{self.goal}"'
-            raise ParameterError(f'goal = "packing" and a capacity go together. Got {got}. Give both, or neither.')
+            got = "no capacity" if self.capacity is None else f'a capacity with goal = "{self.goal}"'
+            raise ParameterError(f'goal = "packing" and a capacity belong together. Got {got}. Give both, or neither.')
         if self.capacity is not None and not 0 < nearest_float(self.capacity) < math.inf:
-            got = shown_number(self.capacity)
-            raise ParameterError(f"capacity must be more than 0. Got {got}. Give what a bin holds.")
+            raise ParameterError(f"capacity, the size of a bin, must be above 0. Got {shown_number(self.capacity)}.")
         return self
 
     @property
@@ -152,42 +151,42 @@ class Partition(ClassMechanism):
     def promise(self, schema: Schema) -> Promise:
         attributes = self._attributes(schema)
         names = ", ".join(a.name for a in attributes)
-        told, choice = [], CHOICE_DEPENDS_ON_DATA
+        in_clear, choice = [], CHOICE_DEPENDS_ON_DATA
         for a in attributes:
-            told.append(f"two exact values of {a.name} per class: its smallest and its largest")
+            in_clear.append(f"two exact values of {a.name} per class: its smallest and its largest")
             if self.bounds == "grid":
                 grid = amount(a.numeric.resolution or Fraction(0), a.numeric)
-                told[-1] = (
+                in_clear[-1] = (
                     f"the smallest and largest {a.name} of each class, rounded outward to the public grid of {grid} "
-                    "(exact where values are recorded on that grid)"
+                    "(exact if values are recorded on that grid)"
                 )
         if self.capacity is not None:
             bin_size = amount(self.capacity, attributes[0].numeric)
-            told.append(f"class borders, chosen from all values of {names} to pack well into bins of {bin_size}")
-            says = f"where classes begin and end was chosen from the records to pack into few bins of {bin_size}"
+            in_clear.append(f"class borders, chosen from all values of {names} to pack well into bins of {bin_size}")
+            says = f"the borders of classes were chosen from the records to pack into few bins of {bin_size}"
             choice = Assumption(choice.name, says)
         if self.statistic == "mean":
-            told.append(f"the mean {names} of each class")
+            in_clear.append(f"the mean {names} of each class")
         if self.statistic == "multiset" and len(attributes) == 1:
-            told.append(f"every value of {names}, as an unordered list for each class")
+            in_clear.append(f"every value of {names}, as an unordered list for each class")
         if self.statistic == "multiset" and len(attributes) > 1:
-            told.append(f"every combination of {names}, as an unordered list for each class, and the mean of each")
-        # Importance lists all attributes, unless there is one that counts 1.
+            in_clear.append(f"every combination of {names}, as an unordered list for each class, and the mean of each")
+        # Importance lists all attributes, unless there is only one and it counts 1.
         described, weights = self.describe(), self._weights_of(attributes)
         described.pop("importance", None)
         if weights != [1]:
             described["importance"] = {a.name: plain(weight) for a, weight in zip(attributes, weights, strict=True)}
         return self.class_promise(
-            schema, in_clear=tuple(told), numerics="classes are exact", choice=choice, mechanism=described
+            schema, in_clear=tuple(in_clear), numerics="classes are exact", choice=choice, mechanism=described
         )
 
     def classes(self, dataset: Dataset, progress: Progress | None = None) -> EquivalenceClasses:
         return self.search(dataset).classes
 
     def search(self, dataset: Dataset) -> SearchResult:
-        """Find the classes of least loss, and tell how much less any partition might lose. For the owner.
+        """Return the classes with the smallest loss, and how much less any partition might lose. For the owner.
 
-        Refuses if a combination of public values has fewer than k records, or every record would be suppressed.
+        Refuses if a combination of public values has fewer than k records, or if every record would be suppressed.
         """
         attributes = self._attributes(dataset.schema)
         stratum, num_strata = strata(dataset)
@@ -205,11 +204,14 @@ class Partition(ClassMechanism):
         # order : rows by stratum, then value; runs : rows of equal value, which must stay together
         order = np.argsort(values) if num_strata == 1 else np.lexsort((values, stratum))
         runs = Runs.of(stratum[order], values[order], lower[order], upper[order])
-        class_of_run, least = best_classes(runs, self.k, float(self.alpha) * span)
-        loss = least
+        solve = _solve if len(runs.lower) >= _COMPILE_FROM_RUNS else _solve.plain
+        first = np.full(len(runs.lower), -1, dtype=np.int64)
+        price = float(self.alpha) * span
+        loss = least = float(solve(runs.lower, runs.upper, runs.before, runs.starts, self.k, price, first))
+        class_of_run = np.where(first < 0, -1, np.cumsum(opening_runs(runs, first)) - 1)
         if self.capacity is not None:
             tops = self._tops(values[order][runs.before[:-1]], attribute.numeric)
-            # Choose other borders in each stratum so that upper bounds pack well; classes and cost as for least loss.
+            # Choose other borders in each stratum so that upper bounds pack well.
             capacity = nearest_float(self.capacity)
             first, loss = np.full(len(tops), -1, dtype=np.int64), 0.0
             whole = whole_numbers(np.minimum(tops, capacity), capacity)
@@ -221,9 +223,9 @@ class Partition(ClassMechanism):
                     lower=runs.lower[start:stop],
                     upper=runs.upper[start:stop],
                     k=self.k,
-                    price=float(self.alpha) * span,
+                    price=price,
                 )
-                # Runs of a class that others interrupt count as several classes.
+                # A class that other runs interrupt counts as several classes.
                 class_of = class_of_run[start:stop]
                 ends = [0, *(np.flatnonzero(np.diff(class_of)) + 1).tolist(), len(class_of)]
                 least_loss = tuple((begin, end) for begin, end in itertools.pairwise(ends) if class_of[begin] >= 0)
@@ -249,7 +251,7 @@ class Partition(ClassMechanism):
     def _cut_several(
         self, dataset: Dataset, attributes: tuple[Attribute, ...], stratum: IntArray, num_strata: int
     ) -> SearchResult:
-        """Cut each stratum by itself: no class spans two, so the problem falls apart into theirs."""
+        """Cut each stratum separately: no class spans two of them."""
         columns = [dataset.numbers(attribute.name) for attribute in attributes]
         ends = [self._ends(column, a.numeric) for column, a in zip(columns, attributes, strict=True)]
         values, lower, upper = np.column_stack(columns), *(np.column_stack([e[i] for e in ends]) for i in (0, 1))
@@ -272,7 +274,7 @@ class Partition(ClassMechanism):
             shown = np.column_stack([np.where(cells.sizes >= self.k, float(number), -1.0), ends_of_cell])
             looks[rows] = shown[cells.of_point][point_of]
             bound, proven = bound + best.bound, proven and best.proven
-        # Make one class of rows that look alike, numbered by stratum and ends; -1 where the stratum is -1.
+        # Rows that look alike are one class, numbered by stratum and ends; -1 if the stratum is -1.
         kept = np.flatnonzero(looks[:, 0] >= 0)
         distinct, class_id, sizes = np.unique(looks[kept], axis=0, return_inverse=True, return_counts=True)
         of_row = np.full(len(looks), -1, dtype=np.int64)
@@ -303,16 +305,16 @@ class Partition(ClassMechanism):
         rough = [a.name for a in attributes if a.numeric.resolution is None]
         if self.bounds == "grid" and rough:
             raise ParameterError(
-                f'bounds = "grid" needs a public grid. Attribute {rough[0]!r} has no resolution. Add one.'
+                f'bounds = "grid" needs a public grid, but attribute {rough[0]!r} has no resolution. Add one.'
             )
         unknown = [name for name, _ in self.importance if name not in [a.name for a in attributes]]
         if unknown:
             raise ParameterError(
-                f"importance is for quasi-identifiers. Got {unknown[0]!r}, and they are {names}. Take it out."
+                f"importance names {unknown[0]!r}, which is not a quasi-identifier. The quasi-identifiers are {names}."
             )
         if self.goal == "packing" and (len(attributes) > 1 or attributes[0].numeric.lower < 0):
             raise ParameterError(
-                'goal = "packing" takes one numeric quasi-identifier with a domain of at least 0. '
+                'goal = "packing" takes one numeric quasi-identifier, and its domain must not go below 0. '
                 f'Got {names}. Use goal = "loss".'
             )
         return attributes
@@ -322,9 +324,9 @@ class Partition(ClassMechanism):
         return [given.get(a.name, Fraction(1)) for a in attributes]
 
     def _ends(self, values: FloatArray, domain: Numeric) -> tuple[FloatArray, FloatArray, float]:
-        """Return lower end, upper end and domain width on one scale, in whole numbers wherever possible.
+        """Return lower end, upper end and domain width on one scale, in whole numbers if possible.
 
-        Costs are then exact integers in a double (up to 2**53), so that equal costs compare equal.
+        Costs are then exact integers in a double (up to 2**53), so equal costs compare equal.
         """
         if self.bounds == "grid":
             return (
@@ -336,13 +338,13 @@ class Partition(ClassMechanism):
         if scale is not None and (domain.upper - domain.lower) * scale < _MAX_EXACT_INTEGER:
             whole = np.rint(values * scale)
             return whole, whole, float((domain.upper - domain.lower) * scale)
-        # A power of two changes no digit, and keeps the price finite where the domain is enormous.
+        # A power of two changes no digit, and keeps the price finite even if the domain is enormous.
         width, exponent = math.frexp(domain.span)
         scaled = np.ldexp(values, -exponent)
         return scaled, scaled, width
 
     def _tops(self, values: FloatArray, domain: Numeric) -> FloatArray:
-        """Return the upper bound that a class with this largest value shows."""
+        """Return the upper bound that a class shows for each largest value."""
         return domain.grid_values(domain.steps_above(values)) if self.bounds == "grid" else values
 
     def _interval(self, attribute: Attribute, values: FloatArray, of_row: IntArray) -> Intervals:
@@ -357,17 +359,17 @@ class Partition(ClassMechanism):
         return Intervals(name=attribute.name, lower=lower, upper=self._tops(upper, domain))
 
 
-# Runs: one attribute's records of equal value, in order, and the classes of consecutive runs that lose least: an exact
-# dynamic program; docs/proofs/partition.md says why it needs so few steps.
+# Runs: the records of one attribute with equal values, in order, and the classes of consecutive runs with the smallest
+# loss. This is an exact dynamic program; docs/proofs/partition.md says why it needs few steps.
 
 
 @dataclass(frozen=True, eq=False)
 class Runs:
-    """Rows of one attribute that cannot be told apart, in order."""
+    """Rows with equal values of one attribute, in order."""
 
     lower: FloatArray
     upper: FloatArray
-    before: IntArray  # rows before each run, and in all
+    before: IntArray  # rows before each run, and in total
     starts: IntArray  # first run of each stratum, and the number of runs
 
     @classmethod
@@ -382,19 +384,11 @@ class Runs:
         return np.diff(self.before)
 
 
-def best_classes(runs: Runs, k: int, price: float) -> tuple[IntArray, float]:
-    """Return the class of each run (-1: suppressed), numbered in order, and the least total cost."""
-    solve = _solve if len(runs.lower) >= _COMPILE_FROM_RUNS else _solve.plain
-    first = np.full(len(runs.lower), -1, dtype=np.int64)
-    cost = solve(runs.lower, runs.upper, runs.before, runs.starts, k, price, first)
-    opens = opening_runs(runs, first)
-    return np.where(first < 0, -1, np.cumsum(opens) - 1), float(cost)
-
-
 def opening_runs(runs: Runs, first: IntArray) -> npt.NDArray[np.bool_]:
-    """Mark the runs that open a class; neighbours of one stratum with equal rounded intervals are one class.
+    """Mark the runs that open a class, by the first run of each run's class.
 
-    Rounding can give two classes the same interval. They look alike, so they are one; their cost does not change.
+    Rounding can give neighbours of one stratum the same interval. They look alike, so they are one class; their cost
+    does not change.
     """
     opens = np.asarray(first == np.arange(len(first)))
     begins = np.flatnonzero(opens)
@@ -414,13 +408,11 @@ def _solve(
     """Dynamic program over the runs of each stratum; returns the least cost.
 
     ``best[end]`` is the least cost of the runs before ``end``, counted from the stratum's first: the last of them is
-    suppressed (if below k records), or closes a class of at least k. ``first_of`` is filled with the first run of
-    each run's class and keeps its -1 where suppressed.
+    suppressed (if below k records), or closes a class of at least k. The program fills ``first_of`` with the first run
+    of each run's class; -1 stays for suppressed runs.
 
-    Where the last class may begin is a window that only moves forward. ``high``: later, and it has fewer than k
-    records. ``low``: earlier, and either it can be cut in two classes, which cost no more, or an earlier ``end`` has
-    already shown a later begin to be as good. Costs being size times width, the extra cost of beginning earlier only
-    grows with ``end`` (the quadrangle inequality), so a begin that has lost has lost for good.
+    The last class begins between ``low`` and ``high``, which only move forward: after ``high`` it would have fewer than
+    k records; before ``low`` it can be cut in two at no more cost, or a later begin has already been as good.
     """
     total = 0.0
     for s in range(len(starts) - 1):
@@ -455,16 +447,10 @@ def _solve(
     return total
 
 
-# Borders: cut one attribute into classes whose upper bounds pack into few bins of a stated capacity.
-#
-# A heuristic. Cutting a class in two raises no upper bound, so only classes that cannot be cut into two of k need to be
-# looked at; where there are few such partitions, all are tried. Otherwise dynamic programs propose some: each minimises
-# a price per record that rises with its upper bound, and different prices suit different mixes of large and small items
-# (they are the dual feasible functions of bin packing, which bound the number of bins from below). Borders of the best
-# are then moved one at a time. The partition of least loss is always a candidate.
-#
-# Bins are counted by dominance, best fit decreasing and subset sums: no clock, so the same records give the same
-# borders. A record that is suppressed, or whose upper bound exceeds the capacity, travels alone and counts as a bin.
+# Borders: cut one attribute into classes with upper bounds that pack into few bins of a stated capacity. This is a
+# heuristic (docs/proofs/partition.md#goal-packing): it tries all partitions if they are few, else those that dynamic
+# programs propose. Each program minimises a price per record that rises with its upper bound; different prices, which
+# are dual feasible functions of bin packing, suit different mixes of large and small items.
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -473,11 +459,11 @@ class Loads:
 
     items: IntArray  # upper bound of each run, in whole numbers
     capacity: int  # of a bin, in the same unit
-    before: IntArray  # number of records before each run, and in all
+    before: IntArray  # number of records before each run, and in total
     lower: FloatArray  # ends of each run, for the loss
     upper: FloatArray
-    k: int  # fewest records of a class
-    price: float  # what suppressing one record costs, in units of width
+    k: int  # smallest number of records in a class
+    price: float  # cost of suppressing one record, in units of width
 
     @property
     def num_records(self) -> int:
@@ -491,7 +477,7 @@ class Loads:
         return float(sizes @ widths) + self.price * (self.num_records - int(sizes.sum()))
 
     def num_bins(self, borders: Borders) -> int:
-        """Count the bins that the classes' upper bounds need, and one for each record that travels alone."""
+        """Count the bins for the classes' upper bounds, and one for each record that travels alone."""
         begins, ends = np.array(borders, dtype=np.int64).reshape(-1, 2).T
         sizes, items = self.before[ends] - self.before[begins], self.items[ends - 1]
         fits = items <= self.capacity
@@ -520,7 +506,7 @@ def count_bins(items: IntArray, capacity: int) -> int:
 
 
 def best_borders(loads: Loads, least_loss: Borders, *, max_packed: int = MAX_PACKED) -> Borders:
-    """Choose the borders whose upper bounds need the fewest bins, then those that lose least."""
+    """Choose the borders that need the fewest bins; among equals, those with the smallest loss."""
     best: Borders = ()
     best_key, seen, left = (math.inf, math.inf), set(), max(MIN_COMPARED, max_packed // loads.num_records)
 
@@ -555,7 +541,7 @@ def best_borders(loads: Loads, least_loss: Borders, *, max_packed: int = MAX_PAC
 
 
 def few_partitions(loads: Loads, max_num: int) -> list[Borders] | None:
-    """List the partitions without suppression into classes that cannot be cut in two, unless they are too many."""
+    """List the partitions without suppression into classes that cannot be cut in two; None if there are too many."""
     ways = [1] + [0] * len(loads.items)
     for end in range(1, len(ways)):
         ways[end] = min(MAX_PACKED, sum(ways[begin] for begin in loads.begins(end)))
@@ -586,7 +572,7 @@ def _prices() -> Iterator[Callable[[FloatArray], FloatArray]]:
 
 
 def _cheapest(loads: Loads, price: Callable[[FloatArray], FloatArray]) -> Borders | None:
-    """Minimise the sum of prices over partitions into classes that cannot be cut in two; None if there is none."""
+    """Minimise the sum of prices over partitions into classes that cannot be cut in two; None without any."""
     share = np.minimum(loads.items / loads.capacity, 1.0)
     width = max(float(loads.upper[-1] - loads.lower[0]), np.finfo(float).tiny)
     paid = price(share)
@@ -596,7 +582,7 @@ def _cheapest(loads: Loads, price: Callable[[FloatArray], FloatArray]) -> Border
         begins = loads.begins(end)
         if len(begins):
             window = slice(begins.start, begins.stop)
-            # A little of the loss decides where prices are equal.
+            # A small part of the loss decides between equal prices.
             each = paid[end - 1] + 1e-6 * (loads.upper[end - 1] - loads.lower[window]) / width
             costs = best[window] + (loads.before[end] - loads.before[window]) * each
             at = int(np.argmin(costs))
@@ -610,7 +596,7 @@ def _cheapest(loads: Loads, price: Callable[[FloatArray], FloatArray]) -> Border
 
 
 def _moves(loads: Loads, borders: Borders) -> Iterator[Borders]:
-    """Move one border between neighbouring classes by a few runs, as long as both keep k records."""
+    """Yield the borders with one of them moved by a few runs, as long as both its classes keep k records."""
     for at, shift in itertools.product(range(1, len(borders)), range(-MAX_SHIFT, MAX_SHIFT + 1)):
         (first, end), (begin, last) = borders[at - 1], borders[at]
         moved = begin + shift
@@ -621,17 +607,10 @@ def _moves(loads: Loads, borders: Borders) -> Iterator[Borders]:
             yield (*borders[: at - 1], (first, moved), (moved, last), *borders[at + 1 :])
 
 
-# --- Cuts: single-dimensional partitions of several numeric attributes at once, improved one attribute at a time.
-#
-# Each attribute is cut into intervals of its values; classes are the cells of the product that hold records, and a cell
-# of fewer than k records is suppressed (Hoogervorst et al. 2019, Definition 3 and eq. 7). A class shows, and pays for,
-# its own extremes in each attribute.
-#
-# With the cuts of all other attributes fixed, records fall into groups that no cut of this one can join. What an
-# interval of this attribute costs is then a sum over groups and depends on no other interval, so the best cuts of one
-# attribute are an exact dynamic program. Going from attribute to attribute never raises the loss; it ends in cuts that
-# no change of a single attribute improves, from several starts. Branch and bound, further below, proves such cuts best,
-# or says how far from it they may be.
+# Cuts: each of several numeric attributes is cut into intervals; classes are the cells of the product that contain
+# records (Hoogervorst et al. 2019, Definition 3). With the cuts of all other attributes fixed, the best cuts of one are
+# an exact dynamic program, so descent from several starts ends in cuts that no change of a single attribute improves.
+# Branch and bound, further below, proves them best, or bounds the gap. docs/proofs/partition.md#several-attributes
 
 Cuts = tuple[IntArray, ...]  # for each attribute the piece that each interval begins with; the first is always 0
 MAX_PIECES = 1024
@@ -643,10 +622,10 @@ TOLERANCE = 1e-9  # share of a loss that sums in floating point are trusted to; 
 COMPILE_FROM_RECORDS = 24
 MAX_POINTS = 64
 MAX_POINTS_OF_PAIRS = 128
-MAX_STEPS = 10**8  # about the number of points looked at in all; some seconds
+MAX_STEPS = 10**8  # about the number of points visited in total; some seconds
 MAX_POLISHED = 8
 STEPS_OF_PAIR = 10**7
-STEPS_OF_NODE = 2000  # what a node is charged for being made, so that their number is limited too
+STEPS_OF_NODE = 2000  # charge for each node, which limits their number
 STEPS_OF_SLAB = 300
 STEPS_OF_BOX = 5000
 MAX_BOX_STEPS = 10**8
@@ -657,8 +636,6 @@ _FEWER_RECORDS = (3, 6)
 
 
 class PointArrays(NamedTuple):
-    """Points as kernels take them."""
-
     counts: IntArray
     lower: FloatArray
     upper: FloatArray
@@ -668,23 +645,23 @@ class PointArrays(NamedTuple):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Points:
-    """The records of one stratum, equal ones taken together, in an order that follows from their values alone."""
+    """The records of one stratum, with equal ones merged, in an order that follows from their values alone."""
 
     lower: FloatArray  # for each point and attribute the smallest interval it may be released as
     upper: FloatArray
     counts: IntArray  # number of records of each point
     piece: IntArray  # for each point and attribute the piece it lies in: between two pieces a cut is possible
-    factor: FloatArray  # what a unit of width costs in each attribute: importance divided by the width of the domain
-    k: int  # fewest records of a class
-    price: float  # what suppressing one record costs
-    compiled: bool  # whether there is enough to do for compiling to pay
+    factor: FloatArray  # cost of a unit of width in each attribute: importance divided by the width of the domain
+    k: int  # smallest number of records in a class
+    price: float  # cost of suppressing one record
+    compiled: bool  # whether there is enough work for compiling to pay off
 
     @classmethod
     def of(cls, values: FloatArray, lower: FloatArray, upper: FloatArray, **costs: Any) -> tuple[Points, IntArray]:
-        """Take equal records together; return the points, and which of them each record is.
+        """Merge equal records; return the points, and the point of each record.
 
-        All three have one row a record and one column an attribute. Distinct values of an attribute are its pieces; if
-        there are very many, neighbours are taken together by quantiles.
+        All three arrays have one row per record and one column per attribute. Distinct values of an attribute are its
+        pieces; if there are very many, neighbours are merged by quantiles.
         """
         _, first, point_of, counts = np.unique(
             values, axis=0, return_index=True, return_inverse=True, return_counts=True
@@ -730,12 +707,12 @@ def uncut(points: Points) -> Cuts:
 
 
 def cell_of_points(points: Points, cuts: Cuts, *, without: int = -1) -> tuple[IntArray, int]:
-    """Give each point the number of its cell, by the cuts of all attributes but one; also tell how many there are."""
+    """Return the cell of each point, by the cuts of all attributes but one, and the number of cells."""
     codes, num = np.zeros(len(points), dtype=np.int64), 1
     for i, begins in enumerate(cuts):
         if i != without and len(begins) > 1:
             interval = np.searchsorted(begins, points.piece[:, i], side="right") - 1
-            # Renumbered after each attribute, so that the product stays small.
+            # Renumber after each attribute, so that the product stays small.
             present, codes = np.unique(codes * len(begins) + interval, return_inverse=True)
             num = len(present)
     return np.asarray(codes, dtype=np.int64), num
@@ -743,7 +720,7 @@ def cell_of_points(points: Points, cuts: Cuts, *, without: int = -1) -> tuple[In
 
 @dataclass(frozen=True, eq=False)
 class CellBounds:
-    """What the cells of a partition hold: sizes and, per attribute, own extremes."""
+    """The cells of a partition: sizes and, per attribute, their own extremes."""
 
     of_point: IntArray
     sizes: IntArray
@@ -761,7 +738,6 @@ class CellBounds:
         return cls(codes, sizes, lower, upper)
 
     def cost(self, points: Points) -> float:
-        """Return the loss (eq. 7) of all records."""
         kept = self.sizes >= points.k
         widths = (self.upper - self.lower)[kept] @ points.factor
         return float(self.sizes[kept] @ widths) + points.price * int(self.sizes[~kept].sum())
@@ -783,8 +759,8 @@ class BestCuts:
 def local_optima(points: Points) -> list[tuple[Cuts, float]]:
     """Improve one attribute at a time from each of several starts; return the cuts and their losses, best first.
 
-    Starts are each attribute cut first alone, then grids of equal shares with about 1.5 k to 4 k records to a cell. A
-    small problem is also started from grids of some of the attributes only.
+    The starts cut each attribute first alone, then use grids of equal shares with about 1.5 k to 4 k records to a cell.
+    A small problem also starts from grids of only some of the attributes.
     """
     whole, attributes = uncut(points), list(range(points.num_attributes))
     by_cost = {CellBounds.of(points, whole).cost(points): whole}
@@ -825,10 +801,10 @@ def descend(points: Points, start: Cuts, order: Sequence[int]) -> tuple[Cuts, fl
 
 
 def recut(points: Points, cuts: Cuts, attribute: int) -> IntArray:
-    """Return the best cuts of one attribute, those of the others being fixed.
+    """Return the best cuts of one attribute if those of the others are fixed.
 
-    Exact up to ``MAX_PROGRAM_STEPS`` steps. Beyond, intervals longer than the longest present one and than that allows
-    are not looked at, which keeps the present cuts among those compared.
+    Exact up to ``MAX_PROGRAM_STEPS`` steps. Beyond, it skips intervals that are longer than this allows and longer than
+    the longest present one, so the present cuts are always among those compared.
     """
     label, num_labels = cell_of_points(points, cuts, without=attribute)
     num_pieces = points.num_pieces[attribute]
@@ -838,7 +814,7 @@ def recut(points: Points, cuts: Cuts, attribute: int) -> IntArray:
 
 
 def best_cuts(points: Points, attribute: int, label: IntArray, num_labels: int, reach: int) -> tuple[IntArray, float]:
-    """Cut one attribute as well as possible, records of different labels being apart; a label of -1 is left out."""
+    """Cut one attribute as well as possible, with records of different labels apart; a label of -1 is left out."""
     order, first = points.in_order[attribute]
     previous = np.zeros(points.num_pieces[attribute] + 1, dtype=np.int64)
     program = cut_program if points.compiled else cut_program.plain
@@ -863,9 +839,9 @@ def cut_program(
 ) -> float:
     """Dynamic program over the pieces of one attribute; returns the least cost.
 
-    ``best[end]`` is the least cost of the pieces before ``end``; ``previous[end]`` is filled with where its last
-    interval begins. An interval grows piece by piece; each point changes size and extremes of its own label's cell
-    only. Suppressed records are counted and kept ones summed apart, so that a high price hides no width.
+    ``best[end]`` is the least cost of the pieces before ``end``; the program fills ``previous[end]`` with the begin of
+    its last interval. An interval grows piece by piece; each point changes the size and extremes of its own label's
+    cell only. Suppressed records are counted and kept ones summed separately, so that a high price hides no width.
     """
     counts, lower, upper, factor, price = points
     num, num_factors = len(first) - 1, len(factor)
@@ -905,25 +881,13 @@ def cut_program(
     return float(best[num])
 
 
-# Branching: prove cuts of several attributes best, or say how much less any cuts might lose.
-#
-# Best-first branch and bound in the manner of K-Optimize (Bayardo, Agrawal 2005; Hoogervorst et al. 2019, section 4.2),
-# with other bounds than eq. 8. Attributes are decided one after another, each from its smallest value upward, one
-# interval at a time; the last attribute is never branched on, for its best cuts are a dynamic program.
-#
-# Three bounds, each valid because records that a decided cut has parted stay apart:
-#
-# - A record that is kept shares its class with k - 1 others of its part, so it costs at least the width of the
-#   narrowest box around it and k - 1 others, which a small search finds; or it is suppressed: the least of the two.
-# - For the last two attributes: let every interval of the last but one have its own cuts of the last one. The best such
-#   partition is a dynamic program over slabs, and loses no more than any with common cuts.
-# - Intervals decided so far, with common cuts of the last attribute, cost at least what is best for them alone.
-#
-# The work is limited by counted steps, not by time, so that the same records give the same cuts.
+# Branching: best-first branch and bound in the manner of K-Optimize (Bayardo, Agrawal 2005; Hoogervorst et al. 2019,
+# section 4.2), with the three bounds of docs/proofs/partition.md instead of eq. 8: narrowest boxes, own cuts for each
+# slab, and decided intervals together. Counted steps limit the work, not time, so the same records give the same cuts.
 
 
 def search_cuts(points: Points, *, max_steps: int = MAX_STEPS) -> BestCuts:
-    """Find the best cuts, and a loss that none goes below: proved best where the problem is small."""
+    """Return the best cuts and a lower bound on the loss; small problems are proved best."""
     num_records = int(points.counts.sum())
     if num_records < points.k:
         return BestCuts(uncut(points), num_records * points.price, num_records * points.price, proven=True)
@@ -942,7 +906,7 @@ def search_cuts(points: Points, *, max_steps: int = MAX_STEPS) -> BestCuts:
 
 
 def _polished(points: Points, cuts: Cuts, loss: float, max_steps: int) -> tuple[Cuts, float]:
-    """Cut two attributes at once again, as well as the others allow, until no pair improves or the work is done."""
+    """Recut two attributes at once, as well as the others allow, until no pair improves or the steps are used up."""
     pairs = list(itertools.combinations(range(points.num_attributes), 2))
     waiting = list(pairs)
     while waiting and max_steps > 0:
@@ -961,10 +925,10 @@ def _polished(points: Points, cuts: Cuts, loss: float, max_steps: int) -> tuple[
 
 
 def neighbour_bound(points: Points) -> float:
-    """Return a loss that no cuts go below: for each record the narrowest box with k records, or suppression.
+    """Return a lower bound on the loss: for each record the narrowest box with k records, or suppression.
 
-    Only so many nearest neighbours are looked at, which lowers the bound; 0 where there are too many records even for
-    k of each.
+    It uses a limited number of nearest neighbours, which lowers the bound; 0 if there are too many records even for k
+    neighbours of each.
     """
     num = min(len(points), max(points.k, NUM_NEIGHBOURS))
     num = num if len(points) * num <= MAX_NEIGHBOURS else min(len(points), points.k)
@@ -972,7 +936,7 @@ def neighbour_bound(points: Points) -> float:
         return 0.0
     from scipy.spatial import cKDTree
 
-    # A class with lower ends a and b is at least |a - b| wide, so on the grid these widths are below the true ones.
+    # A class with lower ends a and b is at least |a - b| wide, so on the grid these widths are at most the true ones.
     at = (points.lower - points.lower.min(axis=0)) * points.factor
     widths, order = cKDTree(at).query(at, k=np.arange(1, num + 1), p=1)
     beyond = widths[:, -1] if num < len(points) else np.full(len(points), np.inf)
@@ -984,11 +948,11 @@ class Nearest(NamedTuple):
 
     points: IntArray
     widths: FloatArray
-    beyond: FloatArray  # how wide a class with any other point is at least
+    beyond: FloatArray  # smallest width of a class with any other point
 
 
 def _narrowest(points: Points, nearest: Nearest) -> FloatArray:
-    """Return the least that a record of each point costs: with k records to a box, or fewer where that is too much."""
+    """Return the least cost of a record of each point: with k records to a box, or fewer if that takes too long."""
     least, label = np.zeros(len(points)), np.zeros(len(points), dtype=np.int64)
     max_steps = max(MAX_BOX_STEPS // len(points), MIN_BOX_STEPS)
     for k in sorted({min(few, points.k) for few in (*_FEWER_RECORDS, points.k)}):
@@ -1007,19 +971,19 @@ class _Slabs(NamedTuple):
     """For a node at the last level, where intervals of its attribute are decided."""
 
     base: IntArray  # labels of all points by the attributes decided before
-    alone: FloatArray  # what each interval costs alone, by begin and end
-    rest: FloatArray  # what the rest from a piece on costs
+    alone: FloatArray  # cost of each interval alone, by begin and end
+    rest: FloatArray  # cost of the rest from a piece on
 
 
 class _Node(NamedTuple):
-    """Decided so far: all intervals of some attributes, and those of the next up to a piece."""
+    """A partial decision: all intervals of some attributes, and those of the next one up to a piece."""
 
     cuts: Cuts
     begins: tuple[int, ...]
     at: int
-    label: IntArray  # tells points apart that a decided cut has parted; at the last level -1 if in no decided interval
-    least: FloatArray  # what a record of each point costs at least
-    cost: float = 0.0  # at the last level: what the decided intervals cost at least
+    label: IntArray  # differs for points that a decided cut separates; at the last level -1 if in no decided interval
+    least: FloatArray  # least cost of a record of each point
+    cost: float = 0.0  # at the last level: least cost of the decided intervals
     slabs: _Slabs | None = None
 
 
@@ -1044,11 +1008,11 @@ class _Branching:
         return Nearest(order, np.take_along_axis(widths, order, axis=1), np.full(len(self.points), np.inf))
 
     def run(self, start: _Node) -> BestCuts:
-        """Expand the node of the least bound until none can beat the best cuts, or the work is done."""
+        """Expand the node with the smallest bound until none can beat the best cuts, or the steps are used up."""
         points, before_last = self.points, self.points.num_attributes - 2
         last_but_one = self.points.piece[:, self.order[-2]]
         num = points.num_pieces[self.order[-2]]
-        # Each slab is charged a program over the points of an average one.
+        # Each slab is charged for a program over the points of an average one.
         slab_steps = num * (num + 1) // 2 * (len(points) ** 2 // 8 + STEPS_OF_SLAB)
         self._push(float(points.counts @ start.least), start)
         while self._open and self.left > 0:
@@ -1061,8 +1025,8 @@ class _Branching:
             if len(node.cuts) < before_last:
                 self._expand(bound, node)
             elif node.slabs is None:
-                # Solve the problem in which each interval of the last but one attribute has its own cuts of the last
-                # one: for each begin and end the least cost of the records between these pieces.
+                # Let each interval of the last but one attribute have its own cuts of the last one, and compute for
+                # each begin and end the least cost of the records between these pieces.
                 alone = np.full((num, num + 1), np.inf)
                 for begin, end in itertools.combinations(range(num + 1), 2):
                     inside = (last_but_one >= begin) & (last_but_one < end)
@@ -1128,11 +1092,11 @@ class _Branching:
 def box_widths(
     label: IntArray, nearest: Nearest, points: PointArrays, k: int, least: FloatArray, max_steps: int
 ) -> int:
-    """Raise ``least``, what a record of each point costs, to the narrowest box of its label with k records.
+    """Raise ``least``, the cost of a record of each point, to the narrowest box of its label with k records.
 
-    Returns the steps taken. A depth-first search adds one neighbour after another to a box, nearest first, and leaves a
-    branch once the box is no narrower than the best so far. A box that meets the bound known before ends the search.
-    After ``max_steps`` for one point, that bound is kept.
+    Returns the number of steps. A depth-first search adds one neighbour after another to a box, nearest first, and
+    leaves a branch once the box is no narrower than the best so far. A box that meets the earlier bound ends the
+    search. After ``max_steps`` for one point, the earlier bound stays.
     """
     neighbours, widths, beyond = nearest
     counts, lower, upper, factor, price = points

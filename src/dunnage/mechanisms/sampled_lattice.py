@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SampledLattice: release the k-anonymous part of a secret sample, at levels that are chosen with noise.
+"""SampledLattice: release the k-anonymous part of a secret sample, at levels chosen with noise.
 
-Algorithm 1 of Li, Erkin and Lagendijk 2022 with the score and the sample of the choice put right, so that the guarantee
-is one of differential privacy. ``docs/proofs/sampled-lattice.md`` has the proofs, and what the published form lacks.
+Algorithm 1 of Li, Erkin and Lagendijk 2022, with a corrected score and sample for the choice, so that the guarantee is
+one of differential privacy. ``docs/proofs/sampled-lattice.md`` has the proofs, and says what the published form lacks.
 """
 
 from __future__ import annotations
@@ -34,7 +34,14 @@ from dunnage.mechanisms.base import (
 )
 from dunnage.mechanisms.classes import ClassRelease, EquivalenceClasses, class_table, released_column, row_table, strata
 from dunnage.mechanisms.full_domain import LatticeColumn, Node, Records, generalised_at, hierarchies_of
-from dunnage.mechanisms.noisy import cut_cells, foresee_intervals, noisy_domains, same_noise, stated_noise
+from dunnage.mechanisms.noisy import (
+    cut_cells,
+    foresee_intervals,
+    noisy_domains,
+    refuse_sensitive,
+    same_noise,
+    stated_noise,
+)
 from dunnage.model.certificate import RowMeasures
 from dunnage.model.domains import Hierarchy
 from dunnage.model.guarantees import (
@@ -67,40 +74,39 @@ if TYPE_CHECKING:
     from dunnage.release import Release
     from dunnage.tables.dataset import Dataset
 
-MAX_NODES = 2**15  # of a lattice: every node is looked at, and one drawn among all
+MAX_NODES = 2**15  # nodes of a lattice: the choice needs the score of every node
 _MIN_DELTA = Fraction(1, 10**300)
 _MAX_NODES_SHOWN = 10
 _FORMS = "k, beta and epsilon_choice, or epsilon, delta and epsilon_choice"
 _NUMERICS = (
-    "samples, choice and order of rows are drawn exactly, from system entropy; scores are fractions; epsilon and delta "
-    "are rounded up"
+    "samples, choice and order of rows are exact, from system entropy; scores are fractions; epsilon and delta are "
+    "rounded up"
 )
 _WHY_POOL = (
-    "what is stated holds for this release by itself. Records left out of it go into the pool of the next because of "
-    "this secret sample, so that the samples of successive releases depend on each other, and that losses add up is "
-    "not proved"
+    "the statement holds for this release alone. This secret sample decides which records go into the pool of the next "
+    "release, so the samples of successive releases depend on each other, and it is not proved that losses add up"
 )
 _WHY_NOISY = (
-    "noisy values are released for the records left out, so that the number of all rows is the number of all records, "
-    "and a row shows whether its record was sampled and kept: the sample is no longer secret"
+    "the records left out are released with noisy values, so the number of all rows is the number of all records, and "
+    "a row shows whether its record was sampled and kept: the sample is no longer secret"
 )
 _WHY_PUBLISHED = (
-    "its sensitivity k/|D| depends on the size of the secret sample, and the node is chosen on the sample that is "
-    "released, which makes a telling class likelier than delta allows for. What holds follows from scores that lie "
-    "between 0 and 1, whatever the data"
+    "its sensitivity k/|D| depends on the size of the secret sample, and the node is chosen on the released sample, "
+    "which makes a revealing class likelier than delta allows. What holds follows from scores between 0 and 1, "
+    "whatever the data"
 )
 
 
 @dataclass(frozen=True)
 class _CountRule:
-    """Choose by counts, on a sample of its own: weights of exp(epsilon_1 u / 2k), u = count kept x precision."""
+    """Choose by counts, on a separate sample: weights of exp(epsilon_1 u / 2k), u = count kept x precision."""
 
     k: int
     beta: Fraction
     epsilon_choice: Fraction
 
     def sample(self, released: BoolArray, draw: Callable[[], BoolArray]) -> BoolArray:
-        """Return the sample that the node is chosen on, from the one that is released or drawn again."""
+        """Return the sample for the choice of the node: the released one, or a fresh one."""
         return draw()
 
     def scores(self, utility: Sequence[int], unit: Fraction, num_sampled: int) -> list[Fraction]:
@@ -109,7 +115,7 @@ class _CountRule:
         return [factor * value for value in utility]
 
     def epsilon(self, least: Fraction) -> Fraction:
-        """Return what sample and choice cost together; the sample alone costs the least."""
+        """Return the cost of sample and choice together; ``least`` is the cost of the sample alone."""
         return least + self.epsilon_choice
 
     def delta(self) -> Fraction:
@@ -147,24 +153,24 @@ class _PublishedRule(_CountRule):
 class SampledLattice(ClassRelease):
     """Release records of a secret sample at one level per attribute, chosen with noise, at least k to a combination.
 
-    Give ``k`` and ``beta``, or ``epsilon`` and ``delta`` to be met: then the rate of the sample is
-    1 - e^-(epsilon - epsilon_choice), and k the smallest that meets delta.
+    Give ``k`` and ``beta``, or ``epsilon`` and ``delta``: then the rate of the sample is
+    1 - e^-(epsilon - epsilon_choice), and k the smallest one that meets delta.
 
     Parameters
     ----------
     epsilon_choice
-        What the choice of the levels may cost.
+        Privacy loss of the choice of levels.
     k, beta
-        Fewest records that must look alike in the sample, and the probability that a record is sampled.
+        Smallest number of records that must look alike in the sample, and the probability that a record is sampled.
     epsilon, delta
-        What the release may cost in all.
+        Privacy loss of the whole release.
     left_out
-        What becomes of records that are not sampled or suppressed: ``drop``; ``pool``, a file for the next release; or
-        ``noisy``, released with noise. The last two are claimed, not proved.
+        What happens to records that are not sampled or are suppressed: ``drop``; ``pool``, a file for the next release;
+        or ``noisy``, released with noise. The last two are claimed, not proved.
     left_out_epsilon
         For ``noisy``: epsilon of their noise, which the columns share.
     confidence
-        For ``noisy``: how sure their intervals are; 0.9 if not given.
+        For ``noisy``: the confidence of their intervals; 0.9 by default.
     as_published
         Choose as Li et al. 2022 do: ``epsilon_choice`` is then their epsilon', and the guarantee is only claimed.
 
@@ -175,17 +181,17 @@ class SampledLattice(ClassRelease):
 
     Assumptions
     -----------
-    Public domains and hierarchies; a secret sample, drawn afresh for each release; one record per protected unit.
+    Public domains and hierarchies; a secret sample, new for each release; one record per protected unit.
 
     Runtime
     -------
-    Two samples are drawn, one to choose the levels on, one to release. Every node of the lattice is looked at once,
-    with as many steps as a node below it has classes.
+    There are two samples: one to choose the levels, one to release. The choice visits every node of the lattice once,
+    in as many steps as a node below it has classes.
 
     Utility
     -------
-    A node is e^(epsilon_1 d / 2k) times as likely as one whose count kept x precision is smaller by d, where precision
-    is 1 less the mean of level / top level.
+    Precision is 1 less the mean of level / top level. A node is e^(epsilon_1 d / 2k) times as likely as another if its
+    count kept x precision is larger by d.
 
     References
     ----------
@@ -195,7 +201,7 @@ class SampledLattice(ClassRelease):
     name = "sampled-lattice"
     fast = True
     class_bounds = "level"
-    seeded = "the sample and the choice were drawn from a seed that others may know"
+    seeded = "the sample and the choice came from a seed that others may know"
     k: Annotated[int | None, PlainValidator(lambda k: k)] = None  # checked together with beta
     beta: OptionalNumber = None
     epsilon_choice: Number
@@ -214,7 +220,7 @@ class SampledLattice(ClassRelease):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        # Check that one of the two forms is given, whole and alone.
+        # Exactly one of the two forms must be there, and complete.
         given = [name for name in ("k", "beta", "epsilon", "delta") if getattr(self, name) is not None]
         if given not in (["k", "beta"], ["epsilon", "delta"]):
             raise ParameterError(
@@ -222,7 +228,7 @@ class SampledLattice(ClassRelease):
             )
         if self.as_published and self.epsilon is not None:
             raise ParameterError(
-                "as published, epsilon depends on the size of the secret sample and cannot be asked for. Give k, beta "
+                "as published, epsilon depends on the size of the secret sample, so you cannot choose it. Give k, beta "
                 "and epsilon_choice, which is the paper's epsilon'."
             )
         if self.epsilon is not None and self.epsilon <= self.epsilon_choice:
@@ -234,16 +240,16 @@ class SampledLattice(ClassRelease):
             for name in ("left_out_epsilon", "confidence"):
                 if getattr(self, name) is not None:
                     raise ParameterError(
-                        f'{name} is for left_out = "noisy" alone. Got it with {self.left_out!r}. Remove it.'
+                        f'{name} is only for left_out = "noisy". Got it with {self.left_out!r}. Remove it.'
                     )
         elif self.left_out_epsilon is None:
-            raise ParameterError('left_out = "noisy" needs left_out_epsilon. Got none. Give the epsilon of the noise.')
+            raise ParameterError('left_out = "noisy" needs left_out_epsilon, the epsilon of the noise.')
         if not 0 < self.epsilon_choice <= 700:
             raise ParameterError(
                 f"epsilon_choice must be above 0 and at most 700. Got {shown_number(self.epsilon_choice)}. "
-                "Use a part of epsilon, 0.5, say."
+                "Use a part of epsilon, for example 0.5."
             )
-        self._rule.delta()  # refuses a k, a rate or a delta that is none
+        self._rule.delta()  # refuses an invalid k, rate or delta
         return self
 
     def describe(self) -> dict[str, object]:
@@ -265,18 +271,18 @@ class SampledLattice(ClassRelease):
 
     @cached_property
     def rate(self) -> Fraction:
-        """The probability that a record is sampled: beta, or what epsilon leaves for it."""
+        """The probability that a record is sampled: beta, or the largest that epsilon allows."""
         if self.epsilon is not None:
             return sampling_beta(self.epsilon - self.epsilon_choice)
-        assert self.beta is not None  # one of the two forms is whole
+        assert self.beta is not None  # one of the two forms is complete
         return self.beta
 
     @cached_property
     def least(self) -> int:
-        """Fewest records that must look alike: k, or the smallest that meets delta."""
+        """Smallest number of records that must look alike: k, or the smallest that meets delta."""
         if self.delta is not None:
             return smallest_k(self.rate, self.delta)
-        assert self.k is not None  # one of the two forms is whole
+        assert self.k is not None  # one of the two forms is complete
         return self.k
 
     @cached_property
@@ -294,26 +300,26 @@ class SampledLattice(ClassRelease):
             protects=schema.protects,
             neighbours=Neighbours.ADD_REMOVE,
         )
-        told = f"delta {_rounded_up(guarantee.delta)}: with this probability nothing is promised"
+        warning = f"delta {_rounded_up(guarantee.delta)}: with this probability nothing is promised"
         names = ", ".join(attribute.name for attribute in schema.quasi_identifiers)
-        counts = "number of released records, number of classes, size of each class"
+        counts = "the number of released records, the number of classes, the size of each class"
         if self.left_out != "noisy":
-            counts += "; not how many records there are, were sampled or were suppressed"
+            counts += "; not the numbers of all records, of sampled records and of suppressed records"
         in_clear = [
             counts,
-            f"the generalisation of each released record in the public hierarchies of {names}, at one level for each, "
-            "chosen with noise (at level 0 the value itself)",
+            f"the generalisation of each released record in the public hierarchies of {names}, at one level for each; "
+            "the level is chosen with noise (level 0 is the value itself)",
         ]
         if schema.public:
             public = ", ".join(attribute.name for attribute in schema.public)
-            in_clear.append(f"public columns of released records as they are: {public}")
+            in_clear.append(f"public columns of released records, unchanged: {public}")
         if self.left_out == "noisy":
             in_clear.append(
-                "the number of all records, and which rows are of records that were not sampled or suppressed, with "
-                f"noisy values of {names}"
+                "the number of all records, and which rows belong to records that were not sampled or were suppressed, "
+                f"with noisy values of {names}"
             )
         claim = self._rule.claim()
-        # What is no longer proved because of the published choice, or of what becomes of records that are left out
+        # Why the published choice, or the use of the records left out, is not proved
         why = [_WHY_PUBLISHED] if claim else []
         why += [_WHY_POOL] if self.left_out == "pool" else [_WHY_NOISY] if self.left_out == "noisy" else []
         return Promise(
@@ -326,18 +332,18 @@ class SampledLattice(ClassRelease):
             claim=claim,
             holds=guarantee if why and self.left_out != "noisy" else None,
             why="; ".join(why),
-            warnings=(told,) if guarantee.delta >= LARGE_DELTA else (),
+            warnings=(warning,) if guarantee.delta >= LARGE_DELTA else (),
             notes=self.notes(),
         )
 
     def draw(self, dataset: Dataset, prepared: None, noise: Noise) -> Outcome:
-        # Whatever the data, there is a release; it may have no rows.
+        # There is always a release, whatever the data; it may have no rows.
         lattice = _Lattice.of(dataset, self._check_schema(dataset.schema))
         sampled = noise_arrays.bernoulli(noise, self.rate, len(dataset))
-        # Which sample the node is chosen on is the rule's to say.
-        looked_at = self._rule.sample(sampled, lambda: noise_arrays.bernoulli(noise, self.rate, len(sampled)))
-        kept = lattice.records.only(looked_at).kept_counts(self.least)
-        scores = lattice.scores(self._rule, kept, int(looked_at.sum()))
+        # The rule decides on which sample the node is chosen.
+        examined = self._rule.sample(sampled, lambda: noise_arrays.bernoulli(noise, self.rate, len(sampled)))
+        kept = lattice.records.only(examined).kept_counts(self.least)
+        scores = lattice.scores(self._rule, kept, int(examined.sum()))
         node = lattice.node(noise.exponential_choice(scores))
         classes = lattice.classes(sampled, node, self.least)
         summary = class_table(dataset, classes, "bounds")
@@ -348,7 +354,7 @@ class SampledLattice(ClassRelease):
         sizes = class_sizes(classes.of_row[rows])
         loss = classes.loss_measures(num_kept) if num_kept else None
         measures = RowMeasures(**size_figures(sizes, self.least), levels=classes.level_of, loss=loss)
-        if cells := self._cells(dataset.schema):  # rows that were left out come by noise
+        if cells := self._cells(dataset.schema):  # the rows left out are released with noise
             left_out = np.flatnonzero(classes.of_row < 0)
             # left out : row, class_id -1, public columns, intervals around noisy values
             columns: dict[str, object] = {"row": left_out, "class_id": np.full(len(left_out), -1, dtype=np.int64)}
@@ -372,12 +378,12 @@ class SampledLattice(ClassRelease):
         )
 
     def recount(self, release: Release, schema: Schema) -> Iterator[str]:
-        """Count sizes and losses again; records that a sample left out must be told by noise alone, if at all."""
+        """Recount sizes and losses. Records that the sample left out may appear only with noise, if at all."""
         yield from super().recount(release, schema)
         noisy = release.data.filter(pc.less(release.data.column("class_id"), 0))
-        told = (self.left_out == "noisy") == release.noisy
-        require(told, "certificate.json: noise on records that are not released")
-        require(bool((noisy.column("class_id").to_numpy() == -1).all()), "data: a class_id below -1")
+        consistent = (self.left_out == "noisy") == release.noisy
+        require(consistent, "certificate.json: it states noise on records that are not released")
+        require(bool((noisy.column("class_id").to_numpy() == -1).all()), "data: a class_id is below -1")
         cells = self._cells(schema) or {}
         follows = not cells or same_noise(cells, release.certificate.rows)
         require(follows, "certificate.json: the noise does not follow from the mechanism")
@@ -387,25 +393,25 @@ class SampledLattice(ClassRelease):
             require(fits, f"data: intervals of {name} do not follow from its noise")
         guarantee = release.certificate.guarantee
         if isinstance(guarantee, SampledDP):
-            told_text = f"epsilon {decimal_text(guarantee.epsilon)} and delta {decimal_text(guarantee.delta)}"
-            yield f"{told_text} follow from k and beta"
+            losses = f"epsilon {decimal_text(guarantee.epsilon)} and delta {decimal_text(guarantee.delta)}"
+            yield f"{losses} follow from k and beta"
 
     def preview(self, dataset: Dataset) -> Foresight:
-        # Probabilities are those of a choice on all rows, without sampling: nothing is drawn.
+        # Probabilities are those of a choice on all rows, without a sample.
         lattice, num = _Lattice.of(dataset, self._check_schema(dataset.schema)), len(dataset)
         kept = lattice.records.kept_counts(self.least)
         scores = np.array([float(score) for score in lattice.scores(self._rule, kept, num)])
         weights = np.exp(scores - scores.max())
         probability = weights / weights.sum()
         nodes, lines = [], []
-        for number in np.argsort(-probability, kind="stable")[:_MAX_NODES_SHOWN]:  # of equal ones the lower levels
+        for number in np.argsort(-probability, kind="stable")[:_MAX_NODES_SHOWN]:  # among equals, lower levels first
             levels = dict(zip([column.name for column in lattice.columns], lattice.node(int(number)), strict=True))
             would_keep, chance = int(kept.flat[number]), float(probability[number])
             nodes.append({"levels": levels, "kept": would_keep, "share": would_keep / num, "probability": chance})
             named = ", ".join(f"{name} {level}" for name, level in levels.items())
             lines.append(
-                f"levels {named}: chosen with {100 * chance:.3g} %, would keep {would_keep} of {num} records "
-                f"({100 * (would_keep / num):.0f} %) if all were sampled"
+                f"levels {named}: chosen with probability {100 * chance:.3g} %; these would keep {would_keep} of {num} "
+                f"records ({100 * (would_keep / num):.0f} %) if all records were sampled"
             )
         cells = self._cells(dataset.schema)
         noisy = foresee_intervals(cells) if cells else Foresight()
@@ -417,32 +423,27 @@ class SampledLattice(ClassRelease):
         delta, num_records, warnings = self._rule.delta(), len(dataset), []
         if delta * num_records >= 1:
             warnings.append(
-                f"delta {_rounded_up(delta)} is at least 1/n for these {num_records} records: that a record "
-                "is told outright is not ruled out. Raise k, sample less, or ask for a smaller delta."
+                f"delta {_rounded_up(delta)} is at least 1/n for these {num_records} records, so a record may be "
+                "revealed outright. Raise k, sample less, or choose a smaller delta."
             )
         if self.least > num_records:
-            warnings.append(f"k = {self.least} is more than the {num_records} records: everything will be suppressed.")
+            warnings.append(f"k = {self.least} exceeds the {num_records} records: everything will be suppressed.")
         elif self.least > self.rate * num_records:
             warnings.append(
-                f"the sample will hold about {float(self.rate * num_records):.0f} of {num_records} records, fewer than "
+                f"the sample will have about {float(self.rate * num_records):.0f} of {num_records} records, fewer than "
                 f"k = {self.least}: most likely everything will be suppressed."
             )
         return tuple(warnings)
 
     def _check_schema(self, schema: Schema) -> dict[str, Hierarchy]:
-        """Return the hierarchy of each quasi-identifier; refuse a schema that cannot be released under."""
-        if schema.sensitive:
-            names = ", ".join(attribute.name for attribute in schema.sensitive)
-            raise ParameterError(
-                f"{self.name} is differentially private, which a value released unchanged is not. Got the sensitive "
-                f'{names}. Give it the role "quasi-identifier", "drop", or "public" to make it part of the class.'
-            )
+        """Return the hierarchy of each quasi-identifier; refuse a schema that does not fit."""
+        refuse_sensitive(schema, self.name, '"quasi-identifier", "drop", or "public" to make it part of the class')
         if self.left_out == "noisy":
             self._cells(schema)
         return hierarchies_of(schema, mechanism=self.name, verb="chooses among", max_nodes=MAX_NODES)
 
     def _cells(self, schema: Schema) -> dict[str, Cells]:
-        """Return the noise of records that are left out; none unless they are released by it."""
+        """Return the noise of the records left out; empty unless they are released with noise."""
         if self.left_out_epsilon is None or self.confidence is None:
             return {}
         domains = noisy_domains(schema, f'{self.name} with left_out = "noisy"')
@@ -460,7 +461,7 @@ class _Lattice:
 
     columns: Sequence[LatticeColumn]
     records: Records
-    precision: IntArray  # of every node 1 less the mean of level / top level, in units of 1 / denominator
+    precision: IntArray  # for every node 1 less the mean of level / top level, in units of 1 / denominator
     denominator: int
 
     @classmethod
@@ -490,7 +491,7 @@ class _Lattice:
 
 
 def _precision(num_levels: Sequence[int]) -> tuple[IntArray, int]:
-    """Return the precision of every node in whole units, and how many units are 1; a single level loses nothing."""
+    """Return the precision of every node in whole units, and the number of units in 1; a single level loses nothing."""
     tops = [max(num - 1, 1) for num in num_levels]
     common = math.lcm(*tops)
     lost = np.zeros((), dtype=np.int64)
@@ -500,11 +501,11 @@ def _precision(num_levels: Sequence[int]) -> tuple[IntArray, int]:
 
 
 def _are_around_values(cells: Cells, lower: FloatArray, upper: FloatArray) -> bool:
-    """Return whether each interval is the one around some value of a domain that is not cut."""
+    """Return whether each interval is the one around some value of a domain without borders."""
     if not (cells.domain.contains(lower) & cells.domain.contains(upper)).all():
         return False
     radius = cells.cells[0].law.radius
-    # The value is as far from an end as the radius says, or, with both ends at those of the domain, in the middle.
+    # The value is one radius from an end, or in the middle if both ends are those of the domain.
     places = (cells.steps(lower) + radius, cells.steps(upper) - radius - 1, cells.steps((lower + upper) / 2))
     around = np.zeros(len(lower), dtype=bool)
     for steps in places:

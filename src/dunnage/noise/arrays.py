@@ -1,18 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The exact laws of :mod:`dunnage.noise` on whole arrays.
 
-One kernel draws nearly everything: inversion against a table. A uniform number U is drawn a few binary
-digits at a time, and compared with integer bounds on the cumulative distribution:
-
-1. 16 digits (8 for a yes or no) look up a guide, which knows the outcome unless a step of the distribution
-   falls among the numbers that start with these digits;
-2. the others get 64 digits and a binary search;
-3. a draw whose 64 digits lie within the bounds of a step, about one in 2**50, gets as many more digits as it
-   takes, against bounds tightened to match (:meth:`dunnage.noise.Noise.invert`).
-
-So no outcome is ever rounded: the law is exact, and the tables only make it fast. Laws without an end
-are cut into independent digits and tails that start afresh, and rare successes among very many trials are
-found by the waiting times between them; ``docs/proofs/noise.md`` has the proofs.
+One kernel samples nearly everything: inversion against a table. It compares a uniform number with integer bounds on the
+cumulative distribution: 16 binary digits (8 for a yes or no) look up a guide, the undecided get 64 digits and a binary
+search, and ties (about one in 2**50) as many more as necessary (:meth:`dunnage.noise.Noise.invert`). So no outcome is
+ever rounded: the law is exact, and the tables only make it fast. ``docs/proofs/noise.md`` has the proofs.
 """
 
 from __future__ import annotations
@@ -47,23 +39,23 @@ from dunnage.noise.source import (
 Words = NDArray[np.unsignedinteger[Any]]
 
 MOST_SCALE = 2**40
-"""Largest scale: the chance that a draw does not fit 64 bits is then below exp(-2**22)."""
+"""Largest scale: the chance that a number does not fit 64 bits is then below exp(-2**22)."""
 
 MAX_BELOW = 2**63
 
 MAX_TRIALS = 2**46
 """Largest number of trials of :func:`binomial_exp`: sums of a chunk of waiting times then fit 64 bits."""
 
-_CHUNK = 1 << 16  # draws made at a time: their arrays stay in the processor's cache
+_CHUNK = 1 << 16  # numbers sampled at a time: their arrays stay in the processor's cache
 _BLOCK = 1024  # trials of a binomial law that one table covers
 _UNDECIDED = np.iinfo(np.int32).min
-_GAUGE = 64  # binary digits of a chance that decides how to draw, not what
+_GAUGE = 64  # binary digits of a chance that decides how to sample, not what
 _POWERS_OF_TWO = np.left_shift(1, np.arange(63, dtype=np.int64))
 
 
 @dataclass(frozen=True)
 class _Layout:
-    """How many binary digits go where. Tests shrink them to make rare paths common."""
+    """How many binary digits each step uses. Tests shrink them to make rare paths common."""
 
     guide_bits: int = 16
     word_bits: int = 64
@@ -78,7 +70,7 @@ _LAYOUT = _Layout()
 
 
 def _uniform(noise: Noise, bits: int, size: int) -> Words:
-    """Draw ``size`` uniform integers of ``bits`` binary digits, 1 to 64."""
+    """Sample ``size`` uniform integers of ``bits`` binary digits, 1 to 64."""
     num_bytes = 1 << max(0, (bits - 1).bit_length() - 3)
     words: Words = np.frombuffer(noise.draw_bytes(num_bytes * size), dtype=f"<u{num_bytes}")
     return words if bits == 8 * num_bytes else words >> words.dtype.type(8 * num_bytes - bits)
@@ -93,8 +85,8 @@ class _LawTable:
         self._first, self._word_bits = first, layout.word_bits
         self._guide_bits = min(layout.guide_bits, layout.word_bits, 8 if len(bounds) == 1 else 16)
         self._lows = np.array([low for low, _ in bounds], dtype=np.uint64)
-        # Words from low to high - 1 are ties of that step. The leading 0 stands before the first step: it
-        # makes a tie of word 0 at most, and treating a word as a tie is never wrong, only slow.
+        # Words from low to high - 1 are ties of that step. The leading 0 stands for the time before the first step: it
+        # makes at most word 0 a tie, and treating a word as a tie is never wrong, only slow.
         self._last_ties = np.array([0, *(high - 1 for _, high in bounds)], dtype=np.uint64)
         self._guide = self._make_guide(open_ends)
 
@@ -108,7 +100,7 @@ class _LawTable:
         return guide.astype(np.int32)
 
     def draw(self, noise: Noise, size: int) -> tuple[IntArray, NDArray[np.intp]]:
-        """Draw ``size`` outcomes; also return the positions that the guide left undecided."""
+        """Sample ``size`` outcomes; also return the positions that the guide left undecided."""
         prefixes = _uniform(noise, self._guide_bits, size)
         values = self._guide.take(prefixes).astype(np.int64)
         late = np.flatnonzero(values == _UNDECIDED)
@@ -135,12 +127,12 @@ def _in_chunks(size: int, draw: Callable[[int], IntArray]) -> IntArray:
 
 
 def _yes(noise: Noise, table: _LawTable, size: int) -> NDArray[np.bool_]:
-    """Draw from a law of two outcomes, of which the first means yes."""
+    """Sample from a law of two outcomes, of which the first means yes."""
     return np.equal(_in_chunks(size, lambda count: table.draw(noise, count)[0]), 0)
 
 
 def below(noise: Noise, n: int, size: int) -> IntArray:
-    """Draw ``size`` uniform integers from 0 to ``n - 1``, for ``n`` up to 2**63."""
+    """Sample ``size`` uniform integers from 0 to ``n - 1``, for ``n`` up to 2**63."""
     n = integer(n, "n", least=1)
     if n > MAX_BELOW:
         raise ParameterError("n must be at most 2**63. Use Noise.below for larger numbers.")
@@ -152,7 +144,7 @@ def _below(noise: Noise, n: int, size: int) -> IntArray:
         return np.zeros(size, dtype=np.int64)
     bits = (n - 1).bit_length()
     values = _uniform(noise, bits, size).astype(np.int64)
-    # Numbers of n or more are drawn again; a remainder would favour the small ones.
+    # Numbers of n or more are sampled again; a remainder would favour small numbers.
     late = np.flatnonzero(values > n - 1)
     while late.size:
         values[late] = _uniform(noise, bits, late.size)
@@ -161,28 +153,23 @@ def _below(noise: Noise, n: int, size: int) -> IntArray:
 
 
 def below_each(noise: Noise, limits: IntArray) -> IntArray:
-    """Draw for each limit a uniform integer from 0 to ``limit - 1``, for limits from 1 to 2**63 - 1."""
+    """Sample for each limit a uniform integer from 0 to ``limit - 1``, for limits from 1 to 2**63 - 1."""
     if limits.size and limits.min() < 1:
-        raise ParameterError("Each limit must be at least 1. Leave out what has nothing to draw from.")
+        raise ParameterError("each limit must be at least 1. Leave out the limits below it.")
     values = np.empty(limits.size, dtype=np.int64)
     for start in range(0, limits.size, _CHUNK):
-        values[start : start + _CHUNK] = _below_each(noise, limits[start : start + _CHUNK])
-    return values
-
-
-def _below_each(noise: Noise, limits: IntArray) -> IntArray:
-    bits = np.searchsorted(_POWERS_OF_TWO, limits - 1, side="right")  # binary length of limit - 1
-    most = max(1, int(bits.max()))
-    values, late = np.empty(limits.size, dtype=np.int64), np.arange(limits.size)
-    while late.size:  # as in _below, each with as many digits as its own limit takes
-        words = _uniform(noise, most, late.size).astype(np.int64)
-        values[late] = words >> (most - bits[late])
-        late = late[values[late] >= limits[late]]
+        own, chunk = limits[start : start + _CHUNK], values[start : start + _CHUNK]
+        bits = np.searchsorted(_POWERS_OF_TWO, own - 1, side="right")  # binary length of limit - 1
+        most, late = max(1, int(bits.max())), np.arange(own.size)
+        while late.size:  # as in _below, with as many digits as each limit needs
+            words = _uniform(noise, most, late.size).astype(np.int64)
+            chunk[late] = words >> (most - bits[late])
+            late = late[chunk[late] >= own[late]]
     return values
 
 
 def permutation(noise: Noise, n: int) -> IntArray:
-    """Draw a uniform order of ``0, ..., n - 1``."""
+    """Sample a uniform order of ``0, ..., n - 1``."""
     n = integer(n, "n")
     while True:
         keys = _uniform(noise, _LAYOUT.word_bits, n)
@@ -194,7 +181,7 @@ def permutation(noise: Noise, n: int) -> IntArray:
 
 
 def bernoulli(noise: Noise, p: int | Fraction, size: int) -> NDArray[np.bool_]:
-    """Draw ``size`` booleans that are true with probability ``p``."""
+    """Sample ``size`` booleans that are true with probability ``p``."""
     p = probability(p, "p")
     if p in (0, 1):
         return np.full(integer(size, "size"), p == 1)
@@ -203,15 +190,11 @@ def bernoulli(noise: Noise, p: int | Fraction, size: int) -> NDArray[np.bool_]:
 
 @lru_cache(maxsize=64)
 def _bernoulli_table(p: Fraction, layout: _Layout) -> _LawTable:
-    def law(bits: int) -> list[Interval]:
-        scaled = p.numerator << bits
-        return [(scaled // p.denominator, ceil_divide(scaled, p.denominator))]
-
-    return _LawTable(law, layout)
+    return _LawTable(lambda bits: [_ratio(p)(bits)], layout)
 
 
 def bernoulli_exp(noise: Noise, x: int | Fraction, size: int) -> NDArray[np.bool_]:
-    """Draw ``size`` booleans that are true with probability ``exp(-x)``, for ``x >= 0``."""
+    """Sample ``size`` booleans that are true with probability ``exp(-x)``, for ``x >= 0``."""
     x = nonnegative(x, "x")
     if x == 0:
         return np.full(integer(size, "size"), True)
@@ -224,7 +207,7 @@ def _bernoulli_exp_table(x: Fraction, layout: _Layout) -> _LawTable:
 
 
 def bernoulli_logistic(noise: Noise, x: int | Fraction, size: int) -> NDArray[np.bool_]:
-    """Draw ``size`` booleans that are true with probability ``1 / (1 + exp(-x))``."""
+    """Sample ``size`` booleans that are true with probability ``1 / (1 + exp(-x))``."""
     x = rational(x, "x")
     unlikely = _yes(noise, _bernoulli_unlikely_table(abs(x), _LAYOUT), size)
     return unlikely if x < 0 else ~unlikely
@@ -232,7 +215,6 @@ def bernoulli_logistic(noise: Noise, x: int | Fraction, size: int) -> NDArray[np
 
 @lru_cache(maxsize=64)
 def _bernoulli_unlikely_table(x: Fraction, layout: _Layout) -> _LawTable:
-    """Build the law of ``exp(-x) / (1 + exp(-x))``."""
 
     def law(bits: int) -> list[Interval]:
         one, (low, high) = 1 << bits, exp_interval(x, bits)
@@ -242,10 +224,10 @@ def _bernoulli_unlikely_table(x: Fraction, layout: _Layout) -> _LawTable:
 
 
 def bernoulli_odds(noise: Noise, yes: int, no: int, x: int | Fraction, size: int) -> NDArray[np.bool_]:
-    """Draw ``size`` booleans that are true with odds of ``yes`` to ``no * exp(-x)``, for ``x >= 0``."""
+    """Sample ``size`` booleans that are true with odds of ``yes`` to ``no * exp(-x)``, for ``x >= 0``."""
     yes, no, x = integer(yes, "yes"), integer(no, "no"), nonnegative(x, "x")
     if not yes + no:
-        raise ParameterError("Odds of 0 to 0 mean nothing. Give a number above zero on either side.")
+        raise ParameterError("odds of 0 to 0 have no meaning. Pass a number above zero on either side.")
     if not (yes and no):
         return np.full(integer(size, "size"), no == 0)
     return _yes(noise, _bernoulli_odds_table(yes, no, x, _LAYOUT), size)
@@ -253,10 +235,9 @@ def bernoulli_odds(noise: Noise, yes: int, no: int, x: int | Fraction, size: int
 
 @lru_cache(maxsize=64)
 def _bernoulli_odds_table(yes: int, no: int, x: Fraction, layout: _Layout) -> _LawTable:
-    """Build the law of ``yes / (yes + no * exp(-x))``."""
 
     def law(bits: int) -> list[Interval]:
-        # The unlikely side is at most 2 no / 2**width off, which so many digits bring below 1.
+        # The unlikely side is off by at most 2 no / 2**width, which this many digits bring below 1.
         width = bits + no.bit_length() + 4
         (low, high), scaled = exp_interval(x, width), yes << width
         return [((scaled << bits) // (scaled + no * high), ceil_divide(scaled << bits, scaled + no * low))]
@@ -265,7 +246,7 @@ def _bernoulli_odds_table(yes: int, no: int, x: Fraction, layout: _Layout) -> _L
 
 
 def geometric(noise: Noise, scale: int | Fraction, size: int) -> IntArray:
-    """Draw ``size`` integers ``i >= 0`` with probability ``(1 - exp(-1/scale)) * exp(-i/scale)``."""
+    """Sample ``size`` integers ``i >= 0`` with probability ``(1 - exp(-1/scale)) * exp(-i/scale)``."""
     scale = _checked_scale(scale)
     return _in_chunks(size, lambda count: _geometric(noise, scale, count))
 
@@ -273,28 +254,24 @@ def geometric(noise: Noise, scale: int | Fraction, size: int) -> IntArray:
 def _checked_scale(scale: int | Fraction) -> Fraction:
     scale = positive(scale, "scale")
     if scale > MOST_SCALE:
-        raise ParameterError("scale must be at most 2**40. Use Noise, whose integers have no limit.")
+        raise ParameterError("scale must be at most 2**40. Use Noise, which has no such limit.")
     return scale
 
 
 def _geometric(noise: Noise, scale: Fraction, size: int) -> IntArray:
     radix = _LAYOUT.radix
     if 2 * scale <= radix:
-        return _geometric_top(noise, scale, size)
-    # The last digit of a geometric number in any base is independent of the digits before it, and those
-    # form a geometric number of a smaller scale.
+        return _endless(noise, *_geometric_table(scale, _LAYOUT), size)
+    # The last digit of a geometric number in any base is independent of the digits before it, and those form a
+    # geometric number of a smaller scale.
     lowest, _ = _low_digit_table(scale, _LAYOUT).draw(noise, size)
     return lowest + radix * _geometric(noise, Fraction(scale, radix), size)
-
-
-def _geometric_top(noise: Noise, scale: Fraction, size: int) -> IntArray:
-    return _endless(noise, *_geometric_table(scale, _LAYOUT), size)
 
 
 def _endless(noise: Noise, table: _LawTable, end: int, size: int) -> IntArray:
     values, late = table.draw(noise, size)
     tail = late[values[late] == end]
-    if tail.size:  # knowing only that a geometric number is at least `end`, the excess has the same law
+    if tail.size:  # if a geometric number is at least `end`, its excess has the same law
         values[tail] += _endless(noise, table, end, tail.size)
     return values
 
@@ -322,7 +299,7 @@ def _endless_table(ratio: Callable[[int], Interval], end: int, layout: _Layout) 
 @lru_cache(maxsize=64)
 def _low_digit_table(scale: Fraction, layout: _Layout) -> _LawTable:
     """Build the law of a geometric number's last digit: ``F(d) = (1 - r**(d+1)) / (1 - r**radix)``."""
-    # 1 - r**radix is above 1/(2 scale): so many digits more keep the quotient sharp.
+    # 1 - r**radix is above 1/(2 scale): this many more digits keep the quotient sharp.
     return _digit_table(_geometric_ratio(scale), int(scale).bit_length() + 8, layout)
 
 
@@ -344,14 +321,13 @@ def _quotient(low: int, high: int, divisor_low: int, divisor_high: int, bits: in
 
 
 def _geometric_ratio(scale: Fraction) -> Callable[[int], Interval]:
-    """Return the bounds on ``r = exp(-1/scale)`` at any precision."""
     inverse = Fraction(scale.denominator, scale.numerator)
     return lambda bits: exp_interval(inverse, bits)
 
 
 def _powers(ratio: Callable[[int], Interval], count: int, bits: int) -> list[Interval]:
     """Enclose ``ratio**1, ..., ratio**count``, times ``2**bits``, each between integers at most 2 apart."""
-    # The j-th product is at most 4 j apart: so many digits more bring it below 1.
+    # The bounds of the j-th product are at most 4 j apart: this many more digits bring that below 1.
     extra = count.bit_length() + 4
     width = bits + extra
     ratio_low, ratio_high = ratio(width)
@@ -364,7 +340,7 @@ def _powers(ratio: Callable[[int], Interval], count: int, bits: int) -> list[Int
 
 
 def discrete_laplace(noise: Noise, scale: int | Fraction, size: int) -> IntArray:
-    """Draw ``size`` integers ``x`` with probability proportional to ``exp(-abs(x)/scale)``."""
+    """Sample ``size`` integers ``x`` with probability proportional to ``exp(-abs(x)/scale)``."""
     scale = _checked_scale(scale)
     draw = _laplace_by_table if 2 * scale <= _LAYOUT.radix else _laplace_by_sign
     return _in_chunks(size, lambda count: draw(noise, scale, count))
@@ -375,13 +351,14 @@ def _laplace_by_table(noise: Noise, scale: Fraction, size: int) -> IntArray:
     values, late = table.draw(noise, size)
     tail = late[np.abs(values[late]) == end]
     if tail.size:  # beyond either end the law is geometric
-        values[tail] += np.sign(values[tail]) * _geometric_top(noise, scale, tail.size)
+        excess = _endless(noise, *_geometric_table(scale, _LAYOUT), tail.size)
+        values[tail] += np.sign(values[tail]) * excess
     return values
 
 
 @lru_cache(maxsize=64)
 def _laplace_table(scale: Fraction, layout: _Layout) -> tuple[_LawTable, int]:
-    """Build the law on ``-end, ..., end``, whose ends stand for themselves and all beyond."""
+    """Build the law on ``-end, ..., end``; the ends stand for themselves and everything beyond."""
     end = _table_end(scale, layout)
 
     def law(bits: int) -> list[Interval]:
@@ -400,50 +377,47 @@ def _laplace_by_sign(noise: Noise, scale: Fraction, size: int) -> IntArray:
     negative = _uniform(noise, 1, size) == 1
     again = np.flatnonzero(negative & (values == 0))
     values[negative] *= -1
-    if again.size:  # zero must not come up twice, as +0 and -0
+    if again.size:  # zero must not count twice, as +0 and -0
         values[again] = _laplace_by_sign(noise, scale, again.size)
     return values
 
 
 def tail_counts(noise: Noise, scale: int | Fraction, threshold: int, sizes: IntArray) -> IntArray:
-    """Draw for each group how many of its discrete Laplace numbers are at least ``threshold``.
+    """Sample for each group how many of its discrete Laplace numbers are at least ``threshold``.
 
-    The numbers themselves are not drawn: given that one is at least a threshold of 1 or more, its excess
-    is :func:`geometric`, independent of all else.
+    The numbers themselves are not sampled: if one is at least a threshold of 1 or more, its excess is
+    :func:`geometric`, independent of everything else.
 
     Runtime
     -------
-    That of :func:`binomial_exp`, for the numbers at or above the threshold or for those below, whichever are fewer.
+    That of :func:`binomial_exp`, for the numbers at or above the threshold or those below it, whichever are fewer.
     """
     step, threshold = Fraction(1, _checked_scale(scale)), integer(threshold, "threshold", least=-MAX_BELOW)
     if threshold >= 1:
         return binomial_exp(noise, threshold * step, step, sizes)
-    # The law is symmetric: a number is below the threshold as often as it is above minus the threshold.
+    # The law is symmetric: a number is as often below the threshold as above minus the threshold.
     return sizes - binomial_exp(noise, (1 - threshold) * step, step, sizes)
 
 
 def binomial_exp(noise: Noise, x: int | Fraction, y: int | Fraction, sizes: IntArray) -> IntArray:
-    """Draw for each group the number of successes in its trials of probability ``exp(-x) / (1 + exp(-y))``.
+    """Sample for each group the number of successes in its trials of probability ``exp(-x) / (1 + exp(-y))``.
 
     Runtime
     -------
-    One or a few table draws for each success, however many trials there are.
+    One or a few table lookups for each success, whatever the number of trials.
     """
-    chance, ends = _Chance(nonnegative(x, "x"), nonnegative(y, "y")), _checked_ends(sizes)
+    chance = _Chance(nonnegative(x, "x"), nonnegative(y, "y"))
+    if sizes.size and sizes.min() < 0:
+        raise ParameterError("the size of a group must not be negative. Pass zero or more.")
+    if (int((sizes >> 32).sum()) << 32) + int((sizes & 0xFFFFFFFF).sum()) > MAX_TRIALS:  # in halves: no overflow
+        raise ParameterError("the sizes of the groups must add up to at most 2**46. Use several calls.")
+    ends = np.cumsum(sizes, dtype=np.int64)
     counts = np.zeros(ends.size, dtype=np.int64)
     for hits in _hits(noise, chance, int(ends[-1]) if ends.size else 0):
         first, last = np.searchsorted(ends, hits[[0, -1]], side="right")
         before = np.searchsorted(hits, ends[first:last])
         counts[first : last + 1] += np.diff(before, prepend=0, append=hits.size)
     return counts
-
-
-def _checked_ends(sizes: IntArray) -> IntArray:
-    if sizes.size and sizes.min() < 0:
-        raise ParameterError("The size of a group must not be negative. Pass zero or more.")
-    if (int((sizes >> 32).sum()) << 32) + int((sizes & 0xFFFFFFFF).sum()) > MAX_TRIALS:  # in halves: no overflow
-        raise ParameterError("The sizes of the groups must add up to at most 2**46. Draw them in several calls.")
-    return np.cumsum(sizes, dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -457,7 +431,7 @@ class _Chance:
         """Return the bounds on ``(1 - p)**(2**squarings)`` at any precision."""
 
         def ratio(bits: int) -> Interval:
-            # p is at most 5 wide, and a squaring doubles a width and adds 2: so many digits bring it below 1.
+            # p is at most 5 wide, and a squaring doubles a width and adds 2: this many digits bring it below 1.
             width = bits + squarings + 4
             one, (low, high) = 1 << width, exp_interval(self.x, width)
             other_low, other_high = exp_interval(self.y, width)
@@ -469,14 +443,14 @@ class _Chance:
         return ratio
 
     def gauge(self, squarings: int) -> int:
-        """Return about ``2**64 * (1 - (1 - p)**(2**squarings))``, to decide how to draw, not what."""
+        """Return about ``2**64 * (1 - (1 - p)**(2**squarings))``, to decide how to sample, not what."""
         return (1 << _GAUGE) - self.misses(squarings)(_GAUGE)[1]
 
 
 def _hits(noise: Noise, chance: _Chance, num: int) -> Iterator[IntArray]:
     """Yield, chunk by chunk, which of the trials ``0, ..., num - 1`` succeed."""
-    # The numbers of misses before each success are independent and geometric. How many are drawn at a time
-    # depends on the past alone, so it does not touch their law.
+    # The numbers of misses before each success are independent and geometric. The size of a chunk depends on the past
+    # alone, so it does not affect their law.
     last, share = -1, chance.gauge(0)
     while last < num - 1:
         expected = (num - 1 - last) * share >> _GAUGE
@@ -488,7 +462,7 @@ def _hits(noise: Noise, chance: _Chance, num: int) -> Iterator[IntArray]:
 
 
 def _gaps(noise: Noise, chance: _Chance, level: int, most: int, size: int) -> IntArray:
-    """Draw numbers of misses in a row, in units of ``radix**level``; above ``most`` trials any such number will do."""
+    """Sample numbers of misses in a row, in units of ``radix**level``; all numbers above ``most`` trials are alike."""
     radix = _LAYOUT.radix
     if radix**level > most:  # a single unit is above
         return 1 - _yes(noise, _gap_table(chance, level, 1, _LAYOUT), size).astype(np.int64)
@@ -497,7 +471,7 @@ def _gaps(noise: Noise, chance: _Chance, level: int, most: int, size: int) -> In
         return values.clip(max=most // radix**level + 1)
     values = radix * _gaps(noise, chance, level + 1, most, size)
     inside = np.flatnonzero(values <= most // radix**level)
-    if inside.size:  # above, the last digit does not matter; nor does its table, which is costly for a tiny chance
+    if inside.size:  # above, the last digit does not matter, and its table is expensive for a tiny chance
         values[inside] += _gap_digit_table(chance, level, _LAYOUT).draw(noise, inside.size)[0]
     return values
 
@@ -518,16 +492,16 @@ def _gap_table(chance: _Chance, level: int, end: int, layout: _Layout) -> _LawTa
 
 @lru_cache(maxsize=64)
 def _gap_digit_table(chance: _Chance, level: int, layout: _Layout) -> _LawTable:
-    # 1 - ratio >= p >= exp(-x) / 2 >= 2**-(2 x + 1): so many digits more keep the quotient sharp.
+    # 1 - ratio >= p >= exp(-x) / 2 >= 2**-(2 x + 1): this many more digits keep the quotient sharp.
     return _digit_table(chance.misses(level * layout.digit_bits), int(2 * chance.x) + 10, layout)
 
 
 def binomial(noise: Noise, n: int, p: int | Fraction, size: int) -> IntArray:
-    """Draw ``size`` numbers of successes in ``n`` trials of probability ``p``.
+    """Sample ``size`` numbers of successes in ``n`` trials of probability ``p``.
 
     Runtime
     -------
-    One table draw for every 1024 trials.
+    One table lookup for every 1024 trials.
     """
     n, p = integer(n, "n"), probability(p, "p")
     if n == 0 or p in (0, 1):
@@ -542,8 +516,8 @@ def _binomial(noise: Noise, n: int, p: Fraction, size: int) -> IntArray:
         values += _binomial_table(rest, p, _LAYOUT).draw(noise, size)[0]
     while blocks:  # as many blocks at a time as fill a chunk
         num = min(blocks, ceil_divide(_CHUNK, size))
-        drawn, _ = _binomial_table(_BLOCK, p, _LAYOUT).draw(noise, num * size)
-        values += drawn.reshape(num, size).sum(axis=0)  # drawn : (block, position)
+        successes, _ = _binomial_table(_BLOCK, p, _LAYOUT).draw(noise, num * size)
+        values += successes.reshape(num, size).sum(axis=0)  # successes : (block, position)
         blocks -= num
     return values
 
@@ -553,8 +527,16 @@ def _binomial_table(n: int, p: Fraction, layout: _Layout) -> _LawTable:
     def law(bits: int) -> list[Interval]:
         # The binomial coefficients add up to 2**n, and each multiplies an error of up to 2 in either power.
         width = bits + n + n.bit_length() + 8
-        yes, no = (_powers(_ratio(side), n, width) for side in (p, 1 - p))
-        return _binomial_bounds(n, [(1 << width,) * 2, *yes], [(1 << width,) * 2, *no], width, bits)
+        yes, no = ([(1 << width,) * 2, *_powers(_ratio(side), n, width)] for side in (p, 1 - p))
+        low = high = 0
+        bounds = []
+        ways = 1  # n choose k, by its recurrence
+        for k in range(n):
+            low += ways * yes[k][0] * no[n - k][0]
+            high += ways * yes[k][1] * no[n - k][1]
+            bounds.append((low >> (2 * width - bits), min(ceil_shift(high, 2 * width - bits), 1 << bits)))
+            ways = ways * (n - k) // (k + 1)
+        return bounds
 
     return _LawTable(law, layout)
 
@@ -563,22 +545,10 @@ def _ratio(p: Fraction) -> Callable[[int], Interval]:
     return lambda bits: ((p.numerator << bits) // p.denominator, ceil_divide(p.numerator << bits, p.denominator))
 
 
-def _binomial_bounds(n: int, yes: list[Interval], no: list[Interval], width: int, bits: int) -> list[Interval]:
-    low = high = 0
-    bounds = []
-    ways = 1  # n choose k, kept up by its recurrence
-    for k in range(n):
-        low += ways * yes[k][0] * no[n - k][0]
-        high += ways * yes[k][1] * no[n - k][1]
-        bounds.append((low >> (2 * width - bits), min(ceil_shift(high, 2 * width - bits), 1 << bits)))
-        ways = ways * (n - k) // (k + 1)
-    return bounds
-
-
 def exponential_choice(noise: Noise, scores: Sequence[int | Fraction], size: int) -> IntArray:
-    """Draw ``size`` indices ``i`` with probability proportional to ``exp(scores[i])``.
+    """Sample ``size`` indices ``i`` with probability proportional to ``exp(scores[i])``.
 
-    The table is made anew at each call: scores may be private, so they are not kept.
+    Each call builds a new table: scores may be private, so they are not kept.
     """
     law = choice_cumulative(scores)
     if len(scores) == 1:
@@ -588,18 +558,18 @@ def exponential_choice(noise: Noise, scores: Sequence[int | Fraction], size: int
 
 
 def packed_bits(noise: Noise, x: int | Fraction, num_bits: int, size: int) -> NDArray[np.uint8]:
-    """Draw ``size`` rows of ``num_bits`` bits, each 1 with probability ``1 / (1 + exp(x))``, eight to a byte.
+    """Sample ``size`` rows of ``num_bits`` bits, each 1 with probability ``1 / (1 + exp(x))``, eight to a byte.
 
     Runtime
     -------
-    One table draw for every eight bits.
+    One table lookup for every eight bits.
     """
     x, num_bits, size = rational(x, "x"), integer(num_bits, "num_bits", least=1), integer(size, "size")
     table, num_bytes = _packed_bits_table(x, _LAYOUT), ceil_divide(num_bits, 8)
-    drawn = np.empty(size * num_bytes, dtype=np.uint8)
-    for start in range(0, drawn.size, _CHUNK):
-        drawn[start : start + _CHUNK] = table.draw(noise, min(_CHUNK, drawn.size - start))[0]
-    rows = drawn.reshape(size, num_bytes)
+    flat = np.empty(size * num_bytes, dtype=np.uint8)
+    for start in range(0, flat.size, _CHUNK):
+        flat[start : start + _CHUNK] = table.draw(noise, min(_CHUNK, flat.size - start))[0]
+    rows = flat.reshape(size, num_bytes)
     rows[:, -1] &= 0xFF >> -num_bits % 8
     return rows
 

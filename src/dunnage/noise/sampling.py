@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What releasing the k-anonymous part of a secret sample can cost: the delta of Li, Qardaji and Su 2012.
+"""The privacy loss of releasing the k-anonymous part of a secret sample: the delta of Li, Qardaji and Su 2012.
 
 Each record is sampled with probability beta, then generalised in a way that does not depend on the sample, and classes
 of fewer than k records are left out. Between datasets that differ in one record this keeps (epsilon, delta) for every
@@ -7,8 +7,8 @@ epsilon of at least -ln(1 - beta), with
 
     delta = max over n >= ceil(k / gamma - 1) of P(Bin(n, beta) > gamma n),   gamma = 1 - (1 - beta) e^-epsilon.
 
-Everything is rounded to the safe side: no printed delta or epsilon promises more than holds. Only whole numbers,
-fractions and decimals of 50 digits are used, never a float. ``docs/proofs/sampled-lattice.md`` has the proofs.
+Everything is rounded to the safe side, so no printed delta or epsilon promises more than is true. All arithmetic uses
+whole numbers, fractions and decimals of 50 digits, never floats. ``docs/proofs/sampled-lattice.md`` has the proofs.
 
 References
 ----------
@@ -33,10 +33,10 @@ MIN_BETA = Fraction(1, 10**9)
 MAX_BETA = 1 - Fraction(1, 10**12)
 MAX_EPSILON = 700
 LARGE_DELTA = Fraction(1, 1000)
-"""A delta from here on is warned of, whatever the number of records."""
+"""Releases with at least this delta carry a warning, whatever the number of records."""
 _DIGITS = 50
 _PRINTED_DIGITS = 12
-# The limits of exponents are far beyond the smallest probability that may come up.
+# The limits of exponents are far beyond the smallest possible probability.
 _UP = Context(prec=_DIGITS, rounding=ROUND_CEILING, Emin=MIN_EMIN, Emax=MAX_EMAX)
 _DOWN = Context(prec=_DIGITS, rounding=ROUND_FLOOR, Emin=MIN_EMIN, Emax=MAX_EMAX)
 _PRINT = Context(prec=_PRINTED_DIGITS, rounding=ROUND_CEILING, Emin=MIN_EMIN, Emax=MAX_EMAX)
@@ -44,14 +44,15 @@ _NEGLIGIBLE = Decimal("1e-30")
 
 
 def sampling_delta(k: int, beta: Exact, epsilon_rest: Exact | None = None, *, as_published: bool = False) -> Fraction:
-    """Bound the delta of releasing the classes of at least k records of a secret sample from above."""
-    first = _checked_k(k) + (1 if as_published else 0)
+    """Return an upper bound of delta for releasing the classes of at least k records of a secret sample."""
+    if isinstance(k, bool) or not isinstance(k, int) or not 2 <= k <= MAX_K:
+        raise ParameterError(f"k must be a whole number from 2 to {MAX_K}. Got {shown(k)}.")
     rest = None if epsilon_rest is None else _checked_rest(epsilon_rest)
-    return _largest_tail(first, _checked_beta(beta), rest)
+    return _largest_tail(k + (1 if as_published else 0), _checked_beta(beta), rest)
 
 
 def sampling_epsilon(beta: Exact) -> Fraction:
-    """Return -ln(1 - beta), rounded up to 12 digits: the least epsilon that a sample of rate beta allows."""
+    """Return -ln(1 - beta), rounded up to 12 digits: the smallest epsilon for a sample of rate beta."""
     missed = _decimal(1 - _checked_beta(beta), _DOWN)
     return Fraction(_PRINT.plus(-missed.ln(_DOWN).next_minus(_DOWN)))
 
@@ -63,23 +64,23 @@ def sampling_beta(epsilon_rest: Exact) -> Fraction:
     beta = Fraction(math.floor(scaled), 10**_PRINTED_DIGITS)
     if beta < MIN_BETA:
         raise ParameterError(
-            f"an epsilon of {shown_number(rest)} for the sample leaves a rate below {float(MIN_BETA)}. "
-            "Ask for a larger epsilon, or spend less of it on the choice."
+            f"an epsilon of {shown_number(rest)} for the sample gives a rate below {float(MIN_BETA)}. "
+            "Choose a larger epsilon, or spend less of it on the choice."
         )
     return min(beta, MAX_BETA)
 
 
 def smallest_k(beta: Exact, delta: Exact) -> int:
-    """Return the smallest k of at least 2 whose delta, at epsilon -ln(1 - beta), is at most the one asked for."""
+    """Return the smallest k of at least 2 that keeps to delta at epsilon -ln(1 - beta)."""
     limit = exact(delta, what="delta")
     if not 0 < limit < 1:
-        raise ParameterError(f"delta must be above 0 and below 1. Got {shown_number(limit)}. Choose 1e-6, say.")
+        raise ParameterError(f"delta must be above 0 and below 1. Got {shown_number(limit)}. Try 1e-6.")
     tails = _Tails(_checked_beta(beta), None)
     k = max(2, tails.threshold(tails.enough_records(_decimal(limit, _DOWN))))
     if k > MAX_K:
         raise ParameterError(
             f"a delta of {shown_number(limit)} at a rate of {shown_number(tails.beta)} needs a k above {MAX_K}. "
-            "Ask for a larger delta, or sample less."
+            "Choose a larger delta, or sample less."
         )
     while k > 2 and _rounded(tails.tail(k - 1, tails.mass(k - 1))) <= limit:
         k -= 1
@@ -87,20 +88,20 @@ def smallest_k(beta: Exact, delta: Exact) -> int:
 
 
 def published_choice_delta(k: int, beta: Exact, epsilon_choice: Exact) -> Fraction:
-    """Bound the delta that holds where classes are chosen on the released sample, with scores between 0 and epsilon'.
+    """Return the delta that holds if classes are chosen on the released sample, with scores between 0 and epsilon'.
 
-    Such a choice can raise the odds of a class that tells too much to e^(2 epsilon') times what they are without it.
+    Such a choice can raise the odds of a class that reveals too much by a factor of up to e^(2 epsilon').
     """
     rate, growth = _checked_beta(beta), _exp_above(2 * _checked_rest(epsilon_choice))
-    telling = min(Fraction(1), sampling_delta(k, rate) / rate)  # given that the record in question is sampled
-    return _rounded(_decimal(rate * growth * telling / (1 + (growth - 1) * telling), _UP))
+    revealing = min(Fraction(1), sampling_delta(k, rate) / rate)  # given that the record in question is sampled
+    return _rounded(_decimal(rate * growth * revealing / (1 + (growth - 1) * revealing), _UP))
 
 
 @lru_cache(maxsize=256)
 def _largest_tail(first: int, beta: Fraction, rest: Fraction | None) -> Fraction:
-    """Return the largest tail over all thresholds from one on.
+    """Return the largest tail over all thresholds from ``first`` on.
 
-    Of all n with the same smallest count above gamma n the largest has the largest tail, so that one n for each
+    Among all n with the same smallest count above gamma n, the largest n has the largest tail, so one n for each
     threshold is enough.
     """
     tails = _Tails(beta, rest)
@@ -125,16 +126,16 @@ class _Tails:
 
     @cached_property
     def gamma(self) -> Fraction:
-        """The share of a class beyond which its count is too telling, from below: a smaller one takes larger n."""
+        """The share of a class beyond which its count reveals too much, from below: a smaller one takes larger n."""
         missed = 1 - self.beta
         if self.rest is None:
             return 1 - missed * missed
         gamma = 1 - missed * _exp_above(-self.rest)
         if gamma < 1 - missed * missed and self.rest < sampling_epsilon(self.beta):
             raise ParameterError(
-                f"with a sample of rate {shown_number(self.beta)} epsilon is at least -ln(1 - beta), which is "
-                f"{float(sampling_epsilon(self.beta)):.6g}, besides what the choice costs. "
-                f"Got {shown_number(self.rest)}. Ask for more, or sample less."
+                f"a sample of rate {shown_number(self.beta)} needs an epsilon of at least -ln(1 - beta), which is "
+                f"{float(sampling_epsilon(self.beta)):.6g}, besides that of the choice. "
+                f"Got {shown_number(self.rest)}. Raise epsilon, or sample less."
             )
         return gamma
 
@@ -151,7 +152,7 @@ class _Tails:
         """Kullback-Leibler divergence of rate gamma from rate beta, from below."""
         gamma, beta = self.gamma, self.beta
         more = _DOWN.multiply(_decimal(gamma, _DOWN), _ln_below(gamma / beta))
-        # The other logarithm is negative: it is taken larger in size, and so is its factor.
+        # The other logarithm is negative: its size and its factor are rounded up.
         less = _UP.multiply(_decimal(1 - gamma, _UP), -_ln_below((1 - gamma) / (1 - beta)))
         return _DOWN.subtract(more, less)
 
@@ -160,17 +161,17 @@ class _Tails:
         return math.ceil(threshold / self.gamma) - 1
 
     def threshold(self, records: int) -> int:
-        """Return the smallest threshold that belongs to so many records or more."""
+        """Return the smallest threshold for at least this number of records."""
         return math.floor(self.gamma * records) + 1
 
     def enough_records(self, delta: Decimal) -> int:
-        """Return an n from which on every tail is at most delta: P(Bin(n, beta) > gamma n) <= e^(-n divergence)."""
+        """Return an n beyond which every tail is at most delta: P(Bin(n, beta) > gamma n) <= e^(-n divergence)."""
         if delta >= 1:
             return 0
         return math.ceil(_UP.divide(-_ln_below(Fraction(delta)), self._divergence))
 
     def mass(self, threshold: int) -> Decimal:
-        """Bound the probability that exactly the threshold is reached."""
+        """Bound the probability of exactly the threshold."""
         num = self.records(threshold)
         mass = _UP.multiply(
             _power_above(_decimal(self.beta, _UP), threshold), _power_above(self._missed, num - threshold)
@@ -181,7 +182,7 @@ class _Tails:
         return mass
 
     def next_mass(self, threshold: int, mass: Decimal) -> Decimal:
-        """Bound the same for the next threshold from that for this one, or anew where that is shorter."""
+        """Bound the same for the next threshold, from the bound for this one or from scratch if that is shorter."""
         num, more = self.records(threshold), self.records(threshold + 1)
         if more - num > threshold:
             return self.mass(threshold + 1)
@@ -190,7 +191,7 @@ class _Tails:
         return _UP.multiply(mass, self._step(more, threshold))
 
     def tail(self, threshold: int, mass: Decimal) -> Decimal:
-        """Bound the probability that the threshold is reached or passed."""
+        """Bound the probability of the threshold or more."""
         num = self.records(threshold)
         total = term = mass
         for count in range(threshold, num):
@@ -198,7 +199,7 @@ class _Tails:
             term = _UP.multiply(term, step)
             total = _UP.add(total, term)
             if term < _UP.multiply(total, _NEGLIGIBLE):
-                # Steps only fall, so that what follows is less than a geometric series.
+                # Steps only fall, so the rest is less than a geometric series.
                 return _UP.add(total, _UP.divide(_UP.multiply(term, step), _DOWN.subtract(Decimal(1), step)))
         return total
 
@@ -207,18 +208,12 @@ class _Tails:
         return _UP.multiply(_UP.divide(Decimal(num - count), Decimal(count + 1)), self._odds)
 
 
-def _checked_k(k: int) -> int:
-    if isinstance(k, bool) or not isinstance(k, int) or not 2 <= k <= MAX_K:
-        raise ParameterError(f"k must be a whole number from 2 to {MAX_K}. Got {shown(k)}.")
-    return k
-
-
 def _checked_beta(beta: Exact) -> Fraction:
     rate = exact(beta, what="beta")
     if not MIN_BETA <= rate <= MAX_BETA:
         raise ParameterError(
-            f"beta must be at least {float(MIN_BETA)} and below 1 by 1e-12 or more. Got {shown_number(rate)}. "
-            "Choose the share of records to sample, 0.7, say."
+            f"beta, the share of records to sample, must be at least {float(MIN_BETA)} and at most 1 - 1e-12. "
+            f"Got {shown_number(rate)}. Try 0.7."
         )
     return rate
 
@@ -227,13 +222,12 @@ def _checked_rest(epsilon_rest: Exact) -> Fraction:
     rest = exact(epsilon_rest, what="epsilon_rest")
     if not 0 < rest <= MAX_EPSILON:
         raise ParameterError(
-            f"the epsilon left for the sample must be above 0 and at most {MAX_EPSILON}. Got {shown_number(rest)}."
+            f"the epsilon for the sample must be above 0 and at most {MAX_EPSILON}. Got {shown_number(rest)}."
         )
     return rest
 
 
 def _rounded(bound: Decimal) -> Fraction:
-    """Round a bound up to the digits that are printed."""
     return Fraction(_PRINT.plus(bound))
 
 

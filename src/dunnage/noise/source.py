@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The only source of privacy randomness, and exact laws drawn from it.
+"""The only source of privacy randomness, and exact laws sampled from it.
 
-Every law here is exact: it uses integers and fractions only, never floating point, so the numbers that
-come out have precisely the stated probabilities and carry nothing of the inputs in their last digits.
-:mod:`dunnage.noise.arrays` draws the same laws on whole arrays. Why each law is exact is shown in
-``docs/proofs/noise.md``.
+Every law here is exact: it uses only integers and fractions, never floating point, so its numbers have precisely the
+stated probabilities, and their last digits reveal nothing about the inputs. :mod:`dunnage.noise.arrays` samples the
+same laws on whole arrays. ``docs/proofs/noise.md`` shows why each law is exact.
 
-Parameters are ``int`` or :class:`~fractions.Fraction`; :func:`dunnage.exact.exact` reads ``"0.1"`` as 1/10. A float is
-refused: it is seldom the number that was meant. No error message repeats a value, as it may be private.
+Parameters are ``int`` or :class:`~fractions.Fraction`; :func:`dunnage.exact.exact` reads ``"0.1"`` as 1/10. Floats are
+refused, because they are seldom exactly the intended number. No error message repeats a value, as it may be private.
 
 References
 ----------
@@ -22,7 +21,7 @@ import os
 import random
 import struct
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from itertools import accumulate
 
@@ -40,8 +39,8 @@ WORD_BITS = 64
 _POOL_WORDS = 512
 _CHUNK_BITS = 1 << 20
 
-# Unseeded sources share one pool of words. ``list.pop`` and ``list.extend`` are atomic, so two threads can
-# never be handed the same word; a forked child must not repeat its parent's words either, hence the hook.
+# Unseeded sources share one pool of words. ``list.pop`` and ``list.extend`` are atomic, so two threads never get the
+# same word. A forked child must not repeat its parent's words either, hence the hook.
 _POOL: list[int] = []
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_POOL.clear)
@@ -50,14 +49,14 @@ if hasattr(os, "register_at_fork"):
 def rational(value: int | Fraction, name: str) -> Fraction:
     """Check that a parameter is an ``int`` or a ``Fraction`` and return it as a fraction."""
     if isinstance(value, Fraction):
-        # A fraction made of NumPy's integers would overflow in silence.
+        # A fraction of NumPy's integers would overflow silently.
         if type(value.numerator) is int and type(value.denominator) is int:
             return value
         return Fraction(int(value.numerator), int(value.denominator))
     if isinstance(value, int) and not isinstance(value, bool):
         return Fraction(value)
     raise ParameterError(
-        f"{name} must be an int or a Fraction, got {type(value).__name__}. "
+        f"{name} must be an int or a Fraction. Got {type(value).__name__}. "
         "Pass a Fraction, or read a decimal with dunnage.exact.exact('0.1')."
     )
 
@@ -71,7 +70,7 @@ def integer(value: int, name: str, *, least: int = 0) -> int:
     except TypeError:
         number = least - 1
     if number < least or isinstance(value, bool):
-        raise ParameterError(f"{name} must be an int of at least {least}, got another {type(value).__name__}.")
+        raise ParameterError(f"{name} must be an int of at least {least}. Got another {type(value).__name__}.")
     return number
 
 
@@ -99,14 +98,14 @@ def probability(value: int | Fraction, name: str) -> Fraction:
 class Noise:
     """The only source of privacy randomness.
 
-    ``Noise()`` draws from the operating system. ``Noise(seed=7)`` repeats itself and is for tests: whoever
-    knows the seed knows the noise. Threads may share a source. A child process forked from this one
-    draws noise of its own, unless the source is seeded.
+    ``Noise()`` uses the random numbers of the operating system. ``Noise(seed=7)`` repeats itself and is for tests:
+    anyone who knows the seed knows the noise. Threads may share a source. A forked child process gets its own noise,
+    unless the source is seeded.
 
     Parameters
     ----------
     seed
-        Makes the source deterministic. Leave it out for anything that is published.
+        Makes the source deterministic. Leave it out for anything that you publish.
 
     Examples
     --------
@@ -125,17 +124,17 @@ class Noise:
         if seed is None:
             self._source, self._pool = os.urandom, _POOL
         else:
-            # random.Random ignores the sign of a seed, so two seeds would be one.
-            self._source, self._pool = random.Random(integer(seed, "The seed")).randbytes, []
+            # random.Random ignores the sign of a seed, so two seeds would be the same.
+            self._source, self._pool = random.Random(integer(seed, "the seed")).randbytes, []
 
     @property
     def seeded(self) -> bool:
-        """Whether the noise can be repeated, and therefore protects nobody."""
+        """Whether the noise is repeatable, and therefore protects nobody."""
         return self._seeded
 
     @property
     def bytes_drawn(self) -> int:
-        """How many random bytes this source has handed out; 0 until something is drawn."""
+        """How many random bytes this source has handed out."""
         return self._bytes_drawn
 
     def __repr__(self) -> str:
@@ -144,18 +143,18 @@ class Noise:
     def __reduce__(self) -> tuple[type[Noise], tuple[()]]:
         # A copy of a seeded source would hand out the same noise twice.
         if self._seeded:
-            raise TypeError("A seeded Noise cannot be copied or pickled. Make one with its own seed.")
+            raise TypeError("a seeded Noise cannot be copied or pickled. Create one with its own seed.")
         return Noise, ()
 
     def draw_bytes(self, n: int) -> bytes:
-        """Draw ``n`` uniform bytes."""
-        n = integer(n, "The number of bytes")
+        """Return ``n`` uniform bytes."""
+        n = integer(n, "the number of bytes")
         self._bytes_drawn += n
         return self._source(n)
 
     def bits(self, n: int) -> int:
-        """Draw a uniform integer from 0 to ``2**n - 1``."""
-        n = integer(n, "The number of bits")
+        """Sample a uniform integer from 0 to ``2**n - 1``."""
+        n = integer(n, "the number of bits")
         if n > WORD_BITS:
             num_bytes = ceil_divide(n, 8)
             return int.from_bytes(self.draw_bytes(num_bytes), "little") >> (8 * num_bytes - n)
@@ -172,23 +171,23 @@ class Noise:
                 return word
 
     def below(self, n: int) -> int:
-        """Draw a uniform integer from 0 to ``n - 1``."""
+        """Sample a uniform integer from 0 to ``n - 1``."""
         return self._below(integer(n, "n", least=1))
 
     def _below(self, n: int) -> int:
-        # Numbers of n or more are thrown away; a remainder would favour the small ones.
+        # Numbers of n or more are discarded; a remainder would favour small numbers.
         num_bits = (n - 1).bit_length()
         while (number := self.bits(num_bits)) >= n:
             pass
         return number
 
     def bernoulli(self, p: int | Fraction) -> bool:
-        """Draw ``True`` with probability ``p``."""
+        """Return ``True`` with probability ``p``."""
         p = probability(p, "p")
         return self._below(p.denominator) < p.numerator
 
     def bernoulli_exp(self, x: int | Fraction) -> bool:
-        """Draw ``True`` with probability ``exp(-x)``, for ``x >= 0``."""
+        """Return ``True`` with probability ``exp(-x)``, for ``x >= 0``."""
         x = nonnegative(x, "x")
         return self._bernoulli_exp(x.numerator, x.denominator)
 
@@ -208,7 +207,7 @@ class Noise:
         return k % 2 == 1
 
     def bernoulli_logistic(self, x: int | Fraction) -> bool:
-        """Draw ``True`` with probability ``1 / (1 + exp(-x))``, for ``x`` of either sign."""
+        """Return ``True`` with probability ``1 / (1 + exp(-x))``, for ``x`` of either sign."""
         x = rational(x, "x")
         numerator, denominator = abs(x.numerator), x.denominator
         # One round says "likely side" with probability 1/2, "other side" with exp(-|x|)/2, or starts again.
@@ -218,13 +217,13 @@ class Noise:
         return x >= 0
 
     def geometric(self, scale: int | Fraction) -> int:
-        """Draw ``i >= 0`` with probability ``(1 - exp(-1/scale)) * exp(-i/scale)``."""
+        """Sample ``i >= 0`` with probability ``(1 - exp(-1/scale)) * exp(-i/scale)``."""
         scale = positive(scale, "scale")
         return self._geometric(scale.numerator, scale.denominator)
 
     def _geometric(self, numerator: int, denominator: int) -> int:
-        # low + numerator * high is geometric with ratio exp(-1/numerator); whole division by the
-        # denominator raises the ratio to that power.
+        # low + numerator * high is geometric with ratio exp(-1/numerator); whole division by the denominator raises the
+        # ratio to that power.
         low = self._below(numerator)
         while not self._bernoulli_exp_unit(low, numerator):
             low = self._below(numerator)
@@ -234,16 +233,16 @@ class Noise:
         return (low + numerator * high) // denominator
 
     def discrete_laplace(self, scale: int | Fraction) -> int:
-        """Draw an integer ``x`` with probability proportional to ``exp(-abs(x)/scale)``."""
+        """Sample an integer ``x`` with probability proportional to ``exp(-abs(x)/scale)``."""
         scale = positive(scale, "scale")
         while True:
             negative = self.bits(1)
             magnitude = self._geometric(scale.numerator, scale.denominator)
-            if magnitude or not negative:  # zero must not come up twice, as +0 and -0
+            if magnitude or not negative:  # zero must not count twice, as +0 and -0
                 return -magnitude if negative else magnitude
 
     def binomial(self, n: int, p: int | Fraction) -> int:
-        """Draw the number of successes in ``n`` trials of probability ``p``.
+        """Sample the number of successes in ``n`` trials of probability ``p``.
 
         Runtime
         -------
@@ -252,24 +251,21 @@ class Noise:
         tied, p, successes = integer(n, "n"), probability(p, "p"), 0
         if p == 1:
             return tied
-        # Trial t succeeds if its uniform number U_t < p. All trials show their next binary digit at once; the
-        # first digit that differs from p's decides, so only the tied ones go on.
-        for digit in _binary_digits(p):
-            if not tied:
-                break
-            ones = self._count_ones(tied)
+        # Trial t succeeds if its uniform number U_t < p. All trials reveal their next binary digit at once. The first
+        # digit that differs from p's decides, so only the tied trials continue, up to p's last nonzero digit.
+        left = p.numerator
+        while left and tied:
+            digit, left = divmod(2 * left, p.denominator)
+            whole, rest = divmod(tied, _CHUNK_BITS)
+            ones = sum(self.bits(_CHUNK_BITS).bit_count() for _ in range(whole)) + self.bits(rest).bit_count()
             successes += (tied - ones) * digit
             tied = ones if digit else tied - ones
-        return successes  # past p's last nonzero digit, a U_t that is still tied is at least p
-
-    def _count_ones(self, n: int) -> int:
-        whole, rest = divmod(n, _CHUNK_BITS)
-        return sum(self.bits(_CHUNK_BITS).bit_count() for _ in range(whole)) + self.bits(rest).bit_count()
+        return successes  # a U_t that is still tied is at least p
 
     def exponential_choice(self, scores: Sequence[int | Fraction]) -> int:
-        """Draw an index ``i`` with probability proportional to ``exp(scores[i])``.
+        """Sample an index ``i`` with probability proportional to ``exp(scores[i])``.
 
-        Scores may lie as far apart as they like: this is inversion, nothing is rejected.
+        Scores may be arbitrarily far apart: this is inversion, without rejection.
 
         Runtime
         -------
@@ -278,35 +274,26 @@ class Noise:
         return self.invert(choice_cumulative(scores))
 
     def invert(self, cumulative: Cumulative, prefix: int = 0, bits: int = 0, step: int = WORD_BITS) -> int:
-        """Draw from a law given by bounds on its cumulative distribution.
+        """Sample from a law with known bounds on its cumulative distribution.
 
-        A uniform number U in [0, 1) is drawn digit by digit, and the bounds are tightened with it, until
-        they say for every outcome on which side of U it lies.
+        It samples a uniform number U in [0, 1) digit by digit, with ever tighter bounds, until they say for every
+        outcome on which side of U it is.
         """
         while True:
             prefix, bits = prefix << step | self.bits(step), bits + step
             bounds = cumulative(bits)
-            # prefix <= U * 2^bits < prefix + 1, so U >= F(i) for sure if high <= prefix, and U < F(i) for
-            # sure if low > prefix.
+            # prefix <= U * 2^bits < prefix + 1, so certainly U >= F(i) if high <= prefix, and U < F(i) if low > prefix.
             passed = bisect_right(bounds, prefix, key=operator.itemgetter(1))
             if passed == bisect_right(bounds, prefix, key=operator.itemgetter(0)):
                 return passed
 
     def permutation(self, n: int) -> list[int]:
-        """Draw a uniform order of ``0, ..., n - 1``."""
+        """Sample a uniform order of ``0, ..., n - 1``."""
         order = list(range(integer(n, "n")))
         for last in range(len(order) - 1, 0, -1):
             other = self._below(last + 1)
             order[last], order[other] = order[other], order[last]
         return order
-
-
-def _binary_digits(p: Fraction) -> Iterator[int]:
-    """Yield the binary digits of ``p < 1`` behind the point, up to the last that is not zero."""
-    rest, denominator = p.numerator, p.denominator
-    while rest:
-        digit, rest = divmod(2 * rest, denominator)
-        yield digit
 
 
 def ceil_shift(value: int, bits: int) -> int:
@@ -324,35 +311,30 @@ def exp_interval(x: int | Fraction, bits: int) -> Interval:
         return 1 << bits, 1 << bits
     if x >= bits:  # exp(-x) < 2^-x <= 2^-bits
         return 0, 1
-    # exp(-x) = exp(-y)^(2^halvings) with y = x / 2^halvings < 2^-8, where the series is short. Each squaring
-    # at most doubles the error, so it takes `halvings` digits more; the rest covers the series' own error.
+    # exp(-x) = exp(-y)^(2^halvings) with y = x / 2^halvings < 2^-8, where the series is short. Each squaring at most
+    # doubles the error, so it needs `halvings` more digits; the others cover the error of the series.
     halvings = (x.numerator // x.denominator).bit_length() + 8
     width = bits + halvings + bits.bit_length() + 16
-    low, high = _exp_series(x.numerator, x.denominator << halvings, width)
-    for _ in range(halvings):
-        low, high = low * low >> width, ceil_shift(high * high, width)
-    return low >> (width - bits), ceil_shift(high, width - bits)
-
-
-def _exp_series(numerator: int, denominator: int, width: int) -> Interval:
-    """Enclose ``exp(-y) * 2**width`` for ``y = numerator/denominator <= 1/2`` by the exponential series."""
-    y = (numerator << width) // denominator
+    y = (x.numerator << width) // (x.denominator << halvings)
     total, term, k = 0, 1 << width, 0
     while term:
         total += -term if k % 2 else term
         k += 1
         term = (term * y >> width) // k
-    # Each term is too small by at most 4: half the error of the term before, 1 from rounding y, 1 from
-    # rounding itself. The first term left out is therefore at most 4 and all that follow add up to less.
+    # Each term is too small by at most 4: half the error of the term before, and 1 each from rounding y and itself.
+    # The first term left out is therefore at most 4, and all later ones add up to less.
     error = 4 * k + 8
-    return max(total - error, 0), min(total + error, 1 << width)
+    low, high = max(total - error, 0), min(total + error, 1 << width)
+    for _ in range(halvings):
+        low, high = low * low >> width, ceil_shift(high * high, width)
+    return low >> (width - bits), ceil_shift(high, width - bits)
 
 
 def choice_cumulative(scores: Sequence[int | Fraction]) -> Cumulative:
     """Return the law with ``P(i)`` proportional to ``exp(scores[i])``, for :meth:`Noise.invert`."""
-    exact_scores = [rational(score, "Each score") for score in scores]
+    exact_scores = [rational(score, "each score") for score in scores]
     if not exact_scores:
-        raise ParameterError("There must be at least one score to choose from, got none.")
+        raise ParameterError("there is no score to choose from. Pass at least one.")
     best = max(exact_scores)
     gaps = [best - score for score in exact_scores]
 

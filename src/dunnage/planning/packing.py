@@ -25,10 +25,9 @@ from dunnage.errors import NoPlanError, ParameterError
 from dunnage.exact import Exact, exact, plain
 from dunnage.kernels.bins import ChancePacker, ClassPacking, Members, l2_bound, pack_bins, whole_numbers
 from dunnage.kernels.bins.certified import pack_vectors
-from dunnage.kernels.bins.chances import ClassSizes
+from dunnage.kernels.bins.chances import ClassSizes, within_class_permutations
 from dunnage.kernels.bins.covering import CoverProgram, KindPatterns, PatternList
 from dunnage.kernels.bins.exchanges import over_caps, spread_items
-from dunnage.kernels.bins.sampling import within_class_permutations
 from dunnage.planning.linkage import (
     ESTIMATE_SECONDS,
     exchangeable,

@@ -1,24 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pack classes of items into bins of several kinds so that everything fits with a certified probability.
 
-Items of a class cannot be told apart, so a plan is a list of patterns, and all that can go wrong is known exactly.
-With P the probability that a pattern fits, over all permutations inside the classes:
+Items of a class look alike, so a plan is a list of patterns, and everything that can go wrong is known exactly. With P
+the probability that a pattern fits, over all permutations inside the classes:
 
     1 - sum of (1 - P)  <=  probability that every bin fits  <=  product of P.
 
-The left side holds always (the union bound). The right side holds for one resource and known members: inside a class
-the members in different bins are negatively associated, and so are the events that bins fit. For several resources, or
-where members are not known, only the smallest P is an upper bound.
-
-Two covering programs follow. Every cover whose (1 - P) add up to at most the risk is a plan that holds (sufficient);
-every plan that holds is a cover whose -log P add up to at most -log(1 - risk) (necessary). Where both have the same
-cost, the plan is proven to be best; otherwise it carries its gap.
-
-With risk 0 only patterns that fit surely are left: that is packing by the largest members of each class. A class of
-equal sizes is ordinary packing. So one kernel serves every model.
-
-Where patterns are too many to list, what packs the members themselves bounds every plan from below (a plan that ever
-fits is such a packing), and a search proposes plans of that many bins, whose probabilities are then computed.
+The right side needs one resource and known members; otherwise only the smallest P is an upper bound. Two covering
+programs follow, one sufficient and one necessary; if both have the same cost, the plan is proven to be best, otherwise
+it carries its gap. With risk 0 only patterns that certainly fit are left, and a class of equal sizes is ordinary
+packing, so one kernel serves every model. If there are too many patterns to list, a packing of the members themselves
+bounds every plan from below, and a search proposes plans. ``docs/proofs/patterns.md`` has the proofs.
 
 References
 ----------
@@ -37,8 +29,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dunnage.arrays import FloatArray, IntArray
-from dunnage.compiling import kernel
+from dunnage.arrays import FloatArray, IntArray, kernel
 from dunnage.errors import NoPlanError
 from dunnage.kernels.bins.chances import ROUNDING, Chances, ClassSizes, Members, SumLaw
 from dunnage.kernels.bins.covering import (
@@ -52,12 +43,12 @@ from dunnage.kernels.bins.covering import (
 from dunnage.kernels.bins.scalar import PRICE_SCALE, Pricing, Sizes, best_fit_decreasing, fill_by_subset_sums, pack_bins
 from dunnage.kernels.solver import CoverTable, csr, solve_prices, solve_program
 
-# --- Bins of several kinds at least cost, for one resource and more patterns than can be listed: column generation.
+# Bins of several kinds at least cost, for one resource and more patterns than can be listed: column generation.
 #
-# Prices of items are found on the patterns at hand; a knapsack for each kind of bin finds patterns that are worth more
-# than they cost, until there are none. Any prices bound the cost of every packing: where no pattern of a kind is worth
-# more than z, a kind of which there are K bins at cost c takes away at most K (z - c), and one without limit asks that
-# prices be lowered until z is c. Then an integer program chooses among the patterns met.
+# The present patterns give prices of items; a knapsack for each kind of bin gives patterns that are worth more than
+# they cost, until there are none. Any prices bound the cost of every packing: if no pattern of a kind is worth more
+# than z, a kind with K bins at cost c lowers the bound by at most K (z - c), and for one without a limit prices are
+# lowered until z is c. Then an integer program chooses among the patterns met.
 
 
 MAX_SIZES = 600
@@ -67,7 +58,7 @@ _FILL_SECONDS = 0.5
 
 
 class FleetPacking(NamedTuple):
-    """Bins as patterns over the sizes (they may take more than there is), the kind of each, and a bound."""
+    """Bins as patterns over the sizes (which may take more than there is), the kind of each, and a bound."""
 
     patterns: IntArray
     kinds: IntArray
@@ -75,14 +66,14 @@ class FleetPacking(NamedTuple):
 
 
 def fill_then_pack(
-    sizes: IntArray,  # Of each item
+    sizes: IntArray,  # of each item
     capacities: Sequence[int],  # capacities, costs, counts: of each kind of bin
     costs: Sequence[int],
     counts: Sequence[int | None],
     *,
-    deadline: float,  # Monotonic time by which to stop
+    deadline: float,  # monotonic time at which to stop
 ) -> Iterator[tuple[list[list[int]], list[int]]]:
-    """Yield packings: some bins of one kind filled to the brim, the rest packed into another."""
+    """Yield packings: some bins of one kind completely filled, the rest packed into another."""
     items = np.asarray(sizes, dtype=np.int64)
     order = np.argsort(-items, kind="stable").tolist()
     for first, other in itertools.permutations(range(len(costs)), 2):
@@ -107,8 +98,6 @@ def fill_then_pack(
 
 
 class FleetPricing:
-    """The problem: sizes and how many there are of each, and the kinds of bin."""
-
     def __init__(
         self,
         sizes: IntArray,  # sizes, demand: sizes of at least 1, largest first, and the number of items of each
@@ -123,7 +112,7 @@ class FleetPricing:
         self.costs, self.deadline = np.array(costs, dtype=np.float64), deadline
         self.limits = {kind: count for kind, count in enumerate(counts) if count is not None}
         self.step = math.gcd(*costs)
-        # A size that a kind cannot take is in none of its patterns.
+        # Patterns of a kind do not include a size that it cannot take.
         self.fitting = [np.flatnonzero(sizes <= capacity) for capacity in capacities]
         self.pricings = [
             Pricing(Sizes(sizes[own], demand[own], capacity), deadline=deadline)
@@ -159,7 +148,7 @@ class FleetPricing:
                 if not len(own):
                     continue
                 allowed = self.costs[kind] + prices.limits.get(kind, 0.0)
-                # Rounded up, so that what a bin holds is never understated.
+                # Rounded up, so that the worth of a bin is never understated.
                 scaled = np.ceil(prices.cover[own] / allowed * PRICE_SCALE).astype(np.int64)
                 most = pricing.most_worth(scaled)
                 if most is None:
@@ -188,11 +177,11 @@ class FleetPricing:
         return FleetPacking(patterns, table.kinds[rows], bound)
 
 
-# --- Search for a plan with a given number of bins whose risk is small: which class goes where, by annealing.
+# Search for a plan with a given number of bins and a small risk: which class goes where, by annealing.
 #
-# Used where bins hold many items, so that patterns are too many to be listed. The search is guided by means and
-# variances alone (a sum of many draws is nearly normal), which change by a few additions with each step; whoever uses
-# what it returns computes the true probabilities. Nothing is proved here.
+# This is for bins with many items, which have too many patterns to list. The search uses only means and variances (a
+# sum of many items is nearly normal), which change by a few additions with each step; the caller computes the true
+# probabilities of the result. Nothing is proved here.
 
 
 STEPS_PER_ITEM = 4000
@@ -202,17 +191,17 @@ MAX_STEPS = 3_000_000
 def mix_classes(
     classes: Sequence[ClassSizes], caps: IntArray, capacities: IntArray, *, seed: int, steps: int
 ) -> IntArray | None:
-    """Spread the items of classes over bins so that every bin is likely to fit; None if the caps leave no place."""
-    sizes = np.array([known.count for known in classes], dtype=np.int64)
+    """Spread the items of classes over bins so that every bin is likely to fit; None if the caps leave no room."""
+    sizes = np.array([sizes_of.count for sizes_of in classes], dtype=np.int64)
     room = np.asarray(capacities, dtype=np.float64)
     unit = np.maximum(room.max(axis=0), 1.0)
-    moments = [known.moments() for known in classes]
+    moments = [sizes_of.moments() for sizes_of in classes]
     mean = np.array([mean / unit for mean, _ in moments])
     spread = np.array([variance / unit**2 for _, variance in moments])
     generator = np.random.default_rng(seed)
     if (caps * len(room) < sizes).any():
         return None
-    # Deal items, largest classes first, each to the bin with most room that may still take one of its class.
+    # Put items, largest classes first, each into the bin with most room that may still take one of its class.
     start = np.zeros((len(room), len(sizes)), dtype=np.int64)
     left = room / unit
     for kind in np.argsort(-mean.max(axis=1), kind="stable").tolist():
@@ -237,9 +226,9 @@ def _anneal(
     steps: int,
     seed: int,
 ) -> IntArray:
-    """Move and swap items between bins, accepting a worse state now and then. Plain Python that numba compiles.
+    """Move and swap items between bins, and accept a worse state now and then.
 
-    The variance of n draws from m without replacement is n (m - n) / m times the class's, so that one item more or less
+    The variance of n items of m without replacement is n (m - n) / m times that of the class, so one item more or less
     changes it by (m - 2 n - 1) / m or -(m - 2 n + 1) / m.
     """
     bins, kinds = counts.shape
@@ -333,9 +322,9 @@ _WORK_PER_SECOND = 2.5e8
 
 @dataclass(frozen=True, kw_only=True)
 class BinKind:
-    """A kind of bin: what it holds of each resource, what one costs, how many there are (None: any number).
+    """A kind of bin: its capacity for each resource, its cost, the number of bins (None: any number).
 
-    A :class:`ChancePacker` takes whole costs only; :func:`pack_vectors` takes fractions too.
+    A :class:`ChancePacker` takes only whole costs; :func:`pack_vectors` also takes fractions.
     """
 
     capacity: tuple[int, ...]
@@ -346,8 +335,8 @@ class BinKind:
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ClassPacking:
     counts: IntArray  # Shape: (bins, classes)
-    kinds: IntArray  # Kind of each bin
-    cost: int  # cost, bound: what the bins cost, and what any plan costs at least; their number if every kind costs 1
+    kinds: IntArray  # kind of each bin
+    cost: int  # cost, bound: cost of the bins, and a lower bound for any plan; their number if every kind costs 1
     bound: int
     at_least: float  # at_least, at_most: bounds on the probability that every bin fits
     at_most: float
@@ -355,8 +344,6 @@ class ClassPacking:
 
 @dataclass
 class _PlanSearch:
-    """The best plan and bound so far. The plan is None until one is found."""
-
     deadline: float
     progress: Progress | None
     plan: ClassPacking | None = None
@@ -371,7 +358,7 @@ class _PlanSearch:
         return self.deadline - time.monotonic()
 
     def work(self, most: int) -> int:
-        """Return how many steps of a walk the time allows, at most so many."""
+        """Return how many steps of a walk the time allows, up to a limit."""
         return min(most, int(max(self.seconds_left, 0.05) / 2 * _WORK_PER_SECOND))
 
     def offer(self, plan: ClassPacking | None) -> None:
@@ -395,23 +382,23 @@ class ChancePacker:
 
     def __init__(
         self,
-        classes: Sequence[ClassSizes],  # What is known of each class
-        caps: IntArray,  # Most items of each class that a bin may take
-        kinds: Sequence[BinKind],  # The kinds of bin
+        classes: Sequence[ClassSizes],  # the members or ends of each class
+        caps: IntArray,  # largest number of items of each class in a bin
+        kinds: Sequence[BinKind],
         *,
-        risk: Fraction,  # Largest probability that not everything fits, as a fraction: at least 0, below 1
+        risk: Fraction,  # largest probability that not everything fits, as a fraction: at least 0, below 1
         groups: IntArray | None = None,
-        seed: int = 0,  # Of the searches
+        seed: int = 0,  # of the searches
     ) -> None:
         self.classes, self.caps, self.kinds = list(classes), np.asarray(caps, dtype=np.int64), list(kinds)
         self.costs = [int(kind.cost) for kind in kinds]
         self.exact_risk, self.risk, self.seed = risk, float(risk), seed
-        self.demand = np.array([known.count for known in classes], dtype=np.int64)
+        self.demand = np.array([sizes_of.count for sizes_of in classes], dtype=np.int64)
         self.groups = np.zeros(len(self.classes), dtype=np.int64) if groups is None else np.asarray(groups)
         self.members = [np.flatnonzero(self.groups == group) for group in np.unique(self.groups)]
         self.chances = [Chances(self.classes, np.array(kind.capacity)) for kind in kinds]
-        self.known = all(isinstance(known, Members) for known in classes)
-        self.product_holds = self.known and len(kinds[0].capacity) == 1
+        self.members_known = all(isinstance(sizes_of, Members) for sizes_of in classes)
+        self.product_holds = self.members_known and len(kinds[0].capacity) == 1
 
     def weighed(self, counts: IntArray, kinds: IntArray) -> tuple[float, float]:
         every = [self.chances[kind].fits(line) for line, kind in zip(counts, kinds.tolist(), strict=True)]
@@ -423,7 +410,7 @@ class ChancePacker:
     def planned(self, counts: IntArray, kinds: IntArray) -> ClassPacking | None:
         at_least, at_most = self.weighed(counts, kinds)
         if at_least < 1.0 - self.risk:
-            # A risk such as 1 in 20 is met exactly by one choice of twenty: then only fractions can tell.
+            # One choice of twenty meets a risk of 1 in 20 exactly: then only fractions can decide.
             if at_least < 1.0 - self.risk - _BORDER:
                 return None
             failing = Fraction(0)
@@ -445,16 +432,16 @@ class ChancePacker:
         self,
         *,
         seconds: float,
-        progress: Progress | None = None,  # Called with stage, cost and bound whenever one improves
+        progress: Progress | None = None,  # called with stage, cost and bound whenever one improves
         aim: int | None = None,
-        start: tuple[IntArray, IntArray] | None = None,  # Counts and kinds of a plan to begin with
+        start: tuple[IntArray, IntArray] | None = None,  # counts and kinds of a first plan
     ) -> ClassPacking | None:
-        """Find the cheapest plan that can be found in time, with a bound; None if none was found."""
+        """Return the cheapest plan within the time limit, with a bound; None without a plan."""
         search = _PlanSearch(time.monotonic() + seconds, progress)
         search.offer(self.greedy() if start is None else self.planned(*start))
         search.raise_bound(aim if aim is not None else self._members_bound(min(BOUND_SECONDS, seconds / 4)))
         # How many items of mean size the largest bin takes.
-        means = np.array([known.moments()[0] for known in self.classes])
+        means = np.array([sizes_of.moments()[0] for sizes_of in self.classes])
         mean = (means * self.demand[:, None]).sum(axis=0) / self.demand.sum()
         room = np.max([kind.capacity for kind in self.kinds], axis=0)
         if float((room / np.maximum(mean, 1e-9)).min()) > _MANY_ITEMS:
@@ -462,7 +449,7 @@ class ChancePacker:
             self._search(search, searches=_FIRST_SEARCHES, stop=1)
         if search.done:
             return self._answer(search)
-        listings = self._listings(step=1, upward=True, work=search.work(EXACT_WORK)) if self.known else None
+        listings = self._listings(step=1, upward=True, work=search.work(EXACT_WORK)) if self.members_known else None
         if listings is not None:
             if not self._cover(search, listings, listings):
                 return None
@@ -480,13 +467,15 @@ class ChancePacker:
 
     def _plain(self) -> bool:
         one = len(self.kinds[0].capacity) == 1 and len(self.members) == 1 and len(self.classes) <= MAX_SIZES
-        equal = all(isinstance(known, Members) and (known.values == known.values[0]).all() for known in self.classes)
+        equal = all(
+            isinstance(sizes_of, Members) and (sizes_of.values == sizes_of.values[0]).all() for sizes_of in self.classes
+        )
         capped = bool((self.caps < self.demand).any())
-        return one and equal and not capped and min(int(known.smallest(1)[1, 0]) for known in self.classes) > 0
+        return one and equal and not capped and min(int(sizes_of.smallest(1)[1, 0]) for sizes_of in self.classes) > 0
 
     def _solve_plain(self, search: _PlanSearch) -> None:
         """Pack equal sizes of one resource: fill bins of one kind after another, then generate patterns."""
-        sizes = np.array([int(known.smallest(1)[1, 0]) for known in self.classes])
+        sizes = np.array([int(sizes_of.smallest(1)[1, 0]) for sizes_of in self.classes])
         rooms, counts = [kind.capacity[0] for kind in self.kinds], [kind.count for kind in self.kinds]
         class_of = np.repeat(np.arange(len(sizes)), self.demand)
         for bins, kinds in fill_then_pack(sizes[class_of], rooms, self.costs, counts, deadline=search.deadline):
@@ -509,7 +498,7 @@ class ChancePacker:
             search.offer(self.planned(*without_surplus(patterns, packing.kinds, self.demand)))
 
     def _apart(self, search: _PlanSearch) -> None:
-        """Solve each group by itself, with an equal part of the risk; what one leaves of limited bins is the next's."""
+        """Solve each group separately, with an equal part of the risk; limited bins that one leaves go to the next."""
         kinds, plans = list(self.kinds), []
         for number, own in enumerate(self.members):
             part = ChancePacker(
@@ -539,12 +528,12 @@ class ChancePacker:
         return None if search.plan is None else replace(search.plan, bound=min(search.bound, search.plan.cost))
 
     def greedy(self, generator: np.random.Generator | None = None) -> ClassPacking | None:
-        """Put items one after another, largest first, into the first bin where all still fits surely.
+        """Put items one after another, largest first, into the first bin where everything still certainly fits.
 
-        Bins are opened of the kind that costs least for what it holds, then each is exchanged for the cheapest kind
-        that still takes its items. With a generator, sizes and values of kinds are taken a little otherwise.
+        New bins are of the kind with the least cost for its capacity; then each is exchanged for the cheapest kind that
+        still takes its items. With a generator, sizes and values of kinds vary a little.
         """
-        largest = [known.largest(known.count) for known in self.classes]
+        largest = [sizes_of.largest(sizes_of.count) for sizes_of in self.classes]
         capacities = np.array([kind.capacity for kind in self.kinds], dtype=np.int64)
         scale = np.maximum(capacities.max(axis=0), 1).astype(np.float64)
         weight = np.repeat([(table[1] / scale).max() for table in largest], self.demand)
@@ -559,7 +548,7 @@ class ChancePacker:
         kinds: list[int] = []
         contents: list[dict[int, int]] = []
         loads: list[IntArray] = []
-        of_group: dict[int, list[int]] = {}  # only the last bins of a group are looked at, so that it stays quick
+        of_group: dict[int, list[int]] = {}  # only the last bins of a group are tried, for speed
         class_of = np.repeat(np.arange(len(self.classes)), self.demand)
         for item in np.argsort(-weight, kind="stable").tolist():
             class_ = int(class_of[item])
@@ -601,7 +590,7 @@ class ChancePacker:
         return self.planned(counts, np.array(kinds, dtype=np.int64))
 
     def _combine(self, search: _PlanSearch) -> None:
-        """Fill bins greedily in many random orders, and choose among all the bins met at least cost."""
+        """Fill bins greedily in many random orders, and choose the cheapest cover among all bins met."""
         if search.done or int(self.demand.sum()) > MAX_SEARCHED:
             return
         generator = np.random.default_rng(self.seed)
@@ -631,7 +620,7 @@ class ChancePacker:
             search.offer(self.planned(*without_surplus(patterns[rows], kinds[rows], self.demand)))
 
     def _members_bound(self, seconds: float) -> int:
-        """Bound the cost by packing the smallest sizes that the items may have, each resource by itself."""
+        """Bound the cost by packing the smallest possible sizes of the items, each resource separately."""
         share = seconds / len(self.kinds[0].capacity) / len(self.members)
         total = 0
         for own in self.members:
@@ -650,7 +639,7 @@ class ChancePacker:
         return total
 
     def _total_bound(self, total: int, rooms: list[int]) -> int:
-        """Bound the cost of bins that hold a total: fill those of least cost for their room first, the last in part."""
+        """Bound the cost of bins for a total: fill those with the least cost for their room first, the last in part."""
         step = math.gcd(*self.costs)
         cost, left = 0.0, float(total)
         for kind in sorted((k for k in range(len(rooms)) if rooms[k] > 0), key=lambda k: self.costs[k] / rooms[k]):
@@ -676,9 +665,9 @@ class ChancePacker:
     def _listed(
         self, kind: BinKind, own: IntArray, step: int, upward: bool, work: int, least: int
     ) -> PatternList | None:
-        """List the patterns of one group of classes for one kind of bin; None if they are too many or not known."""
+        """List the patterns of a group of classes for one kind of bin; None if too many or unknown."""
         capacity = np.array(kind.capacity)
-        known, draws = [], []
+        listed, draws = [], []
         for number in own.tolist():
             sizes = self.classes[number]
             smallest = sizes.smallest(min(int(self.caps[number]), sizes.count))
@@ -690,15 +679,15 @@ class ChancePacker:
                 return None
             else:
                 draws.append(sums)
-            known.append((sizes, most))
+            listed.append((sizes, most))
         slack = 0
         if step > 1:  # how many items a bin can take at most, of one resource
             all_sizes = np.concatenate([np.diff(sizes.smallest(sizes.count)[:, 0]) for sizes in self.classes])
             slack = int((np.cumsum(np.sort(all_sizes)) <= capacity[0]).sum())
-        # What fits surely stands for all it contains, so it must do so truly: the largest sums are rounded up always.
+        # A pattern that certainly fits stands for everything it contains, so its largest sums are always rounded up.
         return list_patterns(
             draws,
-            [-(-sizes.largest(most) // step) for sizes, most in known],
+            [-(-sizes.largest(most) // step) for sizes, most in listed],
             capacity // step,
             most_risk=self.risk,
             least=least // step,
@@ -725,7 +714,7 @@ class ChancePacker:
             return False
         if safe is not None:
             program = self._program(safe)
-            # First with no margin, for what meets the risk exactly; what fails then in fractions needs one.
+            # First without a margin, for plans that meet the risk exactly; those that then fail in fractions need one.
             for margin in (0.0, 2 * ROUNDING):
                 if not search.done:
                     use = np.where(program.risk > 0, program.risk + margin, 0.0) if self.risk > 0 else None
@@ -747,7 +736,7 @@ class ChancePacker:
     def _necessary(self, search: _PlanSearch, program: CoverProgram) -> bool:
         """Raise the bound by the necessary program; return whether a plan may exist.
 
-        Where it finds a cover that is no plan, risks that were only rounded down are computed, and it is solved anew.
+        If its cover is not a plan, the risks that were only rounded down are computed, and it is solved again.
         """
         risk = program.risk.copy()
         deadline = time.monotonic() + search.seconds_left / 2
@@ -764,7 +753,7 @@ class ChancePacker:
             )
             if cover.bound is None and search.plan is None:
                 return False
-            # Nothing covers at all: not with the loads that one bin fewer would need.
+            # Nothing covers with the loads that one bin fewer would need.
             search.raise_bound(int(limit) if cover.bound is None else cover.bound)
             if cover.cost is not None:
                 search.offer(self.planned(cover.patterns, cover.kinds))
@@ -779,7 +768,7 @@ class ChancePacker:
         return True
 
     def _search(self, search: _PlanSearch, *, searches: int, stop: int | None = None, effort: int = 1) -> None:
-        """Look for plans with few bins of one kind, from the bound upward; ``stop`` says how many numbers to try."""
+        """Search plans with few bins of one kind, from the bound upward; ``stop`` is how many numbers to try."""
         large = int(self.demand.sum()) > MAX_SEARCHED
         if len(self.kinds) > 1 or len(self.members) > 1 or large or search.done:
             return
@@ -803,9 +792,9 @@ class ChancePacker:
                     return
 
     def _whole_classes(self, seconds: float) -> ClassPacking | None:
-        """Keep every class together in one bin, so that nothing is left to chance; None if that cannot be."""
+        """Keep every class together in one bin, so that nothing is left to chance; None if that is impossible."""
         single = len(self.kinds) == 1 and len(self.kinds[0].capacity) == 1 and len(self.members) == 1
-        totals = np.array([known.largest(known.count)[-1, 0] for known in self.classes])
+        totals = np.array([sizes_of.largest(sizes_of.count)[-1, 0] for sizes_of in self.classes])
         if not single or (self.caps < self.demand).any() or int(totals.max()) > self.kinds[0].capacity[0]:
             return None
         bins = pack_bins(totals, self.kinds[0].capacity[0], seconds=seconds).bins
@@ -821,10 +810,10 @@ class ChancePacker:
         if search.done or len(self.kinds[0].capacity) > 1:
             return
         room, least = min(kind.capacity[0] for kind in self.kinds), 0
-        if search.plan is not None and len(self.kinds) == 1 and self.known:
-            # What every bin must hold, up to the risk, if one bin fewer than found is to be enough. All items together
-            # weigh the same whichever they are: where the other bins fit, this one holds what they cannot.
-            total = sum(int(known.largest(known.count)[-1, 0]) for known in self.classes)
+        if search.plan is not None and len(self.kinds) == 1 and self.members_known:
+            # The smallest load of every bin, up to the risk, if one bin fewer than now is to be enough. All items
+            # together always weigh the same: if the other bins fit, this one has what they cannot take.
+            total = sum(int(sizes_of.largest(sizes_of.count)[-1, 0]) for sizes_of in self.classes)
             least = max(0, total - (len(search.plan.kinds) - 2) * self.kinds[0].capacity[0])
         for cells in (FINE_CELLS, COARSE_CELLS):
             if search.done:
@@ -841,42 +830,42 @@ class ChancePacker:
                 self._cover(search, safe, None)
 
 
-# --- Pack items with several resources, or into bins of several kinds, at least cost.
+# Pack items with several resources, or into bins of several kinds, at least cost.
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class VectorPacking:
-    """Items in bins, the kind of each bin, what they cost and what any packing costs at least."""
+    """Items in bins, the kind of each bin, their cost and a lower bound on the cost of any packing."""
 
-    bins: list[list[int]]  # For each bin the positions of its items
-    kind_of_bin: list[int]  # Kind of each bin
-    cost: Fraction  # cost, bound: what the bins cost, and what any packing costs at least
+    bins: list[list[int]]  # for each bin the positions of its items
+    kind_of_bin: list[int]  # kind of each bin
+    cost: Fraction  # cost, bound: cost of the bins, and a lower bound for any packing
     bound: Fraction
-    seconds: float  # Time taken
+    seconds: float  # running time
 
 
 def pack_vectors(
-    items: IntArray,  # One line an item, one column a resource: whole numbers of at least 0
-    kinds: Sequence[BinKind],  # The kinds of bin; costs may be fractions
+    items: IntArray,  # one line per item, one column per resource: whole numbers of at least 0
+    kinds: Sequence[BinKind],  # costs may be fractions
     *,
     seconds: float,
-    groups: IntArray | None = None,  # Group of each item; items of different groups never share a bin
-    progress: Progress | None = None,  # Called with stage, cost and bound
-    seed: int = 0,  # Of the searches
+    groups: IntArray | None = None,  # group of each item; items of different groups never share a bin
+    progress: Progress | None = None,  # called with stage, cost and bound
+    seed: int = 0,  # of the searches
 ) -> VectorPacking:
-    """Pack items into bins of least total cost, as far as that can be found in time."""
+    """Pack items into bins of the least total cost that the time limit allows."""
     start = time.monotonic()
     items = np.asarray(items, dtype=np.int64)
     apart = np.zeros(len(items), dtype=np.int64) if groups is None else np.asarray(groups, dtype=np.int64)
     unit = math.lcm(*(Fraction(kind.cost).denominator for kind in kinds))
     if (items > np.max([kind.capacity for kind in kinds], axis=0)).any():
-        raise NoPlanError("an item is larger than every bin. Give larger bins, or leave such items out.")
+        raise NoPlanError("an item is larger than every bin. Use larger bins, or leave such items out.")
     if items.shape[1] == 1 and len(kinds) == 1 and kinds[0].count is None and not apart.any():
         packing = pack_bins(items[:, 0], kinds[0].capacity[0], seconds=seconds, progress=progress, seed=seed)
         bins, kind_of_bin, least = packing.bins, [0] * packing.objective, packing.bound * Fraction(kinds[0].cost)
     else:
         whole = [replace(kind, cost=int(kind.cost * unit)) for kind in kinds]
-        # Pack items by how many there are of each size, and return the packing and each item's type.
+        # Pack items by the number of each size.
         table = np.column_stack([apart, items])
         types, type_of, times = np.unique(table, axis=0, return_inverse=True, return_counts=True)
         classes = [
@@ -885,7 +874,7 @@ def pack_vectors(
         packer = ChancePacker(classes, times, whole, risk=Fraction(0), groups=types[:, 0], seed=seed)
         plan, type_of = packer.solve(seconds=seconds, progress=progress), type_of.reshape(-1)
         if plan is None:
-            raise NoPlanError("the items were not packed with the bins there are. Give more or larger ones.")
+            raise NoPlanError("the items do not fit into the bins. Use more bins, or larger ones.")
         order = np.argsort(type_of, kind="stable")
         starts = np.cumsum(times) - times
         bins = []

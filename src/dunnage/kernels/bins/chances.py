@@ -1,28 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Exact probabilities that a bin fits, when only the classes of its items are known.
+"""Exact probabilities that a bin fits if only the classes of its items are known.
 
 A class is a list of members: whole numbers, one for each resource. A pattern says how many items of each class a bin
-takes. Which members they are is as likely as any other choice, so the sum of n items of a class of m is that of n
-members drawn without replacement, and the classes are independent within one bin.
+takes. All choices of members are equally likely, so the sum of n items of a class of m is that of n members sampled
+without replacement, and the classes are independent within one bin.
 
 The sums of each class and number are listed with their probabilities; a pattern's are all combinations of its classes'.
-Every sum is exact, in whole numbers. Probabilities are doubles; :data:`ROUNDING` is far above what their additions can
-lose, and is added wherever a probability supports a proof. Whether a pattern fits surely is decided in whole numbers.
+Every sum is exact, in whole numbers. Probabilities are doubles; :data:`ROUNDING` is far above the rounding error of
+their sums, and is added if a probability supports a proof. Whether a pattern certainly fits is decided in whole
+numbers. Last come random orders inside classes, which try a plan out.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Protocol
 
 import numpy as np
 
-from dunnage.arrays import FloatArray, IntArray
+from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.errors import ParameterError
+from dunnage.model.domains import decimal_scale
 
 ROUNDING = 1e-11
 MAX_SUMS = 200_000
@@ -34,11 +36,13 @@ _DIRECT_PRODUCTS = 2_000_000
 _MAX_COUNTED = 2**1000
 _MAX_COUNTING = 2 * 10**6
 _BELOW_ONE = math.nextafter(1.0, 0.0)
+CONFIDENCE = 0.95
+_CHUNK_NUMBERS = 2_000_000
 
 
 @dataclass(frozen=True, eq=False)
 class SumLaw:
-    """The possible sums of some draws, and the probability of each. Shapes: (s, resources) and (s,)."""
+    """The possible sums of some items, and the probability of each. Shapes: (s, resources) and (s,)."""
 
     values: IntArray
     chances: FloatArray
@@ -49,17 +53,17 @@ class SumLaw:
 
 
 def draw_sums(members: IntArray, most: int) -> list[SumLaw] | None:
-    """Return the sums of 0, 1, ... ``most`` members drawn without replacement; None if there are too many."""
+    """Return the sums of 0, 1, ... ``most`` members sampled without replacement; None if there are too many."""
     members = np.asarray(members, dtype=np.int64)
     if most > len(members):
-        raise ParameterError(f"{most} draws from a class of {len(members)} members. Draw fewer.")
+        raise ParameterError(f"a class of {len(members)} members does not have {most} items. Take fewer.")
     values, copies = np.unique(members, axis=0, return_counts=True)
     if len(values) == 1:
         return [SumLaw.certain(values[0] * number) for number in range(most + 1)]
     countable = math.comb(len(members), min(most, len(members) // 2)) < _MAX_COUNTED
     if members.shape[1] == 1 and most * int(np.ptp(values)) * (most + 1) <= MAX_DENSE_CELLS:
         return _dense_sums(members[:, 0], most, countable)
-    # List sums value by value, merging equal ones after each; by counts, or by shares as above.
+    # List sums value by value, merging equal ones after each; by counts, or by shares as in _dense_sums.
     zero = np.zeros((1, values.shape[1]), dtype=np.int64)
     ways: list[tuple[IntArray, FloatArray]] = [(zero, np.ones(1))] + [(zero[:0], np.ones(0))] * most
     before = 0
@@ -94,8 +98,8 @@ def draw_sums(members: IntArray, most: int) -> list[SumLaw] | None:
 def _dense_sums(members: IntArray, most: int, countable: bool) -> list[SumLaw]:
     """Count subsets by number and sum over the whole range; counts stay exact in a double up to 2**53.
 
-    Counts that no double holds are replaced by shares: of the subsets of the members so far, those with the newest are
-    as large a share as they take of the members.
+    Counts that exceed a double are replaced by shares: among the subsets of the members so far, the share of those with
+    the newest member is their size over the number of members.
     """
     low, size = int(members.min()), len(members)
     width = most * int(members.max() - low) + 1
@@ -118,7 +122,7 @@ def _dense_sums(members: IntArray, most: int, countable: bool) -> list[SumLaw]:
 def fit_chance(parts: Sequence[SumLaw], capacity: IntArray) -> float | None:
     """Return the probability that a sum of independent parts is at most the capacity in every resource.
 
-    None if there are too many combinations. The last part is never combined but searched (one resource).
+    None if there are too many combinations. With one resource, the last part is searched instead of combined.
     """
     if not parts:
         return 1.0
@@ -159,7 +163,7 @@ def _dense_chance(parts: Sequence[SumLaw], capacity: int) -> float | None:
 
 
 def _within(left: SumLaw, right: SumLaw, capacity: IntArray) -> SumLaw:
-    """Combine two sums, dropping what is above the capacity already, and merge equal values."""
+    """Combine two sums, drop what already exceeds the capacity, and merge equal values."""
     values = (left.values[:, None, :] + right.values[None, :, :]).reshape(-1, len(capacity))
     chances = (left.chances[:, None] * right.chances[None, :]).reshape(-1)
     fits = (values <= capacity).all(axis=1)
@@ -186,7 +190,7 @@ class ClassSizes(Protocol):
 
 
 class Members:
-    """A class whose members are known, but not which item is which."""
+    """A class with known members, but without knowing which item is which."""
 
     def __init__(self, values: IntArray) -> None:
         self.values = np.asarray(values, dtype=np.int64)
@@ -208,9 +212,9 @@ class Members:
 
 
 class Between:
-    """A class of which only the ends are known: one item sits at each, the rest uniformly between (an assumption).
+    """A class with known ends only: one item is at each end, the rest uniformly between (an assumption).
 
-    Independent uniform items are no safe reading of such a class: that one of them is the heaviest is known.
+    Independent uniform items would not be safe, because one of the items is known to be the heaviest.
     """
 
     def __init__(self, lower: IntArray, upper: IntArray, count: int) -> None:
@@ -218,7 +222,7 @@ class Between:
         self.count, self.resources = count, len(self.lower)
 
     def draws(self, most: int, resource: int | None, step: int, upward: bool) -> list[SumLaw] | None:
-        """Return the sums of 0 to ``most`` items on a grid; None for several resources, whose joint law is unknown."""
+        """Return the sums of 0 to ``most`` items on a grid; None for several resources, which have no joint law."""
         if resource is None and self.resources > 1:
             return None
         low, high = (int(ends[resource or 0]) for ends in (self.lower, self.upper))
@@ -231,7 +235,7 @@ class Between:
         return [self._sum(number, first, last, between) for number in range(most + 1)]
 
     def _sum(self, number: int, first: int, last: int, between: FloatArray) -> SumLaw:
-        """Mix over whether the item at each end is among the ``number`` drawn."""
+        """Mix over whether the item at each end is among the ``number`` items."""
         width = last - first
         total = np.zeros(number * width + 1)
         for low, high in ((0, 0), (0, 1), (1, 0), (1, 1)):
@@ -247,13 +251,13 @@ class Between:
         return SumLaw((cells + number * first).reshape(-1, 1), total[cells])
 
     def largest(self, most: int) -> IntArray:
-        """Return the largest sums: all at the upper end, but for the one at the lower end if it is among them."""
+        """Return the largest sums: all at the upper end, except the item at the lower end if it is among them."""
         numbers = np.arange(most + 1).reshape(-1, 1)
         with_lowest = (numbers == self.count) & (self.count > 1)
         return np.asarray(numbers * self.upper - with_lowest * (self.upper - self.lower))
 
     def smallest(self, most: int) -> IntArray:
-        """Return the smallest sums: all at the lower end, but for the one at the upper end if it is among them."""
+        """Return the smallest sums: all at the lower end, except the item at the upper end if it is among them."""
         numbers = np.arange(most + 1).reshape(-1, 1)
         return np.asarray(numbers * self.lower + (numbers == self.count) * (self.upper - self.lower))
 
@@ -298,7 +302,7 @@ class Chances:
         self.capacity = np.asarray(capacity, dtype=np.int64)
         self.classes = list(classes)
         self.worst = [sizes.largest(sizes.count) for sizes in self.classes]
-        self._known: dict[tuple[tuple[int, int], ...], tuple[float, float]] = {}
+        self._bounds_of: dict[tuple[tuple[int, int], ...], tuple[float, float]] = {}
         self._draws: dict[tuple[Any, ...], SumLaw | None] = {}
 
     def surely(self, pattern: Sequence[int] | IntArray) -> bool:
@@ -309,33 +313,33 @@ class Chances:
         return bool((total <= self.capacity).all())
 
     def fits(self, pattern: Sequence[int] | IntArray) -> tuple[float, float]:
-        """Return bounds on the probability that a pattern fits; they are equal where it was computed exactly.
+        """Return bounds on the probability that a pattern fits; they are equal if it is exact.
 
-        The lower one is 1 only if every choice fits, for a probability that was rounded to 1 is no certainty.
+        The lower one is 1 only if every choice fits, because a probability rounded to 1 is not certain.
         """
         used = _pairs(pattern)
-        if used not in self._known:
+        if used not in self._bounds_of:
             if self._surely(used):
-                self._known[used] = 1.0, 1.0
+                self._bounds_of[used] = 1.0, 1.0
                 return 1.0, 1.0
-            known = all(isinstance(self.classes[kind], Members) for kind, _ in used)
-            exact = self._chance(used, None, 1, True) if known else None
+            countable = all(isinstance(self.classes[kind], Members) for kind, _ in used)
+            exact = self._chance(used, None, 1, True) if countable else None
             if exact is not None:
                 low = high = exact
             else:
-                # One resource at a time: all fit at most as often as the one that fits least often, and fail at most as
-                # often as the resources fail together.
+                # One resource at a time: all fit at most as often as the one that fits least often, and the chances to
+                # fail add up at most.
                 single = [self._bounds(used, resource) for resource in range(len(self.capacity))]
                 low, high = max(0.0, 1 - sum(1 - low for low, _ in single)), min(high for _, high in single)
-            self._known[used] = min(low, _BELOW_ONE), high
-        return self._known[used]
+            self._bounds_of[used] = min(low, _BELOW_ONE), high
+        return self._bounds_of[used]
 
     def exactly(self, pattern: Sequence[int] | IntArray) -> Fraction | None:
         """Return the probability as a fraction, by counting; None if members are unknown or there are too many ways."""
         used = [(self.classes[kind], number) for kind, number in _pairs(pattern)]
         sums: dict[tuple[int, ...], int] = {(0,) * len(self.capacity): 1}
-        for known, number in used:
-            ways = _counted(known.values, number) if isinstance(known, Members) else None
+        for sizes, number in used:
+            ways = _counted(sizes.values, number) if isinstance(sizes, Members) else None
             if ways is None or len(ways) * len(sums) > MAX_SUMS:
                 return None
             added: dict[tuple[int, ...], int] = {}
@@ -345,10 +349,10 @@ class Chances:
             sums = added
         room = self.capacity.tolist()
         fitting = sum(ways for total, ways in sums.items() if all(map(int.__le__, total, room)))
-        return Fraction(fitting, math.prod(math.comb(known.count, number) for known, number in used))
+        return Fraction(fitting, math.prod(math.comb(sizes.count, number) for sizes, number in used))
 
     def _bounds(self, used: tuple[tuple[int, int], ...], resource: int) -> tuple[float, float]:
-        """Bound the probability for one resource, by rounding sizes up and down to a grid if need be."""
+        """Bound the probability for one resource, by rounding sizes up and down to a grid if necessary."""
         if all(isinstance(self.classes[kind], Members) for kind, _ in used):
             exact = self._chance(used, resource, 1, True)
             if exact is not None:
@@ -360,8 +364,8 @@ class Chances:
     def _chance(self, used: tuple[tuple[int, int], ...], resource: int | None, step: int, upward: bool) -> float | None:
         parts = [self._sums(kind, number, resource, step, upward) for kind, number in used]
         room = self.capacity if resource is None else self.capacity[resource : resource + 1]
-        known = [part for part in parts if part is not None]
-        return fit_chance(known, room // step) if len(known) == len(parts) else None
+        laws = [part for part in parts if part is not None]
+        return fit_chance(laws, room // step) if len(laws) == len(parts) else None
 
     def _sums(self, kind: int, number: int, resource: int | None, step: int, upward: bool) -> SumLaw | None:
         key = (kind, number, resource, step, upward)
@@ -370,3 +374,69 @@ class Chances:
             for taken in range(number + 1):
                 self._draws[kind, taken, resource, step, upward] = None if draws is None else draws[taken]
         return self._draws[key]
+
+
+# Random orders inside classes: what a planner who knows the values of a class, but not their order, can try. The values
+# are released, so no privacy depends on these seeded random numbers.
+
+
+def within_class_permutations(class_of_row: IntArray, num: int, seed: int) -> IntArray:
+    """Sample permutations of rows that exchange rows of one class only, each equally likely."""
+    return _permutations(_rows_by_class(class_of_row), num, np.random.default_rng(seed))
+
+
+def _rows_by_class(class_of_row: IntArray) -> list[IntArray]:
+    order = np.argsort(class_of_row, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(class_of_row[order])) + 1)
+
+
+def _permutations(classes: list[IntArray], num: int, generator: np.random.Generator) -> IntArray:
+    lines = np.empty((num, sum(map(len, classes))), dtype=np.int64)
+    for rows in classes:
+        lines[:, rows] = generator.permuted(np.broadcast_to(rows, (num, len(rows))), axis=1)
+    return lines
+
+
+def fits_by_permutation(
+    values: FloatArray,  # weight of each row if nothing is exchanged; one column per resource, or one number per row
+    class_of_row: IntArray,  # class_of_row, bin_of_row: class and bin of each row; bins count from 0
+    bin_of_row: IntArray,
+    capacities: FloatArray,  # capacity of each bin for each resource; one line, or one number, stands for all bins
+    *,
+    permutations: int,  # how many to try
+    seed: int,  # equal seeds give equal permutations
+) -> Iterator[BoolArray]:
+    """Try a plan on random permutations inside classes, some thousands at a time.
+
+    Decimals are added up as whole numbers, so that a load equal to the capacity fits.
+    """
+    # Values (row, resource) and capacities (bin, resource), scaled to whole numbers if they are decimals
+    loads = np.array(values, dtype=np.float64).reshape(len(class_of_row), -1)
+    lines = np.asarray(capacities, dtype=np.float64).reshape(-1, loads.shape[1])
+    num_bins = max(int(bin_of_row.max()) + 1, len(lines))
+    rooms = np.array(np.broadcast_to(lines, (num_bins, loads.shape[1])))
+    for own, room in zip(loads.T, rooms.T, strict=True):
+        scale = decimal_scale(np.concatenate([own, room[np.isfinite(room)]])) or 1
+        if scale > 1:
+            own[:], room[:] = np.rint(own * scale), np.rint(room * scale)
+    order = np.argsort(bin_of_row, kind="stable")
+    used, starts = np.unique(bin_of_row[order], return_index=True)
+    classes, generator = _rows_by_class(class_of_row), np.random.default_rng(seed)
+    chunk = max(1, _CHUNK_NUMBERS // len(loads))
+    for first in range(0, permutations, chunk):
+        orders = _permutations(classes, min(chunk, permutations - first), generator)[:, order]
+        fits = np.ones((len(orders), len(rooms)), dtype=np.bool_)  # an empty bin fits
+        for resource, room in zip(loads.T, rooms.T, strict=True):
+            # (permutation, bin in use): the load of one resource
+            fits[:, used] &= np.add.reduceat(resource[orders], starts, axis=1) <= room[used]
+        yield fits
+
+
+def clopper_pearson(hits: int, tries: int) -> tuple[float, float]:
+    """Return an interval that contains the probability of a hit with at least 95 % confidence."""
+    from scipy.special import betaincinv
+
+    tail = (1 - CONFIDENCE) / 2
+    low = 0.0 if hits == 0 else float(betaincinv(hits, tries - hits + 1, tail))
+    high = 1.0 if hits == tries else float(betaincinv(hits + 1, tries - hits, 1 - tail))
+    return low, high

@@ -1,15 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cover classes by patterns at least cost: several kinds of bin, a limit on each, and a budget of risk.
 
-The program: choose how often each listed pattern is used, so that every class is covered as often as it has items, no
-kind of bin is used more often than there are bins of it, and the patterns' shares of the budget add up to at most the
-budget. Patterns are many, so the relaxation is solved by adding those whose price is wrong; all are priced each time.
+The program: choose how often to use each listed pattern, so that every class is covered as often as it has items, no
+kind of bin exceeds its number of bins, and the patterns' shares of the budget add up to at most the budget. There are
+many patterns, so the relaxation is solved by adding those with a wrong price; all are priced each time.
 
-Why the bound is never above the truth: prices of at least 0 bound every cover if no pattern is worth more than it costs
-(weak duality). The solver's prices are floating-point numbers that may break this by a hair, so they are divided by the
-largest excess found over all patterns, and the bound is rounded down by a margin before it is rounded up to a whole
-number. A pattern whose reduced cost is above what a better cover could still save is in no better cover, so the integer
-program over the others decides; it rests on HiGHS's branch and bound with its own margin.
+Why the bound is never above the truth: see ``docs/proofs/patterns.md#numbers``.
 
 References
 ----------
@@ -27,20 +23,18 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dunnage.arrays import FloatArray, IntArray
-from dunnage.compiling import kernel
+from dunnage.arrays import FloatArray, IntArray, kernel
 from dunnage.kernels.bins.chances import ROUNDING, SumLaw
 from dunnage.kernels.solver import CoverTable, solve_prices, solve_program
 
-# --- List every pattern worth using: how many items of each class a bin may take, and the risk that they do not fit.
+# List every pattern worth using: how many items of each class a bin may take, and the risk that they do not fit.
 #
-# One walk serves all models. A class is a list of sums, one for each number of items; a class whose items all count the
-# same has one sum with probability 1, so that a pattern either fits or does not. Taking one more item never lowers the
-# risk, so a walk turns back at the first that is above the limit.
+# One walk serves all models. A class is a list of sums, one for each number of items; a class of equal items has one
+# sum with probability 1, so that a pattern either fits or does not. One more item never lowers the risk, so a walk
+# turns back at the first pattern above the limit.
 #
-# A pattern that another contains at no more risk is of no use in a cover. Those that fit surely and stay sure with one
-# more item are therefore left out; every cover from all patterns has one as good from those that are kept.
-
+# A pattern is useless in a cover if another contains it at no more risk. Patterns that certainly fit, even with one
+# more item, are therefore left out; for every cover from all patterns there is an equally good one from the rest.
 
 MAX_PATTERNS = 300_000
 MAX_WORK = 2 * 10**9
@@ -52,20 +46,19 @@ _MAX_DENSE = 2_000_000
 
 @dataclass(frozen=True, eq=False)
 class PatternList:
-    # starts, kinds, numbers: pattern j takes `numbers[i]` items of class `kinds[i]` for i from `starts[j]` to `starts[j
-    # + 1]`
+    # Pattern j takes `numbers[i]` items of class `kinds[i]` for i from `starts[j]` to `starts[j + 1]`
     starts: IntArray
     kinds: IntArray
     numbers: IntArray
-    risk: FloatArray  # Probability that the pattern does not fit; exactly 0 where it fits surely
-    num_classes: int  # Number of classes
+    risk: FloatArray  # probability that the pattern does not fit; exactly 0 if it certainly fits
+    num_classes: int
 
     def __len__(self) -> int:
         return len(self.risk)
 
     @classmethod
     def together(cls, parts: Sequence[tuple[PatternList, IntArray]], num_classes: int) -> PatternList:
-        """Join listings of different classes; each comes with the numbers its classes have in the whole."""
+        """Join lists of different classes; each comes with the numbers of its classes in the whole."""
         ends = np.concatenate([[0], np.cumsum([len(part.kinds) for part, _ in parts])])
         starts = [part.starts[:-1] + end for (part, _), end in zip(parts, ends, strict=False)]
         return cls(
@@ -86,17 +79,17 @@ class PatternList:
 def list_patterns(
     classes: Sequence[Sequence[SumLaw]],
     worst: Sequence[IntArray],
-    capacity: IntArray,  # What a bin holds of each resource
+    capacity: IntArray,  # of a bin for each resource
     *,
-    most_risk: float,  # Largest risk of a pattern; a pattern that is as risky as that up to rounding is listed
+    most_risk: float,  # largest risk of a pattern, up to rounding
     least: int = 0,
     slack: int = 0,
-    most_patterns: int = MAX_PATTERNS,  # most_patterns, most_work: where to give up
+    most_patterns: int = MAX_PATTERNS,  # most_patterns, most_work: when to give up
     most_work: int = MAX_WORK,
 ) -> PatternList | None:
-    """List the useful patterns whose risk is at most a limit; None if there are too many."""
+    """List the useful patterns with at most a certain risk; None if there are too many."""
     capacity = np.asarray(capacity, dtype=np.int64)
-    # Put the sums of all classes and numbers into flat arrays, with where each begins.
+    # Put the sums of all classes and numbers into flat arrays, with the place where each begins.
     resources = len(capacity)
     caps = np.array([len(sums) - 1 for sums in classes], dtype=np.int64)
     first = np.concatenate([[0], np.cumsum(caps)]).astype(np.int64)
@@ -108,7 +101,7 @@ def list_patterns(
     largest = np.array(lines, dtype=np.int64).reshape(-1, resources)
     flat = _Flat(caps, first, starts, np.ascontiguousarray(values), chances, largest)
     limits = _Limits(most_risk + ROUNDING, least, slack, float(most_work))
-    # Most of this is never used, and memory that is not written to is not taken.
+    # Most of this is never used, and memory that is never written to costs nothing.
     room = _PatternRoom(
         pairs=np.empty((most_patterns * _PAIRS_EACH, 2), dtype=np.int64),
         ends=np.zeros(most_patterns + 1, dtype=np.int64),
@@ -160,10 +153,8 @@ class _Limits(NamedTuple):
 
 
 class _Stack(NamedTuple):
-    """What a walk holds at each depth."""
-
-    cells: FloatArray  # odds by sum, where there is one resource and few sums
-    held: IntArray  # sums
+    cells: FloatArray  # odds by sum, if there is one resource and few sums
+    points: IntArray  # sums
     odds: FloatArray
     size: IntArray  # how many there are
     total: IntArray  # largest sum
@@ -172,7 +163,7 @@ class _Stack(NamedTuple):
 
 
 class _PatternRoom(NamedTuple):
-    """Room for patterns: pairs of class and number of items, where those of each end, its risk, its largest sum."""
+    """Memory for patterns: pairs of class and number of items, where those of each end, its risk, its largest sum."""
 
     pairs: IntArray
     ends: IntArray
@@ -182,7 +173,7 @@ class _PatternRoom(NamedTuple):
 
 @kernel
 def _walk(flat: _Flat, capacity: IntArray, limits: _Limits, stack: _Stack, out: _PatternRoom) -> tuple[int, int]:
-    """Walk through all patterns, class by class, and return 0 (or why it gave up) and how many there are."""
+    """Walk through all patterns, class by class; return 0 (or why it gave up) and the number of patterns."""
     caps, first, starts, values, chances, largest = flat
     cells, points, odds, size, total, kind, number = stack
     most_risk, least, slack, most_work = limits
@@ -205,7 +196,7 @@ def _walk(flat: _Flat, capacity: IntArray, limits: _Limits, stack: _Stack, out: 
         if work > most_work:
             status = 1
             break
-        # Combine what the bin holds with the class's sums, keeping what still fits.
+        # Combine the load of the bin with the sums of the class, and keep what still fits.
         fits, kept = 0.0, 0
         if dense:
             low, high = capacity[0] + 1, -1
@@ -258,7 +249,7 @@ def _walk(flat: _Flat, capacity: IntArray, limits: _Limits, stack: _Stack, out: 
                 if points[depth + 1, i, 0] >= least - slack:
                     full += odds[depth + 1, i]
         if densest < 1.0 - most_risk:
-            continue  # another number of this class may do again: all of it has no spread
+            continue  # another number of this class may be possible again: the whole class has no spread
         if depth + 2 >= len(size) or num_patterns >= len(out.risk) or pairs + depth + 1 > len(out.pairs):
             status = 3
             break
@@ -285,7 +276,7 @@ def _mark_useful(
     flat: _Flat,
     capacity: IntArray,
 ) -> Any:
-    """Mark all patterns but those that fit surely and would with one more item."""
+    """Mark all patterns except those that certainly fit, even with one more item."""
     caps, largest, first = flat.caps, flat.largest, flat.first
     useful = np.ones(len(risk), dtype=np.bool_)
     taken = np.zeros(len(caps), dtype=np.int64)
@@ -320,7 +311,7 @@ _FIRST_COLUMNS = 2500
 
 @dataclass(frozen=True, eq=False)
 class KindPatterns:
-    """One kind of bin: its patterns, what a bin costs (a whole number), how many there are (None: any number)."""
+    """One kind of bin: its patterns, the cost of a bin (a whole number), the number of bins (None: any number)."""
 
     listing: PatternList
     cost: int = 1
@@ -328,10 +319,11 @@ class KindPatterns:
 
 
 class Cover(NamedTuple):
-    """Bins that cover every class exactly, and what any cover costs at least.
+    """Bins that cover every class exactly, and a lower bound on the cost of any cover.
 
-    ``kinds``, ``rows`` and ``patterns`` have one line a bin; they are empty if no cover was found. ``rows`` are the
-    listed patterns, ``patterns`` the same less what was covered twice. ``bound`` is None if no cover exists at all.
+    ``kinds``, ``rows`` and ``patterns`` have one line per bin; they are empty if there is no cover yet. ``rows`` are
+    the listed patterns, ``patterns`` the same without items that are covered twice. ``bound`` is None if no cover
+    exists.
     """
 
     kinds: IntArray
@@ -342,7 +334,7 @@ class Cover(NamedTuple):
 
 
 class CoverProgram:
-    """The patterns of all kinds of bin, ready to be solved for one demand under one or another budget."""
+    """The patterns of all kinds of bin, for one demand under one or another budget."""
 
     def __init__(self, demand: IntArray, choices: Sequence[KindPatterns]) -> None:
         from scipy.sparse import vstack
@@ -357,7 +349,6 @@ class CoverProgram:
         self.step = math.gcd(*(choice.cost for choice in choices))
 
     def table(self, rows: IntArray, use: FloatArray | None, budget: float) -> CoverTable:
-        """Return the program over some of the patterns."""
         limits = {kind: choice.count for kind, choice in enumerate(self.choices) if choice.count is not None}
         own = None if use is None else use[rows]
         return CoverTable(self.matrix[rows], self.demand, self.cost[rows], self.kind[rows], limits, own, budget)
@@ -365,14 +356,14 @@ class CoverProgram:
     def solve(
         self,
         *,
-        deadline: float,  # Monotonic time by which to stop
+        deadline: float,  # monotonic time at which to stop
         use: FloatArray | None = None,  # use, budget: how much of the budget each pattern takes, and the budget
         budget: float = math.inf,
         at_most: float = math.inf,
-        known_bound: int = 0,  # What any cover costs at least, as known from elsewhere
-        usable: npt.NDArray[np.bool_] | None = None,  # Which patterns may be used; by default all
+        known_bound: int = 0,  # a lower bound on the cost of any cover, from elsewhere
+        usable: npt.NDArray[np.bool_] | None = None,  # which patterns may be used; by default all
     ) -> Cover:
-        """Find a cover of least cost, or one below ``at_most`` if there is one, with a bound."""
+        """Return a cover of least cost, or one below ``at_most`` if there is one, with a bound."""
         if math.isfinite(at_most):
             at_most = math.ceil(at_most / self.step) * self.step
         allowed = np.ones(len(self.cost), dtype=bool) if usable is None else usable
@@ -397,14 +388,14 @@ class CoverProgram:
         return max(0, math.ceil(value / self.step - MARGIN)) * self.step
 
     def _whole(self, search: _Relaxed, bound: int, at_most: float, deadline: float) -> Cover:
-        """Solve the integer program: first over the patterns the relaxation likes, then over all that can matter."""
+        """Solve the integer program: first over the patterns that the relaxation favours, then over all that matter."""
         best = self._nothing(bound)
         limit = at_most
         for share, most in ((0.25, len(self.demand) * 6 + 200), (1.0, MAX_PROGRAM_COLUMNS)):
             seconds = (deadline - time.monotonic()) * share
             if seconds <= 0 or (best.cost is not None and best.cost <= bound):
                 break
-            # In a cover that costs less than the limit, no pattern's reduced cost exceeds what is left to save.
+            # In a cover below the limit, no pattern has a reduced cost above what is left to save.
             spare = max(limit - self.step - search.bound, 0.0) + MARGIN * max(1.0, limit)
             order = np.argsort(search.reduced, kind="stable")[:most]
             rows = search.rows[order[search.reduced[order] <= spare]]
@@ -417,7 +408,7 @@ class CoverProgram:
             if complete:
                 proved = max(bound, int(limit) if answer.impossible else self._rounded_up(answer.bound))
             if answer.values is not None:
-                # Make bins of the solution; items covered too often are taken out again.
+                # Turn the solution into bins, without items that are covered too often.
                 chosen = np.repeat(rows, answer.values)
                 whole = np.asarray(self.matrix[chosen].toarray()).astype(np.int64)
                 patterns, kept = without_surplus(whole, chosen, self.demand)
@@ -428,7 +419,7 @@ class CoverProgram:
 
 
 def without_surplus(patterns: IntArray, names: IntArray, demand: IntArray) -> tuple[IntArray, IntArray]:
-    """Take out what is covered twice, and bins that are empty then; ``names`` go with the bins."""
+    """Remove what is covered twice, and bins that are then empty; ``names`` go with the bins."""
     left = patterns.copy()
     surplus = left.sum(axis=0) - demand
     for line in left:
@@ -440,7 +431,7 @@ def without_surplus(patterns: IntArray, names: IntArray, demand: IntArray) -> tu
 
 
 class _Relaxed:
-    """The relaxation of a program over some of its patterns, solved by adding those that are priced wrong."""
+    """The relaxation of a program over some of its patterns, solved by adding those with a wrong price."""
 
     def __init__(self, program: CoverProgram, rows: IntArray, use: FloatArray | None, budget: float) -> None:
         self.program, self.rows, self.use, self.budget = program, rows, use, budget
@@ -449,7 +440,7 @@ class _Relaxed:
         self.reduced = np.zeros(len(rows))
 
     def run(self, deadline: float) -> bool:
-        """Solve it; return whether the bound holds for all patterns."""
+        """Solve the relaxation; return whether the bound holds for all patterns."""
         program, rows = self.program, self.rows
         matrix = program.matrix[rows]
         inside = self._first(matrix)
@@ -472,14 +463,14 @@ class _Relaxed:
             wrong = np.flatnonzero(self.reduced < -MARGIN * program.cost[rows] / 10)
             fresh = wrong[~np.isin(wrong, inside, assume_unique=True)]
             if not len(fresh):
-                # A cover needs no more bins than items. Where any would cost more than so many, there is none.
+                # A cover needs no more bins than items. If the bound exceeds their cost, there is no cover.
                 self.infeasible = self.bound > float(program.demand.sum() * program.cost.max()) * (1 + MARGIN)
                 return True
             worst = fresh[np.argsort(self.reduced[fresh], kind="stable")[:NEW_COLUMNS]]
             inside = np.concatenate([inside, worst])
 
     def _first(self, matrix: Any) -> IntArray:
-        """Choose patterns to begin with: all if they are few, else for each class those that take most of it."""
+        """Choose the first patterns: all if they are few, else for each class those that take most of it."""
         if len(self.rows) <= _FIRST_COLUMNS:
             return np.arange(len(self.rows))
         columns = matrix.tocsc()

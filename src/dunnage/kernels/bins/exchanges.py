@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Put independent random numbers into a fixed number of bins so that all bins fit as likely as can be found.
+"""Put independent random numbers into a fixed number of bins so that all bins fit with a high probability.
 
-The chance of a bin with a row more, less or exchanged is one product of vectors, so that all moves and exchanges are
-weighed at once. The best is made, better or not, and may not be undone for a while; nothing is drawn.
+The chance of a bin with a row more, less or exchanged is one product of vectors, so all moves and exchanges are
+compared at once. The best is made, better or not, and may not be undone for a while; nothing is random.
 """
 
 from __future__ import annotations
@@ -14,15 +14,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dunnage.arrays import BoolArray, FloatArray, IntArray
-from dunnage.compiling import kernel
+from dunnage.arrays import BoolArray, FloatArray, IntArray, kernel
 
-# --- Spread the items of each class over the bins of a packing, without using more bins.
+# Spread the items of each class over the bins of a packing, without more bins.
 #
-# A packing says nothing about which class goes where. Moving and swapping items between bins with room lowers the
-# largest share of a class in one bin, which is what an onlooker's best guess rests on. A plain descent: nothing is
+# A packing does not care which class goes where. Moving and swapping items between bins with room lowers the largest
+# share of a class in one bin, and an onlooker's best guess rests on that share. This is a plain descent: nothing is
 # proved, and every state on the way fits.
-
 
 MAX_CELLS = 20_000_000
 _STEPS = 200_000
@@ -30,17 +28,16 @@ _EXCESS = 1e6
 
 
 def spread_items(
-    sizes: IntArray,  # Of each item, one column a resource
+    sizes: IntArray,  # of each item, one column per resource
     class_of: IntArray,
     group_of: IntArray,
     bin_of: IntArray,
-    room: IntArray,  # What each bin holds. Shape: (bins, resources). A bin may be empty
+    room: IntArray,  # capacity of each bin. Shape: (bins, resources). A bin may be empty
     *,
-    caps: IntArray,  # Most items of each class that a bin should take; reached if the descent finds a way
+    caps: IntArray,  # largest number of items of each class in a bin, if the descent can reach it
     seconds: float,  # seconds, seed: time limit and seed
     seed: int = 0,
 ) -> IntArray:
-    """Return bins of items with each class spread wider, every bin still fitting."""
     num_classes, num_bins = int(class_of.max()) + 1, len(room)
     if num_classes * num_bins > MAX_CELLS or num_bins < 2 or seconds <= 0:
         return bin_of
@@ -61,7 +58,7 @@ def spread_items(
 
 
 def _value(class_of: IntArray, bin_of: IntArray, caps: IntArray, num_bins: int) -> tuple[int, int]:
-    """Return items above the caps, and the sum over classes of the most items in one bin."""
+    """Return the items above the caps, and the sum over classes of the largest number of items in one bin."""
     counts = np.zeros((len(caps), num_bins), dtype=np.int64)
     np.add.at(counts, (class_of, bin_of), 1)
     return int(np.maximum(counts - caps[:, None], 0).sum()), int(counts.max(axis=1).sum())
@@ -83,7 +80,7 @@ def _descend(
     steps: int,
     state: int,
 ) -> int:
-    """Try random moves and swaps, keeping those that spread. Plain Python that numba compiles; changes ``bin_of``."""
+    """Try random moves and swaps, and keep those that spread. Changes ``bin_of``."""
     n, resources, bins = len(class_of), sizes.shape[1], len(room)
     load = np.zeros((bins, resources), dtype=np.int64)
     counts = np.zeros((len(caps), bins), dtype=np.int64)
@@ -150,18 +147,18 @@ def _descend(
 
 
 def shares(laws: Sequence[FloatArray]) -> FloatArray:
-    """Return about how much of a truck each row takes, over all quantities."""
+    """Return about how much of a truck each row needs, over all quantities."""
     return np.asarray(sum((1 - np.cumsum(law, axis=1)).mean(axis=1) for law in laws))
 
 
 @dataclass(eq=False)
 class Exchanges:
-    """Rows in a fixed number of bins, moved and exchanged so that everything fits more likely."""
+    """Rows in a fixed number of bins, moved and exchanged so that everything is more likely to fit."""
 
-    laws: list[FloatArray]  # Law of each row in units, for each quantity. Shape of each: rows, units
-    group: IntArray  # Rows of different groups never share a bin
-    bin_of_row: IntArray  # Where rows are; -1 for nowhere yet
-    num_bins: int  # How many bins there are
+    laws: list[FloatArray]  # law of each row in units, for each quantity. Shape of each: rows, units
+    group: IntArray  # rows of different groups never share a bin
+    bin_of_row: IntArray  # bin of each row; -1 for none yet
+    num_bins: int
     loads: list[FloatArray] = field(init=False)
     rests: list[FloatArray] = field(init=False)
 
@@ -175,7 +172,7 @@ class Exchanges:
         self.log_with = np.zeros((self.num_bins, num))  # ... that a bin fits with a row more
         self.log_instead = np.zeros((num, num))  # ... that a row's bin fits with another row instead of it
         self.group_of_bin = np.zeros(self.num_bins, dtype=np.int64)
-        placed = self.bin_of_row >= 0  # rows of a bin that was taken away are nowhere yet
+        placed = self.bin_of_row >= 0  # rows of a removed bin have no place yet
         self.group_of_bin[self.bin_of_row[placed]] = self.group[placed]
         self.refresh(range(self.num_bins))
 
@@ -184,7 +181,7 @@ class Exchanges:
             rows = np.flatnonzero(self.bin_of_row == bin_)
             self.log_bin[bin_], self.log_with[bin_] = 0.0, 0.0
             self.log_without[rows], self.log_instead[rows] = 0.0, 0.0
-            # einsum, for products so small are slow where BLAS has to share its processors
+            # einsum, because BLAS is slow for small products if it has to share its processors
             for law, tail, load, rest in zip(self.laws, self.tails, self.loads, self.rests, strict=True):
                 load[bin_], rest[rows] = _with_and_without(law[rows])
                 self.log_bin[bin_] += _log(load[bin_].sum())
@@ -197,7 +194,7 @@ class Exchanges:
         return -float(self.log_bin.sum())
 
     def gains_of_moves(self) -> FloatArray:
-        """Return how much the logarithm grows by moving a row to a bin. Shape: bins, rows."""
+        """Return how much the logarithm grows if a row moves to a bin. Shape: bins, rows."""
         own = self.bin_of_row
         gains = self.log_with - self.log_bin[:, None] + (self.log_without - self.log_bin[own])[None]
         gains[self.group_of_bin[:, None] != self.group[None]] = -np.inf
@@ -205,7 +202,7 @@ class Exchanges:
         return gains
 
     def gains_of_swaps(self) -> FloatArray:
-        """Return how much the logarithm grows by exchanging two rows. Shape: rows, rows."""
+        """Return how much the logarithm grows if two rows are exchanged. Shape: rows, rows."""
         own = self.bin_of_row
         before = self.log_bin[own]
         gains = self.log_instead + self.log_instead.T - before[:, None] - before[None]
@@ -238,7 +235,7 @@ def _with_and_without(laws: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def settled(state: Exchanges, budget: float, accepted: Callable[[IntArray], bool], deadline: float) -> bool:
-    """Move and exchange rows, best first, until bins are accepted; what was undone stays so for a while."""
+    """Move and exchange rows, best first, until the bins are accepted; a change may not be reversed for a while."""
     num = len(state.bin_of_row)
     barred = np.zeros((state.num_bins, num), dtype=np.int64)
     least, stalled, turn = math.inf, 0, 0
@@ -259,7 +256,7 @@ def settled(state: Exchanges, budget: float, accepted: Callable[[IntArray], bool
 
 
 def _best_change(state: Exchanges, barred: BoolArray, needed: float) -> dict[int, int] | None:
-    """Return the best move or exchange that is not barred, or that is better than all before."""
+    """Return the best move or exchange that is not barred, or that beats everything before."""
     own = state.bin_of_row
     moves, swaps = state.gains_of_moves(), state.gains_of_swaps()
     back = barred[own]  # whether the column's row may not go to the bin of the line's
@@ -275,7 +272,7 @@ def _best_change(state: Exchanges, barred: BoolArray, needed: float) -> dict[int
 
 
 def without_bin(laws: list[FloatArray], group: IntArray, bin_of_row: IntArray, gone: int) -> Exchanges | None:
-    """Take a bin away: put its rows into others, the largest first, where each fits best."""
+    """Remove a bin: put each of its rows, the largest first, into the bin where it fits best."""
     rows = np.flatnonzero(bin_of_row == gone)
     if not (group[bin_of_row != gone] == group[rows[0]]).any():
         return None

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fills of sealed slots, on bare whole numbers: count them, draw one uniformly, say how likely an item is in a bin.
+"""Fills of sealed slots, on bare whole numbers: count them, sample one uniformly, say how likely an item is in a bin.
 
-A sealed plan says only how many items of each class a bin takes. A *fill* puts every item into a slot of its class; it
+A sealed plan only says how many items of each class a bin takes. A *fill* puts every item into a slot of its class; it
 is feasible if no bin is above capacity. Items are distinguishable, the slots of one class in one bin are not.
 
 **Counting** (:func:`count_fills`) is exact.
 
 **Walking** (:func:`estimate_chances`) is for problems too large to count: Markov chains over all fills, feasible or
 not, at several penalties for overload, that change places now and then. At every penalty all feasible fills are equally
-likely, so the feasible ones met are the sample; but nothing proves that the chains walked long enough, so what comes
-out is an estimate.
+likely, so the feasible ones met are the sample. Nothing proves that the chains walked long enough, so the result is an
+estimate.
 
 ``docs/proofs/linkage.md`` has the proofs.
 
@@ -32,19 +32,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dunnage.arrays import FloatArray, IntArray
-from dunnage.compiling import kernel
+from dunnage.arrays import FloatArray, IntArray, kernel
 from dunnage.errors import NoPlanError, ParameterError
 
-# --- Count fills of sealed slots exactly: place items one after another, and meet the same states again and again.
-#
-# What cannot matter is taken out first: a class of equal items, a bin that holds even the largest items it may get.
-# What is left falls into parts that share no class and no bin. In a part, items are placed class by class, largest
-# first. How bins got where they are does not matter for the rest, only how much room each has left: and of that only
-# which of the sets of items it still may get would fit. So bins that agree in this are taken together, and the number
-# of ways to go on from a state is computed once, in whole numbers of any length. ``docs/proofs/linkage.md`` has the
-# proof.
-
+# Counting removes what cannot matter, splits the rest into parts that share no class and no bin, and places the items
+# of a part one after another. Bins that take the same future items are merged, so the same states come again and again,
+# and the ways to continue from a state are counted once (docs/proofs/linkage.md#counting-fills).
 
 Below = Callable[[int], int]
 Amounts = tuple[int, ...]
@@ -54,7 +47,7 @@ TRIAL_PARTS = 20
 
 
 class Sort(NamedTuple):
-    """Bins that take the same numbers of the same classes and have the same room for them; None: for anything."""
+    """Bins that take the same numbers of the same classes and have the same room for them; None: room for anything."""
 
     needs: tuple[tuple[int, int], ...]
     room: Amounts | None
@@ -65,14 +58,13 @@ class Sort(NamedTuple):
 class FillPart:
     """A part of a problem that shares no class and no bin that matters with any other."""
 
-    members: dict[int, list[int]]  # The items of each class, largest first
-    # Bins that matter. Slots of a class in all other bins are together one bin, with number `-1 - class`
-    sorts: list[Sort]
-    pools: dict[int, list[int]]  # For each class the bin of each of those slots
+    members: dict[int, list[int]]  # the items of each class, largest first
+    sorts: list[Sort]  # bins that matter; slots of a class in all other bins form one bin, with number `-1 - class`
+    pools: dict[int, list[int]]  # for each class the bin of each of those slots
 
 
 def ways_to_share(bins: Sequence[int]) -> int:
-    """Return in how many ways distinguishable items go into slots of these bins."""
+    """Return the number of ways to put distinguishable items into slots of these bins."""
     _, numbers = np.unique(np.asarray(bins, dtype=np.int64), return_counts=True)
     return math.factorial(len(bins)) // math.prod(math.factorial(number) for number in numbers.tolist())
 
@@ -93,7 +85,7 @@ def members_by_class(class_of: IntArray, sizes: IntArray, num_classes: int) -> l
 
 
 def extremes(class_of: IntArray, sizes: IntArray, counts: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the least and the largest load each bin could have in each resource. Shapes: bins x resources."""
+    """Return the smallest and the largest possible load of each bin in each resource. Shapes: bins x resources."""
     least = np.zeros((len(counts), sizes.shape[1]), dtype=np.int64)
     most = least.copy()
     for class_ in range(counts.shape[1]):
@@ -104,7 +96,7 @@ def extremes(class_of: IntArray, sizes: IntArray, counts: IntArray) -> tuple[Int
 
 
 def _partial_sums(sizes: IntArray) -> tuple[IntArray, IntArray]:
-    """Return for 0, 1, ... items the least and the largest sum they can have in each resource."""
+    """Return for 0, 1, ... items their smallest and largest possible sum in each resource."""
     ranked = np.sort(sizes, axis=0)
     nothing = np.zeros((1, sizes.shape[1]), dtype=np.int64)
     return (
@@ -116,7 +108,6 @@ def _partial_sums(sizes: IntArray) -> tuple[IntArray, IntArray]:
 def split(
     members: list[list[int]], sizes: IntArray, counts: IntArray, capacities: IntArray, most: IntArray
 ) -> list[FillPart]:
-    """Take out what cannot matter, and split the rest into parts."""
     varied = np.array([bool(np.any(sizes[items] != sizes[items[:1]])) for items in members], dtype=bool)
     can_overflow = np.max(most - capacities, axis=1, keepdims=True) > 0
     matters = can_overflow & varied & (counts > 0)  # bins x classes
@@ -145,26 +136,24 @@ def split(
 
 
 class _Standing(NamedTuple):
-    """Where a bin stands: its sort, how many items it has, and the room left, None if anything will fit."""
-
     sort: int
     num_placed: int
     room: Amounts | None
 
 
 State = tuple[tuple[int, int], ...]
-"""How many bins there are of each standing; standings by number, ascending."""
+"""The number of bins of each standing; standings by number, ascending."""
 Option = tuple[int, int, State]
-"""To place an item into a bin of some standing: the standing, how many bins have it, the state afterwards."""
+"""To place an item into a bin of some standing: the standing, the number of bins with it, the state afterwards."""
 _DONE, _DEAD = -1, -2
 _END: dict[State, int] = {(): 1}
 
 
 @dataclass(eq=False)
 class _Layer:
-    """What can be done with one item: the options of each state, and how standings change by it.
+    """The options for one item in each state, and how standings change by it.
 
-    ``ahead`` has the number of ways to go on from each state that leads to the end.
+    ``ahead`` has the number of ways to continue from each state that leads to the end.
     """
 
     options: dict[State, list[Option]] = field(default_factory=dict)
@@ -201,7 +190,7 @@ class Sweep:
         return self._number_of[standing]
 
     def explore(self, most_states: int, deadline: float) -> int:
-        """Find all states that can be reached; return how many items were placed before there were too many."""
+        """List all reachable states; return how many items were placed before there were too many."""
         states: dict[State, None] = {self.start: None}
         num_states = 0
         for at, layer in enumerate(self.layers):
@@ -216,7 +205,7 @@ class Sweep:
         return len(self.layers)
 
     def _options(self, at: int, state: State) -> Iterator[Option]:
-        """Yield the ways to place an item, without those that leave some bin with nothing that fits."""
+        """Yield the ways to place an item, except those that leave some bin without anything that fits."""
         layer, rank = self.layers[at], self._rank[at]
         for number, _ in state:
             if number not in layer.waiting:
@@ -236,7 +225,7 @@ class Sweep:
 
     @staticmethod
     def _after(layer: _Layer, state: State, chosen: int) -> State:
-        """Return the state once an item is in a bin of the chosen standing."""
+        """Return the state after an item is put into a bin of the chosen standing."""
         numbers: dict[int, int] = {}
         for number, num_bins in state:
             waiting = num_bins - (number == chosen)
@@ -249,9 +238,9 @@ class Sweep:
         return tuple(sorted(numbers.items()))
 
     def _settled(self, at: int, standing: _Standing) -> int:
-        """Return where a bin really stands once item ``at`` is placed.
+        """Return the standing of a bin after item ``at`` is placed.
 
-        Its room is rounded down to what those sets of items need that may still come and would fit.
+        Its room is rounded down to the largest need of a set of items that may still come and would fit.
         """
         sort, num_placed, room = standing
         if room is not None and min(room) < 0:
@@ -273,7 +262,7 @@ class Sweep:
         return self._number(_Standing(sort, num_placed, room))
 
     def _rest(self, at: int, sort: int, num_placed: int) -> tuple[IntArray, IntArray]:
-        """Return the sums of what a bin may still get, twice, if they are few, else the least and the largest."""
+        """Return the possible sums of what a bin may still get, twice, if they are few, else smallest and largest."""
         rank = self._rank[at]
         left = self._due[sort][rank] - num_placed
         options = [self._sums_of(at + 1, left)] if left else []
@@ -289,7 +278,7 @@ class Sweep:
         )
 
     def _sums_of(self, first: int, num: int) -> tuple[IntArray, IntArray]:
-        """Return the sums of ``num`` items of one class from a position on: all (twice) if few, else the extremes."""
+        """Return the sums of ``num`` items of one class after a position: all (twice) if few, else the extremes."""
         if (first, num) not in self._sums:
             rank = self._rank[first]
             sizes = self._class_sizes[rank][first - self._class_end[rank] :]
@@ -303,7 +292,7 @@ class Sweep:
         return self._sums[first, num]
 
     def count(self) -> int:
-        """Count the ways to go on from each state, last ones first; forget states from which there is none."""
+        """Count the ways to continue from each state, last ones first; forget states without any."""
         beyond = _END
         for layer in reversed(self.layers):
             for state, options in layer.options.items():
@@ -320,7 +309,7 @@ class Sweep:
         return self.layers[0].ahead.get(self.start, 0)
 
     def tally(self) -> list[dict[int, int]]:
-        """Count for each item in how many ways it goes into a bin of each sort."""
+        """Count for each item the ways in which it goes into a bin of each sort."""
         tallied: list[dict[int, int]] = []
         reaching = {self.start: 1}
         for layer, following in itertools.zip_longest(self.layers, self.layers[1:]):
@@ -336,7 +325,7 @@ class Sweep:
         return tallied
 
     def draw(self, below: Below) -> Iterator[tuple[int, int]]:
-        """Draw one way, all equally likely: yield each item and its bin."""
+        """Sample one way, all equally likely: yield each item and its bin."""
         state = self.start
         holders = {number: list(sort.bins) for (number, _), sort in zip(state, self.part.sorts, strict=True)}
         for item, layer, following in itertools.zip_longest(self.items, self.layers, self.layers[1:]):
@@ -359,7 +348,7 @@ def _added(some: IntArray, others: IntArray) -> IntArray:
 
 def count_part(part: FillPart, sizes: IntArray, most_states: int, deadline: float) -> Sweep | None:
     """Count a part in the best of some orders of classes: first a short trial of each, then a long one."""
-    # Few bins begun and not done: next the class that leaves fewest such bins.
+    # Keep the number of unfinished bins small: next comes the class that leaves fewest of them.
     fewest: list[int] = []
     sorts = [({class_ for class_, _ in sort.needs}, len(sort.bins)) for sort in part.sorts]
     while len(fewest) < len(part.members):
@@ -402,26 +391,26 @@ _LARGEST_SUM = 2**62
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Items:
-    class_of: IntArray  # class of each item, from 0 on
+    class_of: IntArray  # class of each item, from 0
     sizes: IntArray  # whole numbers of at least 0. Shape: items x resources
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FillSlots:
     counts: IntArray  # how many items of each class a bin takes. Shape: bins x classes
-    capacities: IntArray  # what a bin holds, whole numbers. Shape: bins x resources
+    capacities: IntArray  # of a bin, whole numbers. Shape: bins x resources
 
 
 def _check_match(items: Items, slots: FillSlots) -> None:
-    """Check that every class has as many slots as items and that no sum outgrows 64 bits."""
+    """Check that every class has as many slots as items and that no sum exceeds 64 bits."""
     num_classes = slots.counts.shape[1]
-    known = items.class_of[items.class_of < num_classes]
-    num_items = np.bincount(known, minlength=num_classes)
-    if len(known) < len(items.class_of) or num_items.tolist() != [sum(column) for column in slots.counts.T.tolist()]:
-        raise ParameterError("every class needs as many slots as it has items. Plan on this release anew.")
+    inside = items.class_of[items.class_of < num_classes]
+    num_items = np.bincount(inside, minlength=num_classes)
+    if len(inside) < len(items.class_of) or num_items.tolist() != [sum(column) for column in slots.counts.T.tolist()]:
+        raise ParameterError("every class needs as many slots as items. Make a new plan on this release.")
     if items.sizes.shape[1] != slots.capacities.shape[1] or not items.sizes.shape[1]:
         raise ParameterError(
-            f"items and bins must be measured in the same resources, at least one. "
+            f"items and bins must have the same number of resources, at least one. "
             f"Got {items.sizes.shape[1]} and {slots.capacities.shape[1]}."
         )
     if any(sum(column) > _LARGEST_SUM for column in items.sizes.T.tolist()):
@@ -430,9 +419,7 @@ def _check_match(items: Items, slots: FillSlots) -> None:
 
 @dataclass(eq=False)
 class Fills:
-    """The feasible fills of a problem, counted exactly."""
-
-    number: int  # How many there are, items told apart
+    number: int  # how many there are, with distinguishable items
     _items: Items
     _slots: FillSlots
     _sweeps: list[Sweep]
@@ -475,7 +462,7 @@ class Fills:
 
     def _check_any(self) -> None:
         if self.number == 0:
-            raise NoPlanError("no fill of these slots is feasible. Plan on this release anew, or add room.")
+            raise NoPlanError("no fill of these slots is feasible. Make a new plan on this release, or add room.")
 
 
 def _shuffled(values: Sequence[int], below: Below) -> list[int]:
@@ -508,23 +495,23 @@ def count_fills(
     return Fills(number, items, slots, sweeps)
 
 
-# --- Walking -------------------------------------------------------------------------------------------------------
+# Walking
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FillEstimate:
-    chances: FloatArray  # The share of the feasible fills met in which an item is in a bin. Shape: items x bins
-    error: FloatArray  # How far starts disagree in this: a standard error, 1 if only one start met any. Same shape
-    num_met: int  # Feasible fills met, repeated ones included
-    num_starts: int  # Independent starts that met any
-    drawn: IntArray  # The bin of each item in one of the fills met, each equally likely
+    chances: FloatArray  # share of the feasible fills met in which an item is in a bin. Shape: items x bins
+    error: FloatArray  # standard error of this between starts, 1 if only one start met any. Same shape
+    num_met: int  # feasible fills met, including repeated ones
+    num_starts: int  # independent starts that met any
+    drawn: IntArray  # bin of each item in one of the fills met, each equally likely
 
     def __repr__(self) -> str:
         return f"<Estimate from {self.num_met} fills of {self.num_starts} starts>"
 
 
 def seeded_words(seed: int) -> Words:
-    """Return a source of random 64-bit words for searches on numbers that are no secret."""
+    """Return a source of random 64-bit words for searches on numbers that are not secret."""
     generator = np.random.default_rng(seed)
     return lambda size: generator.integers(0, 2**64, size, dtype=np.uint64)
 
@@ -545,7 +532,7 @@ class _Board(NamedTuple):
 
     @classmethod
     def of(cls, items: Items, slots: FillSlots) -> _Board:
-        """Lay out the slots. What is met is noted in a table with a row per item, a column per bin of its class."""
+        """Lay out the slots. A table with a row per item and a column per bin of its class records what is met."""
         class_of_slot, bin_of_slot = (
             np.repeat(where, slots.counts.T[slots.counts.T > 0]) for where in np.nonzero(slots.counts.T)
         )
@@ -569,7 +556,7 @@ class _Board(NamedTuple):
         )
 
     def shares(self, items: Items, met: IntArray) -> FloatArray:
-        """Spread a table of what was met over all bins; equal items of a class share theirs. Shape: items x bins."""
+        """Spread a table of fills met over all bins; equal items of a class share theirs. Shape: items x bins."""
         shares = np.zeros((len(items.class_of), len(self.bin_size)))
         for class_, first in enumerate(self.class_first.tolist()):
             members = np.flatnonzero(items.class_of == class_)
@@ -595,11 +582,11 @@ def _walk(
     kept: IntArray,
     num_met: IntArray,
 ) -> None:
-    """Walk over fills, feasible or not; note where the walk is, if that is feasible, as often as there are lots.
+    """Walk over fills, feasible or not; record the current fill, if it is feasible, as often as there are lots.
 
-    Written for numba. A step exchanges two items of a class, or two pairs between the same two bins, and is taken with
-    probability min(1, exp(-penalty * growth of overload)). Proposals are symmetric, so all fills of equal overload are
-    equally likely in the long run. Lots decide which of the fills noted is kept: each with equal chance.
+    A step exchanges two items of a class, or two pairs between the same two bins, and is taken with probability
+    min(1, exp(-penalty * growth of overload)). Proposals are symmetric, so all fills of equal overload are equally
+    likely in the long run. Lots decide which of the recorded fills is kept: each with equal chance.
     """
     num_slots, num_resources = len(item_at), loads.shape[1]
     num_steps = len(words) // 3
@@ -647,16 +634,16 @@ def _walk(
 
 
 class _Chains:
-    """Walks at growing penalties, that change places.
+    """Walks at growing penalties that change places.
 
-    The first forgets where it began, the last never leaves the feasible fills.
+    The first forgets where it began; the last never leaves the feasible fills.
     """
 
     def __init__(self, board: _Board, items: Items, words: Words, start: IntArray | None) -> None:
         self.board, self._words = board, words
         num_items = len(items.class_of)
         keys = [words(num_items) if start is None else start for _ in range(NUM_CHAINS)]
-        # Slots stand class by class, in each bin by bin.
+        # Slots are in order of class, then of bin.
         self._items_at = [np.lexsort((key, items.class_of)).astype(np.int64) for key in keys]
         self._loads = [np.zeros_like(board.capacities) for _ in keys]
         for loads, item_at in zip(self._loads, self._items_at, strict=True):
@@ -674,7 +661,7 @@ class _Chains:
         return int(self._num_met[0])
 
     def go_round(self, *, note: bool) -> None:
-        """Let every chain make some sweeps, then offer neighbours to change places."""
+        """Let every chain make some sweeps, then let neighbours change places."""
         num_slots = len(self.board.bin_of_slot)
         if not num_slots:
             self._num_met += note  # the only fill is empty
@@ -701,12 +688,12 @@ class _Chains:
                     states[chain], states[chain + 1] = states[chain + 1], states[chain]
 
     def _draw(self, size: int) -> IntArray:
-        """Draw 63-bit words: numba multiplies signed numbers."""
+        """Return 63-bit words: numba multiplies signed numbers."""
         return (self._words(size) >> np.uint64(1)).astype(np.int64)
 
 
 def _spread(items: Items) -> FloatArray:
-    """Return how far sizes lie from the mean of their class, on average, in each resource."""
+    """Return the mean distance of sizes from the mean of their class, in each resource."""
     sums = np.zeros((int(items.class_of.max(initial=0)) + 1, items.sizes.shape[1]))
     np.add.at(sums, items.class_of, items.sizes)
     means = sums / np.maximum(np.bincount(items.class_of, minlength=len(sums)), 1)[:, None]
@@ -714,22 +701,22 @@ def _spread(items: Items) -> FloatArray:
 
 
 def estimate_chances(
-    items: Items,  # What is put into slots
-    slots: FillSlots,  # How many items of each class each bin takes
+    items: Items,
+    slots: FillSlots,
     *,
-    seconds: float,  # Time limit for all starts; the first call of a process takes some seconds more
-    seed: int = 0,  # For the walks, where the numbers are no secret
+    seconds: float,  # time limit for all starts; the first call of a process takes some seconds more
+    seed: int = 0,  # for the walks, if the numbers are not secret
     words: Words | None = None,
-    start: IntArray | None = None,  # The bin of each item where all walks begin, if random starts met nothing
-    most_rounds: int | None = None,  # of each start, a quarter of them before anything is noted
+    start: IntArray | None = None,  # bin of each item where all walks begin, if random starts met nothing
+    most_rounds: int | None = None,  # of each start; the first quarter is not recorded
 ) -> FillEstimate | None:
-    """Estimate how likely an item is in a bin, all feasible fills equally likely, from walks over fills.
+    """Estimate how likely an item is in a bin if all feasible fills are equally likely, from walks over fills.
 
-    Starts are random, so that no known fill is favoured, unless one is given.
+    Starts are random, so that no particular fill is favoured, unless ``start`` is given.
     """
     _check_match(items, slots)
     board, words = _Board.of(items, slots), seeded_words(seed) if words is None else words
-    _Chains(board, items, words, start).go_round(note=False)  # the first walk of a process is compiled: off the clock
+    _Chains(board, items, words, start).go_round(note=False)  # compiles the first walk of a process, off the clock
     starts = []
     for _ in range(NUM_STARTS):
         begun = time.monotonic()
@@ -743,7 +730,7 @@ def estimate_chances(
     starts = [chains for chains in starts if chains.num_met]
     if not starts:
         return None
-    # What starts met is weighed by how much that is.
+    # Weigh each start by the number of fills it met.
     weights = np.array([chains.num_met for chains in starts], dtype=np.float64)
     weights /= weights.sum()
     shares = [board.shares(items, chains.table) for chains in starts]
@@ -757,7 +744,7 @@ def estimate_chances(
 
 
 def solve_fill(items: Items, slots: FillSlots, *, seconds: float, words: Words) -> IntArray | None:
-    """Look for a feasible fill by an integer program with random prices: for plans so tight that walks meet none."""
+    """Search a feasible fill by an integer program with random prices: for plans so tight that walks meet none."""
     from scipy import optimize, sparse
 
     _check_match(items, slots)

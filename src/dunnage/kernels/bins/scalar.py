@@ -7,19 +7,19 @@ A portfolio, cheapest first, that stops as soon as the bound meets the number of
 2. the bound L2, best fit decreasing, and filling bins one after another by subset sums;
 3. column generation: a fractional cover by patterns (how many items of each size a bin takes), and a bound from it;
    with very many sizes, first on sizes rounded up to few;
-4. diving: fix the patterns the cover likes most, solve what is left anew, with a little randomness in each try;
-5. the integer program over all patterns where they can be listed, else over those met.
+4. diving: fix the patterns that the cover uses most, solve the rest again, with a little randomness in each try;
+5. the integer program over all patterns if they can be listed, else over those met so far.
 
 Why the bound is never above the truth:
 
 - Dominance keeps an optimal packing: see :func:`fix_dominated`. Dividing by a common divisor changes no sum's fit.
 - Each threshold of L2 gives a valid bound by itself, so leaving thresholds out only lowers the largest.
 - Farley's bound holds for any prices of at least 0, so neither the solver's rounding nor ours matters. It is computed
-  in whole numbers; 64 bits hold it, for a price is at most ``PRICE_SCALE``, so n of them are at most 1e9 n. Where the
-  capacity is too large for a table, sizes are rounded down for the bound: more fits, a bin's worth is overstated, and
-  the bound only falls. A pattern is used only if its true sizes fit.
+  in whole numbers; 64 bits are enough, because a price is at most ``PRICE_SCALE``, so n of them are at most 1e9 n. If
+  the capacity is too large for a table, sizes are rounded down for the bound: more fits, the worth of a bin is
+  overstated, and the bound only falls. A pattern is used only if its true sizes fit.
 - Only the integer program rests on floating point: branch and bound by HiGHS, its bound rounded down by a margin. Its
-  patterns are all to which no item can be added, so every packing is among its covers.
+  patterns are all those to which no item can be added, so every packing is among its covers.
 
 References
 ----------
@@ -69,11 +69,11 @@ _TRIES_BEFORE_PROGRAM = 4
 
 @dataclass(frozen=True, eq=False)
 class Packing:
-    """Items in bins, and how few bins any packing needs at least."""
+    """Items in bins, and the smallest number of bins that any packing may need."""
 
-    bins: Bins  # For each bin the positions of its items
-    bound: int  # No packing has fewer bins
-    seconds: float  # Time taken
+    bins: Bins  # for each bin the positions of its items
+    bound: int  # no packing has fewer bins
+    seconds: float  # running time
 
     @property
     def objective(self) -> int:
@@ -90,8 +90,6 @@ class Packing:
 
 @dataclass
 class _BinSearch:
-    """The best packing and bound so far, and the time left."""
-
     deadline: float
     bins: Bins
     num_fixed: int = 0
@@ -128,20 +126,20 @@ class _BinSearch:
 def pack_bins(
     weights: IntArray, capacity: int, *, seconds: float, progress: Progress | None = None, seed: int = 0
 ) -> Packing:
-    """Pack items into as few bins as can be found in time, with a proven bound.
+    """Pack items into as few bins as the time allows, with a proven bound.
 
-    Best fit is always finished, whatever the limit: 0.1 s for ten thousand items, some seconds for a million. With
-    the same seed the result is the same, unless the time limit cut the search short.
+    Best fit always finishes, whatever the limit: 0.1 s for ten thousand items, some seconds for a million. The same
+    seed gives the same result, unless the time limit cuts the search short.
     """
     start = time.monotonic()
     given = np.asarray(weights)
     if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
         raise ParameterError(f"weights must be one row of whole numbers. Got {given.ndim} dimensions of {given.dtype}.")
     if given.size and (int(given.min()) < 0 or int(given.max()) > min(capacity, 2**62)):
-        raise ParameterError(f"weights must lie between 0 and the capacity {capacity}. Leave larger ones out.")
+        raise ParameterError(f"weights must be between 0 and the capacity {capacity}. Leave larger ones out.")
     if capacity < 0 or not seconds >= 0:
         raise ParameterError(f"capacity and seconds must be at least 0. Got {capacity} and {seconds}.")
-    # Divide by what all weights share: a sum of multiples of d is at most c just if it is at most c // d times d.
+    # Divide by the common divisor: a sum of multiples of d is at most c exactly if it is at most c // d times d.
     items = given.astype(np.int64)
     divisor = max(1, int(np.gcd.reduce(items)))
     items, capacity = items // divisor, min(capacity // divisor, sum((items // divisor).tolist()))
@@ -177,7 +175,7 @@ def pack_bins(
 def _cover_coarsened(
     search: _BinSearch, items: IntArray, rest: list[int], capacity: int, generator: np.random.Generator
 ) -> None:
-    """Dive once on weights rounded up to few sizes: any packing of those is one of ours, but no bound is.
+    """Dive once on weights rounded up to few sizes. A packing of those is valid here, but a bound is not.
 
     Column generation over very many sizes takes minutes, while rounding costs a small fraction of the bins.
     """
@@ -196,18 +194,18 @@ def _cover_coarsened(
 def _cover(
     search: _BinSearch,
     problem: Sizes,
-    known: Iterable[IntArray],
+    first: Iterable[IntArray],
     generator: np.random.Generator,
     most_tries: int | None = None,
 ) -> None:
-    """Cover the sizes by patterns: dive again and again, with the integer program in between once, until done.
+    """Cover the sizes by patterns: dive repeatedly, with the integer program once in between, until done.
 
-    ``known`` bins of a packing of this problem are patterns to begin with.
+    The bins of a ``first`` packing of this problem are the first patterns.
     """
     if search.done:
         return
     pool = _Pool.of_singles(problem)
-    for weights in known:
+    for weights in first:
         ranks = np.searchsorted(-problem.sizes, -weights)
         pool.add(np.bincount(ranks, minlength=len(problem.sizes)).astype(np.int32))
     if _generate(search, problem, pool) is None:
@@ -219,7 +217,7 @@ def _cover(
             patterns = _dive(search, problem, pool, generator)
             search.offer(None if patterns is None else problem.bins_of(patterns))
             continue
-        # The integer program over all patterns if they can be listed, else a cover among those met.
+        # The integer program over all patterns if they can be listed, else a cover among those met so far
         listed = list_patterns(problem, MAX_LISTED_PATTERNS, deadline=search.deadline)
         table = pool.table if listed is None else listed
         share, goal = search.seconds_left, None
@@ -236,16 +234,16 @@ def _cover(
 def fix_dominated(items: IntArray, rest: list[int], capacity: int) -> tuple[Bins, list[int]]:
     """Fix bins that some optimal packing has, and return them and the positions left.
 
-    If the largest item fits with at most one other, an optimal packing pairs it with the largest that fits: swap
-    whatever it is paired with for that one, and the other bin only gets lighter.
+    If the largest item fits with at most one other, an optimal packing pairs it with the largest that fits: swap its
+    partner for that one, and the other bin only gets lighter.
 
-    The room beside the largest only grows from one to the next. So the items that fit wait on a stack, ascending, and
+    The room beside the largest only grows from one to the next. So the items that fit wait on an ascending stack, and
     the partner is always its top.
     """
     order = np.array(rest, dtype=np.int64)[np.argsort(items[rest], kind="stable")].tolist()
     sizes = items[order].tolist()
     fixed: Bins = []
-    fitting: list[int] = []  # fits beside the largest; all that is left is this and sizes[low : high + 1]
+    fitting: list[int] = []  # fits beside the largest; only this and sizes[low : high + 1] are left
     low, high = 0, len(sizes) - 1
     while fitting or low <= high:
         largest = high if low <= high else fitting[-1]
@@ -265,16 +263,16 @@ def fix_dominated(items: IntArray, rest: list[int], capacity: int) -> tuple[Bins
 
 
 def l2_bound(weights: IntArray, capacity: int) -> int:
-    """Return the bound L2 of Martello and Toth: how many bins the large items force.
+    """Return the bound L2 of Martello and Toth: the number of bins that the large items force.
 
     For a threshold t up to half the capacity: items above capacity - t need a bin each and leave no room for items of t
-    or more; those between half and that need a bin each with some room; the rest, of t or more, must fit into what is
-    left. At most ``MAX_THRESHOLDS`` or so are tried; every one is valid.
+    or more; those between half and that need a bin each, with some room; the rest, of t or more, must fit into the
+    remaining room. About ``MAX_THRESHOLDS`` are tried at most; every one is valid.
     """
     if len(weights) == 0:
         return 0
     sizes = np.sort(np.asarray(weights, dtype=np.int64))
-    total = list(itertools.accumulate(sizes.tolist(), initial=0))  # Python's whole numbers: cannot overflow
+    total = list(itertools.accumulate(sizes.tolist(), initial=0))  # Python's whole numbers cannot overflow
     thresholds = np.unique(sizes[sizes <= capacity // 2])
     thresholds = np.append(thresholds[:: 1 + len(thresholds) // MAX_THRESHOLDS], 0)
     half = int(np.searchsorted(sizes, capacity // 2, side="right"))
@@ -289,14 +287,14 @@ def l2_bound(weights: IntArray, capacity: int) -> int:
 
 
 class _Rooms:
-    """Open bins by the room left in them, ascending, in blocks: no search or insertion touches more than a few."""
+    """Open bins by their room, ascending, in blocks: no search or insertion touches more than a few."""
 
     def __init__(self) -> None:
         self._blocks: list[list[tuple[int, int]]] = [[]]
         self._firsts: list[tuple[int, int]] = [(-1, -1)]  # at most the first entry of each block, above all before
 
     def take(self, size: int) -> tuple[int, int] | None:
-        """Remove and return the least room of at least ``size``, with its bin."""
+        """Remove and return the smallest room of at least ``size``, with its bin."""
         which = bisect.bisect_right(self._firsts, (size, -1)) - 1
         at = bisect.bisect_left(self._blocks[which], (size, -1))
         if at == len(self._blocks[which]):
@@ -335,9 +333,9 @@ def best_fit_decreasing(items: IntArray, rest: list[int], capacity: int) -> Bins
 
 
 def fill_by_subset_sums(items: IntArray, order: list[int], capacity: int, *, deadline: float = math.inf) -> Bins | None:
-    """Fill one bin after another: the first item left, and with it the subset of the next ones that leaves least room.
+    """Fill one bin after another: the next item, and with it the subset of later ones that leaves the least room.
 
-    Only a window of items is looked at for each bin, so that memory stays small. None if time is up.
+    Each bin considers only a window of items, so that memory stays small. None if time is up.
     """
     unit = max(1, -(-capacity // FILL_WIDTH))
     most = min(MAX_WINDOW, 2**26 * unit // capacity)  # 8 MiB of bits
@@ -363,7 +361,7 @@ def fill_by_subset_sums(items: IntArray, order: list[int], capacity: int, *, dea
 def _best_subset(sizes: list[int], room: int) -> list[int]:
     """Return the positions, from 1 on, of a subset with the largest sum that fits, from the front if there is a choice.
 
-    Sums that can be reached are the bits of one long integer, so this is exact.
+    The bits of one long integer are the possible sums, so this is exact.
     """
     mask = (1 << (room + 1)) - 1
     reached = [1]
@@ -383,12 +381,12 @@ def _best_subset(sizes: list[int], room: int) -> list[int]:
 
 @dataclass(frozen=True, eq=False)
 class Sizes:
-    """A packing problem with equal items taken together."""
+    """A packing problem with equal items merged."""
 
-    sizes: IntArray  # Distinct, largest first, at least 1
-    demand: IntArray  # How many items there are of each
-    capacity: int  # What a bin holds
-    positions: Sequence[list[int]] = ()  # Which items they are
+    sizes: IntArray  # distinct, largest first, at least 1
+    demand: IntArray  # number of items of each size
+    capacity: int  # of a bin
+    positions: Sequence[list[int]] = ()  # the items of each size
 
     @classmethod
     def of(cls, items: IntArray, rest: list[int], capacity: int) -> Sizes:
@@ -408,7 +406,7 @@ class Sizes:
         return Sizes(self.sizes[rest], demand[rest], self.capacity)
 
     def bins_of(self, patterns: Iterable[Pattern]) -> Bins:
-        """Hand out items to patterns; a pattern that asks for more than is left gets less."""
+        """Give items to patterns; a pattern that needs more than is left gets less."""
         left = [list(items) for items in self.positions]
         bins = []
         for pattern in patterns:
@@ -419,14 +417,14 @@ class Sizes:
 
 
 class _Pool:
-    """Patterns met so far, each once. 32 bits, for a bin may take very many equal items."""
+    """Patterns met so far, each once. They have 32 bits, because a bin may take very many equal items."""
 
     def __init__(self, patterns: Iterable[Pattern]) -> None:
         self._patterns = {pattern.tobytes(): pattern for pattern in patterns}
 
     @classmethod
     def of_singles(cls, problem: Sizes) -> _Pool:
-        """Start with one pattern for each size: as many as fit. So no price exceeds 1."""
+        """Start with one pattern for each size: as many items as fit. So no price exceeds 1."""
         return cls(np.diag(problem.most).astype(np.int32))
 
     @property
@@ -439,7 +437,7 @@ class _Pool:
         return len(self._patterns) > before
 
     def within(self, demand: IntArray) -> _Pool:
-        """Return the patterns that ask for no more than is left, over the sizes that are left."""
+        """Return the patterns that need no more than the rest, over the sizes of the rest."""
         table = self.table
         return _Pool(table[(table <= demand).all(axis=1)][:, np.flatnonzero(demand)])
 
@@ -447,7 +445,7 @@ class _Pool:
 def _generate(search: _BinSearch, problem: Sizes, pool: _Pool, num_fixed: int = 0) -> Relaxation | None:
     """Generate patterns until the bound cannot rise any more; None if time is up or nothing can be gained.
 
-    ``num_fixed`` bins are fixed by a dive; what is proved of the rest holds for the whole only where none is.
+    A dive has fixed ``num_fixed`` bins; a bound for the rest holds for the whole only if it has fixed none.
     """
     pricing = Pricing(problem, deadline=search.deadline)
     while True:
@@ -469,15 +467,16 @@ def _generate(search: _BinSearch, problem: Sizes, pool: _Pool, num_fixed: int = 
 class Pricing:
     """Knapsacks over the sizes: which patterns are worth most at given prices.
 
-    The copies of a size are bundled by powers of two: every number up to the most that fit is some bundles' sum.
-    Beyond the width of a table there are two, with loads rounded down and up. Down overstates a bin's worth, which the
-    bound may do, and up finds patterns that surely fit; those found by rounding down are kept if they do.
+    The copies of a size are bundled by powers of two: every number up to the most that fit is a sum of bundles. If the
+    capacity exceeds the width of a table, there are two tables, with loads rounded down and up. Rounding down
+    overstates the worth of a bin, which is valid for the bound. Rounding up gives patterns that certainly fit; patterns
+    from rounding down are kept if they fit.
     """
 
     def __init__(self, problem: Sizes, *, deadline: float = math.inf) -> None:
         self.problem, self.deadline = problem, deadline
         bundles: list[tuple[int, int]] = []
-        for kind, most in enumerate(problem.most.tolist()):  # 1, 2, 4, ... and a rest, that sum to the most
+        for kind, most in enumerate(problem.most.tolist()):  # 1, 2, 4, ... and a rest, which add up to the most
             powers = [1 << i for i in range((most + 1).bit_length() - 1)]
             left = most - sum(powers)
             bundles += [(kind, times) for times in (*powers, *([left] if left else []))]
@@ -491,22 +490,22 @@ class Pricing:
         ]
 
     def bound(self, prices: IntArray) -> int:
-        """Return how many bins are needed at least: all items' worth by the most a bin can hold.
+        """Return a lower bound on the number of bins: the worth of all items over the largest worth of a bin.
 
-        Valid for any whole prices of at least 0. Remembers the choices, for :meth:`valuable`. If time is up it is 0,
+        Valid for any whole prices of at least 0. Remembers the choices for :meth:`valuable`. If time is up it is 0,
         which is valid too.
         """
         most = self.most_worth(prices)
         return -(-int((self.problem.demand * prices).sum()) // most) if most else 0
 
     def most_worth(self, prices: IntArray) -> int | None:
-        """Return the most that a bin can be worth, or more; None if time is up. Remembers the choices."""
+        """Return the largest worth of a bin, or more; None if time is up. Remembers the choices."""
         worths = prices[self.kinds] * self.times
         most, *_ = [table.fill(worths, self.deadline) for table in self.tables]  # the first: exact or rounded down
         return most or (None if time.monotonic() > self.deadline else 0)
 
     def valuable(self, prices: IntArray) -> list[Pattern]:
-        """Return for each bundle the best pattern whose last it is, if it is worth more than one bin and fits."""
+        """Return for each bundle the best pattern that ends with it, if it is worth more than one bin and fits."""
         patterns = []
         worths = prices[self.kinds] * self.times
         for table, last in itertools.product(self.tables, np.flatnonzero(worths).tolist()):
@@ -522,14 +521,14 @@ class Pricing:
 
 
 class _Knapsack:
-    """The dynamic program of one knapsack, and for each bundle and room whether it was taken."""
+    """The dynamic program of one knapsack, and for each bundle and room whether the bundle is taken."""
 
     def __init__(self, loads: IntArray, width: int) -> None:
         self.loads, self.width = loads, width
         self.taken = np.zeros((len(loads), width + 1), dtype=np.bool_)
 
     def fill(self, worths: IntArray, deadline: float) -> int:
-        """Return the greatest worth of a bin; 0 if time is up."""
+        """Return the largest worth of a bin; 0 if time is up."""
         best = np.zeros(self.width + 1, dtype=np.int64)
         for bundle, (load, worth) in enumerate(zip(self.loads.tolist(), worths.tolist(), strict=True)):
             if bundle % 16 == 0 and time.monotonic() > deadline:
@@ -556,7 +555,7 @@ class _Knapsack:
 
 
 def _dive(search: _BinSearch, problem: Sizes, pool: _Pool, generator: np.random.Generator) -> list[Pattern] | None:
-    """Fix what the fractional cover likes most, solve the rest anew, and so on; None if that cannot improve."""
+    """Fix what the fractional cover uses most, solve the rest again, and so on; None if that cannot improve."""
     demand = problem.demand.copy()
     fixed: list[Pattern] = []
     while demand.any():
@@ -571,7 +570,7 @@ def _dive(search: _BinSearch, problem: Sizes, pool: _Pool, generator: np.random.
         table[:, rest] = own.table
         for pattern in table:
             pool.add(pattern)
-        # Choose patterns to fix: whole parts of their values, then some of the largest fractions.
+        # Choose the patterns to fix: whole parts of their values, then some of the largest fractions.
         left = demand.copy()
         chosen: list[Pattern] = []
         most = max(1, int(np.count_nonzero(demand)) // 10)
@@ -594,8 +593,8 @@ def list_patterns(problem: Sizes, most: int, *, deadline: float = math.inf) -> P
     sizes, demand = problem.sizes.tolist(), problem.demand.tolist()
     after = list(itertools.accumulate((problem.sizes * problem.demand)[::-1].tolist(), initial=0))[::-1]
     patterns: list[Pattern] = []
-    # Still to do: next size to decide on, room, smallest size left out, and the numbers decided on so far. The first
-    # size that fits comes next: larger ones never will, so they need no decision.
+    # Still to do: the next size to decide, room, smallest size left out, and the numbers decided so far. The first size
+    # that fits comes next: larger ones will never fit, so they need no decision.
     stack: list[tuple[int, int, int, tuple[int, ...]]] = [(0, problem.capacity, problem.capacity + 1, ())]
     for step in itertools.count():
         if not stack:
@@ -606,7 +605,7 @@ def list_patterns(problem: Sizes, most: int, *, deadline: float = math.inf) -> P
         i = max(i, bisect.bisect_left(sizes, -room, key=lambda size: -size))
         numbers += (0,) * (i - len(numbers))
         if room - after[i] >= left_out:
-            continue  # even with all that is to come, what was left out would fit
+            continue  # even with everything still to come, the size left out would fit
         if i == len(sizes):
             patterns.append(np.array(numbers, dtype=np.int32))
             continue
@@ -619,9 +618,9 @@ def list_patterns(problem: Sizes, most: int, *, deadline: float = math.inf) -> P
 class WholeNumbers(NamedTuple):
     """Weights and capacity as whole numbers.
 
-    ``below`` is None where they hold every number exactly. Otherwise weights are rounded up and the capacity down, so
-    that what fits them fits in truth, and ``below`` has weights rounded down and the capacity rounded up: a bound for
-    those holds in truth.
+    ``below`` is None if every number is exact. Otherwise weights are rounded up and the capacity down, so that a bin
+    that fits these also fits the true numbers, and ``below`` has weights rounded down and the capacity rounded up: a
+    bound for those holds for the true numbers.
     """
 
     items: IntArray
@@ -630,10 +629,10 @@ class WholeNumbers(NamedTuple):
 
 
 def whole_numbers(weights: FloatArray, capacity: float) -> WholeNumbers:
-    """Turn decimals into whole numbers by a scale that holds every one of them exactly.
+    """Turn decimals into whole numbers by a scale that makes all of them exact.
 
-    Decimals of up to nine places have a power of ten, other doubles a power of two, as long as the capacity stays below
-    2**60; beyond that numbers are rounded outward (see :class:`WholeNumbers`).
+    The scale is a power of ten for decimals of up to nine places, a power of two for other doubles, as long as the
+    capacity stays below 2**60; beyond that, numbers are rounded outward (see :class:`WholeNumbers`).
     """
     values = np.append(weights, capacity)
     scale = decimal_scale(values)

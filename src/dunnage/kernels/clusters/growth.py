@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Classes grown by what they are charged: each takes in the record that raises its charge least.
+"""Classes that grow by their charge: each takes the record that raises its charge least.
 
-The published method picks the members of a class by their distance to its head, but is charged the width of the
-class. Growing by the charge itself costs 16 to 28 % less on 10,000 metro-like rides at k = 5 to 50. Heads are taken
-where records lie densest, as published.
+The published method picks the members of a class by their distance to its head, but is charged the width of the class.
+Growing by the charge itself costs 16 to 28 % less on 10,000 metro-like rides at k = 5 to 50. Heads are where records
+are densest, as published.
 
 A class is charged, for each attribute, its largest pairwise distance over the diameter of the domain, times the weight
 of the attribute (Bhati et al. 2021, eqs. 15 and 20): the range of its numbers, the leaves below the lowest common node
-of a tree, the longest shortest path between its stations. Two records are near or far by a second set of weights
+of a tree, the longest shortest path between its stations. The distance between two records uses a second set of weights
 (eqs. 7-13), in which distances are scaled by their maximum or by their standard deviation.
 """
 
@@ -25,16 +25,15 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dunnage.arrays import BoolArray, FloatArray, IntArray
-from dunnage.compiling import kernel, piece
+from dunnage.arrays import BoolArray, FloatArray, IntArray, kernel, piece
 from dunnage.errors import ParameterError
 
-# --- How far the distances of one attribute spread over all pairs of records, without looking at all pairs.
+# The spread of the distances of one attribute over all pairs of records, without visiting all pairs.
 #
 # Distances of different attributes are made comparable by dividing them by their standard deviation (Bhati et al. 2021,
-# eqs. 10-12). The paper also subtracts their mean; that moves all distances alike and changes no comparison. The pairs
-# are those of two different records, each pair once (``i < j``), equal values included, and the deviation is that of
-# these pairs themselves: the mean square is over their number, not one less.
+# eqs. 10-12). The paper also subtracts their mean; that moves all distances equally and changes no comparison. The
+# pairs are those of two different records, each pair once (``i < j``), including equal values, and the deviation is
+# that of these pairs themselves: the mean square is over their number, not one less.
 
 _ALL_ALIKE = 1e-9  # a deviation below this share of the mean is rounding: the distances are all the same
 
@@ -54,7 +53,7 @@ def distance_moments(values: npt.NDArray[Any], table: FloatArray | None = None) 
         if num == 2:
             return mean, 0.0
         squares = num * float(np.square(centred - centred.mean()).sum()) / num_pairs
-        # From three records on, distances of numbers are alike only if all are 0: this difference loses no digits.
+        # With three records or more, distances of numbers are equal only if all are 0: this difference loses no digits.
         return mean, math.sqrt(max(0.0, squares - mean * mean))
     counts = np.bincount(values, minlength=len(table))
     present = np.flatnonzero(counts)
@@ -75,7 +74,7 @@ def distance_deviations(numbers: FloatArray, codes: CodeArray, tables: tuple[Flo
 
 
 def near_weights(weights: FloatArray, scales: FloatArray) -> FloatArray:
-    """Return what a unit of distance counts: the weight of an attribute over its scale, 0 where the scale is 0."""
+    """Return the cost of a unit of distance: the weight of an attribute over its scale, 0 if the scale is 0."""
     return np.divide(weights, scales, out=np.zeros(len(weights)), where=np.asarray(scales) > 0)
 
 
@@ -83,7 +82,7 @@ CodeArray = npt.NDArray[np.int32]
 
 
 class MetricTable(NamedTuple):
-    """Records and what distances count, as kernels take them; the distances of all codes are one array."""
+    """Records and the cost of distances, for kernels; the distances of all codes are one array."""
 
     numbers: FloatArray
     codes: CodeArray
@@ -96,7 +95,7 @@ class MetricTable(NamedTuple):
 
 @piece
 def distance(first: int, second: int, table: MetricTable, weights: FloatArray) -> float:
-    """Distance of two records: ``weights`` are those of the metric by which it is wanted."""
+    """Return the distance of two records by the ``weights`` of a metric."""
     numbers, codes, entries, starts, sizes = table.numbers, table.codes, table.entries, table.starts, table.sizes
     total = 0.0
     num = numbers.shape[0]
@@ -110,7 +109,7 @@ def distance(first: int, second: int, table: MetricTable, weights: FloatArray) -
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Metric:
-    """Records as numbers and codes, with what distances count. Private: its ``repr`` shows nothing.
+    """Records as numbers and codes, with the cost of distances. Private: its ``repr`` shows nothing.
 
     Attributes are in one order throughout: numeric ones first, then coded ones.
     """
@@ -118,13 +117,13 @@ class Metric:
     numbers: FloatArray  # numeric attributes. Shape: attributes, records
     codes: CodeArray  # coded attributes. Shape: attributes, records
     tables: tuple[FloatArray, ...]  # for each coded attribute the symmetric distances of its codes
-    charge: FloatArray  # what a unit of a class's largest pairwise distance costs, by attribute: weight over diameter
-    near: FloatArray  # what a unit of distance between two records counts when neighbours are looked for, by attribute
+    charge: FloatArray  # cost of a unit of a class's largest pairwise distance, by attribute: weight over diameter
+    near: FloatArray  # cost of a unit of distance between two records in the search for neighbours, by attribute
 
     def __post_init__(self) -> None:
         num = len(self.numbers) + len(self.codes)
         if not (len(self.tables) == len(self.codes) and len(self.charge) == len(self.near) == num):
-            raise ValueError("one table a coded attribute, one weight an attribute")
+            raise ValueError("one table per coded attribute, one weight per attribute")
 
     def __len__(self) -> int:
         return int(self.numbers.shape[1] if len(self.numbers) else self.codes.shape[1])
@@ -144,7 +143,6 @@ class Metric:
         )
 
     def take(self, records: IntArray) -> Metric:
-        """Return the same metric on some records, in their order."""
         return Metric(self.numbers[:, records], self.codes[:, records], self.tables, self.charge, self.near)
 
     def widths(self, of_record: IntArray) -> FloatArray:
@@ -168,14 +166,14 @@ class Metric:
         return widths
 
     def total(self, of_record: IntArray, price: float = 1.0) -> float:
-        """Return the distortion of all records: classes by their size, and a price for each record in none (eq. 14)."""
+        """Return the distortion of all records: classes by size, and a price for each record without one (eq. 14)."""
         kept = of_record[of_record >= 0]
         sizes = np.bincount(kept) if len(kept) else np.zeros(0)
         charged = sizes @ (self.charge @ self.widths(of_record)) if len(kept) else 0.0
         return float(charged + price * (len(of_record) - len(kept))) / len(of_record)
 
 
-# --- What a class must keep to besides its number of persons: widths, diverse sensitive values, few lost records.
+# What a class must keep to besides its number of persons: widths, diverse sensitive values, few lost records.
 
 
 TOLERANCE = 1e-9  # rounding of sums of shares; a class this close to a bound keeps it
@@ -196,11 +194,11 @@ class Rules(NamedTuple):
 class Constraints:
     """Conditions on each class and on the number of lost records. Private: its ``repr`` shows nothing."""
 
-    # Largest width a class may have in each attribute, in the metric's order and units; infinity for none (Bhati et al.
+    # Largest width of a class in each attribute, in the metric's order and units; infinity for no limit (Bhati et al.
     # 2021, C1)
     limits: FloatArray | None = None
-    # Largest share of records that methods may leave out by their own choice (C2); those that no class can take are
-    # left out whatever it says
+    # Largest share of records that methods may choose to leave out (C2); records that no class can take are always left
+    # out
     max_suppressed: float = 1.0
     l: float = 1.0  # noqa: E741 - the literature's name; smallest diversity of each sensitive attribute in each class
     l_kind: Literal["distinct", "entropy"] = "distinct"  # number of values, or exponential of the entropy
@@ -223,7 +221,7 @@ class Constraints:
             (self.limits is None or bool(np.all(self.limits >= 0)), "limits must be at least 0", self.limits),
         ):
             if not holds:
-                raise ParameterError(f"{rule}. Got {got}. Give a value that fits.")
+                raise ParameterError(f"{rule}. Got {got}.")
         if self.shares is None:
             counts = [np.bincount(codes) for codes in self.sensitive]
             object.__setattr__(self, "shares", tuple(count / max(1, count.sum()) for count in counts))
@@ -255,29 +253,27 @@ class Constraints:
 
 
 def packed(constraints: Constraints | None, metric: Metric) -> Rules:
-    """Return the rules for kernels; without constraints those that ask for nothing."""
+    """Return the rules for kernels; without constraints, rules that require nothing."""
     chosen = Constraints() if constraints is None else constraints
     if chosen.limits is not None and len(chosen.limits) != len(metric.charge):
         raise ParameterError(
-            f"limits need one width an attribute. Got {len(chosen.limits)} for {len(metric.charge)} attributes. "
-            "Give infinity where there is no limit."
+            f"limits need one width per attribute. Got {len(chosen.limits)} for {len(metric.charge)} attributes. "
+            "Use infinity for no limit."
         )
     return chosen.rules(len(metric.charge), len(metric))
 
 
 def spare(constraints: Constraints | None, num_records: int) -> int:
-    """Return how many records may be left out by choice: none when no constraints are given."""
+    """Return how many records may be left out by choice: none without constraints."""
     return 0 if constraints is None else int(constraints.max_suppressed * num_records + TOLERANCE)
 
 
-# --- Compiled growth of classes, one after another, over records sorted by the attribute that searches follow.
+# Compiled growth of classes, one after another, over records sorted by the attribute that searches follow.
 #
-# Whether a record widens a class, and by how much, is one look at each attribute of the extent of the class.
+# Whether a record widens a class, and by how much, follows from the extent of the class in each attribute.
 
 
 class Extent(NamedTuple):
-    """What the cost of a class follows from."""
-
     low: FloatArray  # lowest number of each numeric attribute
     high: FloatArray
     width: FloatArray  # of each coded attribute
@@ -295,10 +291,10 @@ class Growth(NamedTuple):
     numbered: IntArray  # number of each record, for ties
     person: IntArray  # of each record
     alive: BoolArray  # who may still be taken into a class
-    mark: IntArray  # of each person: the stamp of the last class with a record of his
+    mark: IntArray  # of each person: the stamp of the last class with one of their records
     extent: Extent
     nearest: IntArray  # records that raise the charge of the class least, cheapest first
-    prices: FloatArray  # and by how much
+    prices: FloatArray  # by how much
     counts: IntArray  # of sensitive values
     falls: FloatArray  # shortfall with one more record of each code
     members: IntArray
@@ -344,7 +340,7 @@ def join(record: int, table: MetricTable, extent: Extent) -> None:
 
 @piece
 def rise(record: int, table: MetricTable, extent: Extent, enough: float) -> float:
-    """Return by how much a record raises the charge of a class; anything above ``enough`` once there."""
+    """Return by how much a record raises the charge of a class; stop at anything above ``enough``."""
     numbers, codes, charge = table.numbers, table.codes, table.charge
     low, high, width, reach, places = extent
     total = 0.0
@@ -366,7 +362,7 @@ def rise(record: int, table: MetricTable, extent: Extent, enough: float) -> floa
 
 @piece
 def cost(extent: Extent, charge: FloatArray) -> float:
-    """Return what a class of this extent is charged for each of its records."""
+    """Return the charge of a class of this extent for each of its records."""
     low, high, width = extent.low, extent.high, extent.width
     total = 0.0
     for axis in range(len(low)):
@@ -378,7 +374,7 @@ def cost(extent: Extent, charge: FloatArray) -> float:
 
 @piece
 def shortfall(counts: IntArray, column: int, rules: Rules) -> float:
-    """Return by how much the sensitive values of a class miss l and t in one attribute; 0 if they meet both."""
+    """Return how far the sensitive values of a class miss l and t in one attribute; 0 if they meet both."""
     shares, num_codes = rules.shares, rules.num_codes
     num = 0
     for code in range(num_codes[column]):
@@ -399,7 +395,6 @@ def shortfall(counts: IntArray, column: int, rules: Rules) -> float:
 
 @piece
 def too_wide(record: int, table: MetricTable, extent: Extent, limits: FloatArray) -> bool:
-    """Whether a record makes a class wider than some attribute's limit."""
     numbers, codes = table.numbers, table.codes
     low, high, width, reach, places = extent
     num = numbers.shape[0]
@@ -417,8 +412,8 @@ def too_wide(record: int, table: MetricTable, extent: Extent, limits: FloatArray
 def densities(table: MetricTable, lead: int, num_near: int, stride: int) -> Any:
     """Return the average charged distance of each record to its nearest ones among every ``stride``-th record.
 
-    Records are sorted by the numeric attribute ``lead``: the search goes out from a record on both sides and ends
-    where that attribute alone puts everything farther away than what was found.
+    Records are sorted by the numeric attribute ``lead``: the search goes out from a record on both sides, and ends when
+    that attribute alone puts everything farther away than the nearest ones so far.
     """
     numbers, codes, charge = table.numbers, table.codes, table.charge
     entries, starts, sizes = table.entries, table.starts, table.sizes
@@ -463,8 +458,8 @@ def densities(table: MetricTable, lead: int, num_near: int, stride: int) -> Any:
 def look(at: int, living: IntArray, growth: Growth, stamp: int) -> int:
     """List the living records that raise the charge of a class least, cheapest first; return how many there are.
 
-    Goes out from the head on both sides, and ends where the attribute that records are sorted by alone raises the
-    charge by more than the last of the list does.
+    It goes out from the head on both sides, and ends when the attribute that sorts the records alone raises the charge
+    by more than the last of the list does.
     """
     table, lead, extent = growth.table, growth.lead, growth.extent
     numbers, charge, records, prices = table.numbers, table.charge, growth.nearest, growth.prices
@@ -496,7 +491,7 @@ def look(at: int, living: IntArray, growth: Growth, stamp: int) -> int:
 
 @piece
 def cheapest(head: int, num: int, growth: Growth, stamp: int) -> Any:
-    """Return the place in the list of the record that raises the charge of a class least now, and by how much.
+    """Return the place in the list of the record that now raises the charge of a class least, and by how much.
 
     Ties go to the record nearest to the head, then to the lowest record number.
     """
@@ -519,8 +514,8 @@ def cheapest(head: int, num: int, growth: Growth, stamp: int) -> Any:
 def grow_class(head: int, living: IntArray, growth: Growth, stamp: int) -> int:
     """Grow one class from its head; return how many records it has, 0 if the living ones allow no class.
 
-    What a class costs with a record more never falls while it grows. So a list of the cheapest records stays good for
-    as long as the best of them costs no more than the last of the list did when it was made.
+    The cost of a class with one more record never falls while it grows. So a list of the cheapest records stays valid
+    as long as the best of them costs no more than the last of the list did at first.
     """
     table, rules, extent, k, members = growth.table, growth.rules, growth.extent, growth.k, growth.members
     alive, person, mark, counts, falls = growth.alive, growth.person, growth.mark, growth.counts, growth.falls
@@ -547,7 +542,7 @@ def grow_class(head: int, living: IntArray, growth: Growth, stamp: int) -> int:
         if persons >= k and short == 0.0:
             return num
         if short > 0.0 and persons + short >= k:
-            # The living record that raises the charge least among those that lessen the shortfall
+            # The living record that raises the charge least among those that reduce the shortfall
             best, record = np.inf, -1
             for other in living:
                 if alive[other]:
@@ -586,10 +581,10 @@ def grow_classes(
     of_record: IntArray,
     num_done: IntArray,
 ) -> int:
-    """Grow classes from the heads of lowest keys; return how many. Records that are in none keep -1.
+    """Grow classes from the heads with the lowest keys; return how many. Records without a class keep -1.
 
-    A class that costs more than ``slack`` times what the next head promises is undone, and its head put off with the
-    cost as its new key, up to ``patience`` times. ``num_done`` counts records in classes for those who watch.
+    A class that costs more than ``slack`` times what the next head promises is undone, and its head postponed with the
+    cost as its new key, up to ``patience`` times. ``num_done`` counts records in classes for progress reports.
     """
     num = len(of_record)
     alive, living = np.ones(num, np.bool_), np.arange(num)
@@ -602,7 +597,7 @@ def grow_classes(
     )
     scale = 1.0
     if patience > 0:
-        # How many times its key a class usually costs, by classes grown from a few heads and undone
+        # The usual cost of a class over its key, from classes that grow from a few heads and are undone
         paid, promised = 0.0, 0.0
         for place in range(32):
             head = place * num // 32
@@ -660,7 +655,6 @@ def class_lists(of_record: IntArray, num_classes: int) -> Any:
 
 @piece
 def extent_of(records: IntArray, table: MetricTable, extent: Extent) -> None:
-    """Make the extent that of a class of these records."""
     begin(records[0], table, extent)
     for record in records[1:]:
         join(record, table, extent)
@@ -668,7 +662,7 @@ def extent_of(records: IntArray, table: MetricTable, extent: Extent) -> None:
 
 @piece
 def diverse(records: IntArray, more: int, rules: Rules, counts: IntArray) -> bool:
-    """Whether records, and one more unless it is negative, meet l and t together."""
+    """Return whether records, and one more unless it is negative, meet l and t together."""
     if len(rules.num_codes) == 0:
         return True
     counts[:] = 0
@@ -683,7 +677,7 @@ def diverse(records: IntArray, more: int, rules: Rules, counts: IntArray) -> boo
 
 
 @piece
-def dearer_with(
+def added_cost(
     record: int,
     records: IntArray,
     table: MetricTable,
@@ -693,9 +687,9 @@ def dearer_with(
     limits: FloatArray,
     most: float,
 ) -> Any:
-    """Return what a class costs in all more with another record; infinity if above ``most`` or too wide.
+    """Return the total extra cost of a class with another record; infinity if above ``most`` or too wide.
 
-    ``low``, ``high`` and ``width`` say the extent of the class.
+    ``low``, ``high`` and ``width`` are the extent of the class.
     """
     numbers, codes, charge = table.numbers, table.codes, table.charge
     entries, starts, sizes = table.entries, table.starts, table.sizes
@@ -726,9 +720,9 @@ def dearer_with(
 def place_left(
     table: MetricTable, of_record: IntArray, num_classes: int, rules: Rules, price: float, spare: int
 ) -> None:
-    """Put each record in no class where it costs least in all; leave it out if none may take it.
+    """Put each record without a class where its total cost is least; leave it out if no class may take it.
 
-    Up to ``spare`` records are left out also where that is cheaper at their ``price``.
+    Up to ``spare`` records are also left out if that is cheaper at their ``price``.
     """
     numbers, codes = table.numbers, table.codes
     records, starts = class_lists(of_record, num_classes)
@@ -744,7 +738,7 @@ def place_left(
         best, chosen = (price if spare > 0 else np.inf), -1
         for class_ in range(num_classes):
             inside = records[starts[class_] : starts[class_ + 1]]
-            more = dearer_with(record, inside, table, low[class_], high[class_], width[class_], rules.limits, best)
+            more = added_cost(record, inside, table, low[class_], high[class_], width[class_], rules.limits, best)
             if more < best and diverse(inside, record, rules, counts):
                 best, chosen = more, class_
         if chosen < 0:
@@ -756,11 +750,11 @@ def place_left(
         low[chosen], high[chosen], width[chosen] = extent.low, extent.high, extent.width
 
 
-SMALL = 2_000  # up to here the published method is run too, for it takes no time, and the better result is kept
-SAMPLE = 1_000  # records among which nearest ones are counted to find where records lie densest
-SLACK = 1.3  # a class is put off if it costs so many times more than the next head promises
-PATIENCE = 4  # how often a head is put off
-TOLD_EVERY = 0.2  # seconds between two reports of how far growth is
+SMALL = 2_000  # up to here the published method runs too, because it is fast, and the better result is kept
+SAMPLE = 1_000  # records to search for nearest ones, to see where records are densest
+SLACK = 1.3  # a class is postponed if it costs this many times more than the next head promises
+PATIENCE = 4  # how often a head may be postponed
+TOLD_EVERY = 0.2  # seconds between two progress reports
 LISTED = 2  # cheapest records that are listed at once, for each record a class needs, from 16 to 128
 
 Progress = Callable[[float], None]
@@ -778,18 +772,18 @@ def grow(
 ) -> IntArray:
     """Return the class of each record, from classes grown one after another; -1 for records in none.
 
-    A class begins with the first head that is still free and takes in the free record that raises its charge least,
-    until it has k persons and meets the constraints; of equal records the one nearest to the head. A class that turns
-    out to cost much more than the next head promises is undone and its head put off: the cheapest classes come first,
-    as long as their records are free. Records that are over go where they cost least in all. Where heads may be put
-    off, each class and those nearest to its records at last exchange records, twice. With constraints, records that no
-    class may take, or (up to the share that may be suppressed) that cost more than ``price`` everywhere, are in no
-    class. Up to 2,000 records the result is never worse than that of the published density method, where that applies:
-    no persons, no constraints.
+    A class begins with the first free head and takes the free record that raises its charge least, until it has k
+    persons and meets the constraints; among equal records, the one nearest to the head. A class that costs much more
+    than the next head promises is undone and its head postponed: the cheapest classes come first, as long as their
+    records are free. Remaining records go where their total cost is least. If heads may be postponed, each class and
+    those nearest to its records finally exchange records, twice. With constraints, records that no class may take, or
+    (up to the share that may be suppressed) that cost more than ``price`` everywhere, stay without a class. Up to 2,000
+    records the result is never worse than that of the published density method, if that applies: no persons, no
+    constraints.
     """
     check(metric, k, person)
     full = with_numbers(metric)
-    # Records are sorted by the numeric attribute in which they lie farthest apart by what it charges.
+    # Records are sorted by the numeric attribute in which they are farthest apart by its charge.
     lead = int(np.argmax(np.std(full.numbers, axis=1) * full.charge[: len(full.numbers)]))
     order = np.argsort(full.numbers[lead], kind="stable")
     arrays, rules = full.take(order).arrays, rules_for(metric, order, constraints)
@@ -804,7 +798,7 @@ def grow(
 
     if progress is None:
         work()
-    else:  # work is compiled and lets other threads run: it goes on in one of its own, so that this one can tell
+    else:  # the compiled work lets other threads run, so it has its own, and this one reports progress
         from concurrent.futures import ThreadPoolExecutor, wait
 
         with ThreadPoolExecutor(max_workers=1) as pool:
@@ -829,17 +823,14 @@ def grow(
 
 
 def check(metric: Metric, k: int, person: IntArray | None) -> None:
-    """Raise an error unless there are records, k is a number of persons and each record has its person."""
     if k < 1:
-        raise ParameterError(f"k must be at least 1. Got {k}. Give the smallest number of persons in a class.")
+        raise ParameterError(f"k, the smallest number of persons in a class, must be at least 1. Got {k}.")
     if person is not None and len(person) != len(metric):
-        raise ParameterError(
-            f"each record needs its person. Got {len(person)} persons for {len(metric)} records. Give one for each."
-        )
+        raise ParameterError(f"each record needs its person. Got {len(person)} persons for {len(metric)} records.")
 
 
 def with_numbers(metric: Metric) -> Metric:
-    """Return the metric; without a numeric attribute, with a constant one put in, which costs nothing."""
+    """Return the metric; without a numeric attribute, add a constant one, which costs nothing."""
     if len(metric.numbers):
         return metric
     zero, none = np.zeros((1, len(metric))), np.zeros(1)
@@ -848,7 +839,7 @@ def with_numbers(metric: Metric) -> Metric:
 
 
 def persons_of(person: IntArray | None, order: IntArray) -> IntArray:
-    """Return the person of each record in an order, numbered without gaps; each record its own when not given."""
+    """Return the person of each record in an order, numbered without gaps; by default each record is a person."""
     if person is None:
         return np.arange(len(order), dtype=np.int64)
     return np.unique(person[order], return_inverse=True)[1].astype(np.int64)
@@ -857,20 +848,18 @@ def persons_of(person: IntArray | None, order: IntArray) -> IntArray:
 def rules_for(metric: Metric, order: IntArray, constraints: Constraints | None) -> Rules:
     """Return the rules for kernels on records that are sorted for the search."""
     rules = packed(None if constraints is None else constraints.take(order), metric)
-    free = [] if len(metric.numbers) else [np.inf]  # the attribute that was put in has no limit
+    free = [] if len(metric.numbers) else [np.inf]  # the added attribute has no limit
     return rules._replace(limits=np.concatenate((free, rules.limits)))
 
 
-# --- Large tables cut into blocks that lie apart, each grouped by itself, so that time grows with the number of
-# records.
+# Large tables are cut into separate blocks, each grouped by itself, so that time grows with the number of records.
 #
-# Blocks come from cuts in two, as in Mondrian: each in the attribute in which records lie farthest apart by what the
-# metric charges. Numbers are cut between two values. Codes are put in line between two that are far apart and cut
-# there.
+# Blocks come from cuts in two, as in Mondrian: each in the attribute in which records are farthest apart by its charge.
+# Numbers are cut between two values. Codes are put in line between two that are far apart and cut there.
 
 
-SIZE = 20_000  # a table of up to so many records is one block
-TARGET = 12_500  # larger tables are cut into blocks of about so many
+SIZE = 20_000  # a table of up to this many records is one block
+TARGET = 12_500  # larger tables are cut into blocks of about this many
 
 
 def grow_in_blocks(
@@ -884,14 +873,13 @@ def grow_in_blocks(
     workers: int | None = None,  # how many blocks are grouped at once; as many as there are cores by default
     progress: Progress | None = None,  # called with the share of records that are grouped
 ) -> IntArray:
-    """Return classes grown in blocks: with heads put off in a table of one block, without in larger ones, for time.
+    """Return classes grown in blocks: heads may be postponed in a table of one block, but not in larger ones.
 
-    The result does not depend on how many blocks are grouped at once. A block that holds too few persons for one class
-    is never cut off, so that every block can be grouped if the table can; records that a block leaves in no class stay
-    so.
+    The result does not depend on how many blocks are grouped at once. No cut leaves a block with too few persons for
+    one class, so every block can be grouped if the table can; records that a block leaves without a class stay so.
     """
     if size < 1:
-        raise ParameterError(f"size must be at least 1. Got {size}. Give the largest number of records in one block.")
+        raise ParameterError(f"size, the largest number of records in one block, must be at least 1. Got {size}.")
     if len(metric) <= size:
         return grow(metric, k, constraints=constraints, person=person, price=price, progress=progress)
 
@@ -915,7 +903,7 @@ def grow_in_blocks(
                 progress(done / len(metric))
     finally:
         pool.shutdown(cancel_futures=True)
-    # Classes are numbered one block after another, whichever was ready first.
+    # Classes are numbered one block after another, whichever is ready first.
     of_record, num = np.full(len(metric), -1, dtype=np.int64), 0
     for future, block in futures.items():
         inside = future.result()
@@ -925,7 +913,7 @@ def grow_in_blocks(
 
 
 def blocks(metric: Metric, k: int, *, size: int = SIZE, person: IntArray | None = None) -> Iterator[IntArray]:
-    """Give the records of each block, in ascending order."""
+    """Return the records of each block, in ascending order."""
     # block, and how many parts it is still to be cut into: parts of equal size need equal time
     waiting = [
         (np.arange(len(metric), dtype=np.int64), 1 if len(metric) <= size else -(-len(metric) // min(size, TARGET)))
@@ -942,8 +930,8 @@ def blocks(metric: Metric, k: int, *, size: int = SIZE, person: IntArray | None 
 def _sides(
     metric: Metric, block: IntArray, share: float, k: int, person: IntArray | None
 ) -> tuple[IntArray, IntArray] | None:
-    """Return both sides of a block, cut in the first attribute of the widest that leaves each k persons."""
-    # How far apart the records lie in each attribute: charged mean distance from a middle one
+    """Return both sides of a block, cut in the widest attribute that leaves each k persons."""
+    # How far apart the records are in each attribute: charged mean distance from a middle one
     spreads = [float(np.mean(np.abs(column[block] - np.median(column[block])))) for column in metric.numbers]
     for column, table in zip(metric.codes, metric.tables, strict=True):
         counts = np.bincount(column[block], minlength=len(table))
@@ -957,7 +945,7 @@ def _sides(
 
 
 def _first_side(metric: Metric, block: IntArray, axis: int, share: float) -> Any:
-    """Return which records of a block are on the first side of a cut in one attribute: about a share of them."""
+    """Return which records of a block are on the first side of a cut in one attribute: about a given share."""
     wanted = int(share * len(block))
     if axis < len(metric.numbers):
         column = metric.numbers[axis, block]
@@ -965,7 +953,7 @@ def _first_side(metric: Metric, block: IntArray, axis: int, share: float) -> Any
         below, up_to = column < border, column <= border  # equal numbers stay together
         return below if abs(below.sum() - wanted) <= abs(up_to.sum() - wanted) else up_to
     codes = metric.codes[axis - len(metric.numbers), block]
-    # Which codes are on the first side, put in line between two that are far apart.
+    # Choose the codes on the first side, in line between two that are far apart.
     table = metric.tables[axis - len(metric.numbers)]
     counts = np.bincount(codes, minlength=len(table))
     present = np.flatnonzero(counts)

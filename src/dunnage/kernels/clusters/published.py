@@ -2,21 +2,21 @@
 """The two clusterings of Bhati et al. 2021 (Algorithm 1), to the letter: greedy and density.
 
 A class is a head and its k - 1 nearest records that are in no class yet. Greedy takes heads in a random order; density
-takes the record whose k - 1 nearest are nearest on average (eq. 21), and looks again after every class. The fewer than
-k records at the end are *left over*: each joins the class whose charge rises least by it.
+takes the record with the smallest average distance to its k - 1 nearest (eq. 21), and compares again after every class.
+The fewer than k records at the end are *left over*: each joins the class with the smallest rise in charge.
 
-What the paper leaves open is settled so:
+The paper leaves some questions open; the answers here are:
 
 * The average is over the k - 1 *other* records that would join the head. Counting the head too, at distance 0,
   divides every sum by the same k instead and changes no choice.
 * **Ties.** Heads: the lowest average, then the lowest record number. Neighbours: the least distance to the head, then
-  the lowest record number. Left-overs: lowest record number first; of equally good classes the one formed first.
+  the lowest record number. Left-overs: lowest record number first; among equally good classes, the one formed first.
 * **Rounding.** A distance is the sum over attributes in the metric's order (numeric first) of ``near`` times the
   distance in the attribute, and averages are compared as sums of k - 1 distances, least first, in double precision.
-* **Left-overs** join the class whose charge in eq. 15, its size times its cost, rises least, and the class is as wide
-  as it has become when the next one is placed.
-* **Limits** (C1). A head whose class would be wider than a limit is suppressed and its neighbours stay free. A
-  left-over that fits into no class within the limits is suppressed too.
+* **Left-overs** join the class with the smallest rise in its charge in eq. 15, its size times its cost; the class keeps
+  its new width when the next one is placed.
+* **Limits** (C1). If the class of a head would be wider than a limit, the head is suppressed and its neighbours stay
+  free. A left-over that fits into no class within the limits is suppressed too.
 """
 
 from __future__ import annotations
@@ -25,16 +25,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dunnage.arrays import BoolArray, FloatArray, IntArray
-from dunnage.compiling import kernel, piece
+from dunnage.arrays import BoolArray, FloatArray, IntArray, kernel, piece
 from dunnage.errors import ParameterError
 from dunnage.kernels.clusters.growth import CodeArray, Metric, MetricTable, distance, distance_moments
 
-# --- Compiled loops of the published clusterings.
+# Compiled loops of the published clusterings.
 #
 # Records with equal values form one *point*. Points lie in the *cells* of a grid with rows and columns (each a
-# combination of codes), and inside a cell along a *line* (one numeric attribute). The nearest living records are looked
-# for row by row and cell by cell, nearest first, and outwards along the line, until nothing nearer can come.
+# combination of codes), and inside a cell along a *line* (one numeric attribute). The search for the nearest living
+# records goes row by row and cell by cell, nearest first, and outwards along the line, until nothing nearer can come.
 #
 # Every bound that ends a search is below the distance it stands for, even as rounded numbers: a distance is a sum of
 # terms that are at least 0, rounding keeps the order, and ``_SAFE`` covers terms that are added in another order.
@@ -44,15 +43,11 @@ _SAFE = 1 - 1e-12
 
 
 class GridSide(NamedTuple):
-    """One side of the grid."""
-
     nearest: CodeArray  # for each step all steps by their distance from it
-    apart: FloatArray  # and these distances
+    apart: FloatArray  # those distances
 
 
 class Places(NamedTuple):
-    """Where records are; nothing in it changes."""
-
     points: MetricTable  # the first records of points
     line: FloatArray
     line_near: float
@@ -67,7 +62,7 @@ class Places(NamedTuple):
 
 
 class Living(NamedTuple):
-    """Who is in no class yet."""
+    """The records that are in no class yet."""
 
     records: BoolArray
     in_point: IntArray
@@ -87,7 +82,7 @@ class NearestRecords(NamedTuple):
 
 @piece
 def _follow(links: IntArray, place: int) -> int:
-    """Return where the links from a place end, and shorten the way there."""
+    """Return the end of the links from a place, and shorten the way there."""
     while links[place] != place:
         links[place] = links[links[place]]
         place = links[place]
@@ -96,7 +91,6 @@ def _follow(links: IntArray, place: int) -> int:
 
 @piece
 def _remove(record: int, places: Places, living: Living) -> None:
-    """Take a record out of all further searches."""
     living.records[record] = False
     place = places.place_of[record]
     living.member_after[place] = place + 1
@@ -114,7 +108,7 @@ def _remove(record: int, places: Places, living: Living) -> None:
 def _search_cell(
     cell: int, apart: float, head: int, num: int, nearby: NearestRecords, places: Places, living: Living
 ) -> int:
-    """Look for nearer records in one cell, outwards from the head's place on the line; return how many there are."""
+    """Search nearer records in one cell, outwards from the head's place on the line; return how many there are."""
     distances, records = nearby
     last, own = len(records) - 1, places.point_of[head]
     line, starts, after, before = places.line, places.member_starts, living.after, living.before
@@ -155,7 +149,7 @@ def _search_cell(
 
 @piece
 def nearest(head: int, nearby: NearestRecords, places: Places, living: Living) -> None:
-    """Find the living records nearest to one, by distance and number, as many as there is room for."""
+    """List the living records nearest to one, by distance and number, as many as there is room for."""
     distances = nearby.distances
     num, last = 0, len(distances) - 1
     if last < 0:
@@ -179,7 +173,6 @@ def nearest(head: int, nearby: NearestRecords, places: Places, living: Living) -
 
 @piece
 def _gap(axis: int, first: int, second: int, table: MetricTable) -> Any:
-    """Distance of two records in one attribute, in its own unit."""
     numbers, codes = table.numbers, table.codes
     if axis < numbers.shape[0]:
         return abs(numbers[axis, first] - numbers[axis, second])
@@ -210,7 +203,7 @@ def _close(
     places: Places,
     living: Living,
 ) -> int:
-    """Make a class of a head and its neighbours or, if limits forbid it, suppress the head; return the next number."""
+    """Form a class of a head and its neighbours or, if limits forbid it, suppress the head; return the next number."""
     if not _fits(members, limits, table):
         _remove(members[0], places, living)
         return number
@@ -261,8 +254,8 @@ def _sink(heap: CodeArray, num: int, place: int, sums: FloatArray) -> None:
 def density(k: int, limits: FloatArray, table: MetricTable, places: Places, living: Living) -> IntArray:
     """Form classes around the record with the least average distance to its k - 1 nearest while k records live.
 
-    Averages only rise when records die, also as rounded sums. So if the least of all noted sums is still right, it is
-    the least of all: only that one is looked at again, and only if one of its noted neighbours died.
+    Averages only rise when records die, even as rounded sums. So if the least of all recorded sums is still right, it
+    is the least of all: only that one is recomputed, and only if one of its recorded neighbours died.
     """
     num_records = len(places.point_of)
     of_record = np.full(num_records, -1, dtype=np.int64)
@@ -300,7 +293,7 @@ def density(k: int, limits: FloatArray, table: MetricTable, places: Places, livi
 def place_left_over(
     of_record: IntArray, left_over: IntArray, widths: FloatArray, limits: FloatArray, table: MetricTable
 ) -> None:
-    """Put each left-over record, lowest number first, into its best class; one that fits nowhere stays in none."""
+    """Put each left-over record, lowest number first, into its best class; one that fits nowhere stays without."""
     charge, class_sizes = table.charge, np.zeros(len(widths), dtype=np.int64)
     for number in of_record:
         if number >= 0:
@@ -314,7 +307,10 @@ def place_left_over(
             if number >= 0:
                 for axis in range(len(charge)):
                     reach[1, number, axis] = max(reach[1, number, axis], _gap(axis, record, other, table))
-        best, least = -1, np.inf  # the class whose charge for all its records rises least, unless limits forbid it
+        best, least = (
+            -1,
+            np.inf,
+        )  # the class with the smallest rise in charge for all its records, unless limits forbid it
         for number in range(len(class_sizes)):
             before, after, allowed = 0.0, 0.0, True
             for axis in range(len(charge)):
@@ -338,21 +334,21 @@ def published_greedy(metric: Metric, k: int, *, order: IntArray, limits: FloatAr
     """Form classes around heads in a given random order, each with its k - 1 nearest free records."""
     order = np.asarray(order, dtype=np.int64)
     if not np.array_equal(np.sort(order), np.arange(len(metric))):
-        raise ParameterError("order must have every record once. Give a permutation of the record numbers.")
+        raise ParameterError("order must be a permutation of the record numbers.")
     return _published(metric, k, limits, order)
 
 
 def published_density(metric: Metric, k: int, *, limits: FloatArray | None = None) -> IntArray:
     """Form classes around the record that is nearest on average to its k - 1 nearest free records.
 
-    The result is exactly that of computing all averages again after every class; only those that can matter are.
+    The result is exactly that of recomputing all averages after every class; only those that can matter are recomputed.
     """
     return _published(metric, k, limits, None)
 
 
 def _published(metric: Metric, k: int, limits: FloatArray | None, order: IntArray | None) -> IntArray:
     if not 1 <= k <= len(metric):
-        raise ParameterError(f"k must be between 1 and the number of records, {len(metric)}. Got {k}. Ask for fewer.")
+        raise ParameterError(f"k must be between 1 and the number of records, {len(metric)}. Got {k}.")
     widest = np.full(len(metric.charge), np.inf) if limits is None else np.asarray(limits, dtype=np.float64)
     if widest.shape != metric.charge.shape or not (widest >= 0).all():
         raise ParameterError("limits must be one number for each attribute, 0 or more. Use infinity for no limit.")
@@ -374,7 +370,7 @@ def _lay_out(metric: Metric) -> tuple[Places, Living]:
     (row_of, rows), (column_of, columns) = _sides(metric)
     num_cells = len(rows.apart) * len(columns.apart)
     cell_of = row_of * len(columns.apart) + column_of
-    # The numeric attribute in which records are farthest apart on average.
+    # The numeric attribute in which records are farthest apart on average
     apart = [near * distance_moments(column)[0] for near, column in zip(metric.near, metric.numbers, strict=False)]
     line_axis = int(np.argmax(apart)) if max(apart, default=0.0) > 0 else None
     line = np.zeros(num) if line_axis is None else metric.numbers[line_axis]
@@ -416,11 +412,11 @@ def _lay_out(metric: Metric) -> tuple[Places, Living]:
 def _sides(metric: Metric) -> list[tuple[IntArray, GridSide]]:
     """Return the rows and the columns of the grid: the step of each record, and which steps are near each other.
 
-    The coded attribute that tells most makes the rows, the next one the columns; others refine them as long as there
-    are not many more cells than records.
+    The coded attribute that spreads most makes the rows, the next one the columns; others refine them as long as
+    there are not many more cells than records.
     """
     steps = [(np.zeros(len(metric), dtype=np.int64), np.zeros((1, 1))) for _ in range(2)]
-    # The coded attributes that tell records apart, the farthest apart on average first.
+    # The coded attributes with different values, the farthest apart on average first
     near = metric.near[len(metric.numbers) :]
     apart = {
         axis: float(near[axis]) * distance_moments(codes, table)[0]

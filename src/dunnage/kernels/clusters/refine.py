@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Local search that makes classes cheaper: records change places, pairs are split again, costly classes are dissolved.
 
-Every step lowers the distortion and leaves all classes valid, so that the search may end at any time.
+Every step lowers the distortion and leaves all classes valid, so the search may end at any time.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dunnage.arrays import BoolArray, FloatArray, IntArray
-from dunnage.compiling import kernel, piece
+from dunnage.arrays import BoolArray, FloatArray, IntArray, kernel, piece
 from dunnage.kernels.clusters.growth import (
     CodeArray,
     Constraints,
@@ -43,15 +42,15 @@ from dunnage.kernels.clusters.growth import (
     with_numbers,
 )
 
-# --- Compiled local search on classes: exchanges, moves, new splits of two classes, and dissolved classes.
+# Compiled local search on classes: exchanges, moves, new splits of two classes, and dissolved classes.
 
-NEAREST = 3  # classes looked at for each record of a class
+NEAREST = 3  # classes to try for each record of a class
 ENOUGH = 1e-9  # gains below this are rounding
 MEMORY = 1 << 17  # pairs of classes that are remembered as tried
 
 
 class State(NamedTuple):
-    """Classes that are searched, with what is left of each without one of its records; demands; and room to work in."""
+    """The searched classes, with their extents without one of their records; their demands; and working memory."""
 
     table: MetricTable
     slots: IntArray  # records of each class. Shape: classes, room
@@ -66,12 +65,12 @@ class State(NamedTuple):
     without: FloatArray  # what the class then costs
     spans: FloatArray  # lowest and highest number, or width of codes twice, of the whole class
     stamps: IntArray  # when each class changed last
-    waiting: BoolArray  # classes that may be improved: whose records, or those of a class near them, changed
+    waiting: BoolArray  # classes that may be improved: their records, or those of a class near them, changed
     k: int
     person: IntArray  # of each record
     mark: IntArray  # of persons
-    single: bool  # each record is a person of its own
-    simple: bool  # nothing but k is asked for
+    single: bool  # each record is a separate person
+    simple: bool  # nothing but k is required
     rules: Rules
     counts: IntArray  # room to count sensitive values
     extent: Extent  # room for that of a class
@@ -89,7 +88,6 @@ class State(NamedTuple):
 
 @piece
 def middle_of(records: IntArray, table: MetricTable) -> Any:
-    """Return the record that is nearest to the others."""
     best, chosen = np.inf, records[0]
     for one in records:
         total = 0.0
@@ -104,7 +102,7 @@ def middle_of(records: IntArray, table: MetricTable) -> Any:
 
 @piece
 def valid(records: IntArray, state: State) -> Any:
-    """Whether records make a class: enough persons, no wider than allowed, diverse. The extent becomes theirs."""
+    """Return whether records are a valid class: enough persons, not too wide, diverse. Sets the extent to theirs."""
     table, extent, rules, person, mark = state.table, state.extent, state.rules, state.person, state.mark
     if len(records) < state.k or state.simple:
         return len(records) >= state.k
@@ -183,7 +181,6 @@ def code_holes(
 
 @piece
 def put(class_: int, records: IntArray, state: State) -> None:
-    """Make these the records of a class."""
     table, costs, without, stamps = state.table, state.costs, state.without, state.stamps
     numbers, codes, charge = table.numbers, table.codes, table.charge
     num, size = numbers.shape[0], len(records)
@@ -208,7 +205,7 @@ def put(class_: int, records: IntArray, state: State) -> None:
 
 @piece
 def find_middle(class_: int, state: State) -> None:
-    """Find the middle of a class; that of an empty one is nowhere."""
+    """Set the middle of a class; an empty one has none."""
     table, size = state.table, state.sizes[class_]
     if size == 0:
         state.middle_numbers[:, class_] = np.inf
@@ -239,7 +236,7 @@ def distances_from(record: int, state: State) -> None:
 
 @piece
 def near_classes(class_: int, nearest: int, state: State) -> int:
-    """List the classes whose middles are nearest to some record of a class; return how many."""
+    """List the classes with middles nearest to some record of a class; return how many."""
     seen, near, away = state.seen, state.near, state.away
     best, ids = np.zeros(nearest), np.zeros(nearest, np.int64)
     num, last = 0, nearest - 1
@@ -291,7 +288,7 @@ def farthest(mine: IntArray, theirs: IntArray, table: MetricTable, far: FloatArr
 def cost_with(
     hole: FloatArray, place: int, other: int, record: int, table: MetricTable, far: FloatArray, which: IntArray
 ) -> float:
-    """Return what a class costs with a record of another class instead of that at a place.
+    """Return the cost of a class with a record of another class instead of that at a place.
 
     ``far`` and ``which`` are those of the other class's records: how far they are from records of this one.
     """
@@ -323,7 +320,7 @@ def exchanged(records: IntArray, without: int, more: int) -> Any:
 
 @piece
 def allowed(mine: IntArray, theirs: IntArray, out: int, back: int, state: State) -> Any:
-    """Whether both classes stay valid when they exchange records; negative places exchange nothing."""
+    """Return whether both classes stay valid when they exchange records; negative places exchange nothing."""
     if state.simple:
         more = (back >= 0) - (out >= 0)
         return len(mine) + more >= state.k and len(theirs) - more >= state.k
@@ -334,7 +331,7 @@ def allowed(mine: IntArray, theirs: IntArray, out: int, back: int, state: State)
 
 @piece
 def best_exchange(pair: tuple[int, int], now: float, state: State) -> Any:
-    """Return what the best exchange of two records gains, and their places in their classes."""
+    """Return the gain of the best exchange of two records, and their places in their classes."""
     slots, sizes, holes, without = state.slots, state.sizes, state.holes, state.without
     one_class, two_class = pair
     mine, theirs = slots[one_class, : sizes[one_class]], slots[two_class, : sizes[two_class]]
@@ -356,7 +353,7 @@ def best_exchange(pair: tuple[int, int], now: float, state: State) -> Any:
 
 @piece
 def best_move(pair: tuple[int, int], now: float, state: State) -> Any:
-    """Return what the best move of a record from either class to the other gains, which class gives, and its place."""
+    """Return the gain of the best move of a record from either class to the other, which class gives, and its place."""
     slots, sizes, without, spans, table = state.slots, state.sizes, state.without, state.spans, state.table
     numbers, charge, num = table.numbers, table.charge, table.numbers.shape[0]
     best, side, out = ENOUGH, 0, -1
@@ -397,7 +394,7 @@ def start_split(seed: int, line: IntArray, table: MetricTable, reach: FloatArray
 
 @piece
 def step_split(num: int, line: IntArray, table: MetricTable, reach: FloatArray, ends: FloatArray) -> None:
-    """Let a class of the first records of a line take in the one that raises its charge least."""
+    """Let a class of the first records of a line take the one that raises its charge least."""
     numbers, codes, charge = table.numbers, table.codes, table.charge
     entries, starts, sizes = table.entries, table.starts, table.sizes
     num_axes = numbers.shape[0]
@@ -425,7 +422,7 @@ def step_split(num: int, line: IntArray, table: MetricTable, reach: FloatArray, 
 
 @piece
 def cost_of(records: IntArray, table: MetricTable, most: float) -> float:
-    """Return what a class of some records is charged for each of them; anything above ``most`` once there."""
+    """Return the charge of a class of some records for each of them; stop at anything above ``most``."""
     numbers, codes, charge = table.numbers, table.codes, table.charge
     entries, starts, sizes = table.entries, table.starts, table.sizes
     total = 0.0
@@ -444,9 +441,9 @@ def cost_of(records: IntArray, table: MetricTable, most: float) -> float:
 
 @piece
 def best_split(mine: IntArray, theirs: IntArray, now: float, state: State) -> Any:
-    """Return what the best new split of the records of two classes gains, the records in line, and where it is.
+    """Return the gain of the best new split of the records of two classes, the records in line, and where it is.
 
-    Splits grow from either of two records that lie far apart.
+    Splits grow from either of two records that are far apart.
     """
     table, k, reach, ends = state.table, state.k, state.reach, state.ends
     both = np.concatenate((mine, theirs))
@@ -477,7 +474,7 @@ def best_split(mine: IntArray, theirs: IntArray, now: float, state: State) -> An
 
 @piece
 def change_pair(pair: tuple[int, int], state: State) -> Any:
-    """Make the best change of two classes: exchange, move, or else a new split; return what it gains, 0 for none."""
+    """Make the best change of two classes: exchange, move, or else a new split; return its gain, 0 for no change."""
     slots, sizes, costs = state.slots, state.sizes, state.costs
     mine, theirs = slots[pair[0], : sizes[pair[0]]], slots[pair[1], : sizes[pair[1]]]
     now = len(mine) * costs[pair[0]] + len(theirs) * costs[pair[1]]
@@ -503,7 +500,7 @@ def change_pair(pair: tuple[int, int], state: State) -> Any:
 
 @kernel
 def improve(start: int, num_visits: int, nearest: int, state: State) -> int:
-    """Visit classes that wait, and improve them with the classes near them; return where to go on."""
+    """Visit waiting classes, and improve them with the classes near them; return where to continue."""
     sizes, stamps, tried, waiting = state.sizes, state.stamps, state.tried, state.waiting
     num = len(sizes)
     class_ = start
@@ -531,10 +528,10 @@ def improve(start: int, num_visits: int, nearest: int, state: State) -> int:
 
 @piece
 def scatter(mine: IntArray, chosen: IntArray, state: State, price: float, spare: int) -> Any:
-    """Put each record into the one of some classes where it costs least in all, or in none at a price.
+    """Put each record into the one of some classes where its total cost is least, or into none at a price.
 
-    Classes take the records in, but their costs and middles stay; returns the class of each record, and the cost in
-    all: infinity if there is a record that none may take.
+    Classes take the records, but keep their costs and middles. Returns the class of each record, and the total cost:
+    infinity if no class may take some record.
     """
     table, slots, sizes, extent, rules = state.table, state.slots, state.sizes, state.extent, state.rules
     num = len(chosen)  # the extents of these classes, each in a row of its own
@@ -573,9 +570,9 @@ def scatter(mine: IntArray, chosen: IntArray, state: State, price: float, spare:
 
 @kernel
 def dissolve_costliest(costliest: IntArray, state: State, price: float, spare: int) -> Any:
-    """Spread the records of classes, in the order given, over those near them where that costs less.
+    """Spread the records of classes, in the given order, over those near them if that costs less.
 
-    Returns the gain and how many records are in no class.
+    Returns the gain and the number of records without a class.
     """
     slots, sizes = state.slots, state.sizes
     total, lost = 0.0, 0
@@ -614,18 +611,17 @@ def fill(records: IntArray, starts: IntArray, state: State) -> None:
 
 @kernel
 def middles_of(records: IntArray, starts: IntArray, table: MetricTable) -> Any:
-    """Return the middle record of each class."""
     middles = np.zeros(len(starts) - 1, np.int64)
     for class_ in range(len(middles)):
         middles[class_] = middle_of(records[starts[class_] : starts[class_ + 1]], table)
     return middles
 
 
-# --- The state of a local search on classes, and the steps that kernels make on it.
+# The state of a local search on classes, and the steps that kernels make on it.
 
 
-VISITS = 100  # classes that are visited between two looks at the clock
-STAGES = (3, 6, 12)  # classes looked at for each record of a class: more once nothing helps with fewer
+VISITS = 100  # classes to visit between two checks of the clock
+STAGES = (3, 6, 12)  # classes to try for each record of a class: more once nothing helps with fewer
 ROUNDS = 2  # how often grown classes are visited to polish them
 LARGE = 4, 64  # classes of more records than the first times k, plus the second, are left as they are
 
@@ -633,7 +629,7 @@ Clock = Callable[[], float]
 
 
 class LocalSearch:
-    """Classes of a group of records that are whole classes, searched by kernels; records are numbered in the group."""
+    """A group of complete classes for kernels to search; records are numbered within the group."""
 
     def __init__(
         self,
@@ -686,8 +682,7 @@ class LocalSearch:
         )
         fill(*class_lists(inside, num), self.state)
 
-    def run(self, end: float, clock: Clock, told: Callable[[], None]) -> None:
-        """Improve classes until nothing helps or time is up."""
+    def run(self, end: float, clock: Clock, report: Callable[[], None]) -> None:
         place = stage = 0
         while clock() < end:
             if self.state.waiting.any():
@@ -697,17 +692,17 @@ class LocalSearch:
                     return
                 stage += 1
                 self.state.waiting[:] = self.state.sizes > 0
-            told()
+            report()
 
     def dissolve(self) -> float:
-        """Dissolve classes where that helps, costliest first; return the gain."""
+        """Dissolve classes if that helps, most expensive first; return the gain."""
         costliest = np.argsort(-self.state.sizes * self.state.costs, kind="stable")
         gain, lost = dissolve_costliest(costliest, self.state, self.price, self.spare)
         self.spare -= lost
         return float(gain)
 
     def put_back(self, of_record: IntArray) -> IntArray:
-        """Return all classes with those of this search in the place of its group of records."""
+        """Return all classes, with those of this search for its group of records."""
         inside = np.full(len(self.group), -1, dtype=np.int64)
         for number, (records, size) in enumerate(zip(self.state.slots, self.state.sizes, strict=True)):
             inside[records[:size]] = number
@@ -725,7 +720,7 @@ def renumbered(of_record: IntArray) -> IntArray:
 
 
 def small_enough(of_record: IntArray, k: int) -> IntArray:
-    """Return the records of classes that a search looks at: not of those far larger than k, which need much room."""
+    """Return the records of the classes to search: not of those far larger than k, which need much memory."""
     sizes = np.bincount(of_record[of_record >= 0])
     most = LARGE[0] * k + LARGE[1]
     return np.flatnonzero((of_record >= 0) & (np.append(sizes, most + 1)[of_record] <= most))
@@ -736,7 +731,7 @@ def polish(
 ) -> IntArray:
     """Return the classes, each improved with the classes nearest to its records, and once more if it changed.
 
-    Needs no clock: the same classes come out each time.
+    It needs no clock, so the result is the same each time.
     """
     group = small_enough(of_record, k)
     if len(np.unique(of_record[group])) < 2:
@@ -762,24 +757,25 @@ def refine(
     progress: Progress | None = None,  # called with the share of the time that is gone, 1 at the end
     clock: Clock = time.monotonic,
 ) -> IntArray:
-    """Return classes that cost no more than those given, found by local search.
+    """Improve classes by local search; the result never costs more.
 
     Two classes near each other exchange two records, one gives a record to the other, or both are split again; a class
-    whose records cost less elsewhere is dissolved. When nothing of this helps, classes farther off are looked at too.
-    Ends when nothing helps there either, or when time is up. Classes of more than 4 k + 64 records stay as they are.
+    is dissolved if its records cost less elsewhere. When none of this helps, classes farther away are tried too. The
+    search ends when nothing helps there either, or when time is up. Classes of more than 4 k + 64 records stay as they
+    are.
     """
     check(metric, k, person)
     tell = progress or (lambda share: None)
     best = _recalled(metric, of_record, constraints, price)
     groups = _groups(metric, best, k) if seconds > 0 else []
-    if groups:  # a first run compiles kernels, which is no part of the search: two classes, thrown away
+    if groups:  # a first run on two classes compiles kernels, which is not part of the search
         two = np.flatnonzero(np.isin(best, np.unique(best[groups[0]])[:2]))
         search = LocalSearch(metric, best, two, k, person, constraints, price, 0)
         improve(0, VISITS, STAGES[0], search.state)
         search.dissolve()
     start = clock()
     for number, group in enumerate(groups):
-        # time that a group does not need is for those after it
+        # later groups get the time that a group does not need
         end = clock() + (start + seconds - clock()) / (len(groups) - number)
         search = LocalSearch(metric, best, group, k, person, constraints, price, int((best < 0).sum()))
         search.run(end, clock, lambda: tell(min(1.0, (clock() - start) / seconds)))
@@ -797,10 +793,10 @@ def dissolve(
     constraints: Constraints | None = None,
     price: float = 1.0,
 ) -> IntArray:
-    """Return the classes without those whose records cost less elsewhere, costliest first; see :func:`refine`.
+    """Return the classes without those that cost less elsewhere, most expensive first; see :func:`refine`.
 
-    Each record of such a class goes to the class near by where it costs least in all, or into none at its price, as
-    long as the constraints let records be left out. So records are suppressed without any limit on widths.
+    Each record of such a class goes to the nearby class where its total cost is least, or into none at its price, if
+    the constraints allow to leave records out. So records may be suppressed even without limits on widths.
     """
     check(metric, k, person)
     best = _recalled(metric, of_record, constraints, price)
@@ -813,7 +809,7 @@ def dissolve(
 
 
 def _groups(metric: Metric, of_record: IntArray, k: int) -> list[IntArray]:
-    """Return records of groups of classes that lie apart; one group unless there are many classes."""
+    """Return the records of separate groups of classes; one group unless there are many classes."""
     records = small_enough(of_record, k)
     inside = renumbered(of_record[records])
     num = int(inside.max(initial=-1)) + 1
@@ -830,7 +826,7 @@ def _groups(metric: Metric, of_record: IntArray, k: int) -> list[IntArray]:
 
 
 def _recalled(metric: Metric, of_record: IntArray, constraints: Constraints | None, price: float) -> IntArray:
-    """Return classes that take in the records in none that cost less than their price there."""
+    """Return classes that also take the records without a class that cost less than their price there."""
     classes = np.array(of_record, dtype=np.int64)
     num, lost = int(classes.max(initial=-1)) + 1, int((classes < 0).sum())
     if num and lost:
@@ -839,6 +835,6 @@ def _recalled(metric: Metric, of_record: IntArray, constraints: Constraints | No
 
 
 def _not_worse(metric: Metric, before: IntArray, after: IntArray, price: float) -> IntArray:
-    """Return the classes after a search, or those before if rounding made them cost more."""
+    """Return the classes after a search, or those before it if rounding made them cost more."""
     better = metric.total(after, price) < metric.total(before, price)
     return after if better else np.array(before, dtype=np.int64)

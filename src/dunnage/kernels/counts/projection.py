@@ -15,20 +15,20 @@ the strongly convex, piecewise quadratic ::
 
     1/2 sum_j max(0, c_j + theta_j)^2 + 1/2 sum_i |u_i|^2 / ratio_i - u . c.
 
-A semismooth Newton method with a search along each step solves that: a finite number of steps, by strong convexity and
-because the pieces are finitely many. Where features but for a few are local to blocks (slots), each block is first
-brought to rest by itself, the unknowns of those few held: then two or three steps bring all together, however many
-blocks there are. Sorted values and their partial sums make one evaluation a binary search in each
-join group, whatever the number of cells.
+A semismooth Newton method with a search along each step solves this in a finite number of steps, by strong convexity
+and because there are finitely many pieces. If all but a few features are local to blocks (slots), each block is first
+solved separately, with the unknowns of those few fixed; then two or three steps solve everything together, whatever
+the number of blocks. Sorted values and their partial sums make one evaluation a binary search in each join group,
+whatever the number of cells.
 
 *Chains.* A total is the sum of windows, which are sums of zone pairs of windows: along such chains the Hessian is
-singular but for 1 / ratio, which may be 1e-9. So features that refine each other are written as a chain, whose
-unknowns are v = u + (v of the group above): only the lowest feature of each chain meets cells, the ones above enter by
-differences alone, and nothing cancels.
+singular except for 1 / ratio, which may be 1e-9. So features that refine each other are written as a chain with the
+unknowns v = u + (v of the group above): only the lowest feature of each chain meets cells, the ones above enter only
+through differences, and nothing cancels.
 
 *Certificate.* Let r_ig = c_ig - X_ig - u_ig / ratio_i, which is zero at the solution. The difference between primal and
 dual objective is exactly 1/2 sum_i ratio_i |r_i|^2, and the primal objective is strongly convex, so that the Euclidean
-distance of x from the exact projection is at most the root of sum_i ratio_i |r_i|^2: ``Projection.distance``.
+distance of x from the exact projection is at most the root of sum_i ratio_i |r_i|^2, ``Projection.distance``.
 """
 
 from __future__ import annotations
@@ -41,8 +41,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from dunnage.arrays import BoolArray, FloatArray, IntArray
-from dunnage.compiling import kernel, piece
+from dunnage.arrays import BoolArray, FloatArray, IntArray, kernel, piece
 from dunnage.errors import InternalError, ParameterError
 
 MAX_STEPS = 300  # Newton steps; ten are usual
@@ -62,26 +61,28 @@ class Family:
     groups: tuple[IntArray, ...]  # for each coarse feature the group, from 0, of each join group
     sizes: tuple[int, ...]  # for each coarse feature the number of its groups; groups without any cell are allowed
     ratios: tuple[float, ...]  # for each coarse feature its weight over the weight of cells
-    # Block of each join group, if features are known to be mostly local to some blocks (slots of time); else blocks are
-    # sought among the features themselves
+    # Block of each join group, if features are mostly local to some blocks (slots of time); by default blocks come from
+    # the features themselves
     blocks: IntArray | None = None
 
     def __post_init__(self) -> None:
         if not (len(self.groups) == len(self.sizes) == len(self.ratios) >= 1):
             raise ParameterError(
-                "Every coarse feature needs groups, a size and a ratio. "
+                "every coarse feature needs groups, a size and a ratio. "
                 f"Got {len(self.groups)}, {len(self.sizes)} and {len(self.ratios)}. Give one or more of each."
             )
         shape = self.groups[0].shape
         for groups, size, ratio in zip(self.groups, self.sizes, self.ratios, strict=True):
             if groups.ndim != 1 or groups.shape != shape:
-                raise ParameterError("Features must give a group to the same join groups. Give arrays of one length.")
+                raise ParameterError(
+                    "all features must give a group to the same join groups. Pass arrays of one length."
+                )
             if len(groups) and not (groups.min() >= 0 and groups.max() < size):
-                raise ParameterError(f"Groups of a feature must be numbered from 0 to {size - 1}. Renumber them.")
+                raise ParameterError(f"groups of a feature must be numbered from 0 to {size - 1}. Renumber them.")
             if not (0 < ratio < np.inf):
-                raise ParameterError(f"Weights must be positive and finite. Got a ratio of {ratio}.")
+                raise ParameterError(f"weights must be positive and finite. Got a ratio of {ratio}.")
         if self.blocks is not None and self.blocks.shape != shape:
-            raise ParameterError("Blocks must be given for each join group. Give an array of the length of groups.")
+            raise ParameterError("each join group needs a block. Pass an array as long as the groups.")
 
     def __len__(self) -> int:
         return len(self.groups[0])
@@ -103,21 +104,21 @@ class Family:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ListedCells:
-    """Noisy values of cells that may come out positive, sorted downwards inside each join group."""
+    """Noisy values of cells that may become positive, sorted downwards inside each join group."""
 
     values: FloatArray  # of all listed cells, join group by join group
     starts: IntArray  # where each join group starts in `values`, and their length
-    floors: FloatArray  # for each join group what no unlisted cell exceeds; minus infinity where all are listed
-    cells: IntArray | None = None  # where each listed cell stood before sorting, if that is known
+    floors: FloatArray  # for each join group a limit that no unlisted cell exceeds; minus infinity if all are listed
+    cells: IntArray | None = None  # place of each listed cell before sorting, if available
 
     def __post_init__(self) -> None:
         if len(self.starts) != len(self.floors) + 1 or (self.starts[0], self.starts[-1]) != (0, len(self.values)):
-            raise ParameterError("Starts must run from 0 to the number of listed cells, one more than floors.")
+            raise ParameterError("starts must run from 0 to the number of listed cells, one more than floors.")
         falls = self.values[1:] <= self.values[:-1]
         firsts = self.starts[1:-1]
         falls[firsts[(firsts > 0) & (firsts < len(self.values))] - 1] = True
         if not falls.all() or (len(self.values) and not np.isfinite(self.values).all()):
-            raise ParameterError("Values must be finite and fall inside each join group. Sort them.")
+            raise ParameterError("values must be finite and fall inside each join group. Sort them.")
 
     def __len__(self) -> int:
         return len(self.values)
@@ -128,8 +129,7 @@ class Projection:
     """Counts that are consistent and not negative, and how exact they are."""
 
     theta: FloatArray  # for each join group what its cells were moved by before negative ones were set to zero
-    # What rounding took of theta: x = (values + theta) + rest where positive, exact even where the first sum is next to
-    # nothing
+    # The rounding error of theta: x = (values + theta) + rest if positive, exact even if the first sum is tiny
     rest: FloatArray
     # Counts of the listed cells, in their order; of whole tables of all cells (`project_dense`) or of the positive ones
     # (`project_table`)
@@ -140,8 +140,8 @@ class Projection:
     residual: float  # see :func:`optimality`: over the listed cells
     distance: float  # upper bound on the Euclidean distance of x from the exact projection, over the listed cells
     iterations: int  # Newton steps
-    # Join groups in which a cell that is not listed might be positive: list cells down to below -theta there and
-    # project again. Where none is needed, the projection is the one over all cells
+    # Join groups in which an unlisted cell might be positive: list cells down to below -theta there and project again.
+    # If none is needed, the projection is the one over all cells
     needed: BoolArray
     cells: IntArray | None = None  # of `project_table`: where the positive cells are in the table, rising
 
@@ -151,7 +151,7 @@ def project(
     family: Family,
     sums: Sequence[FloatArray],  # noisy sums: for each coarse feature those of its groups
     *,
-    tolerance: float = 1e-10,  # largest residual that is let through
+    tolerance: float = 1e-10,  # largest accepted residual
     start: Sequence[FloatArray] | None = None,  # `duals` of a similar projection
 ) -> Projection:
     """Return the projection over the listed cells, exact to rounding."""
@@ -175,12 +175,12 @@ def project_problem(
     values = problem.listed.values
     x = moved(values, candidates.starts, theta)
     residual, totals = optimality(x, values, candidates.starts, family, sums)
-    # Multipliers that are off could still give the right x, but not tell whether further cells are needed.
+    # Wrong multipliers could still give the right x, but not decide whether further cells are needed.
     if not max(residual, best.relative) <= tolerance:
         raise InternalError(
-            f"The projection did not reach its tolerance. Got relative residuals of {residual:.1e} and "
-            f"{best.relative:.1e} (multipliers) after {iterations} steps, allowed are {tolerance:.1e}. Please report "
-            "the sizes and weights of the features."
+            f"the projection did not reach its tolerance of {tolerance:.1e}. After {iterations} steps the relative "
+            f"residuals are {residual:.1e} and {best.relative:.1e} (multipliers). Please report the sizes and weights "
+            "of the features."
         )
     active = np.zeros(len(family), dtype=np.int64)
     active[problem.used] = best.counts
@@ -204,9 +204,9 @@ def check_lengths(candidates: ListedCells, family: Family, sums: Sequence[FloatA
             f"ListedCells must have the join groups of the family. Got {len(candidates.floors)} and {len(family)}."
         )
     if tuple(len(part) for part in sums) != family.sizes:
-        raise ParameterError("Sums must be given for each group of each coarse feature, in the order of the family.")
+        raise ParameterError("each group of each coarse feature needs a sum, in the order of the family.")
     if not all(np.isfinite(part).all() for part in sums):
-        raise ParameterError("Sums must be finite numbers.")
+        raise ParameterError("sums must be finite numbers.")
 
 
 class _Problem(NamedTuple):
@@ -228,7 +228,7 @@ def _columns(table: IntArray, used: IntArray) -> IntArray:
 
 
 def settle(plan: NewtonPlan, problem: _Problem, unknowns: FloatArray) -> None:
-    """Bring each block to rest by itself, in place, before all are brought together."""
+    """Solve each block separately, in place, before all are solved together."""
     arrow, chains = plan.arrow, plan.inner_chains
     if arrow is not None and chains is not None:
         bounds = np.searchsorted(plan.blocks[problem.used], np.arange(len(arrow.widths) + 1))
@@ -239,8 +239,8 @@ def settle(plan: NewtonPlan, problem: _Problem, unknowns: FloatArray) -> None:
 def _newton(plan: NewtonPlan, problem: _Problem, unknowns: FloatArray) -> tuple[_Look, int]:
     """Minimise the dual function; return the best point and the number of steps.
 
-    A full step is taken if it halves the distance to the best point so far, which can happen only so many times
-    before rounding is reached; any other step goes to about the lowest point along it.
+    It takes a full step if that halves the distance to the best point so far, which can happen only a limited number
+    of times before rounding takes over; any other step goes to about the lowest point along it.
     """
     listed, tree, solve = problem.listed, problem.tree, plan.solver(problem.used)
     leaves, target = tree.leaves, tree.target
@@ -251,7 +251,7 @@ def _newton(plan: NewtonPlan, problem: _Problem, unknowns: FloatArray) -> tuple[
         return _Look(unknowns, theta, counts, gradient, *evaluate(listed, tree, unknowns, theta, counts, gradient))
 
     def stepped(unknowns: FloatArray, step: FloatArray) -> FloatArray:
-        # Unknowns with a step added, and what rounding took of them
+        # Unknowns with a step added, and their rounding errors
         high, low = unknowns
         total = high + step
         part = total - high
@@ -278,8 +278,6 @@ def _newton(plan: NewtonPlan, problem: _Problem, unknowns: FloatArray) -> tuple[
 
 
 class _Look(NamedTuple):
-    """The dual function at a point."""
-
     unknowns: FloatArray
     theta: FloatArray
     counts: IntArray  # active cells of groups
@@ -290,23 +288,25 @@ class _Look(NamedTuple):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class NewtonPlan:
-    """Unknowns of a family in chains, and the way Newton steps are solved."""
+    """Unknowns of a family in chains, and how to solve Newton steps."""
 
     order: tuple[int, ...]  # coarse features as their unknowns are numbered: those above before those below
     firsts: IntArray  # first unknown of each coarse feature of `order`, and their number
-    parent: IntArray  # unknown above each unknown, -1 if there is none
+    parent: IntArray  # unknown above each unknown, else -1
     slack: FloatArray  # reciprocal ratio of each unknown
     leaves: IntArray  # for each chain and join group the unknown of the lowest feature of the chain
-    # `"arrow"`: by blocks and a few shared unknowns; `"dense"`: by one factor after the unknowns of one feature, which
-    # are not coupled among each other, were eliminated; `"conjugate"`: by conjugate gradients after the same, with the
-    # features that are left, by blocks, as preconditioner; `"sparse"`: by one sparse factor
+    # `"arrow"`: by blocks and a few shared unknowns; `"dense"`: by one factor after eliminating the unknowns of one
+    # feature, which are not coupled with each other; `"conjugate"`: by conjugate gradients after the same, with the
+    # remaining features, by blocks, as preconditioner; `"sparse"`: by one sparse factor
     way: Literal["arrow", "dense", "conjugate", "sparse"] = "sparse"
     arrow: Arrow | None = None  # of `"arrow"`: where entries are
     eliminated: IntArray | None = None  # of `"dense"` and `"conjugate"`: unknowns of that feature; it ends a chain
     without: NewtonPlan | None = None  # of `"conjugate"`: plan of the features that are left
     kept: IntArray | None = None  # and which unknowns its unknowns are
     blocks: IntArray  # block of each join group
-    coarsest: int = 0  # coarsest feature local to blocks: its sums tell at what level a first list of cells may end
+    coarsest: int = (
+        0  # coarsest feature local to blocks: its sums give the level at which a first list of cells may end
+    )
 
     @cached_property
     def inner_chains(self) -> Chains | None:
@@ -333,14 +333,13 @@ class NewtonPlan:
         return unknowns
 
     def duals(self, unknowns: FloatArray) -> tuple[FloatArray, ...]:
-        """Return the multipliers of each coarse feature from unknowns."""
         above = np.where(self.parent >= 0, unknowns[:, self.parent], 0.0)
         flat = (unknowns - above).sum(axis=0)
         parts = dict(zip(self.order, np.split(flat, self.firsts[1:-1]), strict=True))
         return tuple(parts[feature] for feature in range(len(self.order)))
 
     def solver(self, used: IntArray) -> Callable[[IntArray, FloatArray], FloatArray]:
-        """Return what makes a Newton step of active cells and gradient, over the join groups that are used."""
+        """Return a function that makes a Newton step from active cells and gradient, over the join groups in use."""
         if self.way == "arrow" and self.arrow is not None:
             arrow = self.arrow._replace(places=_columns(self.arrow.places, used))
             return lambda counts, gradient: arrow_step(counts, gradient, arrow)
@@ -370,7 +369,7 @@ def _plan(family: Family) -> NewtonPlan:
     slack = np.concatenate([np.full(family.sizes[feature], 1 / family.ratios[feature]) for feature in order])
     leaves = np.stack([first[chain[-1]] + family.groups[chain[-1]] for chain in chains])
     lowest = [chain[-1] for chain in chains]
-    # Whatever takes the least time by a rough count of operations is how Newton steps are solved.
+    # Newton steps are solved in the way that takes the least time by a rough count of operations.
     blocks, local, cost = _cheapest_blocks(family)
     plan = NewtonPlan(
         order=order,
@@ -387,7 +386,7 @@ def _plan(family: Family) -> NewtonPlan:
         return replace(plan, way="arrow", arrow=_arrow(plan, family, blocks, local, first))
     if rest <= MAX_DENSE:
         return replace(plan, way="dense", eliminated=first[largest] + np.arange(family.sizes[largest]))
-    # Take out the feature without which steps go by blocks; if there is none, steps are by one sparse factor.
+    # Remove the feature without which steps go by blocks; if no feature does that, steps use one sparse factor.
     for feature in sorted(lowest, key=lambda feature: -family.sizes[feature]):
         left = [other for other in range(len(family.sizes)) if other != feature]
         if not left:
@@ -411,7 +410,6 @@ def _plan(family: Family) -> NewtonPlan:
 
 
 def _refines(fine: IntArray, coarse: IntArray, size: int) -> bool:
-    """Tell whether every group of one feature lies in one group of another."""
     above = np.zeros(size, dtype=np.int64)
     above[fine] = coarse
     return bool(np.array_equal(above[fine], coarse))
@@ -420,8 +418,8 @@ def _refines(fine: IntArray, coarse: IntArray, size: int) -> bool:
 def _chains(family: Family) -> list[list[int]]:
     """Split the features into few chains, each from coarse to fine: a fine one goes below the finest it refines.
 
-    Features of less weight than cells stay by themselves: their multipliers are small, and would be lost in
-    differences of large unknowns.
+    Features of less weight than cells stay separate: their multipliers are small, and would be lost in differences of
+    large unknowns.
     """
     chains: list[list[int]] = []
     for feature in sorted(range(len(family.sizes)), key=lambda feature: family.sizes[feature]):
@@ -439,7 +437,7 @@ def _chains(family: Family) -> list[list[int]]:
 
 
 def _cheapest_blocks(family: Family) -> tuple[IntArray, list[int], float]:
-    """Return the blocks with which a step by blocks takes least, the features local to them, and what it takes."""
+    """Return the blocks for the cheapest step by blocks, the features local to them, and the cost."""
     options = [np.zeros(len(family), dtype=np.int64)] + ([] if family.blocks is None else [family.blocks])
     options += [groups for groups, size in zip(family.groups, family.sizes, strict=True) if size > 1]
     choices = []
@@ -469,7 +467,7 @@ def _arrow(bare: NewtonPlan, family: Family, blocks: IntArray, local: list[int],
         block[stretch] = block_of_groups(family, blocks, feature)
     num_blocks = int(blocks.max(initial=0)) + 1
     widths = np.bincount(block[block >= 0], minlength=num_blocks)
-    # Those below come before those above inside a block: groups of one feature do not meet, so that little fills in.
+    # Inside a block, lower features come before upper ones: groups of one feature do not meet, so little fills in.
     members = np.lexsort((-np.arange(len(block)), np.where(block >= 0, block, num_blocks)))
     begins = np.concatenate([[0], np.cumsum(widths)])
     place = np.empty(len(block), dtype=np.int64)
@@ -479,7 +477,7 @@ def _arrow(bare: NewtonPlan, family: Family, blocks: IntArray, local: list[int],
     cross_starts = inner_starts[-1] + np.concatenate([[0], np.cumsum(widths * num_shared)])
 
     def entry(one: IntArray, other: IntArray) -> IntArray:
-        """Return where the entry of a pair of unknowns is: in a block, in its rows against shared ones, or in those."""
+        """Return the place of the entry of two unknowns: in a block, in its rows against shared ones, or in those."""
         swap = (block[one] < 0) | ((block[other] >= 0) & (place[other] < place[one]))
         one, other = np.where(swap, other, one), np.where(swap, one, other)
         own, row, column = block[one], place[one], place[other]
@@ -510,7 +508,7 @@ def _arrow(bare: NewtonPlan, family: Family, blocks: IntArray, local: list[int],
 def optimality(
     x: FloatArray, values: FloatArray, starts: IntArray, family: Family, sums: Sequence[FloatArray]
 ) -> tuple[float, tuple[FloatArray, ...]]:
-    """Return how far counts are from optimal, relative to what that is computed from, and their sums by feature.
+    """Return how far counts are from optimal, relative to the terms of that, and their sums by feature.
 
     The gradient of half the objective at cell j of join group m is g_j = x_j - c_j + sum_i ratio_i (X_ig - c_ig).
     The residual is the largest, over the cells, of
@@ -518,7 +516,7 @@ def optimality(
     - stationarity: how far g_j is below zero, over the natural scale of the gradient there, which is the sum of the
       absolute values of all its terms;
     - feasibility: how far x_j is below zero, over the largest absolute value or count;
-    - complementarity: where both g_j and x_j are positive, the smaller of the two, each over its scale.
+    - complementarity: if both g_j and x_j are positive, the smaller of the two, each over its scale.
 
     It is computed from x alone and does not change when values and sums, or all weights, are multiplied by a number.
     """
@@ -527,20 +525,20 @@ def optimality(
     return float(worst), tuple(np.split(totals, family.firsts[1:-1]))
 
 
-# --- Numerical parts, compiled but for the Newton steps by one factor at the end: the dual function, its search along a
+# Numerical parts, compiled except for the Newton steps by one factor at the end: the dual function, its search along a
 # line, Newton steps, sorting, checking.
 #
-# Unknowns are held in two rows, a number and what rounding took of it: where features of great weight contradict each
-# other, theta is a small sum of large unknowns.
+# Unknowns have two rows, a number and its rounding error: if features of great weight contradict each other, theta is a
+# small sum of large unknowns.
 
 LOOKS = 60  # evaluations in one search along a line; each at least halves the bracket or is a Newton step inside it
 CLOSE = 1e-5  # accuracy of one step by conjugate gradients; the next step corrects it
 MAX_CONJUGATE = 1_000  # rounds of conjugate gradients; a hundred are usual
-SETTLED = 1e-9  # relative residual at which a block by itself is left alone
-MAX_SETTLING = 40  # steps in one block by itself; this is but a start
+SETTLED = 1e-9  # relative residual at which a single block is finished
+MAX_SETTLING = 40  # steps in a single block; this is only a start
 LADDER = 3  # floors, one below the other, that cells are listed down to
 LOWEST = -(2.0**60)  # below all values
-TINY = 1e-15  # a pivot that cancelled to less than this part of its entry holds no digit: it is put up to that
+TINY = 1e-15  # a pivot that cancelled to less than this part of its entry has no correct digit: it is raised to that
 
 
 class SortedCells(NamedTuple):
@@ -550,8 +548,6 @@ class SortedCells(NamedTuple):
 
 
 class Unknowns(NamedTuple):
-    """The unknowns: one for each sum."""
-
     leaves: IntArray  # for each chain of features and each join group its unknown
     parent: IntArray  # the one above each, always a lower number; -1: none
     slack: FloatArray  # reciprocal of its ratio
@@ -559,7 +555,7 @@ class Unknowns(NamedTuple):
 
 
 class Arrow(NamedTuple):
-    """A Hessian by blocks and a few shared unknowns, held flat; see :func:`arrow_step`."""
+    """A Hessian by blocks and a few shared unknowns, stored flat; see :func:`arrow_step`."""
 
     num_shared: int  # unknowns that are in no block
     inner_starts: IntArray
@@ -621,7 +617,7 @@ def num_active(values: Any, start: int, stop: int, theta: float, rest: float) ->
 
 @kernel
 def group_sum(listed: SortedCells, group: int, count: int, theta: float, rest: float) -> Any:
-    """Return the sum of the positive cells of a group; cell by cell where partial sums would cancel."""
+    """Return the sum of the positive cells of a group; cell by cell if partial sums would cancel."""
     values, starts, partial = listed
     start = starts[group]
     total = partial[start + count - 1] + count * theta
@@ -653,7 +649,7 @@ def levels(leaves: IntArray, unknowns: FloatArray) -> Any:
 def evaluate(
     listed: SortedCells, tree: Unknowns, unknowns: FloatArray, theta: FloatArray, counts: Any, gradient: FloatArray
 ) -> Any:
-    """Fill in active cells of each group, whose theta is given, and the gradient of the dual function.
+    """Fill in the active cells of each group for a given theta, and the gradient of the dual function.
 
     Return the certified distance to the projection and the largest residual relative to its terms.
     """
@@ -682,7 +678,9 @@ def evaluate(
             sums[parent[place]] += sums[place]
     squared, largest, floor = 0.0, 0.0, 0.0
     for place in range(num):
-        floor = max(floor, TINY * abs(target[place]))  # so that 1e-60 instead of zero is no error of 100 %
+        floor = max(
+            floor, TINY * abs(target[place])
+        )  # so that 1e-60 instead of zero does not count as an error of 100 %
     for place in range(num):
         residual = pull[place] + sums[place]
         squared += residual * residual / slack[place]
@@ -695,10 +693,9 @@ def evaluate(
 
 @kernel
 def search(listed: SortedCells, tree: Unknowns, theta: FloatArray, gradient: FloatArray, step: FloatArray) -> float:
-    """Return how far to go along a step: where the derivative, which rises piecewise linearly, is about zero.
+    """Return how far to go along a step: to where the derivative, which rises piecewise linearly, is about zero.
 
-    The end is on the near side of zero, so that the dual function has fallen all the way there, or at zero to
-    rounding.
+    The end is before the zero, so that the dual function falls all the way there, or at zero up to rounding.
     """
     values, starts = listed.values, listed.starts
     leaves, parent, slack = tree.leaves, tree.parent, tree.slack
@@ -755,7 +752,7 @@ def factor(matrix: Any, start: int, num: int, diagonal: Any) -> None:
 
 @kernel
 def forward(matrix: Any, start: int, num: int, sides: FloatArray, begin: int) -> None:
-    """Solve with the transposed factor, in place, for each column of the right-hand sides from row ``begin`` on."""
+    """Solve with the transposed factor, in place, for each column of the right-hand sides from row ``begin``."""
     width = sides.shape[1]
     for row in range(num):
         own = start + row * num
@@ -770,7 +767,7 @@ def forward(matrix: Any, start: int, num: int, sides: FloatArray, begin: int) ->
 
 @kernel
 def backward(matrix: Any, start: int, num: int, side: Any, begin: int) -> None:
-    """Solve with the factor, in place, from entry ``begin`` of the right-hand side on."""
+    """Solve with the factor, in place, from entry ``begin`` of the right-hand side."""
     for row in range(num - 1, -1, -1):
         own = start + row * num
         total = side[begin + row]
@@ -783,8 +780,8 @@ def backward(matrix: Any, start: int, num: int, side: Any, begin: int) -> None:
 def arrow_step(counts: IntArray, gradient: FloatArray, arrow: Arrow) -> Any:
     """Return the Newton step: a Cholesky factor per block, and one of the Schur complement of the shared unknowns.
 
-    The Hessian is held flat: upper triangles of the blocks, their rows against the shared unknowns, and the triangle of
-    those.
+    The Hessian is stored flat: upper triangles of the blocks, their rows against the shared unknowns, and the triangle
+    of those.
     """
     num_shared, inner_starts, cross_starts, widths, begins, members, fixed, places = arrow
     entries = fixed.copy()
@@ -800,7 +797,7 @@ def arrow_step(counts: IntArray, gradient: FloatArray, arrow: Arrow) -> Any:
     for row in range(num_local):
         sides[row, num_shared] = -gradient[members[row]]
     for block in range(len(widths)):
-        # Factor a block, solve for its rows against the shared unknowns, and take what it says off the shared ones.
+        # Factor a block, solve for its rows against the shared unknowns, and subtract its part from the shared ones.
         start, cross, width, begin = inner_starts[block], cross_starts[block], widths[block], begins[block]
         own_diagonal = np.empty(width)
         for row in range(width):
@@ -838,27 +835,27 @@ def arrow_step(counts: IntArray, gradient: FloatArray, arrow: Arrow) -> Any:
 def settle_block(
     listed: SortedCells,
     tree: Unknowns,
-    held: FloatArray,  # theta of the others
+    others_theta: FloatArray,  # theta of the others
     unknowns: FloatArray,
     fixed: FloatArray,  # the block's stretch of the part of the Hessian that does not depend on active cells
     places: IntArray,
     start: int,  # where that stretch starts
 ) -> None:
-    """Minimise the dual function over the unknowns of one block, in place and about.
+    """Minimise the dual function over the unknowns of one block, in place and approximately.
 
-    Steps are taken as by the method over all blocks. Unknowns have falling places in ``fixed``.
+    The steps are those of the method over all blocks. Unknowns have falling places in ``fixed``.
     """
-    num, best = held.shape[0], np.inf
+    num, best = others_theta.shape[0], np.inf
     counts, gradient = np.empty(num, np.int64), np.empty(unknowns.shape[1])
     step, taken, here = np.zeros(unknowns.shape[1]), 0, unknowns.copy()
     theta = levels(tree.leaves, here)
-    theta[0] += held
+    theta[0] += others_theta
     distance, relative = evaluate(listed, tree, here, theta, counts, gradient)
     while relative > SETTLED and taken < MAX_SETTLING:
         if distance < best:
             best = distance
             unknowns[:] = here
-        # The Newton step of these unknowns, all others held
+        # The Newton step of these unknowns, with all others fixed
         matrix, width, first = fixed.copy(), len(gradient), 0
         for pair in range(len(places)):
             for group in range(num):
@@ -877,7 +874,7 @@ def settle_block(
         for share in range(2):
             here[0] = origin[0] + (step if share == 0 else search(listed, tree, before, slope, step) * step)
             theta = levels(tree.leaves, here)
-            theta[0] += held
+            theta[0] += others_theta
             distance, relative = evaluate(listed, tree, here, theta, counts, gradient)
             if distance <= best / 2 or relative <= SETTLED:
                 break
@@ -890,10 +887,10 @@ def settle_block(
 def settle_blocks(
     listed: SortedCells, tree: Unknowns, chains: Chains, bounds: IntArray, arrow: Arrow, unknowns: FloatArray
 ) -> None:
-    """Minimise the dual function over the unknowns of each block by itself, in place: those that are shared are held.
+    """Minimise the dual function over the unknowns of each block separately, in place, with shared ones fixed.
 
     Each block takes as many steps as it needs, and as far as it may, while all blocks in one step would go at the pace
-    of the slowest. ``bounds`` is where the join groups of each block start, and their number.
+    of the slowest. ``bounds`` has the place where the join groups of each block start, and their number.
     """
     values, starts, partial = listed
     leaves, parent, slack, target = tree
@@ -905,10 +902,10 @@ def settle_blocks(
             place[members[begins[block] + row]] = widths[block] - 1 - row
     for block in range(len(widths)):
         first, last, width = bounds[block], bounds[block + 1], widths[block]
-        held, own_leaves = np.zeros(last - first), np.empty((len(chains.inside), last - first), np.int64)
+        others_theta, own_leaves = np.zeros(last - first), np.empty((len(chains.inside), last - first), np.int64)
         for group in range(first, last):
             for chain in chains.outside:
-                held[group - first] += unknowns[0, leaves[chain, group]]
+                others_theta[group - first] += unknowns[0, leaves[chain, group]]
             for row in range(len(chains.inside)):
                 own_leaves[row, group - first] = place[leaves[chains.inside[row], group]]
         own = members[begins[block] : begins[block] + width][::-1].copy()
@@ -923,7 +920,7 @@ def settle_blocks(
         settle_block(
             SortedCells(values, starts[first : last + 1], partial),
             Unknowns(own_leaves, own_parent, slack[own], own_target),
-            held,
+            others_theta,
             inside,
             fixed[inner_starts[block] : inner_starts[block + 1]],
             places[:, first:last],
@@ -935,7 +932,6 @@ def settle_blocks(
 
 @piece
 def num_above(values: Any, start: int, stop: int, floor: float) -> int:
-    """Return how many values of a stretch are above a floor."""
     count, whole = 0, int(np.floor(max(floor, LOWEST)))  # comparing whole numbers is faster
     for cell in range(start, stop):
         count += values[cell] > whole
@@ -944,10 +940,10 @@ def num_above(values: Any, start: int, stop: int, floor: float) -> int:
 
 @kernel
 def first_levels(values: Any, starts: IntArray, blocks: IntArray, bins: Bins, wanted: FloatArray, spare: int) -> Any:
-    """Return for each block the level above which values add up to what is wanted, and ever lower floors below it.
+    """Return for each block the level above which values add up to the wanted sum, and ever lower floors below it.
 
     All are lower ends of bins of values. There are at least ``spare`` times as many cells above a floor as above the
-    one before it, and above the first as above the level. The last part is how many cells of each group are above the
+    one before it, and above the first as above the level. The last part is the number of cells of each group above the
     first floor.
     """
     low, high, shift = bins
@@ -1018,8 +1014,8 @@ def room(array: Any, more: int) -> Any:
 def list_above(values: Any, starts: IntArray, floors: FloatArray, fresh: Any, counts: Any, before: CellLists) -> Any:
     """Return the cells above the floor of their group.
 
-    Only groups that are ``fresh`` are looked at; the others are taken from what was returned ``before``. ``counts`` are
-    the numbers of cells to list, if they are known.
+    It only lists groups that are ``fresh``; the others come from the result ``before``. ``counts`` are the numbers of
+    cells to list, if available.
     """
     begins, filled = np.zeros(len(starts), np.int64), 0
     more = counts.sum() if len(counts) > 0 else len(before.values) // 8 + 1_000  # at first; the room grows
@@ -1101,7 +1097,6 @@ def conditions(x: Any, values: Any, starts: IntArray, members: IntArray, ratios:
 
 
 def hessian_matrix(leaves: IntArray, parent: IntArray, slack: FloatArray, counts: IntArray) -> Any:
-    """Return the Hessian of the dual function as a sparse matrix."""
     from scipy import sparse
 
     active = np.flatnonzero(counts)
@@ -1130,7 +1125,7 @@ def factor_step(hessian: Any, gradient: FloatArray, inside: IntArray | None) -> 
 def conjugate_step(
     hessian: Any, gradient: FloatArray, parts: tuple[Any, Any], precondition: Callable[[FloatArray], FloatArray]
 ) -> FloatArray:
-    """Return a Newton step, accurate to CLOSE, by conjugate gradients on the Schur complement of what is kept."""
+    """Return a Newton step, accurate to CLOSE, by conjugate gradients on the Schur complement of the kept unknowns."""
     from scipy import sparse
 
     inside, kept = parts
@@ -1158,7 +1153,7 @@ def conjugate_step(
 
 
 def _sparse_solver(hessian: Any) -> Callable[[FloatArray], FloatArray]:
-    """Return what solves with a matrix, by a sparse factor of it scaled to a unit diagonal."""
+    """Return a function that solves with a matrix, by a sparse factor of it scaled to a unit diagonal."""
     from scipy import sparse
     from scipy.sparse.linalg import splu
 
@@ -1174,7 +1169,7 @@ def _sparse_solver(hessian: Any) -> Callable[[FloatArray], FloatArray]:
 
 
 def _dense_solver(hessian: Any, inside: IntArray) -> Callable[[FloatArray], FloatArray]:
-    """Return what solves with a matrix, after eliminating unknowns that are not coupled among each other."""
+    """Return a function that solves with a matrix, after eliminating unknowns that are not coupled with each other."""
     from scipy import sparse
     from scipy.linalg import cho_factor, cho_solve
 
@@ -1182,7 +1177,7 @@ def _dense_solver(hessian: Any, inside: IntArray) -> Callable[[FloatArray], Floa
     diagonal = hessian.diagonal()
     rows = sparse.csr_matrix(hessian[inside][:, kept])
     shares = sparse.diags_array(1 / diagonal[inside]) @ rows
-    # The matrix is positive definite; where rounding undid that, a nearby one is taken.
+    # The matrix is positive definite; if rounding has destroyed that, use a nearby one.
     scale = 1 / np.sqrt(diagonal[kept])
     matrix = (hessian[kept][:, kept] - rows.T @ shares).toarray() * scale[:, None] * scale
     factor, lift = None, 0.0
