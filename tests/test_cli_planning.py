@@ -127,7 +127,7 @@ def test_a_sealed_plan_is_filled_or_says_why_not(place):
     assert done["overloaded"] != []
     assert fine(f"apply plan {APPLY} --repair -o repaired")["repair"]["feasible"]
     sealed_plan(place, 700, more=1)
-    run(f"apply plan {APPLY} -o none").refused(" rows in the release, the slots take ")
+    run(f"apply plan {APPLY} -o none").refused()
     assert not Path("none").exists()
 
 
@@ -167,10 +167,10 @@ def test_two_quantities(tmp_path, monkeypatch):
             assert max(done["final_loads"]["weight"]) <= 120
             assert max(done["final_loads"]["volume"]) <= 14
     for bad, says in (
-        ("--capacity 120", "Name it: weight=120"),
-        ("--capacity 120kg --capacity 9kg", "released in m3"),
-        ("--capacity 120kg --capacity height=9", "no quantity 'height'"),
-        ("--capacity volume=9 --capacity volume=8", "two capacities"),
+        ("--capacity 120", "weight"),
+        ("--capacity 120kg --capacity 9kg", "m3"),
+        ("--capacity 120kg --capacity height=9", "height"),
+        ("--capacity volume=9 --capacity volume=8", "volume"),
     ):
         run(f"pack release {bad} -o none").refused(says)
     Path("theirs.csv").write_text("row,bin\n" + "".join(f"{row},{row // 3}\n" for row in range(24)))
@@ -180,39 +180,39 @@ def test_two_quantities(tmp_path, monkeypatch):
     assert header == "bin,truck,load_weight,capacity_weight,load_volume,capacity_volume"
     Path("trucks.csv").write_text("truck,count,cost,weight,volume\nlorry,,2,120,10\n")
     assert fine(f"apply theirs.csv {applied} --trucks trucks.csv -o other")["overloaded"] == done["overloaded"]
-    run(f"apply theirs.csv {applied} --capacity 120 -o none").refused("Name it")
+    run(f"apply theirs.csv {applied} --capacity 120 -o none").refused("volume")
     # Without multisets the models that fit are named.
     Path("two.toml").write_text(TWO_QUANTITIES.replace("multiset", "bounds"))
     fine("publish two.csv --policy two.toml -o bounds --again")
     pack = "pack bounds --capacity weight=120"
-    run(f"{pack} --statistic mean -o none").refused("upper bound")
-    run(f"{pack} --model robust -o none").refused("standard model")
+    run(f"{pack} --statistic mean -o none").refused("upper")
+    run(f"{pack} --model robust -o none").refused("robust")
     for model in ("stochastic", "sealed"):
         made = fine(f"{pack} --model {model} -o {model}")
         assert "bound" in made["certified"]["rests_on"] + made["model"].get("from", "")
 
 
 BAD_PACKS = {
-    "--capacity 500kg --capacity volume=3": "no quantity 'volume'",
-    "--capacity 500kg --capacity 400kg": "may be of weight",
-    "--capacity 0": "positive number",
-    "--capacity 500 --statistic median": "one of upper, mean",
-    "--capacity 500 --apart parcel_id": "public column only",
-    "--capacity 500 --model standard --risk 0.1": "does not take --risk",
-    "--capacity 500 --risk 0.1 --statistic mean": "does not take --statistic",
-    "--capacity 500 --prior flat": "uniform or normal",
-    "--capacity 500 --as-published": "does not take --as-published",
-    "--capacity 500 --model stochastic --statistic mean": "does not take --statistic",
-    "--capacity 500 --model stochastic --budget items": "does not take --budget",
+    "--capacity 500kg --capacity volume=3": "volume",
+    "--capacity 500kg --capacity 400kg": "weight",
+    "--capacity 0": "capacity",
+    "--capacity 500 --statistic median": "upper, mean",
+    "--capacity 500 --apart parcel_id": "parcel_id",
+    "--capacity 500 --model standard --risk 0.1": "--risk",
+    "--capacity 500 --risk 0.1 --statistic mean": "--statistic",
+    "--capacity 500 --prior flat": "uniform",
+    "--capacity 500 --as-published": "--as-published",
+    "--capacity 500 --model stochastic --statistic mean": "--statistic",
+    "--capacity 500 --model stochastic --budget items": "--budget",
     "--capacity 500 --model robust --budget all": "largest, items, published",
     **{f"--capacity 500 --model stochastic --risk {risk}": "risk" for risk in ("1", "-0.1", "nan", "x")},
-    "--capacity 500 --model robust --risk 0": "more than 0",
-    "--capacity 500 --spread 0": "spread must be",
+    "--capacity 500 --model robust --risk 0": "risk",
+    "--capacity 500 --spread 0": "spread",
     "--capacity 500 --spread 1.5": "--spread",
-    "--capacity 500 --model stochastic --as-published --spread 2": "without as_published",
+    "--capacity 500 --model stochastic --as-published --spread 2": "as_published",
     "--capacity 500 --model stochastic --as-published --by destination": "as_published",
-    "--capacity 500 --trucks nothing.csv": "cannot be read",
-    "--trucks nothing.csv": "cannot be read",
+    "--capacity 500 --trucks nothing.csv": "nothing.csv",
+    "--trucks nothing.csv": "nothing.csv",
 }
 BAD_TRUCKS = (
     "truck,count,cost,volume\nvan,1,1,5\n",
@@ -246,10 +246,10 @@ def test_no_plan_is_exit_code_one(place):
     Path("three.csv").write_text("truck,count,cost,weight\nlorry,3,90,500\n")
     for model in MODELS:
         spread = run(f"pack release --capacity 800 --model {model} --spread {smallest + 1} -o plan")
-        spread.refused(f"The largest spread is {smallest}", code=1)
-        run(f"pack release --trucks few.csv --model {model} -o plan").refused("error: no ", code=1)
-    run("pack release --trucks three.csv -o plan").refused("3 trucks cannot be enough", code=1)
-    run("pack release --capacity 300 -o plan").refused("heavier than 300 kg: row ", code=1)
+        spread.refused(str(smallest), code=1)
+        run(f"pack release --trucks few.csv --model {model} -o plan").refused(code=1)
+    run("pack release --trucks three.csv -o plan").refused("3 trucks", code=1)
+    run("pack release --capacity 300 -o plan").refused("300 kg", code=1)
     assert not Path("plan").exists()
 
 
@@ -283,7 +283,7 @@ def test_every_model_on_files(place, options):
         assert sum(int(line["count"]) for line in rows("plan/slots.csv")) == 60
     shown = run("show plan").out
     assert written["model"]["name"] in shown
-    assert "names its truck with" in shown
+    assert f"{100 * written['truck_linkage']['mean']:.1f}%" in shown
     again = fine("show plan")
     assert {name: again[name] for name in FIXED} == {name: written[name] for name in FIXED}
     done = fine(f"apply plan {APPLY} -o settlement")
@@ -298,7 +298,7 @@ def test_several_kinds_of_truck(place):
     assert made["objective"] == 2.5 * used["van"] + 4 * used["lorry"]
     assert used["van"] <= 4
     assert made["gap"] == pytest.approx(made["objective"] - made["bound"])
-    assert "used at 2.5" in run("show plan").out
+    assert "2.5" in run("show plan").out
 
 
 def spoil_key() -> None:
@@ -405,14 +405,14 @@ def test_a_fleet_is_sized_shown_and_run_on_the_truth(town):
     assert stat.S_IMODE(Path("settlement/events.csv").stat().st_mode) == 0o600
     shown = run("show settlement").out
     assert "Private" in shown
-    assert "shuttle-hour" in shown
-    run(apply).refused("exists already")
+    assert "Shuttles" in shown
+    run(apply).refused("settlement")
 
 
 def test_apply_takes_a_bare_table_and_says_what_it_lacks(town):
     Path("mine.csv").write_text("zone,shuttles\neast,9\nwest,9\n")
-    run(f"apply mine.csv {TRUTH} -o s").refused("Give --city")
-    run(f"apply mine.csv {TRUTH} -o s --city city --repair --capacity 8").refused("does not take --repair, --capacity")
+    run(f"apply mine.csv {TRUTH} -o s").refused("--city")
+    run(f"apply mine.csv {TRUTH} -o s --city city --repair --capacity 8").refused("--repair, --capacity")
     assert "18" in run(f"apply mine.csv {TRUTH} -o s --city city").out
 
 
@@ -425,49 +425,49 @@ def test_bad_input_is_refused(town):
     run(size).refused("--city")
     run(f"{size} --city nowhere").refused()
     run(f"{size} --city bare").refused("generate city")
-    run(f"{size} --city city --max-wait 1").refused("gives a mean wait of at most 1 seconds", code=1)
-    run(f"{size} --city city --capacity 0").refused("capacity must be")
-    run(f"{size} --city city --export new").refused("a folder each")
-    run("size release --city city -o plan").refused("exists already")
+    run(f"{size} --city city --max-wait 1").refused(code=1)
+    run(f"{size} --city city --capacity 0").refused("capacity")
+    run(f"{size} --city city --export new").refused()
+    run("size release --city city -o plan").refused("plan")
     for wait in ("1e300", "inf", "nan", "0", "86401"):
-        run(f"{size} --city city --max-wait {wait}").refused("above 0 seconds, and at most 86400")
+        run(f"{size} --city city --max-wait {wait}").refused("86400")
     for cost in ("1e308", "inf", "nan"):
         run(f"apply plan {TRUTH} --city city --shuttle-hour {cost} -o new").refused("--shuttle-hour")
     plan = json.loads(Path("plan/plan.json").read_text())
-    for day, says in (("x", "does not tell apart. It has: all days"), ([1], "model.day")):
+    for day, says in (("x", "all days"), ([1], "model.day")):
         Path("plan/plan.json").write_text(json.dumps({**plan, "model": {**plan["model"], "day": day}}))
         run(f"apply plan {TRUTH} --city city -o new").refused(says)
     assert not Path("new").exists()
 
 
 @pytest.mark.parametrize(
-    ("content", "says"),
+    "content",
     [
-        (None, "cannot be read: No such file"),
-        (b"", "begins with row,bin for packages, or zone,shuttles for shuttles"),
-        (b"a,b\n1,2\n", "begins with row,bin for packages, or zone,shuttles for shuttles"),
-        (b"\xff\xfe\x00", "nor a CSV file in UTF-8"),
-        ({"format": 2, "kind": "fleet"}, "is not a plan of format 1"),
-        ([], "is not a plan of format 1"),
-        ({"format": 1, "kind": "menu"}, "neither of packages nor of shuttles"),
-        ({}, "is not a plan of format 1"),
+        None,
+        b"",
+        b"a,b\n1,2\n",
+        b"\xff\xfe\x00",
+        {"format": 2, "kind": "fleet"},
+        [],
+        {"format": 1, "kind": "menu"},
+        {},
     ],
 )
-def test_a_plan_whose_kind_cannot_be_told(town, content, says):
+def test_a_plan_whose_kind_cannot_be_told(town, content):
     if isinstance(content, bytes):
         Path("strange").write_bytes(content)
     elif content is not None:
         Path("strange").mkdir()
         Path("strange/plan.json").write_text(json.dumps(content))
     done = run(f"apply strange {TRUTH} --city city -o s")
-    done.refused(says)
-    assert "does not take" not in done.err
+    done.refused()
+    assert "--city" not in done.err  # which is not at fault
 
 
 def test_rows_cannot_be_sized_for(town, released):
     shutil.copytree(released, "rows")
-    run("size rows/release --city city -o new").refused("release of counts")
+    run("size rows/release --city city -o new").refused()
     truth = "rows/parcels.csv --policy rows/parcels.toml --release rows/release"
-    run(f"apply plan {truth} --city city -o new").refused("applied to trips")
+    run(f"apply plan {truth} --city city -o new").refused()
     fine("pack rows/release --capacity 500 -o packed")
-    run(f"apply packed {truth} --city city -o new").refused("a plan of packages does not take --city")
+    run(f"apply packed {truth} --city city -o new").refused("--city")

@@ -159,7 +159,7 @@ def storable_count(number: int | None) -> int | float | None:
 
 def _stated(chances: FloatArray, kind: Literal["exact", "estimate"]) -> Linkage:
     best = chances.max(axis=1, initial=0.0)
-    worst = float(best.max())
+    worst = min(float(best.max()), 1.0)  # rounding may lift a certain truck above 1
     mean = min(float(best.mean()), worst)  # rounding may lift the mean of equal chances
     return Linkage(mean=mean, worst=worst, kind=kind, note=SEALED_NOTE)
 
