@@ -42,8 +42,7 @@ from dunnage.planning.packing import pack
 from dunnage.publishing import mechanism_of, publish
 from dunnage.samples import like
 from dunnage.settle import apply
-from dunnage.tables.dataset import Dataset
-from dunnage.tables.load import draft, load
+from dunnage.tables.dataset import Dataset, draft, load
 
 POLICY = """# kept
 dataset = "parcels"

@@ -70,7 +70,6 @@ def test_contracts_are_kept(graph, monkeypatch):
     ("module", "imported", "contract"),
     [
         ("dunnage.planning", "dunnage.tables.dataset", "Planners see releases"),
-        ("dunnage.planning", "dunnage.tables.load", "Planners see releases"),
         ("dunnage.release", "dunnage.model.policy", "Planners see releases"),
         ("dunnage.model.guarantees", "dunnage.release", "Top imports lower"),
         ("dunnage.mechanisms.partition", "dunnage.publishing", "Top imports lower"),

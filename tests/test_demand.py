@@ -16,7 +16,7 @@ from tests.fleet_help import policy_of, publish
 import dunnage as dn
 from dunnage.errors import ParameterError
 from dunnage.model.city import City
-from dunnage.model.domains.windows import Windows
+from dunnage.model.domains import Windows
 from dunnage.model.routes import Routes
 from dunnage.model.trips import Universe
 from dunnage.planning import demand

@@ -41,7 +41,7 @@ from dunnage.errors import (
     SealError,
     TaskError,
 )
-from dunnage.tables import cells
+from dunnage.tables import columns as cells
 
 DAY = 20_740  # 14 October 2026
 SECONDS = 86_400

@@ -17,7 +17,7 @@ from dunnage.collecting.tasks import carriers_from_text
 from dunnage.errors import InputError, ParameterError, PolicyError
 from dunnage.model.draft import SEEN, STORIES, draft_policy, likely_story
 from dunnage.model.policy import Policy, ReadOptions
-from dunnage.tables.load import draft
+from dunnage.tables.dataset import draft
 
 PARCELS = {"Parcel ID": "text", "ZIP": "text", "Weight (kg)": "numeric", "fragile": "flag", "day": "time"}
 TRIPS = {"card": "text", "from_stop": "text", "to_stop": "text", "departure": "time", "fare": "text"}
@@ -318,7 +318,7 @@ def test_a_header_alone_is_drafted_and_said_to_be_alone(tmp_path: Path):
 
 
 def test_tabs(tmp_path: Path):
-    from dunnage.tables.load import load
+    from dunnage.tables.dataset import load
 
     text = drafted(tmp_path, ["Order\tweight", *(f"O{number}\t1.5" for number in range(4))], "orders.tsv")
     assert tomllib.loads(text)["read"] == {"delimiter": "\t"}

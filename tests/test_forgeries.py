@@ -32,7 +32,7 @@ from dunnage.model.certificate import (
 )
 from dunnage.model.documents import canonical
 from dunnage.release import Release
-from dunnage.release.kinds.common import same
+from dunnage.release.kinds import same
 from dunnage.verification import check_release
 
 FLEETS: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {

@@ -28,8 +28,7 @@ from hypothesis import strategies as st
 import dunnage
 from dunnage.errors import InputError, ParameterError, PolicyError, UserError
 from dunnage.model.policy import Policy
-from dunnage.tables.dataset import Dataset
-from dunnage.tables.load import draft, load
+from dunnage.tables.dataset import Dataset, draft, load
 
 KEY = b"k" * 32
 BASE = """

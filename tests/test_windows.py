@@ -14,9 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dunnage.errors import ParameterError
-from dunnage.model.domains import Stops, Windows, domain_from, hierarchy_of
-from dunnage.model.domains.windows import STAMPS_PER_DATE, split_stamps, stamps_of
-from dunnage.tables.cells import TimeReadings, read_times
+from dunnage.model.domains import STAMPS_PER_DATE, Stops, Windows, domain_from, hierarchy_of, split_stamps, stamps_of
+from dunnage.tables.columns import TimeReadings, read_times
 
 NIGHT = {"lower": "04:00", "upper": "28:00", "window_minutes": 30}
 ZONES = ("America/Detroit", "Europe/Madrid", "Australia/Lord_Howe", "Africa/Casablanca", "Asia/Kathmandu", "UTC")
@@ -231,7 +230,7 @@ class TestText:
     def test_chunks_make_no_difference(self, monkeypatch):
         values = ["2026-11-15T08:12", None, "9:00", "x", "2026-11-01T01:30", "2026-11-15T08:12Z"] * 5
         whole = read(values, windows(zone="America/Detroit"))
-        monkeypatch.setattr("dunnage.tables.cells._CHUNK", 4)
+        monkeypatch.setattr("dunnage.tables.columns._CHUNK", 4)
         pieces = read(values, windows(zone="America/Detroit"))
         for name in ("stamps", *HALVES):
             assert getattr(whole, name).tolist() == getattr(pieces, name).tolist()

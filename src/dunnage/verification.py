@@ -69,8 +69,7 @@ from dunnage.release import (
     read_certificate,
     read_tables,
 )
-from dunnage.release.kinds import COUNTS, ESTIMATES, kind_of
-from dunnage.release.kinds.common import require, same
+from dunnage.release.kinds import COUNTS, ESTIMATES, kind_of, require, same
 from dunnage.release.kinds.rows import NOT_CHECKED
 from dunnage.tables.columns import as_text, is_set, is_text
 from dunnage.text import several

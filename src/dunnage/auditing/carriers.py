@@ -54,7 +54,7 @@ from dunnage.devices.task import SECONDS_PER_DAY, Purpose, Task
 from dunnage.errors import CheckFailed, InputError, ParameterError, ReleaseError, TaskError
 from dunnage.noise.source import Noise
 from dunnage.release import Release
-from dunnage.release.kinds.common import floats
+from dunnage.release.kinds import floats
 from dunnage.text import number_text, percent
 from dunnage.verification import check_estimate_columns, check_estimate_lines
 

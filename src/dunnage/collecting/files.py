@@ -44,7 +44,7 @@ from dunnage.devices.report import MAX_BAD_NAMED, Report, ReportFile, write_repo
 from dunnage.devices.task import MAX_BYTES, SECONDS_PER_DAY, Task
 from dunnage.errors import AllowanceError, InputError, OutputError, ParameterError, Problem, ReportError, TaskError
 from dunnage.exact import shown
-from dunnage.tables.cells import MICROS, parse_moment
+from dunnage.tables.columns import MICROS, parse_moment
 
 MAX_DAYS_OF_FILE = 3_660
 _EPOCH = date(1970, 1, 1).toordinal()

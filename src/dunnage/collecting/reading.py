@@ -28,7 +28,7 @@ from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.devices.task import MINUTES_PER_DAY, Purpose, Task
 from dunnage.errors import MOST_ROWS_NAMED, InputError, ParameterError, Problem
 from dunnage.exact import shown
-from dunnage.tables.cells import MICROS, coded, is_blank, is_text, moments_of, numbers_of
+from dunnage.tables.columns import MICROS, coded, is_blank, is_text, moments_of, numbers_of
 from dunnage.tables.reader import CSV_ENDINGS, TAB_ENDINGS, TableStream, checked_path, is_named
 
 

@@ -32,7 +32,7 @@ import numpy.typing as npt
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.errors import ParameterError
 from dunnage.exact import Exact, exact, plain, shown, shown_number
-from dunnage.model.domains.numeric import Numeric, PointGrid
+from dunnage.model.domains import Numeric, PointGrid
 from dunnage.noise import arrays as noise_arrays
 from dunnage.noise.source import Noise
 

@@ -26,8 +26,7 @@ from dunnage.model.certificate import MAX_CERTIFICATE_BYTES, AttributeStatement,
 from dunnage.model.documents import to_text
 from dunnage.model.guarantees import PROJECT, Basis
 from dunnage.model.trips import Universe
-from dunnage.release.kinds import COUNTS, ROWS, kind_of
-from dunnage.release.kinds.common import Kind, floats
+from dunnage.release.kinds import COUNTS, ROWS, Kind, floats, kind_of
 from dunnage.tables.columns import portable, write_csv
 
 CERTIFICATE_FILE = "certificate.json"

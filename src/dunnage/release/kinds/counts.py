@@ -19,7 +19,7 @@ from dunnage.model.certificate import Certificate, FeatureNoise
 from dunnage.model.laws import count_noise_spread, count_noise_surplus
 from dunnage.model.schema import RIDER
 from dunnage.model.trips import Universe
-from dunnage.release.kinds.common import Columns, Kind, require, same
+from dunnage.release.kinds import CELLS, Columns, Kind, require, same
 from dunnage.text import several
 
 if TYPE_CHECKING:
@@ -34,8 +34,6 @@ NOT_CHECKED = (
 )
 BOUND_NOT_CHECKED = ("that of each rider no more trips were counted than is stated, and that nobody has two cards",)
 CITY_NOT_CHECKED = ("which zone a stop and which mode a pair of stops has, and so the number of groups by them",)
-CELLS = "cells"
-"""Name of the feature that tells every type of trips apart."""
 HIDDEN_COLUMNS = ("origin_zone", "destination_zone", "mode")
 """Columns that a certificate does not tell the values of."""
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from dunnage.exact import decimal_text, exact
 from dunnage.model.certificate import Certificate, TierLoss
-from dunnage.release.kinds.common import Columns, Kind
+from dunnage.release.kinds import Columns, Kind
 from dunnage.release.kinds.rows import MAX_LINES
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from dunnage.model.measures import (
     size_measures,
     sort_key,
 )
-from dunnage.release.kinds.common import (
+from dunnage.release.kinds import (
     GENERALISED,
     PUBLIC,
     SENSITIVE,
