@@ -124,7 +124,7 @@ def test_coded_values_outside(domain: CodedDomain) -> None:
 
 @pytest.mark.parametrize("domain", CODED, ids=repr)
 def test_distances_between_some_labels(domain: CodedDomain, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(domains.graph, "_MAX_AT_ONCE", 2 * len(domain.labels))
+    monkeypatch.setattr(domains, "_MAX_AT_ONCE", 2 * len(domain.labels))
     for size in range(1, len(domain.labels) + 1):
         for some in itertools.combinations(range(len(domain.labels)), size):
             codes = np.array(some)
@@ -132,7 +132,7 @@ def test_distances_between_some_labels(domain: CodedDomain, monkeypatch: pytest.
 
 
 def test_matrix_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(domains.labels, "MOST_IN_MATRIX", 2)
+    monkeypatch.setattr(domains, "MOST_IN_MATRIX", 2)
     with pytest.raises(ParameterError, match="at most 2 labels"):
         Category(values=["a", "b", "c"]).distances()
     assert Category(values=["a", "b", "c"]).distances_between(np.array([0, 2])).tolist() == [[0, 1], [1, 0]]
