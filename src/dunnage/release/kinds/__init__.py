@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kinds of release: each owns its tables and columns, what is counted again, and what people are told of it.
+"""Kinds of release: each owns its tables and columns, its checks, and the words about it.
 
-Releases, verification and texts loop over kinds and ask them; none of these knows a mechanism by name.
+Releases, verification and texts ask the kind; none of them knows a mechanism by name.
 """
 
 from __future__ import annotations
@@ -30,62 +30,62 @@ ROWS, COUNTS, ESTIMATES = "rows", "counts", "estimates"
 CELLS = "cells"
 """Name of the feature of counts that tells every type of trips apart."""
 Columns = dict[str, pa.DataType | None]
-"""Columns of a table, in order, with their types; None is any type."""
+"""Columns of a table, in order, with their types; None allows any type."""
 PUBLIC, SENSITIVE, GENERALISED = "public", "sensitive", "quasi-identifier"
 
 
 class Kind(abc.ABC):
-    """A kind of release: its tables and columns, what is counted again, and what people are told of it."""
+    """A kind of release: its tables and columns, its checks, and the words about it."""
 
     table_words: ClassVar[Mapping[str, str]]
 
     @abc.abstractmethod
     def tables(self, release: Release) -> dict[str, Columns]:
-        """Return the tables and columns that the certificate speaks of."""
+        """Return the tables and columns that the certificate describes."""
 
     @abc.abstractmethod
     def recount(self, release: Release) -> Iterator[str]:
-        """Count again what the tables alone tell; say what held, or raise :class:`CheckFailed`."""
+        """Recompute what follows from the tables alone; yield the checks that passed, or raise :class:`CheckFailed`."""
 
     @abc.abstractmethod
     def not_checked(self, certificate: Certificate) -> tuple[str, ...]:
-        """Say what nobody can see from the folder alone."""
+        """Return what nobody can check with the folder alone."""
 
     @abc.abstractmethod
     def column_words(self, name: str, release: Release, table: str = "data") -> str:
-        """Say in a few words what a column is."""
+        """Describe a column in a few words."""
 
     def loss_words(self, certificate: Certificate) -> tuple[str, ...]:
-        """Say what one protected unit loses, where the odds of the certificate do not say it all."""
+        """Say what one protected unit loses, if the odds of the certificate do not say everything."""
         return ()
 
     @abc.abstractmethod
     def readme(self, release: Release, columns: str) -> str:
-        """Write what follows after promise and files in the README."""
+        """Write the part of the README after promise and files."""
 
     @abc.abstractmethod
     def figures(self, release: Release) -> list[str]:
-        """Describe the figures of the certificate for a person, a line each."""
+        """Describe the figures of the certificate, one line each."""
 
     @abc.abstractmethod
     def headline(self, certificate: Certificate, num_rows: int, num_left_out: int) -> list[str]:
-        """Say in a line or two what was released, to the owner who just did it."""
+        """Tell the owner in a line or two what was released."""
 
     def check_columns(self, release: Release) -> str:
-        """Check that no table or column is there that the certificate does not speak of, and none missing."""
+        """Check that tables and columns are exactly those that the certificate describes."""
         names = [item.name for item in release.certificate.attributes]
         require(len(set(names)) == len(names), "an attribute is listed twice")
         expected = self.tables(release)
-        require(list(release.tables) == list(expected), "the tables are not those that the certificate speaks of")
+        require(list(release.tables) == list(expected), "the tables are not those of the certificate")
         for name, columns in expected.items():
             table = release.tables[name]
             fits = table.column_names == list(columns) and all(
                 kind in (None, table.schema.field(column).type) for column, kind in columns.items()
             )
-            require(fits, f"{name}: the columns are not those that the certificate speaks of")
+            require(fits, f"{name}: the columns are not those of the certificate")
             missing = [column for column in columns if _has_missing(table.column(column))]
             require(not missing, f"{name}: missing values in {', '.join(missing)}")
-        return "tables and columns are those that the certificate speaks of, without missing values"
+        return "tables and columns are those of the certificate, without missing values"
 
 
 def require(condition: bool, failure: str) -> None:
@@ -94,7 +94,7 @@ def require(condition: bool, failure: str) -> None:
 
 
 def same(one: object, other: object) -> bool:
-    """Return whether plain data is the same in a file: 1 is neither 1.0 nor true."""
+    """Return whether plain data are the same in a file: 1 is neither 1.0 nor true."""
     return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
@@ -117,7 +117,7 @@ def domain_of(release: Release, name: str) -> Domain:
 
 @lru_cache(maxsize=8)
 def _domain_of(description: str) -> Domain:
-    """Make a domain once, however often it is looked at: distances in a large network take long."""
+    """Make each domain once: distances in a large network take long."""
     return domain_from(json.loads(description))
 
 
@@ -126,12 +126,12 @@ def numeric_domain(release: Release, name: str) -> Numeric:
 
 
 def _has_missing(column: pa.ChunkedArray) -> bool:
-    """Return whether a value is missing, or a label in a set."""
+    """Return whether a value, or a label in a set, is missing."""
     return bool(column.null_count or (is_set(column.type) and pc.list_flatten(column).null_count))
 
 
 def comparable(table: pa.Table) -> pa.Table:
-    """Return a table whose sets are texts, which can be grouped by and compared."""
+    """Return a table with sets as texts, which can be grouped and compared."""
     for index, item in enumerate(table.schema):
         if is_set(item.type):
             table = table.set_column(index, item.name, set_text(table.column(index)))
@@ -139,7 +139,7 @@ def comparable(table: pa.Table) -> pa.Table:
 
 
 def floats(table: pa.Table, name: str) -> FloatArray:
-    # Through one array: a chunked one asks pandas, where it is installed, at the price of its import.
+    # Through one array: a chunked array would import pandas if it is installed.
     values: FloatArray = table.column(name).combine_chunks().to_numpy(zero_copy_only=False)
     return values
 
