@@ -369,7 +369,7 @@ def _check_composition(certificate: Certificate, promise: Promise) -> None:
     require(fits, "certificate.json: the composition rule does not follow from the guarantee")
     require(stated.neighbours in tuple(Neighbours), "certificate.json: totals between unknown neighbours")
     own = promise.true_loss(Neighbours(str(stated.neighbours)))
-    require(stated.total is not None and stated.total_per_period is not None, "certificate.json: the totals are missing")
+    require(None not in (stated.total, stated.total_per_period), "certificate.json: the totals are missing")
     assumes = None if certificate.kind == ESTIMATES else ONE_PERIOD_PER_RECORD.name
     fits = stated.total_per_period_assumes == assumes and None not in stated.plain().values()
     require(fits, "certificate.json: another assumption of the total per period")
@@ -378,7 +378,7 @@ def _check_composition(certificate: Certificate, promise: Promise) -> None:
     require(in_form, "certificate.json: a total is not in the form that certificates use")
     require(own.bounded or not totals, "certificate.json: states a total, but none exists after this release")
     fits = all(own.within(Loss(exact(total.epsilon), exact(total.delta))) for total in totals)
-    require(fits, "certificate.json: states a total below the loss of this release alone")
+    require(fits, "certificate.json: a total is below the loss of this release")
 
 
 def _check_csv(release: Release, folder: Path) -> str:
@@ -488,7 +488,8 @@ def check_estimate_columns(release: Release) -> str:
     # Parameters, laws and public domains must be those of the task.
     parameters, level = stated.mechanism, stated.mechanism.get("confidence")
     keys = {"name", "confidence", "combine", "purposes", "as_published"}
-    require(parameters.keys() == keys and parameters["name"] == promises.NAME, "certificate.json: not a mechanism of estimates")
+    fits = parameters.keys() == keys and parameters["name"] == promises.NAME
+    require(fits, "certificate.json: not a mechanism of estimates")
     fits = isinstance(level, float) and 0.5 <= level < 1 and parameters["combine"] in promises.COMBINATIONS
     require(fits, "certificate.json: an unknown confidence or combination of tiers")
     purposes = parameters["purposes"] if isinstance(parameters["purposes"], dict) else {}

@@ -2,8 +2,8 @@
 """The public kind and range of an attribute: distance, generalisation, width.
 
 A domain is a public fact, fixed before any private row is read. Every kind answers the same questions
-(:class:`Domain`): is a value in it, how far apart are two values, what is the smallest generalised value
-that covers a set, and how wide is that on a scale from 0 (nothing lost) to 1 (everything lost).
+(:class:`Domain`): is a value in it, how far apart are two values, what is the smallest generalised value that covers a
+set, and how wide is that on a scale from 0 (nothing lost) to 1 (everything lost).
 
 ============  ===========================  ==========================  ============================
 kind          distance                     generalised value           width
@@ -20,12 +20,10 @@ kind          distance                     generalised value           width
 ============  ===========================  ==========================  ============================
 
 All but ``numeric`` and ``time`` are *coded* (:class:`CodedDomain`): their values are the ``labels``, and algorithms
-work on the positions of values in that tuple and on the matrix of distances.
+use the positions of values in that tuple and the matrix of distances. :func:`hierarchy_of` gives the levels by which
+values are generalised.
 
-Where values are generalised level by level, :func:`hierarchy_of` gives the levels.
-
-Domains may be named in error messages, values that were looked up in them may not: those come from
-private rows.
+Error messages may name domains, but never the values that were looked up in them: those come from private rows.
 
 References
 ----------
@@ -60,11 +58,11 @@ from dunnage.tables.reader import read_lines, refuse_lines
 
 # --- What every kind answers, and labels
 
-MOST_IN_MATRIX = 16_384  # Most labels whose distances are put in a matrix (2 GiB)
+MOST_IN_MATRIX = 16_384  # Maximum number of labels in a matrix of distances (2 GiB)
 
 
 class Domain(ABC):
-    """What every kind of domain answers; kinds are dataclasses of public facts."""
+    """The questions that every kind of domain answers; kinds are dataclasses of public facts."""
 
     kind: ClassVar[str]
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
@@ -76,11 +74,11 @@ class Domain(ABC):
 
     @abstractmethod
     def contains(self, values: ArrayLike) -> BoolArray:
-        """Tell for each value whether it is in the domain."""
+        """Return for each value whether it is in the domain."""
 
     @abstractmethod
     def distance(self, a: Any, b: Any) -> float:
-        """Distance of two values in the domain's own units."""
+        """Distance of two values in the units of the domain."""
 
     @abstractmethod
     def generalise(self, values: Any) -> Any:
@@ -88,10 +86,10 @@ class Domain(ABC):
 
     @abstractmethod
     def width(self, generalised: Any) -> float:
-        """Share of the domain, 0 to 1, that a generalised value leaves open."""
+        """Share of the domain, 0 to 1, that a generalised value covers."""
 
     def describe(self) -> dict[str, object]:
-        """Plain description that JSON can hold, numbers exact; :func:`domain_from` is its inverse."""
+        """Return a description in plain data with exact numbers; :func:`domain_from` is its inverse."""
         return {"kind": self.kind, **{item.name: _plain(getattr(self, item.name)) for item in fields(self)}}
 
 
@@ -109,20 +107,20 @@ def check_texts(values: object, name: str) -> tuple[str, ...]:
     for label in labels:
         check_text(label, name)
     if not labels:
-        raise ParameterError(f"{name} must not be empty. Give every value that may occur.")
+        raise ParameterError(f"{name} must not be empty. List all possible values.")
     twice, times = Counter(labels).most_common(1)[0]
     if times > 1:
-        raise ParameterError(f"{name} must be all different. Got {twice!r} twice. Remove one.")
+        raise ParameterError(f"{name} must be different. Got {twice!r} twice. Remove one.")
     return labels
 
 
 def check_text(label: object, name: str) -> None:
     if not isinstance(label, str) or not label:
-        raise ParameterError(f"{name} must hold texts that are not empty. Got {shown(label)}. Put numbers in quotes.")
+        raise ParameterError(f"{name} must be texts that are not empty. Got {shown(label)}. Put numbers in quotes.")
 
 
 class Coded(Domain):
-    """A domain of finitely many labels, which algorithms know by their codes: positions in ``labels``."""
+    """A domain of finitely many labels; their codes are the positions in ``labels``."""
 
     if TYPE_CHECKING:
 
@@ -132,7 +130,7 @@ class Coded(Domain):
 
     @abstractmethod
     def _measure(self, codes: IntArray) -> FloatArray:
-        """Work out the distances between some labels, given by their codes in rising order."""
+        """Compute the distances between some labels, given by their codes in rising order."""
 
     @cached_property
     def _code_of(self) -> dict[str, int]:
@@ -153,15 +151,15 @@ class Coded(Domain):
         strange = np.flatnonzero(codes < 0)
         if strange.size:
             raise ParameterError(
-                f"Every value must be in the {self.kind} domain. Got {strange.size} that are not, the first "
-                f"at position {strange[0]}. Add them to the domain or leave their rows out."
+                f"{strange.size} values are not in the {self.kind} domain, the first at position {strange[0]}. "
+                "Add them to the domain, or leave their rows out."
             )
         return codes
 
     def _some_codes(self, values: ArrayLike) -> IntArray:
         codes = np.unique(self.codes(values))
         if codes.size == 0:
-            raise ParameterError("Only one or more values can be generalised. Got none.")
+            raise ParameterError("generalising needs at least one value.")
         return codes
 
     def _distinct(self, values: ArrayLike) -> tuple[str, ...]:
@@ -189,7 +187,7 @@ class Coded(Domain):
     def _check_number(self, num: int) -> None:
         if num > MOST_IN_MATRIX:
             raise ParameterError(
-                f"Distances are worked out between at most {MOST_IN_MATRIX:,} labels. Got {num:,}. "
+                f"Distances can be computed between at most {MOST_IN_MATRIX:,} labels. Got {num:,}. "
                 "Use a coarser domain, or a tree."
             )
 
@@ -198,7 +196,7 @@ CodedDomain = Coded
 
 
 def share(part: float, whole: float) -> float:
-    """Part of a whole that may be nothing: then nothing can be lost."""
+    """Return part / whole, and 0 if the whole is 0: then nothing can be lost."""
     return part / whole if whole else 0.0
 
 
@@ -207,7 +205,7 @@ class Ordinal(Coded):
     """Labels in a public order."""
 
     kind: ClassVar[str] = "ordinal"
-    levels: tuple[str, ...]  # All values from lowest to highest
+    levels: tuple[str, ...]  # From lowest to highest
 
     if TYPE_CHECKING:
 
@@ -231,7 +229,7 @@ class Ordinal(Coded):
     def width(self, generalised: tuple[str, str]) -> float:
         lowest, highest = self.codes(generalised).tolist()
         if lowest > highest:
-            raise ParameterError("A range of levels must be (lowest, highest). Got the higher one first.")
+            raise ParameterError("A range of levels must be (lowest, highest).")
         return share(highest - lowest, self.diameter)
 
     def _measure(self, codes: IntArray) -> FloatArray:
@@ -240,7 +238,7 @@ class Ordinal(Coded):
 
 
 class _Unordered(Coded):
-    """Labels without order or structure: two are the same, or not."""
+    """Labels without order or structure: two are equal or different."""
 
     @property
     def diameter(self) -> float:
@@ -283,7 +281,7 @@ class Category(_Unordered):
 
 @dataclass(frozen=True, kw_only=True)
 class Stops(_Unordered):
-    """Stops of a city: labels without structure of their own, in a public order that is kept."""
+    """Stops of a city: labels without structure, in a public order that is kept."""
 
     kind: ClassVar[str] = "stop"
     stops: tuple[str, ...]  # All stops; a stop's code is its position
@@ -302,39 +300,39 @@ class Stops(_Unordered):
 
 # --- Numbers
 
-MAX_GRID = 2**52  # Largest integer on a grid: below it, neighbouring grid points are different doubles
+MAX_GRID = 2**52  # Maximum integer on a grid: below it, neighbouring grid points are different doubles
 
 
 @dataclass(frozen=True)
 class PointGrid:
     """Equidistant public points: point i is the double nearest to (first + i * step) / denominator."""
 
-    first: int  # first, step, denominator: integers below 2**52, so that neighbouring points are different doubles
+    first: int  # All three are below 2**52, so that neighbouring points are different doubles
     step: int
     denominator: int
 
     @classmethod
     def of(cls, lower: Fraction, step: Fraction, *others: Fraction) -> PointGrid:
-        """Put all numbers over one denominator; ``others`` are numbers that it must be able to write too."""
+        """Put all numbers, and ``others``, over one denominator."""
         denominator = math.lcm(lower.denominator, step.denominator, *(other.denominator for other in others))
         return cls(int(lower * denominator), int(step * denominator), denominator)
 
     def is_exact(self, upper: Fraction) -> bool:
-        """Tell whether all points up to one are different doubles."""
+        """Return whether all points up to ``upper`` are different doubles."""
         return max(abs(self.first), abs(int(upper * self.denominator)), self.denominator) < MAX_GRID
 
     def points(self, steps: ArrayLike) -> FloatArray:
-        """Points at these steps, each the double nearest to its decimal."""
+        """Return the points at these steps, each the double nearest to its decimal."""
         # All integers are below 2**53, hence exact as doubles, and one division rounds once.
         points = (self.first + np.asarray(steps, dtype=np.int64) * self.step) / self.denominator
         return np.asarray(points, dtype=np.float64)
 
     def below(self, values: FloatArray, last: int) -> IntArray:
-        """Largest step, from 0 to ``last``, whose point is at most the value."""
+        """Return the largest step from 0 to ``last`` with a point of at most the value."""
         guess = np.floor((values - self.first / self.denominator) / (self.step / self.denominator))
         steps = np.clip(guess, 0, last).astype(np.int64)
-        # The guess is off by a few steps at most (three roundings of a number below 2**53): compare with
-        # the neighbours until none is better.
+        # The guess is off by a few steps at most (three roundings of a number below 2**53): compare with the neighbours
+        # until none is better.
         while (high := (self.points(steps) > values) & (steps > 0)).any():
             steps = steps - high
         while (low := (self.points(steps + 1) <= values) & (steps < last)).any():
@@ -346,21 +344,21 @@ class PointGrid:
 class Numeric(Domain):
     """Numbers between two public bounds, both included.
 
-    With a ``resolution`` the domain has a public grid of ``num_steps + 1`` points
-    ``lower + i * resolution``. A grid point is the double nearest to that decimal, so 0.3 is on a grid
-    of 0.1 although ``0.3 / 0.1`` is not whole in floating point.
+    With a ``resolution`` the domain has a public grid of ``num_steps + 1`` points ``lower + i * resolution``. A grid
+    point is the double nearest to that decimal, so 0.3 is on a grid of 0.1 although ``0.3 / 0.1`` is not whole in
+    floating point.
 
     Parameters
     ----------
     lower, upper
         Bounds; never read from the data. A float means the decimal it prints as.
     resolution
-        Distance of neighbouring grid points; ``upper - lower`` must be a whole number of them.
+        Distance between neighbouring grid points; ``upper - lower`` must be a multiple of it.
     unit
         Name of the unit, for people.
     doubling
-        Width of the intervals at the first level of a hierarchy, doubled from level to level up to the whole domain;
-        see :func:`hierarchy_of`.
+        Width of the intervals at the first level of a hierarchy. It doubles at each level, up to the whole domain; see
+        :func:`hierarchy_of`.
     """
 
     kind: ClassVar[str] = "numeric"
@@ -370,7 +368,7 @@ class Numeric(Domain):
     unit: str = ""
     doubling: Fraction | None = None
 
-    if TYPE_CHECKING:  # what may be passed is wider than what is kept
+    if TYPE_CHECKING:  # arguments have wider types than fields
 
         def __init__(
             self,
@@ -387,7 +385,7 @@ class Numeric(Domain):
             if name in ("lower", "upper") or getattr(self, name) is not None:
                 object.__setattr__(self, name, exact(getattr(self, name), what=name))
         if not isinstance(self.unit, str):
-            raise ParameterError(f"unit must be text. Got {shown(self.unit)}. Write it like 'kg'.")
+            raise ParameterError(f"unit must be text, such as 'kg'. Got {shown(self.unit)}.")
         got = f"Got {shown_number(self.lower)} and {shown_number(self.upper)}."
         if not self.lower < self.upper:
             raise ParameterError(f"lower must be below upper. {got} Swap them or widen the domain.")
@@ -401,13 +399,13 @@ class Numeric(Domain):
             if steps.denominator != 1:
                 below = self.lower + math.floor(steps) * resolution
                 raise ParameterError(
-                    "upper - lower must be a whole number of steps of the resolution. "
-                    f"Got {shown_number(self.upper - self.lower)} in steps of {shown_number(resolution)}. Move "
+                    "upper - lower must be a whole number of steps of the resolution. Got "
+                    f"{shown_number(self.upper - self.lower)} in steps of {shown_number(resolution)}. Change "
                     f"upper to {shown_number(below)} or {shown_number(below + resolution)}, or change resolution."
                 )
             if not self._grid.is_exact(self.upper):
                 raise ParameterError(
-                    f"The grid is too fine for exact arithmetic. Got a resolution of {shown_number(resolution)}. "
+                    f"A resolution of {shown_number(resolution)} is too fine for exact arithmetic. "
                     "Choose a coarser resolution, or bounds with fewer decimals."
                 )
         if doubling is not None:
@@ -415,7 +413,7 @@ class Numeric(Domain):
                 raise ParameterError(f"doubling must be above 0. Got {shown_number(doubling)}.")
             if not self.borders.is_exact(self.upper):
                 raise ParameterError(
-                    f"The intervals are too narrow for exact arithmetic. Got a doubling of {shown_number(doubling)}. "
+                    f"A doubling of {shown_number(doubling)} is too narrow for exact arithmetic. "
                     "Choose a wider first interval, or bounds with fewer decimals."
                 )
 
@@ -427,9 +425,11 @@ class Numeric(Domain):
 
     @cached_property
     def borders(self) -> PointGrid:
-        """Where intervals of the width ``doubling`` begin; the domain's upper end has the same denominator."""
+        """The starts of intervals of the width ``doubling``; the upper end has the same denominator."""
         if self.doubling is None:
-            raise ParameterError("A numeric domain needs a first width to have a hierarchy. Add doubling = WIDTH.")
+            raise ParameterError(
+                "A numeric domain needs the width of its first level for a hierarchy. Add doubling = WIDTH."
+            )
         return PointGrid.of(self.lower, min(self.doubling, self.upper - self.lower), self.upper)
 
     @property
@@ -466,7 +466,7 @@ class Numeric(Domain):
     def generalise(self, values: ArrayLike) -> tuple[float, float]:
         given = _floats(values)
         if given.size == 0 or np.isnan(given).any():
-            raise ParameterError("Only one or more numbers can be generalised. Got none, or a NaN.")
+            raise ParameterError("generalising needs at least one number, and no NaN.")
         return float(given.min()), float(given.max())
 
     def width(self, generalised: tuple[float, float]) -> float:
@@ -479,34 +479,34 @@ class Numeric(Domain):
         return self._grid.points(steps)
 
     def steps_below(self, values: ArrayLike) -> IntArray:
-        """Largest step whose grid point is at most the value; -1 below the domain."""
+        """Return the largest step with a grid point of at most the value; -1 below the domain."""
         given = _floats(values)
         if np.isnan(given).any():
-            raise ParameterError("NaN has no place on a grid. Leave such values out first.")
+            raise ParameterError("NaN is not on any grid. Leave such values out first.")
         steps = self._grid.below(self.clamp(given), self.num_steps)
         return np.where(given < self.lower_float, np.int64(-1), steps)
 
     def steps_above(self, values: ArrayLike) -> IntArray:
-        """Smallest step whose grid point is at least the value; ``num_steps + 1`` above the domain."""
+        """Return the smallest step with a grid point of at least the value; ``num_steps + 1`` above the domain."""
         below = self.steps_below(values)
         reached = (below >= 0) & (self.grid_values(below) == _floats(values))
         return np.where(reached, below, below + 1)
 
     def on_grid(self, values: ArrayLike) -> BoolArray:
         given = _floats(values)
-        known = self.contains(given)
-        steps = self.steps_below(np.where(known, given, self.lower_float))
-        return np.asarray(known & (self.grid_values(steps) == given))
+        inside = self.contains(given)
+        steps = self.steps_below(np.where(inside, given, self.lower_float))
+        return np.asarray(inside & (self.grid_values(steps) == given))
 
 
 def decimal_scale(values: ArrayLike, largest: int = 9) -> int | None:
-    """Find the fewest decimals that write all values exactly."""
+    """Return the smallest power of ten that makes all values whole; None if there is none."""
     if not 0 <= largest <= 22:
         raise ParameterError(f"largest must be 0 to 22 (10**22 is the last exact double). Got {largest}.")
     numbers = _floats(values)
     if not np.isfinite(numbers).all():
         return None
-    few = numbers[:1000]  # most scales fail at once, on a few values
+    few = numbers[:1000]  # most scales fail on a few values
     for decimals in range(largest + 1):
         scale: int = 10**decimals
         if _are_decimals(few, scale) and _are_decimals(numbers, scale):
@@ -532,34 +532,32 @@ def _floats(values: ArrayLike) -> FloatArray:
     try:
         return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
-        raise ParameterError(
-            "A numeric domain takes numbers. Got values of another type. Convert them first."
-        ) from None
+        raise ParameterError("A numeric domain needs numbers. Convert the values first.") from None
 
 
 # --- Networks
 
-# Longest edge; one over it is the shortest. No sum, square or quotient of paths leaves the range of doubles.
+# The inverse is the shortest edge. No sum, square or quotient of paths leaves the range of doubles.
 MAX_LENGTH = 10**12
 _UNREACHED = 2**62
-_MAX_AT_ONCE = 2**22  # Distances that are worked out at a time
+_MAX_AT_ONCE = 2**22  # Distances that are computed at a time
 
 
 @dataclass(frozen=True, kw_only=True)
 class Graph(Coded):
     """Labels that are the vertices of a public network; the distance is the shortest path.
 
-    Every vertex must be reachable from every other one. Sums of lengths are exact where a common unit of all lengths
-    fits 63 bits, as it does for decimals of a few digits; else lengths are rounded to one first, at the 19th digit of
-    the longest way.
+    Every vertex must be reachable from every other one. Sums of lengths are exact if a common unit of all lengths fits
+    63 bits, as it does for decimals of a few digits; otherwise lengths are first rounded, at the 19th digit of the
+    longest way.
 
     Parameters
     ----------
     edges
-        ``(from, to)`` or ``(from, to, length)``; the length is 1 by default, and at least 1e-12 and at most 1e12. Kept
+        ``(from, to)`` or ``(from, to, length)``; the length is 1 by default, at least 1e-12 and at most 1e12. Kept
         sorted, so that their order does not matter.
     directed
-        Whether an edge leads only from its first vertex to its second.
+        Whether an edge goes only from its first vertex to its second.
     """
 
     kind: ClassVar[str] = "graph"
@@ -581,7 +579,7 @@ class Graph(Coded):
         for edge in self.edges:
             _add_edge(lengths, edge, self.directed)
         if not lengths:
-            raise ParameterError("A graph needs one or more edges. Got none.")
+            raise ParameterError("A graph needs at least one edge.")
         edges = tuple((start, end, length) for (start, end), length in sorted(lengths.items()))
         object.__setattr__(self, "edges", edges)
         for backwards in (False, True) if self.directed else (False,):
@@ -590,8 +588,8 @@ class Graph(Coded):
                 if code not in reached:
                     ends = (label, self.labels[0]) if backwards else (self.labels[0], label)
                     raise ParameterError(
-                        f"Every vertex must be reachable from every other one. Got no path from {ends[0]!r} to "
-                        f"{ends[1]!r}. Add the edges that join them, or make one domain for each part."
+                        f"There is no path from {ends[0]!r} to {ends[1]!r}, but every vertex must be reachable from "
+                        "every other one. Add edges that connect them, or make one domain for each part."
                     )
 
     @classmethod
@@ -600,12 +598,12 @@ class Graph(Coded):
         (header_line, header), *lines = read_lines(path)
         names = [name.strip().lower() for name in header]
         if names not in (["from", "to"], ["from", "to", "length"]):
-            refuse_lines(path, [(header_line, "the header must be from,to or from,to,length. Add it.")])
+            refuse_lines(path, [(header_line, "the header must be from,to or from,to,length.")])
         lengths: dict[tuple[str, str], Fraction] = {}
         problems = []
         for line, cells in lines:
             if len(cells) != len(names):
-                what = f"there must be {len(names)} cells as in the header. Got {len(cells)}. Mend the line."
+                what = f"the header has {len(names)} cells, but this line has {len(cells)}."
                 problems.append((line, what))
                 continue
             try:
@@ -641,7 +639,7 @@ class Graph(Coded):
         return float(self._measure(codes).max()) / self.diameter
 
     def distances_from(self, codes: IntArray) -> Iterator[FloatArray]:
-        """Yield the distances from some vertices to all, some rows at a time. Shape of each: vertices, all vertices."""
+        """Yield distances from some vertices to all, some rows at a time. Shape of each: (vertices, all vertices)."""
         incoming, order, unit = self._ways
         step = max(1, _MAX_AT_ONCE // len(order))
         for start in range(0, len(codes), step):
@@ -650,12 +648,12 @@ class Graph(Coded):
 
     @cached_property
     def _ways(self) -> tuple[list[tuple[IntArray, IntArray]], list[int], float]:
-        """Arcs into each vertex, the vertices in an order of reach, and how much a length of 1 is in the arcs' unit."""
+        """Arcs into each vertex, vertices in the order in which they are reached, and the length 1 in units of arcs."""
         num = len(self.labels)
         unit = _common_unit(self._arcs, num)
         into: list[list[tuple[int, int]]] = [[] for _ in range(num)]
         for start, end, length in self._arcs:
-            into[end].append((start, max(1, round(length * unit))))  # none is rounded to nothing
+            into[end].append((start, max(1, round(length * unit))))  # no length is rounded to 0
         incoming = [
             (np.array([start for start, _ in arrivals]), np.array([[length] for _, length in arrivals], dtype=np.int64))
             for arrivals in into
@@ -668,7 +666,7 @@ class Graph(Coded):
 
 
 def _add_edge(lengths: dict[tuple[str, str], Fraction], edge: object, directed: bool) -> None:
-    """Check an edge and add it; the two directions of an undirected one are the same edge."""
+    """Check and add an edge; the two directions of an undirected edge are the same."""
     if isinstance(edge, str) or not isinstance(edge, Sequence) or len(edge) not in (2, 3):
         raise ParameterError(f"An edge must be (from, to) or (from, to, length). Got {shown(edge)}.")
     start, end = edge[:2]
@@ -677,22 +675,22 @@ def _add_edge(lengths: dict[tuple[str, str], Fraction], edge: object, directed: 
     name = f"the edge from {start!r} to {end!r}"
     length = exact(edge[2], what=f"The length of {name}") if len(edge) == 3 else Fraction(1)
     if start == end:
-        raise ParameterError(f"An edge must join two vertices. Got {name}. Remove it.")
+        raise ParameterError(f"An edge must connect two different vertices. Remove {name}.")
     if not Fraction(1, MAX_LENGTH) <= length <= MAX_LENGTH:
         rule = "above 0" if length <= 0 else "at least 1e-12 and at most 1e12"
         raise ParameterError(
-            f"A length must be {rule}. Got {shown_number(length)} for {name}. Mend it, or change the unit."
+            f"A length must be {rule}. Got {shown_number(length)} for {name}. Correct it, or change the unit."
         )
     ends = (start, end) if directed or start < end else (end, start)
     if lengths.setdefault(ends, length) != length:
         raise ParameterError(
-            f"An edge must have one length. Got {shown_number(lengths[ends])} and {shown_number(length)} for "
-            f"{name}. Remove one" + ("." if directed else ", or make the graph directed.")
+            f"An edge must have one length. Got {shown_number(lengths[ends])} and {shown_number(length)} for {name}. "
+            + ("Remove one." if directed else "Remove one, or make the graph directed.")
         )
 
 
 def _reach(arcs: list[tuple[int, int, Fraction]], num_vertices: int, *, backwards: bool) -> list[int]:
-    """Vertices that can be reached from the first one (or reach it), nearest first by number of edges."""
+    """Return the vertices that the first one reaches (or that reach it), fewest edges first."""
     following: list[list[int]] = [[] for _ in range(num_vertices)]
     for start, end, _ in arcs:
         if backwards:
@@ -710,9 +708,9 @@ def _reach(arcs: list[tuple[int, int, Fraction]], num_vertices: int, *, backward
 
 
 def _common_unit(arcs: list[tuple[int, int, Fraction]], num_vertices: int) -> Fraction:
-    """Return how many parts of 1 to count lengths in, so that no path has 2**62 of them.
+    """Return how many units make a length of 1, so that no path has 2**62 units.
 
-    In these parts all lengths are whole, if that is possible; else they are rounded to as fine ones as there can be.
+    All lengths are whole numbers of units if that is possible; otherwise units are as fine as possible.
     """
     longest = max(length for _, _, length in arcs) * num_vertices
     unit = 1
@@ -724,10 +722,10 @@ def _common_unit(arcs: list[tuple[int, int, Fraction]], num_vertices: int) -> Fr
 
 
 def _shortest_paths(incoming: list[tuple[IntArray, IntArray]], order: list[int], sources: IntArray) -> IntArray:
-    """Distance to each vertex (row) from some vertices (columns) at once.
+    """Return the distance to each vertex (row) from some vertices (columns).
 
-    Bellman and Ford's relaxation with Yen's alternating sweeps: a sweep follows a path as long as it runs
-    along the order, so sweeps back and forth along a breadth-first order settle in a few rounds.
+    Bellman and Ford's relaxation with Yen's alternating sweeps: a sweep follows a path as long as it runs along the
+    order, so sweeps back and forth along a breadth-first order settle in a few rounds.
     """
     near = np.full((len(order), len(sources)), _UNREACHED, dtype=np.int64)
     near[sources, np.arange(len(sources))] = 0
@@ -748,8 +746,8 @@ def _shortest_paths(incoming: list[tuple[IntArray, IntArray]], order: list[int],
 #
 # Levels nest: values that share a generalisation share it on every higher level. A hierarchy is public, as a domain is.
 
-ANY = "*"  # Label of the generalisation of all values of an ordinal or category attribute
-MAX_CELLS = 2**24  # Largest hierarchy of labels: leaves times levels
+ANY = "*"  # Label that generalises all values of an ordinal or category attribute
+MAX_CELLS = 2**24  # Maximum size of a hierarchy of labels: leaves times levels
 
 
 class _Shape(NamedTuple):
@@ -766,8 +764,8 @@ class _Shape(NamedTuple):
 class Tree(Coded):
     """Labels with a public hierarchy of generalisations; the leaves are the values.
 
-    Codes follow a depth-first walk, so the leaves below a node have consecutive codes, and the least common
-    ancestor of a set is that of its smallest and largest code.
+    Codes follow a depth-first walk, so the leaves below a node have consecutive codes, and the least common ancestor of
+    a set is that of its smallest and largest code.
 
     Parameters
     ----------
@@ -794,13 +792,13 @@ class Tree(Coded):
             steps = (step for row in rows for step in pairwise(row))
             implied = tuple(sorted({(child, parent) for child, parent in steps if child != parent}))
             if parents and parents != implied:
-                raise ParameterError("parents and rows must agree. Give only one of them.")
+                raise ParameterError("parents and rows disagree. Give only one of them.")
             parents = implied
         if not parents:
-            raise ParameterError("A tree needs parents (child -> parent) or rows. Got no entry.")
+            raise ParameterError("A tree needs parents (child -> parent) or rows.")
         object.__setattr__(self, "parents", parents)
         object.__setattr__(self, "rows", rows)
-        _ = self._shape  # walking it finds cycles and second roots
+        _ = self._shape  # the walk detects cycles and second roots
 
     @classmethod
     def from_levels(cls, rows: Sequence[Sequence[str]]) -> Tree:
@@ -843,9 +841,9 @@ class Tree(Coded):
         return len(self.rows[0]) if self.rows else max(self._shape.depths.values()) + 1
 
     def levels(self, value: str) -> tuple[str, ...]:
-        """Generalisations of a leaf by level, from itself to the root.
+        """Return the generalisations of a leaf by level, from itself to the root.
 
-        Without rows a level is a depth: a leaf that is not as deep as others stays itself on the first levels.
+        Without rows a level is a depth: a leaf that is less deep than others stays itself on the first levels.
         """
         leaf = self.labels[self.codes([value])[0]]
         if self.rows:
@@ -860,7 +858,7 @@ class Tree(Coded):
 
     @property
     def node_sizes(self) -> dict[str, int]:
-        """How many leaves are below each node; a leaf counts itself."""
+        """Number of leaves below each node; a leaf counts itself."""
         return {node: end - start for node, (start, end) in self._shape.spans.items()}
 
     def _num_others(self, node: str) -> int:
@@ -874,12 +872,12 @@ class Tree(Coded):
     def generalise(self, values: ArrayLike) -> str:
         codes = self._some_codes(values)
         leaf: str = self.labels[codes[0]]
-        above = (leaf, *self._above(leaf))  # the root spans all leaves, so one is always found
+        above = (leaf, *self._above(leaf))  # the root spans all leaves, so there is always one
         return next(node for node in above if self._shape.spans[node][1] > codes[-1])
 
     def width(self, generalised: str) -> float:
         if generalised not in self._shape.spans:
-            raise ParameterError("A generalised value must be the label of a node of the tree. Got another.")
+            raise ParameterError("A generalised value must be the label of a node of the tree.")
         return share(self._num_others(generalised), self.diameter)
 
     def _measure(self, codes: IntArray) -> FloatArray:
@@ -906,7 +904,7 @@ def _parent_pairs(parents: object) -> tuple[tuple[str, str], ...]:
     pairs = []
     for entry in entries:
         if isinstance(entry, str) or not isinstance(entry, Sequence) or len(entry) != 2:
-            raise ParameterError(f"parents must hold pairs (child, parent). Got {shown(entry)}.")
+            raise ParameterError(f"parents must be pairs (child, parent). Got {shown(entry)}.")
         for label in entry:
             check_text(label, "parents")
         pairs.append((entry[0], entry[1]))
@@ -918,15 +916,15 @@ def _parent_pairs(parents: object) -> tuple[tuple[str, str], ...]:
 
 
 def _walk(parents: tuple[tuple[str, str], ...]) -> _Shape:
-    """Walk a tree depth first, without recursion: hierarchies may be deep."""
+    """Walk a tree depth first, without recursion because hierarchies may be deep."""
     children: dict[str, list[str]] = {}
     for child, parent in parents:
         children.setdefault(parent, []).append(child)
     roots = sorted(children.keys() - {child for child, _ in parents})
     if len(roots) > 1:
         raise ParameterError(
-            f"A tree must have one root. Got {len(roots)}: {roots[0]!r} and {roots[1]!r} have no parent. "
-            "Give both the same ancestor."
+            f"A tree must have one root, but {len(roots)} nodes have no parent, such as {roots[0]!r} and {roots[1]!r}. "
+            "Give them a common ancestor."
         )
     leaves: list[str] = []
     starts, spans, depths = dict[str, int](), dict[str, tuple[int, int]](), dict.fromkeys(roots, 0)
@@ -949,7 +947,7 @@ def _walk(parents: tuple[tuple[str, str], ...]) -> _Shape:
             seen.add(node)
             node = parent_of[node]
         raise ParameterError(
-            f"{node!r} is above itself: its entry {node!r} -> {parent_of[node]!r} is part of a cycle. Remove it."
+            f"{node!r} is its own ancestor: the entry {node!r} -> {parent_of[node]!r} is part of a cycle. Remove it."
         )
     return _Shape(roots[0], tuple(leaves), spans, depths, children)
 
@@ -969,37 +967,37 @@ def _level_rows(rows: object) -> tuple[tuple[str, ...], ...]:
 
 
 def _row_problems(rows: Sequence[Sequence[object]]) -> list[tuple[int, str]]:
-    """All that keeps rows from being a hierarchy, each with the index of its row."""
-    found: list[tuple[int, str]] = []
+    """Return all problems of the rows of a hierarchy, each with the index of its row."""
+    problems: list[tuple[int, str]] = []
     for index, cells in enumerate(rows):
         if len(cells) != len(rows[0]) or len(cells) < 2:
             what = f"every row must have as many labels as the first, at least 2: the first has {len(rows[0])}, "
-            found.append((index, what + f"this one {len(cells)}. Repeat a label to fill a level."))
+            problems.append((index, what + f"this one {len(cells)}. Repeat a label to fill a level."))
         for level, cell in enumerate(cells):
             if not isinstance(cell, str) or not cell:
-                found.append((index, f"the label at level {level} must be text. Got {shown(cell)}. Fill it in."))
-    if found:
-        return found
+                problems.append((index, f"the label at level {level} must be text. Got {shown(cell)}. Fill it in."))
+    if problems:
+        return problems
     texts = cast("Sequence[Sequence[str]]", rows)
     leaves: set[str] = set()
     for index, row in enumerate(texts):
         if row[0] in leaves:
-            found.append((index, f"the leaf {row[0]!r} has an earlier row already. Remove one of them."))
+            problems.append((index, f"the leaf {row[0]!r} already has a row. Remove one of them."))
         leaves.add(row[0])
     for index, row in enumerate(texts):
         if row[-1] != texts[0][-1]:
-            what = f"the last label must be {texts[0][-1]!r} as in the first row. Got {row[-1]!r}. Use one root."
-            found.append((index, what))
+            what = f"the last label must be {texts[0][-1]!r}, as in the first row. Got {row[-1]!r}."
+            problems.append((index, what))
         for label in sorted(set(row[1:]) - {row[0]}):
             if label in leaves:
-                found.append((index, f"{label!r} generalises {row[0]!r} but is a leaf itself. Rename one of them."))
+                problems.append((index, f"{label!r} generalises {row[0]!r} but is a leaf itself. Rename one of them."))
     following: dict[tuple[int, str], str] = {}
     for index, row in enumerate(texts):
         for level in range(1, len(row) - 1):
             above = following.setdefault((level, row[level]), row[level + 1])
             if above != row[level + 1]:
-                what = f"not monotone: {row[level]!r} at level {level} becomes {row[level + 1]!r} here and "
-                found.append((index, what + f"{above!r} in an earlier row. Make them the same."))
+                what = f"{row[level]!r} at level {level} becomes {row[level + 1]!r} here, but "
+                problems.append((index, what + f"{above!r} in an earlier row. Make them the same."))
     tops: dict[str, int] = {}  # a label names one node, whatever the row
     for index, row in enumerate(texts):
         places: dict[str, list[int]] = {}
@@ -1007,21 +1005,21 @@ def _row_problems(rows: Sequence[Sequence[object]]) -> list[tuple[int, str]]:
             places.setdefault(label, []).append(level)
         for label, levels in places.items():
             if levels[-1] - levels[0] >= len(levels):
-                what = f"{label!r} comes again at level {levels[-1]}, above another label. Rename one."
-                found.append((index, what))
+                what = f"{label!r} appears again at level {levels[-1]}, above another label. Rename one."
+                problems.append((index, what))
             elif tops.setdefault(label, levels[-1]) != levels[-1]:
                 what = f"{label!r} means different things at levels {levels[-1]} and {tops[label]}. Rename one."
-                found.append((index, what))
-    return sorted(found, key=lambda problem: problem[0])
+                problems.append((index, what))
+    return sorted(problems, key=lambda problem: problem[0])
 
 
 @dataclass(frozen=True)
 class IntervalHierarchy:
     """Numbers, and intervals that double in width; the last level is the whole domain.
 
-    Intervals are aligned at the domain's lower end, and the last of a level ends with the domain. A border belongs to
-    the interval above it, the domain's upper end to the last. They are published closed. A value that is the double
-    nearest to a border counts as that border, so that decimals fall where they would on paper.
+    Intervals start at the lower end of the domain, and the last of a level ends with the domain. A border belongs to
+    the interval above it, the upper end to the last. Published intervals are closed. A value that is the double nearest
+    to a border counts as that border, so that decimals fall where they would on paper.
     """
 
     domain: Numeric
@@ -1032,7 +1030,7 @@ class IntervalHierarchy:
 
     @cached_property
     def _span(self) -> int:
-        """Width of the whole domain over the denominator of the borders."""
+        """Width of the whole domain in units of the denominator of the borders."""
         return int((self.domain.upper - self.domain.lower) * self.domain.borders.denominator)
 
     @property
@@ -1048,11 +1046,11 @@ class IntervalHierarchy:
         return -(-self._span // self.domain.borders.step)
 
     def _index(self, values: FloatArray, level: int) -> IntArray:
-        # An interval of the next level is two neighbours of this one, so all indices follow from those of level 1.
+        # Two neighbours make an interval of the next level, so all indices follow from those of level 1.
         return self.domain.borders.below(values, self._num_intervals - 1) >> (level - 1)
 
     def groups(self, values: FloatArray, level: int) -> IntArray:
-        """Give values that share a generalisation the same number, in their order."""
+        """Give values with the same generalisation the same number, in their order."""
         if level == 0:
             return np.unique(values, return_inverse=True)[1].astype(np.int64)
         return self._index(values, level)
@@ -1065,7 +1063,7 @@ class IntervalHierarchy:
         return np.minimum(starts + step, self.whole) - starts
 
     def bounds(self, values: FloatArray, level: int) -> tuple[FloatArray, FloatArray]:
-        """Return the closed interval that each value is generalised to: lower and upper ends."""
+        """Return the lower and upper ends of the closed interval of each value."""
         if level == 0:
             return values, values
         index, scale = self._index(values, level), 1 << (level - 1)
@@ -1077,19 +1075,19 @@ class IntervalHierarchy:
 
 @dataclass(frozen=True)
 class NodeHierarchy:
-    """Labels, and the labels of what generalises them."""
+    """Labels and the labels that generalise them."""
 
     domain: Tree | Ordinal | Category | Stops
 
     def __post_init__(self) -> None:
         if len(self.domain.labels) * self.num_levels > MAX_CELLS:
             raise ParameterError(
-                f"A hierarchy may have at most {MAX_CELLS} leaves times levels. Got {len(self.domain.labels)} leaves "
-                f"on {self.num_levels} levels. Use a coarser or shallower one."
+                f"A hierarchy can have at most {MAX_CELLS} leaves times levels. Got {len(self.domain.labels)} leaves "
+                f"on {self.num_levels} levels. Use fewer leaves or levels."
             )
         if not isinstance(self.domain, Tree) and ANY in self.domain.labels:
             raise ParameterError(
-                f"{ANY!r} stands for any value in a release, and is a value of this {self.domain.kind} domain too. "
+                f"{ANY!r} stands for any value in a release, but is also a value of this {self.domain.kind} domain. "
                 "Rename the value."
             )
 
@@ -1120,7 +1118,7 @@ class NodeHierarchy:
         return {label: level for path in self._paths for level, label in enumerate(path)}
 
     def groups(self, codes: IntArray, level: int) -> IntArray:
-        """Give codes that share a generalisation the same number, in an order that the hierarchy alone decides."""
+        """Give codes with the same generalisation the same number; only the hierarchy decides their order."""
         number: dict[str, int] = {}
         of_code = [number.setdefault(label, len(number)) for label in self.labels(level)]
         return np.asarray(of_code, dtype=np.int64)[codes]
@@ -1135,15 +1133,15 @@ Hierarchy = IntervalHierarchy | NodeHierarchy
 
 def hierarchy_of(domain: Domain) -> Hierarchy:
     if isinstance(domain, Numeric):
-        _ = domain.borders  # an error without a first width
+        _ = domain.borders  # raises an error without a first width
         return IntervalHierarchy(domain)
     if isinstance(domain, Tree | Ordinal | Category | Stops):
         return NodeHierarchy(domain)
-    why = ": its values form a network, not a hierarchy" if domain.kind == "graph" else ""
-    raise ParameterError(f"A {domain.kind} has no levels to generalise by{why}. Use kind = tree with a hierarchy.")
+    why = ", because its values form a network" if domain.kind == "graph" else ""
+    raise ParameterError(f"A {domain.kind} domain has no hierarchy{why}. Use kind = tree with a hierarchy.")
 
 
-# --- Times of a service day, in windows of equal length, and the days that are told apart
+# --- Times of a service day, in windows of equal length, and days that are counted separately
 #
 # A service day may go past midnight: with the domain 04:00 to 28:00, half past one at night is 25:30 of the day before,
 # as in GTFS. A time is kept as a *stamp*: the number of its service date times 200,000, plus its second of the service
@@ -1153,7 +1151,7 @@ STAMPS_PER_DATE = 200_000
 DAYS = ("date", "weekday", "day-type")
 WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 DAY_TYPES = ("weekday", "saturday", "sunday")
-MAX_DATES = 3_700  # Most dates from the first to the last that may be told apart: ten years
+MAX_DATES = 3_700  # Maximum number of dates from the first to the last: ten years
 DAY_SECONDS = 86_400
 
 _NO_ZONES = ("localtime", "posixrules", "Factory")
@@ -1161,12 +1159,12 @@ _CLOCK = re.compile(r"(\d{1,2}):([0-5]\d)", re.ASCII)
 
 
 def stamps_of(ordinals: IntArray, seconds: IntArray) -> IntArray:
-    """Put service dates and seconds of the service day together. Shapes: (n,) each -> (n,)."""
+    """Combine service dates and seconds of the service day. Shapes: (n,) each -> (n,)."""
     return ordinals * STAMPS_PER_DATE + np.clip(seconds, 0, STAMPS_PER_DATE - 1)
 
 
 def split_stamps(stamps: IntArray) -> tuple[IntArray, IntArray]:
-    """Return number of the service date and second of the service day of each stamp."""
+    """Return the number of the service date and the second of the service day of each stamp."""
     ordinals, seconds = np.divmod(stamps, STAMPS_PER_DATE)
     return ordinals, seconds
 
@@ -1177,19 +1175,19 @@ def _clock_text(minutes: int) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Windows(Domain):
-    """Times of a service day in windows, with the days that are told apart."""
+    """Times of a service day in windows, with the days that are counted separately."""
 
     kind: ClassVar[str] = "time"
-    lower: str  # First minute of the service day, HH:MM; an earlier time of day belongs to the service day before
-    upper: str  # The minute after its last, at most 24 hours later; hours may go past 24
-    window_minutes: int  # How long a window is; the last may be shorter
-    # IANA name of the zone whose clock is meant. Seconds are then counted from twelve hours before noon, so that they
-    # are unambiguous on days when clocks change.
+    lower: str  # First minute of the service day, HH:MM; an earlier time belongs to the service day before
+    upper: str  # The minute after the last one, at most 24 hours later; hours may go past 24
+    window_minutes: int  # Length of a window; the last may be shorter
+    # IANA name of the time zone. Seconds are then counted from twelve hours before noon, so that they are unambiguous
+    # on days when clocks change.
     zone: str | None = None
-    # Days that are told apart: each ``date``, the seven days of the week (``weekday``) or ``day-type`` (weekday,
-    # saturday, sunday); None tells none apart.
+    # What is counted separately: each ``date``, the seven days of the week (``weekday``) or each ``day-type`` (weekday,
+    # saturday, sunday); None counts all days together.
     day: str | None = None
-    dates: tuple[str, str] | None = None  # First and last service date there can be, YYYY-MM-DD: a public fact
+    dates: tuple[str, str] | None = None  # First and last possible service date, YYYY-MM-DD: a public fact
     holidays: tuple[str, ...] = ()  # Dates that count as a sunday; for ``day-type`` only
 
     if TYPE_CHECKING:
@@ -1214,8 +1212,8 @@ class Windows(Domain):
         lower, upper = _minutes(self.lower, "lower"), _minutes(self.upper, "upper")
         if not (lower < upper <= lower + 1440 and lower < 1440):
             raise ParameterError(
-                "a service day begins before 24:00, ends after it began and has at most 24 hours. "
-                f"Got {self.lower} to {self.upper}. Write 04:00 and 28:00, say."
+                "a service day begins before 24:00, ends after it begins and has at most 24 hours. "
+                f"Got {self.lower} to {self.upper}. Write, for example, 04:00 and 28:00."
             )
         object.__setattr__(self, "lower", _clock_text(lower))
         object.__setattr__(self, "upper", _clock_text(upper))
@@ -1225,8 +1223,8 @@ class Windows(Domain):
 
             if zone in _NO_ZONES:
                 raise ParameterError(
-                    f"zone {zone} means something else on each machine. Write the IANA name of a time zone, "
-                    "Europe/Madrid, say."
+                    f"zone {zone} is different on each machine. Write the IANA name of a time zone, such as "
+                    "Europe/Madrid."
                 )
             try:
                 if not isinstance(zone, str):
@@ -1234,23 +1232,23 @@ class Windows(Domain):
                 zoneinfo.ZoneInfo(zone)
             except (ValueError, OSError, zoneinfo.ZoneInfoNotFoundError):
                 raise ParameterError(
-                    f"zone must be the IANA name of a time zone. Got {shown(zone)}. Write it as Europe/Madrid, say; if "
-                    "it is one, this machine has no list of zones: install tzdata."
+                    f"zone must be the IANA name of a time zone, such as Europe/Madrid. Got {shown(zone)}. If it is "
+                    "correct, this machine has no list of zones: install tzdata."
                 ) from None
         if self.day not in (None, *DAYS):
-            raise ParameterError(f"day must be one of {', '.join(DAYS)}. Got {shown(self.day)}. Or leave it out.")
+            raise ParameterError(f"day must be one of {', '.join(DAYS)}, or left out. Got {shown(self.day)}.")
         if self.dates is not None:
             dates = self.dates
             ends = tuple(dates) if isinstance(dates, Iterable) and not isinstance(dates, str) else ()
             if len(ends) != 2:
                 raise ParameterError(
-                    f"dates must be the first and the last service date. Got {shown(dates)}. Give two."
+                    f"dates must be two dates, the first and the last service date. Got {shown(dates)}."
                 )
             first, last = (_checked_ordinal(day, "dates") for day in ends)
             if not 0 <= last - first < MAX_DATES:
                 raise ParameterError(
-                    f"dates must be the first and the last service date, at most {MAX_DATES} days. Got {ends[0]} and "
-                    f"{ends[1]}. Mend them."
+                    f"dates must be the first and the last service date, at most {MAX_DATES} days apart. Got "
+                    f"{ends[0]} and {ends[1]}."
                 )
             object.__setattr__(self, "dates", (ends[0], ends[1]))
         if isinstance(self.holidays, str) or not isinstance(self.holidays, Iterable):
@@ -1261,7 +1259,7 @@ class Windows(Domain):
         object.__setattr__(self, "holidays", tuple(sorted(set(holidays))))
         if self.holidays and self.day != "day-type":
             raise ParameterError(
-                'holidays count as sundays, which needs day = "day-type". Got another. Leave them out.'
+                'holidays count as sundays, which needs day = "day-type". Set it, or leave holidays out.'
             )
 
     @cached_property
@@ -1278,7 +1276,7 @@ class Windows(Domain):
         return tuple(_clock_text(start) for start in minutes)
 
     def calendar(self, period: str | None = None) -> range | None:
-        """Return the numbers of the service dates there can be, as far as they are public; None if nothing is said."""
+        """Return the numbers of all possible service dates; None if they are not public."""
         spans = []
         if period is not None and len(period) == len("YYYY-MM-DD"):
             spans.append((_ordinal(period), _ordinal(period)))
@@ -1292,30 +1290,30 @@ class Windows(Domain):
             return None
         first, last = max(start for start, _ in spans), min(end for _, end in spans)
         if first > last:
-            raise ParameterError(f"period {period} has none of the service dates that the policy names. Check dates.")
+            raise ParameterError(f"no service date of the policy lies in period {period}. Check dates.")
         return range(first, last + 1)
 
     def days(self, period: str | None = None) -> tuple[str, ...]:
-        """Return the labels of the days that are told apart: those that occur in the calendar, where it is known."""
+        """Return the labels of days that are counted separately; if the calendar is known, only those in it."""
         return tuple(self._labelled(period))
 
     def num_dates(self, period: str | None = None) -> tuple[int, ...]:
-        """Return how many dates each label stands for; without labels one number for all; nothing if unknown."""
+        """Return the number of dates of each label; without labels one number for all; nothing if unknown."""
         dates = self.calendar(period)
         if dates is None:
             return ()
         return tuple(self._labelled(period).values()) if self.day is not None else (len(dates),)
 
     def _labelled(self, period: str | None) -> dict[str, int]:
-        """Return labels of days in order, with the number of dates of each (0 if unknown)."""
+        """Return the labels of days in order, with the number of dates of each (0 if unknown)."""
         dates = self.calendar(period)
         if self.day is None:
             return {}
         if self.day == "date":
             if dates is None:
                 raise ParameterError(
-                    'day = "date" needs to know which dates there are. Got none. Write dates = ["2026-11-01", '
-                    '"2026-11-30"], say, or [period].'
+                    'day = "date" needs the possible dates. Write dates, such as ["2026-11-01", "2026-11-30"], or '
+                    "[period]."
                 )
             return {date.fromordinal(ordinal).isoformat(): 1 for ordinal in dates}
         names = WEEKDAYS if self.day == "weekday" else DAY_TYPES
@@ -1332,7 +1330,7 @@ class Windows(Domain):
         return np.where(np.isin(ordinals, holidays), 2, np.maximum(weekday - 4, 0))
 
     def day_codes(self, ordinals: IntArray, period: str | None = None) -> IntArray:
-        """Return the position in :meth:`days` of each date; 0 throughout if no days are told apart."""
+        """Return the position in :meth:`days` of each date; 0 if all days are counted together."""
         if self.day is None:
             return np.zeros(len(ordinals), dtype=np.int64)
         if self.day == "date":
@@ -1355,13 +1353,13 @@ class Windows(Domain):
         return float(self.upper_seconds - self.lower_seconds)
 
     def contains(self, values: ArrayLike) -> BoolArray:
-        """Tell for each stamp whether it lies in the service day and its date, if it has one, in ``dates``."""
+        """Return for each stamp whether it is in the service day and its date, if any, in ``dates``."""
         ordinals, seconds = split_stamps(np.asarray(values, dtype=np.int64).reshape(-1))
         inside: BoolArray = (seconds >= self.lower_seconds) & (seconds < self.upper_seconds)
         return inside & self.in_calendar(ordinals)
 
     def in_calendar(self, ordinals: IntArray, period: str | None = None) -> BoolArray:
-        """Tell for each date whether it can be; where there is none, or nothing is said, it can."""
+        """Return for each date whether it is possible; a missing date, or an unknown calendar, is."""
         dates = self.calendar(period)
         if dates is None:
             return np.ones(len(ordinals), dtype=bool)
@@ -1374,20 +1372,20 @@ class Windows(Domain):
     def generalise(self, values: ArrayLike) -> tuple[int, int]:
         seconds = split_stamps(np.asarray(values, dtype=np.int64).reshape(-1))[1]
         if not seconds.size:
-            raise ParameterError("Only one or more values can be generalised. Got none.")
+            raise ParameterError("generalising needs at least one value.")
         return int(seconds.min()), int(seconds.max())
 
     def width(self, generalised: tuple[int, int]) -> float:
         first, last = generalised
         if first > last:
-            raise ParameterError("A range of times must be (first, last). Got the later one first.")
+            raise ParameterError("A range of times must be (first, last).")
         return (last - first) / self.diameter
 
 
 def _minutes(text: object, name: str) -> int:
     clock = _CLOCK.fullmatch(text) if isinstance(text, str) else None
     if clock is None or (minutes := 60 * int(clock[1]) + int(clock[2])) > 48 * 60:
-        raise ParameterError(f"{name} must be a time HH:MM up to 48:00. Got {shown(text)}. Write it as 04:00, say.")
+        raise ParameterError(f"{name} must be a time HH:MM up to 48:00, such as 04:00. Got {shown(text)}.")
     return minutes
 
 
@@ -1401,7 +1399,7 @@ def _checked_ordinal(day: object, name: str) -> int:
             return _ordinal(day)
     except ValueError:
         pass
-    raise ParameterError(f"{name} must be dates YYYY-MM-DD. Got {shown(day)}. Put each in quotes.")
+    raise ParameterError(f"{name} must be dates YYYY-MM-DD in quotes. Got {shown(day)}.")
 
 
 # --- Every kind by its name
@@ -1415,12 +1413,12 @@ def domain_from(description: Mapping[str, object]) -> Domain:
     if made is None:
         raise ParameterError(f"kind must be one of {', '.join(KINDS)}. Got {kind!r}.")
     given = {name: value for name, value in description.items() if name != "kind"}
-    known = {field.name: field.default is MISSING for field in fields(made)}
-    unknown = sorted(given.keys() - known.keys())
-    missing = sorted(name for name, required in known.items() if required and name not in given)
+    required = {field.name: field.default is MISSING for field in fields(made)}
+    unknown = sorted(given.keys() - required.keys())
+    missing = sorted(name for name, needed in required.items() if needed and name not in given)
     if unknown or missing:
         raise ParameterError(
-            f"A {kind} domain takes {', '.join(known)}. "
-            + (f"Got {', '.join(unknown)} besides." if unknown else f"Give {', '.join(missing)}.")
+            f"A {kind} domain takes {', '.join(required)}. "
+            + (f"Remove {', '.join(unknown)}." if unknown else f"Add {', '.join(missing)}.")
         )
     return cast("Domain", made(**given))

@@ -438,9 +438,7 @@ PUBLIC_TIERS = Assumption(
 EVERY_SLOT = Assumption(
     "every slot reports", "a report leaves at every slot, whatever there is to report; slots were chosen in advance"
 )
-NO_METADATA = Assumption(
-    "network not covered", "whoever carries a report sees its sender, time and network address"
-)
+NO_METADATA = Assumption("network not covered", "whoever carries a report sees its sender, time and network address")
 REPORT_ASSUMPTIONS = (PUBLIC_DOMAIN, PUBLIC_TIERS, EVERY_SLOT, NO_METADATA, SYSTEM_ENTROPY)
 """What every report of a device assumes."""
 RANDOM_SLOTS = Assumption(

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the cells of a column say: numbers, times of a service day, moments, names. One normaliser for all rows.
+"""The cells of a column: numbers, times of a service day, moments, names. One normaliser for all rows.
 
-Text of times is taken apart into a date and a clock, and each distinct one is read once. Where the policy names a zone,
-the seconds of a service day are those since twelve hours before its noon (the rule of GTFS): on all but two days of the
-year that is what the clock shows, and on those two it never stands for two moments.
+Times in text are split into a date and a clock, and each distinct part is read once. If the policy names a zone, the
+seconds of a service day count from twelve hours before its noon (the rule of GTFS). On all but two days of the year
+that is what the clock shows, and on those two it is still unambiguous.
 
-A zone's clock is looked up once a date: the difference from UTC before and after, and the moment it changes. That is
-enough unless a clock changes twice within three days, which none has done since 1900. (Arrow's ``assume_timezone``
-would do as well up to 2037, where its zones end.)
+The clock of a zone is looked up once for each date: the difference from UTC before and after, and the moment of change.
+That is enough unless a clock changes twice within three days, which has not happened since 1900. (Arrow's
+``assume_timezone`` would work too, up to 2037, where its zones end.)
 
-A *moment* of a device is UTC unless it says otherwise: a time of a zone, or with an offset, is taken to UTC; one
-without is UTC already; a plain number is seconds after 1 January 1970.
+A *moment* of a device is UTC unless it has a zone or an offset, in which case it is converted to UTC. A plain number is
+seconds after 1 January 1970.
 """
 
 from __future__ import annotations
@@ -60,15 +60,15 @@ def mask_of(condition: pa.Array) -> BoolArray:
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Return whether a column holds text, however Arrow keeps it."""
+    """Return whether a column has text, in any of Arrow's types."""
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
 def decoded(column: pa.Array) -> pa.Array:
-    """Return a column without dictionary and all text as one type; columns of nulls alone are text."""
-    column.validate(full=True)  # text that is not UTF-8 would fail later, and less politely
+    """Return a column without dictionary and with one type for text; a column of nulls is text."""
+    column.validate(full=True)  # text that is not UTF-8 would fail later, with a worse message
     if pa.types.is_dictionary(column.type):
-        return decoded(column.dictionary).take(column.indices)  # views of text can be cast but not taken from
+        return decoded(column.dictionary).take(column.indices)  # text views can be cast but not taken from
     if pa.types.is_null(column.type) or is_text(column.type):
         column = column.cast(pa.string())
     kinds = (pa.types.is_integer, pa.types.is_boolean, pa.types.is_date, pa.types.is_timestamp, pa.types.is_time)
@@ -79,7 +79,7 @@ def decoded(column: pa.Array) -> pa.Array:
 
 
 def null_words(trimmed: pa.Array, words: Sequence[str]) -> pa.Array:
-    """Tell which cells mean "missing": nulls, blank ones and the given words."""
+    """Return which cells mean "missing": nulls, blanks and the given words."""
     value_set = pa.array(["", *(word.strip() for word in words)], pa.string())
     return pc.or_(pc.is_null(trimmed), pc.is_in(trimmed, value_set=value_set))
 
@@ -102,23 +102,22 @@ def numbers_of_text(column: pa.Array, options: ReadOptions) -> tuple[pa.Array, B
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class TimeReadings:
-    """What a column of times says, row by row. Private: its ``repr`` shows none of it."""
+    """The times of a column, row by row. Private: its ``repr`` shows nothing."""
 
-    # Service date and second of the service day, as :func:`dunnage.model.domains.stamps_of` puts them together
-    stamps: IntArray
-    missing: BoolArray  # Rows without a value
-    unreadable: BoolArray  # Rows whose value is no time
-    past_midnight: BoolArray  # Those of them with a date and an hour past 23, as only times without a date may have
-    undated: BoolArray  # Rows with a time of day alone
-    astray: BoolArray  # Rows whose difference from UTC is stated, although no zone is named to bring them to
-    unclear: BoolArray  # Rows whose time does not exist on the clock of the zone, or occurs twice
+    stamps: IntArray  # Service date and second of the service day: :func:`dunnage.model.domains.stamps_of`
+    missing: BoolArray  # No value
+    unreadable: BoolArray  # Not a time
+    past_midnight: BoolArray  # Unreadable because of a date with an hour past 23
+    undated: BoolArray  # A time of day alone
+    astray: BoolArray  # With a difference from UTC, although the policy names no zone
+    unclear: BoolArray  # Does not exist on the clock of the zone, or occurs twice
 
     def __repr__(self) -> str:
         return "TimeReadings(private)"
 
 
 def read_times(column: pa.Array, domain: Windows, words: Sequence[str] = ()) -> TimeReadings:
-    """Read times as text, timestamps or times of day; ``words`` mean that there is none."""
+    """Read times as text, timestamps or times of day; ``words`` mean "missing"."""
     starts = range(0, max(len(column), 1), _CHUNK)
     pieces = [_read_times(column.slice(start, _CHUNK), domain, words) for start in starts]
     names = [item.name for item in fields(TimeReadings)]
@@ -128,7 +127,7 @@ def read_times(column: pa.Array, domain: Windows, words: Sequence[str] = ()) -> 
 def _read_times(column: pa.Array, domain: Windows, words: Sequence[str]) -> TimeReadings:
     missing = mask_of(pc.is_null(column))
     unreadable = past_midnight = unclear = np.zeros(len(column), dtype=bool)
-    # As written: number of the date (0 without one), second of the day, and difference from UTC if stated.
+    # As written: number of the date (0 without one), second of the day, and difference from UTC if there is one.
     ordinals = np.zeros(len(column), dtype=np.int64)
     offsets = np.full(len(column), _NO_OFFSET)
     if pa.types.is_timestamp(column.type):
@@ -146,7 +145,7 @@ def _read_times(column: pa.Array, domain: Windows, words: Sequence[str]) -> Time
         heads = pc.utf8_slice_codeunits(text, 0, 11).dictionary_encode()
         ordinals = _read_dates(heads.dictionary)[_integers(heads.indices)]
         dated = ordinals != 0
-        if dated.any():  # what follows the date, where there is one
+        if dated.any():  # the part after the date
             rest = pc.utf8_slice_codeunits(text, 11)
             text = rest if dated.all() else pc.if_else(pa.array(dated), rest, text)
         clocks = text.dictionary_encode()
@@ -183,7 +182,7 @@ def _integers(column: pa.Array) -> IntArray:
 
 
 def _read_dates(heads: pa.Array) -> IntArray:
-    """Read the first eleven characters of times: number of the date, 0 if it is none, -1 if no calendar has it."""
+    """Read the first eleven characters of times: the number of the date, 0 without a date, -1 if it is impossible."""
     ordinals = np.zeros(len(heads), dtype=np.int64)
     for place in np.flatnonzero(mask_of(pc.match_substring_regex(heads, _DATED))).tolist():
         try:
@@ -195,7 +194,7 @@ def _read_dates(heads: pa.Array) -> IntArray:
 
 
 def _read_clocks(clocks: pa.Array) -> tuple[IntArray, IntArray]:
-    """Read times of day: seconds, -1 if it is none, and difference from UTC if one is stated."""
+    """Read times of day: seconds, -1 if it is not a time, and the difference from UTC if there is one."""
     match = pc.extract_regex(clocks, _CLOCK)
     texts = {name: pc.fill_null(pc.struct_field(match, name), "") for name in ("utc", "sign")}
     parts = {}
@@ -212,10 +211,10 @@ def _read_clocks(clocks: pa.Array) -> tuple[IntArray, IntArray]:
 
 
 class _ZoneClock:
-    """Differences of a zone's clock from UTC around some dates.
+    """Differences between the clock of a zone and UTC around some dates.
 
-    For each day from ``first`` (counted from 1970): the difference a day before it, the one two days after it, and the
-    moment between them at which the clock changes.
+    For each day from ``first`` (counted from 1970): the difference one day before it and two days after it, and the
+    moment of change between them.
     """
 
     def __init__(self, zone: str, ordinals: IntArray) -> None:
@@ -223,10 +222,10 @@ class _ZoneClock:
 
         def offset(moment: int) -> int:
             difference = (start_of_1970 + timedelta(seconds=moment)).astimezone(info).utcoffset()
-            assert difference is not None  # a zone's time always has one
+            assert difference is not None  # a time with a zone always has one
             return int(difference.total_seconds())
 
-        # Three days more at each end: a stated difference from UTC, the zone's own and the service day before.
+        # Three more days at each end: for a stated difference from UTC, that of the zone, and the service day before.
         self.first = int(ordinals.min()) - _EPOCH - 3
         num = int(ordinals.max()) - _EPOCH + 4 - self.first
         around = np.array([offset((self.first + day) * DAY_SECONDS) for day in range(-1, num + 2)], dtype=np.int64)
@@ -235,7 +234,7 @@ class _ZoneClock:
         for day in np.flatnonzero(self.before != self.after).tolist():
             start = (self.first + day - 1) * DAY_SECONDS
             end = start + 3 * DAY_SECONDS
-            while end - start > 1:  # the first moment at which the clock is no longer that of the start
+            while end - start > 1:  # bisect for the moment of change
                 middle = (start + end) // 2
                 start, end = (middle, end) if offset(middle) == self.before[day] else (start, middle)
             self.turns[day] = end
@@ -244,7 +243,7 @@ class _ZoneClock:
         self.starts = noons - np.where(morning, self.before, self.after) - DAY_SECONDS // 2
 
     def moments(self, ordinals: IntArray, seconds: IntArray, offsets: IntArray) -> tuple[IntArray, BoolArray]:
-        """Return the moment of each time in seconds since 1970 (UTC), and which have none or two."""
+        """Return the moment of each time in seconds since 1970 (UTC), and which times have none or two."""
         days = ordinals - _EPOCH
         written, places = days * DAY_SECONDS + seconds, days - self.first
         turns = self.turns[places]
@@ -255,7 +254,7 @@ class _ZoneClock:
         return moments, ~stated & (is_one == is_other)
 
     def service(self, moments: IntArray, lower_seconds: int) -> tuple[IntArray, IntArray]:
-        """Return number of the service date, and second of the service day, of each moment."""
+        """Return the number of the service date and the second of the service day of each moment."""
         places = moments // DAY_SECONDS - self.first
         offsets = np.where(moments < self.turns[places], self.before[places], self.after[places])
         days = (moments + offsets) // DAY_SECONDS
@@ -263,11 +262,11 @@ class _ZoneClock:
         return days + _EPOCH, moments - self.starts[days - self.first]
 
 
-# --- What devices report: numbers that may be anything, moments, names
+# --- Data of devices: numbers without a domain, moments, names
 
 
 def coded(column: pa.Array) -> pa.DictionaryArray:
-    """Return a column of names as text, each text spelled once."""
+    """Return a column of names as text, each distinct text once."""
     if not pa.types.is_dictionary(column.type):
         column = column.cast(pa.string()).dictionary_encode()
     if column.type.value_type != pa.string():
@@ -285,7 +284,7 @@ def is_blank(labels: pa.DictionaryArray) -> BoolArray:
 
 
 def numbers_of(column: pa.Array) -> tuple[FloatArray, int]:
-    """Return a column as doubles, NaN where nothing is, and how many cells held something that is no number."""
+    """Return a column as doubles, NaN where it is blank, and how many cells are not numbers."""
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     if not is_text(column.type):
@@ -298,7 +297,7 @@ def numbers_of(column: pa.Array) -> tuple[FloatArray, int]:
         texts = trimmed.dictionary_encode()
     values, wrong = list[float](), list[bool]()
     for text in texts.dictionary.to_pylist():
-        try:  # 1_000 is a number in Python, and nowhere else
+        try:  # 1_000 is a number only in Python
             values.append(math.nan if text.lower() in _MISSING_WORDS else float(text.replace("_", "?")))
             wrong.append(False)
         except ValueError:
@@ -309,12 +308,12 @@ def numbers_of(column: pa.Array) -> tuple[FloatArray, int]:
 
 
 def moments_of(column: pa.Array) -> tuple[IntArray, BoolArray]:
-    """Return moments in microseconds after 1 January 1970, UTC, and which cells hold none."""
+    """Return moments in microseconds after 1 January 1970, UTC, and which cells have none."""
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     if is_text(column.type):
         texts = pc.utf8_trim_whitespace(column.cast(pa.string())).dictionary_encode()
-        try:  # quick, where no text has a zone
+        try:  # fast, if no text has a zone
             counted = texts.dictionary.cast(pa.timestamp("us")).cast(pa.int64()).to_numpy(zero_copy_only=False)
             read = np.where((counted >= 0) & (counted < _MAX_SECONDS * MICROS), counted, -1)
         except pa.ArrowInvalid:
@@ -339,9 +338,9 @@ def moments_of(column: pa.Array) -> tuple[IntArray, BoolArray]:
 
 
 def parse_moment(text: str) -> int:
-    """Read a moment as microseconds after 1 January 1970, UTC; -1 if it is none.
+    """Read a moment as microseconds after 1 January 1970, UTC; -1 if it is not a moment.
 
-    Eight digits that begin like a year are a date such as 20261014, not seconds: those would be in 1970.
+    Eight digits that begin like a year are a date such as 20261014, not seconds, which would be in 1970.
     """
     try:
         is_date = len(text) == 8 and text.isdigit() and text[:2] in ("19", "20")
@@ -358,15 +357,15 @@ def parse_moment(text: str) -> int:
 
 # --- Released tables: types that Parquet and CSV both bring back, and text that no spreadsheet runs
 
-# The wide forms of = + - @ are run too, by spreadsheets of East Asian languages.
+# Spreadsheets in East Asian languages also run the wide forms of = + - @.
 _RUNS_IN_SPREADSHEET = r"^[=+\-@\t\r\n\x{FF1D}\x{FF0B}\x{FF0D}\x{FF20}]"
 _PLAIN_NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
-MAX_SHEET_ROWS = 1_048_576  # of Excel, its header included
-SET_TYPE = pa.list_(pa.string())  # of a column of sets of labels
+MAX_SHEET_ROWS = 1_048_576  # of Excel, including the header
+SET_TYPE = pa.list_(pa.string())  # a column of sets of labels
 
 
 def portable(table: pa.Table) -> pa.Table:
-    """Give columns types that Parquet and CSV both bring back, and drop metadata, which nobody looks through."""
+    """Give columns types that Parquet and CSV both restore, and drop metadata, which nobody checks."""
     schema = [pa.field(item.name, _portable_type(item.type)) for item in table.schema]
     return table.cast(pa.schema(schema)).replace_schema_metadata(None)
 
@@ -383,49 +382,49 @@ def _portable_type(kind: pa.DataType) -> pa.DataType:
 
 
 def escape_text(column: pa.Array) -> pa.Array:
-    """Put a quote before text that a spreadsheet would run; plain numbers stay as they are."""
+    """Put a quote before text that a spreadsheet would run; plain numbers do not change."""
     runs = pc.match_substring_regex(column, _RUNS_IN_SPREADSHEET)
     number = pc.match_substring_regex(column, _PLAIN_NUMBER)
     return pc.if_else(pc.and_(runs, pc.invert(number)), pc.binary_join_element_wise("'", column, ""), column)
 
 
 def is_set(kind: pa.DataType) -> bool:
-    """Return whether a column holds sets of labels."""
+    """Return whether a column has sets of labels."""
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind)) and is_text(kind.value_type)
 
 
 def set_text(column: pa.Array) -> pa.Array:
     r"""Write sets of labels as texts such as ``{A,B}``.
 
-    A comma, brace or backslash that belongs to a label has a backslash before it: different lists are different texts.
+    A comma, brace or backslash inside a label gets a backslash before it, so that different sets are different texts.
     """
     if isinstance(column, pa.ChunkedArray):
         return pa.chunked_array([set_text(column.combine_chunks())])
     labels = pc.replace_substring_regex(column.flatten(), r"([\\,{}])", r"\\\1")
-    # Offsets of their own, from 0: those of a slice begin elsewhere.
+    # New offsets from 0: those of a slice begin elsewhere.
     ends = np.concatenate(([0], np.cumsum(pc.list_value_length(column).to_numpy(zero_copy_only=False))))
     joined = pc.binary_join(pa.ListArray.from_arrays(pa.array(ends, pa.int32()), labels), ",")
     return pc.binary_join_element_wise("{", joined, "}", "")
 
 
 def as_text(column: pa.Array) -> pa.Array:
-    """Return a column as CSV holds it, if it is one of sets or texts; else the column itself."""
+    """Return a column of sets or texts as it is in CSV, any other column unchanged."""
     if is_set(column.type):
         return set_text(column)
     return escape_text(column) if is_text(column.type) else column
 
 
 def write_csv(table: pa.Table, path: Path) -> None:
-    """Write a table as CSV that a spreadsheet can open without running anything."""
+    """Write CSV that a spreadsheet can open without running anything."""
     for index, item in enumerate(table.schema):
         table = table.set_column(index, item.name, as_text(table.column(index)))
     pacsv.write_csv(table, str(path))
 
 
 def write_workbook(folder: str | os.PathLike[str], path: str | os.PathLike[str]) -> list[str]:
-    """Write the tables of a release, a plan or a settlement as an Excel workbook, a sheet each; return their names.
+    """Write the tables of a release, plan or settlement as sheets of an Excel workbook; return their names.
 
-    A settlement is private, and so is the workbook then: only its owner may read it.
+    The workbook of a settlement is private: only its owner can read it.
     """
     try:
         import xlsxwriter
@@ -437,18 +436,18 @@ def write_workbook(folder: str | os.PathLike[str], path: str | os.PathLike[str])
     place, target = Path(folder), Path(path)
     files = sorted(place.glob("*.csv"))
     if not files or not any((place / name).is_file() for name in ("certificate.json", "plan.json", "settlement.json")):
-        raise ParameterError(f"{place} is no folder of a release, plan or settlement, which have tables. Give one.")
+        raise ParameterError(f"{place} is not the folder of a release, plan or settlement. Only these have tables.")
     if target.suffix.lower() != ".xlsx" or os.path.lexists(target):
-        what = "exists already" if os.path.lexists(target) else "does not end in .xlsx"
+        what = "already exists" if os.path.lexists(target) else "does not end in .xlsx"
         raise OutputError(f"{target} {what}. Choose another name.")
     content = io.BytesIO()
-    # Text stays text: nothing that a cell holds is run or made a link.
+    # Text stays text: no cell becomes a formula or a link.
     with xlsxwriter.Workbook(content, {"strings_to_formulas": False, "strings_to_urls": False}) as book:
         for file in files:
             table = read_table(file, ReadOptions()).table
             if table.num_rows >= MAX_SHEET_ROWS:
                 raise ParameterError(
-                    f"{file} has more rows than a sheet holds, {MAX_SHEET_ROWS - 1:,}. Use it as it is."
+                    f"{file} has more than {MAX_SHEET_ROWS - 1:,} rows, the maximum of a sheet. Use the CSV file."
                 )
             sheet = book.add_worksheet(file.stem[:31])
             sheet.write_row(0, 0, table.column_names)
@@ -461,7 +460,7 @@ def write_workbook(folder: str | os.PathLike[str], path: str | os.PathLike[str])
 
 
 def _as_numbers(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a column of text as numbers, if not a character is lost: 007 is no number."""
+    """Return a column of text as numbers if no character is lost: 007 stays text."""
     text = pc.if_else(pc.equal(column, ""), None, column)
     for kind in (pa.int64(), pa.float64()):
         with contextlib.suppress(pa.ArrowInvalid):

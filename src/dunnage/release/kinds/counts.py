@@ -41,7 +41,7 @@ HIDDEN_COLUMNS = ("origin_zone", "destination_zone", "mode")
 class CountsKind(Kind):
     """Counts per type of trips."""
 
-    table_words: ClassVar = {"data": "one line for each type of trips that has any; **a type that is not listed has none**"}
+    table_words: ClassVar = {"data": "one line for each type of trips; **a type that is not listed has none**"}
 
     def tables(self, release: Release) -> dict[str, Columns]:
         cells = _universe(release).cell_columns
@@ -255,8 +255,8 @@ def _noise_words(certificate: Certificate) -> str:
     words = ["Counts have noise: some listed trips were never made, and some true trips are missing."]
     if bound := _bound_words(certificate):
         words.append(
-            f"{bound[0].upper()}{bound[1:]}, chosen at random:\nsums are lower than the true demand, by a share that is "
-            "not public."
+            f"{bound[0].upper()}{bound[1:]}, chosen at random:\nsums are below the true demand, by a share that is not "
+            "public."
         )
     measures = certificate.counts
     if measures.features is not None:
@@ -298,7 +298,7 @@ def _feature_words(features: list[FeatureNoise], *, fitted: bool) -> str:
     )
     if fitted:
         made = "the counts are those that are nearest to\nall of them, add up, and are not negative"
-        after = "The total, and sums over many types of trips, are far more accurate for their size than single counts."
+        after = "The total, and sums over many types of trips, are relatively far more precise than single counts."
     return f"""These sums were counted, each got noise, and {made}.
 `{CELLS}` are the single types of trips.
 

@@ -89,7 +89,7 @@ class EstimatesKind(Kind):
         listed = "\n".join(f"- {purpose}: {tiers_words(tiers)}" for purpose, tiers in reports)
         tiers = {
             "auto": "Values weigh tiers by precision unless a test shows that they differ; intervals hold either way.",
-            "precision": "Tiers are weighed by precision, which is right only if they are independent of what is reported.",
+            "precision": "Tiers are weighed by precision: right only if they are independent of what is reported.",
             "stratify": "Each tier weighs in proportion to its number of reports.",
         }[str(certificate.mechanism["combine"])]
         return f"""
@@ -152,7 +152,9 @@ def _tier_words(tier: str, loss: TierLoss, lifetime: int | float | str | None) -
     if loss.slot is None or loss.day is None:
         return f"What a vehicle of tier {tier} gives away has no bound, because it shows areas unchanged."
     each = ", ".join(f"{name} {decimal_text(exact(part or 0))}" for name, part in sorted(loss.reports.items()))
-    whole = f"; {decimal_text(exact(lifetime))} in its lifetime, then it stops reporting" if lifetime is not None else ""
+    whole = (
+        f"; {decimal_text(exact(lifetime))} in its lifetime, then it stops reporting" if lifetime is not None else ""
+    )
     slot, day = decimal_text(exact(loss.slot)), decimal_text(exact(loss.day))
     return f"A vehicle of tier {tier} gives away at most epsilon {slot} per slot ({each}), {day} per day{whole}."
 
@@ -176,7 +178,7 @@ def _subject_words(certificate: Certificate) -> str:
             side, box = 2 ** (int(str(domain["levels"])) - 1), domain["box"]
             ends = [str(end) for end in box] if isinstance(box, list) else []
             lines.append(
-                f"- {item.name}: {side:,} columns by {side:,} rows; west, south, east and north are {', '.join(ends)}; "
+                f"- {item.name}: {side:,} columns by {side:,} rows; west, south, east, north are {', '.join(ends)}; "
                 "the code of a cell alternates bits of the column and of the row, column first, coarsest first"
             )
     return "\n".join(lines)
