@@ -56,42 +56,8 @@ MEMORY = ":memory:"
 _APPLICATION_ID = 0x44554E4C  # "DUNL", in the header of every ledger
 _SUPPORTED = 'a path, "sqlite:///path" or ":memory:"'
 
-# REPLACE would delete a row without the delete trigger, so a second row with the same number or id is refused too.
-_APPEND_ONLY = """
-CREATE TRIGGER {table}_keep BEFORE UPDATE ON {table}
-BEGIN SELECT RAISE(ABORT, 'a ledger is append-only'); END;
-CREATE TRIGGER {table}_hold BEFORE DELETE ON {table}
-BEGIN SELECT RAISE(ABORT, 'a ledger is append-only'); END;
-CREATE TRIGGER {table}_once BEFORE INSERT ON {table}
-WHEN EXISTS (SELECT 1 FROM {table} WHERE {key})
-BEGIN SELECT RAISE(ABORT, 'a ledger is append-only'); END;
-"""
-
-_SCHEMA = f"""
-BEGIN;
-CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
-INSERT INTO meta VALUES ('kind', 'dunnage ledger'), ('format', '{FORMAT}');
-CREATE TABLE budgets (
-  number INTEGER PRIMARY KEY AUTOINCREMENT,
-  at TEXT NOT NULL, who TEXT NOT NULL, dataset TEXT NOT NULL,
-  epsilon TEXT NOT NULL, delta TEXT NOT NULL, neighbours TEXT NOT NULL, note TEXT NOT NULL
-);
-CREATE TABLE spends (
-  number INTEGER PRIMARY KEY AUTOINCREMENT,
-  id TEXT NOT NULL UNIQUE, at TEXT NOT NULL, who TEXT NOT NULL, dataset TEXT NOT NULL, period TEXT,
-  policy_digest TEXT NOT NULL, promise_digest TEXT NOT NULL, guarantee TEXT NOT NULL, basis TEXT NOT NULL,
-  epsilon_add_remove TEXT NOT NULL, delta_add_remove TEXT NOT NULL,
-  epsilon_replace_one TEXT NOT NULL, delta_replace_one TEXT NOT NULL,
-  note TEXT NOT NULL
-);
-CREATE INDEX budgets_of ON budgets (dataset, number);
-CREATE INDEX spends_of ON spends (dataset, period, policy_digest);
-{_APPEND_ONLY.format(table="budgets", key="number = NEW.number")}
-{_APPEND_ONLY.format(table="spends", key="number = NEW.number OR id = NEW.id")}
-PRAGMA application_id = {_APPLICATION_ID};
-PRAGMA user_version = {FORMAT};
-COMMIT;
-"""
+# Format 1. A second row of one number or id is refused too: REPLACE would delete a row without the delete trigger.
+_SCHEMA = Path(__file__).with_name("ledger.sql").read_text(encoding="utf-8")
 
 
 def location(url: str | os.PathLike[str]) -> Path | None:

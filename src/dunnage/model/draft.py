@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from dunnage.errors import ParameterError
 from dunnage.exact import shown
@@ -19,7 +20,12 @@ from dunnage.tables.reader import ReadOptions
 STORIES = ("rows", "trips", "devices")
 """What the rows of a file stand for: records, trips to count, or readings of devices."""
 
-_ROLES = "identifier | quasi-identifier | sensitive | public | drop"
+# The parts of a draft, by the names of their sections.
+_TEXTS = dict(
+    re.findall(
+        r"^=== (\w+)\n(.*?)(?=^=== |\Z)", Path(__file__).with_suffix(".txt").read_text(encoding="utf-8"), re.M | re.S
+    )
+)
 _WORDS: Mapping[str, frozenset[str]] = {
     meaning: frozenset(words.split())
     for meaning, words in {
@@ -117,13 +123,9 @@ def _draft_rows(dataset: str, kinds: Mapping[str, str], options: ReadOptions, se
     head = _head(dataset, "record", 'what one row stands for: "package", "ride", "order" ...', "rows")
     name = "partition" if "numeric" in kinds.values() else "utility-clusters"
     kept = '# small = "suppress"       # leave out rows that share their public values with fewer than k - 1 others\n'
-    return "\n".join([head + kept, *tables, _MECHANISM.format(name=_line(f'name = "{name}"')), _read(options, seen)])
-
-
-_MECHANISM = """[mechanism]                # dunnage advise fills this in: leave it as it is, or choose yourself
-{name}# docs/choosing.md lists the mechanisms
-k = ""                     # minimum number of records that look alike; it has no default, because it is your promise
-"""
+    return "\n".join(
+        [head + kept, *tables, _TEXTS["mechanism"].format(name=_line(f'name = "{name}"')), _read(options, seen)]
+    )
 
 
 def _row_table(name: str, kind: str, remarks: list[str]) -> str:
@@ -187,27 +189,9 @@ def _draft_trips(dataset: str, kinds: Mapping[str, str], options: ReadOptions, s
     head = _head(dataset, "trip", 'or "rider": then fill in [contribution] below too', "trips")
     trip = [_named(key, column, "a column") for key, column in {**ends, "time": moment}.items()]
     tables = [_trip_table(name, ends, moment, seen.get(name) == "offset") for name in kinds]
-    tables += [_STOPS, _COUNTS, _CONTRIBUTION.format(person=_text(person or "card"))]
+    tables += [_TEXTS["stops"], _TEXTS["counts"], _TEXTS["contribution"].format(person=_text(person or "card"))]
     count = '# count = "trips"          # if a row stands for several trips\n'
     return "\n".join([head, "[trip]", *trip, count, *tables, _read(options, seen)])
-
-
-_STOPS = """[city]
-stops = ""                 # a CSV file with a column stop: all stops, from the timetable and not from the trips,
-                           # written as in the trips (codes or names). To size a fleet, add zone, lat, lon and hub,
-                           # and no other column
-# modes = "modes.csv"      # origin,destination,mode for every pair; the features O5 need it
-"""
-_COUNTS = """[mechanism]                # dunnage advise fills this in: leave it as it is, or choose yourself
-name = "constrained-counts"
-epsilon = ""               # maximum loss of one trip (or rider); it has no default, because it is your promise
-features = "O3"            # O3 needs only stops, O4 zones too, O5 zones and modes
-"""
-_CONTRIBUTION = """# [contribution]           # with protects = "rider": who travels, and how many trips count
-# person = {person}
-# max = 2
-# per = "period"
-"""
 
 
 def _trip_table(name: str, ends: Mapping[str, str | None], moment: str | None, offset: bool) -> str:
@@ -237,17 +221,17 @@ def _draft_devices(dataset: str, kinds: Mapping[str, str], options: ReadOptions,
     others = {name: kind for name, kind in kinds.items() if name not in (place or ())}
     tables = [_device_table(name, kind, moment, vehicle, seen.get(name)) for name, kind in others.items()]
     if place:
-        tables.append(_GRID.format(columns=", ".join(map(_text, place))))
-    purposes = [_PURPOSE.format(name="numbers", subject="numeric")] if "numeric" in others.values() else []
-    purposes += [_PLACES + _PURPOSE.format(name="places", subject="location")] if place else []
+        tables.append(_TEXTS["grid"].format(columns=", ".join(map(_text, place))))
+    purposes = [_TEXTS["purpose"].format(name="numbers", subject="numeric")] if "numeric" in others.values() else []
+    purposes += [_TEXTS["places"] + _TEXTS["purpose"].format(name="places", subject="location")] if place else []
     if len(purposes) > 1:
-        purposes.insert(0, _SEVERAL)
+        purposes.insert(0, _TEXTS["several"])
     if options != ReadOptions():
         tables.insert(
             0, "# Readings must be Parquet, or CSV with commas, decimal points and UTF-8: save this file like that.\n"
         )
     head = _head(dataset, "vehicle", "what one device stands for", "devices")
-    schedule = _SCHEDULE.format(time=_named("time", moment, "the column with the time"))
+    schedule = _TEXTS["schedule"].format(time=_named("time", moment, "the column with the time"))
     # Options for columns with other names than a simulation expects; unusual names are for the owner to write.
     expected = {
         "vehicle-column": (vehicle or "NAME", "vehicle"),
@@ -259,43 +243,8 @@ def _draft_devices(dataset: str, kinds: Mapping[str, str], options: ReadOptions,
         for option, (name, usual) in expected.items()
         if name != usual
     )
-    trial = _TRIAL.format(columns=columns)
+    trial = _TEXTS["trial"].format(columns=columns)
     return "\n".join([head, *tables, schedule, *purposes, trial])
-
-
-_TRIAL = """# To try it on a file of many vehicles:
-#   dunnage device task frontier/policy.toml -o task.json
-#   dunnage device simulate DATA --task task.json{columns} -o reports.jsonl
-"""
-
-
-_GRID = """[attributes.place]
-role = "quasi-identifier"  # reported as the cell of a public grid
-kind = "grid"
-box = []                   # west, south, east, north in degrees: the region you serve, from a map, not from the data
-levels = 4                 # 2^(levels - 1) = 8 columns and 8 rows; fewer cells make shares more precise
-columns = [{columns}]
-"""
-_SCHEDULE = """[schedule]
-{time}
-slots_per_day = 1          # reports of each kind per day, at moments chosen before the day begins
-slot_minutes = 60          # time between moments, and maximum age of a reading
-
-[allowance]
-lifetime = ""              # maximum that all reports of one vehicle give away: 30 days of epsilon 1 make 30
-"""
-_SEVERAL = """# There are two kinds of reports, numbers and places. Keep only those you need: each has its own
-# epsilon, and what they give away adds up. Without numbers: drop their columns, and delete [mechanisms.numbers].
-"""
-_PLACES = """# A map needs a few thousand vehicles. With fewer it is noise, and dunnage estimate refuses it without
-# --allow-noise: use fewer levels above, or delete [attributes.place] and [mechanisms.places]. Before you collect,
-#   dunnage show task.json --devices N
-# shows the error of shares with N vehicles, and whether the map is noise.
-"""
-_PURPOSE = """[mechanisms.{name}]
-name = "local-{subject}"
-epsilon = ""               # maximum that one report gives away; it has no default, because it is your promise
-"""
 
 
 def _device_table(name: str, kind: str, moment: str | None, vehicle: str | None, seen: str | None) -> str:
@@ -332,22 +281,17 @@ _STORY_WORDS = {
 }
 
 
-_RULES = """# Rows with a missing value or a value outside a domain are refused. In the table of a column,
-# missing = "leave-out" and outside = "leave-out" leave such rows out; outside = "clamp" moves numbers to the bound.
-"""
-
-
 def _head(dataset: str, protects: str, says: str, story: str) -> str:
     others = " or ".join(f"--story {other}" for other in STORIES if other != story)
-    return f"""# Fill in every "" and []; dunnage show THIS.toml lists what is still blank. Then run
-#   {_NEXT[story]}
-# The draft assumes that {_STORY_WORDS[story]};
-# dunnage draft with {others} makes a different draft.
-{"" if story == "devices" else _RULES}# docs/tutorials/your-own-file.md explains it column by column.
-# Roles: {_ROLES}
-dataset = {_text(dataset)}
-{_line(f'protects = "{protects}"')}# {says}
-"""
+    return _TEXTS["head"].format(
+        command=_NEXT[story],
+        story=_STORY_WORDS[story],
+        others=others,
+        rules="" if story == "devices" else _TEXTS["rules"],
+        dataset=_text(dataset),
+        protects=_line(f'protects = "{protects}"'),
+        says=says,
+    )
 
 
 def _read(options: ReadOptions, seen: Mapping[str, str]) -> str:

@@ -21,7 +21,7 @@ from fractions import Fraction
 from functools import cached_property
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar, get_args
 
 from pydantic import (
     AfterValidator,
@@ -40,13 +40,15 @@ from pydantic.json_schema import SkipJsonSchema
 
 from dunnage.errors import ParameterError, PolicyError, Problem, UserError
 from dunnage.exact import exact, plain, shown
-from dunnage.model.city import MAX_PAIRS_BYTES, City
 from dunnage.model.documents import Flaws, Model, problems_of, type_name
 from dunnage.model.domains import Category, Domain, Graph, Numeric, Ordinal, Stops, Tree, Windows
 from dunnage.model.guarantees import Budget, Neighbours, SpendPurpose
 from dunnage.model.schema import CONTRIBUTION_SPANS, Attribute, Contribution, Missing, Outside, Role, Schema, Span
 from dunnage.model.trips import Trip
 from dunnage.tables.reader import MAX_FILE_BYTES, ReadOptions
+
+if TYPE_CHECKING:
+    from dunnage.model.city import City
 
 MAX_POLICY_BYTES = 1 << 20
 DEVICE_PREFIX = "local-"  # The names of mechanisms on devices begin with this
@@ -613,6 +615,8 @@ class CityTable(Table):
 
     @model_validator(mode="after")
     def _read(self, info: Info) -> Self:
+        from dunnage.model.city import MAX_PAIRS_BYTES, City  # rows do not need it
+
         reading = info.context
         with problems_of_table():
             modes = None if self.modes is None else reading.file(self.modes, MAX_PAIRS_BYTES)

@@ -9,14 +9,16 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fractions import Fraction
 from numbers import Integral
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from dunnage.errors import ParameterError, Problem
 from dunnage.exact import shown
-from dunnage.model.city import City
 from dunnage.model.documents import suggestion
 from dunnage.model.domains import Category, Domain, Graph, Numeric, Ordinal, Stops, Windows
 from dunnage.model.trips import Trip, Universe
+
+if TYPE_CHECKING:
+    from dunnage.model.city import City
 
 RESERVED_NAMES = ("row", "class_id", "count", "bin", "source_row")
 GENERALISED_SUFFIXES = ("_lower", "_upper", "_mean")

@@ -13,15 +13,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dunnage.arrays import IntArray
 from dunnage.errors import ParameterError
-from dunnage.model.city import City
 from dunnage.model.domains import Ordinal, Stops, Windows, domain_from
+
+if TYPE_CHECKING:
+    from dunnage.model.city import City
 
 PAIR_COLUMNS = ("origin", "destination", "origin_zone", "destination_zone", "mode")
 SLOT_COLUMNS = ("day", "window")

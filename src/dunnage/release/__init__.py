@@ -26,7 +26,7 @@ from dunnage.model.certificate import MAX_CERTIFICATE_BYTES, AttributeStatement,
 from dunnage.model.documents import to_text
 from dunnage.model.guarantees import PROJECT, Basis
 from dunnage.model.trips import Universe
-from dunnage.release.kinds import COUNTS, ROWS, Kind, floats, kind_of
+from dunnage.release.kinds import COUNTS, ROWS, Kind, fill, floats, kind_of
 from dunnage.tables.columns import portable, write_csv
 
 CERTIFICATE_FILE = "certificate.json"
@@ -340,26 +340,19 @@ def _readme(release: Release) -> str:
         notes = ", ".join(f"`{note}`" for note in certificate.proof.sections)
         title = "The proof" if certificate.basis is Basis.PROVED else "What holds and what does not"
         proof = f"\n{title}: {notes} in the source of Dunnage {certificate.proof.version}."
-    model = certificate.guarantee.model
-    return f"""# {certificate.dataset}: a private release
-
-Made with Dunnage {certificate.software.dunnage} on {certificate.time}. The guarantee is **{model}**,
-and its basis is **{certificate.basis}**; `certificate.json` states it in full.{proof}
-
-## What it promises
-
-{sentences}
-
-In clear:
-
-{clear}
-
-## Files
-
-{tables}
-- `certificate.json`: guarantee, assumptions, digests. Check everything with `dunnage verify FOLDER`.
-- `datapackage.json`: the columns, for programs (Frictionless).
-{kind.readme(release, columns)}"""
+    return fill(
+        "release",
+        dataset=certificate.dataset,
+        version=certificate.software.dunnage,
+        time=certificate.time,
+        model=certificate.guarantee.model,
+        basis=certificate.basis,
+        proof=proof,
+        sentences=sentences,
+        clear=clear,
+        tables=tables,
+        rest=kind.readme(release, columns),
+    )
 
 
 def describe_release(release: Release) -> Mapping[str, object]:

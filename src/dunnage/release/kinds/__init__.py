@@ -10,6 +10,7 @@ import abc
 import json
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, cast
 
 import pyarrow as pa
@@ -86,6 +87,12 @@ class Kind(abc.ABC):
             missing = [column for column in columns if _has_missing(table.column(column))]
             require(not missing, f"{name}: missing values in {', '.join(missing)}")
         return "tables and columns are those of the certificate, without missing values"
+
+
+def fill(template: str, **words: str) -> str:
+    """Fill in a text of the README."""
+    text = Path(__file__).parents[1].joinpath("readme", f"{template}.md").read_text(encoding="utf-8")
+    return text.format(**words)
 
 
 def require(condition: bool, failure: str) -> None:

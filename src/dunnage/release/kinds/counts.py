@@ -19,7 +19,7 @@ from dunnage.model.certificate import Certificate, FeatureNoise
 from dunnage.model.laws import count_noise_spread, count_noise_surplus
 from dunnage.model.schema import RIDER
 from dunnage.model.trips import Universe
-from dunnage.release.kinds import CELLS, Columns, Kind, require, same
+from dunnage.release.kinds import CELLS, Columns, Kind, fill, require, same
 from dunnage.text import several
 
 if TYPE_CHECKING:
@@ -98,44 +98,13 @@ class CountsKind(Kind):
         return f"One rider loses at most epsilon {decimal_text(exact(loss.rider))}: {bound}.", trip
 
     def readme(self, release: Release, columns: str) -> str:
-        universe = release.universe
-        return f"""
-## What it is
-
-{_universe_words(release.certificate, universe)}
-
-{_days_words(universe)}
-
-{_noise_words(release.certificate)}
-
-## Columns of `data`
-
-{columns}
-
-Lines are sorted by day, window, origin and destination, each in the order listed under `attributes` in
-`certificate.json`. There are no missing values.
-
-## Read it
-
-```python
-import json
-
-import pandas as pd
-
-data = pd.read_parquet("data.parquet")
-with open("certificate.json", encoding="utf-8") as file:
-    stops = json.load(file)["attributes"][0]["domain"]["stops"]
-# Trips from each stop (rows) to each stop (columns) over all windows; 0 where nothing is listed.
-matrix = data.groupby(["origin", "destination"])["count"].sum().unstack(fill_value=0)
-matrix = matrix.reindex(index=stops, columns=stops, fill_value=0)
-```
-
-## Use it
-
-- Read a count as demand: that number of trips starts in the window and goes from `origin` to `destination`.
-- Add up counts before you draw conclusions: a count of a few trips may be noise alone.
-- Everything that you compute from these files alone keeps the promise.
-"""
+        return fill(
+            "counts",
+            universe=_universe_words(release.certificate, release.universe),
+            days=_days_words(release.universe),
+            noise=_noise_words(release.certificate),
+            columns=columns,
+        )
 
     def figures(self, release: Release) -> list[str]:
         measures, universe = release.certificate.counts, release.universe
@@ -277,12 +246,14 @@ def _surplus_words(certificate: Certificate) -> str:
     expect, dropped = "**Expect the total to be too large.**", "that was negative"
     if threshold > 1:
         expect, dropped = "**The total is not the number of trips.**", f"below {threshold:,}"
-    return f"""The noise on each count has a standard deviation of {trips_amount(count_noise_spread(noise.law, scale))}.
-
-{expect} A noisy count {dropped} became 0, so noise does not cancel out:
-a type without trips got {amount(each)} on average, a type with trips less. Noise alone thus added up to about
-{trips_amount(each * measures.cells)}; the fewer types have trips, the closer it is to that. Do not read the total,
-or sums over many types, as demand."""
+    return fill(
+        "counts-surplus",
+        spread=trips_amount(count_noise_spread(noise.law, scale)),
+        expect=expect,
+        dropped=dropped,
+        each=amount(each),
+        total=trips_amount(each * measures.cells),
+    ).rstrip("\n")
 
 
 def _feature_words(features: list[FeatureNoise], *, fitted: bool) -> str:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from dunnage.exact import decimal_text, exact
 from dunnage.model.certificate import Certificate, TierLoss
-from dunnage.release.kinds import Columns, Kind
+from dunnage.release.kinds import Columns, Kind, fill
 from dunnage.release.kinds.rows import MAX_LINES
 
 if TYPE_CHECKING:
@@ -92,36 +92,14 @@ class EstimatesKind(Kind):
             "precision": "Tiers are weighed by precision: right only if they are independent of what is reported.",
             "stratify": "Each tier weighs in proportion to its number of reports.",
         }[str(certificate.mechanism["combine"])]
-        return f"""
-## What it is
-
-Estimates from reports that vehicles perturbed before they sent them:
-
-{listed}
-
-Each single interval contains the true value with {_level(certificate)} confidence; all of them together are less
-certain. It is about vehicles at random moments, as many as reported, and is clipped to the public domain. Shares are
-not negative and add up to 1; where that moved a share out of its interval, the interval was extended to it.
-{tiers}
-
-## Columns of `data`
-
-{columns}
-
-{_subject_words(certificate)}
-
-## Read it
-
-```python
-import pandas as pd
-
-data = pd.read_parquet("data.parquet")
-means = data[data["quantity"] == "mean"]
-shares = data[data["quantity"] == "share"]
-```
-
-Everything that you compute from these files alone keeps the promise.
-"""
+        return fill(
+            "estimates",
+            listed=listed,
+            level=_level(certificate),
+            tiers=tiers,
+            columns=columns,
+            subjects=_subject_words(certificate),
+        )
 
     def figures(self, release: Release) -> list[str]:
         measures = release.certificate.estimates

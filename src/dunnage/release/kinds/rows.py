@@ -38,6 +38,7 @@ from dunnage.release.kinds import (
     Kind,
     comparable,
     domain_of,
+    fill,
     floats,
     generalised,
     is_number,
@@ -143,24 +144,11 @@ class NoisyKind(Kind):
                 f"like it.{none}\n"
             )
         if any(is_set(item.type) for item in release.data.schema):
-            snippet = _SET_SNIPPET
+            snippet = fill("rows-sets")
         elif release.quantities:  # rows with numbers to plan with
-            plan = _PLAN_WORDS
-        return f"""{sample}
-## Columns of `data`
-
-{columns}
-
-{_interval_words(release)}{_label_words(release)} There are no missing values.
-
-## Read it
-
-```python
-import pandas as pd
-
-data = pd.read_parquet("data.parquet")
-```
-{snippet}{plan}"""
+            plan = fill("rows-plan")
+        intervals = _interval_words(release) + _label_words(release)
+        return fill("rows", sample=sample, columns=columns, intervals=intervals, snippet=snippet, plan=plan)
 
     def figures(self, release: Release) -> list[str]:
         measures = release.certificate.rows
@@ -245,24 +233,6 @@ def _label_words(release: Release) -> str:
             "brace or backslash inside a value has a backslash before it."
         )
     return words
-
-
-_SET_SNIPPET = """
-In Parquet a set is a list. From CSV:
-
-```python
-import re
-
-def labels(text):
-    return [re.sub(r"\\\\(.)", r"\\1", label) for label in re.findall(r"(?:[^\\\\,]|\\\\.)+", text[1:-1])]
-```
-"""
-_PLAN_WORDS = """
-## Send a plan back
-
-A plan is a CSV file with the columns `row,bin`: the bin (truck) for each `row` of `data`. Only the owner knows which
-record a row is, and applies the plan to the true records.
-"""
 
 
 class ClassesKind(NoisyKind):
