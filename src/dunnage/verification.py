@@ -229,10 +229,10 @@ def _check_statement(certificate: Certificate) -> Iterator[str]:
         why=why,
         assumptions=tuple(Assumption(name, says) for name, says in certificate.assumptions.items()),
     )
-    odds = [certificate.meaning.plain(), meaning(stated).plain()]
+    meanings: list[Any] = [certificate.meaning.plain(), meaning(stated).plain()]
     if not _is_own(certificate):
-        odds = [[{**row, "sentence": ""} for row in item["odds"]] for item in odds]
-    require(same(*odds), "certificate.json: the odds do not follow from the guarantee")
+        meanings = [[{**row, "sentence": ""} for row in item["odds"]] for item in meanings]
+    require(same(*meanings), "certificate.json: the odds do not follow from the guarantee")
     _check_composition(certificate, stated)
     require(certificate.time == certificate.spend.at, "certificate.json: its time is not the time of the spend")
     usual = certificate.digests_say == DIGESTS_SAY or not _is_own(certificate)

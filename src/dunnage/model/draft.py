@@ -21,7 +21,7 @@ STORIES = ("rows", "trips", "devices")
 """What the rows of a file stand for: records, trips to count, or readings of devices."""
 
 # The parts of a draft, by the names of their sections.
-_TEXTS = dict(
+_TEXTS: dict[str, str] = dict(
     re.findall(
         r"^=== (\w+)\n(.*?)(?=^=== |\Z)", Path(__file__).with_suffix(".txt").read_text(encoding="utf-8"), re.M | re.S
     )
