@@ -105,7 +105,6 @@ def _reported(name: str) -> Iterator[None]:
 
 @contextmanager
 def _transaction(database: sqlite3.Connection, begin: str) -> Iterator[None]:
-    """Commit what happens inside, or undo all of it."""
     database.execute(begin)
     try:
         yield
@@ -123,8 +122,6 @@ def _fresh(name: str = MEMORY) -> sqlite3.Connection:
 
 
 class MemoryStore:
-    """A ledger without a file, for tests and dry runs."""
-
     name = MEMORY
 
     def __init__(self) -> None:
@@ -311,8 +308,6 @@ class Spend:
 
 @dataclass(frozen=True, kw_only=True)
 class BudgetEntry:
-    """One budget of a dataset, and why it was set; the latest one applies."""
-
     at: str
     who: str
     budget: Budget
@@ -328,8 +323,6 @@ def _budget_data(budget: Budget) -> dict[str, object]:
 
 @dataclass(frozen=True, kw_only=True)
 class Statement:
-    """Everything a ledger knows about one dataset."""
-
     dataset: str
     budgets: tuple[BudgetEntry, ...] = ()  # Oldest first
     spends: tuple[Spend, ...] = ()  # Oldest first
@@ -456,7 +449,6 @@ def _units(spends: Iterable[Spend]) -> tuple[str, ...]:
 
 @contextmanager
 def _readable() -> Iterator[None]:
-    """Turn an unreadable row into a ledger error."""
     try:
         yield
     except (ValueError, TypeError, ZeroDivisionError) as error:
@@ -704,7 +696,6 @@ class Ledger:
             return Statement(dataset=dataset, budgets=_budgets(database, dataset), spends=_spends(database, dataset))
 
     def datasets(self) -> list[str]:
-        """Return the sorted names of all datasets that have a budget or a spend."""
         with self._store.reading() as database:
             rows = database.execute("SELECT dataset FROM spends UNION SELECT dataset FROM budgets").fetchall()
         return sorted(name for (name,) in rows)

@@ -60,7 +60,6 @@ class Key:
         return "Key(private)"
 
     def belongs_to(self, dataset: Dataset) -> bool:
-        """Return whether the key was made from exactly these rows."""
         return dataset.keyed_digest(self.salt) == self.input_digest
 
     def write(self, path: Path) -> None:
@@ -82,7 +81,6 @@ class Key:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Key:
-        """Read a key file."""
         try:
             with pq.ParquetFile(os.fspath(path)) as file:
                 table = file.read()
@@ -105,7 +103,6 @@ class Key:
 
 
 def _private_file(path: Path) -> BinaryIO:
-    """Open a new file that only its owner can read."""
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
 
 

@@ -104,7 +104,6 @@ class Verification(Model):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def ok(self) -> bool:
-        """Whether every check passed."""
         return not self.problems
 
     def to_dict(self) -> dict[str, Any]:
@@ -382,7 +381,6 @@ def _check_composition(certificate: Certificate, promise: Promise) -> None:
 
 
 def _check_csv(release: Release, folder: Path) -> str:
-    """Check that each CSV file has the same table as its Parquet file."""
     for name, table in release.tables.items():
         # Arrow writes the widest decimals to CSV but cannot read them: they are compared as text, and so are sets.
         wide = [item.name for item in table.schema if pa.types.is_decimal256(item.type) or is_set(item.type)]

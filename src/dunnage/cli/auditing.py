@@ -128,7 +128,6 @@ def _audited(release: Path, data: Path | None, policy: Path | None, period: str 
 def _others(
     releases: list[Path] | None, data: list[Path], policies: list[Path], own_data: Path | None, own_policy: Path | None
 ) -> list[tuple[Path, Dataset]]:
-    """Load the rows of other releases; by default they are those of the audited release."""
     also = releases or []
     for name, given in (("--also-data", data), ("--also-policy", policies)):
         if len(given) not in (0, len(also)):

@@ -241,7 +241,6 @@ def estimate(
 
 
 def _rows_text(release: Release) -> list[str]:
-    """List the estimates of each purpose, or the largest ones if there are many."""
     groups: dict[str, list[dict[str, Any]]] = {}
     for row in release.data.to_pylist():
         groups.setdefault(f"{row['purpose']}: {row['quantity']}", []).append(row)

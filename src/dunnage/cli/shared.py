@@ -44,7 +44,6 @@ def print_result(result: Mapping[str, object], text: str, as_json: bool) -> None
 
 @contextlib.contextmanager
 def progress() -> Iterator[Callable[[str], None]]:
-    """Show the current stage on the terminal, if there is one."""
     if not sys.stderr.isatty():
         yield lambda stage: None
         return

@@ -93,7 +93,6 @@ class AttributeStatement(Model):
 
     @property
     def unit(self) -> str:
-        """Unit of its numbers; empty if there is none."""
         return str((self.domain or {}).get("unit", ""))
 
 
@@ -204,7 +203,6 @@ class RowMeasures(Model):
 
     @property
     def noisy(self) -> bool:
-        """Whether rows are released with noise."""
         return self.noise is not None or self.published_intervals is not None
 
 
@@ -506,7 +504,6 @@ def load_private_key(path: str | os.PathLike[str]) -> Any:
 
 
 def load_public_key(path: str | os.PathLike[str]) -> bytes:
-    """Return the 32 raw bytes of an Ed25519 public key."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
     from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
@@ -629,7 +626,6 @@ def _ceiling(probability: Fraction) -> float:
 
 
 def composition_rule(guarantee: Guarantee) -> str:
-    """Say how the guarantee composes with others."""
     if isinstance(guarantee, KAnonymity):
         return "does not compose: after this release the dataset has no differential-privacy total"
     if isinstance(guarantee, WithinPublishedBorders):

@@ -105,7 +105,6 @@ def read_stops(path: str | PathLike[str]) -> City:
 
 
 def numbered(names: Sequence[str]) -> tuple[tuple[str, ...], NDArray[np.int32]]:
-    """Give names numbers in the order of their first appearance."""
     number: dict[str, int] = {}
     codes = [number.setdefault(name, len(number)) for name in names]
     return tuple(number), np.array(codes, dtype=np.int32)
@@ -401,13 +400,11 @@ class City:
                     yield self.stops[start], self.stops[end], value
 
     def with_modes(self, names: Sequence[str], codes: NDArray[np.integer[Any]]) -> City:
-        """Return the city with the mode of each pair of stops, given as positions in names."""
         mode_names, numbers = by_first_pair(names, codes.reshape(-1).astype(np.int64))
         shape = (len(self.stops), len(self.stops))
         return replace(self, mode_names=mode_names, modes=numbers.astype(np.int16).reshape(shape))
 
     def kilometres(self) -> FloatArray:
-        """Return distances between stops as the crow flies. Shape: (stops, stops)."""
         if self.lat is None or self.lon is None:
             raise Refusal("the city has no coordinates. Add lat and lon of each stop to stops.csv.")
         if len(self.stops) > MAX_STOPS_WITH_PAIRS:

@@ -49,8 +49,6 @@ class Model(BaseModel):
 
 
 class Software(Model):
-    """What made a document."""
-
     dunnage: str
 
 
@@ -109,7 +107,6 @@ def read(path: Path, model: type[M], *, what: str, remedy: str = "", max_bytes: 
 
 
 def load_json(path: Path, *, what: str, remedy: str = "", max_bytes: int = MAX_BYTES) -> Any:
-    """Read JSON of limited size."""
     try:
         with path.open("rb") as stream:
             content = stream.read(max_bytes + 1)

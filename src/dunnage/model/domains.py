@@ -146,7 +146,6 @@ class Coded(Domain):
         return self._look_up(values) >= 0
 
     def codes(self, values: ArrayLike) -> IntArray:
-        """Positions of values in ``labels``."""
         codes = self._look_up(values)
         strange = np.flatnonzero(codes < 0)
         if strange.size:
@@ -180,7 +179,6 @@ class Coded(Domain):
         return matrix
 
     def distances_between(self, codes: IntArray) -> FloatArray:
-        """Matrix of distances between some labels, given by their codes in rising order."""
         self._check_number(len(codes))
         return self._measure(codes)
 
@@ -202,8 +200,6 @@ def share(part: float, whole: float) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Ordinal(Coded):
-    """Labels in a public order."""
-
     kind: ClassVar[str] = "ordinal"
     levels: tuple[str, ...]  # From lowest to highest
 
@@ -322,7 +318,6 @@ class PointGrid:
         return max(abs(self.first), abs(int(upper * self.denominator)), self.denominator) < MAX_GRID
 
     def points(self, steps: ArrayLike) -> FloatArray:
-        """Return the points at these steps, each the double nearest to its decimal."""
         # All integers are below 2**53, hence exact as doubles, and one division rounds once.
         points = (self.first + np.asarray(steps, dtype=np.int64) * self.step) / self.denominator
         return np.asarray(points, dtype=np.float64)
@@ -858,7 +853,6 @@ class Tree(Coded):
 
     @property
     def node_sizes(self) -> dict[str, int]:
-        """Number of leaves below each node; a leaf counts itself."""
         return {node: end - start for node, (start, end) in self._shape.spans.items()}
 
     def _num_others(self, node: str) -> int:
@@ -1063,7 +1057,6 @@ class IntervalHierarchy:
         return np.minimum(starts + step, self.whole) - starts
 
     def bounds(self, values: FloatArray, level: int) -> tuple[FloatArray, FloatArray]:
-        """Return the lower and upper ends of the closed interval of each value."""
         if level == 0:
             return values, values
         index, scale = self._index(values, level), 1 << (level - 1)

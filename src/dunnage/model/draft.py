@@ -98,7 +98,6 @@ def draft_policy(
 
 
 def likely_story(kinds: Mapping[str, str]) -> str:
-    """Guess what rows stand for from the names of their columns."""
     moment = _first(kinds, lambda name, kind: kind == "time")
     if moment is None:
         return "rows"
@@ -328,7 +327,6 @@ def _first(kinds: Mapping[str, str], fits: Callable[[str, str], bool]) -> str | 
 
 
 def _end(kinds: Mapping[str, str], meaning: str) -> str | None:
-    """Return the column of stops at one end of a trip, by its name."""
     return _first(kinds, lambda name, kind: kind in ("text", "numeric") and _means(name, meaning))
 
 

@@ -311,7 +311,6 @@ class Cells:
 
     @classmethod
     def of(cls, domain: Numeric, described: Sequence[Mapping[str, Any]]) -> Cells:
-        """Read cells from a certificate."""
         try:
             first = described[0]
             law, epsilon, confidence = first["law"], first["epsilon"], first["confidence"]
@@ -392,7 +391,6 @@ class Cells:
         return [miss for miss, times in zip(misses, met, strict=True) for _ in range(times)]
 
     def describe(self) -> list[dict[str, Any]]:
-        """Return the cells as plain data, for certificates."""
         resolution, described = self.domain.resolution, []
         assert resolution is not None
         for cell in self.cells:
@@ -435,7 +433,6 @@ def count_noise_spread(law: str, scale: Fraction) -> float:
 
 
 def count_noise_above(law: str, scale: Fraction, threshold: int) -> float:
-    """Return the probability of noise of at least a threshold, which is 1 or more."""
     ratio = math.exp(-1 / scale)
     chances = {
         "discrete": ratio**threshold / (1 + ratio),

@@ -103,7 +103,6 @@ class Policy:
 
     @classmethod
     def from_dict(cls, document: Document, *, path: Path | None = None) -> Policy:
-        """Read a policy from plain data that have the shape of the TOML file."""
         document = checked_copy(document, path)
         if is_for_devices(document):
             what = f"this policy is for devices. Use dunnage device task {path or 'POLICY'} -o TASK"
@@ -155,7 +154,6 @@ class Policy:
 
 
 def is_for_devices(document: Document) -> bool:
-    """Return whether a document is a policy for devices."""
     tables = document.get("mechanisms")
     # [mechanisms] with a name and parameters is a misspelt [mechanism].
     return isinstance(tables, Mapping) and bool(tables) and all(isinstance(item, Mapping) for item in tables.values())
@@ -267,7 +265,6 @@ class PolicyReading:
     column: str = ""  # Name of the current column
 
     def table(self, name: str) -> Document:
-        """Return a table of the document, or an empty one."""
         table = self.document.get(name)
         return table if isinstance(table, Mapping) else {}
 
@@ -304,7 +301,6 @@ class Table(Model):
 
 
 def key(says: str, default: Any = ...) -> Any:
-    """Declare a key and what it must be."""
     return Field(default, description=says)
 
 
@@ -334,7 +330,6 @@ class MadeTable(Table, Generic[V]):
 
 
 def read_tables(model: type[T], reading: PolicyReading) -> tuple[T | None, list[Problem]]:
-    """Check all tables of a policy; return them or all problems."""
     try:
         return model.model_validate(reading.document, context=reading), []
     except ValidationError as error:
@@ -353,7 +348,6 @@ def problems_of_table() -> Iterator[None]:
 
 
 def number_of(value: object, says: str = "{says}") -> Fraction:
-    """Read a number, or the text "p/q" of a fraction."""
     if isinstance(value, bool) or not isinstance(value, int | Decimal | str):
         raise Flaws(Problem(f"must be {says}; got {type_name(value)}", remedy="Fix the value."))
     if isinstance(value, str) and not re.fullmatch(r"-?\d{1,700}/[1-9]\d{0,699}", value, re.ASCII):
@@ -370,7 +364,6 @@ def _texts(value: object) -> tuple[str, ...]:
 
 
 def numbers_of(value: object, num: int, says: str) -> tuple[Fraction, ...]:
-    """Read a list of a fixed number of numbers."""
     if not isinstance(value, list):
         raise Flaws(Problem(f"must be {{says}}; got {type_name(value)}", remedy="Fix the value."))
     try:
@@ -402,8 +395,6 @@ AnyRole = Annotated[
 
 
 class DeclaredColumn(Table):
-    """What all columns have in common."""
-
     role: AnyRole
     missing: Missing = "refuse"
     outside: Outside = "refuse"
@@ -539,7 +530,6 @@ def _kind_of(data: object) -> str:
 
 
 def note_name(name: str, info: Info) -> str:
-    """Remember the name of the next column."""
     info.context.column = name
     return name
 
@@ -684,8 +674,6 @@ def _printable(name: str) -> str:
 
 
 class PolicyTables(Table):
-    """A policy for rows or trips, as it is written."""
-
     dataset: Annotated[str, AfterValidator(_printable)] = key('"name", the name of the dataset in the ledger')
     small: Literal["refuse", "suppress"] = "refuse"
     allow_unbounded: bool = key("true or false", False)

@@ -44,8 +44,6 @@ _BLOCK_CELLS = 1 << 16
 
 @dataclass(frozen=True, kw_only=True)
 class RouteSetting:
-    """Assumptions about travelling."""
-
     walk_kmh: float = 4.5  # Walking speed as the crow flies
     # Driving speed as the crow flies; used only without coordinates of stops: walking takes ``drive_kmh / walk_kmh``
     # times as long as driving.
@@ -110,11 +108,9 @@ class Routes:
 
     @property
     def mode_names(self) -> tuple[str, ...]:
-        """Names of all modes, in the order of their numbers."""
         return _MODES
 
     def pairs(self, origins: IntArray, destinations: IntArray) -> IntArray:
-        """Return the numbers of pairs of stops."""
         return np.asarray(origins, dtype=np.int64) * self.num_stops + destinations
 
 

@@ -157,8 +157,6 @@ class Attribute:
 
 @dataclass(frozen=True, kw_only=True)
 class Contribution:
-    """The maximum number of trips of one rider that are counted."""
-
     person: str
     max: int
     per: str
@@ -262,7 +260,6 @@ class Schema:
             yield Problem(what, where="contribution.person")
 
     def _trip_problems(self) -> Iterator[Problem]:
-        """Yield all problems with trips, each with its place in a policy."""
         named, trip = {attribute.name: attribute for attribute in self.attributes}, self.trip
         for name, attribute in named.items():
             if attribute.kind == Windows.kind and attribute.role is not Role.DROP and (not trip or trip.time != name):
@@ -334,7 +331,6 @@ class Schema:
 
     @property
     def identifiers(self) -> tuple[Attribute, ...]:
-        """Attributes that stay in the key."""
         return self.with_role(Role.IDENTIFIER)
 
     @property
@@ -347,11 +343,9 @@ class Schema:
 
     @property
     def tells_days(self) -> bool:
-        """Whether trips of different days are counted separately."""
         return self.trip is not None and (self.trip.day is not None or self.time.day is not None)
 
     def universe(self, period: str | None = None) -> Universe:
-        """Return all possible types of trips."""
         time = self.time
         assert self.trip is not None
         stops, days, num_dates = self[self.trip.origin].domain, time.days(period), time.num_dates(period)

@@ -35,8 +35,6 @@ _MAX_LISTED = 1 << 24
 
 @dataclass(frozen=True, kw_only=True)
 class Trip:
-    """The columns of a dataset that describe a trip."""
-
     origin: str
     destination: str
     time: str  # When it began
@@ -63,7 +61,6 @@ class Grouping:
 
     @classmethod
     def whole(cls, size: int) -> Grouping:
-        """Put everything into one class."""
         return cls(codes=np.zeros(size, dtype=np.int32), num=1)
 
     @classmethod
@@ -117,7 +114,6 @@ class Grouping:
         return bool((self.parents(other)[self.codes] == other.codes).all())
 
     def parents(self, other: Grouping) -> IntArray:
-        """Return the class of a coarser partition that each class lies in."""
         parents = np.zeros(self.num, dtype=np.int64)
         parents[self.codes] = other.codes
         return parents
@@ -232,7 +228,6 @@ class Universe:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The possible columns of features."""
         zones = self.city is not None and self.city.zones is not None
         modes = self.city is not None and self.city.modes is not None
         absent = {"origin_zone", "destination_zone"} if not zones else set()
@@ -245,7 +240,6 @@ class Universe:
         return (*CELL_COLUMNS, "day") if self.days else CELL_COLUMNS
 
     def cells(self, origins: IntArray, destinations: IntArray, slots: IntArray) -> IntArray:
-        """Return the numbers of the cells of trips. Shapes: (n,) each -> (n,)."""
         size = len(self.stops)
         return (slots.astype(np.int64) * size + origins) * size + destinations
 
@@ -254,7 +248,6 @@ class Universe:
         return pairs, slots
 
     def column_codes(self, name: str, cells: IntArray) -> IntArray:
-        """Return the code of each cell in one of the cell columns."""
         pairs, slots = self.split(cells)
         if name in SLOT_COLUMNS:
             day, window = np.divmod(slots, len(self.windows))
@@ -263,7 +256,6 @@ class Universe:
         return origin if name == "origin" else destination
 
     def labels(self, name: str) -> tuple[str, ...]:
-        """Return the labels of the codes of a cell column."""
         return {"window": self.windows, "day": self.days}.get(name, self.stops)
 
     def describe(self) -> list[dict[str, object]]:
@@ -320,7 +312,6 @@ class Universe:
         return Grouping.joined([Grouping.of(of[name]) for name in SLOT_COLUMNS if name in columns], self.num_slots)
 
     def _stop_classes(self, end: str, columns: Sequence[str]) -> Grouping:
-        """Partition the stops at one end of a trip."""
         if end in columns:
             return Grouping.of(np.arange(len(self.stops)))
         return self._city_classes("zones") if f"{end}_zone" in columns else Grouping.whole(len(self.stops))

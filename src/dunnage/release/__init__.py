@@ -109,7 +109,6 @@ class Release:
 
     @property
     def tables(self) -> dict[str, pa.Table]:
-        """The tables of the release, by file name."""
         tables = {name: getattr(self, name) for name in TABLES}
         return {name: table for name, table in tables.items() if table is not None}
 
@@ -150,7 +149,6 @@ class Release:
 
     @property
     def attributes(self) -> dict[str, AttributeStatement]:
-        """The public facts about each released attribute, by name."""
         return {item.name: item for item in self.certificate.attributes}
 
     @property
@@ -328,7 +326,6 @@ _FRICTIONLESS_TYPES = (
 
 
 def _readme(release: Release) -> str:
-    """Write the README for the receiver: what the release promises, its files, and how to read them."""
     certificate, kind = release.certificate, release.owner
     columns = "\n".join(f"- `{name}`: {kind.column_words(name, release)}" for name in release.data.column_names)
     tables = "\n".join(f"- `{name}.parquet`, `{name}.csv`: {kind.table_words[name]}" for name in release.tables)

@@ -79,7 +79,6 @@ def decoded(column: pa.Array) -> pa.Array:
 
 
 def null_words(trimmed: pa.Array, words: Sequence[str]) -> pa.Array:
-    """Return which cells mean "missing": nulls, blanks and the given words."""
     value_set = pa.array(["", *(word.strip() for word in words)], pa.string())
     return pc.or_(pc.is_null(trimmed), pc.is_in(trimmed, value_set=value_set))
 
@@ -389,7 +388,6 @@ def escape_text(column: pa.Array) -> pa.Array:
 
 
 def is_set(kind: pa.DataType) -> bool:
-    """Return whether a column has sets of labels."""
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind)) and is_text(kind.value_type)
 
 

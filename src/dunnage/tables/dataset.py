@@ -73,7 +73,6 @@ class Parts:
 
     @cached_property
     def records(self) -> IntArray:
-        """The record of each row."""
         return np.repeat(np.arange(len(self)), np.diff(self.starts))
 
     def column(self, name: str) -> pa.Array:
@@ -227,7 +226,6 @@ class Dataset:
 
     @property
     def purpose(self) -> SpendPurpose:
-        """The purpose of a spend on this dataset."""
         return self.policy.purpose(self.period)
 
     def column(self, name: str) -> pa.Array:
@@ -280,7 +278,6 @@ def _records(table: pa.Table, rows: IntArray, keep: BoolArray, schema: Schema, s
     problems: list[Problem] = []
 
     def refuse(what: str, column: str, mask: BoolArray, remedy: str) -> None:
-        """Name all rows of the affected records."""
         if mask.any():
             affected = np.sort(parts.source_rows[mask[parts.records]])
             problems.append(_row_problem(what, _named(column), affected, remedy))
@@ -447,8 +444,6 @@ def _periods(column: pa.Array, rule: PeriodRule) -> tuple[pa.Array, BoolArray]:
 
 
 class _Fault(NamedTuple):
-    """One problem with some rows of a column, and what to do about it."""
-
     mask: BoolArray
     what: str
     remedy: str = _MEND
@@ -540,7 +535,6 @@ def _normalise(column: pa.Array, attribute: Attribute, policy: Policy, period: s
 
 
 def _normalise_times(column: pa.Array, schema: Schema, options: ReadOptions, period: str | None) -> _Checked:
-    """Check times against the service day and the possible dates."""
     domain = schema.time
     readings = read_times(column, domain, options.null or ())
     usable = ~(readings.missing | readings.unreadable | readings.astray | readings.unclear)
@@ -725,7 +719,6 @@ def _words(cells: pa.Array) -> list[str]:
 
 
 def _forms(cells: pa.Array) -> Counter[str]:
-    """Count the ways in which cells are written."""
     words = _words(cells)
     forms = (next((what for what, form in _NUMBERS.items() if form.fullmatch(word)), "") for word in words)
     return Counter(forms) + Counter(all=len(words))

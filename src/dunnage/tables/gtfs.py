@@ -107,7 +107,6 @@ _OPTIONAL_COLUMNS: dict[str, dict[str, _Check]] = {
 
 
 def feed_contents(path: Path) -> dict[str, bytes]:
-    """Return the files of a feed from a folder or a zip file, after checking their size."""
     too_large = f"the files of the feed have more than {MAX_FEED_BYTES // 2**20} MB in total"
     too_large_error = InputError(str(path), [Problem(too_large, remedy="Cut out the part of the feed that you need.")])
     contents: dict[str, bytes] = {}
@@ -160,8 +159,6 @@ def _members(path: Path, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]
 
 
 class _Feed(NamedTuple):
-    """A feed: the columns of its files as text."""
-
     path: Path
     files: Mapping[str, Mapping[str, list[str]]]
 
@@ -416,7 +413,6 @@ class _Stops(NamedTuple):
 
 
 def _read_stops(feed: _Feed) -> _Stops:
-    """Read the stops of a feed, platforms as their station."""
     names = ("stop_id", "location_type", "parent_station", "zone_id", "stop_lat", "stop_lon")
     ids, kinds, parents, zone_ids, *places = (feed.texts("stops", name) for name in names)
     problems = []
@@ -527,7 +523,6 @@ _Call = tuple[int, int, int | None, int | None]  # sequence, stop, arrival, depa
 
 
 def _read_calls(feed: _Feed, stops: _Stops, trips: set[str]) -> dict[str, list[_Call]]:
-    """Return the calls of each trip in order."""
     columns = [feed.texts("stop_times", name) for name in _CALL_COLUMNS]
     if not columns[0]:
         raise feed.refused("stop_times", "no trip has a stop", "Get the complete feed.")

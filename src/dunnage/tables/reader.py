@@ -83,8 +83,6 @@ class ReadOptions:
 
 
 class Source(NamedTuple):
-    """The content of a file."""
-
     table: pa.Table  # Text from a CSV file, otherwise with its own types
     rows: IntArray | None = None  # Positions of its rows, from 0, if some had to be skipped
     problems: tuple[Problem, ...] = ()  # The problems of skipped rows
@@ -376,7 +374,6 @@ def _header_line(lines: list[list[_Cell]], wanted: set[str], *, alone: bool) -> 
 
 
 def _column_name(place: int) -> str:
-    """Return the name of a column, counted from 0, in a spreadsheet."""
     return (_column_name(place // 26 - 1) if place >= 26 else "") + chr(ord("A") + place % 26)
 
 
@@ -552,7 +549,6 @@ def read_lines(path: str | PathLike[str], delimiter: str | None = None) -> list[
 
 
 def _lines_of(path: Path) -> list[tuple[int, list[str]]]:
-    """Read a Parquet file or workbook as lines of text."""
     table = read_table(path, ReadOptions()).table
     rows = zip(*(column.to_pylist() for column in table.columns), strict=True)
     lines = [["" if cell is None else _cell_text(cell, ".") for cell in row] for row in rows]
@@ -579,7 +575,6 @@ class PublicTable(NamedTuple):
         return [row + 2 for row in sorted(wanted)]
 
     def numbers(self, name: str, read: Callable[[str], int]) -> IntArray:
-        """Read a column as numbers; each distinct value is read once."""
         encoded = self.columns[name].dictionary_encode()
         codes = np.array([read(value.strip()) for value in encoded.dictionary.to_pylist()], dtype=np.int64)
         indices: IntArray = encoded.indices.to_numpy(zero_copy_only=False)
@@ -623,7 +618,6 @@ def read_columns(source: str, content: bytes, check: Callable[[list[str]], str],
 
 
 def read_pairs(path: str | PathLike[str], check: Callable[[list[str]], str], max_bytes: int | None) -> PublicTable:
-    """Read a long public list in any format."""
     import pyarrow as pa
 
     place = Path(path)
@@ -638,7 +632,6 @@ def read_pairs(path: str | PathLike[str], check: Callable[[list[str]], str], max
 
 
 def refuse_lines(path: str | PathLike[str], problems: list[tuple[int, str]]) -> None:
-    """Raise all problems of a file at once, if there are any."""
     if problems:
         raise InputError(str(path), line_problems(problems))
 

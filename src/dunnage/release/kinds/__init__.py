@@ -106,7 +106,6 @@ def same(one: object, other: object) -> bool:
 
 
 def with_role(release: Release, *roles: str) -> list[str]:
-    """Return the names of attributes by role, role after role."""
     return [name for role in roles for name, item in release.attributes.items() if item.role == role]
 
 
@@ -133,7 +132,6 @@ def numeric_domain(release: Release, name: str) -> Numeric:
 
 
 def _has_missing(column: pa.ChunkedArray) -> bool:
-    """Return whether a value, or a label in a set, is missing."""
     return bool(column.null_count or (is_set(column.type) and pc.list_flatten(column).null_count))
 
 

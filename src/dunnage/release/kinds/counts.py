@@ -39,8 +39,6 @@ HIDDEN_COLUMNS = ("origin_zone", "destination_zone", "mode")
 
 
 class CountsKind(Kind):
-    """Counts per type of trips."""
-
     table_words: ClassVar = {"data": "one line for each type of trips; **a type that is not listed has none**"}
 
     def tables(self, release: Release) -> dict[str, Columns]:
@@ -193,7 +191,6 @@ def _universe_words(certificate: Certificate, universe: Universe) -> str:
 
 
 def _day_labels(universe: Universe) -> str:
-    """Say how many labels of days there are."""
     num = len(universe.days)
     return "1 day or kind of day" if num == 1 else f"{num:,} days or kinds of day"
 
@@ -281,7 +278,6 @@ def _feature_words(features: list[FeatureNoise], *, fitted: bool) -> str:
 
 
 def _noise_lines(certificate: Certificate) -> list[str]:
-    """Describe the sums that noise was added to."""
     measures = certificate.counts
     if measures.features is None:
         noise = measures.noise
@@ -297,7 +293,6 @@ def _noise_lines(certificate: Certificate) -> list[str]:
 
 
 def amount(trips: float) -> str:
-    """Write an inexact number of trips."""
     return f"{trips:,.0f}" if trips >= 100 else f"{trips:.3g}"
 
 

@@ -43,8 +43,6 @@ NOT_CHECKED = (
 
 
 class EstimatesKind(Kind):
-    """One long table of estimated values."""
-
     table_words: ClassVar = {"data": "one line for each estimated value, with its interval"}
 
     def tables(self, release: Release) -> dict[str, Columns]:
@@ -138,12 +136,10 @@ def _tier_words(tier: str, loss: TierLoss, lifetime: int | float | str | None) -
 
 
 def tiers_words(reports: Mapping[str, int]) -> str:
-    """Say how many reports came from each tier."""
     return ", ".join(f"tier {tier} {num:,}" for tier, num in sorted(reports.items())) or "none, so no estimate"
 
 
 def _subject_words(certificate: Certificate) -> str:
-    """Describe the grids and numbers that cells and intervals refer to."""
     lines = []
     for item in certificate.attributes:
         domain = item.domain or {}

@@ -189,7 +189,6 @@ def _confidence(release: Release) -> str:
 
 
 def _noisy_names(measures: RowMeasures) -> list[str]:
-    """Return the attributes that were released with noise."""
     return list(measures.noise or measures.published_intervals or {})
 
 
@@ -204,7 +203,6 @@ def _clamped(name: str, release: Release) -> str:
 
 
 def _interval_words(release: Release) -> str:
-    """Say what the intervals promise and what they do not."""
     if not _noisy_names(release.certificate.rows):
         return "Intervals are closed: both ends are possible."
     beside = "" if release.classes is None else "The interval of a class contains every value of the class.\n"
@@ -218,7 +216,6 @@ def _interval_words(release: Release) -> str:
 
 
 def _label_words(release: Release) -> str:
-    """Explain nodes of hierarchies and sets of labels, if there are any."""
     named = set(generalised(release)) & set(release.data.column_names) - set(release.quantities)
     sets = {name for name in named if is_set(release.data.schema.field(name).type)}
     words = ""
@@ -568,7 +565,6 @@ def _check_bounds(release: Release, classes: pa.Table, bounds: str) -> None:
 
 
 def sensitive_column(release: Release, name: str) -> pa.Array:
-    """Return the values of a sensitive column as they are compared."""
     return ranked(release.data.column(name).combine_chunks(), release.attributes[name].plain())
 
 
