@@ -215,7 +215,7 @@ def _opened(path: Path) -> sqlite3.Connection:
                 f"the ledger {path} has format {version}; this version of Dunnage reads formats up to {FORMAT}. "
                 "Install a newer version."
             )
-        # Once noise is drawn, the spend must survive a power cut. EXTRA is FULL and syncs the folder too.
+        # Before there is any noise, the spend must be safe from a power cut. EXTRA is FULL and syncs the folder too.
         for setting in ("synchronous = EXTRA", "fullfsync = ON"):
             database.execute(f"PRAGMA {setting}").close()
     except BaseException:
@@ -275,7 +275,7 @@ def _left(budget: Budget, spent: Loss) -> Loss:
     return Loss(budget.epsilon - spent.epsilon, budget.delta - spent.delta)
 
 
-# What a ledger holds
+# The contents of a ledger
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -624,7 +624,7 @@ class Ledger:
         self._store.close()
 
     def spend(self, promise: Promise, purpose: SpendPurpose) -> Spend:
-        """Charge the true loss of a promise to a dataset, in one transaction, before any noise is drawn.
+        """Charge the true loss of a promise to a dataset, in one transaction, before there is any noise.
 
         The spend is refused (:class:`Refusal`, :class:`BudgetError`) if the same was spent on before or the budget does
         not cover it. The first budget is fixed. A refused or failed spend leaves no row.

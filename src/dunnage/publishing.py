@@ -166,7 +166,7 @@ def owner_warnings(data: Dataset) -> tuple[str, ...]:
 
 
 def foresee(data: Dataset) -> Foresight:
-    """Tell the owner what to expect from publishing these rows; no noise is drawn. Private."""
+    """Tell the owner what to expect from publishing these rows, without any noise. Private."""
     mechanism = mechanism_of(data.policy)
     with _blaming_policy(data):
         preview = mechanism.preview(data)
@@ -251,7 +251,7 @@ def write_pool(data: Dataset, key: Key, path: Path, *, force: bool = False) -> N
 
 @dataclass(frozen=True)
 class DryRun:
-    """What publishing would promise and cost. No noise was drawn, nothing was spent or written.
+    """What publishing would promise and cost. Nothing was sampled, spent or written.
 
     Attributes
     ----------
@@ -298,7 +298,7 @@ def rehearse(
     force: bool = False,
     again: bool = False,
 ) -> DryRun:
-    """Do everything up to the spend, and return what it would cost. No noise is drawn, nothing is spent or written.
+    """Do everything up to the spend, and return what it would cost. Nothing is sampled, spent or written.
 
     Parameters
     ----------

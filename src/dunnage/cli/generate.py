@@ -159,12 +159,12 @@ def generate_city(
         generate(CitySetting(**numbers), out, seed=seed, force=force)
         made = City.read_folder(out)
     else:
-        from dunnage.tables.gtfs import FeedSetting, asked_date, generate_feed_city
+        from dunnage.tables.gtfs import FeedSetting, generate_feed_city, read_date
 
         if zone_id and zones is not None:
             raise ParameterError("--zones and --zone-id cannot be used together. Leave one out.")
         options = {
-            "date": None if date is None else asked_date(date),
+            "date": None if date is None else read_date(date),
             "hubs": hubs,
             "zones": "zone_id" if zone_id else zones,
         }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dataset: the only type that holds private rows.
+"""Dataset: the only type with private rows.
 
 A dataset is made from an Arrow table and a policy. Every declared column is normalised and checked. One error reports
 all problems; it names rows and columns, never values. If the policy says ``together``, rows are then merged into

@@ -263,7 +263,7 @@ def load_city(
     place = Path(path)
     options = {"zones": zones, "hubs": hubs, "max_headway_seconds": max_headway_seconds, "date": date}
     given = [name for name, value in options.items() if value is not None]
-    day = None if date is None else asked_date(date)
+    day = None if date is None else read_date(date)
     if (place / "stops.csv").is_file():
         if given:
             raise ParameterError(
@@ -279,7 +279,7 @@ def load_city(
     return feed_city(place, setting)
 
 
-def asked_date(date: str | datetime.date) -> datetime.date:
+def read_date(date: str | datetime.date) -> datetime.date:
     day = date_of(date) if isinstance(date, str) else date
     if day is None:
         raise ParameterError(f"a date must be written like 2026-11-16. Got {date!r}.")

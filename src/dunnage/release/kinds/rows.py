@@ -455,7 +455,7 @@ def _check_members(release: Release, members: pa.Table) -> str:
     require(bool(np.array_equal(np.bincount(class_id, minlength=len(sizes)), sizes)), "members: sizes do not add up")
     columns = [sort_key(members.column(name).combine_chunks()) for name in generalised(release)]
     in_order = np.lexsort((*reversed(columns), class_id)) == np.arange(len(class_id))
-    require(bool(in_order.all()), "members: not sorted, so their order may reveal whose values they are")
+    require(bool(in_order.all()), "members: not sorted, so their order may link them to rows")
     starts = np.cumsum(sizes) - sizes
     for name in (name for name in generalised(release) if is_number(release, name)):
         values = floats(members, name)
