@@ -95,9 +95,7 @@ class Key:
                 facts=dict(json.loads(metadata.get("dunnage.facts", "{}"))),
             )
         except FileNotFoundError:
-            raise ReleaseError(
-                f"{os.fspath(path)} does not exist. Give the key that publish wrote beside the release."
-            ) from None
+            raise ReleaseError(f"{os.fspath(path)} does not exist. Give the key that publish wrote.") from None
         except (OSError, pa.ArrowException, KeyError, TypeError, ValueError):
             raise ReleaseError(f"{os.fspath(path)} is not a readable key. Give the file that publish wrote.") from None
 
@@ -164,9 +162,7 @@ def check_output(folder: str | os.PathLike[str], *, force: bool) -> Path:
         if mode and not force and not (path == key and _is_abandoned(key)):
             raise OutputError(f"{path} already exists. Choose another name, or replace it with --force.")
     if _mode(target) and not _is_replaceable(target):
-        raise OutputError(
-            f"{target} is not a release, or contains other files, and was not touched. Choose another name."
-        )
+        raise OutputError(f"{target} is not a release or has other files. It was not touched. Choose another name.")
     if _mode(key) and not stat.S_ISREG(_mode(key)):
         raise OutputError(f"{key} is not a key, and was not touched. Choose another name.")
     # Try it: neither modes nor the superuser's rights show whether a file system can be written.

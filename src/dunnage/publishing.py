@@ -242,9 +242,7 @@ def write_pool(data: Dataset, key: Key, path: Path, *, force: bool = False) -> N
         os.replace(work, path) if force else os.link(work, path)
     except OSError as error:
         reason = error.strerror or "the disk failed"
-        raise OutputError(
-            f"{path} could not be written: {reason}. The release itself is complete; move the old file away."
-        ) from None
+        raise OutputError(f"{path} could not be written: {reason}. The release is complete; move this file.") from None
     finally:
         work.unlink(missing_ok=True)
 

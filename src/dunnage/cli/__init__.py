@@ -139,9 +139,7 @@ def draft(
         out.write_text(text, encoding="utf-8")
     except OSError as error:
         raise OutputError(f"{out} cannot be written: {error.strerror}. Choose another place.") from None
-    print_result(
-        {"policy": str(out)}, f"Draft policy in {out}. Fill in the blanks; dunnage show {out} lists them.", as_json
-    )
+    print_result({"policy": str(out)}, f"Draft in {out}. Fill in the blanks; dunnage show {out} lists them.", as_json)
 
 
 def publish(
@@ -360,9 +358,7 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except (KeyboardInterrupt, typer.Abort):
-        _fail(
-            "Interrupted", "interrupted. Any budget already spent stays spent; see dunnage budget show.", _INTERRUPTED
-        )
+        _fail("Interrupted", "interrupted. Budget that was spent stays spent; see dunnage budget show.", _INTERRUPTED)
     except Exception as error:
         _fail_as(error)
     sys.exit(code if isinstance(code, int) else 0)

@@ -119,9 +119,7 @@ def _rows(release: Path, data: Path | None, policy: Path | None, period: str | N
 
 def _audited(release: Path, data: Path | None, policy: Path | None, period: str | None) -> Dataset:
     if data is None or policy is None:
-        raise ParameterError(
-            "an audit needs DATA and --policy. Give both, or use --external to see what anyone can learn."
-        )
+        raise ParameterError("an audit needs DATA and --policy. Give both, or see what anyone can learn: --external.")
     return dn.load(data, policy, period=period or dn.Release.read(release).certificate.period)
 
 

@@ -173,9 +173,7 @@ def generate_city(
             tell("reading the feed")
             made = generate_feed_city(gtfs, out, FeedSetting(**given), force=force)
     num_hubs, num_buses = int(made.hubs.sum()) if made.hubs is not None else 0, len(made.buses or ())
-    counts = (
-        f"{len(made.stops)} stops, {len(made.zone_names)} zones, {num_hubs} hubs, {num_buses} bus rides between hubs"
-    )
+    counts = f"{len(made.stops)} stops, {len(made.zone_names)} zones, {num_hubs} hubs, {num_buses} bus rides"
     text = "\n".join([f"City      {out}: {counts}", *(f"Assumes   {sentence}" for sentence in made.assumed)])
     result = {
         "city": str(out),

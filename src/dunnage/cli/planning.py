@@ -77,9 +77,7 @@ def pack(
     ] = None,
     statistic: Annotated[
         OptText,
-        Option(
-            help="Standard: upper (everything fits; noisy releases: with the stated confidence) | mean (fewer trucks)."
-        ),
+        Option(help="Standard: upper (everything fits; if noisy, with the stated confidence) | mean (fewer trucks)."),
     ] = None,
     risk: Annotated[
         OptText, Option(help="Stochastic and robust: accepted chance that something in the plan does not fit.")

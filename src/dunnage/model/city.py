@@ -329,7 +329,7 @@ class City:
             self.times.shape != (num, num) or (self.times < 0).any() or np.diagonal(self.times).any()
         ):
             raise ParameterError(
-                f"times must be seconds between all pairs of the {num} stops: 0 or more, and 0 from a stop to itself."
+                f"times must be seconds between all {num} stops, 0 or more, and 0 from a stop to itself."
             )
         if self.buses is not None and len(self.buses):
             ends = np.concatenate([self.buses.origins, self.buses.destinations])
@@ -422,9 +422,7 @@ class City:
         if self.times is not None:
             return self
         if not (0 < speed_kmh < math.inf and 1 <= detour < math.inf):
-            raise ParameterError(
-                f"the speed must be above 0 km/h and the detour at least 1. Got {speed_kmh:g} km/h and {detour:g}."
-            )
+            raise ParameterError(f"speed must be above 0 km/h and detour at least 1. Got {speed_kmh:g} and {detour:g}.")
         if self.lat is None:
             raise Refusal(
                 "the city has neither travel times nor coordinates. "

@@ -422,9 +422,7 @@ class Numeric(Domain):
     def borders(self) -> PointGrid:
         """The starts of intervals of the width ``doubling``; the upper end has the same denominator."""
         if self.doubling is None:
-            raise ParameterError(
-                "A numeric domain needs the width of its first level for a hierarchy. Add doubling = WIDTH."
-            )
+            raise ParameterError("The hierarchy of a numeric domain needs a first width. Add doubling = WIDTH.")
         return PointGrid.of(self.lower, min(self.doubling, self.upper - self.lower), self.upper)
 
     @property
@@ -673,9 +671,7 @@ def _add_edge(lengths: dict[tuple[str, str], Fraction], edge: object, directed: 
         raise ParameterError(f"An edge must connect two different vertices. Remove {name}.")
     if not Fraction(1, MAX_LENGTH) <= length <= MAX_LENGTH:
         rule = "above 0" if length <= 0 else "at least 1e-12 and at most 1e12"
-        raise ParameterError(
-            f"A length must be {rule}. Got {shown_number(length)} for {name}. Correct it, or change the unit."
-        )
+        raise ParameterError(f"A length must be {rule}. Got {shown_number(length)} for {name}. Change it or the unit.")
     ends = (start, end) if directed or start < end else (end, start)
     if lengths.setdefault(ends, length) != length:
         raise ParameterError(
@@ -940,9 +936,7 @@ def _walk(parents: tuple[tuple[str, str], ...]) -> _Shape:
         while node not in seen:
             seen.add(node)
             node = parent_of[node]
-        raise ParameterError(
-            f"{node!r} is its own ancestor: the entry {node!r} -> {parent_of[node]!r} is part of a cycle. Remove it."
-        )
+        raise ParameterError(f"{node!r} is its own ancestor: remove {node!r} -> {parent_of[node]!r} from the cycle.")
     return _Shape(roots[0], tuple(leaves), spans, depths, children)
 
 
@@ -1234,9 +1228,7 @@ class Windows(Domain):
             dates = self.dates
             ends = tuple(dates) if isinstance(dates, Iterable) and not isinstance(dates, str) else ()
             if len(ends) != 2:
-                raise ParameterError(
-                    f"dates must be two dates, the first and the last service date. Got {shown(dates)}."
-                )
+                raise ParameterError(f"dates must be the first and the last service date. Got {shown(dates)}.")
             first, last = (_checked_ordinal(day, "dates") for day in ends)
             if not 0 <= last - first < MAX_DATES:
                 raise ParameterError(
@@ -1251,9 +1243,7 @@ class Windows(Domain):
             _checked_ordinal(day, "holidays")
         object.__setattr__(self, "holidays", tuple(sorted(set(holidays))))
         if self.holidays and self.day != "day-type":
-            raise ParameterError(
-                'holidays count as sundays, which needs day = "day-type". Set it, or leave holidays out.'
-            )
+            raise ParameterError('holidays count as sundays and need day = "day-type". Set it, or leave holidays out.')
 
     @cached_property
     def lower_seconds(self) -> int:

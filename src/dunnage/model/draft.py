@@ -226,9 +226,7 @@ def _draft_devices(dataset: str, kinds: Mapping[str, str], options: ReadOptions,
     if len(purposes) > 1:
         purposes.insert(0, _TEXTS["several"])
     if options != ReadOptions():
-        tables.insert(
-            0, "# Readings must be Parquet, or CSV with commas, decimal points and UTF-8: save this file like that.\n"
-        )
+        tables.insert(0, "# Save readings as Parquet, or as CSV with commas, decimal points and UTF-8.\n")
     head = _head(dataset, "vehicle", "what one device stands for", "devices")
     schedule = _TEXTS["schedule"].format(time=_named("time", moment, "the column with the time"))
     # Options for columns with other names than a simulation expects; unusual names are for the owner to write.

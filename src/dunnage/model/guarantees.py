@@ -311,9 +311,7 @@ def compose(guarantees: Sequence[Guarantee]) -> Guarantee:
         raise CompositionError(f"{models} do not add up: no common bound is proved. State each guarantee separately.")
     delta = sum((g.delta for g in guarantees if isinstance(g, ApproximateDP)), Fraction(0))
     if delta >= 1:
-        raise CompositionError(
-            f"the deltas add up to {decimal_text(delta)}, which promises nothing. Use smaller deltas."
-        )
+        raise CompositionError(f"deltas that add up to {decimal_text(delta)} promise nothing. Use smaller deltas.")
     return ApproximateDP(epsilon=epsilon, delta=delta, protects=first.protects, neighbours=first.neighbours)
 
 
@@ -337,9 +335,7 @@ def _comparable(guarantees: Sequence[Guarantee]) -> Guarantee:
 def parallel(guarantees: Sequence[PureDP], *, disjoint_by: str) -> PureDP:
     """Return what releases of disjoint parts promise together: the largest epsilon."""
     if not disjoint_by:
-        raise CompositionError(
-            "parallel composition needs the public rule that separates the units. Name it in disjoint_by."
-        )
+        raise CompositionError("parallel composition needs the public rule that separates units: disjoint_by.")
     first = _comparable(guarantees)
     if not all(isinstance(g, PureDP) and g.neighbours is Neighbours.ADD_REMOVE for g in guarantees):
         # A replaced record may move to another part, and then two parts change.
@@ -376,9 +372,7 @@ class Assumption:
     says: str
 
 
-PUBLIC_DOMAIN = Assumption(
-    "public domain", "domains, resolutions and hierarchies were chosen without looking at the data"
-)
+PUBLIC_DOMAIN = Assumption("public domain", "domains, resolutions and hierarchies were chosen without seeing the data")
 RECORDS_NOT_PERSONS = Assumption(
     "one record per protected unit", "k counts records; several records of one person count several times"
 )
@@ -392,7 +386,7 @@ CHOICE_DEPENDS_ON_DATA = Assumption(
     "class borders depend on data", "the borders of classes were chosen from the records, to lose as little as possible"
 )
 SINGLE_RELEASE = Assumption(
-    "released once", "nobody has another release of the same records; k-anonymous releases do not compose"
+    "released once", "nobody has another release of these records; k-anonymity does not compose"
 )
 SYSTEM_ENTROPY = Assumption("system entropy", "the operating system's random numbers are unpredictable")
 ONE_PERIOD_PER_RECORD = Assumption("one period per protected record", "no protected unit has records in two periods")
@@ -400,28 +394,22 @@ PUBLIC_COUNT = Assumption(
     "public record count",
     "how many records take part, and which, is not hidden: neighbours replace one record and remove none",
 )
-PUBLIC_COLUMNS = Assumption(
-    "public columns are known", "public columns are released unchanged, so neighbours agree in them"
-)
+PUBLIC_COLUMNS = Assumption("public columns are known", "public columns are unchanged, so neighbours agree in them")
 PUBLIC_BORDERS = Assumption(
     "public cluster borders",
     "borders were chosen without looking at the data; the release shows between which of them a value lies",
 )
-SHOWN_CLUSTERS = Assumption(
-    "clusters are shown", "the release shows between which borders a value lies, so neighbours agree in it"
-)
-SECRET_SAMPLE = Assumption(
-    "secret sample", "only the owner knows which records were sampled, how many, and how many there are"
-)
+SHOWN_CLUSTERS = Assumption("clusters are shown", "the release shows the cluster of a value, so neighbours agree in it")
+SECRET_SAMPLE = Assumption("secret sample", "only the owner knows which and how many records were sampled, of how many")
 FRESH_SAMPLE = Assumption(
-    "sample drawn afresh", "every release uses its own samples; releases of the same sample do not compose"
+    "sample drawn afresh", "every release has its own samples; releases of one sample do not compose"
 )
 EPSILON_PER_RECORD = Assumption(
     "epsilon per record", "epsilon is for one record; for a person with several records it applies to each of them"
 )
 
 EPSILON_PER_TRIP = Assumption(
-    "epsilon per trip", "epsilon is for one trip; for a rider with m trips it is m times as large"
+    "epsilon per trip", "epsilon is for one trip; for a rider with m trips it is m times that"
 )
 BOUNDED_CONTRIBUTION = Assumption(
     "bounded contribution",
@@ -433,7 +421,7 @@ PUBLIC_FEATURES = Assumption(
 )
 
 PUBLIC_TIERS = Assumption(
-    "public tiers", "the tier of a vehicle was chosen from a public list without looking at what it reports"
+    "public tiers", "the tier of a vehicle comes from a public list, whatever the vehicle reports"
 )
 EVERY_SLOT = Assumption(
     "every slot reports", "a report leaves at every slot, whatever there is to report; slots were chosen in advance"
@@ -441,14 +429,12 @@ EVERY_SLOT = Assumption(
 NO_METADATA = Assumption("network not covered", "whoever carries a report sees its sender, time and network address")
 REPORT_ASSUMPTIONS = (PUBLIC_DOMAIN, PUBLIC_TIERS, EVERY_SLOT, NO_METADATA, SYSTEM_ENTROPY)
 """What every report of a device assumes."""
-RANDOM_SLOTS = Assumption(
-    "random slots", "moments were chosen at random before the day: estimates are about vehicles at such moments"
-)
+RANDOM_SLOTS = Assumption("random slots", "moments were chosen at random in advance; estimates are about such moments")
 CLAMPED = Assumption(
-    "values within domains", "a number outside its domain counts as the nearer end; domains are part of the task"
+    "values within domains", "a number outside its domain, which the task states, counts as the nearer end"
 )
 HONEST_REPORTS = Assumption(
-    "honest reports", "devices of the task made the reports; a forged report counts like any other"
+    "honest reports", "devices of the task made the reports; a forged one counts like any other"
 )
 INDEPENDENT_TIERS = Assumption(
     "tiers independent of values",

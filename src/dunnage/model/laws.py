@@ -64,12 +64,10 @@ class _Law(ABC):
     def __post_init__(self) -> None:
         if not 0 < self.epsilon <= MOST_EPSILON:
             raise ParameterError(
-                f"epsilon must be more than 0 and at most {MOST_EPSILON}. Got {shown_number(self.epsilon)}."
+                f"epsilon must be above 0 and at most {MOST_EPSILON}. Got {shown_number(self.epsilon)}."
             )
         if not 0 <= self.confidence < 1:
-            raise ParameterError(
-                f"confidence must be at least 0 and below 1. Got {shown_number(self.confidence)}. Try 0.9."
-            )
+            raise ParameterError(f"confidence must be at least 0 and below 1. Got {shown_number(self.confidence)}.")
 
     def perturb(self, points: IntArray, noise: Noise) -> IntArray:
         """Draw a noisy point for each private point; the result may be released."""
@@ -322,9 +320,7 @@ class Cells:
                 confidence=exact(confidence),
             )
         except (KeyError, IndexError, TypeError):
-            raise ParameterError(
-                f"noise needs cells with law, epsilon and confidence. Got {shown(described)}."
-            ) from None
+            raise ParameterError(f"cells of noise need law, epsilon and confidence. Got {shown(described)}.") from None
         return cells
 
     @cached_property

@@ -101,7 +101,7 @@ class Attribute:
         bad_name = not start or start.startswith(_SPREADSHEET_STARTS) or not self.name.isprintable()
         if self.role is not Role.DROP and bad_name:
             raise ParameterError(
-                f"the column name {self.name!r} is blank or unprintable, or would run in a spreadsheet. Rename it."
+                f"column {self.name!r}: the name is blank, unprintable or a spreadsheet formula. Rename it."
             )
         if self.role is Role.QUASI_IDENTIFIER and self.domain is None:
             remedy = _DOMAIN_REMEDIES.get(self.kind or "", 'kind = "numeric" and domain = [lowest, highest]')
@@ -164,9 +164,7 @@ class Contribution:
     def __post_init__(self) -> None:
         whole = isinstance(self.max, Integral) and not isinstance(self.max, bool)
         if not whole or not 1 <= self.max <= MAX_CONTRIBUTED:
-            raise ParameterError(
-                f"max must be a whole number of trips from 1 to {MAX_CONTRIBUTED}. Got {shown(self.max)}."
-            )
+            raise ParameterError(f"max must be a number of trips from 1 to {MAX_CONTRIBUTED}. Got {shown(self.max)}.")
         object.__setattr__(self, "max", int(self.max))
         if self.per not in CONTRIBUTION_SPANS:
             raise ParameterError(f"per must be one of {', '.join(CONTRIBUTION_SPANS)}. Got {shown(self.per)}.")

@@ -43,9 +43,7 @@ class Trip:
 
     def __post_init__(self) -> None:
         if len(set(self.columns)) < len(self.columns):
-            raise ParameterError(
-                f"each part of a trip needs its own column. Got {', '.join(self.columns)}. Name different columns."
-            )
+            raise ParameterError(f"the parts of a trip must be different columns. Got {', '.join(self.columns)}.")
 
     @property
     def columns(self) -> tuple[str, ...]:

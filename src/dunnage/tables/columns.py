@@ -444,9 +444,7 @@ def write_workbook(folder: str | os.PathLike[str], path: str | os.PathLike[str])
         for file in files:
             table = read_table(file, ReadOptions()).table
             if table.num_rows >= MAX_SHEET_ROWS:
-                raise ParameterError(
-                    f"{file} has more than {MAX_SHEET_ROWS - 1:,} rows, the maximum of a sheet. Use the CSV file."
-                )
+                raise ParameterError(f"{file} has more than {MAX_SHEET_ROWS - 1:,} rows, too many for Excel.")
             sheet = book.add_worksheet(file.stem[:31])
             sheet.write_row(0, 0, table.column_names)
             sheet.freeze_panes(1, 0)

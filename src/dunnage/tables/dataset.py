@@ -412,9 +412,7 @@ def _rows_of_period(
 def _check_period(rule: PeriodRule | None, period: str | None) -> None:
     if rule is None:
         if period is not None:
-            raise ParameterError(
-                f"the policy has no [period], so period {shown(period)} has no meaning. Add one, or leave it out."
-            )
+            raise ParameterError(f"period {shown(period)} has no meaning without [period] in the policy. Leave it out.")
         return
     wanted = f"the policy releases one {rule.length} at a time ({_PERIOD_WORDS[rule.length]})"
     if period is None:
@@ -657,7 +655,7 @@ def load(data: Any, policy: Policy | str | os.PathLike[str], *, period: str | No
         table = table.drop_columns([name for name in table.column_names if _PANDAS_INDEX.fullmatch(name)])
     except Exception:  # this runs the code of the frame, and its errors may quote cells
         raise ParameterError(
-            f"the {type(data).__name__} cannot be converted to an Arrow table. Use one type in each column."
+            f"the {type(data).__name__} does not convert to Arrow. Use one type in each column."
         ) from None
     return Dataset.from_table(table, rules, period=period)
 

@@ -266,9 +266,7 @@ def load_city(
     day = None if date is None else read_date(date)
     if (place / "stops.csv").is_file():
         if given:
-            raise ParameterError(
-                f"{', '.join(given)} is for GTFS feeds, but {place} is the folder of a city. Change its files instead."
-            )
+            raise ParameterError(f"{', '.join(given)} is for GTFS feeds, but {place} is a city. Change its files.")
         return City.read_folder(place)
     setting = FeedSetting(
         date=day,
@@ -383,9 +381,7 @@ def _service_day(feed: _Feed, wanted: datetime.date | None) -> datetime.date | N
         num = num_trips(first.toordinal(), MAX_DAYS_COMPARED)
         best = max(num, key=lambda day: num[day])  # at a tie the earliest
         if not num[best]:
-            raise Refusal(
-                f"{feed.path}: no trip runs from {min(num)} to {max(num)}. Give a date, or get the complete feed."
-            )
+            raise Refusal(f"{feed.path}: no trip runs from {min(num)} to {max(num)}. Give a date, or get a full feed.")
         return best
     if not first <= wanted <= last:
         raise Refusal(

@@ -63,7 +63,7 @@ class ReadOptions:
     def __post_init__(self) -> None:
         if self.delimiter not in _DELIMITERS:
             raise ParameterError(
-                f'delimiter must be a tab, a space or one mark, such as "," or ";". Got {self.delimiter!r}.'
+                f'delimiter must be a tab, a space or a mark such as "," or ";". Got {self.delimiter!r}.'
             )
         if self.decimal not in (".", ",") or self.decimal == self.delimiter:
             raise ParameterError(
@@ -73,9 +73,7 @@ class ReadOptions:
         try:
             ",".encode(self.encoding)
         except (LookupError, ValueError):
-            raise ParameterError(
-                f'unknown encoding {self.encoding!r}. Use, for example, "utf-8" or "latin-1".'
-            ) from None
+            raise ParameterError(f'unknown encoding {self.encoding!r}. Try "utf-8" or "latin-1".') from None
 
     def delimiter_in(self, path: Path) -> str:
         """Return the delimiter of a file: tabs in a ``.tsv`` file, unless the options set another than the comma."""
@@ -202,9 +200,7 @@ def _read_csv(path: Path, content: bytes, delimiter: str) -> Source:
         _, names = next(csv_rows(content, delimiter, strict=True))
         table, bad_rows = _parse_csv(content, names, delimiter)
     except (pa.ArrowException, csv.Error, StopIteration):
-        remedy = (
-            f"Check quotes and delimiter ([read] delimiter), and that no row is larger than {_BLOCK_BYTES >> 20} MiB."
-        )
+        remedy = f"Check quotes, [read] delimiter, and that no row is larger than {_BLOCK_BYTES >> 20} MiB."
         raise InputError(str(path), [Problem("is not a readable CSV file", remedy=remedy)]) from None
     return _without(table, bad_rows, len(names), "Fix or quote the cells.")
 
@@ -341,9 +337,7 @@ def _read_workbook(path: Path, options: ReadOptions, wanted: Iterable[str]) -> S
     if len(filled) < len(span):
         column = _column_name(next(place for place in span if lines[top][place] == ""))
         remedy = "Name the column, or delete it."
-        problems.append(
-            Problem(f"has a blank cell in its header, line {top + 1}, column {column}", where, remedy=remedy)
-        )
+        problems.append(Problem(f"has a blank header in line {top + 1}, column {column}", where, remedy=remedy))
     inside = [area for area in merged if area[1][0] >= top and area[0][1] <= span[-1] and area[1][1] >= span[0]]
     if inside:
         (first, left), (last, right) = min(inside)
