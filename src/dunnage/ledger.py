@@ -212,8 +212,7 @@ def _opened(path: Path) -> sqlite3.Connection:
             )
         if version > FORMAT:
             raise LedgerError(
-                f"the ledger {path} has format {version}; this version of Dunnage reads formats up to {FORMAT}. "
-                "Install a newer version."
+                f"the ledger {path} has format {version}, above {FORMAT}. Install a newer version of Dunnage."
             )
         # Before there is any noise, the spend must be safe from a power cut. EXTRA is FULL and syncs the folder too.
         for setting in ("synchronous = EXTRA", "fullfsync = ON"):

@@ -185,8 +185,7 @@ class Coded(Domain):
     def _check_number(self, num: int) -> None:
         if num > MOST_IN_MATRIX:
             raise ParameterError(
-                f"Distances can be computed between at most {MOST_IN_MATRIX:,} labels. Got {num:,}. "
-                "Use a coarser domain, or a tree."
+                f"distances: at most {MOST_IN_MATRIX:,} labels. Got {num:,}. Use a coarser domain or a tree."
             )
 
 
@@ -1209,10 +1208,7 @@ class Windows(Domain):
             import zoneinfo
 
             if zone in _NO_ZONES:
-                raise ParameterError(
-                    f"zone {zone} is different on each machine. Write the IANA name of a time zone, such as "
-                    "Europe/Madrid."
-                )
+                raise ParameterError(f"zone {zone} differs between machines. Write an IANA name such as Europe/Madrid.")
             try:
                 if not isinstance(zone, str):
                     raise ValueError
@@ -1294,10 +1290,7 @@ class Windows(Domain):
             return {}
         if self.day == "date":
             if dates is None:
-                raise ParameterError(
-                    'day = "date" needs the possible dates. Write dates, such as ["2026-11-01", "2026-11-30"], or '
-                    "[period]."
-                )
+                raise ParameterError('day = "date" needs dates, such as ["2026-11-01", "2026-11-30"], or [period].')
             return {date.fromordinal(ordinal).isoformat(): 1 for ordinal in dates}
         names = WEEKDAYS if self.day == "weekday" else DAY_TYPES
         if dates is None:

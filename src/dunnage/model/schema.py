@@ -111,8 +111,7 @@ class Attribute:
             object.__setattr__(self, "kind", self.domain.kind)
         if self.domain is not None and self.domain.kind != self.kind:
             raise ParameterError(
-                f"attribute {self.name!r} has kind {self.kind!r} but a domain of kind {self.domain.kind!r}. "
-                "Make them equal."
+                f"attribute {self.name!r} has kind {self.kind!r}, but a domain of kind {self.domain.kind!r}."
             )
         for name, rules in (("missing", MISSING_RULES), ("outside", OUTSIDE_RULES), ("merged", (None, *MERGE_RULES))):
             if (rule := getattr(self, name)) not in rules:

@@ -427,10 +427,7 @@ def write_workbook(folder: str | os.PathLike[str], path: str | os.PathLike[str])
     try:
         import xlsxwriter
     except ImportError:
-        raise ParameterError(
-            "Excel workbooks are written with XlsxWriter, which is not installed. "
-            "Install it with: pip install 'dunnage[excel]'."
-        ) from None
+        raise ParameterError("writing Excel needs XlsxWriter. Install it: pip install 'dunnage[excel]'.") from None
     place, target = Path(folder), Path(path)
     files = sorted(place.glob("*.csv"))
     if not files or not any((place / name).is_file() for name in ("certificate.json", "plan.json", "settlement.json")):

@@ -287,10 +287,7 @@ def _tables_of_workbook(path: Path, options: ReadOptions, wanted: set[str]) -> d
     try:
         import python_calamine as calamine
     except ImportError:
-        raise ParameterError(
-            "Excel workbooks are read with python-calamine, which is not installed. "
-            "Install it with: pip install 'dunnage[excel]'."
-        ) from None
+        raise ParameterError("reading Excel needs python-calamine. Install it: pip install 'dunnage[excel]'.") from None
     tables = {}
     try:
         with zipfile.ZipFile(path) as archive:
