@@ -19,23 +19,12 @@ import typer.core
 from typer import Argument, Option
 
 import dunnage as dn
+from dunnage.cli import shared
 from dunnage.cli.auditing import advise, audit, prove
 from dunnage.cli.devices import DEFAULT_DEVICES, device_app, estimate
 from dunnage.cli.generate import generate_app
 from dunnage.cli.planning import apply, pack, size
-from dunnage.cli.shared import (
-    ForceFlag,
-    JsonFlag,
-    OptInt,
-    OptPath,
-    OptText,
-    PolicyOption,
-    ReleaseArgument,
-    SignOption,
-    print_result,
-    print_text,
-    progress,
-)
+from dunnage.cli.shared import OptInt, OptPath, OptText, print_result, print_text, progress
 from dunnage.errors import BudgetError, DunnageError, OutputError, ParameterError
 
 # The line that `--help` lists each command with, in the order in which you use them.
@@ -104,8 +93,8 @@ def demo(
     quick: Annotated[
         bool, Option("--quick", help="A faster, rougher run: fewer points and fewer repetitions.")
     ] = False,
-    force: ForceFlag = False,
-    as_json: JsonFlag = False,
+    force: shared.ForceFlag = False,
+    as_json: shared.JsonFlag = False,
 ) -> None:
     """Run the stories of loads, riders and carriers on generated data; one page shows what privacy cost.
 
@@ -125,8 +114,8 @@ def draft(
     story: Annotated[
         OptText, Option(help="What a row stands for: rows | trips | devices. Default: guessed from the column names.")
     ] = None,
-    force: ForceFlag = False,
-    as_json: JsonFlag = False,
+    force: shared.ForceFlag = False,
+    as_json: shared.JsonFlag = False,
 ) -> None:
     """Draft a policy for your own file from its column names and types. You fill in the blanks.
 
@@ -144,18 +133,18 @@ def draft(
 
 def publish(
     data: Annotated[Path, Argument(help="CSV, Parquet or Excel file with the private rows.")],
-    policy: PolicyOption,
+    policy: shared.PolicyOption,
     out: Annotated[OptPath, Option("-o", "--out", help="Release folder to create.")] = None,
     period: Annotated[OptText, Option(help="Period to publish, such as 2026-11-15 or 2026-11.")] = None,
     dry_run: Annotated[
         bool, Option("--dry-run", help="Check the data and show promise and cost. Draws no noise, spends nothing.")
     ] = False,
     ledger: Annotated[OptText, Option(help="Ledger file. Default: dunnage-ledger.sqlite beside the policy.")] = None,
-    sign: SignOption = None,
+    sign: shared.SignOption = None,
     again: Annotated[bool, Option("--again", help="Spend again on the same data and policy.")] = False,
     seed: Annotated[OptInt, Option(min=0, help="Random seed, for tests only: it voids the certificate.")] = None,
-    force: ForceFlag = False,
-    as_json: JsonFlag = False,
+    force: shared.ForceFlag = False,
+    as_json: shared.JsonFlag = False,
 ) -> None:
     """Publish private rows under a policy: state the promise, spend the budget, write the release and its key.
 
@@ -223,7 +212,7 @@ def show(
     xlsx: Annotated[
         OptPath, Option(help="Releases, plans and settlements: also write the tables to this Excel workbook.")
     ] = None,
-    as_json: JsonFlag = False,
+    as_json: shared.JsonFlag = False,
 ) -> None:
     """Show what a file or folder is, what it promises and what it contains.
 
@@ -246,9 +235,9 @@ def show(
 
 
 def verify(
-    release: ReleaseArgument,
+    release: shared.ReleaseArgument,
     signed_by: Annotated[OptPath, Option(help="Public key (PEM) that must have signed the release.")] = None,
-    as_json: JsonFlag = False,
+    as_json: shared.JsonFlag = False,
 ) -> None:
     """Verify a release without private data: digests first, then every figure that can be recomputed.
 
@@ -268,7 +257,7 @@ def verify(
 def budget_show(
     ledger: Annotated[str, Argument(help="Ledger file.")],
     dataset: Annotated[OptText, Option(help="Show this dataset only.")] = None,
-    as_json: JsonFlag = False,
+    as_json: shared.JsonFlag = False,
 ) -> None:
     """Show budgets, what was spent and what is left.
 
@@ -293,7 +282,7 @@ def budget_set(
     neighbours: Annotated[str, Option(help="Which neighbours the budget is for: add-remove | replace-one.")],
     note: Annotated[str, Option(help="Why you set it; the ledger keeps the note.")],
     delta: Annotated[str, Option(help="Maximum delta over all releases together.")] = "0",
-    as_json: JsonFlag = False,
+    as_json: shared.JsonFlag = False,
 ) -> None:
     """Set or change the budget of a dataset. The ledger keeps your note with it.
 

@@ -10,20 +10,8 @@ import typer
 from typer import Argument, Option
 
 import dunnage as dn
-from dunnage.cli.shared import (
-    ForceFlag,
-    JsonFlag,
-    KeyOption,
-    OptFloat,
-    OptInt,
-    OptPath,
-    OptText,
-    PeriodOption,
-    ReleaseArgument,
-    ShuttleHour,
-    print_result,
-    progress,
-)
+from dunnage.cli import shared
+from dunnage.cli.shared import OptFloat, OptInt, OptPath, OptText, print_result, progress
 from dunnage.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -32,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def audit(
-    release: ReleaseArgument,
+    release: shared.ReleaseArgument,
     out: Annotated[Path, Option("-o", "--out", help="Audit folder to create; private unless --external.")],
     data: Annotated[OptPath, Argument(help="The private rows that you published.")] = None,
     policy: Annotated[OptPath, Option("--policy", help="Policy file.")] = None,
@@ -40,9 +28,9 @@ def audit(
     city: Annotated[
         OptPath, Option("--city", help="Shuttles: the city folder or GTFS feed that the fleet was sized for.")
     ] = None,
-    shuttle_hour: ShuttleHour = None,
-    key: KeyOption = None,
-    period: PeriodOption = None,
+    shuttle_hour: shared.ShuttleHour = None,
+    key: shared.KeyOption = None,
+    period: shared.PeriodOption = None,
     known_within: Annotated[
         OptFloat, Option(help="Also attack with numbers known to within this share, such as 0.05.")
     ] = None,
@@ -59,8 +47,8 @@ def audit(
     ] = False,
     approved_by: Annotated[OptText, Option(help='Who approves the release, for the sign-off: "Name, role".')] = None,
     time_limit: Annotated[float, Option(min=0.1, help="Maximum seconds for packing the true weights.")] = 10.0,
-    force: ForceFlag = False,
-    as_json: JsonFlag = False,
+    force: shared.ForceFlag = False,
+    as_json: shared.JsonFlag = False,
 ) -> None:
     """Audit a release: attacks compared with chance, errors compared with the truth, and the cost of privacy.
 
@@ -164,8 +152,8 @@ def advise(
     draws: Annotated[OptInt, Option(min=2, help="Times to measure each point. Default: 7, or 4 with --quick.")] = None,
     quick: Annotated[bool, Option("--quick", help="A faster, rougher run: fewer candidates and draws.")] = False,
     jobs: Annotated[int, Option(min=1, max=64, help="Number of processes to use.")] = 2,
-    force: ForceFlag = False,
-    as_json: JsonFlag = False,
+    force: shared.ForceFlag = False,
+    as_json: shared.JsonFlag = False,
 ) -> None:
     """Measure the cost and the risk of many policies, draw the frontier and recommend one. The result is private.
 
@@ -222,7 +210,7 @@ def prove(
         bool, Option("--long", help="Larger domains and more parameters. Takes about five minutes.")
     ] = False,
     jobs: Annotated[int, Option(min=1, max=64, help="Number of processes to use.")] = 2,
-    as_json: JsonFlag = False,
+    as_json: shared.JsonFlag = False,
 ) -> None:
     """Check the mechanisms: what each claims, what it really gives away, and the verdict.
 

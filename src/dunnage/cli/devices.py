@@ -10,17 +10,8 @@ import typer
 from typer import Argument, Option
 
 import dunnage as dn
-from dunnage.cli.shared import (
-    ForceFlag,
-    JsonFlag,
-    OptInt,
-    OptText,
-    SeedOption,
-    SignOption,
-    print_result,
-    print_text,
-    progress,
-)
+from dunnage.cli import shared
+from dunnage.cli.shared import OptInt, OptText, print_result, print_text, progress
 from dunnage.errors import OutputError, ParameterError
 
 if TYPE_CHECKING:
@@ -54,8 +45,8 @@ def device_task(
     policy: Annotated[Path, Argument(help="Policy file, for devices.")],
     out: Annotated[Path, Option("-o", "--out", help="Task file to write (.json).")],
     devices: Annotated[int, Option(min=1, help="Number of vehicles to predict errors for.")] = DEFAULT_DEVICES,
-    force: ForceFlag = False,
-    as_json: JsonFlag = False,
+    force: shared.ForceFlag = False,
+    as_json: shared.JsonFlag = False,
 ) -> None:
     """Write the task that devices and platform agree on, and show what its reports promise.
 
@@ -108,8 +99,8 @@ def device_perturb(
     time_column: TimeColumn = "time",
     place_columns: PlaceColumns = "lon,lat",
     max_age: MaxAge = None,
-    force: ForceFlag = False,
-    as_json: JsonFlag = False,
+    force: shared.ForceFlag = False,
+    as_json: shared.JsonFlag = False,
 ) -> None:
     """Make the reports of one vehicle: one for each purpose and slot.
 
@@ -152,7 +143,7 @@ def device_simulate(
     tiers_column: Annotated[
         OptText, Option(help="Public column of tiers. Without it, tiers are chosen at random.")
     ] = None,
-    seed: SeedOption = None,
+    seed: shared.SeedOption = None,
     every_row: Annotated[bool, Option("--every-row", help="Make every row a slot, and show what that costs.")] = False,
     tally: Annotated[
         bool, Option("--tally", help="Write tallies instead of reports; for many millions of rows.")
@@ -161,8 +152,8 @@ def device_simulate(
     time_column: TimeColumn = "time",
     place_columns: PlaceColumns = "lon,lat",
     max_age: MaxAge = None,
-    force: ForceFlag = False,
-    as_json: JsonFlag = False,
+    force: shared.ForceFlag = False,
+    as_json: shared.JsonFlag = False,
 ) -> None:
     """Make the reports of every vehicle in a file, as its device would.
 
@@ -199,9 +190,9 @@ def estimate(
     confidence: Annotated[float, Option(help="Confidence of the intervals.")] = 0.95,
     combine: Annotated[str, Option(help="How to combine tiers: auto | precision | stratify.")] = "auto",
     allow_noise: Annotated[bool, Option("--allow-noise", help="Also release a map that is mostly noise.")] = False,
-    sign: SignOption = None,
-    force: ForceFlag = False,
-    as_json: JsonFlag = False,
+    sign: shared.SignOption = None,
+    force: shared.ForceFlag = False,
+    as_json: shared.JsonFlag = False,
 ) -> None:
     """Estimate means, maps and paths from reports, with intervals and a certificate.
 
@@ -268,7 +259,7 @@ def device_keys(
     renew: Annotated[bool, Option("--renew", help="Add a new active key. Old keys still open their records.")] = False,
     drop: Annotated[OptText, Option(help="Drop a retired key. Nobody can open its records after that.")] = None,
     algorithm: Annotated[OptText, Option(help="AES-256-GCM (default) | SM4-GCM.")] = None,
-    as_json: JsonFlag = False,
+    as_json: shared.JsonFlag = False,
 ) -> None:
     """Create or renew a key ring. Without options, list the keys of an existing ring, never the keys themselves.
 
@@ -305,8 +296,8 @@ def device_seal(
     keys: KeysOption,
     out: Annotated[Path, Option("-o", "--out", help="Sealed lines to write (.jsonl).")],
     alias_column: AliasColumn = "vehicle",
-    force: ForceFlag = False,
-    as_json: JsonFlag = False,
+    force: shared.ForceFlag = False,
+    as_json: shared.JsonFlag = False,
 ) -> None:
     """Seal identity records with the active key of the ring. Sealed lines (.jsonl) are sealed again with it.
 
@@ -333,8 +324,8 @@ def device_open(
     keys: KeysOption,
     out: Annotated[Path, Option("-o", "--out", help="CSV file to write; private.")],
     alias_column: AliasColumn = "vehicle",
-    force: ForceFlag = False,
-    as_json: JsonFlag = False,
+    force: shared.ForceFlag = False,
+    as_json: shared.JsonFlag = False,
 ) -> None:
     """Open sealed identity records into a private CSV file.
 

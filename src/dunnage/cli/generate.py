@@ -9,17 +9,8 @@ from typing import Annotated, Any
 import typer
 from typer import Option
 
-from dunnage.cli.shared import (
-    ForceFlag,
-    JsonFlag,
-    OptFloat,
-    OptInt,
-    OptPath,
-    OptText,
-    SeedOption,
-    print_result,
-    progress,
-)
+from dunnage.cli import shared
+from dunnage.cli.shared import OptFloat, OptInt, OptPath, OptText, print_result, progress
 from dunnage.text import several
 
 generate_app = typer.Typer(
@@ -42,9 +33,9 @@ def generate_packages(
     sd: Annotated[OptFloat, Option(help="Standard deviation of the normal distribution.")] = None,
     destinations: Annotated[OptInt, Option(help="Number of destinations; 0 leaves the column out.")] = None,
     decimals: Annotated[OptInt, Option(help="Number of decimals of each weight.")] = None,
-    seed: SeedOption = None,
-    force: ForceFlag = False,
-    as_json: JsonFlag = False,
+    seed: shared.SeedOption = None,
+    force: shared.ForceFlag = False,
+    as_json: shared.JsonFlag = False,
 ) -> None:
     """Generate packages with weights, and a starter policy beside them.
 
@@ -70,9 +61,9 @@ def generate_rides(
     size: Annotated[int, Option(help="Number of rides.")] = 10_000,
     stations: Annotated[int, Option(help="Number of stations in the network.")] = 150,
     lines: Annotated[int, Option(help="Number of lines in the network.")] = 8,
-    seed: SeedOption = None,
-    force: ForceFlag = False,
-    as_json: JsonFlag = False,
+    seed: shared.SeedOption = None,
+    force: shared.ForceFlag = False,
+    as_json: shared.JsonFlag = False,
 ) -> None:
     """Generate rides on a metro, with a starter policy and the edges of the network beside them.
 
@@ -95,9 +86,9 @@ def generate_trips(
     start: Annotated[str, Option("--from", help="Trips start at this time or later; a full or half hour.")] = "00:00",
     end: Annotated[str, Option("--to", help="Trips start before this time.")] = "24:00",
     city: Annotated[OptPath, Option(help="City folder to place the trips in; the policy then names its files.")] = None,
-    seed: SeedOption = None,
-    force: ForceFlag = False,
-    as_json: JsonFlag = False,
+    seed: shared.SeedOption = None,
+    force: shared.ForceFlag = False,
+    as_json: shared.JsonFlag = False,
 ) -> None:
     """Generate trips of a day between stops, with a starter policy, the stops and the modes of travel beside them.
 
@@ -131,9 +122,9 @@ def generate_city(
     ] = None,
     hubs: Annotated[OptInt, Option(help="Number of hubs to choose from the feed. Default: 12.")] = None,
     zone_id: Annotated[bool, Option("--zone-id", help="Use the zones that the feed names.")] = False,
-    seed: SeedOption = None,
-    force: ForceFlag = False,
-    as_json: JsonFlag = False,
+    seed: shared.SeedOption = None,
+    force: shared.ForceFlag = False,
+    as_json: shared.JsonFlag = False,
 ) -> None:
     """Generate a city for shuttle fleets: invented, or from a GTFS feed.
 
@@ -194,9 +185,9 @@ def generate_telemetry(
     readings: Annotated[int, Option(help="Number of rows for each vehicle and day.")] = 24,
     attributes: Annotated[OptInt, Option(help="Number of measurements in a row, 2 to 10.")] = None,
     law: Annotated[str, Option(help="Distribution of the readings: fleet | gauss | uniform | census.")] = "fleet",
-    seed: SeedOption = None,
-    force: ForceFlag = False,
-    as_json: JsonFlag = False,
+    seed: shared.SeedOption = None,
+    force: shared.ForceFlag = False,
+    as_json: shared.JsonFlag = False,
 ) -> None:
     """Generate sensor readings of trucks, with a starter policy for devices beside them.
 
@@ -215,9 +206,9 @@ def generate_positions(
     out: Annotated[Path, Option("-o", "--out", help="CSV or Parquet file to write; the policy goes beside it.")],
     size: Annotated[int, Option(help="Number of vehicles.")] = 9_858,
     epochs: Annotated[int, Option(help="Number of moments, five minutes apart.")] = 265,
-    seed: SeedOption = None,
-    force: ForceFlag = False,
-    as_json: JsonFlag = False,
+    seed: shared.SeedOption = None,
+    force: shared.ForceFlag = False,
+    as_json: shared.JsonFlag = False,
 ) -> None:
     """Generate positions of a fleet in a city, with a starter policy for devices beside them.
 

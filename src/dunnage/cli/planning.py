@@ -10,22 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 import dunnage as dn
-from dunnage.cli.shared import (
-    ForceFlag,
-    JsonFlag,
-    KeyOption,
-    OptInt,
-    OptPath,
-    OptText,
-    PeriodOption,
-    PlanOut,
-    PolicyOption,
-    ReleaseArgument,
-    SeedOption,
-    ShuttleHour,
-    print_result,
-    progress,
-)
+from dunnage.cli import shared
+from dunnage.cli.shared import OptInt, OptPath, OptText, print_result, progress
 from dunnage.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -58,8 +44,8 @@ def _model(
 
 
 def pack(
-    release: ReleaseArgument,
-    out: PlanOut,
+    release: shared.ReleaseArgument,
+    out: shared.PlanOut,
     capacity: Annotated[
         list[str] | None, Option(help="Capacity of a truck, such as 500kg or volume=9. Repeatable.")
     ] = None,
@@ -94,8 +80,8 @@ def pack(
         OptText, Option(help="Share of each capacity to leave free, such as 0.05. Works with every model.")
     ] = None,
     time_limit: Annotated[float, Option(min=0.1, help="Maximum seconds to search.")] = 60.0,
-    force: ForceFlag = False,
-    as_json: JsonFlag = False,
+    force: shared.ForceFlag = False,
+    as_json: shared.JsonFlag = False,
 ) -> None:
     """Pack released rows into as few trucks as possible, with a proven lower bound. Needs only the release.
 
@@ -131,15 +117,15 @@ def pack(
 def size(
     release: Annotated[Path, Argument(help="Release folder of counts.")],
     city: Annotated[Path, Option("--city", help="City folder or GTFS feed (folder or zip).")],
-    out: PlanOut,
+    out: shared.PlanOut,
     max_wait: Annotated[float, Option(help="Maximum mean wait in each zone, in seconds.")] = 180,
     expansions: Annotated[int, Option(help="Number of days to simulate, each with random start times.")] = 5,
     capacity: Annotated[int, Option(help="Number of seats in a shuttle.")] = 8,
     day: Annotated[OptText, Option(help="Use this day only; its label in the release.")] = None,
     export: Annotated[OptPath, Option(help="Folder to create for other tools: FleetPy files and GeoJSON.")] = None,
-    seed: SeedOption = None,
-    force: ForceFlag = False,
-    as_json: JsonFlag = False,
+    seed: shared.SeedOption = None,
+    force: shared.ForceFlag = False,
+    as_json: shared.JsonFlag = False,
 ) -> None:
     """Find the smallest shuttle fleet of each zone for released counts of trips. Needs only the release and the city.
 
@@ -186,11 +172,11 @@ def size(
 def apply(
     plan: Annotated[Path, Argument(help="Plan folder, or a CSV file from another planner: row,bin or zone,shuttles.")],
     data: Annotated[Path, Argument(help="The private rows that you published.")],
-    policy: PolicyOption,
+    policy: shared.PolicyOption,
     release: Annotated[Path, Option("--release", help="Release folder that the plan was made on.")],
     out: Annotated[Path, Option("-o", "--out", help="Settlement folder to create; private.")],
-    key: KeyOption = None,
-    period: PeriodOption = None,
+    key: shared.KeyOption = None,
+    period: shared.PeriodOption = None,
     repair: Annotated[bool, Option("--repair", help="Repair trucks that overflow.")] = False,
     leave_behind: Annotated[
         bool, Option("--leave-behind", help="Repair, and leave packages behind if necessary.")
@@ -202,9 +188,9 @@ def apply(
     city: Annotated[
         OptPath, Option(help="Shuttles: the city folder or GTFS feed that the fleet was sized for.")
     ] = None,
-    shuttle_hour: ShuttleHour = None,
-    force: ForceFlag = False,
-    as_json: JsonFlag = False,
+    shuttle_hour: shared.ShuttleHour = None,
+    force: shared.ForceFlag = False,
+    as_json: shared.JsonFlag = False,
 ) -> None:
     """Apply a plan to the true data: see what really overflows and repair it, or see how the shuttles really run.
 
