@@ -445,7 +445,7 @@ class CategoryColumn(DeclaredColumn):
 
 class TreeColumn(DeclaredColumn):
     kind: Literal["tree"]
-    hierarchy: str | None = key('"hierarchy.csv", with one row for each leaf', None)
+    hierarchy: str | None = key('"hierarchy.csv" or another file with one row for each leaf', None)
     parents: dict[str, Any] | None = key("a table child = parent", None)
 
     def domain_in(self, reading: PolicyReading) -> Domain:
@@ -460,7 +460,7 @@ class TreeColumn(DeclaredColumn):
 
 class GraphColumn(DeclaredColumn):
     kind: Literal["graph"]
-    edges: str = key('"edges.csv" with columns from,to[,length]')
+    edges: str = key('"edges.csv" or another file with columns from,to[,length]')
     directed: bool = key("true or false", False)
 
     def domain_in(self, reading: PolicyReading) -> Domain:
@@ -479,7 +479,7 @@ class StopColumn(DeclaredColumn):
 
 class TimeColumn(DeclaredColumn):
     kind: Literal["time"]
-    domain: Texts = key('["04:00", "28:00"], the service day')
+    domain: Texts = key('["04:00", "28:00"] or another service day')
     window_minutes: int = key("a whole number of minutes, such as 30")
     zone: str | None = key('the time zone, such as "America/Detroit"', None)
     day: str | None = key('"date", "weekday" or "day-type"', None)
@@ -572,7 +572,7 @@ AnyColumn = Annotated[
 class ContributionTable(MadeTable[Contribution | None]):
     """Which identifier names persons, and how many trips of a rider are counted if that is bounded."""
 
-    person: str = key('"card", the identifier of a person')
+    person: str = key('"card" or another identifier of a person')
     max: int | None = key("a whole number of trips, such as 3", None)
     per: Span | None = None
 
@@ -594,8 +594,8 @@ def _in_stops(column: str) -> Any:
 
 
 class CityTable(Table):
-    stops: str = key('"stops.csv", a list of all stops')
-    modes: str | None = key('"modes.csv" with columns origin,destination,mode', None)
+    stops: str = key('"stops.csv" or another list of all stops')
+    modes: str | None = key('"modes.csv" or another file with columns origin,destination,mode', None)
     zones: SkipJsonSchema[None] = _in_stops("zone")
     zone: SkipJsonSchema[None] = _in_stops("zone")
     hubs: SkipJsonSchema[None] = _in_stops("hub")
@@ -616,11 +616,11 @@ class CityTable(Table):
 
 class TripTable(MadeTable[Trip]):
     of = Trip
-    origin: str = key('"board_stop", the column with the start')
-    destination: str = key('"alight_stop", the column with the end')
-    time: str = key('"tap_in", the column with the start time')
-    count: str | None = key('"trips", the column with the number of trips of a row', None)
-    day: str | None = key('"day", the column with the label of the day', None)
+    origin: str = key('"board_stop" or another column with the start')
+    destination: str = key('"alight_stop" or another column with the end')
+    time: str = key('"tap_in" or another column with the start time')
+    count: str | None = key('"trips" or another column with the number of trips of a row', None)
+    day: str | None = key('"day" or another column with the label of the day', None)
 
 
 class ReadTable(MadeTable[ReadOptions]):
@@ -629,13 +629,13 @@ class ReadTable(MadeTable[ReadOptions]):
     delimiter: str = key("one character", ",")
     decimal: str = key('"." or ","', ".")
     encoding: str = key('"utf-8"', "utf-8")
-    sheet: str | None = key('"Parcels", the name of a sheet of a workbook', None)
+    sheet: str | None = key('"Parcels" or another sheet of a workbook', None)
 
 
 class PeriodTable(MadeTable[PeriodRule]):
     of = PeriodRule
     length: Literal["day", "month"]
-    column: str | None = key('"day", the column with the date', None)
+    column: str | None = key('"day" or another column with the date', None)
 
 
 class BudgetTable(MadeTable[Budget]):
@@ -647,7 +647,7 @@ class BudgetTable(MadeTable[Budget]):
 
 def _mechanism(table: dict[str, object]) -> dict[str, object]:
     """Check what all mechanisms need; they check their own parameters."""
-    name, says = table.get("name"), '"partition", the name of a mechanism'
+    name, says = table.get("name"), '"partition" or another mechanism'
     problems = []
     if name is None:
         problems.append(Problem("is missing", where="name", remedy=f"Write name = {says}."))
@@ -674,11 +674,11 @@ def _printable(name: str) -> str:
 
 
 class PolicyTables(Table):
-    dataset: Annotated[str, AfterValidator(_printable)] = key('"name", the name of the dataset in the ledger')
+    dataset: Annotated[str, AfterValidator(_printable)] = key('"parcels" or another name for the ledger')
     small: Literal["refuse", "suppress"] = "refuse"
     allow_unbounded: bool = key("true or false", False)
-    protects: str = key('"package", what one record stands for')
-    together: str | None = key('"consignment", the column with a common value for rows that travel together', None)
+    protects: str = key('"package" or another name for one record')
+    together: str | None = key('"consignment" or another column that rows travelling together share', None)
     contribution: ContributionTable | None = key("a table [contribution]", None)
     city: CityTable | None = key("a table [city]", None)
     trip: TripTable | None = key("a table [trip]", None)
