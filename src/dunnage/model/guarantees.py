@@ -400,7 +400,9 @@ PUBLIC_BORDERS = Assumption(
     "borders were chosen without looking at the data; the release shows between which of them a value lies",
 )
 SHOWN_CLUSTERS = Assumption("clusters are shown", "the release shows the cluster of a value, so neighbours agree in it")
-SECRET_SAMPLE = Assumption("secret sample", "only the owner knows which and how many records were sampled, of how many")
+SECRET_SAMPLE = Assumption(
+    "secret sample", "only the owner knows which records were sampled, how many, and how many there are"
+)
 FRESH_SAMPLE = Assumption(
     "sample drawn afresh", "every release has its own samples; releases of one sample do not compose"
 )
@@ -421,7 +423,7 @@ PUBLIC_FEATURES = Assumption(
 )
 
 PUBLIC_TIERS = Assumption(
-    "public tiers", "the tier of a vehicle comes from a public list, whatever the vehicle reports"
+    "public tiers", "each vehicle's tier was chosen from a public list without seeing its reports"
 )
 EVERY_SLOT = Assumption(
     "every slot reports", "a report leaves at every slot, whatever there is to report; slots were chosen in advance"
