@@ -45,8 +45,7 @@ from dunnage.publication import Key
 from dunnage.release import Release
 from dunnage.samples import PackageSetting, draw_weights, generate_packages, package_setting
 from dunnage.showing.figures import Scale, Svg, lower_axis, span, tag, x_axis, y_axis
-from dunnage.tables.dataset import Dataset
-from dunnage.tables.load import load
+from dunnage.tables.dataset import Dataset, load
 from dunnage.text import number_text
 
 FloatArray = npt.NDArray[np.float64]

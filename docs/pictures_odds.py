@@ -21,7 +21,7 @@ from dunnage.planning.packing import pack
 from dunnage.release import Release
 from dunnage.samples import generate_packages, package_setting
 from dunnage.showing.figures import Scale, Svg, tag, x_axis, y_axis
-from dunnage.tables.load import load
+from dunnage.tables.dataset import load
 
 KS, SEEDS = (2, 3, 5, 10, 20), range(1, 4)
 CASES = {"large": ("100-L-U", 500), "small": ("100-S-U", 2500)}

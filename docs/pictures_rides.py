@@ -28,8 +28,7 @@ from dunnage.noise.source import Noise
 from dunnage.samples import RideSetting, generate_rides
 from dunnage.showing.figures import Network as Map
 from dunnage.showing.figures import Scale, Svg, tag, y_axis
-from dunnage.tables.dataset import Dataset
-from dunnage.tables.load import load
+from dunnage.tables.dataset import Dataset, load
 from dunnage.text import percent
 
 FloatArray = npt.NDArray[np.float64]

@@ -35,8 +35,7 @@ from dunnage.model.policy import Policy
 from dunnage.noise.source import Noise
 from dunnage.samples import TripSetting, generate_trips
 from dunnage.showing.figures import LogScale, Scale, Svg, tag
-from dunnage.tables.dataset import Dataset
-from dunnage.tables.load import load
+from dunnage.tables.dataset import Dataset, load
 from dunnage.text import number_text
 
 IntArray = npt.NDArray[np.int64]

@@ -59,7 +59,6 @@ def test_contracts_are_kept(graph, monkeypatch):
 def test_a_broken_contract_is_found(graph, monkeypatch):
     for module, imported, contract in (
         ("dunnage.planning", "dunnage.tables.dataset", "Planners see releases"),
-        ("dunnage.planning", "dunnage.tables.load", "Planners see releases"),
         ("dunnage.release", "dunnage.model.policy", "Planners see releases"),
         ("dunnage.model.guarantees", "dunnage.release", "Top imports lower"),
         ("dunnage.mechanisms.partition", "dunnage.publishing", "Top imports lower"),

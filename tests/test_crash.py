@@ -34,7 +34,7 @@ KILLED = -signal.SIGKILL
 FORKING = f"""
 import os, random, shutil, signal, sys, time
 import fcntl, pyarrow.csv, pyarrow.parquet
-import dunnage.cli, dunnage.tables.load, dunnage.publishing
+import dunnage.cli, dunnage.tables.dataset, dunnage.publishing
 from pathlib import Path
 
 PUBLISH = {PUBLISH!r}

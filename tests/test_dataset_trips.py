@@ -11,8 +11,7 @@ import pyarrow as pa
 from tests.refusals import found, refusal
 
 from dunnage.errors import InputError, ParameterError
-from dunnage.model.domains import Category, Numeric, Stops, Windows
-from dunnage.model.domains.windows import split_stamps
+from dunnage.model.domains import Category, Numeric, Stops, Windows, split_stamps
 from dunnage.model.policy import PeriodRule, Policy
 from dunnage.model.schema import Attribute, Contribution, Role, Schema
 from dunnage.model.trips import Trip

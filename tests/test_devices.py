@@ -32,7 +32,7 @@ from dunnage.devices.client import mechanism_of
 from dunnage.devices.report import Report, ReportFile, write_reports
 from dunnage.devices.task import Grid, Limits, Purpose, Quantity, Schedule, Task, Tier
 from dunnage.errors import AllowanceError, InputError, OutputError, ParameterError, ReportError, SealError, TaskError
-from dunnage.tables import cells
+from dunnage.tables import columns as cells
 
 DAY = 20_740  # 14 October 2026
 SECONDS = 86_400

@@ -159,7 +159,7 @@ def test_the_newcomers_policies_are_filled_in_drafts(name, newcomer):
     """What the tutorial has filled in is what a draft has, but for blanks; only k or epsilon may stay blank."""
     import tomllib
 
-    from dunnage.tables.load import draft
+    from dunnage.tables.dataset import draft
 
     (filled,) = [tomllib.loads(text) for text in blocks(OWN, "toml") if f'dataset = "{name}"' in text]
     drafted = tomllib.loads(draft(newcomer / f"{name}.csv"))

@@ -22,7 +22,7 @@ from dunnage.errors import InputError, ParameterError, PolicyError
 from dunnage.model.draft import SEEN, STORIES, draft_policy, likely_story
 from dunnage.model.policy import Policy, ReadOptions
 from dunnage.model.schema import Role
-from dunnage.tables.load import draft, load
+from dunnage.tables.dataset import draft, load
 
 PARCELS = {"Parcel ID": "text", "ZIP": "text", "Weight (kg)": "numeric", "fragile": "flag", "day": "time"}
 TRIPS = {"card": "text", "from_stop": "text", "to_stop": "text", "departure": "time", "fare": "text"}

@@ -20,7 +20,7 @@ from tests.oracles.operations import check_operation
 import dunnage as dn
 from dunnage.errors import InputError, NoPlanError, ParameterError, Refusal
 from dunnage.model.city import City
-from dunnage.model.domains.windows import Windows
+from dunnage.model.domains import Windows
 from dunnage.model.routes import Routes
 from dunnage.model.trips import Universe
 from dunnage.planning import demand

@@ -27,7 +27,7 @@ from dunnage.errors import CheckFailed
 from dunnage.model.certificate import AttributeStatement, Certificate, Composition, OddsRow
 from dunnage.model.documents import canonical
 from dunnage.release import Release
-from dunnage.release.kinds.common import same
+from dunnage.release.kinds import same
 from dunnage.verification import check_release
 
 FLEETS: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {

@@ -177,7 +177,7 @@ RING = [(a, b, length) for a, b, length in zip(NAMES, [*NAMES[1:], NAMES[0]], [1
 
 def test_widths_of_sets_pair_by_pair(monkeypatch):
     monkeypatch.setattr(measures, "_MAX_PAIRS", 10)  # several blocks, as many labels would make
-    monkeypatch.setattr("dunnage.model.domains.graph._MAX_AT_ONCE", 21)  # three vertices at a time
+    monkeypatch.setattr("dunnage.model.domains._MAX_AT_ONCE", 21)  # three vertices at a time
     sets = [sorted(group) for size in range(1, 8) for group in itertools.combinations(range(7), size)]
     random.Random(0).shuffle(sets)
     codes, sizes = ids([code for group in sets for code in group]), ids([len(group) for group in sets])

@@ -33,7 +33,7 @@ from dunnage.mechanisms.noisy import NoisyColumns, NoisyValues, cut_cells, noisy
 from dunnage.mechanisms.partition import Partition
 from dunnage.mechanisms.sampled_lattice import SampledLattice, _Lattice
 from dunnage.model.certificate import RowMeasures
-from dunnage.model.domains.numeric import Numeric
+from dunnage.model.domains import Numeric
 from dunnage.model.guarantees import NO_LOSS
 from dunnage.model.laws import Cells
 from dunnage.noise import arrays as noise_arrays

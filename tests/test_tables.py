@@ -36,7 +36,7 @@ from dunnage.planning.trucks import read_trucks
 from dunnage.showing import shown
 from dunnage.tables import reader
 from dunnage.tables.columns import write_workbook
-from dunnage.tables.load import draft, load
+from dunnage.tables.dataset import draft, load
 from dunnage.tables.reader import ReadOptions, TableStream, read_lines, read_table
 
 KEY = b"k" * 32

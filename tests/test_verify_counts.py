@@ -116,7 +116,7 @@ def test_verify_needs_nothing_private_and_no_drawing(releases: dict[str, Release
     code = (
         "import sys; from dunnage.verification import verify; assert all(verify(name).ok for name in sys.argv[1:]); "
         "bad = [m for m in sys.modules if m.startswith(('dunnage.publishing', 'dunnage.tables.dataset', "
-        "'dunnage.tables.load', 'dunnage.model.policy', 'dunnage.ledger', 'dunnage.publication', 'numba', 'scipy'))]; "
+        "'dunnage.model.policy', 'dunnage.ledger', 'dunnage.publication', 'numba', 'scipy'))]; "
         "assert not bad, bad"
     )
     subprocess.run([sys.executable, "-c", code, *(str(tmp_path / name) for name in folders)], check=True)

@@ -14,9 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dunnage.errors import ParameterError
-from dunnage.model.domains import Stops, Windows, domain_from, hierarchy_of
-from dunnage.model.domains.windows import STAMPS_PER_DATE, split_stamps, stamps_of
-from dunnage.tables.cells import TimeReadings, read_times
+from dunnage.model.domains import STAMPS_PER_DATE, Stops, Windows, domain_from, hierarchy_of, split_stamps, stamps_of
+from dunnage.tables.columns import TimeReadings, read_times
 
 NIGHT = {"lower": "04:00", "upper": "28:00", "window_minutes": 30}
 ZONES = ("America/Detroit", "Europe/Madrid", "Australia/Lord_Howe", "Africa/Casablanca", "Asia/Kathmandu", "UTC")

@@ -48,10 +48,7 @@ if TYPE_CHECKING:
     from dunnage.mechanisms.sampled_lattice import SampledLattice
     from dunnage.model.certificate import Certificate
     from dunnage.model.city import City
-    from dunnage.model.domains.graph import Graph
-    from dunnage.model.domains.hierarchy import Tree
-    from dunnage.model.domains.labels import Category
-    from dunnage.model.domains.numeric import Numeric
+    from dunnage.model.domains import Category, Graph, Numeric, Tree
     from dunnage.model.guarantees import Basis, Budget, KAnonymity, LocalDP, Promise, PureDP, compose, implies
     from dunnage.model.policy import Policy
     from dunnage.model.schema import Attribute, Role, Schema
@@ -69,15 +66,14 @@ if TYPE_CHECKING:
     from dunnage.release import Release, Uncertain
     from dunnage.settle import Settlement, apply
     from dunnage.settle.fleets import FleetSettlement, apply_fleet
-    from dunnage.tables.dataset import Dataset
+    from dunnage.tables.dataset import Dataset, draft, load
     from dunnage.tables.gtfs import load_city
-    from dunnage.tables.load import draft, load
     from dunnage.verification import Verification, verify
 
 # What a name is for -> the module that defines it -> names, in the order of the reference.
 PUBLIC: dict[str, dict[str, tuple[str, ...]]] = {
     "Draft, load, advise": {
-        "tables.load": ("draft", "load"),
+        "tables.dataset": ("draft", "load"),
         "advising.advice": ("advise",),
         "advising.frontier": ("Frontier",),
     },
@@ -131,10 +127,7 @@ PUBLIC: dict[str, dict[str, tuple[str, ...]]] = {
         "planning.plan": ("Plan", "FleetPlan"),
     },
     "Domains": {
-        "model.domains.numeric": ("Numeric",),
-        "model.domains.labels": ("Category",),
-        "model.domains.hierarchy": ("Tree",),
-        "model.domains.graph": ("Graph",),
+        "model.domains": ("Numeric", "Category", "Tree", "Graph"),
     },
     "Guarantees": {
         "model.guarantees": ("Promise", "Basis", "Budget", "KAnonymity", "PureDP", "LocalDP", "compose", "implies"),

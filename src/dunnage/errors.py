@@ -4,7 +4,7 @@
 ::
 
     DunnageError
-    ├── UserError                 exit 2: the caller can mend it; nothing was written
+    ├── UserError                 exit 2: the caller can fix it; nothing was written
     │   ├── InputError            a data file or frame: lists all its problems
     │   ├── PolicyError           a policy: lists all its problems
     │   ├── ParameterError        an argument (also a ValueError)
@@ -12,18 +12,18 @@
     │   ├── ReleaseError          a release folder or key that cannot be used
     │   ├── LedgerError           a ledger that cannot be opened or read
     │   ├── TaskError             a task that device and platform cannot agree on
-    │   ├── ReportError           a report that is damaged, or not one of the task at hand
-    │   ├── SealError             a sealed record that cannot be opened: another key, or tampered with
-    │   └── Refusal               the request is well formed, the promise cannot be kept
+    │   ├── ReportError           a report that is damaged, or belongs to another task
+    │   ├── SealError             a sealed record that cannot be opened: wrong key, or tampered with
+    │   └── Refusal               a valid request that would break a promise
     │       ├── CompositionError  guarantees that do not compose
     │       ├── AllowanceError    a device may not report: allowance used up, lost, or the clock went back
-    │       └── BudgetError       more asked than is left; carries asked, spent, left
-    ├── CheckFailed               exit 1: a check was made and did not hold
-    │   └── NoPlanError           no plan exists, or none was found
+    │       └── BudgetError       the request exceeds what is left of the budget; has asked, spent, left
+    ├── CheckFailed               exit 1: a check was made and failed
+    │   └── NoPlanError           no plan exists, or the search did not reach one
     └── InternalError             our bug, never the user's
 
-A message says what was wrong, where, what was got and what to do. It never holds a private value:
-data problems name file, row and column only.
+A message says what is wrong and where, what the value was, and what to do. It never contains a private value: problems
+with data name file, row and column only.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class DunnageError(Exception):
 
 
 class UserError(DunnageError):
-    """Something the caller can mend."""
+    """Something the caller can fix."""
 
 
 @dataclass(frozen=True)
@@ -49,23 +49,21 @@ class Problem:
     """One thing that is wrong, and where."""
 
     what: str  # What is wrong, without any private value
-    where: str = ""  # Column, key or file part it is about
-    rows: tuple[int, ...] = ()  # Data rows concerned, counted from 1 below the header (at most the first 20 are kept)
-    num_rows: int = 0  # How many rows are concerned in all
+    where: str = ""  # The column, key or part of the file
+    rows: tuple[int, ...] = ()  # Data rows with the problem, counted from 1 below the header; the first 20 at most
+    num_rows: int = 0  # Number of rows with the problem
     remedy: str = ""  # What to do about it
 
     def __str__(self) -> str:
         text = f"{self.where}: {self.what}" if self.where else self.what
         if self.rows:
-            text += " " + _rows_text(self.rows[:MOST_ROWS_NAMED], max(self.num_rows, len(self.rows)))
+            rows = self.rows[:MOST_ROWS_NAMED]
+            total, named = max(self.num_rows, len(self.rows)), ", ".join(map(str, rows))
+            if total > len(rows):
+                text += f" in {total} rows, first {named}"
+            else:
+                text += f" in row {named}" if total == 1 else f" in {total} rows: {named}"
         return f"{text}. {self.remedy}" if self.remedy else text
-
-
-def _rows_text(rows: Sequence[int], total: int) -> str:
-    named = ", ".join(str(row) for row in rows)
-    if total > len(rows):
-        return f"in {total} rows, first {named}"
-    return f"in row {named}" if total == 1 else f"in {total} rows: {named}"
 
 
 class _ProblemList(UserError):
@@ -74,25 +72,21 @@ class _ProblemList(UserError):
     def __init__(self, source: str, problems: Sequence[Problem | str]) -> None:
         self.source = source
         self.problems = tuple(p if isinstance(p, Problem) else Problem(p) for p in problems)
-        super().__init__(self._text())
-
-    def _text(self) -> str:
-        if len(self.problems) == 1:
-            return f"{self.source}: {self.problems[0]}"
-        lines = "\n".join(f"  - {problem}" for problem in self.problems)
-        return f"{self.source}: {len(self.problems)} problems\n{lines}"
+        text = f"{self.source}: {self.problems[0]}" if len(self.problems) == 1 else ""
+        lines = [f"{self.source}: {len(self.problems)} problems", *(f"  - {problem}" for problem in self.problems)]
+        super().__init__(text or "\n".join(lines))
 
 
 class InputError(_ProblemList):
-    """A data file or frame that cannot be used; ``problems`` lists everything found."""
+    """A data file or frame that cannot be used; ``problems`` lists everything that is wrong."""
 
 
 class PolicyError(_ProblemList):
-    """A policy that cannot be used; ``problems`` lists everything found."""
+    """A policy that cannot be used; ``problems`` lists everything that is wrong."""
 
 
 class ParameterError(UserError, ValueError):
-    """An argument that is out of range or of the wrong kind; ``problems`` lists all where several were looked for."""
+    """An argument that is out of range or of the wrong kind; ``problems`` may list several."""
 
     def __init__(self, message: str = "", *, problems: Sequence[Problem] = ()) -> None:
         self.problems = tuple(problems)
@@ -100,11 +94,11 @@ class ParameterError(UserError, ValueError):
 
 
 class OutputError(UserError):
-    """The place to write to exists already or cannot be written."""
+    """The place to write to already exists or cannot be written."""
 
 
 class ReleaseError(UserError):
-    """A release folder or key that cannot be used for what was asked."""
+    """A release folder or key that cannot be used for the request."""
 
 
 class LedgerError(UserError):
@@ -116,19 +110,19 @@ class TaskError(UserError):
 
 
 class ReportError(UserError):
-    """A report that is damaged, or was not made for the task at hand."""
+    """A report that is damaged, or belongs to another task."""
 
 
 class SealError(UserError):
-    """A sealed record that cannot be opened: another key, another owner, or tampered with."""
+    """A sealed record that cannot be opened: wrong key, wrong owner, or tampered with."""
 
 
 class Refusal(UserError):
-    """A well-formed request whose promise cannot be kept."""
+    """A valid request that would break a promise."""
 
 
 class CompositionError(Refusal):
-    """Guarantees that speak of different things and therefore do not add up."""
+    """Guarantees about different things, which do not add up."""
 
 
 class AllowanceError(Refusal):
@@ -136,30 +130,30 @@ class AllowanceError(Refusal):
 
 
 class BudgetError(Refusal):
-    """More was asked than the budget has left.
+    """The request exceeds what is left of the budget.
 
     Attributes
     ----------
     asked, spent, left
-        What the release would cost, what was spent before, what remains; as printable amounts.
+        What the release would cost, what was spent before and what is left, as printable amounts.
     """
 
     def __init__(self, message: str, *, asked: str, spent: str, left: str) -> None:
         self.asked, self.spent, self.left = asked, spent, left
-        super().__init__(f"{message} Asked {asked}, spent {spent}, left {left}.")
+        super().__init__(f"{message} Requested {asked}, spent {spent}, left {left}.")
 
 
 class CheckFailed(DunnageError):
-    """A check was made and did not hold."""
+    """A check was made and failed."""
 
     exit_code = 1
 
 
 class NoPlanError(CheckFailed):
-    """No plan exists for what was asked, or none was found in time."""
+    """No plan exists for the request, or the search did not reach one in time."""
 
 
 class InternalError(DunnageError):
-    """A bug of ours."""
+    """A bug in Dunnage."""
 
     exit_code = 70

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The owner's append-only list of what was spent on each dataset.
 
-A mechanism spends before it draws any noise. A spend is one transaction on a SQLite file: it refuses first or
-it stands, two processes cannot spend the same budget, and a crash can waste budget but never overspend it.
-Nothing is ever refunded, changed or deleted; triggers in the file see to it.
+A mechanism spends before it draws any noise. A spend is one transaction on a SQLite file: it is refused or it stands.
+Two processes cannot spend the same budget, and a crash can waste budget but never overspend it. Nothing is ever
+refunded, changed or deleted; triggers in the file prevent it.
 
-Each spend keeps its true loss under both kinds of neighbours as exact text ("1/10", or "none" where no bound
-exists), so that a ledger never has to be interpreted anew. Losses add up over all periods. The smaller figure
-per period holds only under the assumption "one period per protected record", and both are always shown.
+Each spend keeps its true loss under both kinds of neighbours as exact text ("1/10", or "none" if no bound exists), so
+that a ledger never has to be interpreted again. Losses add up over all periods. The smaller figure per period holds
+only under the assumption "one period per protected record"; both are always shown.
 
-The file is private (mode 0600; on Windows modes mean nothing) and appears with the first spend or budget.
+The file is private (mode 0600; modes mean nothing on Windows). The first spend or budget creates it.
 """
 
 from __future__ import annotations
@@ -47,10 +47,7 @@ from dunnage.model.guarantees import (
 )
 from dunnage.model.guarantees import total as sum_of
 
-# --- Where a ledger is kept: a SQLite file that appears whole, private and only once, or memory.
-#
-# This module knows files, locks and transactions; what the rows mean is the business of ``ledger``.
-
+# --- Where a ledger is kept: in memory, or in a SQLite file that appears complete, private and only once
 
 FORMAT = 1
 BUSY_SECONDS = 60.0
@@ -59,71 +56,37 @@ MEMORY = ":memory:"
 _APPLICATION_ID = 0x44554E4C  # "DUNL", in the header of every ledger
 _SUPPORTED = 'a path, "sqlite:///path" or ":memory:"'
 
-# REPLACE would delete a row without firing the delete trigger, so a second row of one number or id is refused too.
-_APPEND_ONLY = """
-CREATE TRIGGER {table}_keep BEFORE UPDATE ON {table}
-BEGIN SELECT RAISE(ABORT, 'a ledger is append-only'); END;
-CREATE TRIGGER {table}_hold BEFORE DELETE ON {table}
-BEGIN SELECT RAISE(ABORT, 'a ledger is append-only'); END;
-CREATE TRIGGER {table}_once BEFORE INSERT ON {table}
-WHEN EXISTS (SELECT 1 FROM {table} WHERE {key})
-BEGIN SELECT RAISE(ABORT, 'a ledger is append-only'); END;
-"""
-
-_SCHEMA = f"""
-BEGIN;
-CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
-INSERT INTO meta VALUES ('kind', 'dunnage ledger'), ('format', '{FORMAT}');
-CREATE TABLE budgets (
-  number INTEGER PRIMARY KEY AUTOINCREMENT,
-  at TEXT NOT NULL, who TEXT NOT NULL, dataset TEXT NOT NULL,
-  epsilon TEXT NOT NULL, delta TEXT NOT NULL, neighbours TEXT NOT NULL, note TEXT NOT NULL
-);
-CREATE TABLE spends (
-  number INTEGER PRIMARY KEY AUTOINCREMENT,
-  id TEXT NOT NULL UNIQUE, at TEXT NOT NULL, who TEXT NOT NULL, dataset TEXT NOT NULL, period TEXT,
-  policy_digest TEXT NOT NULL, promise_digest TEXT NOT NULL, guarantee TEXT NOT NULL, basis TEXT NOT NULL,
-  epsilon_add_remove TEXT NOT NULL, delta_add_remove TEXT NOT NULL,
-  epsilon_replace_one TEXT NOT NULL, delta_replace_one TEXT NOT NULL,
-  note TEXT NOT NULL
-);
-CREATE INDEX budgets_of ON budgets (dataset, number);
-CREATE INDEX spends_of ON spends (dataset, period, policy_digest);
-{_APPEND_ONLY.format(table="budgets", key="number = NEW.number")}
-{_APPEND_ONLY.format(table="spends", key="number = NEW.number OR id = NEW.id")}
-PRAGMA application_id = {_APPLICATION_ID};
-PRAGMA user_version = {FORMAT};
-COMMIT;
-"""
+# Format 1. A second row of one number or id is refused too: REPLACE would delete a row without the delete trigger.
+_SCHEMA = Path(__file__).with_name("ledger.sql").read_text(encoding="utf-8")
 
 
 def location(url: str | os.PathLike[str]) -> Path | None:
-    """Return the path a URL names; None is memory."""
+    """Return the path that a URL names; None stands for memory."""
     text = os.fspath(url)
     scheme = re.match(r"[A-Za-z][A-Za-z0-9+.-]*://|file:|sqlite:", text)
     if text in (MEMORY, f"sqlite:///{MEMORY}"):
         return None
     # A query would silently become part of the name, and so start a second, empty ledger.
     if scheme and (not text.startswith("sqlite:///") or "?" in text):
-        raise LedgerError(f"a ledger cannot be kept at {text!r}. Got an unknown kind of address. Name {_SUPPORTED}.")
+        raise LedgerError(f"a ledger cannot be kept at {text!r}, an unknown kind of address. Give {_SUPPORTED}.")
     path = text.removeprefix("sqlite:///")
     if not path.strip() or "\0" in path:
-        raise LedgerError(f"a ledger needs a file name. Got {text!r}. Name {_SUPPORTED}.")
-    return Path(path).absolute()  # a later change of folder must not lead to a second ledger
+        raise LedgerError(f"a ledger needs a file name. Got {text!r}. Give {_SUPPORTED}.")
+    return Path(path).absolute()  # a later change of the working folder must not lead to a second ledger
 
 
 _MEANINGS: Mapping[int, str] = {
-    sqlite3.SQLITE_READONLY: "cannot be written. Give yourself the right to write it, or copy it to where you may",
-    sqlite3.SQLITE_CANTOPEN: "cannot be opened. See that it is there and that you may write it and its folder",
-    sqlite3.SQLITE_FULL: "cannot be written: the disk is full. Make room and try again",
-    sqlite3.SQLITE_NOTADB: "is not a Dunnage ledger. It was left as it is. Name another file",
-    sqlite3.SQLITE_CORRUPT: "is damaged. Restore it from a copy; do not start a new one, which would forget its spends",
+    sqlite3.SQLITE_READONLY: "cannot be written. Get permission to write it, or copy it to a place where you may",
+    sqlite3.SQLITE_CANTOPEN: "cannot be opened. Check that it exists and that you may write the file and its folder",
+    sqlite3.SQLITE_FULL: "cannot be written: the disk is full. Free some space and try again",
+    sqlite3.SQLITE_NOTADB: "is not a Dunnage ledger. It was not touched. Name another file",
+    sqlite3.SQLITE_CORRUPT: "is damaged. Restore it from a copy. A new ledger would forget what was spent",
 }
 
 
 @contextmanager
 def _reported(name: str) -> Iterator[None]:
-    """Turn whatever the file or the database says into a ledger error."""
+    """Turn errors of the file or the database into ledger errors."""
     try:
         yield
     except sqlite3.Error as error:
@@ -133,7 +96,7 @@ def _reported(name: str) -> Iterator[None]:
             raise LedgerError(f"the ledger {name} {meaning}. Got: {error}.") from error
         raise LedgerError(
             f"the ledger {name} stayed locked by another process for {BUSY_SECONDS:g} seconds. Nothing was spent. "
-            "Let that process finish, or end it, and try again."
+            "Wait for that process or stop it, then try again."
         ) from error
     except OSError as error:
         reason = error.strerror or type(error).__name__
@@ -142,7 +105,6 @@ def _reported(name: str) -> Iterator[None]:
 
 @contextmanager
 def _transaction(database: sqlite3.Connection, begin: str) -> Iterator[None]:
-    """Commit what happens inside, or undo all of it."""
     database.execute(begin)
     try:
         yield
@@ -160,8 +122,6 @@ def _fresh(name: str = MEMORY) -> sqlite3.Connection:
 
 
 class MemoryStore:
-    """A ledger without a file, for tests and rehearsals."""
-
     name = MEMORY
 
     def __init__(self) -> None:
@@ -185,9 +145,9 @@ class MemoryStore:
 class FileStore:
     """A ledger in a file.
 
-    It is opened again for each use: no connection crosses a fork or a thread, and a file that was moved away is
-    missed instead of written to unseen. Nothing but SQLite opens the file, because closing it elsewhere in this
-    process would drop SQLite's locks.
+    The file is opened for each use: no connection crosses a fork or a thread, and a file that was moved away is missed
+    instead of written to unseen. Only SQLite opens the file, because closing it elsewhere in this process would drop
+    SQLite's locks.
     """
 
     def __init__(self, path: Path, *, read_only: bool) -> None:
@@ -200,17 +160,17 @@ class FileStore:
         elif read_only:
             raise LedgerError(f"there is no ledger at {path}. Nothing was created. Name an existing ledger.")
         elif not path.parent.is_dir():
-            raise LedgerError(f"a ledger cannot be made at {path}: there is no folder {path.parent}. Create it first.")
+            raise LedgerError(f"the ledger {path} cannot be created: its folder does not exist. Create it first.")
 
     def exists(self) -> bool:
         return self._seen or self.path.exists()
 
     def close(self) -> None:
-        """Do nothing: no connection is kept."""
+        """Do nothing: no connection stays open."""
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """Give a database whose rows do not change meanwhile; an empty one before the first spend."""
+        """Give a consistent view of the database; an empty one before the first spend."""
         with _reported(self.name):
             self._seen = self.exists()
             if not self._seen:
@@ -223,9 +183,9 @@ class FileStore:
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
         if self.read_only:
-            raise LedgerError(f"the ledger {self.name} was opened to be read only. Open it with Ledger(...) to spend.")
+            raise LedgerError(f"the ledger {self.name} was opened for reading only. Open it with Ledger(...) to spend.")
         with _reported(self.name):
-            # Once seen it is never made again: a ledger that is gone took its spends with it.
+            # A ledger that was there once is never created again: its spends would be forgotten.
             if not self._seen:
                 _create(self.path)
                 self._seen = True
@@ -237,25 +197,24 @@ class FileStore:
 
 
 def _opened(path: Path) -> sqlite3.Connection:
-    """Open a ledger that exists, after looking whether it is one; to be read until told otherwise."""
+    """Open an existing ledger for reading, after checking that it is one."""
     if path.exists() and not path.is_file():
-        raise LedgerError(f"{path} is not a Dunnage ledger. Got a folder or a device. Name a file.")
-    database = _fresh(f"{path.as_uri()}?mode=rw")  # never creates; also rolls back what a crash left half done
+        raise LedgerError(f"{path} is not a Dunnage ledger but a folder or a device. Name a file.")
+    database = _fresh(f"{path.as_uri()}?mode=rw")  # never creates a file; rolls back what a crash left unfinished
     try:
         database.execute("PRAGMA query_only = ON")
         ((kind,),) = database.execute("PRAGMA application_id").fetchall()
         ((version,),) = database.execute("PRAGMA user_version").fetchall()
         if kind != _APPLICATION_ID or version < 1:
             raise LedgerError(
-                f"{path} is not a Dunnage ledger. Got an empty file or another program's database. "
-                "It was left as it is. Name another file."
+                f"{path} is not a Dunnage ledger but an empty file or the database of another program. "
+                "It was not touched. Name another file."
             )
         if version > FORMAT:
             raise LedgerError(
-                f"the ledger {path} has format {version}; this version of Dunnage reads formats up to {FORMAT}. "
-                "Install a newer version."
+                f"the ledger {path} has format {version}, above {FORMAT}. Install a newer version of Dunnage."
             )
-        # A spend must outlive a power cut once noise is drawn; EXTRA is FULL and syncs the folder as well.
+        # Before there is any noise, the spend must be safe from a power cut. EXTRA is FULL and syncs the folder too.
         for setting in ("synchronous = EXTRA", "fullfsync = ON"):
             database.execute(f"PRAGMA {setting}").close()
     except BaseException:
@@ -265,7 +224,7 @@ def _opened(path: Path) -> sqlite3.Connection:
 
 
 def _create(path: Path) -> None:
-    """Make an empty ledger appear complete, private and only once; another process may be first."""
+    """Create an empty ledger that appears complete, private and only once; another process may be first."""
     if path.exists():
         return
     draft = path.with_name(f".dunnage-{secrets.token_hex(8)}")
@@ -274,7 +233,7 @@ def _create(path: Path) -> None:
         with closing(_fresh(f"{draft.as_uri()}?mode=rw")) as database:
             database.execute("PRAGMA synchronous = EXTRA")
             database.executescript(_SCHEMA)
-        # Unlike a rename, a link never replaces the ledger that another process has made and spent from.
+        # Unlike a rename, a link never replaces a ledger that another process has created and spent from.
         with suppress(FileExistsError):
             os.link(draft, path)
     finally:
@@ -309,31 +268,31 @@ def _named(loss: Loss) -> str:
 
 
 def _left(budget: Budget, spent: Loss) -> Loss:
-    """Return what remains: nothing once either part is overspent, for then no further spend fits."""
+    """Return what is left: nothing once epsilon or delta is overspent, because no further spend fits."""
     if spent.epsilon is None or not spent.within(budget.limit):
         return NO_LOSS
     return Loss(budget.epsilon - spent.epsilon, budget.delta - spent.delta)
 
 
-# What a ledger holds
+# The contents of a ledger
 
 
 @dataclass(frozen=True, kw_only=True)
 class Spend:
     """One row of a ledger: what was spent, on what, when and by whom."""
 
-    id: str  # Random name of the spend, which the certificate repeats
+    id: str  # Random name of the spend; the certificate repeats it
     at: str  # Time in UTC
     who: str  # Who spent it
-    dataset: str  # dataset, period: what it was spent on
+    dataset: str
     period: str | None
-    policy_digest: str  # policy_digest, promise_digest: under which policy, for which promise
+    policy_digest: str
     promise_digest: str
-    guarantee: Mapping[str, object]  # guarantee, basis: what was promised, and how far it can be relied on
-    basis: str
-    loss_add_remove: Loss  # loss_add_remove, loss_replace_one: what it truly costs, under either kind of neighbours
+    guarantee: Mapping[str, object]  # What was promised
+    basis: str  # How far it can be relied on
+    loss_add_remove: Loss  # The true cost, under either kind of neighbours
     loss_replace_one: Loss
-    note: str = ""  # The owner's own words
+    note: str = ""  # The owner's words
 
     def loss(self, neighbours: Neighbours) -> Loss:
         return self.loss_add_remove if neighbours is Neighbours.ADD_REMOVE else self.loss_replace_one
@@ -348,8 +307,6 @@ class Spend:
 
 @dataclass(frozen=True, kw_only=True)
 class BudgetEntry:
-    """One budget a dataset was given, and why; the latest one applies."""
-
     at: str
     who: str
     budget: Budget
@@ -365,11 +322,9 @@ def _budget_data(budget: Budget) -> dict[str, object]:
 
 @dataclass(frozen=True, kw_only=True)
 class Statement:
-    """Everything a ledger knows about one dataset."""
-
-    dataset: str  # Its name
-    budgets: tuple[BudgetEntry, ...] = ()  # Every budget it was given, oldest first
-    spends: tuple[Spend, ...] = ()  # Every spend, oldest first
+    dataset: str
+    budgets: tuple[BudgetEntry, ...] = ()  # Oldest first
+    spends: tuple[Spend, ...] = ()  # Oldest first
 
     @property
     def budget(self) -> Budget | None:
@@ -377,9 +332,9 @@ class Statement:
 
     @cached_property
     def neighbours(self) -> Neighbours:
-        """The neighbours all totals speak of.
+        """The neighbours that all totals are about.
 
-        Those of the budget; without one add-remove, unless only replace-one bounds every spend.
+        They are those of the budget; without one add-remove, unless only replace-one bounds every spend.
         """
         if self.budget is not None:
             return self.budget.neighbours
@@ -389,12 +344,12 @@ class Statement:
 
     @cached_property
     def units(self) -> tuple[str, ...]:
-        """What the spends protect one of; losses of different units do not add up."""
+        """The units that the spends protect; losses of different units do not add up."""
         return _units(self.spends)
 
     @cached_property
     def total(self) -> Loss:
-        """The loss over all spends and periods; it needs no assumption."""
+        """The loss over all spends and periods, without any assumption."""
         if len(self.units) > 1:
             return UNBOUNDED
         neighbours = self.neighbours
@@ -426,15 +381,15 @@ class Statement:
 
     @property
     def overspent(self) -> bool:
-        """Whether more was spent than the budget allows now, as after lowering it."""
+        """Whether more was spent than the budget now allows, for example after it was lowered."""
         return self.budget is not None and not self.total.within(self.budget.limit)
 
     def summary(self) -> str:
         scope = f"{self.neighbours} neighbours"
         if len(self.units) > 1:
-            scope = f"what one {' and one '.join(self.units)} lose does not add up: look at each spend"
+            scope = f"the losses of one {' and one '.join(self.units)} do not add up: look at each spend"
         elif not self.total.bounded:
-            scope = f"a release was made that has no bound between {self.neighbours} neighbours"
+            scope = f"a release has no bound between {self.neighbours} neighbours"
         assumption = f'"{ONE_PERIOD_PER_RECORD.name}" ({ONE_PERIOD_PER_RECORD.says})'
         lines = [
             f"dataset: {self.dataset}",
@@ -458,13 +413,13 @@ class Statement:
         if len(self.units) > 1:
             return f"nothing: releases protect one {' and one '.join(self.units)}, which do not add up"
         if not self.total.bounded:
-            return "nothing: a release without a bound was made"
+            return "nothing: a release has no bound"
         if self.overspent:
             return "nothing: the budget is below what was spent"
         return str(self.left)
 
     def composed(self) -> dict[str, object]:
-        """Give what all releases so far lose together, for a certificate; both figures."""
+        """Return what all releases so far lose together, both figures, for a certificate."""
         return {
             "neighbours": str(self.neighbours),
             "total": _loss_data(self.total),
@@ -493,11 +448,10 @@ def _units(spends: Iterable[Spend]) -> tuple[str, ...]:
 
 @contextmanager
 def _readable() -> Iterator[None]:
-    """Turn a row that makes no sense into a ledger error."""
     try:
         yield
     except (ValueError, TypeError, ZeroDivisionError) as error:
-        raise LedgerError("the ledger holds a row that cannot be read. Restore it from a copy.") from error
+        raise LedgerError("the ledger has a row that cannot be read. Restore it from a copy.") from error
 
 
 def _budgets(database: sqlite3.Connection, dataset: str) -> tuple[BudgetEntry, ...]:
@@ -512,8 +466,6 @@ def _budgets(database: sqlite3.Connection, dataset: str) -> tuple[BudgetEntry, .
 
 
 _PLAIN_COLUMNS = ("id", "at", "who", "dataset", "period", "policy_digest", "promise_digest", "basis", "note")
-
-
 _LOSS_COLUMNS = tuple(f"{part}_{kind.replace('-', '_')}" for kind in Neighbours for part in ("epsilon", "delta"))
 
 
@@ -551,7 +503,7 @@ def _insert(database: sqlite3.Connection, table: str, values: Mapping[str, str |
 
 
 def _refuse_overspend(budget: Budget, spent: Loss, cost: Loss, purpose: SpendPurpose, others: Sequence[str]) -> None:
-    """Refuse a spend that a budget does not cover; consent to releases without a bound covers those only.
+    """Refuse a spend that the budget does not cover; ``allow_unbounded`` permits releases without a bound only.
 
     ``others`` are units that earlier releases protect and this one does not: together they have no bound.
     """
@@ -559,14 +511,14 @@ def _refuse_overspend(budget: Budget, spent: Loss, cost: Loss, purpose: SpendPur
     if (bounded and (spent + cost).within(budget.limit)) or (not bounded and purpose.allow_unbounded):
         return
     if bounded:
-        problem = "does not cover this release. Ask for less, or change it with `dunnage budget set --note`."
+        problem = "does not cover this release. Request less, or change the budget with `dunnage budget set --note`."
     else:
         who = "the release has" if not cost.bounded else "an earlier release had"
         why = f"{who} no bound between {budget.neighbours} neighbours"
         if others:
             units = " and one ".join(others)
             why = f"an earlier release protects one {units}, and losses of different units do not add up"
-        problem = f"cannot hold: {why}. Write `allow_unbounded = true` in the policy to release nevertheless."
+        problem = f"cannot be kept: {why}. Write `allow_unbounded = true` in the policy to release anyway."
     raise BudgetError(
         f"the budget of dataset {purpose.dataset!r}, {budget}, {problem}",
         asked=str(cost),
@@ -581,18 +533,18 @@ def _refuse_overspend(budget: Budget, spent: Loss, cost: Loss, purpose: SpendPur
 def _user() -> str:
     try:
         return getpass.getuser()
-    except (OSError, KeyError, ImportError):  # no such user, as in some containers
+    except (OSError, KeyError, ImportError):  # some containers have no user name
         return "unknown"
 
 
 def _storable(text: str) -> str:
-    """Replace what is not Unicode, as a command line or an account name may hold."""
+    """Replace characters that are not Unicode; a command line or an account name may have some."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _check_dataset(dataset: str) -> None:
     if not dataset.strip():
-        raise ParameterError(f"a ledger needs the name of a dataset. Got {dataset!r}. Name it in the policy.")
+        raise ParameterError(f"a ledger needs the name of the dataset. Got {dataset!r}. Name it in the policy.")
 
 
 class Ledger:
@@ -603,21 +555,21 @@ class Ledger:
     Parameters
     ----------
     url
-        A path, "sqlite:///path" or ":memory:". The file need not exist; its folder must. It is made, with mode
-        0600, by the first spend or budget.
+        A path, "sqlite:///path" or ":memory:". The folder must exist; the first spend or budget creates the file with
+        mode 0600.
     again
-        Whether the same dataset, period and policy may be spent on once more.
+        Whether the same dataset, period and policy may be spent on again.
     note
         Kept with each spend.
     who
-        Kept with each spend; the user of this process by default.
+        Kept with each spend; by default the user of this process.
     clock
-        Gives the time; for tests.
+        Function that returns the time; for tests.
 
     Raises
     ------
     LedgerError
-        If the address is not supported, or something that is no ledger is there; it is left untouched.
+        If the address is not supported, or the file is not a ledger; it is not touched.
 
     Examples
     --------
@@ -648,11 +600,11 @@ class Ledger:
 
     @classmethod
     def open_existing(cls, url: str | os.PathLike[str]) -> Self:
-        """Open a ledger to be read only; it must exist, and nothing is created."""
+        """Open an existing ledger for reading only; nothing is created."""
         path = location(url)
         if path is None:
-            raise LedgerError("a ledger in memory cannot be opened again. Got ':memory:'. Name a file.")
-        store = FileStore(path, read_only=True)  # first, so that it is refused before anything else
+            raise LedgerError("a ledger in memory cannot be opened again. Name a file.")
+        store = FileStore(path, read_only=True)  # first, so that a missing file is refused before anything else
         ledger = cls(path)
         ledger._store = store
         return ledger
@@ -667,18 +619,18 @@ class Ledger:
         return f"Ledger({self._store.name!r})"
 
     def close(self) -> None:
-        """Let go of a ledger in memory; one in a file holds nothing open."""
+        """Close a ledger in memory; a ledger in a file keeps nothing open."""
         self._store.close()
 
     def spend(self, promise: Promise, purpose: SpendPurpose) -> Spend:
-        """Charge the true loss of a promise to a dataset, in one transaction, before any noise is drawn.
+        """Charge the true loss of a promise to a dataset, in one transaction, before there is any noise.
 
-        It is refused (:class:`Refusal`, :class:`BudgetError`) if this was spent on before or the budget does not
-        cover it; the first budget is fixed. A refused or failed spend leaves no row.
+        The spend is refused (:class:`Refusal`, :class:`BudgetError`) if the same was spent on before or the budget does
+        not cover it. The first budget is fixed. A refused or failed spend leaves no row.
         """
         _check_dataset(purpose.dataset)
         if not self._store.exists():
-            with self._copy() as copy:  # so that a refused first spend leaves no file behind
+            with self._copy() as copy:  # a refused first spend must leave no file behind
                 copy._record(promise, purpose)
         spend = self._record(promise, purpose)
         _log.info("spend %s on dataset %s", spend.id, spend.dataset)
@@ -711,7 +663,7 @@ class Ledger:
                     raise Refusal(
                         f"dataset {purpose.dataset!r}, {period}, was already spent on under this policy: spend "
                         f"{row[0]} at {row[1]}. An interrupted run may have been the cause; it is not refunded. "
-                        "To spend once more pass --again (again=True)."
+                        "To spend again, pass --again (again=True)."
                     )
             budget = self._fix_budget(database, purpose)
             if budget is not None:
@@ -729,21 +681,20 @@ class Ledger:
         return Rehearsal(self)
 
     def set_budget(self, dataset: str, budget: Budget, *, note: str) -> Statement:
-        """Fix or change the budget of a dataset; earlier ones are kept."""
+        """Set or change the budget of a dataset; earlier budgets are kept."""
         _check_dataset(dataset)
         if not note.strip():
-            raise ParameterError(f"a budget needs a note that says why it is set. Got {note!r}. Write one.")
+            raise ParameterError(f"a budget needs a note that says why you set it. Got {note!r}.")
         with self._store.writing() as database:
             self._insert_budget(database, dataset, budget, note)
         return self.statement(dataset)
 
     def statement(self, dataset: str) -> Statement:
-        """Return budget, spends, totals and what is left of one dataset; empty for an unknown one."""
+        """Return budget, spends, totals and what is left of one dataset; empty if the ledger does not know it."""
         with self._store.reading() as database:
             return Statement(dataset=dataset, budgets=_budgets(database, dataset), spends=_spends(database, dataset))
 
     def datasets(self) -> list[str]:
-        """Return the names of all datasets that have a budget or a spend, sorted."""
         with self._store.reading() as database:
             rows = database.execute("SELECT dataset FROM spends UNION SELECT dataset FROM budgets").fetchall()
         return sorted(name for (name,) in rows)
@@ -755,7 +706,7 @@ class Ledger:
         return {"format": FORMAT, "datasets": [self.statement(name).to_dict() for name in self.datasets()]}
 
     def _fix_budget(self, database: sqlite3.Connection, purpose: SpendPurpose) -> Budget | None:
-        """Return the budget that applies, and keep the policy's if it is the first."""
+        """Return the budget that applies; keep that of the policy if it is the first."""
         entries = _budgets(database, purpose.dataset)
         if not entries:
             if purpose.budget is not None:
@@ -764,8 +715,8 @@ class Ledger:
         fixed = entries[-1].budget
         if purpose.budget not in (None, fixed):
             raise Refusal(
-                f"the budget of dataset {purpose.dataset!r} was fixed at {fixed}. Got {purpose.budget} in the "
-                "policy. Write the fixed one there, or change it with `dunnage budget set --note`."
+                f"the budget of dataset {purpose.dataset!r} is fixed at {fixed}, but the policy says "
+                f"{purpose.budget}. Write the fixed budget there, or change it with `dunnage budget set --note`."
             )
         return fixed
 
@@ -785,10 +736,10 @@ class Ledger:
         return self._clock().astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
     def _copy(self) -> Ledger:
-        """Return a copy in memory, which can be spent from without consequence."""
+        """Return a copy in memory that can be spent from without consequences."""
         store = MemoryStore()
         with self._store.reading() as database:
-            # The first read takes the lock, within the timeout; a backup by itself would wait for it for ever.
+            # The first read takes the lock within the timeout; a backup alone would wait for it for ever.
             database.execute("SELECT count(*) FROM meta").fetchall()
             database.backup(store.database)
         copy = Ledger(MEMORY, again=self.again, note=self.note, who=self.who, clock=self._clock)
@@ -797,9 +748,9 @@ class Ledger:
 
 
 class Rehearsed(Exception):
-    """A rehearsed spend would have been made: control flow, not a fault.
+    """A rehearsed spend would succeed: control flow, not an error.
 
-    It stops a mechanism at its spend, before any noise; whoever began the rehearsal catches it.
+    It stops a mechanism at its spend, before any noise; the code that began the rehearsal catches it.
     """
 
     def __init__(self, promise: Promise, statement: Statement) -> None:
@@ -809,7 +760,7 @@ class Rehearsed(Exception):
 
 
 class Rehearsal:
-    """Takes the place of a ledger where nothing may be spent (``publish --dry-run``)."""
+    """Stands in for a ledger where nothing may be spent (``publish --dry-run``)."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger

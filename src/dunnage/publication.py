@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Publication: the release that leaves and the key that stays, and how both are written safely.
 
-Nothing half-written ever stands under a final name: the folder and the key are made under temporary names in the
-same place, the key gets its final name first, the folder last. The temporary name of the key is kept until then, and
-the file is locked as long as its writer lives. A run that was killed is told by that: its lock is gone, its temporary
-names are not. The next run clears such remains away.
+A final name never stands for something half-written. The folder and the key are made under temporary names in the same
+place; the key gets its final name first, the folder last. Until then the temporary key stays, locked for as long as its
+writer lives. If a run is killed, its lock is gone but its temporary names remain, and the next run removes them.
 """
 
 from __future__ import annotations
@@ -41,14 +40,14 @@ class Key:
     Parameters
     ----------
     table
-        ``row``, ``source_row``, ``class_id`` and the identifiers: a line per source row, so that a row of merged
-        ones has several.
+        ``row``, ``source_row``, ``class_id`` and the identifiers, with one line for each source row: a released row
+        that merges several has several lines.
     salt, input_digest
-        Random key, and the digest of the input under it: tells whether a file is the one that was released.
+        A random key, and the digest of the input under it, which shows whether a file is the one that was released.
     certificate_digest
-        Which release this key belongs to; empty until the release is written.
+        The release that this key belongs to; empty until the release is written.
     facts
-        What else only the owner may know of the release, as plain data: how many records were not sampled, say.
+        What else only the owner may know about the release, such as how many records were not sampled.
     """
 
     table: pa.Table
@@ -61,11 +60,10 @@ class Key:
         return "Key(private)"
 
     def belongs_to(self, dataset: Dataset) -> bool:
-        """Return whether the key was made from exactly these rows."""
         return dataset.keyed_digest(self.salt) == self.input_digest
 
     def write(self, path: Path) -> None:
-        """Write the key as a file only its owner can read."""
+        """Write the key to a file that only its owner can read."""
         with _private_file(path) as stream:
             self._write_to(stream)
 
@@ -83,13 +81,12 @@ class Key:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Key:
-        """Read a key file."""
         try:
             with pq.ParquetFile(os.fspath(path)) as file:
                 table = file.read()
             metadata = {name.decode(): value.decode() for name, value in (table.schema.metadata or {}).items()}
             if metadata["dunnage.key"] != KEY_FORMAT:
-                raise ReleaseError(f"{os.fspath(path)}: a key of a newer format. Use a newer version of Dunnage.")
+                raise ReleaseError(f"{os.fspath(path)}: the key has a newer format. Use a newer version of Dunnage.")
             return cls(
                 table=table,
                 salt=bytes.fromhex(metadata["dunnage.salt"]),
@@ -98,28 +95,25 @@ class Key:
                 facts=dict(json.loads(metadata.get("dunnage.facts", "{}"))),
             )
         except FileNotFoundError:
-            raise ReleaseError(
-                f"{os.fspath(path)} does not exist. Give the key that publish wrote beside the release."
-            ) from None
+            raise ReleaseError(f"{os.fspath(path)} does not exist. Give the key that publish wrote.") from None
         except (OSError, pa.ArrowException, KeyError, TypeError, ValueError):
             raise ReleaseError(f"{os.fspath(path)} is not a readable key. Give the file that publish wrote.") from None
 
 
 def _private_file(path: Path) -> BinaryIO:
-    """Open a new file that only its owner can read."""
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
 
 
 def key_path(folder: str | os.PathLike[str]) -> Path:
     """Return where the key of a release folder is: beside it, never in it."""
     path = Path(folder)
-    if path.name in ("", ".."):  # ".", say
+    if path.name in ("", ".."):  # such as "."
         path = Path(os.path.abspath(path))
     return path.with_name(path.name + KEY_ENDING)
 
 
 class Publication(NamedTuple):
-    """The pair a release comes in; unpacks as ``release, key``."""
+    """A release and its key; unpacks as ``release, key``."""
 
     release: Release
     key: Key
@@ -127,7 +121,7 @@ class Publication(NamedTuple):
     def write(
         self, folder: str | os.PathLike[str], *, sign: str | os.PathLike[str] | None = None, force: bool = False
     ) -> Publication:
-        """Write the key beside the folder, then the folder, each under its final name only when whole."""
+        """Write the key beside the folder, then the folder; each gets its final name only when it is complete."""
         target = check_output(folder, force=force)
         try:
             _clear_remains(target)
@@ -150,7 +144,7 @@ class Publication(NamedTuple):
         except (OSError, pa.ArrowException) as error:  # the disk, not the user, fails
             reason = getattr(error, "strerror", None) or type(error).__name__
             raise OutputError(
-                f"{target} could not be written: {reason}. The spend is made and not refunded: free some space or "
+                f"{target} could not be written: {reason}. The budget is spent and not refunded: free some space or "
                 "choose another place, then publish with --again."
             ) from None
         return Publication(replace(self.release, certificate=certificate), key)
@@ -160,20 +154,18 @@ def check_output(folder: str | os.PathLike[str], *, force: bool) -> Path:
     """Check, before anything is spent, that a release may be written here."""
     target = Path(os.path.abspath(folder))
     if not target.name or not target.parent.is_dir():
-        raise OutputError(f"{target.parent} is not a folder to write to. Make it first, or choose another place.")
+        raise OutputError(f"the folder {target.parent} does not exist. Create it first, or choose another place.")
     parent, key = target.parent, key_path(target)
     if os.path.lexists(parent / CERTIFICATE_FILE):
-        raise OutputError(f"{parent} is a release, which leaves you; a key must not lie in it. Choose another place.")
+        raise OutputError(f"{parent} is a release to hand out, and a key must stay private. Choose another place.")
     for path, mode in ((target, _mode(target)), (key, _mode(key))):
         if mode and not force and not (path == key and _is_abandoned(key)):
-            raise OutputError(f"{path} exists already. Choose another name, or replace it with --force.")
+            raise OutputError(f"{path} already exists. Choose another name, or replace it with --force.")
     if _mode(target) and not _is_replaceable(target):
-        raise OutputError(
-            f"{target} is not a release, or holds more than one, and is left as it is. Choose another name."
-        )
+        raise OutputError(f"{target} is not a release or has other files. It was not touched. Choose another name.")
     if _mode(key) and not stat.S_ISREG(_mode(key)):
-        raise OutputError(f"{key} is not a key, and is left as it is. Choose another name.")
-    # Try it: neither modes nor the superuser's rights tell whether a file system can be written.
+        raise OutputError(f"{key} is not a key, and was not touched. Choose another name.")
+    # Try it: neither modes nor the superuser's rights show whether a file system can be written.
     trial = parent / f".dunnage-{secrets.token_hex(8)}"
     try:
         trial.mkdir()
@@ -184,7 +176,7 @@ def check_output(folder: str | os.PathLike[str], *, force: bool) -> Path:
 
 
 def _mode(path: Path) -> int:
-    """Return the type and mode of what is there, links not followed; 0 if nothing is."""
+    """Return the type and mode of a path without following links; 0 if nothing is there."""
     try:
         return path.lstat().st_mode
     except FileNotFoundError:
@@ -195,7 +187,7 @@ def _mode(path: Path) -> int:
 
 
 def _is_replaceable(folder: Path) -> bool:
-    """Return whether a folder is a release and nothing else, or empty: nothing else is ever deleted."""
+    """Return whether a folder is empty or only a release: nothing else is ever deleted."""
     if not stat.S_ISDIR(_mode(folder)):
         return False
     try:
@@ -210,24 +202,24 @@ def _temporary_names(target: Path, token: str) -> tuple[Path, Path]:
 
 
 def _lock(descriptor: int) -> bool:
-    """Lock an open file for as long as this process lives; False if another one holds it."""
-    import fcntl  # not at the top, so that the rest can be imported where there is none
+    """Lock an open file for as long as this process lives; False if another process has locked it."""
+    import fcntl  # here, so that the module can be imported on systems without it
 
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:  # held, or a file system without locks, where nothing is ever taken for abandoned
+    except OSError:  # locked, or a file system without locks, where nothing ever counts as abandoned
         return False
     return True
 
 
 def _remains(target: Path) -> list[Path]:
-    """Return the temporary keys beside a target, of runs that were killed and of runs that still write."""
+    """Return the temporary keys beside a target, from runs that were killed or are still writing."""
     name = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{12}}{re.escape(KEY_REMAINS)}")
     return [path for path in target.parent.iterdir() if name.fullmatch(path.name)]
 
 
 def _is_abandoned(key: Path) -> bool:
-    """Return whether a key was left by a run that was killed before its folder had its final name."""
+    """Return whether a key is from a run that was killed before its folder got its final name."""
     target = key.with_name(key.name.removesuffix(KEY_ENDING))
     if _mode(target) or not stat.S_ISREG(_mode(key)):
         return False
@@ -237,17 +229,17 @@ def _is_abandoned(key: Path) -> bool:
                 with path.open("rb") as stream:
                     if _lock(stream.fileno()):
                         return True
-    except OSError:  # somebody else's, or just now cleared away
+    except OSError:  # it belongs to someone else, or was just removed
         return False
     return False
 
 
 def _clear_remains(target: Path) -> None:
-    """Remove what runs that were killed left beside a target; what a living run holds stays."""
+    """Remove what killed runs left beside a target; the files of a living run stay."""
     for path in _remains(target):
         with contextlib.suppress(OSError), path.open("rb") as stream:
             if _lock(stream.fileno()):
-                # The lock is on the file, not its name: nobody else can take this key for abandoned meanwhile.
+                # The lock is on the file, not its name: meanwhile no other run can treat this key as abandoned.
                 if _left_key(path, target):
                     key_path(target).unlink()
                 _remove(_work_of(path, target), path)
@@ -258,7 +250,7 @@ def _work_of(key_work: Path, target: Path) -> Path:
 
 
 def _left_key(key_work: Path, target: Path) -> bool:
-    """Return whether a run stopped between key and folder, on the way in or, if it was to replace them, out."""
+    """Return whether a run stopped after it wrote or removed one of key and folder, and before the other."""
     key = key_path(target)
     halfway = _is_same(key_work, key) or bool(_mode(key) and _mode(_old(_work_of(key_work, target))))
     return halfway and not _mode(target)
@@ -273,7 +265,7 @@ def _old(path: Path) -> Path:
 
 
 def _remove(work: Path, key_work: Path) -> None:
-    """Remove temporary folders, then temporary keys, by which the former are found."""
+    """Remove temporary folders first, then the temporary keys that mark them."""
     for folder in (work, _old(work)):
         shutil.rmtree(folder, ignore_errors=True)
     for key in (_old(key_work), key_work):
@@ -281,13 +273,13 @@ def _remove(work: Path, key_work: Path) -> None:
 
 
 def _put_in_place(work: Path, key_work: Path, target: Path, *, force: bool) -> None:
-    """Give key and folder their final names, after moving old ones out of the way: never one old and one new."""
+    """Move old files out of the way, then give key and folder their final names: never one old and one new."""
     pairs = ((target, _old(work)), (key_path(target), _old(key_work)))
     try:
         for path, old in pairs:
             if force and _mode(path):
                 os.rename(path, old)
-        # Give the key its final name besides the temporary one, never replacing one that was put there meanwhile.
+        # Give the key its final name in addition to the temporary one; never replace a key that appeared meanwhile.
         key = key_path(target)
         try:
             os.link(key_work, key)

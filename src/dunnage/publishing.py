@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""publish: what an owner does with a policy. Promise, spend, release, write."""
+"""Publish a dataset under its policy: state the promise, spend the budget, release, write."""
 
 from __future__ import annotations
 
@@ -32,10 +32,9 @@ from dunnage.tables.dataset import Dataset
 from dunnage.tables.reader import CSV_ENDINGS
 
 LEDGER_FILE = "dunnage-ledger.sqlite"
-POOL_ENDINGS = {True: ".pool.csv", False: ".pool.parquet"}
+# A column with at least this many labels, each at most this many times on average, may identify persons.
 MANY_LABELS, FEW_TIMES = 50, 25
-"""A column of so many labels, each so few times on average, may tell persons apart."""
-_NO_TRIPS = "there are no trips: what is released is noise alone. Check the file and the period before you spend on it."
+_NO_TRIPS = "there are no trips, so the release would be noise alone. Check the file and the period before you spend."
 _log = logging.getLogger("dunnage")
 
 
@@ -45,7 +44,7 @@ def mechanism_of(policy: Policy) -> Mechanism:
     name = str(policy.mechanism["name"])
     kind = MECHANISMS.get(name)
     if kind is None:
-        what, remedy = f"no mechanism {name!r} in this version", suggestion(name, MECHANISMS)
+        what, remedy = f"this version has no mechanism {name!r}", suggestion(name, MECHANISMS)
         raise PolicyError(source, [Problem(what, where="mechanism.name", remedy=remedy)])
     problems = [
         Problem(f"is not a parameter of {name}", where=f"mechanism.{key}", remedy=suggestion(key, kind.model_fields))
@@ -54,7 +53,7 @@ def mechanism_of(policy: Policy) -> Mechanism:
     ]
     for key, parameter in kind.model_fields.items():
         if parameter.is_required() and key not in parameters:
-            remedy = f"Write {key} = ... in [mechanism]: what it promises is yours to choose, so it has no default."
+            remedy = f"Write {key} = ... in [mechanism]. It has no default, because the promise is your choice."
             problems.append(Problem("is missing", where=f"mechanism.{key}", remedy=remedy))
     if policy.schema.person is not None and not kind.counts_persons:
         able = ", ".join(key for key, other in MECHANISMS.items() if other.counts_persons)
@@ -78,11 +77,11 @@ def mechanism_of(policy: Policy) -> Mechanism:
 
 @contextlib.contextmanager
 def _blaming_policy(data: Dataset) -> Iterator[None]:
-    """Name the policy where its mechanism of counts is refused only now that all cells of the period are known."""
+    """Blame the policy where a mechanism of counts fails only now, when all cells of the period are known."""
     if data.schema.trip is None:
         yield
         return
-    data.schema.universe(data.period)  # what is wrong with the period is not the mechanism's fault
+    data.schema.universe(data.period)  # a wrong period is not the mechanism's fault
     try:
         yield
     except ParameterError as error:
@@ -91,12 +90,12 @@ def _blaming_policy(data: Dataset) -> Iterator[None]:
 
 
 def promise(policy: Policy) -> Promise:
-    """Return what a policy promises; no data is needed.
+    """Return what a policy promises; no data are needed.
 
     Parameters
     ----------
     policy
-        The policy whose mechanism is asked.
+        The policy.
     """
     return mechanism_of(policy).promise(policy.schema)
 
@@ -112,26 +111,26 @@ def publish(
     again: bool = False,
     progress: Progress | None = None,
 ) -> Publication:
-    """Release a dataset under its policy: promise, spend, release, write.
+    """Release a dataset under its policy: state the promise, spend the budget, release, write.
 
     Parameters
     ----------
     data
         The rows, with their policy.
     out
-        Folder to write the release to; its key goes beside it. None keeps both in memory.
+        Folder for the release; the key goes beside it. None keeps both in memory.
     ledger
-        A ledger, or the path of one; by default ``dunnage-ledger.sqlite`` beside the policy.
+        A ledger or its path; by default ``dunnage-ledger.sqlite`` beside the policy.
     noise
-        Source of randomness; by default the operating system's. A seeded one voids the certificate.
+        Source of randomness; by default that of the operating system. A seed voids the certificate.
     sign
         Ed25519 private key (PEM file) to sign with.
     force
         Replace an existing release at ``out``.
     again
-        Spend once more on the same dataset, period and policy.
+        Spend again on the same dataset, period and policy.
     progress
-        Called with the name of each stage as it begins.
+        Function that is called with the name of each stage as it begins.
 
     Returns
     -------
@@ -143,7 +142,7 @@ def publish(
     if sign is not None:
         from dunnage.model.certificate import load_private_key
 
-        load_private_key(sign)  # an unusable key must be found before anything is spent
+        load_private_key(sign)  # fail before any budget is spent
     if out is not None:
         _check_places(mechanism, data, out, force=force)
     tell("finding classes")
@@ -160,14 +159,14 @@ def publish(
 
 
 def owner_warnings(data: Dataset) -> tuple[str, ...]:
-    """Say what the owner should not overlook about publishing these rows. For the owner's eyes only."""
+    """Return what the owner should check before publishing these rows. Private."""
     mechanism = mechanism_of(data.policy)
     with _blaming_policy(data):
         return (*mechanism.warnings(data), *_data_warnings(mechanism, data))
 
 
 def foresee(data: Dataset) -> Foresight:
-    """Tell the owner what publishing these rows would be like; nothing is drawn. For the owner's eyes only."""
+    """Tell the owner what to expect from publishing these rows, without any noise. Private."""
     mechanism = mechanism_of(data.policy)
     with _blaming_policy(data):
         preview = mechanism.preview(data)
@@ -175,7 +174,7 @@ def foresee(data: Dataset) -> Foresight:
 
 
 def _data_warnings(mechanism: Mechanism, data: Dataset) -> Iterator[str]:
-    """Warn of no rows, and of released labels that are many and mostly repeat, as those of cards and vehicles do."""
+    """Warn about an empty dataset, and about released labels that look like cards or vehicles: many, and repeated."""
     if len(data) == 0:
         yield _NO_TRIPS
     if data.schema.person is not None or not mechanism.counts_persons:
@@ -186,24 +185,24 @@ def _data_warnings(mechanism: Mechanism, data: Dataset) -> Iterator[str]:
         times = data.column(attribute.name).value_counts().field("counts").to_numpy()
         if len(times) >= MANY_LABELS and len(data) <= FEW_TIMES * len(times) and (times > 1).mean() > 1 / 2:
             yield (
-                f"{attribute.name!r} has {len(times):,} values, most of which come again. If it tells persons apart, "
-                f"it links their {data.schema.protects}s for everyone, and k does not count persons: give it the role "
-                '"identifier" and name it in [contribution].'
+                f"{attribute.name!r} has {len(times):,} values, and most occur more than once. If it identifies "
+                f"persons, everyone can link their {data.schema.protects}s, and k does not count persons: give it the "
+                'role "identifier" and name it in [contribution].'
             )
 
 
 def _check_places(mechanism: Mechanism, data: Dataset, out: str | os.PathLike[str], *, force: bool) -> None:
-    """Check, before anything is spent, that everything may be written where it is to go."""
+    """Check, before any budget is spent, that every file can be written."""
     check_output(out, force=force)
     pool = pool_path(out, data)
     if mechanism.pools and os.path.lexists(pool) and not force:
-        raise OutputError(f"{pool} exists already. Choose another name, or replace it with --force.")
+        raise OutputError(f"{pool} already exists. Choose another name, or replace it with --force.")
 
 
 def pool_path(folder: str | os.PathLike[str], data: Dataset) -> Path:
-    """Return where the rows that a release left out go, to wait for the next: beside its folder, like the key."""
+    """Return the file for rows that a release left out and the next one may use: beside the folder, like the key."""
     path = Path(os.path.abspath(folder))
-    return path.with_name(path.name + POOL_ENDINGS[_is_csv(data)])
+    return path.with_name(path.name + (".pool.csv" if _is_csv(data) else ".pool.parquet"))
 
 
 def _is_csv(data: Dataset) -> bool:
@@ -211,7 +210,7 @@ def _is_csv(data: Dataset) -> bool:
 
 
 def left_out_rows(dataset: Dataset, key: Key) -> IntArray:
-    """Return the positions of records that a release does not tell of: what goes into the pool of the next."""
+    """Return the positions of records that are not in a release: they go into the pool for the next one."""
     released = np.zeros(len(dataset), dtype=bool)
     records = dataset.parts.records_of(key.table.column("source_row").to_numpy())
     released[records[records >= 0]] = True
@@ -219,16 +218,16 @@ def left_out_rows(dataset: Dataset, key: Key) -> IntArray:
 
 
 def write_pool(data: Dataset, key: Key, path: Path, *, force: bool = False) -> None:
-    """Write the rows that a release left out just as they were read, in a file that its owner alone can read.
+    """Write the rows that a release left out, unchanged, to a file that only its owner can read.
 
-    All columns are there, and CSV is written as the policy says it is read, so that the file can be read under the
-    same policy. Rows that the policy itself left out are not in it.
+    The file has all columns, and CSV has the format that the policy reads, so that the same policy can read it. Rows
+    that the policy itself left out are not in it.
     """
     _, positions = data.parts.of(left_out_rows(data, key))
     assert data.original is not None
     rows = data.original.take(data.parts.source_rows[positions])
     sink = io.BytesIO()
-    if _is_csv(data):  # cells that were read as text, as they were
+    if _is_csv(data):  # cells were read as text: write the same text
         options, text = data.policy.read_options, io.StringIO(newline="")
         writer = csv.writer(text, delimiter=options.delimiter, lineterminator="\n")
         writer.writerow(rows.column_names)
@@ -243,29 +242,27 @@ def write_pool(data: Dataset, key: Key, path: Path, *, force: bool = False) -> N
         os.replace(work, path) if force else os.link(work, path)
     except OSError as error:
         reason = error.strerror or "the disk failed"
-        raise OutputError(
-            f"{path} could not be written: {reason}. The release itself was; move the file away."
-        ) from None
+        raise OutputError(f"{path} could not be written: {reason}. The release is complete; move this file.") from None
     finally:
         work.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True)
 class DryRun:
-    """What publishing would promise and spend; nothing was drawn, spent or written.
+    """What publishing would promise and cost. Nothing was sampled, spent or written.
 
     Attributes
     ----------
     promise
-        What would be promised.
+        The promise of the release.
     num_rows, num_left_out
-        How many records would be used, and left out as the policy says; for the owner only.
+        Number of records that would be used, and that the policy leaves out; for the owner only.
     asked
-        What it would cost.
+        The cost.
     before, after
-        The ledger's statement of the dataset now, and as it would be then.
+        The ledger's statement of the dataset, now and after publishing.
     foresight
-        What the mechanism tells the owner beforehand.
+        What the mechanism tells the owner in advance.
     """
 
     promise: Promise
@@ -277,7 +274,6 @@ class DryRun:
     foresight: Foresight = field(default_factory=Foresight)
 
     def to_dict(self) -> dict[str, object]:
-        """Give the result as plain data."""
         return {
             "dry_run": True,
             "promise": self.promise.to_dict(),
@@ -300,7 +296,7 @@ def rehearse(
     force: bool = False,
     again: bool = False,
 ) -> DryRun:
-    """Do everything up to the spend, and say what it would be. Nothing is drawn, spent or written.
+    """Do everything up to the spend, and return what it would cost. Nothing is sampled, spent or written.
 
     Parameters
     ----------
@@ -313,7 +309,7 @@ def rehearse(
     foresight = foresee(data)
     with _opened(ledger, data.policy, again=again) as book:
         before = book.statement(data.policy.dataset)
-        rehearsal: Any = book.rehearsal()  # stops where a ledger would spend
+        rehearsal: Any = book.rehearsal()  # raises Rehearsed instead of spending
         try:
             with _blaming_policy(data):
                 mechanism.release(data, ledger=rehearsal, noise=noise or Noise())
@@ -324,7 +320,7 @@ def rehearse(
 
 @contextlib.contextmanager
 def _opened(ledger: Ledger | str | os.PathLike[str] | None, policy: Policy, *, again: bool) -> Iterator[Ledger]:
-    """Give the ledger to spend on: the caller's own, or one opened for this call."""
+    """Give the ledger of the caller, or open one for this call."""
     if isinstance(ledger, Ledger):
         before, ledger.again = ledger.again, ledger.again or again
         try:
@@ -332,11 +328,9 @@ def _opened(ledger: Ledger | str | os.PathLike[str] | None, policy: Policy, *, a
         finally:
             ledger.again = before
         return
-    with Ledger(ledger if ledger is not None else default_ledger(policy), again=again) as book:
+    if ledger is None:
+        if policy.path is None:
+            raise ParameterError("a policy without a file has no default ledger. Pass ledger= (a path or a Ledger).")
+        ledger = policy.path.parent / LEDGER_FILE
+    with Ledger(ledger, again=again) as book:
         yield book
-
-
-def default_ledger(policy: Policy) -> Path:
-    if policy.path is None:
-        raise ParameterError("a policy without a file has no default ledger. Pass ledger= (a path, or a Ledger).")
-    return policy.path.parent / LEDGER_FILE

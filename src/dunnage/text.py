@@ -6,11 +6,11 @@ from __future__ import annotations
 import math
 
 NO_BREAK = "\N{NO-BREAK SPACE}"
-_ROUNDING = 1e-9  # a share this close to all of it is all of it
+_ROUNDING = 1e-9  # a share this close to the whole counts as the whole
 
 
 def number_text(value: float) -> str:
-    """Write a number for a person: four digits, thousands apart, no exponent."""
+    """Write a number with four digits and commas between thousands, without an exponent."""
     if value == 0 or not math.isfinite(value):
         return f"{value:g}"
     decimals = max(0, 3 - math.floor(math.log10(abs(value))))
@@ -19,27 +19,27 @@ def number_text(value: float) -> str:
 
 
 def several(num: int, noun: str) -> str:
-    """Write a number of things, one of which has no ending: ``1 trip``, ``1,000 trips``."""
+    """Write a count with its noun: ``1 trip``, ``1,000 trips``."""
     return f"{num:,} {noun}{'' if num == 1 else 's'}"
 
 
 def rounded_percent(share: float) -> str:
-    """Write a share in per cent, three digits, even where that rounds to all of it."""
+    """Write a share in per cent with three digits, even if that rounds to 100 %."""
     return f"{100 * share:.3g} %"
 
 
 def percent(share: float) -> str:
-    """Write a share in per cent; only all of it is 100 %, and only nothing is 0 %."""
+    """Write a share in per cent; only the whole is written as 100 %, only nothing as 0 %."""
     return "over 99.9 %" if 0.9995 <= share < 1 else rounded_percent(share)
 
 
 def large_percent(share: float) -> str:
-    """Write a share that may be many times the whole: as :func:`percent`, from ten times on in whole per cent."""
+    """Write a share that may exceed the whole: like :func:`percent`, but in whole per cent from ten times upwards."""
     return f"{100 * share:,.0f} %" if share >= 9.995 else percent(share)
 
 
 def share_text(share: float) -> str:
-    """Write a share in per cent, three digits, without an exponent, never broken into two lines; only all is 100 %."""
+    """Write a share like :func:`percent`, without an exponent and without a line break."""
     nearly = 0.9995 <= share < 1 - _ROUNDING
     text = "over 99.9 %" if nearly else f"{number_text(float(f'{100 * share:.3g}'))} %"
     return text.replace(" ", NO_BREAK)

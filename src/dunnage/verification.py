@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""verify: check a release folder from outside, with nothing but the folder.
+"""Verify a release with nothing but its folder.
 
-Digests come before parsing. Then the mechanism is made again from its stated parameters and asked what it promises
-about the stated columns: guarantee, basis, assumptions and odds must be those. What can be counted is counted again
-from the tables, by the kind of release and by the mechanism: k, class sizes, bounds, sums, laws of noise, every figure
-that the certificate prints. What cannot be seen from outside is said. Private rows, budgets and keys are out of reach.
+Digests come before parsing. Then the mechanism is made again from its stated parameters. What it promises about the
+stated columns must be what the certificate states: guarantee, basis, assumptions and odds. Whatever the tables allow is
+recomputed, by the kind of release and by the mechanism: k, class sizes, bounds, sums, laws of noise, every figure in
+the certificate. The result says what cannot be checked this way. Private rows, budgets and keys are out of reach.
+
+Another version may have used other words. So sentences must be equal only if this version wrote the certificate;
+numbers, names and guarantees must always be equal.
 """
 
 from __future__ import annotations
@@ -69,25 +72,23 @@ from dunnage.release import (
     read_certificate,
     read_tables,
 )
-from dunnage.release.kinds import COUNTS, ESTIMATES, kind_of
-from dunnage.release.kinds.common import require, same
+from dunnage.release.kinds import COUNTS, ESTIMATES, kind_of, require, same
 from dunnage.release.kinds.rows import NOT_CHECKED
 from dunnage.tables.columns import as_text, is_set, is_text
 from dunnage.text import several
 
-_HIDDEN = "identifier that is not released"
-"""Name for a column of the owner that a promise depends on, and that a release does not name."""
+_HIDDEN = "identifier that is not released"  # stands for a private column that a promise depends on
 
 
 class Verification(Model):
-    """What was checked, what failed, and what cannot be checked from outside.
+    """What was checked, what failed, and what cannot be checked with the folder alone.
 
     Attributes
     ----------
     checks
-        What was checked and held.
+        The checks that passed.
     problems
-        What did not hold; empty means the release is in order.
+        The checks that failed; if there are none, the release is in order.
     basis
         What the certificate states: proved, claimed or void; empty if it cannot be read.
     not_checked
@@ -103,20 +104,18 @@ class Verification(Model):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def ok(self) -> bool:
-        """Whether every check held."""
         return not self.problems
 
     def to_dict(self) -> dict[str, Any]:
         return self.model_dump(mode="json", by_alias=True)
 
     def summary(self) -> str:
-        """Print the result for a person."""
         void = ", but void: nothing is promised" if self.basis == Basis.VOID else ""
         lines = [f"In order{void}: {self.folder}" if self.ok else f"NOT in order: {self.folder}"]
         lines += [f"  failed  {problem}" for problem in self.problems]
-        for check in self.checks:  # one that held only as far as an unsigned folder can is a note
+        for check in self.checks:  # without a trusted signature, a check is only a note
             lines.append(f"  {'note' if check.startswith(('not signed', 'signed, but')) else 'ok':<6}  {check}")
-        lines += ["Cannot be checked from outside:", *(f"  -       {item}" for item in self.not_checked)]
+        lines += ["Cannot be checked with the folder alone:", *(f"  -       {item}" for item in self.not_checked)]
         return "\n".join(lines)
 
 
@@ -126,19 +125,19 @@ def verify(folder: str | os.PathLike[str], *, signed_by: str | os.PathLike[str] 
     Parameters
     ----------
     folder
-        The folder that was handed over.
+        The release folder.
     signed_by
-        Public key (PEM file) the certificate must be signed with.
+        Public key (PEM file) that must have signed the certificate.
 
     Returns
     -------
     Verification
-        ``ok`` tells whether everything held.
+        ``ok`` is true if every check passed.
 
     Raises
     ------
     ReleaseError
-        If there is no release at that place at all.
+        If there is no release in that place.
     """
     path = Path(folder)
     if not path.is_dir():
@@ -153,10 +152,10 @@ def verify(folder: str | os.PathLike[str], *, signed_by: str | os.PathLike[str] 
         basis, kind = str(certificate.basis), kind_of(certificate)
         if kind is not None:
             not_checked = kind.not_checked(certificate)
-        checks.append("the certificate is readable, in canonical form, and fits its own digest")
+        checks.append("the certificate is readable, in canonical form, and matches its own digest")
         checks.append(certificate.check_signature(trusted))
         _check_digests(path, certificate)
-        checks.append(f"{len(certificate.files)} files fit their digests, and there are no others")
+        checks.append(f"{len(certificate.files)} files match their digests, and there are no others")
         release = Release(certificate=certificate, **read_tables(path, certificate))
         checks += _check_contents(release, path)
     except (CheckFailed, ReleaseError) as failure:
@@ -166,36 +165,36 @@ def verify(folder: str | os.PathLike[str], *, signed_by: str | os.PathLike[str] 
     except MemoryError:
         raise
     except Exception as failure:
-        # Whatever goes wrong from here on, whoever made the folder made it malformed: never pass, never crash.
-        problems.append(f"the contents do not have the form of a release ({type(failure).__name__})")
+        # Any other error means that the folder is malformed: never pass, never crash.
+        problems.append(f"the contents are not those of a release ({type(failure).__name__})")
     return Verification(folder=str(path), basis=basis, checks=checks, problems=problems, not_checked=not_checked)
 
 
 def _check_digests(folder: Path, certificate: Certificate) -> None:
     listed = certificate.files
     present = {path.name for path in folder.iterdir()} - {CERTIFICATE_FILE}
-    problems = [f"{name}: listed in the certificate but missing" for name in set(listed) - present]
+    problems = [f"{name}: listed in the certificate, but missing" for name in set(listed) - present]
     problems += [f"{name}: not listed in the certificate" for name in present - set(listed)]
-    problems += [f"{name}: no file of a release" for name in (present & set(listed)) - RELEASE_FILES]
+    problems += [f"{name}: not a file of a release" for name in (present & set(listed)) - RELEASE_FILES]
     for name in present & set(listed) & RELEASE_FILES:
         if not is_plain_file(folder, name) or file_digest(folder / name) != listed[name]:
-            problems.append(f"{name}: does not fit its digest, so it was changed or damaged")
+            problems.append(f"{name}: does not match its digest, so it was changed or damaged")
     if problems:
         raise CheckFailed("; ".join(printable(problem) for problem in sorted(problems)))
 
 
 def check_release(release: Release) -> None:
-    """Check all that follows from certificate and tables, wherever they came from; raise :class:`CheckFailed`."""
+    """Check everything that follows from certificate and tables; raise :class:`CheckFailed`."""
     try:
         list(_check_contents(release))
     except (CheckFailed, MemoryError):
         raise
-    except Exception as failure:  # whatever goes wrong, whoever made the release made it malformed
-        raise CheckFailed(f"the contents do not have the form of a release ({type(failure).__name__})") from None
+    except Exception as failure:  # the release is malformed
+        raise CheckFailed(f"the contents are not those of a release ({type(failure).__name__})") from None
 
 
 def _check_contents(release: Release, folder: Path | None = None) -> Iterator[str]:
-    """Say what holds of certificate, tables and, if there is a folder, its other files."""
+    """Yield the checks that pass for certificate, tables and, if there is a folder, its other files."""
     certificate, estimates = release.certificate, release.kind == ESTIMATES
     yield from _check_statement(certificate)
     yield check_estimate_columns(release) if estimates else release.owner.check_columns(release)
@@ -206,21 +205,21 @@ def _check_contents(release: Release, folder: Path | None = None) -> Iterator[st
         yield check_estimate_lines(release)
         yield _check_estimate_loss(release)
     else:
-        # First what any release of the kind has, then what the mechanism states.
+        # First what every release of the kind has, then what the mechanism states.
         yield from release.owner.recount(release)
         yield from mechanism_of(certificate).recount(release, _schema_of(certificate))
     yield from _check_proof(certificate)
 
 
 def _check_statement(certificate: Certificate) -> Iterator[str]:
-    """Check that everything the certificate promises is what its mechanism promises about its columns."""
+    """Check that the certificate promises what its mechanism promises about its columns."""
     if certificate.kind != ESTIMATES:
         _check_promise(certificate)
     basis, why = certificate.basis, certificate.why or ""
     wrong = "gives a reason why it is not" if why else "does not say why"
-    require((basis is Basis.PROVED) != bool(why), f"certificate.json: {basis}, but {wrong}")
+    require((basis is Basis.PROVED) != bool(why), f"certificate.json: the basis is {basis}, but it {wrong}")
     may_hold = certificate.holds is None or basis is Basis.CLAIMED
-    require(may_hold, f"certificate.json: {basis}, but states what holds instead")
+    require(may_hold, f"certificate.json: the basis is {basis}, but it states what holds instead")
     stated = Promise(
         guarantee=certificate.guarantee,
         basis=basis,
@@ -229,37 +228,44 @@ def _check_statement(certificate: Certificate) -> Iterator[str]:
         why=why,
         assumptions=tuple(Assumption(name, says) for name, says in certificate.assumptions.items()),
     )
-    odds_follow = same(certificate.meaning.plain(), meaning(stated).plain())
-    require(odds_follow, "certificate.json: the odds do not follow from the guarantee")
+    meanings: list[Any] = [certificate.meaning.plain(), meaning(stated).plain()]
+    if not _is_own(certificate):
+        meanings = [[{**row, "sentence": ""} for row in item["odds"]] for item in meanings]
+    require(same(*meanings), "certificate.json: the odds do not follow from the guarantee")
     _check_composition(certificate, stated)
-    require(certificate.time == certificate.spend.at, "certificate.json: its time is not that of the spend")
-    usual = certificate.digests_say == DIGESTS_SAY or certificate.software.dunnage != __version__
-    require(usual, "certificate.json: says something else of digests")
+    require(certificate.time == certificate.spend.at, "certificate.json: its time is not the time of the spend")
+    usual = certificate.digests_say == DIGESTS_SAY or not _is_own(certificate)
+    require(usual, "certificate.json: says something else about digests")
     yield "the odds and composition rule follow from the guarantee"
     if certificate.kind != ESTIMATES:
         yield "guarantee, basis and assumptions are what the mechanism promises with these parameters and columns"
 
 
+def _is_own(certificate: Certificate) -> bool:
+    """Return whether this version wrote the certificate, so that its words must be ours."""
+    return certificate.software.dunnage == __version__
+
+
 def mechanism_of(certificate: Certificate) -> Mechanism:
-    """Make the mechanism again from what the certificate states of it."""
+    """Make the mechanism again from its parameters in the certificate."""
     kind = MECHANISMS.get(certificate.mechanism_name)
     if kind is None:
-        raise CheckFailed("certificate.json: a mechanism that this version does not know")
+        raise CheckFailed("certificate.json: this version does not know the mechanism")
     try:
         made = kind.from_description(certificate.mechanism)
     except ParameterError as error:
-        raise CheckFailed(f"certificate.json: parameters that {kind.name} cannot have: {error}") from None
+        raise CheckFailed(f"certificate.json: {kind.name} cannot have these parameters: {error}") from None
     in_form = same(made.describe(), certificate.mechanism)
-    require(in_form, f"certificate.json: parameters of {kind.name} in another form than certificates have")
+    require(in_form, f"certificate.json: parameters of {kind.name} are not in the form that certificates use")
     return made
 
 
 def _check_promise(certificate: Certificate) -> None:
-    """Compare what is promised with what the mechanism promises; words of another version may differ."""
+    """Compare the promise of the certificate with that of the mechanism."""
     try:
         due = mechanism_of(certificate).promise(_schema_of(certificate))
     except ParameterError as error:
-        raise CheckFailed(f"certificate.json: the mechanism cannot promise anything of this: {error}") from None
+        raise CheckFailed(f"certificate.json: the mechanism has no promise for these columns: {error}") from None
     if certificate.basis is Basis.VOID:
         due = due.voided(certificate.why or "")
     expected, stated = due.to_dict(), certificate.plain()
@@ -269,35 +275,35 @@ def _check_promise(certificate: Certificate) -> None:
         wrong.append("warnings")
     names = {item.name for item in due.assumptions}
     wrong += ["assumptions"] if names != certificate.assumptions.keys() else []
-    if certificate.software.dunnage == __version__:  # another one may have put it in other words
+    if _is_own(certificate):
         for name in ("assumptions", "numerics", "claim", "why", "warnings"):
             wrong += [name] if (expected.get(name) or "") != (stated.get(name) or "") else []
-        # Columns that are not released may have been the reason for leaving rows out: their lines come last.
-        shown = certificate.in_clear[: len(due.in_clear)]
+        # Rows may be left out because of columns that are not released: those lines come last.
+        first = certificate.in_clear[: len(due.in_clear)]
         more = certificate.in_clear[len(due.in_clear) :]
         usual = len(set(certificate.in_clear)) == len(certificate.in_clear)
         usual &= all("were left out" in item or "were moved to the nearest end" in item for item in more)
-        wrong += ["in_clear"] if shown != list(due.in_clear) or not usual else []
+        wrong += ["in_clear"] if first != list(due.in_clear) or not usual else []
     wrong = list(dict.fromkeys(wrong))
-    require(not wrong, f"certificate.json: {', '.join(wrong)} not what the mechanism promises")
+    require(not wrong, f"certificate.json: the mechanism promises something else: {', '.join(wrong)}")
 
 
 def _schema_of(certificate: Certificate) -> Schema:
-    """Make a schema of the released columns again, as far as promises depend on it."""
+    """Make the schema of the released columns again, as far as promises depend on it."""
     try:
         if certificate.kind == COUNTS:
             return _trip_schema(certificate)
         schema = _row_schema(certificate)
     except ParameterError as error:
-        raise CheckFailed(f"certificate.json: attributes that no release can have: {error}") from None
+        raise CheckFailed(f"certificate.json: no release can have these attributes: {error}") from None
     as_stated = same(schema.describe(), [item.plain() for item in certificate.attributes])
-    require(as_stated, "certificate.json: the attributes are not stated as releases state them")
+    require(as_stated, "certificate.json: the attributes are not in the form that releases use")
     return schema
 
 
 def _row_schema(certificate: Certificate) -> Schema:
     kinds_exist = all(item.kind in (None, *KINDS) for item in certificate.attributes)
-    require(kinds_exist, "certificate.json: attributes of a kind that there is not")
+    require(kinds_exist, "certificate.json: an attribute has an unknown kind")
     attributes = [
         Attribute(
             name=item.name,
@@ -341,43 +347,42 @@ def _trip_schema(certificate: Certificate) -> Schema:
 
 
 def _check_proof(certificate: Certificate) -> Iterator[str]:
-    """Check that the proof named, if any, is the mechanism's; another version may name its sections otherwise."""
+    """Check that a proof, if one is named, is that of the mechanism; sections may differ between versions."""
     proof = certificate.proof
-    if proof is None:  # certificates of older versions name none
+    if proof is None:  # older versions named no proof
         return
     same_software = proof.project == PROJECT and proof.version == certificate.software.dunnage
-    require(same_software, "certificate.json: the proof is not of its software")
+    require(same_software, "certificate.json: the proof is not that of its software")
     estimates = certificate.kind == ESTIMATES
     sections = Rebuilt.of(certificate).promise().notes if estimates else mechanism_of(certificate).notes()
     notes, due = proof.sections, [f"docs/proofs/{note}" for note in sections]
     if proof.version != __version__:
         notes, due = (list(dict.fromkeys(note.partition("#")[0] for note in each)) for each in (notes, due))
-    require(notes == due, "certificate.json: names another proof than that of its mechanism")
-    yield "the proof named is that of the mechanism"
+    require(notes == due, "certificate.json: the proof is not that of its mechanism")
+    yield "the proof is that of the mechanism"
 
 
 def _check_composition(certificate: Certificate, promise: Promise) -> None:
     stated = certificate.composition
-    rule = composition_rule(certificate.guarantee)
-    require(stated.rule == rule, "certificate.json: the composition rule does not fit the guarantee")
-    require(stated.neighbours in tuple(Neighbours), "certificate.json: totals between neighbours that there are not")
+    fits = stated.rule == composition_rule(certificate.guarantee) or not _is_own(certificate)
+    require(fits, "certificate.json: the composition rule does not follow from the guarantee")
+    require(stated.neighbours in tuple(Neighbours), "certificate.json: totals between unknown neighbours")
     own = promise.true_loss(Neighbours(str(stated.neighbours)))
-    require(stated.total is not None and stated.total_per_period is not None, "certificate.json: states no totals")
+    require(None not in (stated.total, stated.total_per_period), "certificate.json: the totals are missing")
     assumes = None if certificate.kind == ESTIMATES else ONE_PERIOD_PER_RECORD.name
     fits = stated.total_per_period_assumes == assumes and None not in stated.plain().values()
-    require(fits, "certificate.json: the total per period rests on something else")
+    require(fits, "certificate.json: another assumption of the total per period")
     totals = [total for total in (stated.total, stated.total_per_period) if isinstance(total, Total)]
     in_form = all(same(plain(exact(part)), part) for total in totals for part in (total.epsilon, total.delta))
-    require(in_form, "certificate.json: states a total in another form than certificates have")
-    require(own.bounded or not totals, "certificate.json: states a total, which does not exist after this release")
+    require(in_form, "certificate.json: a total is not in the form that certificates use")
+    require(own.bounded or not totals, "certificate.json: states a total, but none exists after this release")
     fits = all(own.within(Loss(exact(total.epsilon), exact(total.delta))) for total in totals)
-    require(fits, "certificate.json: states a total that is less than this release alone")
+    require(fits, "certificate.json: a total is below the loss of this release")
 
 
 def _check_csv(release: Release, folder: Path) -> str:
-    """Check that each CSV file holds the same table as its Parquet file."""
     for name, table in release.tables.items():
-        # Arrow writes the widest decimals to CSV but does not read them: they are compared as text, and so are sets.
+        # Arrow writes the widest decimals to CSV but cannot read them: they are compared as text, and so are sets.
         wide = [item.name for item in table.schema if pa.types.is_decimal256(item.type) or is_set(item.type)]
         kinds = {item.name: pa.string() if item.name in wide else item.type for item in table.schema}
         text = pacsv.read_csv(
@@ -388,53 +393,44 @@ def _check_csv(release: Release, folder: Path) -> str:
         columns = zip(table.column_names, table.itercolumns(), strict=True)
         expected = [as_text(c) if is_text(c.type) or is_set(c.type) else c.cast(kinds[n]) for n, c in columns]
         same = text.column_names == table.column_names and all(
-            found.equals(wanted) for found, wanted in zip(text.itercolumns(), expected, strict=True)
+            column.equals(wanted) for column, wanted in zip(text.itercolumns(), expected, strict=True)
         )
-        require(same, f"{name}.csv does not hold the same table as {name}.parquet")
-    return "CSV and Parquet files hold the same tables"
+        require(same, f"{name}.csv and {name}.parquet do not have the same table")
+    return "CSV and Parquet files have the same tables"
 
 
 def _check_texts(release: Release, folder: Path) -> str:
-    """Check that nothing is said of the tables, or hidden in them, that does not follow from them."""
+    """Check that the texts follow from the tables, and that nothing is hidden in these."""
     for name in release.tables:
         with pq.ParquetFile(folder / f"{name}.parquet") as file:
-            require(not file.schema_arrow.metadata, f"{name}.parquet holds more than a table")
-    if release.certificate.software.dunnage != __version__:  # which may have put it in other words
-        return "Parquet files hold tables alone"
+            require(not file.schema_arrow.metadata, f"{name}.parquet has more than a table")
+    if not _is_own(release.certificate):
+        return "Parquet files have nothing but tables"
     for name, content in release.texts(folder).items():
         require((folder / name).read_bytes() == content, f"{name} does not describe this release")
     return "README.md and datapackage.json describe this release"
 
 
-# Estimates: the task is made again and asked, then lines and figures are counted.
+# --- Estimates: the task is made again, then lines and figures are recomputed
 #
-# The certificate holds the whole task, by its digest the one that devices agreed to. From it follow the mechanisms,
-# what a report, a slot and a day give away, the promise, the columns and the lines there must be. What is left are
-# figures of the reports, which are not at hand: these must lie where they can.
+# The certificate has the whole task; its digest shows that devices agreed to it. From the task follow the mechanisms,
+# what a report, a slot and a day give away, the promise, the columns and the lines. The figures of the reports do not:
+# these can only be checked for their possible range.
 
 _SUM_TOLERANCE = 1e-6
-_STATED = {
-    "guarantee": "the guarantee does",
-    "holds": "what holds does",
-    "in_clear": "what is in clear does",
-    "assumptions": "the assumptions do",
-    "claim": "the claim does",
-    "why": "why it is not proved does",
-    "warnings": "the warnings do",
-    "numerics": "the numerics do",
-}
+_WORDS = ("in_clear", "assumptions", "claim", "why", "warnings", "numerics")
 _Line = Mapping[str, Any]
 
 
 @lru_cache(maxsize=4)
 def _made_again(task: str) -> tuple[Task, TaskLosses, Mapping[str, DeviceMechanism]]:
-    """Make a task again once, however often it is asked: some laws take long."""
+    """Make a task again, once for all checks: some laws take long."""
     made = Task.from_json(task)
     return made, check_task(made), mechanisms_of(made)
 
 
 class Rebuilt(NamedTuple):
-    """What a certificate of estimates states, and the task, losses and mechanisms made again from it."""
+    """A certificate of estimates, with the task, losses and mechanisms made again from it."""
 
     stated: Certificate
     task: Task
@@ -443,14 +439,14 @@ class Rebuilt(NamedTuple):
 
     @classmethod
     def of(cls, certificate: Certificate) -> Rebuilt:
-        """Make the task of a certificate again; one that devices would refuse fails the check."""
+        """Make the task again; a task that devices would refuse fails the check."""
         try:
             return cls(certificate, *_made_again(json.dumps(certificate.estimates.task)))
         except UserError:
-            raise CheckFailed("certificate.json: the task is none that devices would take") from None
+            raise CheckFailed("certificate.json: devices would refuse the task") from None
 
     def promise(self) -> Promise:
-        """Return what the release promises, by the task and the figures stated."""
+        """Return what the release promises, from the task and the stated figures."""
         stated = self.stated
         due = promises.estimates_promise(
             self.task,
@@ -458,14 +454,14 @@ class Rebuilt(NamedTuple):
             self.mechanisms,
             confidence=float(str(stated.mechanism["confidence"])),
             combine=str(stated.mechanism["combine"]),
-            rules={item.rule for told in stated.estimates.combined.values() for item in told.values()},
+            rules={item.rule for items in stated.estimates.combined.values() for item in items.values()},
             verdicts=self.verdicts(),
         )
         return due.voided(stated.why or "") if stated.basis is Basis.VOID else due
 
     def verdicts(self) -> dict[str, NoiseVerdict]:
-        """Judge each map that there are reports for, by their number."""
-        nums = {name: sum(told.values()) for name, told in self.stated.estimates.reports.items()}
+        """Judge each map that has reports, by their number."""
+        nums = {name: sum(tiers.values()) for name, tiers in self.stated.estimates.reports.items()}
         return {
             name: mechanism.noise_verdict(nums[name])
             for name, mechanism in self.mechanisms.items()
@@ -474,46 +470,47 @@ class Rebuilt(NamedTuple):
 
 
 def check_estimate_columns(release: Release) -> str:
-    """Check that there is one table, of the columns that the task needs, and that the task is the one of the digest."""
+    """Check that there is one table with the columns of the task, and that the task matches its digest."""
     stated, measures = release.certificate, release.certificate.estimates
     canonical = json.dumps(measures.task, sort_keys=True, separators=(",", ":")).encode("ascii")
     fits = hashlib.sha256(canonical).hexdigest() == measures.task_digest
-    require(fits, "certificate.json: the task does not fit its digest")
+    require(fits, "certificate.json: the task does not match its digest")
     rebuilt = Rebuilt.of(stated)
-    require(rebuilt.task.dataset == stated.dataset, "certificate.json: another dataset")
-    require(stated.period is None, "certificate.json: a period, which estimates do not have")
+    require(rebuilt.task.dataset == stated.dataset, "certificate.json: the dataset is not that of the task")
+    require(stated.period is None, "certificate.json: estimates have no period")
     require(stated.spend.id == promises.spend_id(rebuilt.task), "certificate.json: the spend is not that of the task")
-    require(list(release.tables) == ["data"], "the tables are not those that the certificate speaks of")
+    require(list(release.tables) == ["data"], "the tables are not those of the certificate")
     columns = [(item.name, item.type) for item in release.data.schema]
     fits = columns == list(promises.columns_of(rebuilt.mechanisms).items())
-    require(fits, "data: the columns are not those that the certificate speaks of")
-    # Parameters, laws and public domains are those of the task.
+    require(fits, "data: the columns are not those of the certificate")
+    # Parameters, laws and public domains must be those of the task.
     parameters, level = stated.mechanism, stated.mechanism.get("confidence")
     keys = {"name", "confidence", "combine", "purposes", "as_published"}
-    require(parameters.keys() == keys and parameters["name"] == promises.NAME, "certificate.json: another mechanism")
+    fits = parameters.keys() == keys and parameters["name"] == promises.NAME
+    require(fits, "certificate.json: not a mechanism of estimates")
     fits = isinstance(level, float) and 0.5 <= level < 1 and parameters["combine"] in promises.COMBINATIONS
-    require(fits, "certificate.json: a confidence or combination of tiers that there is not")
+    require(fits, "certificate.json: an unknown confidence or combination of tiers")
     purposes = parameters["purposes"] if isinstance(parameters["purposes"], dict) else {}
-    require(purposes.keys() == rebuilt.mechanisms.keys(), "certificate.json: other purposes")
+    require(purposes.keys() == rebuilt.mechanisms.keys(), "certificate.json: the purposes are not those of the task")
     for name, mechanism in rebuilt.mechanisms.items():
         fits = same(mechanism.describe(), purposes[name])
         require(fits, f"certificate.json: the mechanism of {name} is not that of the task")
     published = any(mechanism.as_published for mechanism in rebuilt.mechanisms.values())
-    require(parameters["as_published"] is published, "certificate.json: does not say whether it was made as published")
+    require(parameters["as_published"] is published, "certificate.json: does not say if the published form was used")
     expected = promises.describe_subjects(rebuilt.mechanisms)
     names = [[(item.purpose, item.name) for item in items] for items in (stated.attributes, expected)]
-    require(names[0] == names[1], "certificate.json: other attributes than the task has")
+    require(names[0] == names[1], "certificate.json: the attributes are not those of the task")
     for item, due in zip(stated.attributes, expected, strict=True):
         fits = same(due.plain(), item.plain())
         require(fits, f"certificate.json: the domain of {item.name} is not that of the task")
-    return "table, columns and domains are those of the task, which fits its digest"
+    return "table, columns and domains are those of the task, which matches its digest"
 
 
 def check_estimate_lines(release: Release) -> str:
-    """Check that lines are those of the task, values in their intervals, these in the domain, and shares parts of 1."""
+    """Check that lines are those of the task, values in their intervals, intervals in the domain; shares sum to 1."""
     lines, rebuilt = release.data.to_pylist(), Rebuilt.of(release.certificate)
     measures = release.certificate.estimates
-    require(len(lines) == measures.lines, "certificate.json: another number of lines")
+    require(len(lines) == measures.lines, "certificate.json: the number of lines is wrong")
     _check_reports(rebuilt)
     rest = iter(lines)
     for name, mechanism in rebuilt.mechanisms.items():
@@ -535,15 +532,15 @@ def check_estimate_lines(release: Release) -> str:
     require(next(rest, None) is None, "data: more lines than the task has quantities")
     reports = sum(num for tiers in measures.reports.values() for num in tiers.values())
     pointed = sum(line["lower"] == line["upper"] for line in lines if line["quantity"] == "mean")
-    rare = f"; {several(pointed, 'mean')} without any width, which is rare: ask for the reports" if pointed else ""
+    rare = f"; {several(pointed, 'mean')} without any width, which is rare: request the reports" if pointed else ""
     return (
-        f"{several(len(lines), 'line')} from {several(reports, 'report')}: each is of the task, its value lies in its "
-        f"interval and this in the public domain; shares add up to 1{rare}"
+        f"{several(len(lines), 'line')} from {several(reports, 'report')}: each belongs to the task, its value lies in "
+        f"its interval and the interval in the public domain; shares add up to 1{rare}"
     )
 
 
 def _check_reports(rebuilt: Rebuilt) -> None:
-    """Check how many reports there were, were left out and told of each number, and what is said of each map."""
+    """Check the numbers of reports, also those left out and those of each number, and the verdict on each map."""
     measures = rebuilt.stated.estimates
     reports, combined, left_out = measures.reports, measures.combined, measures.left_out or {}
     stated = all(getattr(measures, name) is not None for name in measures.model_fields_set)
@@ -553,28 +550,28 @@ def _check_reports(rebuilt: Rebuilt) -> None:
         and left_out.keys() <= set(promises.LEFT_OUT)
         and all(num >= 0 for num in left_out.values())
     )
-    require(fits, "certificate.json: reports left out that there cannot be")
+    require(fits, "certificate.json: impossible numbers of reports left out")
     require(reports.keys() == rebuilt.mechanisms.keys(), "certificate.json: reports of other purposes")
     for purpose in rebuilt.task.purposes:
         tiers, by_tier = {tier.name for tier in purpose.tiers}, reports[purpose.name]
         fits = by_tier.keys() <= tiers and all(num > 0 for num in by_tier.values())
-        require(fits, f"certificate.json: reports of {purpose.name} that there cannot be")
+        require(fits, f"certificate.json: impossible numbers of reports of {purpose.name}")
         _check_combined(rebuilt, purpose.name, combined.get(purpose.name, {}))
-    require(combined.keys() <= reports.keys(), "certificate.json: tiers combined of other purposes")
-    require(any(reports.values()), "certificate.json: estimates from no report")
+    require(combined.keys() <= reports.keys(), "certificate.json: combined tiers of other purposes")
+    require(any(reports.values()), "certificate.json: there are no reports")
     maps, verdicts = measures.maps or {}, rebuilt.verdicts()
     require(maps.keys() == verdicts.keys() and measures.maps != {}, "certificate.json: maps of other purposes")
     on_ways = {name for name in verdicts if isinstance(rebuilt.mechanisms[name], LocalTrajectory)}
     on_task = (measures.paths or {}).keys() == on_ways and (measures.paths is not None) == bool(on_ways)
     require(on_task, "certificate.json: paths of other purposes")
     for name, verdict in verdicts.items():
-        fits = maps[name] == verdict.message
-        require(fits, f"certificate.json: what is said of the map of {name} does not follow from the task")
+        fits = maps[name] == verdict.message or not _is_own(rebuilt.stated)
+        require(fits, f"certificate.json: the verdict on the map of {name} does not follow from the task")
 
 
 def _check_combined(rebuilt: Rebuilt, name: str, stated: Mapping[str, CombinedTiers]) -> None:
-    """Check that tiers were put together by the rule asked for, and how many reports told of each number."""
-    wrong = f"certificate.json: tiers of {name} combined that there are not"
+    """Check that tiers were combined by the requested rule, and how many reports each number has."""
+    wrong = f"certificate.json: the combined tiers of {name} are impossible"
     mechanism, by_tier = rebuilt.mechanisms[name], rebuilt.stated.estimates.reports[name]
     rule = str(rebuilt.stated.mechanism["combine"])
     numbers = isinstance(mechanism, LocalNumeric)
@@ -584,7 +581,7 @@ def _check_combined(rebuilt: Rebuilt, name: str, stated: Mapping[str, CombinedTi
         require((item.reports is not None) is numbers, wrong)
         silent = item.reports == 0
         sound = "p_value" not in item.model_fields_set or (item.p_value is not None and 0 <= item.p_value <= 1)
-        require(sound, "certificate.json: a p-value that is none")
+        require(sound, "certificate.json: a p-value is not a probability")
         require(
             item.rule == (promises.NO_TIER if silent else promises.chosen_rule(rule, len(by_tier), item.p_value)), wrong
         )
@@ -598,19 +595,19 @@ def _check_combined(rebuilt: Rebuilt, name: str, stated: Mapping[str, CombinedTi
 
 
 def _check_line(line: _Line | None, expected: Mapping[str, object], low: float, high: float) -> float:
-    """Check what a line is about and that its value and interval lie where they must; return the value."""
+    """Check what a line is about, and the range of its value and interval; return the value."""
     if line is None:
         raise CheckFailed("data: fewer lines than the task has quantities")
     words = " ".join(str(expected[key]) for key in ("quantity", "purpose", "attribute") if expected.get(key))
     figures = ("value", "lower", "upper")
     fits = all(same(line[name], expected.get(name, promises.EMPTY[name])) for name in line if name not in figures)
-    require(fits and expected.keys() <= line.keys(), f"data: a line is not that of {words}")
+    require(fits and expected.keys() <= line.keys(), f"data: a line is not about {words}")
     value, lower, upper = (line[name] for name in figures)
     bounded = lower is not None and upper is not None and low <= lower <= upper <= high
     require(bounded, f"data: an interval of {words} is empty or leaves the public domain")
     if value is None:
         whole = lower == low and upper == high and expected["quantity"] in ("mean", "present")
-        require(whole, f"data: no value of {words}, yet an interval within the domain")
+        require(whole, f"data: {words} has no value, but an interval within the domain")
         return math.nan
     require(lower <= value <= upper, f"data: a value of {words} lies outside its interval")
     return float(value)
@@ -647,7 +644,7 @@ def _check_numbers(
 def _check_paths(name: str, mechanism: LocalTrajectory, counts: Mapping[str, int], rest: Iterator[_Line]) -> None:
     fits = counts.keys() == {"paths", "listed"} and counts["paths"] == promises.num_paths(mechanism)
     fits = fits and 0 < counts["listed"] <= counts["paths"]
-    require(fits, f"certificate.json: does not tell the paths of {name}")
+    require(fits, f"certificate.json: does not state the paths of {name}")
     shares, paths = [], []
     for _ in range(counts["listed"] + (counts["listed"] < counts["paths"])):
         line = next(rest, None)
@@ -655,17 +652,17 @@ def _check_paths(name: str, mechanism: LocalTrajectory, counts: Mapping[str, int
         shares.append(_check_line(line, {"quantity": "share", "purpose": name, "path": path}, 0.0, 1.0))
         paths.append(str(path))
     if counts["listed"] < counts["paths"]:
-        require(paths.pop() == promises.OTHER, f"data: what is left of the paths of {name} is not the last line")
+        require(paths.pop() == promises.OTHER, f"data: the last line of {name} is not that of all other paths")
     require(len(set(paths)) == len(paths), f"data: a path of {name} is listed twice")
     sound = all(promises.path_index(mechanism, path) is not None for path in paths)
-    require(sound, f"data: a path of {name} is none of the grid")
+    require(sound, f"data: a path of {name} is not on the grid")
     ordered = all(one >= other for one, other in itertools.pairwise(shares[: counts["listed"]]))
-    require(ordered, f"data: the paths of {name} are not in order of their shares")
+    require(ordered, f"data: the paths of {name} are not in the order of their shares")
     _check_sum(shares, name)
 
 
 def _check_estimate_loss(release: Release) -> str:
-    """Check what a report, a slot and a day give away, and that everything promised follows from the task."""
+    """Check what a report, a slot and a day give away, and that the promise follows from the task."""
     stated, rebuilt = release.certificate, Rebuilt.of(release.certificate)
     task, losses, measures = rebuilt.task, rebuilt.losses, stated.estimates
     fits = same(promises.loss_measures(task, losses).plain(), measures.loss.plain())
@@ -673,15 +670,18 @@ def _check_estimate_loss(release: Release) -> str:
     promise = rebuilt.promise()
     require(stated.basis is promise.basis, "certificate.json: the basis does not follow from the task")
     expected, printed = promise.to_dict(), stated.plain()
-    for name, words in _STATED.items():
-        require(same(expected.get(name), printed.get(name)), f"certificate.json: {words} not follow from the task")
+    wrong = [name for name in ("guarantee", "holds") if not same(expected.get(name), printed.get(name))]
+    wrong += ["assumptions"] if {item.name for item in promise.assumptions} != stated.assumptions.keys() else []
+    if _is_own(stated):
+        wrong += [name for name in _WORDS if not same(expected.get(name), printed.get(name))]
+    require(not wrong, f"certificate.json: does not follow from the task: {', '.join(dict.fromkeys(wrong))}")
     totals = (made.plain() for made in (promises.composed(task, losses, promise), stated.composition))
     fits = same(*([made["total"], made["total_per_period"]] for made in totals))
     require(fits, "certificate.json: the totals of a day and a lifetime do not follow from the task")
     within = f"epsilon {decimal_text(promises.loss_within(task, losses, rebuilt.mechanisms))}"
     words = f"a slot of reports gives away {within}"
     if any(losses.of_slot(tier) is None for tier in task.tier_names):
-        words = f"a slot of reports shows areas as they are, without any bound across areas; within areas {within}"
+        words = f"a slot of reports shows areas unchanged, without any bound across areas; within areas {within}"
     claim = decimal_text(promise.guarantee.epsilon) if not isinstance(promise.guarantee, KAnonymity) else ""
-    agrees = f"and not epsilon {claim} as claimed" if promise.basis is Basis.CLAIMED else "as stated"
+    agrees = f"not epsilon {claim} as claimed" if promise.basis is Basis.CLAIMED else "as stated"
     return f"{words} at most, {agrees}, by the laws of the task"

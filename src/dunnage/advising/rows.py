@@ -60,8 +60,7 @@ from dunnage.publishing import promise as promise_of
 from dunnage.publishing import publish
 from dunnage.samples.shape import like
 from dunnage.settle import apply
-from dunnage.tables.dataset import Dataset
-from dunnage.tables.load import load
+from dunnage.tables.dataset import Dataset, load
 
 KS, QUICK_KS = (2, 3, 5, 10, 20, 50), (2, 5, 20)
 EPSILONS, QUICK_EPSILONS = (0.5, 1, 2, 4, 8), (1, 4)

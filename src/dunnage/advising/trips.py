@@ -48,9 +48,8 @@ from dunnage.publishing import promise as promise_of
 from dunnage.release import Release
 from dunnage.samples.shape import SlotTrips, like, trip_rows, window_shares
 from dunnage.settle.fleets import served_task
-from dunnage.tables.dataset import Dataset
+from dunnage.tables.dataset import Dataset, load
 from dunnage.tables.gtfs import load_city
-from dunnage.tables.load import load
 
 MAX_TRIPS, MAX_COUNTED = 2_500, 20_000
 """Trips of one date that are generated, and that are counted, unless a single hour has more."""

@@ -73,7 +73,7 @@ from dunnage.errors import CheckFailed, InputError, ParameterError, ReleaseError
 from dunnage.noise import arrays as noise_arrays
 from dunnage.noise.source import Noise
 from dunnage.release import Release
-from dunnage.release.kinds.common import floats
+from dunnage.release.kinds import floats
 from dunnage.text import number_text, percent
 from dunnage.verification import check_estimate_columns, check_estimate_lines
 

@@ -69,7 +69,7 @@ from dunnage.noise import arrays as noise_arrays
 from dunnage.noise.source import Noise
 from dunnage.publication import Key
 from dunnage.release import Release
-from dunnage.release.kinds.counts import CELLS
+from dunnage.release.kinds import CELLS
 from dunnage.tables.dataset import Dataset
 from dunnage.text import number_text, percent
 from dunnage.verification import check_release, mechanism_of

@@ -35,8 +35,7 @@ from dunnage.planning.plan import FleetPlan, Plan, told_fleet_plan
 from dunnage.publication import Key, key_path
 from dunnage.publishing import mechanism_of
 from dunnage.release import Release
-from dunnage.release.kinds import COUNTS, ESTIMATES
-from dunnage.release.kinds.common import same
+from dunnage.release.kinds import COUNTS, ESTIMATES, same
 from dunnage.tables.dataset import Dataset
 
 AUDIT_FILE = "audit.json"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line: one sub-command per verb. It only calls the Python interface.
+"""The command line: one sub-command for each verb. It only calls the Python interface.
 
-Exit codes: 0 fine, 1 a check failed, 2 bad input or refusal. Imports happen inside the commands, so that ``--help``
-stays quick.
+Exit codes: 0 for success, 1 if a check failed, 2 for bad input or a refusal. Commands import what they need when they
+run, so that ``--help`` stays quick.
 """
 
 from __future__ import annotations
@@ -19,50 +19,38 @@ import typer.core
 from typer import Argument, Option
 
 import dunnage as dn
+from dunnage.cli import shared
 from dunnage.cli.auditing import advise, audit, prove
 from dunnage.cli.devices import DEFAULT_DEVICES, device_app, estimate
 from dunnage.cli.generate import generate_app
 from dunnage.cli.planning import apply, pack, size
-from dunnage.cli.shared import (
-    ForceFlag,
-    JsonFlag,
-    OptInt,
-    OptPath,
-    OptText,
-    PolicyOption,
-    ReleaseArgument,
-    SignOption,
-    print_result,
-    print_text,
-    progress,
-)
+from dunnage.cli.shared import OptInt, OptPath, OptText, print_result, print_text, progress
 from dunnage.errors import BudgetError, DunnageError, OutputError, ParameterError
 
-# What each command is listed with, in the order of the loop.
+# The line that `--help` lists each command with, in the order in which you use them.
 _LOOP = {
-    "generate": "Generate data to try things on, with a starter policy.",
-    "draft": "Draft a policy for your own file; fill in the blanks.",
-    "advise": "Advise a policy: what privacy costs against what it risks.",
+    "generate": "Generate sample data with a starter policy.",
+    "draft": "Draft a policy for your own file.",
+    "advise": "Compare policies by cost and risk, and recommend one.",
     "publish": "Publish private rows under a policy.",
-    "show": "Show any file or folder that commands write or read.",
-    "verify": "Verify a release from outside.",
-    "pack": "Pack released rows into as few trucks as can be found.",
-    "size": "Size the smallest fleet of shuttles for released counts.",
-    "apply": "Apply a plan to the true data; repair what overflows.",
-    "audit": "Audit a release: attacks, errors, what privacy cost.",
-    "prove": "Prove mechanisms: what each claims and really gives away.",
-    "estimate": "Estimate means, maps and paths from reports.",
-    "device": "Make tasks and reports of devices; seal identity records.",
-    "budget": "Show or set the budget in a ledger.",
+    "show": "Show any file or folder that a command reads or writes.",
+    "verify": "Verify a release without private data.",
+    "pack": "Pack released rows into as few trucks as possible.",
+    "size": "Find the smallest shuttle fleet for released counts.",
+    "apply": "Apply a plan to the true data and repair overflows.",
+    "audit": "Audit a release: attacks, errors and the cost of privacy.",
+    "prove": "Check what each mechanism claims and what it gives away.",
+    "estimate": "Estimate means, maps and paths from device reports.",
+    "device": "Make tasks and reports for devices; seal identity records.",
+    "budget": "Show or set the privacy budget in a ledger.",
     "demo": "Run all three stories on generated data.",
 }
 
 
 class _InOrder(typer.core.TyperGroup):
-    """Commands and groups of commands, listed in the order of the loop."""
+    """Commands and groups, listed in the order of ``_LOOP``."""
 
     def list_commands(self, context: Any) -> list[str]:
-        """Return the names as ``--help`` lists them."""
         return sorted(super().list_commands(context), key=list(_LOOP).index)
 
 
@@ -78,18 +66,16 @@ app = typer.Typer(
 budget_app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Show or set the budget in a ledger.",
+    help=_LOOP["budget"],
     epilog="Example: dunnage budget show dunnage-ledger.sqlite",
 )
 
 _INTERRUPTED = 130
 
 
-def _version(asked: bool) -> None:
-    if asked:
-        from dunnage._version import __version__
-
-        print_text(f"dunnage {__version__}")
+def _version(requested: bool) -> None:
+    if requested:
+        print_text(f"dunnage {dn.__version__}")
         raise typer.Exit
 
 
@@ -103,12 +89,14 @@ def _root(
 
 
 def demo(
-    out: Annotated[Path, Option("-o", "--out", help="Demo folder to make; private.")] = Path("demo-out"),
-    quick: Annotated[bool, Option("--quick", help="Less of everything.")] = False,
-    force: ForceFlag = False,
-    as_json: JsonFlag = False,
+    out: Annotated[Path, Option("-o", "--out", help="Demo folder to create; private.")] = Path("demo-out"),
+    quick: Annotated[
+        bool, Option("--quick", help="A faster, rougher run: fewer points and fewer repetitions.")
+    ] = False,
+    force: shared.ForceFlag = False,
+    as_json: shared.JsonFlag = False,
 ) -> None:
-    """Run loads, riders and carriers end to end on generated data, ending on one page of what privacy cost.
+    """Run the stories of loads, riders and carriers on generated data; one page shows what privacy cost.
 
     Example: dunnage demo -o demo-out
     """
@@ -121,42 +109,44 @@ def demo(
 
 
 def draft(
-    data: Annotated[Path, Argument(help="CSV or Parquet file.")],
+    data: Annotated[Path, Argument(help="CSV, Parquet or Excel file.")],
     out: Annotated[Path, Option("-o", "--out", help="Policy file to write.")],
     story: Annotated[
-        OptText, Option(help="rows | trips | devices: what rows stand for; by default as column names look.")
+        OptText, Option(help="What a row stands for: rows | trips | devices. Default: guessed from the column names.")
     ] = None,
-    force: ForceFlag = False,
-    as_json: JsonFlag = False,
+    force: shared.ForceFlag = False,
+    as_json: shared.JsonFlag = False,
 ) -> None:
-    """Draft a policy for your own file, from column names and types only; fill in the blanks.
+    """Draft a policy for your own file from its column names and types. You fill in the blanks.
 
     Example: dunnage draft parcels.csv -o parcels.toml
     """
     if out.exists() and (not force or out.samefile(data)):
-        raise OutputError(f"{out} exists already. Choose another name, or replace it with --force.")
+        raise OutputError(f"{out} already exists. Choose another name, or replace it with --force.")
     text = dn.draft(data, story=story)
     try:
         out.write_text(text, encoding="utf-8")
     except OSError as error:
         raise OutputError(f"{out} cannot be written: {error.strerror}. Choose another place.") from None
-    print_result({"policy": str(out)}, f"Draft in {out}: fill in what is blank; dunnage show {out} lists it.", as_json)
+    print_result({"policy": str(out)}, f"Draft in {out}. Fill in the blanks; dunnage show {out} lists them.", as_json)
 
 
 def publish(
-    data: Annotated[Path, Argument(help="CSV or Parquet file with the private rows.")],
-    policy: PolicyOption,
-    out: Annotated[OptPath, Option("-o", "--out", help="Release folder to make.")] = None,
-    period: Annotated[OptText, Option(help="Which period, such as 2026-11-15 or 2026-11.")] = None,
-    dry_run: Annotated[bool, Option("--dry-run", help="Validate, promise, show the spend; draw nothing.")] = False,
-    ledger: Annotated[OptText, Option(help="Ledger file; by default dunnage-ledger.sqlite beside the policy.")] = None,
-    sign: SignOption = None,
-    again: Annotated[bool, Option("--again", help="Spend once more on the same data and policy.")] = False,
-    seed: Annotated[OptInt, Option(min=0, help="Seed, for tests: voids the certificate.")] = None,
-    force: ForceFlag = False,
-    as_json: JsonFlag = False,
+    data: Annotated[Path, Argument(help="CSV, Parquet or Excel file with the private rows.")],
+    policy: shared.PolicyOption,
+    out: Annotated[OptPath, Option("-o", "--out", help="Release folder to create.")] = None,
+    period: Annotated[OptText, Option(help="Period to publish, such as 2026-11-15 or 2026-11.")] = None,
+    dry_run: Annotated[
+        bool, Option("--dry-run", help="Check the data and show promise and cost. Draws no noise, spends nothing.")
+    ] = False,
+    ledger: Annotated[OptText, Option(help="Ledger file. Default: dunnage-ledger.sqlite beside the policy.")] = None,
+    sign: shared.SignOption = None,
+    again: Annotated[bool, Option("--again", help="Spend again on the same data and policy.")] = False,
+    seed: Annotated[OptInt, Option(min=0, help="Random seed, for tests only: it voids the certificate.")] = None,
+    force: shared.ForceFlag = False,
+    as_json: shared.JsonFlag = False,
 ) -> None:
-    """Publish private rows under a policy: promise, spend, release, write.
+    """Publish private rows under a policy: state the promise, spend the budget, write the release and its key.
 
     Example: dunnage publish parcels.csv --policy parcels.toml -o release
     """
@@ -164,9 +154,9 @@ def publish(
     if sign is not None:
         from dunnage.model.certificate import load_private_key
 
-        load_private_key(sign)  # before a long reading of data
+        load_private_key(sign)  # fail before the data are read, which may take long
     if out is None and not dry_run:
-        raise ParameterError("publish needs a folder to write to. Got none. Give -o RELEASE, or look with --dry-run.")
+        raise ParameterError("publish needs a folder to write to. Give -o RELEASE, or try --dry-run.")
     from dunnage.publication import check_output, key_path
     from dunnage.publishing import mechanism_of, owner_warnings
     from dunnage.release import describe_release
@@ -174,9 +164,9 @@ def publish(
     if out is not None and not dry_run:
         check_output(out, force=force)
     if ledger is not None and ":memory:" in ledger:
-        raise ParameterError("a ledger in memory forgets what was spent. Name a file with --ledger.")
+        raise ParameterError("a ledger in memory forgets what you spent. Name a file with --ledger.")
     rules = dn.Policy.read(policy)
-    mechanism_of(rules)  # before a long reading of data
+    mechanism_of(rules)  # fail before the data are read
     if out is None or dry_run:
         from dunnage.showing.text import dry_run_text
 
@@ -190,46 +180,46 @@ def publish(
         tell("reading and checking the data")
         dataset = dn.load(data, rules, period=period)
         warnings = owner_warnings(dataset)
-        for warning in warnings:  # before anything is spent
+        for warning in warnings:  # before any budget is spent
             print_text(f"WARNING: {warning}", err=True)
         release, key = dn.publish(
             dataset, out=out, ledger=ledger, noise=noise, sign=sign, force=force, again=again, progress=tell
         )
     certificate, num_left_out = release.certificate, dataset.num_left_out
     result = {"release": str(out), "key": str(key_path(out)), **describe_release(release)}
-    # Not in the release: printed for the owner, who runs this.
+    # These facts are not in the release. They are printed for the owner, who runs the command.
     result["owner"] = {"warnings": list(warnings), "left_out": num_left_out, **key.facts}
     result["rows"] = len(release)
     guarantee = ", ".join(f"{name} {value}" for name, value in certificate.guarantee.to_dict().items())
-    lines = [f"Released  {out}", f"Key       {key_path(out)} (keep it: it never leaves you)"]
+    lines = [f"Released  {out}", f"Key       {key_path(out)} (private: never hand it out)"]
     lines += [f"Promises  {guarantee}; basis {certificate.basis}"]
     lines += [f"Proof     {certificate.proof}"] if certificate.proof is not None else []
     lines += release.owner.headline(certificate, len(release), num_left_out)
     counts = {"left out by the policy": num_left_out, **key.facts}
-    told = [f"{count} {word.replace('_', ' ')}" for word, count in counts.items() if count]
-    known = certificate.kind == "rows" and certificate.rows.suppressed is not None  # everybody may know them
-    if told and not known:
-        lines.append(f"Only you  {', '.join(told)}; tell nobody these numbers")
+    private = [f"{count} {word.replace('_', ' ')}" for word, count in counts.items() if count]
+    are_public = certificate.kind == "rows" and certificate.rows.suppressed is not None
+    if private and not are_public:
+        lines.append(f"Only you  {', '.join(private)}; keep these numbers to yourself")
     lines += [f"In clear  {item}" for item in certificate.in_clear]
     print_result(result, "\n".join(lines), as_json)
 
 
 def show(
-    path: Annotated[Path, Argument(help="Any folder or file that commands write or read.")],
+    path: Annotated[Path, Argument(help="Any file or folder that a command reads or writes.")],
     devices: Annotated[
-        int, Option(min=1, help="Task, or policy for devices: how many vehicles to predict errors for.")
+        int, Option(min=1, help="Tasks and policies for devices: number of vehicles to predict errors for.")
     ] = DEFAULT_DEVICES,
     xlsx: Annotated[
-        OptPath, Option(help="Release, plan or settlement: also write its tables as an Excel workbook.")
+        OptPath, Option(help="Releases, plans and settlements: also write the tables to this Excel workbook.")
     ] = None,
-    as_json: JsonFlag = False,
+    as_json: shared.JsonFlag = False,
 ) -> None:
-    """Show anything that commands write or read: what it is, what it promises, what it says.
+    """Show what a file or folder is, what it promises and what it contains.
 
     Folders: release, plan, settlement, audit, frontier, city, GTFS feed, demo. Files: policy, task, reports, tallies,
     ledger, certificate, datapackage, plan or trucks as CSV, public key, key ring, allowance, sealed records, proof,
-    figures of a demo. Of your data it lists columns and types, never values; of a draft, what is still blank. Keys are
-    refused.
+    figures of a demo. For your data it lists columns and types, never values. For a draft it lists what is still
+    blank. It refuses to show keys.
 
     Example: dunnage show release
     """
@@ -245,11 +235,13 @@ def show(
 
 
 def verify(
-    release: ReleaseArgument,
-    signed_by: Annotated[OptPath, Option(help="Public key (PEM) the release must be signed with.")] = None,
-    as_json: JsonFlag = False,
+    release: shared.ReleaseArgument,
+    signed_by: Annotated[OptPath, Option(help="Public key (PEM) that must have signed the release.")] = None,
+    as_json: shared.JsonFlag = False,
 ) -> None:
-    """Verify a release from outside: digests, then everything that can be counted. Exit 1 if anything fails.
+    """Verify a release without private data: digests first, then every figure that can be recomputed.
+
+    The exit code is 1 if a check fails.
 
     Example: dunnage verify release
     """
@@ -264,10 +256,10 @@ def verify(
 @budget_app.command("show")
 def budget_show(
     ledger: Annotated[str, Argument(help="Ledger file.")],
-    dataset: Annotated[OptText, Option(help="One dataset only.")] = None,
-    as_json: JsonFlag = False,
+    dataset: Annotated[OptText, Option(help="Show this dataset only.")] = None,
+    as_json: shared.JsonFlag = False,
 ) -> None:
-    """Show budgets, spends and what is left.
+    """Show budgets, what was spent and what is left.
 
     Example: dunnage budget show dunnage-ledger.sqlite
     """
@@ -276,8 +268,8 @@ def budget_show(
             print_result(book.to_dict(), book.summary(), as_json)
             return
         if dataset not in book.datasets():
-            known = ", ".join(book.datasets()) or "none"
-            raise ParameterError(f"the ledger has no dataset {dataset!r}. It has: {known}.")
+            names = ", ".join(book.datasets()) or "none"
+            raise ParameterError(f"the ledger has no dataset {dataset!r}. It has: {names}.")
         statement = book.statement(dataset)
         print_result(statement.to_dict(), statement.summary(), as_json)
 
@@ -285,14 +277,14 @@ def budget_show(
 @budget_app.command("set")
 def budget_set(
     ledger: Annotated[str, Argument(help="Ledger file.")],
-    dataset: Annotated[str, Option(help="Dataset, as the policy names it.")],
-    epsilon: Annotated[str, Option(help="Most epsilon over all releases.")],
-    neighbours: Annotated[str, Option(help="add-remove | replace-one.")],
-    note: Annotated[str, Option(help="Why; kept in the ledger.")],
-    delta: Annotated[str, Option(help="Most delta over all releases.")] = "0",
-    as_json: JsonFlag = False,
+    dataset: Annotated[str, Option(help="Name of the dataset, as in the policy.")],
+    epsilon: Annotated[str, Option(help="Maximum epsilon over all releases together.")],
+    neighbours: Annotated[str, Option(help="Which neighbours the budget is for: add-remove | replace-one.")],
+    note: Annotated[str, Option(help="Why you set it; the ledger keeps the note.")],
+    delta: Annotated[str, Option(help="Maximum delta over all releases together.")] = "0",
+    as_json: shared.JsonFlag = False,
 ) -> None:
-    """Set or change the budget of a dataset; the note is kept with it.
+    """Set or change the budget of a dataset. The ledger keeps your note with it.
 
     Example: dunnage budget set L.sqlite --dataset rides --epsilon 2 --neighbours add-remove --note "board, 3 May"
     """
@@ -316,7 +308,7 @@ for _name, _group in (("generate", generate_app), ("device", device_app), ("budg
 
 
 def _fail(kind: str, message: str, code: int, **details: str) -> NoReturn:
-    """Print an error for a person, and for programs if they asked for JSON, and leave."""
+    """Print an error for a person, and as JSON if a program requested it, and exit."""
     print_text(f"error: {message}", err=True)
     if "--json" in sys.argv:
         print_text(json.dumps({"error": {"kind": kind, "message": message, **details}}, indent=2))
@@ -329,15 +321,15 @@ def _fail_as(error: Exception) -> NoReturn:
         _fail(kind, str(error), error.exit_code, asked=error.asked, spent=error.spent, left=error.left)
     if isinstance(error, DunnageError):
         _fail(kind, str(error), error.exit_code)
-    if hasattr(error, "format_message"):  # a command line that cannot be read; Typer's own, or Click's
+    if hasattr(error, "format_message"):  # a usage error of Typer or Click
         if kind == "NoArgsIsHelpError":
             print_text(error.format_message(), err=True)
             sys.exit(2)
         _fail("UsageError", f"{error.format_message()} See --help.", 2)
     if isinstance(error, OSError):
-        _fail(kind, f"{error.strerror or kind}. Check the files named, and the space on the disk.", 2)
+        _fail(kind, f"{error.strerror or kind}. Check the files you named, and the free space on the disk.", 2)
     if isinstance(error, MemoryError):
-        _fail(kind, "out of memory. Use a machine with more, or publish one period at a time.", 70)
+        _fail(kind, "out of memory. Use a machine with more memory, or publish one period at a time.", 70)
     raise error
 
 
@@ -345,17 +337,17 @@ def main() -> None:
     """Run the command line."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal may lack a character; that is no reason to fail
+            stream.reconfigure(errors="replace")  # a terminal may lack a character: print a mark instead of failing
     try:
         code = app(standalone_mode=False)
         sys.stdout.flush()
         if code == _INTERRUPTED:  # Typer turns the interrupt into its exit code
             raise KeyboardInterrupt
-    except BrokenPipeError:  # whoever read our output has gone: nothing is left to say, not even on closing
+    except BrokenPipeError:  # the reader of our output has gone: print nothing more, not even on closing
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except (KeyboardInterrupt, typer.Abort):
-        _fail("Interrupted", "interrupted. What was spent stays spent; see dunnage budget show.", _INTERRUPTED)
+        _fail("Interrupted", "interrupted. Budget that was spent stays spent; see dunnage budget show.", _INTERRUPTED)
     except Exception as error:
         _fail_as(error)
     sys.exit(code if isinstance(code, int) else 0)

@@ -10,17 +10,8 @@ import typer
 from typer import Argument, Option
 
 import dunnage as dn
-from dunnage.cli.shared import (
-    ForceFlag,
-    JsonFlag,
-    OptInt,
-    OptText,
-    SeedOption,
-    SignOption,
-    print_result,
-    print_text,
-    progress,
-)
+from dunnage.cli import shared
+from dunnage.cli.shared import OptInt, OptText, print_result, print_text, progress
 from dunnage.errors import OutputError, ParameterError
 
 if TYPE_CHECKING:
@@ -30,22 +21,22 @@ if TYPE_CHECKING:
 device_app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Make tasks and reports of devices; seal identity records.",
+    help="Make tasks and reports for devices; seal identity records.",
     epilog="Example: dunnage device task fleet.toml -o task.json",
 )
 
-TaskOption = Annotated[Path, Option("--task", help="Task file, as dunnage device task wrote it.")]
-VehicleColumn = Annotated[str, Option(help="Column that names the vehicle.")]
-TimeColumn = Annotated[str, Option(help="Column of the moment; UTC unless it has a zone or an offset.")]
-PlaceColumns = Annotated[str, Option(help="Columns of longitude and latitude, with a comma between them.")]
+TaskOption = Annotated[Path, Option("--task", help="Task file that dunnage device task wrote.")]
+VehicleColumn = Annotated[str, Option(help="Column with the name of the vehicle.")]
+TimeColumn = Annotated[str, Option(help="Column with the time. It is UTC unless it has a zone or an offset.")]
+PlaceColumns = Annotated[str, Option(help="Columns with longitude and latitude, separated by a comma.")]
 MaxAge = Annotated[
     OptInt,
-    Option(help="Minutes that a row may be old at its slot's moment; by default the length of a slot."),
+    Option(help="Maximum age of a row, in minutes, at the moment of its slot. Default: the length of a slot."),
 ]
-KeysOption = Annotated[Path, Option("--keys", help="Key ring file, as dunnage device keys wrote it.")]
-AliasColumn = Annotated[str, Option(help="Column of the vehicle's alias, which stays readable.")]
+KeysOption = Annotated[Path, Option("--keys", help="Key ring file that dunnage device keys wrote.")]
+AliasColumn = Annotated[str, Option(help="Column with the alias of the vehicle. It stays readable.")]
 
-MAX_ROWS = 10  # estimates of a quantity that are printed
+MAX_ROWS = 10  # estimates printed for each quantity
 DEFAULT_DEVICES = 5_000
 
 
@@ -53,11 +44,11 @@ DEFAULT_DEVICES = 5_000
 def device_task(
     policy: Annotated[Path, Argument(help="Policy file, for devices.")],
     out: Annotated[Path, Option("-o", "--out", help="Task file to write (.json).")],
-    devices: Annotated[int, Option(min=1, help="How many vehicles to predict errors for.")] = DEFAULT_DEVICES,
-    force: ForceFlag = False,
-    as_json: JsonFlag = False,
+    devices: Annotated[int, Option(min=1, help="Number of vehicles to predict errors for.")] = DEFAULT_DEVICES,
+    force: shared.ForceFlag = False,
+    as_json: shared.JsonFlag = False,
 ) -> None:
-    """Write the task that devices and platform agree on, and say what its reports promise.
+    """Write the task that devices and platform agree on, and show what its reports promise.
 
     Example: dunnage device task fleet.toml -o task.json
     """
@@ -67,9 +58,9 @@ def device_task(
     from dunnage.showing.text import predictions
 
     if out.suffix != ".json":
-        raise OutputError(f"{out} must end in .json. Choose such a name.")
+        raise OutputError(f"the task file must end in .json. Got {out}.")
     if out.exists() and not force:
-        raise OutputError(f"{out} exists already. Choose another name, or replace it with --force.")
+        raise OutputError(f"{out} already exists. Choose another name, or replace it with --force.")
     task = read_task(policy)
     statements = check_task(task).statements()
     hints = predictions(task, devices)
@@ -90,30 +81,30 @@ def _columns(vehicle: str, time: str, places: str) -> FileColumns:
 
 @device_app.command("perturb")
 def device_perturb(
-    data: Annotated[Path, Argument(help="CSV or Parquet file with rows of the vehicle.")],
+    data: Annotated[Path, Argument(help="CSV, Parquet or Excel file with the rows of the vehicle.")],
     task: TaskOption,
     allowance: Annotated[Path, Option(help="Allowance file of the vehicle; private.")],
     out: Annotated[Path, Option("-o", "--out", help="Report file to write (.jsonl or .bin).")],
-    vehicle: Annotated[OptText, Option(help="Which vehicle, if the file has several.")] = None,
-    tier: Annotated[OptText, Option(help="The vehicle's public tier, to enrol in.")] = None,
+    vehicle: Annotated[OptText, Option(help="Name of the vehicle, if the file has several.")] = None,
+    tier: Annotated[OptText, Option(help="Public tier to enrol the vehicle in.")] = None,
     enrol: Annotated[bool, Option("--enrol", help="Start the allowance of a new vehicle.")] = False,
-    adopt: Annotated[bool, Option("--adopt", help="Take on another task; what was spent stays spent.")] = False,
+    adopt: Annotated[bool, Option("--adopt", help="Switch to another task. What was spent stays spent.")] = False,
     now: Annotated[
-        OptText, Option(help="Report what is due at this time, or now. Else: play back the file's days.")
+        OptText, Option(help="Report what is due at this time (or: now). Without it, play back the days of the file.")
     ] = None,
     accept_clock: Annotated[
-        bool, Option("--accept-clock", help="The time is right, though more than 400 days after the last.")
+        bool, Option("--accept-clock", help="Confirm a time more than 400 days after the last report.")
     ] = False,
     vehicle_column: VehicleColumn = "vehicle",
     time_column: TimeColumn = "time",
     place_columns: PlaceColumns = "lon,lat",
     max_age: MaxAge = None,
-    force: ForceFlag = False,
-    as_json: JsonFlag = False,
+    force: shared.ForceFlag = False,
+    as_json: shared.JsonFlag = False,
 ) -> None:
-    """Make the reports of one vehicle: one of each purpose for each of its slots.
+    """Make the reports of one vehicle: one for each purpose and slot.
 
-    A second run gives the same bytes, until a run has written later days.
+    A second run writes the same bytes, unless a run has since written later days.
 
     Example: dunnage device perturb truck.csv --task task.json --allowance truck.own --enrol --tier basic -o truck.jsonl
     """
@@ -144,30 +135,36 @@ def device_perturb(
 
 @device_app.command("simulate")
 def device_simulate(
-    data: Annotated[Path, Argument(help="CSV or Parquet file with rows of many vehicles.")],
+    data: Annotated[Path, Argument(help="CSV, Parquet or Excel file with the rows of many vehicles.")],
     task: TaskOption,
     out: Annotated[
-        Path, Option("-o", "--out", help="Report file to write (.jsonl or .bin); with --tally, of tallies (.json).")
+        Path, Option("-o", "--out", help="Report file to write (.jsonl or .bin); with --tally, a tally file (.json).")
     ],
-    tiers_column: Annotated[OptText, Option(help="Public column of tiers; else tiers are drawn.")] = None,
-    seed: SeedOption = None,
-    every_row: Annotated[bool, Option("--every-row", help="Every row is a slot; says what that costs.")] = False,
-    tally: Annotated[bool, Option("--tally", help="Keep tallies only: for many millions of rows.")] = False,
+    tiers_column: Annotated[
+        OptText, Option(help="Public column of tiers. Without it, tiers are chosen at random.")
+    ] = None,
+    seed: shared.SeedOption = None,
+    every_row: Annotated[bool, Option("--every-row", help="Make every row a slot, and show what that costs.")] = False,
+    tally: Annotated[
+        bool, Option("--tally", help="Write tallies instead of reports; for many millions of rows.")
+    ] = False,
     vehicle_column: VehicleColumn = "vehicle",
     time_column: TimeColumn = "time",
     place_columns: PlaceColumns = "lon,lat",
     max_age: MaxAge = None,
-    force: ForceFlag = False,
-    as_json: JsonFlag = False,
+    force: shared.ForceFlag = False,
+    as_json: shared.JsonFlag = False,
 ) -> None:
-    """Let every vehicle of a file report as its device would. The seed repeats tiers and slots, never the noise.
+    """Make the reports of every vehicle in a file, as its device would.
+
+    The same seed gives the same tiers and slots, never the same noise.
 
     Example: dunnage device simulate positions.parquet --task task.json -o reports.jsonl
     """
     from dunnage.collecting.files import read_task_file
 
     if tiers_column is not None and seed is not None and every_row:
-        raise ParameterError("there is nothing for --seed to draw. Got --tiers-column and --every-row. Leave it out.")
+        raise ParameterError("--seed has no effect with --tiers-column and --every-row. Leave it out.")
     with progress() as tell:
         tell("reading")
         done = dn.simulate(
@@ -187,15 +184,15 @@ def device_simulate(
 
 
 def estimate(
-    reports: Annotated[list[Path], Argument(help="Report files (.jsonl or .bin), or files of tallies (.json).")],
+    reports: Annotated[list[Path], Argument(help="Report files (.jsonl or .bin) or tally files (.json).")],
     task: TaskOption,
-    out: Annotated[Path, Option("-o", "--out", help="Release folder to make.")],
-    confidence: Annotated[float, Option(help="How sure intervals are.")] = 0.95,
-    combine: Annotated[str, Option(help="How tiers are combined: auto | precision | stratify.")] = "auto",
-    allow_noise: Annotated[bool, Option("--allow-noise", help="Also make a map that is noise.")] = False,
-    sign: SignOption = None,
-    force: ForceFlag = False,
-    as_json: JsonFlag = False,
+    out: Annotated[Path, Option("-o", "--out", help="Release folder to create.")],
+    confidence: Annotated[float, Option(help="Confidence of the intervals.")] = 0.95,
+    combine: Annotated[str, Option(help="How to combine tiers: auto | precision | stratify.")] = "auto",
+    allow_noise: Annotated[bool, Option("--allow-noise", help="Also release a map that is mostly noise.")] = False,
+    sign: shared.SignOption = None,
+    force: shared.ForceFlag = False,
+    as_json: shared.JsonFlag = False,
 ) -> None:
     """Estimate means, maps and paths from reports, with intervals and a certificate.
 
@@ -210,32 +207,31 @@ def estimate(
 
     check_new_folder(out, marker=CERTIFICATE_FILE, force=force)
     if sign is not None:
-        load_private_key(sign)  # before a long reading of reports
+        load_private_key(sign)  # fail before the reports are read, which may take long
     with progress() as tell:
         agreed = read_task_file(task)
-        found = dn.collect(reports, agreed, progress=tell)
-        for line in found.lines():
+        collected = dn.collect(reports, agreed, progress=tell)
+        for line in collected.lines():
             print_text(f"WARNING: left out: {line}", err=True)
-        for warning in found.warnings:
+        for warning in collected.warnings:
             print_text(f"WARNING: {warning}", err=True)
         tell("estimating")
         release = dn.estimate(
-            found.tallies,
+            collected.tallies,
             agreed,
             confidence=confidence,
             combine=combine,
             allow_noise=allow_noise,
-            left_out=found.left_out,
+            left_out=collected.left_out,
         )
         write_estimates(release, out, sign=sign, force=force)
-    lines = [f"Released  {out}", f"Reports   {found.num_reports:,} counted"]
+    lines = [f"Released  {out}", f"Reports   {collected.num_reports:,} counted"]
     lines += [f"{title:<9} {text}" for title, text in headlines(release.certificate)]
-    result = {"release": str(out), **found.to_dict(), **describe_release(release)}
+    result = {"release": str(out), **collected.to_dict(), **describe_release(release)}
     print_result(result, "\n".join([*lines, *_rows_text(release)]), as_json)
 
 
 def _rows_text(release: Release) -> list[str]:
-    """Write the estimates of each purpose; of many, those with the largest values."""
     groups: dict[str, list[dict[str, Any]]] = {}
     for row in release.data.to_pylist():
         groups.setdefault(f"{row['purpose']}: {row['quantity']}", []).append(row)
@@ -249,7 +245,7 @@ def _rows_text(release: Release) -> list[str]:
             texts = (
                 f"{cell:.4f}" if isinstance(cell, float) else str(cell) for cell in cells if cell not in (None, "")
             )
-            # The cell past the last has no place.
+            # The cell after the last one has no place.
             nowhere = row.get("cell") is not None and row["lon"] is None
             name = "outside or missing" if nowhere else ", ".join(texts)
             value, lower, upper = ("-" if row[key] is None else f"{row[key]:.4g}" for key in figures)
@@ -259,18 +255,18 @@ def _rows_text(release: Release) -> list[str]:
 
 @device_app.command("keys")
 def device_keys(
-    ring: Annotated[Path, Argument(help="Key ring file to make, renew or show; private.")],
-    renew: Annotated[bool, Option("--renew", help="Add a new active key; old ones still open.")] = False,
-    drop: Annotated[OptText, Option(help="Drop a retired key: nobody opens its records any more.")] = None,
-    algorithm: Annotated[OptText, Option(help="AES-256-GCM (by default) | SM4-GCM.")] = None,
-    as_json: JsonFlag = False,
+    ring: Annotated[Path, Argument(help="Key ring file to create, renew or show; private.")],
+    renew: Annotated[bool, Option("--renew", help="Add a new active key. Old keys still open their records.")] = False,
+    drop: Annotated[OptText, Option(help="Drop a retired key. Nobody can open its records after that.")] = None,
+    algorithm: Annotated[OptText, Option(help="AES-256-GCM (default) | SM4-GCM.")] = None,
+    as_json: shared.JsonFlag = False,
 ) -> None:
-    """Make a key ring, or renew it; without options, show which keys an existing one has, never the keys themselves.
+    """Create or renew a key ring. Without options, list the keys of an existing ring, never the keys themselves.
 
     Example: dunnage device keys fleet.keys
     """
     if renew and drop is not None:
-        raise ParameterError("--renew and --drop are two steps. Got both. Renew, seal again, then drop.")
+        raise ParameterError("--renew and --drop are two separate steps. Renew, seal again, then drop.")
     from dunnage.collecting.identity import KeyRing, locked_ring
     from dunnage.showing.text import ring_keys, ring_lines
 
@@ -281,7 +277,7 @@ def device_keys(
         with locked_ring(ring):
             keys.write(ring)
     elif algorithm is not None and not renew:
-        raise ParameterError(f"{ring} exists already. --algorithm goes with --renew then. Add it.")
+        raise ParameterError(f"{ring} already exists. Use --algorithm together with --renew.")
     elif renew or drop is not None:
         with locked_ring(ring):
             before = KeyRing.read(ring)
@@ -290,20 +286,20 @@ def device_keys(
     else:
         keys = KeyRing.read(ring)
     listed = ring_keys(keys)
-    lines = [f"Key ring  {ring} (private; keep a copy: without it nothing opens)", *ring_lines(listed)]
+    lines = [f"Key ring  {ring} (private; keep a copy: nothing opens without it)", *ring_lines(listed)]
     print_result({"ring": str(ring), "keys": listed}, "\n".join(lines), as_json)
 
 
 @device_app.command("seal")
 def device_seal(
-    records: Annotated[Path, Argument(help="CSV file of identity records; or sealed lines (.jsonl), to seal anew.")],
+    records: Annotated[Path, Argument(help="CSV file of identity records, or sealed lines (.jsonl) to seal again.")],
     keys: KeysOption,
     out: Annotated[Path, Option("-o", "--out", help="Sealed lines to write (.jsonl).")],
     alias_column: AliasColumn = "vehicle",
-    force: ForceFlag = False,
-    as_json: JsonFlag = False,
+    force: shared.ForceFlag = False,
+    as_json: shared.JsonFlag = False,
 ) -> None:
-    """Seal identity records under the ring's active key; sealed lines (.jsonl) are sealed anew under it.
+    """Seal identity records with the active key of the ring. Sealed lines (.jsonl) are sealed again with it.
 
     Example: dunnage device seal vehicles.csv --keys fleet.keys -o vehicles.jsonl
     """
@@ -312,13 +308,13 @@ def device_seal(
 
     check_not_input(out, [keys])
     if out.suffix != ".jsonl":
-        raise OutputError(f"{out} must end in .jsonl. Choose such a name.")
+        raise OutputError(f"the file of sealed lines must end in .jsonl. Got {out}.")
     ring = KeyRing.read(keys)
     if records.suffix == ".jsonl":
         num = rotate_file(records, ring, out, force=force)
     else:
         num = seal_file(records, ring, out, alias=alias_column, force=force)
-    text = f"Sealed    {out}: {num} records, under key {ring.active.key_id}; aliases stay readable"
+    text = f"Sealed    {out}: {num} records, with key {ring.active.key_id}; aliases stay readable"
     print_result({"out": str(out), "records": num, "key": ring.active.key_id}, text, as_json)
 
 
@@ -328,8 +324,8 @@ def device_open(
     keys: KeysOption,
     out: Annotated[Path, Option("-o", "--out", help="CSV file to write; private.")],
     alias_column: AliasColumn = "vehicle",
-    force: ForceFlag = False,
-    as_json: JsonFlag = False,
+    force: shared.ForceFlag = False,
+    as_json: shared.JsonFlag = False,
 ) -> None:
     """Open sealed identity records into a private CSV file.
 
@@ -340,6 +336,6 @@ def device_open(
 
     check_not_input(out, [keys])
     if out.suffix != ".csv":
-        raise OutputError(f"{out} must end in .csv. Choose such a name.")
+        raise OutputError(f"the file to write must end in .csv. Got {out}.")
     num = open_file(sealed, KeyRing.read(keys), out, alias=alias_column, force=force)
     print_result({"out": str(out), "records": num}, f"Opened    {out}: {num} records (private)", as_json)

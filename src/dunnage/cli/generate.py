@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""dunnage generate: data to try things on, each kind with a starter policy."""
+"""The commands of ``dunnage generate``: sample data of each kind, with a starter policy."""
 
 from __future__ import annotations
 
@@ -9,28 +9,16 @@ from typing import Annotated, Any
 import typer
 from typer import Option
 
-from dunnage.cli.shared import (
-    ForceFlag,
-    JsonFlag,
-    OptFloat,
-    OptInt,
-    OptPath,
-    OptText,
-    SeedOption,
-    print_result,
-    progress,
-)
+from dunnage.cli import shared
+from dunnage.cli.shared import OptFloat, OptInt, OptPath, OptText, print_result, progress
+from dunnage.text import several
 
 generate_app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Generate data to try things on, with a starter policy.",
+    help="Generate sample data with a starter policy.",
     epilog="Example: dunnage generate packages -o parcels.csv --seed 1",
 )
-
-
-def _counted(num: int, noun: str) -> str:
-    return f"{num} {noun}{'' if num == 1 else 's'}"
 
 
 @generate_app.command("packages")
@@ -38,16 +26,16 @@ def generate_packages(
     out: Annotated[Path, Option("-o", "--out", help="CSV file to write; the policy goes beside it.")],
     setting: Annotated[OptText, Option(help="A setting of the papers: 25-L-U, 50-S-U, 25-L-N, 25-L-Un ...")] = None,
     size: Annotated[OptInt, Option(help="Number of packages.")] = None,
-    law: Annotated[OptText, Option(help="Law of weights: uniform | normal | unequal.")] = None,
+    law: Annotated[OptText, Option(help="Distribution of the weights: uniform | normal | unequal.")] = None,
     low: Annotated[OptFloat, Option(help="Smallest weight.")] = None,
     high: Annotated[OptFloat, Option(help="Largest weight.")] = None,
-    mean: Annotated[OptFloat, Option(help="Mean of the normal law.")] = None,
-    sd: Annotated[OptFloat, Option(help="Standard deviation of the normal law.")] = None,
-    destinations: Annotated[OptInt, Option(help="Number of destinations; 0 for no such column.")] = None,
-    decimals: Annotated[OptInt, Option(help="Number of decimals of a weight.")] = None,
-    seed: SeedOption = None,
-    force: ForceFlag = False,
-    as_json: JsonFlag = False,
+    mean: Annotated[OptFloat, Option(help="Mean of the normal distribution.")] = None,
+    sd: Annotated[OptFloat, Option(help="Standard deviation of the normal distribution.")] = None,
+    destinations: Annotated[OptInt, Option(help="Number of destinations; 0 leaves the column out.")] = None,
+    decimals: Annotated[OptInt, Option(help="Number of decimals of each weight.")] = None,
+    seed: shared.SeedOption = None,
+    force: shared.ForceFlag = False,
+    as_json: shared.JsonFlag = False,
 ) -> None:
     """Generate packages with weights, and a starter policy beside them.
 
@@ -71,11 +59,11 @@ def generate_packages(
 def generate_rides(
     out: Annotated[Path, Option("-o", "--out", help="CSV file to write; policy and edges go beside it.")],
     size: Annotated[int, Option(help="Number of rides.")] = 10_000,
-    stations: Annotated[int, Option(help="Number of stations of the network.")] = 150,
-    lines: Annotated[int, Option(help="Number of lines of the network.")] = 8,
-    seed: SeedOption = None,
-    force: ForceFlag = False,
-    as_json: JsonFlag = False,
+    stations: Annotated[int, Option(help="Number of stations in the network.")] = 150,
+    lines: Annotated[int, Option(help="Number of lines in the network.")] = 8,
+    seed: shared.SeedOption = None,
+    force: shared.ForceFlag = False,
+    as_json: shared.JsonFlag = False,
 ) -> None:
     """Generate rides on a metro, with a starter policy and the edges of the network beside them.
 
@@ -93,14 +81,14 @@ def generate_rides(
 @generate_app.command("trips")
 def generate_trips(
     out: Annotated[Path, Option("-o", "--out", help="CSV file to write; policy, stops, modes go beside it.")],
-    size: Annotated[OptInt, Option(help="Number of trips; by default as many as in the paper.")] = None,
-    weekend: Annotated[bool, Option("--weekend", help="A Saturday, not a weekday.")] = False,
-    start: Annotated[str, Option("--from", help="Trips begin at this time or later: a half-hour.")] = "00:00",
-    end: Annotated[str, Option("--to", help="Trips begin before this time.")] = "24:00",
-    city: Annotated[OptPath, Option(help="City folder to make them in; the policy then names its files.")] = None,
-    seed: SeedOption = None,
-    force: ForceFlag = False,
-    as_json: JsonFlag = False,
+    size: Annotated[OptInt, Option(help="Number of trips. Default: as many as in the paper.")] = None,
+    weekend: Annotated[bool, Option("--weekend", help="Generate a Saturday, not a weekday.")] = False,
+    start: Annotated[str, Option("--from", help="Trips start at this time or later; a full or half hour.")] = "00:00",
+    end: Annotated[str, Option("--to", help="Trips start before this time.")] = "24:00",
+    city: Annotated[OptPath, Option(help="City folder to place the trips in; the policy then names its files.")] = None,
+    seed: shared.SeedOption = None,
+    force: shared.ForceFlag = False,
+    as_json: shared.JsonFlag = False,
 ) -> None:
     """Generate trips of a day between stops, with a starter policy, the stops and the modes of travel beside them.
 
@@ -117,7 +105,7 @@ def generate_trips(
         written = generate_city_trips(setting, city, out, seed=seed, force=force)
     paths = dict(zip(("data", "policy", "stops", "modes"), map(str, written), strict=False))
     text = (
-        f"Data      {paths['data']}: {_counted(setting.num_trips, 'trip')}\nPolicy    {paths['policy']}, to start with"
+        f"Data      {paths['data']}: {several(setting.num_trips, 'trip')}\nPolicy    {paths['policy']}, to start with"
     )
     text += f"\nStops     {paths['stops']}\nModes     {paths['modes']}" if city is None else f"\nCity      {city}"
     print_result({**paths, "size": setting.num_trips}, text, as_json)
@@ -125,20 +113,20 @@ def generate_trips(
 
 @generate_app.command("city")
 def generate_city(
-    out: Annotated[Path, Option("-o", "--out", help="City folder to make: stops, travel times, buses, modes.")],
-    stops: Annotated[OptInt, Option(help="Number of stops of a made-up city; by default 130.")] = None,
-    zones: Annotated[OptInt, Option(help="Number of zones; by default 4.")] = None,
-    gtfs: Annotated[OptPath, Option(help="Make it of this GTFS feed (folder or zip).")] = None,
+    out: Annotated[Path, Option("-o", "--out", help="City folder to create: stops, travel times, buses, modes.")],
+    stops: Annotated[OptInt, Option(help="Number of stops of an invented city. Default: 130.")] = None,
+    zones: Annotated[OptInt, Option(help="Number of zones. Default: 4.")] = None,
+    gtfs: Annotated[OptPath, Option(help="Make the city from this GTFS feed (folder or zip).")] = None,
     date: Annotated[
-        OptText, Option(help="Service day of the feed, such as 2026-11-16; by default its busiest.")
+        OptText, Option(help="Service day of the feed, such as 2026-11-16. Default: the busiest day.")
     ] = None,
-    hubs: Annotated[OptInt, Option(help="Number of hubs to choose in the feed; by default 12.")] = None,
-    zone_id: Annotated[bool, Option("--zone-id", help="Take the zones that the feed names.")] = False,
-    seed: SeedOption = None,
-    force: ForceFlag = False,
-    as_json: JsonFlag = False,
+    hubs: Annotated[OptInt, Option(help="Number of hubs to choose from the feed. Default: 12.")] = None,
+    zone_id: Annotated[bool, Option("--zone-id", help="Use the zones that the feed names.")] = False,
+    seed: shared.SeedOption = None,
+    force: shared.ForceFlag = False,
+    as_json: shared.JsonFlag = False,
 ) -> None:
-    """Generate a city for shuttle fleets: made up, or of a GTFS feed.
+    """Generate a city for shuttle fleets: invented, or from a GTFS feed.
 
     Example: dunnage generate city -o city --stops 200 --zones 5 --seed 1
 
@@ -151,11 +139,9 @@ def generate_city(
     made_up = {"--stops": stops, "--seed": seed}
     wrong = [name for name, value in (of_feed if gtfs is None else made_up).items() if value is not None]
     if wrong and gtfs is None:
-        raise ParameterError(
-            f"{', '.join(wrong)} is for the city of a GTFS feed. Name one with --gtfs, or leave it out."
-        )
+        raise ParameterError(f"{', '.join(wrong)} needs a GTFS feed. Name one with --gtfs, or leave it out.")
     if wrong:
-        raise ParameterError(f"{', '.join(wrong)} is for a made-up city. Leave it out, or leave out --gtfs.")
+        raise ParameterError(f"{', '.join(wrong)} is for an invented city. Leave it out, or leave out --gtfs.")
     if gtfs is None:
         from dunnage.samples import CitySetting
         from dunnage.samples import generate_city as generate
@@ -164,24 +150,22 @@ def generate_city(
         generate(CitySetting(**numbers), out, seed=seed, force=force)
         made = City.read_folder(out)
     else:
-        from dunnage.tables.gtfs import FeedSetting, asked_date, generate_feed_city
+        from dunnage.tables.gtfs import FeedSetting, generate_feed_city, read_date
 
         if zone_id and zones is not None:
-            raise ParameterError("--zones and --zone-id exclude each other. Leave one out.")
-        asked = {
-            "date": None if date is None else asked_date(date),
+            raise ParameterError("--zones and --zone-id cannot be used together. Leave one out.")
+        options = {
+            "date": None if date is None else read_date(date),
             "hubs": hubs,
             "zones": "zone_id" if zone_id else zones,
         }
-        given: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
-        with progress() as stage:
-            stage("reading the feed")
+        given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+        with progress() as tell:
+            tell("reading the feed")
             made = generate_feed_city(gtfs, out, FeedSetting(**given), force=force)
     num_hubs, num_buses = int(made.hubs.sum()) if made.hubs is not None else 0, len(made.buses or ())
-    counts = (
-        f"{len(made.stops)} stops, {len(made.zone_names)} zones, {num_hubs} hubs, {num_buses} bus rides between hubs"
-    )
-    text = "\n".join([f"City      {out}: {counts}", *(f"Assumes   {said}" for said in made.assumed)])
+    counts = f"{len(made.stops)} stops, {len(made.zone_names)} zones, {num_hubs} hubs, {num_buses} bus rides"
+    text = "\n".join([f"City      {out}: {counts}", *(f"Assumes   {sentence}" for sentence in made.assumed)])
     result = {
         "city": str(out),
         "stops": len(made.stops),
@@ -198,14 +182,14 @@ def generate_telemetry(
     out: Annotated[Path, Option("-o", "--out", help="CSV or Parquet file to write; the policy goes beside it.")],
     size: Annotated[int, Option(help="Number of vehicles.")] = 5_000,
     days: Annotated[int, Option(help="Number of days.")] = 1,
-    readings: Annotated[int, Option(help="Number of rows of a vehicle on a day.")] = 24,
-    attributes: Annotated[OptInt, Option(help="How many numbers a row has, 2 to 10.")] = None,
-    law: Annotated[str, Option(help="Law of readings: fleet | gauss | uniform | census.")] = "fleet",
-    seed: SeedOption = None,
-    force: ForceFlag = False,
-    as_json: JsonFlag = False,
+    readings: Annotated[int, Option(help="Number of rows for each vehicle and day.")] = 24,
+    attributes: Annotated[OptInt, Option(help="Number of measurements in a row, 2 to 10.")] = None,
+    law: Annotated[str, Option(help="Distribution of the readings: fleet | gauss | uniform | census.")] = "fleet",
+    seed: shared.SeedOption = None,
+    force: shared.ForceFlag = False,
+    as_json: shared.JsonFlag = False,
 ) -> None:
-    """Generate what sensors of trucks measure, with a starter policy for devices beside it.
+    """Generate sensor readings of trucks, with a starter policy for devices beside them.
 
     Example: dunnage generate telemetry -o telemetry.csv --size 5000 --seed 1
     """
@@ -222,9 +206,9 @@ def generate_positions(
     out: Annotated[Path, Option("-o", "--out", help="CSV or Parquet file to write; the policy goes beside it.")],
     size: Annotated[int, Option(help="Number of vehicles.")] = 9_858,
     epochs: Annotated[int, Option(help="Number of moments, five minutes apart.")] = 265,
-    seed: SeedOption = None,
-    force: ForceFlag = False,
-    as_json: JsonFlag = False,
+    seed: shared.SeedOption = None,
+    force: shared.ForceFlag = False,
+    as_json: shared.JsonFlag = False,
 ) -> None:
     """Generate positions of a fleet in a city, with a starter policy for devices beside them.
 
@@ -241,5 +225,5 @@ def generate_positions(
 
 
 def _print_made(data: Path, policy: Path, what: str, size: int, num_rows: int, as_json: bool) -> None:
-    text = f"Data      {data}: {num_rows} {what} of {_counted(size, 'vehicle')}\nPolicy    {policy}, to start with"
+    text = f"Data      {data}: {num_rows:,} {what} of {several(size, 'vehicle')}\nPolicy    {policy}, to start with"
     print_result({"data": str(data), "policy": str(policy), "size": size, "rows": num_rows}, text, as_json)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands ``pack``, ``size`` and ``apply``: plans made on a release, and what becomes of them on the true data."""
+"""The commands ``pack``, ``size`` and ``apply``: make a plan on a release, and apply it to the true data."""
 
 from __future__ import annotations
 
@@ -10,22 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 import dunnage as dn
-from dunnage.cli.shared import (
-    ForceFlag,
-    JsonFlag,
-    KeyOption,
-    OptInt,
-    OptPath,
-    OptText,
-    PeriodOption,
-    PlanOut,
-    PolicyOption,
-    ReleaseArgument,
-    SeedOption,
-    ShuttleHour,
-    print_result,
-    progress,
-)
+from dunnage.cli import shared
+from dunnage.cli.shared import OptInt, OptPath, OptText, print_result, progress
 from dunnage.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -35,7 +21,7 @@ if TYPE_CHECKING:
 def _model(
     name: str | None, statistic: str | None, risk: str | None, prior: str | None, budget: str | None, as_published: bool
 ) -> Model:
-    """Make the model that was asked for; an option that it does not take is an error."""
+    """Make the model that the options describe; refuse an option that the model does not take."""
     if name is None:
         name = "standard" if risk is None and prior is None else "stochastic"
     given: dict[str, str | bool | None] = {"statistic": statistic, "risk": risk, "prior": prior, "budget": budget}
@@ -58,39 +44,46 @@ def _model(
 
 
 def pack(
-    release: ReleaseArgument,
-    out: PlanOut,
-    capacity: Annotated[list[str] | None, Option(help="What a truck holds: 500kg or volume=9; repeatable.")] = None,
-    trucks: Annotated[OptPath, Option(help="Trucks file: CSV truck,count,cost and capacities.")] = None,
-    by: Annotated[OptText, Option(help="Public column whose values are packed apart.")] = None,
-    apart: Annotated[OptText, Option(help="Another public column whose values never share a truck.")] = None,
+    release: shared.ReleaseArgument,
+    out: shared.PlanOut,
+    capacity: Annotated[
+        list[str] | None, Option(help="Capacity of a truck, such as 500kg or volume=9. Repeatable.")
+    ] = None,
+    trucks: Annotated[
+        OptPath, Option(help="Trucks file: CSV with columns truck,count,cost and the capacities.")
+    ] = None,
+    by: Annotated[OptText, Option(help="Public column; each of its values is packed separately.")] = None,
+    apart: Annotated[OptText, Option(help="Another public column; different values never share a truck.")] = None,
     model: Annotated[
         OptText,
         Option(
-            help="standard | robust | stochastic | sealed; by default standard, with a risk or prior stochastic. "
-            "Noisy releases: standard or stochastic."
+            help="standard | robust | stochastic | sealed. Default: standard, or stochastic with --risk or --prior. "
+            "Noisy releases take standard or stochastic."
         ),
     ] = None,
     statistic: Annotated[
-        OptText, Option(help="Standard: upper (everything fits; noisy: as sure as stated) | mean (fewer trucks).")
+        OptText,
+        Option(help="Standard: upper (everything fits; if noisy, with the stated confidence) | mean (fewer trucks)."),
     ] = None,
     risk: Annotated[
-        OptText, Option(help="Stochastic, robust: chance that something in the whole plan may not fit.")
+        OptText, Option(help="Stochastic and robust: accepted chance that something in the plan does not fit.")
     ] = None,
     prior: Annotated[
-        OptText, Option(help="Stochastic on noisy releases: uniform | normal:MEAN:SD, what weights are drawn from.")
+        OptText, Option(help="Stochastic on noisy releases: distribution of the weights, uniform | normal:MEAN:SD.")
     ] = None,
-    budget: Annotated[OptText, Option(help="Robust: largest | items | published.")] = None,
-    as_published: Annotated[bool, Option("--as-published", help="Stochastic: the paper's sampled model.")] = False,
-    spread: Annotated[OptInt, Option(help="No truck takes more than 1/SPREAD of a class.")] = None,
+    budget: Annotated[OptText, Option(help="Robust: budget of uncertainty, largest | items | published.")] = None,
+    as_published: Annotated[
+        bool, Option("--as-published", help="Stochastic: use the sampled model of the paper.")
+    ] = False,
+    spread: Annotated[OptInt, Option(help="No truck carries more than 1/SPREAD of a class.")] = None,
     margin: Annotated[
-        OptText, Option(help="Part of every capacity to leave free, such as 0.05; with every model.")
+        OptText, Option(help="Share of each capacity to leave free, such as 0.05. Works with every model.")
     ] = None,
-    time_limit: Annotated[float, Option(min=0.1, help="Seconds to search at most.")] = 60.0,
-    force: ForceFlag = False,
-    as_json: JsonFlag = False,
+    time_limit: Annotated[float, Option(min=0.1, help="Maximum seconds to search.")] = 60.0,
+    force: shared.ForceFlag = False,
+    as_json: shared.JsonFlag = False,
 ) -> None:
-    """Pack released rows into as few trucks as can be found, with a proven bound. Needs only the release.
+    """Pack released rows into as few trucks as possible, with a proven lower bound. Needs only the release.
 
     Example: dunnage pack release --capacity 500kg --model stochastic --risk 0.05 -o plan
     """
@@ -123,18 +116,18 @@ def pack(
 
 def size(
     release: Annotated[Path, Argument(help="Release folder of counts.")],
-    city: Annotated[Path, Option("--city", help="City folder, or GTFS feed (folder or zip).")],
-    out: PlanOut,
-    max_wait: Annotated[float, Option(help="Longest mean wait in each zone, in seconds.")] = 180,
-    expansions: Annotated[int, Option(help="Days with random seconds to simulate.")] = 5,
-    capacity: Annotated[int, Option(help="Seats of a shuttle.")] = 8,
-    day: Annotated[OptText, Option(help="Size for this day only, by its label in the release.")] = None,
-    export: Annotated[OptPath, Option(help="Folder to make for other tools: FleetPy's files, and GeoJSON.")] = None,
-    seed: SeedOption = None,
-    force: ForceFlag = False,
-    as_json: JsonFlag = False,
+    city: Annotated[Path, Option("--city", help="City folder or GTFS feed (folder or zip).")],
+    out: shared.PlanOut,
+    max_wait: Annotated[float, Option(help="Maximum mean wait in each zone, in seconds.")] = 180,
+    expansions: Annotated[int, Option(help="Number of days to simulate, each with random start times.")] = 5,
+    capacity: Annotated[int, Option(help="Number of seats in a shuttle.")] = 8,
+    day: Annotated[OptText, Option(help="Use this day only; its label in the release.")] = None,
+    export: Annotated[OptPath, Option(help="Folder to create for other tools: FleetPy files and GeoJSON.")] = None,
+    seed: shared.SeedOption = None,
+    force: shared.ForceFlag = False,
+    as_json: shared.JsonFlag = False,
 ) -> None:
-    """Size the smallest fleet of shuttles per zone for released counts of trips. Needs only release and city.
+    """Find the smallest shuttle fleet of each zone for released counts of trips. Needs only the release and the city.
 
     Example: dunnage size release --city city --max-wait 180 -o plan
     """
@@ -148,12 +141,12 @@ def size(
     if export is not None:
         check_new_folder(export, marker=PLAN_FILE, force=False)
         if export.resolve() == out.resolve():
-            raise ParameterError("plan and export need a folder each. Got one for both. Name another.")
+            raise ParameterError("--out and --export need different folders. Change one of them.")
     with progress() as tell:
         tell("reading release and city")
         received = dn.Release.read(release)
-        if received.kind != COUNTS:  # before a city is read
-            raise ParameterError(f"size needs a release of counts of trips. Got one of {received.kind}. Give another.")
+        if received.kind != COUNTS:  # fail before the city is read
+            raise ParameterError(f"size needs a release of counts of trips. Got a release of {received.kind}.")
         plan = dn.size(
             received,
             (place := dn.load_city(city)),
@@ -177,25 +170,29 @@ def size(
 
 
 def apply(
-    plan: Annotated[Path, Argument(help="Plan folder, or a CSV file row,bin or zone,shuttles of others.")],
-    data: Annotated[Path, Argument(help="The private rows that were published.")],
-    policy: PolicyOption,
-    release: Annotated[Path, Option("--release", help="Release folder the plan was made on.")],
-    out: Annotated[Path, Option("-o", "--out", help="Settlement folder to make; private.")],
-    key: KeyOption = None,
-    period: PeriodOption = None,
-    repair: Annotated[bool, Option("--repair", help="Repair bins that overflow.")] = False,
-    leave_behind: Annotated[bool, Option("--leave-behind", help="Leave packages behind if need be.")] = False,
+    plan: Annotated[Path, Argument(help="Plan folder, or a CSV file from another planner: row,bin or zone,shuttles.")],
+    data: Annotated[Path, Argument(help="The private rows that you published.")],
+    policy: shared.PolicyOption,
+    release: Annotated[Path, Option("--release", help="Release folder that the plan was made on.")],
+    out: Annotated[Path, Option("-o", "--out", help="Settlement folder to create; private.")],
+    key: shared.KeyOption = None,
+    period: shared.PeriodOption = None,
+    repair: Annotated[bool, Option("--repair", help="Repair trucks that overflow.")] = False,
+    leave_behind: Annotated[
+        bool, Option("--leave-behind", help="Repair, and leave packages behind if necessary.")
+    ] = False,
     capacity: Annotated[
-        list[str] | None, Option(help="What a truck holds, for a CSV plan or instead of a plan's own; repeatable.")
+        list[str] | None, Option(help="Capacity of a truck, for a CSV plan or to replace that of the plan. Repeatable.")
     ] = None,
-    trucks: Annotated[OptPath, Option(help="Trucks file, for a CSV plan or instead of a plan's own.")] = None,
-    city: Annotated[OptPath, Option(help="Shuttles: city folder or GTFS feed the fleet was sized in.")] = None,
-    shuttle_hour: ShuttleHour = None,
-    force: ForceFlag = False,
-    as_json: JsonFlag = False,
+    trucks: Annotated[OptPath, Option(help="Trucks file, for a CSV plan or to replace that of the plan.")] = None,
+    city: Annotated[
+        OptPath, Option(help="Shuttles: the city folder or GTFS feed that the fleet was sized for.")
+    ] = None,
+    shuttle_hour: shared.ShuttleHour = None,
+    force: shared.ForceFlag = False,
+    as_json: shared.JsonFlag = False,
 ) -> None:
-    """Apply a plan to the true data: what really overflows, repaired if asked; or how shuttles really run.
+    """Apply a plan to the true data: see what really overflows and repair it, or see how the shuttles really run.
 
     Example: dunnage apply plan parcels.csv --policy parcels.toml --release release --repair -o settlement
     """
@@ -204,19 +201,19 @@ def apply(
     from dunnage.publication import key_path
     from dunnage.settle import SETTLEMENT_FILE
 
-    of_fleet = told_fleet_plan(plan)
-    if of_fleet:
+    for_fleet = told_fleet_plan(plan)
+    if for_fleet:
         for_packages = {"--repair": repair, "--leave-behind": leave_behind, "--capacity": capacity, "--trucks": trucks}
-        _refuse_options(for_packages, "a plan of shuttles")
+        _refuse_options(for_packages, "a plan for shuttles")
         if city is None:
-            raise ParameterError("a plan of shuttles is applied in a city. Got none. Give --city CITY, as for size.")
+            raise ParameterError("a plan for shuttles needs its city. Give --city, as you did for size.")
     else:
-        _refuse_options({"--city": city, "--shuttle-hour": shuttle_hour}, "a plan of packages")
+        _refuse_options({"--city": city, "--shuttle-hour": shuttle_hour}, "a plan for packages")
     check_new_folder(out, marker=SETTLEMENT_FILE, force=force)
     with progress() as tell:
         tell("reading")
         published = dn.Release.read(release)
-        if not of_fleet:
+        if not for_fleet:
             published.check_rows("apply")
         rows = dn.load(data, policy, period=period or published.certificate.period)
         if city is not None:
@@ -231,7 +228,7 @@ def apply(
             result, text = ran.to_dict(), f"{ran.summary()}\nSettlement  {out} (private), see {SETTLEMENT_PAGE}"
         else:
             kinds = None
-            if trucks is not None:  # a plan that does not say what it packs packs whatever the release has
+            if trucks is not None:  # a plan from a CSV file packs every quantity of the release
                 packed = list(dn.Plan.read(plan).quantities) if plan.is_dir() else published.quantities
                 kinds = dn.read_trucks(trucks, packed)
             tell("applying the plan")
@@ -252,7 +249,7 @@ def apply(
 
 
 def _refuse_options(options: Mapping[str, object], what: str) -> None:
-    """Refuse options that a kind of plan does not take; those not given are None, False or empty."""
+    """Refuse options that a kind of plan does not take; an option that was not given is None, False or empty."""
     given = [name for name, value in options.items() if not (value is None or value is False or value == [])]
     if given:
         raise ParameterError(f"{what} does not take {', '.join(given)}. Leave it out.")

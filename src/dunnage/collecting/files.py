@@ -63,7 +63,7 @@ from dunnage.errors import (
     TaskError,
 )
 from dunnage.exact import shown
-from dunnage.tables.cells import MICROS, coded, is_blank, is_text, moments_of, numbers_of, parse_moment
+from dunnage.tables.columns import MICROS, coded, is_blank, is_text, moments_of, numbers_of, parse_moment
 from dunnage.tables.reader import CSV_ENDINGS, TAB_ENDINGS, TableStream, checked_path, is_named
 
 

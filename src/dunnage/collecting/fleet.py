@@ -46,7 +46,7 @@ from dunnage.exact import decimal_text
 from dunnage.folders import new_file
 from dunnage.noise import arrays as noise_arrays
 from dunnage.noise.source import Noise
-from dunnage.tables.cells import MICROS
+from dunnage.tables.columns import MICROS
 
 Progress = Callable[[str], None]
 Packed = NDArray[np.uint8]

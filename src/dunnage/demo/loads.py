@@ -43,8 +43,7 @@ from dunnage.settle import Settlement, apply, matched_records
 from dunnage.showing.audit import write_audit
 from dunnage.showing.figures import Picture
 from dunnage.showing.loads import LoadsStory, PlanView, loads_page, loads_pictures
-from dunnage.tables.dataset import Dataset
-from dunnage.tables.load import load
+from dunnage.tables.dataset import Dataset, load
 from dunnage.text import percent
 
 CAPACITY, BY, QUANTITY = 500.0, "destination", "weight"

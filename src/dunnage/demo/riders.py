@@ -38,8 +38,8 @@ from dunnage.settle.fleets import FleetSettlement, apply_fleet
 from dunnage.showing.audit import count_pictures, write_audit
 from dunnage.showing.figures import CityMap, Flows, Picture
 from dunnage.showing.fleets import Running, plan_page, settlement_page, wait_picture
+from dunnage.tables.dataset import load
 from dunnage.tables.gtfs import load_city
-from dunnage.tables.load import load
 from dunnage.text import percent
 
 HOURS = ("07:00", "09:00")

@@ -45,7 +45,7 @@ from dunnage.model.measures import (
 from dunnage.model.schema import DIAMETER_SUFFIX, Schema
 from dunnage.noise import arrays as noise_arrays
 from dunnage.noise.source import Noise
-from dunnage.release.kinds.common import generalised
+from dunnage.release.kinds import generalised
 from dunnage.release.kinds.rows import check_figures
 from dunnage.tables.columns import SET_TYPE
 

@@ -67,7 +67,7 @@ from dunnage.model.measures import (
     width_limit,
 )
 from dunnage.model.schema import Attribute, Schema
-from dunnage.release.kinds.common import SENSITIVE, domain_of, generalised, require, with_role
+from dunnage.release.kinds import SENSITIVE, domain_of, generalised, require, with_role
 from dunnage.release.kinds.rows import class_widths, sensitive_column
 
 if TYPE_CHECKING:

@@ -58,7 +58,7 @@ from dunnage.mechanisms.base import (
 )
 from dunnage.model.certificate import CountMeasures, CountNoise, FeatureNoise, StatedContribution, TripLoss
 from dunnage.model.city import City
-from dunnage.model.domains.windows import split_stamps
+from dunnage.model.domains import split_stamps
 from dunnage.model.guarantees import (
     BOUNDED_CONTRIBUTION,
     EPSILON_PER_TRIP,
@@ -74,8 +74,7 @@ from dunnage.model.schema import RIDER, TRIP, Schema
 from dunnage.model.trips import COLUMNS, PAIR_COLUMNS, Grouping, PairClasses, Universe, is_nested, known_columns
 from dunnage.noise import arrays as noise_arrays
 from dunnage.noise.source import Noise
-from dunnage.release.kinds.common import require, same
-from dunnage.release.kinds.counts import CELLS
+from dunnage.release.kinds import CELLS, require, same
 
 if TYPE_CHECKING:
     from dunnage.release import Release

@@ -39,7 +39,7 @@ from dunnage.mechanisms.base import (
 )
 from dunnage.mechanisms.classes import released_column
 from dunnage.model.certificate import NoiseCell, RowMeasures, StatedConfidence
-from dunnage.model.domains.numeric import Numeric, PointGrid
+from dunnage.model.domains import Numeric, PointGrid
 from dunnage.model.guarantees import (
     EPSILON_PER_RECORD,
     PUBLIC_BORDERS,
@@ -61,7 +61,7 @@ from dunnage.model.laws import Cells, cut_text, exp_bounds
 from dunnage.model.schema import Schema
 from dunnage.noise import arrays as noise_arrays
 from dunnage.noise.source import Noise
-from dunnage.release.kinds.common import floats, generalised, require, same
+from dunnage.release.kinds import floats, generalised, require, same
 
 if TYPE_CHECKING:
     from dunnage.release import Release

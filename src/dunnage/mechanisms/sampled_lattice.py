@@ -68,7 +68,7 @@ from dunnage.noise.sampling import (
     smallest_k,
 )
 from dunnage.noise.source import Noise
-from dunnage.release.kinds.common import floats, require
+from dunnage.release.kinds import floats, require
 
 if TYPE_CHECKING:
     from dunnage.release import Release

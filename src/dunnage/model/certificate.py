@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Certificate: the public statement that travels with a release.
 
-The file is byte for byte its canonical form (sorted keys, two spaces, one final newline). ``digest`` is the
-SHA-256 of that form without ``digest`` and ``signature``; ``signature`` signs the digest. Digests detect accidents;
-only a signature that is checked against a key one trusts detects forgery.
+The file is byte for byte its canonical form (sorted keys, two spaces, one final newline). ``digest`` is the SHA-256 of
+that form without ``digest`` and ``signature``; ``signature`` signs the digest. Digests detect accidents. Only a
+signature, checked against a key you trust, detects forgery.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ DIGESTS_SAY = "Digests detect accidents. Only a signature, checked against a key
 _ALTERED = "It was altered or damaged."
 
 Number = int | float | str
-"""An exact number as JSON can hold it: whole, decimal, or the text "p/q"."""
+"""An exact number in JSON: whole, decimal, or the text "p/q"."""
 JsonObject = dict[str, JsonValue]
 
 
@@ -56,9 +56,9 @@ def _read_guarantee(value: object) -> Guarantee:
     if isinstance(value, Guarantee):  # made in Python
         return value
     try:
-        return guarantee_from(value)  # type: ignore[arg-type]  # refuses what is no table
+        return guarantee_from(value)  # type: ignore[arg-type]  # refuses anything but a table
     except (KeyError, TypeError, AttributeError):
-        raise ParameterError("is no guarantee that this version knows.") from None
+        raise ParameterError("is not a guarantee that this version knows.") from None
 
 
 StatedGuarantee = Annotated[
@@ -82,18 +82,17 @@ class AttributeStatement(Model):
     missing: str | None = None
     outside: str | None = None
     merged: str | None = None
-    purpose: str | None = None  # of an estimate: the reporting duty it comes from
-    window_minutes: int | None = None  # of windows that are told by their labels alone
-    num_dates: list[int] | None = None  # calendar days that each label of days stands for
+    purpose: str | None = None  # of an estimate: the purpose of the reports it comes from
+    window_minutes: int | None = None  # of windows that are described by their labels alone
+    num_dates: list[int] | None = None  # number of calendar days behind each label of days
 
     @property
     def domain_kind(self) -> str:
-        """Kind of the public domain; empty without one."""
+        """Kind of the public domain; empty if there is none."""
         return str((self.domain or {}).get("kind", ""))
 
     @property
     def unit(self) -> str:
-        """Unit of its numbers; empty if there is none."""
         return str((self.domain or {}).get("unit", ""))
 
 
@@ -113,13 +112,13 @@ class Suppressed(Model):
 
 
 class Persons(Model):
-    """Persons in the class that has fewest."""
+    """Number of persons in the class with the fewest."""
 
     smallest: int
 
 
 class Risks(Model):
-    """Risks under the names of the field."""
+    """Risks, by the usual names of the field."""
 
     prosecutor_highest: float
     prosecutor_mean: float
@@ -128,7 +127,7 @@ class Risks(Model):
 
 
 class RowLoss(Model):
-    """What generalising lost, by a metric that is named."""
+    """What generalisation lost, and the metric."""
 
     metric: str
     sum: float
@@ -137,21 +136,21 @@ class RowLoss(Model):
 
 
 class Importance(Model):
-    """What each attribute counts in the distortion."""
+    """The weight of each attribute in the distortion."""
 
     factors: dict[str, float]
     weights: dict[str, float]
 
 
 class Distortion(Model):
-    """Distortion by generalising and by suppressing."""
+    """Distortion from generalisation and from suppression."""
 
     generalisation: float
     suppression: float
 
 
 class Diversity(Model):
-    """How much classes tell of a sensitive column."""
+    """How much classes reveal about a sensitive column."""
 
     l: int  # noqa: E741
     t: float
@@ -171,7 +170,7 @@ class NoiseCell(Model):
 
 
 class StatedConfidence(Model):
-    """How sure intervals are said to be."""
+    """The stated confidence of intervals."""
 
     confidence: Number
 
@@ -199,17 +198,16 @@ class RowMeasures(Model):
 
     @property
     def num_suppressed(self) -> int:
-        """Records that are known not to be released."""
+        """Number of suppressed records, if it is public."""
         return self.suppressed.count if self.suppressed is not None else 0
 
     @property
     def noisy(self) -> bool:
-        """Whether rows are told by noise."""
         return self.noise is not None or self.published_intervals is not None
 
 
 class TripLoss(Model):
-    """What one trip and one rider lose; None if that has no bound."""
+    """What one trip and one rider lose; None if there is no bound."""
 
     trip: Number
     rider: Number | None
@@ -224,7 +222,7 @@ class StatedContribution(Model):
 
 
 class CountNoise(Model):
-    """Noise on every count by itself."""
+    """Noise on every single count."""
 
     scale: Number
     law: str
@@ -254,7 +252,7 @@ class CountMeasures(Model):
 
 
 class TierLoss(Model):
-    """What a vehicle of a tier gives away: by report of each purpose, by slot, by day; None if that has no bound."""
+    """What a vehicle of a tier gives away with each report, slot and day; None if there is no bound."""
 
     reports: dict[str, Number | None]
     slot: Number | None
@@ -262,14 +260,14 @@ class TierLoss(Model):
 
 
 class EstimateLoss(Model):
-    """What vehicles give away, by tier, and in their lifetime."""
+    """What vehicles give away, by tier and over their lifetime."""
 
     tiers: dict[str, TierLoss]
     lifetime: Number | None
 
 
 class CombinedTiers(Model):
-    """How tiers were put together, the p-value of their not differing, and how many reports told of a number."""
+    """How tiers were combined, the p-value of the test that they are equal, and the number of reports with a value."""
 
     rule: str
     p_value: float | None = None
@@ -291,7 +289,7 @@ class EstimateMeasures(Model):
 
 
 class OddsRow(Model):
-    """What a suspicion can become, or how often an attack is right, at most."""
+    """An upper bound on what a suspicion can become, or on how often an attack succeeds."""
 
     before: float | None = None
     at_most: float | None = None
@@ -309,7 +307,7 @@ class Meaning(Model):
 
 
 class ProofNote(Model):
-    """Where it is proved what is stated."""
+    """Where the guarantee is proved."""
 
     project: str
     version: str
@@ -320,7 +318,7 @@ class ProofNote(Model):
 
 
 class SpendStatement(Model):
-    """Entry of the ledger that the release was paid by."""
+    """The entry of the ledger that paid for the release."""
 
     id: str
     at: str
@@ -334,7 +332,7 @@ class Total(Model):
 
 
 class Composition(Model):
-    """How the guarantee adds up, and what all releases so far lose together."""
+    """How the guarantee composes, and what all releases so far lose together."""
 
     rule: str
     neighbours: str | None = None
@@ -354,7 +352,7 @@ class Signature(Model):
 class Certificate(Model):
     """What is promised about a release, on which basis, and the digests of its files.
 
-    Its fields are those of ``certificate.json``; ``mechanism`` holds the mechanism's name and all its parameters.
+    Its fields are those of ``certificate.json``; ``mechanism`` has the name of the mechanism and all its parameters.
     """
 
     format: Literal[1]
@@ -389,22 +387,22 @@ class Certificate(Model):
 
     @property
     def rows(self) -> RowMeasures:
-        """The figures of released rows; an error for every other kind."""
+        """The figures of released rows; an error for any other kind."""
         return self._measures(RowMeasures)
 
     @property
     def counts(self) -> CountMeasures:
-        """The figures of released counts; an error for every other kind."""
+        """The figures of released counts; an error for any other kind."""
         return self._measures(CountMeasures)
 
     @property
     def estimates(self) -> EstimateMeasures:
-        """The figures of released estimates; an error for every other kind."""
+        """The figures of released estimates; an error for any other kind."""
         return self._measures(EstimateMeasures)
 
     def _measures(self, kind: type[M]) -> M:
         if not isinstance(self.measures, kind):
-            raise CheckFailed("certificate.json: the figures are not those of its kind of release.")
+            raise CheckFailed("certificate.json: the figures do not belong to its kind of release.")
         return self.measures
 
     @cached_property
@@ -413,27 +411,25 @@ class Certificate(Model):
         return hashlib.sha256(canonical(self._unsigned())).hexdigest()
 
     def _unsigned(self) -> dict[str, Any]:
-        """Give everything but the signature as plain data: what is digested."""
+        """Return everything but the signature as plain data: the input of the digest."""
         return {name: value for name, value in self.plain().items() if name != "signature"}
 
     def with_files(self, files: Mapping[str, str]) -> Certificate:
-        """Return the certificate with the digests of the folder's files."""
         return Certificate.model_validate({**self._unsigned(), "files": dict(files)})
 
     def to_bytes(self) -> bytes:
-        """Write the file's content."""
         return canonical({**self.plain(), "digest": self.digest})
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Certificate:
         """Read a certificate; anything but the exact canonical form is refused."""
         if len(data) > MAX_CERTIFICATE_BYTES:
-            raise CheckFailed("certificate.json: larger than 16 MiB. It was not read.")
+            raise CheckFailed("certificate.json: the file is larger than 16 MiB and was not read.")
         try:
             content: Any = json.loads(data.decode("utf-8"))
         except (ValueError, RecursionError):
-            raise CheckFailed(f"certificate.json: not readable as JSON. {_ALTERED}") from None
-        # True and 1.0 equal 1 in Python, but are other files.
+            raise CheckFailed(f"certificate.json: not valid JSON. {_ALTERED}") from None
+        # True and 1.0 equal 1 in Python, but they are different files.
         if not isinstance(content, dict) or type(content.get("format")) is not int or content["format"] != FORMAT:
             newer = "Use a newer version of Dunnage."
             raise CheckFailed(f"certificate.json: not a certificate of format {FORMAT}. {newer}")
@@ -442,7 +438,7 @@ class Certificate(Model):
         try:
             own_digest = hashlib.sha256(canonical(body)).hexdigest()
             own_bytes = canonical({**content, "digest": digest})
-        except (ValueError, RecursionError):  # NaN, half of a character, or nested without end
+        except (ValueError, RecursionError):  # NaN, half a character, or endless nesting
             raise CheckFailed(f"certificate.json: not in canonical form. {_ALTERED}") from None
         if digest != own_digest:
             raise CheckFailed(f"certificate.json: its own digest does not match. {_ALTERED}")
@@ -452,14 +448,14 @@ class Certificate(Model):
             certificate = cls.model_validate(content)
         except ValidationError as error:
             fields = ", ".join(dict.fromkeys(str(item["loc"][0]) for item in error.errors() if item["loc"]))
-            raise CheckFailed(f"certificate.json: {fields} missing or malformed.") from None
+            raise CheckFailed(f"certificate.json: missing or malformed: {fields}.") from None
         except RecursionError:
-            raise CheckFailed("certificate.json: something nested without end missing or malformed.") from None
+            raise CheckFailed("certificate.json: a part is nested too deeply.") from None
         empty = [name for name in content if content[name] is None]
         if empty:
-            raise CheckFailed(f"certificate.json: {', '.join(empty)} missing or malformed.")
+            raise CheckFailed(f"certificate.json: missing or malformed: {', '.join(empty)}.")
         if certificate.to_bytes() != data:
-            raise CheckFailed("certificate.json: states a number in another form than certificates have.")
+            raise CheckFailed("certificate.json: a number is not in the form that certificates use.")
         return certificate
 
     def signed(self, key: str | os.PathLike[str]) -> Certificate:
@@ -473,10 +469,10 @@ class Certificate(Model):
         return self.model_copy(update={"signature": signature})
 
     def check_signature(self, trusted: bytes | None) -> str:
-        """Check the signature, which must be by the trusted key if one is given, and say how far it can be trusted."""
+        """Check the signature, by the trusted key if one is given, and say how far it can be trusted."""
         if self.signature is None:
             if trusted is not None:
-                raise CheckFailed("certificate.json: not signed, so it cannot be by the key given.")
+                raise CheckFailed("certificate.json: not signed, so the key you gave did not sign it.")
             return "not signed: digests alone do not detect forgery"
         from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -488,16 +484,15 @@ class Certificate(Model):
                 raise ValueError
             Ed25519PublicKey.from_public_bytes(public).verify(value, _SIGNED_PREFIX + self.digest.encode())
         except (InvalidSignature, ValueError):
-            raise CheckFailed("certificate.json: the signature does not fit the certificate.") from None
+            raise CheckFailed("certificate.json: the signature does not match the certificate.") from None
         if trusted is None:
-            return "signed, but by whom is not checked: give --signed-by with a key you trust"
+            return "signed, but the signer was not checked: give --signed-by with a key you trust"
         if public != trusted:
-            raise CheckFailed("certificate.json: signed by another key than the one given.")
-        return "signed by the key given"
+            raise CheckFailed("certificate.json: signed by a different key from the one you gave.")
+        return "signed by the key you gave"
 
 
 def load_private_key(path: str | os.PathLike[str]) -> Any:
-    """Load an Ed25519 private key from an unencrypted PEM file."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
@@ -509,7 +504,6 @@ def load_private_key(path: str | os.PathLike[str]) -> Any:
 
 
 def load_public_key(path: str | os.PathLike[str]) -> bytes:
-    """Load an Ed25519 public key from a PEM file and return its 32 raw bytes."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
     from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
@@ -545,7 +539,7 @@ def certify(
     spend: SpendStatement,
     composed: Mapping[str, object],  # What all releases so far lose together
 ) -> Certificate:
-    """Write the certificate of a release from the promise that was spent on."""
+    """Make the certificate of a release from the promise that was paid for."""
     return Certificate.model_validate(
         {
             "format": FORMAT,
@@ -567,48 +561,44 @@ def certify(
 
 
 def meaning(promise: Promise) -> Meaning:
-    """Say in plain words and odds what a promise means to the one protected."""
+    """Say in plain words and odds what a promise means for the protected unit."""
     if promise.basis is Basis.VOID:
         return Meaning(sentences=[f"Nothing is promised: {promise.why}."], odds=[])
-    held = promise.guarantee if promise.basis is Basis.PROVED else promise.holds
-    if held is None:
+    proved = promise.guarantee if promise.basis is Basis.PROVED else promise.holds
+    if proved is None:
         return Meaning(sentences=[f"No bound is proved: {promise.why}."], odds=[])
-    if not isinstance(held, KAnonymity):
-        loss = Loss(held.epsilon, getattr(held, "delta", Fraction(0)))
-        return Meaning(sentences=[_scope(held)], odds=odds(loss))
+    unit = proved.protects
+    if not isinstance(proved, KAnonymity):
+        scopes: dict[type, str] = {
+            WithinCluster: "between values of the same cluster; the cluster of each record is public",
+            WithinPublishedBorders: "between values that the published borders do not separate",
+            LocalDP: f"between any two values that the device could have, for one {unit}",
+            MetricLocalDP: "between two values at distance one",
+        }
+        replaced = getattr(proved, "neighbours", None) == "replace-one"
+        usual = f"whatever the values of one {unit} are" if replaced else f"whether or not one {unit} is in the data"
+        loss = Loss(proved.epsilon, getattr(proved, "delta", Fraction(0)))
+        return Meaning(sentences=[f"The bound holds {scopes.get(type(proved), usual)}."], odds=odds(loss))
     persons = any(item.name == COUNTS_PERSONS for item in promise.assumptions)
-    people = f", of at least {held.k} different persons" if persons else ""
-    counts = "k counts persons, not records; how many records in a class are of one person is not limited."
+    people = f", of at least {proved.k} different persons" if persons else ""
+    counts = "k counts persons, not records. There is no limit on the records that one person has in a class."
     sentences = [
-        f"Someone who knows the public and generalised values of a {held.protects} finds at least {held.k} "
-        f"released records that look alike{people}, so a guess at its row is right with at most "
-        f"{100 / held.k:.3g} % (1 in {held.k}).",
+        f"Someone who knows the public and generalised values of a {unit} sees at least {proved.k} released records "
+        f"that look alike{people}. A guess at its row is right at most {100 / proved.k:.3g} % of the time "
+        f"(1 in {proved.k}).",
         *([counts] if persons else []),
         "It does not limit what can be concluded from values that all records of a class share, from knowing that "
         "a record is absent, or from a second release of the same records.",
     ]
-    row = OddsRow(attack="name the row of a known record", right_at_most=_ceiling(Fraction(1, held.k)))
+    row = OddsRow(attack="name the row of a known record", right_at_most=_ceiling(Fraction(1, proved.k)))
     return Meaning(sentences=sentences, odds=[row])
 
 
-def _scope(held: Guarantee) -> str:
-    scopes: dict[type, str] = {
-        WithinCluster: "between values of the same cluster; which cluster a record is in is public",
-        WithinPublishedBorders: "between values that the published borders do not separate",
-        LocalDP: f"between any two values the device could have held, for one {held.protects}",
-        MetricLocalDP: "between two values at distance one",
-    }
-    fallback = f"whether or not one {held.protects} is in the data"
-    if getattr(held, "neighbours", None) == "replace-one":
-        fallback = f"whatever the values of one {held.protects} are"
-    return f"The bound holds {scopes.get(type(held), fallback)}."
-
-
 def odds(loss: Loss) -> list[OddsRow]:
-    """Return what a suspicion can become at most, rounded up.
+    """Return upper bounds on what a suspicion can become, rounded up.
 
-    With delta 0 the row bounds the suspicion itself after seeing the release. With delta above 0 no such bound
-    exists for every outcome; the row then bounds the chance that the attacker's best guess is right.
+    With delta 0 a row bounds the suspicion itself after seeing the release. With delta above 0 no such bound exists for
+    every outcome; a row then bounds the chance that the attacker's best guess is right.
     """
     if loss.epsilon is None:
         return []
@@ -624,23 +614,22 @@ def odds(loss: Loss) -> list[OddsRow]:
         # The best test between "in" and "out" is a corner of the (epsilon, delta) region.
         error = (1 - loss.delta) / (1 + growth)
         right = _ceiling(max(1 - error, 1 - prior * (1 - loss.delta), 1 - (1 - prior) * (1 - loss.delta)))
-        best = f"the best guess is right with at most {rounded_percent(right)}"
+        best = f"the best guess is right at most {rounded_percent(right)} of the time"
         sentence = f"with a {rounded_percent(before)} suspicion, {best}"
         rows.append(OddsRow(before=before, right_guess_at_most=right, sentence=sentence))
     return rows
 
 
 def _ceiling(probability: Fraction) -> float:
-    """Round a probability up to four digits: printed bounds never flatter."""
+    """Round a probability up to four digits, so that a printed bound is never too small."""
     return min(1.0, math.ceil(probability * 10_000) / 10_000)
 
 
 def composition_rule(guarantee: Guarantee) -> str:
-    """Say how the guarantee adds up with others."""
     if isinstance(guarantee, KAnonymity):
-        return "does not compose: after this release no differential-privacy total exists for the dataset"
+        return "does not compose: after this release the dataset has no differential-privacy total"
     if isinstance(guarantee, WithinPublishedBorders):
-        return "does not compose: each release publishes borders of its own; never adds to plain epsilon"
+        return "does not compose: each release publishes its own borders; never adds to plain epsilon"
     if isinstance(guarantee, WithinCluster | MetricLocalDP):
         return "adds up only with releases of the same scope; never adds to plain epsilon"
-    return "epsilons (and deltas) of releases about the same unit and neighbours add up"
+    return "the epsilons (and deltas) of releases about the same unit and neighbours add up"

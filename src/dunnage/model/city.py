@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""City: stops, zones, hubs, modes of travel, travel times and buses. Public facts only; no private row reaches it."""
+"""City: stops, zones, hubs, modes of travel, travel times and buses. Public facts only, never private rows."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from dunnage.tables.reader import (
     write_lines,
 )
 
-STOP_COLUMNS = ("stop", "zone", "lat", "lon", "hub", "name")  # a name is for people: it is read over
+STOP_COLUMNS = ("stop", "zone", "lat", "lon", "hub", "name")  # the name is for people and is ignored
 MODE_COLUMNS = ("origin", "destination", "mode")
 TIME_COLUMNS = ("from", "to", "seconds")
 BUS_COLUMNS = ("from", "to", "seconds", "headway_seconds")
 CITY_FILES = ("stops.csv", "times.csv", "buses.csv", "modes.csv", "city.json")  # all but the first may be absent
 MAX_STOPS = 100_000
 MAX_MODES = 32_767
-MAX_STOPS_WITH_PAIRS = 4_000  # of a city that says something about each pair of them: its modes or its travel times
-MAX_PAIRS_BYTES = 1 << 30  # Largest file of modes or of travel times that is read
-MAX_SECONDS = 86_400  # Longest travel time, ride or headway: a day
-MAX_ASSUMED = 100  # Most sentences about what was assumed that are read
+MAX_STOPS_WITH_PAIRS = 4_000  # of a city with modes or travel times for each pair of stops
+MAX_PAIRS_BYTES = 1 << 30  # of a file of modes or travel times
+MAX_SECONDS = 86_400  # of a travel time, ride or headway: a day
+MAX_ASSUMED = 100  # sentences about assumptions
 EARTH_KM = 6371.0088
 SPEED_KMH, DETOUR = 25.0, 1.3
 _HUB_WORDS = {"": False, "0": False, "1": True, "false": False, "true": True, "no": False, "yes": True}
@@ -46,52 +46,52 @@ _RANGES = {"lat": 90.0, "lon": 180.0}
 
 
 def read_stops(path: str | PathLike[str]) -> City:
-    """Read a list of stops; returns a city that knows no more than them."""
+    """Read a list of stops as a city without modes, times and buses."""
     (header_line, header), *lines = read_lines(path)
     names = [name.strip().lower() for name in header]
     problems = []
     if unknown := [name for name in names if name not in STOP_COLUMNS]:
         columns_read = ", ".join(STOP_COLUMNS)
-        problems.append((header_line, f"the column {unknown[0]!r} is not one of {columns_read}. Remove or rename it."))
+        problems.append((header_line, f"unknown column {unknown[0]!r}. Use only {columns_read}."))
     if "stop" not in names:
-        problems.append((header_line, "there must be a header with a column stop. Got none. Add it."))
+        problems.append((header_line, "the header has no column stop. Add it."))
     if ("lat" in names) != ("lon" in names):
-        problems.append((header_line, "lat and lon go together. Got one of them. Add the other."))
+        problems.append((header_line, "lat and lon go together. Add the missing one."))
     if len(set(names)) < len(names):
-        problems.append((header_line, "columns must be all different. Got one twice. Remove it."))
+        problems.append((header_line, "a column is there twice. Remove one."))
     refuse_lines(path, problems)
     for line, cells in lines:
         if len(cells) != len(names):
-            what = f"there must be {len(names)} cells as in the header. Got {len(cells)}. Mend the line."
+            what = f"the header has {len(names)} cells, but this line has {len(cells)}."
             problems.append((line, what))
     refuse_lines(path, problems)
     if not lines or len(lines) > MAX_STOPS:
-        what = f"a city has 1 to {MAX_STOPS} stops. Got {len(lines)}"
+        what = f"a city needs 1 to {MAX_STOPS} stops. Got {len(lines)}"
         raise InputError(str(path), [Problem(what, remedy="Check the file.")])
     at = [line for line, _ in lines]
     columns = {name: [cells[place].strip() for _, cells in lines] for place, name in enumerate(names)}
     first: dict[str, int] = {}
     for stop, line in zip(columns["stop"], at, strict=True):
         if not stop:
-            problems.append((line, "the stop is blank. Name it."))
+            problems.append((line, "the stop is blank. Fill it in."))
         elif first.setdefault(stop, line) != line:
-            problems.append((line, f"the stop {stop!r} is in line {first[stop]} already. Remove one."))
-    whole = {}  # columns with a value for every stop, if for any
+            problems.append((line, f"the stop {stop!r} is also in line {first[stop]}. Remove one."))
+    whole = {}  # columns with a value for every stop
     for name in ("zone", "lat", "lon"):
         if any(columns.get(name, [])):
             blank = [line for cell, line in zip(columns[name], at, strict=True) if not cell]
-            problems += [(line, f"other stops have a {name}, this one has none. Fill it in.") for line in blank]
+            problems += [(line, f"this stop has no {name}, but others do. Fill it in.") for line in blank]
             if not blank:
                 whole[name] = columns[name]
     degrees: dict[str, FloatArray] = {}
     for name in whole.keys() & _RANGES.keys():
-        degrees[name], most = np.array([_number(cell) for cell in whole[name]]), _RANGES[name]
-        for place in np.flatnonzero(~(np.abs(degrees[name]) <= most)).tolist():
-            problems.append((at[place], f"{name} must be a number of degrees from -{most:g} to {most:g}. Mend it."))
+        degrees[name], limit = np.array([_number(cell) for cell in whole[name]]), _RANGES[name]
+        for place in np.flatnonzero(~(np.abs(degrees[name]) <= limit)).tolist():
+            problems.append((at[place], f"{name} must be a number of degrees from -{limit:g} to {limit:g}."))
     hubs = [_HUB_WORDS.get(cell.lower()) for cell in columns.get("hub", [])]
     for hub, line, cell in zip(hubs, at, columns.get("hub", at), strict=False):
         if hub is None:
-            problems.append((line, f"hub must be 1 or 0, true or false, yes or no. Got {cell!r}. Mend it."))
+            problems.append((line, f"hub must be 1 or 0, true or false, yes or no. Got {cell!r}."))
     refuse_lines(path, sorted(problems))
     zone_names, zones = numbered(whole["zone"]) if "zone" in whole else ((), None)
     return City(
@@ -105,7 +105,6 @@ def read_stops(path: str | PathLike[str]) -> City:
 
 
 def numbered(names: Sequence[str]) -> tuple[tuple[str, ...], NDArray[np.int32]]:
-    """Give names numbers as they first appear."""
     number: dict[str, int] = {}
     codes = [number.setdefault(name, len(number)) for name in names]
     return tuple(number), np.array(codes, dtype=np.int32)
@@ -119,20 +118,20 @@ def _number(cell: str) -> float:
 
 
 def _seconds(cell: str) -> int:
-    """Read a number of seconds, rounded to a whole one; -1 if it is none or too large."""
+    """Read a number of seconds, rounded to a whole one; -1 if it is not a number or too large."""
     value = _number(cell)
     return math.floor(value + 0.5) if 0 <= value <= MAX_SECONDS else -1
 
 
 class _PairFile:
-    """A file with a line for pairs of stops: its table, and both ends of each pair as numbers of stops (-1: none)."""
+    """A file with a line for each pair of stops, and both ends of each pair as numbers of stops (-1: unknown)."""
 
     def __init__(
         self, path: str | PathLike[str], wanted: Sequence[str], stops: tuple[str, ...], max_bytes: int | None = None
     ) -> None:
         def check(names: list[str]) -> str:
             right = sorted(name.lower() for name in names) == sorted(wanted)
-            return "" if right else f"the header must be {','.join(wanted)}. Mend it."
+            return "" if right else f"the header must be {','.join(wanted)}."
 
         self.path, self.wanted, self.stops = path, wanted, stops
         table = read_pairs(path, check, max_bytes)
@@ -144,13 +143,13 @@ class _PairFile:
 
     def pairs(
         self,
-        what: str,  # What the file has of each pair
-        wrongs: Sequence[tuple[BoolArray, str]],  # Lines that are wrong in themselves, and why
+        what: str,  # What the file says about each pair
+        wrongs: Sequence[tuple[BoolArray, str]],  # Lines with problems of their own, and why
         *,
-        every: bool = True,  # Whether all pairs must be there
-        itself: bool = True,  # Whether those from a stop to itself must be
+        every: bool = True,  # Whether the file must have all pairs
+        itself: bool = True,  # Whether it must have pairs from a stop to itself
     ) -> IntArray:
-        """Return pairs as numbers; refuse a file that does not have every pair once and right."""
+        """Return pairs as numbers; refuse a file that does not have every pair once."""
         stops, ends = self.stops, (self.origins, self.destinations)
         pairs: IntArray = np.where(np.minimum(*ends) < 0, -1, ends[0] * len(stops) + ends[1])
         order = np.argsort(pairs, kind="stable")
@@ -158,10 +157,10 @@ class _PairFile:
         again[order[1:]] = (pairs[order[1:]] == pairs[order[:-1]]) & (pairs[order[1:]] >= 0)
         named = ("from", "to") if self.wanted[0] == "from" else ("the origin", "the destination")
         faults = [
-            (end < 0, f"{name} is not one of the stops. Mend it, or add the stop.")
+            (end < 0, f"{name} is not one of the stops. Correct it, or add the stop.")
             for end, name in zip(ends, named, strict=True)
         ]
-        faults += [*wrongs, (again, f"this pair of stops has a {what} already. Remove one.")]
+        faults += [*wrongs, (again, f"this pair of stops already has a {what}. Remove one.")]
         lines = [
             (line, sentence)
             for wrong, sentence in faults
@@ -185,7 +184,7 @@ class _PairFile:
 
 def _refuse_many(path: str | PathLike[str], stops: tuple[str, ...], what: str, remedy: str) -> None:
     if len(stops) > MAX_STOPS_WITH_PAIRS:
-        what = f"{what} read for at most {MAX_STOPS_WITH_PAIRS} stops. Got {len(stops)}"
+        what = f"{what} possible for at most {MAX_STOPS_WITH_PAIRS} stops. Got {len(stops)}"
         raise InputError(str(path), [Problem(what, remedy=remedy)])
 
 
@@ -199,13 +198,13 @@ def read_modes(path: str | PathLike[str], stops: tuple[str, ...]) -> tuple[tuple
     of_pair[file.pairs("mode", [(codes < 0, "the mode is blank. Fill it in.")])] = codes
     names, numbers = by_first_pair(tuple(number), of_pair)
     if len(names) > MAX_MODES:
-        what = f"there may be at most {MAX_MODES} modes. Got {len(names)}"
+        what = f"there can be at most {MAX_MODES} modes. Got {len(names)}"
         raise InputError(str(path), [Problem(what, remedy="Use fewer.")])
     return names, numbers.astype(np.int16).reshape(len(stops), len(stops))
 
 
 def by_first_pair(names: Sequence[str], codes: IntArray) -> tuple[tuple[str, ...], IntArray]:
-    """Give names numbers as they first appear among pairs in order, so that the order of lines does not matter."""
+    """Give names numbers by their first pair, so that the order of lines does not matter."""
     present, first, place = np.unique(codes, return_index=True, return_inverse=True)
     order = np.argsort(first)
     rank = np.empty(len(order), dtype=np.int64)
@@ -214,7 +213,7 @@ def by_first_pair(names: Sequence[str], codes: IntArray) -> tuple[tuple[str, ...
 
 
 def read_times(path: str | PathLike[str], stops: tuple[str, ...]) -> NDArray[np.int32]:
-    """Read the travel time of each pair, rounded to whole seconds; from a stop to itself it may be left out.
+    """Read the travel time of each pair, rounded to whole seconds; pairs from a stop to itself are optional.
 
     Shapes: -> (stops, stops).
     """
@@ -223,8 +222,8 @@ def read_times(path: str | PathLike[str], stops: tuple[str, ...]) -> NDArray[np.
     seconds = file.table.numbers("seconds", _seconds)
     to_itself = (file.origins == file.destinations) & (file.origins >= 0) & (seconds > 0)
     wrongs = (
-        (seconds < 0, f"seconds must be a number from 0 to {MAX_SECONDS}: all stops are within reach. Mend it."),
-        (to_itself, "a stop is 0 seconds from itself. Mend it."),
+        (seconds < 0, f"seconds must be a number from 0 to {MAX_SECONDS}: every stop must be reachable."),
+        (to_itself, "a stop is 0 seconds from itself."),
     )
     times = np.zeros(len(stops) ** 2, dtype=np.int32)
     times[file.pairs("travel time", wrongs, itself=False)] = seconds
@@ -237,11 +236,11 @@ def read_buses(path: str | PathLike[str], stops: tuple[str, ...], hubs: BoolArra
     is_hub = np.append(np.zeros(len(stops), dtype=bool) if hubs is None else hubs, True)
     seconds, headways = (file.table.numbers(name, _seconds) for name in BUS_COLUMNS[2:])
     wrongs = (
-        (~is_hub[origins], "a bus goes from hub to hub, and its first stop is no hub. Mark it in stops.csv."),
-        (~is_hub[destinations], "a bus goes from hub to hub, and its last stop is no hub. Mark it in stops.csv."),
-        ((origins == destinations) & (origins >= 0), "a bus goes from one stop to another. Remove the line."),
-        (seconds < 0, f"seconds must be a number from 0 to {MAX_SECONDS}. Mend it."),
-        (headways < 1, f"headway_seconds must be a number from 1 to {MAX_SECONDS}. Mend it."),
+        (~is_hub[origins], "a bus goes from hub to hub, but its first stop is not a hub. Mark it in stops.csv."),
+        (~is_hub[destinations], "a bus goes from hub to hub, but its last stop is not a hub. Mark it in stops.csv."),
+        ((origins == destinations) & (origins >= 0), "a bus cannot go from a stop to itself. Remove the line."),
+        (seconds < 0, f"seconds must be a number from 0 to {MAX_SECONDS}."),
+        (headways < 1, f"headway_seconds must be a number from 1 to {MAX_SECONDS}."),
     )
     file.pairs("bus", wrongs, every=False)
     order = np.lexsort((destinations, origins))
@@ -257,11 +256,11 @@ def read_assumed(path: str | PathLike[str]) -> tuple[str, ...]:
         what, content = "this is not JSON", None
     assumed = content.get("assumed", []) if isinstance(content, dict) else []
     if not what and not (isinstance(content, dict) and content.get("format") == 1):
-        what = "format must be 1, the one this version reads"
+        what = "format must be 1, which is what this version reads"
     elif not (isinstance(assumed, list) and len(assumed) <= MAX_ASSUMED and all(isinstance(x, str) for x in assumed)):
         what = f"assumed must be a list of at most {MAX_ASSUMED} sentences"
     if what:
-        raise InputError(str(path), [Problem(what, remedy="Mend it, or remove the file.")])
+        raise InputError(str(path), [Problem(what, remedy="Fix it, or remove the file.")])
     return tuple(assumed)
 
 
@@ -269,10 +268,10 @@ def read_assumed(path: str | PathLike[str]) -> tuple[str, ...]:
 class Buses:
     """Rides with one bus between hubs. Shapes: rides."""
 
-    origins: NDArray[np.int32]  # Stop, as a number, where one gets on
-    destinations: NDArray[np.int32]  # and where one gets off
-    seconds: NDArray[np.int32]  # How long the ride takes
-    headway_seconds: NDArray[np.int32]  # From one bus to the next; who arrives at random waits half of it on average
+    origins: NDArray[np.int32]  # Numbers of stops
+    destinations: NDArray[np.int32]
+    seconds: NDArray[np.int32]  # Length of the ride
+    headway_seconds: NDArray[np.int32]  # Time from one bus to the next; the mean wait is half of it
 
     def __len__(self) -> int:
         return len(self.origins)
@@ -297,19 +296,19 @@ class City:
     stops
         Names of all stops, in the order of their file.
     zone_names, zones
-        Names of the zones, and the number of the zone of each stop; None where no zones are given.
+        Names of the zones, and the number of the zone of each stop; None without zones.
     mode_names, modes
         Names of the modes, and the number of the mode of each pair of stops: (origin, destination); None without.
     lat, lon
-        Where each stop is, in degrees; None where that is not given.
+        Coordinates of each stop in degrees; None if they are not known.
     hubs
-        Whether each stop is a hub; None where that is not given.
+        Whether each stop is a hub; None if that is not known.
     times
-        Seconds a shuttle drives from stop to stop: (origin, destination); None where that is not given.
+        Seconds that a shuttle drives from stop to stop: (origin, destination); None if they are not known.
     buses
-        Rides with one bus between hubs; None where they are not given.
+        Rides with one bus between hubs; None if they are not known.
     assumed
-        Sentences that say what was assumed where something was not given.
+        Sentences about what was assumed because it was not known.
     """
 
     stops: tuple[str, ...]
@@ -330,20 +329,19 @@ class City:
             self.times.shape != (num, num) or (self.times < 0).any() or np.diagonal(self.times).any()
         ):
             raise ParameterError(
-                f"times must be seconds from each of the {num} stops to each, 0 or more, and 0 from a stop to itself. "
-                "Mend them."
+                f"times must be seconds between all {num} stops, 0 or more, and 0 from a stop to itself."
             )
         if self.buses is not None and len(self.buses):
             ends = np.concatenate([self.buses.origins, self.buses.destinations])
             if self.hubs is None or not (0 <= ends.min() <= ends.max() < num and self.hubs[ends].all()):
-                raise ParameterError("buses go from hub to hub. Got a stop that is none. Mark it as a hub.")
+                raise ParameterError("buses go from hub to hub, and a stop is not a hub. Mark it as one.")
 
     @classmethod
     def read(cls, stops: str | PathLike[str], modes: str | PathLike[str] | None = None) -> City:
-        """Read the files of a city, with every problem by line.
+        """Read the files of a city; problems name their lines.
 
-        Stops are a table with the columns ``stop`` and, if wanted, ``zone``, ``lat`` and ``lon``, ``hub``, in any
-        order; modes are ``origin,destination,mode``: every pair of stops once, also from a stop to itself.
+        Stops are a table with the column ``stop`` and optionally ``zone``, ``lat`` and ``lon``, ``hub``, in any order;
+        modes are ``origin,destination,mode``: every pair of stops once, including from a stop to itself.
         """
         city = read_stops(stops)
         if modes is None:
@@ -353,13 +351,13 @@ class City:
 
     @classmethod
     def read_folder(cls, folder: str | PathLike[str]) -> City:
-        """Read a city's folder: ``stops.csv`` and what else there is of ``times.csv``, ``buses.csv``, ``modes.csv``.
+        """Read the folder of a city: ``stops.csv`` and optionally ``times.csv``, ``buses.csv`` and ``modes.csv``.
 
-        ``city.json`` holds what was assumed when the folder was written.
+        ``city.json`` has the assumptions of the program that wrote the folder.
         """
         place = Path(folder)
         if not (place / "stops.csv").is_file():
-            raise InputError(str(place), [Problem("there is no stops.csv", remedy="Name the folder of a city.")])
+            raise InputError(str(place), [Problem("there is no stops.csv", remedy="Give the folder of a city.")])
         paths = {name: place / name for name in CITY_FILES if (place / name).exists()}
         city = cls.read(paths["stops.csv"], paths.get("modes.csv"))
         if "times.csv" in paths:
@@ -402,33 +400,29 @@ class City:
                     yield self.stops[start], self.stops[end], value
 
     def with_modes(self, names: Sequence[str], codes: NDArray[np.integer[Any]]) -> City:
-        """Return the city with the mode of each pair of stops, given as places in names."""
         mode_names, numbers = by_first_pair(names, codes.reshape(-1).astype(np.int64))
         shape = (len(self.stops), len(self.stops))
         return replace(self, mode_names=mode_names, modes=numbers.astype(np.int16).reshape(shape))
 
     def kilometres(self) -> FloatArray:
-        """Return distances between stops as the crow flies. Shape: (stops, stops)."""
         if self.lat is None or self.lon is None:
-            raise Refusal("the city does not say where its stops are. Give lat and lon of each stop in stops.csv.")
+            raise Refusal("the city has no coordinates. Add lat and lon of each stop to stops.csv.")
         if len(self.stops) > MAX_STOPS_WITH_PAIRS:
             raise Refusal(
                 f"travel times are computed for at most {MAX_STOPS_WITH_PAIRS} stops. Got {len(self.stops)}. "
-                "Keep only stops that trips are made between."
+                "Keep only the stops that trips use."
             )
         return haversine(self.lat, self.lon)
 
     def with_times(self, *, speed_kmh: float = SPEED_KMH, detour: float = DETOUR) -> City:
-        """Return the city with travel times; computed from where stops are if none are given.
+        """Return the city with travel times, computed from coordinates if none are known.
 
-        A shuttle drives so fast, and its way is so many times as long as the crow flies.
+        A shuttle drives at ``speed_kmh``, and its way is ``detour`` times as long as the crow flies.
         """
         if self.times is not None:
             return self
         if not (0 < speed_kmh < math.inf and 1 <= detour < math.inf):
-            raise ParameterError(
-                f"a speed is above 0 km/h and a detour at least 1. Got {speed_kmh:g} km/h and {detour:g}. Mend them."
-            )
+            raise ParameterError(f"speed must be above 0 km/h and detour at least 1. Got {speed_kmh:g} and {detour:g}.")
         if self.lat is None:
             raise Refusal(
                 "the city has neither travel times nor coordinates. "
@@ -441,27 +435,25 @@ class City:
                 "Check lat and lon of the stops, or the speed."
             )
         said = (
-            f"Travel times are distances as the crow flies, times {detour:g} for detours, at {speed_kmh:g} km/h: "
-            "none were given."
+            f"Travel times are distances as the crow flies, times {detour:g} for detours, at {speed_kmh:g} km/h, "
+            "because none were given."
         )
         return replace(self, times=seconds.astype(np.int32), assumed=(*self.assumed, said))
 
     def with_zones(self, num: int) -> City:
-        """Return the city with so many zones of about as many stops each: cut repeatedly across the longer side."""
+        """Return the city cut into zones of about equally many stops, repeatedly across the longer side."""
         if self.lat is None or self.lon is None:
-            raise Refusal("zones are cut by where stops are. Give lat and lon of each stop in stops.csv.")
+            raise Refusal("cutting zones needs coordinates. Add lat and lon of each stop to stops.csv.")
         if not 1 <= num <= len(self.stops):
-            raise ParameterError(
-                f"{len(self.stops)} stops make 1 to {len(self.stops)} zones. Got {num}. Ask for fewer."
-            )
+            raise ParameterError(f"{len(self.stops)} stops make 1 to {len(self.stops)} zones. Got {num}.")
         shrink = math.cos(math.radians(float(np.median(self.lat))))
         parts = _cut(np.arange(len(self.stops)), np.column_stack([self.lat, self.lon * shrink]), num)
-        # Numbered as their first stops are, as zones of a file are.
+        # Numbered by their first stops, as the zones of a file are.
         parts.sort(key=lambda part: int(part.min()))
         zones = np.empty(len(self.stops), dtype=np.int32)
         for zone, part in enumerate(parts):
             zones[part] = zone
-        said = f"The {num} zones are cut by where stops are, each with about as many."
+        said = f"The {num} zones were cut by the coordinates of stops, each with about the same number of stops."
         return replace(
             self,
             zone_names=tuple(f"zone {zone + 1}" for zone in range(num)),
@@ -470,22 +462,22 @@ class City:
         )
 
     def for_fleets(self, *, speed_kmh: float = SPEED_KMH, detour: float = DETOUR) -> City:
-        """Return the city with all that sizing a fleet needs: zones and travel times; hubs and buses may be absent."""
+        """Return the city with what sizing a fleet needs: zones and travel times; hubs and buses are optional."""
         missing = []
         if self.zones is None:
             missing.append(
-                "zones (a column zone in stops.csv: shuttles serve the zone they belong to; "
+                "zones (add a column zone to stops.csv, because shuttles serve their zone; "
                 "dunnage generate city --gtfs FEED --zones 4 makes some)"
             )
         if self.times is None and self.lat is None:
-            missing.append("travel times (times.csv with from,to,seconds, or lat and lon in stops.csv)")
+            missing.append("travel times (add times.csv with from,to,seconds, or lat and lon to stops.csv)")
         if missing:
-            raise Refusal(f"the city has no {', and no '.join(missing)}. Add what is missing.")
+            raise Refusal(f"the city has no {', and no '.join(missing)}.")
         return self.with_times(speed_kmh=speed_kmh, detour=detour)
 
     @cached_property
     def homes(self) -> IntArray:
-        """Stop at which the shuttles of each zone park: of its hubs, or else its stops, the nearest to all of it."""
+        """The stop where the shuttles of each zone park: of its hubs, or else its stops, the nearest to all others."""
         city = self.for_fleets()
         assert city.zones is not None
         assert city.times is not None
@@ -505,7 +497,7 @@ class City:
 
 
 def _cut(stops: IntArray, places: FloatArray, num: int) -> list[IntArray]:
-    """Cut stops into so many parts, as equal as whole stops allow, across the longer side of each."""
+    """Cut stops into ``num`` parts as equal as possible, across the longer side of each."""
     if num == 1:
         return [stops]
     here = places[stops]

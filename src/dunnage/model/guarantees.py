@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a release promises, as plain values.
 
-A guarantee says in which model it speaks, with which parameters, about what (``protects``) and against
-which ``neighbours``. It is a value, not a claim that it holds: the :class:`Basis` of a :class:`Promise`
-says that. Others interpret these values; the meaning of an existing one never changes.
+A guarantee states its model and parameters, what it ``protects`` and against which ``neighbours``. It is a value, not a
+claim that it holds: the :class:`Basis` of a :class:`Promise` says that. Others interpret these values; the meaning of
+an existing one never changes.
 
-Composition follows three rules. Only equal protection and equal neighbours add up. Adding or removing
-one record at epsilon implies replacing one at twice epsilon, never the reverse. A guarantee inside clusters adds
-only to others inside the same clusters. Anything else (k-anonymity, borders that each release draws for itself)
-refuses to compose, because no bound is proved.
+Composition follows three rules. Only equal protection and equal neighbours add up. Adding or removing one record at
+epsilon implies replacing one at twice epsilon, never the reverse. A guarantee inside clusters adds only to others
+inside the same clusters. Anything else (k-anonymity, borders that each release chooses for itself) refuses to compose,
+because no bound is proved.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def exp_upper(exponent: Fraction) -> Fraction:
 
 @dataclass(frozen=True, kw_only=True)
 class _Value:
-    """Fields and printing that all guarantees share; not a guarantee by itself."""
+    """What all guarantees share."""
 
     model: ClassVar[str]
     protects: str
@@ -106,20 +106,20 @@ class _Value:
         }
 
     def plain_loss(self, neighbours: Neighbours) -> Loss:
-        """Return the (epsilon, delta) loss this implies between the given neighbours: here none."""
+        """Return the (epsilon, delta) loss between the given neighbours; by default there is no bound."""
         return UNBOUNDED
 
 
 def _check_text(owner: object, name: str, says: str, example: str) -> None:
     value = getattr(owner, name)
     if not isinstance(value, str) or not value.strip():
-        raise ParameterError(f"a guarantee must say {says}. Got {value!r}. Write {example}, say.")
+        raise ParameterError(f"a guarantee must say {says}. Got {value!r}. Write, for example, {example}.")
 
 
 def _set_neighbours(owner: object) -> None:
     value: Any = owner.neighbours  # type: ignore[attr-defined]
     if value not in tuple(Neighbours):
-        raise ParameterError(f"neighbours must be {' or '.join(Neighbours)}. Got {value!r}. Choose one.")
+        raise ParameterError(f"neighbours must be {' or '.join(Neighbours)}. Got {value!r}.")
     object.__setattr__(owner, "neighbours", Neighbours(value))
 
 
@@ -128,7 +128,7 @@ def _set_amount(owner: object, name: str, *, positive: bool = True) -> None:
     amount = exact(value, what=name)
     if amount < 0 or (positive and amount == 0):
         need = "more than 0" if positive else "at least 0"
-        raise ParameterError(f"{name} must be {need}. Got {decimal_text(amount)}. Choose a positive number.")
+        raise ParameterError(f"{name} must be {need}. Got {decimal_text(amount)}.")
     object.__setattr__(owner, name, amount)
 
 
@@ -154,7 +154,7 @@ class KAnonymity(_Value):
     def __post_init__(self) -> None:
         super().__post_init__()
         if isinstance(self.k, bool) or not isinstance(self.k, int) or self.k < 2:
-            raise ParameterError(f"k must be a whole number of at least 2. Got {str(self.k)[:20]}. Choose k = 5, say.")
+            raise ParameterError(f"k must be a whole number of at least 2. Got {str(self.k)[:20]}. Try k = 5.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,9 +184,9 @@ class PureDP(_Epsilon):
     is_plain = True
 
     def for_group(self, size: int, *, protects: str) -> PureDP:
-        """Return what holds for a unit of at most ``size`` protected records: a rider of m trips has m epsilon."""
+        """Return what holds for a unit of at most ``size`` records: a rider with m trips has m times epsilon."""
         if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-            raise ParameterError(f"the group size must be at least 1. Got {size}. State the largest number of records.")
+            raise ParameterError(f"the group size must be at least 1. Got {size}. Give the maximum number of records.")
         return replace(self, epsilon=self.epsilon * size, protects=protects)
 
 
@@ -205,7 +205,7 @@ class ApproximateDP(_Epsilon):
 
 @dataclass(frozen=True, kw_only=True)
 class SampledDP(ApproximateDP):
-    """(epsilon, delta)-differential privacy that rests on a secret sample of rate beta, drawn afresh."""
+    """(epsilon, delta)-differential privacy that rests on a fresh, secret sample of rate beta."""
 
     model: ClassVar[str] = "sampled-dp"
     beta: Fraction
@@ -218,7 +218,7 @@ class SampledDP(ApproximateDP):
 
 @dataclass(frozen=True, kw_only=True)
 class WithinCluster(_Epsilon):
-    """Epsilon between values of one cluster; which cluster a record is in is public."""
+    """Epsilon between values of one cluster; the cluster of each record is public."""
 
     model: ClassVar[str] = "within-cluster"
     clusters: str
@@ -230,14 +230,14 @@ class WithinCluster(_Epsilon):
 
 @dataclass(frozen=True, kw_only=True)
 class WithinPublishedBorders(_Epsilon):
-    """Epsilon between values that the published, privately drawn borders do not separate."""
+    """Epsilon between values that the published, privately chosen borders do not separate."""
 
     model: ClassVar[str] = "within-published-borders"
 
 
 @dataclass(frozen=True, kw_only=True)
 class LocalDP(_Epsilon):
-    """Epsilon between any two values a device may hold; one report."""
+    """Epsilon between any two values that a device may have; for one report."""
 
     model: ClassVar[str] = "local-dp"
     is_plain = True
@@ -245,7 +245,7 @@ class LocalDP(_Epsilon):
 
 @dataclass(frozen=True, kw_only=True)
 class MetricLocalDP(_Epsilon):
-    """Epsilon per unit of distance between two values a device may hold."""
+    """Epsilon per unit of distance between two values that a device may have."""
 
     model: ClassVar[str] = "metric-local-dp"
     distance: str
@@ -260,13 +260,13 @@ Guarantee = (
 )
 
 
-def _converted(loss: Loss, held: Neighbours, asked: Neighbours) -> Loss:
-    """Turn a loss between one kind of neighbours into the other where that is proved."""
-    if held == asked:
+def _converted(loss: Loss, given: Neighbours, wanted: Neighbours) -> Loss:
+    """Convert a loss between one kind of neighbours into the other where that is proved."""
+    if given == wanted:
         return loss
-    if held is Neighbours.REPLACE_ONE or loss.epsilon is None:
-        return UNBOUNDED  # replacing keeps n fixed, so it says nothing about adding a record
-    # Replacing is removing and adding: (2 epsilon, (1 + e^epsilon) delta). A delta of 1 promises nothing.
+    if given is Neighbours.REPLACE_ONE or loss.epsilon is None:
+        return UNBOUNDED  # replacing keeps the number of records, so it says nothing about adding one
+    # To replace is to remove and to add: (2 epsilon, (1 + e^epsilon) delta). A delta of 1 promises nothing.
     if loss.delta and loss.epsilon > _LARGEST_EXPONENT:
         return UNBOUNDED
     delta = (1 + exp_upper(loss.epsilon)) * loss.delta if loss.delta else Fraction(0)
@@ -280,7 +280,7 @@ def _named(guarantee: Guarantee) -> str:
 
 _WHY_NOT = {
     "k-anonymity": "two k-anonymous releases of the same records can together single one out",
-    "within-published-borders": "each release publishes borders of its own",
+    "within-published-borders": "each release publishes its own borders",
 }
 
 
@@ -302,23 +302,21 @@ def compose(guarantees: Sequence[Guarantee]) -> Guarantee:
     if len(guarantees) == 1:
         return first
     if isinstance(first, KAnonymity | WithinPublishedBorders):
-        raise CompositionError(f"{first.model} does not compose: {_WHY_NOT[first.model]}. State each on its own.")
+        raise CompositionError(f"{first.model} does not compose: {_WHY_NOT[first.model]}. State each separately.")
     epsilon = sum((g.epsilon for g in guarantees if isinstance(g, _Epsilon)), Fraction(0))
     if all(type(g) is type(first) for g in guarantees) and not isinstance(first, ApproximateDP):
         return replace(first, epsilon=epsilon)
     if not all(isinstance(g, PureDP | ApproximateDP) for g in guarantees):
         models = " and ".join(sorted({g.model for g in guarantees}))
-        raise CompositionError(f"{models} do not add up: no bound is proved for them together. State each on its own.")
+        raise CompositionError(f"{models} do not add up: no common bound is proved. State each guarantee separately.")
     delta = sum((g.delta for g in guarantees if isinstance(g, ApproximateDP)), Fraction(0))
     if delta >= 1:
-        raise CompositionError(
-            f"the deltas add up to {decimal_text(delta)}: nothing is promised. Ask for smaller deltas."
-        )
+        raise CompositionError(f"deltas that add up to {decimal_text(delta)} promise nothing. Use smaller deltas.")
     return ApproximateDP(epsilon=epsilon, delta=delta, protects=first.protects, neighbours=first.neighbours)
 
 
 def _comparable(guarantees: Sequence[Guarantee]) -> Guarantee:
-    """Check that guarantees speak of the same unit, neighbours and scope, and return the first."""
+    """Check that guarantees are about the same unit, neighbours and scope, and return the first."""
     if not guarantees:
         raise ParameterError("compose needs at least one guarantee. Got none.")
     first = guarantees[0]
@@ -328,8 +326,8 @@ def _comparable(guarantees: Sequence[Guarantee]) -> Guarantee:
     for other, its_scope in zip(guarantees, scope, strict=True):
         if other.protects != first.protects or its_scope != scope[0]:
             raise CompositionError(
-                f"{_named(first)} and {_named(other)} speak of different things and do not add up. "
-                "Convert add-remove to replace-one first (twice epsilon), or state each on its own."
+                f"{_named(first)} and {_named(other)} are about different things and do not add up. Convert "
+                "add-remove to replace-one first (twice epsilon), or state each guarantee separately."
             )
     return first
 
@@ -337,14 +335,12 @@ def _comparable(guarantees: Sequence[Guarantee]) -> Guarantee:
 def parallel(guarantees: Sequence[PureDP], *, disjoint_by: str) -> PureDP:
     """Return what releases of disjoint parts promise together: the largest epsilon."""
     if not disjoint_by:
-        raise CompositionError(
-            "parallel composition needs the public rule that separates the units. Got none. Name it."
-        )
+        raise CompositionError("parallel composition needs the public rule that separates units: disjoint_by.")
     first = _comparable(guarantees)
     if not all(isinstance(g, PureDP) and g.neighbours is Neighbours.ADD_REMOVE for g in guarantees):
-        # A record that is replaced may move to another part, and then two parts change.
+        # A replaced record may move to another part, and then two parts change.
         raise CompositionError(
-            f"parallel composition is proved for plain epsilon and add-remove neighbours only. Got {_named(first)}."
+            f"parallel composition is proved only for plain epsilon and add-remove neighbours. Got {_named(first)}."
         )
     return max(guarantees, key=lambda g: g.epsilon)
 
@@ -370,15 +366,13 @@ def implies(stronger: Guarantee, weaker: Guarantee) -> bool:
 
 @dataclass(frozen=True)
 class Assumption:
-    """Something a guarantee rests on; the name is fixed so that it can be looked up."""
+    """Something that a guarantee rests on; its name is fixed so that it can be looked up."""
 
     name: str
     says: str
 
 
-PUBLIC_DOMAIN = Assumption(
-    "public domain", "domains, resolutions and hierarchies were chosen without looking at the data"
-)
+PUBLIC_DOMAIN = Assumption("public domain", "domains, resolutions and hierarchies were chosen without seeing the data")
 RECORDS_NOT_PERSONS = Assumption(
     "one record per protected unit", "k counts records; several records of one person count several times"
 )
@@ -386,46 +380,42 @@ COUNTS_PERSONS = "persons told apart"
 """Name of the assumption of a k that counts persons, not records."""
 DATA_DEPENDENT_REFUSAL = Assumption(
     "refusal may depend on data",
-    "that a release was possible at all says that no class had to be smaller than k",
+    "that a release exists shows that no class had to be smaller than k",
 )
 CHOICE_DEPENDS_ON_DATA = Assumption(
-    "class borders depend on data", "where classes begin and end was chosen from the records to lose least"
+    "class borders depend on data", "the borders of classes were chosen from the records, to lose as little as possible"
 )
 SINGLE_RELEASE = Assumption(
-    "released once", "no other release of the same records is at hand; k-anonymous releases do not compose"
+    "released once", "nobody has another release of these records; k-anonymity does not compose"
 )
 SYSTEM_ENTROPY = Assumption("system entropy", "the operating system's random numbers are unpredictable")
 ONE_PERIOD_PER_RECORD = Assumption("one period per protected record", "no protected unit has records in two periods")
 PUBLIC_COUNT = Assumption(
     "public record count",
-    "how many records take part, and which do, is not hidden: between neighbours one record is replaced, none removed",
+    "how many records take part, and which, is not hidden: neighbours replace one record and remove none",
 )
-PUBLIC_COLUMNS = Assumption(
-    "public columns are known", "public columns are released as they are, so neighbours agree in them"
-)
+PUBLIC_COLUMNS = Assumption("public columns are known", "public columns are unchanged, so neighbours agree in them")
 PUBLIC_BORDERS = Assumption(
     "public cluster borders",
-    "borders were chosen without looking at the data; between which of them a value lies is shown",
+    "borders were chosen without looking at the data; the release shows between which of them a value lies",
 )
-SHOWN_CLUSTERS = Assumption(
-    "clusters are shown", "between which published borders a value lies is shown, so neighbours agree in it"
-)
+SHOWN_CLUSTERS = Assumption("clusters are shown", "the release shows the cluster of a value, so neighbours agree in it")
 SECRET_SAMPLE = Assumption(
-    "secret sample", "nobody but the owner knows which records were sampled, nor how many, nor how many there are"
+    "secret sample", "only the owner knows which records were sampled, how many, and how many there are"
 )
 FRESH_SAMPLE = Assumption(
-    "sample drawn afresh", "every release draws samples of its own; releases of one sample do not compose"
+    "sample drawn afresh", "every release has its own samples; releases of one sample do not compose"
 )
 EPSILON_PER_RECORD = Assumption(
-    "epsilon per record", "epsilon is for one record; a person with several records is protected by that for each"
+    "epsilon per record", "epsilon is for one record; for a person with several records it applies to each of them"
 )
 
 EPSILON_PER_TRIP = Assumption(
-    "epsilon per trip", "epsilon is for one trip; a rider of m trips is protected by m times epsilon"
+    "epsilon per trip", "epsilon is for one trip; for a rider with m trips it is m times that"
 )
 BOUNDED_CONTRIBUTION = Assumption(
     "bounded contribution",
-    "of each rider at most the stated number of trips was counted, chosen at random; who has two cards is two riders",
+    "at most the stated number of trips of each rider was counted, chosen at random; two cards count as two riders",
 )
 PUBLIC_FEATURES = Assumption(
     "public features",
@@ -433,32 +423,28 @@ PUBLIC_FEATURES = Assumption(
 )
 
 PUBLIC_TIERS = Assumption(
-    "public tiers", "the tier of a vehicle was chosen from a public list without looking at what it reports"
+    "public tiers", "each vehicle's tier was chosen from a public list without seeing its reports"
 )
 EVERY_SLOT = Assumption(
-    "every slot reports", "a report leaves at every drawn slot, whatever there is to report; slots were drawn before"
+    "every slot reports", "a report leaves at every slot, whatever there is to report; slots were chosen in advance"
 )
-NO_METADATA = Assumption(
-    "network not covered", "sender, time and network address of a report are seen by whoever carries it"
-)
+NO_METADATA = Assumption("network not covered", "whoever carries a report sees its sender, time and network address")
 REPORT_ASSUMPTIONS = (PUBLIC_DOMAIN, PUBLIC_TIERS, EVERY_SLOT, NO_METADATA, SYSTEM_ENTROPY)
-"""What every report of a device rests on."""
-RANDOM_SLOTS = Assumption(
-    "random slots", "moments were drawn at random before the day: estimates are of vehicles at such moments"
-)
+"""What every report of a device assumes."""
+RANDOM_SLOTS = Assumption("random slots", "moments were chosen at random in advance; estimates are about such moments")
 CLAMPED = Assumption(
-    "values within domains", "a number outside its domain counted as the nearer end; domains are part of the task"
+    "values within domains", "a number outside its domain, which the task states, counts as the nearer end"
 )
 HONEST_REPORTS = Assumption(
-    "honest reports", "reports were made by devices of the task; a forged one counts as any other"
+    "honest reports", "devices of the task made the reports; a forged one counts like any other"
 )
 INDEPENDENT_TIERS = Assumption(
     "tiers independent of values",
-    "values and intervals weigh tiers by precision, which is right if tiers have nothing to do with what is reported",
+    "values and intervals weigh tiers by precision, which is right if tiers are independent of what is reported",
 )
 WEIGHED_VALUES = Assumption(
     "values weigh tiers by precision",
-    "which is right if tiers have nothing to do with what is reported; no difference was found. Intervals hold anyway",
+    "which is right if tiers are independent of what is reported; a test showed no difference. Intervals always hold",
 )
 
 
@@ -480,17 +466,17 @@ class Promise:
     assumptions
         What the guarantee rests on.
     in_clear
-        What the release shows as it is.
+        What the release shows unchanged.
     numerics
-        How numbers are drawn and rounded.
+        How random numbers are made and rounded.
     claim
-        The published claim, where it differs from the stated guarantee.
+        The published claim, if it differs from the stated guarantee.
     holds
-        What really holds where the basis is not ``proved``; None means no bound.
+        What really holds if the basis is not ``proved``; None means that there is no bound.
     why
         Why the basis is not ``proved``.
     notes
-        Where in ``docs/proofs`` it is proved, or shown what the published form does not keep.
+        The proofs in ``docs/proofs``, or the notes on what the published form does not keep.
     """
 
     guarantee: Guarantee
@@ -506,18 +492,18 @@ class Promise:
     notes: tuple[str, ...] = field(default=(), compare=False)
 
     def true_loss(self, neighbours: Neighbours) -> Loss:
-        """Return the loss to be charged: of what really holds, never of what is only claimed."""
+        """Return the loss to charge: that of what really holds, never of what is only claimed."""
         if self.basis is Basis.VOID:
             return UNBOUNDED
-        held = self.guarantee if self.basis is Basis.PROVED else self.holds
-        return held.plain_loss(neighbours) if held is not None else UNBOUNDED
+        proved = self.guarantee if self.basis is Basis.PROVED else self.holds
+        return proved.plain_loss(neighbours) if proved is not None else UNBOUNDED
 
     def voided(self, why: str) -> Promise:
         """Return the same promise marked as not private."""
         return replace(self, basis=Basis.VOID, holds=None, why=why)
 
     def to_dict(self) -> dict[str, object]:
-        """Give the promise as plain data, with where its proof is, for certificates."""
+        """Return the promise as plain data, with the place of its proof, for certificates."""
         sections = [f"docs/proofs/{note}" for note in self.notes]
         proof = {"project": PROJECT, "version": __version__, "sections": sections}
         return {**self._stated(), **({"proof": proof} if sections else {})}
@@ -536,14 +522,14 @@ class Promise:
         }
 
     def digest(self) -> str:
-        """Return the SHA-256 of the promise in canonical form; where the proof is written is no part of it."""
+        """Return the SHA-256 of the promise in canonical form, without the place of its proof."""
         text = json.dumps(self._stated(), sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(text.encode()).hexdigest()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """The most that may be lost about one dataset, over all its releases, between the stated neighbours."""
+    """The maximum loss of one dataset over all its releases, between the stated neighbours."""
 
     epsilon: Fraction
     delta: Fraction = Fraction(0)
@@ -564,9 +550,9 @@ class Budget:
 
 @dataclass(frozen=True, kw_only=True)
 class SpendPurpose:
-    """What a spend is for: the dataset and period it is charged to, under which policy and budget.
+    """What a spend is for: the dataset and period that pay, under which policy and budget.
 
-    ``allow_unbounded`` is the policy's consent to releases that no budget can bound.
+    With ``allow_unbounded`` the policy permits releases that no budget can bound.
     """
 
     dataset: str
@@ -587,18 +573,17 @@ _MODELS: Mapping[str, type] = {
 
 
 def guarantee_from(data: Mapping[str, object]) -> Guarantee:
-    """Read a guarantee back from its plain data."""
     if not isinstance(data, Mapping):
-        raise ParameterError(f"a guarantee is a table of its parameters. Got {type(data).__name__}.")
+        raise ParameterError(f"a guarantee must be a table of its parameters. Got {type(data).__name__}.")
     values = dict(data)
     model = values.pop("model", None)
     kind = (ApproximateDP if "delta" in values else PureDP) if model == "dp" else _MODELS.get(str(model))
     if kind is None:
-        raise ParameterError(f"unknown guarantee model {model!r}. Known: dp, {', '.join(_MODELS)}.")
+        raise ParameterError(f"unknown guarantee model {model!r}. Use one of dp, {', '.join(_MODELS)}.")
     try:
         guarantee: Guarantee = kind(**values)
     except (TypeError, ValueError) as error:
-        raise ParameterError(f"the {model} guarantee is not well formed: {error}") from None
+        raise ParameterError(f"the {model} guarantee is malformed: {error}") from None
     return guarantee
 
 

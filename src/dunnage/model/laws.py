@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Noise on the points of a public grid: its laws, what each proves, and how much a noisy value still tells.
+"""Noise on the points of a public grid: its laws, their guarantees, and how much a noisy value still reveals.
 
-A law takes a point 0..last to a point 0..last. Two of them keep epsilon between any two points: the discrete Laplace
-law, clamped to the range afterwards, and a bounded one that lands in a window around the point with the highest
-probability that epsilon allows and anywhere else evenly (the discrete form of the piecewise mechanism). An attribute is
-cut into one cell or more, consecutive ranges of the grid, each with its law. Everything here is public but the values
-that are perturbed, so that planners and attackers may use it too. ``docs/proofs/noisy-values.md`` has the proofs.
+A law maps a point 0..last to a point 0..last. Two laws keep epsilon between any two points: the discrete Laplace law,
+clamped to the range afterwards, and a bounded law. The bounded law lands in a window around the point with the highest
+probability that epsilon allows, and otherwise anywhere, evenly (the discrete form of the piecewise mechanism). An
+attribute is cut into one or more cells, consecutive ranges of the grid, each with its law. Everything here is public
+except the perturbed values, so planners and attackers may use it too. ``docs/proofs/noisy-values.md`` has the proofs.
 
-Radii, coverages and one-sided bounds are rounded to the safe side: nothing printed promises more than holds.
+Radii, coverages and one-sided bounds are rounded to the safe side: no printed number promises more than holds.
 
 References
 ----------
 Holohan, Antonatos, Braghin, Mac Aonghusa 2017 (intervals of noisy values, eqs. 22-23 of Li et al. 2022); Wang et al.
-2019 (piecewise mechanism), whose exact discrete form this is.
+2019 (piecewise mechanism; here in its exact discrete form).
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ import numpy.typing as npt
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.errors import ParameterError
 from dunnage.exact import Exact, exact, plain, shown, shown_number
-from dunnage.model.domains.numeric import Numeric, PointGrid
+from dunnage.model.domains import Numeric, PointGrid
 from dunnage.noise import arrays as noise_arrays
 from dunnage.noise.source import Noise
 
 MOST_EPSILON = 700
-"""Largest epsilon: beyond it e to the epsilon is no double, and no promise either."""
+"""Maximum epsilon: beyond it e to the epsilon is not a double, and no promise either."""
 _DIGITS = 40
 _PRINTED = 10**6
 
@@ -57,22 +57,20 @@ class _Law(ABC):
     """What the laws share: noise on the points 0, ..., last."""
 
     name: ClassVar[str]
-    last: int  # The last point; a range of one point has nothing to hide
-    epsilon: Fraction  # What is kept between any two points
-    confidence: Fraction  # How sure the interval is to hold the point, at least: 0 (no interval) to below 1
+    last: int  # The last point; a range of one point hides nothing
+    epsilon: Fraction  # The guarantee between any two points
+    confidence: Fraction  # Minimum probability that the interval contains the point: 0 (no interval) to below 1
 
     def __post_init__(self) -> None:
         if not 0 < self.epsilon <= MOST_EPSILON:
             raise ParameterError(
-                f"epsilon must be more than 0 and at most {MOST_EPSILON}. Got {shown_number(self.epsilon)}."
+                f"epsilon must be above 0 and at most {MOST_EPSILON}. Got {shown_number(self.epsilon)}."
             )
         if not 0 <= self.confidence < 1:
-            raise ParameterError(
-                f"confidence must be at least 0 and below 1. Got {shown_number(self.confidence)}. Use 0.9, say."
-            )
+            raise ParameterError(f"confidence must be at least 0 and below 1. Got {shown_number(self.confidence)}.")
 
     def perturb(self, points: IntArray, noise: Noise) -> IntArray:
-        """Draw a noisy point for each point: private in, releasable out."""
+        """Draw a noisy point for each private point; the result may be released."""
         if self.last == 0:
             return np.zeros_like(points)
         return np.clip(self._drawn(points, noise), 0, self.last)
@@ -83,11 +81,11 @@ class _Law(ABC):
 
     @abstractmethod
     def log_likelihood(self, seen: npt.ArrayLike, truth: npt.ArrayLike) -> FloatArray:
-        """Logarithm of the probability of seeing a point if another is true; shapes broadcast."""
+        """Return the log-probability of seeing a point if another is true; shapes broadcast."""
 
     @abstractmethod
     def miss(self, reach: int) -> Fraction:
-        """Bound from above how likely a true point is more than ``reach`` above the noisy one, whatever it is."""
+        """Return an upper bound on the probability that a true point is more than ``reach`` above the noisy one."""
 
     @property
     @abstractmethod
@@ -97,11 +95,11 @@ class _Law(ABC):
     @property
     @abstractmethod
     def coverage(self) -> Fraction:
-        """Bound from below how likely the interval holds the true point, whatever it is."""
+        """A lower bound on the probability that the interval contains the true point, whatever it is."""
 
     def reach(self, risk: Fraction) -> int:
-        """Smallest number of points that a true one is above the noisy one with at most this probability."""
-        low, high = -1, self.last  # miss(last) is 0, and it only falls with the reach
+        """Return the smallest distance that a true point exceeds above the noisy one with at most this probability."""
+        low, high = -1, self.last  # miss(last) is 0, and miss only falls with the reach
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (low, middle) if self.miss(middle) <= risk else (middle, high)
@@ -109,7 +107,7 @@ class _Law(ABC):
 
     @abstractmethod
     def evidence(self, seen: IntArray) -> FloatArray:
-        """Probability of seeing each point if every point was equally likely to be the true one."""
+        """Return the probability of seeing each point if all true points are equally likely."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,7 +157,7 @@ class LaplaceLaw(_Law):
         if self.last == 0:
             return np.zeros(seen.shape)
         step = float(self._step)
-        # Beyond either end the noise is clamped, so that an end stands for itself and all beyond.
+        # Noise is clamped at both ends, so an end stands for itself and everything beyond.
         inner = math.log(-math.expm1(-step)) * ((seen > 0) & (seen < self.last))
         return np.asarray(inner - step * np.abs(seen - truth) - math.log1p(math.exp(-step)))
 
@@ -175,10 +173,10 @@ class LaplaceLaw(_Law):
 
 @dataclass(frozen=True, kw_only=True)
 class PiecewiseLaw(_Law):
-    """Land in a window of points around the true one with odds of e to the epsilon, else anywhere, evenly.
+    """Land in a window around the true point with odds of e to the epsilon, otherwise anywhere, evenly.
 
-    The window is as narrow as the confidence allows, so that it is the interval; without one it has the width that is
-    best for a single number. A window may reach beyond the range, and what lands there is clamped.
+    The window is as narrow as the confidence allows, so that it is the interval; without a confidence its width is the
+    best for a single number. A window may extend beyond the range; points outside are clamped.
     """
 
     name: ClassVar[str] = "piecewise"
@@ -187,7 +185,7 @@ class PiecewiseLaw(_Law):
     def half(self) -> int:
         """Points of the window on either side of the true one."""
         if not self.confidence:
-            # From 1/2 down the window is the whole range: a smaller number would only overflow.
+            # Below 1/2 the window is the whole range: a smaller number would only overflow.
             return min(self.last, int(self.last / 2 / max(math.expm1(float(self.epsilon) / 2), 0.25)))
         # (2 half + 1) e^epsilon (1 - c) >= c last
         needed = self.confidence * self.last / (1 - self.confidence) / exp_bounds(self.epsilon)[0]
@@ -199,7 +197,7 @@ class PiecewiseLaw(_Law):
 
     @cached_property
     def _each(self) -> Fraction:
-        """Probability of a point outside the window, from above."""
+        """An upper bound on the probability of a point outside the window."""
         return 1 / (self._window * exp_bounds(self.epsilon)[0] + self.last)
 
     def _drawn(self, points: IntArray, noise: Noise) -> IntArray:
@@ -230,7 +228,7 @@ class PiecewiseLaw(_Law):
         return Fraction(1) if self.half >= self.last else 1 - self.last * self._each
 
     def _counts(self, seen: npt.ArrayLike, truth: npt.ArrayLike) -> tuple[IntArray, IntArray]:
-        """Return how many outcomes are seen as a point, and how many of them lie in the window of the true one."""
+        """Return how many outcomes are seen as a point, and how many of them lie in the window of the true point."""
         seen, truth = np.broadcast_arrays(seen, truth)
         low = np.where(seen == 0, -self.half, seen)
         high = np.where(seen == self.last, self.last + self.half, seen)
@@ -246,7 +244,7 @@ class PiecewiseLaw(_Law):
         num, growth, half = self.last + 1, math.exp(self.epsilon), self.half
         inner = np.minimum(seen + half, self.last) - np.maximum(seen - half, 0) + 1
         outcomes, inside = np.ones(len(seen)), inner.astype(np.float64)
-        # An end takes half + 1 outcomes; the window of a true point i away holds half + 1 - i of them.
+        # An end takes half + 1 outcomes; the window of a true point i away has half + 1 - i of them.
         met = min(half, self.last) + 1
         at_end = (seen == 0) | (seen == self.last)
         outcomes[at_end] = half + 1
@@ -262,7 +260,7 @@ LAWS: Mapping[str, type[LaplaceLaw] | type[PiecewiseLaw]] = {"laplace": LaplaceL
 
 @dataclass(frozen=True)
 class Cell:
-    """A range of grid points, from the step ``first`` on, within which a law keeps values apart by noise."""
+    """A range of grid points from the step ``first`` on, with its law of noise."""
 
     first: int
     law: Law
@@ -294,7 +292,7 @@ class Cells:
     ) -> Cells:
         """Cut a domain at borders on its grid; a border is the first point of the cell above it."""
         if domain.resolution is None:
-            raise ParameterError("noise needs a public grid. Add resolution = 0.1, say, to the attribute.")
+            raise ParameterError("noise needs a public grid. Add a resolution, such as 0.1, to the attribute.")
         starts = [0]
         for border in borders:
             place = (border - domain.lower) / domain.resolution
@@ -311,7 +309,6 @@ class Cells:
 
     @classmethod
     def of(cls, domain: Numeric, described: Sequence[Mapping[str, Any]]) -> Cells:
-        """Read cells back from a certificate."""
         try:
             first = described[0]
             law, epsilon, confidence = first["law"], first["epsilon"], first["confidence"]
@@ -323,9 +320,7 @@ class Cells:
                 confidence=exact(confidence),
             )
         except (KeyError, IndexError, TypeError):
-            raise ParameterError(
-                f"noise is described by cells with law, epsilon and confidence. Got {shown(described)}."
-            ) from None
+            raise ParameterError(f"cells of noise need law, epsilon and confidence. Got {shown(described)}.") from None
         return cells
 
     @cached_property
@@ -334,13 +329,13 @@ class Cells:
 
     @cached_property
     def _halves(self) -> PointGrid:
-        """The grid of half steps: grid points, and the points halfway between them."""
+        """The grid of half steps: grid points and the points halfway between them."""
         resolution = self.domain.resolution
         assert resolution is not None
         return PointGrid.of(self.domain.lower, resolution / 2)
 
     def steps(self, values: npt.ArrayLike) -> IntArray:
-        """Return the grid step nearest to each value of the domain; halfway, the one above."""
+        """Return the nearest grid step of each value of the domain; at a tie the one above."""
         given = np.asarray(values, dtype=np.float64)
         below = self.domain.steps_below(given)
         up = (below < self.domain.num_steps) & (given >= self._halves.points(2 * below + 1))
@@ -350,20 +345,20 @@ class Cells:
         return np.searchsorted(self._starts, steps, side="right") - 1
 
     def perturb(self, values: npt.ArrayLike, noise: Noise) -> FloatArray:
-        """Draw a noisy value for each value; it stays in the cell, so that the cell can be read off it."""
+        """Draw a noisy value for each value. It stays in its cell, so it shows the cell."""
         steps = self.steps(values)
         of_cell = self.index(steps)
-        drawn = np.empty_like(steps)
+        noisy = np.empty_like(steps)
         for number, cell in enumerate(self.cells):
             rows = np.flatnonzero(of_cell == number)
-            drawn[rows] = cell.first + cell.law.perturb(steps[rows] - cell.first, noise)
-        return self.domain.grid_values(drawn)
+            noisy[rows] = cell.first + cell.law.perturb(steps[rows] - cell.first, noise)
+        return self.domain.grid_values(noisy)
 
     def _ends(self, steps: IntArray, below: IntArray, above: IntArray) -> tuple[FloatArray, FloatArray]:
-        """Go so many steps down and up from steps, and half a step more, within the cell and the domain."""
+        """Return the ends of intervals around steps, half a step wider, within the cell and the domain."""
         of_cell = self.index(steps)
         first, end = self._starts[of_cell], np.array([cell.end for cell in self.cells])[of_cell]
-        # A value off the grid is up to half a step away from the point that stands for it.
+        # A value off the grid is up to half a step away from its grid point.
         low = 2 * np.maximum(steps - below, first) - 1
         high = 2 * np.minimum(steps + above, end) + 1
         points = self._halves.points
@@ -372,7 +367,7 @@ class Cells:
         )
 
     def interval(self, values: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
-        """Return the interval at the stated confidence around noisy values: the values themselves without one."""
+        """Return the intervals of the stated confidence around noisy values; without one, the values themselves."""
         steps = self.steps(values)
         radius = np.array([cell.law.radius for cell in self.cells], dtype=np.int64)[self.index(steps)]
         lower, upper = self._ends(steps, radius, radius)
@@ -380,34 +375,34 @@ class Cells:
         return np.where(radius < 0, exact_values, lower), np.where(radius < 0, exact_values, upper)
 
     def upper(self, values: npt.ArrayLike, risk: Fraction) -> FloatArray:
-        """Return for each noisy value a bound that its true one is above with at most this probability."""
+        """Return bounds that the true values exceed with at most this probability."""
         steps = self.steps(values)
         reach = np.array([cell.law.reach(risk) for cell in self.cells], dtype=np.int64)[self.index(steps)]
         return self._ends(steps, reach, reach)[1]
 
     def miss(self, values: npt.ArrayLike) -> list[Fraction]:
-        """Bound for each cell how likely a true value is above its interval, with how often the cell is met."""
+        """Return for each value an upper bound on the probability that the true one is above its interval."""
         met = np.bincount(self.index(self.steps(values)), minlength=len(self.cells)).tolist()
         misses = [cell.law.miss(cell.law.radius) if cell.law.radius >= 0 else Fraction(1) for cell in self.cells]
         return [miss for miss, times in zip(misses, met, strict=True) for _ in range(times)]
 
     def describe(self) -> list[dict[str, Any]]:
-        """Give the cells as plain data, for certificates."""
-        return [self._described(cell) for cell in self.cells]
-
-    def _described(self, cell: Cell) -> dict[str, Any]:
-        resolution, law = self.domain.resolution, cell.law
+        resolution, described = self.domain.resolution, []
         assert resolution is not None
-        radius = law.radius * resolution + resolution / 2 if law.radius >= 0 else Fraction(0)
-        return {
-            "lower": plain(self.domain.lower + cell.first * resolution),
-            "upper": plain(self.domain.lower + cell.end * resolution),
-            "law": law.name,
-            "epsilon": plain(law.epsilon),
-            "confidence": plain(law.confidence),
-            "radius": plain(radius),
-            "coverage": math.floor(law.coverage * _PRINTED) / _PRINTED,
-        }
+        for cell in self.cells:
+            law = cell.law
+            radius = law.radius * resolution + resolution / 2 if law.radius >= 0 else Fraction(0)
+            numbers = {
+                "lower": self.domain.lower + cell.first * resolution,
+                "upper": self.domain.lower + cell.end * resolution,
+                "epsilon": law.epsilon,
+                "confidence": law.confidence,
+                "radius": radius,
+            }
+            coverage = math.floor(law.coverage * _PRINTED) / _PRINTED
+            exact_numbers = {name: plain(number) for name, number in numbers.items()}
+            described.append({**exact_numbers, "law": law.name, "coverage": coverage})
+        return described
 
 
 def cut_text(name: str, domain: Numeric, borders: Sequence[Exact]) -> str:
@@ -418,11 +413,11 @@ def cut_text(name: str, domain: Numeric, borders: Sequence[Exact]) -> str:
     return f"{name} from {lower} to {upper} in steps of {step}, {cut}"
 
 
-# Laws of noise on counts, by name: ``discrete``, ``round``, ``floor``, ``floating`` (see ``counting.laplace``).
+# Laws of noise on counts, by name: ``discrete``, ``round``, ``floor``, ``floating`` (see ``kernels.counts.laplace``).
 
 
 def count_noise_spread(law: str, scale: Fraction) -> float:
-    """Return the standard deviation of noise on counts around zero, a mean of one half included."""
+    """Return the standard deviation around zero of noise on counts, including a mean of one half."""
     ratio = math.exp(-1 / scale)
     spreads = {
         "discrete": math.sqrt(2 * ratio) / (1 - ratio),
@@ -434,7 +429,6 @@ def count_noise_spread(law: str, scale: Fraction) -> float:
 
 
 def count_noise_above(law: str, scale: Fraction, threshold: int) -> float:
-    """Return the chance of noise of at least a threshold, which is 1 or more."""
     ratio = math.exp(-1 / scale)
     chances = {
         "discrete": ratio**threshold / (1 + ratio),
@@ -446,9 +440,9 @@ def count_noise_above(law: str, scale: Fraction, threshold: int) -> float:
 
 
 def count_noise_surplus(law: str, scale: Fraction, threshold: int) -> float:
-    """Return what noise alone gives a cell without trips on average, if noise below the threshold is dropped.
+    """Return how many trips noise alone adds on average to a cell without trips, if noise below a threshold is dropped.
 
-    A cell that has trips gains less: what it loses below the threshold counts against it.
+    A cell with trips gains less: what it loses below the threshold counts against it.
     """
     ratio = math.exp(-1 / scale)
     return count_noise_above(law, scale, threshold) * (threshold + ratio / (1 - ratio))

@@ -20,12 +20,12 @@ from dunnage.model.domains import CodedDomain, Graph, Ordinal, Tree
 LOSS_METRIC = "loss metric of Hoogervorst et al. 2019, eq. 7, per record"
 DISTORTION_METRIC = "distortion of Bhati et al. 2021, eqs. 14 and 18, per record"
 ENTROPIES = ("entropy", "entropy-normalised")
-"""How the importance of attributes may be worked out from the records."""
+"""Ways to compute the importance of attributes from the records."""
 DISTANCE_WORDS = {True: "ordered earth mover's", False: "equal (total variation)"}
-"""Distance of the values in a class from those in the whole table, by whether they have an order."""
+"""Distance between the values in a class and in the whole table, by whether values have an order."""
 LEAST_K = 2
 LIMIT_TOLERANCE = 1e-9
-"""What rounding may add to a width, a diversity or a distance that is compared with a limit."""
+"""Maximum rounding error of a width, diversity or distance that is compared with a limit."""
 _MAX_PAIRS = 2**22
 _NUMBER_TYPES = (pa.types.is_floating, pa.types.is_integer, pa.types.is_decimal)
 
@@ -35,7 +35,7 @@ def class_sizes(class_id: IntArray) -> IntArray:
 
 
 def sort_key(column: pa.Array) -> FloatArray | IntArray:
-    """Return numbers in the order of a column's values: numbers are themselves, texts in the order of their letters."""
+    """Return numbers that sort like the values of a column; texts sort alphabetically."""
     if pa.types.is_floating(column.type):
         numbers: FloatArray = column.to_numpy(zero_copy_only=False)
         return numbers
@@ -43,7 +43,7 @@ def sort_key(column: pa.Array) -> FloatArray | IntArray:
 
 
 class SizeFigures(TypedDict):
-    """Figures of released classes that tell nothing of other records."""
+    """Figures of released classes that reveal nothing about other records."""
 
     records: int
     k_asked: int
@@ -53,7 +53,7 @@ class SizeFigures(TypedDict):
 
 
 def size_figures(sizes: IntArray, k: int) -> SizeFigures:
-    """Describe classes, if there are any: k asked and reached, how many, and how large."""
+    """Describe classes, if there are any: k requested and reached, their number and sizes."""
     if not len(sizes):
         return SizeFigures(records=0, k_asked=k, k_reached=None, classes=0, class_size=None)
     smallest, released = int(sizes.min()), int(sizes.sum())
@@ -62,7 +62,7 @@ def size_figures(sizes: IntArray, k: int) -> SizeFigures:
 
 
 def size_measures(sizes: IntArray, k: int, num_suppressed: int, fewest_persons: int | None = None) -> RowMeasures:
-    """Describe classes in the words of the field: k asked and reached, sizes, suppression, risks."""
+    """Describe classes in the usual terms: k requested and reached, sizes, suppression, risks."""
     released, mean_risk = int(sizes.sum()), len(sizes) / int(sizes.sum())
     measures = RowMeasures(
         **size_figures(sizes, k),
@@ -87,13 +87,13 @@ def sensitive_measures(class_id: IntArray, column: pa.Array, *, ordered: bool | 
 
 
 def ranked(column: pa.Array, attribute: Mapping[str, Any]) -> pa.Array:
-    """Return a column as its values are compared: an ordinal by the numbers of its levels, all else as it is."""
+    """Return a column as it is compared: an ordinal by the numbers of its levels, anything else unchanged."""
     domain = attribute.get("domain", {})
     return pc.index_in(column, value_set=pa.array(domain["levels"])) if domain.get("kind") == Ordinal.kind else column
 
 
 def is_ordered(column: pa.Array) -> bool:
-    """Return whether sensitive values are compared by order: numbers are, all else is equal or different."""
+    """Return whether sensitive values are compared by order: numbers are, other values are equal or different."""
     return any(check(column.type) for check in _NUMBER_TYPES)
 
 
@@ -103,7 +103,7 @@ def closeness(class_id: IntArray, column: pa.Array, *, ordered: bool) -> float:
 
 
 def entropy_diversity(class_id: IntArray, column: pa.Array) -> float:
-    """Return the l of entropy l-diversity: e to the least entropy of the values in a class."""
+    """Return the l of entropy l-diversity: e to the smallest entropy of the values in a class."""
     table = _occurrences(class_id, column)
     shares = table.counts / table.sizes
     return float(np.exp(np.bincount(table.classes, weights=-shares * np.log(shares)).min()))
@@ -115,18 +115,18 @@ def _largest_distance(table: _Occurrences, *, ordered: bool) -> float:
 
 
 def label_distances(domain: CodedDomain, codes: IntArray) -> FloatArray:
-    """Return the distances between some labels by code, the same both ways: of a directed graph the longer one."""
+    """Return symmetric distances between labels, by code; in a directed graph the longer of two ways."""
     table = domain.distances_between(codes)
     return np.maximum(table, table.T) if getattr(domain, "directed", False) else table
 
 
 def set_widths(domain: CodedDomain, codes: IntArray, sizes: IntArray) -> FloatArray:
-    """Return the largest distance between two labels of each set; of two ways of a directed graph the longer one.
+    """Return the largest distance between two labels of each set; in a directed graph the longer of two ways.
 
-    Distances are worked out only where they are needed, some at a time: a domain may have many labels.
+    Distances are computed only where they are needed, some at a time: a domain may have many labels.
     """
     if isinstance(domain, Graph):
-        # The longest path inside each set: vertex by vertex, the longest to another one of its set.
+        # The longest path inside each set: for each vertex, the longest to another vertex of its set.
         widths = np.zeros(len(sizes))
         starts = np.cumsum(sizes) - sizes
         of_set = np.repeat(np.arange(len(sizes)), sizes)
@@ -150,27 +150,27 @@ def set_widths(domain: CodedDomain, codes: IntArray, sizes: IntArray) -> FloatAr
 
 
 def _in_parts(sizes: IntArray) -> Iterator[slice]:
-    """Cut things into runs of about so many pairs each, at least one thing in each."""
+    """Cut items into runs of about ``_MAX_PAIRS`` pairs, with at least one item in each."""
     parts = np.cumsum(sizes) // _MAX_PAIRS
     borders = [0, *(np.flatnonzero(np.diff(parts)) + 1).tolist(), len(sizes)]
     return (slice(start, end) for start, end in itertools.pairwise(borders))
 
 
 def width_limit(domain: Any, limit: Fraction | None) -> float:
-    """Return the largest distance in a class within a limit; that of a tree counts leaves, and the first is free."""
+    """Return the maximum distance in a class; the limit of a tree counts leaves, and the first is free."""
     if limit is None:
         return math.inf
     return max(0.0, float(limit) - 1.0) if isinstance(domain, Tree) else float(limit)
 
 
 def shares_of(importance: Mapping[str, float]) -> dict[str, float]:
-    """Return what each attribute counts as a share of all (Bhati et al. 2021, eq. 2); equal if none counts."""
+    """Return the weight of each attribute as a share of all (Bhati et al. 2021, eq. 2); equal if all are 0."""
     total = math.fsum(importance.values())
     return {name: value / total if total else 1 / len(importance) for name, value in importance.items()}
 
 
 class _Occurrences(NamedTuple):
-    """How often each value occurs in each class, in the order of class and value; counts, so that sums are exact."""
+    """How often each value occurs in each class, by class and value; whole counts keep sums exact."""
 
     classes: IntArray
     values: IntArray
@@ -188,7 +188,7 @@ def _occurrences(class_id: IntArray, column: pa.Array) -> _Occurrences:
 
 
 def _equal_distances(table: _Occurrences) -> FloatArray:
-    """Total variation between each class and the table: what the class has too much of."""
+    """Total variation between each class and the table: the excess of the class."""
     whole = table.whole / table.whole.sum()
     excess = np.maximum(table.counts / table.sizes - whole[table.values], 0.0)
     return np.bincount(table.classes, weights=excess).astype(np.float64)

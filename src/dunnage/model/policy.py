@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Policy: what the owner allows, as a TOML file that can be read, written and digested.
 
-A policy is data. It names a mechanism and its parameters; which class that is, is decided in ``publishing``. Every
-table of the file is a model below; what a key must be is its description. All problems of a file are reported at once.
-What devices may report is a policy too (``dunnage.collecting.tasks`` has its tables).
+A policy is data. It names a mechanism and its parameters; ``publishing`` decides which class that is. Every table of
+the file is a model below, and the description of a key says what it must be. All problems of a file are reported at
+once. What devices may report is a policy too (``dunnage.collecting.tasks`` has its tables).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fractions import Fraction
 from functools import cached_property
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar, get_args
 
 from pydantic import (
     AfterValidator,
@@ -40,7 +40,6 @@ from pydantic.json_schema import SkipJsonSchema
 
 from dunnage.errors import ParameterError, PolicyError, Problem, UserError
 from dunnage.exact import exact, plain, shown
-from dunnage.model.city import MAX_PAIRS_BYTES, City
 from dunnage.model.documents import Flaws, Model, problems_of, type_name
 from dunnage.model.domains import Category, Domain, Graph, Numeric, Ordinal, Stops, Tree, Windows
 from dunnage.model.guarantees import Budget, Neighbours, SpendPurpose
@@ -48,29 +47,29 @@ from dunnage.model.schema import CONTRIBUTION_SPANS, Attribute, Contribution, Mi
 from dunnage.model.trips import Trip
 from dunnage.tables.reader import MAX_FILE_BYTES, ReadOptions
 
+if TYPE_CHECKING:
+    from dunnage.model.city import City
+
 MAX_POLICY_BYTES = 1 << 20
-DEVICE_PREFIX = "local-"  # How the names of mechanisms begin that run on devices
+DEVICE_PREFIX = "local-"  # The names of mechanisms on devices begin with this
 ROLE_SYNONYMS = {"identifying": "identifier", "quasi-identifying": "quasi-identifier", "insensitive": "public"}
-_ADVISED = ("k", "epsilon")  # Parameters that a draft leaves blank, and that advice chooses
-_DEEPEST = 16
+_ADVISED = ("k", "epsilon")  # Parameters that a draft leaves blank and that dunnage advise chooses
+_MAX_DEPTH = 16
 V = TypeVar("V")
-Document = Mapping[str, Any]  # Plain data as TOML holds it, which the tables below judge
+Document = Mapping[str, Any]  # Plain data as in TOML; the tables below check it
 PERIOD_FORMATS = {"day": "%Y-%m-%d", "month": "%Y-%m"}
-
-
-# What is read, and how it is written
 
 
 @dataclass(frozen=True, kw_only=True)
 class PeriodRule:
-    """How a dataset that grows is cut into periods; without a column the whole file is one period."""
+    """How a growing dataset is cut into periods; without a column the whole file is one period."""
 
     length: str
     column: str | None = None
 
     def __post_init__(self) -> None:
         if self.length not in PERIOD_FORMATS:
-            raise ParameterError(f"a period is one of {', '.join(PERIOD_FORMATS)}. Got {self.length!r}.")
+            raise ParameterError(f"a period must be one of {', '.join(PERIOD_FORMATS)}. Got {self.length!r}.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,26 +98,25 @@ class Policy:
 
     @classmethod
     def from_text(cls, text: str, *, path: Path | None = None) -> Policy:
-        """Read a policy from TOML text; files it names are relative to ``path``."""
+        """Read a policy from TOML text; the files that it names are relative to ``path``."""
         return cls.from_dict(Written.from_text(text, path).document, path=path)
 
     @classmethod
     def from_dict(cls, document: Document, *, path: Path | None = None) -> Policy:
-        """Read a policy from plain data, in the shape of the TOML file."""
         document = checked_copy(document, path)
         if is_for_devices(document):
-            what = f"this policy is for devices: use dunnage device task {path or 'POLICY'} -o TASK"
+            what = f"this policy is for devices. Use dunnage device task {path or 'POLICY'} -o TASK"
             raise PolicyError(str(path or "policy"), [what])
         reading = PolicyReading(document=document, base=path.parent if path else Path())
         tables, problems = read_tables(PolicyTables, reading)
         schema = reading.schema
         if schema is not None and schema.trip is not None and "period" not in document and schema.time.dates is None:
             time = f"attributes.{schema.trip.time}"
-            remedy = f'Write dates = ["2026-11-01", "2026-11-30"], say, in [{time}], or [period].'
+            remedy = f'Write dates = ["2026-11-01", "2026-11-30"] in [{time}], or add [period].'
             if schema.time.day == "date":
-                problems.append(Problem("needs to know which dates there are", where=f"{time}.day", remedy=remedy))
+                problems.append(Problem("needs the possible dates", where=f"{time}.day", remedy=remedy))
             if schema.contribution is not None and schema.contribution.per == "day":
-                what = "= day needs to know how many days there are, to say what a rider can change in all"
+                what = "= day needs the number of days, to state how much one rider can change in total"
                 problems.append(Problem(what, where="contribution.per", remedy=remedy))
         if problems or tables is None or schema is None:
             raise PolicyError(str(path or "policy"), problems)
@@ -142,11 +140,10 @@ class Policy:
         return tomli_w.dumps(dict(self.document))
 
     def digest(self) -> str:
-        """Return the SHA-256 of what the policy says, and of the files it names; comments do not count."""
+        """Return the SHA-256 of the policy without comments, and of the files that it names."""
         return digest_of({"document": canonical(self.document), "files": dict(self.files)})
 
     def purpose(self, period: str | None = None) -> SpendPurpose:
-        """Say what a spend under this policy is for."""
         return SpendPurpose(
             dataset=self.dataset,
             period=period,
@@ -157,9 +154,8 @@ class Policy:
 
 
 def is_for_devices(document: Document) -> bool:
-    """Tell whether plain data, in the shape of a policy, is meant for devices."""
     tables = document.get("mechanisms")
-    # [mechanisms] with a name and parameters of its own is a misspelt [mechanism].
+    # [mechanisms] with a name and parameters is a misspelt [mechanism].
     return isinstance(tables, Mapping) and bool(tables) and all(isinstance(item, Mapping) for item in tables.values())
 
 
@@ -168,11 +164,11 @@ def is_for_devices(document: Document) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Written:
-    """A policy as it was written, with or without a mechanism: what it says is not judged."""
+    """A policy as it was written, with or without a mechanism, not yet checked."""
 
-    text: str = field(repr=False)  # text, document: what is written, as text and as plain data with exact decimals
-    document: Document = field(repr=False)
-    path: Path | None = None  # The file it is from; the files it names are relative to it
+    text: str = field(repr=False)
+    document: Document = field(repr=False)  # The text as plain data with exact decimals
+    path: Path | None = None  # Its file; the files that it names are relative to it
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Self:
@@ -183,10 +179,10 @@ class Written:
         except OSError as error:
             raise PolicyError(str(path), [f"cannot be read: {error.strerror}. Check the path."]) from None
         except (TypeError, ValueError):
-            what = f"policy must be a Policy or the path of one. Got {shown(path)}. Give a path."
+            what = f"policy must be a Policy or the path of one. Got {shown(path)}."
             raise ParameterError(what) from None
         if len(content) > MAX_POLICY_BYTES:
-            raise PolicyError(str(file), ["is larger than 1 MiB. A policy is a short text file."])
+            raise PolicyError(str(file), ["is larger than 1 MiB. Check the path: a policy is a short text file."])
         try:
             return cls.from_text(content.decode("utf-8-sig"), file)
         except UnicodeDecodeError as error:
@@ -198,20 +194,20 @@ class Written:
         try:
             return cls(text=text, document=tomllib.loads(text, parse_float=Decimal), path=path)
         except (ValueError, ArithmeticError) as error:
-            # Besides its own error, the parser lets out those of numbers that are too long.
+            # The parser also raises errors of its own for numbers that are too long.
             what = str(error) if isinstance(error, tomllib.TOMLDecodeError) else "a number is too long"
-            raise PolicyError(str(path or "policy"), [f"is not valid TOML: {what}. Mend that line."]) from None
+            raise PolicyError(str(path or "policy"), [f"is not valid TOML: {what}. Fix that line."]) from None
         except RecursionError:
-            raise PolicyError(str(path or "policy"), ["is nested too deeply. Write it flat."]) from None
+            raise PolicyError(str(path or "policy"), ["is nested too deeply. Use fewer levels."]) from None
 
 
 def checked_copy(document: Document, path: Path | None) -> dict[str, object]:
-    """Copy a document, which must be plain data that TOML can hold, numbers as exact decimals."""
+    """Copy a document of plain data that TOML allows, with numbers as exact decimals."""
     problems: list[Problem] = []
 
     def copied(value: object, where: str = "", depth: int = 0) -> Any:
-        if depth > _DEEPEST:
-            problems.append(Problem("is nested too deeply", where=where, remedy="Write it flat."))
+        if depth > _MAX_DEPTH:
+            problems.append(Problem("is nested too deeply", where=where, remedy="Use fewer levels."))
         elif isinstance(value, Mapping):
             places = {str(key): f"{where}.{key}" if where and str(key) else where or str(key) for key in value}
             return {str(key): copied(item, places[str(key)], depth + 1) for key, item in value.items()}
@@ -229,20 +225,20 @@ def checked_copy(document: Document, path: Path | None) -> dict[str, object]:
                 return int(value) if isinstance(value, Integral) else value
             return written if isinstance(written, str) else Decimal(repr(written))
         else:
-            remedy = "Use text, numbers, true and false, lists and tables; put dates and times in quotes."
+            remedy = "Use text, numbers, true, false, lists and tables; put dates and times in quotes."
             problems.append(Problem(f"cannot be of type {type(value).__name__}", where=where, remedy=remedy))
         return None
 
     if not isinstance(document, Mapping):
-        problems.append(Problem(f"must be a table; got {type(document).__name__}", remedy="Give a mapping."))
+        problems.append(Problem(f"must be a table; got {type(document).__name__}"))
     copy: dict[str, object] = copied(document) if not problems else {}
-    if problems:  # one of each: all items of a list are at the same place
+    if problems:  # only once each: all items of a list have the same place
         raise PolicyError(str(path or "policy"), list(dict.fromkeys(problems)))
     return copy
 
 
 def canonical(value: Any) -> Any:
-    """Return plain data in which equal numbers look the same, however they were written."""
+    """Return plain data in which equal numbers are written in the same way."""
     if isinstance(value, Mapping):
         return {key: canonical(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -259,32 +255,31 @@ def digest_of(content: Mapping[str, object]) -> str:
 
 @dataclass(kw_only=True)
 class PolicyReading:
-    """What reading one policy knows and collects on its way: validators have it as their context."""
+    """The state of reading one policy: the context of its validators."""
 
     document: Document
-    base: Path = Path()  # Where the files are that the policy names
+    base: Path = Path()  # Folder of the files that the policy names
     files: dict[str, str] = field(default_factory=dict)  # Their digests
     city: City | None = None
     schema: Schema | None = None
-    column: str = ""  # Name of the column at hand
+    column: str = ""  # Name of the current column
 
     def table(self, name: str) -> Document:
-        """Return a table as it was written, or an empty one."""
         table = self.document.get(name)
         return table if isinstance(table, Mapping) else {}
 
-    def file(self, name: str, most_bytes: int = MAX_FILE_BYTES) -> Path:
-        """Return a file the policy names and remember its digest."""
+    def file(self, name: str, max_bytes: int = MAX_FILE_BYTES) -> Path:
+        """Return a file that the policy names and remember its digest."""
         path = self.base / name
         if not path.is_file():
             what = "is not a file" if path.exists() else "does not exist"
-            raise ParameterError(f"{path} {what}. Paths are relative to the policy.")
+            raise ParameterError(f"{path} {what}. Paths are relative to the policy file.")
         try:
             with path.open("rb") as stream:
-                content = stream.read(most_bytes + 1)
+                content = stream.read(max_bytes + 1)
         except OSError as error:
             raise ParameterError(f"{path} cannot be read: {error.strerror}. Check its permissions.") from None
-        self.files[name] = hashlib.sha256(content).hexdigest()  # its reader refuses what is longer
+        self.files[name] = hashlib.sha256(content).hexdigest()  # its reader refuses a longer file
         return path
 
 
@@ -292,7 +287,7 @@ Info = ValidationInfo[PolicyReading]
 
 
 class Table(Model):
-    """A table of a policy: what a draft leaves blank is to be filled in."""
+    """A table of a policy, which refuses the blanks of a draft."""
 
     @field_validator("*", mode="before")
     @classmethod
@@ -306,12 +301,11 @@ class Table(Model):
 
 
 def key(says: str, default: Any = ...) -> Any:
-    """Declare a key, and say what it must be."""
     return Field(default, description=says)
 
 
 def refused(what: str, remedy: str) -> Any:
-    """Declare a key that is not to be written, and say what to do instead."""
+    """Declare a key that is refused, and what to do instead."""
     return Field(default=None, exclude=True, title=what, description=remedy)
 
 
@@ -319,7 +313,7 @@ T = TypeVar("T", bound=Table)
 
 
 class MadeTable(Table, Generic[V]):
-    """A table that says what one value is made of: a value that refuses is a problem of the table."""
+    """A table that makes one value; an error of the value is a problem of the table."""
 
     of: ClassVar[Callable[..., Any]]
 
@@ -336,7 +330,6 @@ class MadeTable(Table, Generic[V]):
 
 
 def read_tables(model: type[T], reading: PolicyReading) -> tuple[T | None, list[Problem]]:
-    """Check all tables of a policy; return them, or all problems."""
     try:
         return model.model_validate(reading.document, context=reading), []
     except ValidationError as error:
@@ -345,7 +338,7 @@ def read_tables(model: type[T], reading: PolicyReading) -> tuple[T | None, list[
 
 @contextmanager
 def problems_of_table() -> Iterator[None]:
-    """Turn an error of what is made of a table into a problem of that table."""
+    """Turn an error of a value into a problem of its table."""
     try:
         yield
     except Flaws:
@@ -355,9 +348,8 @@ def problems_of_table() -> Iterator[None]:
 
 
 def number_of(value: object, says: str = "{says}") -> Fraction:
-    """Read a number, or the text "p/q" of one that has no decimal."""
     if isinstance(value, bool) or not isinstance(value, int | Decimal | str):
-        raise Flaws(Problem(f"must be {says}; got {type_name(value)}", remedy="Mend the value."))
+        raise Flaws(Problem(f"must be {says}; got {type_name(value)}", remedy="Fix the value."))
     if isinstance(value, str) and not re.fullmatch(r"-?\d{1,700}/[1-9]\d{0,699}", value, re.ASCII):
         raise Flaws(Problem(f"must be {says}; got text", remedy="Write it like 500 or 0.1, without quotes."))
     return exact(value)
@@ -365,22 +357,21 @@ def number_of(value: object, says: str = "{says}") -> Fraction:
 
 def _texts(value: object) -> tuple[str, ...]:
     if not isinstance(value, list):
-        raise Flaws(Problem(f"must be {{says}}; got {type_name(value)}", remedy="Mend the value."))
+        raise Flaws(Problem(f"must be {{says}}; got {type_name(value)}", remedy="Fix the value."))
     if not all(isinstance(item, str) for item in value):
         raise Flaws(Problem("must be {says}", remedy="Put each value in quotes."))
     return tuple(value)
 
 
 def numbers_of(value: object, num: int, says: str) -> tuple[Fraction, ...]:
-    """Read a list of as many numbers as there must be."""
     if not isinstance(value, list):
-        raise Flaws(Problem(f"must be {{says}}; got {type_name(value)}", remedy="Mend the value."))
+        raise Flaws(Problem(f"must be {{says}}; got {type_name(value)}", remedy="Fix the value."))
     try:
         numbers = tuple(number_of(item) for item in value)
     except Flaws:
         numbers = ()
     if len(numbers) != num:
-        raise Flaws(Problem(f"must be {says}", remedy="Mend the value."))
+        raise Flaws(Problem(f"must be {says}", remedy="Fix the value."))
     return numbers
 
 
@@ -389,7 +380,7 @@ def _bounds(value: object) -> tuple[Fraction, ...]:
 
 
 def role_of(value: object) -> object:
-    """Return the role that a word of ARX stands for; anything else as it is."""
+    """Translate the role names of ARX."""
     return ROLE_SYNONYMS.get(value, value) if isinstance(value, str) else value
 
 
@@ -404,8 +395,6 @@ AnyRole = Annotated[
 
 
 class DeclaredColumn(Table):
-    """What all columns say."""
-
     role: AnyRole
     missing: Missing = "refuse"
     outside: Outside = "refuse"
@@ -420,13 +409,13 @@ class NumericColumn(DeclaredColumn):
         "[lowest, highest], public bounds", None
     )
     resolution: Number | None = key("the step of the public grid", None)
-    unit: str = key('"kg", say', "")
-    doubling: Number | None = key("the width of the narrowest intervals of its hierarchy", None)
+    unit: str = key('a unit such as "kg"', "")
+    doubling: Number | None = key("the width of the narrowest intervals in its hierarchy", None)
 
     @model_validator(mode="before")
     @classmethod
     def _without_blank(cls, data: dict[str, object]) -> dict[str, object]:
-        """Pass over a domain that a draft left blank, where no quasi-identifier needs one."""
+        """Ignore a domain that a draft left blank, unless the column is a quasi-identifier, which needs one."""
         if data.get("domain") == [] and role_of(data.get("role")) not in ("", Role.QUASI_IDENTIFIER):
             return {key: value for key, value in data.items() if key != "domain"}
         return data
@@ -456,12 +445,12 @@ class CategoryColumn(DeclaredColumn):
 
 class TreeColumn(DeclaredColumn):
     kind: Literal["tree"]
-    hierarchy: str | None = key('"hierarchy.csv", one row a leaf', None)
+    hierarchy: str | None = key('"hierarchy.csv" or another file with one row for each leaf', None)
     parents: dict[str, Any] | None = key("a table child = parent", None)
 
     def domain_in(self, reading: PolicyReading) -> Domain:
         if (self.hierarchy is None) == (not self.parents):
-            remedy = 'A tree needs one of hierarchy = "file.csv" and a table parents.'
+            remedy = 'A tree needs either hierarchy = "file.csv" or a table parents.'
             what = "and parents are both given" if self.parents else "is missing"
             raise Flaws(Problem(what, where="hierarchy", remedy=remedy))
         return (
@@ -471,7 +460,7 @@ class TreeColumn(DeclaredColumn):
 
 class GraphColumn(DeclaredColumn):
     kind: Literal["graph"]
-    edges: str = key('"edges.csv" with columns from,to[,length]')
+    edges: str = key('"edges.csv" or another file with columns from,to[,length]')
     directed: bool = key("true or false", False)
 
     def domain_in(self, reading: PolicyReading) -> Domain:
@@ -483,23 +472,23 @@ class StopColumn(DeclaredColumn):
 
     def domain_in(self, reading: PolicyReading) -> Domain | None:
         if "city" not in reading.document:
-            what = "is stop, but nothing says which stops there are"
+            what = "is stop, but the policy names no stops"
             raise Flaws(Problem(what, where="kind", remedy='Write [city] stops = "stops.csv".'))
         return Stops(stops=reading.city.stops) if reading.city is not None else None
 
 
 class TimeColumn(DeclaredColumn):
     kind: Literal["time"]
-    domain: Texts = key('["04:00", "28:00"], the service day')
+    domain: Texts = key('["04:00", "28:00"] or another service day')
     window_minutes: int = key("a whole number of minutes, such as 30")
-    zone: str | None = key('"America/Detroit", the zone whose clock is meant', None)
+    zone: str | None = key('the time zone, such as "America/Detroit"', None)
     day: str | None = key('"date", "weekday" or "day-type"', None)
     dates: Texts | None = key("the first and the last service date, in quotes", None)
     holidays: Texts = key("a list of dates, in quotes", ())
 
     def domain_in(self, reading: PolicyReading) -> Domain:
         if len(self.domain) != 2:
-            raise ParameterError(f'domain must be two times ["04:00", "28:00"]. Got {len(self.domain)}. Mend it.')
+            raise ParameterError(f'domain must be two times, such as ["04:00", "28:00"]. Got {len(self.domain)}.')
         return Windows(
             lower=self.domain[0],
             upper=self.domain[1],
@@ -516,15 +505,15 @@ _Kind = Literal["numeric", "ordinal", "category", "tree", "graph", "stop", "time
 
 
 class _Unkinded(DeclaredColumn):
-    """A column that says no kind, or none that there is: keys that only mean something with one are not unknown."""
+    """A column without a kind, or with an unknown one: keys that need a kind are not reported as unknown."""
 
     kind: Annotated[_Kind | None, WithJsonSchema({"type": "null"})] = None
 
     def domain_in(self, reading: PolicyReading) -> None:
         given = sorted(self.model_fields_set - _Unkinded.model_fields.keys())
         if given:
-            what = f"is missing, but {', '.join(given)} needs it"
-            raise Flaws(Problem(what, where="kind", remedy='Write kind = "numeric", say.'))
+            what = f"is missing, and {', '.join(given)} needs it"
+            raise Flaws(Problem(what, where="kind", remedy='Write, for example, kind = "numeric".'))
 
 
 _OTHER_KEYS: Any = {
@@ -541,13 +530,12 @@ def _kind_of(data: object) -> str:
 
 
 def note_name(name: str, info: Info) -> str:
-    """Remember the name of the column that is read next."""
     info.context.column = name
     return name
 
 
 def _attribute(column: DeclaredColumn, info: Info) -> Attribute | None:
-    """Make an attribute; None if its stops are unknown since something is wrong with the city, which has been noted."""
+    """Make an attribute; None if its stops are unknown because of a problem with the city, which is reported."""
     reading = info.context
     with problems_of_table():
         domain, kind = column.domain_in(reading), getattr(column, "kind", None)
@@ -582,9 +570,9 @@ AnyColumn = Annotated[
 
 
 class ContributionTable(MadeTable[Contribution | None]):
-    """Whose records are whose, and how many trips of a rider are counted if that is bounded."""
+    """Which identifier names persons, and how many trips of a rider are counted if that is bounded."""
 
-    person: str = key('"card", the identifier that tells persons apart')
+    person: str = key('"card" or another identifier of a person')
     max: int | None = key("a whole number of trips, such as 3", None)
     per: Span | None = None
 
@@ -601,13 +589,13 @@ class ContributionTable(MadeTable[Contribution | None]):
 
 
 def _in_stops(column: str) -> Any:
-    remedy = f"Write it into a column {column} of the file that stops names."
+    remedy = f"Put it into a column {column} of the stops file."
     return refused("is not a key this version knows", remedy)
 
 
 class CityTable(Table):
-    stops: str = key('"stops.csv", a list of all stops')
-    modes: str | None = key('"modes.csv" with columns origin,destination,mode', None)
+    stops: str = key('"stops.csv" or another list of all stops')
+    modes: str | None = key('"modes.csv" or another file with columns origin,destination,mode', None)
     zones: SkipJsonSchema[None] = _in_stops("zone")
     zone: SkipJsonSchema[None] = _in_stops("zone")
     hubs: SkipJsonSchema[None] = _in_stops("hub")
@@ -617,6 +605,8 @@ class CityTable(Table):
 
     @model_validator(mode="after")
     def _read(self, info: Info) -> Self:
+        from dunnage.model.city import MAX_PAIRS_BYTES, City  # rows do not need it
+
         reading = info.context
         with problems_of_table():
             modes = None if self.modes is None else reading.file(self.modes, MAX_PAIRS_BYTES)
@@ -626,11 +616,11 @@ class CityTable(Table):
 
 class TripTable(MadeTable[Trip]):
     of = Trip
-    origin: str = key('"board_stop", the column that holds where it began')
-    destination: str = key('"alight_stop", the column that holds where it ended')
-    time: str = key('"tap_in", the column that holds when it began')
-    count: str | None = key('"trips", the column that holds how many trips a row stands for', None)
-    day: str | None = key('"day", the column that holds the label of a day', None)
+    origin: str = key('"board_stop" or another column with the start')
+    destination: str = key('"alight_stop" or another column with the end')
+    time: str = key('"tap_in" or another column with the start time')
+    count: str | None = key('"trips" or another column with the number of trips of a row', None)
+    day: str | None = key('"day" or another column with the label of the day', None)
 
 
 class ReadTable(MadeTable[ReadOptions]):
@@ -639,13 +629,13 @@ class ReadTable(MadeTable[ReadOptions]):
     delimiter: str = key("one character", ",")
     decimal: str = key('"." or ","', ".")
     encoding: str = key('"utf-8"', "utf-8")
-    sheet: str | None = key('"Parcels", the name of a sheet of a workbook', None)
+    sheet: str | None = key('"Parcels" or another sheet of a workbook', None)
 
 
 class PeriodTable(MadeTable[PeriodRule]):
     of = PeriodRule
     length: Literal["day", "month"]
-    column: str | None = key('"day", the column that holds the date', None)
+    column: str | None = key('"day" or another column with the date', None)
 
 
 class BudgetTable(MadeTable[Budget]):
@@ -656,17 +646,17 @@ class BudgetTable(MadeTable[Budget]):
 
 
 def _mechanism(table: dict[str, object]) -> dict[str, object]:
-    """Check what holds for all mechanisms; their parameters are theirs to check."""
-    name, says = table.get("name"), '"partition", the name of a mechanism'
+    """Check what all mechanisms need; they check their own parameters."""
+    name, says = table.get("name"), '"partition" or another mechanism'
     problems = []
     if name is None:
         problems.append(Problem("is missing", where="name", remedy=f"Write name = {says}."))
     elif name in ("", []):
         problems.append(Problem("is blank", where="name", remedy=f"Fill in {says}."))
     elif not isinstance(name, str):
-        problems.append(Problem(f"must be {says}; got {type_name(name)}", where="name", remedy="Mend the value."))
+        problems.append(Problem(f"must be {says}; got {type_name(name)}", where="name", remedy="Fix the value."))
     elif name.startswith(DEVICE_PREFIX):
-        remedy = "Write its parameters in a table [mechanisms.NAME], and use dunnage device task."
+        remedy = "Put its parameters into a table [mechanisms.NAME], and use dunnage device task."
         problems.append(Problem(f"{name!r} is for devices", where="name", remedy=remedy))
     for key, value in table.items():
         if key != "name" and isinstance(value, str | list) and not value:
@@ -684,13 +674,11 @@ def _printable(name: str) -> str:
 
 
 class PolicyTables(Table):
-    """A policy for rows or trips, as it is written."""
-
-    dataset: Annotated[str, AfterValidator(_printable)] = key('"name", the name the ledger accounts for')
+    dataset: Annotated[str, AfterValidator(_printable)] = key('"parcels" or another name for the ledger')
     small: Literal["refuse", "suppress"] = "refuse"
     allow_unbounded: bool = key("true or false", False)
-    protects: str = key('"package", what one protected record is')
-    together: str | None = key('"consignment", the column that says which rows travel together', None)
+    protects: str = key('"package" or another name for one record')
+    together: str | None = key('"consignment" or another column that rows travelling together share', None)
     contribution: ContributionTable | None = key("a table [contribution]", None)
     city: CityTable | None = key("a table [city]", None)
     trip: TripTable | None = key("a table [trip]", None)
@@ -707,11 +695,11 @@ class PolicyTables(Table):
     @field_validator("attributes")
     @classmethod
     def _make_schema(cls, made: Any, info: Info) -> Any:
-        """Make the schema, unless what it is made of is known to be wrong."""
+        """Make the schema, unless its parts already have problems."""
         reading = info.context
         attributes: tuple[Attribute | None, ...] = tuple(made.values())
         parts = info.data
-        unbounded = "contribution" not in parts  # there is a bound, and what is wrong with it has been noted
+        unbounded = "contribution" not in parts  # there is a bound, and its problem is reported
         if "protects" not in parts or "trip" not in parts or None in attributes:
             return made
         contribution: ContributionTable | None = parts.get("contribution")
@@ -739,5 +727,5 @@ class PolicyTables(Table):
         schema = info.context.schema
         if period and period.column and schema and period.column not in [a.name for a in schema]:
             what = f"{period.column!r} is not a declared attribute"
-            raise Flaws(Problem(what, where="column", remedy='Declare it (role = "drop", say).'))
+            raise Flaws(Problem(what, where="column", remedy='Declare it, for example with role = "drop".'))
         return period

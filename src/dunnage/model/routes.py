@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Routes: how each pair of stops is travelled by shuttles, buses and on foot. Public facts only.
 
-A route has a first mile, no, one or two buses between hubs, and a last mile. Each mile is made by a shuttle or on foot:
-twelve modes. Shuttles go from door to door within their zone, and to and from its hubs and the one hub that all zones
-share, where riders may change from one zone's shuttle to another's.
+A route has a first mile, up to two buses between hubs, and a last mile. Each mile is by shuttle or on foot, which gives
+twelve modes. Shuttles drive from door to door within their zone, and to and from its hubs and the one hub that all
+zones share. There riders may change from the shuttle of one zone to that of another.
 """
 
 from __future__ import annotations
@@ -37,18 +37,16 @@ TRIP_MODES: dict[str, tuple[bool, int, bool]] = {
 
 WALK, SHUTTLE = 0, 6
 _MODES = tuple(TRIP_MODES)
-# Rounded, so that no machine decides by its last digit.
+# Rounded, so that the last digit of a machine decides nothing.
 _DECIMALS = 4
 _BLOCK_CELLS = 1 << 16
 
 
 @dataclass(frozen=True, kw_only=True)
 class RouteSetting:
-    """What is assumed about travelling."""
-
-    walk_kmh: float = 4.5  # How fast one walks as the crow flies
-    # How fast shuttles drive as the crow flies; used only where it is not known where stops are: walking takes
-    # ``drive_kmh / walk_kmh`` times as long as driving.
+    walk_kmh: float = 4.5  # Walking speed as the crow flies
+    # Driving speed as the crow flies; used only without coordinates of stops: walking takes ``drive_kmh / walk_kmh``
+    # times as long as driving.
     drive_kmh: float = 20.0
     max_walk_seconds: int = 640  # Longest walk: 800 m at 4.5 km/h
     max_feeder_seconds: int = 450  # Longest drive of a shuttle between a stop and a hub, unless none is nearer
@@ -57,15 +55,15 @@ class RouteSetting:
     def __post_init__(self) -> None:
         for name in ("walk_kmh", "drive_kmh"):
             if not 0 < getattr(self, name) < math.inf:
-                raise ParameterError(f"{name} must be above 0. Got {getattr(self, name)}. Mend it.")
+                raise ParameterError(f"{name} must be above 0. Got {getattr(self, name)}.")
         for name in ("max_walk_seconds", "max_feeder_seconds", "shuttle_wait_seconds"):
             if not 0 <= getattr(self, name) < math.inf:
-                raise ParameterError(f"{name} must be 0 or more. Got {getattr(self, name)}. Mend it.")
+                raise ParameterError(f"{name} must be 0 or more. Got {getattr(self, name)}.")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Legs:
-    """What routes are put together from: how long each leg takes, with its wait; infinite where there is none."""
+    """The parts of routes: how long each leg takes with its wait; infinite if there is no such leg."""
 
     hubs: IntArray  # Stops that are hubs. Shape: hubs
     on_foot: FloatArray  # on_foot, by_shuttle: from door to door. Shapes: (stops, stops)
@@ -100,46 +98,44 @@ class Routes:
     mode: NDArray[np.int8]  # Place in ``TRIP_MODES``; from a stop to itself: ``walk``, without any leg
     first_drop: NDArray[np.int32]  # Stop where the first shuttle, boarded at the origin, drops its rider; -1 without
     second_pickup: NDArray[np.int32]  # Stop where the second shuttle, to the destination, picks them up; -1 without
-    first_zone: NDArray[np.int32]  # Zone whose shuttles serve the first leg: that of the origin; -1 without
-    second_zone: NDArray[np.int32]  # and the second: that of the destination; -1 without
-    # Time from the first drop-off, or from the start if there is none, until the second shuttle is requested: walk,
-    # waits for buses and rides with them; 0 without a second leg.
+    first_zone: NDArray[np.int32]  # Zone of the origin, which serves the first leg; -1 without
+    second_zone: NDArray[np.int32]  # Zone of the destination, which serves the second leg; -1 without
+    # Time from the first drop-off, or else the start, until the second shuttle is requested: walks, waits for buses and
+    # bus rides; 0 without a second leg.
     lag_seconds: NDArray[np.int32]
     total_seconds: NDArray[np.int32]  # Time from start to end, with the expected waits for shuttles
     assumed: tuple[str, ...] = ()  # Sentences that say what was assumed
 
     @property
     def mode_names(self) -> tuple[str, ...]:
-        """Names of all modes, in the order of their numbers."""
         return _MODES
 
     def pairs(self, origins: IntArray, destinations: IntArray) -> IntArray:
-        """Return the numbers of pairs of stops."""
         return np.asarray(origins, dtype=np.int64) * self.num_stops + destinations
 
 
 def find_routes(city: City, *, setting: RouteSetting | None = None) -> Routes:
-    """Find how each pair of stops of a city with zones, and travel times or coordinates, is travelled most quickly.
+    """Find the quickest route for each pair of stops of a city with zones and travel times or coordinates.
 
-    Waits are expected ones: ``shuttle_wait_seconds`` for a shuttle, half the headway for a bus. At a tie the mode that
-    ``TRIP_MODES`` lists first is taken. Where the city names modes of pairs and all of their names are in
-    ``TRIP_MODES``, each pair is travelled by its mode, as quickly as that allows, if it can be. A pair that cannot be
-    travelled otherwise is driven by a shuttle of the origin's zone all the way (mode ``shuttle``).
+    Waits are expected values: ``shuttle_wait_seconds`` for a shuttle, half the headway for a bus. At a tie, the first
+    mode in ``TRIP_MODES`` wins. If the city names modes of pairs and all are in ``TRIP_MODES``, each pair uses the
+    quickest route of its mode, if there is one. If nothing else connects a pair, a shuttle of the origin's zone drives
+    all the way (mode ``shuttle``).
     """
     setting = setting or RouteSetting()
     city = city.for_fleets()
     legs = city_legs(city, setting)
-    given = None  # modes of pairs that the city names, where all of them are known here
+    given = None  # modes of pairs that the city names, if TRIP_MODES has all of them
     if city.modes is not None and set(city.mode_names) <= TRIP_MODES.keys():
         given = np.array([_MODES.index(name) for name in city.mode_names], dtype=np.int8)[city.modes]
     mode, seconds = quickest_modes(legs, given)
     assert city.times is not None
-    said = [*city.assumed, "Shuttles go from door to door within their zone."]
+    said = [*city.assumed, "Shuttles drive from door to door within their zone."]
     if len(legs.hubs):
         hub = city.stops[int(legs.hubs[shared_hub(city.times, legs.hubs)])]
         said.append(
-            f"They also go to and from hubs of their zone up to {setting.max_feeder_seconds} s away, or the nearest, "
-            f"and {hub!r}, the hub nearest to all stops, which all zones share."
+            f"They also drive to and from hubs of their zone up to {setting.max_feeder_seconds} s away, or the "
+            f"nearest, and {hub!r}, the hub nearest to all stops, which all zones share."
         )
     pace = f"at {setting.walk_kmh:g} km/h as the crow flies."
     if city.lat is None:
@@ -148,20 +144,20 @@ def find_routes(city: City, *, setting: RouteSetting | None = None) -> Routes:
     said.append(f"Routes expect to wait {setting.shuttle_wait_seconds} s for a shuttle and half the headway for a bus.")
     if given is not None:
         changed = (given != mode) & ~np.eye(len(mode), dtype=bool)
-        but = f", but for {changed.sum()} that cannot be travelled so" if changed.any() else ""
-        said.append(f"Modes of pairs are as the city gives them{but}.")
+        but = f", except for {changed.sum()} pairs that have no such route" if changed.any() else ""
+        said.append(f"Modes of pairs are those of the city{but}.")
     no_way = np.isinf(seconds)
     if no_way.any():
         seconds[no_way] = city.times[no_way] + setting.shuttle_wait_seconds
         said.append(
-            f"{no_way.sum()} pairs of stops that nothing else connects are driven all the way by shuttles of the "
-            "origin's zone."
+            f"Shuttles of the origin's zone drive all the way between {no_way.sum()} pairs of stops that nothing else "
+            "connects."
         )
     return _put_together(city, legs, mode, seconds, tuple(said))
 
 
 def quickest_sums(left: FloatArray, right: FloatArray) -> FloatArray:
-    """Return the least of ``left[i, k] + right[k, j]`` over all k. Shapes: (i, k), (k, j) -> (i, j)."""
+    """Return the minimum of ``left[i, k] + right[k, j]`` over all k. Shapes: (i, k), (k, j) -> (i, j)."""
     best = np.full((left.shape[0], right.shape[1]), np.inf)
     way = np.empty_like(best)
     for middle in range(left.shape[1]):
@@ -171,7 +167,7 @@ def quickest_sums(left: FloatArray, right: FloatArray) -> FloatArray:
 
 
 def quickest_modes(legs: Legs, given: NDArray[np.int8] | None = None) -> tuple[NDArray[np.int8], FloatArray]:
-    """Choose the mode of each pair: the given one if it can be travelled so, otherwise the quickest."""
+    """Choose the mode of each pair: the given one if it has a route, otherwise the quickest."""
     num = len(legs.on_foot)
     mode = np.full((num, num), SHUTTLE, dtype=np.int8)
     seconds = np.full((num, num), np.inf)
@@ -180,12 +176,12 @@ def quickest_modes(legs: Legs, given: NDArray[np.int8] | None = None) -> tuple[N
         quickest_sums(legs.to_hubs(number), legs.between_hubs[buses])
         for number, (_, buses, _) in enumerate(TRIP_MODES.values())
     ]
-    step = max(1, _BLOCK_CELLS // max(num, 1))  # so that what is held of pairs stays small
+    step = max(1, _BLOCK_CELLS // max(num, 1))  # limits the memory for pairs
     for rows in (slice(start, start + step) for start in range(0, num, step)):
         best, chosen = seconds[rows], mode[rows]
         settled = np.zeros(best.shape, dtype=bool)
         for number in range(len(_MODES)):
-            if number == WALK:  # by way of a hub it is no shorter
+            if number == WALK:  # a walk through a hub is no shorter
                 taken = legs.on_foot[rows]
             else:
                 taken = quickest_sums(at_last[number][rows], legs.from_hubs(number))
@@ -194,9 +190,9 @@ def quickest_modes(legs: Legs, given: NDArray[np.int8] | None = None) -> tuple[N
             taken = np.round(taken, _DECIMALS)
             better = taken < best
             if given is not None:
-                asked = (given[rows] == number) & np.isfinite(taken)
-                better = asked | (better & ~settled)
-                settled |= asked
+                chosen_by_city = (given[rows] == number) & np.isfinite(taken)
+                better = chosen_by_city | (better & ~settled)
+                settled |= chosen_by_city
             np.copyto(best, taken, where=better)
             chosen[better] = number
     np.fill_diagonal(mode, WALK)
@@ -233,19 +229,19 @@ def city_legs(city: City, setting: RouteSetting) -> Legs:
 
 
 def shared_hub(times: NDArray[np.int32], hubs: IntArray) -> int:
-    """Return the place among hubs of that which all zones share: the nearest to all stops, there and back."""
+    """Return the index of the hub that all zones share: the nearest to all stops, there and back."""
     return int(np.argmin(times[:, hubs].sum(axis=0, dtype=np.int64) + times[hubs].sum(axis=1, dtype=np.int64)))
 
 
 def _fed(driven: FloatArray, own: BoolArray, hubs: IntArray, setting: RouteSetting) -> FloatArray:
-    """Return how long a shuttle takes between stops and those hubs it feeds: the near ones, or the nearest.
+    """Return how long a shuttle takes between stops and the hubs that it serves: the near ones, or the nearest.
 
     Shapes: (stops, hubs) -> (stops, hubs).
     """
     nearest = np.where(own, driven, np.inf).min(axis=1, keepdims=True, initial=np.inf)
     limit = np.where(np.isfinite(nearest), np.maximum(setting.max_feeder_seconds, nearest), -1.0)
     fed = np.where(own & (driven <= limit), setting.shuttle_wait_seconds + driven, np.inf)
-    fed[hubs, np.arange(len(hubs))] = np.inf  # nobody rides to where they are
+    fed[hubs, np.arange(len(hubs))] = np.inf  # nobody rides to the stop where they are
     return fed
 
 
@@ -259,7 +255,7 @@ def _put_together(
     second_pickup, lag = first_drop.copy(), np.zeros(num * num, dtype=np.int32)
     for number, (first, buses, last) in enumerate(TRIP_MODES.values()):
         pairs = np.flatnonzero((mode.reshape(-1) == number) & (origins != destinations))
-        if number == SHUTTLE:  # those that pass no hub, or have no way but the straight one
+        if number == SHUTTLE:  # pairs that pass no hub, or have only the direct way
             straight = np.round(legs.by_shuttle, _DECIMALS) <= seconds
             through = np.isfinite(_through_hubs(legs, number, origins[pairs], destinations[pairs])[2])
             direct = straight.reshape(-1)[pairs] | ~through
@@ -293,7 +289,7 @@ def _through_hubs(
     """Return the first and the last hub of the quickest ways by one mode, and how long they take. Shapes: pairs."""
     to_hubs, from_hubs = legs.to_hubs(mode), legs.from_hubs(mode)
     between = legs.between_hubs[TRIP_MODES[_MODES[mode]][1]]
-    # The least of `to_hubs[i, k] + between[k, j]` over all k, and the first k that has it.
+    # The minimum of `to_hubs[i, k] + between[k, j]` over all k, and the first k that reaches it.
     at_last, first_of = np.full(to_hubs.shape, np.inf), np.zeros(to_hubs.shape, dtype=np.int64)
     for hub in range(len(legs.hubs)):
         way = to_hubs[:, hub, None] + between[hub]

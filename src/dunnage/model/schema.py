@@ -9,14 +9,16 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fractions import Fraction
 from numbers import Integral
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from dunnage.errors import ParameterError, Problem
 from dunnage.exact import shown
-from dunnage.model.city import City
 from dunnage.model.documents import suggestion
 from dunnage.model.domains import Category, Domain, Graph, Numeric, Ordinal, Stops, Windows
 from dunnage.model.trips import Trip, Universe
+
+if TYPE_CHECKING:
+    from dunnage.model.city import City
 
 RESERVED_NAMES = ("row", "class_id", "count", "bin", "source_row")
 GENERALISED_SUFFIXES = ("_lower", "_upper", "_mean")
@@ -39,7 +41,7 @@ _SPREADSHEET_STARTS = ("=", "+", "-", "@", "'")
 
 
 class Role(StrEnum):
-    """What an attribute is to an attacker, and so what becomes of it."""
+    """What an attribute means to an attacker, which decides how it is released."""
 
     IDENTIFIER = "identifier"
     QUASI_IDENTIFIER = "quasi-identifier"
@@ -53,27 +55,27 @@ _HIDDEN = (Role.IDENTIFIER, Role.DROP)
 
 @dataclass(frozen=True, kw_only=True)
 class Attribute:
-    """One column: its role, its kind and public domain, and what to do with values that do not fit.
+    """One column: its role, kind and public domain, and what to do with values that do not fit.
 
     Parameters
     ----------
     name, role
         Column name and role.
     kind
-        ``numeric``, ``ordinal``, ``category``, ``tree``, ``graph``, ``stop`` or ``time``; None means the domain's, or
-        without one text or whatever Arrow holds, released as it is.
+        ``numeric``, ``ordinal``, ``category``, ``tree``, ``graph``, ``stop`` or ``time``; None means that of the domain
+        or, without a domain, any type, released unchanged.
     domain
-        The public domain, where one is declared.
+        The public domain, if there is one.
     missing
         ``refuse`` or ``leave-out``.
     outside
         ``refuse``, ``leave-out`` or (numeric only) ``clamp``.
     merged
-        What becomes of it where rows are merged: their ``sum``, or what is the ``same`` in all; None if it is not
+        Its value where rows are merged: their ``sum``, or the value that is the ``same`` in all; None if it is not
         released or nothing is merged. The schema sets it.
     counts
-        Whether it holds how many trips a row stands for; it may then be called ``count``. The schema sets it for all
-        other names.
+        Whether it is the number of trips of a row; it may then be called ``count``. The schema sets it for all other
+        names.
     """
 
     name: str
@@ -99,36 +101,35 @@ class Attribute:
         bad_name = not start or start.startswith(_SPREADSHEET_STARTS) or not self.name.isprintable()
         if self.role is not Role.DROP and bad_name:
             raise ParameterError(
-                f"the column name {self.name!r} is blank, unprintable or would run in a spreadsheet. Rename the column."
+                f"column {self.name!r}: the name is blank, unprintable or a spreadsheet formula. Rename it."
             )
         if self.role is Role.QUASI_IDENTIFIER and self.domain is None:
-            remedy = _DOMAIN_REMEDIES.get(self.kind or "", 'kind = "numeric" and domain = [lowest, highest], say')
-            needs = f"a public domain, as it is {self.kind}" if self.kind else "a kind and a public domain"
-            raise ParameterError(f"quasi-identifier {self.name!r} needs {needs}. Got none. Write {remedy}.")
+            remedy = _DOMAIN_REMEDIES.get(self.kind or "", 'kind = "numeric" and domain = [lowest, highest]')
+            needs = f"a public domain, because it is {self.kind}" if self.kind else "a kind and a public domain"
+            raise ParameterError(f"quasi-identifier {self.name!r} needs {needs}. Write {remedy}.")
         if self.domain is not None and self.kind is None:
             object.__setattr__(self, "kind", self.domain.kind)
         if self.domain is not None and self.domain.kind != self.kind:
             raise ParameterError(
-                f"attribute {self.name!r} has kind {self.kind!r} but a domain of kind {self.domain.kind!r}. "
-                "Make them equal."
+                f"attribute {self.name!r} has kind {self.kind!r}, but a domain of kind {self.domain.kind!r}."
             )
         for name, rules in (("missing", MISSING_RULES), ("outside", OUTSIDE_RULES), ("merged", (None, *MERGE_RULES))):
             if (rule := getattr(self, name)) not in rules:
                 words = ", ".join(filter(None, rules))
                 raise ParameterError(f"{name} must be one of {words}. Got {rule!r} for {self.name!r}.")
         if self.outside == "clamp" and not isinstance(self.domain, Numeric):
-            raise ParameterError(f"outside = clamp needs a numeric domain. {self.name!r} has none. Use leave-out.")
+            raise ParameterError(f"outside = clamp needs a numeric domain, and {self.name!r} has none. Use leave-out.")
 
     @property
     def numeric(self) -> Numeric:
-        """The numeric domain; an error for every other kind."""
+        """The numeric domain; an error for any other kind."""
         if not isinstance(self.domain, Numeric):
-            raise ParameterError(f"attribute {self.name!r} is not numeric with a domain. Give it kind and domain.")
+            raise ParameterError(f"attribute {self.name!r} needs kind = numeric and a domain.")
         return self.domain
 
     @property
     def exception(self) -> str:
-        """What a receiver must know because values were moved or rows left out; empty if nothing."""
+        """What a receiver must know about moved values or omitted rows; empty if there are none."""
         if self.role in _HIDDEN:
             return ""
         rules = []
@@ -136,16 +137,16 @@ class Attribute:
             how = f"and their {self.name} added up" if self.merged == "sum" else f"all of them of the same {self.name}"
             rules.append(f"rows that travel together were merged into one record, {how}")
         if self.outside == "clamp":
-            how = " before counting" if self.counts else ", and stand there"
+            how = " before counting" if self.counts else ""
             rules.append(f"values of {self.name} outside its domain were moved to the nearest end{how}")
         if self.outside == "leave-out":
-            rules.append(f"records whose {self.name} lay outside its domain were left out")
+            rules.append(f"records with {self.name} outside its domain were left out")
         if self.missing == "leave-out":
             rules.append(f"records without {self.name} were left out")
         return "; ".join(rules)
 
     def describe(self) -> dict[str, object]:
-        """Give name, role, domain and what departs from the rule as plain data."""
+        """Return name, role, domain and all that is not the default as plain data."""
         domain = {"domain": self.domain.describe()} if self.domain is not None else {}
         departs = {key: value for key in ("missing", "outside") if (value := getattr(self, key)) != "refuse"}
         kind = {"kind": self.kind} if self.kind else {}
@@ -155,8 +156,6 @@ class Attribute:
 
 @dataclass(frozen=True, kw_only=True)
 class Contribution:
-    """How many trips of one rider are counted at most."""
-
     person: str
     max: int
     per: str
@@ -164,9 +163,7 @@ class Contribution:
     def __post_init__(self) -> None:
         whole = isinstance(self.max, Integral) and not isinstance(self.max, bool)
         if not whole or not 1 <= self.max <= MAX_CONTRIBUTED:
-            raise ParameterError(
-                f"max must be a whole number of trips from 1 to {MAX_CONTRIBUTED}. Got {shown(self.max)}. Write 3, say."
-            )
+            raise ParameterError(f"max must be a number of trips from 1 to {MAX_CONTRIBUTED}. Got {shown(self.max)}.")
         object.__setattr__(self, "max", int(self.max))
         if self.per not in CONTRIBUTION_SPANS:
             raise ParameterError(f"per must be one of {', '.join(CONTRIBUTION_SPANS)}. Got {shown(self.per)}.")
@@ -183,17 +180,17 @@ class Schema:
     protects
         What one record stands for: ``package``, ``trip`` ...
     together
-        Column whose equal values mark the rows of one record, if rows are to be merged. Numeric quasi-identifiers
-        are added up; all else that is released must be the same in all rows of a record.
+        Column with a common value for all rows of one record, if rows are merged. Numeric quasi-identifiers are added
+        up; every other released value must be the same in all rows of a record.
     person
-        Identifier that tells persons apart, if a person may have several records: k then counts persons. With a
-        contribution it is that of the contribution.
+        Identifier of a person, if a person may have several records: k then counts persons. With a contribution it is
+        that of the contribution.
     trip
-        Which columns describe a trip, if rows are trips or counts of trips.
+        The columns that describe a trip, if rows are trips or counts of trips.
     city
-        Zones of stops and modes of pairs of stops, where trips are counted by them.
+        Zones of stops and modes of pairs of stops, if trips are counted by them.
     contribution
-        How many trips of a rider are counted at most, if riders are protected.
+        The maximum number of counted trips of a rider, if riders are protected.
     """
 
     attributes: tuple[Attribute, ...]
@@ -207,7 +204,7 @@ class Schema:
     def __post_init__(self) -> None:
         if self.contribution is not None:
             if self.person not in (None, self.contribution.person):
-                raise ParameterError("person and contribution name two columns. Name one.")
+                raise ParameterError("person and contribution name different columns. Use the same one.")
             object.__setattr__(self, "person", self.contribution.person)
         if problems := [*self._problems(), *self._trip_problems()]:
             raise ParameterError(str(replace(problems[0], where="")), problems=problems)
@@ -221,21 +218,21 @@ class Schema:
         return replace(attribute, merged=merged, counts=counts)
 
     def _problems(self) -> Iterator[Problem]:
-        """Find what is wrong, each with its place in a policy."""
+        """Yield all problems, each with its place in a policy."""
         if all(a.role is Role.DROP for a in self.attributes) or not self.protects.strip():
-            what = "a schema needs one column or more that is not dropped, and must say what one record stands for."
+            what = "a schema needs a column that is not dropped, and a name for what one record is."
             yield Problem(what, where="attributes")
         named = {attribute.name: attribute for attribute in self.attributes}
         twice = sorted(name for name, times in Counter(a.name for a in self.attributes).items() if times > 1)
         if twice:
-            yield Problem(f"columns declared twice: {', '.join(twice)}. Declare each once.", where="attributes")
+            yield Problem(f"columns are declared twice: {', '.join(twice)}. Declare each once.", where="attributes")
         released = {a.name for a in self.attributes if a.role not in _HIDDEN}
         made = {a.name + suffix for a in self.quasi_identifiers for suffix in GENERALISED_SUFFIXES}
         made |= {a.name + DIAMETER_SUFFIX for a in self.quasi_identifiers if isinstance(a.domain, Graph)}
         if released & made:
             what = f"column names {', '.join(sorted(released & made))} collide with names that a release makes "
             yield Problem(what + "from a quasi-identifier. Rename them.", where="attributes")
-        together = self.together if self.trip is None else None  # with trips there is none at all
+        together = self.together if self.trip is None else None  # trips are never merged
         for where, column in (("together", together), ("contribution.person", self.person)):
             if column is not None and column not in named:
                 what = f"{column!r} is not a declared attribute"
@@ -249,26 +246,24 @@ class Schema:
             yield Problem(what + "Name the column that says which rows travel together.", where="together")
         person = named.get(self.person) if self.person is not None else None
         if person is not None and person.role is not Role.IDENTIFIER:
-            # A person column that is released would link the records of a person for everyone.
+            # If the column of persons were released, everyone could link the records of a person.
             why = "which is dropped, so nobody could count them"
             if person.role is not Role.DROP:
                 why = (
-                    f"which has the role {str(person.role)!r} and would be released. A pseudonym kept across rows "
-                    "links all records of a person, and most persons are the only ones with their combination of "
-                    "classes"
+                    f"which has the role {str(person.role)!r} and would be released. A pseudonym that stays the same "
+                    "links all records of a person, and most persons have a unique combination of classes"
                 )
-            what = f'persons cannot be told apart by {person.name!r}, {why}. Give it the role "identifier".'
+            what = f'persons cannot be identified by {person.name!r}, {why}. Give it the role "identifier".'
             yield Problem(what, where="contribution.person")
 
     def _trip_problems(self) -> Iterator[Problem]:
-        """Find what is wrong with trips, each with its place in a policy."""
         named, trip = {attribute.name: attribute for attribute in self.attributes}, self.trip
         for name, attribute in named.items():
             if attribute.kind == Windows.kind and attribute.role is not Role.DROP and (not trip or trip.time != name):
-                what = f'kind = "time" is for the time of a trip. Got {name!r}, which [trip] time does not name. '
+                what = f'kind = "time" is for the time of a trip, and [trip] time does not name {name!r}. '
                 yield Problem(what + "Name it there, or choose another kind.", where=f"attributes.{name}")
             if attribute.counts and (trip is None or name != trip.count):
-                what = f"counts is for [trip] count. Got {name!r}, which it does not name."
+                what = f"counts is for [trip] count, which does not name {name!r}."
                 yield Problem(what, where=f"attributes.{name}")
         if trip is None:
             if self.contribution is not None:
@@ -282,20 +277,20 @@ class Schema:
             if column is not None and (what := _part_problem(named[column], part)):
                 yield Problem(what, where=f"trip.{part}")
         if named[trip.origin].domain != named[trip.destination].domain:
-            what = "origin and destination need the same stops. Got two lists. Use one."
+            what = "origin and destination need the same list of stops."
             yield Problem(what, where="trip.destination")
         for name, attribute in named.items():
             if name not in trip.columns and attribute.role not in _HIDDEN:
-                what = f"a table of counts has no rows that could carry {name!r} with role {str(attribute.role)!r}. "
+                what = f"a table of counts has no column for {name!r} with role {str(attribute.role)!r}. "
                 yield Problem(what + 'Use "drop" or "identifier".', where=f"attributes.{name}")
         time = named[trip.time].domain
         if trip.day is not None and isinstance(time, Windows) and time.day is not None:
-            what = f"days are told apart by {trip.day!r} and by {trip.time!r}. Leave one of them out."
+            what = f"both {trip.day!r} and {trip.time!r} say which day it is. Leave one of them out."
             yield Problem(what, where="trip.day")
         if self.together is not None:
-            yield Problem("trips are counted row by row. Got together. Leave it out.", where="together")
+            yield Problem("trips are counted row by row, so together has no meaning. Leave it out.", where="together")
         if self.protects not in (TRIP, RIDER):
-            what = f'counts of trips protect a "trip" or a "rider". Got {self.protects!r}. Choose one.'
+            what = f'counts of trips protect a "trip" or a "rider". Got {self.protects!r}.'
             yield Problem(what, where="protects")
         if self.protects == RIDER and self.contribution is None:
             yield Problem(_NO_BOUND, where="contribution")
@@ -318,39 +313,36 @@ class Schema:
 
     @property
     def quasi_identifiers(self) -> tuple[Attribute, ...]:
-        """Attributes to be generalised or perturbed."""
+        """Attributes that are generalised or perturbed."""
         return self.with_role(Role.QUASI_IDENTIFIER)
 
     @property
     def public(self) -> tuple[Attribute, ...]:
-        """Attributes released as they are that an attacker may know: the strata."""
+        """Attributes that are released unchanged and that an attacker may know: the strata."""
         return self.with_role(Role.PUBLIC)
 
     @property
     def sensitive(self) -> tuple[Attribute, ...]:
-        """Attributes released as they are that an attacker wants to learn."""
+        """Attributes that are released unchanged and that an attacker wants to learn."""
         return self.with_role(Role.SENSITIVE)
 
     @property
     def identifiers(self) -> tuple[Attribute, ...]:
-        """Attributes that stay in the key."""
         return self.with_role(Role.IDENTIFIER)
 
     @property
     def time(self) -> Windows:
-        """The windows of time of trips; an error where rows are no trips."""
+        """The time windows of trips; an error if rows are not trips."""
         domain = None if self.trip is None else self[self.trip.time].domain
         if not isinstance(domain, Windows):
-            raise ParameterError("trips are counted under a policy with [trip]. Got none. Add it.")
+            raise ParameterError("counting trips needs a policy with [trip]. Add it.")
         return domain
 
     @property
     def tells_days(self) -> bool:
-        """Whether days of trips are told apart."""
         return self.trip is not None and (self.trip.day is not None or self.time.day is not None)
 
     def universe(self, period: str | None = None) -> Universe:
-        """Return all types of trips there can be."""
         time = self.time
         assert self.trip is not None
         stops, days, num_dates = self[self.trip.origin].domain, time.days(period), time.num_dates(period)
@@ -358,7 +350,7 @@ class Schema:
         if self.trip.day is not None:
             labelled = self[self.trip.day].domain
             assert isinstance(labelled, Ordinal | Category)
-            days, num_dates = labelled.labels, ()  # how many dates a label stands for is not known
+            days, num_dates = labelled.labels, ()  # the number of dates of a label is not known
         return Universe(
             stops=stops.stops,
             windows=time.labels,
@@ -370,7 +362,7 @@ class Schema:
         )
 
     def describe(self) -> list[dict[str, object]]:
-        """Give the released attributes as plain data; identifiers and dropped columns are not named."""
+        """Return the released attributes as plain data, without identifiers and dropped columns."""
         return [a.describe() for a in self.attributes if a.role not in _HIDDEN]
 
 
@@ -378,9 +370,7 @@ def _adds_up(attribute: Attribute) -> bool:
     return attribute.role is Role.QUASI_IDENTIFIER and isinstance(attribute.domain, Numeric)
 
 
-_NO_TRIP = "max and per bound how many trips of a rider are counted. Got no [trip]. Add it, or keep person alone."
-
-
+_NO_TRIP = "max and per limit the counted trips of a rider, but there is no [trip]. Add it, or keep only person."
 _PARTS: dict[str, tuple[tuple[type[Any], ...], str]] = {
     "origin": ((Stops,), 'kind = "stop"'),
     "destination": ((Stops,), 'kind = "stop"'),
@@ -398,29 +388,29 @@ def _part_problem(attribute: Attribute, part: str) -> str:
     kinds, words = _PARTS[part]
     if attribute.role is not Role.QUASI_IDENTIFIER or not isinstance(attribute.domain, kinds):
         return (
-            f'the {part} of a trip needs role = "quasi-identifier" and {words}. Got {attribute.name!r} with role '
-            f"{str(attribute.role)!r} and kind {attribute.kind or 'none'!r}. Change them."
+            f'the {part} of a trip needs role = "quasi-identifier" and {words}. {attribute.name!r} has role '
+            f"{str(attribute.role)!r} and kind {attribute.kind or 'none'!r}."
         )
     if isinstance(attribute.domain, Numeric) and attribute.domain.lower < 0:
-        return f"counts are 0 or more. Got a domain of {attribute.name!r} from below 0. Begin it at 0."
+        return f"counts are 0 or more, but the domain of {attribute.name!r} begins below 0. Begin it at 0."
     if attribute.outside == "clamp" and any(end.denominator > 1 for end in _ends(attribute.domain)):
         return (
-            f"counts are whole numbers. Got a domain of {attribute.name!r} that begins or ends between two, where "
-            "outside = clamp would put some. Write whole numbers."
+            f"counts are whole numbers, and outside = clamp needs a domain of {attribute.name!r} with whole ends. "
+            "Write whole numbers."
         )
     return ""
 
 
 _NO_BOUND = (
-    "a rider is protected only if the trips of one are bounded. Got no bound. Write [contribution] with person (the "
-    'identifier that tells riders apart), max = 3, say, and per = "day" or "period".'
+    "protecting a rider needs a limit on the trips of one rider. Write [contribution] with person (the identifier of "
+    'a rider), max (for example 3) and per = "day" or "period".'
 )
-# Which trips of a rider are kept depends on all of them, so that one trip more can change two counts.
+# Which trips of a rider are kept depends on all of them, so that one more trip can change two counts.
 _NO_RIDER = (
-    'bounding the trips of a rider protects riders, and here one trip is protected. Write protects = "rider", or leave '
-    "[contribution] out."
+    'a limit on the trips of a rider protects riders, but this policy protects one trip. Write protects = "rider", or '
+    "leave [contribution] out."
 )
 _NO_CARD = (
-    "rows that are counts do not say whose trips they are, so that riders cannot be protected. Count single trips, or "
-    'write protects = "trip".'
+    "rows that are counts do not name the rider, so riders cannot be protected. Use rows of single trips, or write "
+    'protects = "trip".'
 )

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trips: which columns say where and when somebody travelled, and the universe of trip types. Public facts only.
+"""Trips: the columns that say where and when someone travelled, and the universe of trip types. Public facts only.
 
-A trip type, or *cell*, is an origin, a destination, a window of time and, where days are told apart, a day. Cells are
-numbered ``((day * windows + window) * stops + origin) * stops + destination``; ``slot`` is ``day * windows + window``
+A trip type, or *cell*, is an origin, a destination, a window of time and, if days are counted separately, a day. Its
+number is ``((day * windows + window) * stops + origin) * stops + destination``; ``slot`` is ``day * windows + window``
 and ``pair`` is ``origin * stops + destination``. There may be billions of them, so nothing here is as long as all
 cells: every public column is a function of the pair or of the slot.
 """
@@ -13,15 +13,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dunnage.arrays import IntArray
 from dunnage.errors import ParameterError
-from dunnage.model.city import City
 from dunnage.model.domains import Ordinal, Stops, Windows, domain_from
+
+if TYPE_CHECKING:
+    from dunnage.model.city import City
 
 PAIR_COLUMNS = ("origin", "destination", "origin_zone", "destination_zone", "mode")
 SLOT_COLUMNS = ("day", "window")
@@ -33,19 +35,15 @@ _MAX_LISTED = 1 << 24
 
 @dataclass(frozen=True, kw_only=True)
 class Trip:
-    """Which columns of a dataset describe a trip."""
-
-    origin: str  # Attribute that holds where it began
-    destination: str  # where it ended
-    time: str  # and when
-    count: str | None = None  # how many trips a row stands for; None if each row is one trip
-    day: str | None = None  # the day as a label, where days are told apart by a column of their own
+    origin: str
+    destination: str
+    time: str  # When it began
+    count: str | None = None  # The number of trips of a row; None if each row is one trip
+    day: str | None = None  # The label of the day, if a column names it
 
     def __post_init__(self) -> None:
         if len(set(self.columns)) < len(self.columns):
-            raise ParameterError(
-                f"a trip needs a column for each of its parts. Got {', '.join(self.columns)}. Name different ones."
-            )
+            raise ParameterError(f"the parts of a trip must be different columns. Got {', '.join(self.columns)}.")
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -54,22 +52,21 @@ class Trip:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Grouping:
-    """A partition that is held as a table: the class of each member, from 0 without gaps."""
+    """A partition as a table: the class of each member, from 0 without gaps."""
 
     codes: NDArray[np.int32]  # Class of each member
-    num: int  # How many classes there are
+    num: int  # Number of classes
 
     @classmethod
     def whole(cls, size: int) -> Grouping:
-        """Put everything into one class."""
         return cls(codes=np.zeros(size, dtype=np.int32), num=1)
 
     @classmethod
     def joined(cls, parts: Sequence[Grouping], size: int) -> Grouping:
-        """Return the coarsest partition that is finer than all parts; classes that nothing is in do not count."""
+        """Return the coarsest partition that is finer than all parts; empty classes do not count."""
         joined = cls.whole(size)
         for part in parts:
-            if part.num == size or joined.num == 1:  # the finest there is, or nothing to join with
+            if part.num == size or joined.num == 1:  # the finest partition, or nothing to join with
                 joined = part if joined.num < size else joined
             elif part.num > 1:
                 joined = cls.of(joined.codes.astype(np.int64) * part.num + part.codes)
@@ -79,9 +76,9 @@ class Grouping:
     def of(cls, labels: IntArray) -> Grouping:
         """Give labels, which are not negative, numbers in their order, without gaps."""
         if len(labels) and int(labels.max()) > _MAX_LISTED:
-            found, codes = np.unique(labels, return_inverse=True)
-            return cls(codes=codes.astype(np.int32), num=len(found))
-        occurs = np.bincount(labels) > 0  # a table of labels takes less than sorting
+            distinct, codes = np.unique(labels, return_inverse=True)
+            return cls(codes=codes.astype(np.int32), num=len(distinct))
+        occurs = np.bincount(labels) > 0  # a table of labels is faster than sorting
         return cls(codes=(np.cumsum(occurs, dtype=np.int32) - 1)[labels].astype(np.int32), num=int(occurs.sum()))
 
     @cached_property
@@ -107,30 +104,29 @@ class Grouping:
     def members_at(self, classes: IntArray, ranks: IntArray) -> IntArray:
         """Return the members at some places of classes: the inverse of class and rank."""
         order, _, firsts = self._order
-        found: IntArray = order[firsts[classes] + ranks]
-        return found
+        members: IntArray = order[firsts[classes] + ranks]
+        return members
 
     def refines(self, other: Grouping) -> bool:
         """Return whether each class lies in one class of the other partition."""
         return bool((self.parents(other)[self.codes] == other.codes).all())
 
     def parents(self, other: Grouping) -> IntArray:
-        """Return the class of a coarser partition that each class lies in."""
-        found = np.zeros(self.num, dtype=np.int64)
-        found[self.codes] = other.codes
-        return found
+        parents = np.zeros(self.num, dtype=np.int64)
+        parents[self.codes] = other.codes
+        return parents
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PairClasses:
-    """Pairs partitioned by their origin and by their destination, and where asked by a table of all pairs too.
+    """Pairs partitioned by origin and destination, and optionally by a table of all pairs too.
 
-    Without a table nothing is as long as the number of pairs, which goes with the square of the number of stops.
+    Without a table no array has one entry for each pair, which would grow with the square of the number of stops.
     """
 
-    origins: Grouping  # origins, destinations: classes of stops
+    origins: Grouping  # Classes of stops
     destinations: Grouping
-    table: Grouping | None = None  # A further partition of pairs; None if origin and destination tell everything
+    table: Grouping | None = None  # A further partition of pairs; None if origin and destination are enough
 
     @classmethod
     def joined(cls, parts: Sequence[PairClasses], num_stops: int) -> PairClasses:
@@ -143,7 +139,7 @@ class PairClasses:
 
     @cached_property
     def _all(self) -> Grouping:
-        """Everything as one table: where there is a table of pairs, others fit too."""
+        """Everything as one table; if there is one table of pairs, memory allows another."""
         assert self.table is not None
         num_stops = len(self.origins.codes)
         product = self._product(np.arange(num_stops**2))
@@ -201,23 +197,23 @@ class PairClasses:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Universe:
-    """All trip types there can be: a public fact, however few of them ever occur."""
+    """All possible trip types: a public fact, however few of them occur."""
 
     stops: tuple[str, ...]  # All stops, in a public order
     windows: tuple[str, ...]  # Start of each window of time, as ``HH:MM``; hours may go past 24
     window_minutes: int
-    days: tuple[str, ...] = ()  # Labels of days that are told apart; empty if they are not
+    days: tuple[str, ...] = ()  # Labels of days that are counted separately; empty if there are none
     num_dates: tuple[int, ...] = ()  # Calendar days of each label (or, without them, of everything); empty if unknown
-    city: City | None = field(default=None, repr=False)  # Zones of stops and modes of pairs, where they are known
-    time: Windows | None = field(default=None, repr=False)  # The service day, its zone and its dates, where known
+    city: City | None = field(default=None, repr=False)  # Zones of stops and modes of pairs, if known
+    time: Windows | None = field(default=None, repr=False)  # The service day, its zone and its dates, if known
 
     def __post_init__(self) -> None:
         if self.num_cells > MAX_CELLS:
-            raise ParameterError(f"a universe has at most 2^62 trip types. Got {self.num_cells}. Use longer windows.")
+            raise ParameterError(f"there can be at most 2^62 trip types. Got {self.num_cells}. Use longer windows.")
 
     @property
     def num_pairs(self) -> int:
-        """Pairs of origin and destination, those from a stop to itself included."""
+        """Number of pairs of origin and destination, including those from a stop to itself."""
         return len(self.stops) ** 2
 
     @property
@@ -230,7 +226,6 @@ class Universe:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that features may be made of."""
         zones = self.city is not None and self.city.zones is not None
         modes = self.city is not None and self.city.modes is not None
         absent = {"origin_zone", "destination_zone"} if not zones else set()
@@ -239,11 +234,10 @@ class Universe:
 
     @property
     def cell_columns(self) -> tuple[str, ...]:
-        """The columns that tell cells apart, as they are released."""
+        """The released columns that identify a cell."""
         return (*CELL_COLUMNS, "day") if self.days else CELL_COLUMNS
 
     def cells(self, origins: IntArray, destinations: IntArray, slots: IntArray) -> IntArray:
-        """Return the numbers of the cells of trips. Shapes: (n,) each -> (n,)."""
         size = len(self.stops)
         return (slots.astype(np.int64) * size + origins) * size + destinations
 
@@ -252,7 +246,6 @@ class Universe:
         return pairs, slots
 
     def column_codes(self, name: str, cells: IntArray) -> IntArray:
-        """Return the code of each cell in one of the columns that tell cells apart."""
         pairs, slots = self.split(cells)
         if name in SLOT_COLUMNS:
             day, window = np.divmod(slots, len(self.windows))
@@ -261,12 +254,11 @@ class Universe:
         return origin if name == "origin" else destination
 
     def labels(self, name: str) -> tuple[str, ...]:
-        """Return what the codes of a column that tells cells apart stand for."""
         return {"window": self.windows, "day": self.days}.get(name, self.stops)
 
     def describe(self) -> list[dict[str, object]]:
-        """Describe the columns that tell cells apart as plain data, in the shape of released attributes."""
-        found = []
+        """Describe the cell columns as plain data, in the shape of released attributes."""
+        described = []
         for name in self.cell_columns:
             labels, more = list(self.labels(name)), dict[str, object]()
             domain: dict[str, object] = {"kind": Ordinal.kind, "levels": labels}
@@ -278,19 +270,20 @@ class Universe:
                 more["window_minutes"] = self.window_minutes
             if self.num_dates and name == self.cell_columns[-1]:
                 more["num_dates"] = list(self.num_dates)
-            found.append({"name": name, "role": "quasi-identifier", "kind": domain["kind"], "domain": domain, **more})
-        return found
+            fixed = {"name": name, "role": "quasi-identifier", "kind": domain["kind"]}
+            described.append({**fixed, "domain": domain, **more})
+        return described
 
     @classmethod
     def from_description(cls, attributes: Sequence[Mapping[str, Any]]) -> Universe:
-        """Make the universe that :meth:`describe` gave this description of; it does not tell of zones and modes."""
+        """Make a universe from the result of :meth:`describe`, which has no zones and modes."""
         described = {item["name"]: item for item in attributes}
         stops, windows = (domain_from(described[name]["domain"]) for name in ("origin", "window"))
         days = domain_from(described["day"]["domain"]) if "day" in described else None
         if not (
             isinstance(stops, Stops) and isinstance(windows, Windows | Ordinal) and isinstance(days, Ordinal | None)
         ):
-            raise ParameterError("a universe of trips needs stops, windows of time and labels of days. Got others.")
+            raise ParameterError("trip types need stops, windows of time and labels of days.")
         time = windows if isinstance(windows, Windows) else None
         last = described["window" if days is None else "day"]
         return cls(
@@ -317,7 +310,6 @@ class Universe:
         return Grouping.joined([Grouping.of(of[name]) for name in SLOT_COLUMNS if name in columns], self.num_slots)
 
     def _stop_classes(self, end: str, columns: Sequence[str]) -> Grouping:
-        """Partition the stops at one end of a trip."""
         if end in columns:
             return Grouping.of(np.arange(len(self.stops)))
         return self._city_classes("zones") if f"{end}_zone" in columns else Grouping.whole(len(self.stops))
@@ -329,12 +321,12 @@ class Universe:
 
 
 def known_columns(columns: Sequence[str]) -> set[str]:
-    """Return all columns whose values follow from some: a stop has one zone, a pair of stops one mode."""
+    """Return all columns that follow from the given ones: a stop has one zone, a pair of stops one mode."""
     ends = ("origin", "destination")
     known = {*columns, *(f"{end}_zone" for end in ends if end in columns)}
     return known | {"mode"} if known.issuperset(ends) else known
 
 
 def is_nested(features: Sequence[Sequence[str]]) -> bool:
-    """Return whether each feature, by its columns, tells apart all that the one before does: a tree."""
+    """Return whether each feature, by its columns, refines the one before it, so that they form a tree."""
     return all(known_columns(coarser) <= known_columns(finer) for coarser, finer in pairwise(features))

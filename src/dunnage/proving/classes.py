@@ -37,8 +37,7 @@ from dunnage.proving.statistical import UNLIKELY, agrees
 from dunnage.proving.verdict import HOLDS, UNBOUNDED, VOID, Checks, Verdict
 from dunnage.publication import Publication
 from dunnage.publishing import mechanism_of
-from dunnage.tables.dataset import Dataset
-from dunnage.tables.load import load
+from dunnage.tables.dataset import Dataset, load
 
 Table = Mapping[str, Sequence[Any]]
 """Columns by name."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Release: what leaves the owner, in memory and as a folder.
 
-A release is tables plus a certificate. The folder holds each table as Parquet and CSV, the certificate, a
-Frictionless ``datapackage.json`` and a ``README.md`` for whoever receives it.
+A release is tables plus a certificate. The folder has each table as Parquet and CSV, the certificate, a Frictionless
+``datapackage.json`` and a ``README.md`` for the receiver.
 """
 
 from __future__ import annotations
@@ -26,15 +26,14 @@ from dunnage.model.certificate import MAX_CERTIFICATE_BYTES, AttributeStatement,
 from dunnage.model.documents import to_text
 from dunnage.model.guarantees import PROJECT, Basis
 from dunnage.model.trips import Universe
-from dunnage.release.kinds import COUNTS, ROWS, kind_of
-from dunnage.release.kinds.common import Kind, floats
+from dunnage.release.kinds import COUNTS, ROWS, Kind, fill, floats, kind_of
 from dunnage.tables.columns import portable, write_csv
 
 CERTIFICATE_FILE = "certificate.json"
 DATAPACKAGE_FILE = "datapackage.json"
 README_FILE = "README.md"
 CERTIFICATE_SCHEMA = "docs/schemas/certificate.schema.json"
-"""Where in the project the JSON Schema of certificates is."""
+"""The JSON Schema of certificates, by its path in the project."""
 TABLES = ("data", "classes", "members")
 RELEASE_FILES = frozenset(
     {
@@ -48,7 +47,7 @@ RELEASE_FILES = frozenset(
 
 @dataclass(frozen=True, eq=False)
 class Uncertain:
-    """One released quantity over all rows: what is known of it. The seam between privacy and planning.
+    """What is known about one released quantity in all rows: the interface between privacy and planning.
 
     Parameters
     ----------
@@ -57,11 +56,11 @@ class Uncertain:
     lower, upper
         Closed bounds for each row.
     nominal
-        A single best value for each row (the class mean, or the noisy value); None if none was released.
+        The best single value for each row (the class mean, or the noisy value); None if none was released.
     class_id
-        Class of each row; rows of one class are exchangeable. A noisy row is a class of its own.
+        Class of each row; rows of one class are exchangeable. A noisy row is its own class.
     scenarios
-        For each class the released values of its members, in order; None without multisets.
+        For each class the sorted values of its members; None without multisets.
     """
 
     name: str
@@ -85,11 +84,11 @@ class Release:
     certificate
         What is promised about the tables.
     data
-        One line a released record (or count, or estimate).
+        One line for each released record (or count, or estimate).
     classes
-        One line a class, for k-anonymous releases.
+        One line for each class, in k-anonymous releases.
     members
-        One line a class member, when multisets were released.
+        One line for each class member, if multisets were released.
     """
 
     certificate: Certificate
@@ -110,7 +109,6 @@ class Release:
 
     @property
     def tables(self) -> dict[str, pa.Table]:
-        """The tables at hand, by file name."""
         tables = {name: getattr(self, name) for name in TABLES}
         return {name: table for name, table in tables.items() if table is not None}
 
@@ -121,28 +119,25 @@ class Release:
 
     @property
     def owner(self) -> Kind:
-        """The kind of release, which owns columns, recounts and words."""
+        """The kind of release, which owns columns, checks and words."""
         kind = kind_of(self.certificate)
         if kind is None:
-            raise CheckFailed("certificate.json: a kind of release that this version cannot check.")
+            raise CheckFailed("certificate.json: this version does not know the kind of release.")
         return kind
 
     def check_rows(self, verb: str) -> None:
-        """Refuse what needs released rows on a release that has none."""
         if self.kind != ROWS:
-            raise ParameterError(
-                f"{verb} needs released rows, one a record. Got a release of {self.kind}, which has none. Give another."
-            )
+            raise ParameterError(f"{verb} needs a release of rows. Got a release of {self.kind}.")
 
     @cached_property
     def universe(self) -> Universe:
-        """All types of trips that a release of counts is about, without zones and modes."""
+        """All types of trips of a release of counts, without zones and modes."""
         if self.kind != COUNTS:
-            raise ParameterError(f"types of trips are those of a release of counts. Got one of {self.kind}.")
+            raise ParameterError(f"only a release of counts has types of trips. Got a release of {self.kind}.")
         return Universe.from_description([item.plain() for item in self.certificate.attributes])
 
     def counted(self) -> tuple[IntArray, IntArray]:
-        """Return the cells that a release of counts lists, by their number in its universe, and their counts."""
+        """Return the listed cells of a release of counts, by their number in the universe, and their counts."""
         universe = self.universe
         codes = {name: _codes(self.data.column(name), universe.labels(name)) for name in universe.cell_columns}
         strange = [name for name, positions in codes.items() if (positions < 0).any()]
@@ -154,22 +149,21 @@ class Release:
 
     @property
     def attributes(self) -> dict[str, AttributeStatement]:
-        """What is public about each released attribute, by name."""
         return {item.name: item for item in self.certificate.attributes}
 
     @property
     def quantities(self) -> list[str]:
-        """Names of the released numbers that are known by bounds."""
+        """Names of the released numbers with bounds."""
         return [name for name in self.attributes if f"{name}_lower" in self.data.column_names]
 
     @property
     def noisy(self) -> bool:
-        """Whether rows were released by noise, so that their intervals may miss the truth."""
+        """Whether rows were released with noise, so that their intervals may miss the true value."""
         return self.kind == ROWS and self.certificate.rows.noisy
 
     @property
     def class_of_row(self) -> IntArray:
-        """Class of each row; a noisy row is in none, so it is one by itself, numbered after all others."""
+        """Class of each row; a noisy row is its own class, numbered after all others."""
         if "class_id" not in self.data.column_names:
             return np.arange(len(self))
         class_id: IntArray = self.data.column("class_id").combine_chunks().to_numpy(zero_copy_only=False)
@@ -177,7 +171,7 @@ class Release:
         return np.where(alone, class_id.max(initial=-1) + np.cumsum(alone), class_id) if alone.any() else class_id
 
     def uncertain(self, name: str) -> Uncertain:
-        """Return what is known of one generalised or perturbed number."""
+        """Return what is known about one generalised or perturbed number."""
         columns = self.data.column_names
         if name not in self.quantities:
             names = ", ".join(self.quantities) or "none"
@@ -198,7 +192,7 @@ class Release:
         )
 
     def texts(self, folder: Path) -> dict[str, bytes]:
-        """Return what is written for programs and people, by file name; the tables stand in the folder already."""
+        """Return the texts for programs and people, by file name; the tables are already in the folder."""
         resources = []
         for name, table in self.tables.items():
             columns = [
@@ -250,7 +244,7 @@ class Release:
 
     @classmethod
     def read(cls, folder: str | os.PathLike[str]) -> Release:
-        """Read a release folder for planning; digests are checked before anything is parsed."""
+        """Read a release folder for planning; digests are checked before parsing."""
         path = Path(folder)
         try:
             certificate = read_certificate(path)
@@ -263,7 +257,7 @@ class Release:
 
 
 def _codes(column: pa.ChunkedArray, labels: tuple[str, ...]) -> IntArray:
-    """Return the position of each value among labels, -1 for one that is none of them."""
+    """Return the position of each value among labels; -1 for any other value."""
     encoded = column.combine_chunks().dictionary_encode()
     position = {label: code for code, label in enumerate(labels)}
     codes = np.array([position.get(label, -1) for label in encoded.dictionary.to_pylist()], dtype=np.int64)
@@ -285,7 +279,7 @@ def read_certificate(folder: Path) -> Certificate:
 
 
 def is_plain_file(folder: Path, name: str) -> bool:
-    """Return whether a name is that of a regular file of the folder: no link, no folder, no way out of it."""
+    """Return whether a name is that of a regular file in the folder: no link, no folder, no path out of it."""
     if not name.isprintable() or Path(name).name != name:
         return False
     try:
@@ -295,29 +289,29 @@ def is_plain_file(folder: Path, name: str) -> bool:
 
 
 def printable(name: str) -> str:
-    """Return a file name as it may be printed: one that could steer a terminal is quoted."""
+    """Return a file name for printing; a name with control characters is quoted."""
     return name if name.isprintable() else ascii(name)
 
 
 def read_tables(folder: Path, certificate: Certificate) -> dict[str, pa.Table]:
     listed = [name for name in TABLES if f"{name}.parquet" in certificate.files]
     if "data" not in listed:
-        raise ReleaseError(f"{folder}: the certificate lists no data.parquet. Ask for the release again.")
+        raise ReleaseError(f"{folder}: the certificate lists no data.parquet. Request the release again.")
     tables = {}
     try:
         for name in listed:
             with pq.ParquetFile(folder / f"{name}.parquet") as file:
-                # A few compressed bytes can claim any number of cells, those of sets counted one by one; in CSV each
+                # A few compressed bytes can claim any number of cells, counting the labels of sets; in CSV each cell
                 # takes a character and a separator.
                 stated = file.metadata
                 groups = [stated.row_group(index) for index in range(stated.num_row_groups)]
                 values = sum(group.column(index).num_values for group in groups for index in range(stated.num_columns))
                 cells = max(int(values), int(stated.num_rows * stated.num_columns))
                 if 2 * cells > (folder / f"{name}.csv").stat().st_size:
-                    raise ReleaseError(f"{folder}: {name}.parquet claims more cells than {name}.csv has room for.")
+                    raise ReleaseError(f"{folder}: {name}.parquet claims more cells than {name}.csv can have.")
                 tables[name] = file.read()
     except (pa.ArrowException, OSError):
-        raise ReleaseError(f"{folder}: a Parquet table cannot be read. Ask for the release again.") from None
+        raise ReleaseError(f"{folder}: a Parquet table cannot be read. Request the release again.") from None
     return tables
 
 
@@ -332,38 +326,30 @@ _FRICTIONLESS_TYPES = (
 
 
 def _readme(release: Release) -> str:
-    """Write for whoever receives the release what it promises, which files there are, and how to read them."""
     certificate, kind = release.certificate, release.owner
     columns = "\n".join(f"- `{name}`: {kind.column_words(name, release)}" for name in release.data.column_names)
     tables = "\n".join(f"- `{name}.parquet`, `{name}.csv`: {kind.table_words[name]}" for name in release.tables)
-    said = [*certificate.meaning.sentences, *kind.loss_words(certificate)]
-    sentences = "\n".join(f"- {sentence}" for sentence in said)
+    words = [*certificate.meaning.sentences, *kind.loss_words(certificate)]
+    sentences = "\n".join(f"- {sentence}" for sentence in words)
     clear = "\n".join(f"- {item}" for item in certificate.in_clear)
     proof = ""
     if certificate.proof is not None:
         notes = ", ".join(f"`{note}`" for note in certificate.proof.sections)
-        title = "Why it holds" if certificate.basis is Basis.PROVED else "What holds and what does not"
+        title = "The proof" if certificate.basis is Basis.PROVED else "What holds and what does not"
         proof = f"\n{title}: {notes} in the source of Dunnage {certificate.proof.version}."
-    model = certificate.guarantee.model
-    return f"""# {certificate.dataset}: a private release
-
-Made with Dunnage {certificate.software.dunnage} on {certificate.time}. The guarantee is **{model}**,
-basis **{certificate.basis}**; `certificate.json` states it in full.{proof}
-
-## What it promises
-
-{sentences}
-
-In clear:
-
-{clear}
-
-## Files
-
-{tables}
-- `certificate.json`: guarantee, assumptions, digests. Check it all with `dunnage verify FOLDER`.
-- `datapackage.json`: the columns for programs (Frictionless).
-{kind.readme(release, columns)}"""
+    return fill(
+        "release",
+        dataset=certificate.dataset,
+        version=certificate.software.dunnage,
+        time=certificate.time,
+        model=certificate.guarantee.model,
+        basis=certificate.basis,
+        proof=proof,
+        sentences=sentences,
+        clear=clear,
+        tables=tables,
+        rest=kind.readme(release, columns),
+    )
 
 
 def describe_release(release: Release) -> Mapping[str, object]:

@@ -21,8 +21,7 @@ from dunnage.arrays import FloatArray, IntArray
 from dunnage.devices.task import Purpose
 from dunnage.errors import ParameterError
 from dunnage.model.city import City, haversine
-from dunnage.model.domains import Numeric, Windows
-from dunnage.model.domains.windows import DAY_SECONDS
+from dunnage.model.domains import DAY_SECONDS, Numeric, Windows
 from dunnage.model.policy import Policy
 from dunnage.model.schema import Role
 from dunnage.model.trips import Universe

@@ -25,7 +25,7 @@ from dunnage.mechanisms.counts import trip_cells, true_counts
 from dunnage.model import documents
 from dunnage.model.city import City
 from dunnage.model.documents import Number, OrEmpty
-from dunnage.model.domains.windows import split_stamps
+from dunnage.model.domains import split_stamps
 from dunnage.model.routes import Routes
 from dunnage.model.trips import Universe
 from dunnage.noise.source import Noise

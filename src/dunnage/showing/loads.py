@@ -15,8 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.model.domains import domain_from
-from dunnage.model.domains.numeric import Numeric
+from dunnage.model.domains import Numeric, domain_from
 from dunnage.model.guarantees import Guarantee
 from dunnage.release import Release
 from dunnage.showing import figures as draw

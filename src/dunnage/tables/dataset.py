@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dataset: the only type that holds private rows.
+"""Dataset: the only type with private rows.
 
-A dataset is made from an Arrow table and a policy. Every declared column is normalised and checked; all
-problems are reported in one error that names rows and columns, never values. Where the policy says ``together``, rows
-are then merged into records.
+A dataset is made from an Arrow table and a policy. Every declared column is normalised and checked. One error reports
+all problems; it names rows and columns, never values. If the policy says ``together``, rows are then merged into
+records.
 """
 
 from __future__ import annotations
@@ -11,12 +11,15 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import hmac
+import os
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from fractions import Fraction
 from functools import cached_property
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,17 +30,16 @@ from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.errors import MOST_ROWS_NAMED, InputError, ParameterError, Problem
 from dunnage.exact import nearest_float, shown
 from dunnage.model.documents import close_word, suggestion
-from dunnage.model.domains import Graph, Numeric, Stops, Tree, Windows, decimal_scale
-from dunnage.model.domains.windows import DAY_SECONDS, split_stamps
+from dunnage.model.domains import DAY_SECONDS, Graph, Numeric, Stops, Tree, Windows, decimal_scale, split_stamps
 from dunnage.model.guarantees import SpendPurpose
 from dunnage.model.policy import PERIOD_FORMATS, PeriodRule, Policy
 from dunnage.model.schema import Attribute, Role, Schema
-from dunnage.tables.cells import decoded, is_text, mask_of, null_words, numbers_of_text, read_times
-from dunnage.tables.reader import EXCEL_ENDINGS, ReadOptions
+from dunnage.tables.columns import decoded, is_text, mask_of, null_words, numbers_of_text, read_times
+from dunnage.tables.reader import EXCEL_ENDINGS, ReadOptions, guess_options, is_named, line_of_row, read_table
 
 _PERIOD_WORDS = {"day": "YYYY-MM-DD", "month": "YYYY-MM"}
 _FIRST_INEXACT = 2.0**53
-_INEXACT = "2^53 or more, where not every whole number can be kept"
+_INEXACT = "2^53 or more, where whole numbers are no longer exact"
 _OUTSIDE = "lies outside the public domain"
 _LEAVE_OUT = 'or set outside = "leave-out".'
 _NUMBER_REMEDY = 'Widen the domain, or set outside = "leave-out" or "clamp".'
@@ -46,24 +48,22 @@ _LABEL_REMEDIES = {
     Tree.kind: "Add it to the hierarchy",
     Graph.kind: "Add it to the edges",
 }
-_PAST_MIDNIGHT_REMEDY = (
-    "Write 2026-11-15T25:30 as 2026-11-16T01:30, or as 25:30 alone where days are not told apart or counted."
-)
-_EXTRA_HOUR = "lies in the 25th hour of a service day on which clocks were put back, which no domain can hold,"
-_MEND = "Mend the cells."
-_ASTRAY = 'states its difference from UTC, but the policy names no zone (zone = "Europe/Madrid", say) to bring it to,'
-_NOTHING_LEFT = Problem("no row is left after leaving rows out", remedy="Check missing and outside.")
+_PAST_MIDNIGHT_REMEDY = "Write 2026-11-15T25:30 as 2026-11-16T01:30, or as 25:30 alone if days do not matter."
+_EXTRA_HOUR = "lies in the 25th hour of a service day on which clocks were put back, which no domain has,"
+_MEND = "Fix the cells."
+_ASTRAY = 'states its difference from UTC, but the policy names no time zone (such as zone = "Europe/Madrid"),'
+_NOTHING_LEFT = Problem("no row is left, because all were left out", remedy="Check missing and outside.")
 _CLOCK = r"([T ]\d{2}:\d{2}.*)?"
 _DATED = {"day": rf"^\d{{4}}-\d{{2}}-\d{{2}}{_CLOCK}$", "month": rf"^\d{{4}}-\d{{2}}(-\d{{2}}{_CLOCK})?$"}
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Parts:
-    """The source rows that records are made of, record by record. Private: its ``repr`` shows none of it."""
+    """The source rows of each record, record by record. Private: its ``repr`` shows nothing."""
 
-    table: pa.Table  # The checked rows, those of one record next to each other
+    table: pa.Table  # The checked rows; those of one record are neighbours
     source_rows: IntArray  # Position of each in the source, from 0
-    starts: IntArray  # Where the rows of each record begin, and where the last end
+    starts: IntArray  # The first row of each record, and the end of the last
 
     def __repr__(self) -> str:
         return "Parts(private)"
@@ -73,15 +73,14 @@ class Parts:
 
     @cached_property
     def records(self) -> IntArray:
-        """The record that each row is part of."""
         return np.repeat(np.arange(len(self)), np.diff(self.starts))
 
     def column(self, name: str) -> pa.Array:
-        """Return one column as an Arrow array, a value per source row."""
+        """Return one column as an Arrow array, one value for each source row."""
         return self.table.column(name).combine_chunks()
 
     def of(self, records: IntArray) -> tuple[IntArray, IntArray]:
-        """Find the rows of some records, in their order: for each which of the records, and where it is."""
+        """Return the rows of some records, in their order: the index of the record, and the position of the row."""
         sizes = np.diff(self.starts)[records]
         which = np.repeat(np.arange(len(records)), sizes)
         shifts = self.starts[records] - (np.cumsum(sizes) - sizes)
@@ -94,7 +93,7 @@ class Parts:
         return Parts(table=self.table.take(pa.array(positions)), source_rows=self.source_rows[positions], starts=starts)
 
     def records_of(self, source_rows: IntArray) -> IntArray:
-        """Return the record that each row of the source is part of, -1 where it is of none."""
+        """Return the record of each row of the source; -1 if it has none."""
         order = np.argsort(self.source_rows)
         places = order[np.searchsorted(self.source_rows[order], source_rows).clip(max=len(order) - 1)]
         return np.where(self.source_rows[places] == source_rows, self.records[places], -1)
@@ -102,9 +101,9 @@ class Parts:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Original:
-    """Rows as they were read, before anything was checked or changed. Private: its ``repr`` shows none of it."""
+    """Rows as they were read, before any check or change. Private: its ``repr`` shows nothing."""
 
-    table: pa.Table  # Every column: text from a CSV file, else with its own type
+    table: pa.Table  # All columns: text from a CSV file, otherwise with their own types
     source_rows: IntArray  # Position of each row in the source, from 0, rising
 
     def __repr__(self) -> str:
@@ -123,17 +122,17 @@ class Dataset:
     Attributes
     ----------
     policy, schema, period
-        What governs the rows.
+        The rules for the rows.
     source
-        The file or frame they came from.
+        The file or frame that they come from.
     parts
-        The source rows that each record is made of: one, unless the policy says ``together``.
+        The source rows of each record: one, unless the policy says ``together``.
     source_rows
-        For each record, the position in the source of its first row, from 0.
+        For each record, the position of its first row in the source, from 0.
     num_left_out
-        How many source rows of the period were left out as the policy says; for the owner only.
+        Number of source rows of the period that the policy left out; for the owner only.
     original
-        The rows as they were read, where the policy wants those that are not released kept for a next time.
+        The rows as they were read, if the policy keeps those that are not released for the next time.
     """
 
     def __init__(
@@ -172,38 +171,41 @@ class Dataset:
         Parameters
         ----------
         table, policy, period, source
-            The rows, what governs them, which period to take, and what to call them in errors.
+            The rows, their policy, the period to use, and their name in errors.
         rows
-            Position of each row in the source, from 0, where reading had to skip some.
+            Position of each row in the source, from 0, if reading had to skip some.
         problems
-            What reading found already; reported together with the rest.
+            Problems from reading; they are reported together with the rest.
 
         Raises
         ------
         InputError
-            With every problem found: missing and undeclared columns, missing values, values that are not numbers
-            or lie outside the public domain, by column and row. Rows that cannot be merged as ``together`` asks are
-            looked for once every row is in order.
+            With all problems: missing and undeclared columns, missing values, values that are not numbers or not in the
+            public domain, by column and row. Rows that ``together`` cannot merge are reported once every row is in
+            order.
         """
-        schema, may_be_empty = policy.schema, policy.schema.trip is not None  # counts must not tell that one travelled
+        schema, may_be_empty = (
+            policy.schema,
+            policy.schema.trip is not None,
+        )  # counts must not reveal that someone travelled
         _check_period(policy.period, period)
-        found = [*problems, *_column_problems(table.column_names, schema)]
-        if table.num_rows == 0 and not found and not may_be_empty:
-            found = [Problem("has a header but no rows", remedy="Give at least one record.")]
+        faults = [*problems, *_column_problems(table.column_names, schema)]
+        if table.num_rows == 0 and not faults and not may_be_empty:
+            faults = [Problem("has a header but no rows", remedy="Add at least one row.")]
         if rows is None:
             rows = np.arange(table.num_rows, dtype=np.int64)
         chosen, more = _rows_of_period(table, rows, policy, period)
         read, rows = rows, rows[chosen]
         columns, keep, wrong = _checked_columns(table, chosen, rows, policy, period, source)
-        found += more + wrong
-        if not found and not keep.any() and not may_be_empty:
-            found = [_NOTHING_LEFT]
-        if not found and schema.trip is not None and schema.trip.count is not None:
+        faults += more + wrong
+        if not faults and not keep.any() and not may_be_empty:
+            faults = [_NOTHING_LEFT]
+        if not faults and schema.trip is not None and schema.trip.count is not None:
             counts = columns[schema.trip.count].to_numpy(zero_copy_only=False)[keep]
             what = Problem(f"adds up to {_INEXACT}", where=_named(schema.trip.count), remedy="Check the counts.")
-            found = [what] if float(counts.sum()) >= _FIRST_INEXACT else []
-        if found:
-            raise InputError(source, found)
+            faults = [what] if float(counts.sum()) >= _FIRST_INEXACT else []
+        if faults:
+            raise InputError(source, faults)
         records, parts = _records(pa.table(columns), rows, keep, schema, source)
         return cls(
             table=records,
@@ -224,29 +226,27 @@ class Dataset:
 
     @property
     def purpose(self) -> SpendPurpose:
-        """What a spend on this dataset is for."""
         return self.policy.purpose(self.period)
 
     def column(self, name: str) -> pa.Array:
-        """Return one column as an Arrow array, a value per record; identifiers of merged rows are in the parts."""
+        """Return one column, one value for each record; identifiers of merged rows are in ``parts``."""
         return self._table.column(name).combine_chunks()
 
     def numbers(self, name: str) -> FloatArray:
-        """Return a numeric column."""
         values: FloatArray = self.column(name).to_numpy(zero_copy_only=False)
         return values
 
     @cached_property
     def persons(self) -> IntArray | None:
-        """A number for the person of each record, from 0, as the policy tells persons apart; None if it does not."""
+        """The number of the person of each record, from 0; None if the policy does not name persons."""
         if self.schema.person is None:
             return None
         column = self.column(self.schema.person)
-        # Who is written with a space behind the name is nobody else.
+        # A space after a name does not make another person.
         return _codes(pc.utf8_trim_whitespace(column) if is_text(column.type) else column)
 
     def keyed_digest(self, key: bytes) -> str:
-        """Return a digest of all rows that only the holder of the key can compute."""
+        """Return a digest of all rows that only the owner of the key can compute."""
         state = hmac.new(key, digestmod=hashlib.sha256)
         state.update(np.ascontiguousarray(self.parts.source_rows).tobytes())
         if self.schema.together is not None:
@@ -259,16 +259,16 @@ class Dataset:
 
 
 def _records(table: pa.Table, rows: IntArray, keep: BoolArray, schema: Schema, source: str) -> tuple[pa.Table, Parts]:
-    """Make records of checked rows. Shapes: n rows, m of them kept -> a table of records, and their parts (m rows)."""
+    """Make records from checked rows. Shapes: n rows, m of them kept -> a table of records, and parts (m rows)."""
     if schema.together is None:
         kept = table.filter(pa.array(keep))
         return kept, Parts(table=kept, source_rows=rows[keep], starts=np.arange(len(kept) + 1))
-    # Where one row is left out its whole group is: the rest would be planned too light.
+    # If one row is left out, its whole group is: the rest would be planned too light.
     codes = _codes(table.column(schema.together).combine_chunks())
     left_out = np.zeros(int(codes.max()) + 1, dtype=bool)
     left_out[codes[~keep]] = True
     whole = np.flatnonzero(~left_out[codes])
-    # Codes are numbered as they first appear, and so are records.
+    # Codes, and so records, are numbered by their first appearance.
     _, group = np.unique(codes[whole], return_inverse=True)
     order = whole[np.argsort(group, kind="stable")]
     starts = np.concatenate(([0], np.cumsum(np.bincount(group)))).astype(np.int64)
@@ -278,10 +278,9 @@ def _records(table: pa.Table, rows: IntArray, keep: BoolArray, schema: Schema, s
     problems: list[Problem] = []
 
     def refuse(what: str, column: str, mask: BoolArray, remedy: str) -> None:
-        """Name all rows of the records concerned."""
         if mask.any():
-            concerned = np.sort(parts.source_rows[mask[parts.records]])
-            problems.append(_row_problem(what, _named(column), concerned, remedy))
+            affected = np.sort(parts.source_rows[mask[parts.records]])
+            problems.append(_row_problem(what, _named(column), affected, remedy))
 
     for attribute in schema:
         name = attribute.name
@@ -303,8 +302,8 @@ def _records(table: pa.Table, rows: IntArray, keep: BoolArray, schema: Schema, s
             codes = _codes(column)
             differs = np.zeros(len(parts), dtype=bool)
             differs[parts.records[codes != codes[parts.starts[:-1]][parts.records]]] = True
-            what = f"is not the same in all rows that share a value of {schema.together!r}"
-            remedy = 'Make it the same, give it the role "identifier" or "drop", or put fewer rows together.'
+            what = f"differs between rows that share a value of {schema.together!r}"
+            remedy = 'Make it the same, give it the role "identifier" or "drop", or merge fewer rows.'
             refuse(what, name, differs, remedy)
     if not problems and lost.all():
         problems = [_NOTHING_LEFT]
@@ -314,7 +313,7 @@ def _records(table: pa.Table, rows: IntArray, keep: BoolArray, schema: Schema, s
 
 
 def _codes(column: pa.Array) -> IntArray:
-    """Give equal values of a column equal numbers, in the order of their first appearance."""
+    """Give equal values equal numbers, in the order of their first appearance."""
     if pa.types.is_floating(column.type):
         column = pc.add(column.cast(pa.float64()), 0.0)  # negative zero is zero
     if pa.types.is_decimal(column.type) and column.type.bit_width < 128:
@@ -325,9 +324,9 @@ def _codes(column: pa.Array) -> IntArray:
 
 
 def _sums(parts: Parts, name: str) -> FloatArray:
-    """Add a column up by records, as the decimals that numbers print as: 0.1 and 0.2 make 0.3."""
+    """Add up a column by record, in decimals: 0.1 and 0.2 make 0.3."""
     values = parts.column(name).to_numpy(zero_copy_only=False)
-    # Sums of whole numbers below 2^53 are exact in every step, and one division rounds once.
+    # Sums of whole numbers below 2^53 are exact at every step, and one division rounds once.
     firsts, scale = parts.starts[:-1], decimal_scale(values) if len(values) else None
     whole = values if scale is None else np.rint(values * scale)
     small = scale is not None and bool((np.add.reduceat(np.abs(whole), firsts) < _FIRST_INEXACT).all())
@@ -341,7 +340,7 @@ def _sums(parts: Parts, name: str) -> FloatArray:
 
 
 def _content(column: pa.Array) -> Iterator[Any]:
-    """Yield the content of a column in a form that does not depend on how it was stored."""
+    """Yield the content of a column in a form that is independent of its storage."""
     if pa.types.is_floating(column.type):
         yield column.to_numpy(zero_copy_only=False).tobytes()
         return
@@ -356,17 +355,17 @@ def _content(column: pa.Array) -> Iterator[Any]:
 def _column_problems(names: list[str], schema: Schema) -> list[Problem]:
     times, declared = Counter(names), {a.name for a in schema}
     absent = [a.name for a in schema if a.name not in times]
-    what = "is declared in the policy but not in the data"
+    what = "is declared in the policy, but is not in the data"
     if len(absent) == len(declared):
-        # The first line may be a record instead of a header: name nothing of it but what is all but declared.
-        check = "Check that the first line is a header, and delimiter and encoding in [read]."
+        # The first line may be a record instead of a header: name nothing of it except close matches.
+        check = "Check that the first line is a header, and check delimiter and encoding in [read]."
         return [Problem(what, where=_named(name), remedy=close_word(name, times) or check) for name in absent]
     problems = [Problem(what, where=_named(name), remedy=suggestion(name, times)) for name in absent]
     for name, number in times.items():
         if number > 1:
             problems.append(Problem(f"appears {number} times", where=_named(name), remedy="Rename or remove some."))
         if name not in declared:
-            remedy = 'Give it a role; role = "drop" leaves it out.'
+            remedy = 'Declare it; role = "drop" leaves it out.'
             problems.append(Problem("is not declared in the policy", where=_named(name), remedy=remedy))
     return problems
 
@@ -378,7 +377,7 @@ def _named(column: str) -> str:
 def _rows_of_period(
     table: pa.Table, rows: IntArray, policy: Policy, period: str | None
 ) -> tuple[BoolArray, list[Problem]]:
-    """Select the rows of the asked period. Shapes: table of n rows -> mask of n rows."""
+    """Select the rows of the requested period. Shapes: table of n rows -> mask of n rows."""
     rule, trip = policy.period, policy.schema.trip
     if rule is None or rule.column is None or table.column_names.count(rule.column) != 1:
         return np.ones(table.num_rows, dtype=bool), []
@@ -386,14 +385,14 @@ def _rows_of_period(
     by_service_day = trip is not None and trip.time == rule.column
     try:
         cells = decoded(column.combine_chunks())
-        if by_service_day:  # a trip past midnight is of the service day before
+        if by_service_day:  # a trip past midnight belongs to the service day before
             domain = policy.schema.time
             readings = read_times(cells, domain, policy.read_options.null or ())
             dates = replace(domain, dates=None).calendar(period)
             assert dates is not None  # there is a period
             ordinals, _ = split_stamps(readings.stamps)
             blank, unreadable = readings.missing, readings.missing | readings.unreadable | readings.undated
-            # A time whose zone is not known may be of any date; it must be mended whatever the period.
+            # A time of an unknown zone may have any date; it must be fixed whatever the period.
             chosen = ((ordinals >= dates.start) & (ordinals < dates.stop) & ~unreadable) | readings.astray
         else:
             periods, blank = _periods(cells, rule)
@@ -403,7 +402,7 @@ def _rows_of_period(
     if policy.schema[rule.column].missing == "leave-out":
         unreadable &= ~blank
     if unreadable.any():
-        what = "holds no date with a time of day up to 23:59" if by_service_day else "holds no date (YYYY-MM-DD)"
+        what = "has no date with a time of day up to 23:59" if by_service_day else "has no date (YYYY-MM-DD)"
         return chosen, [_row_problem(what, where, rows[unreadable], _MEND)]
     if not chosen.any() and table.num_rows and trip is None:
         return chosen, [Problem(f"has no row of period {period}", where=where, remedy="Check --period.")]
@@ -413,13 +412,11 @@ def _rows_of_period(
 def _check_period(rule: PeriodRule | None, period: str | None) -> None:
     if rule is None:
         if period is not None:
-            raise ParameterError(
-                f"the policy has no [period], so period {shown(period)} means nothing. Add one or drop it."
-            )
+            raise ParameterError(f"period {shown(period)} has no meaning without [period] in the policy. Leave it out.")
         return
     wanted = f"the policy releases one {rule.length} at a time ({_PERIOD_WORDS[rule.length]})"
     if period is None:
-        raise ParameterError(f"{wanted}. Got no period. Give --period, such as 2026-11-15 or 2026-11.")
+        raise ParameterError(f"{wanted}. Give --period, such as 2026-11-15 or 2026-11.")
     form = PERIOD_FORMATS[rule.length]
     with contextlib.suppress(TypeError, ValueError):
         if datetime.strptime(period, form).strftime(form) == period:
@@ -428,14 +425,14 @@ def _check_period(rule: PeriodRule | None, period: str | None) -> None:
 
 
 def _periods(column: pa.Array, rule: PeriodRule) -> tuple[pa.Array, BoolArray]:
-    """Return each row's period as text, null where there is none, and which cells are blank."""
+    """Return the period of each row as text, null if it has none, and which cells are blank."""
     if pa.types.is_date(column.type) or pa.types.is_timestamp(column.type):
         return pc.strftime(column, format=PERIOD_FORMATS[rule.length]), mask_of(pc.is_null(column))
     text = pc.utf8_trim_whitespace(column.cast(pa.string()))
     dated = pc.if_else(pc.match_substring_regex(text, _DATED[rule.length]), text, None)
     days = pc.utf8_slice_codeunits(dated, 0, 10).dictionary_encode()
     periods: list[str | None] = []
-    for day in days.dictionary.to_pylist():  # YYYY-MM-DD or YYYY-MM, which the calendar may not have
+    for day in days.dictionary.to_pylist():  # YYYY-MM-DD or YYYY-MM, not necessarily in the calendar
         try:
             date.fromisoformat(day if len(day) == 10 else f"{day}-01")
             periods.append(day if rule.length == "day" else day[:7])
@@ -445,15 +442,13 @@ def _periods(column: pa.Array, rule: PeriodRule) -> tuple[pa.Array, BoolArray]:
 
 
 class _Fault(NamedTuple):
-    """One thing that is wrong with some rows of a column, and what to do about it."""
-
     mask: BoolArray
     what: str
     remedy: str = _MEND
 
 
 class _Checked(NamedTuple):
-    """A normalised column and what is wrong with it: with ``outside`` goes what the attribute's rule for that says."""
+    """A normalised column and its problems; the attribute says what to do about ``missing`` and ``outside``."""
 
     values: pa.Array
     missing: BoolArray
@@ -464,7 +459,7 @@ class _Checked(NamedTuple):
 def _checked_columns(
     table: pa.Table, chosen: BoolArray, rows: IntArray, policy: Policy, period: str | None, source: str
 ) -> tuple[dict[str, pa.Array], BoolArray, list[Problem]]:
-    """Check the columns that are there. Shapes: n rows, m of them chosen -> columns and mask to keep of m rows."""
+    """Check the columns of a table. Shapes: n rows, m of them chosen -> columns and mask to keep of m rows."""
     columns: dict[str, pa.Array] = {}
     keep = np.ones(len(rows), dtype=bool)
     problems: list[Problem] = []
@@ -477,23 +472,21 @@ def _checked_columns(
             values = decoded(column.combine_chunks())
             values = values if chosen.all() else values.filter(pa.array(chosen))
             part = attribute
-            if attribute.merged == "sum":  # a row may be as small as nothing, or the whole
+            if attribute.merged == "sum":  # a row may be anything from nothing to the whole
                 nothing, whole = Fraction(0), attribute.numeric
                 domain = Numeric(lower=min(whole.lower, nothing), upper=max(whole.upper, nothing))
                 part = replace(attribute, domain=domain)
             checked = _normalise(values, part, policy, period)
-        except pa.ArrowException:  # its text may quote cells, so it is not repeated
+        except pa.ArrowException:  # its text may quote cells, so do not repeat it
             problem = _type_problem(column.type, where)
             if attribute.kind == Windows.kind and source.lower().endswith(EXCEL_ENDINGS):
-                problem = replace(
-                    problem, remedy="Give the cells a date or time format in the workbook, or write text."
-                )
+                problem = replace(problem, remedy="Give the cells a date or time format in the workbook, or use text.")
             problems.append(problem)
             continue
         columns[attribute.name] = checked.values
         missing = "has no value"
         if policy.schema.contribution is not None and policy.schema.contribution.person == attribute.name:
-            missing += ", so that nobody knows whose trips these are and they cannot be protected by rider,"
+            missing += ", so the rider of these trips is unknown and cannot be protected,"
         faults = [("refuse", fault) for fault in checked.unreadable]
         remedy = 'Fill it in, or set missing = "leave-out".'
         faults.append((attribute.missing, _Fault(checked.missing, missing, remedy)))
@@ -507,8 +500,8 @@ def _checked_columns(
 
 
 def _type_problem(kind: pa.DataType, where: str) -> Problem:
-    remedy = "Convert it to UTF-8 text, numbers or dates, as its kind asks."
-    return Problem(f"has type {kind}, which cannot be used here, or is damaged", where=where, remedy=remedy)
+    remedy = "Convert it to UTF-8 text, numbers or dates, depending on its kind."
+    return Problem(f"has type {kind}, which does not fit, or is damaged", where=where, remedy=remedy)
 
 
 def _row_problem(what: str, where: str, rows: IntArray, remedy: str) -> Problem:
@@ -526,7 +519,7 @@ def _normalise(column: pa.Array, attribute: Attribute, policy: Policy, period: s
     if attribute.kind is not None and not labels:
         raise pa.ArrowTypeError("not labels")
     if attribute.kind is None and not is_text(column.type):
-        column.slice(0, 1).cast(pa.string())  # a time zone that nobody knows would fail later
+        column.slice(0, 1).cast(pa.string())  # an unknown time zone would fail later
         return _Checked(column, mask_of(pc.is_null(column, nan_is_null=True)))
     column = column.cast(pa.string())
     missing = mask_of(null_words(pc.utf8_trim_whitespace(column), options.null or ()))
@@ -540,13 +533,12 @@ def _normalise(column: pa.Array, attribute: Attribute, policy: Policy, period: s
 
 
 def _normalise_times(column: pa.Array, schema: Schema, options: ReadOptions, period: str | None) -> _Checked:
-    """Judge times by the service day, and by the dates there can be."""
     domain = schema.time
     readings = read_times(column, domain, options.null or ())
     usable = ~(readings.missing | readings.unreadable | readings.astray | readings.unclear)
     no_time = readings.unreadable & ~readings.past_midnight
     unreadable = [
-        _Fault(no_time, "is no time such as 2026-11-15T08:12 or 08:12"),
+        _Fault(no_time, "is not a time such as 2026-11-15T08:12 or 08:12"),
         _Fault(readings.past_midnight, "has an hour past 23 after a date", _PAST_MIDNIGHT_REMEDY),
         _Fault(readings.astray, _ASTRAY),
     ]
@@ -565,7 +557,7 @@ def _normalise_times(column: pa.Array, schema: Schema, options: ReadOptions, per
     if domain.day is not None or (schema.contribution is not None and schema.contribution.per == "day"):
         elsewhere = ~domain.in_calendar(ordinals, period) & ~off_dates & usable
         outside.append(_Fault(elsewhere, "has a service date outside the period", f"Check --period, {_LEAVE_OUT}"))
-        undated = "is a time of day without a date, but days are told apart or counted,"
+        undated = "is a time without a date, but the policy counts days,"
         unreadable.append(_Fault(readings.undated, undated))
     return _Checked(pa.array(readings.stamps), readings.missing, outside, unreadable)
 
@@ -575,30 +567,186 @@ def _normalise_numbers(column: pa.Array, attribute: Attribute, options: ReadOpti
     if is_text(column.type):
         column, unreadable = numbers_of_text(column, options)
     elif pa.types.is_decimal(column.type) or pa.types.is_float32(column.type):
-        # By way of their decimals: 0.1 is then the double that 0.1 in a CSV file is.
+        # Through decimals, so that 0.1 is the same double as 0.1 in a CSV file.
         column = column.cast(pa.string()).cast(pa.float64())
     elif pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
         column = column.cast(pa.float64(), safe=False)
     else:
         raise pa.ArrowTypeError("not numbers")
     values: FloatArray = pc.fill_null(column, float("nan")).to_numpy(zero_copy_only=False)
-    values = values + 0.0  # a fresh array, and no negative zero
+    values = values + 0.0  # a new array, without negative zero
     missing = np.isnan(values) & ~unreadable
     infinite = np.isinf(values)
     outside = np.zeros(len(values), dtype=bool)
     if attribute.domain is not None:
         outside = ~attribute.numeric.contains(values) & np.isfinite(values)
     inexact = (np.abs(values) >= _FIRST_INEXACT) & ~infinite & ~outside
-    remedy = 'Mend the cells, or set [read] decimal = "," or null = ["n/a"] in the policy.'
+    remedy = 'Fix the cells, or set [read] decimal = "," or null = ["n/a"] in the policy.'
     wrong = [_Fault(unreadable | infinite, "is not a finite number", remedy), _Fault(inexact, f"is {_INEXACT}")]
     faults = [_Fault(outside, _OUTSIDE, _NUMBER_REMEDY)]
     if attribute.counts:
         negative = outside & (values < 0)
-        remedy = 'Mend the cells, or set outside = "leave-out" or "clamp".'
-        below = _Fault(negative, "is below 0, and counts are 0 or more,", remedy)
+        remedy = 'Fix the cells, or set outside = "leave-out" or "clamp".'
+        below = _Fault(negative, "is below 0, but counts are 0 or more,", remedy)
         faults = [below, _Fault(outside & ~negative, _OUTSIDE, _NUMBER_REMEDY)]
     if attribute.outside == "clamp":
         values = np.where(outside, attribute.numeric.clamp(values), values)
     if attribute.counts:
         wrong.append(_Fault(np.isfinite(values) & (values != np.floor(values)), "is not a whole number"))
     return _Checked(pa.array(values), missing, faults, wrong)
+
+
+# --- Load rows, and draft a policy for them
+
+_NUM_DRAFT_ROWS = 1000
+_PANDAS_INDEX = re.compile(r"__index_level_\d+__")
+_DRAFT_FORMS = {
+    "time": re.compile(
+        r"\d{4}-\d\d-\d\d([T ]\d{1,2}:\d\d(:\d\d([.,]\d+)?)?\s?(Z|[+-]\d\d:?\d\d)?)?|\d{1,2}:\d\d(:\d\d([.,]\d+)?)?"
+    ),
+    "date": re.compile(r"\d{1,4}[./-]\d{1,2}[./-]\d{1,4}([T ,].*)?"),
+    "flag": re.compile("true|false|yes|no|y|n|t|f|ja|nein|oui|non|si", re.IGNORECASE),
+}
+_NUMBERS = {  # ways to write numbers; an ambiguous number counts as the first
+    "comma": re.compile(r"[+-]?\d*,\d+"),
+    "point": re.compile(r"[+-]?\d*\.\d+"),
+    "thousands": re.compile(r"[+-]?\d{1,3}([.,' \u00a0\u202f]\d{3})+([.,]\d+)?"),
+    "whole": re.compile(r"[+-]?\d+"),
+}
+_WITH_OFFSET = re.compile(r".*\d\d:\d\d.*(Z|[+-]\d\d:?\d\d)")
+
+
+def load(data: Any, policy: Policy | str | os.PathLike[str], *, period: str | None = None) -> Dataset:
+    """Load private rows under a policy.
+
+    Parameters
+    ----------
+    data
+        Path of a CSV or Parquet file, a folder of Parquet files or an Excel workbook, or a frame with the Arrow C
+        stream (polars, pandas, DuckDB, pyarrow ...). A ``.tsv`` file is CSV with tabs.
+    policy
+        A policy or the path of one.
+    period
+        The period to use, if the policy has ``[period]``.
+
+    Returns
+    -------
+    Dataset
+        The checked rows.
+
+    Raises
+    ------
+    InputError, PolicyError
+        With all problems of the file.
+    """
+    rules = policy if isinstance(policy, Policy) else Policy.read(policy)
+    if isinstance(data, str | os.PathLike):
+        table, rows, problems = read_table(Path(data), rules.read_options, [item.name for item in rules.schema])
+        return Dataset.from_table(table, rules, period=period, source=str(data), rows=rows, problems=problems)
+    if not hasattr(data, "__arrow_c_stream__"):
+        raise ParameterError(
+            "data must be a path or a frame with the Arrow C stream interface. "
+            f"Got {type(data).__name__}. Pass a pyarrow table, a polars or a pandas (2.2+) frame."
+        )
+    try:
+        table = pa.table(data)
+        table = table.rename_columns(table.column_names)  # names that are not UTF-8 fail here
+        # The row index of pandas comes as columns with these names; it is not data.
+        table = table.drop_columns([name for name in table.column_names if _PANDAS_INDEX.fullmatch(name)])
+    except Exception:  # this runs the code of the frame, and its errors may quote cells
+        raise ParameterError(
+            f"the {type(data).__name__} does not convert to Arrow. Use one type in each column."
+        ) from None
+    return Dataset.from_table(table, rules, period=period)
+
+
+def draft(data: str | os.PathLike[str], *, story: str | None = None) -> str:
+    """Draft a policy for a file from its column names and types alone, for you to fill in.
+
+    Parameters
+    ----------
+    data
+        Path of a CSV (or ``.tsv``) or Parquet file, a folder of Parquet files or an Excel workbook.
+    story
+        What rows stand for: ``rows`` (records), ``trips`` (to be counted) or ``devices`` (readings that devices
+        perturb). By default guessed from the names of the columns.
+
+    Returns
+    -------
+    str
+        TOML text with blank roles, domains, k and epsilon.
+    """
+    from dunnage.model.draft import draft_policy
+
+    if not isinstance(data, str | os.PathLike):
+        raise ParameterError(f"data must be the path of a file. Got {shown(type(data).__name__)}.")
+    path = Path(data)
+    options = guess_options(path)
+    table, _, skipped = read_table(path, options)
+    # No policy fits two columns of the same name, or rows that are longer or shorter than others.
+    names = table.column_names
+    problems = [
+        Problem("appears several times", where=f"column {shown(name)}", remedy="Give each column a different name.")
+        for name in dict.fromkeys(names)
+        if names.count(name) > 1
+    ]
+    forms = (*_NUMBERS.values(), _DRAFT_FORMS["time"], _DRAFT_FORMS["date"])
+    if problems and any(form.fullmatch(name.strip()) for form in forms for name in names):
+        problems = [Problem("the first line seems to have values, not names", remedy="Add a line of names before it.")]
+    is_workbook = is_named(path, EXCEL_ENDINGS)
+    for problem in skipped:
+        line = "" if is_workbook else f"Look at line {line_of_row(path, options, problem.rows[0])} of the file. "
+        problems.append(replace(problem, remedy=f"{line}{problem.remedy}"))
+    if problems:
+        raise InputError(str(path), problems)
+    # The first cells show what a column is like; no value is kept.
+    first = {name: table.column(name).slice(0, _NUM_DRAFT_ROWS).combine_chunks() for name in names}
+    counts = {name: _forms(column) for name, column in first.items() if is_text(column.type)}
+    if options.delimiter != "," or is_workbook:
+        # The decimal mark of most cells in more columns; a point at a tie.
+        most = {mark: sum(n[mark] > n["all"] / 2 for n in counts.values()) for mark in ("comma", "point")}
+        if most["comma"] > most["point"]:
+            options = replace(options, decimal=",", delimiter=";" if is_workbook else options.delimiter)
+    kinds = {name: _kind(column, options) for name, column in first.items()}
+    seen = {name: what for name in counts if (what := _seen(first[name], kinds[name], counts[name], options))}
+    return draft_policy(path.name.split(".")[0], kinds, options=options, story=story, seen=seen)
+
+
+def _words(cells: pa.Array) -> list[str]:
+    return [text for cell in cells.to_pylist() if cell and (text := cell.strip())]
+
+
+def _forms(cells: pa.Array) -> Counter[str]:
+    words = _words(cells)
+    forms = (next((what for what, form in _NUMBERS.items() if form.fullmatch(word)), "") for word in words)
+    return Counter(forms) + Counter(all=len(words))
+
+
+def _kind(cells: pa.Array, options: ReadOptions) -> str:
+    if is_text(cells.type):
+        numbers, unreadable = numbers_of_text(cells, options)
+        if unreadable.any():
+            words = set(_words(cells))
+            fits = (kind for kind, form in _DRAFT_FORMS.items() if all(form.fullmatch(word) for word in words))
+            return next(fits, "text")
+        return "text" if numbers.null_count == len(numbers) else "numeric"
+    if pa.types.is_temporal(cells.type):
+        return "time"
+    if pa.types.is_boolean(cells.type):
+        return "flag"
+    checks = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
+    return "numeric" if any(check(cells.type) for check in checks) else "text"
+
+
+def _seen(cells: pa.Array, kind: str, forms: Counter[str], options: ReadOptions) -> str:
+    """Return what cells look like if they are probably not read as intended; otherwise nothing."""
+    if kind == "time":
+        return "offset" if any(_WITH_OFFSET.fullmatch(word) for word in _words(cells)) else ""
+    if kind != "text":
+        return ""
+    if not len(cells):
+        return "nothing"
+    if 2 * sum(forms[what] for what in _NUMBERS) <= forms["all"]:
+        return ""
+    other = "point" if options.decimal == "," else "comma"
+    return next((what for what in (other, "thousands") if forms[what]), "words")

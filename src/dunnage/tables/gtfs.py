@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cities from GTFS feeds: stops, hubs, zones and the frequent buses between hubs.
 
-A feed comes from elsewhere, and may be broken, far too large, or old: it is read with limits, and every line that is
-wrong is named. What is read and what is left out is told in the city's ``assumed``.
+A feed comes from elsewhere and may be broken, far too large, or old. It is read with limits, and every wrong line is
+named. The ``assumed`` of the city says what was used and what was left out.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from dunnage.model.routes import find_routes
 from dunnage.tables.reader import checked_utf8, read_columns, refuse_lines
 from dunnage.text import several
 
-MAX_FEED_BYTES = 1 << 29  # Most bytes of a feed's files that are read, unpacked
+MAX_FEED_BYTES = 1 << 29  # of the files of a feed, unpacked
 MAX_DAYS_COMPARED = 366
 HUBS, ZONES, MAX_HEADWAY_SECONDS = 12, 4, 1800
 _MAX_HOURS = 72
@@ -43,7 +43,7 @@ _DATE = re.compile("[0-9]{8}")
 _TIME = re.compile("([0-9]{1,2}):([0-5][0-9]):([0-5][0-9])")
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 
-# --- The files of a feed: which columns each must have, and what their cells must be
+# --- The files of a feed: their columns, and what cells must be
 
 
 def date_of(text: str) -> datetime.date | None:
@@ -57,15 +57,15 @@ def _is_whole(cell: str) -> bool:
     return cell.isascii() and cell.isdigit() and len(cell) <= 9
 
 
-def _is_degrees(cell: str, most: float) -> bool:
+def _is_degrees(cell: str, limit: float) -> bool:
     try:
-        return not cell or abs(float(cell)) <= most
+        return not cell or abs(float(cell)) <= limit
     except ValueError:
         return False
 
 
 def seconds_of(cell: str) -> int | None:
-    """Read a time of the service day, which may be past 24:00, as seconds; None if it is none."""
+    """Read a time of the service day, which may be past 24:00, as seconds; None if it is not a time."""
     clock = _TIME.fullmatch(cell)
     if not clock or int(clock[1]) > _MAX_HOURS:
         return None
@@ -73,8 +73,8 @@ def seconds_of(cell: str) -> int | None:
 
 
 _Check = tuple[Callable[[str], bool], str]
-_LAT: _Check = (partial(_is_degrees, most=90.0), "a number of degrees from -90 to 90")
-_LON: _Check = (partial(_is_degrees, most=180.0), "a number of degrees from -180 to 180")
+_LAT: _Check = (partial(_is_degrees, limit=90.0), "a number of degrees from -90 to 90")
+_LON: _Check = (partial(_is_degrees, limit=180.0), "a number of degrees from -180 to 180")
 _CLOCK: _Check = (lambda cell: not cell or seconds_of(cell) is not None, "a time such as 07:30:00 or 25:10:00")
 _CLOCK_GIVEN: _Check = (lambda cell: seconds_of(cell) is not None, _CLOCK[1])
 _DAY: _Check = (lambda cell: bool(_DATE.fullmatch(cell)) and date_of(cell) is not None, "a date such as 20261116")
@@ -107,9 +107,8 @@ _OPTIONAL_COLUMNS: dict[str, dict[str, _Check]] = {
 
 
 def feed_contents(path: Path) -> dict[str, bytes]:
-    """Return the content of the files that are read, of a folder or a zip file, checked for their size."""
-    too_large = f"its files are larger than {MAX_FEED_BYTES // 2**20} MB in all"
-    too_large_error = InputError(str(path), [Problem(too_large, remedy="Cut out the part of the feed that is needed.")])
+    too_large = f"the files of the feed have more than {MAX_FEED_BYTES // 2**20} MB in total"
+    too_large_error = InputError(str(path), [Problem(too_large, remedy="Cut out the part of the feed that you need.")])
     contents: dict[str, bytes] = {}
     try:
         with contextlib.ExitStack() as stack:
@@ -122,7 +121,7 @@ def feed_contents(path: Path) -> dict[str, bytes]:
                 if sum(member.file_size for member in members.values()) > MAX_FEED_BYTES:
                     raise too_large_error
                 sources = {name: partial(archive.open, member) for name, member in members.items()}
-            left = MAX_FEED_BYTES  # whatever a zip file says about the size of its files
+            left = MAX_FEED_BYTES  # do not trust the sizes that a zip file states
             for name, opened in sources.items():
                 with opened() as stream:
                     contents[name] = stream.read(left + 1)
@@ -130,53 +129,49 @@ def feed_contents(path: Path) -> dict[str, bytes]:
                 if left < 0:
                     raise too_large_error
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, zlib.error, lzma.LZMAError) as error:
-        what = f"this is no readable zip file ({type(error).__name__})"
-        remedy = "Name a GTFS feed, a folder or a zip; or the folder of a city, which has stops.csv."
+        what = f"not a readable zip file ({type(error).__name__})"
+        remedy = "Give a GTFS feed (a folder or a zip), or the folder of a city, which has stops.csv."
         if path.suffix.lower() == ".csv":
-            what, remedy = "a city is a folder with stops.csv, or a GTFS feed", f"Name the folder: {path.parent}."
+            what, remedy = "a city is a folder with stops.csv, or a GTFS feed", f"Give the folder: {path.parent}."
         raise InputError(str(path), [Problem(what, remedy=remedy)]) from None
     except OSError as error:
         what = f"the feed cannot be read ({error.strerror or type(error).__name__})"
         raise InputError(str(path), [Problem(what, remedy="Check its name and permissions.")]) from None
     if missing := [name for name in _REQUIRED if name not in contents]:
-        what = f"a feed has {', '.join(_REQUIRED)}. {', '.join(missing)} {_do(len(missing), 'is', 'are')} not there"
-        remedy = "Name a GTFS feed (a folder or a zip), or the folder of a city, which has stops.csv."
+        what = f"a feed needs {', '.join(_REQUIRED)}, but {', '.join(missing)} {_do(len(missing), 'is', 'are')} missing"
+        remedy = "Give a GTFS feed (a folder or a zip), or the folder of a city, which has stops.csv."
         raise InputError(str(path), [Problem(what, remedy=remedy)])
     return {name: contents[name] for name in FEED_FILES if name in contents}
 
 
 def _members(path: Path, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
-    """Find the files of a feed in a zip file, also if all are in one folder of it."""
+    """Return the files of a feed in a zip file, also if they are all in one of its folders."""
     members: dict[str, zipfile.ZipInfo] = {}
     for member in archive.infolist():
         name = Path(member.filename).name
         if member.is_dir() or name not in FEED_FILES or member.filename.startswith("__MACOSX"):
             continue
         if name in members:
-            what = f"there is more than one {name} in it"
-            raise InputError(str(path), [Problem(what, remedy="Unpack it and name the folder of one feed.")])
+            what = f"the zip file has more than one {name}"
+            raise InputError(str(path), [Problem(what, remedy="Unpack it and give the folder of one feed.")])
         members[name] = member
     return members
 
 
 class _Feed(NamedTuple):
-    """A feed: the columns of its files as text."""
-
     path: Path
     files: Mapping[str, Mapping[str, list[str]]]
 
     @classmethod
     def read(cls, path: Path) -> _Feed:
-        """Read a feed; refuse a file that is not UTF-8 or not CSV, lacks a column, or has wrong cells: every line."""
+        """Read a feed; refuse files that are not UTF-8 or not CSV, lack a column or have wrong cells, by line."""
         files = {}
         for name, content in feed_contents(path).items():
             required, source = FEED_FILES[name], f"{path}: {name}"
 
             def check(header: list[str], required: Mapping[str, _Check] = required) -> str:
                 right = set(required) <= set(header) and len(set(header)) == len(header)
-                return (
-                    "" if right else f"there must be columns {', '.join(required)}, each column once. Mend the header."
-                )
+                return "" if right else f"the header must have each of {', '.join(required)} once."
 
             table = read_columns(source, checked_utf8(source, content, "Save it as UTF-8."), check)
             problems: list[tuple[int, str]] = []
@@ -184,7 +179,7 @@ class _Feed(NamedTuple):
                 if column in table.columns:
                     wrong = np.flatnonzero(~table.numbers(column, is_right).astype(bool))
                     lines = table.lines(wrong) if len(wrong) else []
-                    problems += [(line, f"{column} must be {what}. Mend it.") for line in lines]
+                    problems += [(line, f"{column} must be {what}.") for line in lines]
             refuse_lines(source, sorted(problems, key=lambda problem: problem[0]))
             files[name] = {
                 column: [cell.strip() for cell in cells.to_pylist()] for column, cells in table.columns.items()
@@ -192,7 +187,7 @@ class _Feed(NamedTuple):
         return cls(path, files)
 
     def texts(self, file: str, column: str) -> list[str]:
-        """Return a column; all blank if there is no such column, and nothing without the file."""
+        """Return a column: all blank if the file does not have it, empty without the file."""
         columns = self.files.get(f"{file}.txt", {})
         return columns.get(column) or [""] * len(next(iter(columns.values()), ()))
 
@@ -200,7 +195,7 @@ class _Feed(NamedTuple):
         return InputError(f"{self.path}: {file}.txt", [Problem(what, remedy=remedy)])
 
     def services(self, day: datetime.date) -> set[str]:
-        """Return the services that run on a day: those of its day of the week, but for what is said of the date."""
+        """Return the services that run on a day: those of its weekday, with the exceptions for the date."""
         today, weekday = f"{day:%Y%m%d}", _DAYS[day.weekday()]
         calendar = (self.texts("calendar", name) for name in ("service_id", "start_date", "end_date", weekday))
         running = {
@@ -225,10 +220,10 @@ def _do(num: int, one: str, many: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class FeedSetting:
-    date: datetime.date | None = None  # The service day whose buses count; the busiest if left out
-    zones: int | str = ZONES  # Number of zones to cut, each with about as many stops; or `"zone_id"`: those of the feed
+    date: datetime.date | None = None  # The service day to use; by default the busiest
+    zones: int | str = ZONES  # Number of zones with about equally many stops; or `"zone_id"`: those of the feed
     hubs: int | Sequence[str] = HUBS  # Number of hubs to choose, or their stop ids
-    max_headway_seconds: int = MAX_HEADWAY_SECONDS  # Buses that go less often on average are left out
+    max_headway_seconds: int = MAX_HEADWAY_SECONDS  # Less frequent buses are left out
 
     def __post_init__(self) -> None:
         if self.zones != "zone_id" and not (isinstance(self.zones, int) and self.zones >= 1):
@@ -236,9 +231,7 @@ class FeedSetting:
         if isinstance(self.hubs, str) or (self.hubs if isinstance(self.hubs, int) else len(self.hubs)) < 1:
             raise ParameterError(f"hubs must be a number of 1 or more, or a list of stop ids. Got {self.hubs!r}.")
         if not 1 <= self.max_headway_seconds <= MAX_SECONDS:
-            raise ParameterError(
-                f"max_headway_seconds must be 1 to {MAX_SECONDS}. Got {self.max_headway_seconds}. Mend it."
-            )
+            raise ParameterError(f"max_headway_seconds must be 1 to {MAX_SECONDS}. Got {self.max_headway_seconds}.")
 
 
 def load_city(
@@ -249,33 +242,31 @@ def load_city(
     hubs: int | Sequence[str] | None = None,
     max_headway_seconds: int | None = None,
 ) -> City:
-    """Read a city: its own folder, or a GTFS feed (folder or zip).
+    """Read a city from its own folder or from a GTFS feed (folder or zip).
 
     Parameters
     ----------
     path
         Folder with ``stops.csv``; or a folder or zip file with ``stops.txt``, ``trips.txt`` and ``stop_times.txt``.
     date, zones, hubs, max_headway_seconds
-        For a feed, as of ``FeedSetting``; a date may be text such as ``"2026-11-16"``.
+        For a feed, as in ``FeedSetting``; a date may be text such as ``"2026-11-16"``.
 
     Raises
     ------
     InputError
         With the problems of a file.
     ParameterError
-        If something is asked that does not fit.
+        If an argument does not fit.
     Refusal
-        If the feed cannot make a city: no service on the date, too many stops.
+        If the feed does not make a city: no service on the date, or too many stops.
     """
     place = Path(path)
     options = {"zones": zones, "hubs": hubs, "max_headway_seconds": max_headway_seconds, "date": date}
     given = [name for name, value in options.items() if value is not None]
-    day = None if date is None else asked_date(date)
+    day = None if date is None else read_date(date)
     if (place / "stops.csv").is_file():
         if given:
-            raise ParameterError(
-                f"{', '.join(given)} is for GTFS feeds, and {place} is the folder of a city. Write it into its files."
-            )
+            raise ParameterError(f"{', '.join(given)} is for GTFS feeds, but {place} is a city. Change its files.")
         return City.read_folder(place)
     setting = FeedSetting(
         date=day,
@@ -286,10 +277,10 @@ def load_city(
     return feed_city(place, setting)
 
 
-def asked_date(date: str | datetime.date) -> datetime.date:
+def read_date(date: str | datetime.date) -> datetime.date:
     day = date_of(date) if isinstance(date, str) else date
     if day is None:
-        raise ParameterError(f"a date is written as 2026-11-16. Got {date!r}. Mend it.")
+        raise ParameterError(f"a date must be written like 2026-11-16. Got {date!r}.")
     return day
 
 
@@ -305,12 +296,12 @@ def generate_feed_city(
 
 
 def feed_city(path: str | PathLike[str], setting: FeedSetting | None = None) -> City:
-    """Make a city of a GTFS feed.
+    """Make a city from a GTFS feed.
 
-    Platforms become the station they belong to. Stops that no trip of the feed calls at are left out. Hubs are the
-    stops with most departures (at a tie, most routes), at least 800 m from one another; buses that call within 250 m of
-    one call there, as on the other side of the street. Buses are rides without a change between hubs: how long they
-    take (median), and how often they go from the first of the day to the last.
+    Platforms count as their station. Stops without any trip are left out. Hubs are the stops with most departures (at a
+    tie, most routes), at least 800 m apart; a bus that stops within 250 m of a hub stops there, such as on the other
+    side of the street. Buses are rides without a change between hubs, with their median length and their mean headway
+    from the first of the day to the last.
     """
     setting = setting or FeedSetting()
     feed = _Feed.read(Path(path))
@@ -319,30 +310,30 @@ def feed_city(path: str | PathLike[str], setting: FeedSetting | None = None) -> 
     timetable = _read_timetable(feed, stops, day)
     kept = np.array(sorted(timetable.served), dtype=np.int64)
     if not len(kept):
-        raise Refusal(f"{path}: no trip calls at any stop, so there is no city. Get the whole feed.")
+        raise Refusal(f"{path}: no trip stops anywhere, so there is no city. Get the complete feed.")
     if len(kept) > MAX_STOPS_WITH_PAIRS:
         raise Refusal(
-            f"{path}: a city for fleets has at most {MAX_STOPS_WITH_PAIRS} stops. Got {len(kept)}. "
-            "Cut out the part of the feed that is needed."
+            f"{path}: a city for fleets can have at most {MAX_STOPS_WITH_PAIRS} stops. Got {len(kept)}. "
+            "Cut out the part of the feed that you need."
         )
     nowhere = [stops.ids[place] for place in kept.tolist() if np.isnan(stops.lat[place] + stops.lon[place])]
     if nowhere:
         have = _do(len(nowhere), "has", "have")
-        what = f"stops that trips call at must have stop_lat and stop_lon. {_named(nowhere)} {have} none"
+        what = f"stops with trips need stop_lat and stop_lon, and {_named(nowhere)} {have} none"
         raise feed.refused("stops", what, "Fill them in.")
     ids = tuple(stops.ids[place] for place in kept.tolist())
-    said = [f"The buses are those of {day:%A}, {day}." if day else "The feed has no calendar: all its trips count."]
+    said = [f"The buses are those of {day:%A}, {day}." if day else "The feed has no calendar, so all its trips count."]
     if num := stops.num_rolled:
-        count = _do(num, "counts as the station it belongs to", "count as the station they belong to")
+        count = _do(num, "counts as its station", "count as their stations")
         said.append(f"{several(num, 'platform')} {count}.")
     if unserved := len(set(stops.place_of.values())) - len(kept):
         are = _do(unserved, "is", "are")
-        said.append(f"{several(unserved, 'stop')} that no trip of the feed calls at {are} left out.")
+        said.append(f"{several(unserved, 'stop')} without any trip {are} left out.")
     said += timetable.notes
     city = City(stops=ids, lat=stops.lat[kept], lon=stops.lon[kept])
     apart = haversine(stops.lat[kept], stops.lon[kept])
     hubs, chosen = _hubs(feed, city, apart, timetable, kept, setting)
-    near_hubs = {}  # the hub that each stop of the feed near one counts as
+    near_hubs = {}  # the hub of each stop near one
     if hubs.any():
         far = apart[:, hubs]
         nearest, near = np.flatnonzero(hubs)[far.argmin(axis=1)], np.flatnonzero(far.min(axis=1) <= _HUB_REACH_KM)
@@ -353,8 +344,8 @@ def feed_city(path: str | PathLike[str], setting: FeedSetting | None = None) -> 
         zone_ids = [stops.zone_ids[place] for place in kept.tolist()]
         if blank := zone_ids.count(""):
             raise Refusal(
-                f"{path}: zone_id is blank for {blank} of {several(len(ids), 'stop')} that trips call at. "
-                "Fill it in in stops.txt, or ask for a number of zones."
+                f"{path}: zone_id is blank for {blank} of {several(len(ids), 'stop')} with trips. "
+                "Fill it in in stops.txt, or request a number of zones."
             )
         names, zones = numbered(zone_ids)
         city = replace(city, zone_names=names, zones=zones, assumed=("Zones are those of zone_id in the feed.",))
@@ -364,9 +355,9 @@ def feed_city(path: str | PathLike[str], setting: FeedSetting | None = None) -> 
 
 
 def _service_day(feed: _Feed, wanted: datetime.date | None) -> datetime.date | None:
-    """Return the day whose trips count: the wanted one if the feed covers it, or the busiest; None without calendar.
+    """Return the service day: the wanted one if the feed covers it, or the busiest; None without a calendar.
 
-    Only a year from the feed's start is looked at, and a week around a day: a feed may claim to hold for ages.
+    Only one year from the start of the feed counts, and a week around a day: a feed may claim to be valid for ages.
     """
     calendars = (("calendar", "start_date"), ("calendar", "end_date"), ("calendar_dates", "date"))
     named = {text for file, column in calendars for text in feed.texts(file, column)}
@@ -374,13 +365,13 @@ def _service_day(feed: _Feed, wanted: datetime.date | None) -> datetime.date | N
     if not days:
         if wanted is None:
             return None
-        what = f"the feed has neither calendar.txt nor calendar_dates.txt, so nothing says what runs on {wanted}"
-        raise InputError(str(feed.path), [Problem(what, remedy="Leave the date out: then all trips count.")])
+        what = f"the feed has neither calendar.txt nor calendar_dates.txt, so it is unknown what runs on {wanted}"
+        raise InputError(str(feed.path), [Problem(what, remedy="Leave the date out to use all trips.")])
     first, last = min(days), max(days)
     busy = Counter(feed.texts("trips", "service_id"))
 
     def num_trips(start: int, num: int) -> dict[datetime.date, int]:
-        """Count the trips of so many days from a start, a day's number, as far as the feed names them."""
+        """Count the trips of ``num`` days from the day with the number ``start``, as far as the feed covers them."""
         span = range(max(start, first.toordinal()), min(start + num - 1, last.toordinal()) + 1)
         return {
             day: sum(busy[service] for service in feed.services(day)) for day in map(datetime.date.fromordinal, span)
@@ -388,16 +379,14 @@ def _service_day(feed: _Feed, wanted: datetime.date | None) -> datetime.date | N
 
     if wanted is None:
         num = num_trips(first.toordinal(), MAX_DAYS_COMPARED)
-        best = max(num, key=lambda day: num[day])  # the earliest of them
+        best = max(num, key=lambda day: num[day])  # at a tie the earliest
         if not num[best]:
-            raise Refusal(
-                f"{feed.path}: no trip runs from {min(num)} to {max(num)}. Name a date, or get the whole feed."
-            )
+            raise Refusal(f"{feed.path}: no trip runs from {min(num)} to {max(num)}. Give a date, or get a full feed.")
         return best
     if not first <= wanted <= last:
         raise Refusal(
-            f"{feed.path}: the feed holds from {first} to {last}, and {wanted} is outside. "
-            "Choose a date in it, or get the feed of that time."
+            f"{feed.path}: the feed is valid from {first} to {last}, which does not include {wanted}. "
+            "Choose another date, or get the feed of that time."
         )
     if not num_trips(wanted.toordinal(), 1)[wanted]:
         near = [str(day) for day, trips in num_trips(wanted.toordinal() - 7, 15).items() if trips]
@@ -409,7 +398,7 @@ def _service_day(feed: _Feed, wanted: datetime.date | None) -> datetime.date | N
 
 
 class _Stops(NamedTuple):
-    """Stops and stations of a feed, and which of them each stop id counts as."""
+    """Stops and stations of a feed, and the stop or station of each stop id."""
 
     ids: list[str]
     lat: FloatArray
@@ -420,12 +409,11 @@ class _Stops(NamedTuple):
 
 
 def _read_stops(feed: _Feed) -> _Stops:
-    """Read the stops of a feed, platforms as their station."""
     names = ("stop_id", "location_type", "parent_station", "zone_id", "stop_lat", "stop_lon")
     ids, kinds, parents, zone_ids, *places = (feed.texts("stops", name) for name in names)
     problems = []
     if again := [stop for stop, num in Counter(ids).items() if num > 1]:
-        what = f"stop ids must be all different. Got {_named(again)} more than once"
+        what = f"stop ids must be different, but {_named(again)} appears more than once"
         problems.append(Problem(what, remedy="Remove all but one of each."))
     parent_of = dict(zip(ids, parents, strict=True))
     if lost := sorted({parent for parent in parents if parent and parent not in parent_of}):
@@ -438,9 +426,7 @@ def _read_stops(feed: _Feed) -> _Stops:
         stop, seen = start, {start}
         while parent := parent_of[stop]:
             if parent in seen:
-                raise feed.refused(
-                    "stops", f"{start!r} is, by parent_station, a part of itself", "Mend parent_station."
-                )
+                raise feed.refused("stops", f"{start!r} is its own parent station", "Fix parent_station.")
             seen.add(parent)
             stop = parent
         tops[start] = stop
@@ -456,7 +442,7 @@ def _read_stops(feed: _Feed) -> _Stops:
             if not np.isnan(value):
                 parts[tops[stop]].append(value)
         for place in np.flatnonzero(np.isnan(values)).tolist():
-            if parts.get(ids[place]):  # a station without a place is in the middle of its platforms
+            if parts.get(ids[place]):  # a station without coordinates is in the middle of its platforms
                 values[place] = float(np.mean(parts[ids[place]]))
         degrees.append(values)
     number = {stop: place for place, stop in enumerate(ids)}
@@ -466,7 +452,7 @@ def _read_stops(feed: _Feed) -> _Stops:
         ids=ids,
         lat=degrees[0],
         lon=degrees[1],
-        # A station without a zone has that of most of its platforms.
+        # A station without a zone gets that of most of its platforms.
         zone_ids=[
             zone or (zones_of[stop].most_common(1)[0][0] if stop in zones_of else "")
             for stop, zone in zip(ids, zone_ids, strict=True)
@@ -477,7 +463,7 @@ def _read_stops(feed: _Feed) -> _Stops:
 
 
 class _Visits(NamedTuple):
-    """Where one trip calls, in order: stops as numbers, and seconds."""
+    """The stops of one trip in order, as numbers, with times in seconds."""
 
     stops: list[int]
     arrivals: list[float]
@@ -488,17 +474,17 @@ class _Timetable(NamedTuple):
     """The trips of a day, how often each runs, and what was left out."""
 
     trips: dict[str, _Visits]
-    starts: dict[str, list[float]]  # How many seconds after its timetable each run of a trip goes
+    starts: dict[str, list[float]]  # Delay of each run of a trip after its timetable, in seconds
     routes: dict[str, str]
     served: set[int]
     notes: list[str]
 
 
 def _read_timetable(feed: _Feed, stops: _Stops, day: datetime.date | None) -> _Timetable:
-    """Read the calls of the trips that run on a day; of all trips without one."""
+    """Read the trips that run on a day, or all trips without one."""
     all_trips, routes = feed.texts("trips", "trip_id"), feed.texts("trips", "route_id")
     if again := [trip for trip, num in Counter(all_trips).items() if num > 1]:
-        what = f"trip ids must be all different. Got {_named(again)} more than once"
+        what = f"trip ids must be different, but {_named(again)} appears more than once"
         raise feed.refused("trips", what, "Remove all but one of each.")
     calls = _read_calls(feed, stops, set(all_trips))
     running = feed.services(day) if day is not None else None
@@ -509,8 +495,8 @@ def _read_timetable(feed: _Feed, stops: _Stops, day: datetime.date | None) -> _T
         notes.append(f"{several(short, 'trip')} with fewer than two stops {_do(short, 'is', 'are')} left out.")
     if not visits:
         when = "of the feed" if day is None else f"of {day:%A}, {day}"
-        what = f"no trip {when} can be used: their times are blank or run backwards, or they call at one stop"
-        raise feed.refused("stop_times", what, "Mend the times, or name another date.")
+        what = f"no trip {when} is usable: times are blank or run backwards, or there is only one stop"
+        raise feed.refused("stop_times", what, "Fix the times, or give another date.")
     starts: dict[str, list[float]] = {}
     runs = (feed.texts("frequencies", name) for name in _RUN_COLUMNS)
     for trip, start, end, headway in zip(*runs, strict=True):
@@ -519,7 +505,7 @@ def _read_timetable(feed: _Feed, stops: _Stops, day: datetime.date | None) -> _T
             after = np.arange(first, last, int(headway)) - visits[trip].departures[0]
             starts.setdefault(trip, []).extend(after.tolist())
     if num := len(starts):
-        notes.append(f"{several(num, 'trip')} {_do(num, 'runs', 'run')} by frequencies.txt, again and again.")
+        notes.append(f"{several(num, 'trip')} {_do(num, 'runs', 'run')} repeatedly, by frequencies.txt.")
     return _Timetable(
         trips=visits,
         starts={trip: starts.get(trip, [0.0]) for trip in visits},
@@ -533,25 +519,24 @@ _Call = tuple[int, int, int | None, int | None]  # sequence, stop, arrival, depa
 
 
 def _read_calls(feed: _Feed, stops: _Stops, trips: set[str]) -> dict[str, list[_Call]]:
-    """Return the calls of each trip in order."""
     columns = [feed.texts("stop_times", name) for name in _CALL_COLUMNS]
     if not columns[0]:
-        raise feed.refused("stop_times", "no trip calls anywhere", "Get the whole feed.")
+        raise feed.refused("stop_times", "no trip has a stop", "Get the complete feed.")
     problems = []
     if lost := sorted(set(columns[0]) - trips):
         what = f"trip_id names {_named(lost)}, which trips.txt does not have"
         problems.append(Problem(what, remedy="Add the trip there, or remove the lines."))
     if lost := sorted(set(columns[1]) - stops.place_of.keys()):
-        what = f"stop_id names {_named(lost)}, which the feed does not have as a stop to call at"
-        problems.append(Problem(what, remedy="Mend stops.txt, or remove the lines."))
+        what = f"stop_id names {_named(lost)}, which stops.txt does not have as a stop"
+        problems.append(Problem(what, remedy="Fix stops.txt, or remove the lines."))
     calls: dict[str, list[_Call]] = defaultdict(list)
     clock = {cell: seconds_of(cell) for cell in {*columns[3], *columns[4]}}
     if not problems:
         for trip, stop, order, arrival, departure in zip(*columns, strict=True):
             calls[trip].append((int(order), stops.place_of[stop], clock[arrival], clock[departure]))
         if twice := [trip for trip, own in calls.items() if len({call[0] for call in own}) < len(own)]:
-            what = f"stop_sequence must differ within a trip. Got one twice in {_named(twice)}"
-            problems.append(Problem(what, remedy="Number the calls of a trip in their order."))
+            what = f"stop_sequence must differ within a trip, but {_named(twice)} has a number twice"
+            problems.append(Problem(what, remedy="Number the stops of a trip in their order."))
     if problems:
         raise InputError(f"{feed.path}: stop_times.txt", problems)
     for own in calls.values():
@@ -560,7 +545,7 @@ def _read_calls(feed: _Feed, stops: _Stops, trips: set[str]) -> dict[str, list[_
 
 
 def _timed(rows: Mapping[str, Sequence[_Call]]) -> tuple[dict[str, _Visits], list[str]]:
-    """Fill in times that are left blank between others; leave out trips whose times make no sense."""
+    """Fill in blank times between others; leave out trips with impossible times."""
     visits: dict[str, _Visits] = {}
     wrong, filled = [], 0
     for trip, calls in rows.items():
@@ -593,23 +578,21 @@ def _timed(rows: Mapping[str, Sequence[_Call]]) -> tuple[dict[str, _Visits], lis
         notes.append(f"{blanks} that the feed leaves blank {are} filled in evenly from stop to stop.")
     if wrong:
         trips, are = several(len(wrong), "trip"), _do(len(wrong), "is", "are")
-        notes.append(f"{trips} whose times run backwards or have no start or end {are} left out.")
+        notes.append(f"{trips} with times that run backwards or lack a start or end {are} left out.")
     return visits, notes
 
 
 def _hubs(
     feed: _Feed, city: City, apart: FloatArray, timetable: _Timetable, kept: IntArray, setting: FeedSetting
 ) -> tuple[BoolArray, str]:
-    """Choose hubs: those named, or the busiest stops that are some way from one another."""
+    """Choose hubs: the named stops, or the busiest stops that are far enough apart."""
     hubs = np.zeros(len(city.stops), dtype=bool)
     if not isinstance(setting.hubs, int):
         if lost := [name for name in setting.hubs if name not in city.stops]:
-            raise ParameterError(
-                f"{feed.path}: hubs must be stops that trips call at. Got {_named(lost)}. Name others."
-            )
+            raise ParameterError(f"{feed.path}: hubs must be stops with trips, and {_named(lost)} is not. Name others.")
         hubs[[city.stops.index(name) for name in setting.hubs]] = True
-        return hubs, f"Hubs are the {several(int(hubs.sum()), 'stop')} that were named."
-    # How often one can leave each stop on the day, and the routes that call there.
+        return hubs, f"Hubs are the {several(int(hubs.sum()), 'stop')} that you named."
+    # The number of departures from each stop on the day, and its routes.
     num: Counter[int] = Counter()
     routes: dict[int, set[str]] = defaultdict(set)
     for trip, visits in timetable.trips.items():
@@ -624,8 +607,8 @@ def _hubs(
             chosen.append(stop)
     hubs[chosen] = True
     said = (
-        f"Hubs are the {several(len(chosen), 'stop')} with most departures that are "
-        f"{1000 * _HUBS_APART_KM:.0f} m apart or more."
+        f"Hubs are the {several(len(chosen), 'stop')} with most departures that are at least "
+        f"{1000 * _HUBS_APART_KM:.0f} m apart."
     )
     return hubs, said
 
@@ -635,11 +618,11 @@ def _buses(timetable: _Timetable, hubs: Mapping[int, int], setting: FeedSetting)
     for trip, visits in timetable.trips.items():
         times = zip(visits.stops, visits.arrivals, visits.departures, strict=True)
         calls = [(hubs[stop], come, go) for stop, come, go in times if stop in hubs]
-        # Between hubs: the last departure at the one before it arrives at the other.
+        # Between hubs: from the last departure at the first hub to the arrival at the other.
         for place, (start, _, go) in enumerate(calls):
             seen = {start}
             for end, come, _ in calls[place + 1 :]:
-                if end == start:  # it calls here again: who waits for that one is there as soon
+                if end == start:  # it stops here again: the later departure arrives as soon
                     break
                 if end not in seen:
                     rides[start, end] += [(go + run, come - go) for run in timetable.starts[trip]]
@@ -656,7 +639,7 @@ def _buses(timetable: _Timetable, hubs: Mapping[int, int], setting: FeedSetting)
     names = ("origins", "destinations", "seconds", "headway_seconds")
     said = (
         f"Buses are the {several(len(frequent), 'ride')} between hubs (or stops within {1000 * _HUB_REACH_KM:.0f} m of "
-        f"them) without a change, of {len(rides):,}, that go every "
-        f"{setting.max_headway_seconds / 60:g} minutes or more often on average, from the first of the day to the last."
+        f"them) without a change, of {len(rides):,}, that run at least every "
+        f"{setting.max_headway_seconds / 60:g} minutes on average, from the first of the day to the last."
     )
     return Buses(**dict(zip(names, columns, strict=True))), said

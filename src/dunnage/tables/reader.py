@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read tables: CSV and TSV (plain or gzip), Parquet (a file or a folder of files) and Excel workbooks.
 
-Private rows are read whole (:func:`read_table`) or some at a time (:class:`TableStream`). Public lists (stops,
-hierarchies, trucks, timetables) are read by :func:`read_lines` or, where they are long, :func:`read_columns`; both can
-name the line of every problem.
+Private rows are read at once (:func:`read_table`) or in batches (:class:`TableStream`). Public lists (stops,
+hierarchies, trucks, timetables) are read by :func:`read_lines` or, if they are long, :func:`read_columns`; both name
+the line of every problem.
 
-A CSV file is read as text; blank lines are no rows, unless the file has but one column. What Arrow, calamine or Python
-say about a file they cannot read may quote its cells, so their words are never repeated.
+A CSV file is read as text; blank lines are not rows, unless the file has only one column. Messages of Arrow, calamine
+or Python about an unreadable file may quote its cells, so they are never repeated.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ import numpy as np
 from dunnage.arrays import IntArray
 from dunnage.errors import MOST_ROWS_NAMED, InputError, ParameterError, Problem
 
-if TYPE_CHECKING:  # loaded where a table is read: policies are read without it
+if TYPE_CHECKING:  # imported when a table is read: policies do not need it
     import pyarrow as pa
 
 CSV_ENDINGS = (".csv", ".csv.gz")
@@ -39,12 +39,12 @@ TAB_ENDINGS = (".tsv", ".tsv.gz")
 PARQUET_ENDINGS = (".parquet", ".pq")
 EXCEL_ENDINGS = (".xlsx",)
 ENDINGS = CSV_ENDINGS + TAB_ENDINGS + PARQUET_ENDINGS + EXCEL_ENDINGS
-MAX_FILE_BYTES = 64 * 2**20  # Largest hierarchy, edge file or other short public list
-MAX_WORKBOOK_BYTES = 1 << 30  # Largest workbook, unpacked
+MAX_FILE_BYTES = 64 * 2**20  # of a hierarchy, edge file or other short public list
+MAX_WORKBOOK_BYTES = 1 << 30  # of a workbook, unpacked
 MAX_LINES_NAMED = 20
-MAX_TITLE_LINES = 50  # Lines of a sheet among which its header is looked for
+MAX_TITLE_LINES = 50  # The header of a sheet must be within these lines
 BATCH_ROWS = 1 << 20
-_BLOCK_BYTES = 1 << 24  # Longest row of a CSV file
+_BLOCK_BYTES = 1 << 24  # of a row in a CSV file
 _DELIMITERS = frozenset(string.punctuation + " \t") - {'"'}
 _GUESSED_DELIMITERS = ",;\t|"
 _SIGNATURES = {b"PAR1": "Parquet (.parquet)", b"\x1f\x8b": "gzip (.csv.gz)", b"PK\x03\x04": "a zip archive or workbook"}
@@ -52,18 +52,18 @@ _SIGNATURES = {b"PAR1": "Parquet (.parquet)", b"\x1f\x8b": "gzip (.csv.gz)", b"P
 
 @dataclass(frozen=True, kw_only=True)
 class ReadOptions:
-    """How a table is written: delimiter, decimal mark, encoding, the words that mean "missing", and the sheet."""
+    """The format of a table: delimiter, decimal mark, encoding, words that mean "missing", and the sheet."""
 
     delimiter: str = ","
     decimal: str = "."
     encoding: str = "utf-8"
     null: tuple[str, ...] | None = None
-    sheet: str | None = field(default=None, repr=False)  # of a workbook; needed where several hold a table
+    sheet: str | None = field(default=None, repr=False)  # of a workbook; needed if several have a table
 
     def __post_init__(self) -> None:
         if self.delimiter not in _DELIMITERS:
             raise ParameterError(
-                f'delimiter must be a tab, a space or one mark. Got {self.delimiter!r}. Use "," or ";", say.'
+                f'delimiter must be a tab, a space or a mark such as "," or ";". Got {self.delimiter!r}.'
             )
         if self.decimal not in (".", ",") or self.decimal == self.delimiter:
             raise ParameterError(
@@ -73,19 +73,17 @@ class ReadOptions:
         try:
             ",".encode(self.encoding)
         except (LookupError, ValueError):
-            raise ParameterError(f'unknown encoding {self.encoding!r}. Use "utf-8" or "latin-1", say.') from None
+            raise ParameterError(f'unknown encoding {self.encoding!r}. Try "utf-8" or "latin-1".') from None
 
     def delimiter_in(self, path: Path) -> str:
-        """Return the delimiter of a file: a comma is what options say that say nothing, and ``.tsv`` means tabs."""
+        """Return the delimiter of a file: tabs in a ``.tsv`` file, unless the options set another than the comma."""
         return "\t" if is_named(path, TAB_ENDINGS) and self.delimiter == "," else self.delimiter
 
 
 class Source(NamedTuple):
-    """What a file holds."""
-
-    table: pa.Table  # Text from a CSV file, else with types of its own
-    rows: IntArray | None = None  # Where its rows were, from 0, if some had to be skipped
-    problems: tuple[Problem, ...] = ()  # What was wrong with those
+    table: pa.Table  # Text from a CSV file, otherwise with its own types
+    rows: IntArray | None = None  # Positions of its rows, from 0, if some had to be skipped
+    problems: tuple[Problem, ...] = ()  # The problems of skipped rows
 
 
 def is_named(path: Path, endings: tuple[str, ...]) -> bool:
@@ -93,25 +91,25 @@ def is_named(path: Path, endings: tuple[str, ...]) -> bool:
 
 
 def checked_path(path: Path, endings: tuple[str, ...] = ENDINGS) -> Path:
-    """Refuse what is no file, or folder of Parquet files, or has another ending than those that are read."""
+    """Refuse a path that is not a file or a folder of Parquet files, or has another ending."""
     if not path.is_file() and not parquet_files(path):
         what = "is a folder, not a file" if path.is_dir() else "is not a file" if path.exists() else "does not exist"
         raise InputError(str(path), [f"{what}. Check the path."])
     if not (path.is_dir() or is_named(path, endings)):
-        raise InputError(str(path), [f"is neither CSV nor Parquet by its name. Use one of {', '.join(endings)}."])
+        raise InputError(str(path), [f"has an unknown ending. Use one of {', '.join(endings)}."])
     return path
 
 
 def parquet_files(path: Path) -> list[Path]:
-    """Return the Parquet files of a folder by name, or the file itself; nothing if there are none."""
+    """Return the Parquet files of a folder by name, or the file itself; an empty list if there are none."""
     files = sorted(path.iterdir()) if path.is_dir() else [path]
     return [file for file in files if is_named(file, PARQUET_ENDINGS) and file.name[0] not in "._" and file.is_file()]
 
 
 def read_table(path: Path, options: ReadOptions, wanted: Iterable[str] = ()) -> Source:
-    """Read a CSV file as text columns, a Parquet file or folder or a workbook with types of its own.
+    """Read a CSV file as text columns; a Parquet file or folder, or a workbook, with its own types.
 
-    The header of a sheet is the line that holds most of the wanted names.
+    The header of a sheet is the line with most of the wanted names.
     """
     checked_path(path)
     if is_named(path, EXCEL_ENDINGS):
@@ -134,24 +132,24 @@ def read_table(path: Path, options: ReadOptions, wanted: Iterable[str] = ()) -> 
         else:
             if tables[0].schema.equals(table.schema):
                 continue
-            what = f"has other columns or types than {parquet_files(path)[0].name} in the same folder"
+            what = f"has different columns or types from {parquet_files(path)[0].name} in the same folder"
         raise InputError(str(part), [f"{what}. Check it, or write it again."])
     return Source(tables[0] if len(tables) == 1 else pa.concat_tables(tables))
 
 
 def csv_content(path: Path, encoding: str) -> bytes:
-    """Return the content of a CSV file in UTF-8, checked for what is no text."""
+    """Return the content of a CSV file in UTF-8, after checking that it is text."""
     try:
         with gzip.open(path) if path.name.lower().endswith(".gz") else path.open("rb") as stream:
             content: bytes = stream.read()
     except (EOFError, zlib.error, gzip.BadGzipFile):
-        raise InputError(str(path), ["is not a whole gzip file. Compress it again."]) from None
+        raise InputError(str(path), ["is not a complete gzip file. Compress it again."]) from None
     except OSError as error:
         remedy = "Check the file and its permissions."
         raise InputError(str(path), [f"cannot be read: {error.strerror}. {remedy}"]) from None
     for signature, kind in _SIGNATURES.items():
         if content.startswith(signature):
-            raise InputError(str(path), [f"is no CSV file but {kind}. Convert it, or name it so."])
+            raise InputError(str(path), [f"is not a CSV file but {kind}. Convert it, or rename it."])
     try:
         if codecs.lookup(encoding).name in ("utf-8", "utf-8-sig"):
             content.decode("utf-8")
@@ -160,13 +158,13 @@ def csv_content(path: Path, encoding: str) -> bytes:
             text = content.decode(encoding).removeprefix("\ufeff").encode("utf-8")
     except UnicodeError as error:
         line = _line(content, getattr(error, "start", 0))
-        remedy = 'Save it as UTF-8, or name its encoding: [read] encoding = "latin-1", say.'
+        remedy = 'Save it as UTF-8, or set its encoding, for example [read] encoding = "latin-1".'
         raise InputError(str(path), [Problem(f"is not {encoding} text (line {line})", remedy=remedy)]) from None
     if not text.strip():
-        raise InputError(str(path), ["is empty. Give a header line and at least one row."])
+        raise InputError(str(path), ["is empty. It needs a header line and at least one row."])
     if b"\0" in text:
-        what = f"is no text: line {_line(text, text.index(0))} holds a NUL character"
-        remedy = 'Save it as UTF-8, or name its encoding: [read] encoding = "utf-16", say.'
+        what = f"is not text: line {_line(text, text.index(0))} has a NUL character"
+        remedy = 'Save it as UTF-8, or set its encoding, for example [read] encoding = "utf-16".'
         raise InputError(str(path), [Problem(what, remedy=remedy)])
     return text
 
@@ -176,7 +174,7 @@ def _line(content: bytes, position: int) -> int:
 
 
 def csv_rows(content: bytes, delimiter: str, *, strict: bool = False) -> Iterator[tuple[int, list[str]]]:
-    """Read rows one by one, each with the line it ends on; blank lines are no rows."""
+    """Read rows one by one, each with its last line; blank lines are not rows."""
     text = io.TextIOWrapper(io.BytesIO(content), encoding="utf-8", newline="")
     reader = csv.reader(text, delimiter=delimiter, strict=strict)
     return ((reader.line_num, cells) for cells in reader if cells)
@@ -185,30 +183,30 @@ def csv_rows(content: bytes, delimiter: str, *, strict: bool = False) -> Iterato
 def _read_csv(path: Path, content: bytes, delimiter: str) -> Source:
     import pyarrow as pa
 
-    # Quotes that are not closed or not at the ends of a cell: Arrow would take the rest of the file for one.
+    # Quotes that are not closed or not at the ends of a cell: Arrow would read the rest of the file as one cell.
     num_rows = 0
     try:
         for _ in csv_rows(content, delimiter, strict=True) if b'"' in content else ():
             num_rows += 1
     except csv.Error:
         problem = Problem(
-            "has a quote that is not closed, text after a closing quote, or a cell of over 100,000 characters",
+            "has a quote that is not closed, text after a closing quote, or a cell of more than 100,000 characters",
             where="" if num_rows else "header",
             rows=(num_rows,) if num_rows else (),
-            remedy='Mend the quotes; a quote inside a quoted cell is written "".',
+            remedy='Fix the quotes; write a quote inside a quoted cell as "".',
         )
         raise InputError(str(path), [problem]) from None
     try:
         _, names = next(csv_rows(content, delimiter, strict=True))
         table, bad_rows = _parse_csv(content, names, delimiter)
     except (pa.ArrowException, csv.Error, StopIteration):
-        remedy = f"Check quotes, delimiter ([read] delimiter) and that no row is over {_BLOCK_BYTES >> 20} MiB."
+        remedy = f"Check quotes, [read] delimiter, and that no row is larger than {_BLOCK_BYTES >> 20} MiB."
         raise InputError(str(path), [Problem("is not a readable CSV file", remedy=remedy)]) from None
-    return _without(table, bad_rows, len(names), "Mend or quote the cells.")
+    return _without(table, bad_rows, len(names), "Fix or quote the cells.")
 
 
 def _without(table: pa.Table, bad_rows: list[int], width: int, remedy: str) -> Source:
-    """Say of a table which rows, counted from 1, had to be skipped since they are longer or shorter than the header."""
+    """Return a table with the rows, counted from 1, that were skipped because their length is not the header's."""
     if not bad_rows:
         return Source(table)
     what, named = f"has more or fewer cells than the header's {width}", tuple(bad_rows[:MOST_ROWS_NAMED])
@@ -218,7 +216,7 @@ def _without(table: pa.Table, bad_rows: list[int], width: int, remedy: str) -> S
 
 
 def _parse_csv(content: bytes, names: list[str], delimiter: str) -> tuple[pa.Table, list[int]]:
-    """Read all cells as text. Returns the table and the data rows, from 1, that have another number of cells."""
+    """Read all cells as text; return the table and the data rows, from 1, with a wrong number of cells."""
     import pyarrow as pa
     import pyarrow.csv as pacsv
 
@@ -228,11 +226,11 @@ def _parse_csv(content: bytes, names: list[str], delimiter: str) -> tuple[pa.Tab
         bad_rows.append(int(row.number) - 1)  # Arrow counts rows, not lines, and the header is its row 1
         return "skip"
 
-    # In a file of one column an empty line is a missing cell, not a gap between rows.
+    # In a file with one column, an empty line is a missing cell.
     single = len(names) == 1
     table = pacsv.read_csv(
         pa.BufferReader(content.strip(b"\r\n") if single else content),
-        # Threads would leave the number of a row unknown. The header is read as a row, so that nothing is guessed.
+        # With threads the number of a row is unknown. The header is read as a row, so that Arrow guesses nothing.
         read_options=pacsv.ReadOptions(column_names=names, use_threads=False, block_size=_BLOCK_BYTES),
         parse_options=pacsv.ParseOptions(
             delimiter=delimiter, newlines_in_values=True, invalid_row_handler=note, ignore_empty_lines=not single
@@ -247,15 +245,15 @@ def _parse_csv(content: bytes, names: list[str], delimiter: str) -> tuple[pa.Tab
 
 
 def line_of_row(path: Path, options: ReadOptions, row: int) -> int:
-    """Return the line of a data row of a CSV file, counted from 1 as editors do; a row may span several."""
+    """Return the line of a data row in a CSV file, counted from 1 as in editors; a row may span several lines."""
     rows = csv_rows(csv_content(path, options.encoding), options.delimiter_in(path))
     return next((line for number, (line, _) in enumerate(rows) if number == row), 0)
 
 
 def guess_options(path: Path) -> ReadOptions:
-    """Guess how a table is written: the encoding and delimiter of a CSV file, or the sheet of a workbook.
+    """Guess the format of a table: the encoding and delimiter of a CSV file, or the sheet of a workbook.
 
-    A CSV file is UTF-8 or Latin-1, and its delimiter is what cuts the header into most names.
+    A CSV file is UTF-8 or Latin-1, and its delimiter is the one that occurs most often in the header.
     """
     if is_named(path, EXCEL_ENDINGS) and path.is_file():
         sheets = _tables_of_workbook(path, ReadOptions(), set())
@@ -277,7 +275,7 @@ _Cell = str | float | bool | datetime.datetime | datetime.date | datetime.time |
 
 
 class _Sheet(NamedTuple):
-    """A sheet that holds a table: all its lines, which of them is the header, and what is merged (two corners each)."""
+    """A sheet with a table: its lines, the number of the header line, and merged areas (two corners each)."""
 
     lines: list[list[_Cell]]
     top: int
@@ -285,14 +283,11 @@ class _Sheet(NamedTuple):
 
 
 def _tables_of_workbook(path: Path, options: ReadOptions, wanted: set[str]) -> dict[str, _Sheet]:
-    """Find the visible sheets, or the one that was named, that hold a table."""
+    """Return the sheets with a table among the visible sheets, or the named one."""
     try:
         import python_calamine as calamine
     except ImportError:
-        raise ParameterError(
-            "Excel workbooks are read with python-calamine, which is not installed. "
-            "Install it with: pip install 'dunnage[excel]'."
-        ) from None
+        raise ParameterError("reading Excel needs python-calamine. Install it: pip install 'dunnage[excel]'.") from None
     tables = {}
     try:
         with zipfile.ZipFile(path) as archive:
@@ -313,23 +308,23 @@ def _tables_of_workbook(path: Path, options: ReadOptions, wanted: set[str]) -> d
         remedy = "Check the file and its permissions."
         raise InputError(str(path), [f"cannot be read: {error.strerror or 'it is damaged'}. {remedy}"]) from None
     except (calamine.CalamineError, zipfile.BadZipFile):
-        what = "is not a readable Excel workbook, or needs a password. Save it again as .xlsx, without one."
+        what = "is not a readable Excel workbook, or needs a password. Save it again as .xlsx without a password."
         raise InputError(str(path), [what]) from None
     return tables
 
 
 def _read_workbook(path: Path, options: ReadOptions, wanted: Iterable[str]) -> Source:
-    """Read the sheet that holds a table: its header may stand below title lines, and cells keep their types."""
+    """Read the sheet with a table: its header may be below title lines, and cells keep their types."""
     import pyarrow as pa
 
     names = set(wanted)
     tables = _tables_of_workbook(path, options, names)
     if len(tables) != 1:
-        what = f"has several sheets that hold a table: {', '.join(map(repr, tables))}"
-        remedy = f'Say which one in the policy: [read] sheet = "{next(iter(tables), "")}"; or save one as CSV.'
+        what = f"has several sheets with a table: {', '.join(map(repr, tables))}"
+        remedy = f'Choose one in the policy, for example [read] sheet = "{next(iter(tables), "")}", or save one as CSV.'
         if not tables:
-            what = "has no sheet with a header line" + (" that holds the columns that are asked for" if names else "")
-            remedy = "Put the names of the columns into one line, each in a cell of its own, and the rows below it."
+            what = "has no sheet with a header line" + (" that has the required columns" if names else "")
+            remedy = "Put the names of the columns into one line, one name in each cell, and the rows below it."
         raise InputError(str(path), [Problem(what, remedy=remedy)])
     ((name, (lines, top, merged)),) = tables.items()
     where = f"sheet {name!r}"
@@ -339,13 +334,13 @@ def _read_workbook(path: Path, options: ReadOptions, wanted: Iterable[str]) -> S
     if len(filled) < len(span):
         column = _column_name(next(place for place in span if lines[top][place] == ""))
         remedy = "Name the column, or delete it."
-        problems.append(Problem(f"has no name in its header, line {top + 1}, column {column}", where, remedy=remedy))
+        problems.append(Problem(f"has a blank header in line {top + 1}, column {column}", where, remedy=remedy))
     inside = [area for area in merged if area[1][0] >= top and area[0][1] <= span[-1] and area[1][1] >= span[0]]
     if inside:
         (first, left), (last, right) = min(inside)
         corners = f"{_column_name(left)}{first + 1}:{_column_name(right)}{last + 1}"
         what = f"has {len(inside)} merged areas at or below its header, first {corners}"
-        problems.append(Problem(what, where, remedy="Unmerge them, and fill in every cell."))
+        problems.append(Problem(what, where, remedy="Unmerge them and fill in every cell."))
     if problems:
         raise InputError(str(path), problems)
     rows = [line for line in lines[top + 1 :] if any(cell != "" for cell in line)]
@@ -358,24 +353,23 @@ def _read_workbook(path: Path, options: ReadOptions, wanted: Iterable[str]) -> S
 
 
 def _header_line(lines: list[list[_Cell]], wanted: set[str], *, alone: bool) -> int | None:
-    """Return the first line of a sheet that holds most of the wanted names, else most cells; None if there is none."""
+    """Return the first line with most of the wanted names, or else most cells; None if there is no header."""
     best, header = 0, None
     for number, cells in enumerate(lines[:MAX_TITLE_LINES]):
         texts = [cell.strip() for cell in cells if isinstance(cell, str) and cell != ""]
         score = len(wanted.intersection(texts)) if wanted else sum(cell != "" for cell in cells)
         if score > best:
             best, header = score, number if wanted or len(texts) == score else None
-    # One cell alone may be a title or a remark, unless it is all that is wanted.
+    # A single cell may be a title or a remark, unless one name is all that is wanted.
     return header if best >= min(2, len(wanted) or (1 if alone else 2)) else None
 
 
 def _column_name(place: int) -> str:
-    """Name a column, counted from 0, as spreadsheets do."""
     return (_column_name(place // 26 - 1) if place >= 26 else "") + chr(ord("A") + place % 26)
 
 
 def _typed(cells: list[_Cell], decimal: str) -> pa.Array:
-    """Make a column of cells: numbers, dates or times where all are such, else text."""
+    """Make a column from cells: numbers, dates or times if all cells are, otherwise text."""
     import pyarrow as pa
 
     kinds = {type(cell) for cell in cells if cell != ""}
@@ -386,9 +380,11 @@ def _typed(cells: list[_Cell], decimal: str) -> pa.Array:
         numbers = pa.array(values, pa.float64())
         plain = numbers.drop_null().to_numpy()
         whole = bool((plain == np.floor(plain)).all() and (np.abs(plain) < 2.0**53).all())
-        return numbers.cast(pa.int64()) if whole else numbers  # numbers of parcels are names, and have no point
+        return (
+            numbers.cast(pa.int64()) if whole else numbers
+        )  # the number of a parcel is a name, without a decimal point
     if kinds and kinds <= {datetime.datetime, datetime.date}:
-        start = datetime.time()  # of the day, which a date alone means
+        start = datetime.time()  # a date alone means the start of the day
         moments = [datetime.datetime.combine(v, start) if type(v) is datetime.date else v for v in values]
         return pa.array(moments, pa.timestamp("us"))
     if kinds == {datetime.time}:
@@ -401,7 +397,7 @@ def _cell_text(cell: _Cell, decimal: str) -> str:
         return cell
     if isinstance(cell, bool):
         return str(cell).lower()
-    if isinstance(cell, datetime.timedelta):  # a time of a service day may be past midnight
+    if isinstance(cell, datetime.timedelta):  # the time of a service day may be past midnight
         minutes, seconds = divmod(round(cell.total_seconds()), 60)
         return f"{minutes // 60:02d}:{minutes % 60:02d}:{seconds:02d}"
     if isinstance(cell, int | float):
@@ -413,9 +409,9 @@ def _cell_text(cell: _Cell, decimal: str) -> str:
 
 
 class TableStream:
-    """The rows of a file or folder, some at a time; memory does not grow with it, but for workbooks.
+    """The rows of a file or folder, in batches; memory does not grow with the file, except for workbooks.
 
-    The caller words the errors of Arrow, ``csv`` and ``zlib``.
+    The caller handles the errors of Arrow, ``csv`` and ``zlib``.
     """
 
     def __init__(self, path: Path, wanted: Iterable[str]) -> None:
@@ -425,7 +421,7 @@ class TableStream:
         self.path = checked_path(path)
         self.num_rows: int | None = None
         self.schema: pa.Schema | None = None  # None for text
-        self.bad_rows: list[int] = []  # rows, counted from 1, with more or fewer cells than the header; -1 if unknown
+        self.bad_rows: list[int] = []  # rows, from 1, with another number of cells than the header; -1 if unknown
         self._table: pa.Table | None = None
         if is_named(path, EXCEL_ENDINGS):
             source = _read_workbook(path, ReadOptions(), wanted)
@@ -443,7 +439,7 @@ class TableStream:
         with pa.input_stream(str(path), compression="detect") as stream:
             text = bytes(stream.read(1 << 20)).decode("utf-8-sig", errors="replace")
         if not text.strip():
-            raise InputError(str(path), ["is empty. Give a header line and at least one row."])
+            raise InputError(str(path), ["is empty. It needs a header line and at least one row."])
         self.delimiter = ReadOptions().delimiter_in(path)
         self.names = next(cells for cells in csv.reader(text.splitlines(), delimiter=self.delimiter) if cells)
 
@@ -452,7 +448,7 @@ class TableStream:
         return self.path.is_dir() or is_named(self.path, PARQUET_ENDINGS)
 
     def batches(self, columns: list[str], labels: list[str]) -> Iterator[pa.RecordBatch]:
-        """Yield some columns; those of text among the labels of a Parquet file come as codes."""
+        """Yield some columns; ``labels`` of a Parquet file come as codes."""
         import pyarrow as pa
         import pyarrow.csv as pacsv
         import pyarrow.parquet as pq
@@ -461,7 +457,7 @@ class TableStream:
             yield from self._table.select(columns).to_batches(BATCH_ROWS)
         elif self.is_parquet:
             for part in parquet_files(self.path):
-                # Not read ahead: a row group may be larger than the memory that is wanted.
+                # No reading ahead: a row group may be larger than the available memory.
                 with pq.ParquetFile(part, buffer_size=1 << 20, pre_buffer=False, read_dictionary=labels) as file:
                     yield from file.iter_batches(BATCH_ROWS, columns=columns, use_threads=False)
         else:
@@ -492,22 +488,22 @@ class TableStream:
 
 
 def public_content(path: str | PathLike[str], max_bytes: int | None = None) -> bytes:
-    """Read a public file of UTF-8 text, up to :data:`MAX_FILE_BYTES` long unless said otherwise."""
+    """Read a public file of UTF-8 text, by default up to :data:`MAX_FILE_BYTES` long."""
     max_bytes = MAX_FILE_BYTES if max_bytes is None else max_bytes
     try:
         with gzip.open(path) if str(path).lower().endswith(".gz") else Path(path).open("rb") as file:
             content: bytes = file.read(max_bytes + 1)
     except (OSError, EOFError, zlib.error) as error:
-        what = f"the file cannot be read ({getattr(error, 'strerror', None) or 'it is not a whole gzip file'})"
+        what = f"the file cannot be read ({getattr(error, 'strerror', None) or 'it is not a complete gzip file'})"
         raise InputError(str(path), [Problem(what, remedy="Check its name and permissions.")]) from None
     if len(content) > max_bytes:
         what = f"the file is larger than {max_bytes // 2**20} MB"
         raise InputError(str(path), [Problem(what, remedy="Use a coarser domain.")])
-    return checked_utf8(str(path), content, "Save it so.")
+    return checked_utf8(str(path), content, "Save it as UTF-8.")
 
 
 def checked_utf8(source: str, content: bytes, remedy: str) -> bytes:
-    """Return UTF-8 without the mark that may be in front of it; refuse another encoding by line."""
+    """Return UTF-8 without a byte order mark; name the line that has another encoding."""
     try:
         content.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -517,18 +513,18 @@ def checked_utf8(source: str, content: bytes, remedy: str) -> bytes:
 
 
 def delimiter_of(content: bytes, path: str | PathLike[str]) -> str:
-    """Return the delimiter of a public list: a tab by its name, a semicolon if the first line has one, or a comma."""
+    """Return the delimiter of a public list: a tab in ``.tsv``, a semicolon if the first line has one, or a comma."""
     if is_named(Path(path), TAB_ENDINGS):
         return "\t"
     first = content.lstrip(b"\r\n").partition(b"\n")[0].decode()
     try:
         return ";" if len(next(csv.reader([first], delimiter=";"), [])) > 1 else ","
-    except csv.Error:  # a cell as long as a file: who reads the line will say so
+    except csv.Error:  # a cell as long as a file: the reader of the line will report it
         return ","
 
 
 def read_lines(path: str | PathLike[str], delimiter: str | None = None) -> list[tuple[int, list[str]]]:
-    """Read the lines of a short public list that are not blank, each with its number."""
+    """Read the non-blank lines of a short public list, each with its number."""
     place, lines = Path(path), list[tuple[int, list[str]]]()
     if is_named(place, PARQUET_ENDINGS + EXCEL_ENDINGS):
         return _lines_of(place)
@@ -537,14 +533,13 @@ def read_lines(path: str | PathLike[str], delimiter: str | None = None) -> list[
     try:
         lines.extend((reader.line_num, cells) for cells in reader if any(cells))
     except csv.Error as error:
-        refuse_lines(path, [(reader.line_num, f"this is not CSV ({error}). Mend the line.")])
+        refuse_lines(path, [(reader.line_num, f"the line is not valid CSV ({error}).")])
     if not lines:
-        raise InputError(str(path), [Problem("the file has no lines", remedy="Fill it or name another.")])
+        raise InputError(str(path), [Problem("the file has no lines")])
     return lines
 
 
 def _lines_of(path: Path) -> list[tuple[int, list[str]]]:
-    """Read a table with types of its own as lines of text."""
     table = read_table(path, ReadOptions()).table
     rows = zip(*(column.to_pylist() for column in table.columns), strict=True)
     lines = [["" if cell is None else _cell_text(cell, ".") for cell in row] for row in rows]
@@ -552,10 +547,10 @@ def _lines_of(path: Path) -> list[tuple[int, list[str]]]:
 
 
 class PublicTable(NamedTuple):
-    """A long public list as columns of text, which can say on which line a row stands."""
+    """A long public list as columns of text, which knows the line of each row."""
 
-    source: str  # what errors call it
-    content: bytes  # empty for tables that are no text
+    source: str  # its name in errors
+    content: bytes  # empty for tables that are not text
     delimiter: str
     columns: dict[str, pa.Array]
 
@@ -566,12 +561,11 @@ class PublicTable(NamedTuple):
             if self.content:
                 lines = (line for line, cells in csv_rows(self.content, self.delimiter) if any(cells))
                 return [line for row, line in enumerate(lines, -1) if row in wanted]
-        except csv.Error:  # a cell as long as a file: as if it had no blank lines and none in quotes
+        except csv.Error:  # a cell as long as a file: assume one line for each row
             pass
         return [row + 2 for row in sorted(wanted)]
 
     def numbers(self, name: str, read: Callable[[str], int]) -> IntArray:
-        """Read a column as numbers, each distinct value once."""
         encoded = self.columns[name].dictionary_encode()
         codes = np.array([read(value.strip()) for value in encoded.dictionary.to_pylist()], dtype=np.int64)
         indices: IntArray = encoded.indices.to_numpy(zero_copy_only=False)
@@ -579,7 +573,7 @@ class PublicTable(NamedTuple):
 
 
 def read_columns(source: str, content: bytes, check: Callable[[list[str]], str], delimiter: str = ",") -> PublicTable:
-    """Read a long public list; ``check`` says what is wrong with the names in its header, if anything is."""
+    """Read a long public list; ``check`` returns the problem with the names in its header, if there is one."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -594,18 +588,18 @@ def read_columns(source: str, content: bytes, check: Callable[[list[str]], str],
     except (pa.ArrowException, csv.Error):
         table, bad_rows = None, [0]
     if bad_rows:
-        what, problems, line = "there must be {} cells as in the header. Got {}. Mend the line.", [], header_line
+        what, problems, line = "the header has {} cells, but this line has {}.", [], header_line
         try:
             for line, cells in csv_rows(content, delimiter):
                 if len(cells) != len(names) and any(cells):
                     problems.append((line, what.format(len(names), len(cells))))
         except csv.Error as error:
-            problems.append((line + 1, f"this is not CSV ({error}). Mend the line."))
+            problems.append((line + 1, f"the line is not valid CSV ({error})."))
         refuse_lines(source, problems)
         raise InputError(source, [Problem("is not a readable CSV file", remedy="Check it.")])
     assert table is not None
     columns = {name: table.column(name).combine_chunks() for name in names}
-    # What has nothing but delimiters is no row; the last column alone tells that most rows are.
+    # A line of nothing but delimiters is not a row; the last column alone shows that most lines are rows.
     blank = pc.equal(columns[names[-1]], "")
     if blank.true_count:
         for column in columns.values():
@@ -615,7 +609,6 @@ def read_columns(source: str, content: bytes, check: Callable[[list[str]], str],
 
 
 def read_pairs(path: str | PathLike[str], check: Callable[[list[str]], str], max_bytes: int | None) -> PublicTable:
-    """Read a long public list of any format."""
     import pyarrow as pa
 
     place = Path(path)
@@ -630,13 +623,12 @@ def read_pairs(path: str | PathLike[str], check: Callable[[list[str]], str], max
 
 
 def refuse_lines(path: str | PathLike[str], problems: list[tuple[int, str]]) -> None:
-    """Raise all problems of a file at once, if there are any."""
     if problems:
         raise InputError(str(path), line_problems(problems))
 
 
 def line_problems(problems: list[tuple[int, str]]) -> list[Problem]:
-    """Name the lines of problems, up to :data:`MAX_LINES_NAMED` of them."""
+    """Name the lines of up to :data:`MAX_LINES_NAMED` problems."""
     listed = [Problem(what.rstrip("."), where=f"line {line}") for line, what in problems[:MAX_LINES_NAMED]]
     if len(problems) > MAX_LINES_NAMED:
         listed.append(Problem(f"and {len(problems) - MAX_LINES_NAMED} more"))
@@ -644,7 +636,7 @@ def line_problems(problems: list[tuple[int, str]]) -> list[Problem]:
 
 
 def listing_rows(path: Path) -> Iterator[list[str]]:
-    """Yield the rows of a small table that planners exchange, its names first; the caller words what goes wrong."""
+    """Yield the rows of a small table that planners exchange, names first; the caller handles errors."""
     if is_named(path, PARQUET_ENDINGS + EXCEL_ENDINGS):
         yield from (cells for _, cells in _lines_of(path))
         return
@@ -653,19 +645,19 @@ def listing_rows(path: Path) -> Iterator[list[str]]:
 
 
 def read_listing(path: Path, header: Sequence[str]) -> tuple[list[str], list[list[str]]]:
-    """Read a small table that planners exchange, whose first columns must be the header's: its names and its rows."""
+    """Read the names and rows of a small table that planners exchange; it must begin with the given columns."""
     try:
         lines = list(listing_rows(path))
     except OSError as error:
         raise InputError(str(path), [f"cannot be read: {error.strerror}. Check the path."]) from None
-    except (ValueError, csv.Error):  # not UTF-8, or a path that no file can have
+    except (ValueError, csv.Error):  # not UTF-8, or an impossible path
         raise InputError(str(path), ["is not a CSV file in UTF-8. Save it as one."]) from None
     names = [name.strip() for name in lines[0]] if lines else []
     if names[: len(header)] != list(header):
-        raise InputError(str(path), [f"must begin with the header {','.join(header)}. Mend the first line."])
+        raise InputError(str(path), [f"must begin with the header {','.join(header)}."])
     short = [number for number, line in enumerate(lines[1:], 1) if len(line) < len(header)]
     if short:
-        raise InputError(str(path), [Problem("has too few cells", rows=tuple(short), remedy="Mend the lines.")])
+        raise InputError(str(path), [Problem("has too few cells", rows=tuple(short), remedy="Fix the lines.")])
     return names, lines[1:]
 
 

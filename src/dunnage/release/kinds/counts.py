@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Releases of counts of trips: one line a type of trips that has any.
+"""Releases of counts of trips: one line for each type of trips that has any.
 
-Everything that is said follows from the certificate; nothing here is given the true trips.
+All words follow from the certificate; nothing here sees the true trips.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dunnage.model.certificate import Certificate, FeatureNoise
 from dunnage.model.laws import count_noise_spread, count_noise_surplus
 from dunnage.model.schema import RIDER
 from dunnage.model.trips import Universe
-from dunnage.release.kinds.common import Columns, Kind, require, same
+from dunnage.release.kinds import CELLS, Columns, Kind, fill, require, same
 from dunnage.text import several
 
 if TYPE_CHECKING:
@@ -28,22 +28,18 @@ if TYPE_CHECKING:
 NOT_CHECKED = (
     "that the counts were made from the owner's true trips, and all of them",
     "that stops, windows, zones and modes were chosen without looking at the data",
-    "that the noise was drawn as stated, afresh for every sum, and that nothing else was used of the true trips",
-    "that what is said to be in clear and assumed is complete",
-    "that the ledger holds the spend, and what else was released about the same trips",
+    "that the noise follows the stated law, is new for every sum, and that nothing else of the true trips was used",
+    "that the lists of what is in clear and of what is assumed are complete",
+    "that the ledger has the spend, and what else was released about the same trips",
 )
-BOUND_NOT_CHECKED = ("that of each rider no more trips were counted than is stated, and that nobody has two cards",)
-CITY_NOT_CHECKED = ("which zone a stop and which mode a pair of stops has, and so the number of groups by them",)
-CELLS = "cells"
-"""Name of the feature that tells every type of trips apart."""
+BOUND_NOT_CHECKED = ("that no more trips of each rider were counted than stated, and that nobody has two cards",)
+CITY_NOT_CHECKED = ("the zone of each stop and the mode of each pair of stops, and so the number of groups by them",)
 HIDDEN_COLUMNS = ("origin_zone", "destination_zone", "mode")
-"""Columns that a certificate does not tell the values of."""
+"""Columns with values that a certificate does not list."""
 
 
 class CountsKind(Kind):
-    """Counts per type of trips."""
-
-    table_words: ClassVar = {"data": "one line a type of trips that has any; **one that is not listed has none**"}
+    table_words: ClassVar = {"data": "one line for each type of trips; **a type that is not listed has none**"}
 
     def tables(self, release: Release) -> dict[str, Columns]:
         cells = _universe(release).cell_columns
@@ -52,7 +48,7 @@ class CountsKind(Kind):
     def recount(self, release: Release) -> Iterator[str]:
         """Check that every type of trips is in the public domain, listed once and in order, with a count above zero."""
         cells, counts = release.counted()
-        require(bool((np.diff(cells) > 0).all()), "data: types of trips are listed twice, or not in order")
+        require(bool((np.diff(cells) > 0).all()), "data: a type of trips is listed twice, or out of order")
         require(bool((counts > 0).all()), "data: a count is not above zero")
         universe, measures = release.universe, release.certificate.counts
         figures = {"trips": _sum(counts), "cells": universe.num_cells, "cells_with_trips": len(cells)}
@@ -60,8 +56,8 @@ class CountsKind(Kind):
         require(not wrong, f"certificate.json: wrong figures: {', '.join(wrong)}")
         _check_contribution(release)
         yield (
-            f"{several(figures['trips'], 'trip')} of {several(len(cells), 'type')}; each is one of the "
-            f"{universe.num_cells:,} types of the public domain, listed once and in order, with a count above zero"
+            f"{several(figures['trips'], 'trip')} of {several(len(cells), 'type')}; each type is one of the "
+            f"{universe.num_cells:,} of the public domain, listed once and in order, with a count above zero"
         )
 
     def not_checked(self, certificate: Certificate) -> tuple[str, ...]:
@@ -76,14 +72,14 @@ class CountsKind(Kind):
         window = f"start of a window of {several(universe.window_minutes, 'minute')}, HH:MM"
         if times is not None:
             window += f" of a service day from {times.lower} to {times.upper}"
-            window += "; from 24:00 on it is the next calendar day" if times.upper > "24:00" else ""
+            window += "; times from 24:00 on are on the next calendar day" if times.upper > "24:00" else ""
             window += f"; local time of {times.zone}" if times.zone else ""
         words = {
-            "origin": "stop where the trips begin",
+            "origin": "stop where the trips start",
             "destination": "stop where the trips end",
             "window": window,
-            "day": "day, or kind of day, on which the trips begin",
-            "count": "number of trips, changed by noise; 1 or more, since a type of trips without any is not listed",
+            "day": "day, or kind of day, on which the trips start",
+            "count": "number of trips with noise; 1 or more, because a type without trips is not listed",
         }
         return words[name]
 
@@ -95,54 +91,23 @@ class CountsKind(Kind):
         each = decimal_text(exact(loss.trip))
         trip = f"One trip loses at most epsilon {each}."
         if not bound or loss.rider is None:
-            unbounded = f"One rider loses at most epsilon {each} for each trip; how many trips one made is not bounded."
+            unbounded = f"One rider loses at most epsilon {each} for each trip; the number of trips has no bound."
             return trip, unbounded
         return f"One rider loses at most epsilon {decimal_text(exact(loss.rider))}: {bound}.", trip
 
     def readme(self, release: Release, columns: str) -> str:
-        universe = release.universe
-        return f"""
-## What it is
-
-{_universe_words(release.certificate, universe)}
-
-{_days_words(universe)}
-
-{_noise_words(release.certificate)}
-
-## Columns of `data`
-
-{columns}
-
-Lines are in the order of day, window, origin and destination, each as it is listed under `attributes` in
-`certificate.json`. There are no missing values.
-
-## Read it
-
-```python
-import json
-
-import pandas as pd
-
-data = pd.read_parquet("data.parquet")
-with open("certificate.json", encoding="utf-8") as file:
-    stops = json.load(file)["attributes"][0]["domain"]["stops"]
-# Trips from each stop (lines) to each stop (columns) over all windows; 0 where nothing is listed.
-matrix = data.groupby(["origin", "destination"])["count"].sum().unstack(fill_value=0)
-matrix = matrix.reindex(index=stops, columns=stops, fill_value=0)
-```
-
-## Use it
-
-- As demand: so many trips begin in the window and want to go from `origin` to `destination`.
-- Add up before you conclude: a count of a few trips may be noise alone.
-- Whatever is computed from these files alone keeps the promise.
-"""
+        return fill(
+            "counts",
+            universe=_universe_words(release.certificate, release.universe),
+            days=_days_words(release.universe),
+            noise=_noise_words(release.certificate),
+            columns=columns,
+        )
 
     def figures(self, release: Release) -> list[str]:
         measures, universe = release.certificate.counts, release.universe
         losses, bound = self.loss_words(release.certificate), _bound_words(release.certificate)
-        listed = f"{measures.cells_with_trips:,} of {measures.cells:,} types; a type that is not listed has none"
+        listed = f"{measures.cells_with_trips:,} of {measures.cells:,} types; a type that is not listed has no trips"
         windows = f"{several(len(universe.windows), 'window')} of {several(universe.window_minutes, 'minute')}"
         parts = [several(len(universe.stops), "stop"), f"{windows} from {universe.windows[0]}"]
         parts += [_day_labels(universe)] if universe.days else []
@@ -157,24 +122,24 @@ matrix = matrix.reindex(index=stops, columns=stops, fill_value=0)
 
     def headline(self, certificate: Certificate, num_rows: int, num_left_out: int) -> list[str]:
         measures = certificate.counts
-        listed = f"{measures.cells_with_trips:,} of {measures.cells:,} types; the others have none"
+        listed = f"{measures.cells_with_trips:,} of {measures.cells:,} types; the other types have no trips"
         return [f"Trips     {measures.trips:,}, of {listed}"]
 
 
 def _universe(release: Release) -> Universe:
-    """Read the universe back, and check that nothing else is stated of it, and days follow from the calendar."""
-    wrong = "certificate.json: the attributes do not tell the types of trips"
+    """Read the universe back, and check that the certificate states it exactly and days follow from the calendar."""
+    wrong = "certificate.json: the attributes do not describe the types of trips"
     try:
         universe, period = release.universe, release.certificate.period
         time, days = universe.time, universe.days
         num_dates: tuple[int, ...] = ()
-        if time is not None and (time.day is not None or not days):  # not by a column of their own
+        if time is not None and (time.day is not None or not days):  # days are not a column of their own
             days, num_dates = time.days(period), time.num_dates(period)
     except (ParameterError, KeyError, TypeError, ValueError):
         raise CheckFailed(wrong) from None
     require(same(universe.describe(), [item.plain() for item in release.certificate.attributes]), wrong)
     fits = (days, num_dates) == (universe.days, universe.num_dates)
-    require(fits, "certificate.json: days, or their number, do not follow from the service dates")
+    require(fits, "certificate.json: the days, or their number, do not follow from the service dates")
     return universe
 
 
@@ -197,7 +162,7 @@ def _sum(counts: IntArray) -> int:
 
 
 def _bound_words(certificate: Certificate) -> str:
-    """Say how many trips of a rider were counted at most; empty if trips are protected one by one."""
+    """Say how many trips of a rider were counted at most; empty if each trip is protected by itself."""
     bound = certificate.counts.contribution
     if certificate.guarantee.protects != RIDER or bound is None:
         return ""
@@ -226,43 +191,42 @@ def _universe_words(certificate: Certificate, universe: Universe) -> str:
 
 
 def _day_labels(universe: Universe) -> str:
-    """Say how many labels of days are told apart."""
     num = len(universe.days)
     return "1 day or kind of day" if num == 1 else f"{num:,} days or kinds of day"
 
 
 def _days_words(universe: Universe) -> str:
-    """Say what the unit of a count is: trips in how many calendar days."""
+    """Say what the unit of a count is: the trips of how many calendar days."""
     num_dates = universe.num_dates
     if not num_dates and universe.days:
         return (
-            "The unit is trips on all calendar days of a label together. How many days each label stands for is not\n"
+            "The unit is trips on all calendar days of a label together. The number of days of each label is not\n"
             "stated."
         )
     if not num_dates:
-        return "The unit is trips, on all calendar days that were counted. How many these were is not stated."
+        return "The unit is trips on all calendar days that were counted. Their number is not stated."
     if set(num_dates) == {1}:
         return "The unit is trips on one calendar day."
     if not universe.days:
-        return f"The unit is trips on {num_dates[0]:,} calendar days together; divide by that for one day."
+        return f"The unit is trips on {num_dates[0]:,} calendar days together. Divide by that number for one day."
     each = ", ".join(f"{label} {num:,}" for label, num in zip(universe.days, num_dates, strict=True))
     return (
-        "The unit is trips on all calendar days of a label together. For one day divide by how many there were:\n"
+        "The unit is trips on all calendar days of a label together. For one day, divide by the number of days:\n"
         f"{each}."
     )
 
 
 def _noise_words(certificate: Certificate) -> str:
-    """Say how far off counts and their sums may be, as far as public facts tell."""
-    words = ["Noise was added, so counts are not the true ones: trips are listed that nobody made, and others missing."]
+    """Say how far off counts and their sums may be, as far as it is public."""
+    words = ["Counts have noise: some listed trips were never made, and some true trips are missing."]
     if bound := _bound_words(certificate):
         words.append(
-            f"{bound[0].upper()}{bound[1:]}, chosen at random:\nsums are lower than the true demand by a share that is "
-            "not told."
+            f"{bound[0].upper()}{bound[1:]}, chosen at random:\nsums are below the true demand, by a share that is not "
+            "public."
         )
     measures = certificate.counts
     if measures.features is not None:
-        # Counts that were fitted to all sums state how near they are to them.
+        # Counts that were fitted to all sums state how close they are.
         words.append(_feature_words(measures.features, fitted=measures.kkt_residual is not None))
     else:
         words.append(_surplus_words(certificate))
@@ -278,31 +242,33 @@ def _surplus_words(certificate: Certificate) -> str:
     each = count_noise_surplus(str(certificate.mechanism.get("rounding", "round")), scale, threshold)
     expect, dropped = "**Expect the total to be too large.**", "that was negative"
     if threshold > 1:
-        expect, dropped = "**The total is not that of the trips.**", f"of less than {threshold:,}, noise or not,"
-    return f"""The noise on each count has a standard deviation of {trips_amount(count_noise_spread(noise.law, scale))}.
-
-{expect} A noisy count {dropped} became 0, so noise does not cancel out:
-a type without trips was given {amount(each)} on average, one with trips less. Noise alone has thus made up to about
-{trips_amount(each * measures.cells)}; the fewer types have any, the closer to that. Do not read the total,
-or sums over many types, as demand."""
+        expect, dropped = "**The total is not the number of trips.**", f"below {threshold:,}"
+    return fill(
+        "counts-surplus",
+        spread=trips_amount(count_noise_spread(noise.law, scale)),
+        expect=expect,
+        dropped=dropped,
+        each=amount(each),
+        total=trips_amount(each * measures.cells),
+    ).rstrip("\n")
 
 
 def _feature_words(features: list[FeatureNoise], *, fitted: bool) -> str:
-    """Say which sums were asked with how much noise, and what was made of them."""
+    """Say which sums were counted with how much noise, and how the counts were made from them."""
     table = "\n".join(
         f"| {item.feature} | {item.groups:,} | {amount(count_noise_spread(item.law, exact(item.scale)))} |"
         for item in features
     )
-    made = "all were made to add up by least squares;\ncounts that came out below one half became 0"
+    made = "least squares made all of them add up;\ncounts below one half became 0"
     after = (
-        "**Expect the total to be too large**: negative counts became 0, so that the others no longer add up to it.\n"
+        "**Expect the total to be too large**: negative counts became 0, so the other counts no longer add up to it.\n"
         "Do not read the total, or sums over many types, as demand."
     )
     if fitted:
-        made = "the counts were found that are nearest to\nall of them, add up, and are not negative"
-        after = "The total, and sums over many types of trips, are far surer for their size than single counts."
-    return f"""These sums were counted, noise was added to each, and {made}.
-`{CELLS}` are the types of trips one by one.
+        made = "the counts are those that are nearest to\nall of them, add up, and are not negative"
+        after = "The total, and sums over many types of trips, are relatively far more precise than single counts."
+    return f"""These sums were counted, each got noise, and {made}.
+`{CELLS}` are the single types of trips.
 
 | sums by | number of sums | standard deviation of the noise on each, in trips |
 | --- | ---: | ---: |
@@ -312,7 +278,6 @@ def _feature_words(features: list[FeatureNoise], *, fitted: bool) -> str:
 
 
 def _noise_lines(certificate: Certificate) -> list[str]:
-    """Describe the sums that noise was added to."""
     measures = certificate.counts
     if measures.features is None:
         noise = measures.noise
@@ -328,11 +293,9 @@ def _noise_lines(certificate: Certificate) -> list[str]:
 
 
 def amount(trips: float) -> str:
-    """Write a number of trips that is not exact."""
     return f"{trips:,.0f}" if trips >= 100 else f"{trips:.3g}"
 
 
 def trips_amount(trips: float) -> str:
-    """Write a number of trips that is not exact, with its unit."""
     text = amount(trips)
     return f"{text} trip{'' if text == '1' else 's'}"

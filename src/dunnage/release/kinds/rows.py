@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Releases of rows, one a record: by classes of records that look alike, or by noise on their numbers.
+"""Releases of rows, one for each record: in classes of records that look alike, or with noise on their numbers.
 
-Everything that is printed of classes is counted again here from the tables; what depends on how classes were formed is
-asked of the mechanism.
+Every printed figure of classes is recomputed here from the tables; the mechanism answers what depends on how classes
+were formed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from dunnage.model.measures import (
     size_measures,
     sort_key,
 )
-from dunnage.release.kinds.common import (
+from dunnage.release.kinds import (
     GENERALISED,
     PUBLIC,
     SENSITIVE,
@@ -38,6 +38,7 @@ from dunnage.release.kinds.common import (
     Kind,
     comparable,
     domain_of,
+    fill,
     floats,
     generalised,
     is_number,
@@ -52,22 +53,20 @@ if TYPE_CHECKING:
     from dunnage.release import Release
 
 _TOLERANCE = 1e-9
-MAX_LINES = 24  # classes, cells of noise or estimates that are listed to a person
+MAX_LINES = 24  # classes, cells of noise or estimates in a list for people
 NOT_CHECKED = (
     "that the rows are the owner's true records, and all of them",
     "that domains and hierarchies were chosen without looking at the data",
-    "that what is said to be in clear and assumed is complete",
-    "that the order of rows was drawn at random",
-    "that the ledger holds the spend, and what else was released about the same records",
+    "that the lists of what is in clear and of what is assumed are complete",
+    "that the order of rows is random",
+    "that the ledger has the spend, and what else was released about the same records",
 )
-NOISE_NOT_CHECKED = ("that the noise was drawn as stated, afresh for every row and column",)
-PERSONS_NOT_CHECKED = (
-    "that each class holds records of as many persons as is stated: only the owner's key names them",
-)
-KEPT_NOT_CHECKED = ("that statistics of the true records changed as little as was asked for",)
+NOISE_NOT_CHECKED = ("that the noise follows the stated law and is new for every row and column",)
+PERSONS_NOT_CHECKED = ("that each class has records of as many persons as stated: only the owner's key names them",)
+KEPT_NOT_CHECKED = ("that statistics of the true records changed as little as requested",)
 SAMPLE_NOT_CHECKED = (
-    "that the sample was drawn at the stated rate, afresh for this release, and is kept secret",
-    "that the levels were drawn as stated, on a second such sample, and rows left out for no other reason",
+    "that the sample has the stated rate, is new for this release, and is kept secret",
+    "that the levels were chosen as stated, on a second such sample, and rows left out for no other reason",
 )
 
 
@@ -75,9 +74,9 @@ class NoisyKind(Kind):
     """Each record with noise on its numbers, and intervals around them."""
 
     table_words: ClassVar = {
-        "data": "one line a released record",
-        "classes": "one line a class of records that look alike, with its size",
-        "members": "one line a class member: the values that occur in the class, in no order that tells whose they are",
+        "data": "one line for each released record",
+        "classes": "one line for each class of records that look alike, with its size",
+        "members": "one line for each class member: the values in the class, sorted so that nothing links them to rows",
     }
 
     def tables(self, release: Release) -> dict[str, Columns]:
@@ -86,10 +85,9 @@ class NoisyKind(Kind):
         return {"data": {"row": pa.int64(), **as_is, **noisy}}
 
     def recount(self, release: Release) -> Iterator[str]:
-        """Count rows, and check that values and intervals lie in the public domain, on its grid."""
         _check_unchanged(release)
         yield _check_rows(release)
-        require(release.certificate.rows.records == len(release), "certificate.json: another number of records")
+        require(release.certificate.rows.records == len(release), "certificate.json: the number of records is wrong")
         for name in generalised(release):
             domain = numeric_domain(release, name)
             value, lower, upper = (floats(release.data, f"{name}{end}") for end in ("", "_lower", "_upper"))
@@ -104,9 +102,9 @@ class NoisyKind(Kind):
     def column_words(self, name: str, release: Release, table: str = "data") -> str:
         noisy, attributes = _noisy_names(release.certificate.rows), release.attributes
         fixed = {
-            "row": "number of the released row; the order is random and unrelated to the owner's",
+            "row": "number of the released row; the order is random",
             "class_id": "class of records that look alike"
-            + ("; -1 for a noisy row, which is in none" if noisy else ""),
+            + ("; -1 for a noisy row, which is in no class" if noisy else ""),
             "size": "number of released records in the class",
         }
         if name in fixed:
@@ -127,42 +125,30 @@ class NoisyKind(Kind):
             return f"{name}{_in_unit(name, release)} with noise, on the public grid{_clamped(name, release)}"
         role = attributes[name].role if name in attributes else ""
         if role in (PUBLIC, SENSITIVE):
-            return f"{role} attribute, released as it is{_clamped(name, release)}"
+            return f"{role} attribute, released unchanged{_clamped(name, release)}"
         base = name.removesuffix("_diameter")
         if base != name and role == "" and base in attributes:
             return f"longest of the shortest paths between the vertices in {base}"
         if role == GENERALISED and is_set(release.tables[table].schema.field(name).type):
             return f"sorted set of the values of {name} that occur in the class"
         if role == GENERALISED and table != "members":
-            return f"{name} or what generalises it: a node of its public hierarchy"
+            return f"{name} or its generalisation: a node of its public hierarchy"
         return f"{name} of a class member{_clamped(name, release)}"
 
     def readme(self, release: Release, columns: str) -> str:
         sample = snippet = plan = ""
         if release.certificate.guarantee.model == SampledDP.model and not _noisy_names(release.certificate.rows):
-            none = " This time there is none." if not len(release) else ""
+            none = " This time there are none." if not len(release) else ""
             sample = (
-                f"\nRows are of a secret sample: a record is here only if it was drawn and enough look like it.{none}\n"
+                "\nRows come from a secret sample: a record is here only if it was sampled and enough others look "
+                f"like it.{none}\n"
             )
         if any(is_set(item.type) for item in release.data.schema):
-            snippet = _SET_SNIPPET
-        elif release.quantities:  # rows of goods, not of clusters, with numbers to plan with
-            plan = _PLAN_WORDS
-        return f"""{sample}
-## Columns of `data`
-
-{columns}
-
-{_interval_words(release)}{_label_words(release)} There are no missing values.
-
-## Read it
-
-```python
-import pandas as pd
-
-data = pd.read_parquet("data.parquet")
-```
-{snippet}{plan}"""
+            snippet = fill("rows-sets")
+        elif release.quantities:  # rows with numbers to plan with
+            plan = fill("rows-plan")
+        intervals = _interval_words(release) + _label_words(release)
+        return fill("rows", sample=sample, columns=columns, intervals=intervals, snippet=snippet, plan=plan)
 
     def figures(self, release: Release) -> list[str]:
         measures = release.certificate.rows
@@ -173,11 +159,11 @@ data = pd.read_parquet("data.parquet")
     def headline(self, certificate: Certificate, num_rows: int, num_left_out: int) -> list[str]:
         measures = certificate.rows
         noisy = num_rows - measures.records
-        return [f"Records   {measures.records} released" + (f", {noisy} more by noise" if noisy else "")]
+        return [f"Records   {measures.records} released" + (f", {noisy} more with noise" if noisy else "")]
 
 
 def _check_unchanged(release: Release) -> None:
-    wrong = "certificate.json: sensitive columns as they are, which differential privacy does not cover"
+    wrong = "certificate.json: unchanged sensitive columns, which differential privacy does not cover"
     require(not with_role(release, SENSITIVE), wrong)
 
 
@@ -190,20 +176,19 @@ def _check_rows(release: Release) -> str:
 def _noise_lines(noise: Mapping[str, list[NoiseCell]]) -> list[str]:
     return [
         f"Noise       {name} {cell.lower:g} to {cell.upper:g}: {cell.law}, epsilon {cell.epsilon}"
-        + (f", within {cell.radius:g} with at least {cell.coverage:.4g}" if cell.coverage else "")
+        + (f", within {cell.radius:g} with probability {cell.coverage:.4g} or more" if cell.coverage else "")
         for name, cells in noise.items()
         for cell in cells[:MAX_LINES]
     ]
 
 
 def _confidence(release: Release) -> str:
-    """Return the confidence of intervals as it is stated; empty if none were asked for."""
+    """Return the stated confidence of intervals; empty if there are no intervals."""
     given = release.certificate.mechanism.get("confidence")
     return "" if given in (None, 0) or not exact(str(given)) else str(given)
 
 
 def _noisy_names(measures: RowMeasures) -> list[str]:
-    """Return the attributes that were released by noise."""
     return list(measures.noise or measures.published_intervals or {})
 
 
@@ -218,21 +203,19 @@ def _clamped(name: str, release: Release) -> str:
 
 
 def _interval_words(release: Release) -> str:
-    """Say what the intervals promise, and what they do not."""
     if not _noisy_names(release.certificate.rows):
         return "Intervals are closed: both ends are possible."
-    beside = "" if release.classes is None else "Intervals of classes hold every value of the class.\n"
+    beside = "" if release.classes is None else "The interval of a class contains every value of the class.\n"
     sides = f"{beside}A noisy value may lie on either side of the true one."
     if not _confidence(release):
-        return f"{sides} No intervals around it were asked for."
+        return f"{sides} There are no intervals around it."
     return (
-        f"{sides} Its interval is closed and holds the true value with\n"
-        "at least the stated confidence, each by itself: that all of them do at once is far less likely."
+        f"{sides} Its interval is closed and contains the true value\n"
+        "with at least the stated confidence. That all intervals do so at once is far less likely."
     )
 
 
 def _label_words(release: Release) -> str:
-    """Explain nodes of hierarchies and sets of labels, if any are released."""
     named = set(generalised(release)) & set(release.data.column_names) - set(release.quantities)
     sets = {name for name in named if is_set(release.data.schema.field(name).type)}
     words = ""
@@ -243,28 +226,10 @@ def _label_words(release: Release) -> str:
         )
     if sets:
         words += (
-            "\nA set lists every value that occurs in the class: a list in Parquet, `{A,B}` in CSV, where a comma,\n"
-            "brace or backslash that belongs to a value has a backslash before it."
+            "\nA set lists every value that occurs in the class: a list in Parquet, `{A,B}` in CSV. There, a comma,\n"
+            "brace or backslash inside a value has a backslash before it."
         )
     return words
-
-
-_SET_SNIPPET = """
-In Parquet a set is a list. From CSV:
-
-```python
-import re
-
-def labels(text):
-    return [re.sub(r"\\\\(.)", r"\\1", label) for label in re.findall(r"(?:[^\\\\,]|\\\\.)+", text[1:-1])]
-```
-"""
-_PLAN_WORDS = """
-## Send a plan back
-
-A plan is a CSV file with the columns `row,bin`: for each `row` of `data` the bin (truck) it goes into. The owner, who
-alone can tell which record a row is, applies it to the true records.
-"""
 
 
 class ClassesKind(NoisyKind):
@@ -283,7 +248,7 @@ class ClassesKind(NoisyKind):
         return tables
 
     def recount(self, release: Release) -> Iterator[str]:
-        """Count k again, and check that sizes, bounds, nodes, sets and multisets agree and lie in public domains."""
+        """Recount k, and check that sizes, bounds, nodes, sets and multisets agree and lie in public domains."""
         if not isinstance(release.certificate.guarantee, KAnonymity):
             _check_unchanged(release)
         yield _check_rows(release)
@@ -292,7 +257,7 @@ class ClassesKind(NoisyKind):
         yield _check_domains(release)
         if release.members is not None:
             yield _check_members(release, release.members)
-        # Of clusters, what is not a number is a set or a node of any level.
+        # In clusters, what is not a number is a set or a node of any level.
         by_nodes = not _is_clustered(release) and not all(is_number(release, name) for name in generalised(release))
         if release.certificate.rows.levels is not None or by_nodes:
             yield _check_levels(release)
@@ -315,12 +280,12 @@ class ClassesKind(NoisyKind):
             persons = ", of persons" if measures.persons is not None else ""
             of_rows = ", of released rows" if suppressed is None else ""
             lines += [
-                f"k           {measures.k_asked} asked, {measures.k_reached} reached{persons}",
+                f"k           {measures.k_asked} requested, {measures.k_reached} reached{persons}",
                 f"Classes     {measures.classes}; size {size.smallest} smallest, {size.mean:.1f} mean, "
                 f"{size.largest} largest",
                 f"Loss        {loss.total:.4f} of 1{of_rows} ({loss.metric})",
             ]
-        if suppressed is None:  # of a sample only what is released is stated
+        if suppressed is None:  # a sample states only what is released
             levels = ", ".join(f"{name} {level}" for name, level in (measures.levels or {}).items())
             return [*lines, f"Levels      {levels}", *_noise_lines(measures.noise or {})]
         if (risks := measures.risks) is not None:
@@ -353,7 +318,7 @@ def _is_set_valued(release: Release, name: str) -> bool:
 
 
 def _class_columns(release: Release) -> dict[str, pa.DataType]:
-    """Return the columns in which the records of a class look alike, besides public ones, with their types."""
+    """Return the non-public columns in which the records of a class look alike, with their types."""
     with_mean = release.certificate.mechanism.get("statistic") in ("mean", "multiset")
     ends = ("lower", "upper", "mean") if with_mean else ("lower", "upper")
     columns: dict[str, pa.DataType] = {}
@@ -368,17 +333,16 @@ def _class_columns(release: Release) -> dict[str, pa.DataType]:
 
 
 def _classes(release: Release) -> pa.Table:
-    require(release.classes is not None, "the tables are not those that the certificate speaks of")
+    require(release.classes is not None, "the tables are not those of the certificate")
     return release.classes
 
 
 def _in_classes(release: Release) -> pa.Table:
-    """Return the rows of data that are in a class: all but those that a sample left out, and noise tells of."""
+    """Return the rows of data that are in a class: all but those outside the sample, which have noise."""
     return release.data.filter(pc.greater_equal(release.data.column("class_id"), 0)) if release.noisy else release.data
 
 
 def _k_of(release: Release) -> int:
-    """Return how many records of a class must look alike."""
     guarantee = release.certificate.guarantee
     if isinstance(guarantee, KAnonymity):
         return guarantee.k
@@ -388,29 +352,29 @@ def _k_of(release: Release) -> int:
 
 
 def _check_k(release: Release) -> str:
-    """Count k again: smallest group over all public and generalised columns together."""
+    """Recount k: the smallest group over all public and generalised columns together."""
     k = _k_of(release)
     columns = [*with_role(release, PUBLIC), *_class_columns(release)]
     data = _in_classes(release)
     if not data.num_rows:
         require(not isinstance(release.certificate.guarantee, KAnonymity), "data: no row, so nothing is k-anonymous")
-        return f"k = {k} asked, of no rows"
+        return f"k = {k} requested, for no rows"
     groups = comparable(data).group_by(columns).aggregate([([], "count_all"), ("class_id", "min"), ("class_id", "max")])
     smallest = int(np.min(groups.column("count_all").to_numpy()))
     require(smallest >= k, f"data: the smallest class has {smallest} records, not {k}")
     require(groups.column("class_id_min").equals(groups.column("class_id_max")), "data: class_id splits a class")
     num_classes = len(np.unique(data.column("class_id").to_numpy()))
     require(groups.num_rows == num_classes, "data: class_id joins records that do not look alike")
-    return f"k = {k} asked, {smallest} reached, counted over {', '.join(columns)}"
+    return f"k = {k} requested, {smallest} reached, counted over {', '.join(columns)}"
 
 
 def _check_classes(release: Release) -> str:
-    """Check that sizes, bounds and means are the same wherever they are printed."""
+    """Check that sizes, bounds and means are the same in data and classes."""
     data, classes = _in_classes(release), _classes(release)
     class_id = data.column("class_id").to_numpy()
     ids = classes.column("class_id").to_numpy()
     require(bool(np.array_equal(ids, np.arange(len(ids)))), "classes: class_id is not 0, 1, 2 ...")
-    # Looked at before counting: a huge number would be a huge array.
+    # Before counting: a huge number would need a huge array.
     ends = (int(class_id.min()), int(class_id.max())) if len(class_id) else (0, -1)
     require(ends == (0, len(ids) - 1), "data: a class_id is not in classes")
     sizes = class_sizes(class_id)
@@ -444,15 +408,15 @@ def _check_domains(release: Release) -> str:
             _check_sets(release, classes, name)
         elif _is_clustered(release):
             are_nodes = set(classes.column(name).to_pylist()) <= _tree(release, name).node_sizes.keys()
-            require(are_nodes, f"classes: {name} has a label that is no node of the public tree")
+            require(are_nodes, f"classes: {name} has a label that is not a node of the public tree")
         else:
             are_nodes = set(classes.column(name).to_pylist()) <= _nodes(release, name).node_widths.keys()
-            require(are_nodes, f"classes: {name} has a label that is no node of the public hierarchy")
+            require(are_nodes, f"classes: {name} has a label that is not a node of the public hierarchy")
     return "every interval, node and set lies in the public domain"
 
 
 def _check_sets(release: Release, classes: pa.Table, name: str) -> None:
-    """Check that sets are sorted, without repeats, not larger than their class, and as wide as is stated."""
+    """Check that sets are sorted, without repeats, no larger than their class, and as wide as stated."""
     domain, codes, sizes = _set_codes(release, classes, name)
     fits = (sizes >= 1) & (sizes <= classes.column("size").to_numpy())
     require(bool(fits.all()), f"classes: a set of {name} is empty or has more values than its class has records")
@@ -465,7 +429,7 @@ def _check_sets(release: Release, classes: pa.Table, name: str) -> None:
 
 
 def _set_codes(release: Release, classes: pa.Table, name: str) -> tuple[CodedDomain, IntArray, IntArray]:
-    """Return the domain of a column of sets, the codes of all labels, set after set, and the size of each set."""
+    """Return the domain of a column of sets, the codes of all labels set by set, and the size of each set."""
     domain = cast("CodedDomain", domain_of(release, name))
     column = classes.column(name).combine_chunks()
     labels = column.flatten().dictionary_encode()
@@ -491,7 +455,7 @@ def _check_members(release: Release, members: pa.Table) -> str:
     require(bool(np.array_equal(np.bincount(class_id, minlength=len(sizes)), sizes)), "members: sizes do not add up")
     columns = [sort_key(members.column(name).combine_chunks()) for name in generalised(release)]
     in_order = np.lexsort((*reversed(columns), class_id)) == np.arange(len(class_id))
-    require(bool(in_order.all()), "members: not sorted, so their order may tell whose they are")
+    require(bool(in_order.all()), "members: not sorted, so their order may link them to rows")
     starts = np.cumsum(sizes) - sizes
     for name in (name for name in generalised(release) if is_number(release, name)):
         values = floats(members, name)
@@ -507,7 +471,7 @@ def _check_members(release: Release, members: pa.Table) -> str:
 
 
 def _check_levels(release: Release) -> str:
-    """Check that each attribute is generalised to the one level of its public hierarchy that is stated."""
+    """Check that each attribute is generalised to the stated level of its public hierarchy."""
     levels, classes = release.certificate.rows.levels or {}, _classes(release)
     stated = levels.keys() == set(generalised(release))
     require(stated, "certificate.json: does not state one level for each generalised attribute")
@@ -520,7 +484,7 @@ def _check_levels(release: Release) -> str:
         else:
             printed = [classes.column(name).to_numpy()]
             at_level = set(printed[0]) <= set(hierarchy.labels(level))
-        require(at_level, f"classes: {name} is not at the level that is stated")
+        require(at_level, f"classes: {name} is not at the stated level")
         if release.members is None:
             continue
         class_id, values = release.members.column("class_id").to_numpy(), release.members.column(name).to_numpy()
@@ -539,13 +503,13 @@ def _check_levels(release: Release) -> str:
 
 
 def check_figures(release: Release, rules: ClassRelease) -> str:
-    """Check that bounds are as the mechanism makes them, and every figure comes out again from the tables."""
+    """Check that bounds are those of the mechanism, and recompute every figure from the tables."""
     classes = _classes(release)
     _check_bounds(release, classes, rules.class_bounds)
     stated = release.certificate.rows.plain()
     require("loss" in stated, "certificate.json: the loss is wrong")
     loss = stated.pop("loss")
-    if rules.class_bounds == "level":  # what they are was looked at with the hierarchies
+    if rules.class_bounds == "level":  # the levels themselves were checked with the hierarchies
         has_levels = stated.pop("levels", None) is not None
         require(has_levels, "certificate.json: does not state one level for each generalised attribute")
     sizes = classes.column("size").to_numpy()
@@ -553,12 +517,12 @@ def check_figures(release: Release, rules: ClassRelease) -> str:
         suppressed, words = release.certificate.rows.suppressed, "k, class sizes, risks, l, t and loss"
         require(
             suppressed is not None and suppressed.count >= 0,
-            "certificate.json: the number of suppressed records is no number",
+            "certificate.json: the number of suppressed records is wrong",
         )
         num_suppressed = release.certificate.rows.num_suppressed
-        most = rules.most_suppressed
-        fits = most is None or num_suppressed <= most * (release.data.num_rows + num_suppressed)
-        require(fits, "certificate.json: more records are suppressed than the mechanism's limit")
+        limit = rules.most_suppressed
+        fits = limit is None or num_suppressed <= limit * (release.data.num_rows + num_suppressed)
+        require(fits, "certificate.json: more records are suppressed than the mechanism allows")
         fewest = _fewest_persons(release, sizes)
         figures: dict[str, object] = size_measures(sizes, _k_of(release), num_suppressed, fewest).plain()
         class_id = release.data.column("class_id").to_numpy()
@@ -569,20 +533,20 @@ def check_figures(release: Release, rules: ClassRelease) -> str:
         own = rules.own_figures(release, num_suppressed)
         figures |= own
         words = "k, class sizes, risks, l, t, importance and distortion" if own else words
-    else:  # what was suppressed would tell of records that are not released
+    else:  # the number of suppressed records would reveal something about records that are not released
         num_suppressed, words = 0, "k, class sizes and loss"
         figures = RowMeasures(**size_figures(sizes, _k_of(release))).plain()
-        stated.pop("noise" if release.noisy else "", None)  # looked at with the sample
+        stated.pop("noise" if release.noisy else "", None)  # checked with the sample
     wrong = [name for name in figures.keys() | stated.keys() if not _agree(figures.get(name, ""), stated.get(name, ""))]
     require(not wrong, f"certificate.json: wrong figures: {', '.join(sorted(wrong))}")
     if len(sizes):
         _check_loss(release, classes, num_suppressed, rules)
-    require(len(sizes) > 0 or loss is None, "certificate.json: states a loss of no rows")
-    return f"{words} of the certificate come out again"
+    require(len(sizes) > 0 or loss is None, "certificate.json: states a loss without rows")
+    return f"{words} of the certificate were recomputed"
 
 
 def _check_bounds(release: Release, classes: pa.Table, bounds: str) -> None:
-    """Check that bounds are on the public grid if they should be, and those of the members if these are told."""
+    """Check that bounds are on the public grid if they should be, and fit the members if there are any."""
     for name in (name for name in generalised(release) if is_number(release, name)):
         domain = numeric_domain(release, name)
         lower, upper = floats(classes, f"{name}_lower"), floats(classes, f"{name}_upper")
@@ -601,12 +565,11 @@ def _check_bounds(release: Release, classes: pa.Table, bounds: str) -> None:
 
 
 def sensitive_column(release: Release, name: str) -> pa.Array:
-    """Return the values of a sensitive column as they are compared."""
     return ranked(release.data.column(name).combine_chunks(), release.attributes[name].plain())
 
 
 def _fewest_persons(release: Release, sizes: IntArray) -> int | None:
-    """Return how many persons are said to be in the class with fewest: at least k, at most its records."""
+    """Return the stated number of persons in the class with the fewest: at least k, at most its records."""
     persons = release.certificate.rows.persons
     if persons is None:
         return None
@@ -616,7 +579,7 @@ def _fewest_persons(release: Release, sizes: IntArray) -> int | None:
 
 
 def _agree(counted: object, stated: object) -> bool:
-    """Return whether figures are the same, up to rounding where they are fractions."""
+    """Return whether figures are the same, fractions up to rounding."""
     if isinstance(counted, dict) and isinstance(stated, dict):
         return counted.keys() == stated.keys() and all(_agree(value, stated[name]) for name, value in counted.items())
     if isinstance(counted, float) and isinstance(stated, float):
@@ -648,7 +611,7 @@ def class_widths(release: Release, classes: pa.Table, name: str) -> tuple[FloatA
     if is_number(release, name):
         lower, upper = floats(classes, f"{name}_lower"), floats(classes, f"{name}_upper")
         diameter = numeric_domain(release, name).diameter
-        # The loss was added up from decimals, of which a bound is only the nearest double.
+        # The loss was added up from decimals; a bound is only the nearest double of one.
         return (upper - lower) / diameter, (np.spacing(np.abs(lower)) + np.spacing(np.abs(upper))) / diameter
     if _is_set_valued(release, name):
         domain, codes, sizes = _set_codes(release, classes, name)
