@@ -287,7 +287,7 @@ def test_links_and_reference():
 
 
 BENT = re.compile(
-    r"\b(mend(s|ed|ing)?|anew|dear(er|est)?|thereof|told|asked)\b|, say[,.)]|\bis none\b|\bleave \w+ away\b", re.I
+    r"\b(mend(s|ed|ing)?|anew|dear(er|est)?|thereof|told|asked)\b|, say[,.)]|\bis none\.|\bleave \w+ away\b", re.I
 )
 """Words of the left column of STYLE B8 that have no place in what people read."""
 
@@ -298,7 +298,8 @@ def sentences() -> Iterator[tuple[str, str]]:
     source = ROOT / "src" / "dunnage"
     texts = [path for path in source.rglob("*") if path.suffix in (".html", ".toml", ".js", ".md", ".txt")]
     for path in [*pages, *(ROOT / "docs").rglob("*.md"), *texts]:
-        yield path.relative_to(ROOT).as_posix(), path.read_text()
+        text = re.sub(r"\{\{.*?\}\}|\{%.*?%\}", "", path.read_text(), flags=re.DOTALL)  # code in templates
+        yield path.relative_to(ROOT).as_posix(), re.sub(r'^"?[\w ,()-]+"? = ', "", text, flags=re.M)  # keys of data
     for path in source.rglob("*.py"):
         tree = ast.parse(path.read_text())
         notes = set()  # docstrings are for developers, except where they are the help of a command
@@ -311,5 +312,6 @@ def sentences() -> Iterator[tuple[str, str]]:
 
 
 def test_plain_words():
-    bent = [(place, found[0]) for place, text in sentences() for found in BENT.finditer(text)]
+    fixed = "persons told apart"  # the name of an assumption, which certificates of all versions state
+    bent = [(place, word[0]) for place, text in sentences() for word in BENT.finditer(text.replace(fixed, ""))]
     assert bent == []
