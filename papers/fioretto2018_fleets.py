@@ -45,10 +45,9 @@ from papers.fioretto2018_runs import (
     WEEKEND,
     WHOLE_DAY,
     Trips,
-    mean_interval,
-    seed_of,
     trips,
 )
+from papers.measuring import Runs, column_of, mean_interval, seed_of
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -66,11 +65,6 @@ TOWN = "town"
 def threshold(num_cells: int, epsilon: float) -> int:
     """Return the least count that noise lifts fewer than one of so many empty cells to, on average."""
     return math.ceil(0.5 + math.log(num_cells / 2) / epsilon)
-
-
-def num_expansions(num_trips: int) -> int:
-    """Return how many days with random seconds are sized together: fewer of many trips, which differ less."""
-    return 5 if num_trips <= FEW_TRIPS else 1
 
 
 # What is sized
@@ -267,20 +261,15 @@ def measure(job: FleetJob) -> list[FleetRun]:
     sizes |= {"expansions": 0, "legs": 0}
     if num_trips <= job.most_trips:
         start = time.process_time()
-        task = here.task(counts, num_expansions(num_trips))
+        # Fewer days with random seconds are sized together where there are many trips, which differ less.
+        task = here.task(counts, 5 if num_trips <= FEW_TRIPS else 1)
         fleet = task.size().fleet
         sizes = {"seconds": time.process_time() - start, "expansions": len(task.days), **here.operated(fleet)}
         sizes |= {"shuttles": float(sum(fleet)), "legs": round(float(task.legs.sum()) / len(task.days))}
     true = here.operated(here.needed.fleet)
     return [
         FleetRun(
-            place=job.place,
-            day=job.day,
-            draw=job.draw,
-            epsilon=job.epsilon,
-            method=job.method,
-            form=job.form,
-            run=job.run,
+            **{name: getattr(job, name) for name in (*Fleets.KIND, "run")},
             trips=num_trips,
             true_shuttles=sum(here.needed.fleet),
             true_wait=true["wait"],
@@ -298,16 +287,13 @@ def warm_up() -> None:
 # Results
 
 
-@dataclass(frozen=True, eq=False)
-class Fleets:
+class Fleets(Runs):
     """All fleets that were sized."""
 
-    runs: Sequence[FleetRun]
-    effort: Effort
+    KIND = ("day", "method", "epsilon", "form", "place", "draw")
 
     @classmethod
     def of(cls, found: Iterable[FleetRun], effort: Effort) -> Fleets:
-        """Sort what was measured."""
         order = {method: place for place, method in enumerate((EXACT, *METHODS))}
         runs = sorted(found, key=lambda r: (r.place, r.day, r.draw, order[r.method], r.form, -r.epsilon, r.run))
         return cls(runs, effort)
@@ -317,16 +303,12 @@ class Fleets:
         """Days of two hours that were looked at."""
         return tuple(day for day in (WEEKDAY, WEEKEND) if any(run.day == day for run in self.runs))
 
-    def of_kind(
-        self, day: str, method: str, epsilon: float, *, form: str = SOUND, place: str = TOWN, draw: int = 0
-    ) -> list[FleetRun]:
-        """Return the fleets of a kind, those left out as well."""
-        kind = (day, method, epsilon, form, place, draw)
-        return [run for run in self.runs if (run.day, run.method, run.epsilon, run.form, run.place, run.draw) == kind]
+    def usual(self) -> dict[str, object]:
+        return {"form": SOUND, "place": TOWN, "draw": 0}
 
     def sized(self, day: str, method: str, epsilon: float, **kind: Any) -> list[FleetRun]:
-        """Return the fleets of a kind that were sized."""
-        return [run for run in self.of_kind(day, method, epsilon, **kind) if run.expansions]
+        """Return the fleets of a kind that were sized, without those left out."""
+        return [run for run in self.of_kind(day=day, method=method, epsilon=epsilon, **kind) if run.expansions]
 
     def mean(self, column: str, day: str, method: str, epsilon: float, **kind: Any) -> float:
         """Return the mean of a measure; nan if nothing was sized."""
@@ -343,11 +325,8 @@ class Fleets:
 
 def mean_of(runs: Sequence[FleetRun], column: str) -> tuple[float, float]:
     """Return the mean of a measure and half the width of its 95 % interval; nan for what is not known."""
-    values: FloatArray = np.array([getattr(run, column) for run in runs], dtype=np.float64)
-    values = values[np.isfinite(values)]
-    if not len(values):
-        return math.nan, math.nan
-    return mean_interval(values) if len(values) > 1 else (float(values[0]), math.nan)
+    values = column_of(runs, column)
+    return mean_interval(values[np.isfinite(values)])
 
 
 # Tables

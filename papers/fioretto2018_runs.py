@@ -8,12 +8,11 @@ The paper's trips are not public. Ours are generated to the counts it states (``
 
 from __future__ import annotations
 
-import hashlib
 import math
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass, fields
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from itertools import pairwise
@@ -37,7 +36,7 @@ from dunnage.mechanisms.counts import (
 )
 from dunnage.noise.source import Noise
 from dunnage.samples import TripSetting, generate_trips
-from papers.hoogervorst2019_runs import mean_sd
+from papers.measuring import Runs, mean_interval, means, seed_of
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -262,7 +261,9 @@ def measure(job: Job) -> list[Run | Checked]:
     """Do one job."""
     noise = Noise(seed=seed_of(job))
     if job.check:
-        return [_CHECKS[job.check](job, noise)]
+        number, mean = _CHECKS[job.check](job, noise)
+        kind = {name: getattr(job, name) for name in ("check", "day", "epsilon", "method")}
+        return [Checked(**kind, number=number, mean=mean)]
     own, found = trips(job.day, job.draw), list[Run | Checked]()
     release = own.draw(job.method, job.epsilon, job.form)
     release(noise)  # tables of noise are made once
@@ -270,26 +271,9 @@ def measure(job: Job) -> list[Run | Checked]:
         start = time.process_time()
         drawn = release(noise)
         seconds = time.process_time() - start
-        found.append(_run(job, run, seconds, errors(own, own.dense(drawn))))
+        kind = {name: getattr(job, name) for name in Results.KIND}
+        found.append(Run(**kind, run=run, seconds=seconds, **errors(own, own.dense(drawn))))
     return found
-
-
-def seed_of(job: Job) -> int:
-    """Return a seed of a job's own, the same in every process."""
-    return int.from_bytes(hashlib.sha256(repr(astuple(job)).encode()).digest())
-
-
-def _run(job: Job, run: int, seconds: float, measured: Mapping[str, Any]) -> Run:
-    return Run(
-        day=job.day,
-        draw=job.draw,
-        epsilon=job.epsilon,
-        method=job.method,
-        form=job.form,
-        run=run,
-        seconds=seconds,
-        **measured,
-    )
 
 
 def nothing(day: str, draw: int = 0) -> list[Run]:
@@ -310,7 +294,7 @@ def _asked(job: Job) -> tuple[Trips, Any, Any, Layout]:
     return own, way, asked, Layout.of(asked.universe, asked.features)
 
 
-def _negative(job: Job, noise: Noise) -> Checked:
+def _negative(job: Job, noise: Noise) -> tuple[float, float]:
     """Count the leaves that the closed form makes negative, before they are rounded to none."""
     own, way, asked, layout = _asked(job)
     parents = [finer.parents(coarser, layout) for coarser, finer in pairwise(asked.features)]
@@ -321,10 +305,10 @@ def _negative(job: Job, noise: Noise) -> Checked:
         noisy = [*asked.noisy_sums(own.counted, noise), asked.noisy_cells(own.counted, layout, noise)]
         leaves = consistent_tree(noisy, parents, variances, prune=way.prune)[-1]
         number, total = number + int((leaves < 0).sum()), total + float(leaves[leaves < 0].sum())
-    return _checked(job, number / job.runs, total / number if number else 0.0)
+    return number / job.runs, total / number if number else 0.0
 
 
-def _contraction(job: Job, noise: Noise) -> Checked:
+def _contraction(job: Job, noise: Noise) -> tuple[float, float]:
     """Divide the error after the projection by that before it, in the norm that it minimises."""
     own, way, asked, layout = _asked(job)
     family = way.family(asked.features, layout)
@@ -345,11 +329,7 @@ def _contraction(job: Job, noise: Noise) -> Checked:
             found = np.bincount(own_groups, weights=of_join, minlength=size)
             before, after = before + ratio * ((told - exact) ** 2).sum(), after + ratio * ((found - exact) ** 2).sum()
         ratios.append(math.sqrt(after / before))
-    return _checked(job, max(ratios), float(np.mean(ratios)))
-
-
-def _checked(job: Job, number: float, mean: float) -> Checked:
-    return Checked(check=job.check, day=job.day, epsilon=job.epsilon, method=job.method, number=number, mean=mean)
+    return max(ratios), float(np.mean(ratios))
 
 
 _CHECKS = {NEGATIVE: _negative, CONTRACTION: _contraction}
@@ -365,12 +345,11 @@ def warm_up() -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class Results:
+class Results(Runs):
     """All runs and checks."""
 
-    runs: Sequence[Run]
-    checks: Sequence[Checked]
-    effort: Effort
+    checks: Sequence[Checked] = ()
+    KIND = ("day", "draw", "epsilon", "method", "form")
 
     @classmethod
     def of(cls, found: Iterable[Run | Checked], effort: Effort) -> Results:
@@ -382,24 +361,16 @@ class Results:
         runs.sort(key=lambda run: (run.day, run.draw, -run.epsilon, run.method, run.form, run.run))
         checks = [item for item in items if isinstance(item, Checked)]
         checks.sort(key=lambda item: (item.check, item.day, item.method, -item.epsilon))
-        return cls(runs, checks, effort)
-
-    @cached_property
-    def _by_kind(self) -> dict[tuple[object, ...], list[Run]]:
-        found: dict[tuple[object, ...], list[Run]] = {}
-        for run in self.runs:
-            found.setdefault((run.day, run.draw, run.epsilon, run.method, run.form), []).append(run)
-        return found
+        return cls(runs, effort, checks)
 
     def values(self, column: str, method: str, epsilon: float, day: str, *, form: str, draw: int = 0) -> FloatArray:
         """Return one measure of all runs of a kind."""
-        runs = self._by_kind[day, draw, epsilon, method, form]
-        return np.array([getattr(run, column) for run in runs], dtype=np.float64)
+        return super().values(column, method=method, epsilon=epsilon, day=day, form=form, draw=draw)
 
     def mean(
         self, column: str, method: str, epsilon: float, day: str = WEEKDAY, *, form: str = "", draw: int = 0
     ) -> float:
-        """Return the mean of a measure; as published, unless the method is ours or another form is asked for."""
+        """Return the mean of a measure; as published, unless the method is ours or another form is given."""
         form = form or (SOUND if method in PRESETS else PUBLISHED)
         return float(self.values(column, method, epsilon, day, form=form, draw=draw).mean())
 
@@ -411,24 +382,11 @@ class Results:
 
     def row(self, columns: Iterable[str], method: str, epsilon: float, day: str, *, form: str) -> dict[str, object]:
         """Return means, each with its 95 % interval (as ``_sd``, the half of its width), as a line of a table."""
-        line: dict[str, object] = {}
-        for column in columns:
-            line[column], line[f"{column}_sd"] = mean_interval(self.values(column, method, epsilon, day, form=form))
-        return line
+        return means(mean_interval, {c: self.values(c, method, epsilon, day, form=form) for c in columns})
 
     def checked(self, check: str, method: str = "") -> Iterator[Checked]:
         """Return what was looked at, of one method or of all."""
         return (item for item in self.checks if item.check == check and method in ("", item.method))
-
-
-def mean_interval(values: FloatArray) -> tuple[float, float]:
-    """Return a mean and half the width of its 95 % interval (Student's); nan for what cannot be told."""
-    from scipy import stats
-
-    mean, sd = mean_sd(values)
-    if math.isnan(sd):
-        return mean, sd
-    return mean, float(stats.t.ppf(0.975, len(values) - 1)) * sd / math.sqrt(len(values))
 
 
 # What follows without any run
@@ -475,6 +433,3 @@ def largest_rmse(own: Trips, method: str, epsilon: float) -> float:
     weights = np.ones(len(sizes)) if method in ("O5(a)", "O5(c)") else sizes[0] / sizes
     square = 2 * (len(sizes) / epsilon) ** 2  # of the noise of one answer, on average
     return math.sqrt(square * float((weights * sizes).sum()) / sizes[0])
-
-
-COLUMNS = tuple(field.name for field in fields(Run))

@@ -29,7 +29,7 @@ from dunnage.mechanisms.noisy import NoisyClusters, NoisyValues, published_noise
 from dunnage.mechanisms.sampled_lattice import SampledLattice
 from dunnage.planning.linkage import row_posterior
 from dunnage.samples import draw_weights
-from papers.hoogervorst2019_runs import Setting, mean_sd
+from papers.hoogervorst2019 import Setting
 from papers.li2022_naive import naive_packing
 from papers.li2022_runs import (
     BETA,
@@ -52,6 +52,7 @@ from papers.li2022_runs import (
     sampled_lattice,
     seed_of,
 )
+from papers.measuring import mean_sd
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

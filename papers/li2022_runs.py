@@ -28,7 +28,8 @@ from dunnage.mechanisms.sampled_lattice import SampledLattice
 from dunnage.model.guarantees import SampledDP
 from dunnage.noise.sampling import sampling_delta, sampling_epsilon
 from dunnage.samples.packages import PackageSetting
-from papers.hoogervorst2019_runs import Setting, mean_sd, weights_of
+from papers.hoogervorst2019 import Setting, weights_of
+from papers.measuring import mean_sd
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -229,6 +229,26 @@ def short_rows(rows: Sequence[Row]) -> list[dict[str, object]]:
     ]
 
 
+def short_intervals(rows: Sequence[Row]) -> list[dict[str, object]]:
+    """Put means and intervals into one column each, to the second digit of an interval, or four digits without one."""
+
+    def written(value: float, half: object) -> str:
+        width = half if isinstance(half, float) and half > 0 else 0.0
+        if math.isnan(value) or not width:
+            return "" if math.isnan(value) else f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+        decimals = 1 - math.floor(math.log10(width))
+        return " ± ".join(f"{round(number, decimals):,.{max(0, decimals)}f}" for number in (value, width))
+
+    return [
+        {
+            key: written(value, row.get(f"{key}_sd", math.nan)) if isinstance(value, float) else value
+            for key, value in row.items()
+            if not key.endswith("_sd")
+        }
+        for row in rows
+    ]
+
+
 def intervals_named(rows: Sequence[Row]) -> list[dict[str, object]]:
     """Name what stands beside a mean: half of its 95 % interval."""
     return [{re.sub("_sd$", ", half of the 95 % interval", key): row[key] for key in row} for row in rows]

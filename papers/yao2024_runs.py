@@ -11,10 +11,9 @@ Every method is run on *terms*: at the budget that it declares, and with reports
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, cached_property, lru_cache
 from typing import Any
@@ -45,7 +44,7 @@ from dunnage.devices.subjects import Grid, Quantity
 from dunnage.devices.task import Tier
 from dunnage.noise.source import Noise
 from dunnage.samples.telemetry import CITY_BOX, PositionSetting, TelemetrySetting, positions, telemetry
-from papers.fioretto2018_runs import mean_interval
+from papers.measuring import Runs, fields_of, mean_interval, seed_of
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -394,29 +393,27 @@ QUICK = Effort(runs=4, number_runs=20, long_runs=3, epsilons=(0.5, 1.5, 3.0, 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job:
-    """Some repetitions of one kind."""
+class Case:
+    """What is reported, and how."""
 
     kind: str  # ``numbers``, ``places``, ``paths`` or ``grids``
     data: str  # law of the numbers, or ``fleet``
-    method: str  # method, terms, epsilon: What is reported
+    method: str
     terms: str
     epsilon: float
     # numbers of a report (``numbers``), steps (``places``: of the paths that QJLP reports), or levels (``grids``)
     size: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job(Case):
     runs: int  # repetitions
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run:
+class Run(Case):
     """One repetition, measured."""
 
-    kind: str  # kind, data, method, terms, epsilon, size, run: What was reported, and how; see :class:`Job`
-    data: str
-    method: str
-    terms: str
-    epsilon: float
-    size: int
     run: int
     mse: float = math.nan  # mean over attributes of the squared error of the estimated mean, in units of [-1, 1]
     # rmse, mape: Root mean square, and mean, of the errors of unbiased shares, for MAPE relative to the share or
@@ -482,24 +479,8 @@ def measure(job: Job) -> list[Run]:
     """Do one job."""
     noise, generator = Noise(seed=seed_of(job)), np.random.default_rng(seed_of(job))
     of_kind = _number_runs if job.kind == NUMBERS else _share_runs
-    return [
-        Run(
-            kind=job.kind,
-            data=job.data,
-            method=job.method,
-            terms=job.terms,
-            epsilon=job.epsilon,
-            size=job.size,
-            run=run,
-            **measured,
-        )
-        for run, measured in enumerate(of_kind(job, noise, generator))
-    ]
-
-
-def seed_of(job: Job) -> int:
-    """Return a seed of a job's own, the same in every process."""
-    return int.from_bytes(hashlib.sha256(repr(astuple(job)).encode()).digest())
+    case = fields_of(job, Case)
+    return [Run(**case, run=run, **measured) for run, measured in enumerate(of_kind(job, noise, generator))]
 
 
 def _number_runs(job: Job, noise: Noise, generator: np.random.Generator) -> Iterable[dict[str, float]]:
@@ -547,49 +528,30 @@ def warm_up() -> None:
 # Results
 
 
-@dataclass(frozen=True, eq=False)
-class Results:
+class Results(Runs):
     """All runs."""
 
-    runs: Sequence[Run]
-    effort: Effort
+    KIND = ("kind", "data", "method", "terms", "epsilon", "size")
 
     @classmethod
     def of(cls, found: Iterable[Run], effort: Effort) -> Results:
-        """Sort what was measured."""
         order = sorted(found, key=lambda r: (r.kind, r.data, r.size, r.epsilon, r.method, r.terms, r.run))
         return cls(order, effort)
 
-    @cached_property
-    def _by_kind(self) -> dict[tuple[object, ...], list[Run]]:
-        found: dict[tuple[object, ...], list[Run]] = {}
-        for run in self.runs:
-            found.setdefault((run.kind, run.data, run.method, run.terms, run.epsilon, run.size), []).append(run)
-        return found
-
-    def values(
-        self, column: str, method: str, epsilon: float, size: int, *, kind: str, data: str, terms: str
-    ) -> FloatArray:
-        """Return one measure of all runs of a kind, from the terms on which the method is run."""
+    def interval(
+        self, column: str, method: str, epsilon: float, size: int, *, kind: str, data: str, terms: str = DECLARED
+    ) -> tuple[float, float]:
+        """Return the mean of a measure, from the terms on which the method is run, and half of its 95 % interval."""
         if not runs_apart(method, terms):
             terms = DECLARED
         if kind == PLACES and method != QJLP:
             size = STEPS[0]  # one place is reported, whatever is compared with it
-        runs = self._by_kind[kind, data, method, terms, epsilon, size]
-        return np.array([getattr(run, column) for run in runs], dtype=np.float64)
-
-    def interval(
-        self, column: str, method: str, epsilon: float, size: int, *, kind: str, data: str, terms: str
-    ) -> tuple[float, float]:
-        """Return the mean of a measure and half of the width of its 95 % interval."""
-        mean, half = mean_interval(self.values(column, method, epsilon, size, kind=kind, data=data, terms=terms))
+        case = {"method": method, "epsilon": epsilon, "size": size, "kind": kind, "data": data, "terms": terms}
+        mean, half = mean_interval(self.values(column, **case))
         return mean, 0.0 if math.isnan(half) else half
 
-    def mean(
-        self, column: str, method: str, epsilon: float, size: int, *, kind: str, data: str, terms: str = DECLARED
-    ) -> float:
-        """Return the mean of a measure."""
-        return self.interval(column, method, epsilon, size, kind=kind, data=data, terms=terms)[0]
+    def mean(self, column: str, method: str, epsilon: float, size: int, **case: str) -> float:
+        return self.interval(column, method, epsilon, size, **case)[0]
 
 
 @lru_cache(maxsize=32)
