@@ -95,19 +95,19 @@ def by_ridepy(requests: Requests, size: int, home: int) -> tuple[float, float, f
     from ridepy.vehicle_state_cython import VehicleState
 
     places, service = where(), Service()
-    asked = requests.seconds - requests.seconds.min()
+    begin = requests.seconds - requests.seconds.min()
     direct = np.linalg.norm(places[requests.origin] - places[requests.destination], axis=1)
     longest = service.longest(np.ceil(direct).astype(np.int64))
     wanted = [
         TransportationRequest(
             request_id=leg,
-            creation_timestamp=float(asked[leg]),
+            creation_timestamp=float(begin[leg]),
             origin=tuple(places[requests.origin[leg]]),
             destination=tuple(places[requests.destination[leg]]),
-            pickup_timewindow_min=float(asked[leg]),
-            pickup_timewindow_max=float(asked[leg] + service.max_wait_seconds),
+            pickup_timewindow_min=float(begin[leg]),
+            pickup_timewindow_max=float(begin[leg] + service.max_wait_seconds),
             delivery_timewindow_min=0.0,
-            delivery_timewindow_max=float(asked[leg] + service.max_wait_seconds + longest[leg]),
+            delivery_timewindow_max=float(begin[leg] + service.max_wait_seconds + longest[leg]),
         )
         for leg in range(len(requests))
     ]
@@ -122,7 +122,7 @@ def by_ridepy(requests: Requests, size: int, home: int) -> tuple[float, float, f
     events = list(fleet.simulate(wanted, t_cutoff=50_000))
     seconds = time.process_time() - start
     boarded = _of_type(events, PickupEvent)
-    waits = [event["timestamp"] - asked[event["request_id"]] for event in boarded]
+    waits = [event["timestamp"] - begin[event["request_id"]] for event in boarded]
     served = len(_of_type(events, RequestAcceptanceEvent)) / len(requests)
     return seconds, served, float(np.mean(waits))
 

@@ -96,7 +96,7 @@ def rows_of(title: str, pairs: Sequence[tuple[Outcome, Outcome]]) -> list[Row]:
     return [
         row(f"{title}: time", *(_mean(plans, "seconds") for plans in (mine, theirs)), "CPU seconds a plan"),
         row(f"{title}: bins", *(_mean(plans, "bins") for plans in (mine, theirs)), "bins a plan (less is better)"),
-        row(f"{title}: least held-out feasibility", *worst, "share of permutations, to 0.001 (0.95 is asked)"),
+        row(f"{title}: least held-out feasibility", *worst, "share of permutations, to 0.001 (0.95 is the target)"),
     ]
 
 

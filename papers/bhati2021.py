@@ -15,6 +15,7 @@ Bhati, Ivanchev, Bojic, Datta, Eckhoff 2021, Utility-Driven k-Anonymization of P
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -33,7 +34,7 @@ from dunnage.kernels.clusters.published import published_density, published_gree
 from dunnage.kernels.clusters.refine import dissolve, refine
 from papers import bhati2021_example as example
 from papers import report
-from papers.measuring import Runs, fields_of, in_parallel
+from papers.measuring import Runs, fields_of, in_parallel, mean_sd
 from papers.report import Curve, Quoted, Statements, Svg, verdict
 
 FloatArray = npt.NDArray[np.float64]
@@ -350,9 +351,9 @@ def mean_start(rides: Rides, of_record: IntArray) -> dict[str, float]:
     np.maximum.at(high, of_record[inside], rides.start[inside])
     if not num:
         return {"start_lower": math.nan, "start_middle": math.nan}
-    told = {"start_lower": low, "start_middle": (low + high) / 2}
+    stated = {"start_lower": low, "start_middle": (low + high) / 2}
     truth = rides.start.mean()
-    return {name: float(abs(values[of_record[inside]].mean() - truth)) for name, values in told.items()}
+    return {name: float(abs(values[of_record[inside]].mean() - truth)) for name, values in stated.items()}
 
 
 # Everything
@@ -654,12 +655,12 @@ def _figures_5_7(results: Results) -> Iterator[Quoted]:
         found = {c: {s: results.mean(c, k=k, scenario=s) for s in FACTORS} for c in readings}
         least = {c: min(values, key=lambda s, v=values: v[s]) for c, values in found.items()}
         most = {c: max(values, key=lambda s, v=values: v[s]) for c, values in found.items()}
-        told = "; ".join(f"{name} importance: {_listed(found[column])}" for column, name in readings.items())
+        stated = "; ".join(f"{name} importance: {_listed(found[column])}" for column, name in readings.items())
         grown = {s: results.mean("total_auto", k=k, scenario=s, method=GROWTH) for s in FACTORS}
         yield says(
             "total-distortion-is-lowest",
             what=(k,),
-            ours=(told, _listed(grown)),
+            ours=(stated, _listed(grown)),
             agrees=least["total_auto"] == AUTO and most["total_auto"] == OD,
             differs=(
                 _why_not_lowest(found["total_auto"], grown, f"{least['total']} lowest and {most['total']} highest"),
@@ -688,11 +689,13 @@ def _why_not_lowest(found: dict[str, float], grown: dict[str, float], own: str) 
 
 def _beside_pairs(results: Results) -> str:
     """Say how growth does at what the paper's own application counts, without limits."""
-    told = []
+    stated = []
     for reading in ("spread", "possible", "certain"):
         theirs, grown = (_by_limit(results, f"od_{reading}", OD, method)[math.inf] for method in (DENSITY, GROWTH))
-        told.append(f"{reading} {grown:.2f}, {'worse' if grown > theirs else 'not worse'} than density's {theirs:.2f}")
-    return f"beside the paper, growth without limits: {'; '.join(told)}"
+        stated.append(
+            f"{reading} {grown:.2f}, {'worse' if grown > theirs else 'not worse'} than density's {theirs:.2f}"
+        )
+    return f"beside the paper, growth without limits: {'; '.join(stated)}"
 
 
 def _by_limit(results: Results, column: str, scenario: str, method: str = DENSITY) -> dict[float, float]:
@@ -800,16 +803,18 @@ ATTRIBUTE_NAMES = {"type": "passenger type", "board": "boarding", "alight": "ali
 CONFIGURATIONS = tuple((m, s) for s in (MAXIMUM, UNIT) for m in (GREEDY, DENSITY))
 BESIDE = (DENSITY, GROWTH, REFINED)
 SCENARIO_STYLES = {scenario: number for number, scenario in enumerate(FACTORS)}
-METHOD_STYLES = {GREEDY: (7, False), DENSITY: (0, False), GROWTH: (1, False), REFINED: (2, False)}
+METHOD_STYLES = {GREEDY: 7, DENSITY: 0, GROWTH: 1, REFINED: 2}
 QUOTED_POINTS = {
-    ("type", PT): [(5, 0.0), (50, 0.007)],
-    ("type", AUTO): [(5, 0.31), (50, 0.91)],
-    ("board", OD): [(5, 0.04)],
-    ("board", AUTO): [(5, 0.06)],
-    ("board", RST): [(5, 0.12)],
+    PT: [(5, 0.0), (50, 0.007)],
+    AUTO: [(5, 0.31), (50, 0.91), (5, 0.06)],
+    OD: [(5, 0.04)],
+    RST: [(5, 0.12)],
 }
 """What the text reads off Figure 5."""
-_DISTORTIONS = (*IN_TABLE_4, "total", "total_auto", "total_equal")
+LIMIT_MEASURES = {
+    OD: {"stations": "stations", "od_spread": "top 20 pairs, spread", "od_certain": "top 20 pairs, certain"},
+    RST: {START: "start time", "start_lower": "mean start, lower ends, s", "start_middle": "mean start, middles, s"},
+}
 
 
 def reproduce(out: Path, *, quick: bool, workers: int) -> Path:
@@ -817,320 +822,188 @@ def reproduce(out: Path, *, quick: bool, workers: int) -> Path:
     effort = QUICK if quick else FULL
     out.mkdir(parents=True, exist_ok=True)
     start = time.monotonic()
-    found = in_parallel(measure, jobs(effort), workers=workers, warm_up=warm_up)
-    results = Results.of(found, effort)
+    results = Results.of(in_parallel(measure, jobs(effort), workers=workers, warm_up=warm_up), effort)
     tables = tables_of(results)
-    drawings: dict[str, Callable[[], list[Svg]]] = {
-        "figure3": lambda: _draw_3(results),
-        "figure4": lambda: _draw_4(results),
-        "figure5": lambda: _draw_5(results),
-        "figure6": lambda: _draw_6(results),
-        "figure7": lambda: _draw_7(results),
-        "figure8": lambda: _draw_limits(results, OD),
-        "figure10": lambda: _draw_limits(results, RST),
-        "beside": lambda: _draw_beside(results),
-    }
+    draws = "one generated table" if effort.draws == 1 else f"{effort.draws} generated tables"
+    note = (
+        f"{'Quick' if quick else 'Full'} form: {draws} of {effort.size:,} rides, k = {', '.join(map(str, effort.ks))}. "
+        f"Local search for {effort.refine_seconds:g} s each. Means with standard deviations over draws. {RULE} Took "
+        f"{time.monotonic() - start:.0f} s."
+    )
     return report.Reproduction(
         page=PAGE,
-        note=_note(results, quick, time.monotonic() - start),
+        note=note,
         data="rides",
         lines=quoted(results),
         files={"runs": [asdict(run) for run in results.runs], **tables},
         markdown=[(PAGE.titles[name], PAGE.why[name], report.short_rows(rows)) for name, rows in tables.items()],
         sections=report.table_sections(
-            PAGE, tables, lambda name, rows: [] if name == "figure6" else report.short_rows(rows), drawings
+            PAGE,
+            tables,
+            lambda name, rows: [] if name == "figure6" else report.short_rows(rows),
+            {name: (lambda draw=draw: draw(results)) for name, draw in DRAWINGS.items()},
         ),
     ).write(out)
 
 
-def _note(results: Results, quick: bool, seconds: float) -> str:
-    effort, form = results.effort, "Quick form" if quick else "Full form"
-    draws = "one drawn table" if effort.draws == 1 else f"{effort.draws} drawn tables"
-    return (
-        f"{form}: {draws} of {effort.size:,} rides, k = {', '.join(map(str, effort.ks))}. Local search for "
-        f"{effort.refine_seconds:g} s each. Means with standard deviations over draws. {RULE} Took {seconds:.0f} s."
-    )
-
-
-# Tables
-
-
 def tables_of(results: Results) -> dict[str, list[dict[str, object]]]:
     """Return everything measured as tables by name."""
+    row, effort = results.row, results.effort
+    ks, beside = effort.ks, [{"scenario": s, "k": k, "method": m} for s in FACTORS for k in effort.ks for m in BESIDE]
+    rides = [drawn(effort.size, draw) for draw in range(effort.draws)]
+    weights: list[dict[str, object]] = []
+    for scenario, printed in TABLE_4.items():
+        weights.append({"scenario": scenario})
+        for name, value in zip(IN_TABLE_4, printed, strict=True):
+            own = [float(one.weights(scenario)[ATTRIBUTES.index(name)]) for one in rides]
+            weights[-1] |= {f"{name}, paper": value, f"{name}, ours": sum(own) / len(own)}
+    histograms = []
+    for scenario, name in itertools.product(FACTORS, IN_TABLE_4):
+        shares = results.shares(scenario, DENSITY, name)
+        bars = {f"{bar / BINS:g}": float(share) for bar, share in enumerate(shares)}
+        histograms.append({"scenario": scenario, "attribute": name, **bars})
+    gains = []
+    for k, method in itertools.product(ks, (GREEDY, *BESIDE)):
+        gain = 1 - results.mean("total", k=k, method=method) / results.mean("total", k=k)
+        gains.append({**row(["total", "total_equal", "seconds"], k=k, method=method), "gain": f"{gain:.1%}"})
+    distortions_ = (*IN_TABLE_4, "total", "total_auto", "total_equal")
+    persons = ["total", "persons", "too_few", "one_type"]
+    dissolved = [{"k": k, "scenario": AUTO} for k in ks]
+    dissolved += [{"k": effort.limit_k, "scenario": scenario} for scenario in LIMITED]
     return {
         "example": example.table(),
-        "table4": _weights_table(results),
-        "figure3": _figure_3(results),
-        "figure4": _figure_4(results),
-        "figure5": _figure_5(results),
-        "figure6": _figure_6(results),
-        "figure7": _figure_7(results),
-        "figure8": _limits_table(results, OD),
-        "figure10": _limits_table(results, RST),
-        "beside": _beside_table(results),
-        "persons": _persons_table(results),
-        "dissolved": _dissolved_table(results),
+        "table4": weights,
+        "figure3": [row(distortions_, k=k, method=m, scaling=s) for k in ks for m, s in CONFIGURATIONS],
+        "figure4": [row(["seconds"], size=n, k=k, method=m) for n in effort.sizes for k in ks for m in PUBLISHED],
+        "figure5": [row(IN_TABLE_4, **case) for case in beside],
+        "figure6": histograms,
+        "figure7": [row((START, "stations", TYPE, "total_auto", "total", "total_equal"), **case) for case in beside],
+        "figure8": _limits_table(results, OD, ("stations", "od_spread", "od_possible", "od_certain")),
+        "figure10": _limits_table(results, RST, (START, "start_lower", "start_middle")),
+        "beside": gains,
+        "persons": [row(persons, k=k, method=m) for k in ks for m in (DENSITY, GROWTH, PERSONS)],
+        "dissolved": [
+            row(["total", "suppressed"], method=m, **case) for case in dissolved for m in (DENSITY, DISSOLVED)
+        ],
     }
 
 
-def _weights_table(results: Results) -> list[dict[str, object]]:
-    rides = [drawn(results.effort.size, draw) for draw in range(results.effort.draws)]
-    rows: list[dict[str, object]] = []
-    for scenario, printed in TABLE_4.items():
-        row: dict[str, object] = {"scenario": scenario}
-        for name, value in zip(IN_TABLE_4, printed, strict=True):
-            place = ATTRIBUTES.index(name)
-            row[f"{name}, paper"] = value
-            row[f"{name}, ours"] = sum(float(one.weights(scenario)[place]) for one in rides) / len(rides)
-        rows.append(row)
+def _limits_table(results: Results, scenario: str, own: Sequence[str]) -> list[dict[str, object]]:
+    columns, rows = (*own, "total", "total_auto", "suppressed"), []
+    for method, limit in itertools.product((DENSITY, GROWTH), (*results.effort.limits[scenario], math.inf)):
+        row = results.row(columns, method=method, scenario=scenario, k=results.effort.limit_k, limit=limit)
+        rows.append({**row, "limit": "none" if math.isinf(limit) else limit})
     return rows
 
 
-def _figure_3(results: Results) -> list[dict[str, object]]:
-    return [
-        results.row(_DISTORTIONS, k=k, method=method, scaling=scaling)
-        for k in results.effort.ks
-        for method, scaling in CONFIGURATIONS
-    ]
+# Figures
 
 
-def _figure_4(results: Results) -> list[dict[str, object]]:
-    return [
-        results.row(["seconds"], size=size, k=k, method=method)
-        for size in results.effort.sizes
-        for k in results.effort.ks
-        for method in PUBLISHED
-    ]
+def _curve(
+    results: Results, column: str, name: str, style: int, cases: Mapping[float, Mapping[str, Any]], dashed: bool = False
+) -> Curve:
+    """Draw mean and standard deviation of a measure, of a case at each place."""
+    points = [(float(x), *mean_sd(results.values(column, **case))) for x, case in cases.items()]
+    return Curve(name, [(x, mean, 0.0 if math.isnan(sd) else sd) for x, mean, sd in points], style, dashed)
 
 
-def _figure_5(results: Results) -> list[dict[str, object]]:
-    return [
-        results.row(IN_TABLE_4, scenario=scenario, k=k, method=method)
-        for scenario in FACTORS
-        for k in results.effort.ks
-        for method in BESIDE
-    ]
+def _by_k(results: Results, column: str, name: str, style: int, dashed: bool = False, **case: Any) -> Curve:
+    return _curve(results, column, name, style, {k: {"k": k, **case} for k in results.effort.ks}, dashed)
 
 
-def _figure_6(results: Results) -> list[dict[str, object]]:
-    rows: list[dict[str, object]] = []
-    for scenario in FACTORS:
-        for name in IN_TABLE_4:
-            shares = results.shares(scenario, DENSITY, name)
-            bars = {f"{bar / BINS:g}": float(share) for bar, share in enumerate(shares)}
-            rows.append({"scenario": scenario, "attribute": name, **bars})
-    return rows
-
-
-def _figure_7(results: Results) -> list[dict[str, object]]:
-    columns = ("start", "stations", "type", "total_auto", "total", "total_equal")
-    return [
-        results.row(columns, scenario=scenario, k=k, method=method)
-        for scenario in FACTORS
-        for k in results.effort.ks
-        for method in BESIDE
-    ]
-
-
-def _limits_table(results: Results, scenario: str) -> list[dict[str, object]]:
-    own = ("stations", "od_spread", "od_possible", "od_certain") if scenario == OD else (START, *_STARTS)
-    columns = (*own, "total", "total_auto", "suppressed")
-    rows = []
-    for method in (DENSITY, GROWTH):
-        for limit in (*results.effort.limits[scenario], math.inf):
-            row = results.row(columns, method=method, scenario=scenario, k=results.effort.limit_k, limit=limit)
-            rows.append({**row, "limit": "none" if math.isinf(limit) else limit})
-    return rows
-
-
-_STARTS = ("start_lower", "start_middle")
-
-
-def _beside_table(results: Results) -> list[dict[str, object]]:
-    rows = []
-    for k in results.effort.ks:
-        theirs = results.mean("total", k=k)
-        for method in (GREEDY, *BESIDE):
-            row = results.row(["total", "total_equal", "seconds"], k=k, method=method)
-            rows.append({**row, "gain": f"{1 - results.mean('total', k=k, method=method) / theirs:.1%}"})
-    return rows
-
-
-def _persons_table(results: Results) -> list[dict[str, object]]:
-    return [
-        results.row(["total", "persons", "too_few", "one_type"], k=k, method=method)
-        for k in results.effort.ks
-        for method in (DENSITY, GROWTH, PERSONS)
-    ]
-
-
-def _dissolved_table(results: Results) -> list[dict[str, object]]:
-    columns = ["total", "suppressed"]
-    which = [{"k": k, "scenario": AUTO} for k in results.effort.ks]
-    which += [{"k": results.effort.limit_k, "scenario": scenario} for scenario in LIMITED]
-    return [results.row(columns, method=method, **one) for one in which for method in (DENSITY, DISSOLVED)]
-
-
-def _points(
-    results: Results, column: str, xs: Sequence[float], at: Callable[[float], dict[str, object]]
-) -> list[tuple[float, float, float]]:
-    """Return mean and standard deviation of a measure at each place."""
-    found = []
-    for x in xs:
-        row = results.row([column], **at(x))
-        mean, sd = (float(str(row[key])) for key in (column, f"{column}_sd"))
-        found.append((x, mean, 0.0 if math.isnan(sd) else sd))
-    return found
-
-
-def _by_k(results: Results, column: str, name: str, style: int, dashed: bool = False, **which: object) -> Curve:
-    ks = [float(k) for k in results.effort.ks]
-    return Curve(name, _points(results, column, ks, lambda k: {"k": int(k), **which}), style, dashed)
-
-
-def _panel(
-    title: str,
-    curves: Sequence[Curve],
-    x_title: str,
-    *,
-    y_title: str = "",
-    paper: Sequence[tuple[float, float]] = (),
-    caption: str = "",
-    limit: float | None = None,
-) -> Svg:
-    figure = report.line_chart(
-        curves,
-        label=f"{title} against {x_title}",
-        x_title=x_title,
-        y_title=y_title,
-        paper=paper,
-        least=(0.0, 0.0),
-        limit=limit,
-    )
-    return report.panel(title, figure, caption)
+def _panels(by_title: Mapping[str, Sequence[Curve]], x_title: str = "k", **options: Any) -> list[Svg]:
+    return report.figure(by_title, x_title=x_title, least=(0.0, 0.0), **options)
 
 
 def _draw_3(results: Results) -> list[Svg]:
-    charts = []
-    for column in (*IN_TABLE_4, "total"):
-        curves = [
-            _by_k(
-                results, column, f"{m}, {s}", SCENARIO_STYLES[OD] if m == DENSITY else 1, s != UNIT, method=m, scaling=s
-            )
-            for m, s in CONFIGURATIONS
-        ]
-        charts.append(_panel(ATTRIBUTE_NAMES.get(column, "total"), curves, "k"))
-    return [report.legend(curves), report.panels(charts)]
+    def curves(column: str) -> list[Curve]:
+        ways = [(m, s, 0 if m == DENSITY else 1, s != UNIT) for m, s in CONFIGURATIONS]
+        return [_by_k(results, column, f"{m}, {s}", *look, method=m, scaling=s) for m, s, *look in ways]
+
+    return _panels({ATTRIBUTE_NAMES.get(column, column): curves(column) for column in (*IN_TABLE_4, "total")})
 
 
 def _draw_4(results: Results) -> list[Svg]:
-    sizes = [float(size) for size in results.effort.sizes]
-    charts = []
-    for k in results.effort.ks:
-        curves = [
-            Curve(
-                method,
-                _points(results, "seconds", sizes, lambda n, k=k, m=method: {"size": int(n), "k": k, "method": m}),
-                *METHOD_STYLES[method],
-            )
-            for method in PUBLISHED
-        ]
-        charts.append(_panel(f"k = {k}", curves, "records", y_title="CPU s"))
-    return [report.legend(curves), report.panels(charts)]
+    def curve(k: int, method: str) -> Curve:
+        cases = {size: {"size": size, "k": k, "method": method} for size in results.effort.sizes}
+        return _curve(results, "seconds", method, METHOD_STYLES[method], cases)
+
+    by_title = {f"k = {k}": [curve(k, method) for method in PUBLISHED] for k in results.effort.ks}
+    return _panels(by_title, "records", y_title="CPU s")
 
 
 def _draw_5(results: Results) -> list[Svg]:
     parts = []
     for method in BESIDE:
-        charts = []
-        for scenario in FACTORS:
-            curves = [
+        by_title = {
+            scenario: [
                 _by_k(results, name, ATTRIBUTE_NAMES[name], number, scenario=scenario, method=method)
                 for number, name in enumerate(IN_TABLE_4)
             ]
-            paper = [point for name in IN_TABLE_4 for point in QUOTED_POINTS.get((name, scenario), [])]
-            charts.append(_panel(scenario, curves, "k", paper=paper if method == DENSITY else ()))
+            for scenario in FACTORS
+        }
         title = f"{method}, as published" if method == DENSITY else f"beside it: {method}"
-        parts += [report.tag("h3", title, class_="measure"), report.legend(curves, paper=method == DENSITY)]
-        parts.append(report.panels(charts))
+        parts += _panels(by_title, title=title, paper=QUOTED_POINTS if method == DENSITY else {})
     return parts
 
 
 def _draw_6(results: Results) -> list[Svg]:
+    def bars(scenario: str, method: str, name: str) -> Curve:
+        shares = enumerate(results.shares(scenario, method, name))
+        return Curve(method, [((bar + 0.5) / BINS, float(share), 0.0) for bar, share in shares], METHOD_STYLES[method])
+
     parts = []
     for name in IN_TABLE_4:
-        charts = []
-        for scenario in FACTORS:
-            curves = [
-                Curve(method, _bars(results, scenario, method, name), *METHOD_STYLES[method])
-                for method in (DENSITY, GROWTH)
-            ]
-            charts.append(_panel(scenario, curves, "distortion", y_title="share"))
-        parts += [
-            report.tag("h3", ATTRIBUTE_NAMES[name], class_="measure"),
-            report.legend(curves),
-            report.panels(charts),
-        ]
+        by_title = {scenario: [bars(scenario, method, name) for method in (DENSITY, GROWTH)] for scenario in FACTORS}
+        parts += _panels(by_title, "distortion", y_title="share", title=ATTRIBUTE_NAMES[name])
     return parts
 
 
-def _bars(results: Results, scenario: str, method: str, name: str) -> list[tuple[float, float, float]]:
-    shares = results.shares(scenario, method, name)
-    return [((bar + 0.5) / BINS, float(share), 0.0) for bar, share in enumerate(shares)]
-
-
 def _draw_7(results: Results) -> list[Svg]:
-    titles = {
-        "start": "start time",
-        "stations": "stations, mean of both",
-        "type": "passenger type",
-        "total_auto": "total, automatic importance",
-        "total": "total, own importance",
-    }
-    charts = []
-    for column, title in titles.items():
-        curves = [
-            _by_k(results, column, scenario, style, scenario=scenario) for scenario, style in SCENARIO_STYLES.items()
-        ]
-        charts.append(_panel(title, curves, "k"))
-    return [report.legend(curves), report.panels(charts)]
+    titles = {START: "start time", "stations": "stations, mean of both", TYPE: "passenger type"}
+    titles |= {"total_auto": "total, automatic importance", "total": "total, own importance"}
+    styles = SCENARIO_STYLES.items()
+    return _panels(
+        {
+            title: [_by_k(results, column, s, style, scenario=s) for s, style in styles]
+            for column, title in titles.items()
+        }
+    )
 
 
 def _draw_limits(results: Results, scenario: str) -> list[Svg]:
-    measures = {
-        OD: {"stations": "stations", "od_spread": "top 20 pairs, spread", "od_certain": "top 20 pairs, certain"},
-        RST: {
-            START: "start time",
-            "start_lower": "mean start, lower ends, s",
-            "start_middle": "mean start, middles, s",
-        },
-    }[scenario] | {"total": "total, own importance", "suppressed": "share suppressed"}
-    charts = []
+    """Draw measures with limits, and without any as a dashed line."""
+    measures = LIMIT_MEASURES[scenario] | {"total": "total, own importance", "suppressed": "share suppressed"}
+    limits, by_title = results.effort.limits[scenario], {}
     for column, title in measures.items():
-        curves = [curve for method in (DENSITY, GROWTH) for curve in _limit_curves(results, column, scenario, method)]
-        charts.append(_panel(title, curves, "limit, hops" if scenario == OD else "limit, s"))
-    return [report.legend(curves), report.panels(charts)]
-
-
-def _limit_curves(results: Results, column: str, scenario: str, method: str) -> list[Curve]:
-    """Draw a measure with limits, and without any as a dashed line."""
-    which: dict[str, object] = {"k": results.effort.limit_k, "scenario": scenario, "method": method}
-    limits = list(results.effort.limits[scenario])
-    style = METHOD_STYLES[method][0]
-    without = _points(results, column, [limits[0], limits[-1]], lambda _: which)
-    return [
-        Curve(f"{method}, with limits", _points(results, column, limits, lambda at: {**which, "limit": at}), style),
-        Curve(f"{method}, without", without, style, True),
-    ]
+        by_title[title] = []
+        for method in (DENSITY, GROWTH):
+            case = {"k": results.effort.limit_k, "scenario": scenario, "method": method}
+            within, without = {at: {**case, "limit": at} for at in limits}, {limits[0]: case, limits[-1]: case}
+            style = METHOD_STYLES[method]
+            by_title[title].append(_curve(results, column, f"{method}, with limits", style, within))
+            by_title[title].append(_curve(results, column, f"{method}, without", style, without, True))
+    return _panels(by_title, "limit, hops" if scenario == OD else "limit, s")
 
 
 def _draw_beside(results: Results) -> list[Svg]:
-    charts = []
-    for scenario in FACTORS:
-        methods = (GREEDY, *BESIDE) if scenario == AUTO else BESIDE
-        curves = [
-            _by_k(results, "total", method, *METHOD_STYLES[method], scenario=scenario, method=method)
-            for method in methods
+    by_title = {
+        scenario: [
+            _by_k(results, "total", method, METHOD_STYLES[method], scenario=scenario, method=method)
+            for method in ((GREEDY, *BESIDE) if scenario == AUTO else BESIDE)
         ]
-        charts.append(_panel(scenario, curves, "k", caption="total distortion under its own importance"))
-    return [report.legend(curves), report.panels(charts)]
+        for scenario in FACTORS
+    }
+    return _panels(by_title, captions=dict.fromkeys(FACTORS, "total distortion under its own importance"))
+
+
+DRAWINGS: dict[str, Callable[[Results], list[Svg]]] = {
+    "figure3": _draw_3,
+    "figure4": _draw_4,
+    "figure5": _draw_5,
+    "figure6": _draw_6,
+    "figure7": _draw_7,
+    "figure8": lambda results: _draw_limits(results, OD),
+    "figure10": lambda results: _draw_limits(results, RST),
+    "beside": _draw_beside,
+}

@@ -13,6 +13,7 @@ Fioretto, Lee, Van Hentenryck 2018, Constrained-based differential privacy for m
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -66,7 +67,7 @@ from papers.fioretto2018_runs import (
     num_answers,
     trips,
 )
-from papers.measuring import in_parallel
+from papers.measuring import in_parallel, mean_interval
 from papers.report import Curve, Quoted, Row, Statements, Svg, short_intervals, verdict
 
 says = Statements("fioretto2018")
@@ -119,17 +120,17 @@ def _trips_created(results: Results) -> Iterator[Quoted]:
     sizes = num_answers(own, "O5")
     yield says("the-universe-by-the", ours=(sizes[3], sizes[4]))
     cases: list[tuple[str, str, float, float]] = [("6", WHOLE_DAY, 1.0, DAY_TRIPS)]
-    cases += [("6, 10", WEEKDAY, epsilon, told) for epsilon, told in LAPLACE_TRIPS.items()]
-    for where, day, epsilon, told in cases:
+    cases += [("6, 10", WEEKDAY, epsilon, stated) for epsilon, stated in LAPLACE_TRIPS.items()]
+    for where, day, epsilon, stated in cases:
         for method in (LAPLACE, FLOOR):
             expected = expected_trips(trips(day), epsilon, method)
             measured = results.mean("trips", method, epsilon, day)
-            off, sigmas = told / expected - 1, _sigmas(method, epsilon, day, told)
+            off, sigmas = stated / expected - 1, _sigmas(method, epsilon, day, stated)
             yield says(
                 "trips-after-laplace-noise",
                 where=(where,),
                 what=(_span(day), epsilon, "rounded down" if method == FLOOR else "rounded"),
-                paper=(told,),
+                paper=(stated,),
                 ours=(expected, measured),
                 agrees=abs(sigmas) <= SIGMAS,
                 differs=(off, sigmas, PAPER_RUNS),
@@ -144,13 +145,13 @@ def _trips_created(results: Results) -> Iterator[Quoted]:
     cases = zip(LAPLACE_TRIPS, off[LAPLACE], off[FLOOR], strict=True)
     parts = (f"epsilon {e:g}: {a:+.1%} off rounding, {b:+.1%} off rounding down" for e, a, b in cases)
     yield says("noisy-counts-are-rounded", ours=(", ".join(parts),))
-    for epsilon, told in H5_TRIPS.items():
+    for epsilon, stated in H5_TRIPS.items():
         ours = {method: results.mean("trips", method, epsilon) for method in ("H5", *READINGS)}
-        off = told / ours["H5"]
+        off = stated / ours["H5"]
         yield says(
             "trips-after-h5-8",
             what=(epsilon,),
-            paper=(told,),
+            paper=(stated,),
             ours=("; ".join((f"{method} {value:,.0f}" for method, value in ours.items())),),
             agrees=1 / FACTOR <= off <= FACTOR,
             differs=(off, _TREE),
@@ -160,14 +161,14 @@ def _trips_created(results: Results) -> Iterator[Quoted]:
 # Trips that noise creates
 
 
-def _sigmas(method: str, epsilon: float, day: str, told: float) -> float:
+def _sigmas(method: str, epsilon: float, day: str, stated: float) -> float:
     """Return by how many standard errors of a mean of the paper's runs a number is off what is expected."""
     # Nearly all cells have no trips: noise makes them 1 + geometric, or none.
     ratio = math.exp(-epsilon)
     chance = (ratio if method == FLOOR else math.sqrt(ratio)) / 2
     variance = (chance * (1 + ratio) - chance**2) / (1 - ratio) ** 2
     error = math.sqrt(variance * trips(day).num_cells / PAPER_RUNS)
-    return (told - expected_trips(trips(day), epsilon, method)) / error
+    return (stated - expected_trips(trips(day), epsilon, method)) / error
 
 
 def _span(day: str) -> str:
@@ -179,25 +180,25 @@ def _span(day: str) -> str:
 
 def _errors(results: Results) -> Iterator[Quoted]:
     own = trips(WEEKDAY)
-    told = TABLE_2["O5"][WEEKDAY][-1]
+    stated = TABLE_2["O5"][WEEKDAY][-1]
     yield says(
         "error-average-distance-between",
         ours=(
-            told,
-            told * own.num_cells - own.counted.num_trips,
+            stated,
+            stated * own.num_cells - own.counted.num_trips,
             own.counted.num_trips,
             results.mean("mae", "O5", 0.01),
         ),
     )
     for method, printed in TABLE_2.items():
-        for day, told in printed.items():
+        for day, stated in printed.items():
             ours = [results.mean("rmse", method, epsilon, day) for epsilon in IN_TABLE_2]
             yield says(
                 "error-of-epsilon",
                 what=(method, day, _listed(IN_TABLE_2)),
-                paper=(_listed(told),),
+                paper=(_listed(stated),),
                 ours=(_listed(ours), _listed([results.mean("mae", method, epsilon, day) for epsilon in IN_TABLE_2])),
-                verdict=(_table_2_verdict(method, day, told, ours),),
+                verdict=(_table_2_verdict(method, day, stated, ours),),
             )
     errors = {method: _rmse(results, method) for method in PAPERS_OWN}
     cases = list(errors[LAPLACE])
@@ -233,14 +234,14 @@ def _errors(results: Results) -> Iterator[Quoted]:
         agrees=not less,
         differs=(_where(less),),
     )
-    told = [a / b for a, b in zip(TABLE_2["H5"][WEEKDAY], TABLE_2["O5"][WEEKDAY], strict=True)]
+    stated = [a / b for a, b in zip(TABLE_2["H5"][WEEKDAY], TABLE_2["O5"][WEEKDAY], strict=True)]
     ours = [errors["H5"][WEEKDAY, e] / errors["O5"][WEEKDAY, e] for e in IN_TABLE_2]
     yield says(
         "error-of-h5-by",
         what=(_listed(IN_TABLE_2),),
-        paper=(_listed(told),),
+        paper=(_listed(stated),),
         ours=(_listed(ours),),
-        agrees=all((1 / FACTOR <= a / b <= FACTOR for a, b in zip(told, ours, strict=True))),
+        agrees=all((1 / FACTOR <= a / b <= FACTOR for a, b in zip(stated, ours, strict=True))),
         differs=(_TREE,),
     )
     uniform = [results.mean("rmse", "H5, uniform", e) / errors["O5"][WEEKDAY, e] for e in EPSILONS]
@@ -253,23 +254,15 @@ def _errors(results: Results) -> Iterator[Quoted]:
     )
 
 
-def _table_2_verdict(method: str, day: str, told: Sequence[float], ours: Sequence[float]) -> str:
+def _table_2_verdict(method: str, day: str, stated: Sequence[float], ours: Sequence[float]) -> str:
     if method in ABLATIONS:
         most = [largest_rmse(trips(day), method, epsilon) for epsilon in IN_TABLE_2]
-        above = [epsilon for epsilon, value, bound in zip(IN_TABLE_2, told, most, strict=True) if value > bound + 0.5]
+        above = [epsilon for epsilon, value, bound in zip(IN_TABLE_2, stated, most, strict=True) if value > bound + 0.5]
         if above:
-            return (
-                f"not reproducible: impossible at epsilon {_listed(above)}: the truth satisfies the constraints, so an "
-                f"unweighted projection is nowhere further off than the noise: at most {most[0]:.2f}, and one half for "
-                "rounding"
-            )
+            return says.sentence("impossible", _listed(above), most[0])
         if method == "O5(b)":
-            return (
-                f"differs: {told[0] / ours[0]:.0f} times ours at epsilon 1. Not impossible (weights allow up to "
-                f"{most[0]:.1f} if all noise were on the cells), but implausible: {_listed(told)} hardly grow while "
-                "the noise grows a hundredfold"
-            )
-    off = [a / b for a, b in zip(told, ours, strict=True)]
+            return says.sentence("implausible", stated[0] / ours[0], most[0], _listed(stated))
+    off = [a / b for a, b in zip(stated, ours, strict=True)]
     return verdict(
         all(1 / FACTOR <= value <= FACTOR for value in off),
         f"{_listed(off)} times ours; {_TREE if method == 'H5' else _DATA}",
@@ -316,8 +309,8 @@ def _where(cases: Sequence[tuple[str, float]]) -> str:
 
 
 def _printed_laplace() -> str:
-    told = TABLE_2["O5"][WEEKDAY][1]
-    return f"rounded Laplace noise alone is 10 off at epsilon 0.1, {10 / told:.1f} times the {told:g} of Table 2"
+    stated = TABLE_2["O5"][WEEKDAY][1]
+    return f"rounded Laplace noise alone is 10 off at epsilon 0.1, {10 / stated:.1f} times the {stated:g} of Table 2"
 
 
 def _ratios(errors: Mapping[str, Mapping[tuple[str, float], float]], above: str, below: str) -> str:
@@ -331,13 +324,13 @@ def _ablations(results: Results) -> Iterator[Quoted]:
     beaten = {m: [(m, "O5", case) for case in cases if errors[m][case] <= errors["O5"][case]] for m in ABLATIONS}
     named = "; ".join(f"{m} is below O5 on {_broken(results, own)}" for m, own in beaten.items() if own)
     yield says("flat-structure-non-negativity", ours=(named or "O5 is lowest",), agrees=not named)
-    for method, what, told in (
+    for method, what, stated in (
         ("O5(a)", "a tree without weights is more than an order of magnitude worse than O5", IN_TABLE_2),
         ("O5(b)", "a tree with weights is an order of magnitude worse than O5 at epsilon 1 and 0.1", (1.0, 0.1)),
     ):
-        ratios = [errors[method][WEEKDAY, e] / errors["O5"][WEEKDAY, e] for e in told]
+        ratios = [errors[method][WEEKDAY, e] / errors["O5"][WEEKDAY, e] for e in stated]
         printed = [
-            TABLE_2[method][WEEKDAY][IN_TABLE_2.index(e)] / TABLE_2["O5"][WEEKDAY][IN_TABLE_2.index(e)] for e in told
+            TABLE_2[method][WEEKDAY][IN_TABLE_2.index(e)] / TABLE_2["O5"][WEEKDAY][IN_TABLE_2.index(e)] for e in stated
         ]
         yield says(
             "a-tree-is-worse",
@@ -373,41 +366,32 @@ def _beside_nothing(results: Results) -> Iterator[str]:
     worse = _clearly(results, NOTHING, "O5", cases=errors["O5"])
     nothing = " and ".join(f"{errors[NOTHING][day, 1.0]:.2f} on the {day}" for day in DAYS)
     more = f"O5 is worse than that on {_where(worse)}." if worse else "O5 is nowhere clearly worse."
-    yield f"Publishing no trip at all is off by {nothing} (RMSE a cell), at any epsilon. {more}"
+    yield says.sentence("nothing", nothing, more)
 
 
 def _not_won(results: Results) -> Iterator[str]:
     errors = {method: _rmse(results, method) for method in ("O3", "O5")}
     lower = _clearly(results, "O3", "O5", cases=errors["O3"])
     if lower:
-        told = [f"{errors['O3'][WEEKDAY, e]:.3g} against {errors['O5'][WEEKDAY, e]:.3g}" for e in IN_TABLE_2]
-        yield (
-            f"O3, with three features, has a lower RMSE a cell than O5 on {_where(lower)}: weekday, epsilon "
-            f"{_listed(IN_TABLE_2)}, {', '.join(told)}."
-        )
+        stated = [f"{errors['O3'][WEEKDAY, e]:.3g} against {errors['O5'][WEEKDAY, e]:.3g}" for e in IN_TABLE_2]
+        yield says.sentence("o3-is-lower", _where(lower), _listed(IN_TABLE_2), ", ".join(stated))
     full = {e: [results.mean("mae_full", m, e) for m in ("O5", LAPLACE)] for e in EPSILONS}
     all_here = [(WEEKDAY, e) for e in EPSILONS]
     won = [e for _, e in _clearly(results, LAPLACE, "O5", column="mae_full", cases=all_here)]
     if won:
-        told = [f"{full[e][1]:.2f} against {full[e][0]:.2f} at epsilon {e:g}" for e in won]
-        yield (
-            f"On the {len(trips(WEEKDAY).counted.cells)} cells with trips rounded Laplace noise has a lower mean "
-            f"absolute error than O5: {', '.join(told)} (weekday). O5's lower error is made on the empty cells."
-        )
+        stated = [f"{full[e][1]:.2f} against {full[e][0]:.2f} at epsilon {e:g}" for e in won]
+        yield says.sentence("laplace-is-lower", len(trips(WEEKDAY).counted.cells), ", ".join(stated))
 
 
 def _won(results: Results) -> Iterator[str]:
     names = {"modes": "mode-period sums", "zone_pairs": "zone-pair-period sums"}
     for column, name in names.items():
-        told = {
+        stated = {
             m: [results.mean(column, m, e, form=SOUND) for e in EPSILONS] for m in (LAPLACE, *CONSTRAINED, *PRESETS)
         }
-        best = [min(told, key=lambda m: told[m][place]) for place in range(len(EPSILONS))]
-        yield (
-            f"RMSE of {name}, weekday, epsilon {_listed(EPSILONS)}: "
-            + "; ".join(f"{m} {_listed(own)}" for m, own in told.items())
-            + f". Lowest: {', '.join(best)}."
-        )
+        best = [min(stated, key=lambda m: stated[m][place]) for place in range(len(EPSILONS))]
+        by_method = "; ".join(f"{m} {_listed(own)}" for m, own in stated.items())
+        yield says.sentence("sums", name, _listed(EPSILONS), by_method, ", ".join(best))
 
 
 def _presets(results: Results) -> str:
@@ -415,10 +399,8 @@ def _presets(results: Results) -> str:
     for preset in PRESETS:
         cells = [results.mean("rmse", "O5", e, form=SOUND) / results.mean("rmse", preset, e) for e in EPSILONS]
         sums = [results.mean("windows", preset, e) / results.mean("windows", "O5", e, form=SOUND) for e in EPSILONS]
-        parts.append(
-            f"{preset} divides the RMSE a cell by {_listed(cells)} and multiplies that of windows by {_listed(sums)}"
-        )
-    return f"Our presets beside O5, weekday, epsilon {_listed(EPSILONS)}: {'; '.join(parts)}."
+        parts.append(says.sentence("preset", preset, _listed(cells), _listed(sums)))
+    return says.sentence("presets", _listed(EPSILONS), "; ".join(parts))
 
 
 # Before rounding
@@ -453,8 +435,8 @@ def _before_rounding(results: Results) -> Iterator[Quoted]:
     own = trips(WEEKDAY)
     flat, tree = num_answers(own, "O5"), num_answers(own, "H5")
     yield says("answers-that-are-needed", ours=(sum(flat), sum(tree)), verdict=(tree[-1],))
-    told = {CONSTRAINED: "7.8 to 15.4 s", HIERARCHICAL: "30.1 to 543 s", (LAPLACE, FLOOR): "9.9 to 52.8 s"}
-    for methods, paper in told.items():
+    stated = {CONSTRAINED: "7.8 to 15.4 s", HIERARCHICAL: "30.1 to 543 s", (LAPLACE, FLOOR): "9.9 to 52.8 s"}
+    for methods, paper in stated.items():
         means = [results.mean("seconds", m, e, day) for m in methods for e in EPSILONS for day in DAYS]
         yield says(
             "cpu-time-of-8", what=(", ".join(methods),), paper=(paper,), ours=(1000 * min(means), 1000 * max(means))
@@ -494,15 +476,15 @@ def _table_1(fleets: Fleets) -> Iterator[Quoted]:
             runs = fleets.sized(day, method, 1.0)
             if not runs:
                 continue
-            told, ours = printed[day], [mean_of(runs, f"more_{name}")[0] for name in ("shuttles", "wait", "idle")]
-            off = (1 + ours[0]) / (1 + told[0])
+            stated, ours = printed[day], [mean_of(runs, f"more_{name}")[0] for name in ("shuttles", "wait", "idle")]
+            off = (1 + ours[0]) / (1 + stated[0])
             yield says(
                 "relative-error-in-shuttles",
                 what=(method, day),
-                paper=(told[0], told[1], told[2]),
+                paper=(stated[0], stated[1], stated[2]),
                 ours=(ours[0], ours[1], ours[2], mean_of(runs, "shuttles")[0], mean_of(runs, "wait")[0]),
                 agrees=1 / FLEET_FACTOR <= off <= FLEET_FACTOR,
-                differs=(1 + told[0], 1 + ours[0], _why_fleets(method, fleets, day)),
+                differs=(1 + stated[0], 1 + ours[0], _why_fleets(method, fleets, day)),
             )
 
 
@@ -570,11 +552,11 @@ def _fleet_orders(fleets: Fleets) -> Iterator[Quoted]:
     )
     sized = [r for r in fleets.runs if r.method in LARGE and r.epsilon < 1 and r.expansions]
     gone = [r for r in fleets.runs if not r.expansions]
-    told = "; ".join(f"{r.method} at {r.epsilon:g}: {r.trips:,} trips, {r.shuttles:,.0f} shuttles" for r in sized)
+    stated = "; ".join(f"{r.method} at {r.epsilon:g}: {r.trips:,} trips, {r.shuttles:,.0f} shuttles" for r in sized)
     yield says(
         "no-fleet-is-found",
         ours=(
-            f"{told}; at most {max(r.seconds for r in sized):.0f} CPU s each" if sized else "not tried in this form",
+            f"{stated}; at most {max(r.seconds for r in sized):.0f} CPU s each" if sized else "not tried in this form",
             f"; left out: {', '.join(f'{r.method} at {r.epsilon:g}' for r in gone)}" if gone else "",
         ),
     )
@@ -597,16 +579,14 @@ def _within(fleets: Fleets) -> str:
         run.more_shuttles for place, day, draw in days for run in fleets.sized(day, "O5", 1.0, place=place, draw=draw)
     ]
     laplace = by_method[LAPLACE]
-    return (
-        f"Fleets sized on O5 at epsilon 1, {len(off)} cases (the town's weekday, others, other cities): means off by "
-        f"{min(off):+.1%} to {max(off):+.1%}, {'all' if abs(worst) <= O5_WITHIN else 'not all'} within "
-        f"{O5_WITHIN:.0%}; single draws {min(single):+.1%} to {max(single):+.1%}."
-        + (f" On rounded Laplace: {min(laplace):+.0%} to {max(laplace):+.0%}." if laplace else "")
-    )
+    every = "all" if abs(worst) <= O5_WITHIN else "not all"
+    ends = (min(off), max(off), every, O5_WITHIN, min(single), max(single))
+    more = says.sentence("fleets-laplace", min(laplace), max(laplace)) if laplace else ""
+    return says.sentence("fleets", len(off), *ends) + more
 
 
-def _told(method: str, runs: Sequence[FleetRun]) -> str:
-    """Tell a fleet with the waits it causes, and how many rides nobody serves."""
+def _fleet_words(method: str, runs: Sequence[FleetRun]) -> str:
+    """Write a fleet with the waits it causes, and how many rides nobody serves."""
     shuttles, wait, unserved = (mean_of(runs, column)[0] for column in ("shuttles", "wait", "unserved"))
     left = f", {unserved:,.0f} rides unserved" if unserved else ""
     return f"{method} {shuttles:,.0f} ({wait:,.0f} s{left})"
@@ -614,35 +594,23 @@ def _told(method: str, runs: Sequence[FleetRun]) -> str:
 
 def _beside_counts(fleets: Fleets) -> Iterator[str]:
     exact = [r.more_shuttles for r in fleets.runs if r.method == EXACT]
-    yield (
-        "Without any noise, counts lose the seconds: fleets sized on true counts with random seconds are off by "
-        f"{min(exact):+.1%} to {max(exact):+.1%}."
-    )
+    yield says.sentence("fleets-exact", min(exact), max(exact))
     for day in fleets.days:
         parts = []
         for epsilon in fleets.effort.epsilons:
-            told = [_told(m, own) for m in METHODS if (own := fleets.sized(day, m, epsilon))]
-            parts.append(f"epsilon {epsilon:g}: {', '.join(told)}")
+            stated = [_fleet_words(m, own) for m in METHODS if (own := fleets.sized(day, m, epsilon))]
+            parts.append(f"epsilon {epsilon:g}: {', '.join(stated)}")
         own = fleets.truth(day)
-        yield (
-            f"Shuttles, and seconds of wait on the true trips, {day}, truth {own.true_shuttles} "
-            f"({own.true_wait:.0f} s). {'; '.join(parts)}."
-        )
+        yield says.sentence("fleets-day", day, own.true_shuttles, own.true_wait, "; ".join(parts))
     less = [e for e in fleets.effort.epsilons if e < 1]
-    told = [
+    stated = [
         f"{mean_of(own, 'more_shuttles')[0]:+.0%} shuttles, {mean_of(own, 'more_wait')[0]:+.0%} wait at epsilon {e:g}"
         for e in less
         if (own := fleets.sized(WEEKDAY, "O5", e))
     ]
-    yield (
-        f"A fleet of about the right size can serve badly: O5 on the weekday, {'; '.join(told)}. Below epsilon 1 the "
-        "number of shuttles says little without the wait."
-    )
+    yield says.sentence("fleets-serve-badly", "; ".join(stated))
     lost = mean_of(fleets.sized(WEEKDAY, THRESHOLDED, 1.0), "more_shuttles")[0]
-    yield (
-        f"A threshold that noise alone seldom reaches costs the small counts: {lost:+.0%} shuttles on the weekday at "
-        f"epsilon 1, and waits of {fleets.mean('wait', WEEKDAY, THRESHOLDED, 1.0):.0f} s."
-    )
+    yield says.sentence("fleets-threshold", lost, fleets.mean("wait", WEEKDAY, THRESHOLDED, 1.0))
 
 
 PAGE = says.page(FACTOR=FACTOR, FLEET_FACTOR=FLEET_FACTOR, SIGMAS=SIGMAS, fleeting=fleeting)
@@ -661,6 +629,8 @@ METHOD_STYLES = {
 """Number of the colour, and whether dashed."""
 FLEET_STYLES = {**METHOD_STYLES, fleeting.THRESHOLDED: (7, True)}
 SHOWN = (*PAPERS_OWN, *PRESETS)
+CELL_COLUMNS = {"RMSE, all": "rmse", "MAE, all": "mae", "RMSE, with trips": "rmse_full", "MAE, with trips": "mae_full"}
+CELL_COLUMNS |= {"RMSE, empty": "rmse_empty", "MAE, empty": "mae_empty", "cells with trips": "cells"}
 VIEWED = (NOTHING, LAPLACE, *CONSTRAINED, *PRESETS)  # what is compared cell by cell and sum by sum: sound forms
 
 
@@ -670,9 +640,16 @@ def reproduce(out: Path, *, quick: bool, workers: int) -> Path:
     out.mkdir(parents=True, exist_ok=True)
     start = time.monotonic()
     found = in_parallel(runs.measure, runs.jobs(effort), workers=workers, warm_up=runs.warm_up)
-    results = runs.Results.of(found, effort)
-    fleets = _fleets(quick, workers)
+    results = Results.of(found, effort)
+    sizes = fleeting.QUICK if quick else fleeting.FULL
+    sized = in_parallel(fleeting.measure, fleeting.jobs(sizes), workers=workers, warm_up=fleeting.warm_up)
+    fleets = fleeting.Fleets.of(sized, sizes)
     tables = tables_of(results) | fleeting.tables_of(fleets)
+    note = (
+        f"{'Quick' if quick else 'Full'} form: {effort.runs} releases of each mechanism, epsilon and day; means with "
+        f"95 % intervals (Student's) over the noise. Generated trips, the same for all: {effort.draws} further "
+        f"generated {'day stands' if effort.draws == 1 else 'days stand'} beside them. Took {time.monotonic() - start:.0f} s."
+    )
     drawings = {
         "figure5": lambda: _draw_5(results),
         "sums": lambda: _draw_sums(results),
@@ -680,7 +657,7 @@ def reproduce(out: Path, *, quick: bool, workers: int) -> Path:
     }
     return report.Reproduction(
         page=PAGE,
-        note=_note(results, quick, time.monotonic() - start),
+        note=note,
         data="trips",
         lines=[*quoted(results), *quoted_fleets(fleets)],
         findings=[*findings(results), *fleet_findings(fleets)],
@@ -696,91 +673,88 @@ def reproduce(out: Path, *, quick: bool, workers: int) -> Path:
     ).write(out)
 
 
-def _fleets(quick: bool, workers: int) -> fleeting.Fleets:
-    effort = fleeting.QUICK if quick else fleeting.FULL
-    found = in_parallel(fleeting.measure, fleeting.jobs(effort), workers=workers, warm_up=fleeting.warm_up)
-    return fleeting.Fleets.of(found, effort)
-
-
-def _note(results: runs.Results, quick: bool, seconds: float) -> str:
-    effort, form = results.effort, "Quick form" if quick else "Full form"
-    return (
-        f"{form}: {effort.runs} releases of each mechanism, epsilon and day; means with 95 % intervals (Student's) "
-        f"over the noise. Generated trips, the same for all: {effort.draws} further generated "
-        f"{'day stands' if effort.draws == 1 else 'days stand'} beside them. Took {seconds:.0f} s."
-    )
-
-
 # Tables
 
 
-def tables_of(results: runs.Results) -> dict[str, list[dict[str, object]]]:
+def tables_of(results: Results) -> dict[str, list[dict[str, object]]]:
     """Return everything measured as tables by name."""
+    both, nothing = (PUBLISHED, SOUND), (NOTHING, FLOOR, *PAPERS_OWN)
+    errors = {"rmse": "rmse", "mae": "mae"}
+    in_table = dict(zip(IN_TABLE_2, TABLE_2["H5"][WEEKDAY], strict=True))
+    readings = [
+        {
+            "mechanism": method,
+            "epsilon": epsilon,
+            **results.row({**errors, "trips": "trips"}, method, epsilon, WEEKDAY, form=PUBLISHED),
+            "paper, rmse": in_table.get(epsilon, math.nan),
+            "paper, trips": H5_TRIPS.get(epsilon, math.nan),
+        }
+        for method in ("H5", *READINGS)
+        for epsilon in EPSILONS
+    ]
+    by_day: list[dict[str, object]] = []
+    for epsilon, draw in itertools.product(IN_TABLE_2, range(results.effort.draws + 1)):
+        methods = (NOTHING, *runs.ON_DRAWS)
+        own = {method: results.mean("rmse", method, epsilon, form=SOUND, draw=draw) for method in methods}
+        by_day.append({"epsilon": epsilon, "generated day": draw, **own})
     return {
         "created": _created_table(results),
-        "figure5": _figure_5(results),
+        "figure5": [
+            {
+                "day": day,
+                "form": form,
+                "mechanism": method,
+                "epsilon": epsilon,
+                **results.row(errors, method, epsilon, day, form=form),
+            }
+            for day, form in itertools.product(DAYS, both)
+            for method in (*nothing, *(PRESETS if form == SOUND else ()))
+            for epsilon in EPSILONS
+        ],
         "table2": _ablation_table(results),
         "bounds": _bounds(),
-        "readings": _readings(results),
-        "cells": _by_cells(results),
-        "sums": _by_sums(results),
-        "draws": _draws(results),
-        "projection": _checks(results, CONTRACTION),
-        "negative": _checks(results, NEGATIVE),
+        "readings": readings,
+        "cells": _viewed(results, CELL_COLUMNS),
+        "sums": _viewed(results, SUM_COLUMNS),
+        "draws": by_day,
+        "projection": _checks(results, CONTRACTION, "largest", "mean"),
+        "negative": _checks(results, NEGATIVE, "negative counts", "their mean"),
         "seconds": _seconds(results),
     }
 
 
-def _created_table(results: runs.Results) -> list[dict[str, object]]:
-    rows: list[dict[str, object]] = []
-    cases = [(WHOLE_DAY, 1.0, DAY_TRIPS), *((WEEKDAY, e, LAPLACE_TRIPS.get(e, math.nan)) for e in EPSILONS)]
-    for day, epsilon, told in cases:
-        for method in (LAPLACE, FLOOR):
-            own = runs.trips(day)
-            row: dict[str, object] = {"trips of": _span(day), "epsilon": epsilon, "mechanism": method, "paper": told}
-            row |= {"true": own.counted.num_trips, "expected": runs.expected_trips(own, epsilon, method)}
-            for form in (PUBLISHED, SOUND):
-                found = results.row(["trips"], method, epsilon, day, form=form)
-                row |= {form: found["trips"], f"{form}_sd": found["trips_sd"]}
-            rows.append(row)
-    others = [(WHOLE_DAY, 1.0, "O5"), *((WEEKDAY, e, m) for e in EPSILONS for m in ("H5", "O5", *PRESETS))]
-    for day, epsilon, method in others:
-        told = H5_TRIPS.get(epsilon, math.nan) if method == "H5" else math.nan
-        row = {"trips of": _span(day), "epsilon": epsilon, "mechanism": method, "paper": told}
-        row |= {"true": runs.trips(day).counted.num_trips, "expected": math.nan}
+def _created_table(results: Results) -> list[dict[str, object]]:
+    paper = {(WHOLE_DAY, 1.0, m): DAY_TRIPS for m in (LAPLACE, FLOOR)}
+    paper |= {(WEEKDAY, e, m): value for e, value in LAPLACE_TRIPS.items() for m in (LAPLACE, FLOOR)}
+    paper |= {(WEEKDAY, e, "H5"): value for e, value in H5_TRIPS.items()}
+    days = [(WHOLE_DAY, 1.0), *((WEEKDAY, epsilon) for epsilon in EPSILONS)]
+    cases = [(*day, method) for day in days for method in (LAPLACE, FLOOR)]
+    cases += [(WHOLE_DAY, 1.0, "O5"), *((WEEKDAY, e, m) for e in EPSILONS for m in ("H5", "O5", *PRESETS))]
+    rows = []
+    for day, epsilon, method in cases:
+        own = trips(day)
+        expected = expected_trips(own, epsilon, method) if method in (LAPLACE, FLOOR) else math.nan
+        row = {"trips of": _span(day), "epsilon": epsilon, "mechanism": method}
+        row |= {
+            "paper": paper.get((day, epsilon, method), math.nan),
+            "true": own.counted.num_trips,
+            "expected": expected,
+        }
         for form in (PUBLISHED, SOUND):
-            measured = form == SOUND or (method not in PRESETS and day != WHOLE_DAY)
-            found = results.row(["trips"], method, epsilon, day, form=form) if measured else {}
-            row |= {form: found.get("trips", math.nan), f"{form}_sd": found.get("trips_sd", math.nan)}
+            row |= results.row({form: "trips"}, method, epsilon, day, form=form)
         rows.append(row)
     return rows
 
 
-def _span(day: str) -> str:
-    return "the day" if day == WHOLE_DAY else "8 to 10 am"
-
-
-def _figure_5(results: runs.Results) -> list[dict[str, object]]:
-    rows: list[dict[str, object]] = []
-    for day in DAYS:
-        for form in (PUBLISHED, SOUND):
-            for method in (NOTHING, FLOOR, *PAPERS_OWN, *(PRESETS if form == SOUND else ())):
-                for epsilon in EPSILONS:
-                    measured = results.row(("rmse", "mae"), method, epsilon, day, form=form)
-                    rows.append({"day": day, "form": form, "mechanism": method, "epsilon": epsilon, **measured})
-    return rows
-
-
-def _ablation_table(results: runs.Results) -> list[dict[str, object]]:
-    rows: list[dict[str, object]] = []
+def _ablation_table(results: Results) -> list[dict[str, object]]:
+    rows = []
     for day in DAYS:
         for method, printed in TABLE_2.items():
             row: dict[str, object] = {"day": day, "mechanism": method}
-            for epsilon, told in zip(IN_TABLE_2, printed[day], strict=True):
-                row[f"paper, {epsilon:g}"] = told
+            for epsilon, value in zip(IN_TABLE_2, printed[day], strict=True):
+                row[f"paper, {epsilon:g}"] = value
                 for form in (PUBLISHED, SOUND):
-                    found = results.row(["rmse"], method, epsilon, day, form=form)
-                    row |= {f"{form}, {epsilon:g}": found["rmse"], f"{form}, {epsilon:g}_sd": found["rmse_sd"]}
+                    row |= results.row({f"{form}, {epsilon:g}": "rmse"}, method, epsilon, day, form=form)
             rows.append(row)
         own = results.mean("rmse", NOTHING, 1.0, day)
         alike = {f"{form}, {epsilon:g}" for form in (PUBLISHED, SOUND) for epsilon in IN_TABLE_2}
@@ -790,199 +764,109 @@ def _ablation_table(results: runs.Results) -> list[dict[str, object]]:
 
 
 def _bounds() -> list[dict[str, object]]:
-    own, rows = runs.trips(WEEKDAY), list[dict[str, object]]()
+    own, rows = trips(WEEKDAY), []
     for method in ("O5", *ABLATIONS):
-        sizes = runs.num_answers(own, method)
-        row: dict[str, object] = {"mechanism": method, "answers": " + ".join(f"{size:,}" for size in sizes)}
+        row: dict[str, object] = {"mechanism": method}
+        row["answers"] = " + ".join(f"{size:,}" for size in num_answers(own, method))
+        above = []
         for place, epsilon in enumerate(IN_TABLE_2):
-            row[f"at most, {epsilon:g}"] = runs.largest_rmse(own, method, epsilon)
-            row[f"paper, {epsilon:g}"] = max(TABLE_2[method][day][place] for day in DAYS)
-        above = [
-            f"{epsilon:g}"
-            for epsilon in IN_TABLE_2
-            if float(str(row[f"paper, {epsilon:g}"])) > float(str(row[f"at most, {epsilon:g}"])) + 0.5
-        ]
+            most, printed = largest_rmse(own, method, epsilon), max(TABLE_2[method][day][place] for day in DAYS)
+            row |= {f"at most, {epsilon:g}": most, f"paper, {epsilon:g}": printed}
+            above += [f"{epsilon:g}"] if printed > most + 0.5 else []
         rows.append({**row, "impossible at epsilon": ", ".join(above) or "none"})
     return rows
 
 
-def _readings(results: runs.Results) -> list[dict[str, object]]:
-    rows: list[dict[str, object]] = []
-    for method in ("H5", *READINGS):
-        for place, epsilon in enumerate(EPSILONS):
-            found = results.row(("rmse", "mae", "trips"), method, epsilon, WEEKDAY, form=PUBLISHED)
-            told = dict(zip(IN_TABLE_2, TABLE_2["H5"][WEEKDAY], strict=True)).get(EPSILONS[place], math.nan)
-            paper = {"paper, rmse": told, "paper, trips": H5_TRIPS.get(epsilon, math.nan)}
-            rows.append({"mechanism": method, "epsilon": epsilon, **found, **paper})
-    return rows
-
-
-def _by_cells(results: runs.Results) -> list[dict[str, object]]:
-    columns = {
-        "RMSE, all": "rmse",
-        "MAE, all": "mae",
-        "RMSE, with trips": "rmse_full",
-        "MAE, with trips": "mae_full",
-        "RMSE, empty": "rmse_empty",
-        "MAE, empty": "mae_empty",
-        "cells with trips": "cells",
-    }
-    return _viewed(results, columns)
-
-
-def _by_sums(results: runs.Results) -> list[dict[str, object]]:
-    return _viewed(results, SUM_COLUMNS)
-
-
-def _viewed(results: runs.Results, columns: Mapping[str, str]) -> list[dict[str, object]]:
-    rows: list[dict[str, object]] = []
-    for epsilon in EPSILONS:
-        for method in VIEWED:
-            found = results.row(columns.values(), method, epsilon, WEEKDAY, form=SOUND)
-            row: dict[str, object] = {"epsilon": epsilon, "mechanism": method}
-            for name, column in columns.items():
-                row |= {name: found[column], f"{name}_sd": found[f"{column}_sd"]}
-            rows.append(row)
-    return rows
-
-
-def _draws(results: runs.Results) -> list[dict[str, object]]:
-    rows: list[dict[str, object]] = []
-    for epsilon in IN_TABLE_2:
-        for draw in range(results.effort.draws + 1):
-            row: dict[str, object] = {"epsilon": epsilon, "generated day": draw}
-            for method in (NOTHING, *runs.ON_DRAWS):
-                row[method] = results.mean("rmse", method, epsilon, form=SOUND, draw=draw)
-            rows.append(row)
-    return rows
-
-
-def _checks(results: runs.Results, check: str) -> list[dict[str, object]]:
-    names = ("largest", "mean") if check == CONTRACTION else ("negative counts", "their mean")
+def _viewed(results: Results, columns: Mapping[str, str]) -> list[dict[str, object]]:
     return [
-        {"day": one.day, "mechanism": one.method, "epsilon": one.epsilon, names[0]: one.number, names[1]: one.mean}
+        {"epsilon": epsilon, "mechanism": method, **results.row(columns, method, epsilon, WEEKDAY, form=SOUND)}
+        for epsilon in EPSILONS
+        for method in VIEWED
+    ]
+
+
+def _checks(results: Results, check: str, number: str, mean: str) -> list[dict[str, object]]:
+    return [
+        {"day": one.day, "mechanism": one.method, "epsilon": one.epsilon, number: one.number, mean: one.mean}
         for one in results.checked(check)
     ]
 
 
-def _seconds(results: runs.Results) -> list[dict[str, object]]:
-    told = {LAPLACE: "9.9 to 52.8 s", "H3": "30.1 to 543 s", "O3": "7.8 to 15.4 s"}
-    told |= dict.fromkeys(HIERARCHICAL, told["H3"]) | dict.fromkeys(CONSTRAINED, told["O3"])
-    rows: list[dict[str, object]] = []
+def _seconds(results: Results) -> list[dict[str, object]]:
+    paper = {LAPLACE: "9.9 to 52.8 s"} | dict.fromkeys(HIERARCHICAL, "30.1 to 543 s")
+    paper |= dict.fromkeys(CONSTRAINED, "7.8 to 15.4 s")
+    rows = []
     for method in SHOWN:
-        row: dict[str, object] = {"mechanism": method, "paper": told.get(method, "")}
+        row: dict[str, object] = {"mechanism": method, "paper": paper.get(method, "")}
         for form in (PUBLISHED, SOUND):
+            row[f"{form}, ms"] = ""
             if form == SOUND or method not in PRESETS:
                 means = [1000 * results.mean("seconds", method, e, day, form=form) for e in EPSILONS for day in DAYS]
                 row[f"{form}, ms"] = f"{min(means):.3g} to {max(means):.3g}"
-            else:
-                row[f"{form}, ms"] = ""
         rows.append(row)
     return rows
-
-
-# The page
 
 
 def _across(rows: Sequence[Row]) -> list[dict[str, object]]:
     """Put the epsilons of a mechanism beside each other."""
     found: dict[tuple[object, ...], dict[str, object]] = {}
-    for row in rows:
-        key = (row["day"], row["form"], row["mechanism"])
-        line = found.setdefault(key, dict(zip(("day", "form", "mechanism"), key, strict=True)))
-        for column in ("rmse", "mae"):
-            name = f"{column.upper()}, {row['epsilon']:g}"
-            line |= {name: row[column], f"{name}_sd": row[f"{column}_sd"]}
-    order = [f"{column}, {epsilon:g}{sd}" for column in ("RMSE", "MAE") for epsilon in EPSILONS for sd in ("", "_sd")]
-    return [
-        {**{key: line[key] for key in ("day", "form", "mechanism")}, **{key: line[key] for key in order}}
-        for line in found.values()
-    ]
+    for column, row in itertools.product(("rmse", "mae"), rows):
+        kind = {key: row[key] for key in ("day", "form", "mechanism")}
+        name = f"{column.upper()}, {row['epsilon']:g}"
+        line = found.setdefault(tuple(kind.values()), kind)
+        line |= {name: row[column], f"{name}_sd": row[f"{column}_sd"]}
+    return list(found.values())
 
 
-def _draw_5(results: runs.Results) -> list[Svg]:
+def _points(means: Iterable[tuple[float, tuple[float, float]]]) -> list[tuple[float, float, float]]:
+    """Return epsilon, mean and half of its interval, where there is a mean."""
+    return [(e, mean, 0.0 if math.isnan(half) else half) for e, (mean, half) in means if mean > 0]
+
+
+def _curves(results: Results, column: str, methods: Iterable[str], day: str, form: str) -> list[Curve]:
+    found = {m: [(e, mean_interval(results.values(column, m, e, day, form=form))) for e in EPSILONS] for m in methods}
+    return [Curve(method, _points(means), *METHOD_STYLES[method]) for method, means in found.items()]
+
+
+_AGAINST = {"x_title": "epsilon", "draw": report.log_chart, "wide": True, "falling": True}
+
+
+def _draw_5(results: Results) -> list[Svg]:
     parts = []
     for column, title in (("rmse", "RMSE a cell"), ("mae", "MAE a cell")):
-        charts = [_chart(results, column, title, day, form) for day in DAYS for form in (PUBLISHED, SOUND)]
-        shown = [Curve(method, [], *METHOD_STYLES[method]) for method in SHOWN]
-        parts += [
-            report.tag("h3", f"{title}, log scale", class_="measure"),
-            report.legend(shown, paper=column == "rmse", limit="publishing nothing"),
-            report.panels(charts, wide=True),
-        ]
+        by_title, paper, limits = {}, {}, {}
+        for day, form in itertools.product(DAYS, (PUBLISHED, SOUND)):
+            name = f"{day}, 8 to 10 am, {form}"
+            by_title[name] = _curves(results, column, SHOWN if form == SOUND else PAPERS_OWN, day, form)
+            printed = [point for m in ("O5", "H5") for point in zip(IN_TABLE_2, TABLE_2[m][day], strict=True)]
+            paper[name] = printed if column == "rmse" else ()
+            limits[name] = results.mean(column, NOTHING, 1.0, day)
+        captions = dict.fromkeys(by_title, "diamonds: Table 2, H5 above and O5 below" if column == "rmse" else "")
+        beside = {"captions": captions, "paper": paper, "limits": limits, "limit": "publishing nothing"}
+        parts += report.figure(by_title, y_title=title, title=f"{title}, log scale", **beside, **_AGAINST)
     return parts
 
 
-def _chart(results: runs.Results, column: str, title: str, day: str, form: str) -> Svg:
-    methods = SHOWN if form == SOUND else PAPERS_OWN
-    printed = [
-        (epsilon, value)
-        for method in ("O5", "H5")
-        for epsilon, value in zip(IN_TABLE_2, TABLE_2[method][day], strict=True)
-    ]
-    figure = report.log_chart(
-        [_curve(results, column, method, day, form) for method in methods],
-        label=f"{title} against epsilon, {day}, {form}",
-        x_title="epsilon",
-        y_title=title,
-        paper=printed if column == "rmse" else (),
-        limit=results.mean(column, NOTHING, 1.0, day),
-        falling=True,
-    )
-    caption = "diamonds: Table 2, H5 above and O5 below" if column == "rmse" else ""
-    return report.panel(f"{day}, 8 to 10 am, {form}", figure, caption)
-
-
-def _curve(results: runs.Results, column: str, method: str, day: str, form: str) -> Curve:
-    points = []
-    for epsilon in EPSILONS:
-        mean, half = runs.mean_interval(results.values(column, method, epsilon, day, form=form))
-        points.append((epsilon, mean, 0.0 if math.isnan(half) else half))
-    return Curve(method, points, *METHOD_STYLES[method])
-
-
-def _draw_fleets(fleets: fleeting.Fleets) -> list[Svg]:
+def _draw_fleets(fleets: Fleets) -> list[Svg]:
     """Draw fleets beside the waits that they cause, day by day."""
-    charts = []
-    for day in fleets.days:
-        true = fleets.truth(day)
-        for column, title, level in (
-            ("shuttles", "shuttles", true.true_shuttles),
-            ("wait", "seconds of wait", true.true_wait),
-        ):
-            figure = report.log_chart(
-                [_fleet_curve(fleets, column, method, day) for method in fleeting.METHODS],
-                label=f"{title} against epsilon, {day}",
-                x_title="epsilon",
-                y_title=title,
-                limit=level,
-                falling=True,
-            )
-            charts.append(report.panel(f"{day}, 8 to 10 am: {title}", figure))
-    shown = [Curve(method, [], *FLEET_STYLES[method]) for method in fleeting.METHODS]
-    return [report.legend(shown, limit="the true trips' fleet"), report.panels(charts, wide=True)]
+    parts = []
+    for column, title in {"shuttles": "shuttles", "wait": "seconds of wait"}.items():
+        by_title, limits = {}, {}
+        for day in fleets.days:
+            name = f"{day}, 8 to 10 am: {title}"
+            means = {
+                m: [(e, mean_of(fleets.sized(day, m, e), column)) for e in fleets.effort.epsilons] for m in METHODS
+            }
+            by_title[name] = [Curve(method, _points(own), *FLEET_STYLES[method]) for method, own in means.items()]
+            limits[name] = getattr(fleets.truth(day), f"true_{column}")
+        beside = {"limits": limits, "limit": "the true trips' fleet", "named": not parts}
+        parts += report.figure(by_title, y_title=title, **beside, **_AGAINST)
+    return parts
 
 
-def _fleet_curve(fleets: fleeting.Fleets, column: str, method: str, day: str) -> Curve:
-    points = []
-    for epsilon in fleets.effort.epsilons:
-        mean, half = fleeting.mean_of(fleets.sized(day, method, epsilon), column)
-        if mean > 0:
-            points.append((epsilon, mean, 0.0 if math.isnan(half) else half))
-    return Curve(method, points, *FLEET_STYLES[method])
-
-
-def _draw_sums(results: runs.Results) -> list[Svg]:
-    charts, methods = [], [method for method in VIEWED if method != NOTHING]
-    for name, column in {"cells": "rmse", **SUM_COLUMNS}.items():
-        figure = report.log_chart(
-            [_curve(results, column, method, WEEKDAY, SOUND) for method in methods],
-            label=f"RMSE of {name} against epsilon",
-            x_title="epsilon",
-            y_title="RMSE",
-            limit=results.mean(column, NOTHING, 1.0, WEEKDAY),
-            falling=True,
-        )
-        charts.append(report.panel(f"sums by {name}" if column != "rmse" else "cells", figure))
-    shown = [Curve(method, [], *METHOD_STYLES[method]) for method in methods]
-    return [report.legend(shown, limit="publishing nothing"), report.panels(charts, wide=True)]
+def _draw_sums(results: Results) -> list[Svg]:
+    methods = [method for method in VIEWED if method != NOTHING]
+    columns = {"cells": "rmse"} | {f"sums by {name}": column for name, column in SUM_COLUMNS.items()}
+    by_title = {name: _curves(results, column, methods, WEEKDAY, SOUND) for name, column in columns.items()}
+    limits = {name: results.mean(column, NOTHING, 1.0, WEEKDAY) for name, column in columns.items()}
+    return report.figure(by_title, y_title="RMSE", limits=limits, limit="publishing nothing", **_AGAINST)

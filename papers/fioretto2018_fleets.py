@@ -95,9 +95,9 @@ class Scene:
         return self.truth.size()
 
     def task(self, counts: DrawnCounts | Counted, expansions: int) -> FleetTask:
-        """Return days of trips as counts tell them."""
-        told = counted_trips(self.own.counted.universe, counts.cells, counts.counts, self.ground.city)
-        days = expanded_days(told, self.ground, expansions=expansions)
+        """Return days of trips by their counts."""
+        stated = counted_trips(self.own.counted.universe, counts.cells, counts.counts, self.ground.city)
+        days = expanded_days(stated, self.ground, expansions=expansions)
         return FleetTask(self.ground, days, service=Service(), max_wait=MAX_WAIT, span=self.span)
 
     def operated(self, fleet: Sequence[int]) -> dict[str, float]:
@@ -161,7 +161,7 @@ METHODS_QUICK = (LAPLACE, THRESHOLDED, "O3", "O5", PRESETS[0])
 
 @dataclass(frozen=True, kw_only=True)
 class FleetJob:
-    """One release to size a fleet on; of more trips than ``most_trips`` only the number is told."""
+    """One release to size a fleet on; of more trips than ``most_trips`` only the number is known."""
 
     day: str
     epsilon: float
@@ -348,12 +348,25 @@ _ERRORS = {"shuttles": "more_shuttles", "wait": "more_wait", "idle": "more_idle"
 
 def tables_of(fleets: Fleets) -> dict[str, list[dict[str, object]]]:
     """Return everything measured as tables by name."""
-    tables = {"table1": _table_1(fleets), "fleets": _by_epsilon(fleets), "weekdays": _weekdays(fleets)}
+    by_epsilon = [
+        {"day": day, "mechanism": method, "epsilon": epsilon, **_measured(own)}
+        for day in fleets.days
+        for method in METHODS
+        for epsilon in fleets.effort.epsilons
+        if (own := fleets.sized(day, method, epsilon))
+    ]
+    weekdays = [
+        {"weekday": f"{place}, day {draw}, {_span(day)}", "mechanism": method, **_measured(own)}
+        for place, day, draw in fleets.scenes()
+        for method in (EXACT, "O5", LAPLACE)
+        if day != WEEKEND and (own := fleets.sized(day, method, 1.0, place=place, draw=draw))
+    ]
+    tables = {"table1": _table_1(fleets), "fleets": by_epsilon, "weekdays": weekdays}
     return tables | ({"left-out": rows} if (rows := left_out(fleets)) else {})
 
 
 def _table_1(fleets: Fleets) -> list[dict[str, object]]:
-    rows: list[dict[str, object]] = []
+    rows = []
     for day in fleets.days:
         true = fleets.truth(day)
         own = (true.true_shuttles, true.true_wait, true.true_idle)
@@ -374,24 +387,14 @@ def _table_1_row(
     form: str = "",
 ) -> dict[str, object]:
     line: dict[str, object] = {"day": day, "mechanism": method, "form": form, "trips": float(num_trips)}
-    told = TABLE_1.get(method, {}).get(day, (math.nan,) * 3)
+    stated = TABLE_1.get(method, {}).get(day, (math.nan,) * 3)
     for place, name in enumerate(_ERRORS):
         mean, half = (float(known[place]), math.nan) if known else mean_of(runs, name)
         line |= {name: mean, f"{name}_sd": half}
-    for (name, column), printed in zip(_ERRORS.items(), told, strict=True):
+    for (name, column), printed in zip(_ERRORS.items(), stated, strict=True):
         mean, half = mean_of(runs, column)
         line |= {f"{name} off, printed": printed, f"{name} off": mean, f"{name} off_sd": half}
     return line
-
-
-def _by_epsilon(fleets: Fleets) -> list[dict[str, object]]:
-    rows: list[dict[str, object]] = []
-    for day in fleets.days:
-        for method in METHODS:
-            for epsilon in fleets.effort.epsilons:
-                if runs := fleets.sized(day, method, epsilon):
-                    rows.append({"day": day, "mechanism": method, "epsilon": epsilon, **_measured(runs)})
-    return rows
 
 
 def _measured(runs: Sequence[FleetRun]) -> dict[str, object]:
@@ -407,15 +410,8 @@ def _measured(runs: Sequence[FleetRun]) -> dict[str, object]:
     return line | {"unserved": mean_of(runs, "unserved")[0], "CPU s": mean_of(runs, "seconds")[0]}
 
 
-def _weekdays(fleets: Fleets) -> list[dict[str, object]]:
-    rows: list[dict[str, object]] = []
-    for place, day, draw in fleets.scenes():
-        for method in (EXACT, "O5", LAPLACE):
-            runs = fleets.sized(day, method, 1.0, place=place, draw=draw)
-            if runs and day != WEEKEND:
-                where = f"{place}, day {draw}, {'whole' if day == WHOLE_DAY else '8 to 10 am'}"
-                rows.append({"weekday": where, "mechanism": method, **_measured(runs)})
-    return rows
+def _span(day: str) -> str:
+    return "whole" if day == WHOLE_DAY else "8 to 10 am"
 
 
 def left_out(fleets: Fleets) -> list[dict[str, object]]:

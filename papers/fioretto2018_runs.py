@@ -119,8 +119,8 @@ class Trips:
     def draw(self, method: str, epsilon: float, form: str) -> Callable[[Noise], DrawnCounts]:
         """Return what releases counts by a method: noise, projection and rounding, without ledger and files."""
         way = mechanism(method, epsilon, form)
-        asked: Any = way.law(self.dataset) if isinstance(way, NoisyCounts) else way.asked(self.dataset)
-        return lambda noise: way.draw_counts(self.counted, asked, noise)
+        queries: Any = way.law(self.dataset) if isinstance(way, NoisyCounts) else way.asked(self.dataset)
+        return lambda noise: way.draw_counts(self.counted, queries, noise)
 
 
 @lru_cache(maxsize=4)
@@ -287,22 +287,22 @@ def nothing(day: str, draw: int = 0) -> list[Run]:
     ]
 
 
-def _asked(job: Job) -> tuple[Trips, Any, Any, Layout]:
+def _queried(job: Job) -> tuple[Trips, Any, Any, Layout]:
     own, way = trips(job.day, job.draw), mechanism(job.method, job.epsilon, job.form)
     assert not isinstance(way, NoisyCounts)
-    asked = way.asked(own.dataset)
-    return own, way, asked, Layout.of(asked.universe, asked.features)
+    queries = way.asked(own.dataset)
+    return own, way, queries, Layout.of(queries.universe, queries.features)
 
 
 def _negative(job: Job, noise: Noise) -> tuple[float, float]:
     """Count the leaves that the closed form makes negative, before they are rounded to none."""
-    own, way, asked, layout = _asked(job)
-    parents = [finer.parents(coarser, layout) for coarser, finer in pairwise(asked.features)]
-    parents.append(np.repeat(layout.groups_of(asked.features[-1]), layout.sizes))
-    variances = [law.spread**2 for law in (*asked.laws[1:], asked.laws[0])]
+    own, way, queries, layout = _queried(job)
+    parents = [finer.parents(coarser, layout) for coarser, finer in pairwise(queries.features)]
+    parents.append(np.repeat(layout.groups_of(queries.features[-1]), layout.sizes))
+    variances = [law.spread**2 for law in (*queries.laws[1:], queries.laws[0])]
     number, total = 0, 0.0
     for _ in range(job.runs):
-        noisy = [*asked.noisy_sums(own.counted, noise), asked.noisy_cells(own.counted, layout, noise)]
+        noisy = [*queries.noisy_sums(own.counted, noise), queries.noisy_cells(own.counted, layout, noise)]
         leaves = consistent_tree(noisy, parents, variances, prune=way.prune)[-1]
         number, total = number + int((leaves < 0).sum()), total + float(leaves[leaves < 0].sum())
     return number / job.runs, total / number if number else 0.0
@@ -310,24 +310,25 @@ def _negative(job: Job, noise: Noise) -> tuple[float, float]:
 
 def _contraction(job: Job, noise: Noise) -> tuple[float, float]:
     """Divide the error after the projection by that before it, in the norm that it minimises."""
-    own, way, asked, layout = _asked(job)
-    family = way.family(asked.features, layout)
-    pairs, slots = asked.universe.split(own.counted.cells)
-    true_sums = [feature.sums(pairs, slots, own.counted.counts) for feature in asked.features]
+    own, way, queries, layout = _queried(job)
+    family = way.family(queries.features, layout)
+    pairs, slots = queries.universe.split(own.counted.cells)
+    true_sums = [feature.sums(pairs, slots, own.counted.counts) for feature in queries.features]
     groups, ranks = layout.places(own.counted.cells)
     true = np.zeros(own.num_cells)
     true[layout.starts[groups] + ranks] = own.counted.counts
     of_cell = np.repeat(np.arange(layout.num_groups), layout.sizes)
     ratios = []
     for _ in range(job.runs):
-        sums, noisy = asked.noisy_sums(own.counted, noise), asked.noisy_cells(own.counted, layout, noise)
+        sums, noisy = queries.noisy_sums(own.counted, noise), queries.noisy_cells(own.counted, layout, noise)
         x = project_dense(noisy, layout.starts, family, sums).x
         of_join = np.bincount(of_cell, weights=x, minlength=layout.num_groups)
         parts = zip(family.groups, family.sizes, family.ratios, true_sums, sums, strict=True)
         before, after = float(((noisy - true) ** 2).sum()), float(((x - true) ** 2).sum())
-        for own_groups, size, ratio, exact, told in parts:
+        for own_groups, size, ratio, exact, noisy_ in parts:
             found = np.bincount(own_groups, weights=of_join, minlength=size)
-            before, after = before + ratio * ((told - exact) ** 2).sum(), after + ratio * ((found - exact) ** 2).sum()
+            before += ratio * ((noisy_ - exact) ** 2).sum()
+            after += ratio * ((found - exact) ** 2).sum()
         ratios.append(math.sqrt(after / before))
     return max(ratios), float(np.mean(ratios))
 
@@ -380,9 +381,10 @@ class Results(Runs):
         mean, half = mean_interval(self.values(column, method, epsilon, day, form=form))
         return (mean, mean) if math.isnan(half) else (mean - half, mean + half)
 
-    def row(self, columns: Iterable[str], method: str, epsilon: float, day: str, *, form: str) -> dict[str, object]:
-        """Return means, each with its 95 % interval (as ``_sd``, the half of its width), as a line of a table."""
-        return means(mean_interval, {c: self.values(c, method, epsilon, day, form=form) for c in columns})
+    def row(self, columns: Mapping[str, str], method: str, epsilon: float, day: str, *, form: str) -> dict[str, object]:
+        """Return named means, each with its 95 % interval (as ``_sd``, the half of its width); nan if not measured."""
+        measured = {name: self.values(column, method, epsilon, day, form=form) for name, column in columns.items()}
+        return means(mean_interval, measured)
 
     def checked(self, check: str, method: str = "") -> Iterator[Checked]:
         """Return what was looked at, of one method or of all."""

@@ -168,7 +168,7 @@ class Anonymised:
     optimum: int
 
     def plan(self, method: str, model: Any, *, seconds: float | None = None, spread: int | None = None) -> list[Run]:
-        """Plan and judge; nothing if no plan exists, as when a class is smaller than the spread asked for."""
+        """Plan and judge; nothing if no plan exists, as when a class is smaller than the requested spread."""
         capacity, limit = self.job.setting.law.capacity, seconds or self.job.effort.seconds
         try:
             plan = dn.pack(self.release, capacity=capacity, model=model, seconds=limit, spread=spread)
@@ -215,7 +215,7 @@ class Anonymised:
 
 
 def spread_name(method: str, spread: int | None) -> str:
-    """Name a method with the spread asked for, if any."""
+    """Name a method with the requested spread, if any."""
     return method if spread is None else f"{method}, spread {spread}"
 
 
@@ -333,7 +333,7 @@ class Results:
         return list(dict.fromkeys(run.method for run in self.runs))
 
     def misses(self, run: Run) -> bool:
-        """Return whether a plan fits less often than asked for: by more than chance in many plans can explain."""
+        """Return whether a plan fits less often than requested: by more than chance in many plans can explain."""
         return run.plan_feasible < 1 - RISK - 4 * math.sqrt(RISK * (1 - RISK) / self.effort.permutations)
 
     def summary(self, methods: Sequence[str]) -> list[dict[str, object]]:
@@ -663,11 +663,11 @@ def _stochastic(results: Results) -> Iterator[Quoted]:
 
 
 def _table_3() -> Iterator[Quoted]:
-    risks, told = {}, {}
+    risks, known = {}, {}
     for statistic in ("bounds", "multiset"):
         release = table_3(statistic)
         risks[statistic] = release.certificate.plain()["measures"]["risks"]["prosecutor_highest"]
-        told[statistic] = _surely_absent(release, BOB)
+        known[statistic] = _surely_absent(release, BOB)
     yield says(
         "record-linkage-at-k",
         ours=(risks["bounds"], risks["multiset"]),
@@ -675,8 +675,8 @@ def _table_3() -> Iterator[Quoted]:
     )
     yield says(
         "bob-33-is-surely",
-        ours=(", ".join((f"{statistic} {('yes' if absent else 'no')}" for statistic, absent in told.items())),),
-        agrees=told == {"bounds": False, "multiset": True},
+        ours=(", ".join((f"{statistic} {('yes' if absent else 'no')}" for statistic, absent in known.items())),),
+        agrees=known == {"bounds": False, "multiset": True},
     )
 
 
@@ -799,7 +799,7 @@ def _figure_sections(results: Results, figure_4: Sequence[str]) -> list[Svg]:
             *_row(results, "(a) Ratio of bins", "ratio", all_draws, least=(1, 1)),
             *_row(
                 results,
-                "(b) Feasibility, held out: every bin fits (95 % is asked)",
+                "(b) Feasibility, held out: every bin fits (95 % is the target)",
                 "plan_feasible",
                 useful,
                 least=(0.85, 1),
@@ -809,88 +809,48 @@ def _figure_sections(results: Results, figure_4: Sequence[str]) -> list[Svg]:
         ),
         report.section(
             SAMPLED_TITLE,
-            report.paragraph(
-                "The sampled model labels items that cannot be told apart, so it can choose labels that its 100 "
-                "permutations happen to like. Feasibility is held out: a plan made for 95 % should reach it."
-            ),
+            report.paragraph(says.sentence("sampled")),
             report.html_table(results.sampled_beside_certified()),
         ),
         report.section(
             "Not in the paper: trucks against truck linkage",
-            report.paragraph(
-                "Going right, a thief who knows a package's weight names its truck more often. A number L beside a "
-                "point: no truck takes more than one part in L of a class (spread). A sealed plan's linkage may be an "
-                "estimate (linkage_kind in csv)."
-            ),
+            report.paragraph(says.sentence("frontier")),
             *_frontier(results),
         ),
     ]
 
 
-def _width_section(widths: Sequence[Mapping[str, object]]) -> Svg:
-    charts, shown = [], {}
-    for setting, above in ALL_BINS_ABOVE.items():
-        curves = [
-            Curve(
-                f"first width {width:g}",
-                [
-                    (float(str(row["k"])), float(str(row["bins"])), 0.0)
-                    for row in widths
-                    if row["setting"] == setting and row["first_width"] == width
-                ],
-                style,
-            )
-            for style, width in enumerate(DOUBLINGS)
-        ]
-        figure = report.line_chart(
-            curves, label=f"bins by hierarchy, setting {setting}", x_title="k", y_title="bins on upper bounds"
-        )
-        charts.append(report.panel(f"Setting {setting}", figure, f"the paper: all bins for k > {above}"))
-        shown.update({curve.name: curve for curve in curves})
-    why = (
-        "Flash depends on its hierarchy, which the paper does not publish: intervals that double from a first width. "
-        f"Figure 3 above has {DOUBLING}, which was not chosen by how well it agrees."
-    )
-    return report.section(
-        "What Flash's hierarchy decides", report.paragraph(why), report.legend(shown.values()), report.panels(charts)
-    )
+def _width_section(widths: Sequence[Mapping[str, Any]]) -> Svg:
+    by_title: dict[str, list[Curve]] = {}
+    for setting in ALL_BINS_ABOVE:
+        for style, width in enumerate(DOUBLINGS):
+            own = [row for row in widths if (row["setting"], row["first_width"]) == (setting, width)]
+            points = [(float(row["k"]), float(row["bins"]), 0.0) for row in own]
+            by_title.setdefault(f"Setting {setting}", []).append(Curve(f"first width {width:g}", points, style))
+    captions = {
+        f"Setting {setting}": f"the paper: all bins for k > {above}" for setting, above in ALL_BINS_ABOVE.items()
+    }
+    drawn = report.figure(by_title, x_title="k", y_title="bins on upper bounds", captions=captions)
+    title = "What Flash's hierarchy decides"
+    return report.section(title, report.paragraph(says.sentence("hierarchy", DOUBLING)), *drawn)
 
 
-def _row(
-    results: Results,
-    title: str,
-    column: str,
-    methods: Sequence[str],
-    *,
-    least: tuple[float, float] | None = None,
-    limit: float | None = None,
-) -> list[Svg]:
+def _row(results: Results, title: str, column: str, methods: Sequence[str], **options: Any) -> list[Svg]:
     """Draw one measure over k, one panel a setting, as a row of the paper's figures."""
-    charts, shown = [], {}
-    for setting in SETTINGS:
+    by_title, paper = {}, {}
+    for name, setting in _SETTINGS.items():
         curves = [_curve(results, column, setting.numeral, method) for method in methods]
-        curves = [curve for curve in curves if curve.points]
-        points = [point for method in methods for point in paper_points(setting.numeral, column, method)]
-        figure = report.line_chart(
-            curves,
-            label=f"{title}, setting {setting.numeral}",
-            x_title="k",
-            y_title="log10 s" if column == "solve_seconds" else "",
-            paper=points,
-            least=least,
-            limit=limit,
-        )
-        law = setting.law
-        charts.append(
-            report.panel(f"Setting {setting.numeral}", figure, f"{law.size} items, capacity {law.capacity:g}")
-        )
-        shown.update({curve.name: curve for curve in curves})
-    quotes = any(paper_points(s.numeral, column, m) for s in SETTINGS for m in methods)
-    return [
-        report.tag("h3", title, class_="measure"),
-        report.legend(shown.values(), paper=quotes),
-        report.panels(charts),
-    ]
+        by_title[name] = [curve for curve in curves if curve.points]
+        paper[name] = [point for method in methods for point in paper_points(setting.numeral, column, method)]
+    laws = {name: setting.law for name, setting in _SETTINGS.items()}
+    captions = {name: f"{law.size} items, capacity {law.capacity:g}" for name, law in laws.items()}
+    y_title, limit = "log10 s" if column == "solve_seconds" else "", options.pop("limit", None)
+    options |= {} if limit is None else {"limits": dict.fromkeys(by_title, limit)}
+    given = {"x_title": "k", "y_title": y_title, "title": title, "captions": captions, "paper": paper}
+    return report.figure(by_title, **given, **{"least": None, **options})
+
+
+_SETTINGS = {f"Setting {setting.numeral}": setting for setting in SETTINGS}
 
 
 def _curve(results: Results, column: str, setting: str, method: str) -> Curve:
@@ -898,43 +858,22 @@ def _curve(results: Results, column: str, setting: str, method: str) -> Curve:
     for k in results.effort.ks:
         values = results.values(column, setting, method, k=k)
         if len(values):
-            if column == "solve_seconds":
-                values = _log10(values)
-            mean, sd = mean_sd(values)
+            mean, sd = mean_sd(np.log10(np.maximum(values, 1e-4)) if column == "solve_seconds" else values)
             points.append((float(k), mean, 0.0 if math.isnan(sd) else sd))
     return Curve(method, points, *STYLES.get(method, (7, False)))
 
 
-def _log10(seconds: FloatArray) -> FloatArray:
-    return np.log10(np.maximum(seconds, 1e-4))
-
-
 def _frontier(results: Results) -> Iterator[Svg]:
     for k, spreads in results.effort.spreads.items():
-        charts, shown = [], {}
-        for setting in SETTINGS:
-            curves = [_frontier_curve(results, setting.numeral, method, k, spreads) for method in FRONTIER]
-            figure = report.line_chart(
-                curves,
-                label=f"trucks against linkage at k = {k}, setting {setting.numeral}",
-                x_title="truck linkage, mean",
-                y_title="ratio of bins",
-                least=(1.0, 1.0),
-                from_zero=True,
-            )
-            charts.append(report.panel(f"Setting {setting.numeral}", figure))
-            shown.update({curve.name: curve for curve in curves})
-        yield report.tag("h3", f"k = {k}", class_="measure")
-        yield report.legend(shown.values())
-        yield report.panels(charts)
-
-
-def _frontier_curve(results: Results, setting: str, method: str, k: int, spreads: Sequence[int]) -> Curve:
-    points, labels = [], []
-    for spread in (None, *spreads):
-        name = spread_name(method, spread)
-        if results.of(setting, name, k=k):
-            labels.append("" if spread is None else str(spread))
-            linkage, ratio = (mean_sd(results.values(c, setting, name, k=k))[0] for c in ("linkage_mean", "ratio"))
-            points.append((linkage, ratio, 0.0))
-    return Curve(method, points, STYLES[method][0], False, labels)
+        by_title: dict[str, list[Curve]] = {}
+        for title, setting in _SETTINGS.items():
+            by_title[title] = []
+            for method in FRONTIER:
+                names = {spread_name(method, spread): str(spread or "") for spread in (None, *spreads)}
+                names = {name: label for name, label in names.items() if results.of(setting.numeral, name, k=k)}
+                columns = ("linkage_mean", "ratio")
+                points = [[float(results.values(c, setting.numeral, n, k=k).mean()) for c in columns] for n in names]
+                places = [(linkage, ratio, 0.0) for linkage, ratio in points]
+                by_title[title].append(Curve(method, places, STYLES[method][0], False, list(names.values())))
+        given = {"x_title": "truck linkage, mean", "y_title": "ratio of bins", "title": f"k = {k}"}
+        yield from report.figure(by_title, **given, least=(1.0, 1.0), from_zero=True)

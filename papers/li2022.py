@@ -170,8 +170,8 @@ def _all_settings() -> list[str]:
 def _slope(results: Results, setting: str) -> float:
     xs = results.xs(LATTICE, setting)
     means = [results.mean("ratio", LATTICE, MOST, setting, x=x) for x in xs]
-    told = [(x, mean) for x, mean in zip(xs, means, strict=True) if not math.isnan(mean)]
-    return float(np.polyfit(*zip(*told, strict=True), 1)[0]) if len(told) > 1 else math.nan
+    points = [(x, mean) for x, mean in zip(xs, means, strict=True) if not math.isnan(mean)]
+    return float(np.polyfit(*zip(*points, strict=True), 1)[0]) if len(points) > 1 else math.nan
 
 
 # Algorithm 2 and the noise without clusters
@@ -369,7 +369,6 @@ MEASURES = {
     "kept": "share kept",
     "ratio_all": "bins by the optimum of all packages, those left out too",
 }
-_OF_LATTICE = ("kept", "ratio_all")
 
 
 def reproduce(out: Path, *, quick: bool, workers: int) -> Path:
@@ -384,8 +383,7 @@ def reproduce(out: Path, *, quick: bool, workers: int) -> Path:
         report.section(
             title,
             report.paragraph(PAGE.explained[str(figure)]),
-            *_stated_table(results, figure),
-            *_rows_of_panels(results, figure),
+            *_drawn(results, figure),
         )
         for figure, title in names.items()
     ]
@@ -452,74 +450,55 @@ def _rounded(rows: Sequence[Row]) -> list[dict[str, object]]:
 # The page
 
 
-def _stated_table(results: runs.Results, figure: int) -> list[Svg]:
-    """Write epsilon and delta at every k of algorithm 1, for samples of 50, or of 200 beyond the usual k."""
-    if figure != runs.LATTICE:
-        return []
-    hard = [k for k in results.effort.hard_ks if k not in results.effort.ks]
-    lines = [(k, 50) for k in results.effort.ks] + [(k, 200) for k in hard]
-    rows = [{"k": k, "|D|": size, **runs.stated(k, size)} for k, size in lines]
-    return [report.html_table(_rounded(rows))]
-
-
-def _rows_of_panels(results: runs.Results, figure: int) -> list[Svg]:
-    shown = {m: title for m, title in MEASURES.items() if figure == runs.LATTICE or m not in _OF_LATTICE}
-    return [part for column, title in shown.items() for part in _row(results, figure, column, title)]
+def _drawn(results: Results, number: int) -> list[Svg]:
+    """Draw each measure, one panel a setting, as a row of the paper's figures."""
+    parts: list[Svg] = []
+    if number == LATTICE:  # epsilon and delta at every k, for samples of 50, or of 200 beyond the usual k
+        hard = [k for k in results.effort.hard_ks if k not in results.effort.ks]
+        lines = [(k, 50) for k in results.effort.ks] + [(k, 200) for k in hard]
+        parts.append(report.html_table(_rounded([{"k": k, "|D|": size, **stated(k, size)} for k, size in lines])))
+    settings = {f"Setting {setting.numeral}": setting for setting in runs.settings_of(number)}
+    captions = {name: f"{s.law.size} packages, capacity {s.law.capacity:g}" for name, s in settings.items()}
+    for column, title in MEASURES.items():
+        if number != LATTICE and column in ("kept", "ratio_all"):
+            continue
+        planned = column not in ("kept", "anonymise_seconds")  # what planning changes
+        methods = results.methods(number)[: None if planned else 1]
+        parts += report.figure(
+            {name: [_curve(results, number, column, s.numeral, m) for m in methods] for name, s in settings.items()},
+            x_title="epsilon" if number in (CLUSTERS, LAPLACE) else "k",
+            y_title="log10 s" if column == "anonymise_seconds" else "",
+            title=title,
+            captions=captions,
+            named=planned,
+            least=_LEAST.get(column, (0.0, 1.0)),
+        )
+    return parts
 
 
 _LEAST = {"anonymise_seconds": None, "ratio": (1.0, 1.0), "ratio_all": (1.0, 1.0)}
 
 
-def _row(results: runs.Results, figure: int, column: str, title: str) -> list[Svg]:
-    """Draw one measure, one panel a setting, as a row of the paper's figures."""
-    across = "epsilon" if figure in (runs.CLUSTERS, runs.LAPLACE) else "k"
-    same = column in ("kept", "anonymise_seconds")  # nothing that planning changes
-    charts, shown = [], {}
-    for setting in runs.settings_of(figure):
-        methods = results.methods(figure)[:1] if same else results.methods(figure)
-        curves = [_curve(results, figure, column, setting.numeral, method) for method in methods]
-        figure_ = report.line_chart(
-            [curve for curve in curves if curve.points],
-            label=f"{title}, setting {setting.numeral}",
-            x_title=across,
-            y_title="log10 s" if column == "anonymise_seconds" else "",
-            least=_LEAST.get(column, (0.0, 1.0)),
-        )
-        law = setting.law
-        caption = f"{law.size} packages, capacity {law.capacity:g}"
-        charts.append(report.panel(f"Setting {setting.numeral}", figure_, caption))
-        shown.update({curve.name: curve for curve in curves})
-    named = [] if same else [report.legend(shown.values())]
-    return [report.tag("h3", title, class_="measure"), *named, report.panels(charts)]
-
-
-def _curve(results: runs.Results, figure: int, column: str, setting: str, method: str) -> Curve:
+def _curve(results: Results, number: int, column: str, setting: str, method: str) -> Curve:
     points = []
-    for x in results.xs(figure, setting):
-        values = results.values(column, figure, method, settings=[setting], x=x)
+    for x in results.xs(number, setting):
+        values = results.values(column, number, method, settings=[setting], x=x)
         if len(values):
             mean, sd = mean_sd(np.log10(np.maximum(values, 1e-6)) if column == "anonymise_seconds" else values)
             points.append((x, mean, 0.0 if math.isnan(sd) else sd))
-    style = STYLES.get(method) or (results.methods(figure).index(method), False)
-    return Curve(method, points, *style)
+    return Curve(method, points, *(STYLES.get(method) or (results.methods(number).index(method), False)))
 
 
 def _form_panels(rows: Sequence[Row]) -> list[Svg]:
     """Draw what each form of noise costs, one panel a setting."""
     parts = []
     for column in ("ratio", "bins_feasible"):
-        charts = []
+        by_title: dict[str, list[Curve]] = {}
         for setting in dict.fromkeys(str(row["setting"]) for row in rows):
-            curves = [_form_curve(rows, setting, number, column) for number in range(len(beside.FORMS))]
-            label = f"{MEASURES[column]}, setting {setting}"
-            figure = report.line_chart(curves, label=label, x_title="epsilon", y_title="", least=_LEAST.get(column))
-            charts.append(report.panel(f"Setting {setting}", figure))
-        parts += [report.tag("h3", MEASURES[column], class_="measure"), report.legend(curves), report.panels(charts)]
+            for number, form in enumerate(beside.FORMS):
+                own = [row for row in rows if (row["setting"], row["form"]) == (setting, form.name)]
+                points = [(row["epsilon"], row[column], 0.0) for row in own]
+                curve = Curve(f"{form.name} ({form.model})", points, number, form.model == beside.NOT_PRIVATE)
+                by_title.setdefault(f"Setting {setting}", []).append(curve)
+        parts += report.figure(by_title, x_title="epsilon", title=MEASURES[column], least=_LEAST.get(column))
     return parts
-
-
-def _form_curve(rows: Sequence[Row], setting: str, number: int, column: str) -> Curve:
-    form = beside.FORMS[number]
-    own = [row for row in rows if (row["setting"], row["form"]) == (setting, form.name)]
-    points = [(float(str(row["epsilon"])), float(str(row[column])), 0.0) for row in own]
-    return Curve(f"{form.name} ({form.model})", points, number, form.model == beside.NOT_PRIVATE)

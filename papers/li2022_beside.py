@@ -42,10 +42,10 @@ from papers.li2022_runs import (
     SHARES,
     TABLE_1,
     TABLE_2,
+    Disclosed,
     Effort,
     Job,
     Judge,
-    Told,
     dataset_of,
     published,
     published_sizes,
@@ -169,9 +169,9 @@ def measure_forms(compared: FormJob) -> list[Beside]:
     judge, span = Judge.of(job), job.setting.law.high - job.setting.law.low
     found = []
     for epsilon, form in itertools.product(job.effort.beside_epsilons, FORMS):
-        told = form.draw(judge, exact(epsilon))
-        truth = judge.weights[told.record]
-        run = judge.run(epsilon, Told(told.record, told.upper, form.name, told.seconds))
+        disclosed = form.draw(judge, exact(epsilon))
+        truth = judge.weights[disclosed.record]
+        run = judge.run(epsilon, Disclosed(disclosed.record, disclosed.upper, form.name, disclosed.seconds))
         found.append(
             Beside(
                 setting=run.setting,
@@ -182,10 +182,10 @@ def measure_forms(compared: FormJob) -> list[Beside]:
                 ratio=run.ratio,
                 bins_feasible=run.bins_feasible,
                 plan_feasible=run.plan_feasible,
-                covered=float(np.mean((told.lower <= truth) & (truth <= told.upper))),
-                width=float(np.mean(told.upper - told.lower)) / span,
-                error=float(np.mean(np.abs(told.value - truth))) / span,
-                anonymise_seconds=told.seconds,
+                covered=float(np.mean((disclosed.lower <= truth) & (truth <= disclosed.upper))),
+                width=float(np.mean(disclosed.upper - disclosed.lower)) / span,
+                error=float(np.mean(np.abs(disclosed.value - truth))) / span,
+                anonymise_seconds=disclosed.seconds,
             )
         )
     return found
@@ -197,7 +197,7 @@ def form_jobs(effort: Effort) -> list[FormJob]:
 
 
 def form_summary(found: Sequence[Beside], *, by_setting: bool) -> list[dict[str, object]]:
-    """Return means by epsilon and form, and by setting if asked for."""
+    """Return means by epsilon and form, and by setting if wanted."""
     columns = ("ratio", "bins_feasible", "plan_feasible", "covered", "width", "error")
     rows: list[dict[str, object]] = []
     settings = dict.fromkeys(one.setting for one in found) if by_setting else {"all": None}
@@ -224,12 +224,12 @@ def _attack_published(
     """Attack algorithm 2 as published: intervals show each row's scale; how clusters hang on weights is not known."""
     whole = weights.astype(np.int64)
     noise = dn.Noise(seed=seed_of((30, number)))
-    told, _ = published_noise(whole, SHARES, epsilon=epsilon, confidence=Fraction(0), noise=noise)
+    disclosed, _ = published_noise(whole, SHARES, epsilon=epsilon, confidence=Fraction(0), noise=noise)
     order, scale = np.argsort(whole, kind="stable"), np.empty(len(whole))
     for cluster in rank_clusters(len(whole), SHARES):
         scale[order[cluster]] = np.ptp(whole[order[cluster]]) / float(epsilon)
     # A cluster without range is printed as it is: its row has a weight, and no other.
-    away, known = np.abs(told - whole[:, None]), np.maximum(scale, LEAST_SCALE)
+    away, known = np.abs(disclosed - whole[:, None]), np.maximum(scale, LEAST_SCALE)
     density = np.tanh(1 / (2 * known)) * np.exp(-away / known)
     return density / density.sum(axis=1, keepdims=True), None
 
@@ -336,8 +336,8 @@ def hierarchies(number: int, effort: Effort) -> list[dict[str, object]]:
         found = [run for judge in judges for run in sampled_lattice(judge, doubling=width) if run.method == MOST]
         row: dict[str, object] = {"setting": setting.numeral, "k": k, "first width": width}
         for column in ("ratio", "ratio_all", "kept"):
-            told = np.array([getattr(run, column) for run in found])
-            row[column] = mean_sd(told[~np.isnan(told)])[0]
+            disclosed = np.array([getattr(run, column) for run in found])
+            row[column] = mean_sd(disclosed[~np.isnan(disclosed)])[0]
         rows.append({**row, "runs with nothing kept": sum(not run.rows for run in found), "runs": len(found)})
     return rows
 
@@ -492,8 +492,8 @@ def several(name: str, form: str, effort: Effort, *, epsilon: Fraction = Fractio
     found = [_packed_cargo(quantities, mechanism, i, effort) for i in range(effort.beside_runs)]
     row: dict[str, object] = {"quantities": ", ".join(quantities), "form": form, **_promised(quantities, mechanism)}
     for column in found[0]:
-        told = np.array([one[column] for one in found])
-        row[column] = mean_sd(told[~np.isnan(told)])[0]
+        disclosed = np.array([one[column] for one in found])
+        row[column] = mean_sd(disclosed[~np.isnan(disclosed)])[0]
     return [row]
 
 

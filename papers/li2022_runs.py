@@ -2,7 +2,7 @@
 """Li, Erkin, Lagendijk 2022, section VI: draw the settings of Tables 1 and 2, anonymise as published, plan and judge.
 
 Everything here is the paper's own form, so that its figures can be compared; ``li2022_beside`` has the sound forms. Ten
-draws a setting, unpublished: ours are drawn anew. The instances of Table 1 are samples already ("after the beta
+draws a setting, unpublished: ours are sampled again. The instances of Table 1 are samples already ("after the beta
 sampling"), so algorithm 1 runs on them without sampling again.
 """
 
@@ -162,8 +162,8 @@ class Job:
 
 
 @dataclass(frozen=True, eq=False)
-class Told:
-    """What an anonymisation tells of some packages."""
+class Disclosed:
+    """What an anonymisation discloses of some packages."""
 
     rows: IntArray  # which packages
     sizes: FloatArray  # as which weight each of them is planned
@@ -174,7 +174,7 @@ class Told:
 
 @dataclass(frozen=True, eq=False)
 class Judge:
-    """One draw: plans what was told of it, and compares with the true weights of the same packages."""
+    """One draw: plans what is disclosed of it, and compares with the true weights of the same packages."""
 
     job: Job
     weights: FloatArray
@@ -206,22 +206,22 @@ class Judge:
             self.known[key] = len(bins), proved
         return self.known[key]
 
-    def run(self, x: float, told: Told) -> Run:
-        """Plan what was told and judge the plan."""
+    def run(self, x: float, disclosed: Disclosed) -> Run:
+        """Plan what is disclosed and judge the plan."""
         start = time.monotonic()
-        bins, proved = self.packed(told.sizes)
+        bins, proved = self.packed(disclosed.sizes)
         seconds = time.monotonic() - start
-        optimum, known = self.optimum(told.rows)
+        optimum, known = self.optimum(disclosed.rows)
         everything = self.optimum(np.arange(len(self.weights)))[0]
-        fits = [self.weights[told.rows[items]].sum() <= self.job.setting.law.capacity for items in bins]
+        fits = [self.weights[disclosed.rows[items]].sum() <= self.job.setting.law.capacity for items in bins]
         return Run(
             figure=self.job.figure,
             setting=self.job.setting.numeral,
             instance=self.job.instance,
             x=x,
-            method=told.method,
-            rows=len(told.rows),
-            kept=len(told.rows) / len(self.weights),
+            method=disclosed.method,
+            rows=len(disclosed.rows),
+            kept=len(disclosed.rows) / len(self.weights),
             bins=len(bins),
             optimum=optimum,
             optimum_all=everything,
@@ -231,9 +231,9 @@ class Judge:
             proved=proved and known,
             bins_feasible=float(np.mean(fits)) if bins else math.nan,
             plan_feasible=float(all(fits)) if bins else math.nan,
-            anonymise_seconds=told.seconds,
+            anonymise_seconds=disclosed.seconds,
             solve_seconds=seconds,
-            exact=told.exact,
+            exact=disclosed.exact,
         )
 
 
@@ -288,8 +288,8 @@ def sampled_lattice(judge: Judge, *, doubling: float = DOUBLING) -> Iterator[Run
     for k in judge.job.ks:
         found = whole_sample(judge, k, doubling)
         known = found.release.uncertain("weight")
-        yield judge.run(k, Told(found.record, (known.lower + known.upper) / 2, AVERAGE, found.seconds))
-        yield judge.run(k, Told(found.record, known.upper, MOST, found.seconds))
+        yield judge.run(k, Disclosed(found.record, (known.lower + known.upper) / 2, AVERAGE, found.seconds))
+        yield judge.run(k, Disclosed(found.record, known.upper, MOST, found.seconds))
 
 
 def whole_sample(judge: Judge, k: int, doubling: float) -> Published:
@@ -315,9 +315,9 @@ def k_optimize(judge: Judge) -> Iterator[Run]:
         found = published(mechanism, data, (*judge.seed, k))
         known = found.release.uncertain("weight")
         assert known.nominal is not None
-        yield judge.run(k, Told(found.record, (known.lower + known.upper) / 2, AVERAGE, found.seconds))
-        yield judge.run(k, Told(found.record, known.upper, MOST, found.seconds))
-        yield judge.run(k, Told(found.record, np.ceil(known.nominal * 1000) / 1000, CLASS_MEAN, found.seconds))
+        yield judge.run(k, Disclosed(found.record, (known.lower + known.upper) / 2, AVERAGE, found.seconds))
+        yield judge.run(k, Disclosed(found.record, known.upper, MOST, found.seconds))
+        yield judge.run(k, Disclosed(found.record, np.ceil(known.nominal * 1000) / 1000, CLASS_MEAN, found.seconds))
 
 
 # Figures 6 and 7
@@ -332,8 +332,8 @@ def noisy(judge: Judge, shares: Sequence[Fraction]) -> Iterator[Run]:
         seed = seed_of((*judge.seed, job.figure, int(10 * epsilon)))
         start = time.monotonic()
         sizes = published_sizes(law, weights, shares, exact(epsilon), exact(confidence), seed)[2]
-        told = Told(rows, sizes, confidence_name(confidence), time.monotonic() - start, printed)
-        yield judge.run(epsilon, told)
+        disclosed = Disclosed(rows, sizes, confidence_name(confidence), time.monotonic() - start, printed)
+        yield judge.run(epsilon, disclosed)
 
 
 def published_sizes(
@@ -349,9 +349,9 @@ def published_sizes(
     The paper has no rule for weights below 0 or above what a truck holds.
     """
     noise = dn.Noise(seed=seed)
-    told, radius = published_noise(weights, shares, epsilon=epsilon, confidence=confidence, noise=noise)
+    disclosed, radius = published_noise(weights, shares, epsilon=epsilon, confidence=confidence, noise=noise)
     reach = np.maximum(radius, 0)
-    value, lower, upper = (np.clip(told + sign * reach, law.low, law.high) for sign in (0, -1, 1))
+    value, lower, upper = (np.clip(disclosed + sign * reach, law.low, law.high) for sign in (0, -1, 1))
     return value, lower, upper
 
 

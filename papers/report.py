@@ -189,6 +189,33 @@ def panels(parts: Sequence[Svg], *, wide: bool = False) -> Svg:
     return tag("div", *parts, class_="panels two" if wide else "panels")
 
 
+def figure(
+    by_title: Mapping[str, Sequence[Curve]],  # curves of each panel
+    *,
+    x_title: str,
+    y_title: str = "",
+    title: str = "",
+    draw: Callable[..., Svg] = line_chart,
+    captions: Mapping[str, str] = {},
+    paper: Mapping[str, Sequence[tuple[float, float]]] = {},
+    limits: Mapping[str, float] = {},
+    limit: str = "",  # what the limits are
+    named: bool = True,  # whether the colours are named
+    wide: bool = False,
+    **options: Any,
+) -> list[Svg]:
+    """Draw panels beside each other, under a heading if there is one and names for all colours."""
+    drawn, shown = [], {}
+    for name, curves in by_title.items():
+        given = {"x_title": x_title, "y_title": y_title, "paper": paper.get(name, ()), "limit": limits.get(name)}
+        chart_ = draw(curves, label=f"{title or y_title}, {name}, against {x_title}", **given, **options)
+        drawn.append(panel(name, chart_, captions.get(name, "")))
+        shown |= {curve.name: curve for curve in curves}
+    head = [tag("h3", title, class_="measure")] if title else []
+    colours = [legend(shown.values(), paper=any(paper.values()), limit=limit)] if named else []
+    return [*head, *colours, panels(drawn, wide=wide)]
+
+
 def paragraph(text: str) -> Svg:
     """Write a paragraph of plain text."""
     return tag("p", text)
@@ -282,6 +309,10 @@ class Statements:
         if agrees is not None:
             texts["verdict"] = verdict(agrees, texts.pop("differs"))
         return Quoted(**texts)
+
+    def sentence(self, name: str, *values: object) -> str:
+        """Fill in a sentence."""
+        return self._texts["sentences"][name].format(*values)
 
     def page(self, **values: object) -> PageText:
         """Fill in what stands around the tables, by name."""

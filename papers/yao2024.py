@@ -20,6 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 from dunnage.devices.numbers import PublishedPiecewise, odds_of
 from dunnage.devices.places import PublishedUnary
@@ -426,15 +427,15 @@ def _figures_8_9(results: Results) -> Iterator[Quoted]:
 
 def _broken(results: Results, orders: Sequence[tuple[str, str, float]], steps: int) -> str:
     """Name the cases in which an order of places is broken, and whether that may be chance."""
-    told = []
+    sentences = []
     for less, more, epsilon in orders:
         low, high = (
             results.interval("mape", method, epsilon, steps, kind=PLACES, data=FLEET, terms=DECLARED)
             for method in (less, more)
         )
         chance = " (may be chance)" if low[0] - low[1] <= high[0] + high[1] else ""
-        told.append(f"{less} is not below {more} at epsilon {epsilon:g}{chance}")
-    return "; ".join(told)
+        sentences.append(f"{less} is not below {more} at epsilon {epsilon:g}{chance}")
+    return "; ".join(sentences)
 
 
 def number_gains(results: Results, data: str, terms: str) -> list[float]:
@@ -454,7 +455,9 @@ def share_gains(results: Results, method: str, ours: str, size: int, kind: str, 
 
 def findings(results: Results) -> list[str]:
     """Say what else came out; every number is measured or exact."""
-    return [*_numbers_found(results), *_shares_found(results), _grids_found(results), _duchi_found()]
+    losses = [runs.printed_duchi_loss(float(epsilon), 4) for epsilon in CHECKED]
+    duchi = says.sentence("duchi", listed(losses), listed(map(float, CHECKED)))
+    return [*_numbers_found(results), *_shares_found(results), _grids_found(results), duchi]
 
 
 def _numbers_found(results: Results) -> Iterator[str]:
@@ -467,15 +470,10 @@ def _numbers_found(results: Results) -> Iterator[str]:
             )
         ]
         honest = [a / b for a, b in zip(_by_size(results, OURS, data), _by_size(results, L_LDP, data), strict=True)]
-        yield (
-            f"Numbers, {data}, d = {listed(DIMENSIONS)}, MSE of e-L_LDP by ours at equal true loss: {listed(lowered)} "
-            f"where a report gives away epsilon_i, {listed(raised)} where it gives away d epsilon_i. With our weights "
-            f"for tiers e-L_LDP is still {listed(weighed)} times off. At the budgets that are declared honesty costs "
-            f"{listed(honest)} times the MSE."
-        )
+        yield says.sentence("numbers", data, *map(listed, (DIMENSIONS, lowered, raised, weighed, honest)))
     best = [_by_size(results, method, GAUSS) for method in (HARMONY, DUCHI, PM)]
     one = _by_best(_by_size(results, OURS_ALIKE, GAUSS), best)
-    yield f"Ours at one budget for all has {listed(one)} times the MSE of the best of Harmony, Duchi and PM (gauss)."
+    yield says.sentence("one-budget", listed(one))
 
 
 def _shares_found(results: Results) -> Iterator[str]:
@@ -484,16 +482,10 @@ def _shares_found(results: Results) -> Iterator[str]:
         for method in (LT_LDP, QJLP):
             clear = share_gains(results, method, OURS_CLEAR, steps, PATHS)
             hidden = share_gains(results, method, OURS, steps, PATHS)
-            yield (
-                f"Paths of {steps}, RMSE of {method} by ours at equal true loss: {listed(clear)} with areas in clear "
-                f"on both sides, {listed(hidden)} with ours hidden (epsilon {epsilons})."
-            )
+            yield says.sentence("paths", steps, method, listed(clear), listed(hidden), epsilons)
     clear = share_gains(results, LT_LDP, OURS_CLEAR, STEPS[0], PLACES)
     hidden = share_gains(results, LT_LDP, OURS, STEPS[0], PLACES)
-    yield (
-        f"Places, RMSE of e-LT_LDP by ours at equal true loss: {listed(clear)} with areas in clear on both sides, "
-        f"{listed(hidden)} with ours hidden: hiding the area has its price (epsilon {epsilons})."
-    )
+    yield says.sentence("places", listed(clear), listed(hidden), epsilons)
 
 
 def _grids_found(results: Results) -> str:
@@ -503,18 +495,7 @@ def _grids_found(results: Results) -> str:
     finest = max(runs.GRID_LEVELS)
     price = [a / b for a, b in zip(rmse("rmse", OURS, finest), rmse("rmse", OURS_CLEAR, finest), strict=True)]
     won = [a / b for a, b in zip(rmse("rmse", OURS, finest), rmse("rmse_projected", OURS, finest), strict=True)]
-    return (
-        f"Map of {4 ** (finest - 1)} cells, epsilon {listed(GRID_EPSILONS)}: hiding the area multiplies the RMSE by "
-        f"{listed(price)}; the projection onto shares that add up divides it by {listed(won)}."
-    )
-
-
-def _duchi_found() -> str:
-    losses = [runs.printed_duchi_loss(float(epsilon), 4) for epsilon in CHECKED]
-    return (
-        f"Duchi's law for several numbers, as usually printed, gives away ln(e^eps + 1) at even d: {listed(losses)} at "
-        f"epsilon {listed(map(float, CHECKED))}. Here ties are on one side only, and it gives away epsilon."
-    )
+    return says.sentence("grids", 4 ** (finest - 1), listed(GRID_EPSILONS), listed(price), listed(won))
 
 
 PAGE = says.page()
@@ -549,15 +530,20 @@ def reproduce(out: Path, *, quick: bool, workers: int) -> Path:
     found = in_parallel(runs.measure, runs.jobs(effort), workers=workers, warm_up=runs.warm_up)
     results = Results.of(found, effort)
     tables = tables_of(results)
+    note = (
+        f"{'Quick' if quick else 'Full'} form: {effort.number_runs} repetitions of each method on numbers, "
+        f"{effort.runs} on places and paths ({effort.long_runs} with three steps); means with 95 % intervals "
+        f"(Student's). Every method at the budget it declares, and at equal true loss. Took {time.monotonic() - start:.0f} s."
+    )
     drawings = {
         "figure6": lambda: _draw_6(results),
         "figure7": lambda: _draw_7(results),
-        "figure8": lambda: _draw_8(results),
-        "figure9": lambda: _draw_9(results),
+        "figure8": lambda: _draw_shares(results, PATHS),
+        "figure9": lambda: _draw_shares(results, PLACES),
     }
     return report.Reproduction(
         page=PAGE,
-        note=_note(results, quick, time.monotonic() - start),
+        note=note,
         data="carriers",
         lines=quoted(results),
         findings=findings(results),
@@ -568,16 +554,6 @@ def reproduce(out: Path, *, quick: bool, workers: int) -> Path:
         markdown=[(PAGE.titles[name], PAGE.why[name], short_intervals(rows)) for name, rows in tables.items()],
         sections=report.table_sections(PAGE, tables, lambda name, rows: short_intervals(_across(name, rows)), drawings),
     ).write(out)
-
-
-def _note(results: Results, quick: bool, seconds: float) -> str:
-    effort, form = results.effort, "Quick form" if quick else "Full form"
-    return (
-        f"{form}: {effort.number_runs} repetitions of each method on numbers, {effort.runs} on places and paths "
-        f"({effort.long_runs} with three steps); means with 95 % intervals (Student's). Every method at the budget it "
-        "declares, and at equal true loss. Took "
-        f"{seconds:.0f} s."
-    )
 
 
 def true_loss(method: str, terms: str, kind: str, size: int) -> str:
@@ -753,88 +729,61 @@ def _across(name: str, rows: Sequence[Row]) -> Sequence[Row]:
     return list(found.values())
 
 
+def _curves(results: Results, column: str, methods: Iterable[str], xs: Mapping[float, Any], **case: str) -> list[Curve]:
+    """Draw a measure of methods; ``xs`` has epsilon and size at each place."""
+    return [
+        Curve(m, [(x, *results.interval(column, m, *at, **case)) for x, at in xs.items()], *STYLES[m]) for m in methods
+    ]
+
+
+_LOG = {"draw": report.log_chart, "wide": True, "named": False}
+
+
 def _draw_6(results: Results) -> list[Svg]:
-    parts = [_legend(NUMBERS, (DECLARED, EQUAL), "d")]
+    parts, xs = [_legend(NUMBERS, (DECLARED, EQUAL), "d")], {size: (EPSILON, size) for size in DIMENSIONS}
     for data in (GAUSS, UNIFORM):
-        charts = []
-        for terms in TERMS:
-            curves = [
-                _curve(
-                    method, [(size, *_mse_interval(results, method, terms, data, EPSILON, size)) for size in DIMENSIONS]
-                )
-                for method in NUMBER_METHODS[terms]
-            ]
-            charts.append(_panel(f"{data.upper()}, {TERM_NAMES[terms]}", curves, "attributes (d)", "MSE"))
-        parts.append(report.panels(charts, wide=True))
+        by_title = {
+            f"{data.upper()}, {TERM_NAMES[terms]}": _curves(
+                results, "mse", NUMBER_METHODS[terms], xs, kind=NUMBERS, data=data, terms=terms
+            )
+            for terms in TERMS
+        }
+        parts += report.figure(by_title, x_title="attributes (d)", y_title="MSE", **_LOG)
     return parts
 
 
-def _mse_interval(
-    results: Results, method: str, terms: str, data: str, epsilon: float, size: int
-) -> tuple[float, float]:
-    return results.interval("mse", method, epsilon, size, kind=NUMBERS, data=data, terms=terms)
-
-
 def _draw_7(results: Results) -> list[Svg]:
-    charts = []
-    for terms in TERMS:
-        curves = [
-            _curve(
-                method,
-                [
-                    (e, *_mse_interval(results, method, terms, CENSUS, e, CENSUS_DIMENSIONS))
-                    for e in results.effort.epsilons
-                ],
-            )
-            for method in NUMBER_METHODS[terms]
-        ]
-        charts.append(_panel(f"five skewed numbers, {TERM_NAMES[terms]}", curves, "epsilon", "MSE"))
-    return [_legend(NUMBERS, (DECLARED, EQUAL), str(CENSUS_DIMENSIONS)), report.panels(charts, wide=True)]
-
-
-def _draw_8(results: Results) -> list[Svg]:
-    return _draw_shares(results, PATHS)
-
-
-def _draw_9(results: Results) -> list[Svg]:
-    return _draw_shares(results, PLACES)
+    xs = {epsilon: (epsilon, CENSUS_DIMENSIONS) for epsilon in results.effort.epsilons}
+    by_title = {
+        f"five skewed numbers, {TERM_NAMES[terms]}": _curves(
+            results, "mse", NUMBER_METHODS[terms], xs, kind=NUMBERS, data=CENSUS, terms=terms
+        )
+        for terms in TERMS
+    }
+    named = _legend(NUMBERS, (DECLARED, EQUAL), str(CENSUS_DIMENSIONS))
+    return [named, *report.figure(by_title, x_title="epsilon", y_title="MSE", **_LOG)]
 
 
 def _draw_shares(results: Results, kind: str) -> list[Svg]:
     parts = []
+    ordered = sorted(SHARE_METHODS, key=lambda method: method == QLP)  # dashed: at equal true loss it is on e-LT_LDP
     for steps in reversed(STEPS):
         what = f"paths of {steps}" if kind == PATHS else f"places, QJLP from paths of {steps}"
         parts += [report.tag("h3", what, class_="measure"), _legend(kind, TERMS, str(steps))]
-        limits = runs.nothing(kind, steps, results.effort.long_runs)
+        limits, xs = (
+            runs.nothing(kind, steps, results.effort.long_runs),
+            {e: (e, steps) for e in results.effort.epsilons},
+        )
         for column, title in _MEASURES.items():
-            charts = []
-            for terms in TERMS:
-                # QLP last and dashed: at equal true loss it lies on e-LT_LDP.
-                ordered = sorted(SHARE_METHODS, key=lambda method: method == QLP)
-                curves = [_share_curve(results, column, method, kind, steps, terms) for method in ordered]
-                name = f"{title}, {TERM_NAMES[terms]}"
-                charts.append(_panel(name, curves, "epsilon", title.split(" ")[0], limit=limits[column]))
-            parts.append(report.panels(charts, wide=True))
+            by_title = {
+                f"{title}, {TERM_NAMES[terms]}": _curves(
+                    results, column, ordered, xs, kind=kind, data=FLEET, terms=terms
+                )
+                for terms in TERMS
+            }
+            level = dict.fromkeys(by_title, limits[column])
+            parts += report.figure(by_title, x_title="epsilon", y_title=title.split(" ")[0], limits=level, **_LOG)
     return parts
-
-
-def _share_curve(results: Results, column: str, method: str, kind: str, steps: int, terms: str) -> Curve:
-    points = [
-        (e, *results.interval(column, method, e, steps, kind=kind, data=FLEET, terms=terms))
-        for e in results.effort.epsilons
-    ]
-    return _curve(method, points)
-
-
-def _curve(method: str, points: Sequence[tuple[float, float, float]]) -> Curve:
-    return Curve(method, points, *STYLES[method])
-
-
-def _panel(title: str, curves: Sequence[Curve], x_title: str, y_title: str, limit: float | None = None) -> Svg:
-    figure = report.log_chart(
-        curves, label=f"{title}: {y_title} against {x_title}", x_title=x_title, y_title=y_title, limit=limit
-    )
-    return report.panel(title, figure)
 
 
 def _legend(kind: str, terms: Sequence[str], size: str) -> Svg:
@@ -844,13 +793,10 @@ def _legend(kind: str, terms: Sequence[str], size: str) -> Svg:
     )
     curves = []
     for method in methods:
-        told = [_told(method, one, kind, size) for one in terms if kind != NUMBERS or method in NUMBER_METHODS[one]]
-        name = f"{method} (true loss {', then '.join(dict.fromkeys(told))})"
+        along = size == "d"  # along a curve of Figure 6 it changes
+        own = [one for one in terms if kind != NUMBERS or method in NUMBER_METHODS[one]]
+        losses = [true_loss(method, one, kind, 2 if along else int(size)) for one in own]
+        losses = [loss.replace("2", "d") if along else loss for loss in losses]
+        name = f"{method} (true loss {', then '.join(dict.fromkeys(losses))})"
         curves.append(Curve(name, [], *STYLES[method]))
     return report.legend(curves, limit="" if kind == NUMBERS else "a table that says nothing")
-
-
-def _told(method: str, terms: str, kind: str, size: str) -> str:
-    if size == "d":  # along a curve of Figure 6 it changes
-        return true_loss(method, terms, kind, 2).replace("2", "d")
-    return true_loss(method, terms, kind, int(size))
