@@ -22,13 +22,13 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.measuring import Row, row, taken
+from dunnage.arrays import IntArray
 from dunnage.model.routes import find_routes
 from dunnage.planning.dispatch import Dispatch, Requests, Service
 from dunnage.samples import city, trips
 
 TARGET = 180
 ZONE = 3  # the zone that RidePy is given
-IntArray = npt.NDArray[np.int64]
 
 
 def legs(size: int | None = None, window: tuple[str, str] = ("08:00", "10:00")) -> Requests:

@@ -13,17 +13,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from benchmarks.measuring import Row, row, taken
+from dunnage.arrays import IntArray
 from dunnage.mechanisms.full_domain import FullDomain
 from dunnage.model.domains import IntervalHierarchy, hierarchy_of
 from dunnage.model.policy import Policy
 from dunnage.tables.dataset import Dataset
-
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
 
 LOSS = "loss per record and attribute (less is better)"
 ARX_RIDES = {0: {5: 0.241, 10: 0.248, 20: 0.283, 50: 0.414}, 0.05: {5: 0.191, 10: 0.213, 20: 0.244, 50: 0.297}}

@@ -17,17 +17,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from benchmarks.measuring import Row, row, taken
+from dunnage.arrays import FloatArray
 from dunnage.kernels.bins import pack_bins
 from dunnage.mechanisms.classes import EquivalenceClasses
 from dunnage.mechanisms.partition import Partition
 from dunnage.model.policy import Policy
 from dunnage.tables.dataset import Dataset
-
-FloatArray = npt.NDArray[np.float64]
 
 LOWER, UPPER = 125.0, 375.0
 NUM_TEXTBOOK = 20_000

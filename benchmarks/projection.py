@@ -16,10 +16,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from tests.oracles.projection import quadratic_program
 
 from benchmarks.measuring import Row, row, taken
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.kernels.counts.projection import Family, Projection, optimality
 from dunnage.kernels.counts.tables import project_table
 
@@ -27,9 +27,6 @@ STOPS, ZONES, MODES = 130, 4, 12
 TRIPS, PAIRS_USED, HOT = 1_220, 150, 300  # trips and non-empty pairs of a slot, pairs that are ever used
 SCALE = 5
 RESIDUAL = "relative KKT residual"
-
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

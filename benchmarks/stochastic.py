@@ -13,18 +13,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 import dunnage as dn
 from benchmarks.measuring import Row, row, taken
+from dunnage.arrays import IntArray
 from dunnage.kernels.bins.sampling import fits_by_permutation
 from dunnage.planning.published import sampled_assignment
 from dunnage.samples import draw_weights
 from dunnage.samples.packages import PackageSetting, package_setting
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 SHORT = {"I": "25-L-U", "II": "50-L-U", "V": "25-L-Un"}
 LONG = {**SHORT, "III": "25-S-U", "IV": "50-S-U"}

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pictures_carriers
 import pictures_fleets
 import pictures_rides
@@ -25,6 +24,7 @@ import pictures_trips
 import pyarrow as pa
 from picture_parts import curve, generated, legend, mark, mean, panel, picture, published, side_by_side
 
+from dunnage.arrays import FloatArray
 from dunnage.auditing.plans import feasibility
 from dunnage.kernels.bins.scalar import best_fit_decreasing, pack_bins
 from dunnage.mechanisms.noisy import NoisyClusters, NoisyValues
@@ -41,8 +41,6 @@ from dunnage.samples import PackageSetting, draw_weights, generate_packages, pac
 from dunnage.showing.figures import Scale, Svg, lower_axis, span, tag, x_axis, y_axis
 from dunnage.tables.dataset import Dataset
 from dunnage.text import number_text
-
-FloatArray = npt.NDArray[np.float64]
 
 LARGE, SMALL = ("25-L-U", 500), ("25-S-U", 2500)
 MODELS: dict[str, Standard | Stochastic | Sealed] = {
@@ -229,8 +227,14 @@ def _over(plans: Iterable[Judged], measure: str) -> float:
 # How it is drawn
 
 
-def draw_frontier(panels: Sequence[tuple[str, Points]]) -> None:
-    """Draw trucks against truck linkage, for large and for small items."""
+def frontiers() -> None:
+    """Measure and draw trucks against truck linkage, for large and for small items."""
+    panels = []
+    for title, (setting, capacity) in (("Large: about two to a truck", LARGE), ("Small: about ten to a truck", SMALL)):
+        points = frontier(setting, capacity)
+        panels.append((title, points))
+        for (model, spread), (num, linkage) in points.items():
+            print(f"{setting} {model:10} spread {spread:2} trucks {num:6.2f} linkage {linkage:.3f}")
     top, height, width = 84.0, 250.0, 300.0
     down, drawn = Scale(0.0, 0.7, height, 0.0), []
     entries = [("standard", "upper bounds", 24), ("stochastic", "stochastic, 95 %", 150)]
@@ -275,8 +279,15 @@ def _spread_labels(points: Points, across: Scale, down: Scale, width: float) -> 
     return labels
 
 
-def draw_by_k(trucks: dict[str, list[float]], likely: list[float]) -> None:
-    """Draw trucks against k, and how likely the plan on means fits."""
+def trucks_by_k() -> None:
+    """Measure and draw trucks against k, and how likely the plan on means fits."""
+    trucks, likely = by_k(*LARGE)
+    for number, k in enumerate(KS):
+        print(
+            f"k {k:2}",
+            *(f"{model} {line[number]:.2f}" for model, line in trucks.items()),
+            f"means fit {likely[number]:.3f}",
+        )
     left, top, width, height = 60.0, 60.0, 520.0, 240.0
     across = Scale(*span(min(KS), max(KS)))
     every = [value for line in trucks.values() for value in line]
@@ -361,8 +372,20 @@ def _fleet(left: float, title: str, trucks: list[list[tuple[int, str]]], kind: s
     return [*parts, tag("text", f"and {num - len(shown)} more", class_="faint", x=left + 58, y=below)]
 
 
-def draw_promises(panels: Sequence[tuple[str, Bought]]) -> None:
-    """Draw trucks over trucks of the true weights against epsilon, promise by promise."""
+def promises() -> None:
+    """Measure and draw how much weaker promises buy: trucks over those of the true weights, against epsilon."""
+    panels = []
+    for title, setting in PROMISE_SETTINGS.items():
+        found = bought(setting)
+        panels.append((title, found))
+        for promise, epsilon in product(PROMISES, EPSILONS):
+            sure, upper = found[promise.mark, epsilon]
+            print(
+                f"{setting} {promise.words:16} epsilon {epsilon} planned {_over(sure, 'planned'):.2f}",
+                f"at 95 %: ratio {_over(sure, 'ratio'):.2f} plans fit {_over(sure, 'plan_fits'):.2f};",
+                f"upper ends: ratio {_over(upper, 'ratio'):.2f} bins fit {_over(upper, 'bins_fit'):.3f}",
+                f"plans fit {_over(upper, 'plan_fits'):.2f}",
+            )
     top, height, width = 124.0, 250.0, 300.0
     down, across = Scale(0.95, 1.95, height, 0.0), Scale(-0.2, len(EPSILONS) - 0.8)
     parts, drawn = [], []
@@ -387,46 +410,6 @@ def draw_promises(panels: Sequence[tuple[str, Bought]]) -> None:
         "The models promise different things: lower is cheaper, not better.",
     ]
     picture("promises.svg", top + height + 62, parts, "Objective ratio against epsilon for five promises", lines=lines)
-
-
-def promises() -> None:
-    """Measure and draw how much weaker promises buy."""
-    panels = []
-    for title, setting in PROMISE_SETTINGS.items():
-        found = bought(setting)
-        panels.append((title, found))
-        for promise, epsilon in product(PROMISES, EPSILONS):
-            sure, upper = found[promise.mark, epsilon]
-            print(
-                f"{setting} {promise.words:16} epsilon {epsilon} planned {_over(sure, 'planned'):.2f}",
-                f"at 95 %: ratio {_over(sure, 'ratio'):.2f} plans fit {_over(sure, 'plan_fits'):.2f};",
-                f"upper ends: ratio {_over(upper, 'ratio'):.2f} bins fit {_over(upper, 'bins_fit'):.3f}",
-                f"plans fit {_over(upper, 'plan_fits'):.2f}",
-            )
-    draw_promises(panels)
-
-
-def frontiers() -> None:
-    """Measure and draw trucks against truck linkage."""
-    panels = []
-    for title, (setting, capacity) in (("Large: about two to a truck", LARGE), ("Small: about ten to a truck", SMALL)):
-        points = frontier(setting, capacity)
-        panels.append((title, points))
-        for (model, spread), (num, linkage) in points.items():
-            print(f"{setting} {model:10} spread {spread:2} trucks {num:6.2f} linkage {linkage:.3f}")
-    draw_frontier(panels)
-
-
-def trucks_by_k() -> None:
-    """Measure and draw trucks against k."""
-    trucks, likely = by_k(*LARGE)
-    for number, k in enumerate(KS):
-        print(
-            f"k {k:2}",
-            *(f"{model} {line[number]:.2f}" for model, line in trucks.items()),
-            f"means fit {likely[number]:.3f}",
-        )
-    draw_by_k(trucks, likely)
 
 
 # What k and epsilon mean, in trucks and in odds

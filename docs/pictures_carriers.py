@@ -14,9 +14,9 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from picture_parts import across_line, curve, frame, legend, panel, picture, side_by_side
 
+from dunnage.arrays import FloatArray
 from dunnage.auditing.tracking import locate
 from dunnage.collecting.batch import find_cells, find_paths, perturb_column
 from dunnage.collecting.estimate import estimate_means, estimate_shares
@@ -28,8 +28,6 @@ from dunnage.noise.source import Noise
 from dunnage.samples.telemetry import CITY_BOX, PositionSetting, TelemetrySetting, positions, telemetry
 from dunnage.showing.figures import LogScale, Scale, Svg, tag
 from dunnage.text import number_text
-
-FloatArray = npt.NDArray[np.float64]
 
 SEED = 1
 RUNS = 40

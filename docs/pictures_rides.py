@@ -12,9 +12,9 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from picture_parts import curve, frame, generated, legend, panel, picture, published, side_by_side
 
+from dunnage.arrays import FloatArray
 from dunnage.auditing.classes import ClassesView
 from dunnage.auditing.rides import ClassDistortion, own_weights
 from dunnage.mechanisms.clusters import UtilityClusters
@@ -23,8 +23,6 @@ from dunnage.showing.figures import Network as Map
 from dunnage.showing.figures import Scale, tag, y_axis
 from dunnage.tables.dataset import Dataset
 from dunnage.text import percent
-
-FloatArray = npt.NDArray[np.float64]
 
 SIZE, SEED, K = 10_000, 1, 10
 ATTRIBUTES = {"type": "passenger type", "board": "boarding", "alight": "alighting", "start": "start time"}

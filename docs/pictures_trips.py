@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from picture_parts import across_line, curve, frame, generated, legend, mean, panel, picture, published, side_by_side
 
+from dunnage.arrays import IntArray
 from dunnage.auditing.counts import CountsTruth, CountsView, Errors, group_differences
 from dunnage.mechanisms.counts import (
     ConstrainedCounts,
@@ -33,7 +34,6 @@ from dunnage.showing.figures import LogScale, Scale, Svg, tag
 from dunnage.tables.dataset import Dataset
 from dunnage.text import number_text
 
-IntArray = npt.NDArray[np.int64]
 Method = Callable[[Fraction], Any]
 
 SEED = 1

@@ -29,6 +29,7 @@ import numpy.typing as npt
 
 import dunnage as dn
 from dunnage import samples
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.kernels.clusters.growth import Constraints, Metric, distance_deviations, grow
 from dunnage.kernels.clusters.published import published_density, published_greedy
 from dunnage.kernels.clusters.refine import dissolve, refine
@@ -37,8 +38,6 @@ from papers import report
 from papers.measuring import Runs, fields_of, in_parallel, mean_sd
 from papers.report import Curve, Quoted, Statements, Svg, verdict
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 CodeArray = npt.NDArray[np.int32]
 
 ATTRIBUTES = ("start", "type", "board", "alight")  # in the order of a metric: numeric ones first
@@ -449,25 +448,9 @@ def _listed(values: dict[str, float], form: str = ".3f") -> str:
 
 
 def _worked_example(results: Results) -> Iterator[Quoted]:
-    yield says(
-        "distances-senior-citizen-to",
-        ours=(
-            "; ".join(
-                f"{d:g}"
-                for d in (
-                    example.TYPES.distance("SeC", "C/S"),
-                    example.STATIONS.distance("A", "B"),
-                    example.STATIONS.distance("A", "D"),
-                )
-            ),
-        ),
-        agrees=(
-            example.TYPES.distance("SeC", "C/S"),
-            example.STATIONS.distance("A", "B"),
-            example.STATIONS.distance("A", "D"),
-        )
-        == (1, 1, 2),
-    )
+    distances = [example.TYPES.distance("SeC", "C/S"), *(example.STATIONS.distance("A", other) for other in "BD")]
+    ours = "; ".join(f"{distance:g}" for distance in distances)
+    yield says("distances-senior-citizen-to", ours=(ours,), agrees=distances == [1, 1, 2])
     rows = example.table()
     found = " ".join("{" + str(row["records"]).replace("r", "").replace(" ", "") + "}" for row in rows)
     yield says("classes-of-the-eight", ours=(found,), agrees=found == "{1,2} {3,6} {4,7} {5,8}")
@@ -478,18 +461,15 @@ def _worked_example(results: Results) -> Iterator[Quoted]:
         automatic = FACTORS[scenario] is None
         # The paper cuts digits off (5/12 is printed as 0.416); automatic weights depend on the rides.
         off = max(abs(weights[name] - value) for name, value in zip(IN_TABLE_4, printed, strict=True))
+        # Rides are generated to come near to the automatic importance.
+        near = says.sentence("automatic", NEAR) if off <= NEAR else f"differs: {_DATA}"
         yield says(
             "importance-in-2",
             what=(scenario, ", ".join(IN_TABLE_4), " (entropy in bits)" if automatic else ""),
             paper=(", ".join(f"{value:g}" for value in printed),),
             ours=(", ".join(f"{weights[name]:.3f}" for name in IN_TABLE_4),),
-            verdict=(_automatic(off) if automatic else verdict(off < 0.001, "arithmetic"),),
+            verdict=(near if automatic else verdict(off < 0.001, "arithmetic"),),
         )
-
-
-def _automatic(off: float) -> str:
-    """Judge automatic importance, which the generator of rides was made to come near."""
-    return f"agrees (within {NEAR:g}, for rides are drawn with such entropies)" if off <= NEAR else f"differs: {_DATA}"
 
 
 def _weights(results: Results, scenario: str) -> dict[str, float]:
@@ -678,9 +658,7 @@ def _why_not_lowest(found: dict[str, float], grown: dict[str, float], own: str) 
     reasons = [f"{least} is lower than {AUTO} by {found[AUTO] - found[least]:.3f}"] if least != AUTO else []
     reasons += [f"{most} is highest"] if most != OD else []
     if least != AUTO and min(grown, key=lambda scenario: grown[scenario]) == AUTO:
-        reasons.append(
-            "classes are formed by distance to heads, not by what they are charged: with growth S_AUTO is lowest"
-        )
+        reasons.append(says.sentence("by-distance"))
     return "; ".join([*reasons, f"under their own importance {own}, but such totals do not compare"])
 
 
@@ -790,11 +768,7 @@ def _formulas(results: Results) -> Iterator[Quoted]:
     yield says("c-multiplies-the-numeric")
     few = results.values("too_few", k=results.effort.limit_k)
     one = results.values("one_type", k=results.effort.limit_k)
-    yield says("k-rides-are-k", ours=(_mean(few), _mean(one)))
-
-
-def _mean(values: FloatArray) -> float:
-    return float(values.mean()) if len(values) else math.nan
+    yield says("k-rides-are-k", ours=(mean_sd(few)[0], mean_sd(one)[0]))
 
 
 PAGE = says.page()

@@ -230,7 +230,7 @@ def _errors(results: Results) -> Iterator[Quoted]:
     less = [case for case in below if errors[LAPLACE][case] < LARGER * errors["O5"][case]]
     yield says(
         "an-order-of-magnitude",
-        ours=(_ratios(errors, LAPLACE, "O5"), _printed_laplace()),
+        ours=(_ratios(errors, LAPLACE, "O5"), 10 / TABLE_2["O5"][WEEKDAY][1], TABLE_2["O5"][WEEKDAY][1]),
         agrees=not less,
         differs=(_where(less),),
     )
@@ -276,10 +276,6 @@ def _listed(values: Sequence[float]) -> str:
 Case = tuple[str, float]  # day and epsilon
 
 
-def _sorted(cases: Iterable[Case]) -> list[Case]:
-    return sorted(set(cases), key=lambda case: (DAYS.index(case[0]), -case[1]))
-
-
 def _rmse(results: Results, method: str) -> dict[tuple[str, float], float]:
     return {(day, e): results.mean("rmse", method, e, day) for day in DAYS for e in EPSILONS}
 
@@ -296,7 +292,7 @@ def _clearly(results: Results, less: str, more: str, *, column: str = "rmse", ca
 
 def _broken(results: Results, orders: Sequence[tuple[str, str, Case]]) -> str:
     """Name the cases in which a method is below another that should be below it, and where that may be chance."""
-    cases = _sorted(case for _, _, case in orders)
+    cases = sorted({case for _, _, case in orders}, key=lambda case: (DAYS.index(case[0]), -case[1]))
     clear = {case for less, more, case in orders if _clearly(results, less, more, cases=[case])}
     chance = [case for case in cases if case not in clear]
     return _where(cases) + (f" (may be chance on {_where(chance)})" if chance else "")
@@ -306,11 +302,6 @@ def _where(cases: Sequence[tuple[str, float]]) -> str:
     """Name days and epsilons."""
     by_day = {day: [e for own, e in cases if own == day] for day in DAYS}
     return "; ".join(f"{day} at epsilon {_listed(own)}" for day, own in by_day.items() if own)
-
-
-def _printed_laplace() -> str:
-    stated = TABLE_2["O5"][WEEKDAY][1]
-    return f"rounded Laplace noise alone is 10 off at epsilon 0.1, {10 / stated:.1f} times the {stated:g} of Table 2"
 
 
 def _ratios(errors: Mapping[str, Mapping[tuple[str, float], float]], above: str, below: str) -> str:
@@ -358,7 +349,7 @@ def _ablations(results: Results) -> Iterator[Quoted]:
 
 def findings(results: Results) -> list[str]:
     """Say what else came out; every number is measured."""
-    return [*_beside_nothing(results), *_not_won(results), *_won(results), _presets(results)]
+    return [*_beside_nothing(results), *_won(results)]
 
 
 def _beside_nothing(results: Results) -> Iterator[str]:
@@ -367,9 +358,6 @@ def _beside_nothing(results: Results) -> Iterator[str]:
     nothing = " and ".join(f"{errors[NOTHING][day, 1.0]:.2f} on the {day}" for day in DAYS)
     more = f"O5 is worse than that on {_where(worse)}." if worse else "O5 is nowhere clearly worse."
     yield says.sentence("nothing", nothing, more)
-
-
-def _not_won(results: Results) -> Iterator[str]:
     errors = {method: _rmse(results, method) for method in ("O3", "O5")}
     lower = _clearly(results, "O3", "O5", cases=errors["O3"])
     if lower:
@@ -392,15 +380,12 @@ def _won(results: Results) -> Iterator[str]:
         best = [min(stated, key=lambda m: stated[m][place]) for place in range(len(EPSILONS))]
         by_method = "; ".join(f"{m} {_listed(own)}" for m, own in stated.items())
         yield says.sentence("sums", name, _listed(EPSILONS), by_method, ", ".join(best))
-
-
-def _presets(results: Results) -> str:
     parts = []
     for preset in PRESETS:
         cells = [results.mean("rmse", "O5", e, form=SOUND) / results.mean("rmse", preset, e) for e in EPSILONS]
         sums = [results.mean("windows", preset, e) / results.mean("windows", "O5", e, form=SOUND) for e in EPSILONS]
         parts.append(says.sentence("preset", preset, _listed(cells), _listed(sums)))
-    return says.sentence("presets", _listed(EPSILONS), "; ".join(parts))
+    yield says.sentence("presets", _listed(EPSILONS), "; ".join(parts))
 
 
 # Before rounding
@@ -648,7 +633,8 @@ def reproduce(out: Path, *, quick: bool, workers: int) -> Path:
     note = (
         f"{'Quick' if quick else 'Full'} form: {effort.runs} releases of each mechanism, epsilon and day; means with "
         f"95 % intervals (Student's) over the noise. Generated trips, the same for all: {effort.draws} further "
-        f"generated {'day stands' if effort.draws == 1 else 'days stand'} beside them. Took {time.monotonic() - start:.0f} s."
+        f"generated {'day stands' if effort.draws == 1 else 'days stand'} beside them. Took "
+        f"{time.monotonic() - start:.0f} s."
     )
     drawings = {
         "figure5": lambda: _draw_5(results),

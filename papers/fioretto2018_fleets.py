@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 import dunnage as dn
 from dunnage.mechanisms.counts import Counted, DrawnCounts, NoisyCounts, true_counts
@@ -48,8 +47,6 @@ from papers.fioretto2018_runs import (
     trips,
 )
 from papers.measuring import Runs, column_of, mean_interval, seed_of
-
-FloatArray = npt.NDArray[np.float64]
 
 MAX_WAIT = 180.0
 THRESHOLDED = "Laplace, threshold"

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 import dunnage as dn
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.kernels.counts.tables import consistent_tree, project_dense
 from dunnage.mechanisms.counts import (
     ConstrainedCounts,
@@ -38,8 +38,6 @@ from dunnage.noise.source import Noise
 from dunnage.samples import TripSetting, generate_trips
 from papers.measuring import Runs, mean_interval, means, seed_of
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 Mechanism = NoisyCounts | HierarchicalCounts | ConstrainedCounts
 
 WEEKDAY, WEEKEND, WHOLE_DAY = "weekday", "weekend", "whole weekday"

@@ -27,10 +27,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 import dunnage as dn
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.errors import InternalError
 from dunnage.kernels.bins import pack_bins
 from dunnage.kernels.bins.sampling import clopper_pearson, fits_by_permutation
@@ -39,9 +39,6 @@ from dunnage.samples.packages import PackageSetting, package_setting
 from papers import report
 from papers.measuring import column_of, in_parallel, mean_sd, means
 from papers.report import Curve, Quoted, Statements, Svg
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 RISK = 0.05
 DOUBLING = 4
@@ -394,7 +391,6 @@ def by_hierarchy(effort: Effort, setting: Setting) -> list[dict[str, object]]:
 
 says = Statements("hoogervorst2019")
 
-FloatArray = npt.NDArray[np.float64]
 
 PAPER_DRAWS = 10
 STANDARD_ERRORS = 2.58
@@ -407,20 +403,23 @@ MOST_DEVIATION = 0.02
 ALL_BINS_ABOVE = {"I": 7, "V": 4}
 WORSE_THAN_UPPER = {"II": 2, "IV": 5}
 SOLVING_MINUTES = 12
-TABLE_3 = [
-    ("Hepatitis", 21),
-    ("HIV", 22),
-    ("Flu", 23),
-    ("HIV", 23),
-    ("Hepatitis", 24),
-    ("Cancer", 25),
-    ("Cancer", 31),
-    ("Cancer", 31),
-    ("Cancer", 31),
-    ("Flu", 32),
-    ("HIV", 34),
-    ("Hepatitis", 35),
-]
+TABLE_3 = {
+    "disease": [
+        "Hepatitis",
+        "HIV",
+        "Flu",
+        "HIV",
+        "Hepatitis",
+        "Cancer",
+        "Cancer",
+        "Cancer",
+        "Cancer",
+        "Flu",
+        "HIV",
+        "Hepatitis",
+    ],
+    "age": [21, 22, 23, 23, 24, 25, 31, 31, 31, 32, 34, 35],
+}
 BOB = 33
 
 _DRAWS = "the paper's draws are unpublished"
@@ -445,18 +444,13 @@ def paper_points(setting: str, column: str, method: str) -> list[tuple[float, fl
     return points.get((setting, column, method), [])
 
 
-def _tolerance(values: FloatArray, half_digit: float) -> float:
-    _, sd = mean_sd(values)
-    spread = 0.0 if math.isnan(sd) else sd * math.sqrt(1 / PAPER_DRAWS + 1 / len(values))
-    return half_digit + STANDARD_ERRORS * spread
-
-
 def _verdict_of_mean(
     paper: float, values: FloatArray, half_digit: float, why: str = _DRAWS, *, no_effect: float = 0.0
 ) -> str:
     """Compare a mean with the paper's; ``no_effect`` is what there would be to see if there were nothing."""
-    tolerance = _tolerance(values, half_digit)
-    off = abs(paper - float(np.mean(values)))
+    mean, sd = mean_sd(values)
+    spread = 0.0 if math.isnan(sd) else sd * math.sqrt(1 / PAPER_DRAWS + 1 / len(values))
+    tolerance, off = half_digit + STANDARD_ERRORS * spread, abs(paper - mean)
     if off > tolerance and len(values) >= PAPER_DRAWS:
         return f"differs: not within ± {tolerance:.2g}; {why}"
     if off > tolerance or tolerance >= abs(paper - no_effect):
@@ -513,13 +507,9 @@ def _anonymised(results: Results, widths: Sequence[Mapping[str, Any]]) -> Iterat
         )
 
 
-def _mean_over_k(results: Results, column: str, setting: str, method: str) -> float:
-    return float(np.mean(results.values(column, setting, method)))
-
-
 def _compared(results: Results, column: str, first: str, second: str) -> dict[str, tuple[float, float]]:
     return {
-        s.numeral: tuple(_mean_over_k(results, column, s.numeral, m) for m in (first, second))  # type: ignore[misc]
+        s.numeral: tuple(float(results.values(column, s.numeral, m).mean()) for m in (first, second))  # type: ignore[misc]
         for s in SETTINGS
     }
 
@@ -667,7 +657,11 @@ def _table_3() -> Iterator[Quoted]:
     for statistic in ("bounds", "multiset"):
         release = table_3(statistic)
         risks[statistic] = release.certificate.plain()["measures"]["risks"]["prosecutor_highest"]
-        known[statistic] = _surely_absent(release, BOB)
+        if release.members is not None:
+            known[statistic] = BOB not in release.members.column("age").to_pylist()
+        else:
+            ages = release.uncertain("age")
+            known[statistic] = not bool(((ages.lower <= BOB) & (ages.upper >= BOB)).any())
     yield says(
         "record-linkage-at-k",
         ours=(risks["bounds"], risks["multiset"]),
@@ -691,18 +685,10 @@ def table_3(statistic: str) -> dn.Release:
         },
         "mechanism": {"name": "partition", "k": 6, "statistic": statistic},
     }
-    columns = {"disease": [disease for disease, _ in TABLE_3], "age": [age for _, age in TABLE_3]}
-    data = dn.Dataset.from_table(pa.table(columns), dn.Policy.from_dict(document))
+    data = dn.Dataset.from_table(pa.table(TABLE_3), dn.Policy.from_dict(document))
     mechanism = dn.Partition(k=6, statistic=statistic)
     release, _ = mechanism.release(data, ledger=dn.Ledger(":memory:"), noise=dn.Noise(seed=1))
     return release
-
-
-def _surely_absent(release: dn.Release, age: float) -> bool:
-    if release.members is not None:
-        return age not in release.members.column("age").to_pylist()
-    known = release.uncertain("age")
-    return not bool(((known.lower <= age) & (age <= known.upper)).any())
 
 
 PAGE = says.page(DOUBLING=DOUBLING)

@@ -14,13 +14,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 import dunnage as dn
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.exact import exact
 from dunnage.kernels.bins import pack_bins, whole_numbers
 from dunnage.mechanisms.noisy import exposed_records, published_noise
@@ -29,10 +30,7 @@ from dunnage.model.guarantees import SampledDP
 from dunnage.noise.sampling import sampling_delta, sampling_epsilon
 from dunnage.samples.packages import PackageSetting
 from papers.hoogervorst2019 import Setting, weights_of
-from papers.measuring import mean_sd
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+from papers.measuring import mean_sd, means
 
 BETA = Fraction(7, 10)
 WHOLE = 1 - Fraction(1, 10**6)  # A rate at which a sample is most likely everything
@@ -332,7 +330,7 @@ def noisy(judge: Judge, shares: Sequence[Fraction]) -> Iterator[Run]:
         seed = seed_of((*judge.seed, job.figure, int(10 * epsilon)))
         start = time.monotonic()
         sizes = published_sizes(law, weights, shares, exact(epsilon), exact(confidence), seed)[2]
-        disclosed = Disclosed(rows, sizes, confidence_name(confidence), time.monotonic() - start, printed)
+        disclosed = Disclosed(rows, sizes, f"c = {confidence:g}", time.monotonic() - start, printed)
         yield judge.run(epsilon, disclosed)
 
 
@@ -353,11 +351,6 @@ def published_sizes(
     reach = np.maximum(radius, 0)
     value, lower, upper = (np.clip(disclosed + sign * reach, law.low, law.high) for sign in (0, -1, 1))
     return value, lower, upper
-
-
-def confidence_name(confidence: float) -> str:
-    """Name a method by its confidence."""
-    return f"c = {confidence:g}"
 
 
 # All figures
@@ -442,19 +435,16 @@ class Results:
     def summary(self, figure: int) -> list[dict[str, object]]:
         """Return mean and standard deviation of each measure of a figure, by setting, k or epsilon, and method."""
         cells = itertools.product([s.numeral for s in settings_of(figure)], self.methods(figure))
-        return [self._line(figure, s, m, x) for s, m in cells for x in self.xs(figure, s)]
-
-    def _line(self, figure: int, setting: str, method: str, x: float) -> dict[str, object]:
-        columns = ("ratio", "bins_feasible", "plan_feasible", "kept", "ratio_all", "anonymise_seconds")
-        across = "epsilon" if figure in (CLUSTERS, LAPLACE) else "k"
-        row: dict[str, object] = {"setting": setting, across: x, "method": method}
-        row["runs"] = len(self.values("kept", figure, method, settings=[setting], x=x))
-        if figure == LATTICE:
-            size = next(s.law.size for s in TABLE_1 if s.numeral == setting)
-            row |= stated(int(x), size)
-        for column in columns[: 6 if figure == LATTICE else 3] + columns[5:]:
-            row[column], row[f"{column}_sd"] = mean_sd(self.values(column, figure, method, settings=[setting], x=x))
-        return row
+        columns = ("ratio", "bins_feasible", "plan_feasible", *(("kept", "ratio_all") if figure == LATTICE else ()))
+        across, sizes = "epsilon" if figure in (CLUSTERS, LAPLACE) else "k", {s.numeral: s.law.size for s in TABLE_1}
+        rows = []
+        for setting, method in cells:
+            for x in self.xs(figure, setting):
+                values = partial(self.values, figure=figure, method=method, settings=[setting], x=x)
+                row = {"setting": setting, across: x, "method": method, "runs": len(values("kept"))}
+                row |= stated(int(x), sizes[setting]) if figure == LATTICE else {}
+                rows.append(row | means(mean_sd, {c: values(c) for c in (*columns, "anonymise_seconds")}))
+        return rows
 
 
 def stated(k: int, num_sampled: int) -> dict[str, object]:

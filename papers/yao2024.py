@@ -22,7 +22,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from dunnage.devices.numbers import PublishedPiecewise, odds_of
+from dunnage.devices.numbers import Duchi, PublishedPiecewise, odds_of
 from dunnage.devices.places import PublishedUnary
 from dunnage.devices.subjects import Quantity
 from dunnage.devices.task import Tier
@@ -123,7 +123,9 @@ def _section_4(results: Results) -> Iterator[Quoted]:
     shown = [runs.printed_thresholds(float(epsilon)) for epsilon in CHECKED]
     at = f"at epsilon {listed(map(float, CHECKED))}"
     yield says("threshold-of-l-pm", ours=(listed(one["4.2.1"] for one in shown), at))
-    inside = [_in_window(epsilon) for epsilon in CHECKED]
+    laws = [PublishedPiecewise(epsilon=epsilon, steps=1024) for epsilon in CHECKED]
+    odds = [law.window * odds_of(law.epsilon) for law in laws]  # of the published window in its exact discrete form
+    inside = [float(inner / (inner + law.num_outside)) for inner, law in zip(odds, laws, strict=True)]
     right = [one["4.2.2"] for one in shown]
     yield says(
         "threshold-of-l-pm-second",
@@ -141,7 +143,9 @@ def _section_4(results: Results) -> Iterator[Quoted]:
             listed(runs.density_integral(float(e), corrected=True) for e in CHECKED),
         ),
     )
-    at_end, at_zero = ({epsilon: runs.duchi_variance(epsilon, number) for epsilon in CHECKED} for number in (1.0, 0.0))
+    at_end, at_zero = (
+        {epsilon: Duchi(epsilon=epsilon, steps=1).variance_at(number) for epsilon in CHECKED} for number in (1.0, 0.0)
+    )
     below = [epsilon for epsilon in CHECKED if at_end[epsilon] < 1]
     yield says(
         "duchi-s-values-are",
@@ -190,13 +194,6 @@ def _section_4(results: Results) -> Iterator[Quoted]:
     yield says("range-of-the-personal")
 
 
-def _in_window(epsilon: Fraction) -> float:
-    """Return the probability of the published window in its exact discrete form."""
-    law = PublishedPiecewise(epsilon=epsilon, steps=1024)
-    inner = law.window * odds_of(epsilon)
-    return float(inner / (inner + law.num_outside))
-
-
 # Section 5
 
 
@@ -221,7 +218,7 @@ def _setting_and_figure_6(results: Results) -> Iterator[Quoted]:
         differs=(", ".join(falls),),
     )
     growth = {key: own[-1] / own[0] for key, own in mse.items()}
-    most = {method for data in named for method in PAPERS_NUMBERS if growth[data, method] == _largest(growth, data)}
+    most = {max(PAPERS_NUMBERS, key=lambda method: growth[data, method]) for data in named}
     yield says(
         "that-of-harmony-grows",
         ours=(
@@ -285,10 +282,6 @@ def _apart(results: Results, data: str) -> str:
         for method in (DUCHI, L_LDP)
     )
     return " (may be chance)" if high[0] - high[1] <= LARGE * (low[0] + low[1]) else ""
-
-
-def _largest(growth: Mapping[tuple[str, str], float], data: str) -> float:
-    return max(value for (own, _), value in growth.items() if own == data)
 
 
 def _by_best(values: Sequence[float], others: Sequence[Sequence[float]]) -> list[float]:
@@ -457,10 +450,10 @@ def findings(results: Results) -> list[str]:
     """Say what else came out; every number is measured or exact."""
     losses = [runs.printed_duchi_loss(float(epsilon), 4) for epsilon in CHECKED]
     duchi = says.sentence("duchi", listed(losses), listed(map(float, CHECKED)))
-    return [*_numbers_found(results), *_shares_found(results), _grids_found(results), duchi]
+    return [*_found(results), duchi]
 
 
-def _numbers_found(results: Results) -> Iterator[str]:
+def _found(results: Results) -> Iterator[str]:
     for data in (GAUSS, UNIFORM):
         lowered, raised = (number_gains(results, data, terms) for terms in (EQUAL, RAISED))
         weighed = [
@@ -474,9 +467,6 @@ def _numbers_found(results: Results) -> Iterator[str]:
     best = [_by_size(results, method, GAUSS) for method in (HARMONY, DUCHI, PM)]
     one = _by_best(_by_size(results, OURS_ALIKE, GAUSS), best)
     yield says.sentence("one-budget", listed(one))
-
-
-def _shares_found(results: Results) -> Iterator[str]:
     epsilons = listed(results.effort.epsilons)
     for steps in STEPS:
         for method in (LT_LDP, QJLP):
@@ -487,15 +477,13 @@ def _shares_found(results: Results) -> Iterator[str]:
     hidden = share_gains(results, LT_LDP, OURS, STEPS[0], PLACES)
     yield says.sentence("places", listed(clear), listed(hidden), epsilons)
 
-
-def _grids_found(results: Results) -> str:
     def rmse(column: str, method: str, levels: int) -> list[float]:
         return [results.mean(column, method, e, levels, kind=GRIDS, data=FLEET) for e in GRID_EPSILONS]
 
     finest = max(runs.GRID_LEVELS)
     price = [a / b for a, b in zip(rmse("rmse", OURS, finest), rmse("rmse", OURS_CLEAR, finest), strict=True)]
     won = [a / b for a, b in zip(rmse("rmse", OURS, finest), rmse("rmse_projected", OURS, finest), strict=True)]
-    return says.sentence("grids", 4 ** (finest - 1), listed(GRID_EPSILONS), listed(price), listed(won))
+    yield says.sentence("grids", 4 ** (finest - 1), listed(GRID_EPSILONS), listed(price), listed(won))
 
 
 PAGE = says.page()
@@ -533,7 +521,8 @@ def reproduce(out: Path, *, quick: bool, workers: int) -> Path:
     note = (
         f"{'Quick' if quick else 'Full'} form: {effort.number_runs} repetitions of each method on numbers, "
         f"{effort.runs} on places and paths ({effort.long_runs} with three steps); means with 95 % intervals "
-        f"(Student's). Every method at the budget it declares, and at equal true loss. Took {time.monotonic() - start:.0f} s."
+        f"(Student's). Every method at the budget it declares, and at equal true loss. Took "
+        f"{time.monotonic() - start:.0f} s."
     )
     drawings = {
         "figure6": lambda: _draw_6(results),

@@ -11,22 +11,21 @@ Every method is run on *terms*: at the budget that it declares, and with reports
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, cached_property, lru_cache
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.collecting import batch
 from dunnage.collecting.estimate import hadamard_scores, project_shares
 from dunnage.collecting.kernels import split_cells
 from dunnage.collecting.tally import Counts, Sums, Tally
 from dunnage.devices.numbers import (
-    Duchi,
     JointReport,
     LiteralPiecewise,
     LocalNumeric,
@@ -46,8 +45,6 @@ from dunnage.noise.source import Noise
 from dunnage.samples.telemetry import CITY_BOX, PositionSetting, TelemetrySetting, positions, telemetry
 from papers.measuring import Runs, fields_of, mean_interval, seed_of
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 NumberReport = SampledReport | JointReport
 Shared = LocalLocation | LocalTrajectory
 
@@ -428,51 +425,28 @@ class Run(Case):
 
 def jobs(effort: Effort) -> list[Job]:
     """Return everything to do, long ones first."""
-    todo = [Job(runs=effort.number_runs, **given) for given in _number_jobs(effort)]
-    for given in _share_jobs(effort):
-        long = given["kind"] != GRIDS and given["size"] == max(STEPS)
-        todo.append(Job(runs=effort.long_runs if long else effort.runs, **given))
-    return sorted(todo, key=lambda job: (job.kind != PATHS, -job.size, job.kind == NUMBERS))
+    cases = [(data, EPSILON, size) for data in (GAUSS, UNIFORM) for size in DIMENSIONS]
+    cases += [(CENSUS, epsilon, CENSUS_DIMENSIONS) for epsilon in effort.epsilons]
+    # What is the same on two terms is run once.
+    ways = [(m, terms) for terms, methods in NUMBER_METHODS.items() for m in methods if runs_apart(m, terms)]
+    todo = [(NUMBERS, data, way, epsilon, size) for data, epsilon, size in cases for way in ways]
+    ways = [(method, terms) for terms in TERMS for method in SHARE_METHODS if runs_apart(method, terms)]
+    shares = itertools.product((PATHS, PLACES), (FLEET,), ways, effort.epsilons, STEPS)
+    todo += [case for case in shares if case[0] == PATHS or case[4] == STEPS[0] or case[2][0] == QJLP]
+    ways = [(LT_LDP, DECLARED), (LT_LDP, EQUAL), (OURS, DECLARED), (OURS_CLEAR, DECLARED)]
+    todo += itertools.product((GRIDS,), (FLEET,), ways, GRID_EPSILONS, GRID_LEVELS)
+    found = []
+    for kind, data, (method, terms), epsilon, size in todo:
+        runs = effort.long_runs if kind != GRIDS and size == max(STEPS) else effort.runs
+        runs = effort.number_runs if kind == NUMBERS else runs
+        found.append(Job(kind=kind, data=data, method=method, terms=terms, epsilon=epsilon, size=size, runs=runs))
+    return sorted(found, key=lambda job: (job.kind != PATHS, -job.size, job.kind == NUMBERS))
 
 
 def runs_apart(method: str, terms: str) -> bool:
     """Return whether a method is anything else on these terms than on those that it declares."""
     same = {EQUAL: (OURS, OURS_CLEAR), RAISED: (L_LDP,)}
     return method not in same.get(terms, ())
-
-
-def _number_jobs(effort: Effort) -> list[dict[str, Any]]:
-    cases = [(data, EPSILON, size) for data in (GAUSS, UNIFORM) for size in DIMENSIONS]
-    cases += [(CENSUS, epsilon, CENSUS_DIMENSIONS) for epsilon in effort.epsilons]
-    # What is the same on two terms is run once.
-    ways = [
-        (method, terms) for terms, methods in NUMBER_METHODS.items() for method in methods if runs_apart(method, terms)
-    ]
-    return [_given(NUMBERS, data, way, epsilon, size) for data, epsilon, size in cases for way in ways]
-
-
-def _share_jobs(effort: Effort) -> list[dict[str, Any]]:
-    ways = [(method, terms) for terms in TERMS for method in SHARE_METHODS if runs_apart(method, terms)]
-    found = [
-        _given(kind, FLEET, way, epsilon, steps)
-        for kind in (PATHS, PLACES)
-        for steps in STEPS
-        for epsilon in effort.epsilons
-        for way in ways
-        if kind == PATHS or steps == STEPS[0] or way[0] == QJLP
-    ]
-    others = [(LT_LDP, DECLARED), (LT_LDP, EQUAL), (OURS, DECLARED), (OURS_CLEAR, DECLARED)]
-    found += [
-        _given(GRIDS, FLEET, way, epsilon, levels)
-        for levels in GRID_LEVELS
-        for epsilon in GRID_EPSILONS
-        for way in others
-    ]
-    return found
-
-
-def _given(kind: str, data: str, way: tuple[str, str], epsilon: float, size: int) -> dict[str, Any]:
-    return {"kind": kind, "data": data, "method": way[0], "terms": way[1], "epsilon": epsilon, "size": size}
 
 
 def measure(job: Job) -> list[Run]:
@@ -655,11 +629,6 @@ def printed_duchi_loss(epsilon: float, dimensions: int) -> float:
         of_likely = odds / (odds + 1) / likely if agreement >= 0 else 0.0
         chances.append(of_likely + (1 / (odds + 1) / unlikely if agreement <= 0 else 0.0))
     return math.log(max(chances) / min(chances))
-
-
-def duchi_variance(epsilon: Fraction, number: float) -> float:
-    """Return the variance of Duchi's law for one number."""
-    return Duchi(epsilon=epsilon, steps=1).variance_at(number)
 
 
 def paper_code(longitude: Fraction, latitude: Fraction, on: Grid) -> tuple[str, str, int]:
