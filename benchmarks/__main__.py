@@ -39,7 +39,6 @@ def table(lines: Lines) -> str:
 
 
 def kept_lines() -> Lines:
-    """Return the lines that the page has."""
     found = re.findall(r"^(\| (?!what \|)([^|]+) \|.*\| ([^|]+) \|)$", PAGE.read_text(), re.MULTILINE)
     return {(name, unit): line for line, name, unit in found}
 

@@ -47,7 +47,6 @@ OPENDP_DRAWS = 20_000
 
 
 def read_trips(window: tuple[str, str]) -> dn.Dataset:
-    """Generate trips and read them."""
     with tempfile.TemporaryDirectory() as folder:
         data, policy, _, _ = generate_trips(TripSetting(window=window), Path(folder) / "trips.csv", seed=1)
         return dn.load(data, dn.Policy.read(policy))

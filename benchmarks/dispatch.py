@@ -56,7 +56,6 @@ def legs(size: int | None = None, window: tuple[str, str] = ("08:00", "10:00")) 
 
 
 def ready(requests: Requests) -> Dispatch:
-    """Make requests ready in the generated town."""
     here = city()
     return Dispatch(requests, here.times, here.homes, Service())
 

@@ -25,7 +25,6 @@ NUM_ARRAY, NUM_SCALAR = 5_000_000, 20_000
 
 
 def drawing(draw: Callable[[int], Any], num: int) -> float:
-    """Return the best rate of ``draw(num)``."""
     draw(10)  # tables and imports are not part of the rate
     return rate(lambda: draw(num), num)
 

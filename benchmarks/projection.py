@@ -39,7 +39,6 @@ class Table:
     sums: tuple[FloatArray, ...]
 
     def project(self) -> Projection:
-        """Project, from noisy integers to the positive counts."""
         return project_table(self.values, self.starts, self.family, self.sums)
 
 
@@ -81,14 +80,12 @@ def make(num_slots: int, seed: int = 2018) -> Table:
 
 
 def every(table: Table, found: Projection) -> FloatArray:
-    """Return the counts of all cells."""
     x = np.zeros(len(table.values))
     x[found.cells] = found.x
     return x
 
 
 def by_piqp(table: Table) -> tuple[FloatArray, float]:
-    """Return counts and processor time of PIQP."""
     import piqp
 
     program, lower = quadratic_program(table.values.astype(np.float64), np.diff(table.starts), table.family, table.sums)

@@ -63,8 +63,6 @@ LATTICE_DELTA = Fraction(1, 200)
 
 
 class Published(NamedTuple):
-    """Packages, and what was published of them."""
-
     data: Dataset
     release: Release
     key: Key

@@ -138,7 +138,6 @@ def mark(model: str, x: str, y: float) -> Svg:
 def curve(
     model: str, across: Scale, down: Scale, points: Iterable[tuple[float, float]], *, marks: bool = True
 ) -> list[Svg]:
-    """Draw lines between points, and a mark at each."""
     places = [(across.across(x), down.at(y)) for x, y in points]
     lines = [
         tag("line", class_=model, x1=x1, y1=y1, x2=x2, y2=y2, stroke_width="2")

@@ -91,7 +91,6 @@ def moments(num: int) -> tuple[FloatArray, ...]:
 
 
 def grid(levels: int, area_levels: int = 1) -> Grid:
-    """Return the public grid."""
     west, south, east, north = (Fraction(str(side)) for side in CITY_BOX)
     return Grid(box=(west, south, east, north), levels=levels, area_levels=area_levels)
 
@@ -109,7 +108,6 @@ def estimated_shares(mechanism: LocalLocation, seed: int) -> FloatArray:
 
 
 def rms(errors: Sequence[float] | FloatArray) -> float:
-    """Return the root mean square."""
     return math.sqrt(float(np.mean(np.square(errors))))
 
 

@@ -71,7 +71,6 @@ class Sized:
 
 
 def sized(method: str, epsilon: Fraction, seed: int, window: tuple[str, str] = BUSY) -> Sized:
-    """Publish, size and apply."""
     place, data = city(), trips(window)
     release = published(METHODS[method](epsilon), data, seed).release
     plan = size(release, place, max_wait=TARGET)

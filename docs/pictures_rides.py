@@ -70,7 +70,6 @@ class Measured:
         return self.found.class_costs(self.weights)
 
     def summary(self) -> str:
-        """Write the figures in a line."""
         by_name = ", ".join(f"{name} {self.found.attribute(name):.4f}" for name in self.view.names)
         inside, lost = self.found.by_generalisation(self.weights), self.found.suppressed
         return f"total {self.found.total(self.weights):.4f}, inside {inside:.4f}, lost {lost:.4f}; {by_name}"

@@ -101,7 +101,6 @@ class Measured:
     created: float
 
     def summary(self) -> str:
-        """Write the figures in a line."""
         sums = ", ".join(f"{name} {value:.2f}" for name, value in self.sums.items())
         return (
             f"RMSE {self.cells:.3f}, MAE where there are trips {self.occupied:.2f}, trips {self.trips:,.0f}, created "
@@ -115,7 +114,6 @@ def released(mechanism: Any, data: Dataset, seed: int) -> CountsTruth:
 
 
 def measured(mechanism: Any, data: Dataset, runs: int = RUNS) -> Measured:
-    """Publish several times and measure."""
     found = []
     for seed in range(runs):
         case = released(mechanism, data, seed)

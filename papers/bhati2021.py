@@ -74,8 +74,6 @@ BINS = 20  # bars of a histogram of attribute distortion
 
 @dataclass(frozen=True, kw_only=True)
 class Effort:
-    """How much to measure."""
-
     draws: int  # drawn tables
     size: int  # records of a table
     ks: tuple[int, ...]  # values of k
@@ -139,7 +137,6 @@ class Rides:
         return given / given.sum()
 
     def metric(self, scenario: str, scaling: str = UNIT) -> Metric:
-        """Return the metric of a scenario."""
         weights = self.weights(scenario)
         scale = self.deviations() if scaling == UNIT else self.diameters
         return Metric(self.start[None], self.codes, self.tables, weights / self.diameters, weights / scale)
@@ -153,7 +150,6 @@ def entropy(counts: IntArray) -> float:
 
 @lru_cache(maxsize=4)
 def drawn(size: int, draw: int) -> Rides:
-    """Draw a table of rides."""
     table = samples.rides(size, seed=int(np.random.SeedSequence([2021, draw]).generate_state(1)[0]))
     types = dn.Tree(parents=samples.PASSENGER_PARENTS)
     stations = dn.Graph(edges=samples.metro_edges())
@@ -190,8 +186,6 @@ class Job(Case):
 
 @dataclass(frozen=True, kw_only=True)
 class Run(Case):
-    """What came of a job."""
-
     type: float  # type, board, alight, start: distortion of the attributes (eq. 18)
     board: float
     alight: float
@@ -217,7 +211,6 @@ class Run(Case):
 
     @property
     def stations(self) -> float:
-        """Mean distortion of the two station attributes."""
         return (self.board + self.alight) / 2
 
 
@@ -258,7 +251,6 @@ def clustered(rides: Rides, job: Job) -> tuple[IntArray, float]:
 
 
 def measure(job: Job) -> list[Run | Histogram]:
-    """Do a job and measure what came of it."""
     rides = drawn(job.size, job.draw)
     of_record, seconds = clustered(rides, job)
     run = measured(rides, job, of_record, seconds)
@@ -267,7 +259,6 @@ def measure(job: Job) -> list[Run | Histogram]:
 
 
 def measured(rides: Rides, job: Job, of_record: IntArray, seconds: float) -> Run:
-    """Measure a partition."""
     by_attribute = distortions(rides, of_record)
     values = dict(zip(ATTRIBUTES, by_attribute.tolist(), strict=True))
     sizes = np.bincount(of_record[of_record >= 0])
@@ -318,7 +309,6 @@ def histograms(rides: Rides, job: Job, of_record: IntArray) -> list[Histogram]:
 
 
 def distinct(of_record: IntArray, values: npt.NDArray[np.integer]) -> IntArray:
-    """Return how many different values each class has."""
     inside = of_record >= 0
     pairs = np.unique(np.stack([of_record[inside], values[inside].astype(np.int64)]), axis=1)
     return np.bincount(pairs[0]).astype(np.int64)
@@ -384,7 +374,6 @@ def jobs(effort: Effort) -> list[Job]:
 
 
 def warm_up() -> None:
-    """Compile before anything is timed."""
     for method in (GREEDY, DENSITY, DISSOLVED, GROWTH, PERSONS, REFINED):
         small = Job(draw=0, size=200, scenario=OD, method=method, scaling=UNIT, k=5, refine_seconds=0.2)
         measure(small)
@@ -394,8 +383,6 @@ def warm_up() -> None:
 
 @dataclass(frozen=True, eq=False)
 class Results(Runs):
-    """All runs and histograms."""
-
     histograms: Sequence[Histogram] = ()
     KIND = ("size", "scenario", "method", "scaling", "k", "limit")
 

@@ -299,7 +299,6 @@ def _broken(results: Results, orders: Sequence[tuple[str, str, Case]]) -> str:
 
 
 def _where(cases: Sequence[tuple[str, float]]) -> str:
-    """Name days and epsilons."""
     by_day = {day: [e for own, e in cases if own == day] for day in DAYS}
     return "; ".join(f"{day} at epsilon {_listed(own)}" for day, own in by_day.items() if own)
 

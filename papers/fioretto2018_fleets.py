@@ -88,11 +88,9 @@ class Scene:
 
     @cached_property
     def needed(self) -> Sized:
-        """The smallest fleet for the true trips."""
         return self.truth.size()
 
     def task(self, counts: DrawnCounts | Counted, expansions: int) -> FleetTask:
-        """Return days of trips by their counts."""
         stated = counted_trips(self.own.counted.universe, counts.cells, counts.counts, self.ground.city)
         days = expanded_days(stated, self.ground, expansions=expansions)
         return FleetTask(self.ground, days, service=Service(), max_wait=MAX_WAIT, span=self.span)
@@ -133,8 +131,6 @@ def scene(place: str, day: str, draw: int) -> Scene:
 
 @dataclass(frozen=True, kw_only=True)
 class Effort:
-    """How much to measure."""
-
     runs: int  # releases of each method, epsilon and day
     epsilons: tuple[float, ...]  # at which to release
     large: tuple[int, ...]  # how many releases of methods that create many trips, at each epsilon
@@ -203,12 +199,10 @@ class FleetRun:
 
     @property
     def more_wait(self) -> float:
-        """Relative error of the wait."""
         return self.wait / self.true_wait - 1
 
     @property
     def more_idle(self) -> float:
-        """Relative error of the idle seconds."""
         return self.idle / self.true_idle - 1
 
 
@@ -239,7 +233,6 @@ def _job(day: str, epsilon: float, method: str, run: int, *, form: str = SOUND, 
 
 
 def released(own: Trips, job: FleetJob) -> DrawnCounts | Counted:
-    """Release the counts of a job."""
     noise = Noise(seed=seed_of(job))
     if job.method == EXACT:
         return own.counted
@@ -250,7 +243,6 @@ def released(own: Trips, job: FleetJob) -> DrawnCounts | Counted:
 
 
 def measure(job: FleetJob) -> list[FleetRun]:
-    """Size a fleet on one release and run it on the true trips."""
     here = scene(job.place, job.day, job.draw)
     counts = released(here.own, job)
     num_trips = int(counts.counts.sum())
@@ -277,7 +269,6 @@ def measure(job: FleetJob) -> list[FleetRun]:
 
 
 def warm_up() -> None:
-    """Compile and import before anything is timed."""
     measure(_job(WEEKDAY, 1.0, "O5", 0))
 
 
@@ -285,8 +276,6 @@ def warm_up() -> None:
 
 
 class Fleets(Runs):
-    """All fleets that were sized."""
-
     KIND = ("day", "method", "epsilon", "form", "place", "draw")
 
     @classmethod

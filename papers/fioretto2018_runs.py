@@ -69,7 +69,6 @@ SUMS: Mapping[str, tuple[str, ...]] = {
 
 
 def mechanism(method: str, epsilon: float, form: str) -> Mechanism:
-    """Return a method as a mechanism with its parameters."""
     given: dict[str, Any] = {"epsilon": Fraction(str(epsilon)), "as_published": form == PUBLISHED}
     if method in (LAPLACE, FLOOR):
         return NoisyCounts(**given, rounding="floor" if method == FLOOR else "round")
@@ -98,7 +97,6 @@ class Trips:
 
     @cached_property
     def true(self) -> FloatArray:
-        """True count of each cell."""
         return self.dense(self.counted)
 
     @cached_property
@@ -109,7 +107,6 @@ class Trips:
         return {name: (feature.groups(pairs, slots), feature.size) for name, feature in features.items()}
 
     def dense(self, counts: DrawnCounts | Counted) -> FloatArray:
-        """Return the count of every cell."""
         dense = np.zeros(self.num_cells)
         dense[counts.cells] = counts.counts
         return dense
@@ -134,8 +131,6 @@ def trips(day: str, draw: int = 0) -> Trips:
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """One release, measured."""
-
     day: str  # day, draw, epsilon, method, form, run: What was released, and how
     draw: int
     epsilon: float
@@ -163,7 +158,6 @@ SUM_COLUMNS = {name: name.replace(" ", "_") for name in SUMS}
 
 
 def errors(own: Trips, dense: FloatArray) -> dict[str, Any]:
-    """Measure counts of all cells against the true ones."""
     off = dense - own.true
     measures: dict[str, Any] = {}
     for suffix, which in (("", slice(None)), ("_empty", own.true == 0), ("_full", own.true > 0)):
@@ -183,8 +177,6 @@ def _root_mean_square(values: FloatArray) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Effort:
-    """How much to measure."""
-
     runs: int  # releases of each method, epsilon and day
     draws: int  # draws, draw_runs: Further generated weekdays, and releases on each
     draw_runs: int
@@ -256,7 +248,6 @@ def jobs(effort: Effort) -> list[Job]:
 
 
 def measure(job: Job) -> list[Run | Checked]:
-    """Do one job."""
     noise = Noise(seed=seed_of(job))
     if job.check:
         number, mean = _CHECKS[job.check](job, noise)
@@ -335,7 +326,6 @@ _CHECKS = {NEGATIVE: _negative, CONTRACTION: _contraction}
 
 
 def warm_up() -> None:
-    """Compile and import before anything is timed."""
     for method, form in (("O5", SOUND), ("O5", PUBLISHED), (MARGINS, SOUND), ("H5", SOUND), (LAPLACE, SOUND)):
         measure(Job(day=WEEKDAY, epsilon=1.0, method=method, form=form, runs=1))
 
@@ -345,8 +335,6 @@ def warm_up() -> None:
 
 @dataclass(frozen=True, eq=False)
 class Results(Runs):
-    """All runs and checks."""
-
     checks: Sequence[Checked] = ()
     KIND = ("day", "draw", "epsilon", "method", "form")
 
@@ -363,7 +351,6 @@ class Results(Runs):
         return cls(runs, effort, checks)
 
     def values(self, column: str, method: str, epsilon: float, day: str, *, form: str, draw: int = 0) -> FloatArray:
-        """Return one measure of all runs of a kind."""
         return super().values(column, method=method, epsilon=epsilon, day=day, form=form, draw=draw)
 
     def mean(

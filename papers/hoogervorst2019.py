@@ -80,8 +80,6 @@ SETTINGS = tuple(
 
 @dataclass(frozen=True, kw_only=True)
 class Effort:
-    """How much to measure."""
-
     instances: int  # draws of each setting
     ks: tuple[int, ...]  # values of k
     permutations: int  # on which a plan is judged
@@ -174,7 +172,6 @@ class Anonymised:
         return [self.judge(spread_name(method, spread), plan)]
 
     def judge(self, method: str, plan: dn.Plan) -> Run:
-        """Judge a plan."""
         # A sealed plan is filled by the owner, who knows the weights: it fits.
         hits, tries, bins = (1, 1, 1.0) if plan.bin_of_row is None else self._tried(plan.bin_of_row)
         low, high = (1.0, 1.0) if plan.bin_of_row is None else clopper_pearson(hits, tries)
@@ -212,7 +209,6 @@ class Anonymised:
 
 
 def spread_name(method: str, spread: int | None) -> str:
-    """Name a method with the requested spread, if any."""
     return method if spread is None else f"{method}, spread {spread}"
 
 
@@ -222,7 +218,6 @@ def weights_of(setting: Setting, instance: int) -> FloatArray:
 
 
 def fewest_bins(setting: Setting, weights: FloatArray) -> int:
-    """Return the bins that the true weights need."""
     packing = pack_bins(weights.astype(np.int64), int(setting.law.capacity), seconds=60.0)
     if packing.gap:
         print(f"setting {setting.numeral}: an optimum is not proved", file=sys.stderr)
@@ -243,7 +238,6 @@ def mechanisms(job: Job) -> tuple[Any, Any]:
 
 
 def anonymise(job: Job, mechanism: Any, *, doubling: float = DOUBLING) -> Anonymised:
-    """Draw an instance and release it."""
     law, weights = job.setting.law, weights_of(job.setting, job.instance)
     weight = {"role": "quasi-identifier", "kind": "numeric", "domain": [law.low, law.high], "doubling": doubling}
     document = {
@@ -274,7 +268,6 @@ SPREAD_MODELS = {UPPER: dn.Standard(), STOCHASTIC: MODELS[STOCHASTIC], SEALED: M
 
 
 def measure(job: Job) -> list[Run]:
-    """Make and judge every plan of one draw at one k."""
     partition, full_domain = (anonymise(job, mechanism) for mechanism in mechanisms(job))
     runs = []
     for statistic, ours, flash in (("upper", UPPER, FLASH_UPPER), ("mean", MEAN, FLASH_MEAN)):
@@ -292,7 +285,6 @@ def measure(job: Job) -> list[Run]:
 
 
 def measure_all(effort: Effort, *, workers: int) -> list[Run]:
-    """Measure everything with several processes."""
     # The long ones (larger settings, sampled models) first, so that no core waits at the end.
     draws = itertools.product(SETTINGS, range(effort.instances), effort.ks)
     todo = [Job(*draw, effort) for draw in draws]
@@ -303,7 +295,6 @@ def measure_all(effort: Effort, *, workers: int) -> list[Run]:
 
 
 def _warm_up() -> None:
-    """Compile and import before anything is timed."""
     small = replace(QUICK, permutations=10, seconds=1.0, sampled_ks=(), spreads={})
     measure(Job(SETTINGS[0], 0, 5, small))
 
@@ -321,12 +312,10 @@ class Results:
         return [r for r in self.runs if r.setting == setting and r.method == method and k in (None, r.k)]
 
     def values(self, column: str, setting: str, method: str, *, k: int | None = None) -> FloatArray:
-        """Return one column of these runs."""
         return column_of(self.of(setting, method, k=k), column)
 
     @property
     def methods(self) -> list[str]:
-        """The methods that were run."""
         return list(dict.fromkeys(run.method for run in self.runs))
 
     def misses(self, run: Run) -> bool:

@@ -410,7 +410,6 @@ def reproduce(out: Path, *, quick: bool, workers: int) -> Path:
 
 
 def measure(job: Job) -> list[Any]:
-    """Do one job of any kind."""
     if isinstance(job, runs.Job):
         return list(runs.measure(job))
     return list(beside.measure_forms(job) if isinstance(job, beside.FormJob) else beside.measure_part(job))

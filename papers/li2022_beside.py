@@ -545,7 +545,6 @@ MEASURES: dict[str, Callable[..., list[dict[str, object]]]] = {
 
 
 def parts(effort: Effort) -> list[Part]:
-    """List all parts of the tables."""
     arguments: dict[str, Sequence[Any]] = {
         "hierarchies": range(len(TABLE_1)),
         "identification": list(ATTACKS),
@@ -557,7 +556,6 @@ def parts(effort: Effort) -> list[Part]:
 
 
 def measure_part(part: Part) -> list[tuple[Part, dict[str, object]]]:
-    """Measure some lines of a table."""
     return [(part, row) for row in MEASURES[part.table](*part.arguments, part.effort)]
 
 

@@ -64,14 +64,11 @@ TABLE_2 = _settings(201, ("25-L-U", "50-L-U", "25-S-U", "50-S-U", "25-L-N", "25-
 
 
 def settings_of(figure: int) -> tuple[Setting, ...]:
-    """Return the settings of a figure."""
     return TABLE_1 if figure == LATTICE else TABLE_2
 
 
 @dataclass(frozen=True, kw_only=True)
 class Effort:
-    """How much to measure."""
-
     runs: int  # runs, hard_runs: Draws of a setting, and of setting VII
     hard_runs: int
     ks: tuple[int, ...]  # ks, hard_ks: Values of k for algorithm 1 and K-Optimize, and of algorithm 1 for setting VII
@@ -154,7 +151,6 @@ class Job:
 
     @property
     def ks(self) -> tuple[int, ...]:
-        """The values of k."""
         hard = self.setting.numeral == HARD and self.figure == LATTICE
         return self.effort.hard_ks if hard else self.effort.ks
 
@@ -248,7 +244,6 @@ def policy_of(law: PackageSetting, mechanism: Any, *, doubling: float = DOUBLING
 
 
 def dataset_of(law: PackageSetting, weights: FloatArray, mechanism: Any, *, doubling: float = DOUBLING) -> dn.Dataset:
-    """Put weights under the policy of their setting."""
     return dn.Dataset.from_table(pa.table({"weight": weights}), policy_of(law, mechanism, doubling=doubling))
 
 
@@ -364,7 +359,6 @@ FIGURES: dict[int, Callable[[Judge], Iterator[Run]]] = {
 
 
 def measure(job: Job) -> list[Run]:
-    """Make and judge every plan of one draw."""
     return list(FIGURES[job.figure](Judge.of(job)))
 
 
@@ -386,7 +380,6 @@ def sorted_runs(runs: Iterable[Run]) -> list[Run]:
 
 
 def warm_up() -> None:
-    """Compile and import before anything is timed."""
     small = replace(QUICK, ks=(2,), epsilons=(1.0,), confidences=(0.7,))
     for figure in FIGURES:
         measure(Job(figure, settings_of(figure)[0], 0, small))
@@ -394,8 +387,6 @@ def warm_up() -> None:
 
 @dataclass(frozen=True, eq=False)
 class Results:
-    """All runs of the figures."""
-
     runs: Sequence[Run]
     effort: Effort
 
@@ -425,7 +416,6 @@ class Results:
         return mean_sd(self.values(column, figure, method, settings=[setting], x=x))[0]
 
     def methods(self, figure: int) -> list[str]:
-        """Return the methods of a figure."""
         return list(dict.fromkeys(run.method for run in self.runs if run.figure == figure))
 
     def xs(self, figure: int, setting: str) -> list[float]:

@@ -84,7 +84,6 @@ class Runs:
         return {}
 
     def of_kind(self, **kind: object) -> list[Any]:
-        """Return the runs of one kind."""
         kind = self.usual() | kind
         return self._by_kind.get(tuple(kind[name] for name in self.KIND), [])
 

@@ -180,7 +180,6 @@ def legend(curves: Iterable[Curve], *, paper: bool = False, limit: str = "") -> 
 
 
 def panel(title: str, figure: Svg, caption: str = "") -> Svg:
-    """Put a chart under its title."""
     return tag("figure", tag("h3", title), figure, tag("figcaption", caption or Svg("")))
 
 
@@ -217,12 +216,10 @@ def figure(
 
 
 def paragraph(text: str) -> Svg:
-    """Write a paragraph of plain text."""
     return tag("p", text)
 
 
 def section(title: str, *parts: str) -> Svg:
-    """Put parts under a heading."""
     return tag("section", tag("h2", title), *parts)
 
 
@@ -234,7 +231,6 @@ def shown(value: object) -> str:
 
 
 def mean_and_sd(mean: object, sd: object) -> str:
-    """Put a mean and its standard deviation into one cell."""
     spread = shown(sd)
     return f"{shown(mean)} ± {spread}" if spread else shown(mean)
 
@@ -311,7 +307,6 @@ class Statements:
         return Quoted(**texts)
 
     def sentence(self, name: str, *values: object) -> str:
-        """Fill in a sentence."""
         return self._texts["sentences"][name].format(*values)
 
     def page(self, **values: object) -> PageText:
@@ -410,7 +405,6 @@ def html_table(rows: Sequence[Row]) -> Svg:
 
 
 def markdown_table(rows: Sequence[Row]) -> str:
-    """Write rows as a Markdown table."""
     columns = list(rows[0])
     lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
     lines += ["| " + " | ".join(shown(row[c]).replace("|", "\\|") for c in columns) + " |" for row in rows]

@@ -138,7 +138,6 @@ def normalised(attribute: ReportedNumber, column: FloatArray) -> FloatArray:
 
 
 def number_report(method: str, attributes: Sequence[ReportedNumber], epsilon: Fraction) -> NumberReport:
-    """Return the law of a whole report."""
     if method in (L_LDP, L_LDP_WEIGHED):
         return published_report(attributes, epsilon)
     if method == DUCHI:
@@ -197,7 +196,6 @@ def expected_mse(columns: Sequence[tuple[ReportedNumber, FloatArray]], epsilons:
 
 @lru_cache(maxsize=4)
 def grid(levels: int = LEVELS, area_levels: int = AREA_LEVELS) -> Grid:
-    """Return the public grid."""
     west, south, east, north = (Fraction(str(side)) for side in CITY_BOX)
     return Grid(box=(west, south, east, north), levels=levels, area_levels=area_levels)
 
@@ -239,8 +237,6 @@ def share_mechanism(method: str, on: Grid, steps: int, tiers: Sequence[Tier]) ->
 
 @dataclass(frozen=True)
 class Estimated:
-    """Estimated shares of all inputs of a mechanism."""
-
     mechanism: Shared  # what made the reports
     value: FloatArray  # unbiased shares, in the mechanism's own numbering of inputs
     of_groups: FloatArray  # where areas are in clear, the share of reports of each sequence of areas; else empty
@@ -375,8 +371,6 @@ def saying_nothing(cells: IntArray, steps: int, levels: int = LEVELS) -> dict[st
 
 @dataclass(frozen=True, kw_only=True)
 class Effort:
-    """How much to measure."""
-
     # runs, number_runs, long_runs: Repetitions of each method, budget and size; on numbers; where paths of three
     # steps are reported
     runs: int
@@ -409,8 +403,6 @@ class Job(Case):
 
 @dataclass(frozen=True, kw_only=True)
 class Run(Case):
-    """One repetition, measured."""
-
     run: int
     mse: float = math.nan  # mean over attributes of the squared error of the estimated mean, in units of [-1, 1]
     # rmse, mape: Root mean square, and mean, of the errors of unbiased shares, for MAPE relative to the share or
@@ -450,7 +442,6 @@ def runs_apart(method: str, terms: str) -> bool:
 
 
 def measure(job: Job) -> list[Run]:
-    """Do one job."""
     noise, generator = Noise(seed=seed_of(job)), np.random.default_rng(seed_of(job))
     of_kind = _number_runs if job.kind == NUMBERS else _share_runs
     case = fields_of(job, Case)
@@ -492,7 +483,6 @@ def mechanism_of(job: Job) -> Shared:
 
 
 def warm_up() -> None:
-    """Compile, import and generate before the rest."""
     for method in (DUCHI, OURS):
         measure(Job(kind=NUMBERS, data=GAUSS, method=method, terms=DECLARED, epsilon=1.0, size=2, runs=1))
     for method in SHARE_METHODS:
@@ -503,8 +493,6 @@ def warm_up() -> None:
 
 
 class Results(Runs):
-    """All runs."""
-
     KIND = ("kind", "data", "method", "terms", "epsilon", "size")
 
     @classmethod
