@@ -407,13 +407,12 @@ class Results(Runs):
 # What the text states
 
 
-says = Statements("bhati2021")
-
 NEAR = 0.03
 SHARE = 1 / 3
 RULE = "A quoted distortion agrees if ours is within 0.03 or a third of it; orders and directions must hold as stated."
 _DATA = "the rides are generated; the paper's day of one city is not public"
 _LOST = "a suppressed record costs 1, as much as a class costs at most"
+says = Statements("bhati2021", data=_DATA, lost=_LOST)
 _READING = "the paper does not say how a record with sets of stations is counted"
 
 
@@ -437,12 +436,12 @@ def _listed(values: dict[str, float], form: str = ".3f") -> str:
 def _worked_example(results: Results) -> Iterator[Quoted]:
     distances = [example.TYPES.distance("SeC", "C/S"), *(example.STATIONS.distance("A", other) for other in "BD")]
     ours = "; ".join(f"{distance:g}" for distance in distances)
-    yield says("distances-senior-citizen-to", ours=(ours,), agrees=distances == [1, 1, 2])
+    yield says("distances-senior-citizen-to", ours=ours, agrees=distances == [1, 1, 2])
     rows = example.table()
     found = " ".join("{" + str(row["records"]).replace("r", "").replace(" ", "") + "}" for row in rows)
-    yield says("classes-of-the-eight", ours=(found,), agrees=found == "{1,2} {3,6} {4,7} {5,8}")
+    yield says("classes-of-the-eight", ours=found, agrees=found == "{1,2} {3,6} {4,7} {5,8}")
     as_printed = [row["as printed"] for row in rows]
-    yield says("generalised-values-of-these", ours=(as_printed.count("yes"),), agrees=as_printed == ["yes"] * 4)
+    yield says("generalised-values-of-these", ours=as_printed.count("yes"), agrees=as_printed == ["yes"] * 4)
     for scenario, printed in TABLE_4.items():
         weights = _weights(results, scenario)
         automatic = FACTORS[scenario] is None
@@ -453,9 +452,9 @@ def _worked_example(results: Results) -> Iterator[Quoted]:
         yield says(
             "importance-in-2",
             what=(scenario, ", ".join(IN_TABLE_4), " (entropy in bits)" if automatic else ""),
-            paper=(", ".join(f"{value:g}" for value in printed),),
-            ours=(", ".join(f"{weights[name]:.3f}" for name in IN_TABLE_4),),
-            verdict=(near if automatic else verdict(off < 0.001, "arithmetic"),),
+            paper=", ".join(f"{value:g}" for value in printed),
+            ours=", ".join(f"{weights[name]:.3f}" for name in IN_TABLE_4),
+            verdict=near if automatic else verdict(off < 0.001, "arithmetic"),
         )
 
 
@@ -476,7 +475,7 @@ def _figures_3_4(results: Results) -> Iterator[Quoted]:
             for scaling in (UNIT, MAXIMUM)
         }
         better = all(found[f"{m}, {UNIT}"] < found[f"{m}, {MAXIMUM}"] for m in PUBLISHED)
-        yield says("total-distortion-is-lower", what=(k,), ours=(_listed(found),), agrees=better, differs=(_DATA,))
+        yield says("total-distortion-is-lower", what=k, ours=_listed(found), agrees=better)
         one, other = (_attributes(results, k=k, scaling=scaling) for scaling in (UNIT, MAXIMUM))
         as_said = {
             TYPE: one[TYPE] > other[TYPE],
@@ -487,20 +486,19 @@ def _figures_3_4(results: Results) -> Iterator[Quoted]:
         missed = [name for name, holds in as_said.items() if not holds]
         yield says(
             "unit-variance-distorts-types",
-            what=(k,),
+            what=k,
             ours=(_listed(one), _listed(other)),
             agrees=not missed,
-            differs=(", ".join(missed), _DATA),
+            differs=", ".join(missed),
         )
     for k in _shown(results, (5, 20)):
         found = {method: results.mean("total", k=k, method=method) for method in (GREEDY, DENSITY, GROWTH, REFINED)}
         beside = ", ".join(f"{m} {found[m]:.3f} ({found[m] / found[DENSITY] - 1:+.0%})" for m in (GROWTH, REFINED))
         yield says(
             "total-distortion-is-lower-with",
-            what=(k,),
+            what=k,
             ours=(found[GREEDY], found[DENSITY], beside),
             agrees=found[DENSITY] < found[GREEDY],
-            differs=(_DATA,),
         )
     best = {
         f"{m}, {s}": float(np.mean([results.mean("total", k=k, method=m, scaling=s) for k in results.effort.ks]))
@@ -508,10 +506,7 @@ def _figures_3_4(results: Results) -> Iterator[Quoted]:
         for s in (UNIT, MAXIMUM)
     }
     yield says(
-        "the-best-of-the",
-        ours=(_listed(best),),
-        agrees=min(best, key=lambda name: best[name]) == f"{DENSITY}, {UNIT}",
-        differs=(_DATA,),
+        "the-best-of-the", ours=_listed(best), agrees=min(best, key=lambda name: best[name]) == f"{DENSITY}, {UNIT}"
     )
     most = max(results.effort.sizes)
     taken = {
@@ -564,19 +559,15 @@ def _figures_5_7(results: Results) -> Iterator[Quoted]:
                 if results.mean(name, k=k, scenario=scenario) > min(others):
                     missed.append(f"{name} in {scenario}, k = {k}")
     yield says(
-        "each-scenario-distorts-least",
-        ours=("in each" if not missed else f"not {', '.join(missed)}",),
-        agrees=not missed,
-        differs=(_DATA,),
+        "each-scenario-distorts-least", ours="in each" if not missed else f"not {', '.join(missed)}", agrees=not missed
     )
     k = results.effort.limit_k
     own = _attributes(results, k=k, scenario=OD)
     yield says(
         "s-od-distorts-stations",
-        what=(k,),
-        ours=(_listed(own),),
+        what=k,
+        ours=_listed(own),
         agrees=max(own[BOARD], own[ALIGHT]) < min(own[TYPE], own[START]),
-        differs=(_DATA,),
     )
     for scenario, figures in {PT: {5: 0.0, 50: 0.007}, AUTO: {5: 0.31, 50: 0.91}}.items():
         for k in _shown(results, list(figures)):
@@ -584,18 +575,17 @@ def _figures_5_7(results: Results) -> Iterator[Quoted]:
             yield says(
                 "distortion-of-the-passenger",
                 what=(scenario, k),
-                paper=(figures[k],),
+                paper=figures[k],
                 ours=(ours, _beside(results, TYPE, k, scenario)),
-                verdict=(_near(figures[k], ours),),
+                verdict=_near(figures[k], ours),
             )
     for k in _shown(results, (5, 50)):
         own = _attributes(results, k=k)
         yield says(
             "s-auto-distorts-types",
-            what=(k,),
-            ours=(_listed(own),),
+            what=k,
+            ours=_listed(own),
             agrees=own[TYPE] > own[START] > max(own[BOARD], own[ALIGHT]),
-            differs=(_DATA,),
         )
     figures = {OD: 0.04, AUTO: 0.06, RST: 0.12}
     k = results.effort.limit_k
@@ -604,19 +594,13 @@ def _figures_5_7(results: Results) -> Iterator[Quoted]:
         yield says(
             "distortion-of-stations-k",
             what=(scenario, k),
-            paper=(paper,),
+            paper=paper,
             ours=(found[scenario], _beside(results, "stations", k, scenario)),
-            verdict=(_near(paper, found[scenario]),),
+            verdict=_near(paper, found[scenario]),
         )
     for k in results.effort.ks:
         found = {scenario: results.mean("stations", k=k, scenario=scenario) for scenario in figures}
-        yield says(
-            "stations-s-auto-lies",
-            what=(k,),
-            ours=(_listed(found),),
-            agrees=found[OD] < found[AUTO] < found[RST],
-            differs=(_DATA,),
-        )
+        yield says("stations-s-auto-lies", what=k, ours=_listed(found), agrees=found[OD] < found[AUTO] < found[RST])
     readings = {"total_auto": "automatic", "total": "its own", "total_equal": "equal"}
     for k in results.effort.ks:
         found = {c: {s: results.mean(c, k=k, scenario=s) for s in FACTORS} for c in readings}
@@ -626,12 +610,10 @@ def _figures_5_7(results: Results) -> Iterator[Quoted]:
         grown = {s: results.mean("total_auto", k=k, scenario=s, method=GROWTH) for s in FACTORS}
         yield says(
             "total-distortion-is-lowest",
-            what=(k,),
+            what=k,
             ours=(stated, _listed(grown)),
             agrees=least["total_auto"] == AUTO and most["total_auto"] == OD,
-            differs=(
-                _why_not_lowest(found["total_auto"], grown, f"{least['total']} lowest and {most['total']} highest"),
-            ),
+            differs=_why_not_lowest(found["total_auto"], grown, f"{least['total']} lowest and {most['total']} highest"),
         )
 
 
@@ -690,23 +672,20 @@ def _figures_8_10(results: Results) -> Iterator[Quoted]:
         "distortion-of-stations-with",
         ours=(_told(found), _told(lost), _told(_kept_alone(found, lost))),
         agrees=_from([at for at in results.effort.limits[OD] if at >= 8], found),
-        differs=(_limits(_gains(found)), _LOST),
+        differs=_limits(_gains(found)),
     )
     tight = min(results.effort.limits[OD])
     yield says(
         "distortion-is-high-when",
         ours=(tight, found[tight], lost[tight]),
         agrees=found[tight] > found[math.inf] and lost[tight] == max(lost.values()),
-        differs=(_DATA,),
     )
     readings = {c: _by_limit(results, f"od_{c}", OD) for c in ("spread", "possible", "certain")}
     agree = [c for c, values in readings.items() if _from([at for at in results.effort.limits[OD] if at >= 8], values)]
     yield says(
         "mean-difference-of-passengers",
-        ours=(
-            "; ".join([*(f"{c}: {_told(values, '.1f')}" for c, values in readings.items()), _beside_pairs(results)]),
-        ),
-        verdict=(f"agrees (counted as {', '.join(agree)})" if agree else f"differs: {_READING}; {_DATA}",),
+        ours="; ".join([*(f"{c}: {_told(values, '.1f')}" for c, values in readings.items()), _beside_pairs(results)]),
+        verdict=f"agrees (counted as {', '.join(agree)})" if agree else f"differs: {_READING}; {_DATA}",
     )
     found = _by_limit(results, START, RST)
     lost = _by_limit(results, "suppressed", RST)
@@ -714,14 +693,14 @@ def _figures_8_10(results: Results) -> Iterator[Quoted]:
         "distortion-of-start-times",
         ours=(_told(found, ".4f"), _told(lost, ".4f"), _told(_kept_alone(found, lost), ".4f")),
         agrees=_from([at for at in results.effort.limits[RST] if at >= 10800], found),
-        differs=(_limits(_gains(found)), _LOST),
+        differs=_limits(_gains(found)),
     )
     lower, middle = (_by_limit(results, f"start_{end}", RST) for end in ("lower", "middle"))
     yield says(
         "the-mean-start-time",
         ours=(_told(lower, ".1f"), _told(middle, ".1f")),
         agrees=len(_gains(lower)) == len(results.effort.limits[RST]),
-        differs=(_limits(_gains(lower)),),
+        differs=_limits(_gains(lower)),
     )
     for scenario in LIMITED:
         found = _by_limit(results, "total", scenario)
@@ -730,10 +709,9 @@ def _figures_8_10(results: Results) -> Iterator[Quoted]:
         best = min(found, key=lambda at: found[at])
         yield says(
             "suppression-lowers-the-total",
-            what=(scenario,),
+            what=scenario,
             ours=(_told(found, ".4f"), _told(automatic, ".4f"), _told(grown, ".4f")),
             agrees=not math.isinf(best),
-            differs=(_LOST,),
         )
 
 

@@ -70,8 +70,6 @@ from papers.fioretto2018_runs import (
 from papers.measuring import in_parallel, mean_interval
 from papers.report import Curve, Quoted, Row, Statements, Svg, short_intervals, verdict
 
-says = Statements("fioretto2018")
-
 FACTOR = 1.5
 SIGMAS = 3.0
 FLEET_FACTOR = 1.25
@@ -92,6 +90,7 @@ PAPER_RUNS = 50
 NEGATIVES = {"H3": 8285, "H4": 7006, "H5": 11453}
 _DATA = "its trips are not public and ours are others"
 _TREE = "how H5 was pruned and rounded is not said in full; the table of readings has others"
+says = Statements("fioretto2018", data=_DATA, tree=_TREE)
 
 
 def quoted(results: Results) -> list[Quoted]:
@@ -106,7 +105,7 @@ def _trips_created(results: Results) -> Iterator[Quoted]:
     own, whole, weekend = trips(WEEKDAY), trips(WHOLE_DAY), trips(WEEKEND)
     stops, pairs = len(own.counted.universe.stops), own.counted.universe.num_pairs
     yield says("locations-and-pairs-of", ours=(stops, pairs), verdict=(160**2, stops, stops**2))
-    yield says("trip-types-from-8", ours=(own.num_cells,), agrees=own.num_cells == 67600)
+    yield says("trip-types-from-8", ours=own.num_cells, agrees=own.num_cells == 67600)
     yield says(
         "trips-of-the-weekday",
         ours=(
@@ -128,9 +127,9 @@ def _trips_created(results: Results) -> Iterator[Quoted]:
             off, sigmas = stated / expected - 1, _sigmas(method, epsilon, day, stated)
             yield says(
                 "trips-after-laplace-noise",
-                where=(where,),
+                where=where,
                 what=(_span(day), epsilon, "rounded down" if method == FLOOR else "rounded"),
-                paper=(stated,),
+                paper=stated,
                 ours=(expected, measured),
                 agrees=abs(sigmas) <= SIGMAS,
                 differs=(off, sigmas, PAPER_RUNS),
@@ -144,17 +143,17 @@ def _trips_created(results: Results) -> Iterator[Quoted]:
     }
     cases = zip(LAPLACE_TRIPS, off[LAPLACE], off[FLOOR], strict=True)
     parts = (f"epsilon {e:g}: {a:+.1%} off rounding, {b:+.1%} off rounding down" for e, a, b in cases)
-    yield says("noisy-counts-are-rounded", ours=(", ".join(parts),))
+    yield says("noisy-counts-are-rounded", ours=", ".join(parts))
     for epsilon, stated in H5_TRIPS.items():
         ours = {method: results.mean("trips", method, epsilon) for method in ("H5", *READINGS)}
         off = stated / ours["H5"]
         yield says(
             "trips-after-h5-8",
-            what=(epsilon,),
-            paper=(stated,),
-            ours=("; ".join((f"{method} {value:,.0f}" for method, value in ours.items())),),
+            what=epsilon,
+            paper=stated,
+            ours="; ".join((f"{method} {value:,.0f}" for method, value in ours.items())),
             agrees=1 / FACTOR <= off <= FACTOR,
-            differs=(off, _TREE),
+            differs=off,
         )
 
 
@@ -196,18 +195,18 @@ def _errors(results: Results) -> Iterator[Quoted]:
             yield says(
                 "error-of-epsilon",
                 what=(method, day, _listed(IN_TABLE_2)),
-                paper=(_listed(stated),),
+                paper=_listed(stated),
                 ours=(_listed(ours), _listed([results.mean("mae", method, epsilon, day) for epsilon in IN_TABLE_2])),
-                verdict=(_table_2_verdict(method, day, stated, ours),),
+                verdict=_table_2_verdict(method, day, stated, ours),
             )
     errors = {method: _rmse(results, method) for method in PAPERS_OWN}
     cases = list(errors[LAPLACE])
     better = [(h, LAPLACE, case) for h in HIERARCHICAL for case in cases if errors[h][case] <= errors[LAPLACE][case]]
     yield says(
         "hierarchical-mechanisms-are-slightly",
-        ours=(_ratios(errors, "H5", LAPLACE),),
+        ours=_ratios(errors, "H5", LAPLACE),
         agrees=not better,
-        differs=(_broken(results, better),),
+        differs=_broken(results, better),
     )
     largest = [("H5", h, case) for h in ("H3", "H4") for case in cases if errors["H5"][case] <= errors[h][case]]
     yield says(
@@ -217,14 +216,11 @@ def _errors(results: Results) -> Iterator[Quoted]:
             _listed(EPSILONS),
         ),
         agrees=not largest,
-        differs=(_broken(results, largest),),
+        differs=_broken(results, largest),
     )
     lost = [case for case in cases if max(errors[o][case] for o in CONSTRAINED) >= errors[LAPLACE][case]]
     yield says(
-        "constrained-mechanisms-always-have",
-        ours=(_ratios(errors, "O5", LAPLACE),),
-        agrees=not lost,
-        differs=(_where(lost),),
+        "constrained-mechanisms-always-have", ours=_ratios(errors, "O5", LAPLACE), agrees=not lost, differs=_where(lost)
     )
     below = [case for case in cases if case[1] < 1]
     less = [case for case in below if errors[LAPLACE][case] < LARGER * errors["O5"][case]]
@@ -232,17 +228,16 @@ def _errors(results: Results) -> Iterator[Quoted]:
         "an-order-of-magnitude",
         ours=(_ratios(errors, LAPLACE, "O5"), 10 / TABLE_2["O5"][WEEKDAY][1], TABLE_2["O5"][WEEKDAY][1]),
         agrees=not less,
-        differs=(_where(less),),
+        differs=_where(less),
     )
     stated = [a / b for a, b in zip(TABLE_2["H5"][WEEKDAY], TABLE_2["O5"][WEEKDAY], strict=True)]
     ours = [errors["H5"][WEEKDAY, e] / errors["O5"][WEEKDAY, e] for e in IN_TABLE_2]
     yield says(
         "error-of-h5-by",
-        what=(_listed(IN_TABLE_2),),
-        paper=(_listed(stated),),
-        ours=(_listed(ours),),
+        what=_listed(IN_TABLE_2),
+        paper=_listed(stated),
+        ours=_listed(ours),
         agrees=all((1 / FACTOR <= a / b <= FACTOR for a, b in zip(stated, ours, strict=True))),
-        differs=(_TREE,),
     )
     uniform = [results.mean("rmse", "H5, uniform", e) / errors["O5"][WEEKDAY, e] for e in EPSILONS]
     geometric = [errors["H5"][WEEKDAY, e] / errors["O5"][WEEKDAY, e] for e in EPSILONS]
@@ -250,7 +245,6 @@ def _errors(results: Results) -> Iterator[Quoted]:
         "the-improvement-over-hierarchical",
         ours=(_listed(geometric), _listed(uniform)),
         agrees=all((1 / 3 <= a / b <= 3 for a, b in zip(uniform, geometric, strict=True))),
-        differs=(_DATA,),
     )
 
 
@@ -313,7 +307,7 @@ def _ablations(results: Results) -> Iterator[Quoted]:
     cases = [case for case in errors["O5"] if case[1] in IN_TABLE_2]
     beaten = {m: [(m, "O5", case) for case in cases if errors[m][case] <= errors["O5"][case]] for m in ABLATIONS}
     named = "; ".join(f"{m} is below O5 on {_broken(results, own)}" for m, own in beaten.items() if own)
-    yield says("flat-structure-non-negativity", ours=(named or "O5 is lowest",), agrees=not named)
+    yield says("flat-structure-non-negativity", ours=named or "O5 is lowest", agrees=not named)
     for method, what, stated in (
         ("O5(a)", "a tree without weights is more than an order of magnitude worse than O5", IN_TABLE_2),
         ("O5(b)", "a tree with weights is an order of magnitude worse than O5 at epsilon 1 and 0.1", (1.0, 0.1)),
@@ -323,11 +317,7 @@ def _ablations(results: Results) -> Iterator[Quoted]:
             TABLE_2[method][WEEKDAY][IN_TABLE_2.index(e)] / TABLE_2["O5"][WEEKDAY][IN_TABLE_2.index(e)] for e in stated
         ]
         yield says(
-            "a-tree-is-worse",
-            what=(what,),
-            paper=(_listed(printed),),
-            ours=(_listed(ratios),),
-            agrees=min(ratios) >= LARGER,
+            "a-tree-is-worse", what=what, paper=_listed(printed), ours=_listed(ratios), agrees=min(ratios) >= LARGER
         )
     ratio = errors["O5(c)"][WEEKDAY, 0.01] / errors["O5"][WEEKDAY, 0.01]
     yield says(
@@ -339,7 +329,6 @@ def _ablations(results: Results) -> Iterator[Quoted]:
             trips(WEEKDAY).counted.num_trips,
         ),
         agrees=2.5 / FACTOR <= ratio <= 2.5 * FACTOR,
-        differs=(_DATA,),
     )
 
 
@@ -394,16 +383,15 @@ def _before_rounding(results: Results) -> Iterator[Quoted]:
     numbers = {h: float(np.mean([c.number for c in results.checked(NEGATIVE, h)])) for h in HIERARCHICAL}
     yield says(
         "negative-counts-of-h3",
-        paper=(", ".join(f"{value:,}" for value in NEGATIVES.values()),),
-        ours=(", ".join(f"{value:,.0f}" for value in numbers.values()),),
+        paper=", ".join(f"{value:,}" for value in NEGATIVES.values()),
+        ours=", ".join(f"{value:,.0f}" for value in numbers.values()),
         agrees=all(1 / FACTOR <= NEGATIVES[h] / numbers[h] <= FACTOR for h in HIERARCHICAL),
-        differs=(_TREE,),
     )
     means = {e: [c.mean for c in results.checked(NEGATIVE) if c.epsilon == e] for e in (1.0, 0.01)}
     yield says(
         "mean-of-these-negative",
-        ours=("; ".join((f"epsilon {e:g}: {min(own):.3g} to {max(own):.3g}" for e, own in means.items())),),
-        verdict=("" if -171.6 * FACTOR <= min(means[0.01]) <= -171.6 / FACTOR else f"; {_TREE}",),
+        ours="; ".join((f"epsilon {e:g}: {min(own):.3g} to {max(own):.3g}" for e, own in means.items())),
+        verdict="" if -171.6 * FACTOR <= min(means[0.01]) <= -171.6 / FACTOR else f"; {_TREE}",
     )
     checks = list(results.checked(CONTRACTION))
     yield says(
@@ -418,13 +406,11 @@ def _before_rounding(results: Results) -> Iterator[Quoted]:
     yield says("the-mechanism-is-at", ours=(off[0], off[1], off[0] / off[1]))
     own = trips(WEEKDAY)
     flat, tree = num_answers(own, "O5"), num_answers(own, "H5")
-    yield says("answers-that-are-needed", ours=(sum(flat), sum(tree)), verdict=(tree[-1],))
+    yield says("answers-that-are-needed", ours=(sum(flat), sum(tree)), verdict=tree[-1])
     stated = {CONSTRAINED: "7.8 to 15.4 s", HIERARCHICAL: "30.1 to 543 s", (LAPLACE, FLOOR): "9.9 to 52.8 s"}
     for methods, paper in stated.items():
         means = [results.mean("seconds", m, e, day) for m in methods for e in EPSILONS for day in DAYS]
-        yield says(
-            "cpu-time-of-8", what=(", ".join(methods),), paper=(paper,), ours=(1000 * min(means), 1000 * max(means))
-        )
+        yield says("cpu-time-of-8", what=", ".join(methods), paper=paper, ours=(1000 * min(means), 1000 * max(means)))
     ratios = [
         results.mean("seconds", "O5", e, day) / results.mean("seconds", LAPLACE, e, day)
         for e in EPSILONS
@@ -450,10 +436,10 @@ def _table_1(fleets: Fleets) -> Iterator[Quoted]:
         own = fleets.truth(day)
         yield says(
             "shuttles-seconds-of-wait",
-            what=(day,),
+            what=day,
             paper=(shuttles, wait, idle),
             ours=(own.true_shuttles, own.true_wait, own.true_idle),
-            verdict=(MAX_WAIT,),
+            verdict=MAX_WAIT,
         )
     for method, printed in TABLE_1.items():
         for day in fleets.days:
@@ -499,29 +485,27 @@ def _fleet_orders(fleets: Fleets) -> Iterator[Quoted]:
         best = min(errors, key=lambda m: abs(errors[m]))
         yield says(
             "o5-has-the-smallest",
-            what=(day,),
-            ours=(", ".join((f"{m} {error:+.3f}" for m, error in errors.items())),),
+            what=day,
+            ours=", ".join((f"{m} {error:+.3f}" for m, error in errors.items())),
             agrees=best == "O5",
             differs=(best, _by_chance(fleets, day, best)),
         )
         small = [m for m, error in errors.items() if error < 0]
         yield says(
             "all-mechanisms-oversize-fleets",
-            what=(day,),
-            ours=(", ".join((f"{m} {error:+.1%}" for m, error in errors.items())),),
+            what=day,
+            ours=", ".join((f"{m} {error:+.1%}" for m, error in errors.items())),
             agrees=not small,
-            differs=(", ".join(small),),
+            differs=", ".join(small),
         )
     below = {e: mean_of(fleets.sized(WEEKDAY, "O5", e), "more_shuttles") for e in fleets.effort.epsilons if e < 1}
     yield says(
         "as-epsilon-falls-o5",
-        ours=(
-            "; ".join(
-                (
-                    f"epsilon {e:g}: {error:+.1%} ± {half:.1%}, wait {fleets.mean('wait', WEEKDAY, 'O5', e):.0f} s"
-                    for e, (error, half) in below.items()
-                )
-            ),
+        ours="; ".join(
+            (
+                f"epsilon {e:g}: {error:+.1%} ± {half:.1%}, wait {fleets.mean('wait', WEEKDAY, 'O5', e):.0f} s"
+                for e, (error, half) in below.items()
+            )
         ),
         agrees=all((-O5_WITHIN <= error <= 0.05 for error, _ in below.values())),
     )
@@ -531,7 +515,7 @@ def _fleet_orders(fleets: Fleets) -> Iterator[Quoted]:
     known = {case: value for case, value in waits.items() if not math.isnan(value)}
     yield says(
         "all-mechanisms-preserve-waits",
-        ours=("; ".join((f"{m} at {e:g}: {value:+.0%}" for (m, e), value in known.items())),),
+        ours="; ".join((f"{m} at {e:g}: {value:+.0%}" for (m, e), value in known.items())),
         agrees=all(abs(value) <= 0.1 for value in known.values()),
     )
     sized = [r for r in fleets.runs if r.method in LARGE and r.epsilon < 1 and r.expansions]

@@ -365,12 +365,7 @@ def _table_1(fleets: Fleets) -> list[dict[str, object]]:
 
 
 def _table_1_row(
-    day: str,
-    method: str,
-    num_trips: float,
-    known: Sequence[float],
-    runs: Sequence[FleetRun] = (),
-    form: str = "",
+    day: str, method: str, num_trips: float, known: Sequence[float], runs: Sequence[FleetRun] = (), form: str = ""
 ) -> dict[str, object]:
     line: dict[str, object] = {"day": day, "mechanism": method, "form": form, "trips": float(num_trips)}
     stated = TABLE_1.get(method, {}).get(day, (math.nan,) * 3)

@@ -378,9 +378,6 @@ def by_hierarchy(effort: Effort, setting: Setting) -> list[dict[str, object]]:
     return rows
 
 
-says = Statements("hoogervorst2019")
-
-
 PAPER_DRAWS = 10
 STANDARD_ERRORS = 2.58
 OPTIMA = {"I": 13.5, "II": 27.8, "III": 3.0, "IV": 5.5, "V": 12.2}
@@ -412,6 +409,7 @@ TABLE_3 = {
 BOB = 33
 
 _DRAWS = "the paper's draws are unpublished"
+says = Statements("hoogervorst2019", draws=_DRAWS)
 _HIERARCHY = (
     f"the paper's hierarchy and suppression limit are unpublished; ours doubles from a width of {DOUBLING} and "
     "suppresses nothing"
@@ -464,20 +462,18 @@ def _anonymised(results: Results, widths: Sequence[Mapping[str, Any]]) -> Iterat
         values = results.optima[setting]
         yield says(
             "bins-of-the-true",
-            what=(setting,),
-            paper=(paper,),
-            ours=(_with_sd(values),),
-            verdict=(_verdict_of_mean(paper, values, 0.05),),
+            what=setting,
+            paper=paper,
+            ours=_with_sd(values),
+            verdict=_verdict_of_mean(paper, values, 0.05),
         )
     for flash, ours, name in ((FLASH_UPPER, UPPER, "upper bounds"), (FLASH_MEAN, MEAN, "means")):
         pairs = _compared(results, "ratio", flash, ours)
         no_worse = [setting for setting, (a, b) in pairs.items() if a <= b]
-        yield says(
-            "flash-needs-more-bins", what=(name,), ours=(_pairs_text(pairs),), verdict=(_verdict_of_flash(no_worse),)
-        )
+        yield says("flash-needs-more-bins", what=name, ours=_pairs_text(pairs), verdict=_verdict_of_flash(no_worse))
     pairs = {s: p for s, p in _compared(results, "plan_feasible", FLASH_MEAN, MEAN).items() if s in ("I", "II", "V")}
     no_higher = [setting for setting, (a, b) in pairs.items() if a <= b]
-    yield says("plans-on-means-fit", ours=(_pairs_text(pairs),), verdict=(_verdict_of_flash(no_higher),))
+    yield says("plans-on-means-fit", ours=_pairs_text(pairs), verdict=_verdict_of_flash(no_higher))
     for setting, k in ALL_BINS_ABOVE.items():
         found = {
             width: _always_full_from(
@@ -487,8 +483,8 @@ def _anonymised(results: Results, widths: Sequence[Mapping[str, Any]]) -> Iterat
         }
         yield says(
             "least-k-from-which",
-            what=(setting,),
-            paper=(k + 1,),
+            what=setting,
+            paper=k + 1,
             ours=(
                 "; ".join((f"first width {width:g}: {least or 'none'}" for width, least in found.items())),
                 ", ".join(map(str, results.effort.ks)),
@@ -528,31 +524,23 @@ def _planned(results: Results) -> Iterator[Quoted]:
         values = results.values("ratio", setting, MEAN, k=10)
         yield says(
             "bins-on-means-at",
-            what=(setting,),
-            paper=(100 * paper,),
-            ours=(_increase(values),),
-            verdict=(_verdict_of_mean(1 + paper, values, 0.005, no_effect=1),),
+            what=setting,
+            paper=100 * paper,
+            ours=_increase(values),
+            verdict=_verdict_of_mean(1 + paper, values, 0.005, no_effect=1),
         )
     for setting in ("III", "IV"):
         by_k = [mean_sd(results.values("ratio", setting, MEAN, k=k))[0] - 1 for k in results.effort.ks]
         worst = max(by_k, key=abs)
-        yield says(
-            "largest-deviation-over-k",
-            what=(setting,),
-            ours=(100 * worst,),
-            agrees=abs(worst) < MOST_DEVIATION,
-            differs=(_DRAWS,),
-        )
+        yield says("largest-deviation-over-k", what=setting, ours=100 * worst, agrees=abs(worst) < MOST_DEVIATION)
     values = results.values("plan_feasible", "I", MEAN, k=8)
     bins = results.values("bins_feasible", "I", MEAN, k=8)
     yield says(
         "feasibility-of-plans-on",
-        paper=(MEAN_FEASIBILITY_AT_8,),
+        paper=MEAN_FEASIBILITY_AT_8,
         ours=(_with_sd(values), np.mean(bins)),
-        verdict=(
-            _verdict_of_mean(
-                MEAN_FEASIBILITY_AT_8, values, 0.005, f"{_DRAWS}; of equally good plans on means any may be returned"
-            ),
+        verdict=_verdict_of_mean(
+            MEAN_FEASIBILITY_AT_8, values, 0.005, f"{_DRAWS}; of equally good plans on means any may be returned"
         ),
     )
     pairs = [
@@ -573,24 +561,24 @@ def _stochastic(results: Results) -> Iterator[Quoted]:
         values = results.values("ratio", "I", STOCHASTIC, k=k)
         yield says(
             "stochastic-against-the-true",
-            what=(k,),
-            paper=(100 * paper,),
-            ours=(_increase(values),),
-            verdict=(_verdict_of_mean(1 + paper, values, 0.005, no_effect=1),),
+            what=k,
+            paper=100 * paper,
+            ours=_increase(values),
+            verdict=_verdict_of_mean(1 + paper, values, 0.005, no_effect=1),
         )
     over_mean = results.values("bins", "I", STOCHASTIC, k=8) / results.values("bins", "I", MEAN, k=8)
     yield says(
         "stochastic-against-the-mean",
-        paper=(100 * STOCHASTIC_OVER_MEAN_AT_8,),
-        ours=(_increase(over_mean),),
-        verdict=(_verdict_of_mean(1 + STOCHASTIC_OVER_MEAN_AT_8, over_mean, 0.01, no_effect=1),),
+        paper=100 * STOCHASTIC_OVER_MEAN_AT_8,
+        ours=_increase(over_mean),
+        verdict=_verdict_of_mean(1 + STOCHASTIC_OVER_MEAN_AT_8, over_mean, 0.01, no_effect=1),
     )
     values = results.values("ratio", "III", STOCHASTIC)
     yield says(
         "stochastic-has-no-trade",
         ours=(values.min(), values.max(), values.mean()),
         agrees=values.max() == 1.0,
-        differs=(np.mean(values > 1), _DRAWS),
+        differs=np.mean(values > 1),
     )
     lower = {
         s.numeral: all(
@@ -602,7 +590,7 @@ def _stochastic(results: Results) -> Iterator[Quoted]:
     }
     yield says(
         "stochastic-needs-no-more",
-        ours=(", ".join((f"{setting} {('yes' if holds else 'no')}" for setting, holds in lower.items())),),
+        ours=", ".join((f"{setting} {('yes' if holds else 'no')}" for setting, holds in lower.items())),
         agrees=all(lower[s] for s in ("I", "III", "V")),
     )
     for setting, paper in WORSE_THAN_UPPER.items():
@@ -612,11 +600,7 @@ def _stochastic(results: Results) -> Iterator[Quoted]:
             for k in results.effort.ks
         )
         yield says(
-            "values-of-k-at",
-            what=(setting,),
-            paper=(paper,),
-            ours=(worse, len(results.effort.ks)),
-            agrees=worse == paper,
+            "values-of-k-at", what=setting, paper=paper, ours=(worse, len(results.effort.ks)), agrees=worse == paper
         )
     certified = [r for r in results.runs if r.method == STOCHASTIC]
     worst, missed = min(r.plan_feasible for r in certified), sum(map(results.misses, certified))
@@ -635,7 +619,7 @@ def _stochastic(results: Results) -> Iterator[Quoted]:
     gaps = sum(r.bins > r.bound for r in results.runs if r.method == STOCHASTIC)
     yield says(
         "solving-the-stochastic-model",
-        paper=(SOLVING_MINUTES,),
+        paper=SOLVING_MINUTES,
         ours=(seconds.max(), np.median(seconds), gaps, len(seconds)),
         agrees=False,
     )
@@ -658,7 +642,7 @@ def _table_3() -> Iterator[Quoted]:
     )
     yield says(
         "bob-33-is-surely",
-        ours=(", ".join((f"{statistic} {('yes' if absent else 'no')}" for statistic, absent in known.items())),),
+        ours=", ".join((f"{statistic} {('yes' if absent else 'no')}" for statistic, absent in known.items())),
         agrees=known == {"bounds": False, "multiset": True},
     )
 

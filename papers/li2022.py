@@ -47,7 +47,6 @@ from papers.li2022_runs import (
 from papers.measuring import in_parallel, mean_sd
 from papers.report import Curve, Quoted, Row, Statements, Svg, verdict
 
-says = Statements("li2022")
 Job = runs.Job | beside.FormJob | beside.Part
 Tables = dict[str, list[dict[str, Any]]]
 
@@ -59,6 +58,7 @@ _LARGE = ("I", "II", "V", "VI")
 _SMALL = ("III", "IV")
 _HIERARCHY = f"the hierarchy is unpublished and decides it; ours doubles from a width of {DOUBLING}"
 _DRAWS = "draws, and what is done with impossible weights, are unpublished"
+says = Statements("li2022", hierarchy=_HIERARCHY, draws=_DRAWS)
 
 
 def quoted(results: Results, tables: Tables) -> list[Quoted]:
@@ -72,7 +72,7 @@ def quoted(results: Results, tables: Tables) -> list[Quoted]:
 
 def _arithmetic(results: Results, tables: Tables) -> Iterator[Quoted]:
     epsilon = float(sampling_epsilon(BETA) + 2 * CHOICE * Fraction(4, 40))
-    yield says("epsilon-for-k-4", ours=(epsilon,), agrees=round(epsilon, 1) == 1.8)
+    yield says("epsilon-for-k-4", ours=epsilon, agrees=round(epsilon, 1) == 1.8)
     holds = stated(4, 40)
     yield says(
         "the-score-has-sensitivity",
@@ -82,7 +82,7 @@ def _arithmetic(results: Results, tables: Tables) -> Iterator[Quoted]:
     delta = float(sampling_delta(40, BETA))
     yield says("delta-for-d-1000", ours=(delta, float(sampling_epsilon(BETA))), agrees=0.00067 < delta <= 0.00068)
     theirs, ours = (float(sampling_delta(40, BETA, "1.3", as_published=form)) for form in (True, False))
-    yield says("the-same-at-epsilon", paper=(theirs,), ours=(ours,))
+    yield says("the-same-at-epsilon", paper=theirs, ours=ours)
     deltas = [float(sampling_delta(k, BETA)) for k in (2, 6)]
     yield says("delta-of-the-experiments", ours=(deltas[0], deltas[1], float(sampling_delta(35, BETA))))
 
@@ -113,28 +113,27 @@ def _lattice(results: Results, tables: Tables) -> Iterator[Quoted]:
     found = _by_setting(results, "ratio", LATTICE, MOST, [s.numeral for s in TABLE_1[:-1]], x=most)
     yield says(
         "objective-ratio-on-upper",
-        what=(most,),
+        what=most,
         ours=(most, _listed(found)),
-        verdict=(_range_verdict(found, 1.0, 1.2, _HIERARCHY),),
+        verdict=_range_verdict(found, 1.0, 1.2, _HIERARCHY),
     )
     fits = results.values("plan_feasible", LATTICE, MOST)
     yield says("plans-on-upper-bounds", ours=(int(fits.sum()), len(fits)), agrees=bool(fits.all()))
     broken = {s: 1 - f for s, f in _by_setting(results, "bins_feasible", LATTICE, AVERAGE, _all_settings()).items()}
-    yield says("share-of-bins-that", ours=(_listed(broken),), verdict=(_range_verdict(broken, 0.1, 0.2, _HIERARCHY),))
+    yield says("share-of-bins-that", ours=_listed(broken), verdict=_range_verdict(broken, 0.1, 0.2, _HIERARCHY))
     rising = {s: _slope(results, s) for s in _all_settings()}
     up = [s for s, slope in rising.items() if slope > 0]
     yield says(
         "the-ratio-on-upper",
-        ours=(_listed(rising, ".3f"),),
+        ours=_listed(rising, ".3f"),
         agrees=len(up) > len(rising) / 2,
-        differs=(len(up), len(rising), _HIERARCHY),
+        differs=(len(up), len(rising)),
     )
     hard = results.values("ratio", LATTICE, MOST, settings=[HARD])
     yield says(
         "objective-ratio-on-upper-bounds",
-        ours=(f"mean {hard.mean():.2f}, largest {hard.max():.2f}" if len(hard) else "nothing was kept",),
+        ours=f"mean {hard.mean():.2f}, largest {hard.max():.2f}" if len(hard) else "nothing was kept",
         agrees=bool(len(hard)) and abs(hard.mean() - 1) <= AROUND,
-        differs=(_HIERARCHY,),
     )
     for settings, low, high, paper in (
         (_UNIFORM, 0.10, 0.25, "around 10 to 25 %"),
@@ -145,9 +144,9 @@ def _lattice(results: Results, tables: Tables) -> Iterator[Quoted]:
         yield says(
             "share-suppressed-setting",
             what=("s" * (len(settings) > 1), ", ".join(settings)),
-            paper=(paper,),
-            ours=(_listed(found),),
-            verdict=(_range_verdict(found, low, high, _HIERARCHY),),
+            paper=paper,
+            ours=_listed(found),
+            verdict=_range_verdict(found, low, high, _HIERARCHY),
         )
     most = max(results.effort.hard_ks)
     left = 1 - results.mean("kept", LATTICE, MOST, HARD, x=most)
@@ -155,11 +154,7 @@ def _lattice(results: Results, tables: Tables) -> Iterator[Quoted]:
         f"{row['first width']:g}: {1 - row['kept']:.2f}" for row in tables["hierarchies"] if row["setting"] == HARD
     ]
     yield says(
-        "share-suppressed-setting-vii",
-        what=(most,),
-        ours=(left, ", ".join(others)),
-        agrees=abs(left - 0.1) <= BEYOND,
-        differs=(_HIERARCHY,),
+        "share-suppressed-setting-vii", what=most, ours=(left, ", ".join(others)), agrees=abs(left - 0.1) <= BEYOND
     )
 
 
@@ -190,13 +185,13 @@ def _over(results: Results, column: str, figure: int, method: str) -> FloatArray
 def _noise(results: Results, tables: Tables) -> Iterator[Quoted]:
     ratios, fits = (_over(results, column, CLUSTERS, RECOMMENDED) for column in ("ratio", "bins_feasible"))
     yield says(
-        "algorithm-2-c-0", ours=(ratios.mean(), ratios.min(), ratios.max()), verdict=(_around(1.2, ratios, _DRAWS),)
+        "algorithm-2-c-0", ours=(ratios.mean(), ratios.min(), ratios.max()), verdict=_around(1.2, ratios, _DRAWS)
     )
-    yield says("algorithm-2-c-0-7", ours=(fits.mean(), fits.min(), fits.max()), verdict=(_around(0.9, fits, _DRAWS),))
+    yield says("algorithm-2-c-0-7", ours=(fits.mean(), fits.min(), fits.max()), verdict=_around(0.9, fits, _DRAWS))
     whole = {c: float(results.values("plan_feasible", CLUSTERS, c).mean()) for c in results.methods(CLUSTERS)}
     yield says(
         "plans-of-algorithm-2",
-        ours=(", ".join((f"{name}: {share:.2f}" for name, share in whole.items())),),
+        ours=", ".join((f"{name}: {share:.2f}" for name, share in whole.items())),
         agrees=all((share >= float(name.removeprefix("c = ")) for name, share in whole.items())),
     )
     least, most = min(results.effort.epsilons), max(results.effort.epsilons)
@@ -208,7 +203,6 @@ def _noise(results: Results, tables: Tables) -> Iterator[Quoted]:
         "as-epsilon-grows-the",
         ours=(away[least], away[most], fits[least], fits[most], least, most),
         agrees=away[most] < away[least] and fits[most] <= fits[least],
-        differs=(_DRAWS,),
     )
     every = results.values("ratio", CLUSTERS)
     yield says(
@@ -220,23 +214,21 @@ def _noise(results: Results, tables: Tables) -> Iterator[Quoted]:
     yield says(
         "without-clusters-c-0",
         ours=(ratios.mean(), ratios.min(), ratios.max(), clustered.mean()),
-        verdict=(_around(1.4, ratios, _DRAWS),),
+        verdict=_around(1.4, ratios, _DRAWS),
     )
     packages = {"large packages": ("I", "II"), "small packages": ("III", "IV")}
     sizes = {name: [results.mean("ratio", LAPLACE, RECOMMENDED, s) for s in pair] for name, pair in packages.items()}
     yield says(
         "without-clusters-c-0-7",
-        ours=("; ".join((f"{name} {a:.2f}, {b:.2f}" for name, (a, b) in sizes.items())),),
+        ours="; ".join((f"{name} {a:.2f}, {b:.2f}" for name, (a, b) in sizes.items())),
         agrees=all((b > a for a, b in sizes.values())),
-        differs=(_DRAWS,),
     )
     two = {"clusters": CLUSTERS, "without": LAPLACE}
     fits = {name: float(_over(results, "bins_feasible", figure, RECOMMENDED).mean()) for name, figure in two.items()}
     yield says(
         "feasibility-is-closer-to",
-        ours=(", ".join((f"{name} {value:.3f}" for name, value in fits.items())),),
+        ours=", ".join((f"{name} {value:.3f}" for name, value in fits.items())),
         agrees=fits["clusters"] > fits["without"],
-        differs=(_DRAWS,),
     )
 
 
@@ -247,26 +239,23 @@ def _k_optimize(results: Results, tables: Tables) -> Iterator[Quoted]:
     large = _by_setting(results, "ratio", K_OPTIMIZE, MOST, _LARGE)
     yield says(
         "k-optimize-upper-bounds",
-        ours=(_listed(large),),
-        verdict=(_range_verdict(large, 1.1, 1.3, "its intervals are at least 4 wide, ours as narrow as the classes"),),
+        ours=_listed(large),
+        verdict=_range_verdict(large, 1.1, 1.3, "its intervals are at least 4 wide, ours as narrow as the classes"),
     )
     small = _by_setting(results, "ratio", K_OPTIMIZE, MOST, _SMALL)
     yield says(
         "k-optimize-upper-bounds-objective",
-        ours=(_listed(small),),
-        verdict=(_range_verdict(small, 1.0, 1.0, "now and then one bin more, of three or six"),),
+        ours=_listed(small),
+        verdict=_range_verdict(small, 1.0, 1.0, "now and then one bin more, of three or six"),
     )
     fits = _by_setting(results, "bins_feasible", K_OPTIMIZE, AVERAGE, _all_settings())
     most = {s: value for s, value in fits.items() if s not in ("III", "V")}
     within = [s for s in most if s not in _outside(most, 0.8, 0.9)]
-    yield says(
-        "k-optimize-averages-feasibility", ours=(_listed(most),), agrees=len(within) > len(most) / 2, differs=(_DRAWS,)
-    )
+    yield says("k-optimize-averages-feasibility", ours=_listed(most), agrees=len(within) > len(most) / 2)
     yield says(
         "k-optimize-averages-feasibility-settings",
         ours=(fits["III"], fits["V"]),
         agrees=fits["III"] >= 1 - AROUND and fits["V"] < 0.8,
-        differs=(_DRAWS,),
     )
     least, largest = min(results.effort.ks), max(results.effort.ks)
     ends = {s: [results.mean("ratio", K_OPTIMIZE, MOST, s, x=k) for k in (least, largest)] for s in _all_settings()}
@@ -274,9 +263,9 @@ def _k_optimize(results: Results, tables: Tables) -> Iterator[Quoted]:
     yield says(
         "k-optimize-upper-bounds-the",
         what=(least, largest),
-        ours=("; ".join((f"{s} {a:.2f}, {b:.2f}" for s, (a, b) in ends.items())),),
+        ours="; ".join((f"{s} {a:.2f}, {b:.2f}" for s, (a, b) in ends.items())),
         agrees=not flat,
-        differs=(", ".join(flat),),
+        differs=", ".join(flat),
     )
     settings = [s for s in _all_settings() if s != HARD]
     ours = {c: [results.mean(c, CLUSTERS, "c = 0.5", s, x=1.0) for s in settings] for c in ("ratio", "bins_feasible")}
@@ -305,9 +294,8 @@ def _k_optimize(results: Results, tables: Tables) -> Iterator[Quoted]:
     wanted = [k for k in results.effort.ks if k <= 4]
     yield says(
         "algorithm-1-setting-i",
-        ours=(f"at k = {', '.join(map(str, better))}" if better else "at no k",),
+        ours=f"at k = {', '.join(map(str, better))}" if better else "at no k",
         agrees=set(wanted) <= set(better),
-        differs=(_HIERARCHY,),
     )
 
 
@@ -324,9 +312,9 @@ def _privacy(results: Results, tables: Tables) -> Iterator[Quoted]:
         name = "s" if unit == 1.0 else "ms"
         yield says(
             "time-to-anonymise",
-            where=("VI-C.3" if figure == LATTICE else "VI-D.2",),
-            what=(what,),
-            paper=(paper,),
+            where="VI-C.3" if figure == LATTICE else "VI-D.2",
+            what=what,
+            paper=paper,
             ours=(unit * np.median(seconds), name, unit * seconds.max(), name),
             agrees=float(np.median(seconds)) <= limit,
         )
@@ -349,7 +337,7 @@ def _privacy(results: Results, tables: Tables) -> Iterator[Quoted]:
         yield says(
             "probability-of-naming-a-package",
             what=(row["k"], row["beta"]),
-            paper=(row["beta/k"],),
+            paper=row["beta/k"],
             ours=(row["before the release"], row["given that it is in it"], row["worst"]),
         )
 
@@ -380,11 +368,7 @@ def reproduce(out: Path, *, quick: bool, workers: int) -> Path:
     figures = {figure: results.summary(figure) for figure in runs.FIGURES}
     names = {figure: f"Figure {figure}: {name}" for figure, name in runs.METHODS.items()}
     drawn = [
-        report.section(
-            title,
-            report.paragraph(PAGE.explained[str(figure)]),
-            *_drawn(results, figure),
-        )
+        report.section(title, report.paragraph(PAGE.explained[str(figure)]), *_drawn(results, figure))
         for figure, title in names.items()
     ]
     beside_drawn = {"forms by setting": lambda: _form_panels(tables["forms by setting"])}

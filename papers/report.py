@@ -296,12 +296,17 @@ class PageText(NamedTuple):
 class Statements:
     """What the text of a paper states: sentences are data beside its module, which gives what is measured."""
 
-    def __init__(self, paper: str) -> None:
+    def __init__(self, paper: str, **shared: str) -> None:  # phrases that several statements name
+        self._shared = shared
         self._texts = tomllib.loads((resources.files("papers") / f"{paper}.toml").read_text(encoding="utf-8"))
 
-    def __call__(self, name: str, *, agrees: bool | None = None, **values: tuple[object, ...]) -> Quoted:
-        """Fill in a statement; with ``agrees`` the verdict follows from it, and ``differs`` says why if it does not."""
-        texts = {key: text.format(*values.get(key, ())) for key, text in self._texts[name].items()}
+    def __call__(self, name: str, *, agrees: bool | None = None, **values: object) -> Quoted:
+        """Fill in a statement, with a value or a tuple of them for each of its texts.
+
+        With ``agrees`` the verdict follows from it, and ``differs`` says why if it does not.
+        """
+        given = {key: value if isinstance(value, tuple) else (value,) for key, value in values.items()}
+        texts = {key: text.format(*given.get(key, ()), **self._shared) for key, text in self._texts[name].items()}
         if agrees is not None:
             texts["verdict"] = verdict(agrees, texts.pop("differs"))
         return Quoted(**texts)

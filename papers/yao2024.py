@@ -69,12 +69,11 @@ from papers.yao2024_runs import (
     Results,
 )
 
-says = Statements("yao2024")
-
 NEAR = 1.5  # errors within this factor are called close
 LARGE = 2.0  # an error by which another is multiplied to be called significantly larger
 CHECKED = (Fraction(1, 2), Fraction(1), Fraction(2), Fraction(5))  # budgets at which formulas are shown
 _BUDGET = "e-L_LDP spends d times what it declares, the others once"
+says = Statements("yao2024", budget=_BUDGET)
 
 
 def quoted(results: Results) -> list[Quoted]:
@@ -96,10 +95,10 @@ def _section_3(results: Results) -> Iterator[Quoted]:
     yield says("variance-of-laplace-noise")
     yield says("personalised-local-differential-privacy")
     two = runs.loss_of_numbers(2, Fraction(1, 2))
-    yield says("sequential-composition-budgets-add", ours=(two,), agrees=two == 1)
+    yield says("sequential-composition-budgets-add", ours=two, agrees=two == 1)
     cases = [(Fraction(share, 7), Fraction(truth, 9)) for share in range(8) for truth in (5, 6, 7, 8)]
     right = all(warner_estimate(share, truth) == share for share, truth in cases)
-    yield says("warner-s-answers-and", ours=(len(cases),), agrees=right)
+    yield says("warner-s-answers-and", ours=len(cases), agrees=right)
     yield says("likelihood-of-warner-s")
     yield says("p-0-75-is", ours=(math.log(0.75 / 0.25), math.log(3)))
     yield says("geo-indistinguishability-k-x")
@@ -181,14 +180,13 @@ def _section_4(results: Results) -> Iterator[Quoted]:
     yield says("bits-of-m-and")
     epsilon = Fraction(1, 2)
     of_numbers = {d: runs.loss_of_numbers(d, epsilon) for d in (1, 2, 3)}
-    yield says("l-pm-on-one", ours=(of_numbers[1],), verdict=(verdict(of_numbers[1] == epsilon, "another loss"),))
-    yield says("e-l-ldp-a", ours=(", ".join(str(loss) for loss in of_numbers.values()),))
+    yield says("l-pm-on-one", ours=of_numbers[1], verdict=verdict(of_numbers[1] == epsilon, "another loss"))
+    yield says("e-l-ldp-a", ours=", ".join(str(loss) for loss in of_numbers.values()))
     bits = runs.loss_of_bits(9, epsilon)
-    yield says("l-rr-largest-ratio", ours=(bits,))
+    yield says("l-rr-largest-ratio", ours=bits)
     loss = runs.loss_of_place(epsilon)
     yield says(
-        "e-lt-ldp-area",
-        ours=("no bound: a report of one area cannot come from another" if loss is None else str(loss),),
+        "e-lt-ldp-area", ours="no bound: a report of one area cannot come from another" if loss is None else str(loss)
     )
     yield says("with-min-epsilon-i")
     yield says("range-of-the-personal")
@@ -200,12 +198,12 @@ def _section_4(results: Results) -> Iterator[Quoted]:
 def _setting_and_figure_6(results: Results) -> Iterator[Quoted]:
     yield says("census-records-of-brazil")
     yield says("mean-square-error")
-    yield says("budgets-of-figure-7", ours=(listed(results.effort.epsilons),))
+    yield says("budgets-of-figure-7", ours=listed(results.effort.epsilons))
     longitudes, _ = runs.fleet()
     yield says(
         "taxis-in-chengdu-vehicles", paper=(NUM_VEHICLES, NUM_EPOCHS), ours=(longitudes.shape[1], longitudes.shape[0])
     )
-    yield says("mape-where-a-true", ours=(runs.FLOOR,))
+    yield says("mape-where-a-true", ours=runs.FLOOR)
     yield says("what-qlp-and-qjlp")
     named = {GAUSS: "GAUSS", UNIFORM: "UNIFORM"}
     mse = {(data, method): _by_size(results, method, data) for data in named for method in PAPERS_NUMBERS}
@@ -215,16 +213,14 @@ def _setting_and_figure_6(results: Results) -> Iterator[Quoted]:
         "mse-of-all-four",
         ours=("; ".join(f"{method} {listed(mse[GAUSS, method])}" for method in PAPERS_NUMBERS), at),
         agrees=not falls,
-        differs=(", ".join(falls),),
+        differs=", ".join(falls),
     )
     growth = {key: own[-1] / own[0] for key, own in mse.items()}
     most = {max(PAPERS_NUMBERS, key=lambda method: growth[data, method]) for data in named}
     yield says(
         "that-of-harmony-grows",
-        ours=(
-            "; ".join(
-                f"{named[data]}: " + ", ".join(f"{m} {growth[data, m]:.1f}" for m in PAPERS_NUMBERS) for data in named
-            ),
+        ours="; ".join(
+            f"{named[data]}: " + ", ".join(f"{m} {growth[data, m]:.1f}" for m in PAPERS_NUMBERS) for data in named
         ),
         agrees=most == {HARMONY},
     )
@@ -232,7 +228,7 @@ def _setting_and_figure_6(results: Results) -> Iterator[Quoted]:
     far = [f"{named[data]}{_apart(results, data)}" for data, own in near.items() if max(own) > LARGE * min(own)]
     yield says(
         "at-d-2-pm",
-        ours=("; ".join((f"{named[data]} {listed(own)}" for data, own in near.items())),),
+        ours="; ".join((f"{named[data]} {listed(own)}" for data, own in near.items())),
         agrees=not far,
         differs=(LARGE, ", ".join(far)),
     )
@@ -249,7 +245,7 @@ def _setting_and_figure_6(results: Results) -> Iterator[Quoted]:
             "; ".join(f"{named[data]} {listed(mse[data, L_LDP])}" for data in named),
             "; ".join(f"{named[data]} {listed(equal[data])}" for data in named),
         ),
-        verdict=(verdict(not lost, f"not at {', '.join(lost)}"), _BUDGET),
+        verdict=verdict(not lost, f"not at {', '.join(lost)}"),
     )
     others = {data: [_by_size(results, m, data, EQUAL) for m in (HARMONY, DUCHI, PM)] for data in named}
     worst = [
@@ -261,7 +257,7 @@ def _setting_and_figure_6(results: Results) -> Iterator[Quoted]:
     yield says(
         "e-l-ldp-is",
         ours=("; ".join(f"{named[data]} {listed(_by_best(equal[data], others[data]))}" for data in named), at),
-        verdict=(f" (not below all others at {', '.join(worst)})" if worst else ": it is the worst of all",),
+        verdict=f" (not below all others at {', '.join(worst)})" if worst else ": it is the worst of all",
     )
 
 
@@ -309,8 +305,8 @@ def _figure_7(results: Results) -> Iterator[Quoted]:
     not_least = [e for e in epsilons if mse[L_LDP][e] >= min(mse[m][e] for m in (HARMONY, DUCHI, PM))]
     yield says(
         "the-mse-of-e",
-        ours=(f"smallest at all but {listed(not_least)}" if not_least else "smallest at all",),
-        verdict=(verdict(not not_least, f"not at {listed(not_least)}"), _BUDGET),
+        ours=f"smallest at all but {listed(not_least)}" if not_least else "smallest at all",
+        verdict=verdict(not not_least, f"not at {listed(not_least)}"),
     )
     low = [e for e in epsilons if e <= 2]
     harmony = [mse[HARMONY][e] / mse[L_LDP][e] for e in low]
@@ -325,9 +321,7 @@ def _figure_7(results: Results) -> Iterator[Quoted]:
             listed(apart.values()),
             listed(max(own[e] for own in mse.values()) / min(own[e] for own in mse.values()) for e in epsilons),
         ),
-        verdict=(
-            verdict(max(apart[e] for e in epsilons if e >= 3) < min(apart[e] for e in epsilons if e < 3), "not so"),
-        ),
+        verdict=verdict(max(apart[e] for e in epsilons if e >= 3) < min(apart[e] for e in epsilons if e < 3), "not so"),
     )
 
 
@@ -352,8 +346,8 @@ def _figures_8_9(results: Results) -> Iterator[Quoted]:
         rmse = {m: _shares(results, "rmse", m, steps) for m in PAPERS_SHARES}
         yield says(
             "mape-and-rmse-of",
-            where=(panels,),
-            what=(steps,),
+            where=panels,
+            what=steps,
             ours=("; ".join((f"{m} {listed(own)}" for m, own in mape.items())), at),
             agrees=_all_fall(mape.values()) and _all_fall(rmse.values()),
         )
@@ -361,9 +355,9 @@ def _figures_8_9(results: Results) -> Iterator[Quoted]:
         text = "; ".join(f"{m} is lower at epsilon {listed(own)}" for m, own in lost.items() if own)
         yield says(
             "mape-of-e-lt",
-            where=(panels.split(",")[0],),
-            what=(steps,),
-            ours=(text or "every",),
+            where=panels.split(",")[0],
+            what=steps,
+            ours=text or "every",
             agrees=not text,
             differs=(steps, steps),
         )
@@ -374,13 +368,13 @@ def _figures_8_9(results: Results) -> Iterator[Quoted]:
     yield says(
         "rmse-of-e-lt-ldp",
         ours=(listed(off), at),
-        verdict=(verdict(min(off) >= LARGE, f"less than {LARGE:g} times somewhere"),),
+        verdict=verdict(min(off) >= LARGE, f"less than {LARGE:g} times somewhere"),
     )
     long = {m: _shares(results, "rmse", m, 3) for m in (LT_LDP, QJLP)}
     falls = {m: own[0] / own[-1] for m, own in long.items()}
     yield says(
         "the-budget-has-a",
-        ours=("; ".join((f"{m} falls by {fall:.3g} times" for m, fall in falls.items())),),
+        ours="; ".join((f"{m} falls by {fall:.3g} times" for m, fall in falls.items())),
         agrees=max(falls.values()) < LARGE,
     )
     for steps, name in ((3, "9a"), (2, "9b")):
@@ -393,10 +387,10 @@ def _figures_8_9(results: Results) -> Iterator[Quoted]:
         ]
         yield says(
             "places-qlp-has-the",
-            where=(name,),
-            what=(steps,),
-            ours=("; ".join((f"{m} {listed(own)}" for m, own in mape.items())),),
-            verdict=(verdict(not broken, _broken(results, broken, steps)),),
+            where=name,
+            what=steps,
+            ours="; ".join((f"{m} {listed(own)}" for m, own in mape.items())),
+            verdict=verdict(not broken, _broken(results, broken, steps)),
         )
     every = [_shares(results, "mape", m, steps, PLACES) for m in PAPERS_SHARES for steps in STEPS]
     yield says("mape-of-places-falls", agrees=_all_fall(every))
