@@ -9,17 +9,15 @@ and on weights U(125, 375); its rows were others, so that only the order of magn
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
-from benchmarks.measuring import Row, row, taken
+from benchmarks.measuring import Row, dataset, row, taken
 from dunnage.arrays import IntArray
 from dunnage.mechanisms.full_domain import FullDomain
 from dunnage.model.domains import IntervalHierarchy, hierarchy_of
-from dunnage.model.policy import Policy
 from dunnage.tables.dataset import Dataset
 
 LOSS = "loss per record and attribute (less is better)"
@@ -32,16 +30,6 @@ def stations() -> dict[str, str]:
     parents = {f"S{i}": f"five {i // 5}" for i in range(150)}
     parents |= {f"five {i}": f"ten {i // 2}" for i in range(30)}
     return parents | {f"ten {i}": f"fifty {i // 5}" for i in range(15)} | {f"fifty {i}": "*" for i in range(3)}
-
-
-def dataset(columns: Mapping[str, Any], attributes: Mapping[str, Any]) -> Dataset:
-    document = {
-        "dataset": "rides",
-        "protects": "ride",
-        "attributes": {name: {"role": "quasi-identifier", **item} for name, item in attributes.items()},
-        "mechanism": {"name": "full-domain", "k": 2},
-    }
-    return Dataset.from_table(pa.table(columns), Policy.from_dict(document))
 
 
 def rides(num: int, generator: np.random.Generator) -> Dataset:

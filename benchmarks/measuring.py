@@ -8,9 +8,13 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+import dunnage as dn
 
 SECONDS, GIGABYTES = "CPU seconds", "GB at most"
 Row = dict[str, Any]  # name, ours, peer, ratio and unit
@@ -26,6 +30,17 @@ print(json.dumps([done.returncode, done.stdout, used.ru_utime + used.ru_stime, u
 
 def row(name: str, ours: float, peer: float, unit: str = SECONDS) -> Row:
     return {"name": name, "ours": ours, "peer": peer, "ratio": ours / peer if peer else float("inf"), "unit": unit}
+
+
+def dataset(columns: Mapping[str, Any], attributes: Mapping[str, Any], **mechanism: Any) -> dn.Dataset:
+    """Put columns under a policy in which all of them are quasi-identifiers."""
+    document = {
+        "dataset": "benchmark",
+        "protects": "row",
+        "attributes": {name: {"role": "quasi-identifier", **item} for name, item in attributes.items()},
+        "mechanism": mechanism or {"name": "partition", "k": 2},
+    }
+    return dn.Dataset.from_table(pa.table(columns), dn.Policy.from_dict(document))
 
 
 class Timed(NamedTuple):

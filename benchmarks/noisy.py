@@ -16,11 +16,10 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.full_domain import coded, grouped, rides
-from benchmarks.measuring import Row, row, taken
+from benchmarks.measuring import Row, dataset, row, taken
 from dunnage.ledger import Ledger
 from dunnage.mechanisms.noisy import NoisyValues
 from dunnage.mechanisms.sampled_lattice import SampledLattice
-from dunnage.model.policy import Policy
 from dunnage.noise.sampling import sampling_delta
 from dunnage.noise.source import Noise
 from dunnage.tables.dataset import Dataset
@@ -28,14 +27,8 @@ from dunnage.tables.dataset import Dataset
 
 def packages(num: int) -> Dataset:
     weights = np.round(np.random.default_rng(1).uniform(125, 375, num), 1)
-    weight = {"role": "quasi-identifier", "kind": "numeric", "domain": [0, 500], "resolution": 0.1, "doubling": 4}
-    document = {
-        "dataset": "packages",
-        "protects": "package",
-        "attributes": {"weight": weight},
-        "mechanism": {"name": "noisy-values", "epsilon": 1},
-    }
-    return Dataset.from_table(pa.table({"weight": weights}), Policy.from_dict(document))
+    weight = {"kind": "numeric", "domain": [0, 500], "resolution": 0.1, "doubling": 4}
+    return dataset({"weight": weights}, {"weight": weight}, name="noisy-values", epsilon=1)
 
 
 def floating_laplace(data: Dataset, epsilon: float) -> pa.Table:

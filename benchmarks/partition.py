@@ -17,14 +17,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-import pyarrow as pa
 
-from benchmarks.measuring import Row, row, taken
+from benchmarks.measuring import Row, dataset, row, taken
 from dunnage.arrays import FloatArray
 from dunnage.kernels.bins import pack_bins
 from dunnage.mechanisms.classes import EquivalenceClasses
 from dunnage.mechanisms.partition import Partition
-from dunnage.model.policy import Policy
 from dunnage.tables.dataset import Dataset
 
 LOWER, UPPER = 125.0, 375.0
@@ -45,15 +43,8 @@ def clusters(num: int, k: int, generator: np.random.Generator) -> FloatArray:
     return generator.permutation(values)
 
 
-def dataset(**columns: FloatArray) -> Dataset:
-    attribute = {"role": "quasi-identifier", "kind": "numeric", "domain": [LOWER, UPPER]}
-    document = {
-        "dataset": "parcels",
-        "protects": "package",
-        "attributes": dict.fromkeys(columns, attribute),
-        "mechanism": {"name": "partition", "k": 2},
-    }
-    return Dataset.from_table(pa.table(columns), Policy.from_dict(document))
+def parcels(**columns: FloatArray) -> Dataset:
+    return dataset(columns, {name: {"kind": "numeric", "domain": [LOWER, UPPER]} for name in columns})
 
 
 def mondrian(weights: FloatArray, k: int) -> float:
@@ -90,14 +81,14 @@ def measure(find: Callable[[], float], num: int, rounds: int = 3) -> tuple[float
 
 
 def ours(weights: FloatArray, k: int) -> tuple[float, float]:
-    data, mechanism = dataset(weight=weights), Partition(k=k)
+    data, mechanism = parcels(weight=weights), Partition(k=k)
     return measure(lambda: mechanism.classes(data).loss_sum / len(weights), len(weights))
 
 
 def vectors(num: int, num_attributes: int, generator: np.random.Generator) -> Dataset:
     """Draw parcels with several independent, uniform attributes."""
     names = ("weight", "height", "width", "length")[:num_attributes]
-    return dataset(**{name: np.round(uniform(num, generator), 2) for name in names})
+    return parcels(**{name: np.round(uniform(num, generator), 2) for name in names})
 
 
 def even_grid(data: Dataset, k: int) -> float:
@@ -130,7 +121,7 @@ def _several(generator: np.random.Generator) -> list[Row]:
 
 def _packing(generator: np.random.Generator) -> list[Row]:
     """Count bins of 500 for 25 parcels: the borders that pack well, against those of least loss."""
-    draws = [dataset(weight=np.round(uniform(25, generator))) for _ in range(NUM_DRAWS)]
+    draws = [parcels(weight=np.round(uniform(25, generator))) for _ in range(NUM_DRAWS)]
     rows = []
     for k in (4, 8, 10):
         mechanisms = Partition(k=k, goal="packing", capacity=500), Partition(k=k)

@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 import dunnage as dn
-from benchmarks.measuring import Row, row, taken
+from benchmarks.measuring import Row, dataset, row, taken
 from dunnage.arrays import IntArray
 from dunnage.kernels.bins.sampling import fits_by_permutation
 from dunnage.planning.published import sampled_assignment
@@ -43,15 +42,8 @@ class Outcome:
 
 def released(setting: PackageSetting, k: int, seed: int) -> dn.Release:
     """Draw weights and release them as multisets, none suppressed."""
-    weight = {"role": "quasi-identifier", "kind": "numeric", "domain": [setting.low, setting.high]}
-    document = {
-        "dataset": "packages",
-        "protects": "package",
-        "attributes": {"weight": weight},
-        "mechanism": {"name": "partition", "k": k},
-    }
-    table = pa.table({"weight": draw_weights(setting, np.random.default_rng(seed))})
-    data = dn.Dataset.from_table(table, dn.Policy.from_dict(document))
+    weights = draw_weights(setting, np.random.default_rng(seed))
+    data = dataset({"weight": weights}, {"weight": {"kind": "numeric", "domain": [setting.low, setting.high]}})
     mechanism = dn.Partition(k=k, alpha=setting.size, statistic="multiset")
     return mechanism.release(data, ledger=dn.Ledger(":memory:"), noise=dn.Noise(seed=seed)).release
 
