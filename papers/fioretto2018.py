@@ -26,20 +26,15 @@ from papers import fioretto2018_fleets as fleeting
 from papers import fioretto2018_runs as runs
 from papers import report
 from papers.fioretto2018_fleets import (
-    EXACT,
-    LARGE,
     MAX_WAIT,
-    METHODS,
     TABLE_1,
     TABLE_1_TRUE,
-    THRESHOLDED,
     FleetRun,
     Fleets,
     mean_of,
 )
 from papers.fioretto2018_runs import (
     ABLATIONS,
-    CELLS,
     CONSTRAINED,
     CONTRACTION,
     DAYS,
@@ -48,15 +43,12 @@ from papers.fioretto2018_runs import (
     HIERARCHICAL,
     IN_TABLE_2,
     LAPLACE,
-    MARGINS,
     NEGATIVE,
     NOTHING,
     PAPERS_OWN,
     PRESETS,
     PUBLISHED,
-    READINGS,
     SOUND,
-    SUM_COLUMNS,
     WEEKDAY,
     WEEKEND,
     WHOLE_DAY,
@@ -145,7 +137,7 @@ def _trips_created(results: Results) -> Iterator[Quoted]:
     parts = (f"epsilon {e:g}: {a:+.1%} off rounding, {b:+.1%} off rounding down" for e, a, b in cases)
     yield says("noisy-counts-are-rounded", ours=", ".join(parts))
     for epsilon, stated in H5_TRIPS.items():
-        ours = {method: results.mean("trips", method, epsilon) for method in ("H5", *READINGS)}
+        ours = {method: results.mean("trips", method, epsilon) for method in ("H5", *runs.READINGS)}
         off = stated / ours["H5"]
         yield says(
             "trips-after-h5-8",
@@ -460,7 +452,7 @@ def _table_1(fleets: Fleets) -> Iterator[Quoted]:
 
 def _why_fleets(method: str, fleets: Fleets, day: str) -> str:
     found, true = fleets.mean("trips", day, method, 1.0), trips(day).counted.num_trips
-    if method not in LARGE:
+    if method not in fleeting.LARGE:
         return f"ours is sized for {found:,.0f} trips, {true:,} are true; how many the paper's has is not said"
     return f"noise makes {found / true:.1f} times the true trips, and ours is sized for all of them"
 
@@ -518,7 +510,7 @@ def _fleet_orders(fleets: Fleets) -> Iterator[Quoted]:
         ours="; ".join((f"{m} at {e:g}: {value:+.0%}" for (m, e), value in known.items())),
         agrees=all(abs(value) <= 0.1 for value in known.values()),
     )
-    sized = [r for r in fleets.runs if r.method in LARGE and r.epsilon < 1 and r.expansions]
+    sized = [r for r in fleets.runs if r.method in fleeting.LARGE and r.epsilon < 1 and r.expansions]
     gone = [r for r in fleets.runs if not r.expansions]
     stated = "; ".join(f"{r.method} at {r.epsilon:g}: {r.trips:,} trips, {r.shuttles:,.0f} shuttles" for r in sized)
     yield says(
@@ -561,12 +553,12 @@ def _fleet_words(method: str, runs: Sequence[FleetRun]) -> str:
 
 
 def _beside_counts(fleets: Fleets) -> Iterator[str]:
-    exact = [r.more_shuttles for r in fleets.runs if r.method == EXACT]
+    exact = [r.more_shuttles for r in fleets.runs if r.method == fleeting.EXACT]
     yield says.sentence("fleets-exact", min(exact), max(exact))
     for day in fleets.days:
         parts = []
         for epsilon in fleets.effort.epsilons:
-            stated = [_fleet_words(m, own) for m in METHODS if (own := fleets.sized(day, m, epsilon))]
+            stated = [_fleet_words(m, own) for m in fleeting.METHODS if (own := fleets.sized(day, m, epsilon))]
             parts.append(f"epsilon {epsilon:g}: {', '.join(stated)}")
         own = fleets.truth(day)
         yield says.sentence("fleets-day", day, own.true_shuttles, own.true_wait, "; ".join(parts))
@@ -577,8 +569,8 @@ def _beside_counts(fleets: Fleets) -> Iterator[str]:
         if (own := fleets.sized(WEEKDAY, "O5", e))
     ]
     yield says.sentence("fleets-serve-badly", "; ".join(stated))
-    lost = mean_of(fleets.sized(WEEKDAY, THRESHOLDED, 1.0), "more_shuttles")[0]
-    yield says.sentence("fleets-threshold", lost, fleets.mean("wait", WEEKDAY, THRESHOLDED, 1.0))
+    lost = mean_of(fleets.sized(WEEKDAY, fleeting.THRESHOLDED, 1.0), "more_shuttles")[0]
+    yield says.sentence("fleets-threshold", lost, fleets.mean("wait", WEEKDAY, fleeting.THRESHOLDED, 1.0))
 
 
 PAGE = says.page(FACTOR=FACTOR, FLEET_FACTOR=FLEET_FACTOR, SIGMAS=SIGMAS, fleeting=fleeting)
@@ -591,8 +583,8 @@ METHOD_STYLES = {
     "O3": (5, False),
     "O4": (6, False),
     "O5": (0, False),
-    CELLS: (2, False),
-    MARGINS: (2, True),
+    runs.CELLS: (2, False),
+    runs.MARGINS: (2, True),
 }
 """Number of the colour, and whether dashed."""
 FLEET_STYLES = {**METHOD_STYLES, fleeting.THRESHOLDED: (7, True)}
@@ -658,7 +650,7 @@ def tables_of(results: Results) -> dict[str, list[dict[str, object]]]:
             "paper, rmse": in_table.get(epsilon, math.nan),
             "paper, trips": H5_TRIPS.get(epsilon, math.nan),
         }
-        for method in ("H5", *READINGS)
+        for method in ("H5", *runs.READINGS)
         for epsilon in EPSILONS
     ]
     by_day: list[dict[str, object]] = []
@@ -684,7 +676,7 @@ def tables_of(results: Results) -> dict[str, list[dict[str, object]]]:
         "bounds": _bounds(),
         "readings": readings,
         "cells": _viewed(results, CELL_COLUMNS),
-        "sums": _viewed(results, SUM_COLUMNS),
+        "sums": _viewed(results, runs.SUM_COLUMNS),
         "draws": by_day,
         "projection": _checks(results, CONTRACTION, "largest", "mean"),
         "negative": _checks(results, NEGATIVE, "negative counts", "their mean"),
@@ -824,7 +816,8 @@ def _draw_fleets(fleets: Fleets) -> list[Svg]:
         for day in fleets.days:
             name = f"{day}, 8 to 10 am: {title}"
             means = {
-                m: [(e, mean_of(fleets.sized(day, m, e), column)) for e in fleets.effort.epsilons] for m in METHODS
+                m: [(e, mean_of(fleets.sized(day, m, e), column)) for e in fleets.effort.epsilons]
+                for m in fleeting.METHODS
             }
             by_title[name] = [Curve(method, _points(own), *FLEET_STYLES[method]) for method, own in means.items()]
             limits[name] = getattr(fleets.truth(day), f"true_{column}")
@@ -835,7 +828,7 @@ def _draw_fleets(fleets: Fleets) -> list[Svg]:
 
 def _draw_sums(results: Results) -> list[Svg]:
     methods = [method for method in VIEWED if method != NOTHING]
-    columns = {"cells": "rmse"} | {f"sums by {name}": column for name, column in SUM_COLUMNS.items()}
+    columns = {"cells": "rmse"} | {f"sums by {name}": column for name, column in runs.SUM_COLUMNS.items()}
     by_title = {name: _curves(results, column, methods, WEEKDAY, SOUND) for name, column in columns.items()}
     limits = {name: results.mean(column, NOTHING, 1.0, WEEKDAY) for name, column in columns.items()}
     return report.figure(by_title, y_title="RMSE", limits=limits, limit="publishing nothing", **_AGAINST)

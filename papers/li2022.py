@@ -31,16 +31,13 @@ from papers import report
 from papers.li2022_runs import (
     AVERAGE,
     BETA,
-    CHOICE,
     CLUSTERS,
-    DOUBLING,
     HARD,
     K_OPTIMIZE,
     LAPLACE,
     LATTICE,
     MOST,
     TABLE_1,
-    FloatArray,
     Results,
     stated,
 )
@@ -56,7 +53,7 @@ RECOMMENDED = "c = 0.7"
 _UNIFORM = ("I", "II", "III", "IV")
 _LARGE = ("I", "II", "V", "VI")
 _SMALL = ("III", "IV")
-_HIERARCHY = f"the hierarchy is unpublished and decides it; ours doubles from a width of {DOUBLING}"
+_HIERARCHY = f"the hierarchy is unpublished and decides it; ours doubles from a width of {runs.DOUBLING}"
 _DRAWS = "draws, and what is done with impossible weights, are unpublished"
 says = Statements("li2022", hierarchy=_HIERARCHY, draws=_DRAWS)
 
@@ -71,7 +68,7 @@ def quoted(results: Results, tables: Tables) -> list[Quoted]:
 
 
 def _arithmetic(results: Results, tables: Tables) -> Iterator[Quoted]:
-    epsilon = float(sampling_epsilon(BETA) + 2 * CHOICE * Fraction(4, 40))
+    epsilon = float(sampling_epsilon(BETA) + 2 * runs.CHOICE * Fraction(4, 40))
     yield says("epsilon-for-k-4", ours=epsilon, agrees=round(epsilon, 1) == 1.8)
     holds = stated(4, 40)
     yield says(
@@ -172,12 +169,12 @@ def _slope(results: Results, setting: str) -> float:
 # Algorithm 2 and the noise without clusters
 
 
-def _around(paper: float, values: FloatArray, why: str) -> str:
+def _around(paper: float, values: runs.FloatArray, why: str) -> str:
     off = abs(float(values.mean()) - paper)
     return f"agrees (within {AROUND:g})" if off <= AROUND else f"differs: {off:.2f} off; {why}"
 
 
-def _over(results: Results, column: str, figure: int, method: str) -> FloatArray:
+def _over(results: Results, column: str, figure: int, method: str) -> runs.FloatArray:
     """Return the means of the settings over all epsilons."""
     return np.array([results.mean(column, figure, method, s.numeral) for s in TABLE_1])
 
