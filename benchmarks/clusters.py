@@ -13,29 +13,24 @@ do), as the set of a class's stations (in a network that is a line, S0 to S149),
 does, which knows no trees). Plain Mondrian ran on the rows of ARX and anjana too: losses by its own on the same rows
 compare better than losses on different rows, as far as the two Mondrians are alike. Distortion of generated rides on a
 network (``samples.rides``) is that of the paper, with automatic importance.
-
-Run with ``python -m benchmarks.clusters``.
 """
 
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 import dunnage as dn
 from benchmarks import full_domain
-from benchmarks.apart import run_apart
+from benchmarks.measuring import GIGABYTES, Row, apart, row, taken
 from dunnage import samples
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.kernels.clusters.growth import Metric, distance_deviations, grow, grow_in_blocks, near_weights
 from dunnage.kernels.clusters.published import published_density, published_greedy
 from dunnage.kernels.clusters.refine import refine
 
-SECONDS, GIGABYTES = "CPU seconds", "GB at most"
 BY_MONDRIAN = "loss by that of plain Mondrian on the same rows (less is better)"
 LOSS, DISTORTION = full_domain.LOSS, "total distortion (less is better)"
 ARX_LOCAL = {5: 0.080, 10: 0.113, 20: 0.151, 50: 0.208}
@@ -45,7 +40,6 @@ MONDRIAN = {5: 0.052, 10: 0.080, 20: 0.112, 50: 0.169}
 ARX_LOCAL_100K = (0.044, 14.4)  # loss and CPU seconds at k = 10
 REFINE_SECONDS = 3.0
 BUCKET = 900
-_CODE = "from benchmarks import clusters; clusters.cluster_many({num}, {k})"
 
 
 def weighed(numbers: FloatArray, codes: IntArray, tables: tuple[FloatArray, ...], weights: Any, wide: Any) -> Metric:
@@ -100,7 +94,7 @@ def _entropy(values: Any) -> float:
 
 
 def literal_density(metric: Metric, k: int) -> IntArray:
-    """Compute all averages anew after every class, from all distances: what the paper's Algorithm 1 says."""
+    """Compute all averages again after every class, from all distances: what the paper's Algorithm 1 says."""
     apart = sum(
         near * np.abs(column[:, None] - column) for near, column in zip(metric.near, metric.numbers, strict=False)
     )
@@ -138,16 +132,6 @@ def mondrian(metric: Metric, k: int) -> IntArray:
 # Measuring
 
 
-def taken(work: Callable[[], IntArray], rounds: int = 1) -> tuple[IntArray, float]:
-    """Return what a piece of work returns and the least CPU seconds it took."""
-    times, found = [], np.zeros(0, dtype=np.int64)
-    for _ in range(rounds):
-        start = time.process_time()
-        found = work()
-        times.append(time.process_time() - start)
-    return found, min(times)
-
-
 def cluster_many(num: int, k: int) -> None:
     """Cluster rides in blocks and print distortion and CPU seconds; alone in its process, so that memory is its own."""
     warm_up()
@@ -157,7 +141,6 @@ def cluster_many(num: int, k: int) -> None:
 
 
 def warm_up() -> None:
-    """Compile before anything is timed."""
     small = metro(600)
     for work in (grow, published_density):
         work(small, 5)
@@ -166,58 +149,44 @@ def warm_up() -> None:
     grow_in_blocks(small, 5, size=300)
 
 
-def apart(num: int, k: int) -> tuple[float, float, float]:
-    """Cluster many rides in a process of its own; return distortion, CPU seconds and gigabytes."""
-    used = run_apart(["-c", _CODE.format(num=num, k=k)])
-    distortion, seconds = map(float, used.told.split())
-    return distortion, seconds, used.gigabytes
-
-
-def run() -> list[dict[str, Any]]:
-    """Measure everything in one run; each row has name, ours, peer, ratio and unit."""
+def run() -> list[Row]:
     warm_up()
     return [*_described_rows(), *_metro_rows(), *_literal_rows(), *_large_rows()]
 
 
-def _described_rows() -> list[dict[str, Any]]:
+def _described_rows() -> list[Row]:
     """Compare losses on a table that is described as that of ARX and anjana."""
     trees, numbers = described(10_000, np.random.default_rng(2021))
-    rows = []
+    rows, on_its_rows = [], "peer ARX local recoding on its rows"
     for k, arx in ARX_LOCAL.items():
         name = f"10,000 rides x 4, k = {k}, growth"
         grown = grow(trees, k)
         nodes = trees.total(grown)
         refined = trees.total(refine(trees, grown, k, seconds=REFINE_SECONDS))
-        ranges, seconds = taken(lambda k=k: grow(numbers, k))  # type: ignore[misc]
-        cut, cut_seconds = taken(lambda k=k: mondrian(numbers, k))  # type: ignore[misc]
+        ranges, seconds = taken(lambda k=k: grow(numbers, k))
+        cut, cut_seconds = taken(lambda k=k: mondrian(numbers, k))
         median = numbers.total(cut)
         rows += [
-            _row(f"{name}, stations as nodes; peer ARX local recoding on its rows", nodes, arx, LOSS),
-            _row(
-                f"{name} refined {REFINE_SECONDS:g} s, stations as nodes; peer ARX local recoding on its rows",
-                refined,
-                arx,
+            row(f"{name}, stations as nodes; {on_its_rows}", nodes, arx, LOSS),
+            row(f"{name} refined {REFINE_SECONDS:g} s, stations as nodes; {on_its_rows}", refined, arx, LOSS),
+            row(f"{name}, stations as nodes; peer anjana on its rows", nodes, ANJANA[k], LOSS),
+            row(f"{name}, stations as nodes; peer ARX local recoding", nodes / median, arx / MONDRIAN[k], BY_MONDRIAN),
+            row(
+                f"{name}, stations as nodes; peer published-density",
+                nodes,
+                trees.total(published_density(trees, k)),
                 LOSS,
             ),
-            _row(f"{name}, stations as nodes; peer anjana on its rows", nodes, ANJANA[k], LOSS),
-            _row(f"{name}, stations as nodes; peer ARX local recoding", nodes / median, arx / MONDRIAN[k], BY_MONDRIAN),
-            _row(f"{name}, stations as nodes; peer published-density", nodes, _density(trees, k), LOSS),
-            _row(
-                f"{name}, stations as sets; peer ARX local recoding on its rows", set_loss(numbers, ranges), arx, LOSS
-            ),
-            _row(f"{name}, stations as ranges; peer plain Mondrian", numbers.total(ranges), median, LOSS),
-            _row(f"{name}, stations as ranges; peer plain Mondrian", seconds, cut_seconds, SECONDS),
+            row(f"{name}, stations as sets; {on_its_rows}", set_loss(numbers, ranges), arx, LOSS),
+            row(f"{name}, stations as ranges; peer plain Mondrian", numbers.total(ranges), median, LOSS),
+            row(f"{name}, stations as ranges; peer plain Mondrian", seconds, cut_seconds),
         ]
     many = described(100_000, np.random.default_rng(2022))[0]
     found, seconds = taken(lambda: grow_in_blocks(many, 10))
     label = "100,000 rides x 4, k = 10, growth in blocks, stations as nodes; peer ARX local recoding"
-    rows.append(_row(f"{label} on its rows", many.total(found), ARX_LOCAL_100K[0], LOSS))
-    rows.append(_row(f"{label} as recorded", seconds, ARX_LOCAL_100K[1], SECONDS))
+    rows.append(row(f"{label} on its rows", many.total(found), ARX_LOCAL_100K[0], LOSS))
+    rows.append(row(f"{label} as recorded", seconds, ARX_LOCAL_100K[1]))
     return rows
-
-
-def _density(metric: Metric, k: int) -> float:
-    return metric.total(published_density(metric, k))
 
 
 def set_loss(numbers: Metric, of_record: IntArray) -> float:
@@ -230,62 +199,46 @@ def set_loss(numbers: Metric, of_record: IntArray) -> float:
     return float(sizes @ loss) / len(of_record)
 
 
-def _metro_rows() -> list[dict[str, Any]]:
+def _metro_rows() -> list[Row]:
     """Compare distortions with those of the published methods, on rides of a network."""
     metric, rows = metro(10_000), []
     order = np.random.default_rng(1).permutation(len(metric))
     for k in (5, 10, 20, 50):
-        density, density_seconds = taken(lambda k=k: published_density(metric, k))  # type: ignore[misc]
+        density, density_seconds = taken(lambda k=k: published_density(metric, k))
         theirs = metric.total(density)
-        found, seconds = taken(lambda k=k: grow(metric, k), 2)  # type: ignore[misc]
+        found, seconds = taken(lambda k=k: grow(metric, k), 2)
         better = metric.total(refine(metric, found, k, seconds=REFINE_SECONDS))
         greedy = metric.total(published_greedy(metric, k, order=order))
         name = f"10,000 rides on a network, k = {k}"
-        rows.append(_row(f"{name}, growth; peer published-density", metric.total(found), theirs, DISTORTION))
-        rows.append(_row(f"{name}, refined {REFINE_SECONDS:g} s; peer published-density", better, theirs, DISTORTION))
-        rows.append(_row(f"{name}, growth; peer published-greedy", metric.total(found), greedy, DISTORTION))
-        rows.append(_row(f"{name}, growth; peer published-density", seconds, density_seconds, SECONDS))
+        rows.append(row(f"{name}, growth; peer published-density", metric.total(found), theirs, DISTORTION))
+        rows.append(row(f"{name}, refined {REFINE_SECONDS:g} s; peer published-density", better, theirs, DISTORTION))
+        rows.append(row(f"{name}, growth; peer published-greedy", metric.total(found), greedy, DISTORTION))
+        rows.append(row(f"{name}, growth; peer published-density", seconds, density_seconds))
     return rows
 
 
-def _literal_rows() -> list[dict[str, Any]]:
+def _literal_rows() -> list[Row]:
     """Compare the published density method by lazy averages with the literal one: the same classes, sooner."""
     metric = metro(1_000)
     ours, seconds = taken(lambda: published_density(metric, 5), 2)
     theirs, literal = taken(lambda: literal_density(metric, 5))
     assert np.array_equal(ours, theirs)
-    return [
-        _row("1,000 rides on a network, k = 5, published-density; peer its literal form", seconds, literal, SECONDS)
-    ]
+    return [row("1,000 rides on a network, k = 5, published-density; peer its literal form", seconds, literal)]
 
 
-def _large_rows() -> list[dict[str, Any]]:
+def _large_rows() -> list[Row]:
     rows = []
     for num in (100_000, 1_000_000):
-        ours, seconds, memory = apart(num, 10)
+        (ours, seconds), memory = apart("clusters", f"cluster_many({num}, 10)")
         metric = metro(num)
-        cut, cut_seconds = taken(lambda metric=metric: mondrian(metric, 10))  # type: ignore[misc]
+        cut, cut_seconds = taken(lambda metric=metric: mondrian(metric, 10))
         name = f"{num:,} rides on a network, k = 10, growth in blocks"
-        rows.append(_row(f"{name}; peer plain Mondrian", ours, metric.total(cut), DISTORTION))
-        rows.append(_row(f"{name}; peer plain Mondrian", seconds, cut_seconds, SECONDS))
-        rows.append(_row(f"{name}; peer 4 GB", memory, 4.0, GIGABYTES))
+        rows.append(row(f"{name}; peer plain Mondrian", ours, metric.total(cut), DISTORTION))
+        rows.append(row(f"{name}; peer plain Mondrian", seconds, cut_seconds))
+        rows.append(row(f"{name}; peer 4 GB", memory, 4.0, GIGABYTES))
         if num == 100_000:
             order = np.random.default_rng(1).permutation(num)
-            greedy, greedy_seconds = taken(lambda m=metric, o=order: published_greedy(m, 10, order=o))  # type: ignore[misc]
-            rows.append(_row(f"{name}; peer published-greedy", ours, metric.total(greedy), DISTORTION))
-            rows.append(_row(f"{name}; peer published-greedy", seconds, greedy_seconds, SECONDS))
+            greedy, greedy_seconds = taken(lambda m=metric, o=order: published_greedy(m, 10, order=o))
+            rows.append(row(f"{name}; peer published-greedy", ours, metric.total(greedy), DISTORTION))
+            rows.append(row(f"{name}; peer published-greedy", seconds, greedy_seconds))
     return rows
-
-
-def _row(name: str, value: float, peer: float, unit: str) -> dict[str, Any]:
-    return {"name": name, "ours": value, "peer": peer, "ratio": value / peer, "unit": unit}
-
-
-def main() -> None:
-    """Print the table."""
-    for row in run():
-        print(f"{row['name']:<86}{row['ours']:9.4f}{row['peer']:9.4f}{row['ratio']:8.2f}  {row['unit']}", flush=True)
-
-
-if __name__ == "__main__":
-    main()

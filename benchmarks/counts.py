@@ -6,18 +6,16 @@ in a day (811,200). A release is what a mechanism does after the ledger has agre
 and rounding, all exact. Peers: OpenDP's exact sampler for the noise alone, on as many answers; a plain Arrow read and
 group-by for taps. Where there is no peer, the figure beside is the goal that was set. Processor time is the least of
 some runs on one core, after warm-up; memory is the operating system's figure of a process of its own.
-
-Run with ``python -m benchmarks.counts``.
 """
 
 from __future__ import annotations
 
-import sys
 import tempfile
 import time
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -25,7 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 import dunnage as dn
-from benchmarks.apart import run_apart
+from benchmarks.measuring import GIGABYTES, Row, apart, row, taken
 from benchmarks.noise import opendp_laplace
 from dunnage.kernels.counts.laplace import DiscreteLaplace
 from dunnage.mechanisms.counts import (
@@ -42,29 +40,16 @@ from dunnage.samples import TripSetting, generate_trips
 
 SPANS = {("08:00", "10:00"): 67_600, ("04:00", "24:00"): 676_000, ("00:00", "24:00"): 811_200}
 """Times of day, and how many cells they have: two hours, ten times as many, and a day."""
-SECONDS, GIGABYTES = "CPU seconds", "GB at most"
 STOPS, WINDOWS, OCCUPIED = 1_000, 1_000, 100_000  # A billion cells, and how many of them have trips
 TAPS = 5_000_000
 PLAIN = "noisy-counts"
 OPENDP_DRAWS = 20_000
-_ALONE = "from benchmarks import counts; counts.{work}"
 
 
 def read_trips(window: tuple[str, str]) -> dn.Dataset:
-    """Generate trips and read them."""
     with tempfile.TemporaryDirectory() as folder:
         data, policy, _, _ = generate_trips(TripSetting(window=window), Path(folder) / "trips.csv", seed=1)
         return dn.load(data, dn.Policy.read(policy))
-
-
-def taken(work: Callable[[], Any], rounds: int = 5) -> float:
-    """Return the least processor time of some runs."""
-    times = []
-    for _ in range(rounds):
-        start = time.process_time()
-        work()
-        times.append(time.process_time() - start)
-    return min(times)
 
 
 def releases(dataset: dn.Dataset) -> dict[str, Callable[[], Any]]:
@@ -79,44 +64,43 @@ def releases(dataset: dn.Dataset) -> dict[str, Callable[[], Any]]:
     }
     found: dict[str, Callable[[], Any]] = {}
     for name, way in ways.items():
-        asked = way.law(dataset) if isinstance(way, NoisyCounts) else way.asked(dataset)
-        found[name] = lambda way=way, asked=asked: way.draw_counts(counted, asked, noise)  # type: ignore[misc]
+        law = way.law(dataset) if isinstance(way, NoisyCounts) else way.asked(dataset)
+        found[name] = lambda way=way, law=law: way.draw_counts(counted, law, noise)
     return found
 
 
-def run() -> list[dict[str, Any]]:
-    """Measure everything in one run; each row has name, ours, peer, ratio and unit."""
+def run() -> list[Row]:
     return [*_release_rows(), *_noise_rows(), *_sparse_rows(), *_tap_rows()]
 
 
-def _release_rows() -> list[dict[str, Any]]:
+def _release_rows() -> list[Row]:
     seconds: dict[tuple[str, int], float] = {}
     for window, num_cells in SPANS.items():
         for name, release in releases(read_trips(window)).items():
             release()
-            seconds[name, num_cells] = taken(release)
+            seconds[name, num_cells] = taken(release, 5).seconds
     hours, ten, day = SPANS.values()
     rows = []
     for name in dict.fromkeys(name for name, _ in seconds):
         label = f"{name}: release of"
-        rows.append(_row(f"{label} {day:,} cells (a day); peer 0.5 s", seconds[name, day], 0.5, SECONDS))
+        rows.append(row(f"{label} {day:,} cells (a day); peer 0.5 s", seconds[name, day], 0.5))
         if name != PLAIN:
             two_hours = f"{label} {hours:,} cells (two hours); peer {PLAIN}"
-            rows.append(_row(two_hours, seconds[name, hours], seconds[PLAIN, hours], SECONDS))
+            rows.append(row(two_hours, seconds[name, hours], seconds[PLAIN, hours]))
         most = 12 * seconds[name, hours]
-        rows.append(_row(f"{label} {ten:,} cells; peer 12 times that of {hours:,}", seconds[name, ten], most, SECONDS))
+        rows.append(row(f"{label} {ten:,} cells; peer 12 times that of {hours:,}", seconds[name, ten], most))
     return rows
 
 
-def _noise_rows() -> list[dict[str, Any]]:
+def _noise_rows() -> list[Row]:
     """Compare the noise of the day's answers with that of OpenDP, whose rate is taken from fewer draws."""
     answers, noise, law = 811_200, Noise(), DiscreteLaplace(Fraction(5))
     law.draw(noise, 10)
-    ours = taken(lambda: law.draw(noise, answers))
+    ours = taken(lambda: law.draw(noise, answers), 5).seconds
     peer = opendp_laplace(5)
     peer(10)
-    theirs = taken(lambda: peer(OPENDP_DRAWS), 2) * answers / OPENDP_DRAWS
-    return [_row(f"exact noise on {answers:,} counts, scale 5; peer OpenDP", ours, theirs, SECONDS)]
+    theirs = taken(lambda: peer(OPENDP_DRAWS), 2).seconds * answers / OPENDP_DRAWS
+    return [row(f"exact noise on {answers:,} counts, scale 5; peer OpenDP", ours, theirs)]
 
 
 def release_sparse() -> None:
@@ -129,36 +113,21 @@ def release_sparse() -> None:
     cells = np.sort(generator.choice(cells, OCCUPIED, replace=False))
     counted = Counted(universe=universe, cells=cells, counts=generator.geometric(0.1, OCCUPIED))
     mechanism = ConstrainedCounts(epsilon=1, features="O3")
-    queries = mechanism.queries(_PLAIN)
-    asked = NoisyQueries.of(universe, queries, mechanism.epsilon, 1, DiscreteLaplace)
-    start = time.process_time()
-    mechanism.draw_counts(counted, asked, Noise())
-    sys.stdout.write(str(time.process_time() - start))  # compiling included: it is run once
+    queries = mechanism.queries(SimpleNamespace(tells_days=False))  # all that the features need of a schema
+    law = NoisyQueries.of(universe, queries, mechanism.epsilon, 1, DiscreteLaplace)
+    print(taken(lambda: mechanism.draw_counts(counted, law, Noise())).seconds)  # compiling included: it is run once
 
 
-class _Plain:
-    """A schema that tells no days apart: all that the features ask of one."""
-
-    tells_days = False
-
-
-_PLAIN: Any = _Plain()
-
-
-def _sparse_rows() -> list[dict[str, Any]]:
-    seconds, memory = alone("release_sparse()")
+def _sparse_rows() -> list[Row]:
+    (seconds,), memory = apart("counts", "release_sparse()")
     name = "constrained-counts, O3: 1e9 cells, 1e5 with trips"
-    return [
-        _row(f"{name}; peer 30 s", seconds, 30.0, SECONDS),
-        _row(f"{name}; peer 2 GB", memory, 2.0, GIGABYTES),
-    ]
+    return [row(f"{name}; peer 30 s", seconds, 30.0), row(f"{name}; peer 2 GB", memory, 2.0, GIGABYTES)]
 
 
 def count_taps(folder: str) -> None:
     """Read taps, check them against the policy and count them; print the CPU seconds."""
-    start = time.process_time()
-    true_counts(dn.load(f"{folder}/taps.csv", dn.Policy.read(f"{folder}/taps.toml")))
-    sys.stdout.write(str(time.process_time() - start))
+    policy = f"{folder}/taps.toml"
+    print(taken(lambda: true_counts(dn.load(f"{folder}/taps.csv", dn.Policy.read(policy)))).seconds)
 
 
 def group_taps(folder: str) -> None:
@@ -168,33 +137,13 @@ def group_taps(folder: str) -> None:
     half_hours = pc.floor_temporal(table["tap_in"], 30, "minute")
     table = table.set_column(table.column_names.index("tap_in"), "tap_in", half_hours)
     table.group_by(["board_stop", "alight_stop", "tap_in"]).aggregate([([], "count_all")])
-    sys.stdout.write(str(time.process_time() - start))
+    print(time.process_time() - start)
 
 
-def _tap_rows() -> list[dict[str, Any]]:
+def _tap_rows() -> list[Row]:
     with tempfile.TemporaryDirectory() as folder:
         generate_trips(TripSetting(size=TAPS), Path(folder) / "taps.csv", seed=1)
-        seconds, memory = alone(f"count_taps({folder!r})")
-        plain, plain_memory = alone(f"group_taps({folder!r})")
+        (seconds,), memory = apart("counts", f"count_taps({folder!r})")
+        (plain,), plain_memory = apart("counts", f"group_taps({folder!r})")
     name = f"{TAPS:,} taps read, checked and counted; peer Arrow read and group-by"
-    return [_row(name, seconds, plain, SECONDS), _row(name, memory, plain_memory, GIGABYTES)]
-
-
-def alone(work: str) -> tuple[float, float]:
-    """Do a piece of work in a process of its own; return the CPU seconds that it prints and its peak memory in GB."""
-    used = run_apart(["-c", _ALONE.format(work=work)])
-    return float(used.told), used.gigabytes
-
-
-def _row(name: str, value: float, peer: float, unit: str) -> dict[str, Any]:
-    return {"name": name, "ours": value, "peer": peer, "ratio": value / peer, "unit": unit}
-
-
-def main() -> None:
-    """Print the table."""
-    for row in run():
-        print(f"{row['name']:<94}{row['ours']:10.3g}{row['peer']:10.3g}{row['ratio']:10.2g}  {row['unit']}", flush=True)
-
-
-if __name__ == "__main__":
-    main()
+    return [row(name, seconds, plain), row(name, memory, plain_memory, GIGABYTES)]

@@ -11,27 +11,24 @@ that each rider is given to a shuttle at once and for good. What is not: RidePy'
 minimises the drive, turns riders away who cannot be served within their windows, and neither stays at stops nor sends
 idle shuttles anywhere; ours serves everyone, stays 20 s a stop and weighs waits. So the share served and the mean wait
 of those served stand beside the time. FleetPy is not on the package index and is left out.
-
-Run with ``python -m benchmarks.dispatch``.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from benchmarks.measuring import Row, row, taken
+from dunnage.arrays import IntArray
 from dunnage.model.routes import find_routes
-from dunnage.planning.dispatch import Dispatch, Operation, Requests, Service
+from dunnage.planning.dispatch import Dispatch, Requests, Service
 from dunnage.samples import city, trips
 
 TARGET = 180
 ZONE = 3  # the zone that RidePy is given
-SECONDS = "CPU seconds"
-IntArray = npt.NDArray[np.int64]
 
 
 def legs(size: int | None = None, window: tuple[str, str] = ("08:00", "10:00")) -> Requests:
@@ -59,9 +56,8 @@ def legs(size: int | None = None, window: tuple[str, str] = ("08:00", "10:00")) 
 
 
 def ready(requests: Requests) -> Dispatch:
-    """Make requests ready in the generated town."""
     here = city()
-    return Dispatch(requests, here.times, here.homes, Service())  # type: ignore[arg-type]
+    return Dispatch(requests, here.times, here.homes, Service())
 
 
 def smallest(day: Dispatch, most: int) -> IntArray:
@@ -74,16 +70,6 @@ def smallest(day: Dispatch, most: int) -> IntArray:
         fits = waits <= TARGET * np.maximum(np.bincount(day.requests.zone, minlength=num), 1)
         low, high = np.where(fits, low, middle), np.where(fits, middle, high)
     return high
-
-
-def taken(work: Callable[[], Any], runs: int) -> tuple[Any, float]:
-    """Return what a piece of work returns and the least processor time of some runs."""
-    times, found = [], None
-    for _ in range(runs):
-        start = time.process_time()
-        found = work()
-        times.append(time.process_time() - start)
-    return found, min(times)
 
 
 def of_zone(requests: Requests, zone: int) -> Requests:
@@ -108,19 +94,19 @@ def by_ridepy(requests: Requests, size: int, home: int) -> tuple[float, float, f
     from ridepy.vehicle_state_cython import VehicleState
 
     places, service = where(), Service()
-    asked = requests.seconds - requests.seconds.min()
+    begin = requests.seconds - requests.seconds.min()
     direct = np.linalg.norm(places[requests.origin] - places[requests.destination], axis=1)
     longest = service.longest(np.ceil(direct).astype(np.int64))
     wanted = [
         TransportationRequest(
             request_id=leg,
-            creation_timestamp=float(asked[leg]),
+            creation_timestamp=float(begin[leg]),
             origin=tuple(places[requests.origin[leg]]),
             destination=tuple(places[requests.destination[leg]]),
-            pickup_timewindow_min=float(asked[leg]),
-            pickup_timewindow_max=float(asked[leg] + service.max_wait_seconds),
+            pickup_timewindow_min=float(begin[leg]),
+            pickup_timewindow_max=float(begin[leg] + service.max_wait_seconds),
             delivery_timewindow_min=0.0,
-            delivery_timewindow_max=float(asked[leg] + service.max_wait_seconds + longest[leg]),
+            delivery_timewindow_max=float(begin[leg] + service.max_wait_seconds + longest[leg]),
         )
         for leg in range(len(requests))
     ]
@@ -135,18 +121,15 @@ def by_ridepy(requests: Requests, size: int, home: int) -> tuple[float, float, f
     events = list(fleet.simulate(wanted, t_cutoff=50_000))
     seconds = time.process_time() - start
     boarded = _of_type(events, PickupEvent)
-    waits = [event["timestamp"] - asked[event["request_id"]] for event in boarded]
+    waits = [event["timestamp"] - begin[event["request_id"]] for event in boarded]
     served = len(_of_type(events, RequestAcceptanceEvent)) / len(requests)
     return seconds, served, float(np.mean(waits))
 
 
-def _of_type(events: list[Any], kind: Any) -> list[dict[str, Any]]:
-    """Return events of one kind, whether they are told as objects or as dictionaries."""
-    name = kind.__name__
-    told = [
-        event if isinstance(event, dict) else {"event_type": type(event).__name__, **vars(event)} for event in events
-    ]
-    return [event for event in told if event["event_type"] == name]
+def _of_type(events: list[Any], kind: Any) -> list[Row]:
+    """Return events of one kind, whether they are objects or dictionaries."""
+    named = (e if isinstance(e, dict) else {"event_type": type(e).__name__, **vars(e)} for e in events)
+    return [event for event in named if event["event_type"] == kind.__name__]
 
 
 def where() -> npt.NDArray[np.float64]:
@@ -158,8 +141,7 @@ def where() -> npt.NDArray[np.float64]:
     return np.column_stack([north, east]) * 111.195 / 20.0 * 3600
 
 
-def run() -> list[dict[str, Any]]:
-    """Measure everything in one run; each row has name, ours, peer, ratio and unit."""
+def run() -> list[Row]:
     hours, more, day = ready(legs()), ready(legs(48_780)), ready(legs(window=("00:00", "24:00")))
     fleet = smallest(hours, 400)
     large, whole = smallest(more, 4_000), smallest(day, 400)
@@ -167,44 +149,29 @@ def run() -> list[dict[str, Any]]:
     _, longer = taken(lambda: more.run(large), 5)
     _, of_day = taken(lambda: day.run(whole), 5)
     return [
-        _row(f"{_said(hours, fleet)}; peer 0.02 s", seconds, 0.02, SECONDS),
-        _row(f"{_said(hours, fleet)}; peer the target", once.mean_wait, TARGET, "seconds of wait"),
-        _row(f"{_said(day, whole)}; peer 0.2 s", of_day, 0.2, SECONDS),
-        _row(f"{_said(more, large)}; peer 20 times a tenth of it", longer, 20 * seconds, SECONDS),
+        row(f"{_said(hours, fleet)}; peer 0.02 s", seconds, 0.02),
+        row(f"{_said(hours, fleet)}; peer the target", once.mean_wait, TARGET, "seconds of wait"),
+        row(f"{_said(day, whole)}; peer 0.2 s", of_day, 0.2),
+        row(f"{_said(more, large)}; peer 20 times a tenth of it", longer, 20 * seconds),
         *_beside_ridepy(of_zone(hours.requests, ZONE), int(hours.homes[ZONE][0])),
     ]
 
 
-def _beside_ridepy(requests: Requests, home: int) -> list[dict[str, Any]]:
-    own = Dispatch(requests, city().times, [home], Service())  # type: ignore[arg-type]
+def _beside_ridepy(requests: Requests, home: int) -> list[Row]:
+    own = Dispatch(requests, city().times, [home], Service())
     size = smallest(own, 400)
-    found: tuple[Operation, float] = taken(lambda: own.run(size), 20)
+    found = taken(lambda: own.run(size), 20)
     try:
         theirs, served, wait = by_ridepy(requests, int(size[0]), home)
     except ImportError:
         return []
     name = f"dispatch of one zone: {len(requests):,} legs, {size[0]} shuttles; peer RidePy"
     return [
-        _row(name, found[1], theirs, SECONDS),
-        _row(name, 1.0, served, "share of riders served"),
-        _row(name, found[0].mean_wait, wait, "seconds of wait of those served"),
+        row(name, found.seconds, theirs),
+        row(name, 1.0, served, "share of riders served"),
+        row(name, found.result.mean_wait, wait, "seconds of wait of those served"),
     ]
 
 
 def _said(day: Dispatch, fleet: IntArray) -> str:
     return f"dispatch of {len(day.requests):,} legs, {fleet.sum():,} shuttles"
-
-
-def _row(name: str, value: float, peer: float, unit: str) -> dict[str, Any]:
-    return {"name": name, "ours": value, "peer": peer, "ratio": value / peer, "unit": unit}
-
-
-def main() -> None:
-    """Print the table, and what is not comparable."""
-    print(__doc__)
-    for row in run():
-        print(f"{row['name']:<82}{row['ours']:10.3g}{row['peer']:10.3g}{row['ratio']:10.2g}  {row['unit']}")
-
-
-if __name__ == "__main__":
-    main()

@@ -4,30 +4,23 @@
 The peer is the same optimum by looking at every node of the lattice, in numpy, run beside ours. Losses are printed
 beside those that ARX 3.9.2 reached on a table of the same description (passenger types, 150 stations, start times),
 and on weights U(125, 375); its rows were others, so that only the order of magnitude compares.
-
-Run with ``python -m benchmarks.full_domain``.
 """
 
 from __future__ import annotations
 
 import itertools
-import time
-from collections.abc import Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
 
+from benchmarks.measuring import Row, dataset, row, taken
+from dunnage.arrays import IntArray
 from dunnage.mechanisms.full_domain import FullDomain
 from dunnage.model.domains import IntervalHierarchy, hierarchy_of
-from dunnage.model.policy import Policy
 from dunnage.tables.dataset import Dataset
 
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
-
-SECONDS, LOSS = "CPU seconds", "loss per record and attribute (less is better)"
+LOSS = "loss per record and attribute (less is better)"
 ARX_RIDES = {0: {5: 0.241, 10: 0.248, 20: 0.283, 50: 0.414}, 0.05: {5: 0.191, 10: 0.213, 20: 0.244, 50: 0.297}}
 ARX_WEIGHTS = {(25, 2): 0.252, (25, 5): 0.457, (25, 10): 0.656, (50, 5): 0.239, (50, 10): 0.406, (1000, 10): 0.060}
 
@@ -37,16 +30,6 @@ def stations() -> dict[str, str]:
     parents = {f"S{i}": f"five {i // 5}" for i in range(150)}
     parents |= {f"five {i}": f"ten {i // 2}" for i in range(30)}
     return parents | {f"ten {i}": f"fifty {i // 5}" for i in range(15)} | {f"fifty {i}": "*" for i in range(3)}
-
-
-def dataset(columns: Mapping[str, Any], attributes: Mapping[str, Any]) -> Dataset:
-    document = {
-        "dataset": "rides",
-        "protects": "ride",
-        "attributes": {name: {"role": "quasi-identifier", **item} for name, item in attributes.items()},
-        "mechanism": {"name": "full-domain", "k": 2},
-    }
-    return Dataset.from_table(pa.table(columns), Policy.from_dict(document))
 
 
 def rides(num: int, generator: np.random.Generator) -> Dataset:
@@ -76,51 +59,50 @@ def weights(num: int, generator: np.random.Generator) -> Dataset:
     return dataset(columns, {"weight": {"kind": "numeric", "domain": [125, 375], "doubling": 1}})
 
 
-def every_node(data: Dataset, k: int, most: float) -> float:
-    """Return the least loss per record and attribute by looking at every node."""
-    groups, losses = [], []
+def coded(data: Dataset) -> Iterator[tuple[Any, Any]]:
+    """Return the hierarchy of each attribute, and its values as numbers or codes."""
     for attribute in data.schema.quasi_identifiers:
         assert attribute.domain is not None
         hierarchy = hierarchy_of(attribute.domain)
         if isinstance(hierarchy, IntervalHierarchy):
-            values: Any = data.numbers(attribute.name)
+            yield hierarchy, data.numbers(attribute.name)
         else:
-            values = hierarchy.domain.codes(data.column(attribute.name).to_pylist())
+            yield hierarchy, hierarchy.domain.codes(data.column(attribute.name).to_pylist())
+
+
+def grouped(groups: list[list[IntArray]]) -> Iterator[tuple[tuple[int, ...], IntArray]]:
+    """Return every combination of levels, with a number for each row that is the same in one class."""
+    for node in itertools.product(*(range(len(levels)) for levels in groups)):
+        keys = np.zeros(len(groups[0][0]), dtype=np.int64)
+        for levels, level in zip(groups, node, strict=True):
+            keys = keys * (levels[level].max() + 1) + levels[level]
+        yield node, keys
+
+
+def every_node(data: Dataset, k: int, most: float) -> float:
+    """Return the least loss per record and attribute by looking at every node."""
+    groups, losses, least = [], [], float("inf")
+    for hierarchy, values in coded(data):
         levels = range(hierarchy.num_levels)
         groups.append([np.unique(hierarchy.groups(values, level), return_inverse=True)[1] for level in levels])
         losses.append([hierarchy.widths(values, level) / hierarchy.whole for level in levels])
-    nodes = itertools.product(*(range(len(levels)) for levels in groups))
-    found = (_cost(node, groups, losses, k, most) for node in nodes)
-    return min(found) / len(data) / len(groups)
-
-
-def _cost(
-    node: tuple[int, ...], groups: list[list[IntArray]], losses: list[list[FloatArray]], k: int, most: float
-) -> float:
-    keys = np.zeros(len(groups[0][0]), dtype=np.int64)
-    for levels, level in zip(groups, node, strict=True):
-        keys = keys * (levels[level].max() + 1) + levels[level]
-    _, number, sizes = np.unique(keys, return_inverse=True, return_counts=True)
-    kept = (sizes >= k)[number]
-    num_suppressed = int((~kept).sum())
-    if num_suppressed > most * len(keys):
-        return float("inf")
-    lost = sum(float(levels[level][kept].sum()) for levels, level in zip(losses, node, strict=True))
-    return lost + len(groups) * num_suppressed
+    for node, keys in grouped(groups):
+        _, number, sizes = np.unique(keys, return_inverse=True, return_counts=True)
+        kept = (sizes >= k)[number]
+        num_suppressed = int((~kept).sum())
+        if num_suppressed <= most * len(keys):
+            lost = sum(float(widths[level][kept].sum()) for widths, level in zip(losses, node, strict=True))
+            least = min(least, lost + len(groups) * num_suppressed)
+    return least / len(data) / len(groups)
 
 
 def measure(data: Dataset, mechanism: FullDomain, rounds: int = 3) -> tuple[float, float]:
     """Return CPU seconds, best of several rounds, and the loss found per record and attribute."""
-    seconds, loss = [], 0.0
-    for _ in range(rounds):
-        start = time.process_time()
-        loss = mechanism.classes(data).loss_sum
-        seconds.append(time.process_time() - start)
-    return min(seconds), loss / len(data) / len(data.schema.quasi_identifiers)
+    loss, seconds = taken(lambda: mechanism.classes(data).loss_sum, rounds)
+    return seconds, loss / len(data) / len(data.schema.quasi_identifiers)
 
 
-def run() -> list[dict[str, Any]]:
-    """Measure everything in one run; each row has name, ours, peer, ratio and unit."""
+def run() -> list[Row]:
     generator, rows = np.random.default_rng(2021), []
     data = rides(10_000, generator)
     for most, arx in ARX_RIDES.items():
@@ -128,27 +110,13 @@ def run() -> list[dict[str, Any]]:
             seconds, loss = measure(data, FullDomain(k=k, max_suppressed=most))
             name = f"10,000 rides x 4, k = {k}, suppressed <= {most:.0%}"
             if k in (5, 50):
-                start = time.process_time()
-                assert abs(every_node(data, k, most) - loss) < 1e-9
-                rows.append(_row(f"{name}; peer every node of 975", seconds, time.process_time() - start, SECONDS))
-            rows.append(_row(f"{name}; peer ARX on its rows", loss, theirs, LOSS))
+                least, their_seconds = taken(lambda k=k, most=most: every_node(data, k, most))
+                assert abs(least - loss) < 1e-9
+                rows.append(row(f"{name}; peer every node of 975", seconds, their_seconds))
+            rows.append(row(f"{name}; peer ARX on its rows", loss, theirs, LOSS))
     seconds, _ = measure(rides(100_000, generator), FullDomain(k=10, max_suppressed=0.05))
-    rows.append(_row("100,000 rides x 4, k = 10, suppressed <= 5%; peer ARX as recorded", seconds, 0.6, SECONDS))
+    rows.append(row("100,000 rides x 4, k = 10, suppressed <= 5%; peer ARX as recorded", seconds, 0.6))
     for (num, k), theirs in ARX_WEIGHTS.items():
         found = [measure(weights(num, generator), FullDomain(k=k, max_suppressed=0), 1)[1] for _ in range(40)]
-        rows.append(_row(f"{num} weights, k = {k}, mean of 40; peer ARX", float(np.mean(found)), theirs, LOSS))
+        rows.append(row(f"{num} weights, k = {k}, mean of 40; peer ARX", float(np.mean(found)), theirs, LOSS))
     return rows
-
-
-def _row(name: str, value: float, peer: float, unit: str) -> dict[str, Any]:
-    return {"name": name, "ours": value, "peer": peer, "ratio": value / peer, "unit": unit}
-
-
-def main() -> None:
-    print(f"{'':66}{'ours':>9}{'peer':>9}{'ratio':>8}  unit")
-    for row in run():
-        print(f"{row['name']:66}{row['ours']:9.4f}{row['peer']:9.4f}{row['ratio']:8.2f}  {row['unit']}")
-
-
-if __name__ == "__main__":
-    main()

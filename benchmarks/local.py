@@ -9,8 +9,6 @@ Parquet file in a process of its own, beside the goal that was set; memory is th
 
 The peers are not dependencies: install ``multi-freq-ldpy pure-ldp scikit-learn statsmodels 'xxhash<4'`` here, or in
 another environment and name its Python in ``DUNNAGE_PEERS``; without them their rows are left out.
-
-Run with ``python -m benchmarks.local``.
 """
 
 from __future__ import annotations
@@ -20,8 +18,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -30,7 +26,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.apart import run_apart
+from benchmarks.measuring import GIGABYTES, Row, apart, rate, row, taken
 from dunnage.collecting import batch
 from dunnage.collecting.files import RowFile
 from dunnage.collecting.tally import Tally
@@ -39,12 +35,11 @@ from dunnage.devices.places import HadamardResponse, Law, LocalLocation, Optimis
 from dunnage.devices.task import Grid, Quantity
 from dunnage.noise.source import Noise
 
-RATE, GIGABYTES = "million users per CPU second", "GB at most"
+RATE = "million users per CPU second"
 NUM_USERS, POSITIONS = 2_000_000, 20_000_000
 UNARY_INPUTS, HASHED_INPUTS = 256, 4096
 GOAL_RATE, GOAL_GIGABYTES = 2.0, 1.0
 BOX = ("103.9", "30.5", "104.2", "30.8")
-_ALONE = "from benchmarks import local; local.{work}"
 
 # Run by the Python of the peers, which need not know Dunnage; prints users per CPU second.
 _PEERS = """
@@ -105,18 +100,7 @@ def peer_rates() -> dict[str, dict[str, float]]:
         reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
         print(f"left out: multi-freq-ldpy and pure-ldp ({reason})", file=sys.stderr)
         return {"unary": {}, "hadamard": {}}
-    found: dict[str, dict[str, float]] = json.loads(done.stdout)
-    return found
-
-
-def rate(work: Callable[[], Any], num: int, rounds: int = 3) -> float:
-    """Return the best of some rates, in million users per CPU second."""
-    seconds = []
-    for _ in range(rounds):
-        start = time.process_time()
-        work()
-        seconds.append(time.process_time() - start)
-    return num / min(seconds) / 1e6
+    return json.loads(done.stdout)
 
 
 def perturb_inputs(law: Law, indices: Any) -> Tally:
@@ -159,16 +143,17 @@ def write_positions(path: Path, num: int) -> None:
 def stream_positions(path: str, levels: int, method: str) -> None:
     """Perturb and aggregate positions from a file and print the CPU seconds; alone in its process."""
     mechanism = LocalLocation(grid=Grid(box=BOX, levels=levels), epsilon=1, method=method)
-    start = time.process_time()
     tally, noise = Tally(purpose="places", tier="all"), Noise()
-    for rows in RowFile(Path(path), numbers=["lon", "lat"]):
-        batch.perturb_column(mechanism, "all", [rows.numbers["lon"], rows.numbers["lat"]], noise, tally=tally)
-    sys.stdout.write(str(time.process_time() - start))  # kernels compiled or read from disk included
+
+    def work() -> None:
+        for rows in RowFile(Path(path), numbers=["lon", "lat"]):
+            batch.perturb_column(mechanism, "all", [rows.numbers["lon"], rows.numbers["lat"]], noise, tally=tally)
+
+    print(taken(work).seconds)  # kernels compiled or read from disk included
     assert tally.num_reports == POSITIONS
 
 
-def run() -> list[dict[str, Any]]:
-    """Measure everything in one run; each row has name, ours, peer, ratio and unit."""
+def run() -> list[Row]:
     peers = peer_rates()
     unary = input_rate(OptimisedUnary(num_inputs=UNARY_INPUTS, epsilon=Fraction(1)))
     hadamard = input_rate(HadamardResponse(num_inputs=HASHED_INPUTS, epsilon=Fraction(1)))
@@ -177,37 +162,18 @@ def run() -> list[dict[str, Any]]:
         "hadamard": (f"Hadamard response, k = {HASHED_INPUTS}, perturbed and aggregated", hadamard),
     }
     rows = [
-        _row(f"{name}; peer {peer}", ours, theirs / 1e6, RATE)
+        row(f"{name}; peer {peer}", ours, theirs / 1e6, RATE)
         for kind, (name, ours) in names.items()
         for peer, theirs in peers[kind].items()
     ]
     goal = f"ten numbers, hybrid, perturbed and aggregated; peer {GOAL_RATE:g} million"
-    return [*rows, _row(goal, number_rate(), GOAL_RATE, RATE), *_position_rows()]
-
-
-def _position_rows() -> list[dict[str, Any]]:
-    rows = []
+    rows.append(row(goal, number_rate(), GOAL_RATE, RATE))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "positions.parquet"
         write_positions(path, POSITIONS)
         for levels, method in ((5, "optimised-unary"), (5, "hadamard"), (7, "hadamard")):
-            used = run_apart(["-c", _ALONE.format(work=f"stream_positions({str(path)!r}, {levels}, {method!r})")])
+            (seconds,), memory = apart("local", f"stream_positions({str(path)!r}, {levels}, {method!r})")
             name = f"{POSITIONS:,} positions from Parquet, {4 ** (levels - 1)} cells, {method}"
-            pace = POSITIONS / float(used.told) / 1e6
-            rows.append(_row(f"{name}; peer {GOAL_RATE:g} million", pace, GOAL_RATE, RATE))
-            rows.append(_row(f"{name}; peer {GOAL_GIGABYTES:g} GB", used.gigabytes, GOAL_GIGABYTES, GIGABYTES))
+            rows.append(row(f"{name}; peer {GOAL_RATE:g} million", POSITIONS / seconds / 1e6, GOAL_RATE, RATE))
+            rows.append(row(f"{name}; peer {GOAL_GIGABYTES:g} GB", memory, GOAL_GIGABYTES, GIGABYTES))
     return rows
-
-
-def _row(name: str, value: float, peer: float, unit: str) -> dict[str, Any]:
-    return {"name": name, "ours": value, "peer": peer, "ratio": value / peer, "unit": unit}
-
-
-def main() -> None:
-    """Print the table."""
-    for row in run():
-        print(f"{row['name']:<94}{row['ours']:10.3g}{row['peer']:10.3g}{row['ratio']:10.3g}  {row['unit']}", flush=True)
-
-
-if __name__ == "__main__":
-    main()

@@ -2,10 +2,8 @@
 """Proven packings: share of instances proved optimal, and processor seconds, against OR-Tools CP-SAT.
 
 The peer solves the textbook model (is item i in bin j, is bin j used) with one worker in a process of its own; its
-seconds are those of the solver. Both have the same time limit. Instances are the papers' settings, drawn anew, and
+seconds are those of the solver. Both have the same time limit. Instances are the papers' settings, drawn again, and
 published hard ones if the data folder is there (``DUNNAGE_DATA``, default ``../shared/data``).
-
-Run with ``python -m benchmarks.packing``, and ``--long`` for 20 seconds an instance instead of 5.
 """
 
 from __future__ import annotations
@@ -14,11 +12,11 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
 
+from benchmarks.measuring import Row, row, taken
 from dunnage.kernels.bins import pack_bins
 from dunnage.samples import draw_weights, package_setting
 
@@ -55,9 +53,8 @@ print(json.dumps([status == cp_model.OPTIMAL, time.process_time() - start]))
 
 
 def ours(instance: Instance, seconds: float) -> Outcome:
-    start = time.process_time()
-    packing = pack_bins(np.array(instance[0]), instance[1], seconds=seconds)
-    return packing.gap == 0, time.process_time() - start
+    packing, spent = taken(lambda: pack_bins(np.array(instance[0]), instance[1], seconds=seconds))
+    return packing.gap == 0, spent
 
 
 def cp_sat(instance: Instance, seconds: float) -> Outcome:
@@ -88,8 +85,7 @@ def families(num: int) -> dict[str, list[Instance]]:
     return found
 
 
-def run(*, long: bool = False) -> list[dict[str, object]]:
-    """Measure everything in one run; each row has name, ours, peer, ratio and unit."""
+def run(*, long: bool = False) -> list[Row]:
     seconds, num = (LONG_SECONDS, NUM_LONG) if long else (SHORT_SECONDS, NUM_SHORT)
     ours(([7, 7, 7, 6, 6, 5, 5, 5, 4, 4], 13), seconds)  # imports are not part of the time
     rows = []
@@ -97,27 +93,7 @@ def run(*, long: bool = False) -> list[dict[str, object]]:
         mine = [ours(instance, seconds) for instance in instances]
         theirs = [cp_sat(instance, seconds) for instance in instances]
         title = f"packing, {name}, {len(instances)} instances, {seconds:g} s each; peer CP-SAT"
-        rows += [_row(f"{title}: proved", _share(mine), _share(theirs), "share of instances")]
-        rows += [_row(f"{title}: time", _mean(mine), _mean(theirs), "CPU seconds an instance")]
+        for place, (what, unit) in enumerate([("proved", "share of instances"), ("time", "CPU seconds an instance")]):
+            means = [sum(found[place] for found in side) / len(side) for side in (mine, theirs)]
+            rows.append(row(f"{title}: {what}", *means, unit))
     return rows
-
-
-def _share(outcomes: list[Outcome]) -> float:
-    return sum(proved for proved, _ in outcomes) / len(outcomes)
-
-
-def _mean(outcomes: list[Outcome]) -> float:
-    return sum(spent for _, spent in outcomes) / len(outcomes)
-
-
-def _row(name: str, mine: float, peer: float, unit: str) -> dict[str, object]:
-    return {"name": name, "ours": mine, "peer": peer, "ratio": mine / peer if peer else float("inf"), "unit": unit}
-
-
-def main() -> None:
-    for row in run(long="--long" in sys.argv):
-        print(f"{row['name']:80}{row['ours']:9.3f}{row['peer']:9.3f}{row['ratio']:9.3f}  {row['unit']}")
-
-
-if __name__ == "__main__":
-    main()

@@ -10,27 +10,20 @@ Two peers, each run beside ours:
 
 Several attributes are compared with a grid of equal shares, the best of all numbers of intervals; ``goal = "packing"``
 with ``goal = "loss"`` by the bins that upper bounds need.
-
-Run with ``python -m benchmarks.partition``.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
 
+from benchmarks.measuring import Row, dataset, row, taken
+from dunnage.arrays import FloatArray
 from dunnage.kernels.bins import pack_bins
 from dunnage.mechanisms.classes import EquivalenceClasses
 from dunnage.mechanisms.partition import Partition
-from dunnage.model.policy import Policy
 from dunnage.tables.dataset import Dataset
-
-FloatArray = npt.NDArray[np.float64]
 
 LOWER, UPPER = 125.0, 375.0
 NUM_TEXTBOOK = 20_000
@@ -50,15 +43,8 @@ def clusters(num: int, k: int, generator: np.random.Generator) -> FloatArray:
     return generator.permutation(values)
 
 
-def dataset(weights: FloatArray) -> Dataset:
-    weight = {"role": "quasi-identifier", "kind": "numeric", "domain": [LOWER, UPPER]}
-    document = {
-        "dataset": "parcels",
-        "protects": "package",
-        "attributes": {"weight": weight},
-        "mechanism": {"name": "partition", "k": 2},
-    }
-    return Dataset.from_table(pa.table({"weight": weights}), Policy.from_dict(document))
+def parcels(**columns: FloatArray) -> Dataset:
+    return dataset(columns, {name: {"kind": "numeric", "domain": [LOWER, UPPER]} for name in columns})
 
 
 def mondrian(weights: FloatArray, k: int) -> float:
@@ -90,31 +76,19 @@ def textbook(weights: FloatArray, k: int) -> float:
 
 def measure(find: Callable[[], float], num: int, rounds: int = 3) -> tuple[float, float]:
     """Return million records per CPU second, best of several rounds, and the loss found."""
-    seconds, loss = [], 0.0
-    for _ in range(rounds):
-        start = time.process_time()
-        loss = find()
-        seconds.append(time.process_time() - start)
-    return num / min(seconds) / 1e6, loss
+    loss, seconds = taken(find, rounds)
+    return num / seconds / 1e6, loss
 
 
 def ours(weights: FloatArray, k: int) -> tuple[float, float]:
-    data, mechanism = dataset(weights), Partition(k=k)
+    data, mechanism = parcels(weight=weights), Partition(k=k)
     return measure(lambda: mechanism.classes(data).loss_sum / len(weights), len(weights))
 
 
 def vectors(num: int, num_attributes: int, generator: np.random.Generator) -> Dataset:
     """Draw parcels with several independent, uniform attributes."""
     names = ("weight", "height", "width", "length")[:num_attributes]
-    attribute = {"role": "quasi-identifier", "kind": "numeric", "domain": [LOWER, UPPER]}
-    document = {
-        "dataset": "parcels",
-        "protects": "package",
-        "attributes": dict.fromkeys(names, attribute),
-        "mechanism": {"name": "partition", "k": 2},
-    }
-    columns = {name: np.round(uniform(num, generator), 2) for name in names}
-    return Dataset.from_table(pa.table(columns), Policy.from_dict(document))
+    return parcels(**{name: np.round(uniform(num, generator), 2) for name in names})
 
 
 def even_grid(data: Dataset, k: int) -> float:
@@ -132,48 +106,38 @@ def even_grid(data: Dataset, k: int) -> float:
     return min(losses)
 
 
-def _several(generator: np.random.Generator) -> list[dict[str, Any]]:
+def _several(generator: np.random.Generator) -> list[Row]:
     rows = []
     for num, num_attributes in ((50, 2), (50, 4), (10_000, 2), (10_000, 4)):
         data = vectors(num, num_attributes, generator)
-        (seconds, found), (their_seconds, their_loss) = (
-            timed(lambda data=data: Partition(k=5).search(data)),  # type: ignore[misc]
-            timed(lambda data=data: even_grid(data, 5)),  # type: ignore[misc]
-        )
+        found, seconds = taken(lambda data=data: Partition(k=5).search(data))
+        their_loss, their_seconds = taken(lambda data=data: even_grid(data, 5))
         outcome = "proven least" if found.proven else f"gap {found.gap:.0%}"
         name = f"{num:,} x {num_attributes} attributes, k = 5; peer even grid"
-        rows.append(_row(f"{name} ({outcome})", 1000 * found.loss / num, 1000 * their_loss / num, LOSS))
-        rows.append(_row(name, seconds, their_seconds, SECONDS))
+        rows.append(row(f"{name} ({outcome})", 1000 * found.loss / num, 1000 * their_loss / num, LOSS))
+        rows.append(row(name, seconds, their_seconds))
     return rows
 
 
-def timed(find: Callable[[], Any]) -> tuple[float, Any]:
-    """Return CPU seconds and the result."""
-    start = time.process_time()
-    result = find()
-    return time.process_time() - start, result
-
-
-def _packing(generator: np.random.Generator) -> list[dict[str, Any]]:
+def _packing(generator: np.random.Generator) -> list[Row]:
     """Count bins of 500 for 25 parcels: the borders that pack well, against those of least loss."""
-    draws = [dataset(np.round(uniform(25, generator))) for _ in range(NUM_DRAWS)]
+    draws = [parcels(weight=np.round(uniform(25, generator))) for _ in range(NUM_DRAWS)]
     rows = []
     for k in (4, 8, 10):
         mechanisms = Partition(k=k, goal="packing", capacity=500), Partition(k=k)
         bins = [sum(bins_of(mechanism.classes(data), 500) for data in draws) for mechanism in mechanisms]
-        rows.append(_row(f"25 parcels, k = {k}, goal packing; peer goal loss", bins[0], bins[1], BINS))
+        rows.append(row(f"25 parcels, k = {k}, goal packing; peer goal loss", bins[0], bins[1], BINS))
     return rows
 
 
 def bins_of(classes: EquivalenceClasses, capacity: int) -> int:
     """Return how many bins the upper bounds of all records need; a suppressed one has its own."""
     kept = classes.of_row[classes.of_row >= 0]
-    tops = classes.generalised[0].upper[kept].astype(np.int64)  # type: ignore[union-attr]
+    tops = classes.generalised[0].upper[kept].astype(np.int64)
     return pack_bins(tops, capacity, seconds=5).objective + len(classes.of_row) - len(kept)
 
 
-def run() -> list[dict[str, Any]]:
-    """Measure everything in one run; each row has name, ours, peer, ratio and unit."""
+def run() -> list[Row]:
     generator, rows = np.random.default_rng(2019), []
     ours(uniform(100_000, generator), 10)  # compiles
     for num, k in ((100_000, 10), (1_000_000, 10), (1_000_000, 5), (1_000_000, 50), (1_000_000, 500)):
@@ -182,32 +146,18 @@ def run() -> list[dict[str, Any]]:
     weights = uniform(1_000_000, generator)
     few = generator.choice(weights, NUM_TEXTBOOK, replace=False)
     for k in (10, 50):
-        slow, expected = measure(lambda k=k: textbook(few, k), NUM_TEXTBOOK, rounds=1)  # type: ignore[misc]
+        slow, expected = measure(lambda k=k: textbook(few, k), NUM_TEXTBOOK, rounds=1)
         assert abs(ours(few, k)[1] - expected) < 1e-9
         name = f"1,000,000 records, k = {k}; peer textbook, rate at {NUM_TEXTBOOK:,}"
-        rows.append(_row(name, ours(weights, k)[0], slow, RATE))
+        rows.append(row(name, ours(weights, k)[0], slow, RATE))
     Partition(k=5).search(vectors(50, 3, generator))  # compiles
     return rows + _several(generator) + _packing(generator)
 
 
-def _against_mondrian(name: str, weights: FloatArray, k: int) -> list[dict[str, Any]]:
+def _against_mondrian(name: str, weights: FloatArray, k: int) -> list[Row]:
     rate, loss = ours(weights, k)
     their_rate, their_loss = measure(lambda: mondrian(weights, k), len(weights), rounds=2)
     return [
-        _row(f"{name}; peer Mondrian", rate, their_rate, RATE),
-        _row(f"{name}; peer Mondrian", 1000 * loss, 1000 * their_loss, LOSS),
+        row(f"{name}; peer Mondrian", rate, their_rate, RATE),
+        row(f"{name}; peer Mondrian", 1000 * loss, 1000 * their_loss, LOSS),
     ]
-
-
-def _row(name: str, value: float, peer: float, unit: str) -> dict[str, Any]:
-    return {"name": name, "ours": value, "peer": peer, "ratio": value / peer, "unit": unit}
-
-
-def main() -> None:
-    print(f"{'':66}{'ours':>9}{'peer':>9}{'ratio':>8}  unit")
-    for row in run():
-        print(f"{row['name']:66}{row['ours']:9.4f}{row['peer']:9.4f}{row['ratio']:8.2f}  {row['unit']}")
-
-
-if __name__ == "__main__":
-    main()

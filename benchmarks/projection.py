@@ -9,31 +9,24 @@ sorting included; what depends on public data alone (which group a cell is in) i
 matrices ready made and runs at its default tolerances; what it reaches is shown beside ours. It is not run on the day
 nor on ten days, 8,112,000 cells, which no longer fit into caches.
 Processor time is the least of some runs.
-
-Run with ``python -m benchmarks.projection``.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from tests.oracles.projection import quadratic_program
 
+from benchmarks.measuring import Row, row, taken
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.kernels.counts.projection import Family, Projection, optimality
 from dunnage.kernels.counts.tables import project_table
 
 STOPS, ZONES, MODES = 130, 4, 12
 TRIPS, PAIRS_USED, HOT = 1_220, 150, 300  # trips and non-empty pairs of a slot, pairs that are ever used
 SCALE = 5
-SECONDS = "CPU seconds"
-
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
+RESIDUAL = "relative KKT residual"
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +39,6 @@ class Table:
     sums: tuple[FloatArray, ...]
 
     def project(self) -> Projection:
-        """Project, from noisy integers to the positive counts."""
         return project_table(self.values, self.starts, self.family, self.sums)
 
 
@@ -55,9 +47,9 @@ def trips(num_slots: int, rng: np.random.Generator) -> IntArray:
     num_pairs = STOPS**2
     hot, weight = rng.choice(num_pairs, HOT, replace=False), rng.pareto(1.2, HOT) + 0.1
     table = np.zeros((num_slots, num_pairs), dtype=np.int64)
-    for row in table:
+    for slot in table:
         used = rng.choice(HOT, PAIRS_USED, replace=False, p=weight / weight.sum())
-        row[hot[used]] = rng.multinomial(TRIPS, weight[used] / weight[used].sum())
+        slot[hot[used]] = rng.multinomial(TRIPS, weight[used] / weight[used].sum())
     return table
 
 
@@ -88,24 +80,12 @@ def make(num_slots: int, seed: int = 2018) -> Table:
 
 
 def every(table: Table, found: Projection) -> FloatArray:
-    """Return the counts of all cells."""
     x = np.zeros(len(table.values))
     x[found.cells] = found.x
     return x
 
 
-def taken(work: Callable[[], Any], runs: int) -> tuple[Any, float]:
-    """Return what a piece of work returns and the least processor time of some runs."""
-    times, found = [], None
-    for _ in range(runs):
-        start = time.process_time()
-        found = work()
-        times.append(time.process_time() - start)
-    return found, min(times)
-
-
 def by_piqp(table: Table) -> tuple[FloatArray, float]:
-    """Return counts and processor time of PIQP."""
     import piqp
 
     program, lower = quadratic_program(table.values.astype(np.float64), np.diff(table.starts), table.family, table.sums)
@@ -119,8 +99,7 @@ def by_piqp(table: Table) -> tuple[FloatArray, float]:
     return taken(solve, 2)
 
 
-def run() -> list[dict[str, Any]]:
-    """Measure everything in one run; each row has name, ours, peer, ratio and unit."""
+def run() -> list[Row]:
     hours, more, day, days = (make(num_slots) for num_slots in (4, 40, 48, 480))
     for table in (hours, more, day, days):
         table.project()
@@ -131,38 +110,14 @@ def run() -> list[dict[str, Any]]:
     theirs, piqp_seconds = by_piqp(hours)
     name = "projection of 67,600 cells (two hours)"
     return [
-        _row(f"{name}; peer PIQP", seconds, piqp_seconds, SECONDS),
-        _row(
-            f"{name}; peer PIQP",
-            _residual(hours, every(hours, found)),
-            _residual(hours, theirs),
-            "relative KKT residual",
-        ),
-        _row("projection of 676,000 cells; peer 12 times that of 67,600", longer, 12 * seconds, SECONDS),
-        _row("projection of 811,200 cells (a day); peer 0.15 s", of_day, 0.15, SECONDS),
-        _row("projection of 8,112,000 cells (ten days); peer 12 times a day", of_days, 12 * of_day, SECONDS),
-        _row(
-            "projection of 811,200 cells (a day); peer 1e-10",
-            _residual(day, every(day, whole)),
-            1e-10,
-            "relative KKT residual",
-        ),
+        row(f"{name}; peer PIQP", seconds, piqp_seconds),
+        row(f"{name}; peer PIQP", _residual(hours, every(hours, found)), _residual(hours, theirs), RESIDUAL),
+        row("projection of 676,000 cells; peer 12 times that of 67,600", longer, 12 * seconds),
+        row("projection of 811,200 cells (a day); peer 0.15 s", of_day, 0.15),
+        row("projection of 8,112,000 cells (ten days); peer 12 times a day", of_days, 12 * of_day),
+        row("projection of 811,200 cells (a day); peer 1e-10", _residual(day, every(day, whole)), 1e-10, RESIDUAL),
     ]
 
 
 def _residual(table: Table, x: FloatArray) -> float:
     return optimality(x, table.values, table.starts, table.family, table.sums)[0]
-
-
-def _row(name: str, value: float, peer: float, unit: str) -> dict[str, Any]:
-    return {"name": name, "ours": value, "peer": peer, "ratio": value / peer, "unit": unit}
-
-
-def main() -> None:
-    """Print the table."""
-    for row in run():
-        print(f"{row['name']:<66}{row['ours']:10.3g}{row['peer']:10.3g}{row['ratio']:10.2g}  {row['unit']}")
-
-
-if __name__ == "__main__":
-    main()

@@ -3,31 +3,24 @@
 
 The peer is the model of Hoogervorst et al. 2019, section 5.1, with OR-Tools CP-SAT and one worker (HiGHS if OR-Tools is
 not installed), started with the packing of upper bounds. Both plans are judged on fresh permutations inside classes: a
-plan made for 95 % should fit in 95 % of them. Instances are the paper's settings, drawn anew.
-
-Run with ``python -m benchmarks.stochastic`` for each k apart, and ``--long`` for all settings and 20 seconds a plan.
+plan made for 95 % should fit in 95 % of them. Instances are the paper's settings, drawn again.
 """
 
 from __future__ import annotations
 
-import sys
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
 
 import dunnage as dn
+from benchmarks.measuring import Row, dataset, row, taken
+from dunnage.arrays import IntArray
 from dunnage.kernels.bins.chances import fits_by_permutation
 from dunnage.planning.packing import sampled_assignment
 from dunnage.samples import draw_weights
 from dunnage.samples.packages import PackageSetting, package_setting
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 SHORT = {"I": "25-L-U", "II": "50-L-U", "V": "25-L-Un"}
 LONG = {**SHORT, "III": "25-S-U", "IV": "50-S-U"}
@@ -49,15 +42,8 @@ class Outcome:
 
 def released(setting: PackageSetting, k: int, seed: int) -> dn.Release:
     """Draw weights and release them as multisets, none suppressed."""
-    weight = {"role": "quasi-identifier", "kind": "numeric", "domain": [setting.low, setting.high]}
-    document = {
-        "dataset": "packages",
-        "protects": "package",
-        "attributes": {"weight": weight},
-        "mechanism": {"name": "partition", "k": k},
-    }
-    table = pa.table({"weight": draw_weights(setting, np.random.default_rng(seed))})
-    data = dn.Dataset.from_table(table, dn.Policy.from_dict(document))
+    weights = draw_weights(setting, np.random.default_rng(seed))
+    data = dataset({"weight": weights}, {"weight": {"kind": "numeric", "domain": [setting.low, setting.high]}})
     mechanism = dn.Partition(k=k, alpha=setting.size, statistic="multiset")
     return mechanism.release(data, ledger=dn.Ledger(":memory:"), noise=dn.Noise(seed=seed)).release
 
@@ -74,9 +60,7 @@ def sampled(release: dn.Release, capacity: float, seconds: float) -> IntArray:
 
 
 def outcome(plan: Callable[..., IntArray], release: dn.Release, capacity: float, seconds: float) -> Outcome:
-    start = time.process_time()
-    bins = plan(release, capacity, seconds)
-    spent = time.process_time() - start
+    bins, spent = taken(lambda: plan(release, capacity, seconds))
     known = release.uncertain("weight")
     values = np.empty(len(known))
     values[np.argsort(known.class_id, kind="stable")] = np.concatenate(known.scenarios or ())
@@ -95,18 +79,13 @@ def outcomes(name: str, k: int, num: int, seconds: float) -> list[tuple[Outcome,
     ]
 
 
-def warm_up() -> None:
-    """Import and compile before anything is timed."""
-    outcomes("25-L-U", 10, 1, 1.0)
-
-
-def rows_of(title: str, pairs: Sequence[tuple[Outcome, Outcome]]) -> list[dict[str, object]]:
+def rows_of(title: str, pairs: Sequence[tuple[Outcome, Outcome]]) -> list[Row]:
     mine, theirs = ([pair[side] for pair in pairs] for side in (0, 1))
     worst = [min(plan.feasible for plan in plans) for plans in (mine, theirs)]
     return [
-        _row(f"{title}: time", *(_mean(plans, "seconds") for plans in (mine, theirs)), "CPU seconds a plan"),
-        _row(f"{title}: bins", *(_mean(plans, "bins") for plans in (mine, theirs)), "bins a plan (less is better)"),
-        _row(f"{title}: least held-out feasibility", *worst, "share of permutations, to 0.001 (0.95 is asked)"),
+        row(f"{title}: time", *(_mean(plans, "seconds") for plans in (mine, theirs)), "CPU seconds a plan"),
+        row(f"{title}: bins", *(_mean(plans, "bins") for plans in (mine, theirs)), "bins a plan (less is better)"),
+        row(f"{title}: least held-out feasibility", *worst, "share of permutations, to 0.001 (0.95 is the target)"),
     ]
 
 
@@ -114,30 +93,16 @@ def _mean(plans: Sequence[Outcome], field: str) -> float:
     return sum(float(getattr(plan, field)) for plan in plans) / len(plans)
 
 
-def _row(name: str, mine: float, peer: float, unit: str) -> dict[str, object]:
-    return {"name": name, "ours": mine, "peer": peer, "ratio": mine / peer if peer else float("inf"), "unit": unit}
-
-
-def run(*, long: bool = False, each_k: bool = False) -> list[dict[str, object]]:
-    """Measure everything in one run; each row has name, ours, peer, ratio and unit."""
+def run(*, long: bool = False) -> list[Row]:
     settings, num, seconds = (LONG, NUM_LONG, LONG_SECONDS) if long else (SHORT, NUM_SHORT, SHORT_SECONDS)
-    warm_up()
-    rows: list[dict[str, object]] = []
+    outcomes("25-L-U", 10, 1, 1.0)  # imports and compiles
+    rows = []
     for numeral, name in settings.items():
         title = f"packing at 95 %, setting {numeral}, {num} drawn, {seconds:g} s each"
         by_k: dict[int, Any] = {k: outcomes(name, k, num, seconds) for k in KS}
-        if each_k:
+        if long:
             rows += [row for k, pairs in by_k.items() for row in rows_of(f"{title}, k = {k}; peer CP-SAT", pairs)]
         else:
             ks = ", ".join(map(str, KS))
             rows += rows_of(f"{title}, k = {ks}; peer CP-SAT", [pair for pairs in by_k.values() for pair in pairs])
     return rows
-
-
-def main() -> None:
-    for row in run(long="--long" in sys.argv, each_k=True):
-        print(f"{row['name']:100}{row['ours']:9.3f}{row['peer']:9.3f}{row['ratio']:9.3f}  {row['unit']}")
-
-
-if __name__ == "__main__":
-    main()

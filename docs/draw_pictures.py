@@ -1,37 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
 """Draw the pictures of the documents: measure, write SVG files, print figures.
 
-Those of rides, trips, fleets, carriers and odds are in files of their own, ``pictures_*.py``. By hand:
-``python docs/draw_pictures.py [NAME ...]``, names being ``slots``, ``frontier``, ``trucks-by-k``, ``promises``,
-``rides-scenarios``, ``rides-costs``, ``rides-stations``, ``rides-suppression``, ``trips-flows``, ``trips-error``,
-``trips-created``, ``trips-riders``, ``k-and-epsilon`` and others (by default all). All draws are seeded; a search that
-ends on the clock may differ by a little from one machine to the next. Releases are made in memory with seeded noise:
-their certificates are void.
+Those of rides, trips, fleets and carriers are in files of their own, ``pictures_*.py``. By hand: ``python
+docs/draw_pictures.py [NAME ...]``, with the names of ``DRAWN`` (by default all; some minutes). All draws are seeded; a
+search that ends on the clock may differ by a little from one machine to the next.
 """
 
 from __future__ import annotations
 
 import math
-import tempfile
-from collections.abc import Callable, Iterable, Sequence
+import sys
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
-from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pictures_carriers
 import pictures_fleets
-import pictures_odds
 import pictures_rides
 import pictures_trips
 import pyarrow as pa
-from picture_parts import curve, draw_named, legend, mark, notes, panel, picture
+from picture_parts import curve, generated, legend, mark, mean, panel, picture, published, side_by_side
 
+from dunnage.arrays import FloatArray
 from dunnage.auditing.plans import feasibility
 from dunnage.kernels.bins.scalar import best_fit_decreasing, pack_bins
-from dunnage.ledger import Ledger
 from dunnage.mechanisms.noisy import NoisyClusters, NoisyValues
 from dunnage.mechanisms.partition import Partition
 from dunnage.mechanisms.sampled_lattice import SampledLattice
@@ -40,15 +35,12 @@ from dunnage.noise.source import Noise
 from dunnage.planning.linkage import exchangeable, truck_linkage
 from dunnage.planning.models import Sealed, Standard, Stochastic
 from dunnage.planning.packing import pack
-from dunnage.planning.plan import Plan
 from dunnage.publication import Key
 from dunnage.release import Release
 from dunnage.samples import PackageSetting, draw_weights, generate_packages, package_setting
 from dunnage.showing.figures import Scale, Svg, lower_axis, span, tag, x_axis, y_axis
-from dunnage.tables.dataset import Dataset, load
+from dunnage.tables.dataset import Dataset
 from dunnage.text import number_text
-
-FloatArray = npt.NDArray[np.float64]
 
 LARGE, SMALL = ("25-L-U", 500), ("25-S-U", 2500)
 MODELS: dict[str, Standard | Stochastic | Sealed] = {
@@ -70,25 +62,17 @@ LATTICE_DELTA = Fraction(1, 200)
 # What is measured
 
 
-@dataclass(frozen=True, eq=False)
-class Published:
-    """Packages, and what was published of them."""
-
+class Published(NamedTuple):
     data: Dataset
     release: Release
     key: Key
 
 
-def published(setting: str, seed: int, k: int) -> Published:
+def multisets(setting: str, seed: int, k: int) -> Published:
     """Generate packages of a setting and publish their multisets; suppressing is priced so high that none is."""
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "parcels.csv"
-        law = package_setting(setting)
-        generate_packages(law, file, seed=seed)
-        data = load(file, file.with_suffix(".toml"))
-        mechanism = Partition(k=k, alpha=law.size, statistic="multiset")
-        release, key = mechanism.release(data, ledger=Ledger(str(file.with_suffix(".sqlite"))), noise=Noise(seed=seed))
-        return Published(data, release, key)
+    law = package_setting(setting)
+    data = generated(generate_packages, law, seed)
+    return Published(data, *published(Partition(k=k, alpha=law.size, statistic="multiset"), data, seed))
 
 
 def best_fit(release: Release, capacity: int) -> tuple[float, float]:
@@ -108,16 +92,14 @@ def frontier(setting: str, capacity: int) -> Points:
     """Return trucks and truck linkage by model and spread (1: none), each the mean over the draws."""
     found: dict[tuple[str, int], list[tuple[float, float]]] = {}
     for seed in FRONTIER_SEEDS:
-        release = published(setting, seed, FRONTIER_K).release
+        release = multisets(setting, seed, FRONTIER_K).release
         found.setdefault(("plain", 1), []).append(best_fit(release, capacity))
         for name, model in MODELS.items():
             for spread in SPREADS:
                 plan = pack(release, capacity=capacity, model=model, spread=spread)
                 linkage = float(plan.truck_linkage.mean)
                 found.setdefault((name, spread), []).append((plan.objective, linkage))
-    return {
-        case: (_mean(trucks for trucks, _ in plans), _mean(one for _, one in plans)) for case, plans in found.items()
-    }
+    return {case: tuple(np.mean(plans, axis=0).tolist()) for case, plans in found.items()}
 
 
 def by_k(setting: str, capacity: int) -> tuple[dict[str, list[float]], list[float]]:
@@ -125,12 +107,13 @@ def by_k(setting: str, capacity: int) -> tuple[dict[str, list[float]], list[floa
     trucks: dict[str, list[float]] = {name: [] for name in (*MODELS, "mean")}
     likely: list[float] = []
     for k in KS:
-        cases = [published(setting, seed, k) for seed in K_SEEDS]
-        for name, model in MODELS.items():
-            trucks[name].append(_mean(pack(case.release, capacity=capacity, model=model).objective for case in cases))
-        plans = [pack(case.release, capacity=capacity, model=MEAN) for case in cases]
-        trucks["mean"].append(_mean(plan.objective for plan in plans))
-        likely.append(_mean(_fits(plan, case) for plan, case in zip(plans, cases, strict=True)))
+        cases = [multisets(setting, seed, k) for seed in K_SEEDS]
+        for name, model in {**MODELS, "mean": MEAN}.items():
+            plans = [pack(case.release, capacity=capacity, model=model) for case in cases]
+            trucks[name].append(mean(plan.objective for plan in plans))
+        # The last plans are those on means.
+        fits = (feasibility(plan, *case, noise=Noise(seed=1)) for plan, case in zip(plans, cases, strict=True))
+        likely.append(mean(finding.value for finding in fits))
     return trucks, likely
 
 
@@ -198,7 +181,7 @@ def noised(law: PackageSetting, promise: Promise, epsilon: int, seed: int) -> tu
         "mechanism": {"name": mechanism.name},
     }
     data = Dataset.from_table(pa.table({"weight": weights}), Policy.from_dict(document))
-    release, key = mechanism.release(data, ledger=Ledger(":memory:"), noise=Noise(seed=1000 * epsilon + seed))
+    release, key = published(mechanism, data, 1000 * epsilon + seed)
     record = np.empty(len(release), dtype=np.int64)
     record[key.table.column("row").to_numpy()] = key.table.column("source_row").to_numpy()
     return release, weights[record]
@@ -236,51 +219,40 @@ def bought(setting: str) -> Bought:
 def _over(plans: Iterable[Judged], measure: str) -> float:
     """Return the mean of a measure over the draws that left something to plan."""
     values = [getattr(plan, measure) for plan in plans if plan.planned or measure == "planned"]
-    return _mean(values) if values else math.nan
-
-
-def _fits(plan: Plan, case: Published) -> float:
-    return feasibility(plan, case.data, case.release, case.key, noise=Noise(seed=1)).value
-
-
-def _mean(values: Iterable[float]) -> float:
-    return float(np.mean(list(values)))
+    return mean(values) if values else math.nan
 
 
 # How it is drawn
 
 
-def draw_frontier(panels: Sequence[tuple[str, Points]]) -> None:
-    """Draw trucks against truck linkage, for large and for small items."""
+def frontiers() -> None:
+    """Measure and draw trucks against truck linkage, for large and for small items."""
+    panels = []
+    for title, (setting, capacity) in (("Large: about two to a truck", LARGE), ("Small: about ten to a truck", SMALL)):
+        points = frontier(setting, capacity)
+        panels.append((title, points))
+        for (model, spread), (num, linkage) in points.items():
+            print(f"{setting} {model:10} spread {spread:2} trucks {num:6.2f} linkage {linkage:.3f}")
     top, height, width = 84.0, 250.0, 300.0
-    down = Scale(0.0, 0.7, height, 0.0)
-    parts: list[Svg] = [
-        *legend(
-            24,
-            [
-                ("standard", "upper bounds", 24),
-                ("stochastic", "stochastic, 95 %", 150),
-                ("sealed", "sealed slots", 300),
-                ("plain", "best fit that never looks at classes", 420),
-            ],
-        )
-    ]
-    for number, (title, points) in enumerate(panels):
+    down, drawn = Scale(0.0, 0.7, height, 0.0), []
+    entries = [("standard", "upper bounds", 24), ("stochastic", "stochastic, 95 %", 150)]
+    entries += [("sealed", "sealed slots", 300), ("plain", "best fit that never looks at classes", 420)]
+    for title, points in panels:
         across = Scale(min(x for x, _ in points.values()) - 0.8, max(x for x, _ in points.values()) + 0.4)
         inner = [*x_axis(across, height, "trucks"), *y_axis(down, "")]
         for model in MODELS:
             inner += curve(model, across, down, [points[model, spread] for spread in SPREADS], marks=False)
         for (model, _), (trucks, linkage) in points.items():
             inner.append(mark(model, across.across(trucks), down.at(linkage)))
-        left = 60 + number * (width + 80)
-        parts += [panel(left, top, width, height, [*inner, *_spread_labels(points, across, down, width)])]
-        parts.append(tag("text", title, class_="title", x=left, y=top - 22))
+        drawn.append((title, [*inner, *_spread_labels(points, across, down, width)]))
+    place = {"left": 60, "top": top, "width": width, "height": height, "gap": 80, "title_at": (0, -22)}
+    parts = [*legend(24, entries), *side_by_side(drawn, **place)]
     words = (
         "Truck linkage (mean), 0 to 1; --spread beside the marks. "
         f"k = {FRONTIER_K}, 25 packages, mean of {len(FRONTIER_SEEDS)} draws."
     )
-    parts += notes(top + height + 62, [words])
-    picture("frontier.svg", top + height + 80, parts, "Trucks against truck linkage for large and small items")
+    label = "Trucks against truck linkage for large and small items"
+    picture("frontier.svg", top + height + 62, parts, label, lines=[words])
 
 
 def _spread_labels(points: Points, across: Scale, down: Scale, width: float) -> list[Svg]:
@@ -299,18 +271,21 @@ def _spread_labels(points: Points, across: Scale, down: Scale, width: float) -> 
         crowded = any(abs(x - other) < 22 and abs(y - 9 - level) < 16 for other, level in written)
         level = y + 20 if crowded else y - 9
         written.append((x, level))
-        labels.append(tag("text", _spreads(spreads), x=f"{x / width * 100:.2f}%", y=level, text_anchor="middle"))
+        words = f"≤{max(spreads)}" if 1 in spreads else ", ".join(map(str, sorted(spreads)))
+        words = "none" if spreads == {1} else words
+        labels.append(tag("text", words, x=f"{x / width * 100:.2f}%", y=level, text_anchor="middle"))
     return labels
 
 
-def _spreads(spreads: set[int]) -> str:
-    if spreads == {1}:
-        return "none"
-    return f"≤{max(spreads)}" if 1 in spreads else ", ".join(map(str, sorted(spreads)))
-
-
-def draw_by_k(trucks: dict[str, list[float]], likely: list[float]) -> None:
-    """Draw trucks against k, and how likely the plan on means fits."""
+def trucks_by_k() -> None:
+    """Measure and draw trucks against k, and how likely the plan on means fits."""
+    trucks, likely = by_k(*LARGE)
+    for number, k in enumerate(KS):
+        print(
+            f"k {k:2}",
+            *(f"{model} {line[number]:.2f}" for model, line in trucks.items()),
+            f"means fit {likely[number]:.3f}",
+        )
     left, top, width, height = 60.0, 60.0, 520.0, 240.0
     across = Scale(*span(min(KS), max(KS)))
     every = [value for line in trucks.values() for value in line]
@@ -320,8 +295,10 @@ def draw_by_k(trucks: dict[str, list[float]], likely: list[float]) -> None:
     for model, line in trucks.items():
         inner += curve(model, across, down, zip(map(float, KS), line, strict=True))
     parts: list[Svg] = [panel(left, top, width, height, inner)]
-    ends = _apart({model: top + down.at(line[-1]) + 4 for model, line in trucks.items()}, 18)
-    parts += [tag("text", names[model], x=left + width + 14, y=y) for model, y in ends.items()]
+    lowest = 0.0  # labels move down until none overlaps another
+    for end, model in sorted((top + down.at(line[-1]) + 4, model) for model, line in trucks.items()):
+        lowest = max(end, lowest + 18)
+        parts.append(tag("text", names[model], x=left + width + 14, y=lowest))
     bars = Scale(0.0, 1.0, 0.0, 46.0)
     base = top + height + 128
     strip: list[Svg] = []
@@ -337,16 +314,7 @@ def draw_by_k(trucks: dict[str, list[float]], likely: list[float]) -> None:
         f"25 packages of 125 to 375 kg, trucks of 500 kg, multisets, mean of {len(K_SEEDS)} draws. "
         "Nothing is suppressed."
     )
-    parts += notes(base + 46, [words])
-    picture("trucks-by-k.svg", base + 62, parts, "Trucks needed against k for four ways to plan")
-
-
-def _apart(places: dict[str, float], room: float) -> dict[str, float]:
-    """Move labels down until none overlaps another."""
-    moved: dict[str, float] = {}
-    for name, y in sorted(places.items(), key=lambda item: item[1]):
-        moved[name] = max(y, max(moved.values(), default=-room) + room)
-    return moved
+    picture("trucks-by-k.svg", base + 46, parts, "Trucks needed against k for four ways to plan", lines=[words])
 
 
 LETTERS = "ABCDEFGHIJ"
@@ -360,13 +328,8 @@ def draw_slots(case: Published) -> None:
     class_of = np.asarray(case.release.uncertain("weight").class_id)
     assert sealed.slots is not None
     table = sealed.slots.table(sealed.num_bins, int(class_of.max()) + 1)
-    named = [
-        [
-            (int(class_of[row]), f"row {row} ({LETTERS[class_of[row]]})")
-            for row in np.flatnonzero(rows.assignment == bin_)
-        ]
-        for bin_ in range(rows.num_bins)
-    ]
+    members = [np.flatnonzero(rows.assignment == bin_).tolist() for bin_ in range(rows.num_bins)]
+    named = [[(int(class_of[row]), f"row {row} ({LETTERS[class_of[row]]})") for row in own] for own in members]
     slots = [
         [(kind, f"one of {LETTERS[kind]}") for kind in np.repeat(np.arange(len(line)), line).tolist()]
         for line in table.tolist()
@@ -376,11 +339,9 @@ def draw_slots(case: Published) -> None:
         *_fleet(404, "Sealed slots: how many of each class", slots, "slot dashed", sealed.num_bins),
     ]
     assert case.release.classes is not None
-    told = case.release.classes.to_pydict()
-    bounds = zip(told["weight_lower"], told["weight_upper"], strict=True)
-    words = ", ".join(
-        f"{LETTERS[i]} {number_text(low)} to {number_text(high)} kg" for i, (low, high) in enumerate(bounds)
-    )
+    ends = case.release.classes.select(["weight_lower", "weight_upper"]).to_pydict().values()
+    bounds = enumerate(zip(*ends, strict=True))
+    words = ", ".join(f"{LETTERS[i]} {number_text(low)} to {number_text(high)} kg" for i, (low, high) in bounds)
     lines = [
         f"Classes of five: {words}.",
         f"The assignment must fit whoever is who: {rows.num_bins} trucks.",
@@ -388,9 +349,7 @@ def draw_slots(case: Published) -> None:
         f"{sealed.truck_linkage.fills:,} fills",
         "that fit is drawn at random, so the planner's own packing of the weights is not followed.",
     ]
-    base = 96.0 + TRUCKS_SHOWN * 50
-    parts += [tag("text", line, class_="faint", x=24, y=base + 20 * number) for number, line in enumerate(lines)]
-    picture("slots.svg", base + 76, parts, "An assignment beside sealed slots")
+    picture("slots.svg", 96.0 + TRUCKS_SHOWN * 50, parts, "An assignment beside sealed slots", lines=lines)
 
 
 def _fleet(left: float, title: str, trucks: list[list[tuple[int, str]]], kind: str, num: int) -> list[Svg]:
@@ -404,49 +363,15 @@ def _fleet(left: float, title: str, trucks: list[list[tuple[int, str]]], kind: s
         parts.append(tag("rect", class_="hull", x=left + 58, y=top, width=250, height=36, rx=4))
         for place, (group, words) in enumerate(content):
             x = left + 64 + 122 * place
-            parts.append(
-                tag("rect", class_=f"{CLASS_STYLES[group]} {kind}", x=x, y=top + 5, width=116, height=26, rx=3)
-            )
+            style = f"{CLASS_STYLES[group]} {kind}"
+            parts.append(tag("rect", class_=style, x=x, y=top + 5, width=116, height=26, rx=3))
             parts.append(tag("text", words, x=x + 58, y=top + 22, text_anchor="middle"))
-    parts.append(
-        tag("text", f"and {num - len(shown)} more", class_="faint", x=left + 58, y=42.0 + 50 * TRUCKS_SHOWN + 6)
-    )
-    return parts
-
-
-def draw_promises(panels: Sequence[tuple[str, Bought]]) -> None:
-    """Draw trucks over trucks of the true weights against epsilon, promise by promise."""
-    top, height, width = 124.0, 250.0, 300.0
-    down, across = Scale(0.95, 1.95, height, 0.0), Scale(-0.2, len(EPSILONS) - 0.8)
-    entries = [
-        (promise.mark, f"{promise.words}: {promise.model}", 24.0 + 365 * (number // 3), 24.0 + 22 * (number % 3))
-        for number, promise in enumerate(PROMISES)
-    ]
-    parts = [part for mark_, words, x, y in entries for part in legend(y, [(mark_, words, x)])]
-    for number, (title, found) in enumerate(panels):
-        # Each epsilon is double the one before.
-        labels = [(across.across(place), str(epsilon)) for place, epsilon in enumerate(EPSILONS)]
-        inner = [*lower_axis(height, "epsilon", labels, grid=0), *y_axis(down, "")]
-        for promise in PROMISES:
-            ratios = [_over(found[promise.mark, epsilon][0], "ratio") for epsilon in EPSILONS]
-            places = [(float(i), ratio) for i, ratio in enumerate(ratios) if not math.isnan(ratio)]
-            inner += curve(promise.mark, across, down, places)
-        left = 60 + number * (width + 80)
-        parts += [panel(left, top, width, height, inner)]
-        parts.append(tag("text", title, class_="title", x=left, y=top - 22))
-    lines = [
-        "Trucks of a plan that fits with 95 %, over trucks that the true weights of the same packages need.",
-        f"100 packages; mean of {len(PROMISE_SEEDS)} draws, of the sampled lattice {len(LATTICE_SEEDS)}, which plans "
-        "only what it releases.",
-        "The models promise different things: lower is cheaper, not better.",
-    ]
-    base = top + height + 62
-    parts += notes(base, lines)
-    picture("promises.svg", base + 54, parts, "Objective ratio against epsilon for five promises")
+    below = 48.0 + 50 * TRUCKS_SHOWN
+    return [*parts, tag("text", f"and {num - len(shown)} more", class_="faint", x=left + 58, y=below)]
 
 
 def promises() -> None:
-    """Measure and draw how much weaker promises buy."""
+    """Measure and draw how much weaker promises buy: trucks over those of the true weights, against epsilon."""
     panels = []
     for title, setting in PROMISE_SETTINGS.items():
         found = bought(setting)
@@ -459,34 +384,91 @@ def promises() -> None:
                 f"upper ends: ratio {_over(upper, 'ratio'):.2f} bins fit {_over(upper, 'bins_fit'):.3f}",
                 f"plans fit {_over(upper, 'plan_fits'):.2f}",
             )
-    draw_promises(panels)
+    top, height, width = 124.0, 250.0, 300.0
+    down, across = Scale(0.95, 1.95, height, 0.0), Scale(-0.2, len(EPSILONS) - 0.8)
+    parts, drawn = [], []
+    for number, promise in enumerate(PROMISES):
+        entry = (promise.mark, f"{promise.words}: {promise.model}", 24.0 + 365 * (number // 3))
+        parts += legend(24.0 + 22 * (number % 3), [entry])
+    for title, found in panels:
+        # Each epsilon is double the one before.
+        labels = [(across.across(place), str(epsilon)) for place, epsilon in enumerate(EPSILONS)]
+        inner = [*lower_axis(height, "epsilon", labels, grid=0), *y_axis(down, "")]
+        for promise in PROMISES:
+            ratios = [_over(found[promise.mark, epsilon][0], "ratio") for epsilon in EPSILONS]
+            places = [(float(i), ratio) for i, ratio in enumerate(ratios) if not math.isnan(ratio)]
+            inner += curve(promise.mark, across, down, places)
+        drawn.append((title, inner))
+    place = {"left": 60, "top": top, "width": width, "height": height, "gap": 80, "title_at": (0, -22)}
+    parts += side_by_side(drawn, **place)
+    lines = [
+        "Trucks of a plan that fits with 95 %, over trucks that the true weights of the same packages need.",
+        f"100 packages; mean of {len(PROMISE_SEEDS)} draws, of the sampled lattice {len(LATTICE_SEEDS)}, which plans "
+        "only what it releases.",
+        "The models promise different things: lower is cheaper, not better.",
+    ]
+    picture("promises.svg", top + height + 62, parts, "Objective ratio against epsilon for five promises", lines=lines)
 
 
-def frontiers() -> None:
-    """Measure and draw trucks against truck linkage."""
-    panels = []
-    for title, (setting, capacity) in (("Large: about two to a truck", LARGE), ("Small: about ten to a truck", SMALL)):
-        points = frontier(setting, capacity)
-        panels.append((title, points))
-        for (model, spread), (num, linkage) in points.items():
-            print(f"{setting} {model:10} spread {spread:2} trucks {num:6.2f} linkage {linkage:.3f}")
-    draw_frontier(panels)
+# What k and epsilon mean, in trucks and in odds
 
 
-def trucks_by_k() -> None:
-    """Measure and draw trucks against k."""
-    trucks, likely = by_k(*LARGE)
-    for number, k in enumerate(KS):
-        print(
-            f"k {k:2}",
-            *(f"{model} {line[number]:.2f}" for model, line in trucks.items()),
-            f"means fit {likely[number]:.3f}",
-        )
-    draw_by_k(trucks, likely)
+ODDS_KS, ODDS_SEEDS = (2, 3, 5, 10, 20), range(1, 4)
+ODDS_CASES = {"large": ("100-L-U", 500), "small": ("100-S-U", 2500)}
+ODDS_MODELS = {"upper bounds": Standard(), "sealed slots": Sealed()}
+ODDS_EPSILONS = (0.1, 0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0)
+SUSPICIONS = {"sealed": 0.01, "standard": 0.1, "stochastic": 0.5}
+
+
+def suspicion_after(before: float, epsilon: float) -> float:
+    """Return what a suspicion becomes at most when a release of this epsilon is seen."""
+    return before * math.exp(epsilon) / (1 - before + before * math.exp(epsilon))
+
+
+def odds() -> None:
+    """Measure, print and draw truck linkage against k, and suspicions against epsilon."""
+    found: dict[tuple[str, str, int], Any] = {}  # trucks over those that the truth needs; linkage, mean and worst
+    for (case, (setting, capacity)), k in product(ODDS_CASES.items(), ODDS_KS):
+        for seed in ODDS_SEEDS:
+            data, release, _ = multisets(setting, seed, k)
+            needed = len(pack_bins(np.asarray(data.numbers("weight")).astype(np.int64), capacity, seconds=10).bins)
+            for words, model in ODDS_MODELS.items():
+                plan = pack(release, capacity=capacity, model=model, seconds=10)
+                figures = (plan.objective / needed, plan.truck_linkage.mean, plan.truck_linkage.worst)
+                found.setdefault((case, words, k), []).append(figures)
+    found = {at: np.mean(figures, axis=0).tolist() for at, figures in found.items()}
+    for (case, words, k), (ratio, linkage, worst) in found.items():
+        print(f"{case:6} {words:13} k {k:3} trucks {ratio:.3f} linkage {linkage:.3f} worst {worst:.3f}")
+    for epsilon in ODDS_EPSILONS:
+        after = " ".join(f"{before:.0%}: {suspicion_after(before, epsilon):.1%}" for before in SUSPICIONS.values())
+        # Whoever must tell two neighbouring datasets apart is right so often at best.
+        print(f"epsilon {epsilon:4} {after} guess {suspicion_after(0.5, epsilon):.1%}")
+    left, top, width, height, gap = 60.0, 64.0, 280.0, 220.0, 90.0
+    down, across, rightwards = Scale(0.0, 1.0, height, 0.0), Scale(0.0, max(ODDS_KS)), Scale(0.0, max(ODDS_EPSILONS))
+    linkages = [*x_axis(across, height, "k"), *y_axis(down, ""), *_named("truck linkage")]
+    for kind, case in (("standard", "small"), ("stochastic", "large")):
+        linkages += curve(kind, across, down, [(float(k), found[case, "upper bounds", k][1]) for k in ODDS_KS])
+    linkages += curve("plain", across, down, [(float(k), 1 / k) for k in ODDS_KS], marks=False)
+    suspicions = [*x_axis(rightwards, height, "epsilon"), *y_axis(down, ""), *_named("suspicion afterwards, at most")]
+    for kind, before in SUSPICIONS.items():
+        points = [(at, suspicion_after(before, at)) for at in (0.0, *ODDS_EPSILONS)]
+        suspicions += curve(kind, rightwards, down, points)
+    start, below = left + width + gap, top + height + 62
+    entries = [("standard", "small packages", left), ("stochastic", "large packages", left + 130)]
+    entries.append(("plain", "1 / k", left + 260))
+    entries += [(kind, f"{b:.0%} before", start + 100 * at) for at, (kind, b) in enumerate(SUSPICIONS.items())]
+    parts = [panel(x, top, width, height, inner) for x, inner in ((left, linkages), (start, suspicions))]
+    words = "Left: 100 packages, plans on upper bounds, means of 3 draws. Right: the bound that epsilon states."
+    label = "Truck linkage against k, and suspicions against epsilon"
+    picture("k-and-epsilon.svg", below + 34, [*parts, *legend(below, entries)], label, lines=[words])
+
+
+def _named(words: str) -> list[Svg]:
+    return [tag("text", words, class_="name", x=-40, y=-16)]
 
 
 DRAWN: dict[str, Callable[[], None]] = {
-    "slots": lambda: draw_slots(published(LARGE[0], EXAMPLE_SEED, EXAMPLE_K)),
+    "slots": lambda: draw_slots(multisets(LARGE[0], EXAMPLE_SEED, EXAMPLE_K)),
     "frontier": frontiers,
     "trucks-by-k": trucks_by_k,
     "promises": promises,
@@ -494,9 +476,12 @@ DRAWN: dict[str, Callable[[], None]] = {
     **pictures_trips.DRAWN,
     **pictures_fleets.DRAWN,
     **pictures_carriers.DRAWN,
-    **pictures_odds.DRAWN,
+    "k-and-epsilon": odds,
 }
 
 
 if __name__ == "__main__":
-    draw_named(DRAWN)
+    if unknown := set(sys.argv[1:]) - set(DRAWN):
+        raise SystemExit(f"no picture {', '.join(sorted(unknown))}. There are {', '.join(DRAWN)}.")
+    for name in sys.argv[1:] or DRAWN:
+        DRAWN[name]()

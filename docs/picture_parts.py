@@ -1,14 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all pictures of the documents are made of: one style for light and dark pages, panels, marks, legends."""
+"""What all pictures of the documents are made of: data published in memory, one style for light and dark pages, panels.
+
+Noise is seeded, so that everything comes out the same again, and certificates are void.
+"""
 
 from __future__ import annotations
 
-import sys
+import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+
+from dunnage.ledger import Ledger
+from dunnage.model.policy import Policy
+from dunnage.noise.source import Noise
+from dunnage.publication import Publication
 from dunnage.showing.figures import Scale, Svg, lower_axis, tag
+from dunnage.tables.dataset import Dataset, load
 
 PICTURES = Path(__file__).resolve().parent / "pictures"
 WIDTH = 760.0
@@ -34,15 +45,49 @@ path.standard, path.stochastic, path.sealed, path.mean { fill: none; stroke-widt
 """
 
 
-def picture(name: str, height: float, parts: Iterable[str], label: str, *, style: str = "") -> None:
+def generated(
+    generate: Callable[..., Any], setting: Any, seed: int, policy: Callable[[str], str] = lambda text: text
+) -> Dataset:
+    """Generate a dataset and read it; its policy may be changed before."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "data.csv"
+        generate(setting, file, seed=seed)
+        rules = file.with_suffix(".toml")
+        rules.write_text(policy(rules.read_text(encoding="utf-8")), encoding="utf-8")
+        return load(file, Policy.read(rules))
+
+
+def published(mechanism: Any, data: Dataset, seed: int) -> Publication:
+    return mechanism.release(data, ledger=Ledger(":memory:"), noise=Noise(seed=seed))
+
+
+def mean(values: Iterable[float]) -> float:
+    return float(np.mean(list(values)))
+
+
+def picture(
+    name: str,
+    base: float,  # where the notes begin
+    parts: Iterable[str],
+    label: str,
+    *,
+    title: str = "",
+    lines: Sequence[str] = (),  # notes
+    style: str = "",
+) -> None:
     """Write a figure that stands by itself, on a page of its own colour; it may have some style of its own."""
+    heading = [tag("text", title, class_="title", x=24, y=26)] if title else []
+    notes = [tag("text", line, class_="faint", x=24, y=base + 18 * number) for number, line in enumerate(lines)]
+    height = base + 18 * len(lines)
     page = tag("rect", class_="page", width="100%", height="100%")
     size: dict[str, float | str] = {"width": WIDTH, "height": height, "viewBox": f"0 0 {WIDTH:g} {height:g}"}
     figure = tag(
         "svg",
         tag("style", Svg(STYLE + style)),
         page,
+        *heading,
         *parts,
+        *notes,
         xmlns="http://www.w3.org/2000/svg",
         role="img",
         aria_label=label,
@@ -56,6 +101,25 @@ def picture(name: str, height: float, parts: Iterable[str], label: str, *, style
 def panel(x: float, y: float, width: float, height: float, parts: Sequence[str]) -> Svg:
     """Place a part whose horizontal positions are per cent of its own width."""
     return tag("svg", *parts, x=x, y=y, width=width, height=height, overflow="visible")
+
+
+def side_by_side(
+    panels: Iterable[tuple[str, Sequence[str]]],  # titles and parts
+    *,
+    left: float,
+    top: float,
+    width: float,
+    height: float,
+    gap: float,
+    title_at: tuple[float, float] = (0.0, -14.0),  # from the corner of a panel
+) -> list[Svg]:
+    """Place panels beside each other, each under its title."""
+    parts = []
+    for number, (title, inner) in enumerate(panels):
+        x = left + number * (width + gap)
+        parts.append(panel(x, top, width, height, inner))
+        parts.append(tag("text", title, class_="title", x=x + title_at[0], y=top + title_at[1]))
+    return parts
 
 
 def mark(model: str, x: str, y: float) -> Svg:
@@ -73,7 +137,6 @@ def mark(model: str, x: str, y: float) -> Svg:
 def curve(
     model: str, across: Scale, down: Scale, points: Iterable[tuple[float, float]], *, marks: bool = True
 ) -> list[Svg]:
-    """Draw lines between points, and a mark at each."""
     places = [(across.across(x), down.at(y)) for x, y in points]
     lines = [
         tag("line", class_=model, x1=x1, y1=y1, x2=x2, y2=y2, stroke_width="2")
@@ -104,23 +167,6 @@ def frame(
 def across_line(down: Scale, value: float) -> Svg:
     """Draw a dotted line at what is reached without anything."""
     return tag("line", class_="nothing", x1="0", x2="100%", y1=down.at(value), y2=down.at(value))
-
-
-def heading(title: str) -> Svg:
-    return tag("text", title, class_="title", x=24, y=26)
-
-
-def notes(base: float, lines: Sequence[str]) -> list[Svg]:
-    return [tag("text", line, class_="faint", x=24, y=base + 18 * number) for number, line in enumerate(lines)]
-
-
-def draw_named(pictures: Mapping[str, Callable[[], None]]) -> None:
-    """Measure and draw what the command line names, by default all."""
-    unknown = set(sys.argv[1:]) - set(pictures)
-    if unknown:
-        raise SystemExit(f"no picture {', '.join(sorted(unknown))}. There are {', '.join(pictures)}.")
-    for name in sys.argv[1:] or pictures:
-        pictures[name]()
 
 
 def legend(y: float, entries: Sequence[tuple[str, str, float]]) -> list[Svg]:

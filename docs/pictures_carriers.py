@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pictures of ``docs/carriers.md``: let a generated fleet report, estimate, measure how far that is off, draw.
 
-Run by hand: ``python docs/pictures_carriers.py [NAME ...]``, names being ``carriers-error``, ``carriers-map``,
-``carriers-parked``, and ``carriers-tables``, which only prints (by default all). Noise is seeded here, so that
-everything comes out the same again; reports of devices never are.
+``carriers-tables`` only prints. Noise is seeded here, so that everything comes out the same again; reports of devices
+never are.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-from picture_parts import across_line, curve, draw_named, frame, heading, legend, notes, panel, picture
+from picture_parts import across_line, curve, frame, legend, panel, picture, side_by_side
 
+from dunnage.arrays import FloatArray
 from dunnage.auditing.carriers import locate
 from dunnage.collecting.batch import find_cells, find_paths, perturb_column
 from dunnage.collecting.estimate import estimate_means, estimate_shares
@@ -29,8 +28,6 @@ from dunnage.noise.source import Noise
 from dunnage.samples.telemetry import CITY_BOX, PositionSetting, TelemetrySetting, positions, telemetry
 from dunnage.showing.figures import LogScale, Scale, Svg, tag
 from dunnage.text import number_text
-
-FloatArray = npt.NDArray[np.float64]
 
 SEED = 1
 RUNS = 40
@@ -74,96 +71,72 @@ def sensors() -> tuple[tuple[Quantity, ...], tuple[FloatArray, ...]]:
     return quantities, tuple(columns)
 
 
-def reported(quantity: Quantity, column: FloatArray) -> FloatArray:
-    """Return what devices take values for, as shares of the domain: clamped, what is missing in the middle."""
-    low, high = float(quantity.low), float(quantity.high)
-    shares = (np.clip(column, low, high) - low) / (high - low)
-    return np.where(np.isnan(shares), 0.5, shares)
+def true_means() -> list[float]:
+    """Return the mean that devices report of each number, as a share of its domain: clamped, missing in the middle."""
+    means = []
+    for quantity, column in zip(*sensors(), strict=True):
+        low, high = float(quantity.low), float(quantity.high)
+        shares = (np.clip(column, low, high) - low) / (high - low)
+        means.append(float(np.where(np.isnan(shares), 0.5, shares).mean()))
+    return means
 
 
-@lru_cache(maxsize=1)
-def morning() -> tuple[FloatArray, FloatArray]:
-    """Generate where all vehicles are at eight in the morning: longitudes and latitudes."""
-    table = positions(PositionSetting(size=NUM_VEHICLES, epochs=MORNING + 1), seed=SEED)
-    lon, lat = (np.asarray(table[name].to_numpy(), dtype=np.float64)[-NUM_VEHICLES:] for name in ("lon", "lat"))
-    return lon, lat
+@lru_cache(maxsize=2)
+def moments(num: int) -> tuple[FloatArray, ...]:
+    """Generate where all vehicles are at eight and after it: longitudes and latitudes of each moment in order."""
+    table = positions(PositionSetting(size=NUM_VEHICLES, epochs=MORNING + num), seed=SEED)
+    columns = [np.asarray(table[name].to_numpy(), dtype=np.float64) for name in ("lon", "lat")]
+    rows = [column.reshape(-1, NUM_VEHICLES)[-num:] for column in columns]
+    return tuple(row[at] for at in range(num) for row in rows)
 
 
 def grid(levels: int, area_levels: int = 1) -> Grid:
-    """Return the public grid."""
     west, south, east, north = (Fraction(str(side)) for side in CITY_BOX)
     return Grid(box=(west, south, east, north), levels=levels, area_levels=area_levels)
 
 
 def true_shares(on: Grid) -> FloatArray:
     """Return the true share of every cell, that of outside or missing last."""
-    cells = find_cells(on, *morning())
+    cells = find_cells(on, *moments(1))
     return np.bincount(cells, minlength=on.num_cells + 1) / NUM_VEHICLES
 
 
 def estimated_shares(mechanism: LocalLocation, seed: int) -> FloatArray:
     """Let all vehicles report once, and estimate."""
-    tally = perturb_column(mechanism, "all", morning(), Noise(seed=seed))
+    tally = perturb_column(mechanism, "all", moments(1), Noise(seed=seed))
     return estimate_shares(mechanism, [tally], confidence=CONFIDENCE, rule=RULE).value
 
 
 def rms(errors: Sequence[float] | FloatArray) -> float:
-    """Return the root mean square."""
     return math.sqrt(float(np.mean(np.square(errors))))
 
 
-def number_error(mechanism: LocalNumeric) -> float:
-    """Return the root mean square error of means, as a share of the domain, over all numbers and runs."""
-    quantities, columns = sensors()
-    true = [float(reported(quantity, column).mean()) for quantity, column in zip(quantities, columns, strict=True)]
-    errors = []
-    for seed in range(RUNS):
+def number_errors(mechanism: LocalNumeric, runs: int) -> tuple[list[float], int]:
+    """Return the errors of means over all numbers and runs, as shares of the domain, and how many intervals hold."""
+    errors, held = [], 0
+    columns = sensors()[1][: len(mechanism.quantities)]
+    for seed in range(runs):
         tally = perturb_column(mechanism, "all", columns, Noise(seed=seed))
         means, _ = estimate_means(mechanism, [tally], confidence=CONFIDENCE, rule=RULE)
-        for quantity, mean, truth in zip(quantities, means, true, strict=True):
-            low, high = float(quantity.low), float(quantity.high)
-            value = (low + high) / 2 if mean.value is None else mean.value
-            errors.append((value - low) / (high - low) - truth)
-    return rms(errors)
+        for quantity, mean, share in zip(mechanism.quantities, means, true_means(), strict=False):
+            low, width = float(quantity.low), float(quantity.high - quantity.low)
+            value = low + width / 2 if mean.value is None else mean.value
+            errors.append((value - low) / width - share)
+            held += mean.value is not None and mean.lower <= low + width * share <= mean.upper
+    return errors, held
 
 
-def place_error(mechanism: LocalLocation) -> float:
-    """Return the root mean square error of a share, over all cells and runs."""
-    true = true_shares(mechanism.grid)
-    return rms([rms(estimated_shares(mechanism, seed) - true) for seed in range(RUNS)])
-
-
-def numbers_by_epsilon() -> tuple[dict[str, list[float]], float]:
-    """Measure means at equal true loss of a report; and how far the middle of each domain is off."""
-    quantities, columns = sensors()
-    found: dict[str, list[float]] = {SOUND: [], PUBLISHED: []}
-    for epsilon in EPSILONS:
-        sound = LocalNumeric(quantities=quantities, epsilon=epsilon)
-        published = LocalNumeric(quantities=quantities, epsilon=epsilon / NUMBERS, as_published=True)
-        _add(found, epsilon, sound, published, number_error)
-    means = [float(reported(quantity, column).mean()) for quantity, column in zip(quantities, columns, strict=True)]
-    return found, rms([mean - 0.5 for mean in means])
-
-
-def places_by_epsilon() -> tuple[dict[str, list[float]], float]:
-    """Measure a map at equal true loss of a report; and how far a map on which all is alike would be off."""
-    found: dict[str, list[float]] = {SOUND: [], PUBLISHED: []}
-    for epsilon in EPSILONS:
-        sound = LocalLocation(grid=grid(LEVELS), epsilon=epsilon)
-        published = LocalLocation(grid=grid(LEVELS), epsilon=epsilon / 2, as_published=True)
-        _add(found, epsilon, sound, published, place_error)
-    true = true_shares(grid(LEVELS))
-    return found, rms(true - 1 / true.size)
-
-
-def _add(
-    found: dict[str, list[float]], epsilon: Fraction, sound: Any, published: Any, measure: Callable[[Any], float]
-) -> None:
+def by_epsilon(
+    sound: Callable[[Fraction], Any], published: Callable[[Fraction], Any], measure: Callable[[Any], float]
+) -> dict[str, list[float]]:
     """Measure two mechanisms whose reports give away the same."""
-    for name, mechanism in ((SOUND, sound), (PUBLISHED, published)):
-        loss = mechanism.true_loss(mechanism.levels[0])
-        assert loss == epsilon, f"{name} gives away {loss}, not {epsilon}"
-        found[name].append(measure(mechanism))
+    found: dict[str, list[float]] = {}
+    for name, make in ((SOUND, sound), (PUBLISHED, published)):
+        mechanisms = [make(epsilon) for epsilon in EPSILONS]
+        losses = [mechanism.true_loss(mechanism.levels[0]) for mechanism in mechanisms]
+        assert losses == list(EPSILONS), f"{name} gives away {losses}"
+        found[name] = [measure(mechanism) for mechanism in mechanisms]
+    return found
 
 
 # Errors
@@ -171,19 +144,28 @@ def _add(
 
 def errors() -> None:
     """Measure and draw how far means and shares are off, against what a report really gives away."""
+    quantities, true = sensors()[0], true_shares(grid(LEVELS))
+    of_numbers = by_epsilon(
+        lambda epsilon: LocalNumeric(quantities=quantities, epsilon=epsilon),
+        lambda epsilon: LocalNumeric(quantities=quantities, epsilon=epsilon / NUMBERS, as_published=True),
+        lambda mechanism: rms(number_errors(mechanism, RUNS)[0]),
+    )
+    of_places = by_epsilon(
+        lambda epsilon: LocalLocation(grid=grid(LEVELS), epsilon=epsilon),
+        lambda epsilon: LocalLocation(grid=grid(LEVELS), epsilon=epsilon / 2, as_published=True),
+        lambda mechanism: rms([rms(estimated_shares(mechanism, seed) - true) for seed in range(RUNS)]),
+    )
+    middles, alike = rms([mean - 0.5 for mean in true_means()]), rms(true - 1 / true.size)
     numbers = f"means of {NUMBERS} numbers, per cent of their domain"
     places = f"shares of {4 ** (LEVELS - 1)} cells, points of a hundred"
     panels = [
-        (numbers, numbers_by_epsilon(), (0.5, 50.0), (0.5, 1, 2, 5, 10, 20, 50)),
-        (places, places_by_epsilon(), (0.02, 4.0), (0.02, 0.05, 0.1, 0.2, 0.5, 1, 2)),
+        (numbers, (of_numbers, middles), (0.5, 50.0), (0.5, 1, 2, 5, 10, 20, 50)),
+        (places, (of_places, alike), (0.02, 4.0), (0.02, 0.05, 0.1, 0.2, 0.5, 1, 2)),
     ]
-    top, width, height = 112.0, 300.0, 250.0
+    top, height = 112.0, 250.0
     across, x_ticks = LogScale(0.43, 9.3), {float(epsilon): f"{float(epsilon):g}" for epsilon in EPSILONS}
-    title = "At equal true loss sound reports are nearer: many numbers always, places from epsilon 2 on"
-    parts = [heading(title)]
-    entries = [(STYLES[SOUND], "sound", 30.0), (STYLES[PUBLISHED], "published, at the same true loss", 110.0)]
-    parts += legend(54, entries)
-    for number, (words, (found, without), ends, ticks) in enumerate(panels):
+    drawn = []
+    for words, (found, without), ends, ticks in panels:
         down = LogScale(*ends, height, 0.0)
         y_ticks = {value: number_text(value) for value in ticks}
         inner = [*frame(across, down, x_ticks, y_ticks, "true loss of a report, epsilon")]
@@ -193,15 +175,17 @@ def errors() -> None:
             inner += curve(STYLES[name], across, down, points)
             print(f"{words}, {name}: {', '.join(f'{x:g}: {value:.3g}' for x, value in points)}")
         print(f"{words}, without reports: {100 * without:.3g}")
-        left = 62 + number * (width + 66)
-        parts += [panel(left, top, width, height, inner), tag("text", words, class_="title", x=left - 30, y=top - 16)]
+        drawn.append((words, inner))
+    entries = [(STYLES[SOUND], "sound", 30.0), (STYLES[PUBLISHED], "published, at the same true loss", 110.0)]
+    place = {"left": 62, "top": top, "width": 300, "height": height, "gap": 66, "title_at": (-30, -16)}
+    parts = [*legend(54, entries), *side_by_side(drawn, **place)]
     lines = [
         "Root mean square error, both axes logarithmic. Dotted: no report, but middles of domains, all cells alike.",
         f"{NUM_TRUCKS:,} (left) and {NUM_VEHICLES:,} generated trucks, one report each; mean of {RUNS} draws.",
     ]
-    base = top + height + 62
-    parts += notes(base, lines)
-    picture("carriers-error.svg", base + 36, parts, "Error of means and of shares against epsilon", style=STYLE)
+    title = "At equal true loss sound reports are nearer: many numbers always, places from epsilon 2 on"
+    label = "Error of means and of shares against epsilon"
+    picture("carriers-error.svg", top + height + 62, parts, label, title=title, lines=lines, style=STYLE)
 
 
 # Maps
@@ -210,8 +194,7 @@ def errors() -> None:
 def maps() -> None:
     """Draw the true and the estimated map at two levels."""
     side, top, gap = 168.0, 72.0, 16.0
-    title = "The same trucks at the same epsilon carry a map of 64 cells, not one of 256"
-    parts = [heading(title)]
+    parts = []
     for number, levels in enumerate(MAP_LEVELS):
         on = grid(levels)
         mechanism = LocalLocation(grid=on, epsilon=MAP_EPSILON)
@@ -224,15 +207,15 @@ def maps() -> None:
             left = 24 + (2 * number + place) * (side + gap)
             parts.append(tag("text", f"{on.num_cells} cells, {words}", class_="name", x=left, y=top - 12))
             parts.append(_map(on, shares, largest, left, top, side))
-        told = f"{100 * moved:.0f} % of the trucks in a wrong cell"
-        parts.append(tag("text", told, x=24 + 2 * number * (side + gap), y=top + side + 22))
+        words = f"{100 * moved:.0f} % of the trucks in a wrong cell"
+        parts.append(tag("text", words, x=24 + 2 * number * (side + gap), y=top + side + 22))
     lines = [
         f"{NUM_VEHICLES:,} generated trucks at eight o'clock, one report each at epsilon {float(MAP_EPSILON):g}.",
         "Full colour: the fullest cell of the true map or more. The finer map would be refused as noise.",
     ]
-    base = top + side + 54
-    parts += notes(base, lines)
-    picture("carriers-map.svg", base + 36, parts, "Maps of shares at two levels, true and estimated", style=STYLE)
+    title = "The same trucks at the same epsilon carry a map of 64 cells, not one of 256"
+    label = "Maps of shares at two levels, true and estimated"
+    picture("carriers-map.svg", top + side + 54, parts, label, title=title, lines=lines, style=STYLE)
 
 
 def _map(on: Grid, shares: FloatArray, largest: float, left: float, top: float, side: float) -> Svg:
@@ -256,32 +239,25 @@ def parked() -> None:
     across, down = LogScale(0.8 / PER_DAY, 460.0), Scale(0.0, 1.0, height, 0.0)
     shares = {value: f"{100 * value:.0f} %" for value in (0.0, 0.25, 0.5, 0.75, 1.0)}
     inner = frame(across, down, MOMENTS, shares)
-    for style, points in parked_lines().items():
-        inner += curve(style, across, down, points)
-        print(style, ", ".join(f"{days:.3g} d: {chance:.3f}" for days, chance in points))
-    entries = [(style, f"sound, epsilon {float(epsilon):g} a day") for epsilon, style in PARKED_EPSILONS.items()]
-    title = "A parked truck is found in hours by reports every five minutes, in weeks or months by one a day"
-    parts = [heading(title)]
-    parts += legend(54, [("stochastic", f"published, epsilon {float(PUBLISHED_EPSILON):g} every five minutes", 30.0)])
-    parts += legend(76, [(style, words, 30.0 + 190 * at) for at, (style, words) in enumerate(entries)])
-    parts.append(panel(left, top, width, height, inner))
-    lines = [
-        "Chance that the likeliest cell is the right one, computed; 64 cells and elsewhere, all alike beforehand.",
-        "Published: 4 areas of 16 cells, the area in clear. Guessing gives 1.5 %.",
-    ]
-    base = top + height + 48
-    parts += notes(base, lines)
-    picture("carriers-parked.svg", base + 36, parts, "How soon a parked truck is found", style=STYLE)
-
-
-def parked_lines() -> dict[str, list[tuple[float, float]]]:
-    """Return days and the chance of being found by then, for each line."""
     published = LocalLocation(grid=grid(LEVELS, 2), epsilon=PUBLISHED_EPSILON, as_published=True).channel("all")
     lines = {"stochastic": [(num / PER_DAY, locate(published, num).value) for num in PUBLISHED_REPORTS]}
     for epsilon, style in PARKED_EPSILONS.items():
         law = LocalLocation(grid=grid(LEVELS), epsilon=epsilon).channel("all")
         lines[style] = [(float(days), locate(law, days).value) for days in PARKED_DAYS]
-    return lines
+    for style, points in lines.items():
+        inner += curve(style, across, down, points)
+        print(style, ", ".join(f"{days:.3g} d: {chance:.3f}" for days, chance in points))
+    entries = [(style, f"sound, epsilon {float(epsilon):g} a day") for epsilon, style in PARKED_EPSILONS.items()]
+    parts = legend(54, [("stochastic", f"published, epsilon {float(PUBLISHED_EPSILON):g} every five minutes", 30.0)])
+    parts += legend(76, [(style, words, 30.0 + 190 * at) for at, (style, words) in enumerate(entries)])
+    parts.append(panel(left, top, width, height, inner))
+    notes = [
+        "Chance that the likeliest cell is the right one, computed; 64 cells and elsewhere, all alike beforehand.",
+        "Published: 4 areas of 16 cells, the area in clear. Guessing gives 1.5 %.",
+    ]
+    title = "A parked truck is found in hours by reports every five minutes, in weeks or months by one a day"
+    label = "How soon a parked truck is found"
+    picture("carriers-parked.svg", top + height + 48, parts, label, title=title, lines=notes, style=STYLE)
 
 
 # Tables
@@ -290,12 +266,18 @@ def parked_lines() -> dict[str, list[tuple[float, float]]]:
 def tables() -> None:
     """Measure and print what the tables of the page say."""
     for num in (1, 2, 4, 8):
+        quantities = sensors()[0][:num]
         for epsilon in TABLE_EPSILONS:
-            print_numbers(num, epsilon)
+            mechanism = LocalNumeric(quantities=quantities, epsilon=epsilon)
+            found, held = number_errors(mechanism, TABLE_RUNS)
+            sds = mechanism.predicted_sd("all", NUM_TRUCKS)
+            most = max(sd / float(quantity.high - quantity.low) for sd, quantity in zip(sds, quantities, strict=True))
+            error = f"{100 * rms(found):.2f} % of the domain, predicted {100 * most:.2f}"
+            print(f"{num} numbers, epsilon {float(epsilon):g}: {error}, {held} of {len(found)} intervals hold")
     for levels in (2, 3, 4, 5, 6):
-        places = find_cells(grid(levels), *morning())
+        places = find_cells(grid(levels), *moments(1))
         for epsilon in TABLE_EPSILONS:
-            print_shares(LocalLocation(grid=grid(levels), epsilon=epsilon), morning(), places)
+            print_shares(LocalLocation(grid=grid(levels), epsilon=epsilon), moments(1), places)
     for levels in (2, 3, 4):
         for epsilon in TABLE_EPSILONS:
             paths = LocalTrajectory(grid=grid(levels), steps=2, epsilon=epsilon)
@@ -304,26 +286,7 @@ def tables() -> None:
             print_shares(paths, values, find_paths(paths.paths, cells))
     for epsilon in TABLE_EPSILONS[:3]:
         clear = LocalLocation(grid=grid(LEVELS, 2), epsilon=epsilon, area_in_clear=True)
-        print_shares(clear, morning(), find_cells(clear.grid, *morning()))
-
-
-def print_numbers(num: int, epsilon: Fraction) -> None:
-    """Print the error of means of some numbers, what was predicted, and how many intervals held the truth."""
-    quantities, columns = sensors()[0][:num], sensors()[1][:num]
-    mechanism, found, held = LocalNumeric(quantities=quantities, epsilon=epsilon), [], 0
-    for seed in range(TABLE_RUNS):
-        tally = perturb_column(mechanism, "all", columns, Noise(seed=seed))
-        means, _ = estimate_means(mechanism, [tally], confidence=CONFIDENCE, rule=RULE)
-        for quantity, column, mean in zip(quantities, columns, means, strict=True):
-            width = float(quantity.high - quantity.low)
-            true = float(quantity.low) + width * float(reported(quantity, column).mean())
-            assert mean.value is not None
-            found.append((mean.value - true) / width)
-            held += mean.lower <= true <= mean.upper
-    sds = mechanism.predicted_sd("all", NUM_TRUCKS)
-    most = max(sd / float(quantity.high - quantity.low) for sd, quantity in zip(sds, quantities, strict=True))
-    told = f"{100 * rms(found):.2f} % of the domain, predicted {100 * most:.2f}, {held} of {len(found)} intervals hold"
-    print(f"{num} numbers, epsilon {float(epsilon):g}: {told}")
+        print_shares(clear, moments(1), find_cells(clear.grid, *moments(1)))
 
 
 def print_shares(mechanism: LocalLocation | LocalTrajectory, values: Sequence[FloatArray], inputs: Any) -> None:
@@ -336,27 +299,14 @@ def print_shares(mechanism: LocalLocation | LocalTrajectory, values: Sequence[Fl
         wrong.append(float(np.abs(error).sum()) / 2)
         found.append(rms(error))
     alike = float(np.abs(true - 1 / true.size).sum()) / 2
-    told = f"{100 * np.mean(wrong):.1f} % wrong (all alike {100 * alike:.1f}), RMSE {100 * np.mean(found):.3f} points"
+    errors = f"{100 * np.mean(wrong):.1f} % wrong (all alike {100 * alike:.1f}), RMSE {100 * np.mean(found):.3f} points"
     bits, noise = mechanism.payload_bits("all"), mechanism.noise_verdict(NUM_VEHICLES).message
-    print(f"{mechanism.name}, {law.num_inputs} inputs, {bits} bits: {told}; {noise}")
+    print(f"{mechanism.name}, {law.num_inputs} inputs, {bits} bits: {errors}; {noise}")
 
 
-@lru_cache(maxsize=1)
-def moments(num: int) -> tuple[FloatArray, ...]:
-    """Generate where all vehicles are at eight and after it: longitudes and latitudes of each moment in order."""
-    table = positions(PositionSetting(size=NUM_VEHICLES, epochs=MORNING + num), seed=SEED)
-    columns = [np.asarray(table[name].to_numpy(), dtype=np.float64) for name in ("lon", "lat")]
-    rows = [column.reshape(-1, NUM_VEHICLES)[-num:] for column in columns]
-    return tuple(row[at] for at in range(num) for row in rows)
-
-
-DRAWN: dict[str, Callable[[], None]] = {
+DRAWN = {
     "carriers-error": errors,
     "carriers-map": maps,
     "carriers-parked": parked,
     "carriers-tables": tables,
 }
-
-
-if __name__ == "__main__":
-    draw_named(DRAWN)

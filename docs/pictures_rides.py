@@ -1,37 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pictures of ``docs/rides.md``: generate rides, publish them in clusters, measure distortion, draw.
 
-``draw_pictures.py`` runs them. Rides are those of ``dunnage generate rides --seed 1``; releases are made in memory with
-seeded noise, so that their certificates are void.
+Rides are those of ``dunnage generate rides --seed 1``.
 """
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-from picture_parts import curve, heading, legend, notes, panel, picture
+from picture_parts import curve, frame, generated, legend, panel, picture, published, side_by_side
 
+from dunnage.arrays import FloatArray
 from dunnage.auditing.classes import ClassesView
 from dunnage.auditing.rides import ClassDistortion, own_weights
-from dunnage.ledger import Ledger
 from dunnage.mechanisms.clusters import UtilityClusters
-from dunnage.model.policy import Policy
-from dunnage.noise.source import Noise
 from dunnage.samples import RideSetting, generate_rides
 from dunnage.showing.figures import Network as Map
-from dunnage.showing.figures import Scale, Svg, tag, y_axis
-from dunnage.tables.dataset import Dataset, load
+from dunnage.showing.figures import Scale, tag, y_axis
+from dunnage.tables.dataset import Dataset
 from dunnage.text import percent
-
-FloatArray = npt.NDArray[np.float64]
 
 SIZE, SEED, K = 10_000, 1, 10
 ATTRIBUTES = {"type": "passenger type", "board": "boarding", "alight": "alighting", "start": "start time"}
@@ -69,7 +60,7 @@ REFINE_SECONDS = 60  # more than the local search takes: it ends when nothing he
 class Measured:
     """A release and what it cost."""
 
-    sight: ClassesView
+    view: ClassesView
     found: ClassDistortion
     weights: dict[str, float]
 
@@ -79,8 +70,7 @@ class Measured:
         return self.found.class_costs(self.weights)
 
     def summary(self) -> str:
-        """Write the figures in a line."""
-        by_name = ", ".join(f"{name} {self.found.attribute(name):.4f}" for name in self.sight.names)
+        by_name = ", ".join(f"{name} {self.found.attribute(name):.4f}" for name in self.view.names)
         inside, lost = self.found.by_generalisation(self.weights), self.found.suppressed
         return f"total {self.found.total(self.weights):.4f}, inside {inside:.4f}, lost {lost:.4f}; {by_name}"
 
@@ -88,20 +78,16 @@ class Measured:
 @lru_cache(maxsize=2)
 def rides(cards: bool) -> Dataset:
     """Generate rides; k counts their cards, or the rides themselves, as the published methods do."""
-    with tempfile.TemporaryDirectory() as folder:
-        file, policy, _ = generate_rides(RideSetting(size=SIZE), Path(folder) / "rides.csv", seed=SEED)
-        if not cards:
-            text = policy.read_text(encoding="utf-8")
-            policy.write_text(text.replace("[contribution]\nperson", "#"), encoding="utf-8")
-        return load(file, Policy.read(policy))
+    every_card = "[contribution]\nperson"
+    return generated(
+        generate_rides, RideSetting(size=SIZE), SEED, lambda text: text if cards else text.replace(every_card, "#")
+    )
 
 
-def published(*, cards: bool = False, **parameters: Any) -> Measured:
+def measured(*, cards: bool = False, **parameters: Any) -> Measured:
     """Publish the rides in memory and measure what that cost."""
-    mechanism = UtilityClusters(k=K, **parameters)
-    release, _ = mechanism.release(rides(cards), ledger=Ledger(":memory:"), noise=Noise(seed=SEED))
-    sight = ClassesView.of(release)
-    return Measured(sight, ClassDistortion.of(sight), own_weights(sight))
+    view = ClassesView.of(published(UtilityClusters(k=K, **parameters), rides(cards), SEED).release)
+    return Measured(view, ClassDistortion.of(view), own_weights(view))
 
 
 # Distortion by attribute and scenario
@@ -111,7 +97,6 @@ def scenarios() -> None:
     """Measure and draw what importance does to each attribute, by growth and as published."""
     left, top, column, row = 150.0, 92.0, 120.0, 50.0
     parts = [
-        heading("What is called important keeps its detail, and growth keeps more than the published method"),
         tag("rect", class_="standard", x=24, y=40, width=16, height=10),
         tag("text", "growth, preferred attribute", x=46, y=50),
         tag("rect", class_="standard full", x=234, y=40, width=16, height=10),
@@ -130,34 +115,28 @@ def scenarios() -> None:
             tag("text", words.replace("passenger type", "type"), class_="faint", x=24, y=y + 37, font_size="11"),
         ]
         for at, name in enumerate(ours):
-            place = (left + column * at, y)
-            parts += _beside(place, column - 18, ours[name], theirs[name], solid=name in preferred)
-    base = top + row * len(SCENARIOS) + 26
-    words = (
+            # Two distortions: one as a bar, one as a tick.
+            scale, x = Scale(0.0, 0.65, 0.0, column - 18), left + column * at
+            tick, kind = x + scale.at(theirs[name]), "standard" if name in preferred else "standard full"
+            parts += [
+                tag("text", f"{100 * ours[name]:.1f} % ({100 * theirs[name]:.1f})", x=x, y=y + 20),
+                tag("rect", class_=kind, x=x, y=y + 28, width=max(scale.at(ours[name]), 1.0), height=12),
+                tag("line", class_="stochastic", x1=tick, x2=tick, y1=y + 25, y2=y + 43, stroke_width="3"),
+            ]
+    note = (
         f"Distortion: the share that is lost. {SIZE:,} generated rides, k = {K} rides. Equal weights: mean of the four."
     )
-    parts += notes(base, [words])
-    picture("rides-scenarios.svg", base + 18, parts, "Distortion by attribute and scenario")
+    title = "What is called important keeps its detail, and growth keeps more than the published method"
+    base = top + row * len(SCENARIOS) + 26
+    picture("rides-scenarios.svg", base, parts, "Distortion by attribute and scenario", title=title, lines=[note])
 
 
 def _distortions(scenario: str, method: str, importance: dict[str, int] | str) -> dict[str, float]:
     """Return the distortion of each attribute, and of all with equal weights."""
-    measured = published(method=method, importance=importance, buckets=BUCKETS)
-    print(f"{scenario} {method}: {measured.summary()}")
-    found = {name: measured.found.attribute(name) for name in ATTRIBUTES}
-    return {**found, "all": measured.found.total(dict.fromkeys(ATTRIBUTES, 0.25))}
-
-
-def _beside(place: tuple[float, float], width: float, ours: float, theirs: float, *, solid: bool) -> list[Svg]:
-    """Draw two distortions: one as a bar, one as a tick."""
-    scale, (x, y) = Scale(0.0, 0.65, 0.0, width), place
-    tick = x + scale.at(theirs)
-    kind = "standard" if solid else "standard full"
-    return [
-        tag("text", f"{100 * ours:.1f} % ({100 * theirs:.1f})", x=x, y=y + 20),
-        tag("rect", class_=kind, x=x, y=y + 28, width=max(scale.at(ours), 1.0), height=12),
-        tag("line", class_="stochastic", x1=tick, x2=tick, y1=y + 25, y2=y + 43, stroke_width="3"),
-    ]
+    one = measured(method=method, importance=importance, buckets=BUCKETS)
+    print(f"{scenario} {method}: {one.summary()}")
+    found = {name: one.found.attribute(name) for name in ATTRIBUTES}
+    return {**found, "all": one.found.total(dict.fromkeys(ATTRIBUTES, 0.25))}
 
 
 # What classes cost
@@ -166,33 +145,36 @@ def _beside(place: tuple[float, float], width: float, ours: float, theirs: float
 def costs() -> None:
     """Measure and draw how the cost of classes is spread over rides, by growth and as published."""
     found = {
-        "standard": published(buckets=BUCKETS),
-        "stochastic": published(method="published-density", buckets=BUCKETS),
+        "standard": measured(buckets=BUCKETS),
+        "stochastic": measured(method="published-density", buckets=BUCKETS),
     }
     words = {"standard": "growth", "stochastic": "published-density"}
     bars = {}
-    for kind, measured in found.items():
-        each, sizes = measured.costs, measured.sight.sizes
+    for kind, one in found.items():
+        each, sizes = one.costs, one.view.sizes
         bars[kind] = np.bincount(np.floor(each / STEP + 1e-9).astype(int), weights=sizes, minlength=round(1 / STEP))
         shares = [float(sizes[each > border].sum() / sizes.sum()) for border in (0.1, 0.2, 0.3, 0.4)]
-        print(f"{words[kind]}: {measured.summary()}; rides above .1 .2 .3 .4: {shares}; dearest {each.max():.3f}")
+        print(f"{words[kind]}: {one.summary()}; rides above .1 .2 .3 .4: {shares}; most expensive {each.max():.3f}")
     left, top, width, height = 70.0, 84.0, 640.0, 230.0
     across, down = Scale(0.0, 1.0), Scale(0.0, 1.08 * max(line.max() for line in bars.values()), height, 0.0)
-    inner = [*_percent_axis(across, height, "cost of the class of a ride"), *y_axis(down, "")]
+    shares = {value: percent(value) for value in across.ticks(6)}
+    inner = [*frame(across, down, shares, {}, "cost of the class of a ride"), *y_axis(down, "")]
     for kind, line in bars.items():
-        inner += _outline(kind, line.tolist(), down, width)
-    for kind, measured in found.items():
-        x = across.across(measured.found.by_generalisation(measured.weights))
-        inner.append(
-            tag("line", class_=kind, x1=x, x2=x, y1="0", y2=height, stroke_width="1.5", stroke_dasharray="5 4")
-        )
-    title = "Growth has more rides in cheap classes, and fewer in dear ones"
+        # A histogram as one shape.
+        step = width / len(line)
+        points = [(at * step, down.at(number)) for place, number in enumerate(line) for at in (place, place + 1)]
+        path = " ".join(f"L{x:.1f} {y:.1f}" for x, y in points)
+        shape = f"M0 {height:.1f} {path} L{width:.1f} {height:.1f}"
+        inner += [tag("path", class_=f"{kind} area", d=shape), tag("path", class_=kind, d=shape)]
+    for kind, one in found.items():
+        x = across.across(one.found.by_generalisation(one.weights))
+        line = {"x1": x, "x2": x, "y1": "0", "y2": height}
+        inner.append(tag("line", class_=kind, **line, stroke_width="1.5", stroke_dasharray="5 4"))
     entries = [
         (kind, f"{words[kind]}, mean {percent(m.found.by_generalisation(m.weights))}", 24.0 + 210 * at)
         for at, (kind, m) in enumerate(found.items())
     ]
     parts = [
-        heading(title),
         *legend(52, entries),
         tag("text", "rides", class_="name", x=24, y=top - 8),
         panel(left, top, width, height, inner),
@@ -200,80 +182,47 @@ def costs() -> None:
     note = (
         f"Cost: the share of a ride that its class leaves open, by automatic importance. {SIZE:,} rides, k = {K} rides."
     )
-    parts += notes(top + height + 62, [note])
-    picture(
-        "rides-costs.svg", top + height + 80, parts, "Histogram of class costs by growth and as published", style=STYLE
-    )
-
-
-def _outline(kind: str, bars: Sequence[float], down: Scale, width: float) -> list[Svg]:
-    """Draw a histogram as one shape."""
-    step = width / len(bars)
-    points = [(at * step, number) for place, number in enumerate(bars) for at in (place, place + 1)]
-    path = " ".join(f"L{x:.1f} {down.at(number):.1f}" for x, number in points)
-    shape = f"M0 {down.start:.1f} {path} L{width:.1f} {down.start:.1f}"
-    return [tag("path", class_=f"{kind} area", d=shape), tag("path", class_=kind, d=shape)]
-
-
-def _percent_axis(scale: Scale, y: float, title: str) -> list[Svg]:
-    parts = [tag("line", class_="axis", x1="0", x2="100%", y1=y, y2=y)]
-    for value in scale.ticks(6):
-        x = scale.across(value)
-        parts.append(tag("line", class_="grid", x1=x, x2=x, y1="0", y2=y + 4))
-        parts.append(tag("text", percent(value), x=x, y=y + 17, text_anchor="middle"))
-    return [*parts, tag("text", title, class_="name", x="100%", y=y + 36, text_anchor="end")]
+    title = "Growth has more rides in cheap classes, and fewer in expensive ones"
+    label = "Histogram of class costs by growth and as published"
+    picture("rides-costs.svg", top + height + 62, parts, label, title=title, lines=[note], style=STYLE)
 
 
 # Sets of stations
 
 
 def stations() -> None:
-    """Draw the sets of some classes, from cheap to dear, on a schematic map of the network."""
-    measured = published(cards=True)
-    release, each, sizes = measured.sight.release, measured.costs, measured.sight.sizes
+    """Draw the sets of some classes, from cheap to expensive, on a schematic map of the network."""
+    one = measured(cards=True)
+    release, each, sizes = one.view.release, one.costs, one.view.sizes
     assert release.classes is not None
     order = np.argsort(each, kind="stable")
     shown = order[np.searchsorted(np.cumsum(sizes[order]) / sizes.sum(), SHARES)].tolist()
-    map_ = Map.of(release.attributes["board"]["domain"]["edges"])
+    map_ = Map.of(release.attributes["board"].domain["edges"])
     width, height = map_.size(width=330)
     parts = [
-        heading("Most classes tell a neighbourhood at both ends; in dear ones it is wide"),
-        *_map_legend(50),
+        tag("circle", class_="first", cx=30, cy=46, r=4.5),
+        tag("text", "may have boarded here", x=42, y=50),
+        tag("circle", class_="second", cx=222, cy=46, r=7.5),
+        tag("text", "may have alighted here", x=236, y=50),
     ]
     for at, number in enumerate(shown):
-        told = release.classes.slice(number, 1).to_pylist()[0]
+        row = release.classes.slice(number, 1).to_pylist()[0]
+        kind = "any type" if row["type"] == "Person" else row["type"]
+        words = f"{row['size']} rides, {kind}, {_clock(row['start_lower'])} to {_clock(row['start_upper'])}"
+        cost = f"{percent(SHARES[at])} of the rides cost less: {percent(float(each[number]))}"
         left, top = 24 + (width + 12) * (at % 2), 92 + (height + 44) * (at // 2)
-        sets = {"boarding": told["board"], "alighting": told["alight"]}
+        sets = {"boarding": row["board"], "alighting": row["alight"]}
         parts += [
-            tag(
-                "text",
-                f"{percent(SHARES[at])} of the rides cost less: {percent(float(each[number]))}",
-                class_="title",
-                x=left,
-                y=top - 12,
-            ),
-            tag("text", _words(told), class_="faint", x=left, y=top + 6),
+            tag("text", cost, class_="title", x=left, y=top - 12),
+            tag("text", words, class_="faint", x=left, y=top + 6),
             tag("g", map_.drawn(sets, width=330), transform=f"translate({left:.1f} {top + 12:.1f})"),
         ]
-        print(f"class {told}, cost {each[number]:.4f}")
+        print(f"class {row}, cost {each[number]:.4f}")
     base = 92 + 2 * (height + 44) + 4
     note = f"{SIZE:,} generated rides, k = {K} cards. The map is laid out from the edges alone."
-    parts += notes(base, [note])
-    picture("rides-stations.svg", base + 18, parts, "Station sets of four classes on a schematic map", style=STYLE)
-
-
-def _map_legend(y: float) -> list[Svg]:
-    return [
-        tag("circle", class_="first", cx=30, cy=y - 4, r=4.5),
-        tag("text", "may have boarded here", x=42, y=y),
-        tag("circle", class_="second", cx=222, cy=y - 4, r=7.5),
-        tag("text", "may have alighted here", x=236, y=y),
-    ]
-
-
-def _words(told: dict[str, Any]) -> str:
-    kind = "any type" if told["type"] == "Person" else told["type"]
-    return f"{told['size']} rides, {kind}, {_clock(told['start_lower'])} to {_clock(told['start_upper'])}"
+    title = "Most classes show a neighbourhood at both ends; in expensive ones it is wide"
+    label = "Station sets of four classes on a schematic map"
+    picture("rides-stations.svg", base, parts, label, title=title, lines=[note], style=STYLE)
 
 
 def _clock(seconds: float) -> str:
@@ -283,78 +232,45 @@ def _clock(seconds: float) -> str:
 # Suppression
 
 
-Line = tuple[str, list[tuple[str, float, tuple[float, float]]]]
-"""Style, and of each point its label, the share lost, and the distortion of the rest and in total."""
-
-
 def suppression() -> None:
     """Measure and draw what losing rides buys: by a price, and by limits."""
     trials: dict[str, list[tuple[str, dict[str, Any]]]] = {
         "standard": [(price, {"price": Fraction(price)}) for price in PRICES],
         "stochastic": [(str(hops), {"limits": {"board": hops, "alight": hops}}) for hops in HOPS],
     }
-    lines: list[Line] = []
+    # Of each point its label, the share lost, and the distortion of the rest and in total, by style.
+    lines: dict[str, list[tuple[str, float, tuple[float, float]]]] = {}
     for kind, cases in trials.items():
-        points = []
         for label, parameters in cases:
-            measured = published(cards=True, refine_seconds=REFINE_SECONDS, **parameters)
-            print(f"{kind} {label}: {measured.summary()}")
-            weights = measured.weights
-            inside, total = measured.found.by_generalisation(weights), measured.found.total(weights)
-            points.append((label, measured.found.suppressed, (inside, total)))
-        lines.append((kind, points))
-    draw_suppression(lines)
-
-
-def draw_suppression(lines: Sequence[Line]) -> None:
-    """Draw distortion against lost rides: of those that are published, and in total."""
-    top, width, height = 116.0, 290.0, 250.0
-    parts = [
-        heading("A price on lost rides buys detail for the others, a limit hardly; in total neither pays"),
-        *legend(
-            52,
-            [
-                ("standard", "price of a lost ride", 30),
-                ("stochastic", "limit on both stations, hops", 200),
-            ],
-        ),
-    ]
+            one = measured(cards=True, refine_seconds=REFINE_SECONDS, **parameters)
+            print(f"{kind} {label}: {one.summary()}")
+            distortion = one.found.by_generalisation(one.weights), one.found.total(one.weights)
+            lines.setdefault(kind, []).append((label, one.found.suppressed, distortion))
+    top, height, panels = 116.0, 250.0, []
     across, down = Scale(-0.005, 0.148), Scale(0.12, 0.26, height, 0.0)
     for number, title in enumerate(("Of a published ride", "In total: a lost ride is lost altogether")):
-        inner = [*_percent_axis(across, height, "rides lost"), *_percent_lines(down)]
-        for kind, points in lines:
-            places = [(lost, down.at(distortion[number])) for _, lost, distortion in points]
+        x_ticks, y_ticks = ({value: percent(value) for value in side.ticks(6)} for side in (across, down))
+        inner = frame(across, down, x_ticks, y_ticks, "rides lost")
+        for kind, points in lines.items():
             inner += curve(kind, across, down, [(lost, distortion[number]) for _, lost, distortion in points])
-            inner += _point_labels(kind, [point[0] for point in points], across, places)
-        left = 64 + number * (width + 86)
-        parts += [tag("text", title, class_="title", x=left - 40, y=top - 18), panel(left, top, width, height, inner)]
+            last = (-1.0, -1.0)
+            for label, lost, distortion in points:
+                y = down.at(distortion[number])
+                if abs(lost - last[0]) >= 0.011 or abs(y - last[1]) >= 16:  # labels of points that lie apart
+                    last = (lost, y)
+                    y += 20 if kind == "standard" else -10
+                    inner.append(tag("text", label, x=across.across(lost), y=y, text_anchor="middle"))
+        panels.append((title, inner))
+    place = {"left": 64, "top": top, "width": 290, "height": height, "gap": 86, "title_at": (-40, -18)}
+    entries = [("standard", "price of a lost ride", 30), ("stochastic", "limit on both stations, hops", 200)]
+    parts = [*legend(52, entries), *side_by_side(panels, **place)]
     note = f"Distortion. {SIZE:,} rides, k = {K} cards, automatic importance, local search to its end."
-    parts += notes(top + height + 66, [note])
-    picture("rides-suppression.svg", top + height + 84, parts, "Distortion against lost rides, by price and by limits")
+    title = "A price on lost rides buys detail for the others, a limit hardly; in total neither pays"
+    label = "Distortion against lost rides, by price and by limits"
+    picture("rides-suppression.svg", top + height + 66, parts, label, title=title, lines=[note])
 
 
-def _percent_lines(down: Scale) -> list[Svg]:
-    parts = []
-    for value in down.ticks(6):
-        y = down.at(value)
-        parts.append(tag("line", class_="grid", x1="0", x2="100%", y1=y, y2=y))
-        parts.append(tag("text", percent(value), x="-6", y=y + 4, text_anchor="end"))
-    return parts
-
-
-def _point_labels(kind: str, labels: Sequence[str], across: Scale, places: Sequence[tuple[float, float]]) -> list[Svg]:
-    """Write the labels of points that lie apart from the one before."""
-    parts, last = [], (-1.0, -1.0)
-    for label, (x, y) in zip(labels, places, strict=True):
-        if abs(x - last[0]) < 0.011 and abs(y - last[1]) < 16:
-            continue
-        last = (x, y)
-        down = 20 if kind == "standard" else -10
-        parts.append(tag("text", label, x=across.across(x), y=y + down, text_anchor="middle"))
-    return parts
-
-
-DRAWN: dict[str, Callable[[], None]] = {
+DRAWN = {
     "rides-scenarios": scenarios,
     "rides-costs": costs,
     "rides-stations": stations,

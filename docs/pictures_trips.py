@@ -7,21 +7,19 @@ those of the whole day; releases are made in memory with seeded noise, so that t
 
 from __future__ import annotations
 
-import math
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from pathlib import Path
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from picture_parts import across_line, curve, frame, heading, legend, notes, panel, picture
+from picture_parts import across_line, curve, frame, generated, legend, mean, panel, picture, published, side_by_side
 
+from dunnage.arrays import IntArray
 from dunnage.auditing.counts import CountsTruth, CountsView, Errors, group_differences
-from dunnage.ledger import Ledger
 from dunnage.mechanisms.counts import (
     ConstrainedCounts,
     Feature,
@@ -31,14 +29,11 @@ from dunnage.mechanisms.counts import (
     feature_name,
     true_counts,
 )
-from dunnage.model.policy import Policy
-from dunnage.noise.source import Noise
 from dunnage.samples import TripSetting, generate_trips
 from dunnage.showing.figures import LogScale, Scale, Svg, tag
-from dunnage.tables.dataset import Dataset, load
+from dunnage.tables.dataset import Dataset
 from dunnage.text import number_text
 
-IntArray = npt.NDArray[np.int64]
 Method = Callable[[Fraction], Any]
 
 SEED = 1
@@ -87,13 +82,12 @@ STYLE = """
 @lru_cache(maxsize=3)
 def trips(window: tuple[str, str], bound: int | None = None) -> Dataset:
     """Generate trips; with a bound, riders are protected and so many trips of each are counted."""
-    with tempfile.TemporaryDirectory() as folder:
-        file, policy, *_ = generate_trips(TripSetting(window=window), Path(folder) / "trips.csv", seed=SEED)
-        if bound is not None:
-            text = policy.read_text(encoding="utf-8").replace('protects = "trip"', 'protects = "rider"')
-            more = f'\n[contribution]\nperson = "card"\nmax = {bound}\nper = "period"\n'
-            policy.write_text(text + more, encoding="utf-8")
-        return load(file, Policy.read(policy))
+
+    def of_riders(text: str) -> str:
+        more = f'\n[contribution]\nperson = "card"\nmax = {bound}\nper = "period"\n'
+        return text if bound is None else text.replace('protects = "trip"', 'protects = "rider"') + more
+
+    return generated(generate_trips, TripSetting(window=window), SEED, of_riders)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +101,6 @@ class Measured:
     created: float
 
     def summary(self) -> str:
-        """Write the figures in a line."""
         sums = ", ".join(f"{name} {value:.2f}" for name, value in self.sums.items())
         return (
             f"RMSE {self.cells:.3f}, MAE where there are trips {self.occupied:.2f}, trips {self.trips:,.0f}, created "
@@ -117,55 +110,37 @@ class Measured:
 
 def released(mechanism: Any, data: Dataset, seed: int) -> CountsTruth:
     """Publish in memory and put the counts beside the true ones."""
-    release, _ = mechanism.release(data, ledger=Ledger(":memory:"), noise=Noise(seed=seed))
-    return CountsTruth.of(CountsView.of(release), data, None)
+    return CountsTruth.of(CountsView.of(published(mechanism, data, seed).release), data, None)
 
 
 def measured(mechanism: Any, data: Dataset, runs: int = RUNS) -> Measured:
-    """Publish several times and measure."""
-    cases = [released(mechanism, data, seed) for seed in range(runs)]
-    found = [_errors(case) for case in cases]
-    return Measured(
-        cells=_mean([one.cells for one in found]),
-        occupied=_mean([one.occupied for one in found]),
-        sums={name: _mean([one.sums[name] for one in found]) for name in found[0].sums},
-        trips=_mean([one.trips for one in found]),
-        created=_mean([one.created for one in found]),
-    )
+    found = []
+    for seed in range(runs):
+        case = released(mechanism, data, seed)
+        found.append(compared(case.universe, case.places, case.true, case.released))
+    values = {name: mean(getattr(one, name) for one in found) for name in ("cells", "occupied", "trips", "created")}
+    return Measured(**values, sums={name: mean(one.sums[name] for one in found) for name in found[0].sums})
 
 
-def _errors(case: CountsTruth) -> Measured:
-    difference, occupied = case.released - case.true, case.true > 0
-    features = [Feature.of(case.universe, columns) for columns in SUMS]
+def compared(universe: Any, places: Any, true: IntArray, released: IntArray) -> Measured:
+    """Measure how far counts of cells are off."""
+    difference, occupied = released - true, true > 0
+    features = [Feature.of(universe, columns) for columns in SUMS]
+    sums = {item.name: Errors.of(group_differences(item, places, difference), item.size).rmse for item in features}
     return Measured(
-        cells=Errors.of(difference, case.universe.num_cells).rmse,
+        cells=Errors.of(difference, universe.num_cells).rmse,
         occupied=Errors.of(difference[occupied], int(occupied.sum())).mae,
-        sums={
-            feature.name: Errors.of(group_differences(feature, case.places, difference), feature.size).rmse
-            for feature in features
-        },
-        trips=float(case.released.sum()),
-        created=float(case.released[~occupied].sum()),
+        sums=sums,
+        trips=float(released.sum()),
+        created=float(released[~occupied].sum()),
     )
 
 
 def nothing(data: Dataset) -> Measured:
     """Measure what publishing no trips at all would be off by."""
     counted = true_counts(data)
-    places, features = counted.universe.split(counted.cells), [Feature.of(counted.universe, item) for item in SUMS]
-    return Measured(
-        cells=Errors.of(counted.counts, counted.universe.num_cells).rmse,
-        occupied=Errors.of(counted.counts, len(counted.cells)).mae,
-        sums={
-            item.name: Errors.of(group_differences(item, places, counted.counts), item.size).rmse for item in features
-        },
-        trips=0.0,
-        created=0.0,
-    )
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)
+    places = counted.universe.split(counted.cells)
+    return compared(counted.universe, places, counted.counts, np.zeros_like(counted.counts))
 
 
 @lru_cache(maxsize=1)
@@ -193,8 +168,11 @@ def flows() -> None:
     maps = {"true trips": _matrix(true, true.true)}
     maps |= {words: _matrix(cases[name], cases[name].released) for name, words in names.items()}
     size, side, top = len(true.universe.stops) // FOLD, 214.0, 104.0
-    title = "At epsilon 1 O5 keeps the total and most of the pattern; Laplace noise fills the empty map"
-    parts = [heading(title), *_shade_legend(52)]
+    parts = []
+    words = [f"{low} to {high - 1} trips" for (low, _), (high, _) in pairwise(SHADES)] + [f"{SHADES[-1][0]} or more"]
+    for at, ((_, depth), text) in enumerate(zip(SHADES, words, strict=True)):
+        parts.append(tag("rect", class_="swatch", x=24 + 118 * at, y=41, width=14, height=14, fill_opacity=depth))
+        parts.append(tag("text", text, x=44 + 118 * at, y=52))
     for number, (words, matrix) in enumerate(maps.items()):
         left = 40 + number * (side + 24)
         parts.append(tag("text", f"{words}: {int(matrix.sum()):,}", class_="name", x=left, y=top - 12))
@@ -206,9 +184,9 @@ def flows() -> None:
         f"{len(true.universe.stops)} stops, {true.universe.num_cells:,} cells, "
         f"{int((true.true > 0).sum())} of them with trips. One release each.",
     ]
-    base = top + side + 40
-    parts += notes(base, lines)
-    picture("trips-flows.svg", base + 36, parts, "Origin-destination flows, true, private and noisy", style=STYLE)
+    title = "At epsilon 1 O5 keeps the total and most of the pattern; Laplace noise fills the empty map"
+    label = "Origin-destination flows, true, private and noisy"
+    picture("trips-flows.svg", top + side + 40, parts, label, title=title, lines=lines, style=STYLE)
 
 
 def _matrix(case: CountsTruth, counts: IntArray) -> IntArray:
@@ -255,107 +233,73 @@ def _zones(case: CountsTruth, top: float, side: float) -> list[Svg]:
     return parts
 
 
-def _shade_legend(y: float) -> list[Svg]:
-    lasts = [fewest - 1 for fewest, _ in SHADES[1:]]
-    words = [f"{fewest} to {last} trips" for (fewest, _), last in zip(SHADES, lasts, strict=False)]
-    words.append(f"{SHADES[-1][0]} or more")
-    parts = []
-    for at, ((_, depth), text) in enumerate(zip(SHADES, words, strict=True)):
-        x = 24 + 118 * at
-        parts.append(tag("rect", class_="swatch", x=x, y=y - 11, width=14, height=14, fill_opacity=depth))
-        parts.append(tag("text", text, x=x + 20, y=y))
-    return parts
-
-
 # By epsilon
 
 
-def _axes(across: Scale, down: Scale) -> list[Svg]:
+def _against_epsilon(
+    panels: Sequence[tuple[str, Callable[[Measured], float], tuple[float, float]]],  # title, measure, ends of the axis
+    without: Callable[[Callable[[Measured], float]], float],  # where to draw the dotted line
+    *,
+    left: float,
+    width: float,
+    height: float,
+    faint: bool,
+) -> list[Svg]:
+    """Draw a line for each method over all epsilons, in a panel for each measure."""
+    found, styles = by_epsilon(), STYLES | (FAINT if faint else {})
+    across = LogScale(0.85 * float(EPSILONS[-1]), 1.18)
     x_ticks = {float(epsilon): f"{float(epsilon):g}" for epsilon in EPSILONS}
-    y_ticks = {value: f"{value:,.0f}" if value >= 1 else number_text(value) for value in down.ticks(9)}
-    return frame(across, down, x_ticks, y_ticks, "epsilon")
-
-
-def _lines(across: Scale, down: Scale, values: dict[str, list[float]]) -> list[Svg]:
-    """Draw a line for each method over all epsilons."""
-    parts = []
-    for name, line in values.items():
-        points = [(float(epsilon), max(value, down.low)) for epsilon, value in zip(EPSILONS, line, strict=True)]
-        parts += curve(STYLES.get(name) or FAINT[name], across, down, points, marks=name in STYLES)
-    return parts
+    drawn = []
+    for words, read, ends in panels:
+        down = LogScale(*ends, height, 0.0)
+        y_ticks = {value: f"{value:,.0f}" if value >= 1 else number_text(value) for value in down.ticks(9)}
+        inner = [*frame(across, down, x_ticks, y_ticks, "epsilon"), across_line(down, without(read))]
+        for name in (name for name in METHODS if name in styles):
+            points = [(float(e), max(read(found[name, e]), down.low)) for e in EPSILONS]
+            inner += curve(styles[name], across, down, points, marks=name in STYLES)
+        drawn.append((words, inner))
+    words = {"Laplace": "Laplace noise", "H5": "tree H5", "O5": "O5"}
+    words |= {"cells": "O5, shares cells", "margins": "O5, shares margins"}
+    places = (24.0, 146.0, 226.0, 280.0, 414.0)
+    parts = legend(54, [(STYLES[name], text, x) for (name, text), x in zip(words.items(), places, strict=True)])
+    for name, x in (("O4", 566.0), ("O3", 632.0)) if faint else ():
+        parts.append(tag("line", class_=FAINT[name], x1=x, x2=x + 26, y1=50, y2=50))
+        parts.append(tag("text", name, x=x + 32, y=54))
+    return parts + side_by_side(drawn, left=left, top=118.0, width=width, height=height, gap=70)
 
 
 def errors() -> None:
     """Measure and draw how far single counts and sums are off, against epsilon."""
-    found, without = by_epsilon(), nothing(trips(BUSY))
-    panels: list[tuple[str, Callable[[Measured], float], tuple[float, float]]] = [
+    without = nothing(trips(BUSY))
+    panels = (
         ("single counts (cells)", lambda one: one.cells, (0.1, 300.0)),
         ("sums by mode and window", lambda one: one.sums[feature_name(MODES)], (2.0, 250_000.0)),
-    ]
-    top, width, height = 118.0, 300.0, 270.0
-    across = LogScale(0.85 * float(EPSILONS[-1]), 1.18)
+    )
+    parts = _against_epsilon(panels, lambda read: read(without), left=70, width=300, height=270, faint=True)
     title = "Projected counts are off by far less than noisy ones; a share for cells helps cells and costs sums"
-    parts = [heading(title), *_method_legend(thin=True)]
-    for number, (words, read, ends) in enumerate(panels):
-        down = LogScale(*ends, height, 0.0)
-        inner = [*_axes(across, down), across_line(down, read(without))]
-        inner += _lines(across, down, {name: [read(found[name, e]) for e in EPSILONS] for name in METHODS})
-        left = 70 + number * (width + 70)
-        parts += [panel(left, top, width, height, inner)]
-        parts.append(tag("text", words, class_="title", x=left, y=top - 14))
     lines = [
         "Root mean square error in trips, both axes logarithmic. Dotted: publishing nothing at all.",
         f"4,878 generated trips from 8 to 10 am, 67,600 cells; mean of {RUNS} releases each.",
     ]
-    base = top + height + 62
-    parts += notes(base, lines)
-    picture("trips-error.svg", base + 36, parts, "Error of cells and of sums against epsilon", style=STYLE)
-
-
-def _method_legend(*, thin: bool) -> list[Svg]:
-    words = {
-        "Laplace": "Laplace noise",
-        "H5": "tree H5",
-        "O5": "O5",
-        "cells": "O5, shares cells",
-        "margins": "O5, shares margins",
-    }
-    places = (24.0, 146.0, 226.0, 280.0, 414.0)
-    parts = legend(54, [(STYLES[name], text, x) for (name, text), x in zip(words.items(), places, strict=True)])
-    if thin:
-        for name, x in (("O4", 566.0), ("O3", 632.0)):
-            parts.append(tag("line", class_=FAINT[name], x1=x, x2=x + 26, y1=50, y2=50))
-            parts.append(tag("text", name, x=x + 32, y=54))
-    return parts
+    label = "Error of cells and of sums against epsilon"
+    picture("trips-error.svg", 450, parts, label, title=title, lines=lines, style=STYLE)
 
 
 def created() -> None:
     """Measure and draw how many trips there are in all, and how many that nobody made, against epsilon."""
-    found, total = by_epsilon(), true_counts(trips(BUSY)).num_trips
-    names = list(STYLES)
-    panels: list[tuple[str, Callable[[Measured], float], tuple[float, float]]] = [
+    total = true_counts(trips(BUSY)).num_trips
+    panels = (
         ("trips of types that nobody travelled", lambda one: one.created, (100.0, 5e6)),
         ("trips in all", lambda one: one.trips, (1000.0, 5e6)),
-    ]
-    top, width, height = 118.0, 292.0, 250.0
-    across = LogScale(0.85 * float(EPSILONS[-1]), 1.18)
+    )
+    parts = _against_epsilon(panels, lambda _: total, left=84, width=292, height=250, faint=False)
     title = f"Laplace noise makes trips out of nothing; projected counts keep the total near {total:,}"
-    parts = [heading(title), *_method_legend(thin=False)]
-    for number, (words, read, ends) in enumerate(panels):
-        down = LogScale(*ends, height, 0.0)
-        inner = _axes(across, down)
-        inner += [across_line(down, total)]
-        inner += _lines(across, down, {name: [read(found[name, e]) for e in EPSILONS] for name in names})
-        left = 84 + number * (width + 70)
-        parts += [panel(left, top, width, height, inner)]
-        parts.append(tag("text", words, class_="title", x=left, y=top - 14))
     lines = [
         f"Both axes logarithmic. Dotted: the {total:,} true trips. Fewer are created the larger epsilon is.",
         f"Generated trips from 8 to 10 am, 67,600 cells, 591 with trips; mean of {RUNS} releases each.",
     ]
-    base = top + height + 62
-    parts += notes(base, lines)
-    picture("trips-created.svg", base + 36, parts, "Trips created and trips in all against epsilon", style=STYLE)
+    label = "Trips created and trips in all against epsilon"
+    picture("trips-created.svg", 430, parts, label, title=title, lines=lines, style=STYLE)
 
 
 # Riders
@@ -373,50 +317,36 @@ def riders() -> None:
         print(f"trip epsilon {float(epsilon):g}: {by_trip.summary()}")
     without = nothing(trips(WHOLE_DAY))
     print(f"nothing: {without.summary()}")
-    draw_riders(lines, [kept_share(trips(WHOLE_DAY, bound)) for bound in BOUNDS], without.cells)
-
-
-def draw_riders(lines: dict[Fraction, list[float]], kept: Sequence[float], without: float) -> None:
-    """Draw error against the bound, and which share of the trips it leaves."""
     left, top, width, height = 62.0, 84.0, 500.0, 230.0
     down = LogScale(0.2, 5.0, height, 0.0)
     across = Scale(-0.3, len(BOUNDS) - 0.7)
     x_ticks = {float(at): str(bound) for at, bound in enumerate(BOUNDS)}
     inner = frame(across, down, x_ticks, {value: f"{value:g}" for value in (0.2, 0.5, 1.0, 2.0, 5.0)})
-    for at, share in enumerate(kept):
-        words = f"{share:.1%}".replace("%", " %")
+    for at, bound in enumerate(BOUNDS):
+        each = np.bincount(trips(WHOLE_DAY, bound).persons)  # the share that is counted: a figure for the owner alone
+        words = f"{np.minimum(each, bound).sum() / each.sum():.1%}".replace("%", " %")
         inner.append(tag("text", words, class_="faint", x=across.across(at), y=height + 35, text_anchor="middle"))
-    inner.append(across_line(down, without))
+    inner.append(across_line(down, without.cells))
     ends = []
     for style, (epsilon, line) in zip(("stochastic", "standard", "sealed"), lines.items(), strict=True):
         inner += curve(style, across, down, [(float(at), value) for at, value in enumerate(line)])
         end = top + down.at(line[-1]) + 4
         ends.append(tag("text", f"epsilon {float(epsilon):g}", x=left + width + 12, y=end))
-    title = "Count two trips of a rider: fewer lose trips, more need more noise"
     parts = [
-        heading(title),
         tag("text", "root mean square error of a cell, in trips", class_="name", x=24, y=top - 18),
         panel(left, top, width, height, inner),
         *ends,
-        tag("text", "publish nothing", class_="faint", x=left + 6, y=top + down.at(without) - 6),
+        tag("text", "publish nothing", class_="faint", x=left + 6, y=top + down.at(without.cells) - 6),
         tag("text", "trips counted of a rider", class_="name", x=left + width + 12, y=top + height + 17),
         tag("text", "share of trips counted", class_="faint", x=left + width + 12, y=top + height + 35),
     ]
     note = f"37,714 generated trips of a day, 811,200 cells, O5 with shares cells; mean of {RIDER_RUNS} releases each."
-    parts += notes(top + height + 68, [note])
-    picture("trips-riders.svg", top + height + 86, parts, "Error against the bound on trips of a rider", style=STYLE)
+    title = "Count two trips of a rider: fewer lose trips, more need more noise"
+    label = "Error against the bound on trips of a rider"
+    picture("trips-riders.svg", top + height + 68, parts, label, title=title, lines=[note], style=STYLE)
 
 
-def kept_share(data: Dataset) -> float:
-    """Return which share of the trips is counted: a figure for the owner alone."""
-    bound, persons = data.schema.contribution, data.persons
-    assert bound is not None
-    assert persons is not None
-    each = np.bincount(persons)
-    return float(np.minimum(each, bound.max).sum() / each.sum())
-
-
-DRAWN: dict[str, Callable[[], None]] = {
+DRAWN = {
     "trips-flows": flows,
     "trips-error": errors,
     "trips-created": created,

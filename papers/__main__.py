@@ -20,7 +20,6 @@ PAPERS: dict[str, Reproduce] = {
 
 
 def main() -> None:
-    """Reproduce the papers that are named, or all of them."""
     parser = argparse.ArgumentParser(prog="python -m papers", description="Reproduce papers, theirs beside ours.")
     parser.add_argument("paper", nargs="*", help=f"which ones, of {', '.join(PAPERS)}; all if none is named")
     parser.add_argument("--quick", action="store_true", help="fewer draws and values of k: two minutes on two cores")

@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 import dunnage as dn
 from dunnage.mechanisms.counts import Counted, DrawnCounts, NoisyCounts, true_counts
@@ -45,12 +44,9 @@ from papers.fioretto2018_runs import (
     WEEKEND,
     WHOLE_DAY,
     Trips,
-    mean_interval,
-    seed_of,
     trips,
 )
-
-FloatArray = npt.NDArray[np.float64]
+from papers.measuring import Runs, column_of, mean_interval, seed_of
 
 MAX_WAIT = 180.0
 THRESHOLDED = "Laplace, threshold"
@@ -66,11 +62,6 @@ TOWN = "town"
 def threshold(num_cells: int, epsilon: float) -> int:
     """Return the least count that noise lifts fewer than one of so many empty cells to, on average."""
     return math.ceil(0.5 + math.log(num_cells / 2) / epsilon)
-
-
-def num_expansions(num_trips: int) -> int:
-    """Return how many days with random seconds are sized together: fewer of many trips, which differ less."""
-    return 5 if num_trips <= FEW_TRIPS else 1
 
 
 # What is sized
@@ -97,13 +88,11 @@ class Scene:
 
     @cached_property
     def needed(self) -> Sized:
-        """The smallest fleet for the true trips."""
         return self.truth.size()
 
     def task(self, counts: DrawnCounts | Counted, expansions: int) -> FleetTask:
-        """Return days of trips as counts tell them."""
-        told = counted_trips(self.own.counted.universe, counts.cells, counts.counts, self.ground.city)
-        days = expanded_days(told, self.ground, expansions=expansions)
+        stated = counted_trips(self.own.counted.universe, counts.cells, counts.counts, self.ground.city)
+        days = expanded_days(stated, self.ground, expansions=expansions)
         return FleetTask(self.ground, days, service=Service(), max_wait=MAX_WAIT, span=self.span)
 
     def operated(self, fleet: Sequence[int]) -> dict[str, float]:
@@ -142,8 +131,6 @@ def scene(place: str, day: str, draw: int) -> Scene:
 
 @dataclass(frozen=True, kw_only=True)
 class Effort:
-    """How much to measure."""
-
     runs: int  # releases of each method, epsilon and day
     epsilons: tuple[float, ...]  # at which to release
     large: tuple[int, ...]  # how many releases of methods that create many trips, at each epsilon
@@ -167,7 +154,7 @@ METHODS_QUICK = (LAPLACE, THRESHOLDED, "O3", "O5", PRESETS[0])
 
 @dataclass(frozen=True, kw_only=True)
 class FleetJob:
-    """One release to size a fleet on; of more trips than ``most_trips`` only the number is told."""
+    """One release to size a fleet on; of more trips than ``most_trips`` only the number is known."""
 
     day: str
     epsilon: float
@@ -212,12 +199,10 @@ class FleetRun:
 
     @property
     def more_wait(self) -> float:
-        """Relative error of the wait."""
         return self.wait / self.true_wait - 1
 
     @property
     def more_idle(self) -> float:
-        """Relative error of the idle seconds."""
         return self.idle / self.true_idle - 1
 
 
@@ -248,7 +233,6 @@ def _job(day: str, epsilon: float, method: str, run: int, *, form: str = SOUND, 
 
 
 def released(own: Trips, job: FleetJob) -> DrawnCounts | Counted:
-    """Release the counts of a job."""
     noise = Noise(seed=seed_of(job))
     if job.method == EXACT:
         return own.counted
@@ -259,7 +243,6 @@ def released(own: Trips, job: FleetJob) -> DrawnCounts | Counted:
 
 
 def measure(job: FleetJob) -> list[FleetRun]:
-    """Size a fleet on one release and run it on the true trips."""
     here = scene(job.place, job.day, job.draw)
     counts = released(here.own, job)
     num_trips = int(counts.counts.sum())
@@ -267,20 +250,15 @@ def measure(job: FleetJob) -> list[FleetRun]:
     sizes |= {"expansions": 0, "legs": 0}
     if num_trips <= job.most_trips:
         start = time.process_time()
-        task = here.task(counts, num_expansions(num_trips))
+        # Fewer days with random seconds are sized together where there are many trips, which differ less.
+        task = here.task(counts, 5 if num_trips <= FEW_TRIPS else 1)
         fleet = task.size().fleet
         sizes = {"seconds": time.process_time() - start, "expansions": len(task.days), **here.operated(fleet)}
         sizes |= {"shuttles": float(sum(fleet)), "legs": round(float(task.legs.sum()) / len(task.days))}
     true = here.operated(here.needed.fleet)
     return [
         FleetRun(
-            place=job.place,
-            day=job.day,
-            draw=job.draw,
-            epsilon=job.epsilon,
-            method=job.method,
-            form=job.form,
-            run=job.run,
+            **{name: getattr(job, name) for name in (*Fleets.KIND, "run")},
             trips=num_trips,
             true_shuttles=sum(here.needed.fleet),
             true_wait=true["wait"],
@@ -291,23 +269,17 @@ def measure(job: FleetJob) -> list[FleetRun]:
 
 
 def warm_up() -> None:
-    """Compile and import before anything is timed."""
     measure(_job(WEEKDAY, 1.0, "O5", 0))
 
 
 # Results
 
 
-@dataclass(frozen=True, eq=False)
-class Fleets:
-    """All fleets that were sized."""
-
-    runs: Sequence[FleetRun]
-    effort: Effort
+class Fleets(Runs):
+    KIND = ("day", "method", "epsilon", "form", "place", "draw")
 
     @classmethod
     def of(cls, found: Iterable[FleetRun], effort: Effort) -> Fleets:
-        """Sort what was measured."""
         order = {method: place for place, method in enumerate((EXACT, *METHODS))}
         runs = sorted(found, key=lambda r: (r.place, r.day, r.draw, order[r.method], r.form, -r.epsilon, r.run))
         return cls(runs, effort)
@@ -317,16 +289,12 @@ class Fleets:
         """Days of two hours that were looked at."""
         return tuple(day for day in (WEEKDAY, WEEKEND) if any(run.day == day for run in self.runs))
 
-    def of_kind(
-        self, day: str, method: str, epsilon: float, *, form: str = SOUND, place: str = TOWN, draw: int = 0
-    ) -> list[FleetRun]:
-        """Return the fleets of a kind, those left out as well."""
-        kind = (day, method, epsilon, form, place, draw)
-        return [run for run in self.runs if (run.day, run.method, run.epsilon, run.form, run.place, run.draw) == kind]
+    def usual(self) -> dict[str, object]:
+        return {"form": SOUND, "place": TOWN, "draw": 0}
 
     def sized(self, day: str, method: str, epsilon: float, **kind: Any) -> list[FleetRun]:
-        """Return the fleets of a kind that were sized."""
-        return [run for run in self.of_kind(day, method, epsilon, **kind) if run.expansions]
+        """Return the fleets of a kind that were sized, without those left out."""
+        return [run for run in self.of_kind(day=day, method=method, epsilon=epsilon, **kind) if run.expansions]
 
     def mean(self, column: str, day: str, method: str, epsilon: float, **kind: Any) -> float:
         """Return the mean of a measure; nan if nothing was sized."""
@@ -343,11 +311,8 @@ class Fleets:
 
 def mean_of(runs: Sequence[FleetRun], column: str) -> tuple[float, float]:
     """Return the mean of a measure and half the width of its 95 % interval; nan for what is not known."""
-    values: FloatArray = np.array([getattr(run, column) for run in runs], dtype=np.float64)
-    values = values[np.isfinite(values)]
-    if not len(values):
-        return math.nan, math.nan
-    return mean_interval(values) if len(values) > 1 else (float(values[0]), math.nan)
+    values = column_of(runs, column)
+    return mean_interval(values[np.isfinite(values)])
 
 
 # Tables
@@ -369,12 +334,25 @@ _ERRORS = {"shuttles": "more_shuttles", "wait": "more_wait", "idle": "more_idle"
 
 def tables_of(fleets: Fleets) -> dict[str, list[dict[str, object]]]:
     """Return everything measured as tables by name."""
-    tables = {"table1": _table_1(fleets), "fleets": _by_epsilon(fleets), "weekdays": _weekdays(fleets)}
+    by_epsilon = [
+        {"day": day, "mechanism": method, "epsilon": epsilon, **_measured(own)}
+        for day in fleets.days
+        for method in METHODS
+        for epsilon in fleets.effort.epsilons
+        if (own := fleets.sized(day, method, epsilon))
+    ]
+    weekdays = [
+        {"weekday": f"{place}, day {draw}, {_span(day)}", "mechanism": method, **_measured(own)}
+        for place, day, draw in fleets.scenes()
+        for method in (EXACT, "O5", LAPLACE)
+        if day != WEEKEND and (own := fleets.sized(day, method, 1.0, place=place, draw=draw))
+    ]
+    tables = {"table1": _table_1(fleets), "fleets": by_epsilon, "weekdays": weekdays}
     return tables | ({"left-out": rows} if (rows := left_out(fleets)) else {})
 
 
 def _table_1(fleets: Fleets) -> list[dict[str, object]]:
-    rows: list[dict[str, object]] = []
+    rows = []
     for day in fleets.days:
         true = fleets.truth(day)
         own = (true.true_shuttles, true.true_wait, true.true_idle)
@@ -387,32 +365,17 @@ def _table_1(fleets: Fleets) -> list[dict[str, object]]:
 
 
 def _table_1_row(
-    day: str,
-    method: str,
-    num_trips: float,
-    known: Sequence[float],
-    runs: Sequence[FleetRun] = (),
-    form: str = "",
+    day: str, method: str, num_trips: float, known: Sequence[float], runs: Sequence[FleetRun] = (), form: str = ""
 ) -> dict[str, object]:
     line: dict[str, object] = {"day": day, "mechanism": method, "form": form, "trips": float(num_trips)}
-    told = TABLE_1.get(method, {}).get(day, (math.nan,) * 3)
+    stated = TABLE_1.get(method, {}).get(day, (math.nan,) * 3)
     for place, name in enumerate(_ERRORS):
         mean, half = (float(known[place]), math.nan) if known else mean_of(runs, name)
         line |= {name: mean, f"{name}_sd": half}
-    for (name, column), printed in zip(_ERRORS.items(), told, strict=True):
+    for (name, column), printed in zip(_ERRORS.items(), stated, strict=True):
         mean, half = mean_of(runs, column)
         line |= {f"{name} off, printed": printed, f"{name} off": mean, f"{name} off_sd": half}
     return line
-
-
-def _by_epsilon(fleets: Fleets) -> list[dict[str, object]]:
-    rows: list[dict[str, object]] = []
-    for day in fleets.days:
-        for method in METHODS:
-            for epsilon in fleets.effort.epsilons:
-                if runs := fleets.sized(day, method, epsilon):
-                    rows.append({"day": day, "mechanism": method, "epsilon": epsilon, **_measured(runs)})
-    return rows
 
 
 def _measured(runs: Sequence[FleetRun]) -> dict[str, object]:
@@ -428,15 +391,8 @@ def _measured(runs: Sequence[FleetRun]) -> dict[str, object]:
     return line | {"unserved": mean_of(runs, "unserved")[0], "CPU s": mean_of(runs, "seconds")[0]}
 
 
-def _weekdays(fleets: Fleets) -> list[dict[str, object]]:
-    rows: list[dict[str, object]] = []
-    for place, day, draw in fleets.scenes():
-        for method in (EXACT, "O5", LAPLACE):
-            runs = fleets.sized(day, method, 1.0, place=place, draw=draw)
-            if runs and day != WEEKEND:
-                where = f"{place}, day {draw}, {'whole' if day == WHOLE_DAY else '8 to 10 am'}"
-                rows.append({"weekday": where, "mechanism": method, **_measured(runs)})
-    return rows
+def _span(day: str) -> str:
+    return "whole" if day == WHOLE_DAY else "8 to 10 am"
 
 
 def left_out(fleets: Fleets) -> list[dict[str, object]]:

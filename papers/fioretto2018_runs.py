@@ -8,12 +8,11 @@ The paper's trips are not public. Ours are generated to the counts it states (``
 
 from __future__ import annotations
 
-import hashlib
 import math
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass, fields
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from itertools import pairwise
@@ -21,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 import dunnage as dn
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.kernels.counts.tables import consistent_tree, project_dense
 from dunnage.mechanisms.counts import (
     ConstrainedCounts,
@@ -37,10 +36,8 @@ from dunnage.mechanisms.counts import (
 )
 from dunnage.noise.source import Noise
 from dunnage.samples import TripSetting, generate_trips
-from papers.hoogervorst2019_runs import mean_sd
+from papers.measuring import Runs, mean_interval, means, seed_of
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 Mechanism = NoisyCounts | HierarchicalCounts | ConstrainedCounts
 
 WEEKDAY, WEEKEND, WHOLE_DAY = "weekday", "weekend", "whole weekday"
@@ -72,7 +69,6 @@ SUMS: Mapping[str, tuple[str, ...]] = {
 
 
 def mechanism(method: str, epsilon: float, form: str) -> Mechanism:
-    """Return a method as a mechanism with its parameters."""
     given: dict[str, Any] = {"epsilon": Fraction(str(epsilon)), "as_published": form == PUBLISHED}
     if method in (LAPLACE, FLOOR):
         return NoisyCounts(**given, rounding="floor" if method == FLOOR else "round")
@@ -101,7 +97,6 @@ class Trips:
 
     @cached_property
     def true(self) -> FloatArray:
-        """True count of each cell."""
         return self.dense(self.counted)
 
     @cached_property
@@ -112,7 +107,6 @@ class Trips:
         return {name: (feature.groups(pairs, slots), feature.size) for name, feature in features.items()}
 
     def dense(self, counts: DrawnCounts | Counted) -> FloatArray:
-        """Return the count of every cell."""
         dense = np.zeros(self.num_cells)
         dense[counts.cells] = counts.counts
         return dense
@@ -120,8 +114,8 @@ class Trips:
     def draw(self, method: str, epsilon: float, form: str) -> Callable[[Noise], DrawnCounts]:
         """Return what releases counts by a method: noise, projection and rounding, without ledger and files."""
         way = mechanism(method, epsilon, form)
-        asked: Any = way.law(self.dataset) if isinstance(way, NoisyCounts) else way.asked(self.dataset)
-        return lambda noise: way.draw_counts(self.counted, asked, noise)
+        queries: Any = way.law(self.dataset) if isinstance(way, NoisyCounts) else way.asked(self.dataset)
+        return lambda noise: way.draw_counts(self.counted, queries, noise)
 
 
 @lru_cache(maxsize=4)
@@ -137,8 +131,6 @@ def trips(day: str, draw: int = 0) -> Trips:
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """One release, measured."""
-
     day: str  # day, draw, epsilon, method, form, run: What was released, and how
     draw: int
     epsilon: float
@@ -166,7 +158,6 @@ SUM_COLUMNS = {name: name.replace(" ", "_") for name in SUMS}
 
 
 def errors(own: Trips, dense: FloatArray) -> dict[str, Any]:
-    """Measure counts of all cells against the true ones."""
     off = dense - own.true
     measures: dict[str, Any] = {}
     for suffix, which in (("", slice(None)), ("_empty", own.true == 0), ("_full", own.true > 0)):
@@ -186,8 +177,6 @@ def _root_mean_square(values: FloatArray) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Effort:
-    """How much to measure."""
-
     runs: int  # releases of each method, epsilon and day
     draws: int  # draws, draw_runs: Further generated weekdays, and releases on each
     draw_runs: int
@@ -259,10 +248,11 @@ def jobs(effort: Effort) -> list[Job]:
 
 
 def measure(job: Job) -> list[Run | Checked]:
-    """Do one job."""
     noise = Noise(seed=seed_of(job))
     if job.check:
-        return [_CHECKS[job.check](job, noise)]
+        number, mean = _CHECKS[job.check](job, noise)
+        kind = {name: getattr(job, name) for name in ("check", "day", "epsilon", "method")}
+        return [Checked(**kind, number=number, mean=mean)]
     own, found = trips(job.day, job.draw), list[Run | Checked]()
     release = own.draw(job.method, job.epsilon, job.form)
     release(noise)  # tables of noise are made once
@@ -270,26 +260,9 @@ def measure(job: Job) -> list[Run | Checked]:
         start = time.process_time()
         drawn = release(noise)
         seconds = time.process_time() - start
-        found.append(_run(job, run, seconds, errors(own, own.dense(drawn))))
+        kind = {name: getattr(job, name) for name in Results.KIND}
+        found.append(Run(**kind, run=run, seconds=seconds, **errors(own, own.dense(drawn))))
     return found
-
-
-def seed_of(job: Job) -> int:
-    """Return a seed of a job's own, the same in every process."""
-    return int.from_bytes(hashlib.sha256(repr(astuple(job)).encode()).digest())
-
-
-def _run(job: Job, run: int, seconds: float, measured: Mapping[str, Any]) -> Run:
-    return Run(
-        day=job.day,
-        draw=job.draw,
-        epsilon=job.epsilon,
-        method=job.method,
-        form=job.form,
-        run=run,
-        seconds=seconds,
-        **measured,
-    )
 
 
 def nothing(day: str, draw: int = 0) -> list[Run]:
@@ -303,60 +276,56 @@ def nothing(day: str, draw: int = 0) -> list[Run]:
     ]
 
 
-def _asked(job: Job) -> tuple[Trips, Any, Any, Layout]:
+def _queried(job: Job) -> tuple[Trips, Any, Any, Layout]:
     own, way = trips(job.day, job.draw), mechanism(job.method, job.epsilon, job.form)
     assert not isinstance(way, NoisyCounts)
-    asked = way.asked(own.dataset)
-    return own, way, asked, Layout.of(asked.universe, asked.features)
+    queries = way.asked(own.dataset)
+    return own, way, queries, Layout.of(queries.universe, queries.features)
 
 
-def _negative(job: Job, noise: Noise) -> Checked:
+def _negative(job: Job, noise: Noise) -> tuple[float, float]:
     """Count the leaves that the closed form makes negative, before they are rounded to none."""
-    own, way, asked, layout = _asked(job)
-    parents = [finer.parents(coarser, layout) for coarser, finer in pairwise(asked.features)]
-    parents.append(np.repeat(layout.groups_of(asked.features[-1]), layout.sizes))
-    variances = [law.spread**2 for law in (*asked.laws[1:], asked.laws[0])]
+    own, way, queries, layout = _queried(job)
+    parents = [finer.parents(coarser, layout) for coarser, finer in pairwise(queries.features)]
+    parents.append(np.repeat(layout.groups_of(queries.features[-1]), layout.sizes))
+    variances = [law.spread**2 for law in (*queries.laws[1:], queries.laws[0])]
     number, total = 0, 0.0
     for _ in range(job.runs):
-        noisy = [*asked.noisy_sums(own.counted, noise), asked.noisy_cells(own.counted, layout, noise)]
+        noisy = [*queries.noisy_sums(own.counted, noise), queries.noisy_cells(own.counted, layout, noise)]
         leaves = consistent_tree(noisy, parents, variances, prune=way.prune)[-1]
         number, total = number + int((leaves < 0).sum()), total + float(leaves[leaves < 0].sum())
-    return _checked(job, number / job.runs, total / number if number else 0.0)
+    return number / job.runs, total / number if number else 0.0
 
 
-def _contraction(job: Job, noise: Noise) -> Checked:
+def _contraction(job: Job, noise: Noise) -> tuple[float, float]:
     """Divide the error after the projection by that before it, in the norm that it minimises."""
-    own, way, asked, layout = _asked(job)
-    family = way.family(asked.features, layout)
-    pairs, slots = asked.universe.split(own.counted.cells)
-    true_sums = [feature.sums(pairs, slots, own.counted.counts) for feature in asked.features]
+    own, way, queries, layout = _queried(job)
+    family = way.family(queries.features, layout)
+    pairs, slots = queries.universe.split(own.counted.cells)
+    true_sums = [feature.sums(pairs, slots, own.counted.counts) for feature in queries.features]
     groups, ranks = layout.places(own.counted.cells)
     true = np.zeros(own.num_cells)
     true[layout.starts[groups] + ranks] = own.counted.counts
     of_cell = np.repeat(np.arange(layout.num_groups), layout.sizes)
     ratios = []
     for _ in range(job.runs):
-        sums, noisy = asked.noisy_sums(own.counted, noise), asked.noisy_cells(own.counted, layout, noise)
+        sums, noisy = queries.noisy_sums(own.counted, noise), queries.noisy_cells(own.counted, layout, noise)
         x = project_dense(noisy, layout.starts, family, sums).x
         of_join = np.bincount(of_cell, weights=x, minlength=layout.num_groups)
         parts = zip(family.groups, family.sizes, family.ratios, true_sums, sums, strict=True)
         before, after = float(((noisy - true) ** 2).sum()), float(((x - true) ** 2).sum())
-        for own_groups, size, ratio, exact, told in parts:
+        for own_groups, size, ratio, exact, noisy_ in parts:
             found = np.bincount(own_groups, weights=of_join, minlength=size)
-            before, after = before + ratio * ((told - exact) ** 2).sum(), after + ratio * ((found - exact) ** 2).sum()
+            before += ratio * ((noisy_ - exact) ** 2).sum()
+            after += ratio * ((found - exact) ** 2).sum()
         ratios.append(math.sqrt(after / before))
-    return _checked(job, max(ratios), float(np.mean(ratios)))
-
-
-def _checked(job: Job, number: float, mean: float) -> Checked:
-    return Checked(check=job.check, day=job.day, epsilon=job.epsilon, method=job.method, number=number, mean=mean)
+    return max(ratios), float(np.mean(ratios))
 
 
 _CHECKS = {NEGATIVE: _negative, CONTRACTION: _contraction}
 
 
 def warm_up() -> None:
-    """Compile and import before anything is timed."""
     for method, form in (("O5", SOUND), ("O5", PUBLISHED), (MARGINS, SOUND), ("H5", SOUND), (LAPLACE, SOUND)):
         measure(Job(day=WEEKDAY, epsilon=1.0, method=method, form=form, runs=1))
 
@@ -365,12 +334,9 @@ def warm_up() -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class Results:
-    """All runs and checks."""
-
-    runs: Sequence[Run]
-    checks: Sequence[Checked]
-    effort: Effort
+class Results(Runs):
+    checks: Sequence[Checked] = ()
+    KIND = ("day", "draw", "epsilon", "method", "form")
 
     @classmethod
     def of(cls, found: Iterable[Run | Checked], effort: Effort) -> Results:
@@ -382,24 +348,15 @@ class Results:
         runs.sort(key=lambda run: (run.day, run.draw, -run.epsilon, run.method, run.form, run.run))
         checks = [item for item in items if isinstance(item, Checked)]
         checks.sort(key=lambda item: (item.check, item.day, item.method, -item.epsilon))
-        return cls(runs, checks, effort)
-
-    @cached_property
-    def _by_kind(self) -> dict[tuple[object, ...], list[Run]]:
-        found: dict[tuple[object, ...], list[Run]] = {}
-        for run in self.runs:
-            found.setdefault((run.day, run.draw, run.epsilon, run.method, run.form), []).append(run)
-        return found
+        return cls(runs, effort, checks)
 
     def values(self, column: str, method: str, epsilon: float, day: str, *, form: str, draw: int = 0) -> FloatArray:
-        """Return one measure of all runs of a kind."""
-        runs = self._by_kind[day, draw, epsilon, method, form]
-        return np.array([getattr(run, column) for run in runs], dtype=np.float64)
+        return super().values(column, method=method, epsilon=epsilon, day=day, form=form, draw=draw)
 
     def mean(
         self, column: str, method: str, epsilon: float, day: str = WEEKDAY, *, form: str = "", draw: int = 0
     ) -> float:
-        """Return the mean of a measure; as published, unless the method is ours or another form is asked for."""
+        """Return the mean of a measure; as published, unless the method is ours or another form is given."""
         form = form or (SOUND if method in PRESETS else PUBLISHED)
         return float(self.values(column, method, epsilon, day, form=form, draw=draw).mean())
 
@@ -409,26 +366,14 @@ class Results:
         mean, half = mean_interval(self.values(column, method, epsilon, day, form=form))
         return (mean, mean) if math.isnan(half) else (mean - half, mean + half)
 
-    def row(self, columns: Iterable[str], method: str, epsilon: float, day: str, *, form: str) -> dict[str, object]:
-        """Return means, each with its 95 % interval (as ``_sd``, the half of its width), as a line of a table."""
-        line: dict[str, object] = {}
-        for column in columns:
-            line[column], line[f"{column}_sd"] = mean_interval(self.values(column, method, epsilon, day, form=form))
-        return line
+    def row(self, columns: Mapping[str, str], method: str, epsilon: float, day: str, *, form: str) -> dict[str, object]:
+        """Return named means, each with its 95 % interval (as ``_sd``, the half of its width); nan if not measured."""
+        measured = {name: self.values(column, method, epsilon, day, form=form) for name, column in columns.items()}
+        return means(mean_interval, measured)
 
     def checked(self, check: str, method: str = "") -> Iterator[Checked]:
         """Return what was looked at, of one method or of all."""
         return (item for item in self.checks if item.check == check and method in ("", item.method))
-
-
-def mean_interval(values: FloatArray) -> tuple[float, float]:
-    """Return a mean and half the width of its 95 % interval (Student's); nan for what cannot be told."""
-    from scipy import stats
-
-    mean, sd = mean_sd(values)
-    if math.isnan(sd):
-        return mean, sd
-    return mean, float(stats.t.ppf(0.975, len(values) - 1)) * sd / math.sqrt(len(values))
 
 
 # What follows without any run
@@ -475,6 +420,3 @@ def largest_rmse(own: Trips, method: str, epsilon: float) -> float:
     weights = np.ones(len(sizes)) if method in ("O5(a)", "O5(c)") else sizes[0] / sizes
     square = 2 * (len(sizes) / epsilon) ** 2  # of the noise of one answer, on average
     return math.sqrt(square * float((weights * sizes).sum()) / sizes[0])
-
-
-COLUMNS = tuple(field.name for field in fields(Run))

@@ -17,10 +17,10 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 import dunnage as dn
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.exact import exact
 from dunnage.kernels.bins import BinKind
 from dunnage.kernels.bins.certified import pack_vectors
@@ -29,7 +29,7 @@ from dunnage.mechanisms.noisy import NoisyClusters, NoisyValues, published_noise
 from dunnage.mechanisms.sampled_lattice import SampledLattice
 from dunnage.planning.linkage import row_posterior
 from dunnage.samples import draw_weights
-from papers.hoogervorst2019_runs import Setting, mean_sd
+from papers.hoogervorst2019 import Setting
 from papers.li2022_naive import naive_packing
 from papers.li2022_runs import (
     BETA,
@@ -42,19 +42,17 @@ from papers.li2022_runs import (
     SHARES,
     TABLE_1,
     TABLE_2,
+    Disclosed,
     Effort,
     Job,
     Judge,
-    Told,
     dataset_of,
     published,
     published_sizes,
     sampled_lattice,
     seed_of,
 )
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+from papers.measuring import column_of, mean_sd
 
 CONFIDENCE = Fraction(7, 10)  # the paper's recommendation
 NOT_PRIVATE = "none (claimed: epsilon within clusters)"
@@ -168,23 +166,20 @@ def measure_forms(compared: FormJob) -> list[Beside]:
     judge, span = Judge.of(job), job.setting.law.high - job.setting.law.low
     found = []
     for epsilon, form in itertools.product(job.effort.beside_epsilons, FORMS):
-        told = form.draw(judge, exact(epsilon))
-        truth = judge.weights[told.record]
-        run = judge.run(epsilon, Told(told.record, told.upper, form.name, told.seconds))
+        disclosed = form.draw(judge, exact(epsilon))
+        truth = judge.weights[disclosed.record]
+        run = judge.run(epsilon, Disclosed(disclosed.record, disclosed.upper, form.name, disclosed.seconds))
+        same = ("setting", "instance", "ratio", "bins_feasible", "plan_feasible")
         found.append(
             Beside(
-                setting=run.setting,
-                instance=run.instance,
+                **{name: getattr(run, name) for name in same},
                 epsilon=epsilon,
                 form=form.name,
                 model=form.model,
-                ratio=run.ratio,
-                bins_feasible=run.bins_feasible,
-                plan_feasible=run.plan_feasible,
-                covered=float(np.mean((told.lower <= truth) & (truth <= told.upper))),
-                width=float(np.mean(told.upper - told.lower)) / span,
-                error=float(np.mean(np.abs(told.value - truth))) / span,
-                anonymise_seconds=told.seconds,
+                covered=float(np.mean((disclosed.lower <= truth) & (truth <= disclosed.upper))),
+                width=float(np.mean(disclosed.upper - disclosed.lower)) / span,
+                error=float(np.mean(np.abs(disclosed.value - truth))) / span,
+                anonymise_seconds=disclosed.seconds,
             )
         )
     return found
@@ -196,7 +191,7 @@ def form_jobs(effort: Effort) -> list[FormJob]:
 
 
 def form_summary(found: Sequence[Beside], *, by_setting: bool) -> list[dict[str, object]]:
-    """Return means by epsilon and form, and by setting if asked for."""
+    """Return means by epsilon and form, and by setting if wanted."""
     columns = ("ratio", "bins_feasible", "plan_feasible", "covered", "width", "error")
     rows: list[dict[str, object]] = []
     settings = dict.fromkeys(one.setting for one in found) if by_setting else {"all": None}
@@ -205,7 +200,7 @@ def form_summary(found: Sequence[Beside], *, by_setting: bool) -> list[dict[str,
         own = [o for o in found if (o.epsilon, o.form) == (epsilon, form.name) and setting in ("all", o.setting)]
         row: dict[str, object] = {"setting": setting} if by_setting else {}
         row |= {"epsilon": epsilon, "form": form.name, "model": form.model}
-        row |= {column: mean_sd(np.array([getattr(o, column) for o in own]))[0] for column in columns}
+        row |= {column: mean_sd(column_of(own, column))[0] for column in columns}
         rows.append(row)
     return rows
 
@@ -223,12 +218,12 @@ def _attack_published(
     """Attack algorithm 2 as published: intervals show each row's scale; how clusters hang on weights is not known."""
     whole = weights.astype(np.int64)
     noise = dn.Noise(seed=seed_of((30, number)))
-    told, _ = published_noise(whole, SHARES, epsilon=epsilon, confidence=Fraction(0), noise=noise)
+    disclosed, _ = published_noise(whole, SHARES, epsilon=epsilon, confidence=Fraction(0), noise=noise)
     order, scale = np.argsort(whole, kind="stable"), np.empty(len(whole))
     for cluster in rank_clusters(len(whole), SHARES):
         scale[order[cluster]] = np.ptp(whole[order[cluster]]) / float(epsilon)
     # A cluster without range is printed as it is: its row has a weight, and no other.
-    away, known = np.abs(told - whole[:, None]), np.maximum(scale, LEAST_SCALE)
+    away, known = np.abs(disclosed - whole[:, None]), np.maximum(scale, LEAST_SCALE)
     density = np.tanh(1 / (2 * known)) * np.exp(-away / known)
     return density / density.sum(axis=1, keepdims=True), None
 
@@ -335,8 +330,8 @@ def hierarchies(number: int, effort: Effort) -> list[dict[str, object]]:
         found = [run for judge in judges for run in sampled_lattice(judge, doubling=width) if run.method == MOST]
         row: dict[str, object] = {"setting": setting.numeral, "k": k, "first width": width}
         for column in ("ratio", "ratio_all", "kept"):
-            told = np.array([getattr(run, column) for run in found])
-            row[column] = mean_sd(told[~np.isnan(told)])[0]
+            values_ = column_of(found, column)
+            row[column] = mean_sd(values_[~np.isnan(values_)])[0]
         rows.append({**row, "runs with nothing kept": sum(not run.rows for run in found), "runs": len(found)})
     return rows
 
@@ -413,25 +408,14 @@ def plan_risk(number: int, effort: Effort) -> list[dict[str, object]]:
             loads = np.bincount(plan, weights=weights[found.record])
             failed[index] += bool((loads > law.capacity).any())
             bins[index] += int(plan.max()) + 1
-    return [
-        _risk_line(case, planner, int(failed[i]), int(bins[i]), effort.risk_draws) for i, planner in enumerate(PLANNERS)
-    ]
-
-
-def _risk_line(case: RiskyCase, planner: Planner, failed: int, bins: int, num: int) -> dict[str, object]:
-    least, most = clopper_pearson(failed, num)
-    return {
-        "weights": case.weights,
-        "public domain": f"[{case.domain[0]}, {case.domain[1]}]",
-        "epsilon": case.epsilon,
-        "planner": planner.name,
-        "risk promised": planner.promised,
-        "plans that fail": failed / num,
-        "at least": least,
-        "at most": most,
-        "trucks": bins / num,
-        "plans": num,
-    }
+    rows, num = [], effort.risk_draws
+    for planner, failures, trucks in zip(PLANNERS, failed.tolist(), bins.tolist(), strict=True):
+        row = {"weights": case.weights, "public domain": f"[{case.domain[0]}, {case.domain[1]}]"}
+        row |= {"epsilon": case.epsilon, "planner": planner.name, "risk promised": planner.promised}
+        least, most = clopper_pearson(failures, num)
+        row |= {"plans that fail": failures / num, "at least": least, "at most": most}
+        rows.append({**row, "trucks": trucks / num, "plans": num})
+    return rows
 
 
 # Several quantities
@@ -489,37 +473,22 @@ def several(name: str, form: str, effort: Effort, *, epsilon: Fraction = Fractio
     quantities = CARGOES[name]
     mechanism = cargo_mechanisms(quantities, epsilon)[form]
     found = [_packed_cargo(quantities, mechanism, i, effort) for i in range(effort.beside_runs)]
-    row: dict[str, object] = {"quantities": ", ".join(quantities), "form": form, **_promised(quantities, mechanism)}
+    guarantee = mechanism.promise(_cargo_policy(quantities, mechanism).schema).guarantee.to_dict()
+    row: dict[str, object] = {"quantities": ", ".join(quantities), "form": form}
+    row |= {key: guarantee.get(key) for key in ("model", "k", "epsilon", "delta")}
     for column in found[0]:
-        told = np.array([one[column] for one in found])
-        row[column] = mean_sd(told[~np.isnan(told)])[0]
+        disclosed = np.array([one[column] for one in found])
+        row[column] = mean_sd(disclosed[~np.isnan(disclosed)])[0]
     return [row]
 
 
 def _cargo_policy(quantities: Mapping[str, Quantity], mechanism: Any) -> dn.Policy:
-    attributes = {
-        name: {
-            "role": "quasi-identifier",
-            "kind": "numeric",
-            "domain": [one.low, one.high],
-            "resolution": one.resolution,
-            "doubling": one.doubling,
-        }
-        for name, one in quantities.items()
-    }
-    return dn.Policy.from_dict(
-        {
-            "dataset": "cargo",
-            "protects": "package",
-            "attributes": attributes,
-            "mechanism": {"name": mechanism.name},
-        }
-    )
-
-
-def _promised(quantities: Mapping[str, Quantity], mechanism: Any) -> dict[str, object]:
-    guarantee = mechanism.promise(_cargo_policy(quantities, mechanism).schema).guarantee.to_dict()
-    return {name: guarantee.get(name) for name in ("model", "k", "epsilon", "delta")}
+    attributes = {}
+    for name, one in quantities.items():
+        public = {"domain": [one.low, one.high], "resolution": one.resolution, "doubling": one.doubling}
+        attributes[name] = {"role": "quasi-identifier", "kind": "numeric", **public}
+    document = {"dataset": "cargo", "protects": "package", "attributes": attributes}
+    return dn.Policy.from_dict({**document, "mechanism": {"name": mechanism.name}})
 
 
 def _packed_cargo(
@@ -576,7 +545,6 @@ MEASURES: dict[str, Callable[..., list[dict[str, object]]]] = {
 
 
 def parts(effort: Effort) -> list[Part]:
-    """List all parts of the tables."""
     arguments: dict[str, Sequence[Any]] = {
         "hierarchies": range(len(TABLE_1)),
         "identification": list(ATTACKS),
@@ -588,7 +556,6 @@ def parts(effort: Effort) -> list[Part]:
 
 
 def measure_part(part: Part) -> list[tuple[Part, dict[str, object]]]:
-    """Measure some lines of a table."""
     return [(part, row) for row in MEASURES[part.table](*part.arguments, part.effort)]
 
 

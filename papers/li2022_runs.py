@@ -2,7 +2,7 @@
 """Li, Erkin, Lagendijk 2022, section VI: draw the settings of Tables 1 and 2, anonymise as published, plan and judge.
 
 Everything here is the paper's own form, so that its figures can be compared; ``li2022_beside`` has the sound forms. Ten
-draws a setting, unpublished: ours are drawn anew. The instances of Table 1 are samples already ("after the beta
+draws a setting, unpublished: ours are sampled again. The instances of Table 1 are samples already ("after the beta
 sampling"), so algorithm 1 runs on them without sampling again.
 """
 
@@ -14,13 +14,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 import dunnage as dn
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.exact import exact
 from dunnage.kernels.bins import pack_bins, whole_numbers
 from dunnage.mechanisms.noisy import exposed_records, published_noise
@@ -28,10 +29,8 @@ from dunnage.mechanisms.sampled_lattice import SampledLattice
 from dunnage.model.guarantees import SampledDP
 from dunnage.noise.sampling import sampling_delta, sampling_epsilon
 from dunnage.samples.packages import PackageSetting
-from papers.hoogervorst2019_runs import Setting, mean_sd, weights_of
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+from papers.hoogervorst2019 import Setting, weights_of
+from papers.measuring import mean_sd, means
 
 BETA = Fraction(7, 10)
 WHOLE = 1 - Fraction(1, 10**6)  # A rate at which a sample is most likely everything
@@ -65,14 +64,11 @@ TABLE_2 = _settings(201, ("25-L-U", "50-L-U", "25-S-U", "50-S-U", "25-L-N", "25-
 
 
 def settings_of(figure: int) -> tuple[Setting, ...]:
-    """Return the settings of a figure."""
     return TABLE_1 if figure == LATTICE else TABLE_2
 
 
 @dataclass(frozen=True, kw_only=True)
 class Effort:
-    """How much to measure."""
-
     runs: int  # runs, hard_runs: Draws of a setting, and of setting VII
     hard_runs: int
     ks: tuple[int, ...]  # ks, hard_ks: Values of k for algorithm 1 and K-Optimize, and of algorithm 1 for setting VII
@@ -155,14 +151,13 @@ class Job:
 
     @property
     def ks(self) -> tuple[int, ...]:
-        """The values of k."""
         hard = self.setting.numeral == HARD and self.figure == LATTICE
         return self.effort.hard_ks if hard else self.effort.ks
 
 
 @dataclass(frozen=True, eq=False)
-class Told:
-    """What an anonymisation tells of some packages."""
+class Disclosed:
+    """What an anonymisation discloses of some packages."""
 
     rows: IntArray  # which packages
     sizes: FloatArray  # as which weight each of them is planned
@@ -173,7 +168,7 @@ class Told:
 
 @dataclass(frozen=True, eq=False)
 class Judge:
-    """One draw: plans what was told of it, and compares with the true weights of the same packages."""
+    """One draw: plans what is disclosed of it, and compares with the true weights of the same packages."""
 
     job: Job
     weights: FloatArray
@@ -205,22 +200,22 @@ class Judge:
             self.known[key] = len(bins), proved
         return self.known[key]
 
-    def run(self, x: float, told: Told) -> Run:
-        """Plan what was told and judge the plan."""
+    def run(self, x: float, disclosed: Disclosed) -> Run:
+        """Plan what is disclosed and judge the plan."""
         start = time.monotonic()
-        bins, proved = self.packed(told.sizes)
+        bins, proved = self.packed(disclosed.sizes)
         seconds = time.monotonic() - start
-        optimum, known = self.optimum(told.rows)
+        optimum, known = self.optimum(disclosed.rows)
         everything = self.optimum(np.arange(len(self.weights)))[0]
-        fits = [self.weights[told.rows[items]].sum() <= self.job.setting.law.capacity for items in bins]
+        fits = [self.weights[disclosed.rows[items]].sum() <= self.job.setting.law.capacity for items in bins]
         return Run(
             figure=self.job.figure,
             setting=self.job.setting.numeral,
             instance=self.job.instance,
             x=x,
-            method=told.method,
-            rows=len(told.rows),
-            kept=len(told.rows) / len(self.weights),
+            method=disclosed.method,
+            rows=len(disclosed.rows),
+            kept=len(disclosed.rows) / len(self.weights),
             bins=len(bins),
             optimum=optimum,
             optimum_all=everything,
@@ -230,9 +225,9 @@ class Judge:
             proved=proved and known,
             bins_feasible=float(np.mean(fits)) if bins else math.nan,
             plan_feasible=float(all(fits)) if bins else math.nan,
-            anonymise_seconds=told.seconds,
+            anonymise_seconds=disclosed.seconds,
             solve_seconds=seconds,
-            exact=told.exact,
+            exact=disclosed.exact,
         )
 
 
@@ -249,7 +244,6 @@ def policy_of(law: PackageSetting, mechanism: Any, *, doubling: float = DOUBLING
 
 
 def dataset_of(law: PackageSetting, weights: FloatArray, mechanism: Any, *, doubling: float = DOUBLING) -> dn.Dataset:
-    """Put weights under the policy of their setting."""
     return dn.Dataset.from_table(pa.table({"weight": weights}), policy_of(law, mechanism, doubling=doubling))
 
 
@@ -287,8 +281,8 @@ def sampled_lattice(judge: Judge, *, doubling: float = DOUBLING) -> Iterator[Run
     for k in judge.job.ks:
         found = whole_sample(judge, k, doubling)
         known = found.release.uncertain("weight")
-        yield judge.run(k, Told(found.record, (known.lower + known.upper) / 2, AVERAGE, found.seconds))
-        yield judge.run(k, Told(found.record, known.upper, MOST, found.seconds))
+        yield judge.run(k, Disclosed(found.record, (known.lower + known.upper) / 2, AVERAGE, found.seconds))
+        yield judge.run(k, Disclosed(found.record, known.upper, MOST, found.seconds))
 
 
 def whole_sample(judge: Judge, k: int, doubling: float) -> Published:
@@ -314,9 +308,9 @@ def k_optimize(judge: Judge) -> Iterator[Run]:
         found = published(mechanism, data, (*judge.seed, k))
         known = found.release.uncertain("weight")
         assert known.nominal is not None
-        yield judge.run(k, Told(found.record, (known.lower + known.upper) / 2, AVERAGE, found.seconds))
-        yield judge.run(k, Told(found.record, known.upper, MOST, found.seconds))
-        yield judge.run(k, Told(found.record, np.ceil(known.nominal * 1000) / 1000, CLASS_MEAN, found.seconds))
+        yield judge.run(k, Disclosed(found.record, (known.lower + known.upper) / 2, AVERAGE, found.seconds))
+        yield judge.run(k, Disclosed(found.record, known.upper, MOST, found.seconds))
+        yield judge.run(k, Disclosed(found.record, np.ceil(known.nominal * 1000) / 1000, CLASS_MEAN, found.seconds))
 
 
 # Figures 6 and 7
@@ -331,8 +325,8 @@ def noisy(judge: Judge, shares: Sequence[Fraction]) -> Iterator[Run]:
         seed = seed_of((*judge.seed, job.figure, int(10 * epsilon)))
         start = time.monotonic()
         sizes = published_sizes(law, weights, shares, exact(epsilon), exact(confidence), seed)[2]
-        told = Told(rows, sizes, confidence_name(confidence), time.monotonic() - start, printed)
-        yield judge.run(epsilon, told)
+        disclosed = Disclosed(rows, sizes, f"c = {confidence:g}", time.monotonic() - start, printed)
+        yield judge.run(epsilon, disclosed)
 
 
 def published_sizes(
@@ -348,15 +342,10 @@ def published_sizes(
     The paper has no rule for weights below 0 or above what a truck holds.
     """
     noise = dn.Noise(seed=seed)
-    told, radius = published_noise(weights, shares, epsilon=epsilon, confidence=confidence, noise=noise)
+    disclosed, radius = published_noise(weights, shares, epsilon=epsilon, confidence=confidence, noise=noise)
     reach = np.maximum(radius, 0)
-    value, lower, upper = (np.clip(told + sign * reach, law.low, law.high) for sign in (0, -1, 1))
+    value, lower, upper = (np.clip(disclosed + sign * reach, law.low, law.high) for sign in (0, -1, 1))
     return value, lower, upper
-
-
-def confidence_name(confidence: float) -> str:
-    """Name a method by its confidence."""
-    return f"c = {confidence:g}"
 
 
 # All figures
@@ -370,7 +359,6 @@ FIGURES: dict[int, Callable[[Judge], Iterator[Run]]] = {
 
 
 def measure(job: Job) -> list[Run]:
-    """Make and judge every plan of one draw."""
     return list(FIGURES[job.figure](Judge.of(job)))
 
 
@@ -392,7 +380,6 @@ def sorted_runs(runs: Iterable[Run]) -> list[Run]:
 
 
 def warm_up() -> None:
-    """Compile and import before anything is timed."""
     small = replace(QUICK, ks=(2,), epsilons=(1.0,), confidences=(0.7,))
     for figure in FIGURES:
         measure(Job(figure, settings_of(figure)[0], 0, small))
@@ -400,8 +387,6 @@ def warm_up() -> None:
 
 @dataclass(frozen=True, eq=False)
 class Results:
-    """All runs of the figures."""
-
     runs: Sequence[Run]
     effort: Effort
 
@@ -431,7 +416,6 @@ class Results:
         return mean_sd(self.values(column, figure, method, settings=[setting], x=x))[0]
 
     def methods(self, figure: int) -> list[str]:
-        """Return the methods of a figure."""
         return list(dict.fromkeys(run.method for run in self.runs if run.figure == figure))
 
     def xs(self, figure: int, setting: str) -> list[float]:
@@ -441,19 +425,16 @@ class Results:
     def summary(self, figure: int) -> list[dict[str, object]]:
         """Return mean and standard deviation of each measure of a figure, by setting, k or epsilon, and method."""
         cells = itertools.product([s.numeral for s in settings_of(figure)], self.methods(figure))
-        return [self._line(figure, s, m, x) for s, m in cells for x in self.xs(figure, s)]
-
-    def _line(self, figure: int, setting: str, method: str, x: float) -> dict[str, object]:
-        columns = ("ratio", "bins_feasible", "plan_feasible", "kept", "ratio_all", "anonymise_seconds")
-        across = "epsilon" if figure in (CLUSTERS, LAPLACE) else "k"
-        row: dict[str, object] = {"setting": setting, across: x, "method": method}
-        row["runs"] = len(self.values("kept", figure, method, settings=[setting], x=x))
-        if figure == LATTICE:
-            size = next(s.law.size for s in TABLE_1 if s.numeral == setting)
-            row |= stated(int(x), size)
-        for column in columns[: 6 if figure == LATTICE else 3] + columns[5:]:
-            row[column], row[f"{column}_sd"] = mean_sd(self.values(column, figure, method, settings=[setting], x=x))
-        return row
+        columns = ("ratio", "bins_feasible", "plan_feasible", *(("kept", "ratio_all") if figure == LATTICE else ()))
+        across, sizes = "epsilon" if figure in (CLUSTERS, LAPLACE) else "k", {s.numeral: s.law.size for s in TABLE_1}
+        rows = []
+        for setting, method in cells:
+            for x in self.xs(figure, setting):
+                values = partial(self.values, figure=figure, method=method, settings=[setting], x=x)
+                row = {"setting": setting, across: x, "method": method, "runs": len(values("kept"))}
+                row |= stated(int(x), sizes[setting]) if figure == LATTICE else {}
+                rows.append(row | means(mean_sd, {c: values(c) for c in (*columns, "anonymise_seconds")}))
+        return rows
 
 
 def stated(k: int, num_sampled: int) -> dict[str, object]:

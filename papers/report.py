@@ -180,7 +180,6 @@ def legend(curves: Iterable[Curve], *, paper: bool = False, limit: str = "") -> 
 
 
 def panel(title: str, figure: Svg, caption: str = "") -> Svg:
-    """Put a chart under its title."""
     return tag("figure", tag("h3", title), figure, tag("figcaption", caption or Svg("")))
 
 
@@ -189,13 +188,38 @@ def panels(parts: Sequence[Svg], *, wide: bool = False) -> Svg:
     return tag("div", *parts, class_="panels two" if wide else "panels")
 
 
+def figure(
+    by_title: Mapping[str, Sequence[Curve]],  # curves of each panel
+    *,
+    x_title: str,
+    y_title: str = "",
+    title: str = "",
+    draw: Callable[..., Svg] = line_chart,
+    captions: Mapping[str, str] = {},
+    paper: Mapping[str, Sequence[tuple[float, float]]] = {},
+    limits: Mapping[str, float] = {},
+    limit: str = "",  # what the limits are
+    named: bool = True,  # whether the colours are named
+    wide: bool = False,
+    **options: Any,
+) -> list[Svg]:
+    """Draw panels beside each other, under a heading if there is one and names for all colours."""
+    drawn, shown = [], {}
+    for name, curves in by_title.items():
+        given = {"x_title": x_title, "y_title": y_title, "paper": paper.get(name, ()), "limit": limits.get(name)}
+        chart_ = draw(curves, label=f"{title or y_title}, {name}, against {x_title}", **given, **options)
+        drawn.append(panel(name, chart_, captions.get(name, "")))
+        shown |= {curve.name: curve for curve in curves}
+    head = [tag("h3", title, class_="measure")] if title else []
+    colours = [legend(shown.values(), paper=any(paper.values()), limit=limit)] if named else []
+    return [*head, *colours, panels(drawn, wide=wide)]
+
+
 def paragraph(text: str) -> Svg:
-    """Write a paragraph of plain text."""
     return tag("p", text)
 
 
 def section(title: str, *parts: str) -> Svg:
-    """Put parts under a heading."""
     return tag("section", tag("h2", title), *parts)
 
 
@@ -207,7 +231,6 @@ def shown(value: object) -> str:
 
 
 def mean_and_sd(mean: object, sd: object) -> str:
-    """Put a mean and its standard deviation into one cell."""
     spread = shown(sd)
     return f"{shown(mean)} ± {spread}" if spread else shown(mean)
 
@@ -222,6 +245,26 @@ def short_rows(rows: Sequence[Row]) -> list[dict[str, object]]:
     return [
         {
             key: mean_and_sd(value, row[f"{key}_sd"]) if f"{key}_sd" in row else small_shown(value)
+            for key, value in row.items()
+            if not key.endswith("_sd")
+        }
+        for row in rows
+    ]
+
+
+def short_intervals(rows: Sequence[Row]) -> list[dict[str, object]]:
+    """Put means and intervals into one column each, to the second digit of an interval, or four digits without one."""
+
+    def written(value: float, half: object) -> str:
+        width = half if isinstance(half, float) and half > 0 else 0.0
+        if math.isnan(value) or not width:
+            return "" if math.isnan(value) else f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+        decimals = 1 - math.floor(math.log10(width))
+        return " ± ".join(f"{round(number, decimals):,.{max(0, decimals)}f}" for number in (value, width))
+
+    return [
+        {
+            key: written(value, row.get(f"{key}_sd", math.nan)) if isinstance(value, float) else value
             for key, value in row.items()
             if not key.endswith("_sd")
         }
@@ -253,15 +296,23 @@ class PageText(NamedTuple):
 class Statements:
     """What the text of a paper states: sentences are data beside its module, which gives what is measured."""
 
-    def __init__(self, paper: str) -> None:
+    def __init__(self, paper: str, **shared: str) -> None:  # phrases that several statements name
+        self._shared = shared
         self._texts = tomllib.loads((resources.files("papers") / f"{paper}.toml").read_text(encoding="utf-8"))
 
-    def __call__(self, name: str, *, agrees: bool | None = None, **values: tuple[object, ...]) -> Quoted:
-        """Fill in a statement; with ``agrees`` the verdict follows from it, and ``differs`` says why if it does not."""
-        texts = {key: text.format(*values.get(key, ())) for key, text in self._texts[name].items()}
+    def __call__(self, name: str, *, agrees: bool | None = None, **values: object) -> Quoted:
+        """Fill in a statement, with a value or a tuple of them for each of its texts.
+
+        With ``agrees`` the verdict follows from it, and ``differs`` says why if it does not.
+        """
+        given = {key: value if isinstance(value, tuple) else (value,) for key, value in values.items()}
+        texts = {key: text.format(*given.get(key, ()), **self._shared) for key, text in self._texts[name].items()}
         if agrees is not None:
             texts["verdict"] = verdict(agrees, texts.pop("differs"))
         return Quoted(**texts)
+
+    def sentence(self, name: str, *values: object) -> str:
+        return self._texts["sentences"][name].format(*values)
 
     def page(self, **values: object) -> PageText:
         """Fill in what stands around the tables, by name."""
@@ -359,7 +410,6 @@ def html_table(rows: Sequence[Row]) -> Svg:
 
 
 def markdown_table(rows: Sequence[Row]) -> str:
-    """Write rows as a Markdown table."""
     columns = list(rows[0])
     lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
     lines += ["| " + " | ".join(shown(row[c]).replace("|", "\\|") for c in columns) + " |" for row in rows]

@@ -11,23 +11,21 @@ Every method is run on *terms*: at the budget that it declares, and with reports
 
 from __future__ import annotations
 
-import hashlib
+import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, cached_property, lru_cache
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.collecting import batch
 from dunnage.collecting.estimate import hadamard_scores, project_shares
 from dunnage.collecting.kernels import split_cells
 from dunnage.collecting.tally import Counts, Sums, Tally
 from dunnage.devices.numbers import (
-    Duchi,
     JointReport,
     LiteralPiecewise,
     LocalNumeric,
@@ -45,10 +43,8 @@ from dunnage.devices.subjects import Grid, Quantity
 from dunnage.devices.task import Tier
 from dunnage.noise.source import Noise
 from dunnage.samples.telemetry import CITY_BOX, PositionSetting, TelemetrySetting, positions, telemetry
-from papers.fioretto2018_runs import mean_interval
+from papers.measuring import Runs, fields_of, mean_interval, seed_of
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 NumberReport = SampledReport | JointReport
 Shared = LocalLocation | LocalTrajectory
 
@@ -142,7 +138,6 @@ def normalised(attribute: ReportedNumber, column: FloatArray) -> FloatArray:
 
 
 def number_report(method: str, attributes: Sequence[ReportedNumber], epsilon: Fraction) -> NumberReport:
-    """Return the law of a whole report."""
     if method in (L_LDP, L_LDP_WEIGHED):
         return published_report(attributes, epsilon)
     if method == DUCHI:
@@ -201,7 +196,6 @@ def expected_mse(columns: Sequence[tuple[ReportedNumber, FloatArray]], epsilons:
 
 @lru_cache(maxsize=4)
 def grid(levels: int = LEVELS, area_levels: int = AREA_LEVELS) -> Grid:
-    """Return the public grid."""
     west, south, east, north = (Fraction(str(side)) for side in CITY_BOX)
     return Grid(box=(west, south, east, north), levels=levels, area_levels=area_levels)
 
@@ -243,8 +237,6 @@ def share_mechanism(method: str, on: Grid, steps: int, tiers: Sequence[Tier]) ->
 
 @dataclass(frozen=True)
 class Estimated:
-    """Estimated shares of all inputs of a mechanism."""
-
     mechanism: Shared  # what made the reports
     value: FloatArray  # unbiased shares, in the mechanism's own numbering of inputs
     of_groups: FloatArray  # where areas are in clear, the share of reports of each sequence of areas; else empty
@@ -379,8 +371,6 @@ def saying_nothing(cells: IntArray, steps: int, levels: int = LEVELS) -> dict[st
 
 @dataclass(frozen=True, kw_only=True)
 class Effort:
-    """How much to measure."""
-
     # runs, number_runs, long_runs: Repetitions of each method, budget and size; on numbers; where paths of three
     # steps are reported
     runs: int
@@ -394,29 +384,25 @@ QUICK = Effort(runs=4, number_runs=20, long_runs=3, epsilons=(0.5, 1.5, 3.0, 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job:
-    """Some repetitions of one kind."""
+class Case:
+    """What is reported, and how."""
 
     kind: str  # ``numbers``, ``places``, ``paths`` or ``grids``
     data: str  # law of the numbers, or ``fleet``
-    method: str  # method, terms, epsilon: What is reported
+    method: str
     terms: str
     epsilon: float
     # numbers of a report (``numbers``), steps (``places``: of the paths that QJLP reports), or levels (``grids``)
     size: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job(Case):
     runs: int  # repetitions
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run:
-    """One repetition, measured."""
-
-    kind: str  # kind, data, method, terms, epsilon, size, run: What was reported, and how; see :class:`Job`
-    data: str
-    method: str
-    terms: str
-    epsilon: float
-    size: int
+class Run(Case):
     run: int
     mse: float = math.nan  # mean over attributes of the squared error of the estimated mean, in units of [-1, 1]
     # rmse, mape: Root mean square, and mean, of the errors of unbiased shares, for MAPE relative to the share or
@@ -431,11 +417,22 @@ class Run:
 
 def jobs(effort: Effort) -> list[Job]:
     """Return everything to do, long ones first."""
-    todo = [Job(runs=effort.number_runs, **given) for given in _number_jobs(effort)]
-    for given in _share_jobs(effort):
-        long = given["kind"] != GRIDS and given["size"] == max(STEPS)
-        todo.append(Job(runs=effort.long_runs if long else effort.runs, **given))
-    return sorted(todo, key=lambda job: (job.kind != PATHS, -job.size, job.kind == NUMBERS))
+    cases = [(data, EPSILON, size) for data in (GAUSS, UNIFORM) for size in DIMENSIONS]
+    cases += [(CENSUS, epsilon, CENSUS_DIMENSIONS) for epsilon in effort.epsilons]
+    # What is the same on two terms is run once.
+    ways = [(m, terms) for terms, methods in NUMBER_METHODS.items() for m in methods if runs_apart(m, terms)]
+    todo = [(NUMBERS, data, way, epsilon, size) for data, epsilon, size in cases for way in ways]
+    ways = [(method, terms) for terms in TERMS for method in SHARE_METHODS if runs_apart(method, terms)]
+    shares = itertools.product((PATHS, PLACES), (FLEET,), ways, effort.epsilons, STEPS)
+    todo += [case for case in shares if case[0] == PATHS or case[4] == STEPS[0] or case[2][0] == QJLP]
+    ways = [(LT_LDP, DECLARED), (LT_LDP, EQUAL), (OURS, DECLARED), (OURS_CLEAR, DECLARED)]
+    todo += itertools.product((GRIDS,), (FLEET,), ways, GRID_EPSILONS, GRID_LEVELS)
+    found = []
+    for kind, data, (method, terms), epsilon, size in todo:
+        runs = effort.long_runs if kind != GRIDS and size == max(STEPS) else effort.runs
+        runs = effort.number_runs if kind == NUMBERS else runs
+        found.append(Job(kind=kind, data=data, method=method, terms=terms, epsilon=epsilon, size=size, runs=runs))
+    return sorted(found, key=lambda job: (job.kind != PATHS, -job.size, job.kind == NUMBERS))
 
 
 def runs_apart(method: str, terms: str) -> bool:
@@ -444,62 +441,11 @@ def runs_apart(method: str, terms: str) -> bool:
     return method not in same.get(terms, ())
 
 
-def _number_jobs(effort: Effort) -> list[dict[str, Any]]:
-    cases = [(data, EPSILON, size) for data in (GAUSS, UNIFORM) for size in DIMENSIONS]
-    cases += [(CENSUS, epsilon, CENSUS_DIMENSIONS) for epsilon in effort.epsilons]
-    # What is the same on two terms is run once.
-    ways = [
-        (method, terms) for terms, methods in NUMBER_METHODS.items() for method in methods if runs_apart(method, terms)
-    ]
-    return [_given(NUMBERS, data, way, epsilon, size) for data, epsilon, size in cases for way in ways]
-
-
-def _share_jobs(effort: Effort) -> list[dict[str, Any]]:
-    ways = [(method, terms) for terms in TERMS for method in SHARE_METHODS if runs_apart(method, terms)]
-    found = [
-        _given(kind, FLEET, way, epsilon, steps)
-        for kind in (PATHS, PLACES)
-        for steps in STEPS
-        for epsilon in effort.epsilons
-        for way in ways
-        if kind == PATHS or steps == STEPS[0] or way[0] == QJLP
-    ]
-    others = [(LT_LDP, DECLARED), (LT_LDP, EQUAL), (OURS, DECLARED), (OURS_CLEAR, DECLARED)]
-    found += [
-        _given(GRIDS, FLEET, way, epsilon, levels)
-        for levels in GRID_LEVELS
-        for epsilon in GRID_EPSILONS
-        for way in others
-    ]
-    return found
-
-
-def _given(kind: str, data: str, way: tuple[str, str], epsilon: float, size: int) -> dict[str, Any]:
-    return {"kind": kind, "data": data, "method": way[0], "terms": way[1], "epsilon": epsilon, "size": size}
-
-
 def measure(job: Job) -> list[Run]:
-    """Do one job."""
     noise, generator = Noise(seed=seed_of(job)), np.random.default_rng(seed_of(job))
     of_kind = _number_runs if job.kind == NUMBERS else _share_runs
-    return [
-        Run(
-            kind=job.kind,
-            data=job.data,
-            method=job.method,
-            terms=job.terms,
-            epsilon=job.epsilon,
-            size=job.size,
-            run=run,
-            **measured,
-        )
-        for run, measured in enumerate(of_kind(job, noise, generator))
-    ]
-
-
-def seed_of(job: Job) -> int:
-    """Return a seed of a job's own, the same in every process."""
-    return int.from_bytes(hashlib.sha256(repr(astuple(job)).encode()).digest())
+    case = fields_of(job, Case)
+    return [Run(**case, run=run, **measured) for run, measured in enumerate(of_kind(job, noise, generator))]
 
 
 def _number_runs(job: Job, noise: Noise, generator: np.random.Generator) -> Iterable[dict[str, float]]:
@@ -537,7 +483,6 @@ def mechanism_of(job: Job) -> Shared:
 
 
 def warm_up() -> None:
-    """Compile, import and generate before the rest."""
     for method in (DUCHI, OURS):
         measure(Job(kind=NUMBERS, data=GAUSS, method=method, terms=DECLARED, epsilon=1.0, size=2, runs=1))
     for method in SHARE_METHODS:
@@ -547,49 +492,28 @@ def warm_up() -> None:
 # Results
 
 
-@dataclass(frozen=True, eq=False)
-class Results:
-    """All runs."""
-
-    runs: Sequence[Run]
-    effort: Effort
+class Results(Runs):
+    KIND = ("kind", "data", "method", "terms", "epsilon", "size")
 
     @classmethod
     def of(cls, found: Iterable[Run], effort: Effort) -> Results:
-        """Sort what was measured."""
         order = sorted(found, key=lambda r: (r.kind, r.data, r.size, r.epsilon, r.method, r.terms, r.run))
         return cls(order, effort)
 
-    @cached_property
-    def _by_kind(self) -> dict[tuple[object, ...], list[Run]]:
-        found: dict[tuple[object, ...], list[Run]] = {}
-        for run in self.runs:
-            found.setdefault((run.kind, run.data, run.method, run.terms, run.epsilon, run.size), []).append(run)
-        return found
-
-    def values(
-        self, column: str, method: str, epsilon: float, size: int, *, kind: str, data: str, terms: str
-    ) -> FloatArray:
-        """Return one measure of all runs of a kind, from the terms on which the method is run."""
+    def interval(
+        self, column: str, method: str, epsilon: float, size: int, *, kind: str, data: str, terms: str = DECLARED
+    ) -> tuple[float, float]:
+        """Return the mean of a measure, from the terms on which the method is run, and half of its 95 % interval."""
         if not runs_apart(method, terms):
             terms = DECLARED
         if kind == PLACES and method != QJLP:
             size = STEPS[0]  # one place is reported, whatever is compared with it
-        runs = self._by_kind[kind, data, method, terms, epsilon, size]
-        return np.array([getattr(run, column) for run in runs], dtype=np.float64)
-
-    def interval(
-        self, column: str, method: str, epsilon: float, size: int, *, kind: str, data: str, terms: str
-    ) -> tuple[float, float]:
-        """Return the mean of a measure and half of the width of its 95 % interval."""
-        mean, half = mean_interval(self.values(column, method, epsilon, size, kind=kind, data=data, terms=terms))
+        case = {"method": method, "epsilon": epsilon, "size": size, "kind": kind, "data": data, "terms": terms}
+        mean, half = mean_interval(self.values(column, **case))
         return mean, 0.0 if math.isnan(half) else half
 
-    def mean(
-        self, column: str, method: str, epsilon: float, size: int, *, kind: str, data: str, terms: str = DECLARED
-    ) -> float:
-        """Return the mean of a measure."""
-        return self.interval(column, method, epsilon, size, kind=kind, data=data, terms=terms)[0]
+    def mean(self, column: str, method: str, epsilon: float, size: int, **case: str) -> float:
+        return self.interval(column, method, epsilon, size, **case)[0]
 
 
 @lru_cache(maxsize=32)
@@ -693,11 +617,6 @@ def printed_duchi_loss(epsilon: float, dimensions: int) -> float:
         of_likely = odds / (odds + 1) / likely if agreement >= 0 else 0.0
         chances.append(of_likely + (1 / (odds + 1) / unlikely if agreement <= 0 else 0.0))
     return math.log(max(chances) / min(chances))
-
-
-def duchi_variance(epsilon: Fraction, number: float) -> float:
-    """Return the variance of Duchi's law for one number."""
-    return Duchi(epsilon=epsilon, steps=1).variance_at(number)
 
 
 def paper_code(longitude: Fraction, latitude: Fraction, on: Grid) -> tuple[str, str, int]:

@@ -16,16 +16,17 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture(scope="module")
 def paper(request):
-    """A module of the paper that the test's file names, by the end of its name."""
+    """A module of the paper that the test's file names, by the end of its name; without one, the paper's own."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(ROOT)
-        yield lambda end: importlib.import_module(f"papers.{request.module.PAPER}_{end}")
+        yield lambda end="": importlib.import_module(f"papers.{request.module.PAPER}{end and '_'}{end}")
 
 
 @pytest.fixture(scope="module")
 def runs(paper):
-    """How everything is measured."""
-    return paper("runs")
+    """How everything is measured: in a module of its own where the paper has one."""
+    own = Path(paper().__file__).with_name(f"{paper().__name__.split('.')[1]}_runs.py")
+    return paper("runs" if own.exists() else "")
 
 
 @pytest.fixture

@@ -15,14 +15,14 @@ TINY = """
 from dataclasses import replace
 from pathlib import Path
 import sys
-from papers import bhati2021, bhati2021_runs as runs
+from papers import bhati2021 as runs
 
 runs.QUICK = replace(
     runs.QUICK, draws=1, size=400, ks=(5, 20), sizes=(200, 400), limits={runs.OD: (4, 16), runs.RST: (3600, 14400)},
     refine_seconds=0.05,
 )
 if __name__ == "__main__":
-    bhati2021.reproduce(Path(sys.argv[1]), quick=True, workers=1)
+    runs.reproduce(Path(sys.argv[1]), quick=True, workers=1)
 """
 
 

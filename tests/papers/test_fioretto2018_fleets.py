@@ -21,7 +21,7 @@ def fleeting(paper):
 @pytest.fixture(scope="module")
 def text(paper):
     """How fleets are told."""
-    return paper("text")
+    return paper()
 
 
 @pytest.fixture(scope="module")

@@ -30,12 +30,12 @@ TINY = """
 from dataclasses import replace
 from pathlib import Path
 import sys
-from papers import hoogervorst2019, hoogervorst2019_runs as runs
+from papers import hoogervorst2019 as runs
 
 less = dict(instances=1, ks=(8, 10), permutations=200, seconds=1.0, law_draws=5, spreads={10: (3,)})
 runs.QUICK = replace(runs.QUICK, sampled_ks=(8,), sampled_seconds=1.0, **less)
 if __name__ == "__main__":
-    hoogervorst2019.reproduce(Path(sys.argv[1]), quick=True, workers=1)
+    runs.reproduce(Path(sys.argv[1]), quick=True, workers=1)
 """
 TABLE_1 = [81, 81, 83, 87, 88]
 DOMAIN = (80, 90)

@@ -26,8 +26,7 @@ from papers import yao2024, yao2024_runs as runs
 runs.NUM_VEHICLES, runs.NUM_EPOCHS, runs.GRID_EPSILONS = 300, 12, (0.5, 5.0)
 runs.QUICK = replace(runs.QUICK, runs=2, number_runs=2, long_runs=2, epsilons=(0.5, 1.5, 5.0))
 if __name__ == "__main__":
-    for module in (yao2024, yao2024.runs, sys.modules["papers.yao2024_text"]):
-        module.GRID_EPSILONS = runs.GRID_EPSILONS
+    yao2024.GRID_EPSILONS = runs.GRID_EPSILONS
     yao2024.in_parallel = lambda work, todo, **_: [item for job in todo for item in work(job)]
     yao2024.reproduce(Path(sys.argv[1]), quick=True, workers=1)
 """
@@ -36,7 +35,7 @@ if __name__ == "__main__":
 @pytest.fixture(scope="module")
 def text(paper):
     """What the paper states."""
-    return paper("text")
+    return paper()
 
 
 # L-PM

@@ -191,7 +191,7 @@ def publish(
     result["owner"] = {"warnings": list(warnings), "left_out": num_left_out, **key.facts}
     result["rows"] = len(release)
     guarantee = ", ".join(f"{name} {value}" for name, value in certificate.guarantee.to_dict().items())
-    lines = [f"Released  {out}", f"Key       {key_path(out)} (private: never hand it out)"]
+    lines = [f"Released  {out}", f"Key       {key_path(out)} (private: never share it)"]
     lines += [f"Promises  {guarantee}; basis {certificate.basis}"]
     lines += [f"Proof     {certificate.proof}"] if certificate.proof is not None else []
     lines += release.owner.headline(certificate, len(release), num_left_out)

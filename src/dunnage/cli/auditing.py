@@ -91,7 +91,7 @@ def audit(
             progress=tell,
         )
         write_audit(result, out, force=force)
-    access = "may be handed out" if external else "private"
+    access = "may be shared" if external else "private"
     where = f"Audit       {out} ({access}), see {PAGE_FILE}; {SIGNOFF_FILE} is one page to sign"
     print_result({"audit": str(out), **result.to_dict()}, f"{result.summary()}\n\n{where}", as_json)
 

@@ -317,7 +317,7 @@ class _FleetRun:
             else:
                 total: Fraction = slot * int(num)
                 beyond = f", beyond the lifetime limit of {decimal_text(limit)}" if total > limit else ""
-                text = f"tier {tier}: {reports} compose to epsilon {decimal_text(total)} at most{beyond}"
+                text = f"tier {tier}: {reports} add up to at most epsilon {decimal_text(total)}{beyond}"
             done.composed += [text + words] if any_vehicle else []
         slots = done.num_reports // len(self.task.purposes)
         if done.num_missing * 2 > slots:

@@ -86,7 +86,7 @@ class Spent:
     def __str__(self) -> str:
         if self.num_unbounded:
             return f"no bound ({self.num_unbounded} of {self.num_reports} reports have no bound)"
-        return f"epsilon {decimal_text(self.loss)} in {self.num_reports} reports"
+        return f"epsilon {decimal_text(self.loss)} in {self.num_reports} report{'s' * (self.num_reports != 1)}"
 
     def to_list(self) -> tuple[str, int, int]:
         return str(self.loss), self.num_reports, self.num_unbounded

@@ -435,7 +435,7 @@ class City:
                 "Check lat and lon of the stops, or the speed."
             )
         said = (
-            f"Travel times are distances as the crow flies, times {detour:g} for detours, at {speed_kmh:g} km/h, "
+            f"Travel times are straight-line distances, times {detour:g} for detours, at {speed_kmh:g} km/h, "
             "because none were given."
         )
         return replace(self, times=seconds.astype(np.int32), assumed=(*self.assumed, said))

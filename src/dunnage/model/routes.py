@@ -137,7 +137,7 @@ def find_routes(city: City, *, setting: RouteSetting | None = None) -> Routes:
             f"They also drive to and from hubs of their zone up to {setting.max_feeder_seconds} s away, or the "
             f"nearest, and {hub!r}, the hub nearest to all stops, which all zones share."
         )
-    pace = f"at {setting.walk_kmh:g} km/h as the crow flies."
+    pace = f"at {setting.walk_kmh:g} km/h in a straight line."
     if city.lat is None:
         pace = f"{setting.drive_kmh / setting.walk_kmh:.3g} times as long as the drive."
     said.append(f"Walks are at most {setting.max_walk_seconds} s, {pace}")

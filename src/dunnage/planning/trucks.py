@@ -117,8 +117,9 @@ def parse_capacities(texts: Sequence[str | float], units: Mapping[str, str]) -> 
         if not number or not float(number) > 0:
             raise ParameterError(f"capacity must be a positive number, such as 500{units[name]}. Got {text!r}.")
         if unit and unit != units[name]:
-            released, numbers = units[name] or "no unit", units[name] or "numbers"
-            raise ParameterError(f"{name} is released in {released}. Got capacity {text!r}. Write it in {numbers}.")
+            released = units[name] or "no unit"
+            remedy = f"Write it in {units[name]}" if units[name] else "Give a plain number, such as 500"
+            raise ParameterError(f"{name} is released in {released}. Got capacity {text!r}. {remedy}.")
         capacities[name] = float(number)
     return {name: capacities[name] for name in units if name in capacities}
 

@@ -139,7 +139,12 @@ def statement_text(certificate: Certificate) -> str:
     )
     lines += ["What it means", *_bullets(certificate.meaning.sentences)]
     lines += _bullets([row.sentence for row in certificate.meaning.odds if row.sentence is not None])
-    lines += ["In clear", *_bullets(certificate.in_clear), "Assumes", *_bullets(certificate.assumptions)]
+    lines += [
+        "In clear",
+        *_bullets(certificate.in_clear or ("nothing",)),
+        "Assumes",
+        *_bullets(certificate.assumptions),
+    ]
     return "\n".join(lines)
 
 
@@ -247,7 +252,7 @@ def promise_text(promise: Promise) -> str:
         *(("WARNING", warning) for warning in promise.warnings),
         width=13,
     )
-    lines += ["In clear", *_bullets(promise.in_clear)]
+    lines += ["In clear", *_bullets(promise.in_clear or ("nothing",))]
     lines += ["Assumes", *_bullets(f"{item.name}: {item.says}" for item in promise.assumptions)]
     return "\n".join(lines)
 
@@ -909,7 +914,7 @@ def _shown_policy(path: Path, devices: int) -> Shown:
         if not blank:
             raise
         others = [problem for problem in error.problems if problem not in blank]
-        lines = [f"Draft       {path}: {len(blank)} values to fill in"]
+        lines = [f"Draft       {path}: {several(len(blank), 'value')} to fill in"]
         lines += [f"  {problem.where:<28} {problem.remedy}" for problem in blank]
         lines += ["Also wrong", *(f"  - {problem}" for problem in others)] if others else []
         draft: dict[str, object] = {
