@@ -909,7 +909,7 @@ def _shown_policy(path: Path, devices: int) -> Shown:
         if not blank:
             raise
         others = [problem for problem in error.problems if problem not in blank]
-        lines = [f"Draft       {path}: {len(blank)} values to fill in"]
+        lines = [f"Draft       {path}: {several(len(blank), 'value')} to fill in"]
         lines += [f"  {problem.where:<28} {problem.remedy}" for problem in blank]
         lines += ["Also wrong", *(f"  - {problem}" for problem in others)] if others else []
         draft: dict[str, object] = {

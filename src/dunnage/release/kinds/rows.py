@@ -47,6 +47,7 @@ from dunnage.release.kinds import (
     with_role,
 )
 from dunnage.tables.columns import SET_TYPE, is_set
+from dunnage.text import percent
 
 if TYPE_CHECKING:
     from dunnage.mechanisms.classes import ClassRelease
@@ -274,7 +275,7 @@ class ClassesKind(NoisyKind):
     def figures(self, release: Release) -> list[str]:
         measures = release.certificate.rows
         size, loss, suppressed = measures.class_size, measures.loss, measures.suppressed
-        hidden = f", {suppressed.count} suppressed ({suppressed.share:.2%})" if suppressed is not None else ""
+        hidden = f", {suppressed.count} suppressed ({percent(suppressed.share)})" if suppressed is not None else ""
         lines = [f"Records     {measures.records} released{hidden}"]
         if size is not None and loss is not None:
             persons = ", of persons" if measures.persons is not None else ""
