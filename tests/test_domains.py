@@ -118,7 +118,7 @@ def test_distances_between_some_labels(domain: CodedDomain) -> None:
 
 
 def test_limits_and_descriptions_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(domains.labels, "MOST_IN_MATRIX", 2)
+    monkeypatch.setattr(domains, "MOST_IN_MATRIX", 2)
     three = Category(values=["a", "b", "c"])
     assert three.distances_between(np.array([0, 2])).tolist() == [[0, 1], [1, 0]]
     line = Graph(edges=[("a", "b"), ("b", "c")])

@@ -310,7 +310,7 @@ def test_what_has_no_hierarchy_is_refused_before_any_data():
         ({"x": {"role": "public"}}, None),
         ({"size": labels("category", "u", "v")}, "'size'"),
         ({"x": labels("category", "u", "*")}, "'x'"),
-        ({f"x{i}": numeric(0, 1000, 1) for i in range(6)}, "2985984"),
+        ({f"x{i}": numeric(0, 1000, 1) for i in range(6)}, "2,985,984"),
         ({"stop": {"role": QUASI, "kind": "graph", "edges": "edges.csv"}}, "'stop'"),
     ):
         with pytest.raises(PolicyError, match=words):

@@ -328,7 +328,7 @@ def test_schemas_that_cannot_be_released_are_refused_before_any_data():
         (mechanism, {"w": NUMBER, "s": {"role": "sensitive"}}, (0.0, "x"), "sensitive s"),
         (mechanism, {"s": PUBLIC}, ("x",), None),
         (noisy, TWO_FLAGS, ("x", "x"), None),
-        (mechanism, {f"f{i}": FLAG for i in range(16)}, ("x",) * 16, "32768"),
+        (mechanism, {f"f{i}": FLAG for i in range(16)}, ("x",) * 16, "32,768"),
     ):
         with pytest.raises(ParameterError, match=says):
             tried.promise(dataset([row], attributes).schema)

@@ -121,7 +121,7 @@ def test_a_choice_on_the_released_sample_tilts_odds(k, beta, choice):
 def test_refusals():
     for call, given_, word in (
         *((sampling_delta, (k, HALF), "^k ") for k in (1, MAX_K + 1, True)),
-        *((sampling_delta, (5, beta), "^beta ") for beta in (0, 1, MIN_BETA / 2)),
+        *((sampling_delta, (5, beta), "^beta") for beta in (0, 1, MIN_BETA / 2)),
         (sampling_delta, (5, "0.7", "1.2"), "1.20397"),
         (sampling_delta, (5, "0.7", 0), "700"),
         (sampling_beta, (-1,), None),
