@@ -8,7 +8,7 @@
     │   ├── InputError            a data file or frame: lists all its problems
     │   ├── PolicyError           a policy: lists all its problems
     │   ├── ParameterError        an argument (also a ValueError)
-    │   ├── OutputError           the place to write to: exists already, or cannot be written
+    │   ├── OutputError           the place to write to: already exists, or cannot be written
     │   ├── ReleaseError          a release folder or key that cannot be used
     │   ├── LedgerError           a ledger that cannot be opened or read
     │   ├── TaskError             a task that device and platform cannot agree on

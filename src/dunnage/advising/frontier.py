@@ -34,6 +34,13 @@ OVERLOADED = "overloaded before repair"
 """The figure with the share of a plan's trucks that did not fit the truth."""
 PROVEN = "optimum proven"
 """The figure with the share of draws in which the decision without privacy was proven to be the best."""
+SHARES = frozenset(
+    {
+        *(OVERLOADED, PROVEN, "worst truck linkage", "worst record linkage", "not released"),
+        *("distortion by generalisation", "signed_error", "unserved", "predicted_at_worst", "wrongly_placed"),
+    }
+)
+"""Figures that are shares; errors relative to the truth ("error of ...") are shares too."""
 MAX_OVERLOADED = 0.1
 """A plan that overloads more of its trucks is not recommended: its owner must plan again, with the true weights."""
 WEAK_RISK = 0.9

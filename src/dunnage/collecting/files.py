@@ -472,7 +472,7 @@ def perturb(
     InputError
         If the file cannot be used; nothing has been spent then. With ``now``, only if it could never be used.
     OutputError
-        If the report file exists already, is one of the input files, or would replace reports that cannot be made
+        If the report file already exists, is one of the input files, or would replace reports that cannot be made
         again. Nothing has been spent then.
     AllowanceError
         If the allowance cannot be used, or no report can be made. The spend is stored, so a second run gives the same
@@ -540,7 +540,7 @@ def check_report_file(out: str | os.PathLike[str], *, force: bool) -> Path:
 def check_new_file(out: str | os.PathLike[str], *, force: bool) -> Path:
     target = Path(out)
     if os.path.lexists(target) and not (force and target.is_file()):
-        raise OutputError(f"{target} exists already. Choose another name, or replace it with --force.")
+        raise OutputError(f"{target} already exists. Choose another name, or replace it with --force.")
     if not target.parent.is_dir() or not os.access(target.parent, os.W_OK):
         raise OutputError(f"{target.parent} is not a writable folder. Create it first, or choose another place.")
     return target

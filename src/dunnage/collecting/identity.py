@@ -159,7 +159,7 @@ class KeyRing:
         target = Path(path)
         if os.path.lexists(target) and not force:
             raise OutputError(
-                f"{target} exists already. Choose another name: without the old ring its records stay sealed."
+                f"{target} already exists. Choose another name: without the old ring its records stay sealed."
             )
         keys = {
             key.key_id: {"algorithm": key.algorithm, "key": packed(key.key), "created": key.created, "state": key.state}

@@ -61,10 +61,10 @@ def _make_folder(folder: Path, *, force: bool) -> None:
     if os.path.lexists(folder):
         if not _is_ours(folder):
             raise OutputError(
-                f"{folder} exists already and has other files. Nothing was changed. Choose another place."
+                f"{folder} already exists and has other files. Nothing was changed. Choose another place."
             )
         if not force and any(folder.iterdir()):
-            raise OutputError(f"{folder} exists already. Choose another place, or replace it with --force.")
+            raise OutputError(f"{folder} already exists. Choose another place, or replace it with --force.")
         shutil.rmtree(folder)
     try:
         folder.mkdir(parents=True)

@@ -358,7 +358,7 @@ def parse_json(text: str | bytes, *, what: str, most_bytes: int, error: Callable
         decoded = text.decode("utf-8") if isinstance(text, bytes) else text
         return json.loads(decoded, parse_float=no_number, parse_constant=no_number, object_pairs_hook=different_keys)
     except (ValueError, RecursionError) as problem:
-        reason = "too deeply nested" if isinstance(problem, RecursionError) else type(problem).__name__
+        reason = "lists nested too deeply" if isinstance(problem, RecursionError) else "text that is not JSON"
         says = str(problem) if type(problem) is ValueError else reason
         raise error(f"{what} must be JSON from Dunnage. Got {says[:100]}. Fetch or write it again.") from None
 

@@ -674,7 +674,8 @@ def _shown_settlement(path: Path) -> Shown:
     settled = read_settlement(path)
     of_fleet = isinstance(settled, FleetSettlementDocument)
     what = "it shows true trips" if of_fleet else "loading.csv and loads.csv show true packages"
-    return settled.plain(), f"{settled.text()}\nRelease     {settled.release}\nPrivate     {what}; do not share it"
+    private = f"{what}; do not share {'it' if of_fleet else 'them'}"
+    return settled.plain(), f"{settled.text()}\nRelease     {settled.release}\nPrivate     {private}"
 
 
 def _shown_audit(path: Path) -> Shown:
