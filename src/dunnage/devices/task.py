@@ -286,7 +286,7 @@ class Task(Described):
     def tier_index(self, purpose: Purpose, tier: str) -> int:
         """Return in which tier of a purpose a vehicle of the given tier reports."""
         if tier not in self.tier_names:
-            raise task_error("the task has no such tier", tier, f"Choose one of {', '.join(self.tier_names)}.")
+            raise task_error("the task has no such tier", tier, f"The task has: {', '.join(self.tier_names)}.")
         return [own.name for own in purpose.tiers].index(tier) if len(purpose.tiers) > 1 else 0
 
     def slot_tiers(self, purpose: Purpose) -> tuple[Tier, ...]:
@@ -300,7 +300,7 @@ class Task(Described):
     def purpose_index(self, name: str) -> int:
         names = [purpose.name for purpose in self.purposes]
         if name not in names:
-            raise task_error("the task has no such purpose", name, f"Choose one of {', '.join(names)}.")
+            raise task_error("the task has no such purpose", name, f"The task has: {', '.join(names)}.")
         return names.index(name)
 
     def to_dict(self) -> dict[str, Json]:

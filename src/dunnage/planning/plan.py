@@ -353,7 +353,7 @@ class Plan:
             lines.append(f"Truck       {truck.name}: {rooms}{used}")
         if self.certified:
             low, high = self.certified.at_least, self.certified.at_most
-            odds = f"a probability between {low:.4f} and {high:.4f}" if low < 1 else "certainty"
+            odds = f"a probability between {100 * low:.2f} % and {100 * high:.2f} %" if low < 1 else "certainty"
             lines.append(f"Certified   everything fits with {odds}")
             if low < 1 and self.certified.rests_on:
                 lines.append(f"Based on    {self.certified.rests_on}")

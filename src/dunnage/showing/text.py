@@ -354,7 +354,9 @@ def predictions(task: Task, devices: int) -> list[str]:
             continue
         tier = min(task.slot_tiers(purpose), key=lambda tier: tier.epsilon)
         sds = mechanism.predicted_sd(tier, devices)
-        means = (f"{q.name} {2 * sd:.2g} {q.unit}".rstrip() for q, sd in zip(purpose.quantities, sds, strict=True))
+        means = (
+            f"{2 * sd:.2g} {q.unit}".rstrip() + f" for {q.name}" for q, sd in zip(purpose.quantities, sds, strict=True)
+        )
         hints.append(
             f"{purpose.name}: with {devices:,} vehicles, all of tier {tier.name}, means are within about "
             f"{', '.join(means)}"

@@ -290,8 +290,8 @@ class ClassesKind(NoisyKind):
             levels = ", ".join(f"{name} {level}" for name, level in (measures.levels or {}).items())
             return [*lines, f"Levels      {levels}", *_noise_lines(measures.noise or {})]
         if (risks := measures.risks) is not None:
-            highest = f"prosecutor {risks.prosecutor_highest:.3g} at most"
-            lines.append(f"Risks       {highest}, marketer {risks.marketer:.3g}")
+            highest = f"prosecutor {percent(risks.prosecutor_highest)} at most"
+            lines.append(f"Risks       {highest}, marketer {percent(risks.marketer)}")
         for name, item in (measures.sensitive or {}).items():
             lines.append(f"Sensitive   {name}: l {item.l}, t {item.t:.3f} ({item.distance})")
         return lines
