@@ -65,8 +65,9 @@ def a_trip_policy(mechanism: Table, time: Table | None = None, **more: Any) -> d
     trip = {"origin": "from", "destination": "to", "time": "at"}
     city = {"stops": "stops.csv", "modes": "modes.csv"}
     attributes = {"card": {"role": "identifier"}, "from": STOP, "to": STOP, "at": {**CLOCK, **(time or {})}}
+    attributes |= more.pop("attributes", {})
     document = {"dataset": "trips", "protects": "trip", "trip": trip, "city": city, **more}
-    return a_policy(mechanism, {**attributes, **more.pop("attributes", {})}, **{**document, **more})
+    return a_policy(mechanism, attributes, **document)
 
 
 def parcels(num: int = 24) -> pa.Table:

@@ -143,7 +143,7 @@ def device_simulate(
     tiers_column: Annotated[
         OptText, Option(help="Public column of tiers. Without it, tiers are chosen at random.")
     ] = None,
-    seed: shared.SeedOption = None,
+    seed: Annotated[int | None, Option(min=0, help="Random seed of tiers and slots. Noise never repeats.")] = None,
     every_row: Annotated[bool, Option("--every-row", help="Make every row a slot, and show what that costs.")] = False,
     tally: Annotated[
         bool, Option("--tally", help="Write tallies instead of reports; for many millions of rows.")
@@ -156,8 +156,6 @@ def device_simulate(
     as_json: shared.JsonFlag = False,
 ) -> None:
     """Make the reports of every vehicle in a file, as its device would.
-
-    The same seed gives the same tiers and slots, never the same noise.
 
     Example: dunnage device simulate positions.parquet --task task.json -o reports.jsonl
     """
