@@ -55,7 +55,7 @@ from dunnage.publishing import DryRun, mechanism_of, promise
 from dunnage.release import Release
 from dunnage.release.kinds.rows import MAX_LINES
 from dunnage.tables.reader import EXCEL_ENDINGS, TAB_ENDINGS, ReadOptions, guess_options, read_table
-from dunnage.text import several
+from dunnage.text import number_text, several
 
 # Releases, policies, dry runs and tasks: what they promise
 
@@ -355,7 +355,8 @@ def predictions(task: Task, devices: int) -> list[str]:
         tier = min(task.slot_tiers(purpose), key=lambda tier: tier.epsilon)
         sds = mechanism.predicted_sd(tier, devices)
         means = (
-            f"{2 * sd:.2g} {q.unit}".rstrip() + f" for {q.name}" for q, sd in zip(purpose.quantities, sds, strict=True)
+            f"{number_text(float(f'{2 * sd:.2g}'))} {q.unit}".rstrip() + f" for {q.name}"
+            for q, sd in zip(purpose.quantities, sds, strict=True)
         )
         hints.append(
             f"{purpose.name}: with {devices:,} vehicles, all of tier {tier.name}, means are within about "
