@@ -674,8 +674,9 @@ class NoisyQueries:
         for query, size, law, true_sums in zip(self.queries, self.sizes, self.laws, sums, strict=True):
             nothing = math.sqrt(float((true_sums.astype(np.float64) ** 2).sum()) / size)
             rows.append({"feature": query.name, "groups": size, "noise": law.spread, "publish_nothing": nothing})
+            where = "1 sum" if size == 1 else f"each of {size:,} sums"
             lines.append(
-                f"{query.name}: noise of {_three_digits(law.spread)} trips on {'1 sum' if size == 1 else f'each of {size:,} sums'}"
+                f"{query.name}: noise of {_three_digits(law.spread)} trips on {where}"
                 f"; if you published nothing, the error would be {_three_digits(nothing)} trips (root mean square)"
             )
         return Foresight(lines=(*lines, *extra), details={"expected_error": rows})
