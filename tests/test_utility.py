@@ -204,4 +204,4 @@ def test_how_likely_the_plan_fits_is_told() -> None:
     paired = plan_of(release, pairs, capacity=90)
     worth = plan_utility(dn.apply(paired, data, release, key, repair=True, noise=dn.Noise(seed=1)), data)
     assert (worth.feasibility.value, worth.feasibility.bins) == (0.5, 0.75)
-    assert "50.0%" in worth.summary()
+    assert "50 %" in worth.summary()

@@ -33,6 +33,11 @@ def percent(share: float) -> str:
     return "over 99.9 %" if 0.9995 <= share < 1 else rounded_percent(share)
 
 
+def percent_change(change: float) -> str:
+    """Write a relative change with its sign: ``+12.5 %``."""
+    return f"{100 * change:+.1f} %"
+
+
 def large_percent(share: float) -> str:
     """Write a share that may exceed the whole: like :func:`percent`, but in whole per cent from ten times upwards."""
     return f"{100 * share:,.0f} %" if share >= 9.995 else percent(share)

@@ -387,8 +387,8 @@ def _measured_says(subject: Subject, points: Sequence[Point]) -> list[str]:
     if generated:
         parts = [words("in clear")] if about == "rows" else []
         parts += [words(f"number {about}")] if subject.request.size is None else []
-        but = f"except {' and '.join(parts)} " if parts else ""
-        says.append(words("generated", spread=words(f"spread {about}"), but=but))
+        nothing = f"Apart from {' and '.join(parts)}, nothing" if parts else "Nothing"
+        says.append(words("generated", spread=words(f"spread {about}"), nothing=nothing))
     says.append(words("choosing by data" if of_data else "choosing by generated"))
     if private := [point for point in of_data if not point.guarantee.startswith("k-anonymity")]:
         ends = (f"with a differential-privacy guarantee {verb}" for verb in ("was", "were"))

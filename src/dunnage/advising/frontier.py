@@ -19,7 +19,7 @@ from dunnage._version import __version__
 from dunnage.errors import OutputError, ParameterError
 from dunnage.folders import check_new_folder, new_folder
 from dunnage.model.documents import Listed, Model, Software, read, to_text
-from dunnage.text import large_percent
+from dunnage.text import large_percent, percent
 
 FRONTIER_FILE = "frontier.json"
 TABLE_FILE = "frontier.csv"
@@ -34,6 +34,13 @@ OVERLOADED = "overloaded before repair"
 """The figure with the share of a plan's trucks that did not fit the truth."""
 PROVEN = "optimum proven"
 """The figure with the share of draws in which the decision without privacy was proven to be the best."""
+SHARES = frozenset(
+    {
+        *(OVERLOADED, PROVEN, "worst truck linkage", "worst record linkage", "not released"),
+        *("distortion by generalisation", "signed_error", "unserved", "predicted_at_worst", "wrongly_placed"),
+    }
+)
+"""Figures that are shares; errors relative to the truth ("error of ...") are shares too."""
 MAX_OVERLOADED = 0.1
 """A plan that overloads more of its trucks is not recommended: its owner must plan again, with the true weights."""
 WEAK_RISK = 0.9
@@ -279,9 +286,9 @@ def check_place(folder: str | os.PathLike[str], *, force: bool = False) -> None:
 
 
 _NOT_RECOMMENDED = (
-    f"is not recommended: the attacker is right more than {WEAK_RISK:.0%} of the time (unless --max-risk allows it), "
-    f"or more than {MAX_OVERLOADED:.0%} of the trucks are overloaded before repair"
-).replace("%", " %")
+    f"is not recommended: the attacker is right more than {percent(WEAK_RISK)} of the time "
+    f"(unless --max-risk allows it), or more than {percent(MAX_OVERLOADED)} of the trucks are overloaded before repair"
+)
 _FILES = (FRONTIER_FILE, TABLE_FILE, PAGE_FILE, POLICY_FILE)
 _COLUMNS = (
     *("name", "mechanism", "parameters", "plan"),

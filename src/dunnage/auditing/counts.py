@@ -460,7 +460,7 @@ def view_figures(view: CountsView, tell: Progress) -> tuple[list[KeyFigure], lis
             notes.append(words("not all computed", record=view.protects, error=error))
     for row in view.release.certificate.meaning.odds:  # what the certificate states for a suspicion of 50 %
         if row.before == 0.5 and row.at_most is not None:
-            figures.append(figure("membership bound", row.at_most, 0.5, odds=row.sentence))
+            figures.append(figure("membership bound", row.at_most, 0.5, odds=row.sentence, record=view.protects))
     return figures, list(dict.fromkeys(notes))
 
 

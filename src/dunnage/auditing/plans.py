@@ -59,6 +59,7 @@ from dunnage.settle.repair import (
     whole_table,
 )
 from dunnage.tables.dataset import Dataset
+from dunnage.text import percent
 
 DEFAULT_SECONDS = 10.0
 DEFAULT_PERMUTATIONS = 10_000
@@ -250,16 +251,16 @@ class PlanUtility:
     def summary(self) -> str:
         """Describe what privacy cost, for the owner."""
         low, high = self.feasibility.interval
-        likely = f"{self.feasibility.value:.1%}" + (f" ({low:.1%} to {high:.1%})" if low < high else "")
+        likely = f"{percent(self.feasibility.value)}" + (f" ({percent(low)} to {percent(high)})" if low < high else "")
         outside, linkage = self.packages_outside, self.truck_linkage
         rest = f" ({self.outside:g} of it for {outside:,} outside the plan)" if outside else ""
         best = f"{self.optimum:g} ({'proven' if self.proven else 'best known'})"
         lines = [
             f"Objective   {self.objective:g}{rest}, on the true weights {best}",
             f"Ratio       {self.ratio:.3f}",
-            f"Feasible    plan {'yes' if self.plan_feasible else 'no'}, bins {self.bins_feasible:.1%}",
+            f"Feasible    plan {'yes' if self.plan_feasible else 'no'}, bins {percent(self.bins_feasible)}",
             f"Likely      every bin fits {likely} of the time",
-            f"Linkage     {f'{linkage.mean:.1%} on average ({linkage.kind})' if linkage else 'unknown'}",
+            f"Linkage     {f'{percent(linkage.mean)} on average ({linkage.kind})' if linkage else 'unknown'}",
         ]
         return "\n".join(lines)
 

@@ -325,7 +325,7 @@ def _fail_as(error: Exception) -> NoReturn:
         if kind == "NoArgsIsHelpError":
             print_text(error.format_message(), err=True)
             sys.exit(2)
-        _fail("UsageError", f"{error.format_message()} See --help.", 2)
+        _fail("UsageError", f"{error.format_message().rstrip('.')}. See --help.", 2)
     if isinstance(error, OSError):
         _fail(kind, f"{error.strerror or kind}. Check the files you named, and the free space on the disk.", 2)
     if isinstance(error, MemoryError):

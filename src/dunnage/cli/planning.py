@@ -66,7 +66,10 @@ def pack(
         Option(help="Standard: upper (everything fits; if noisy, with the stated confidence) | mean (fewer trucks)."),
     ] = None,
     risk: Annotated[
-        OptText, Option(help="Stochastic and robust: accepted chance that something in the plan does not fit.")
+        OptText,
+        Option(
+            help="Stochastic, and robust with --budget items or published: accepted chance that something does not fit."
+        ),
     ] = None,
     prior: Annotated[
         OptText, Option(help="Stochastic on noisy releases: distribution of the weights, uniform | normal:MEAN:SD.")

@@ -299,7 +299,7 @@ class Allowance:
         moment = _moment(now)
         names = self.task.tier_names
         if tier is None and len(names) > 1:
-            raise TaskError(f"a vehicle needs a tier to enrol. Choose one of {', '.join(names)}.")
+            raise TaskError(f"a vehicle needs a tier to enrol. The task has: {', '.join(names)}.")
         self.task.tier_index(self.task.purposes[0], tier or names[0])  # refuses an unknown tier
         self._book = _Book(self.task.digest, [], tier or names[0], moment, {}, {})
         self._draw_days(moment)
@@ -573,7 +573,7 @@ def _check_place(name: str, enrol: bool) -> None:
         if enrol:
             raise AllowanceError(f"there is already an allowance at {name}. Leave out --enrol to continue with it.")
     elif not enrol:
-        raise AllowanceError(f"there is no allowance at {name}. {_LOST} A new vehicle must enrol first.")
+        raise AllowanceError(f"there is no allowance at {name}. {_LOST} A new vehicle must enrol first (--enrol).")
     elif os.path.lexists(name + _MARKER):
         raise AllowanceError(f"a vehicle was enrolled at {name} before, but its allowance is gone. {_LOST}")
 

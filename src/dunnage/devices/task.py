@@ -286,7 +286,7 @@ class Task(Described):
     def tier_index(self, purpose: Purpose, tier: str) -> int:
         """Return in which tier of a purpose a vehicle of the given tier reports."""
         if tier not in self.tier_names:
-            raise task_error("the task has no such tier", tier, f"Choose one of {', '.join(self.tier_names)}.")
+            raise task_error("the task has no such tier", tier, f"The task has: {', '.join(self.tier_names)}.")
         return [own.name for own in purpose.tiers].index(tier) if len(purpose.tiers) > 1 else 0
 
     def slot_tiers(self, purpose: Purpose) -> tuple[Tier, ...]:
@@ -300,7 +300,7 @@ class Task(Described):
     def purpose_index(self, name: str) -> int:
         names = [purpose.name for purpose in self.purposes]
         if name not in names:
-            raise task_error("the task has no such purpose", name, f"Choose one of {', '.join(names)}.")
+            raise task_error("the task has no such purpose", name, f"The task has: {', '.join(names)}.")
         return names.index(name)
 
     def to_dict(self) -> dict[str, Json]:
@@ -358,7 +358,7 @@ def parse_json(text: str | bytes, *, what: str, most_bytes: int, error: Callable
         decoded = text.decode("utf-8") if isinstance(text, bytes) else text
         return json.loads(decoded, parse_float=no_number, parse_constant=no_number, object_pairs_hook=different_keys)
     except (ValueError, RecursionError) as problem:
-        reason = "too deeply nested" if isinstance(problem, RecursionError) else type(problem).__name__
+        reason = "lists nested too deeply" if isinstance(problem, RecursionError) else "text that is not JSON"
         says = str(problem) if type(problem) is ValueError else reason
         raise error(f"{what} must be JSON from Dunnage. Got {says[:100]}. Fetch or write it again.") from None
 

@@ -69,6 +69,7 @@ from dunnage.model.measures import (
 from dunnage.model.schema import Attribute, Schema
 from dunnage.release.kinds import SENSITIVE, domain_of, generalised, require, with_role
 from dunnage.release.kinds.rows import class_widths, sensitive_column
+from dunnage.text import percent
 
 if TYPE_CHECKING:
     from dunnage.release import Release
@@ -650,7 +651,7 @@ class _Records:
         most, lost = self.mechanism.max_suppressed, int((of_record < 0).sum())
         if most is not None and lost > most * len(self):
             raise Refusal(
-                f"{lost / len(self):.2%} of the records would be suppressed, more than max_suppressed = "
+                f"{percent(lost / len(self))} of the records would be suppressed, more than max_suppressed = "
                 f"{shown_number(most)} allows. Raise it. Or: {self._relief()}."
             )
         # Refuse classes if their middles change a statistic by more than allowed (C3).

@@ -75,6 +75,7 @@ from dunnage.model.trips import COLUMNS, PAIR_COLUMNS, Grouping, PairClasses, Un
 from dunnage.noise import arrays as noise_arrays
 from dunnage.noise.source import Noise
 from dunnage.release.kinds import CELLS, require, same
+from dunnage.text import number_text
 
 if TYPE_CHECKING:
     from dunnage.release import Release
@@ -673,11 +674,16 @@ class NoisyQueries:
         for query, size, law, true_sums in zip(self.queries, self.sizes, self.laws, sums, strict=True):
             nothing = math.sqrt(float((true_sums.astype(np.float64) ** 2).sum()) / size)
             rows.append({"feature": query.name, "groups": size, "noise": law.spread, "publish_nothing": nothing})
+            where = "1 sum" if size == 1 else f"each of {size:,} sums"
             lines.append(
-                f"{query.name}: noise of {law.spread:.3g} trips on {'1 sum' if size == 1 else f'each of {size:,} sums'}"
-                f"; if you published nothing, the error would be {nothing:.3g} trips (root mean square)"
+                f"{query.name}: noise of {_three_digits(law.spread)} trips on {where}"
+                f"; if you published nothing, the error would be {_three_digits(nothing)} trips (root mean square)"
             )
         return Foresight(lines=(*lines, *extra), details={"expected_error": rows})
+
+
+def _three_digits(trips: float) -> str:
+    return number_text(float(f"{trips:.3g}"))
 
 
 def _check_groups(

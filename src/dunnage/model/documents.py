@@ -176,7 +176,8 @@ def problems_of(
         kind, given = item["type"], item.get("input")
         cause = item.get("ctx", {}).get("error")
         if kind == "missing":
-            yield Problem("is missing", where=place, remedy=f"Write {key} = {says}." if says else "")
+            value = says if says.startswith(("a table ", "tables ")) else f"{key} = {says}"
+            yield Problem("is missing", where=place, remedy=f"Write {value}." if says else "")
         elif kind == "extra_forbidden":
             keys = [f.alias or name for name, f in owner.model_fields.items() if not f.exclude]
             yield Problem("is not a key that this version knows", where=place, remedy=suggestion(key, keys))

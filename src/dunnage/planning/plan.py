@@ -34,7 +34,7 @@ from dunnage.planning.dispatch import Service
 from dunnage.planning.models import PackingModel
 from dunnage.planning.trucks import Truck
 from dunnage.tables.reader import listing_rows, read_listing, write_lines
-from dunnage.text import several
+from dunnage.text import percent, several
 
 FORMAT = 1
 PLAN_FILE = "plan.json"
@@ -77,8 +77,8 @@ class Linkage(Model):
 
 def linkage_text(linkage: Linkage) -> str:
     return (
-        f"someone who knows a package's weight can name its truck {linkage.mean:.1%} of the time on average, "
-        f"{linkage.worst:.1%} in the worst case ({linkage.kind})"
+        f"someone who knows a package's weight can name its truck {percent(linkage.mean)} of the time on average, "
+        f"{percent(linkage.worst)} in the worst case ({linkage.kind})"
     )
 
 
@@ -353,7 +353,7 @@ class Plan:
             lines.append(f"Truck       {truck.name}: {rooms}{used}")
         if self.certified:
             low, high = self.certified.at_least, self.certified.at_most
-            odds = f"a probability between {low:.4f} and {high:.4f}" if low < 1 else "certainty"
+            odds = f"a probability between {100 * low:.2f} % and {100 * high:.2f} %" if low < 1 else "certainty"
             lines.append(f"Certified   everything fits with {odds}")
             if low < 1 and self.certified.rests_on:
                 lines.append(f"Based on    {self.certified.rests_on}")
@@ -581,8 +581,9 @@ class FleetPlan:
             wait = run.wait_seconds
             lines += [
                 f"Wait        {wait.mean:.0f} s on average; median {wait.median:.0f} s; 95 % at most {wait.p95:.0f} s",
-                f"Running     {run.busy_share:.1%} of the time with riders, {run.empty_share:.1%} driving empty, "
-                f"{run.parked_share:.1%} parked; {run.occupancy:.2f} riders on board while busy",
+                f"Running     {percent(run.busy_share)} of the time with riders, "
+                f"{percent(run.empty_share)} driving empty, {percent(run.parked_share)} parked; "
+                f"{run.occupancy:.2f} riders on board while busy",
             ]
         if (demand := self.demand) is not None:
             modes = sorted(((share, mode) for mode, share in demand.modes.items() if share > 0), reverse=True)
@@ -590,7 +591,7 @@ class FleetPlan:
                 f"Planned for {several(round(demand.trips), 'trip')} a day with "
                 f"{several(round(demand.legs), 'shuttle ride')}; trips without a shuttle: "
                 f"{round(demand.without_shuttle):,}, of which {demand.same_stop:,.0f} end where they begin",
-                f"Modes       {', '.join(f'{mode} {share:.1%}' for share, mode in modes) or 'none'}",
+                f"Modes       {', '.join(f'{mode} {percent(share)}' for share, mode in modes) or 'none'}",
             ]
         lines += [f"Assumes     {sentence}" for sentence in self.assumed]
         lines += [f"Note        {sentence}" for sentence in self.notes]

@@ -61,6 +61,7 @@ from dunnage.settle.repair import (
 )
 from dunnage.tables.columns import write_csv
 from dunnage.tables.dataset import Dataset
+from dunnage.text import large_percent, percent
 
 SETTLEMENT_FILE = "settlement.json"
 
@@ -127,10 +128,10 @@ class SettlementDocument(PrivateModel):
         sealed, linkage, outside, fit = self.sealed, self.truck_linkage, self.unplanned, "all of them fit"
         if self.overloaded:
             worst = max(item.load / item.capacity for item in self.overloaded) - 1
-            fit = f"{len({item.bin for item in self.overloaded})} overloaded, by at most {worst:.1%}"
+            fit = f"{len({item.bin for item in self.overloaded})} overloaded, by at most {large_percent(worst)}"
         lines = [
             f"Bins        {num_bins}, {fit}",
-            f"Feasible    plan {'yes' if self.plan_feasible else 'no'}, bins {self.bins_feasible:.1%}; "
+            f"Feasible    plan {'yes' if self.plan_feasible else 'no'}, bins {percent(self.bins_feasible)}; "
             f"in the end {'yes' if self.feasible else 'no'}",
         ]
         if sealed is not None and not self.plan_feasible:
@@ -152,7 +153,9 @@ class SettlementDocument(PrivateModel):
             lines.append("Linkage     unknown: the release does not state the law of its noise")
         else:
             after = linkage.if_seen_to_fit
-            fitted = "" if after is None else f"; at most {after:.1%} for someone who also sees that everything fitted"
+            fitted = (
+                "" if after is None else f"; at most {percent(after)} for someone who also sees that everything fitted"
+            )
             lines.append(f"Linkage     {linkage_text(linkage)}{fitted}")
         if outside.count:
             parts = [f"{num} {name.replace('_', ' ')}" for name, num in outside.plain().items() if name != "count"]

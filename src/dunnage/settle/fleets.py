@@ -58,7 +58,7 @@ from dunnage.settle import SETTLEMENT_FILE, SettlementDocument, check_key
 from dunnage.settle.repair import PrivateModel
 from dunnage.tables.columns import write_csv
 from dunnage.tables.dataset import Dataset
-from dunnage.text import several
+from dunnage.text import percent_change, several
 
 EVENTS_FILE = "events.csv"
 SETTLEMENT_PAGE = "settlement.html"
@@ -174,7 +174,7 @@ def _above(wait: float, target: float) -> str:
 
 def _compared(word: str, planned: str, needed: str | None, error: float | None) -> str:
     compared = "" if needed is None else f"; {needed} with the fleet that the true trips need"
-    return f"{word:<11} {planned} as planned{compared}" + ("" if error is None else f" ({error:+.1%})")
+    return f"{word:<11} {planned} as planned{compared}" + ("" if error is None else f" ({percent_change(error)})")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

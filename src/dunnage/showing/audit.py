@@ -190,7 +190,8 @@ def sign_off_page(audit: Audit) -> str:
     # What this release and all earlier releases of the dataset add up to.
     composition = stated.composition
     if composition is None or not isinstance(composition.total, Total):
-        composed = "there is no total: " + (composition.rule if composition else "").removeprefix("does not compose: ")
+        rule = composition.rule if composition else ""
+        composed = "no total" + (f": {rule.removeprefix('does not compose: ')}" if rule else "")
     else:
         delta = f", delta {composition.total.delta}" if composition.total.delta else ""
         composed = f"epsilon {composition.total.epsilon}{delta} in total ({composition.neighbours or ''})"

@@ -31,7 +31,7 @@ from dunnage.release.kinds.counts import CountsKind
 from dunnage.settle.fleets import FleetSettlement
 from dunnage.showing import figures as draw
 from dunnage.showing.figures import render
-from dunnage.text import NO_BREAK, number_text, percent, several
+from dunnage.text import NO_BREAK, number_text, percent, percent_change, several
 
 Points = Sequence[tuple[int, float]]  # shuttles and mean wait in seconds, by rising number
 
@@ -266,7 +266,7 @@ def _drawn_zones(task: FleetTask) -> list[int]:
 
 
 def _signed(error: float | None) -> str:
-    return _NONE if error is None else f"{100 * error:+.1f}{NO_BREAK}%"
+    return _NONE if error is None else percent_change(error).replace(" ", NO_BREAK)
 
 
 def _seconds(value: float | None) -> str:

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from itertools import pairwise
 
 from dunnage.advising.advice import ranking
-from dunnage.advising.frontier import DATA, GENERATED, SAMPLE, Frontier, Limit, Measure, Point
+from dunnage.advising.frontier import DATA, GENERATED, SAMPLE, SHARES, Frontier, Limit, Measure, Point
 from dunnage.advising.sweep import policy_document_or_none
 from dunnage.mechanisms import MECHANISMS
 from dunnage.mechanisms.clusters import UtilityClusters
@@ -159,7 +159,7 @@ def _facts(point: Point, frontier: Frontier) -> list[tuple[str, str]]:
         ("basis", point.basis),
         ("measured on", f"{_measured_on(point)}, {point.draws} times"),
         ("beaten by another", "yes" if point.dominated else "no"),
-        *((_plain(name), number_text(value)) for name, value in point.figures.items()),
+        *((_plain(name), _figure_text(name, value)) for name, value in point.figures.items()),
     ]
     if point.weak:
         facts.append(("hardly protects", "recommended only if your limit on the risk allows it"))
@@ -170,6 +170,10 @@ def _facts(point: Point, frontier: Frontier) -> list[tuple[str, str]]:
 
 def _measured_on(point: Point) -> str:
     return {GENERATED: "generated data", SAMPLE: "a sample of the true data"}.get(point.measured_on, "the true data")
+
+
+def _figure_text(name: str, value: float) -> str:
+    return share_text(value) if name in SHARES or name.startswith("error of ") else number_text(value)
 
 
 def _plain(name: str) -> str:

@@ -55,7 +55,7 @@ from dunnage.publishing import DryRun, mechanism_of, promise
 from dunnage.release import Release
 from dunnage.release.kinds.rows import MAX_LINES
 from dunnage.tables.reader import EXCEL_ENDINGS, TAB_ENDINGS, ReadOptions, guess_options, read_table
-from dunnage.text import several
+from dunnage.text import number_text, several
 
 # Releases, policies, dry runs and tasks: what they promise
 
@@ -359,7 +359,10 @@ def predictions(task: Task, devices: int) -> list[str]:
             continue
         tier = min(task.slot_tiers(purpose), key=lambda tier: tier.epsilon)
         sds = mechanism.predicted_sd(tier, devices)
-        means = (f"{q.name} {2 * sd:.2g} {q.unit}".rstrip() for q, sd in zip(purpose.quantities, sds, strict=True))
+        means = (
+            f"{number_text(float(f'{2 * sd:.2g}'))} {q.unit}".rstrip() + f" for {q.name}"
+            for q, sd in zip(purpose.quantities, sds, strict=True)
+        )
         hints.append(
             f"{purpose.name}: with {devices:,} vehicles, all of tier {tier.name}, means are within about "
             f"{', '.join(means)}"
@@ -679,7 +682,8 @@ def _shown_settlement(path: Path) -> Shown:
     settled = read_settlement(path)
     of_fleet = isinstance(settled, FleetSettlementDocument)
     what = "it shows true trips" if of_fleet else "loading.csv and loads.csv show true packages"
-    return settled.plain(), f"{settled.text()}\nRelease     {settled.release}\nPrivate     {what}; do not share it"
+    private = f"{what}; do not share {'it' if of_fleet else 'them'}"
+    return settled.plain(), f"{settled.text()}\nRelease     {settled.release}\nPrivate     {private}"
 
 
 def _shown_audit(path: Path) -> Shown:

@@ -581,7 +581,8 @@ def _normalise_numbers(column: pa.Array, attribute: Attribute, options: ReadOpti
     if attribute.domain is not None:
         outside = ~attribute.numeric.contains(values) & np.isfinite(values)
     inexact = (np.abs(values) >= _FIRST_INEXACT) & ~infinite & ~outside
-    remedy = 'Fix the cells, or set [read] decimal = "," or null = ["n/a"] in the policy.'
+    comma = 'decimal = "," (with delimiter = ";") or ' if options.decimal == "." else ""
+    remedy = f'Fix the cells, or set [read] {comma}null = ["n/a"] in the policy.'
     wrong = [_Fault(unreadable | infinite, "is not a finite number", remedy), _Fault(inexact, f"is {_INEXACT}")]
     faults = [_Fault(outside, _OUTSIDE, _NUMBER_REMEDY)]
     if attribute.counts:

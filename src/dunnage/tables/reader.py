@@ -30,6 +30,7 @@ import numpy as np
 
 from dunnage.arrays import IntArray
 from dunnage.errors import MOST_ROWS_NAMED, InputError, ParameterError, Problem
+from dunnage.text import several
 
 if TYPE_CHECKING:  # imported when a table is read: policies do not need it
     import pyarrow as pa
@@ -339,8 +340,8 @@ def _read_workbook(path: Path, options: ReadOptions, wanted: Iterable[str]) -> S
     if inside:
         (first, left), (last, right) = min(inside)
         corners = f"{_column_name(left)}{first + 1}:{_column_name(right)}{last + 1}"
-        what = f"has {len(inside)} merged areas at or below its header, first {corners}"
-        problems.append(Problem(what, where, remedy="Unmerge them and fill in every cell."))
+        what = f"has {several(len(inside), 'merged area')} at or below its header, first {corners}"
+        problems.append(Problem(what, where, remedy="Unmerge and fill in every cell."))
     if problems:
         raise InputError(str(path), problems)
     rows = [line for line in lines[top + 1 :] if any(cell != "" for cell in line)]

@@ -47,6 +47,7 @@ from dunnage.release.kinds import (
     with_role,
 )
 from dunnage.tables.columns import SET_TYPE, is_set
+from dunnage.text import percent
 
 if TYPE_CHECKING:
     from dunnage.mechanisms.classes import ClassRelease
@@ -274,7 +275,7 @@ class ClassesKind(NoisyKind):
     def figures(self, release: Release) -> list[str]:
         measures = release.certificate.rows
         size, loss, suppressed = measures.class_size, measures.loss, measures.suppressed
-        hidden = f", {suppressed.count} suppressed ({suppressed.share:.2%})" if suppressed is not None else ""
+        hidden = f", {suppressed.count} suppressed ({percent(suppressed.share)})" if suppressed is not None else ""
         lines = [f"Records     {measures.records} released{hidden}"]
         if size is not None and loss is not None:
             persons = ", of persons" if measures.persons is not None else ""
@@ -289,8 +290,8 @@ class ClassesKind(NoisyKind):
             levels = ", ".join(f"{name} {level}" for name, level in (measures.levels or {}).items())
             return [*lines, f"Levels      {levels}", *_noise_lines(measures.noise or {})]
         if (risks := measures.risks) is not None:
-            highest = f"prosecutor {risks.prosecutor_highest:.3g} at most"
-            lines.append(f"Risks       {highest}, marketer {risks.marketer:.3g}")
+            highest = f"prosecutor {percent(risks.prosecutor_highest)} at most"
+            lines.append(f"Risks       {highest}, marketer {percent(risks.marketer)}")
         for name, item in (measures.sensitive or {}).items():
             lines.append(f"Sensitive   {name}: l {item.l}, t {item.t:.3f} ({item.distance})")
         return lines
