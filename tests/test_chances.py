@@ -123,6 +123,16 @@ def test_less_exact_ways_still_bracket(case: tuple[list[list[Member]], list[int]
     assert low - ROUNDING <= truth <= high + ROUNDING
 
 
+def test_rounded_sums_enclose_the_true_ones() -> None:
+    members = Members(np.array([[5], [8], [3]]))
+    for number, (least, largest) in enumerate(((0, 0), (3, 8), (8, 13), (16, 16))):
+        up, down = (members.draws(3, 0, 3, upward)[number].values for upward in (True, False))
+        assert 3 * up.max() >= largest
+        assert 3 * up.min() >= least
+        assert 3 * down.max() <= largest
+        assert 3 * down.min() <= least
+
+
 def test_certainty_is_no_rounded_chance_and_counting_stops_in_time() -> None:
     assert fit_chance([], np.array([0])) == 1.0
     assert Chances([Members(np.array([[5]]))], np.array([0])).fits((0,)) == (1.0, 1.0)

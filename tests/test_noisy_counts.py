@@ -10,6 +10,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from scipy import stats
+from tests.builders import RIDERS, a_trip_policy, trips
 from tests.chance_help import chance_of
 from tests.counts_help import counted, universe
 
@@ -105,3 +106,19 @@ def test_bad_parameters_are_refused():
     ):
         with pytest.raises(ParameterError, match=what):
             dn.NoisyCounts(**{"epsilon": 1, **parameters})
+
+
+def test_noise_and_loss_grow_with_the_trips_of_a_rider():
+    """A rider changes as many counts as are counted of him; a trip more of one with too many replaces another."""
+    for most in (1, 2, 3):
+        bound = {**RIDERS["contribution"], "max": most}
+        policy = a_trip_policy({"name": "noisy-counts", "epsilon": 2}, **{**RIDERS, "contribution": bound})
+        data = dn.load(trips(), policy)
+        assert noisy_counts.NoisyCounts(epsilon=2).law(data).scale == Fraction(most, 2)
+        queries = noisy_counts.ConstrainedCounts(epsilon=2).asked(data)
+        shares = [
+            most / (query.share * 2) for query in noisy_counts.ConstrainedCounts(epsilon=2).queries(policy.schema)
+        ]
+        assert [law.scale for law in queries.laws] == shares
+        loss = noisy_counts.losses(Fraction(2), policy.schema, None)
+        assert (Fraction(loss.trip), loss.rider) == (Fraction(4, most), 2)
