@@ -17,6 +17,8 @@ from tests.commands import fine, rows, run
 from tests.test_fleet import tiny_city
 from tests.test_settle_fleets import trip_table
 
+from dunnage.text import percent
+
 MODELS = ("standard", "stochastic", "robust", "sealed")
 APPLY = "parcels.csv --policy parcels.toml --release release"
 
@@ -283,7 +285,7 @@ def test_every_model_on_files(place, options):
         assert sum(int(line["count"]) for line in rows("plan/slots.csv")) == 60
     shown = run("show plan").out
     assert written["model"]["name"] in shown
-    assert f"{100 * written['truck_linkage']['mean']:.1f}%" in shown
+    assert percent(written["truck_linkage"]["mean"]) in shown
     again = fine("show plan")
     assert {name: again[name] for name in FIXED} == {name: written[name] for name in FIXED}
     done = fine(f"apply plan {APPLY} -o settlement")
