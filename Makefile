@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 CORE := $(VENV)/.core
 READY := $(VENV)/.ready
 DOCS := $(VENV)/.docs
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 
 .PHONY: demo test test-all tests check bench docs reproduce clean
 
@@ -37,19 +38,20 @@ docs: $(DOCS)
 reproduce: $(READY)
 	$(BIN)/python -m papers $(or $(PAPER),hoogervorst2019) $(if $(QUICK),--quick) --out reproduced
 
-$(CORE): pyproject.toml
+$(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Dunnage needs Python 3.11 or newer; for example, set PYTHON=python3.12")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable .
+
+$(CORE): pyproject.toml | $(BIN)/python
+	$(INSTALL) --editable .
 	touch $@
 
-$(READY): $(CORE)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable ".[test]"
-	touch $@
+$(READY): pyproject.toml | $(BIN)/python # the core too, in one go
+	$(INSTALL) --editable ".[test]"
+	touch $(CORE) $@
 
 $(DOCS): $(READY)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable ".[docs]"
+	$(INSTALL) --editable ".[docs]"
 	touch $@
 
 clean:

@@ -198,7 +198,7 @@ def test_killed_at_each_step(template: Path) -> None:
     assert results[-1][1] == 0
     assert {code for _, code in results[:-1]} == {KILLED}
     assert len(results) > 30  # the steps were found
-    check_all(results, each=4)
+    check_all(results, each=6)
 
 
 def test_killed_at_each_step_of_replacing(template: Path) -> None:
@@ -206,11 +206,11 @@ def test_killed_at_each_step_of_replacing(template: Path) -> None:
         assert code == 0
     results = forked("at_each_step", template, "--again", "--force")
     assert results[-1][1] == 0
-    check_all(results, each=4)
+    check_all(results, each=6)
 
 
 def test_killed_at_random(root: Path) -> None:
-    check_all(forked("at_random", prepare(root / "place", 3000), 12, 20261115))
+    check_all(forked("at_random", prepare(root / "place", 3000), 8, 20261115))
 
 
 def kill_commands(root: Path, num: int, size: int) -> None:
@@ -231,6 +231,7 @@ def kill_commands(root: Path, num: int, size: int) -> None:
     check_again(places)
 
 
+@pytest.mark.long
 def test_the_command_is_killed_at_random(root: Path) -> None:
     kill_commands(root, 2, 60)
 
