@@ -40,7 +40,7 @@ MAX_ROWS = 10  # estimates printed for each quantity
 DEFAULT_DEVICES = 5_000
 
 
-@device_app.command("task")
+@device_app.command("task", short_help="Write the task for devices and show what it promises.")
 def device_task(
     policy: Annotated[Path, Argument(help="Policy file, for devices.")],
     out: Annotated[Path, Option("-o", "--out", help="Task file to write (.json).")],
@@ -133,7 +133,7 @@ def device_perturb(
     print_result({"out": str(out), **done.to_dict()}, f"{done.summary()}\nWritten   {out}", as_json)
 
 
-@device_app.command("simulate")
+@device_app.command("simulate", short_help="Make the reports of every vehicle in a file.")
 def device_simulate(
     data: Annotated[Path, Argument(help="CSV, Parquet or Excel file with the rows of many vehicles.")],
     task: TaskOption,

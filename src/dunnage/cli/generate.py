@@ -21,7 +21,7 @@ generate_app = typer.Typer(
 )
 
 
-@generate_app.command("packages")
+@generate_app.command("packages", short_help="Generate packages with weights.")
 def generate_packages(
     out: Annotated[Path, Option("-o", "--out", help="CSV file to write; the policy goes beside it.")],
     setting: Annotated[OptText, Option(help="A setting of the papers: 25-L-U, 50-S-U, 25-L-N, 25-L-Un ...")] = None,
@@ -55,7 +55,7 @@ def generate_packages(
     print_result({"data": str(data), "policy": str(policy), "size": chosen.size}, text, as_json)
 
 
-@generate_app.command("rides")
+@generate_app.command("rides", short_help="Generate rides on a metro network.")
 def generate_rides(
     out: Annotated[Path, Option("-o", "--out", help="CSV file to write; policy and edges go beside it.")],
     size: Annotated[int, Option(help="Number of rides.")] = 10_000,
@@ -78,7 +78,7 @@ def generate_rides(
     print_result({"data": str(data), "policy": str(policy), "edges": str(edges), "size": size}, text, as_json)
 
 
-@generate_app.command("trips")
+@generate_app.command("trips", short_help="Generate trips of a day between stops.")
 def generate_trips(
     out: Annotated[Path, Option("-o", "--out", help="CSV file to write; policy, stops, modes go beside it.")],
     size: Annotated[OptInt, Option(help="Number of trips. Default: as many as in the paper.")] = None,
@@ -111,7 +111,7 @@ def generate_trips(
     print_result({**paths, "size": setting.num_trips}, text, as_json)
 
 
-@generate_app.command("city")
+@generate_app.command("city", short_help="Generate a city for shuttle fleets, or read one from GTFS.")
 def generate_city(
     out: Annotated[Path, Option("-o", "--out", help="City folder to create: stops, travel times, buses, modes.")],
     stops: Annotated[OptInt, Option(help="Number of stops of an invented city. Default: 130.")] = None,
@@ -177,7 +177,7 @@ def generate_city(
     print_result(result, text, as_json)
 
 
-@generate_app.command("telemetry")
+@generate_app.command("telemetry", short_help="Generate sensor readings of trucks.")
 def generate_telemetry(
     out: Annotated[Path, Option("-o", "--out", help="CSV or Parquet file to write; the policy goes beside it.")],
     size: Annotated[int, Option(help="Number of vehicles.")] = 5_000,
@@ -201,7 +201,7 @@ def generate_telemetry(
     _print_made(data, policy, "readings", size, setting.num_rows, as_json)
 
 
-@generate_app.command("positions")
+@generate_app.command("positions", short_help="Generate positions of a fleet in a city.")
 def generate_positions(
     out: Annotated[Path, Option("-o", "--out", help="CSV or Parquet file to write; the policy goes beside it.")],
     size: Annotated[int, Option(help="Number of vehicles.")] = 9_858,
