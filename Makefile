@@ -41,6 +41,7 @@ reproduce: $(READY)
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Dunnage needs Python 3.11 or newer; for example, set PYTHON=python3.12")'
 	$(PYTHON) -m venv $(VENV)
+	$(INSTALL) --upgrade pip # an older one takes longer for the rest
 
 $(CORE): pyproject.toml | $(BIN)/python
 	$(INSTALL) --editable .
