@@ -168,3 +168,9 @@ def test_one_logger_and_no_prints():
         text = path.read_text()
         assert not re.search(r"^\s*print\(", text, re.M), path
         assert set(re.findall(r"getLogger\(([^)]*)\)", text)) <= {'"dunnage"'}, path
+
+
+def test_mechanisms_are_listed_by_their_own_names():
+    from dunnage.mechanisms import MECHANISMS
+
+    assert [name for name, kind in MECHANISMS.items() if kind.name != name] == []
