@@ -73,6 +73,19 @@ class PeriodRule:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Expect:
+    """What is publicly expected of the data: the owner's estimate, never counted in the rows."""
+
+    trips: int | None = None  # in one release, over all its dates
+    dates: int | None = None  # how many dates one release covers
+
+    def __post_init__(self) -> None:
+        for name, value in (("trips", self.trips), ("dates", self.dates)):
+            if value is not None and value < 1:
+                raise ParameterError(f"{name} must be at least 1. Got {value}.")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Policy:
     """What the owner allows: who is protected, what each column is, which mechanism, which budget.
 
@@ -87,6 +100,7 @@ class Policy:
     read_options: ReadOptions = field(default_factory=ReadOptions)
     period: PeriodRule | None = None
     budget: Budget | None = None
+    expect: Expect = field(default_factory=Expect)
     path: Path | None = field(default=None, compare=False)
     document: Document = field(default_factory=dict, repr=False, compare=False)
     files: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
@@ -129,6 +143,7 @@ class Policy:
             read_options=tables.read.made,
             period=tables.period.made if tables.period else None,
             budget=tables.budget.made if tables.budget else None,
+            expect=tables.expect.made,
             path=path,
             document=document,
             files=reading.files,
@@ -645,6 +660,12 @@ class BudgetTable(MadeTable[Budget]):
     neighbours: Annotated[Neighbours, Field(strict=False)]
 
 
+class ExpectTable(MadeTable[Expect]):
+    of = Expect
+    trips: int | None = key("a whole number of trips that you expect in one release, such as 30000", None)
+    dates: int | None = key("a whole number of dates that one release covers, such as 5", None)
+
+
 def _mechanism(table: dict[str, object]) -> dict[str, object]:
     """Check what all mechanisms need; they check their own parameters."""
     name, says = table.get("name"), '"partition" or another mechanism'
@@ -691,6 +712,7 @@ class PolicyTables(Table):
     read: ReadTable = key("a table [read]", ReadTable())
     period: PeriodTable | None = key("a table [period]", None)
     budget: BudgetTable | None = key("a table [budget]", None)
+    expect: ExpectTable = key("a table [expect]", ExpectTable())
 
     @field_validator("attributes")
     @classmethod

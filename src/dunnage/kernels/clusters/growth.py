@@ -463,6 +463,9 @@ def look(at: int, living: IntArray, growth: Growth, stamp: int) -> int:
     """
     table, lead, extent = growth.table, growth.lead, growth.extent
     numbers, charge, records, prices = table.numbers, table.charge, growth.nearest, growth.prices
+    # Taken out of their tuple before the loop: inside, each access would count references
+    alive, person, mark, limits = growth.alive, growth.person, growth.mark, growth.rules.limits
+    low, high = extent.low, extent.high
     num, room = 0, len(records)
     most = np.inf
     for step in (-1, 1):
@@ -471,13 +474,12 @@ def look(at: int, living: IntArray, growth: Growth, stamp: int) -> int:
             record = living[place]
             place += step
             value = numbers[lead, record]
-            if charge[lead] * (extent.low[lead] - value if step < 0 else value - extent.high[lead]) > most:
+            if charge[lead] * (low[lead] - value if step < 0 else value - high[lead]) > most:
                 break
-            if not growth.alive[record]:
+            if not alive[record]:
                 continue
             price = rise(record, table, extent, most)
-            marked = growth.mark[growth.person[record]] == stamp
-            if price >= most or marked or too_wide(record, table, extent, growth.rules.limits):
+            if price >= most or mark[person[record]] == stamp or too_wide(record, table, extent, limits):
                 continue
             slot = min(num, room - 1)
             while slot > 0 and prices[slot - 1] > price:
@@ -496,13 +498,14 @@ def cheapest(head: int, num: int, growth: Growth, stamp: int) -> Any:
     Ties go to the record nearest to the head, then to the lowest record number.
     """
     table, extent, records, numbered = growth.table, growth.extent, growth.nearest, growth.numbered
+    alive, person, mark, limits = growth.alive, growth.person, growth.mark, growth.rules.limits
     best, chosen, best_away = np.inf, -1, np.inf
     for place in range(num):
         record = records[place]
-        if not growth.alive[record] or growth.mark[growth.person[record]] == stamp:
+        if not alive[record] or mark[person[record]] == stamp:
             continue
         price = rise(record, table, extent, best)
-        if price > best or too_wide(record, table, extent, growth.rules.limits):
+        if price > best or too_wide(record, table, extent, limits):
             continue
         away = distance(head, record, table, table.near)
         if price < best or away < best_away or (away == best_away and numbered[record] < numbered[records[chosen]]):
