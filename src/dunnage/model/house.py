@@ -217,7 +217,7 @@ class House:
         """Check basis, k, and the loss that really holds."""
         limits, figures = self.limits, []
         if limits.basis is not None:
-            allowed = (Basis.PROVED,) if limits.basis == Basis.PROVED else (Basis.PROVED, Basis.CLAIMED)
+            allowed = (Basis.PROVED, Basis.CLAIMED)[: 1 if limits.basis == "proved" else 2]
             what = f"the basis is {stated.basis}; {' or '.join(allowed)} is required."
             figures.append(_Figure("basis", stated.basis in allowed, what))
         k = stated.guarantee.to_dict().get("k")
