@@ -117,6 +117,7 @@ def schemas() -> dict[Path, str]:
     from dunnage.advising.frontier import Frontier
     from dunnage.auditing.run import Audit
     from dunnage.model.certificate import Certificate
+    from dunnage.model.house import HouseTables
     from dunnage.model.policy import PolicyTables
     from dunnage.planning.plan import FleetDocument, PlanDocument
     from dunnage.proving.verdict import Proof
@@ -126,6 +127,7 @@ def schemas() -> dict[Path, str]:
 
     models = {
         "policy": PolicyTables,
+        "house": HouseTables,
         "certificate": Certificate,
         "plan": PlanDocument,
         "fleet-plan": FleetDocument,

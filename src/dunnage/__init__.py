@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from dunnage.model.city import City
     from dunnage.model.domains import Category, Graph, Numeric, Tree
     from dunnage.model.guarantees import Basis, Budget, KAnonymity, LocalDP, Promise, PureDP, compose, implies
+    from dunnage.model.house import Clearance, House
     from dunnage.model.policy import Policy
     from dunnage.model.schema import Attribute, Role, Schema
     from dunnage.noise.source import Noise
@@ -114,6 +115,7 @@ PUBLIC: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "What is private": {
         "model.policy": ("Policy",),
+        "model.house": ("House", "Clearance"),
         "model.schema": ("Schema", "Attribute", "Role"),
         "tables.dataset": ("Dataset",),
         "model.city": ("City",),

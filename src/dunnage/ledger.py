@@ -694,6 +694,10 @@ class Ledger:
         with self._store.reading() as database:
             return Statement(dataset=dataset, budgets=_budgets(database, dataset), spends=_spends(database, dataset))
 
+    def spends_this_month(self, dataset: str) -> tuple[Spend, ...]:
+        """Return what was spent on a dataset in the current calendar month (UTC)."""
+        return tuple(spend for spend in self.statement(dataset).spends if spend.at.startswith(self._time()[:7]))
+
     def datasets(self) -> list[str]:
         with self._store.reading() as database:
             rows = database.execute("SELECT dataset FROM spends UNION SELECT dataset FROM budgets").fetchall()

@@ -24,7 +24,8 @@ from dunnage.mechanisms import MECHANISMS
 from dunnage.mechanisms.base import Foresight, Mechanism, Progress
 from dunnage.model.documents import suggestion
 from dunnage.model.domains import Category
-from dunnage.model.guarantees import Loss, Promise
+from dunnage.model.guarantees import Loss, Neighbours, Promise
+from dunnage.model.house import Clearance, House
 from dunnage.model.policy import Policy
 from dunnage.noise.source import Noise
 from dunnage.publication import Key, Publication, check_output
@@ -109,6 +110,8 @@ def publish(
     sign: str | os.PathLike[str] | None = None,
     force: bool = False,
     again: bool = False,
+    house: House | None = None,
+    exception: str | None = None,
     progress: Progress | None = None,
 ) -> Publication:
     """Release a dataset under its policy: state the promise, spend the budget, release, write.
@@ -129,6 +132,11 @@ def publish(
         Replace an existing release at ``out``.
     again
         Spend again on the same dataset, period and policy.
+    house
+        The limits of your organisation; by default those of the ``house.toml`` nearest to the policy. Nothing is spent
+        if one of them is exceeded.
+    exception
+        Who granted an exception to such a limit, and why; the ledger keeps it as a note.
     progress
         Function that is called with the name of each stage as it begins.
 
@@ -146,7 +154,10 @@ def publish(
     if out is not None:
         _check_places(mechanism, data, out, force=force)
     tell("finding classes")
-    with _opened(ledger, data.policy, again=again) as book, _blaming_policy(data):
+    with _opened(ledger, data.policy, again=again, note=exception or "") as book, _blaming_policy(data):
+        clearance = _clearance(data, book, house, exception, noise)
+        if clearance is not None:
+            clearance.require()
         publication = mechanism.release(data, ledger=book, noise=noise or Noise(), progress=tell)
     _log.info("released %s", data.policy.dataset)
     if out is None:
@@ -156,6 +167,37 @@ def publish(
     if mechanism.pools:
         write_pool(data, written.key, pool_path(out, data), force=force)
     return written
+
+
+def clear(
+    data: Dataset,
+    *,
+    ledger: Ledger | str | os.PathLike[str] | None = None,
+    house: House | None = None,
+    exception: str | None = None,
+    noise: Noise | None = None,
+) -> Clearance | None:
+    """Return whether a release of these rows would keep the limits of the house; None if it sets none.
+
+    What is checked before anything is spent: the promise, and the month's total in the ledger. Both are public facts.
+    """
+    with _opened(ledger, data.policy, again=False) as book:
+        return _clearance(data, book, house, exception, noise)
+
+
+def _clearance(
+    data: Dataset, book: Ledger, house: House | None, exception: str | None, noise: Noise | None
+) -> Clearance | None:
+    policy = data.policy
+    house = house or (House.find(policy.path.parent) if policy.path is not None else None)
+    if house is None:
+        return None
+    promise = mechanism_of(policy).promise(policy.schema)
+    if noise is not None and noise.seeded:
+        promise = promise.voided("the noise comes from a seed")
+    neighbours = Neighbours(str(promise.guarantee.to_dict().get("neighbours", Neighbours.ADD_REMOVE)))
+    spends = [(spend.guarantee, spend.loss(neighbours)) for spend in book.spends_this_month(policy.dataset)]
+    return house.clear(house.of_promise(promise, spends), exception)
 
 
 def owner_warnings(data: Dataset) -> tuple[str, ...]:
@@ -319,18 +361,21 @@ def rehearse(
 
 
 @contextlib.contextmanager
-def _opened(ledger: Ledger | str | os.PathLike[str] | None, policy: Policy, *, again: bool) -> Iterator[Ledger]:
+def _opened(
+    ledger: Ledger | str | os.PathLike[str] | None, policy: Policy, *, again: bool, note: str = ""
+) -> Iterator[Ledger]:
     """Give the ledger of the caller, or open one for this call."""
     if isinstance(ledger, Ledger):
-        before, ledger.again = ledger.again, ledger.again or again
+        before, before_note = ledger.again, ledger.note
+        ledger.again, ledger.note = ledger.again or again, note or ledger.note
         try:
             yield ledger
         finally:
-            ledger.again = before
+            ledger.again, ledger.note = before, before_note
         return
     if ledger is None:
         if policy.path is None:
             raise ParameterError("a policy without a file has no default ledger. Pass ledger= (a path or a Ledger).")
         ledger = policy.path.parent / LEDGER_FILE
-    with Ledger(ledger, again=again) as book:
+    with Ledger(ledger, again=again, note=note) as book:
         yield book

@@ -409,9 +409,11 @@ def _check_texts(release: Release, folder: Path) -> str:
             require(not file.schema_arrow.metadata, f"{name}.parquet has more than a table")
     if not _is_own(release.certificate):
         return "Parquet files have nothing but tables"
-    for name, content in release.texts(folder).items():
+    texts = release.texts(folder)
+    for name, content in texts.items():
+        require(name in release.certificate.files, f"{name} is missing")
         require((folder / name).read_bytes() == content, f"{name} does not describe this release")
-    return "README.md and datapackage.json describe this release"
+    return f"{', '.join(sorted(texts))} describe this release"
 
 
 # --- Estimates: the task is made again, then lines and figures are recomputed

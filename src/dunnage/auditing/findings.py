@@ -21,12 +21,21 @@ from pydantic import Field, model_validator
 from dunnage.arrays import FloatArray
 from dunnage.errors import ParameterError
 from dunnage.model.documents import Model
+from dunnage.model.house import INFERENCE, LINKABILITY, RISKS, SINGLING_OUT
 from dunnage.text import number_text, percent, several
 
 CONFIDENCE = 0.95
 MAX_AT_RISK = 10
 TOPICS = ("records", "attributes", "table", "several releases", "trucks", "utility")
+RISK_OF_TOPIC = {
+    "records": SINGLING_OUT,
+    "attributes": INFERENCE,
+    "table": INFERENCE,  # whether someone is in the data
+    "several releases": LINKABILITY,
+    "trucks": LINKABILITY,
+}
 _SHARES = ("probability", "share")
+_NO_ATTACK = ("certain absence", "t reached", "suspicion at its bound")  # shares, but not of attacks that succeed
 Details = Mapping[str, Any]  # More figures of a finding, as plain data: each kind of finding has its own
 NOTHING: Details = {}
 Progress = Callable[[str], None]
@@ -54,6 +63,8 @@ class Finding(Model):
         ``records``, ``attributes``, ``table``, ``several releases``, ``trucks`` or ``utility``.
     private
         Whether the figure takes the true data to compute, so that you must keep it to yourself.
+    remedy
+        What would lower the risk; empty for what privacy costs, and in audits of earlier versions.
     details
         Further figures, as plain data.
     """
@@ -66,6 +77,7 @@ class Finding(Model):
     sentence: str
     topic: str
     private: bool
+    remedy: str = ""
     details: Details = NOTHING
 
     @model_validator(mode="after")
@@ -79,6 +91,21 @@ class Finding(Model):
     def is_share(self) -> bool:
         """Whether the figure is between 0 and 1."""
         return self.unit in _SHARES
+
+    @property
+    def risk(self) -> str | None:
+        """Which of the three risks of regulators it belongs to; None for what privacy costs."""
+        return RISK_OF_TOPIC.get(self.topic)
+
+    @property
+    def severity(self) -> float | None:
+        """What the release adds to a risk: 0 if an attacker does no better than without it, 1 if certain.
+
+        None if the figure is not a chance or share, so that it has no place on this scale.
+        """
+        if self.risk is None or not self.is_share or self.name.startswith(_NO_ATTACK):
+            return None
+        return min(1.0, max(0.0, (self.value - self.baseline) / (1 - self.baseline))) if self.baseline < 1 else 0.0
 
     def text(self, figure: float) -> str:
         """Write a figure of this finding for a person."""
@@ -121,6 +148,23 @@ def figure(
     return KeyFigure(key, value, baseline, interval, details, facts)
 
 
+def by_severity(findings: Iterable[Finding]) -> list[Finding]:
+    """Order the findings about risks: the worst of each of the three risks first, then all others, worst first."""
+    risks = sorted((item for item in findings if item.risk is not None), key=lambda item: -(item.severity or 0.0))
+    first = [next((item for item in risks if item.risk == risk and item.severity), None) for risk in RISKS]
+    leading = sorted((item for item in first if item is not None), key=lambda item: -(item.severity or 0.0))
+    return [*leading, *(item for item in risks if item not in leading)]
+
+
+def worst_risks(findings: Iterable[Finding]) -> dict[str, tuple[str, float]]:
+    """Return the worst finding of each of the three risks: its name, and its risk from 0 to 1."""
+    worst: dict[str, tuple[str, float]] = {}
+    for item in by_severity(findings):
+        if item.risk is not None and item.severity is not None:
+            worst.setdefault(item.risk, (item.name, item.severity))
+    return worst
+
+
 class _Entry(NamedTuple):
     """A line of the table; all but ``seen_by`` are templates."""
 
@@ -147,15 +191,29 @@ class _Writer(Formatter):
 _WRITER = _Writer()
 
 
+class _Tables(NamedTuple):
+    findings: dict[str, _Entry]
+    words: dict[str, str]
+    remedies: dict[str, str]  # by the name of a finding without what is in brackets, or by the topic
+
+
 @cache
-def _tables() -> tuple[dict[str, _Entry], dict[str, str]]:
+def _tables() -> _Tables:
     document = tomllib.loads((files("dunnage.auditing") / "findings.toml").read_text(encoding="utf-8"))
-    return {key: _Entry(*parts) for key, parts in document["findings"].items()}, document["words"]
+    entries = {key: _Entry(*parts) for key, parts in document["findings"].items()}
+    return _Tables(entries, document["words"], document["remedies"])
+
+
+def remedy_of(key: str, topic: str) -> str:
+    """Return what would lower the risk of a finding: by its line of the table, its name, or its topic."""
+    remedies = _tables().remedies
+    lines = [key, *sorted((line for line in remedies if key.startswith(line)), key=len, reverse=True), topic]
+    return next((remedies[line] for line in lines if line in remedies), "")
 
 
 def words(key: str, **facts: object) -> str:
     """Write a note, or part of a sentence, from the table."""
-    return filled(_tables()[1][key], facts)
+    return filled(_tables().words[key], facts)
 
 
 def filled(template: str, facts: Mapping[str, object]) -> str:
@@ -167,11 +225,12 @@ def written(figures: Iterable[KeyFigure], record: str) -> list[Finding]:
     """Turn figures into findings; ``record`` is the word for what is protected."""
     findings = []
     for key, value, baseline, interval, details, facts in figures:
-        entry = _tables()[0][key]
+        entry = _tables().findings[key]
         context = {**details, "record": record, "value": value, "baseline": baseline, **facts}
         if interval is None:
             value, baseline = float(value), float(baseline)
             interval = value, value
+        topic = filled(entry.topic, context)
         findings.append(
             Finding(
                 name=filled(key.partition(" | ")[0], context),
@@ -180,8 +239,9 @@ def written(figures: Iterable[KeyFigure], record: str) -> list[Finding]:
                 baseline=baseline,
                 unit=filled(entry.unit, context) or "units",
                 sentence=filled(entry.sentence + entry.baseline, context),
-                topic=filled(entry.topic, context),
+                topic=topic,
                 private=bool(facts.get("private", entry.seen_by == "owner")),
+                remedy=filled(remedy_of(key, topic), context) if topic in RISK_OF_TOPIC else "",
                 details=details,
             )
         )

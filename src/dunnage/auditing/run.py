@@ -23,7 +23,17 @@ from dunnage.auditing import carriers, classes, counts, noisy, plans, rides
 from dunnage.auditing.carriers import EstimatesTruth, EstimatesView, Fleet
 from dunnage.auditing.classes import ClassesTruth, ClassesView, Knowledge
 from dunnage.auditing.counts import CountsTruth, CountsView
-from dunnage.auditing.findings import TOPICS, AtRisk, Finding, KeyFigure, Progress, words, written
+from dunnage.auditing.findings import (
+    TOPICS,
+    AtRisk,
+    Finding,
+    KeyFigure,
+    Progress,
+    by_severity,
+    words,
+    worst_risks,
+    written,
+)
 from dunnage.auditing.noisy import NoisyTruth, NoisyView
 from dunnage.errors import DunnageError, ParameterError, ReleaseError
 from dunnage.folders import new_folder
@@ -31,12 +41,14 @@ from dunnage.mechanisms.counts import Feature
 from dunnage.model.certificate import Composition, JsonObject, Meaning, StatedGuarantee
 from dunnage.model.city import City
 from dunnage.model.documents import Listed, Model, Software, canonical, read, to_text
+from dunnage.model.house import RISKS, Clearance, House
 from dunnage.planning.plan import FleetPlan, Plan, told_fleet_plan
 from dunnage.publication import Key, key_path
 from dunnage.publishing import mechanism_of
 from dunnage.release import Release
 from dunnage.release.kinds import COUNTS, ESTIMATES, same
 from dunnage.tables.dataset import Dataset
+from dunnage.text import percent, several
 
 AUDIT_FILE = "audit.json"
 PAGE_FILE = "audit.html"
@@ -163,6 +175,8 @@ class Audit(Model):
         What the release promises, and the policy it was compared with, for the sign-off: only public facts.
     approved
         Who approved it, and when: ``name``, ``time``; None if nobody has yet.
+    clearance
+        Whether the release may leave under the limits of the house; None without such limits.
     says
         Who may see it.
     software
@@ -184,6 +198,7 @@ class Audit(Model):
     notes: Listed[str]
     statement: ReleaseStatement = ReleaseStatement()
     approved: Approval | None = None
+    clearance: Clearance | None = None
     seconds: float
     software: Software = Software(dunnage=__version__)
 
@@ -210,16 +225,47 @@ class Audit(Model):
         """Give the audit as plain data."""
         return self.model_dump(mode="json", by_alias=True)
 
-    def summary(self) -> str:
-        """Describe the audit for a person: each finding with its baseline, then its sentence."""
+    @property
+    def risks(self) -> list[Finding]:
+        """The findings about risks, the worst of each of the three risks first, then the worst."""
+        return by_severity(self.findings)
+
+    @property
+    def num_leading(self) -> int:
+        """How many of the risks matter most: at most one for each of the three."""
+        return sum(1 for item in self.risks[: len(RISKS)] if item.severity)
+
+    def summary(self, *, every: bool = False) -> str:
+        """Describe the audit for a person: the verdict, the risks that matter most, and what privacy cost.
+
+        With ``every``, all findings follow with their sentences.
+        """
         lines = [f"Audit of {self.dataset}" + (f", {self.period}" if self.period else ""), self.says, ""]
-        width = max((len(item.name) for item in self.findings), default=0)
-        for item in self.findings:
+        if self.clearance is not None:
+            lines += [self.clearance.text(), ""]
+        leading, others = self.risks[: self.num_leading], self.risks[self.num_leading :]
+        if leading:
+            lines.append("What matters most (risk: 0 % = no better than without the release, 100 % = certain)")
+        for item in leading:
+            lines.append(f"  {item.risk:<12}  {percent(item.severity or 0.0):>6}  {item.name}: {item.sentence}")
+            lines += [f"  {'':<20}  Remedy: {item.remedy}"] if item.remedy else []
+        lines += ["", *self._lines([item for item in self.findings if item.risk is None])]
+        if every and others:
+            lines += ["", "Other risks, worst first", *self._lines(others)]
+        elif others:
+            lines += ["", f"And {several(len(others), 'other finding')} about risks: see {PAGE_FILE}, or add --all."]
+        return "\n".join([*lines, *(["", *self.notes] if self.notes else [])])
+
+    @staticmethod
+    def _lines(findings: Sequence[Finding]) -> list[str]:
+        """Describe findings: each with its baseline, then its sentence."""
+        lines, width = [], max((len(item.name) for item in findings), default=0)
+        for item in findings:
             low, high = item.interval
             between = f" ({item.text(low)} to {item.text(high)})" if low < high else ""
             lines.append(f"{item.name:<{width}}  {item.text(item.value)}{between}, baseline {item.text(item.baseline)}")
             lines.append(f"{'':<{width}}  {item.sentence}")
-        return "\n".join([*lines, *(["", *self.notes] if self.notes else [])])
+        return lines
 
     def write(self, folder: str | os.PathLike[str], *, page: str = "", sign_off: str = "", force: bool = False) -> Path:
         """Write ``audit.json`` and, if given, its pages; only their owner can read them unless it is external."""
@@ -256,6 +302,8 @@ def audit(
     tolerance: float | None = None,
     external: bool = False,
     approved_by: str | None = None,
+    house: House | None = None,
+    exception: str | None = None,
     seconds: float = plans.DEFAULT_SECONDS,
     progress: Progress | None = None,
 ) -> Audit:
@@ -286,6 +334,10 @@ def audit(
         Compute only what anyone who has the release and the plan can compute.
     approved_by
         Name and role of the person who approves the release, for the sign-off.
+    house
+        The limits of your organisation; by default those of the ``house.toml`` nearest to the policy of the data.
+    exception
+        Who granted an exception to a limit that is exceeded, and why.
     seconds
         Time limit for the plan on the true weights.
     progress
@@ -329,6 +381,14 @@ def audit(
         tell=progress or (lambda line: None),
     )
     draft, certificate = Draft.of(request), document.certificate
+    if house is None and isinstance(given, Dataset) and given.policy.path is not None:
+        house = House.find(given.policy.path.parent)
+    clearance = None
+    if house is not None:
+        linkage = request.packing.truck_linkage if request.packing is not None else None
+        plan_figures = [] if request.packing is None else house.of_linkage(linkage.mean if linkage else None)
+        figures = [*house.of_certificate(certificate), *plan_figures, *house.of_risks(worst_risks(draft.findings))]
+        clearance = house.clear([*house.of_statement(certificate), *figures], exception)
     return Audit(
         dataset=certificate.dataset,
         period=certificate.period,
@@ -343,6 +403,7 @@ def audit(
         at_risk_says=draft.risk_says,
         statement=ReleaseStatement.of(request),
         approved=approved,
+        clearance=clearance,
     )
 
 

@@ -24,7 +24,7 @@ from dunnage.cli.auditing import advise, audit, prove
 from dunnage.cli.devices import DEFAULT_DEVICES, device_app, estimate
 from dunnage.cli.generate import generate_app
 from dunnage.cli.planning import apply, pack, size
-from dunnage.cli.shared import OptInt, OptPath, OptText, print_result, print_text, progress
+from dunnage.cli.shared import OptInt, OptPath, OptText, print_cleared, print_result, print_text, progress
 from dunnage.errors import BudgetError, DunnageError, OutputError, ParameterError
 
 # The line that `--help` lists each command with, in the order in which you use them.
@@ -143,6 +143,8 @@ def publish(
     sign: shared.SignOption = None,
     again: Annotated[bool, Option("--again", help="Spend again on the same data and policy.")] = False,
     seed: Annotated[OptInt, Option(min=0, help="Random seed, for tests only: it voids the certificate.")] = None,
+    house: shared.HouseOption = None,
+    exception: shared.ExceptionOption = None,
     force: shared.ForceFlag = False,
     as_json: shared.JsonFlag = False,
 ) -> None:
@@ -158,7 +160,7 @@ def publish(
     if out is None and not dry_run:
         raise ParameterError("publish needs a folder to write to. Give -o RELEASE, or try --dry-run.")
     from dunnage.publication import check_output, key_path
-    from dunnage.publishing import mechanism_of, owner_warnings
+    from dunnage.publishing import clear, mechanism_of, owner_warnings
     from dunnage.release import describe_release
 
     if out is not None and not dry_run:
@@ -167,6 +169,7 @@ def publish(
         raise ParameterError("a ledger in memory forgets what you spent. Name a file with --ledger.")
     rules = dn.Policy.read(policy)
     mechanism_of(rules)  # fail before the data are read
+    limits = shared.house_of(house, policy.parent)
     if out is None or dry_run:
         from dunnage.showing.text import dry_run_text
 
@@ -174,7 +177,8 @@ def publish(
             tell("reading and checking the data")
             dataset = dn.load(data, rules, period=period)
             run = dn.rehearse(dataset, out=out, ledger=ledger, noise=noise, again=again, force=force)
-        print_result(run.to_dict(), dry_run_text(run), as_json)
+            clearance = clear(dataset, ledger=ledger, house=limits, exception=exception, noise=noise)
+        print_cleared(run.to_dict(), dry_run_text(run), as_json, clearance)
         return
     with progress() as tell:
         tell("reading and checking the data")
@@ -182,9 +186,21 @@ def publish(
         warnings = owner_warnings(dataset)
         for warning in warnings:  # before any budget is spent
             print_text(f"WARNING: {warning}", err=True)
+        clearance = clear(dataset, ledger=ledger, house=limits, exception=exception, noise=noise)
         release, key = dn.publish(
-            dataset, out=out, ledger=ledger, noise=noise, sign=sign, force=force, again=again, progress=tell
+            dataset,
+            out=out,
+            ledger=ledger,
+            noise=noise,
+            sign=sign,
+            force=force,
+            again=again,
+            house=limits,
+            exception=exception,
+            progress=tell,
         )
+    if clearance is not None and limits is not None:
+        clearance = clearance.joined(limits.clear(limits.of_certificate(release.certificate), exception))
     certificate, num_left_out = release.certificate, dataset.num_left_out
     result = {"release": str(out), "key": str(key_path(out)), **describe_release(release)}
     # These facts are not in the release. They are printed for the owner, who runs the command.
@@ -201,7 +217,7 @@ def publish(
     if private and not are_public:
         lines.append(f"Only you  {', '.join(private)}; keep these numbers to yourself")
     lines += [f"In clear  {item}" for item in certificate.in_clear]
-    print_result(result, "\n".join(lines), as_json)
+    print_cleared(result, "\n".join(lines), as_json, clearance)
 
 
 def show(

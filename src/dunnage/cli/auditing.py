@@ -47,6 +47,9 @@ def audit(
     ] = False,
     approved_by: Annotated[OptText, Option(help='Who approves the release, for the sign-off: "Name, role".')] = None,
     time_limit: Annotated[float, Option(min=0.1, help="Maximum seconds for packing the true weights.")] = 10.0,
+    house: shared.HouseOption = None,
+    exception: shared.ExceptionOption = None,
+    every: Annotated[bool, Option("--all", help="Print every finding, not only those that matter most.")] = False,
     force: shared.ForceFlag = False,
     as_json: shared.JsonFlag = False,
 ) -> None:
@@ -87,13 +90,17 @@ def audit(
             tolerance=known_within,
             external=external,
             approved_by=approved_by,
+            house=shared.house_of(house, (policy or release).parent),
+            exception=exception,
             seconds=time_limit,
             progress=tell,
         )
         write_audit(result, out, force=force)
     access = "may be shared" if external else "private"
     where = f"Audit       {out} ({access}), see {PAGE_FILE}; {SIGNOFF_FILE} is one page to sign"
-    print_result({"audit": str(out), **result.to_dict()}, f"{result.summary()}\n\n{where}", as_json)
+    print_result({"audit": str(out), **result.to_dict()}, f"{result.summary(every=every)}\n\n{where}", as_json)
+    if result.clearance is not None and not result.clearance.may_leave:
+        raise typer.Exit(1)
 
 
 def _rows(release: Path, data: Path | None, policy: Path | None, period: str | None) -> Dataset | Fleet:

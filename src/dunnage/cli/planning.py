@@ -83,6 +83,8 @@ def pack(
         OptText, Option(help="Share of each capacity to leave free, such as 0.05. Works with every model.")
     ] = None,
     time_limit: Annotated[float, Option(min=0.1, help="Maximum seconds to search.")] = 60.0,
+    house: shared.HouseOption = None,
+    exception: shared.ExceptionOption = None,
     force: shared.ForceFlag = False,
     as_json: shared.JsonFlag = False,
 ) -> None:
@@ -95,6 +97,7 @@ def pack(
 
     chosen = _model(model, statistic, risk, prior, budget, as_published)
     check_new_folder(out, marker=PLAN_FILE, force=force)
+    limits = shared.house_of(house, release.parent)
     with progress() as tell:
         tell("reading the release")
         received = dn.Release.read(release)
@@ -114,7 +117,10 @@ def pack(
             progress=tell,
         )
         plan.write(out, force=force)
-    print_result({"plan": str(out), **plan.to_dict()}, f"{plan.summary()}\nPlan        {out}", as_json)
+    linkage = plan.truck_linkage.mean if plan.truck_linkage is not None else None
+    clearance = limits.clear(limits.of_linkage(linkage), exception) if limits is not None else None
+    text = f"{plan.summary()}\nPlan        {out}"
+    shared.print_cleared({"plan": str(out), **plan.to_dict()}, text, as_json, clearance)
 
 
 def size(

@@ -9,10 +9,13 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer import Argument, Option
+
+if TYPE_CHECKING:
+    from dunnage.model.house import Clearance, House
 
 OptPath = Path | None
 OptText = str | None
@@ -27,6 +30,12 @@ KeyOption = Annotated[OptPath, Option(help="Key file. Default: RELEASE.key.parqu
 PeriodOption = Annotated[OptText, Option(help="Period that was published. Default: the period of the release.")]
 ShuttleHour = Annotated[OptFloat, Option(help="Shuttles: cost of one shuttle for one hour.")]
 PlanOut = Annotated[Path, Option("-o", "--out", help="Plan folder to create.")]
+HouseOption = Annotated[
+    OptPath, Option("--house", help="Limits of your organisation. Default: the nearest house.toml, if there is one.")
+]
+ExceptionOption = Annotated[
+    OptText, Option("--exception", help='Who granted an exception to a limit, and why: "Name: reason".')
+]
 SignOption = Annotated[OptPath, Option(help="Ed25519 private key (PEM) to sign with.")]
 SeedOption = Annotated[OptInt, Option(min=0, help="Random seed; the same seed gives the same result.")]
 
@@ -40,6 +49,23 @@ def print_text(text: str, *, err: bool = False) -> None:
 
 def print_result(result: Mapping[str, object], text: str, as_json: bool) -> None:
     print_text(json.dumps(result, indent=2) if as_json else text)
+
+
+def house_of(house: Path | None, near: Path) -> House | None:
+    """Read the house file that was given, or the one nearest to a folder."""
+    from dunnage.model.house import House
+
+    return House.read(house) if house is not None else House.find(near)
+
+
+def print_cleared(result: Mapping[str, object], text: str, as_json: bool, clearance: Clearance | None) -> None:
+    """Print a result below its verdict; exit with code 1 if it may not leave."""
+    if clearance is None:
+        print_result(result, text, as_json)
+        return
+    print_result({**result, "clearance": clearance.to_dict()}, f"{clearance.text()}\n\n{text}", as_json)
+    if not clearance.may_leave:
+        raise typer.Exit(1)
 
 
 @contextlib.contextmanager

@@ -27,11 +27,13 @@ from dunnage.model.documents import to_text
 from dunnage.model.guarantees import PROJECT, Basis
 from dunnage.model.trips import Universe
 from dunnage.release.kinds import COUNTS, ROWS, Kind, fill, floats, kind_of
+from dunnage.release.page import certificate_page
 from dunnage.tables.columns import portable, write_csv
 
 CERTIFICATE_FILE = "certificate.json"
 DATAPACKAGE_FILE = "datapackage.json"
 README_FILE = "README.md"
+PAGE_FILE = "certificate.html"
 CERTIFICATE_SCHEMA = "docs/schemas/certificate.schema.json"
 """The JSON Schema of certificates, by its path in the project."""
 TABLES = ("data", "classes", "members")
@@ -40,6 +42,7 @@ RELEASE_FILES = frozenset(
         CERTIFICATE_FILE,
         DATAPACKAGE_FILE,
         README_FILE,
+        PAGE_FILE,
         *(f"{name}.{end}" for name in TABLES for end in ("csv", "parquet")),
     }
 )
@@ -223,7 +226,9 @@ class Release:
             "resources": resources,
             "documents": [schema],
         }
-        return {DATAPACKAGE_FILE: to_text(package).encode(), README_FILE: _readme(self).encode()}
+        page = certificate_page(certificate, self.owner.loss_words(certificate))
+        texts = {DATAPACKAGE_FILE: to_text(package), README_FILE: _readme(self), PAGE_FILE: page}
+        return {name: text.encode() for name, text in texts.items()}
 
     def write_files(self, folder: Path, *, sign: str | os.PathLike[str] | None = None) -> Certificate:
         """Write all files into an existing, empty folder and return the finished certificate.

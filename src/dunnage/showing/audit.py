@@ -11,7 +11,16 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from dunnage.auditing.findings import TOPICS, AtRisk, Finding, RecordAtRisk, RiderAtRisk, TripAtRisk, VehicleAtRisk
+from dunnage.auditing.findings import (
+    TOPICS,
+    AtRisk,
+    Finding,
+    RecordAtRisk,
+    RiderAtRisk,
+    TripAtRisk,
+    VehicleAtRisk,
+    by_severity,
+)
 from dunnage.auditing.run import Audit
 from dunnage.model.certificate import JsonObject, Total
 from dunnage.model.guarantees import Basis
@@ -37,6 +46,11 @@ _KEY_FINDINGS = (
     *("total distortion", "coverage", "interval width"),
 )
 _MAX_KEY_FIGURES = 6
+_RISK_WORDS = (
+    "European regulators ask about three risks: singling out (someone's record can be isolated), linkability (records "
+    "of the same person, or a record and its truck, can be connected) and inference (a value, or who is in the data, "
+    "can be deduced)."
+)
 
 
 def audit_page(audit: Audit) -> str:
@@ -48,7 +62,7 @@ def audit_page(audit: Audit) -> str:
     for topic in TOPICS:
         cards = [
             {**_finding_line(item), "private": item.private, "svg": _finding_bars(item)}
-            for item in audit.findings
+            for item in (audit.findings if topic == "utility" else audit.risks)
             if item.topic == topic
         ]
         if cards:
@@ -65,6 +79,11 @@ def audit_page(audit: Audit) -> str:
         "title": f"Audit of {audit.dataset}" + (f", {audit.period}" if audit.period else ""),
         "released": _STATISTICS[audit.statistic],
         "figures": _key_figures(audit.findings),
+        "leading": [
+            {**_finding_line(item), "severity": percent(item.severity or 0.0), "scale": _risk_bar(item)}
+            for item in audit.risks[: audit.num_leading]
+        ],
+        "risk_words": _RISK_WORDS,
         "topics": topics,
         "at_risk": {"titles": titles, "lines": [(row, *(cells[title] for title in titles)) for row, cells in at_risk]},
     }
@@ -84,6 +103,8 @@ def _finding_line(item: Finding, room: int | None = None) -> dict[str, str]:
         "value": item.text(item.value),
         "between": f"{item.text(low)} to {item.text(high)}" if low < high else "",
         "baseline": item.text(item.baseline),
+        "risk": item.risk or "",
+        "remedy": item.remedy,
         "sentence": sentence.replace(" %", f"{NO_BREAK}%"),
     }
 
@@ -97,6 +118,16 @@ def _key_figures(findings: Sequence[Finding]) -> list[draw.Figure]:
             first[name] = item
     chosen = [first[name] for name in _KEY_FINDINGS if name in first][:_MAX_KEY_FIGURES]
     return [draw.Figure(item.name, item.text(item.value), f"baseline {item.text(item.baseline)}") for item in chosen]
+
+
+def _risk_bar(item: Finding) -> draw.Svg:
+    """Draw a risk on the scale from 0 to 100 %."""
+    risk = item.severity or 0.0
+    parts = [
+        draw.tag("rect", class_="none-here", x="0", y="2", width="100%", height="14"),
+        draw.tag("rect", class_="bar", x="0", y="2", width=draw.Scale(0.0, 1.0).across(risk), height="14"),
+    ]
+    return draw.chart(18, parts, label=f"{item.risk}: {percent(risk)}", kind="flat")
 
 
 def _finding_bars(item: Finding) -> draw.Svg:
@@ -148,13 +179,7 @@ MAX_RISKS, MAX_COSTS, MIN_LINES = 4, 4, 2
 _ROOM = {"title": 60, "mechanism": 220, "promise": 450, "in_clear": 400, "warnings": 240, "sentence": 250, "table": 700}
 # Characters for the assumptions if nothing else is long; the least for them; and how long all else is then.
 _MAX_ASSUMED, _MIN_ASSUMED, _ALL_ELSE = 1150, 280, 2400
-# Findings to show, in this order, by the part of the name before a bracket.
-_RISKS = (
-    *("membership guess", "membership guess, rider", "membership bound", "localisation, 1 day"),
-    *("localisation, 30 days", "tuple guess", "suspicion at most, one slot", "record linkage", "truck linkage"),
-    *("attribute linkage", "prosecutor risk", "marketer risk", "journalist risk", "identification before release"),
-    *("certain absence",),
-)
+# Costs to show, in this order, by the part of the name before a bracket.
 _COSTS = (
     *("trucks", "shuttles", "cost", "wait", "plan feasible", "total distortion", "RMSE per cell"),
     *("error of the total", "total variation distance", "RMSE of shares", "error of the mean", "mean absolute error"),
@@ -169,7 +194,7 @@ def sign_off_page(audit: Audit) -> str:
     """
     stated, assumed = audit.statement, audit.statement.assumptions
     shown = [item for item in audit.findings if not (audit.external and item.private)]
-    risks, costs = _chosen(shown, _RISKS, MAX_RISKS), _chosen(shown, _COSTS, MAX_COSTS)
+    risks, costs = _fit_page(_families(by_severity(shown)), MAX_RISKS), _chosen(shown, _COSTS, MAX_COSTS)
     # What is promised, in plain words; if that is only claimed, the claim as well.
     promises = [] if stated.meaning is None else list(stated.meaning.sentences)
     if stated.guarantee is not None and stated.basis == Basis.PROVED:
@@ -249,13 +274,24 @@ def _chosen(findings: Sequence[Finding], wanted: Sequence[str], max_lines: int) 
     worst: dict[str, tuple[float, Finding]] = {}
     for item in findings:
         name = item.name.partition(" (")[0]
-        if name not in wanted and name.startswith("membership guess, rider"):
-            name = "membership guess, rider"
         badness = item.value / item.baseline if item.baseline else item.value
         if name in wanted and (name not in worst or badness > worst[name][0]):
             worst[name] = badness, item
+    return _fit_page([worst[name][1] for name in wanted if name in worst], max_lines)
+
+
+def _families(findings: Sequence[Finding]) -> list[Finding]:
+    """Keep the first of findings that differ only in the attribute, the time, or between average and worst."""
+    first: dict[str, Finding] = {}
+    for item in findings:
+        if item.severity is not None:
+            first.setdefault(item.name.partition(" (")[0].partition(",")[0], item)
+    return list(first.values())
+
+
+def _fit_page(findings: Sequence[Finding], max_lines: int) -> list[Finding]:
     kept: list[Finding] = []
-    for _, item in (worst[name] for name in wanted if name in worst):
+    for item in findings:
         room = _ROOM["table"] - sum(len(one.sentence) for one in kept)
         if len(kept) < MIN_LINES or (len(kept) < max_lines and len(item.sentence) <= room):
             kept.append(item)

@@ -90,9 +90,12 @@ class Kind(abc.ABC):
 
 
 def fill(template: str, **words: str) -> str:
-    """Fill in a text of the README."""
-    text = Path(__file__).parents[1].joinpath("readme", f"{template}.md").read_text(encoding="utf-8")
-    return text.format(**words)
+    """Fill in a text of the README, or the page of the certificate."""
+    return text_of(template if "." in template else f"{template}.md").format(**words)
+
+
+def text_of(name: str) -> str:
+    return Path(__file__).parents[1].joinpath("readme", name).read_text(encoding="utf-8")
 
 
 def require(condition: bool, failure: str) -> None:
