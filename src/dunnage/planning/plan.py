@@ -367,11 +367,11 @@ class Plan:
             lines.append(f"Unplanned   {outside} package{' travels' if outside == 1 else 's travel'} outside the plan")
         return "\n".join([*lines, f"Seconds     {self.seconds:.2f}"])
 
-    def write(self, folder: str | os.PathLike[str], *, force: bool = False) -> Path:
-        """Write the plan: ``plan.json``, ``bins.csv``, and ``assignment.csv`` or, sealed, ``slots.csv``."""
+    def write(self, folder: str | os.PathLike[str], *, page: str = "", force: bool = False) -> Path:
+        """Write the plan: ``plan.json``, ``bins.csv``, ``assignment.csv`` or, sealed, ``slots.csv``, and its page."""
         if self.private:
             raise ParameterError("this plan uses true weights, so it stays with the owner. Write a settlement instead.")
-        either = (ASSIGNMENT_FILE, SLOTS_FILE)  # a sealed plan may replace an open one, and the reverse
+        either = (ASSIGNMENT_FILE, SLOTS_FILE, PLAN_PAGE)  # a sealed plan may replace an open one, and the reverse
         with new_folder(folder, marker=PLAN_FILE, force=force, may_hold=either) as work:
             (work / PLAN_FILE).write_text(documents.to_text(self.to_dict()), encoding="utf-8")
             write_lines(work / "bins.csv", ("bin", "truck"), enumerate(self.truck_of_bin))
@@ -380,6 +380,8 @@ class Plan:
             if self.slots is not None:
                 lines = np.column_stack([self.slots.bin, self.slots.class_id, self.slots.count])
                 write_lines(work / SLOTS_FILE, SLOTS_HEADER, lines.tolist())
+            if page:
+                (work / PLAN_PAGE).write_text(page, encoding="utf-8")
         return Path(folder)
 
     @classmethod
