@@ -37,7 +37,7 @@ class _Content(NamedTuple):
 
     bin: IntArray
     group: IntArray  # rows that nobody can distinguish
-    count: IntArray
+    num: IntArray
     row: IntArray  # a row of the group, for its description
 
 
@@ -48,7 +48,7 @@ def plan_page(plan: Plan, release: Release) -> str:
     capacities = np.array([plan.capacity_of_bins(name) for name in plan.quantities])
     record, linkage = release.certificate.guarantee.protects, plan.truck_linkage
     low, high = bounds.low / capacities, bounds.high / capacities
-    sizes = np.bincount(content.bin, weights=content.count, minlength=plan.num_bins).astype(np.int64)
+    sizes = np.bincount(content.bin, weights=content.num, minlength=plan.num_bins).astype(np.int64)
     kinds = np.bincount(content.bin, minlength=plan.num_bins)
     labels = _labels_of_bins(plan, release, content)
     rows = []
@@ -166,7 +166,7 @@ def _content(plan: Plan, release: Release) -> _Content:
 def _bounds(plan: Plan, release: Release, content: _Content) -> _Bounds:
     known = [release.uncertain(name) for name in plan.quantities]
     sums = [
-        [np.bincount(content.bin, weights=content.count * end[content.row], minlength=plan.num_bins) for end in ends]
+        [np.bincount(content.bin, weights=content.num * end[content.row], minlength=plan.num_bins) for end in ends]
         for ends in ((item.lower, item.upper) for item in known)
     ]
     if plan.slots is None:  # rows of a group may differ, so each row counts by itself
@@ -257,10 +257,10 @@ def _linked_classes(plan: Plan, release: Release, content: _Content, record: str
     """List the classes whose trucks are easiest to name: how many of a class are together, and where."""
     if release.noisy:
         return []
-    sizes = np.bincount(content.group, weights=content.count)
+    sizes = np.bincount(content.group, weights=content.num)
     largest, where = np.zeros(len(sizes)), np.zeros(len(sizes), dtype=np.int64)
-    order = np.lexsort((content.bin, content.count))
-    largest[content.group[order]], where[content.group[order]] = content.count[order], content.bin[order]
+    order = np.lexsort((content.bin, content.num))
+    largest[content.group[order]], where[content.group[order]] = content.num[order], content.bin[order]
     shares = np.divide(largest, sizes, out=np.zeros(len(sizes)), where=sizes > 0)
     row_of = np.zeros(len(sizes), dtype=np.int64)
     row_of[content.group] = content.row
