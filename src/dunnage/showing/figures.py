@@ -292,6 +292,34 @@ def bars(
     return chart(height + (40 if axis else 0), parts, label=label, kind="flat")
 
 
+class IntervalRow(NamedTuple):
+    words: str
+    domain: tuple[float, float]  # the ends of the row
+    low: float
+    high: float
+    value: float | None
+    truth: float | None = None
+
+
+def intervals(rows: Sequence[IntervalRow], *, label: str, row: float = 40.0) -> Svg:
+    """Draw values with their intervals, each across its own domain, and the true value if it is known."""
+    height = row * len(rows) + 6
+    parts = x_axis(Scale(0.0, 100.0), height, "per cent of the domain")
+    for number, item in enumerate(rows):
+        y, domain = row * number + 29, Scale(*item.domain)
+        low, high = domain.at(item.low), domain.at(item.high)
+        inside = max(0.0, min(low, 100.0)), min(100.0, max(high, 0.0))
+        width = f"{max(inside[1] - inside[0], 0.1):.2f}%"
+        parts.append(tag("rect", class_="range", x=f"{inside[0]:.2f}%", width=width, y=y - 5, height=10))
+        if item.truth is not None:
+            truth = domain.at(item.truth)
+            parts += joined([(truth, y - 10), (truth, y + 10)], "limit")
+        if item.value is not None:
+            parts.append(dot(domain.at(item.value), y, item.words))
+        parts.append(tag("text", item.words, class_="halo", x="0", y=y - 13))
+    return chart(height + 40, parts, label=label, kind="flat")
+
+
 class StackedColumn(NamedTuple):
     left: float  # left, right: in the unit of the axis below
     right: float
