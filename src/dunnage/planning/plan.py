@@ -21,6 +21,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from dunnage._version import __version__
@@ -30,6 +31,7 @@ from dunnage.exact import exact
 from dunnage.folders import new_folder
 from dunnage.model import documents
 from dunnage.model.documents import Model, Number, OrEmpty, Software
+from dunnage.notebooks import Displayed, Tabular
 from dunnage.planning.dispatch import Service
 from dunnage.planning.models import PackingModel
 from dunnage.planning.trucks import Truck
@@ -252,7 +254,7 @@ class Slots:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Plan:
+class Plan(Displayed, Tabular):
     """Which released row goes into which bin, or how many rows of each class a bin takes."""
 
     release: str  # digest of the certificate of the release; empty for an external plan
@@ -279,6 +281,18 @@ class Plan:
             raise ParameterError(
                 "a plan either assigns rows to bins, or is sealed and has slots. Set bin_of_row or slots, not both."
             )
+
+    def __repr__(self) -> str:
+        return f"Plan({self.num_bins} trucks, at least {self.bound:g} needed, {self.model.name}, {self.status})"
+
+    def to_arrow(self) -> pa.Table:
+        """Give the bin and the truck of each row, or the slots of a sealed plan, as an Arrow table."""
+        trucks = np.array(self.truck_of_bin, dtype=object)
+        if self.slots is not None:
+            columns = {"bin": self.slots.bin, "class_id": self.slots.class_id, "count": self.slots.count}
+            return pa.table({**columns, "truck": trucks[self.slots.bin].tolist()})
+        bins = self.assignment
+        return pa.table({"row": np.arange(len(bins)), "bin": bins, "truck": trucks[bins].tolist()})
 
     @property
     def num_bins(self) -> int:
@@ -493,7 +507,7 @@ def named_rows(numbers: IntArray) -> str:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class FleetPlan:
+class FleetPlan(Displayed, Tabular):
     """How many shuttles each zone of a city gets."""
 
     release: str  # digest of the certificate of the release; empty for an external plan
@@ -520,6 +534,13 @@ class FleetPlan:
             raise ParameterError(f"a zone must have 0 to {MAX_SHUTTLES:,} shuttles. Correct the plan.")
         if not 0 <= self.bound <= self.objective:
             raise ParameterError("the bound must be from 0 to the number of shuttles in the plan. Correct it.")
+
+    def __repr__(self) -> str:
+        return f"FleetPlan({self.objective} shuttles in {len(self.zones)} zones, at least {self.bound} needed)"
+
+    def to_arrow(self) -> pa.Table:
+        """Give the shuttles of each zone as an Arrow table."""
+        return pa.table({"zone": list(self.zones), "shuttles": list(self.shuttles)})
 
     @property
     def objective(self) -> int:

@@ -27,33 +27,42 @@ Row = Mapping[str, Any]  # a line of the table of estimates
 def estimates_page(release: Release) -> str:
     """Write the page of a release of estimates."""
     certificate, groups = release.certificate, _groups(release)
-    pictures, paths, noisy = [], list[tuple[str, list[list[str]]]](), 0
-    intervals = [row for (_, quantity), rows in groups.items() if not _placed(rows) for row in rows]
-    plain = [row for row in intervals if row.get("bin_lower") is None and not row.get("path")]
-    if plain:
-        pictures.append(_intervals_picture(plain, certificate))
-    for (purpose, quantity), rows in groups.items():
-        if rows[0].get("bin_lower") is not None:
-            pictures.append(_histogram_picture(purpose, rows))
-        elif _placed(rows):
-            cells = _Cells.of(rows)
-            noisy += cells.num_noise
-            pictures.append(_map_picture(purpose, rows, cells))
-        elif any(row.get("path") for row in rows):
-            paths.append((f"{purpose}: {quantity}", _path_lines(rows)))
+    paths = [
+        (f"{purpose}: {quantity}", _path_lines(rows))
+        for (purpose, quantity), rows in groups.items()
+        if any(row.get("path") for row in rows)
+    ]
     measures = certificate.estimates
     reports = {purpose: sum(tiers.values()) for purpose, tiers in measures.reports.items()}
     content = {
         "certificate": certificate,
         "title": f"Estimates of {certificate.dataset}" + (f", {certificate.period}" if certificate.period else ""),
         "figures": [draw.Figure(name, f"{num:,}", "reports") for name, num in sorted(reports.items())],
-        "pictures": pictures,
+        "pictures": estimate_pictures(release),
         "paths": paths,
         "maps": sorted((measures.maps or {}).items()),
-        "noisy": noisy,
         "losses": release.owner.loss_words(certificate),
     }
     return draw.render("estimates.html", content)
+
+
+def estimate_pictures(release: Release) -> list[draw.Picture]:
+    """Draw everything but paths: intervals, distributions and maps."""
+    pictures, groups = [], _groups(release)
+    plain = [
+        row
+        for rows in groups.values()
+        for row in rows
+        if not _placed(rows) and row.get("bin_lower") is None and not row.get("path")
+    ]
+    if plain:
+        pictures.append(_intervals_picture(plain, release.certificate))
+    for (purpose, _), rows in groups.items():
+        if rows[0].get("bin_lower") is not None:
+            pictures.append(_histogram_picture(purpose, rows))
+        elif _placed(rows):
+            pictures.append(_map_picture(purpose, rows, _Cells.of(rows)))
+    return pictures
 
 
 def geojson(release: Release) -> str:
@@ -221,7 +230,8 @@ def _map_picture(purpose: str, rows: Sequence[Row], cells: _Cells) -> draw.Pictu
         legend.append(("still-noise", "still noise"))
     else:
         caption += f" Drawn in blocks of {block} by {block} cells, without hatching; the GeoJSON file has every cell."
-    svg = draw.heat_map(shares / most, tip=tip, text=hatched, heads=heads, height=height, room=24.0, label=caption)
+    cells_of = (shares / most).tolist()
+    svg = draw.heat_map(cells_of, tip=tip, text=hatched, heads=heads, height=height, room=24.0, label=caption)
     return draw.Picture(title=f"Map of {purpose}", svg=svg, caption=caption, legend=legend)
 
 

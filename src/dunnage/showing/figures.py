@@ -115,6 +115,23 @@ def chart(height: float, parts: Iterable[str], *, label: str, kind: str = "") ->
     return tag("svg", *parts, class_=f"chart {kind}".strip(), height=height, role="img", aria_label=label)
 
 
+def _stripes(name: str, *inside: Svg) -> Svg:
+    size = {"width": 6.0, "height": 6.0}
+    return tag("pattern", *inside, id=name, patternUnits="userSpaceOnUse", patternTransform="rotate(45)", **size)
+
+
+# Fillings that work without colour: of what is too much, and of what is still noise
+PATTERNS = tag(
+    "defs",
+    _stripes(
+        "hatch",
+        tag("rect", class_="hatch-back", width=6, height=6),
+        tag("rect", class_="hatch-line", width=2.6, height=6),
+    ),
+    _stripes("quiet", tag("rect", class_="quiet-line", width=1.4, height=6)),
+)
+
+
 # Pages
 
 
@@ -184,6 +201,7 @@ def render(template: str, content: Mapping[str, object], *, script: str | None =
         "several": several,
         "unbroken_percent": unbroken_percent,
     }
+    environment.globals["patterns"] = PATTERNS
     inside = {"version": __version__, "script_hash": ""}
     for name, file in (("style", "page.css"), ("script", script)):
         if file is not None:

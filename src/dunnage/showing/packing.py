@@ -222,6 +222,22 @@ def _fill_picture(
     return draw.Picture(title=name.capitalize(), svg=svg, caption=caption, legend=shown)
 
 
+def counts_picture(plan: Plan) -> draw.Picture:
+    """Draw how many rows each truck takes: all that a plan shows without its release."""
+    bins = plan.assignment if plan.slots is None else np.repeat(plan.slots.bin, plan.slots.count)
+    counts = np.sort(np.bincount(bins, minlength=plan.num_bins))[::-1]
+    x = draw.Scale(0.0, float(max(len(counts), 8)))
+    y = draw.Scale(0.0, 1.1 * max(1, int(counts.max(initial=0))), _BASE, _TOP)
+    stacks = [
+        draw.StackedColumn(place, place + 1, [("bar", float(num))], f"{num:,} rows")
+        for place, num in enumerate(counts.tolist())
+    ]
+    caption = f"{several(plan.num_bins, 'truck')} for {several(int(counts.sum()), 'row')}, the fullest first."
+    below = draw.lower_axis(_BASE, "trucks", [])
+    svg = draw.columns(x, y, stacks, y_title="rows", whole=True, below=below, label=caption)
+    return draw.Picture(title="Rows in each truck", svg=svg, caption=caption)
+
+
 def _histogram(values: FloatArray, title: str, what: str, label: str) -> draw.Svg:
     """Count values in per cent by steps; values beyond the last step are in it."""
     top = min(200, max(100, int(-(-values.max(initial=0.0) // _STEP) * _STEP)))
