@@ -126,7 +126,7 @@ def test_page_is_well_formed_and_complete(story, page):
     assert len([tag for tag, _ in read.tags if tag == "section"]) == 6
     assert all(fact in read.text for fact in ("9.8.7", "2026-11-15T10:00:00Z"))
     assert sum(names.startswith("chart") for names in read.having("class")) == 6
-    assert set(re.findall(r"url\(([^)]*)\)", page)) == {"#hatch"}
+    assert set(re.findall(r"url\(([^)]*)\)", page)) == {"#hatch", "#quiet"}
     shown = repr(story) + repr(story.plans)
     assert not any(f"{value:g}" in shown for value in story.truth)
 

@@ -90,14 +90,18 @@ def _blaming_policy(data: Dataset) -> Iterator[None]:
         raise PolicyError(str(data.policy.path or "policy"), [Problem(str(error), where=where)]) from None
 
 
-def promise(policy: Policy) -> Promise:
+def promise(policy: Policy | Dataset | str | os.PathLike[str]) -> Promise:
     """Return what a policy promises; no data are needed.
 
     Parameters
     ----------
     policy
-        The policy.
+        The policy, its file, or data that were loaded under it.
     """
+    if isinstance(policy, Dataset):
+        policy = policy.policy
+    elif not isinstance(policy, Policy):
+        policy = Policy.read(policy)
     return mechanism_of(policy).promise(policy.schema)
 
 
@@ -314,6 +318,9 @@ class DryRun:
     before: Statement
     after: Statement
     foresight: Foresight = field(default_factory=Foresight)
+
+    def __repr__(self) -> str:
+        return f"DryRun({self.promise!r}, would spend {self.asked}, left after it {self.after.left_text()})"
 
     def to_dict(self) -> dict[str, object]:
         return {

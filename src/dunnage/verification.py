@@ -101,6 +101,12 @@ class Verification(Model):
     problems: list[str] = Field(default_factory=list)
     not_checked: Listed[str] = NOT_CHECKED
 
+    def __repr__(self) -> str:
+        state = "in order" if self.ok else f"{several(len(self.problems), 'problem')}"
+        return f"Verification({Path(self.folder).name!r}, {state}, {self.basis or 'no basis'})"
+
+    __str__ = __repr__
+
     @computed_field  # type: ignore[prop-decorator]
     @property
     def ok(self) -> bool:

@@ -13,12 +13,15 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Literal, Self
 
+import pyarrow as pa
+import pyarrow.csv as pacsv
 from pydantic import JsonValue, field_validator, model_validator
 
 from dunnage._version import __version__
 from dunnage.errors import OutputError, ParameterError
 from dunnage.folders import check_new_folder, new_folder
 from dunnage.model.documents import Listed, Model, Software, read, to_text
+from dunnage.notebooks import Displayed, Tabular
 from dunnage.text import large_percent, percent
 
 FRONTIER_FILE = "frontier.json"
@@ -134,7 +137,7 @@ class Limit(Model):
     asked: bool = True  # false if the owner gave no limit, so that a default applies
 
 
-class Frontier(Model):
+class Frontier(Displayed, Tabular, Model):
     """Policies against what they cost: points, those that failed, and the recommended one. Private.
 
     Parameters
@@ -238,6 +241,10 @@ class Frontier(Model):
         if others or failed:
             lines.append(f"  {others} more are beaten by another point; {failed} could not be measured")
         return "\n".join([*lines, "", *self.says])
+
+    def to_arrow(self) -> pa.Table:
+        """Give the points as an Arrow table, with all figures."""
+        return pacsv.read_csv(io.BytesIO(self.table().encode()))
 
     def table(self) -> str:
         """Give the points as CSV text, one line each, with all figures."""

@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
+import pyarrow as pa
 from pydantic import Field, PlainSerializer, SerializerFunctionWrapHandler, model_serializer
 
 from dunnage._version import __version__
@@ -42,6 +43,7 @@ from dunnage.model.certificate import Composition, JsonObject, Meaning, StatedGu
 from dunnage.model.city import City
 from dunnage.model.documents import Listed, Model, Software, canonical, read, to_text
 from dunnage.model.house import RISKS, Clearance, House
+from dunnage.notebooks import Displayed, Tabular
 from dunnage.planning.plan import FleetPlan, Plan, told_fleet_plan
 from dunnage.publication import Key, key_path
 from dunnage.publishing import mechanism_of
@@ -143,7 +145,7 @@ class ReleaseStatement(Model):
         )
 
 
-class Audit(Model):
+class Audit(Displayed, Tabular, Model):
     """Findings about one release. Private unless ``external``; its ``repr`` shows no figure.
 
     Parameters
@@ -220,6 +222,14 @@ class Audit(Model):
                 return item
         names = ", ".join(item.name for item in self.findings)
         raise ParameterError(f"the audit has no finding {name!r}. It has: {names}.")
+
+    def to_arrow(self) -> pa.Table:
+        """Give the findings as an Arrow table, the figures of each in one line."""
+        names = ("name", "value", "baseline", "unit", "topic", "risk", "severity", "private", "sentence", "remedy")
+        columns = {name: [getattr(item, name) for item in self.findings] for name in names}
+        ends = {end: [item.interval[at] for item in self.findings] for at, end in enumerate(("lower", "upper"))}
+        numbers = {name: pa.array(columns[name], pa.float64()) for name in ("value", "baseline", "severity")}
+        return pa.table({**columns, **numbers, **{end: pa.array(ends[end], pa.float64()) for end in ends}})
 
     def to_dict(self) -> dict[str, Any]:
         """Give the audit as plain data."""

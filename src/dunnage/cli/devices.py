@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -201,9 +202,13 @@ def estimate(
     from dunnage.folders import check_new_folder
     from dunnage.model.certificate import load_private_key
     from dunnage.release import CERTIFICATE_FILE, describe_release
+    from dunnage.showing.estimates import estimates_page, geojson, has_maps
     from dunnage.showing.text import headlines
 
     check_new_folder(out, marker=CERTIFICATE_FILE, force=force)
+    page, cells = (out.resolve().with_name(f"{out.resolve().name}.{end}") for end in ("html", "geojson"))
+    if not force and (taken := next((path for path in (page, cells) if os.path.lexists(path)), None)) is not None:
+        raise OutputError(f"{taken} already exists. Choose another name, or replace it with --force.")
     if sign is not None:
         load_private_key(sign)  # fail before the reports are read, which may take long
     with progress() as tell:
@@ -223,7 +228,12 @@ def estimate(
             left_out=collected.left_out,
         )
         write_estimates(release, out, sign=sign, force=force)
-    lines = [f"Released  {out}", f"Reports   {collected.num_reports:,} counted"]
+        tell("drawing the page")
+        page.write_text(estimates_page(dn.Release.read(out)), encoding="utf-8")
+        if has_maps(release):
+            cells.write_text(geojson(release), encoding="utf-8")
+    lines = [f"Released  {out}", f"Page      {page.name} beside it" + (f"; {cells.name}" if has_maps(release) else "")]
+    lines.append(f"Reports   {collected.num_reports:,} counted")
     lines += [f"{title:<9} {text}" for title, text in headlines(release.certificate)]
     result = {"release": str(out), **collected.to_dict(), **describe_release(release)}
     print_result(result, "\n".join([*lines, *_rows_text(release)]), as_json)

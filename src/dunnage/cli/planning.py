@@ -93,7 +93,8 @@ def pack(
     Example: dunnage pack release --capacity 500kg --model stochastic --risk 0.05 -o plan
     """
     from dunnage.folders import check_new_folder
-    from dunnage.planning.plan import PLAN_FILE
+    from dunnage.planning.plan import PLAN_FILE, PLAN_PAGE
+    from dunnage.showing.packing import plan_page
 
     chosen = _model(model, statistic, risk, prior, budget, as_published)
     check_new_folder(out, marker=PLAN_FILE, force=force)
@@ -116,10 +117,11 @@ def pack(
             seconds=time_limit,
             progress=tell,
         )
-        plan.write(out, force=force)
+        tell("drawing the page")
+        plan.write(out, page=plan_page(plan, received), force=force)
     linkage = plan.truck_linkage.mean if plan.truck_linkage is not None else None
     clearance = limits.clear(limits.of_linkage(linkage), exception) if limits is not None else None
-    text = f"{plan.summary()}\nPlan        {out}"
+    text = f"{plan.summary()}\nPlan        {out}, see {PLAN_PAGE}"
     shared.print_cleared({"plan": str(out), **plan.to_dict()}, text, as_json, clearance)
 
 
@@ -208,7 +210,8 @@ def apply(
     from dunnage.folders import check_new_folder
     from dunnage.planning.plan import told_fleet_plan
     from dunnage.publication import key_path
-    from dunnage.settle import SETTLEMENT_FILE
+    from dunnage.settle import SETTLEMENT_FILE, SETTLEMENT_PAGE
+    from dunnage.showing import packing
 
     for_fleet = told_fleet_plan(plan)
     if for_fleet:
@@ -226,7 +229,6 @@ def apply(
             published.check_rows("apply")
         rows = dn.load(data, policy, period=period or published.certificate.period)
         if city is not None:
-            from dunnage.settle.fleets import SETTLEMENT_PAGE
             from dunnage.showing.fleets import settlement_page
 
             town, named = dn.load_city(city), key or key_path(release)
@@ -252,8 +254,9 @@ def apply(
                 leave_behind=leave_behind,
                 progress=tell,
             )
-            done.write(out, force=force)
-            result, text = done.to_dict(), f"{done.summary()}\nSettlement  {out} (private)"
+            tell("drawing the page")
+            done.write(out, page=packing.settlement_page(done, published), force=force)
+            result, text = done.to_dict(), f"{done.summary()}\nSettlement  {out} (private), see {SETTLEMENT_PAGE}"
     print_result({"settlement": str(out), **result}, text, as_json)
 
 

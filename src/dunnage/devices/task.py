@@ -249,6 +249,10 @@ class Task(Described):
     protects: str = "vehicle"
     version: int = 1
 
+    def __repr__(self) -> str:
+        names = ", ".join(purpose.name for purpose in self.purposes)
+        return f"Task({self.dataset!r}, {names}, {self.digest[:12]})"
+
     def __post_init__(self) -> None:
         set_text(self, "dataset", "the name of the dataset")
         set_text(self, "protects", "what a task protects")

@@ -381,6 +381,11 @@ class Certificate(Model):
     files: dict[str, str]
     signature: Signature | None = None
 
+    def __repr__(self) -> str:
+        return f"Certificate({self.dataset!r}, {self.guarantee.model}, {self.basis}, {self.mechanism_name})"
+
+    __str__ = __repr__
+
     @property
     def mechanism_name(self) -> str:
         return str(self.mechanism.get("name", ""))

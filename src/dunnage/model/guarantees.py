@@ -491,6 +491,10 @@ class Promise:
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = field(default=(), compare=False)
 
+    def __repr__(self) -> str:
+        terms = ", ".join(f"{name} {value}" for name, value in self.guarantee.to_dict().items() if name != "neighbours")
+        return f"Promise({terms}; {self.basis})"
+
     def true_loss(self, neighbours: Neighbours) -> Loss:
         """Return the loss to charge: that of what really holds, never of what is only claimed."""
         if self.basis is Basis.VOID:

@@ -105,6 +105,9 @@ class Policy:
     document: Document = field(default_factory=dict, repr=False, compare=False)
     files: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
 
+    def __repr__(self) -> str:
+        return f"Policy({self.dataset!r}, protects {self.schema.protects!r}, {self.mechanism.get('name')})"
+
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Policy:
         written = Written.read(path)

@@ -201,6 +201,9 @@ class Schema:
     city: City | None = field(default=None, repr=False)
     contribution: Contribution | None = None
 
+    def __repr__(self) -> str:
+        return f"Schema({len(self.attributes)} columns, protects {self.protects!r})"
+
     def __post_init__(self) -> None:
         if self.contribution is not None:
             if self.person not in (None, self.contribution.person):

@@ -21,6 +21,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from dunnage._version import __version__
@@ -30,6 +31,7 @@ from dunnage.exact import exact
 from dunnage.folders import new_folder
 from dunnage.model import documents
 from dunnage.model.documents import Model, Number, OrEmpty, Software
+from dunnage.notebooks import Displayed, Tabular
 from dunnage.planning.dispatch import Service
 from dunnage.planning.models import PackingModel
 from dunnage.planning.trucks import Truck
@@ -252,7 +254,7 @@ class Slots:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Plan:
+class Plan(Displayed, Tabular):
     """Which released row goes into which bin, or how many rows of each class a bin takes."""
 
     release: str  # digest of the certificate of the release; empty for an external plan
@@ -279,6 +281,18 @@ class Plan:
             raise ParameterError(
                 "a plan either assigns rows to bins, or is sealed and has slots. Set bin_of_row or slots, not both."
             )
+
+    def __repr__(self) -> str:
+        return f"Plan({self.num_bins} trucks, at least {self.bound:g} needed, {self.model.name}, {self.status})"
+
+    def to_arrow(self) -> pa.Table:
+        """Give the bin and the truck of each row, or the slots of a sealed plan, as an Arrow table."""
+        trucks = np.array(self.truck_of_bin, dtype=object)
+        if self.slots is not None:
+            columns = {"bin": self.slots.bin, "class_id": self.slots.class_id, "count": self.slots.count}
+            return pa.table({**columns, "truck": trucks[self.slots.bin].tolist()})
+        bins = self.assignment
+        return pa.table({"row": np.arange(len(bins)), "bin": bins, "truck": trucks[bins].tolist()})
 
     @property
     def num_bins(self) -> int:
@@ -367,11 +381,11 @@ class Plan:
             lines.append(f"Unplanned   {outside} package{' travels' if outside == 1 else 's travel'} outside the plan")
         return "\n".join([*lines, f"Seconds     {self.seconds:.2f}"])
 
-    def write(self, folder: str | os.PathLike[str], *, force: bool = False) -> Path:
-        """Write the plan: ``plan.json``, ``bins.csv``, and ``assignment.csv`` or, sealed, ``slots.csv``."""
+    def write(self, folder: str | os.PathLike[str], *, page: str = "", force: bool = False) -> Path:
+        """Write the plan: ``plan.json``, ``bins.csv``, ``assignment.csv`` or, sealed, ``slots.csv``, and its page."""
         if self.private:
             raise ParameterError("this plan uses true weights, so it stays with the owner. Write a settlement instead.")
-        either = (ASSIGNMENT_FILE, SLOTS_FILE)  # a sealed plan may replace an open one, and the reverse
+        either = (ASSIGNMENT_FILE, SLOTS_FILE, PLAN_PAGE)  # a sealed plan may replace an open one, and the reverse
         with new_folder(folder, marker=PLAN_FILE, force=force, may_hold=either) as work:
             (work / PLAN_FILE).write_text(documents.to_text(self.to_dict()), encoding="utf-8")
             write_lines(work / "bins.csv", ("bin", "truck"), enumerate(self.truck_of_bin))
@@ -380,6 +394,8 @@ class Plan:
             if self.slots is not None:
                 lines = np.column_stack([self.slots.bin, self.slots.class_id, self.slots.count])
                 write_lines(work / SLOTS_FILE, SLOTS_HEADER, lines.tolist())
+            if page:
+                (work / PLAN_PAGE).write_text(page, encoding="utf-8")
         return Path(folder)
 
     @classmethod
@@ -491,7 +507,7 @@ def named_rows(numbers: IntArray) -> str:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class FleetPlan:
+class FleetPlan(Displayed, Tabular):
     """How many shuttles each zone of a city gets."""
 
     release: str  # digest of the certificate of the release; empty for an external plan
@@ -518,6 +534,13 @@ class FleetPlan:
             raise ParameterError(f"a zone must have 0 to {MAX_SHUTTLES:,} shuttles. Correct the plan.")
         if not 0 <= self.bound <= self.objective:
             raise ParameterError("the bound must be from 0 to the number of shuttles in the plan. Correct it.")
+
+    def __repr__(self) -> str:
+        return f"FleetPlan({self.objective} shuttles in {len(self.zones)} zones, at least {self.bound} needed)"
+
+    def to_arrow(self) -> pa.Table:
+        """Give the shuttles of each zone as an Arrow table."""
+        return pa.table({"zone": list(self.zones), "shuttles": list(self.shuttles)})
 
     @property
     def objective(self) -> int:

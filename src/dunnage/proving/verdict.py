@@ -241,6 +241,11 @@ class Proof(Model):
     seconds: float
     verdicts: tuple[Verdict, ...]
 
+    def __repr__(self) -> str:
+        return f"Proof({len(self.verdicts)} verdicts, {'as expected' if self.as_expected else 'not as expected'})"
+
+    __str__ = __repr__
+
     @property
     def as_expected(self) -> bool:
         """Whether all verdicts are as expected: what is proved holds, and what is known to be wrong fails."""

@@ -26,6 +26,7 @@ from dunnage.model.certificate import MAX_CERTIFICATE_BYTES, AttributeStatement,
 from dunnage.model.documents import to_text
 from dunnage.model.guarantees import PROJECT, Basis
 from dunnage.model.trips import Universe
+from dunnage.notebooks import Displayed, Tabular
 from dunnage.release.kinds import COUNTS, ROWS, Kind, fill, floats, kind_of
 from dunnage.release.page import certificate_page
 from dunnage.tables.columns import portable, write_csv
@@ -79,7 +80,7 @@ class Uncertain:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Release:
+class Release(Displayed, Tabular):
     """Tables that may leave the owner, with their certificate.
 
     Parameters
@@ -109,6 +110,10 @@ class Release:
 
     def __len__(self) -> int:
         return int(self.data.num_rows)
+
+    def to_arrow(self) -> pa.Table:
+        """Give the table ``data`` as an Arrow table."""
+        return self.data
 
     @property
     def tables(self) -> dict[str, pa.Table]:

@@ -63,7 +63,7 @@ from dunnage.tables.columns import write_csv
 from dunnage.tables.dataset import Dataset
 from dunnage.text import large_percent, percent
 
-SETTLEMENT_FILE = "settlement.json"
+SETTLEMENT_FILE, SETTLEMENT_PAGE = "settlement.json", "settlement.html"
 
 Progress = Callable[[str], None]
 
@@ -227,9 +227,12 @@ class Settlement:
         """Describe the settlement for its owner."""
         return self.document.text()
 
-    def write(self, folder: str | os.PathLike[str], *, force: bool = False) -> Path:
-        """Write ``settlement.json``, ``loading.csv`` and ``loads.csv``, readable only by their owner."""
-        with new_folder(folder, marker=SETTLEMENT_FILE, force=force, private=True) as work:
+    def write(self, folder: str | os.PathLike[str], *, page: str = "", force: bool = False) -> Path:
+        """Write ``settlement.json``, ``loading.csv``, ``loads.csv`` and the page, readable only by their owner."""
+        pages = (SETTLEMENT_PAGE,)
+        with new_folder(folder, marker=SETTLEMENT_FILE, force=force, private=True, may_hold=pages) as work:
+            if page:
+                (work / SETTLEMENT_PAGE).write_text(page, encoding="utf-8")
             (work / SETTLEMENT_FILE).write_text(documents.to_text(self.to_dict()), encoding="utf-8")
             write_csv(self.loading, work / "loading.csv")
             # loads : bin, truck, load, capacity; with several quantities load_x, capacity_x for each

@@ -54,14 +54,13 @@ from dunnage.planning.plan import Demand, FleetModel, FleetPlan, Run
 from dunnage.publication import Key
 from dunnage.release import Release
 from dunnage.release.kinds import COUNTS
-from dunnage.settle import SETTLEMENT_FILE, SettlementDocument, check_key
+from dunnage.settle import SETTLEMENT_FILE, SETTLEMENT_PAGE, SettlementDocument, check_key
 from dunnage.settle.repair import PrivateModel
 from dunnage.tables.columns import write_csv
 from dunnage.tables.dataset import Dataset
 from dunnage.text import percent_change, several
 
 EVENTS_FILE = "events.csv"
-SETTLEMENT_PAGE = "settlement.html"
 MAX_SETTLEMENT_BYTES = 1 << 26
 MAX_SHUTTLE_HOUR = 1e9
 """Maximum cost of a shuttle per hour, in any currency."""

@@ -547,21 +547,13 @@ def carrier_pictures(audit: Audit) -> dict[str, list[draw.Picture]]:
 
 def _means_picture(items: Sequence[Finding]) -> draw.Picture:
     """Draw each mean with its interval and the true value, across its domain."""
-    height = _ROW * len(items) + 6
-    parts = draw.x_axis(draw.Scale(0.0, 100.0), height, "per cent of the domain")
-    for number, item in enumerate(items):
-        facts, y = item.details, _ROW * number + 29
-        domain = draw.Scale(float(facts["low"]), float(facts["high"]))
-        unit = "" if item.unit == "ratio" else f" {item.unit}"
+    rows = []
+    for item in items:
+        facts, unit = item.details, "" if item.unit == "ratio" else f" {item.unit}"
         value = "no estimate" if facts["value"] is None else f"{number_text(facts['value'])}{unit}"
         words = f"{facts['label']}: {value} (true value: {number_text(facts['truth'])})"
-        low, high, truth = (domain.at(float(facts[name])) for name in ("lower", "upper", "truth"))
-        width = f"{max(high - low, 0.1):.2f}%"
-        parts.append(draw.tag("rect", class_="range", x=f"{low:.2f}%", width=width, y=y - 5, height=10))
-        parts += draw.joined([(truth, y - 10), (truth, y + 10)], "limit")
-        if facts["value"] is not None:
-            parts.append(draw.dot(domain.at(float(facts["value"])), y, words))
-        parts.append(draw.tag("text", words, class_="halo", x="0", y=y - 13))
+        ends = float(facts["low"]), float(facts["high"])
+        rows.append(draw.IntervalRow(words, ends, facts["lower"], facts["upper"], facts["value"], facts["truth"]))
     covered = sum(item.details["lower"] <= item.details["truth"] <= item.details["upper"] for item in items)
     caption = (
         f"Estimated means with their intervals, across their domains. {covered} of {len(items)} intervals contain the "
@@ -569,7 +561,7 @@ def _means_picture(items: Sequence[Finding]) -> draw.Picture:
     )
     return draw.Picture(
         title="Means, estimated and true",
-        svg=draw.chart(height + 40, parts, label=caption, kind="flat"),
+        svg=draw.intervals(rows, label=caption, row=_ROW),
         caption=caption,
         legend=[("range", "interval"), ("first", "estimate"), ("limit", "true value")],
     )

@@ -115,6 +115,23 @@ def chart(height: float, parts: Iterable[str], *, label: str, kind: str = "") ->
     return tag("svg", *parts, class_=f"chart {kind}".strip(), height=height, role="img", aria_label=label)
 
 
+def _stripes(name: str, *inside: Svg) -> Svg:
+    size = {"width": 6.0, "height": 6.0}
+    return tag("pattern", *inside, id=name, patternUnits="userSpaceOnUse", patternTransform="rotate(45)", **size)
+
+
+# Fillings that work without colour: of what is too much, and of what is still noise
+PATTERNS = tag(
+    "defs",
+    _stripes(
+        "hatch",
+        tag("rect", class_="hatch-back", width=6, height=6),
+        tag("rect", class_="hatch-line", width=2.6, height=6),
+    ),
+    _stripes("quiet", tag("rect", class_="quiet-line", width=1.4, height=6)),
+)
+
+
 # Pages
 
 
@@ -184,6 +201,7 @@ def render(template: str, content: Mapping[str, object], *, script: str | None =
         "several": several,
         "unbroken_percent": unbroken_percent,
     }
+    environment.globals["patterns"] = PATTERNS
     inside = {"version": __version__, "script_hash": ""}
     for name, file in (("style", "page.css"), ("script", script)):
         if file is not None:
@@ -290,6 +308,34 @@ def bars(
                     parts.append(tag("rect", class_=style, y=y, height=bar, **across))
                 at += length
     return chart(height + (40 if axis else 0), parts, label=label, kind="flat")
+
+
+class IntervalRow(NamedTuple):
+    words: str
+    domain: tuple[float, float]  # the ends of the row
+    low: float
+    high: float
+    value: float | None
+    truth: float | None = None
+
+
+def intervals(rows: Sequence[IntervalRow], *, label: str, row: float = 40.0) -> Svg:
+    """Draw values with their intervals, each across its own domain, and the true value if it is known."""
+    height = row * len(rows) + 6
+    parts = x_axis(Scale(0.0, 100.0), height, "per cent of the domain")
+    for number, item in enumerate(rows):
+        y, domain = row * number + 29, Scale(*item.domain)
+        low, high = domain.at(item.low), domain.at(item.high)
+        inside = max(0.0, min(low, 100.0)), min(100.0, max(high, 0.0))
+        width = f"{max(inside[1] - inside[0], 0.1):.2f}%"
+        parts.append(tag("rect", class_="range", x=f"{inside[0]:.2f}%", width=width, y=y - 5, height=10))
+        if item.truth is not None:
+            truth = domain.at(item.truth)
+            parts += joined([(truth, y - 10), (truth, y + 10)], "limit")
+        if item.value is not None:
+            parts.append(dot(domain.at(item.value), y, item.words))
+        parts.append(tag("text", item.words, class_="halo", x="0", y=y - 13))
+    return chart(height + 40, parts, label=label, kind="flat")
 
 
 class StackedColumn(NamedTuple):

@@ -1,0 +1,274 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Summaries and pictures for notebooks. They show what a page shows, and no private row."""
+
+from __future__ import annotations
+
+import base64
+import html
+import os
+import textwrap
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import singledispatch
+from importlib import resources
+from pathlib import Path
+
+import numpy as np
+
+from dunnage.advising.frontier import Frontier
+from dunnage.auditing.run import Audit
+from dunnage.errors import ParameterError
+from dunnage.planning.plan import FleetPlan, Plan
+from dunnage.release import Release
+from dunnage.release.kinds import COUNTS, ESTIMATES
+from dunnage.showing import figures as draw
+from dunnage.showing.estimates import estimate_pictures
+from dunnage.showing.frontier import frontier_figure, summary_of
+from dunnage.text import number_text, percent, several, share_text
+
+WIDTH, MAX_ROWS = 760.0, 5
+_LEFT, _LETTERS = 56.0, 100  # room beside a figure, and letters of a caption in a line
+_KEYS = {"load": "bar"}  # style in a figure of an entry of a legend, where it differs
+
+
+@dataclass(frozen=True, repr=False)
+class Drawing:
+    """Pictures that stand by themselves."""
+
+    pictures: Sequence[draw.Picture]
+
+    def __repr__(self) -> str:
+        return f"Drawing({', '.join(repr(one.title) for one in self.pictures)})"
+
+    def _repr_svg_(self) -> str:
+        return self.svg()
+
+    def svg(self) -> str:
+        """Return all pictures below each other, as one SVG document with its style."""
+        style = resources.files("dunnage.showing").joinpath("templates", "page.css").read_text("utf-8")
+        parts, y = [draw.tag("rect", class_="sheet-back", width="100%", height="100%")], 30.0
+        for one in self.pictures:
+            parts.append(draw.tag("text", one.title, class_="group", x=12, y=y))
+            x = 12.0
+            for key, words in one.legend:
+                parts.append(draw.tag("rect", class_=_KEYS.get(key, key), x=x, y=y + 12, width=16, height=10))
+                parts.append(draw.tag("text", words, x=x + 22, y=y + 21))
+                x += 40 + 6.5 * len(words)
+            y += 34 if one.legend else 12
+            height = _height(one.svg)
+            place: dict[str, float | str] = {"x": _LEFT, "y": y, "width": WIDTH - _LEFT - 20, "height": height}
+            parts.append(draw.tag("svg", one.svg, overflow="visible", **place))
+            y += height + 24
+            for line in textwrap.wrap(str(one.caption), _LETTERS):
+                parts.append(draw.tag("text", line, x=12, y=y))
+                y += 17
+            y += 30
+        own = f"svg {{ font: 13px system-ui, sans-serif; }} .sheet-back {{ fill: var(--back); }} {style}"
+        size: dict[str, float | str] = {"width": WIDTH, "height": y, "viewBox": f"0 0 {WIDTH:g} {y:g}"}
+        label = "; ".join(str(one.caption) for one in self.pictures)
+        sheet = draw.tag("g", *parts, class_="chart")
+        return draw.tag(
+            "svg",
+            draw.tag("style", draw.Svg(own)),
+            draw.PATTERNS,
+            sheet,
+            xmlns="http://www.w3.org/2000/svg",
+            role="img",
+            aria_label=label,
+            **size,
+        )
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the pictures as an SVG file."""
+        file = Path(path)
+        if file.suffix != ".svg":
+            raise ParameterError(f"pictures are written as SVG. Got {file.name!r}. Choose a name that ends with .svg.")
+        file.write_text(self.svg() + "\n", encoding="utf-8")
+        return file
+
+
+def _height(svg: str) -> float:
+    """Return the height of a figure: stated, or by the proportions of its view."""
+    head = svg[: svg.index(">")]
+    if 'viewBox="' in head:
+        _, _, wide, high = map(float, head.split('viewBox="')[1].split('"')[0].split())
+        return (WIDTH - _LEFT - 20) * high / wide
+    return float(head.split('height="')[1].split('"')[0])
+
+
+# What is drawn
+
+
+@singledispatch
+def drawing_of(thing: object) -> Drawing:
+    raise ParameterError(f"there is no picture of {type(thing).__name__}.")
+
+
+@drawing_of.register
+def _(release: Release) -> Drawing:
+    if release.kind == ESTIMATES:
+        return Drawing(estimate_pictures(release))
+    if release.kind == COUNTS:
+        return Drawing([_windows_picture(release)])
+    return Drawing([_sizes_picture(release)])
+
+
+@drawing_of.register
+def _(plan: Plan) -> Drawing:
+    from dunnage.showing.packing import counts_picture
+
+    return Drawing([counts_picture(plan)])
+
+
+@drawing_of.register
+def _(plan: FleetPlan) -> Drawing:
+    most = max([1, *plan.shuttles])
+    rows = [(f"{zone}: {several(num, 'shuttle')}", [[("bar", float(num))]]) for zone, num in _by_zone(plan)]
+    caption = f"{several(int(plan.objective), 'shuttle')} in {several(len(plan.zones), 'zone')}."
+    svg = draw.bars(draw.Scale(0.0, 1.05 * most), rows, label=caption, axis="shuttles")
+    return Drawing([draw.Picture(title="Shuttles by zone", svg=svg, caption=caption)])
+
+
+@drawing_of.register
+def _(audit: Audit) -> Drawing:
+    rows = [
+        (f"{item.risk}: {percent(item.severity or 0.0)} ({item.name})", [[("bar", item.severity or 0.0)]])
+        for item in audit.risks[: max(audit.num_leading, 1)]
+    ]
+    caption = f"The worst finding of each risk, from 0 % (no better than without the release) to 100 %. {audit.says}"
+    svg = draw.bars(draw.Scale(0.0, 1.0), rows, label=caption, axis="risk", shares=True)
+    return Drawing([draw.Picture(title=f"Risks of {audit.dataset}", svg=svg, caption=caption)])
+
+
+@drawing_of.register
+def _(frontier: Frontier) -> Drawing:
+    title = f"Frontier of {frontier.dataset}"
+    return Drawing([draw.Picture(title=title, svg=frontier_figure(frontier), caption=summary_of(frontier))])
+
+
+def _by_zone(plan: FleetPlan) -> Iterable[tuple[str, int]]:
+    return sorted(zip(plan.zones, plan.shuttles, strict=True), key=lambda item: -item[1])[:40]
+
+
+def _sizes_picture(release: Release) -> draw.Picture:
+    """Draw the released intervals of the first quantity by their middle, or the sizes of classes."""
+    if release.noisy or release.classes is None:
+        name = next(iter(release.quantities), "")
+        known = release.uncertain(name)
+        values = known.nominal if known.nominal is not None else (known.lower + known.upper) / 2
+        counts, edges = np.histogram(values, bins=20)
+        caption = f"Released values of {name}, {len(release):,} rows."
+        axis = f"{name}, {known.unit}".strip(", ")
+        return _columns_picture(f"Released {name}", counts.tolist(), edges.tolist(), axis, caption)
+    sizes = np.asarray(release.classes.column("size").to_numpy())
+    counts, edges = np.histogram(sizes, bins=min(20, max(1, int(np.ptp(sizes)) + 1)))
+    caption = f"{len(sizes):,} class{'' if len(sizes) == 1 else 'es'} of {sizes.min():,} to {sizes.max():,} rows."
+    return _columns_picture("Sizes of classes", counts.tolist(), edges.tolist(), "rows in a class", caption)
+
+
+def _columns_picture(
+    title: str, counts: Sequence[int], edges: Sequence[float], axis: str, caption: str
+) -> draw.Picture:
+    x, y = draw.Scale(edges[0], edges[-1]), draw.Scale(0.0, 1.05 * max([1, *counts]), draw.BASE, draw.TOP)
+    stacks = [
+        draw.StackedColumn(low, high, [("bar", float(num))], f"{number_text(low)} to {number_text(high)}: {num:,}")
+        for num, low, high in zip(counts, edges, edges[1:], strict=False)
+    ]
+    svg = draw.columns(x, y, stacks, y_title="number", whole=True, below=draw.x_axis(x, draw.BASE, axis), label=caption)
+    return draw.Picture(title=title, svg=svg, caption=caption)
+
+
+def _windows_picture(release: Release) -> draw.Picture:
+    windows = release.universe.windows
+    cells, counts = release.counted()
+    slots = release.universe.split(cells)[1] % len(windows)
+    sums = np.bincount(slots, weights=counts, minlength=len(windows))
+    x = draw.Scale(0.0, float(len(windows)))
+    y = draw.Scale(0.0, 1.05 * max(1.0, float(sums.max())), draw.BASE, draw.TOP)
+    stacks = [
+        draw.StackedColumn(place, place + 1, [("bar", float(num))], f"{windows[place]}: {num:,.0f} trips")
+        for place, num in enumerate(sums.tolist())
+    ]
+    step = max(1, len(windows) // 8)
+    labels = [(x.across(place + 0.5), windows[place]) for place in range(0, len(windows), step)]
+    caption = f"{int(counts.sum()):,} released trips by the time at which they begin."
+    below = draw.lower_axis(draw.BASE, "", labels)
+    svg = draw.columns(x, y, stacks, y_title="trips", whole=True, below=below, label=caption)
+    return draw.Picture(title="Trips by time", svg=svg, caption=caption)
+
+
+# Summaries
+
+
+@singledispatch
+def summary_html(thing: object) -> str:
+    return f"<pre>{html.escape(repr(thing))}</pre>"
+
+
+@summary_html.register
+def _(release: Release) -> str:
+    certificate = release.certificate
+    terms = ", ".join(f"{name} {value}" for name, value in certificate.guarantee.to_dict().items())
+    facts = [
+        ("Promises", f"{terms}; basis {certificate.basis}"),
+        ("Mechanism", certificate.mechanism_name),
+        ("Rows", f"{len(release):,}"),
+    ]
+    head = release.data.slice(0, MAX_ROWS)
+    rows = zip(*(column.to_pylist() for column in head.columns), strict=True)
+    return _titled(f"Release of {certificate.dataset}", facts) + _table(head.column_names, rows)
+
+
+@summary_html.register
+def _(plan: Plan) -> str:
+    facts = [("Trucks", f"{plan.num_bins:,}, at least {plan.bound:g} needed: {plan.status}")]
+    facts.append(("Model", plan.model.name))
+    if plan.truck_linkage is not None:
+        linkage = plan.truck_linkage
+        facts.append(("Truck linkage", f"{percent(linkage.mean)} on average, {percent(linkage.worst)} at worst"))
+    return _titled("Packing plan", facts)
+
+
+@summary_html.register
+def _(plan: FleetPlan) -> str:
+    facts = [("Shuttles", f"{plan.objective:g}, at least {plan.bound:g} needed")]
+    if plan.operation is not None:
+        facts.append(("Mean wait", f"{plan.operation.wait_seconds.mean:.0f} s"))
+    rows = [(zone, f"{num:,}") for zone, num in _by_zone(plan)]
+    return _titled("Shuttle fleet", facts) + _table(["zone", "shuttles"], rows)
+
+
+@summary_html.register
+def _(audit: Audit) -> str:
+    facts = [("", audit.says)]
+    if audit.clearance is not None:
+        facts.append(("Verdict", audit.clearance.headline))
+    leading = [
+        (item.risk or "", percent(item.severity or 0.0), item.name, item.sentence)
+        for item in audit.risks[: audit.num_leading]
+    ]
+    costs = [("cost", item.text(item.value), item.name, item.sentence) for item in audit.findings if item.risk is None]
+    return _titled(f"Audit of {audit.dataset}", facts) + _table(["", "", "finding", ""], [*leading, *costs[:MAX_ROWS]])
+
+
+@summary_html.register
+def _(frontier: Frontier) -> str:
+    facts = [("", summary_of(frontier))]
+    best = [point for point in frontier.points if not point.dominated]
+    rows = [(point.name, share_text(point.cost.value), share_text(point.risk.value), point.basis) for point in best]
+    image = base64.b64encode(drawing_of(frontier).svg().encode()).decode() if frontier.points else ""
+    words = html.escape(summary_of(frontier))
+    picture = f'<img alt="{words}" src="data:image/svg+xml;base64,{image}">' if image else ""
+    titles = ["policy", frontier.cost_unit, frontier.risk_name, "basis"]
+    return _titled(f"Frontier of {frontier.dataset}", facts) + picture + _table(titles, rows)
+
+
+def _titled(title: str, facts: Iterable[tuple[str, object]]) -> str:
+    lines = "<br>".join(f"{f'{html.escape(name)}: ' if name else ''}{html.escape(str(value))}" for name, value in facts)
+    return f"<p><strong>{html.escape(title)}</strong><br>{lines}</p>"
+
+
+def _table(titles: Iterable[str], rows: Iterable[Sequence[object]]) -> str:
+    head = "".join(f"<th>{html.escape(title)}</th>" for title in titles)
+    body = "".join(f"<tr>{''.join(f'<td>{html.escape(str(cell))}</td>' for cell in row)}</tr>" for row in rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
