@@ -142,6 +142,9 @@ def publish(
     ledger: Annotated[OptText, Option(help="Ledger file. Default: dunnage-ledger.sqlite beside the policy.")] = None,
     sign: shared.SignOption = None,
     again: Annotated[bool, Option("--again", help="Spend again on the same data and policy.")] = False,
+    allow_noise: Annotated[
+        bool, Option("--allow-noise", help="Also publish counts that are hardly better than an empty table.")
+    ] = False,
     seed: Annotated[OptInt, Option(min=0, help="Random seed, for tests only: it voids the certificate.")] = None,
     force: shared.ForceFlag = False,
     as_json: shared.JsonFlag = False,
@@ -173,7 +176,7 @@ def publish(
         with progress() as tell:
             tell("reading and checking the data")
             dataset = dn.load(data, rules, period=period)
-            run = dn.rehearse(dataset, out=out, ledger=ledger, noise=noise, again=again, force=force)
+            run = dn.rehearse(dataset, out=out, ledger=ledger, noise=noise, again=again, force=force, progress=tell)
         print_result(run.to_dict(), dry_run_text(run), as_json)
         return
     with progress() as tell:
@@ -183,7 +186,15 @@ def publish(
         for warning in warnings:  # before any budget is spent
             print_text(f"WARNING: {warning}", err=True)
         release, key = dn.publish(
-            dataset, out=out, ledger=ledger, noise=noise, sign=sign, force=force, again=again, progress=tell
+            dataset,
+            out=out,
+            ledger=ledger,
+            noise=noise,
+            sign=sign,
+            force=force,
+            again=again,
+            allow_noise=allow_noise,
+            progress=tell,
         )
     certificate, num_left_out = release.certificate, dataset.num_left_out
     result = {"release": str(out), "key": str(key_path(out)), **describe_release(release)}

@@ -92,6 +92,11 @@ def released_counts(release: Release, city: City) -> TripCounts:
             f"a fleet needs a release of counts of trips. Got a release of {release.kind}. Publish with noisy-counts, "
             "hierarchical-counts or constrained-counts."
         )
+    if release.universe.level != "stop":
+        raise ParameterError(
+            "shuttles drive between stops, and this release counts trips between zones. Publish another release with "
+            'level = "stop" in [trip] (it spends again), or size by hand from the sums between zones.'
+        )
     cells, counts = release.counted()
     return counted_trips(release.universe, cells, counts, city)
 

@@ -131,7 +131,7 @@ class SlotTrips(NamedTuple):
 
 def _like_trips(policy: Policy, size: int, noise: Noise, period: str | None, city: City | None) -> Dataset:
     """Generate trips slot by slot, on mostly attractive pairs of stops, with at least one trip on each."""
-    universe = policy.schema.universe(period)
+    universe = policy.schema.universe(period, level="stop")  # rows name stops, whatever is released
     stops = np.sort(noise_arrays.permutation(noise, len(universe.stops))[:_MAX_STOPS])
     num = len(stops)
     homes, work = _STOPS_DIFFER * _normals(noise, num), 2 * _STOPS_DIFFER * _normals(noise, num)

@@ -53,6 +53,7 @@ from dunnage.model.guarantees import Basis, Guarantee, Loss, Promise, WithinClus
 from dunnage.model.policy import Policy, is_for_devices
 from dunnage.publishing import DryRun, mechanism_of, promise
 from dunnage.release import Release
+from dunnage.release.kinds.counts import expected_lines
 from dunnage.release.kinds.rows import MAX_LINES
 from dunnage.tables.reader import EXCEL_ENDINGS, TAB_ENDINGS, ReadOptions, guess_options, read_table
 from dunnage.text import number_text, several
@@ -258,7 +259,7 @@ def promise_text(promise: Promise) -> str:
 
 
 def dry_run_text(run: DryRun) -> str:
-    foresight = run.foresight  # what the mechanism shows the owner in advance
+    foresight, usefulness = run.foresight, run.usefulness  # what the owner and everyone may know in advance
     left_out = f"{run.num_rows} valid, {run.num_left_out} left out by the policy"
     return "\n".join(
         [
@@ -272,6 +273,12 @@ def dry_run_text(run: DryRun) -> str:
                 ("Left then", run.after.left_text()),
                 *(("WARNING", warning) for warning in foresight.warnings),
                 width=13,
+            ),
+            *(expected_lines(usefulness.expected) if usefulness is not None else []),
+            *(
+                [f"REFUSED by publish without --allow-noise: {usefulness.message}"]
+                if usefulness and usefulness.is_noise
+                else []
             ),
             *(["For you only", *_bullets(foresight.lines)] if foresight.lines else []),
         ]
