@@ -159,7 +159,7 @@ def publish(
         load_private_key(sign)  # fail before any budget is spent
     if out is not None:
         _check_places(mechanism, data, out, force=force)
-    usefulness = predicted(data, progress=tell)
+    usefulness = predicted(data, helpful=not allow_noise, progress=tell)
     if usefulness is not None and usefulness.is_noise and not allow_noise:
         raise Refusal(f"{usefulness.message}\n{ALLOW_NOISE}")
     expected = None if usefulness is None else usefulness.expected
@@ -176,7 +176,7 @@ def publish(
     return written
 
 
-def predicted(data: Dataset, *, progress: Progress | None = None) -> Usefulness | None:
+def predicted(data: Dataset, *, helpful: bool = True, progress: Progress | None = None) -> Usefulness | None:
     """Predict how useful counts of trips will be, from the policy alone; None if it does not say what to expect."""
     if data.schema.trip is None:
         return None
@@ -184,7 +184,7 @@ def predicted(data: Dataset, *, progress: Progress | None = None) -> Usefulness 
 
     mechanism = mechanism_of(data.policy)
     with _blaming_policy(data):
-        return predict_usefulness(data.policy, mechanism, period=data.period, progress=progress)
+        return predict_usefulness(data.policy, mechanism, period=data.period, helpful=helpful, progress=progress)
 
 
 def owner_warnings(data: Dataset) -> tuple[str, ...]:
@@ -236,6 +236,19 @@ def _expectation_warnings(data: Dataset) -> Iterator[str]:
             f"the file has {several(trips, 'trip')}, far {side} than the {expected:,} that the policy expects, so the "
             "predicted errors do not hold for it. If you change the number, it becomes public: base it on public "
             "knowledge."
+        )
+
+
+def _spread_warnings(data: Dataset, usefulness: Usefulness) -> Iterator[str]:
+    """Warn if the trips are spread far more thinly than predicted. Private; refuses nothing."""
+    from dunnage.mechanisms.counts import true_counts
+
+    counted, assumed = true_counts(data), usefulness.expected.levels[0].trips
+    each = counted.num_trips / max(1, len(counted.cells))
+    if 0 < each * MAX_OFF < assumed and not usefulness.is_noise:
+        yield (
+            f"types of trips that occur have {each:.3g} trips on average, and {assumed:.3g} were predicted. The errors "
+            "will be larger than predicted; dunnage audit measures them after publishing."
         )
 
 
@@ -360,6 +373,8 @@ def rehearse(
     if out is not None:
         _check_places(mechanism, data, out, force=force)
     foresight, usefulness = foresee(data), predicted(data, progress=progress)
+    if usefulness is not None:
+        foresight = replace(foresight, warnings=(*foresight.warnings, *_spread_warnings(data, usefulness)))
     with _opened(ledger, data.policy, again=again) as book:
         before = book.statement(data.policy.dataset)
         rehearsal: Any = book.rehearsal()  # raises Rehearsed instead of spending

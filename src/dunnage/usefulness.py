@@ -9,7 +9,7 @@ so that a refusal reveals nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -40,13 +40,14 @@ from dunnage.text import large_percent, several
 
 SEED = 19  # public facts decide, so the same policy always gets the same verdict
 MIN_DRAWS, MAX_DRAWS, DRAWN_TRIPS = 3, 12, 30_000
-# Sizes beyond which only the busiest windows are predicted: more would take many seconds.
-MAX_TRIPS, MAX_GENERATED, MAX_STOPS = 300_000, 1 << 23, 1_000
+MAX_TRIPS = 300_000  # with more, only the busiest windows are predicted: all of them would take many seconds
+MAX_WINDOW_TRIPS = 1_000_000  # trips of one window that are generated; with more, errors are smaller than predicted
 REMEDY_ERROR = 0.7  # the largest predicted error of a table that a refusal recommends
 LONGER = (7, 30)  # how many times as long a period could be
 EPSILONS = (2, 4, 8)  # by how much epsilon could grow
 MAX_EPSILON = 10
-MAX_MARGIN_CELLS = 1 << 19  # estimates of more cells would take many seconds
+NUM_ZONES = (20, 10, 5)  # how many zones a city without any could have
+MAX_MARGIN_CELLS = 1 << 18  # estimates of more cells would take many seconds
 UNCHECKED = (
     "nobody checked whether these counts will be useful, because the policy does not say how many trips to expect. "
     "Write the number that you expect in one release, from public knowledge and not from this file, into the policy: "
@@ -113,7 +114,12 @@ class Trial(NamedTuple):
 
 
 def predict_usefulness(
-    policy: Policy, mechanism: Mechanism, *, period: str | None = None, progress: Progress | None = None
+    policy: Policy,
+    mechanism: Mechanism,
+    *,
+    period: str | None = None,
+    helpful: bool = True,  # whether to look for what would help if the counts are noise
+    progress: Progress | None = None,
 ) -> Usefulness | None:
     """Predict the error of a table of counts; None if the policy does not say how many trips to expect."""
     if policy.expect.trips is None or not isinstance(mechanism, CountsMechanism):
@@ -122,8 +128,8 @@ def predict_usefulness(
     tell("predicting how useful the counts will be")
     trial = Trial(policy, mechanism, period)
     part = Part.of(policy, period, policy.expect.trips)
-    expected = ExpectedError(trips=policy.expect.trips, levels=part.errors(trial), hours=part.hours)
-    if not expected.is_noise:
+    expected = ExpectedError(trips=policy.expect.trips, levels=part.errors(trial, MAX_DRAWS), hours=part.hours)
+    if not expected.is_noise or not helpful:
         return Usefulness(expected=expected)
     tell("looking for a policy with useful counts")
     return Usefulness(expected=expected, remedies=tuple(_Search(trial, part).remedies()))
@@ -139,9 +145,8 @@ class Part(NamedTuple):
     def of(cls, policy: Policy, period: str | None, size: int) -> Part:
         whole, hours = policy.schema.universe(period, level="stop"), None
         shares, time = window_shares(whole), policy.schema.time
-        room = MAX_GENERATED / (max(1, len(whole.days)) * min(len(whole.stops), MAX_STOPS) ** 2)
         num = len(shares)
-        while num > 1 and (num > room or size * np.convolve(shares, np.ones(num), "valid").max() > MAX_TRIPS):
+        while num > 1 and size * np.convolve(shares, np.ones(num), "valid").max() > MAX_TRIPS:
             num -= 1
         if num < len(shares):
             sums = np.convolve(shares, np.ones(num), "valid")
@@ -149,60 +154,56 @@ class Part(NamedTuple):
             hours = [whole.windows[first], whole.windows[first + num] if first + num < len(shares) else time.upper]
             size = max(1, round(size * float(sums[first])))
             time = replace(time, lower=hours[0], upper=hours[1])
-        # Generated times that the clock of a zone skips are left out.
         narrow = _with_time(policy, time)
-        return cls(like(narrow, size, SEED, period=period), hours)
+        if narrow.period is not None:  # all generated trips are of the period
+            narrow = replace(narrow, period=replace(narrow.period, column=None))
+        return cls(like(narrow, min(size, MAX_WINDOW_TRIPS), SEED, period=period), hours)
 
-    def errors(self, trial: Trial) -> list[LevelError]:
+    def errors(self, trial: Trial, max_draws: int = MIN_DRAWS) -> list[LevelError]:
         """Run the mechanism on the trips a few times, and compare the final tables with them at each level."""
         time = trial.policy.schema.time
         if self.hours is not None:
             time = replace(time, lower=self.hours[0], upper=self.hours[1])
         trips, whole = self.trips.under(_with_time(trial.policy, time)), trial.policy.schema.universe(self.trips.period)
         truth, prepared = true_counts(trips), trial.mechanism.prepare(trips)
-        num_draws = min(MAX_DRAWS, max(MIN_DRAWS, DRAWN_TRIPS // max(1, truth.num_trips)))
-        errors = []
+        num_draws = min(max_draws, max(MIN_DRAWS, DRAWN_TRIPS // max(1, truth.num_trips)))
+        errors, levels = [], levels_of(whole)
         for draw in range(num_draws):
             noise = Noise(seed=SEED + draw)
             drawn = trial.mechanism.draw_counts(count_trips(trips, noise), prepared, noise)
-            errors.append(level_errors(truth, drawn))
-        places = truth.universe.split(truth.cells)
-        return [
-            LevelError(
-                level=level,
-                sums=Feature.of(whole, columns).size,
-                trips=_short(
-                    truth.num_trips / len(Feature.of(truth.universe, columns).listed_sums(*places, truth.counts))
-                ),
-                error=_short(error),
-            )
-            for (level, columns), error in zip(levels_of(whole).items(), np.mean(errors, axis=0).tolist(), strict=True)
-        ]
+            errors.append(level_errors(truth, drawn, levels.values()))
+        places, predicted = truth.universe.split(truth.cells), []
+        for (level, columns), error in zip(levels.items(), np.mean(errors, axis=0).tolist(), strict=True):
+            busy = len(Feature.of(truth.universe, columns).listed_sums(*places, truth.counts))
+            each, size = _short(truth.num_trips / max(1, busy)), Feature.of(whole, columns).size
+            predicted.append(LevelError(level=level, sums=size, trips=each, error=_short(error)))
+        return predicted
 
 
 def levels_of(universe: Universe) -> dict[str, FeatureColumns]:
     """Return the sums that people look at, the released types first, by name, with the columns that define them."""
-    slots = tuple(name for name in SLOT_COLUMNS if name in universe.columns)
-    levels, when = dict[str, FeatureColumns](), " and ".join(slots)
+    slots = tuple(name for name in SLOT_COLUMNS if len(universe.labels(name)) > 1)
+    levels = dict[str, FeatureColumns]()
     zoned = universe.city is not None and universe.city.zones is not None
     places: tuple[Level, ...] = (universe.level, "zone") if zoned else (universe.level,)
     for place in places:
-        levels[f"{place} pairs by {when}"] = (*END_COLUMNS[place], *slots)
+        if slots:
+            levels[f"{place} pairs by {' and '.join(slots)}"] = (*END_COLUMNS[place], *slots)
         levels[f"{place} pairs"] = END_COLUMNS[place]
-    return {**levels, " and ".join(f"{name}s" for name in slots): slots, "total": ()}
+    if slots:
+        levels[" and ".join(f"{name}s" for name in slots)] = slots
+    return {**levels, "total": ()}
 
 
-def level_errors(truth: Counted, drawn: DrawnCounts) -> list[float]:
+def level_errors(truth: Counted, drawn: DrawnCounts, levels: Iterable[FeatureColumns]) -> list[float]:
     """Return the sum of all errors at each level, as a share of all trips: 1 for an empty table."""
     cells = np.union1d(truth.cells, drawn.cells)
     differences = np.zeros(len(cells), dtype=np.int64)
     differences[np.searchsorted(cells, truth.cells)] -= truth.counts
     differences[np.searchsorted(cells, drawn.cells)] += drawn.counts
     places = truth.universe.split(cells)
-    return [
-        float(np.abs(Feature.of(truth.universe, columns).listed_sums(*places, differences)).sum()) / truth.num_trips
-        for columns in levels_of(truth.universe).values()
-    ]
+    sums = (Feature.of(truth.universe, columns).listed_sums(*places, differences) for columns in levels)
+    return [float(np.abs(own).sum()) / max(1, truth.num_trips) for own in sums]
 
 
 def _short(value: float) -> float:
@@ -210,7 +211,7 @@ def _short(value: float) -> float:
 
 
 def _with_time(policy: Policy, time: Windows) -> Policy:
-    """Return a policy with other windows; times outside them are left out."""
+    """Return a policy with other windows; times outside them, or that the clock of a zone skips, are left out."""
     schema = policy.schema
     assert schema.trip is not None  # trips are counted
     attributes = tuple(
@@ -257,11 +258,20 @@ class _Search:
 
 
 def _zones(trial: Trial) -> Iterator[Trial]:
-    schema = trial.policy.schema
-    assert schema.trip is not None
-    if schema.level == "stop" and schema.city is not None and len(schema.city.zone_names) > 1:
-        coarser = replace(trial.policy, schema=replace(schema, trip=replace(schema.trip, level="zone")))
-        yield trial.changed('level = "zone" in [trip]', policy=coarser)
+    schema, city = trial.policy.schema, trial.policy.schema.city
+    if schema.level == "zone" or schema.trip is None or city is None:
+        return
+    trip, written = replace(schema.trip, level="zone"), 'level = "zone" in [trip]'
+    if len(city.zone_names) > 1:
+        yield trial.changed(written, policy=replace(trial.policy, schema=replace(schema, trip=trip)))
+        return
+    for num in NUM_ZONES:
+        if 2 * num <= len(city.stops):  # any zones of equal size: the prediction does not know where stops are
+            zones = (np.arange(len(city.stops)) * num // len(city.stops)).astype(np.int32)
+            zoned = replace(city, zone_names=tuple(f"zone {zone + 1}" for zone in range(num)), zones=zones)
+            coarser = replace(trial.policy, schema=replace(schema, trip=trip, city=zoned))
+            column = f"a column zone in the file of stops, with {num} zones for example"
+            yield trial.changed(f"{written} and {column}", policy=coarser)
 
 
 def _windows(trial: Trial) -> Iterator[Trial]:
