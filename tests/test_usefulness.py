@@ -142,7 +142,7 @@ def test_predicted_errors_are_near_the_true_ones(mechanism, tmp_path):
     for level in ("stop", "zone"):
         policy = bike_policy(tmp_path, 60, 5_000, mechanism, level=level)
         result, truth = usefulness_of(policy), true_errors(dn.Dataset.from_table(table, policy))
-        assert result.is_noise == (level == "stop") == (next(iter(truth.values())) >= 0.9)
+        assert result.is_noise == (level == "stop") == (next(iter(truth.values())) >= 0.8)
         for item in result.expected.levels:
             if item.level.startswith(("zone", "windows")):
                 assert truth[item.level] / 2 <= item.error <= 2 * truth[item.level], item
@@ -288,6 +288,7 @@ def test_commands_refuse_noise_and_write_nothing(tmp_path, monkeypatch):
     dry = run(f"{publish} --dry-run")
     assert dry.code == 0
     assert "NOISE" in dry.out
+    assert "NOISE" in run("show policy.toml").out
     told = fine(f"{publish} --dry-run")["usefulness"]
     assert told["noise"]
     assert told["levels"][0]["verdict"] == "noise"
@@ -318,7 +319,7 @@ def test_real_taxis(data_folder, tmp_path):
         data = dn.Dataset.from_table(rows, policy)
         truth, result = true_errors(data), predicted(data)
         assert result is not None
-        assert result.is_noise == (level == "stop") == (next(iter(truth.values())) >= 0.9)
+        assert result.is_noise == (level == "stop") == (next(iter(truth.values())) >= 0.8)
         for item in result.expected.levels:
             if level == "zone" and item.level != "total":
                 assert truth[item.level] / 2 <= item.error <= 2 * truth[item.level], item

@@ -42,7 +42,7 @@ SEED = 19  # public facts decide, so the same policy always gets the same verdic
 MIN_DRAWS, MAX_DRAWS, DRAWN_TRIPS = 3, 12, 30_000
 MAX_TRIPS = 300_000  # with more, only the busiest windows are predicted: all of them would take many seconds
 MAX_WINDOW_TRIPS = 1_000_000  # trips of one window that are generated; with more, errors are smaller than predicted
-REMEDY_ERROR = 0.7  # the largest predicted error of a table that a refusal recommends
+REMEDY_ERROR = 0.6  # the largest predicted error of a table that a refusal recommends
 LONGER = (7, 30)  # how many times as long a period could be
 EPSILONS = (2, 4, 8)  # by how much epsilon could grow
 MAX_EPSILON = 10
@@ -77,10 +77,11 @@ class Usefulness:
     def message(self) -> str:
         """Say that the counts are noise, which of their sums are not, and what would help."""
         released, *coarser = self.expected.levels
+        compared = "further from the truth than" if released.error > 1 else "hardly better than"
         lines = [
             f"these counts would be noise. With {several(self.expected.trips, 'expected trip')}, the errors of "
-            f"{released.level} add up to {large_percent(released.error)} of all trips. Those of an empty table add up "
-            "to 100 %."
+            f"{released.level} add up to {large_percent(released.error)} of all trips: {compared} an empty table, with "
+            "100 %."
         ]
         if useful := [item for item in coarser if not item.is_noise]:
             lines.append(f"Only sums of these counts would be useful: {'; '.join(map(level_words, useful))}.")

@@ -42,7 +42,9 @@ from dunnage.text import rounded_percent
 
 FORMAT = 1
 MAX_CERTIFICATE_BYTES = 16 << 20
-NOISE_ERROR, GOOD_ERROR = 0.9, 0.5  # errors of all sums of a level, compared with those of an empty table
+# Predicted errors of all sums of a level, compared with those of an empty table. Trips may be spread more thinly than
+# predicted, so a level is called noise somewhat below 1.
+NOISE_ERROR, GOOD_ERROR = 0.8, 0.5
 PRIORS = (Fraction(1, 100), Fraction(1, 10), Fraction(1, 2))
 _SIGNED_PREFIX = b"dunnage certificate 1\n"
 DIGESTS_SAY = "Digests detect accidents. Only a signature, checked against a key you trust, detects forgery."

@@ -138,7 +138,8 @@ class CountsKind(Kind):
         listed = f"{measures.cells_with_trips:,} of {measures.cells:,} types; the other types have no trips"
         lines = [f"Trips     {measures.trips:,}, of {listed}"]
         if measures.expected is not None:
-            lines.append(f"Errors    {'; '.join(map(level_words, measures.expected.levels))} (predicted)")
+            predicted = (f"{level_words(item)} ({item.verdict})" for item in measures.expected.levels)
+            lines.append(f"Predicted {'; '.join(predicted)}")
         return lines
 
 
