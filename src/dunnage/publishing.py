@@ -39,7 +39,7 @@ LEDGER_FILE = "dunnage-ledger.sqlite"
 # A column with at least this many labels, each at most this many times on average, may identify persons.
 MANY_LABELS, FEW_TIMES = 50, 25
 _NO_TRIPS = "there are no trips, so the release would be noise alone. Check the file and the period before you spend."
-ALLOW_NOISE = "To publish noise all the same, use --allow-noise."
+ALLOW_NOISE = "If the receiver will use nothing but useful sums, publish all the same with --allow-noise."
 MAX_OFF = 2  # times by which the number of trips may differ from the expected one before the owner is warned
 _log = logging.getLogger("dunnage")
 
