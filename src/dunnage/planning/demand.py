@@ -95,7 +95,7 @@ def released_counts(release: Release, city: City) -> TripCounts:
     if release.universe.level != "stop":
         raise ParameterError(
             "shuttles drive between stops, and this release counts trips between zones. Publish another release with "
-            'level = "stop" in [trip] (it spends again). If publish refuses its counts as noise, their sums by zone may '
+            'level = "stop" in [trip] (it spends again). If publish refuses its counts as noise, sums by zone may '
             "still be good enough for a fleet: the message says so, and --allow-noise publishes them."
         )
     cells, counts = release.counted()
