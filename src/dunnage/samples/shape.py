@@ -11,6 +11,7 @@ apart, most trips on few pairs, and more trips in the rush hours.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import date
 from typing import NamedTuple
 
@@ -56,7 +57,10 @@ def like(
     """Generate rows or trips of the public shape of a policy."""
     noise = noise or Noise(seed=seed)
     if policy.schema.trip is not None:
-        return _like_trips(policy, size, noise, period, city or policy.schema.city)
+        # Rows name stops, whatever is released.
+        schema = replace(policy.schema, trip=replace(policy.schema.trip, level="stop"))
+        rows = _like_trips(replace(policy, schema=schema), size, noise, period, city or schema.city)
+        return rows.under(policy)
     return _like_rows(policy, size, noise, period if data is None else data.period, data, largest or {})
 
 
@@ -131,7 +135,7 @@ class SlotTrips(NamedTuple):
 
 def _like_trips(policy: Policy, size: int, noise: Noise, period: str | None, city: City | None) -> Dataset:
     """Generate trips slot by slot, on mostly attractive pairs of stops, with at least one trip on each."""
-    universe = policy.schema.universe(period, level="stop")  # rows name stops, whatever is released
+    universe = policy.schema.universe(period)
     stops = np.sort(noise_arrays.permutation(noise, len(universe.stops))[:_MAX_STOPS])
     num = len(stops)
     homes, work = _STOPS_DIFFER * _normals(noise, num), 2 * _STOPS_DIFFER * _normals(noise, num)
