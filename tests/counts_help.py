@@ -19,7 +19,7 @@ from dunnage.kernels.counts.laplace import CountLaw
 from dunnage.mechanisms.counts import Counted, NoisyQueries
 from dunnage.model.trips import Universe
 
-SCHEMA: Any = SimpleNamespace(tells_days=False, protects="trip", trip=True)
+SCHEMA: Any = SimpleNamespace(tells_days=False, protects="trip", trip=True, level="stop")
 Outcome = tuple[tuple[int, int], ...]
 
 

@@ -12,13 +12,13 @@ import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow.parquet as pq
 
 from dunnage.arrays import IntArray
-from dunnage.errors import InternalError, OutputError, ParameterError, PolicyError, Problem
+from dunnage.errors import InternalError, OutputError, ParameterError, PolicyError, Problem, Refusal
 from dunnage.ledger import Ledger, Rehearsed, Statement
 from dunnage.mechanisms import MECHANISMS
 from dunnage.mechanisms.base import Foresight, Mechanism, Progress
@@ -31,11 +31,17 @@ from dunnage.noise.source import Noise
 from dunnage.publication import Key, Publication, check_output
 from dunnage.tables.dataset import Dataset
 from dunnage.tables.reader import CSV_ENDINGS
+from dunnage.text import several
+
+if TYPE_CHECKING:  # only counts of trips need it
+    from dunnage.usefulness import Usefulness
 
 LEDGER_FILE = "dunnage-ledger.sqlite"
 # A column with at least this many labels, each at most this many times on average, may identify persons.
 MANY_LABELS, FEW_TIMES = 50, 25
 _NO_TRIPS = "there are no trips, so the release would be noise alone. Check the file and the period before you spend."
+ALLOW_NOISE = "If the receiver will use nothing but useful sums, publish all the same with --allow-noise."
+MAX_OFF = 2  # times by which the number of trips may differ from the expected one before the owner is warned
 _log = logging.getLogger("dunnage")
 
 
@@ -114,6 +120,7 @@ def publish(
     sign: str | os.PathLike[str] | None = None,
     force: bool = False,
     again: bool = False,
+    allow_noise: bool = False,
     house: House | None = None,
     exception: str | None = None,
     progress: Progress | None = None,
@@ -136,6 +143,8 @@ def publish(
         Replace an existing release at ``out``.
     again
         Spend again on the same dataset, period and policy.
+    allow_noise
+        Also publish counts of trips that are predicted to be hardly better than an empty table.
     house
         The limits of your organisation; by default those of the ``house.toml`` nearest to the policy. Nothing is spent
         if one of them is exceeded.
@@ -148,6 +157,11 @@ def publish(
     -------
     Publication
         ``release`` and ``key``.
+
+    Raises
+    ------
+    Refusal
+        If the policy says how many trips to expect, and the counts would be noise. Public facts alone decide.
     """
     tell = progress or (lambda stage: None)
     mechanism = mechanism_of(data.policy)
@@ -157,12 +171,16 @@ def publish(
         load_private_key(sign)  # fail before any budget is spent
     if out is not None:
         _check_places(mechanism, data, out, force=force)
+    usefulness = predicted(data, helpful=not allow_noise, progress=tell)
+    if usefulness is not None and usefulness.is_noise and not allow_noise:
+        raise Refusal(f"{usefulness.message}\n{ALLOW_NOISE}")
+    expected = None if usefulness is None else usefulness.expected
     tell("finding classes")
     with _opened(ledger, data.policy, again=again, note=exception or "") as book, _blaming_policy(data):
         clearance = _clearance(data, book, house, exception, noise)
         if clearance is not None:
             clearance.require()
-        publication = mechanism.release(data, ledger=book, noise=noise or Noise(), progress=tell)
+        publication = mechanism.release(data, ledger=book, noise=noise or Noise(), progress=tell, expected=expected)
     _log.info("released %s", data.policy.dataset)
     if out is None:
         return publication
@@ -204,6 +222,17 @@ def _clearance(
     return house.clear(house.of_promise(promise, spends), exception)
 
 
+def predicted(data: Dataset, *, helpful: bool = True, progress: Progress | None = None) -> Usefulness | None:
+    """Predict how useful counts of trips will be, from the policy alone; None if it does not say what to expect."""
+    if data.schema.trip is None:
+        return None
+    from dunnage.usefulness import predict_usefulness
+
+    mechanism = mechanism_of(data.policy)
+    with _blaming_policy(data):
+        return predict_usefulness(data.policy, mechanism, period=data.period, helpful=helpful, progress=progress)
+
+
 def owner_warnings(data: Dataset) -> tuple[str, ...]:
     """Return what the owner should check before publishing these rows. Private."""
     mechanism = mechanism_of(data.policy)
@@ -223,6 +252,8 @@ def _data_warnings(mechanism: Mechanism, data: Dataset) -> Iterator[str]:
     """Warn about an empty dataset, and about released labels that look like cards or vehicles: many, and repeated."""
     if len(data) == 0:
         yield _NO_TRIPS
+    if data.schema.trip is not None:
+        yield from _expectation_warnings(data)
     if data.schema.person is not None or not mechanism.counts_persons:
         return
     for attribute in (*data.schema.public, *data.schema.sensitive, *data.schema.quasi_identifiers):
@@ -235,6 +266,36 @@ def _data_warnings(mechanism: Mechanism, data: Dataset) -> Iterator[str]:
                 f"persons, everyone can link their {data.schema.protects}s, and k does not count persons: give it the "
                 'role "identifier" and name it in [contribution].'
             )
+
+
+def _expectation_warnings(data: Dataset) -> Iterator[str]:
+    """Warn if nothing says how many trips to expect, or if the file has far more or fewer. Private; refuses nothing."""
+    from dunnage.mechanisms.counts import true_counts
+    from dunnage.usefulness import UNCHECKED
+
+    expected, trips = data.policy.expect.trips, true_counts(data).num_trips
+    if expected is None:
+        yield UNCHECKED
+    elif trips and not expected / MAX_OFF <= trips <= expected * MAX_OFF:
+        side = "fewer" if trips < expected else "more"
+        yield (
+            f"the file has {several(trips, 'trip')}, far {side} than the {expected:,} that the policy expects, so the "
+            "predicted errors do not hold for it. If you change the number, it becomes public: base it on public "
+            "knowledge."
+        )
+
+
+def _spread_warnings(data: Dataset, usefulness: Usefulness) -> Iterator[str]:
+    """Warn if the trips are spread far more thinly than predicted. Private; refuses nothing."""
+    from dunnage.mechanisms.counts import true_counts
+
+    counted, assumed = true_counts(data), usefulness.expected.levels[0].trips
+    each = counted.num_trips / max(1, len(counted.cells))
+    if 0 < each * MAX_OFF < assumed and not usefulness.is_noise:
+        yield (
+            f"types of trips that occur have {each:.3g} trips on average, and {assumed:.3g} were predicted. The errors "
+            "will be larger than predicted; dunnage audit measures them after publishing."
+        )
 
 
 def _check_places(mechanism: Mechanism, data: Dataset, out: str | os.PathLike[str], *, force: bool) -> None:
@@ -309,6 +370,8 @@ class DryRun:
         The ledger's statement of the dataset, now and after publishing.
     foresight
         What the mechanism tells the owner in advance.
+    usefulness
+        The predicted error of counts of trips, from public facts; None without them, or if the policy expects nothing.
     """
 
     promise: Promise
@@ -318,6 +381,7 @@ class DryRun:
     before: Statement
     after: Statement
     foresight: Foresight = field(default_factory=Foresight)
+    usefulness: Usefulness | None = None
 
     def __repr__(self) -> str:
         return f"DryRun({self.promise!r}, would spend {self.asked}, left after it {self.after.left_text()})"
@@ -333,6 +397,7 @@ class DryRun:
             "left": self.before.left_text(),
             "left_after": self.after.left_text(),
             "foresight": self.foresight.to_dict(),
+            **({} if self.usefulness is None else {"usefulness": self.usefulness.to_dict()}),
         }
 
 
@@ -344,18 +409,21 @@ def rehearse(
     noise: Noise | None = None,
     force: bool = False,
     again: bool = False,
+    progress: Progress | None = None,
 ) -> DryRun:
     """Do everything up to the spend, and return what it would cost. Nothing is sampled, spent or written.
 
     Parameters
     ----------
-    data, out, ledger, noise, force, again
+    data, out, ledger, noise, force, again, progress
         As for :func:`publish`.
     """
     mechanism = mechanism_of(data.policy)
     if out is not None:
         _check_places(mechanism, data, out, force=force)
-    foresight = foresee(data)
+    foresight, usefulness = foresee(data), predicted(data, progress=progress)
+    if usefulness is not None:
+        foresight = replace(foresight, warnings=(*foresight.warnings, *_spread_warnings(data, usefulness)))
     with _opened(ledger, data.policy, again=again) as book:
         before = book.statement(data.policy.dataset)
         rehearsal: Any = book.rehearsal()  # raises Rehearsed instead of spending
@@ -363,7 +431,10 @@ def rehearse(
             with _blaming_policy(data):
                 mechanism.release(data, ledger=rehearsal, noise=noise or Noise())
         except Rehearsed as stop:
-            return DryRun(stop.promise, len(data), data.num_left_out, stop.loss, before, stop.statement, foresight)
+            before_and_after = before, stop.statement
+            return DryRun(
+                stop.promise, len(data), data.num_left_out, stop.loss, *before_and_after, foresight, usefulness
+            )
     raise InternalError(f"mechanism {data.policy.mechanism['name']} released without spending")
 
 

@@ -61,7 +61,7 @@ from dunnage.model.guarantees import (
     Promise,
 )
 from dunnage.model.schema import Attribute, Contribution, Role, Schema
-from dunnage.model.trips import Trip
+from dunnage.model.trips import END_COLUMNS, Level, Trip
 from dunnage.release import (
     CERTIFICATE_FILE,
     RELEASE_FILES,
@@ -347,10 +347,13 @@ def _trip_schema(certificate: Certificate) -> Schema:
     kept = [item for item in attributes if item.name != "day" or own_days]
     bound = certificate.counts.contribution
     hidden = [Attribute(name=_HIDDEN, role=Role.IDENTIFIER)] if bound is not None else []
+    level: Level = "zone" if END_COLUMNS["zone"][0] in by_name else "stop"
+    origin, destination = END_COLUMNS[level]
+    day = "day" if own_days else None
     return Schema(
         attributes=(*kept, *hidden),
         protects=certificate.guarantee.protects,
-        trip=Trip(origin="origin", destination="destination", time="window", day="day" if own_days else None),
+        trip=Trip(origin=origin, destination=destination, time="window", day=day, level=level),
         contribution=None if bound is None else Contribution(person=_HIDDEN, max=bound.max, per=bound.per),
     )
 

@@ -110,7 +110,8 @@ def _narrow(policy: Policy, lower: str, upper: str) -> Policy:
 
 def narrow_trips(data: Dataset, policy: Policy) -> Dataset:
     """Return the owner's trips in the windows of a narrowed policy, each at a random second."""
-    universe, narrow, trip = data.schema.universe(data.period), policy.schema.universe(data.period), data.schema.trip
+    universe, narrow = (schema.universe(data.period, level="stop") for schema in (data.schema, policy.schema))
+    trip = data.schema.trip
     assert trip is not None
     cells = trip_cells(data, universe)
     riders = np.arange(len(cells)) if data.persons is None else data.persons

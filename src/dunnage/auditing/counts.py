@@ -561,8 +561,8 @@ def truth_figures(truth: CountsTruth, tell: Progress) -> tuple[list[KeyFigure], 
     noise_on = {item.name: item.law.spread for item in truth.view.noisy}
     for columns in truth.features:
         feature = Feature.of(truth.universe, columns)
-        errors = Errors.of(group_differences(feature, truth.places, differences), feature.size)
-        without = Errors.of(group_differences(feature, truth.places, truth.true), feature.size)
+        errors = Errors.of(feature.listed_sums(*truth.places, differences), feature.size)
+        without = Errors.of(feature.listed_sums(*truth.places, truth.true), feature.size)
         noise = noise_on.get(feature.name)
         noise_note = words("noise on each", noise=noise) if noise is not None else words("not measured")
         more = {
@@ -598,16 +598,11 @@ def _totals(truth: CountsTruth) -> Iterator[KeyFigure]:
     yield figure("trips created in empty cells", created, 0.0, None, details, share=share, are=are)
 
 
-def group_differences(feature: Feature, places: tuple[IntArray, IntArray], counts: IntArray) -> IntArray:
-    """Add up counts of cells by group of a feature; only groups with a listed cell are returned, in any order."""
-    groups, group = np.unique(feature.groups(*places), return_inverse=True)
-    sums = np.zeros(len(groups), dtype=np.int64)
-    np.add.at(sums, group.reshape(-1), counts)
-    return sums
-
-
 def flows(truth: CountsTruth) -> dict[str, dict[str, object]]:
-    """Return tables of true and released trips between zones, and between the stops that are truly busiest."""
+    """Return tables of true and released trips between zones, and between the stops that are truly busiest.
+
+    If zones were counted, the busiest ones take the place of stops.
+    """
     size, city = len(truth.universe.stops), truth.universe.city
     origins, destinations = np.divmod(truth.places[0], size)
 
@@ -627,7 +622,10 @@ def flows(truth: CountsTruth) -> dict[str, dict[str, object]]:
     places = np.full(size, len(top))
     places[top] = np.arange(len(top))
     names = [truth.universe.stops[stop] for stop in top] + ([_REST] if len(top) < size else [])
-    tables["stops"] = {**table(places[origins], places[destinations], names), "with_rest": len(top) < size}
+    tables[f"{truth.universe.level}s"] = {
+        **table(places[origins], places[destinations], names),
+        "with_rest": len(top) < size,
+    }
     return tables
 
 

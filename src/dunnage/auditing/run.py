@@ -648,6 +648,8 @@ def refuse_other_universe(view: CountsView, data: Dataset) -> None:
         raise ReleaseError("the policy does not define a trip. Give the policy that the counts were made under.")
     stated, read = view.universe, data.schema.universe(data.period)
     pairs = {"stops": (stated.stops, read.stops), "windows": (stated.windows, read.windows)}
+    if stated.level != read.level:
+        pairs["stops"] = ((stated.level,), (read.level,))
     differ = [name for name, (one, other) in pairs.items() if one != other]
     if stated.time is not None and read.time is not None and not differ:
         first, second = stated.time.describe(), read.time.describe()

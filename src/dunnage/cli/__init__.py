@@ -142,6 +142,9 @@ def publish(
     ledger: Annotated[OptText, Option(help="Ledger file. Default: dunnage-ledger.sqlite beside the policy.")] = None,
     sign: shared.SignOption = None,
     again: Annotated[bool, Option("--again", help="Spend again on the same data and policy.")] = False,
+    allow_noise: Annotated[
+        bool, Option("--allow-noise", help="Also publish counts that are hardly better than an empty table.")
+    ] = False,
     seed: Annotated[OptInt, Option(min=0, help="Random seed, for tests only: it voids the certificate.")] = None,
     house: shared.HouseOption = None,
     exception: shared.ExceptionOption = None,
@@ -176,7 +179,7 @@ def publish(
         with progress() as tell:
             tell("reading and checking the data")
             dataset = dn.load(data, rules, period=period)
-            run = dn.rehearse(dataset, out=out, ledger=ledger, noise=noise, again=again, force=force)
+            run = dn.rehearse(dataset, out=out, ledger=ledger, noise=noise, again=again, force=force, progress=tell)
             clearance = clear(dataset, ledger=ledger, house=limits, exception=exception, noise=noise)
         print_cleared(run.to_dict(), dry_run_text(run), as_json, clearance)
         return
@@ -197,6 +200,7 @@ def publish(
             again=again,
             house=limits,
             exception=exception,
+            allow_noise=allow_noise,
             progress=tell,
         )
     if clearance is not None and limits is not None:

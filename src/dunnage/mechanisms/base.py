@@ -21,7 +21,7 @@ from pydantic import ConfigDict, PlainSerializer, PlainValidator, StrictBool, Va
 from dunnage.arrays import IntArray
 from dunnage.errors import ParameterError, Problem
 from dunnage.exact import decimal_text, exact, plain, shown, shown_number
-from dunnage.model.certificate import CountMeasures, RowMeasures, SpendStatement, certify
+from dunnage.model.certificate import CountMeasures, ExpectedError, RowMeasures, SpendStatement, certify
 from dunnage.model.documents import Model, choices_of, suggestion
 from dunnage.model.domains import CodedDomain, Numeric
 from dunnage.model.guarantees import KAnonymity, Promise
@@ -171,7 +171,13 @@ class Mechanism(Model, abc.ABC):
         yield from ()
 
     def release(
-        self, dataset: Dataset, *, ledger: Ledger, noise: Noise, progress: Progress | None = None
+        self,
+        dataset: Dataset,
+        *,
+        ledger: Ledger,
+        noise: Noise,
+        progress: Progress | None = None,
+        expected: ExpectedError | None = None,  # of counts, predicted from public facts, for the certificate
     ) -> Publication:
         """Promise, spend once, add noise, and return the release with its certificate.
 
@@ -193,7 +199,9 @@ class Mechanism(Model, abc.ABC):
             dataset=dataset.policy.dataset,
             period=dataset.period,
             attributes=self.attributes(dataset),
-            measures=outcome.measures,
+            measures=outcome.measures
+            if expected is None
+            else outcome.measures.model_copy(update={"expected": expected}),
             spend=SpendStatement(id=spend.id, at=spend.at),
             composed=ledger.statement(dataset.policy.dataset).composed(),
         )

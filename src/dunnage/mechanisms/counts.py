@@ -71,7 +71,17 @@ from dunnage.model.guarantees import (
     PureDP,
 )
 from dunnage.model.schema import RIDER, TRIP, Schema
-from dunnage.model.trips import COLUMNS, PAIR_COLUMNS, Grouping, PairClasses, Universe, is_nested, known_columns
+from dunnage.model.trips import (
+    COLUMNS,
+    END_COLUMNS,
+    PAIR_COLUMNS,
+    Grouping,
+    Level,
+    PairClasses,
+    Universe,
+    is_nested,
+    known_columns,
+)
 from dunnage.noise import arrays as noise_arrays
 from dunnage.noise.source import Noise
 from dunnage.release.kinds import CELLS, require, same
@@ -115,8 +125,8 @@ def count_trips(dataset: Dataset, noise: Noise) -> Counted:
     return true_counts(dataset, rows=kept_rows(dataset, noise))
 
 
-def true_counts(dataset: Dataset, *, rows: BoolArray | None = None) -> Counted:
-    universe, trip = dataset.schema.universe(dataset.period), dataset.schema.trip
+def true_counts(dataset: Dataset, *, rows: BoolArray | None = None, level: Level | None = None) -> Counted:
+    universe, trip = dataset.schema.universe(dataset.period, level=level), dataset.schema.trip
     cells, weights, num_dropped = trip_cells(dataset, universe), None, 0
     if trip is not None and trip.count is not None:  # a row stands for several trips
         weights = dataset.numbers(trip.count).astype(np.int64)  # the dataset has checked that it is whole and small
@@ -147,7 +157,13 @@ def trip_cells(dataset: Dataset, universe: Universe) -> IntArray:
     slots = time.slots(_stamps(dataset), dataset.period)
     if trip.day is not None:
         slots += label_codes(dataset, trip.day) * len(universe.windows)
-    return universe.cells(label_codes(dataset, trip.origin), label_codes(dataset, trip.destination), slots)
+    origins, destinations = label_codes(dataset, trip.origin), label_codes(dataset, trip.destination)
+    if universe.level == "zone":
+        assert dataset.schema.city is not None  # the schema has checked that every stop has a zone
+        assert dataset.schema.city.zones is not None
+        zones = dataset.schema.city.zones.astype(np.int64)
+        origins, destinations = zones[origins], zones[destinations]
+    return universe.cells(origins, destinations, slots)
 
 
 def _stamps(dataset: Dataset) -> IntArray:
@@ -195,7 +211,8 @@ def kept_rows(dataset: Dataset, noise: Noise) -> BoolArray:
     return kept
 
 
-_ZONES = ("origin_zone", "destination_zone")
+_ZONES = END_COLUMNS["zone"]
+_STOPS_NEEDED = "stops, but trips are counted between zones"
 # A period of the paper is a window, of each day separately if the policy has days. Each name adds to the one before.
 _FLAT: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "3": ((), ("window",)),
@@ -211,13 +228,15 @@ NAMED = {
 FeatureColumns = tuple[str, ...]
 
 
-def read_features(given: object, *, days: bool) -> tuple[FeatureColumns, ...]:
+def read_features(given: object, *, days: bool, level: Level = "stop") -> tuple[FeatureColumns, ...]:
+    """Read features by name or as lists; between zones, a name leaves out what only stops have, and the cells."""
     if isinstance(given, str):
         if given not in NAMED:
             raise ParameterError(
                 f"features must be one of {', '.join(NAMED)}, or a list of lists of columns. Got {given!r}."
             )
-        return tuple(_ordered((*columns, "day") if days and columns else columns) for columns in NAMED[given])
+        columns_of = NAMED[given] if level == "stop" else [item for item in NAMED[given] if item in _FLAT["3"]]
+        return tuple(_ordered((*columns, "day") if days and columns else columns) for columns in columns_of)
     if not isinstance(given, Iterable) or isinstance(given, Mapping):
         raise ParameterError(f"features must be a name or a list of lists of columns. Got {shown(given)}.")
     features = []
@@ -269,6 +288,8 @@ class Feature:
                 "mode": "the mode of each pair. Add [city] modes",
                 "day": 'days. Add day (for example day = "weekday") to the attribute that contains the time',
             }.get(absent[0], "the zone of each stop. Add a column zone in [city] stops")
+            if universe.level == "zone" and absent[0] != "day":
+                source = f'{_STOPS_NEEDED}. Write level = "stop" in [trip]'
             raise ParameterError(f"the feature {feature_name(columns)} needs {source}.")
         return cls(columns=columns, pairs=universe.pair_classes(columns), slots=universe.slot_classes(columns))
 
@@ -286,6 +307,13 @@ class Feature:
     def sums(self, pairs: IntArray, slots: IntArray, counts: NDArray[Any]) -> NDArray[Any]:
         sums = np.zeros(self.size, dtype=counts.dtype)
         np.add.at(sums, self.groups(pairs, slots), counts)
+        return sums
+
+    def listed_sums(self, pairs: IntArray, slots: IntArray, counts: IntArray) -> IntArray:
+        """Add up counts by group; only groups with a listed cell are returned, in any order."""
+        groups, group = np.unique(self.groups(pairs, slots), return_inverse=True)
+        sums = np.zeros(len(groups), dtype=np.int64)
+        np.add.at(sums, group.reshape(-1), counts)
         return sums
 
     def parents(self, other: Feature, layout: Layout) -> IntArray:
@@ -467,7 +495,7 @@ class CountsMechanism(Mechanism):
             basis=self.form.basis,
             mechanism=self.describe(),
             assumptions=(PUBLIC_DOMAIN, PUBLIC_FEATURES, unit, SYSTEM_ENTROPY),
-            in_clear=("the universe of trip types: stops, windows and days", *exceptions),
+            in_clear=(f"the universe of trip types: {schema.level}s, windows and days", *exceptions),
             numerics=self.form.numerics,
             claim=f"{decimal_text(epsilon)}-differential privacy for one {schema.protects}" if self.form.why else "",
             why=self.form.why,
@@ -486,6 +514,7 @@ class CountsMechanism(Mechanism):
         change = sensitivity(schema, period)
         own = {"trips", "cells", "cells_with_trips", "loss", *self.check_noise(release, schema, change)}
         own |= {"contribution"} if schema.contribution is not None else set()
+        own |= {"expected"} if measures.expected is not None else set()
         belong = measures.model_fields_set == own
         require(belong, "certificate.json: it has figures that do not belong to such counts")
         most = f", for at most {change:,} trips of a rider" if change > 1 else ""
@@ -601,11 +630,14 @@ class FeatureMechanism(CountsMechanism):
         day = f'Write day (for example day = "weekday") in [attributes.{schema.trip.time}]'
         fewer = f'write features = "{self.fewest_features}", which does not need it'
         zone = f"Add a column zone to the stops file, or {fewer}"
-        needs = (
+        needs: tuple[tuple[bool, set[str], str, str], ...] = (
             (zoned, {"origin_zone", "destination_zone"}, "the zone of each stop", zone),
             (has_modes, {"mode"}, "the mode of each pair of stops", f'Write [city] modes = "modes.csv", or {fewer}'),
             (schema.tells_days, {"day"}, "days", f"{day}, or choose features without days"),
         )
+        if schema.level == "zone":
+            fewer = f'Write features = "{self.fewest_features}", or level = "stop" in [trip]'
+            needs = ((False, {"origin", "destination", "mode"}, _STOPS_NEEDED, fewer), needs[-1])
         for available, columns, what, remedy in needs:
             needing = [query.name for query in self.queries(schema) if columns & set(query.columns or ())]
             if needing and not available:
@@ -700,8 +732,9 @@ def _check_groups(
         require(item.groups > 0 and slots > 0 and item.groups % slots == 0, wrong)
         pairs = item.groups // slots
         all_pairs.append(pairs)
-        ends = sum(end in columns for end in ("origin", "destination"))
-        by_zone = sum(f"{end}_zone" in columns and end not in columns for end in ("origin", "destination"))
+        ends, by_zone = sum(end in columns for end in universe.ends), 0
+        if universe.level == "stop":
+            by_zone = sum(f"{end}_zone" in columns and end not in columns for end in universe.ends)
         require(size**ends <= pairs <= size**2, wrong)  # at least the groups by stops, at most those by pairs
         if "mode" in columns and ends < 2:
             continue
@@ -884,7 +917,7 @@ class HierarchicalCounts(FeatureMechanism):
     as_published: Flag = False
 
     def queries(self, schema: Schema) -> tuple[Query, ...]:
-        columns = read_features(self.features, days=schema.tells_days)
+        columns = read_features(self.features, days=schema.tells_days, level=schema.level)
         if not columns or not is_nested(columns):
             raise ParameterError(
                 f"each feature of {self.name} must refine the one before it, and some of these do not. Use H5, or "
@@ -924,7 +957,6 @@ PRESETS = ("uniform", "cells", "margins")
 Structure = Literal["flat", "hierarchical"]
 CELLS_SHARE = Fraction(3, 5)  # part of epsilon that the preset ``cells`` gives to the cells
 MAX_GROUPS = 1 << 24
-MARGIN: FeatureColumns = ("origin", "destination")
 # Parts of epsilon that the preset ``margins`` gives to margin and cells; the other features share the rest.
 MARGIN_SHARE = Fraction(1, 20)
 MARGINS_CELLS_SHARE = Fraction(13, 20)
@@ -1014,21 +1046,22 @@ class ConstrainedCounts(FeatureMechanism):
         return self
 
     def queries(self, schema: Schema) -> tuple[Query, ...]:
-        columns = read_features(self.features, days=schema.tells_days)
+        columns = read_features(self.features, days=schema.tells_days, level=schema.level)
         if not columns:
             raise ParameterError(f"{self.name} needs a feature besides the cells. Use [[]], or noisy-counts.")
         if self.structure == "hierarchical":
             columns = nested(columns)
         if self._margins:
             # Divide epsilon between cells, features and an origin-destination margin, which comes last.
-            others = [item for item in columns if item != MARGIN]
+            margin = END_COLUMNS[schema.level]
+            others = [item for item in columns if item != margin]
             if not others:
                 raise ParameterError('budget_shares = "margins" needs a feature besides the margin. Try O5.')
             rest = (1 - MARGINS_CELLS_SHARE - MARGIN_SHARE) / len(others)
             return (
                 Query(columns=None, share=MARGINS_CELLS_SHARE),
                 *(Query(columns=item, share=rest) for item in others),
-                Query(columns=MARGIN, share=MARGIN_SHARE),
+                Query(columns=margin, share=MARGIN_SHARE),
             )
         if isinstance(self.budget_shares, str):
             return even_shares(columns, cells=None if self.budget_shares == "uniform" else CELLS_SHARE)

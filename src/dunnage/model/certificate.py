@@ -42,6 +42,9 @@ from dunnage.text import rounded_percent
 
 FORMAT = 1
 MAX_CERTIFICATE_BYTES = 16 << 20
+# Predicted errors of all sums of a level, compared with those of an empty table. Trips may be spread more thinly than
+# predicted, so a level is called noise somewhat below 1.
+NOISE_ERROR, GOOD_ERROR = 0.8, 0.5
 PRIORS = (Fraction(1, 100), Fraction(1, 10), Fraction(1, 2))
 _SIGNED_PREFIX = b"dunnage certificate 1\n"
 DIGESTS_SAY = "Digests detect accidents. Only a signature, checked against a key you trust, detects forgery."
@@ -238,6 +241,41 @@ class FeatureNoise(Model):
     law: str
 
 
+class LevelError(Model):
+    """The predicted error of the sums of a table of counts at one level, from public facts."""
+
+    level: str  # which sums, in words
+    sums: int  # how many there are
+    trips: float  # expected trips of a sum that has any
+    error: float  # all errors together, as a share of all trips: 1 for an empty table
+
+    @property
+    def off(self) -> float:
+        """By how many trips a sum that has any is off, on average; invented trips elsewhere count too."""
+        return self.error * self.trips
+
+    @property
+    def verdict(self) -> Literal["good", "rough", "noise"]:
+        return "noise" if self.error >= NOISE_ERROR else "rough" if self.error > GOOD_ERROR else "good"
+
+    @property
+    def is_noise(self) -> bool:
+        return self.verdict == "noise"
+
+
+class ExpectedError(Model):
+    """How useful a table of counts is predicted to be, from public facts alone."""
+
+    trips: int  # what the policy expects
+    levels: list[LevelError]  # the released types first
+    hours: list[str] | None = None  # the part of the service day that was predicted; None if all of it
+
+    @property
+    def is_noise(self) -> bool:
+        """Whether the released counts are hardly better than an empty table."""
+        return self.levels[0].is_noise
+
+
 class CountMeasures(Model):
     """Public figures of released counts."""
 
@@ -249,6 +287,7 @@ class CountMeasures(Model):
     noise: CountNoise | None = None
     features: list[FeatureNoise] | None = None
     kkt_residual: float | None = None
+    expected: ExpectedError | None = None
 
 
 class TierLoss(Model):

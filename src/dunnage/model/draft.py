@@ -188,8 +188,16 @@ def _draft_trips(dataset: str, kinds: Mapping[str, str], options: ReadOptions, s
     head = _head(dataset, "trip", 'or "rider": then fill in [contribution] below too', "trips")
     trip = [_named(key, column, "a column") for key, column in {**ends, "time": moment}.items()]
     tables = [_trip_table(name, ends, moment, seen.get(name) == "offset") for name in kinds]
-    tables += [_TEXTS["stops"], _TEXTS["counts"], _TEXTS["contribution"].format(person=_text(person or "card"))]
-    count = '# count = "trips"          # if a row stands for several trips\n'
+    tables += [
+        _TEXTS["stops"],
+        _TEXTS["counts"],
+        _TEXTS["expect"],
+        _TEXTS["contribution"].format(person=_text(person or "card")),
+    ]
+    count = (
+        '# count = "trips"          # if a row stands for several trips\n'
+        '# level = "zone"           # count trips between the zones of stops instead of stops: fewer, larger counts\n'
+    )
     return "\n".join([head, "[trip]", *trip, count, *tables, _read(options, seen)])
 
 

@@ -44,7 +44,7 @@ from dunnage.model.documents import Flaws, Model, problems_of, type_name
 from dunnage.model.domains import Category, Domain, Graph, Numeric, Ordinal, Stops, Tree, Windows
 from dunnage.model.guarantees import Budget, Neighbours, SpendPurpose
 from dunnage.model.schema import CONTRIBUTION_SPANS, Attribute, Contribution, Missing, Outside, Role, Schema, Span
-from dunnage.model.trips import Trip
+from dunnage.model.trips import Level, Trip
 from dunnage.tables.reader import MAX_FILE_BYTES, ReadOptions
 
 if TYPE_CHECKING:
@@ -639,6 +639,7 @@ class TripTable(MadeTable[Trip]):
     time: str = key('"tap_in" or another column with the start time')
     count: str | None = key('"trips" or another column with the number of trips of a row', None)
     day: str | None = key('"day" or another column with the label of the day', None)
+    level: Level = "stop"
 
 
 class ReadTable(MadeTable[ReadOptions]):

@@ -15,7 +15,7 @@ from dunnage.errors import ParameterError, Problem
 from dunnage.exact import shown
 from dunnage.model.documents import suggestion
 from dunnage.model.domains import Category, Domain, Graph, Numeric, Ordinal, Stops, Windows
-from dunnage.model.trips import Trip, Universe
+from dunnage.model.trips import Level, Trip, Universe
 
 if TYPE_CHECKING:
     from dunnage.model.city import City
@@ -292,6 +292,9 @@ class Schema:
             yield Problem(what, where="trip.day")
         if self.together is not None:
             yield Problem("trips are counted row by row, so together has no meaning. Leave it out.", where="together")
+        if trip.level == "zone" and self.city is not None and self.city.zones is None:
+            what = 'level = "zone" counts trips between zones, but the stops have none. Add a column zone to the file '
+            yield Problem(what + 'of [city] stops, or write level = "stop".', where="trip.level")
         if self.protects not in (TRIP, RIDER):
             what = f'counts of trips protect a "trip" or a "rider". Got {self.protects!r}.'
             yield Problem(what, where="protects")
@@ -342,11 +345,17 @@ class Schema:
         return domain
 
     @property
+    def level(self) -> Level:
+        """Whether trips are counted between stops or between zones."""
+        return "stop" if self.trip is None else self.trip.level
+
+    @property
     def tells_days(self) -> bool:
         return self.trip is not None and (self.trip.day is not None or self.time.day is not None)
 
-    def universe(self, period: str | None = None) -> Universe:
-        time = self.time
+    def universe(self, period: str | None = None, *, level: Level | None = None) -> Universe:
+        """Return all types of trips, at the level that is released unless another is given."""
+        time, level = self.time, level or self.level
         assert self.trip is not None
         stops, days, num_dates = self[self.trip.origin].domain, time.days(period), time.num_dates(period)
         assert isinstance(stops, Stops)
@@ -355,13 +364,14 @@ class Schema:
             assert isinstance(labelled, Ordinal | Category)
             days, num_dates = labelled.labels, ()  # the number of dates of a label is not known
         return Universe(
-            stops=stops.stops,
+            stops=stops.stops if level == "stop" or self.city is None else self.city.zone_names,
             windows=time.labels,
             window_minutes=time.window_minutes,
             days=days,
             num_dates=num_dates,
-            city=self.city,
+            city=self.city if level == "stop" else None,
             time=time,
+            level=level,
         )
 
     def describe(self) -> list[dict[str, object]]:

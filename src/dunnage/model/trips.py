@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trips: the columns that say where and when someone travelled, and the universe of trip types. Public facts only.
 
-A trip type, or *cell*, is an origin, a destination, a window of time and, if days are counted separately, a day. Its
-number is ``((day * windows + window) * stops + origin) * stops + destination``; ``slot`` is ``day * windows + window``
-and ``pair`` is ``origin * stops + destination``. There may be billions of them, so nothing here is as long as all
-cells: every public column is a function of the pair or of the slot.
+A trip type, or *cell*, is an origin, a destination, a window of time and, if days are counted separately, a day. Origin
+and destination are stops or, at the level of zones, the zones of stops. The number of a cell is
+``((day * windows + window) * stops + origin) * stops + destination``; ``slot`` is ``day * windows + window`` and
+``pair`` is ``origin * stops + destination``. There may be billions of them, so nothing here is as long as all cells:
+every public column is a function of the pair or of the slot.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +29,12 @@ if TYPE_CHECKING:
 PAIR_COLUMNS = ("origin", "destination", "origin_zone", "destination_zone", "mode")
 SLOT_COLUMNS = ("day", "window")
 COLUMNS = (*PAIR_COLUMNS, *SLOT_COLUMNS)
-CELL_COLUMNS = ("origin", "destination", "window")
+Level = Literal["stop", "zone"]
+# The released columns of origin and destination at each level.
+END_COLUMNS: Mapping[Level, tuple[str, str]] = {
+    "stop": ("origin", "destination"),
+    "zone": ("origin_zone", "destination_zone"),
+}
 MAX_CELLS = 1 << 62
 _MAX_LISTED = 1 << 24
 
@@ -40,8 +46,11 @@ class Trip:
     time: str  # When it began
     count: str | None = None  # The number of trips of a row; None if each row is one trip
     day: str | None = None  # The label of the day, if a column names it
+    level: Level = "stop"  # Whether trips are counted between stops or between their zones
 
     def __post_init__(self) -> None:
+        if self.level not in get_args(Level):
+            raise ParameterError(f"level must be {' or '.join(get_args(Level))}. Got {self.level!r}.")
         if len(set(self.columns)) < len(self.columns):
             raise ParameterError(f"the parts of a trip must be different columns. Got {', '.join(self.columns)}.")
 
@@ -199,13 +208,14 @@ class PairClasses:
 class Universe:
     """All possible trip types: a public fact, however few of them occur."""
 
-    stops: tuple[str, ...]  # All stops, in a public order
+    stops: tuple[str, ...]  # All stops, in a public order; at the level of zones, all zones
     windows: tuple[str, ...]  # Start of each window of time, as ``HH:MM``; hours may go past 24
     window_minutes: int
     days: tuple[str, ...] = ()  # Labels of days that are counted separately; empty if there are none
     num_dates: tuple[int, ...] = ()  # Calendar days of each label (or, without them, of everything); empty if unknown
     city: City | None = field(default=None, repr=False)  # Zones of stops and modes of pairs, if known
     time: Windows | None = field(default=None, repr=False)  # The service day, its zone and its dates, if known
+    level: Level = "stop"  # What origins and destinations are
 
     def __post_init__(self) -> None:
         if self.num_cells > MAX_CELLS:
@@ -226,6 +236,8 @@ class Universe:
 
     @property
     def columns(self) -> tuple[str, ...]:
+        if self.level == "zone":  # stops and modes are gone
+            return (*self.ends, *(name for name in SLOT_COLUMNS if name != "day" or self.days))
         zones = self.city is not None and self.city.zones is not None
         modes = self.city is not None and self.city.modes is not None
         absent = {"origin_zone", "destination_zone"} if not zones else set()
@@ -233,9 +245,14 @@ class Universe:
         return tuple(name for name in COLUMNS if name not in absent)
 
     @property
+    def ends(self) -> tuple[str, str]:
+        """The released columns of origin and destination."""
+        return END_COLUMNS[self.level]
+
+    @property
     def cell_columns(self) -> tuple[str, ...]:
         """The released columns that identify a cell."""
-        return (*CELL_COLUMNS, "day") if self.days else CELL_COLUMNS
+        return (*self.ends, "window", "day") if self.days else (*self.ends, "window")
 
     def cells(self, origins: IntArray, destinations: IntArray, slots: IntArray) -> IntArray:
         size = len(self.stops)
@@ -251,7 +268,7 @@ class Universe:
             day, window = np.divmod(slots, len(self.windows))
             return window if name == "window" else day
         origin, destination = np.divmod(pairs, len(self.stops))
-        return origin if name == "origin" else destination
+        return origin if name == self.ends[0] else destination
 
     def labels(self, name: str) -> tuple[str, ...]:
         return {"window": self.windows, "day": self.days}.get(name, self.stops)
@@ -278,7 +295,8 @@ class Universe:
     def from_description(cls, attributes: Sequence[Mapping[str, Any]]) -> Universe:
         """Make a universe from the result of :meth:`describe`, which has no zones and modes."""
         described = {item["name"]: item for item in attributes}
-        stops, windows = (domain_from(described[name]["domain"]) for name in ("origin", "window"))
+        level: Level = "zone" if END_COLUMNS["zone"][0] in described else "stop"
+        stops, windows = (domain_from(described[name]["domain"]) for name in (END_COLUMNS[level][0], "window"))
         days = domain_from(described["day"]["domain"]) if "day" in described else None
         if not (
             isinstance(stops, Stops) and isinstance(windows, Windows | Ordinal) and isinstance(days, Ordinal | None)
@@ -293,6 +311,7 @@ class Universe:
             days=() if days is None else days.labels,
             num_dates=tuple(last.get("num_dates", ())),
             time=time,
+            level=level,
         )
 
     def pair_classes(self, columns: Sequence[str]) -> PairClasses:
@@ -310,7 +329,7 @@ class Universe:
         return Grouping.joined([Grouping.of(of[name]) for name in SLOT_COLUMNS if name in columns], self.num_slots)
 
     def _stop_classes(self, end: str, columns: Sequence[str]) -> Grouping:
-        if end in columns:
+        if self.ends[end == "destination"] in columns:
             return Grouping.of(np.arange(len(self.stops)))
         return self._city_classes("zones") if f"{end}_zone" in columns else Grouping.whole(len(self.stops))
 

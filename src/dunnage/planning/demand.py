@@ -92,6 +92,12 @@ def released_counts(release: Release, city: City) -> TripCounts:
             f"a fleet needs a release of counts of trips. Got a release of {release.kind}. Publish with noisy-counts, "
             "hierarchical-counts or constrained-counts."
         )
+    if release.universe.level != "stop":
+        raise ParameterError(
+            "shuttles drive between stops, and this release counts trips between zones. Publish another release with "
+            'level = "stop" in [trip] (it spends again). If publish refuses its counts as noise, sums by zone may '
+            "still be good enough for a fleet: the message says so, and --allow-noise publishes them."
+        )
     cells, counts = release.counted()
     return counted_trips(release.universe, cells, counts, city)
 

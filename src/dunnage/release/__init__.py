@@ -153,7 +153,8 @@ class Release(Displayed, Tabular):
             raise ReleaseError(f"data: a label of {', '.join(strange)} is not in the public domain.")
         slots = codes["window"] + codes.get("day", 0) * len(universe.windows)
         counts: IntArray = self.data.column("count").combine_chunks().to_numpy(zero_copy_only=False)
-        return universe.cells(codes["origin"], codes["destination"], slots), counts
+        origins, destinations = (codes[name] for name in universe.ends)
+        return universe.cells(origins, destinations, slots), counts
 
     @property
     def attributes(self) -> dict[str, AttributeStatement]:

@@ -11,6 +11,7 @@ apart, most trips on few pairs, and more trips in the rush hours.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import date
 from typing import NamedTuple
 
@@ -56,7 +57,10 @@ def like(
     """Generate rows or trips of the public shape of a policy."""
     noise = noise or Noise(seed=seed)
     if policy.schema.trip is not None:
-        return _like_trips(policy, size, noise, period, city or policy.schema.city)
+        # Rows name stops, whatever is released.
+        schema = replace(policy.schema, trip=replace(policy.schema.trip, level="stop"))
+        rows = _like_trips(replace(policy, schema=schema), size, noise, period, city or schema.city)
+        return rows.under(policy)
     return _like_rows(policy, size, noise, period if data is None else data.period, data, largest or {})
 
 

@@ -426,7 +426,7 @@ def _true_task(
     plan: FleetPlan, data: Dataset, ground: Ground, service: Service | None, noise: Noise, tell: Progress
 ) -> FleetTask:
     """Make days of the true trips, with the service of the plan."""
-    model, universe = plan.model or FleetModel(name=""), data.schema.universe(data.period)
+    model, universe = plan.model or FleetModel(name=""), data.schema.universe(data.period, level="stop")
     wait = MAX_WAIT_SECONDS if model.max_wait_seconds is None else model.max_wait_seconds
     expansions, day = EXPANSIONS if model.expansions is None else model.expansions, model.day
     check_max_wait(wait)
@@ -438,7 +438,7 @@ def _true_task(
         )
     days = true_days(data, universe, ground, day)
     if days is None:
-        counted = true_counts(data)
+        counted = true_counts(data, level="stop")
         _check_true_stops(universe, counted.cells, ground.city)
         counts = counted_trips(universe, counted.cells, counted.counts, ground.city)
         # These counts are private, so the seed is not that of the plan, which others know.

@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -53,9 +53,13 @@ from dunnage.model.guarantees import Basis, Guarantee, Loss, Promise, WithinClus
 from dunnage.model.policy import Policy, is_for_devices
 from dunnage.publishing import DryRun, mechanism_of, promise
 from dunnage.release import Release
+from dunnage.release.kinds.counts import expected_lines
 from dunnage.release.kinds.rows import MAX_LINES
 from dunnage.tables.reader import EXCEL_ENDINGS, TAB_ENDINGS, ReadOptions, guess_options, read_table
 from dunnage.text import number_text, several
+
+if TYPE_CHECKING:
+    from dunnage.usefulness import Usefulness
 
 # Releases, policies, dry runs and tasks: what they promise
 
@@ -228,14 +232,34 @@ def policy_text(policy: Policy) -> str:
         trip, time, bound = policy.schema.trip, policy.schema.time, policy.schema.contribution
         windows = f"{several(len(time.labels), 'window')} of {several(time.window_minutes, 'minute')}"
         days = f", days from {trip.day or time.day}" if policy.schema.tells_days else ""
-        lines.append(f"Counts trips  from {trip.origin} to {trip.destination} at {trip.time}; {windows}{days}")
+        between = " between zones" if trip.level == "zone" else ""
+        lines.append(f"Counts trips  from {trip.origin} to {trip.destination}{between} at {trip.time}; {windows}{days}")
         if bound is not None:
             lines.append(f"Each rider    at most {bound.max:,} trips per {bound.per}; identified by {bound.person}")
     lines.append(f"Budget        {policy.budget or 'none'}")
     if policy.period:
         column = f" of {policy.period.column}" if policy.period.column else ""
         lines.append(f"Period        one {policy.period.length}{column}")
-    return "\n".join([*lines, "", promise_text(promised)])
+    return "\n".join([*lines, "", promise_text(promised), *_predicted_lines(policy)])
+
+
+def _predicted_lines(policy: Policy) -> list[str]:
+    """Show how useful the counts of a policy will be; nothing if that depends on the period."""
+    if policy.schema.trip is None or policy.expect.trips is None:
+        return []
+    from dunnage.usefulness import predict_usefulness  # it loads the kernels of counts
+
+    try:
+        return usefulness_lines(predict_usefulness(policy, mechanism_of(policy)))
+    except ParameterError:
+        return ["Predicted     by dunnage publish --dry-run, for one period"]
+
+
+def usefulness_lines(usefulness: Usefulness | None) -> list[str]:
+    if usefulness is None:
+        return []
+    refused = [f"REFUSED by publish without --allow-noise: {usefulness.message}"] if usefulness.is_noise else []
+    return [*expected_lines(usefulness.expected), *refused]
 
 
 def promise_text(promise: Promise) -> str:
@@ -273,6 +297,7 @@ def dry_run_text(run: DryRun) -> str:
                 *(("WARNING", warning) for warning in foresight.warnings),
                 width=13,
             ),
+            *usefulness_lines(run.usefulness),
             *(["For you only", *_bullets(foresight.lines)] if foresight.lines else []),
         ]
     )

@@ -15,6 +15,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from fractions import Fraction
@@ -154,6 +155,12 @@ class Dataset:
         self.parts = parts
         self.source_rows = parts.source_rows[parts.starts[:-1]]
         self.num_left_out = num_left_out
+
+    def under(self, policy: Policy) -> Dataset:
+        """Return the same rows under a policy that reads the same columns in the same way."""
+        other = copy(self)
+        other.policy, other.schema = policy, policy.schema
+        return other
 
     @classmethod
     def from_table(

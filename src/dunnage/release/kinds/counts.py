@@ -15,16 +15,17 @@ import pyarrow as pa
 from dunnage.arrays import IntArray
 from dunnage.errors import CheckFailed, ParameterError
 from dunnage.exact import decimal_text, exact
-from dunnage.model.certificate import Certificate, FeatureNoise
+from dunnage.model.certificate import Certificate, ExpectedError, FeatureNoise, LevelError
 from dunnage.model.laws import count_noise_spread, count_noise_surplus
 from dunnage.model.schema import RIDER
 from dunnage.model.trips import Universe
 from dunnage.release.kinds import CELLS, Columns, Kind, fill, require, same
-from dunnage.text import several
+from dunnage.text import large_percent, several
 
 if TYPE_CHECKING:
     from dunnage.release import Release
 
+EXPECTED_NOT_CHECKED = ("the predicted errors, which follow from trips that were generated",)
 NOT_CHECKED = (
     "that the counts were made from the owner's true trips, and all of them",
     "that stops, windows, zones and modes were chosen without looking at the data",
@@ -63,8 +64,15 @@ class CountsKind(Kind):
     def not_checked(self, certificate: Certificate) -> tuple[str, ...]:
         features = certificate.counts.features or []
         hidden = any(name in item.feature for name in HIDDEN_COLUMNS for item in features)
+        hidden |= any(item.name in HIDDEN_COLUMNS for item in certificate.attributes)
         bound = certificate.guarantee.protects == RIDER
-        return (*NOT_CHECKED, *(BOUND_NOT_CHECKED if bound else ()), *(CITY_NOT_CHECKED if hidden else ()))
+        predicted = certificate.counts.expected is not None
+        return (
+            *NOT_CHECKED,
+            *(BOUND_NOT_CHECKED if bound else ()),
+            *(CITY_NOT_CHECKED if hidden else ()),
+            *(EXPECTED_NOT_CHECKED if predicted else ()),
+        )
 
     def column_words(self, name: str, release: Release, table: str = "data") -> str:
         universe = release.universe
@@ -75,8 +83,9 @@ class CountsKind(Kind):
             window += "; times from 24:00 on are on the next calendar day" if times.upper > "24:00" else ""
             window += f"; local time of {times.zone}" if times.zone else ""
         words = {
-            "origin": "stop where the trips start",
-            "destination": "stop where the trips end",
+            **dict(
+                zip(universe.ends, (f"{universe.level} where the trips {go}" for go in ("start", "end")), strict=True)
+            ),
             "window": window,
             "day": "day, or kind of day, on which the trips start",
             "count": "number of trips with noise; 1 or more, because a type without trips is not listed",
@@ -102,6 +111,9 @@ class CountsKind(Kind):
             days=_days_words(release.universe),
             noise=_noise_words(release.certificate),
             columns=columns,
+            place=release.universe.level,
+            origin=release.universe.ends[0],
+            destination=release.universe.ends[1],
         )
 
     def figures(self, release: Release) -> list[str]:
@@ -109,7 +121,7 @@ class CountsKind(Kind):
         losses, bound = self.loss_words(release.certificate), _bound_words(release.certificate)
         listed = f"{measures.cells_with_trips:,} of {measures.cells:,} types; a type that is not listed has no trips"
         windows = f"{several(len(universe.windows), 'window')} of {several(universe.window_minutes, 'minute')}"
-        parts = [several(len(universe.stops), "stop"), f"{windows} from {universe.windows[0]}"]
+        parts = [several(len(universe.stops), universe.level), f"{windows} from {universe.windows[0]}"]
         parts += [_day_labels(universe)] if universe.days else []
         dates = sum(universe.num_dates)
         return [
@@ -118,12 +130,17 @@ class CountsKind(Kind):
             *(f"Loss        {words}" for words in losses),
             *([f"Riders      {bound}"] if bound and not losses else []),
             *_noise_lines(release.certificate),
+            *(expected_lines(measures.expected) if measures.expected is not None else []),
         ]
 
     def headline(self, certificate: Certificate, num_rows: int, num_left_out: int) -> list[str]:
         measures = certificate.counts
         listed = f"{measures.cells_with_trips:,} of {measures.cells:,} types; the other types have no trips"
-        return [f"Trips     {measures.trips:,}, of {listed}"]
+        lines = [f"Trips     {measures.trips:,}, of {listed}"]
+        if measures.expected is not None:
+            predicted = (f"{level_words(item)} ({item.verdict})" for item in measures.expected.levels)
+            lines.append(f"Predicted {'; '.join(predicted)}")
+        return lines
 
 
 def _universe(release: Release) -> Universe:
@@ -180,9 +197,12 @@ def _universe_words(certificate: Certificate, universe: Universe) -> str:
     period = f"The period is **{certificate.period}**.\n" if certificate.period is not None else ""
     windows = several(len(universe.windows), "window")
     days = f", on {_day_labels(universe)}" if universe.days else ""
+    where, there = (
+        ("at one stop", "at another stop") if universe.level == "stop" else ("in one zone", "in another zone")
+    )
     return (
-        "Each line says how many trips begin at one stop, in one window of time, and end at another stop or the same.\n"
-        f"{period}With {several(len(universe.stops), 'stop')} and {windows}{days} there "
+        f"Each line says how many trips begin {where}, in one window of time, and end {there} or the same.\n"
+        f"{period}With {several(len(universe.stops), universe.level)} and {windows}{days} there "
         f"{'is' if measures.cells == 1 else 'are'} {measures.cells:,} "
         f"type{'' if measures.cells == 1 else 's'} of trips.\n"
         f"{listed:,} of them {'is' if listed == 1 else 'are'} listed, with {several(measures.trips, 'trip')} in "
@@ -230,6 +250,8 @@ def _noise_words(certificate: Certificate) -> str:
         words.append(_feature_words(measures.features, fitted=measures.kkt_residual is not None))
     else:
         words.append(_surplus_words(certificate))
+    if measures.expected is not None:
+        words += ["", _expected_words(measures.expected)]
     return "\n".join(words)
 
 
@@ -275,6 +297,51 @@ def _feature_words(features: list[FeatureNoise], *, fitted: bool) -> str:
 {table}
 
 {after}"""
+
+
+def expected_lines(expected: ExpectedError) -> list[str]:
+    """Show the predicted error at each level as a table."""
+    rows = [("level", "trips of each", "off by", "errors in all", "verdict")]
+    for item in expected.levels:
+        verdict = item.verdict.upper() if item.is_noise else item.verdict
+        rows.append((item.level, amount(item.trips), f"±{amount(item.off)}", large_percent(item.error), verdict))
+    width = max(len(row[0]) for row in rows)
+    return [
+        f"Predicted from public facts, for {several(expected.trips, 'trip')}{_hours(expected)}. The errors of an empty "
+        "table are 100 % of all trips at every level.",
+        *(f"  {row[0]:<{width}}  {row[1]:>13}  {row[2]:>8}  {row[3]:>13}  {row[4]}" for row in rows),
+    ]
+
+
+def _hours(expected: ExpectedError) -> str:
+    return "" if expected.hours is None else f" (predicted for {' to '.join(expected.hours)})"
+
+
+def _expected_words(expected: ExpectedError) -> str:
+    """Say in the README which sums are worth reading."""
+    table = "\n".join(
+        f"| {item.level} | {item.sums:,} | {amount(item.trips)} | ±{amount(item.off)} | {large_percent(item.error)} | "
+        f"{item.verdict} |"
+        for item in expected.levels
+    )
+    first = ""
+    if expected.is_noise:
+        first = (
+            f"**These counts are noise.** Errors of {expected.levels[0].level} are about as large as if nothing had "
+            "been\npublished. Read only the sums that the table does not call noise.\n\n"
+        )
+    trips = f"{several(expected.trips, 'trip')}{_hours(expected)}"
+    return f"""{first}The errors below were predicted before any trip was counted, for {trips}
+that are spread as trips usually are. In an empty table, the errors add up to 100 % of the trips at every level.
+
+| sums by | number of sums | trips of a sum that has any | error of each | errors in all | verdict |
+| --- | ---: | ---: | ---: | ---: | --- |
+{table}"""
+
+
+def level_words(level: LevelError) -> str:
+    """Say how far off the sums of a level will be."""
+    return f"{level.level} to ±{amount(level.off)} of {trips_amount(level.trips)}"
 
 
 def _noise_lines(certificate: Certificate) -> list[str]:

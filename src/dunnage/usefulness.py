@@ -1,0 +1,309 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Usefulness: how far off a table of counts will be at each level, predicted from public facts alone.
+
+Trips of the public shape of a policy are generated, as many as the policy expects. The mechanism runs on them, and its
+final table (after projection, thresholds and rounding) is compared with them at each level. An empty table misses every
+trip, so its error is all trips at every level: a level whose error is close to that is noise. No private row is used,
+so that a refusal reveals nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dunnage.errors import ParameterError
+from dunnage.exact import decimal_text
+from dunnage.mechanisms.base import Mechanism, Progress
+from dunnage.mechanisms.counts import (
+    ConstrainedCounts,
+    Counted,
+    CountsMechanism,
+    DrawnCounts,
+    Feature,
+    FeatureColumns,
+    count_trips,
+    true_counts,
+)
+from dunnage.model.certificate import ExpectedError, LevelError
+from dunnage.model.domains import Windows
+from dunnage.model.policy import Policy
+from dunnage.model.trips import END_COLUMNS, SLOT_COLUMNS, Level, Universe
+from dunnage.noise.source import Noise
+from dunnage.release.kinds.counts import level_words
+from dunnage.samples.shape import like, window_shares
+from dunnage.tables.dataset import Dataset
+from dunnage.text import large_percent, several
+
+SEED = 19  # public facts decide, so the same policy always gets the same verdict
+MIN_DRAWS, MAX_DRAWS, DRAWN_TRIPS = 3, 12, 30_000
+MAX_TRIPS = 300_000  # with more, only the busiest windows are predicted: all of them would take many seconds
+MAX_WINDOW_TRIPS = 1_000_000  # trips of one window that are generated; with more, errors are smaller than predicted
+REMEDY_ERROR = 0.6  # the largest predicted error of a table that a refusal recommends
+LONGER = (7, 30)  # how many times as long a period could be
+EPSILONS = (2, 4, 8)  # by how much epsilon could grow
+MAX_EPSILON = 10
+NUM_ZONES = (20, 10, 5)  # how many zones a city without any could have
+MAX_MARGIN_CELLS = 1 << 18  # estimates of more cells would take many seconds
+UNCHECKED = (
+    "nobody checked whether these counts will be useful, because the policy does not say how many trips to expect. "
+    "Write the number that you expect in one release, from public knowledge and not from this file, into the policy: "
+    "[expect] and, below it, trips = 30000. dunnage publish --dry-run then predicts the error at each level."
+)
+
+
+class Remedy(NamedTuple):
+    """A change of the policy that would make its counts useful."""
+
+    change: str  # what to write, in words
+    level: LevelError  # the predicted error of the counts that are then released
+
+
+@dataclass(frozen=True, kw_only=True)
+class Usefulness:
+    """The predicted error of a table of counts and, if it is noise, what would help."""
+
+    expected: ExpectedError
+    remedies: tuple[Remedy, ...] = ()
+
+    @property
+    def is_noise(self) -> bool:
+        return self.expected.is_noise
+
+    @property
+    def message(self) -> str:
+        """Say that the counts are noise, which of their sums are not, and what would help."""
+        released, *coarser = self.expected.levels
+        compared = "further from the truth than" if released.error > 1 else "hardly better than"
+        lines = [
+            f"these counts would be noise. With {several(self.expected.trips, 'expected trip')}, the errors of "
+            f"{released.level} add up to {large_percent(released.error)} of all trips: {compared} an empty table, with "
+            "100 %."
+        ]
+        if useful := [item for item in coarser if not item.is_noise]:
+            lines.append(f"Only sums of these counts would be useful: {'; '.join(map(level_words, useful))}.")
+        if self.remedies:
+            lines.append("Any one of these lines makes the counts useful:")
+            lines += [f"- {remedy.change}: {level_words(remedy.level)}" for remedy in self.remedies]
+        else:
+            lines.append(
+                f"Zones, longer windows, {LONGER[-1]} times as many trips and epsilon {EPSILONS[-1]} times as large do "
+                "not help, not even together. Count between fewer stops, or do not publish these counts."
+            )
+        return "\n".join(lines)
+
+    def to_dict(self) -> dict[str, object]:
+        levels = [{**item.plain(), "verdict": item.verdict} for item in self.expected.levels]
+        remedies = [{"change": item.change, **item.level.plain()} for item in self.remedies]
+        return {**self.expected.plain(), "levels": levels, "noise": self.is_noise, "remedies": remedies}
+
+
+class Trial(NamedTuple):
+    """A policy and its mechanism, and the changes that led to them."""
+
+    policy: Policy
+    mechanism: CountsMechanism
+    period: str | None = None
+    longer: int = 1  # times as many trips as expected
+    change: str = ""  # in words
+
+    def changed(self, change: str, **parts: Any) -> Trial:
+        return self._replace(change=f"{self.change}; {change}" if self.change else change, **parts)
+
+
+def predict_usefulness(
+    policy: Policy,
+    mechanism: Mechanism,
+    *,
+    period: str | None = None,
+    helpful: bool = True,  # whether to look for what would help if the counts are noise
+    progress: Progress | None = None,
+) -> Usefulness | None:
+    """Predict the error of a table of counts; None if the policy does not say how many trips to expect."""
+    if policy.expect.trips is None or not isinstance(mechanism, CountsMechanism):
+        return None
+    tell = progress or (lambda stage: None)
+    tell("predicting how useful the counts will be")
+    trial = Trial(policy, mechanism, period)
+    part = Part.of(policy, period, policy.expect.trips)
+    expected = ExpectedError(trips=policy.expect.trips, levels=part.errors(trial, MAX_DRAWS), hours=part.hours)
+    if not expected.is_noise or not helpful:
+        return Usefulness(expected=expected)
+    tell("looking for a policy with useful counts")
+    return Usefulness(expected=expected, remedies=tuple(_Search(trial, part).remedies()))
+
+
+class Part(NamedTuple):
+    """Generated trips: of the whole service day or, if it is large, of its busiest windows."""
+
+    trips: Dataset
+    hours: list[str] | None  # None for the whole service day
+
+    @classmethod
+    def of(cls, policy: Policy, period: str | None, size: int) -> Part:
+        whole, hours = policy.schema.universe(period, level="stop"), None
+        shares, time = window_shares(whole), policy.schema.time
+        num = len(shares)
+        while num > 1 and size * np.convolve(shares, np.ones(num), "valid").max() > MAX_TRIPS:
+            num -= 1
+        if num < len(shares):
+            sums = np.convolve(shares, np.ones(num), "valid")
+            first = int(np.argmax(sums))
+            hours = [whole.windows[first], whole.windows[first + num] if first + num < len(shares) else time.upper]
+            size = max(1, round(size * float(sums[first])))
+            time = replace(time, lower=hours[0], upper=hours[1])
+        narrow = _with_time(policy, time)
+        if narrow.period is not None:  # all generated trips are of the period
+            narrow = replace(narrow, period=replace(narrow.period, column=None))
+        return cls(like(narrow, min(size, MAX_WINDOW_TRIPS), SEED, period=period), hours)
+
+    def errors(self, trial: Trial, max_draws: int = MIN_DRAWS) -> list[LevelError]:
+        """Run the mechanism on the trips a few times, and compare the final tables with them at each level."""
+        time = trial.policy.schema.time
+        if self.hours is not None:
+            time = replace(time, lower=self.hours[0], upper=self.hours[1])
+        trips, whole = self.trips.under(_with_time(trial.policy, time)), trial.policy.schema.universe(self.trips.period)
+        truth, prepared = true_counts(trips), trial.mechanism.prepare(trips)
+        num_draws = min(max_draws, max(MIN_DRAWS, DRAWN_TRIPS // max(1, truth.num_trips)))
+        errors, levels = [], levels_of(whole)
+        for draw in range(num_draws):
+            noise = Noise(seed=SEED + draw)
+            drawn = trial.mechanism.draw_counts(count_trips(trips, noise), prepared, noise)
+            errors.append(level_errors(truth, drawn, levels.values()))
+        places, predicted = truth.universe.split(truth.cells), []
+        for (level, columns), error in zip(levels.items(), np.mean(errors, axis=0).tolist(), strict=True):
+            busy = len(Feature.of(truth.universe, columns).listed_sums(*places, truth.counts))
+            each, size = _short(truth.num_trips / max(1, busy)), Feature.of(whole, columns).size
+            predicted.append(LevelError(level=level, sums=size, trips=each, error=_short(error)))
+        return predicted
+
+
+def levels_of(universe: Universe) -> dict[str, FeatureColumns]:
+    """Return the sums that people look at, the released types first, by name, with the columns that define them."""
+    slots = tuple(name for name in SLOT_COLUMNS if len(universe.labels(name)) > 1)
+    levels = dict[str, FeatureColumns]()
+    zoned = universe.city is not None and universe.city.zones is not None
+    places: tuple[Level, ...] = (universe.level, "zone") if zoned else (universe.level,)
+    for place in places:
+        if slots:
+            levels[f"{place} pairs by {' and '.join(slots)}"] = (*END_COLUMNS[place], *slots)
+        levels[f"{place} pairs"] = END_COLUMNS[place]
+    if slots:
+        levels[" and ".join(f"{name}s" for name in slots)] = slots
+    return {**levels, "total": ()}
+
+
+def level_errors(truth: Counted, drawn: DrawnCounts, levels: Iterable[FeatureColumns]) -> list[float]:
+    """Return the sum of all errors at each level, as a share of all trips: 1 for an empty table."""
+    cells = np.union1d(truth.cells, drawn.cells)
+    differences = np.zeros(len(cells), dtype=np.int64)
+    differences[np.searchsorted(cells, truth.cells)] -= truth.counts
+    differences[np.searchsorted(cells, drawn.cells)] += drawn.counts
+    places = truth.universe.split(cells)
+    sums = (Feature.of(truth.universe, columns).listed_sums(*places, differences) for columns in levels)
+    return [float(np.abs(own).sum()) / max(1, truth.num_trips) for own in sums]
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.3g}")
+
+
+def _with_time(policy: Policy, time: Windows) -> Policy:
+    """Return a policy with other windows; times outside them, or that the clock of a zone skips, are left out."""
+    schema = policy.schema
+    assert schema.trip is not None  # trips are counted
+    attributes = tuple(
+        replace(item, domain=time, outside="leave-out") if item.name == schema.trip.time else item for item in schema
+    )
+    return replace(policy, schema=replace(schema, attributes=attributes))
+
+
+# What would help
+
+
+class _Search:
+    """Tries changes of a policy on generated trips, which are generated once for each number of trips."""
+
+    def __init__(self, trial: Trial, part: Part) -> None:
+        self.trial, self.parts = trial, {1: part}
+
+    def remedies(self) -> Iterator[Remedy]:
+        """Yield the smallest change of each kind that makes counts useful or, if none does, of several together."""
+        none = True
+        for changes in (_zones, _windows, _methods, _longer, _epsilons):
+            for changed in changes(self.trial):
+                if remedy := self.remedy(changed):
+                    none = False
+                    yield remedy
+                    break
+        changed = self.trial
+        for changes in (_zones, _windows, _longer, _epsilons) if none else ():
+            *_, changed = (changed, *changes(changed))  # the last one changes most
+            if remedy := self.remedy(changed):
+                yield remedy
+                return
+
+    def remedy(self, trial: Trial) -> Remedy | None:
+        if trial.longer not in self.parts:
+            assert trial.policy.expect.trips is not None
+            part = Part.of(self.trial.policy, trial.period, trial.policy.expect.trips * trial.longer)
+            self.parts[trial.longer] = part
+        try:
+            released = self.parts[trial.longer].errors(trial)[0]
+        except ParameterError:  # the mechanism refuses such a table
+            return None
+        return Remedy(trial.change, released) if released.error <= REMEDY_ERROR else None
+
+
+def _zones(trial: Trial) -> Iterator[Trial]:
+    schema, city = trial.policy.schema, trial.policy.schema.city
+    if schema.level == "zone" or schema.trip is None or city is None:
+        return
+    trip, written = replace(schema.trip, level="zone"), 'level = "zone" in [trip]'
+    if len(city.zone_names) > 1:
+        yield trial.changed(written, policy=replace(trial.policy, schema=replace(schema, trip=trip)))
+        return
+    for num in NUM_ZONES:
+        if 2 * num <= len(city.stops):  # any zones of equal size: the prediction does not know where stops are
+            zones = (np.arange(len(city.stops)) * num // len(city.stops)).astype(np.int32)
+            zoned = replace(city, zone_names=tuple(f"zone {zone + 1}" for zone in range(num)), zones=zones)
+            coarser = replace(trial.policy, schema=replace(schema, trip=trip, city=zoned))
+            column = f"a column zone in the file of stops, with {num} zones for example"
+            yield trial.changed(f"{written} and {column}", policy=coarser)
+
+
+def _windows(trial: Trial) -> Iterator[Trial]:
+    schema, time = trial.policy.schema, trial.policy.schema.time
+    assert schema.trip is not None
+    whole = (time.upper_seconds - time.lower_seconds) // 60
+    for minutes in (4 * time.window_minutes, whole):
+        if time.window_minutes < minutes <= whole:
+            coarser = _with_time(trial.policy, replace(time, window_minutes=minutes))
+            yield trial.changed(f"window_minutes = {minutes} in [attributes.{schema.trip.time}]", policy=coarser)
+
+
+def _methods(trial: Trial) -> Iterator[Trial]:
+    features = ConstrainedCounts.richest_features(trial.policy.schema.city)
+    small = trial.policy.schema.universe(trial.period).num_cells <= MAX_MARGIN_CELLS
+    for shares in ("cells", "margins") if small else ("cells",):
+        method = ConstrainedCounts(epsilon=trial.mechanism.epsilon, features=features, budget_shares=shares)
+        written = f'name = "{method.name}", features = "{features}" and budget_shares = "{shares}" in [mechanism]'
+        yield trial.changed(written, mechanism=method)
+
+
+def _longer(trial: Trial) -> Iterator[Trial]:
+    if trial.policy.schema.time.day != "date":  # otherwise each date has counts of its own
+        for times in LONGER:
+            trips = times * (trial.policy.expect.trips or 0)
+            yield trial.changed(f"a period {times} times as long, with {trips:,} trips in one release", longer=times)
+
+
+def _epsilons(trial: Trial) -> Iterator[Trial]:
+    for times in EPSILONS:
+        epsilon = times * trial.mechanism.epsilon
+        if epsilon <= MAX_EPSILON:
+            method = trial.mechanism.model_copy(update={"epsilon": epsilon})
+            yield trial.changed(f"epsilon = {decimal_text(epsilon)} in [mechanism]", mechanism=method)
