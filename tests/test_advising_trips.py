@@ -279,10 +279,13 @@ def test_what_shuttles_need_is_said(tmp_path):
 
 
 def test_the_command_says_how_to_publish_trips(tmp_path, monkeypatch):
-    monkeypatch.setattr("dunnage.advising.trips.QUICK_EPSILONS", (4.0,))
+    monkeypatch.setattr("dunnage.advising.trips.QUICK_EPSILONS", (30.0,))
     _shuttle_case(tmp_path)
-    told = _commanded(tmp_path, "trips.csv", "small.toml", "shuttles", "f", "--city", tmp_path / "city")
-    assert f"dunnage publish {tmp_path}/trips.csv --policy {tmp_path}/f/policy.toml --ledger" in told
+    more = ("--city", tmp_path / "city", "--max-risk", 1)
+    told = _commanded(tmp_path, "trips.csv", "small.toml", "shuttles", "f", *more)
+    first, second = [line.strip() for line in told.splitlines() if line.startswith("  dunnage publish")]
+    assert first.startswith(f"dunnage publish {tmp_path}/trips.csv --policy {tmp_path}/f/policy.toml --ledger")
+    assert (first.endswith("--dry-run"), second.endswith("-o RELEASE")) == (True, True)
     assert f"dunnage size RELEASE --city {tmp_path}/city" in (tmp_path / "f" / "policy.toml").read_text()
     assert mechanism_of(dn.Policy.read(tmp_path / "f" / "policy.toml"))
 
@@ -421,11 +424,11 @@ def test_a_policy_for_devices_is_written_so_that_it_makes_a_task(tmp_path):
 def test_kinds_of_report_that_are_blank_are_advised_on_one_after_the_other(tmp_path):
     numbers = NUMBERS.replace("as_published = true", 'epsilon = ""')
     _carriers(tmp_path, numbers + PLACES.replace('tiers = ["basic"]', 'epsilon = ""'))
-    told = _commanded(tmp_path, "fleet.csv", "fleet.toml", "error", "f")
+    told = _commanded(tmp_path, "fleet.csv", "fleet.toml", "error", "f", "--max-risk", 1)
     assert f"dunnage advise {tmp_path}/fleet.csv --policy {tmp_path}/f/policy.toml --goal error -o NEXT" in told
     first = BasePolicy.read(tmp_path / "f" / "policy.toml")
     assert first.blank_kinds == ("places",)
-    told = _commanded(tmp_path, "fleet.csv", "f/policy.toml", "error", "g")
+    told = _commanded(tmp_path, "fleet.csv", "f/policy.toml", "error", "g", "--max-risk", 1)
     assert f"dunnage device task {tmp_path}/g/policy.toml -o TASK.json" in told
     assert "dunnage publish" not in told
     made = read_task(tmp_path / "g" / "policy.toml")

@@ -50,8 +50,9 @@ from dunnage.samples.shape import SlotTrips, like, trip_rows, window_shares
 from dunnage.settle.fleets import served_task
 from dunnage.tables.dataset import Dataset, load
 from dunnage.tables.gtfs import load_city
+from dunnage.text import large_percent
 
-MAX_TRIPS, MAX_COUNTED = 2_500, 20_000
+MAX_TRIPS, MAX_COUNTED = 2_500, 200_000
 """Trips of one date that are generated, and that are counted, unless a single hour has more."""
 MAX_SIZED, QUICK_SIZED = 2_000, 800
 """Trips of a date that fleets are sized for, unless one hour has more."""
@@ -83,7 +84,7 @@ class Slice(NamedTuple):
         """Choose the busiest hours, as far as is publicly known, with at most ``limit`` trips a date."""
         universe, time = policy.schema.universe(period), policy.schema.time
         shares = window_shares(universe)
-        num_dates = sum(universe.num_dates) or max(1, len(universe.days))
+        num_dates = sum(universe.num_dates) or policy.expect.dates or max(1, len(universe.days))
         room = limit / max(size / max(1, num_dates), 1.0)
         num = len(shares)  # consecutive windows that have at most a share of all trips, wherever they are
         while num > 1 and np.convolve(shares, np.ones(num), "valid").max() > room:
@@ -134,6 +135,10 @@ class TripSubject(Subject):
     size: int  # number of generated trips on all dates, for the whole service day
     says: tuple[str, ...] = ()  # about what was measured
 
+    @property
+    def unit(self) -> str:
+        return "trip"
+
     def generated(self, policy: Policy) -> Dataset:
         return like(policy, self.part.size, period=self.request.period, city=self.place)
 
@@ -153,15 +158,16 @@ def open_trips(request: AdviceRequest, place: City | None = None, *, limit: int 
         )
     data: Dataset = load(request.data, policy, period=request.period)
     num = true_counts(data).num_trips
-    size = num if request.on == DATA else request.size or round_to_one_digit(num)
+    expected = policy.expect.trips  # the owner's own estimate, so nothing is counted in the data
+    size = num if request.on == DATA else request.size or expected or round_to_one_digit(num)
     part = Slice.of(policy, size, period=request.period, limit=limit)
-    number = (
-        "" if request.on == DATA else words("size rounded" if request.size is None else "size requested", size=size)
-    )
+    kind = "requested" if request.size is not None else "rounded" if expected is None else "expected"
+    number = "" if request.on == DATA else words(f"size {kind}", size=size)
     return TripSubject(
         request=request,
         data=data,
         digest=check_digest(data, policy),
+        public_size=kind != "rounded",
         part=part,
         place=place,
         size=size,
@@ -230,6 +236,18 @@ def _reference(subject: TripSubject, baseline: str, *says: str) -> Reference:
     )
 
 
+def trips_help(subject: TripSubject, point: Point | None) -> str:
+    """Say what makes counts better, and how good the sums of a point are."""
+    universe = subject.request.base.policy(_PLACEHOLDER).schema.universe(subject.request.period)
+    better = [
+        f"{name} {large_percent(point.figures[f'error of {name}'])}"
+        for name in ("pairs of stops", "zone to zone", "windows", "the total")
+        if point is not None and f"error of {name}" in point.figures
+    ]
+    sums = words("help sums", sums=", ".join(better)) if better else ""
+    return words("help trips", size=subject.size, cells=universe.num_cells) + sums
+
+
 # The goal error of counts
 
 
@@ -244,6 +262,7 @@ def measure_counts(subject: TripSubject, candidate: Candidate) -> Draw:
         risk=membership_guess(candidate.epsilon),
         cost_step=1 / truth.num_trips,
         min_cost=0.0,
+        num_records=truth.num_trips,
         figures={f"error of {name}": error for name, error in errors.items()},
     )
 
@@ -303,6 +322,7 @@ class FleetDraw(NamedTuple):
     needed: tuple[int, ...]
     wait_seconds: float  # mean wait of the served true riders with the planned fleet
     unserved: float  # share of the true rides in zones without a shuttle
+    num_trips: int | None = None  # true trips
 
     @property
     def apart(self) -> float:
@@ -340,6 +360,7 @@ def open_shuttles(request: AdviceRequest) -> ShuttleSubject:
         request=request,
         data=trips.data,
         digest=hashlib.sha256(f"{trips.digest} {ground.digest()}".encode()).hexdigest(),
+        public_size=trips.public_size,
         part=trips.part,
         place=trips.place,
         size=trips.size,
@@ -370,6 +391,7 @@ def measure_shuttles(subject: ShuttleSubject, candidate: Candidate) -> Draw:
         risk=membership_guess(candidate.epsilon),
         cost_step=fmean(1 / sum(draw.needed) for draw in draws) / repeats,
         min_cost=0.0,
+        num_records=draws[0].num_trips,
         figures={
             "shuttles": fmean(sum(draw.planned) for draw in draws),
             "shuttles_needed": fmean(sum(draw.needed) for draw in draws),
@@ -405,6 +427,7 @@ def draw_fleets(subject: ShuttleSubject, data: Dataset) -> FleetDraw:
         needed=needed,
         wait_seconds=waited / rides if rides else 0.0,
         unserved=1 - float(rides / (true_task.weights @ true_task.legs.sum(axis=1))),
+        num_trips=truth.num_trips,
     )
 
 
