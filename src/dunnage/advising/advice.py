@@ -249,7 +249,7 @@ def advise(
     points, failed = sweep(candidates, partial(measure_point, chosen, subject), jobs=jobs, progress=tell, cache=cache)
     if not points:
         reasons = "".join(f"\n  - {item.name}: {item.why}" for item in (*unfit, *failed))
-        raise NoPlanError(f"no policy could be measured for the goal {goal}. {chosen.help(subject, None)}{reasons}")
+        raise NoPlanError(f"no policy could be measured for the goal {goal}. {chosen.help(subject, ())}{reasons}")
     tell("comparing")
     reference, choice = chosen.reference(subject), choose(points, limit)
     says = [_recommendation_says(chosen, subject, points, choice, limit), *_measured_says(subject, points)]
@@ -422,7 +422,7 @@ def _recommendation_says(
             return words("nothing recommended", limit=request)
         nothing = large_percent(goal.cost_of_nothing or 0.0)
         facts = {"name": best.name, "cost": with_ends(best.cost), "nothing": nothing, "unit": goal.cost_unit}
-        return words("useless", limit=request, help=goal.help(subject, best), **facts)
+        return words("useless", limit=request, help=goal.help(subject, points), **facts)
     overloaded = point.figures.get(OVERLOADED, 0.0)
     more = words("overloaded", share=large_percent(overloaded)) if overloaded > 0 else ""
     more += words("of a sample") if point.measured_on == SAMPLE else ""
@@ -431,21 +431,16 @@ def _recommendation_says(
     facts["vague"] = words("vague risk") if point.vague else ""
     if choice.meets_limit:
         return words("recommended", limit=request, point=words("point", **facts), more=more)
-    # The smallest limits that the closest point keeps to, in whole per cent.
+    # The smallest limits that the closest point keeps to, in whole per cent; not for what is mostly noise.
     raised = [
         f"--{name} {math.ceil(100 * measure.upper - SAME)}%"
         for name, measure, most in (("max-cost", point.cost, limit.max_cost), ("max-risk", point.risk, limit.max_risk))
         if most is not None and measure.upper > most + SAME
     ]
-    options = " ".join([*raised, "--force"])
-    return words(
-        "closest",
-        limit=request,
-        point=words("point", **facts),
-        more=more,
-        help=goal.help(subject, point),
-        raised=options,
-    )
+    good = goal.cost_of_nothing is None or point.cost.upper <= goal.cost_of_nothing / 2
+    again = words("again", options=" ".join([*raised, "--force"])) if good else ""
+    remedy = {"help": goal.help(subject, points), "again": again}
+    return words("closest", limit=request, point=words("point", **facts), more=more, **remedy)
 
 
 def _measured_says(subject: Subject, points: Sequence[Point]) -> list[str]:

@@ -321,9 +321,9 @@ def _is_doubtful(point: Point) -> bool:
 
 
 _NOT_RECOMMENDED = (
-    f"is not recommended: the attacker is right more than {percent(WEAK_RISK)} of the time, or it is not known how often "
-    f"(unless --max-risk allows it); more than {percent(MAX_OVERLOADED)} of the trucks are overloaded before repair; or "
-    "it is no better than publishing nothing"
+    f"is not recommended: the attacker is right more than {percent(WEAK_RISK)} of the time, or nobody knows how often "
+    f"(unless --max-risk allows it); more than {percent(MAX_OVERLOADED)} of the trucks are overloaded before repair; "
+    "or it is no better than publishing nothing"
 )
 _SAYS_NOTHING = ", an interval that says nothing"
 _FILES = (FRONTIER_FILE, TABLE_FILE, PAGE_FILE, POLICY_FILE)

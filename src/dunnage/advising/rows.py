@@ -659,7 +659,7 @@ def truck_reference(subject: RowSubject) -> Reference:
     )
 
 
-def trucks_help(subject: RowSubject, point: Point | None) -> str:
+def trucks_help(subject: RowSubject, points: Sequence[Point]) -> str:
     return words("help trucks")
 
 

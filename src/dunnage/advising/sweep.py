@@ -237,7 +237,7 @@ class Reference:
 S = TypeVar("S", bound=Subject)
 
 
-def general_help(subject: Subject, point: Point | None) -> str:
+def general_help(subject: Subject, points: Sequence[Point]) -> str:
     return words("help rows")
 
 
@@ -260,7 +260,7 @@ class Goal(Generic[S]):
     next_step: Callable[[S, Point], str] | None = None  # how to plan on a release of a point
     default_max_cost: float = 0.05  # if the owner gives no limit
     cost_of_nothing: float | None = None  # of planning on an empty release; a point that costs as much is useless
-    help: Callable[[S, Point | None], str] = general_help  # what would lower the cost of a point, or make one possible
+    help: Callable[[S, Sequence[Point]], str] = general_help  # what would lower the costs of the measured points
     point_seconds: float = math.inf  # CPU time after which a point is not measured once more
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import math
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import NamedTuple
@@ -68,6 +68,9 @@ _SUMS: Mapping[str, tuple[str, ...]] = {
     "zone to zone": ("origin_zone", "destination_zone", "window"),
     "modes": ("mode", "window"),
 }
+_LEVELS = ("pairs of stops", "zone to zone", "modes", "windows", "the total")
+GOOD_SUM = 0.25
+"""Error of sums, relative to their mean, that is small enough to point them out where single counts are noise."""
 # Any mechanism will do to read a policy with a blank one.
 _PLACEHOLDER: Table = {"name": NoisyCounts.name, "epsilon": 1}
 
@@ -236,16 +239,21 @@ def _reference(subject: TripSubject, baseline: str, *says: str) -> Reference:
     )
 
 
-def trips_help(subject: TripSubject, point: Point | None) -> str:
-    """Say what makes counts better, and how good the sums of a point are."""
+def trips_help(subject: TripSubject, points: Sequence[Point]) -> str:
+    """Say what makes counts better, and which sums are good already."""
     universe = subject.request.base.policy(_PLACEHOLDER).schema.universe(subject.request.period)
-    better = [
-        f"{name} {large_percent(point.figures[f'error of {name}'])}"
-        for name in ("pairs of stops", "zone to zone", "windows", "the total")
-        if point is not None and f"error of {name}" in point.figures
-    ]
-    sums = words("help sums", sums=", ".join(better)) if better else ""
-    return words("help trips", size=subject.size, cells=universe.num_cells) + sums
+    text, levels = (
+        words("help trips", size=subject.size, cells=universe.num_cells),
+        [f"error of {name}" for name in _LEVELS],
+    )
+    safe = [point for point in points if not point.weak and any(level in point.figures for level in levels)]
+    for level in levels:  # the finest sums that are good under some policy
+        best = min(safe, key=lambda point: point.figures.get(level, math.inf), default=None)
+        if best is not None and best.figures.get(level, math.inf) <= GOOD_SUM:
+            good = [one for one in levels[levels.index(level) :] if best.figures.get(one, math.inf) <= GOOD_SUM]
+            sums = [f"{one.removeprefix('error of ')} by {large_percent(best.figures[one])}" for one in good]
+            return f"{text} {words('help sums', name=best.name, sums=', '.join(sums))}"
+    return text
 
 
 # The goal error of counts

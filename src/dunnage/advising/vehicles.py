@@ -328,7 +328,7 @@ def fleet_reference(subject: FleetSubject) -> Reference:
     )
 
 
-def vehicles_help(subject: FleetSubject, point: Point | None) -> str:
+def vehicles_help(subject: FleetSubject, points: Sequence[Point]) -> str:
     return words("help maps" if subject.purpose.grid is not None else "help numbers", num=subject.num_vehicles)
 
 

@@ -202,7 +202,7 @@ def write_frontier(
 
 
 def read_frontier(numbers: Numbers) -> tuple[Picture, Frontier, Point | None]:
-    """Read the numbers of a chapter's frontier; return its picture, the frontier and the recommended or closest point."""
+    """Read the numbers of a chapter's frontier; return its picture, the frontier and the chosen point."""
     frontier = Frontier.read(numbers.folder / "frontier")
     numbers.name(tried=numbers.compute("policies measured", len(frontier.points), "points of the frontier", [FRONTIER]))
     picture = Picture(
