@@ -425,10 +425,10 @@ def _recommendation_says(
         return words("useless", limit=request, help=goal.help(subject, points), **facts)
     overloaded = point.figures.get(OVERLOADED, 0.0)
     more = words("overloaded", share=large_percent(overloaded)) if overloaded > 0 else ""
+    more += words("waits", **point.figures) if "wait_seconds" in point.figures else ""
     more += words("of a sample") if point.measured_on == SAMPLE else ""
     facts = {"name": point.name, "guarantee": point.guarantee, "basis": point.basis, "unit": goal.cost_unit}
     facts |= {"cost": with_ends(point.cost), "risk_name": goal.risk_name, "risk": with_ends(point.risk)}
-    facts["vague"] = words("vague risk") if point.vague else ""
     if choice.meets_limit:
         return words("recommended", limit=request, point=words("point", **facts), more=more)
     # The smallest limits that the closest point keeps to, in whole per cent; not for what is mostly noise.

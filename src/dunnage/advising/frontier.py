@@ -45,8 +45,8 @@ MAX_OVERLOADED = 0.1
 """A plan that overloads more of its trucks is not recommended: its owner must plan again, with the true weights."""
 WEAK_RISK = 0.9
 """A point with a larger risk protects hardly anybody: only a limit on the risk can allow it."""
-VAGUE_RISK = 0.8
-"""A risk with an interval this wide says nothing about how often an attacker succeeds."""
+VAGUE = 0.8
+"""Width of an interval, in whole figures or in the figure itself, from which on it says nothing: 0 % to 100 %."""
 SAME = 1e-9
 """Figures that differ by less are equal: 0.2 and 0.20000000000000004 are the same risk."""
 _BASES = {"proved": 0, "claimed": 1}  # others promise nothing
@@ -68,6 +68,11 @@ class Measure(Model):
                 "a measure needs finite figures, with its value between its ends. Got others. Measure again."
             )
         return self
+
+    @property
+    def vague(self) -> bool:
+        """Whether its interval is so wide that it says nothing."""
+        return self.upper - self.lower >= VAGUE * max(1.0, self.value)
 
     @classmethod
     def of(
@@ -127,8 +132,8 @@ class Point(Model):
 
     @property
     def vague(self) -> bool:
-        """Whether the interval of its risk is so wide that it says nothing."""
-        return self.risk.upper - self.risk.lower >= VAGUE_RISK
+        """Whether nobody can say how often the attacker is right."""
+        return self.risk.vague
 
 
 class Failure(Model):
@@ -252,7 +257,7 @@ class Frontier(Model):
             mark = "*" if point.name == self.recommended else "!" if _is_doubtful(point) else " "
             lines.append(
                 f"{mark} {point.name:<{width}}  {with_ends(point.cost)} {self.cost_unit}, {self.risk_name} "
-                f"{with_ends(point.risk)}{_SAYS_NOTHING if point.vague else ''}; on {self.measured_on(point)}"
+                f"{with_ends(point.risk)}; on {self.measured_on(point)}"
             )
         if any(_is_doubtful(point) for point in best):
             lines.append(f"! {_NOT_RECOMMENDED}")
@@ -325,7 +330,6 @@ _NOT_RECOMMENDED = (
     f"(unless --max-risk allows it); more than {percent(MAX_OVERLOADED)} of the trucks are overloaded before repair; "
     "or it is no better than publishing nothing"
 )
-_SAYS_NOTHING = ", an interval that says nothing"
 _FILES = (FRONTIER_FILE, TABLE_FILE, PAGE_FILE, POLICY_FILE)
 _COLUMNS = (
     *("name", "mechanism", "parameters", "plan"),
@@ -352,5 +356,6 @@ def beats(other: Point, point: Point) -> bool:
 
 
 def with_ends(measure: Measure) -> str:
-    ends = f" ({large_percent(measure.lower)} to {large_percent(measure.upper)})"
+    nothing = ", which says nothing" if measure.vague else ""
+    ends = f" ({large_percent(measure.lower)} to {large_percent(measure.upper)}{nothing})"
     return large_percent(measure.value) + (ends if measure.lower != measure.upper else "")

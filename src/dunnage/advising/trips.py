@@ -302,8 +302,8 @@ REPEATS = 3
 """Fleets that are sized and averaged in one draw, each for its own trips: single fleets differ much."""
 MAX_TIMES = 6
 """Multiple of the true trips that a release may have: a fleet for more is useless, and takes long to size."""
-WAITS = (MAX_WAIT_SECONDS, 2 * MAX_WAIT_SECONDS, 5 * MAX_WAIT_SECONDS)
-"""Mean waits that fleets are sized for: the first one that is possible in the city."""
+WAITS = tuple(times * MAX_WAIT_SECONDS for times in (1, 2, 5, 10, 20))
+"""Mean waits that fleets are sized for: the first one that is possible in the city, with the trips of a draw."""
 _TRIED = 3
 _MAX_LABELS = 3
 _MAX_SEATS = 1_000
@@ -331,6 +331,7 @@ class FleetDraw(NamedTuple):
     wait_seconds: float  # mean wait of the served true riders with the planned fleet
     unserved: float  # share of the true rides in zones without a shuttle
     num_trips: int | None = None  # true trips
+    max_wait: float = MAX_WAIT_SECONDS  # mean wait that both fleets are sized for
 
     @property
     def apart(self) -> float:
@@ -405,6 +406,7 @@ def measure_shuttles(subject: ShuttleSubject, candidate: Candidate) -> Draw:
             "shuttles_needed": fmean(sum(draw.needed) for draw in draws),
             "signed_error": fmean(draw.signed for draw in draws),
             "wait_seconds": fmean(draw.wait_seconds for draw in draws),
+            "wait_target_seconds": fmean(draw.max_wait for draw in draws),
             "unserved": fmean(draw.unserved for draw in draws),
         },
     )
@@ -420,10 +422,16 @@ def draw_fleets(subject: ShuttleSubject, data: Dataset) -> FleetDraw:
             "Set a threshold, use constrained counts, or raise epsilon."
         )
     # The same seconds for both, so that only the release makes a difference; new ones each time.
-    seed = Noise().bits(32)
-    true_task = subject.task(truth, seed)
-    planned = _smallest(subject.task(Counted(universe=release.universe, cells=cells, counts=counts), seed))
-    needed = _smallest(true_task)
+    seed, released = Noise().bits(32), Counted(universe=release.universe, cells=cells, counts=counts)
+    for wait in WAITS[WAITS.index(subject.max_wait) :]:
+        trial = replace(subject, max_wait=wait)
+        true_task = trial.task(truth, seed)
+        try:
+            planned, needed = _smallest(trial.task(released, seed)), _smallest(true_task)
+            break
+        except NoPlanError:
+            if wait == WAITS[-1]:
+                raise
     if not sum(needed):
         raise Refusal("no trip needs a shuttle in this city, so there is no fleet to compare with.")
     served = served_task(true_task, planned)
@@ -436,6 +444,7 @@ def draw_fleets(subject: ShuttleSubject, data: Dataset) -> FleetDraw:
         wait_seconds=waited / rides if rides else 0.0,
         unserved=1 - float(rides / (true_task.weights @ true_task.legs.sum(axis=1))),
         num_trips=truth.num_trips,
+        max_wait=true_task.max_wait,
     )
 
 
@@ -444,7 +453,8 @@ def _smallest(task: FleetTask) -> tuple[int, ...]:
         return task.size().fleet
     except NoPlanError:  # its message reveals something about the trips
         raise NoPlanError(
-            f"no fleet gives every zone a mean wait of at most {task.max_wait:g} seconds. Divide large zones."
+            f"no fleet gives every zone a mean wait of at most {task.max_wait:g} seconds: shuttles start too far from "
+            "some stops. Make a city with smaller zones or more hubs, or leave out stops that are far from all others."
         ) from None
 
 
@@ -453,6 +463,7 @@ def shuttles_reference(subject: ShuttleSubject) -> Reference:
         subject,
         "the fleet that the same method sizes on the true counts, zone by zone",
         words("shuttles", wait=subject.max_wait, seats=subject.service.capacity),
+        *([words("long wait", wanted=WAITS[0])] if subject.max_wait > WAITS[0] else []),
     )
 
 
