@@ -72,11 +72,11 @@ MAX_RECORDS = 1500
 """Generated records of one draw by default: a draw takes some seconds, and a frontier has many draws."""
 MAX_ALONG_ONE, MAX_ALONG_SEVERAL = 200_000, 10_000
 """Records that a fast mechanism is measured on without a plan: with one quasi-identifier, and with several."""
-MAX_SIMPLE = 20_000
+MAX_SIMPLE = 100_000
 """Packages with classes that can be packed by their upper bounds or means in some seconds."""
 MAX_WITH_SEVERAL = 1000
 """Generated packages of one draw with several quantities."""
-MAX_ALL = 5_000
+MAX_ALL = 10_000
 """Records that are measured as a whole under k-anonymity, where a draw takes long: more are a sample."""
 MAX_IN_A_TRUCK = 12
 """Packages in a truck up to which sealed and certified plans with several quantities are tried."""
