@@ -20,7 +20,7 @@ from tests.commands import run
 import dunnage as dn
 from dunnage.advising import trips, vehicles
 from dunnage.advising.advice import COUNT_ERROR, NUMBER_ERROR, REPORT_ERROR, SHUTTLES, goal_of
-from dunnage.advising.frontier import Point
+from dunnage.advising.frontier import Measure, Point
 from dunnage.advising.rows import release_in_memory, row_errors
 from dunnage.advising.sweep import AdviceRequest, BasePolicy, Candidate, attempt, measure_point
 from dunnage.advising.vehicles import FleetSubject, measure_fleet, open_fleet, payable_candidates
@@ -28,7 +28,7 @@ from dunnage.auditing.carriers import channel_matrix
 from dunnage.collecting.files import RowFile
 from dunnage.collecting.tasks import carriers_from_text, read_task
 from dunnage.devices.subjects import Grid
-from dunnage.errors import InputError, ParameterError, PolicyError, Refusal, UserError
+from dunnage.errors import InputError, NoPlanError, ParameterError, PolicyError, Refusal, UserError
 from dunnage.mechanisms.counts import true_counts
 from dunnage.publishing import mechanism_of, publish
 from dunnage.samples.shape import deterred, like, like_reports
@@ -156,6 +156,86 @@ def test_a_slice_is_the_busiest_part_that_fits_and_has_its_counts(tmp_path):
     np.testing.assert_array_equal(narrow.counts, counted.counts[kept])
 
 
+def _bike_policy(folder: Path, num: int, *, more: str = "", minutes: int = 60) -> BasePolicy:
+    """A policy of bikes between stations that are spread like those of a town."""
+    places = np.random.default_rng(3).normal(0, 0.02, (num, 2))
+    rows = [f"s{n},z{n % 5},{37.77 + lat:.5f},{lon - 122.4:.5f}" for n, (lat, lon) in enumerate(places.tolist())]
+    (folder / "stops.csv").write_text("\n".join(["stop,zone,lat,lon", *rows, ""]))
+    text = TRIPS.replace('["06:00", "12:00"]', '["00:00", "24:00"]').replace("minutes = 30", f"minutes = {minutes}")
+    (folder / "bikes.toml").write_text(text.replace('card = {role = "identifier"}\n', "") + more)
+    return BasePolicy.read(folder / "bikes.toml")
+
+
+MONTH, BY_DATE = 'dates = ["2026-10-01", "2026-10-30"]\n', 'day = "date"\n'
+
+
+def test_generated_demand_is_as_sparse_and_as_concentrated_as_real_demand(tmp_path):
+    """Real bikes have 1.4 to 3.5 trips in a cell that has trips, and taxis in New York the shares below."""
+    for num, size, more, minutes in (
+        (70, 29_497, MONTH, 60),
+        (70, 29_497, BY_DATE + MONTH, 60),
+        (270, 29_497, "", 30),
+        (213, 6_383, MONTH, 60),
+    ):
+        policy = _bike_policy(tmp_path, num, more=more, minutes=minutes).policy(PLAIN)
+        counted = true_counts(like(policy, size, seed=4))
+        assert counted.num_trips == size
+        assert 1.4 <= size / len(counted.cells) <= 3.5, (num, more)
+        pairs = counted.universe.split(counted.cells)[0]
+        shares = np.sort(np.bincount(pairs, counted.counts))[::-1] / size
+        assert 0.002 < shares[0] < 0.06  # 0.6 % for taxis, 0.9 % for bikes
+        assert num != 213 or 0.35 < shares[:500].sum() < 0.65  # 51 % for taxis
+        assert num != 213 or 2000 < (shares > 0).sum() < 3500  # 2,737 for taxis
+
+
+def test_predicted_errors_are_near_true_ones_where_demand_is_as_skewed_as_that_of_bikes(tmp_path):
+    """On trips of another law (Zipf over pairs, peaks of their own), counts by date are noise, and are predicted so."""
+    base = _bike_policy(tmp_path, 70, more=BY_DATE + MONTH + "[expect]\ntrips = 30000\n")
+    rng, num = np.random.default_rng(11), 29_497
+    ways = rng.permutation([o * 70 + d for o in range(70) for d in range(70) if o != d])[:1600]
+    weights = 1 / (np.arange(1600) + 5)
+    pairs = ways[rng.choice(1600, num, p=weights / weights.sum())]
+    peaks, busy = rng.choice([8, 9, 12, 17, 18], 4900), rng.random(num) < 0.5
+    hours, days = np.where(busy, peaks[pairs], rng.integers(6, 22, num)), rng.integers(1, 31, num)
+    stops = [pa.array([f"s{stop}" for stop in half.tolist()]) for half in (pairs // 70, pairs % 70)]
+    moments = [f"2026-10-{day:02d}T{hour:02d}:30" for day, hour in zip(days.tolist(), hours.tolist(), strict=True)]
+    frame = pa.table({"from": stops[0], "to": stops[1], "at": moments})
+    case = COUNT_ERROR.open(_asked(frame, base))
+    assert (case.size, case.public_size) == (30_000, True)
+    on_data = COUNT_ERROR.open(_asked(frame, base, on="data"))
+    task = next(item for item in COUNT_ERROR.candidates(case)[0] if item.name.startswith("noisy-counts threshold"))
+    own = replace(task, parameters={"epsilon": 1.0, "threshold": 10})
+    predicted, true = COUNT_ERROR.measure(case, own), COUNT_ERROR.measure(on_data, replace(own, on="data"))
+    assert abs(predicted.cost - true.cost) < 0.2  # 30 points apart when cells had 8 trips
+    assert predicted.num_records == 30_000
+    # The sums that are good are named, where single counts are noise.
+    figure = Measure(value=predicted.cost, lower=predicted.cost, upper=predicted.cost)
+    given: dict[str, Any] = {"mechanism": own.mechanism, "parameters": {}, "plan": {}, "guarantee": "dp", "seconds": 1}
+    given |= {"basis": "proved", "measured_on": "generated", "draws": 1, "cost": figure}
+    given["risk"] = Measure(value=0.7, lower=0.7, upper=0.7)
+    sums = {"error of zone to zone": 0.2, "error of windows": 0.02, "error of pairs of stops": 1.3}
+    points = [Point(name="cells", figures=predicted.figures, **given), Point(name="sums", figures=sums, **given)]
+    says = trips.trips_help(case, points)
+    assert "3,528,000" in says
+    assert "with sums," in says
+    assert "zone to zone by 20 %" in says
+    assert "pairs of stops" not in says
+
+
+def test_the_number_of_trips_is_the_owners_or_rounded(tmp_path):
+    data = _trips_file(tmp_path, 230)
+    for text, request, size, public in (
+        (TRIPS, {}, 200, False),
+        (TRIPS, {"size": 70}, 70, True),
+        (TRIPS + "[expect]\ntrips = 300\n", {}, 300, True),
+        (TRIPS + "[expect]\ntrips = 300\n", {"size": 70}, 70, True),
+        (TRIPS + "[expect]\ntrips = 300\n", {"on": "data"}, 230, True),
+    ):
+        case = trips.open_trips(_asked(data, _base(tmp_path, text), **request))
+        assert (case.size, case.public_size) == (size, public)
+        assert request.get("on") == "data" or any(f"{size:,} trips were generated" in line for line in case.says)
+
+
 def _asked(data: Any, base: BasePolicy, **more: Any) -> AdviceRequest:
     return AdviceRequest(data=data, base=base, draws=2, **more)
 
@@ -255,6 +335,26 @@ def test_noise_costs_shuttles_and_too_much_of_it_is_refused(tmp_path):
     assert SHUTTLES.tables(case, point)["mechanism"]["features"] == "O4"
 
 
+def test_trips_that_no_fleet_picks_up_in_time_are_sized_for_a_longer_wait(tmp_path, monkeypatch):
+    size, waits = trips._smallest, []
+
+    def slow(task: Any) -> tuple[int, ...]:
+        waits.append(task.max_wait)
+        if task.max_wait < trips.WAITS[2]:
+            raise NoPlanError("too far.")
+        return size(task)
+
+    monkeypatch.setattr(trips, "_smallest", slow)
+    case = _shuttle_case(tmp_path, quick=True)
+    assert case.max_wait == trips.WAITS[2]
+    known = len(SHUTTLES.reference(replace(case, max_wait=trips.WAITS[0])).says)
+    assert len(SHUTTLES.reference(case).says) == known + 1
+    waits.clear()
+    drawn = SHUTTLES.measure(replace(case, max_wait=trips.WAITS[1]), _task("noisy-counts", epsilon=60.0))
+    assert drawn.figures["wait_target_seconds"] == trips.WAITS[2]
+    assert sorted(set(waits)) == list(trips.WAITS[1:3])
+
+
 def test_true_trips_are_sized_for_where_that_is_asked(tmp_path):
     case = _shuttle_case(tmp_path, on="data", quick=True)
     task = replace(_task("noisy-counts", epsilon=60.0), on="data")
@@ -279,10 +379,13 @@ def test_what_shuttles_need_is_said(tmp_path):
 
 
 def test_the_command_says_how_to_publish_trips(tmp_path, monkeypatch):
-    monkeypatch.setattr("dunnage.advising.trips.QUICK_EPSILONS", (4.0,))
+    monkeypatch.setattr("dunnage.advising.trips.QUICK_EPSILONS", (30.0,))
     _shuttle_case(tmp_path)
-    told = _commanded(tmp_path, "trips.csv", "small.toml", "shuttles", "f", "--city", tmp_path / "city")
-    assert f"dunnage publish {tmp_path}/trips.csv --policy {tmp_path}/f/policy.toml --ledger" in told
+    more = ("--city", tmp_path / "city", "--max-risk", 1)
+    told = _commanded(tmp_path, "trips.csv", "small.toml", "shuttles", "f", *more)
+    first, second = [line.strip() for line in told.splitlines() if line.startswith("  dunnage publish")]
+    assert first.startswith(f"dunnage publish {tmp_path}/trips.csv --policy {tmp_path}/f/policy.toml --ledger")
+    assert (first.endswith("--dry-run"), second.endswith("-o RELEASE")) == (True, True)
     assert f"dunnage size RELEASE --city {tmp_path}/city" in (tmp_path / "f" / "policy.toml").read_text()
     assert mechanism_of(dn.Policy.read(tmp_path / "f" / "policy.toml"))
 
@@ -421,11 +524,11 @@ def test_a_policy_for_devices_is_written_so_that_it_makes_a_task(tmp_path):
 def test_kinds_of_report_that_are_blank_are_advised_on_one_after_the_other(tmp_path):
     numbers = NUMBERS.replace("as_published = true", 'epsilon = ""')
     _carriers(tmp_path, numbers + PLACES.replace('tiers = ["basic"]', 'epsilon = ""'))
-    told = _commanded(tmp_path, "fleet.csv", "fleet.toml", "error", "f")
+    told = _commanded(tmp_path, "fleet.csv", "fleet.toml", "error", "f", "--max-risk", 1)
     assert f"dunnage advise {tmp_path}/fleet.csv --policy {tmp_path}/f/policy.toml --goal error -o NEXT" in told
     first = BasePolicy.read(tmp_path / "f" / "policy.toml")
     assert first.blank_kinds == ("places",)
-    told = _commanded(tmp_path, "fleet.csv", "f/policy.toml", "error", "g")
+    told = _commanded(tmp_path, "fleet.csv", "f/policy.toml", "error", "g", "--max-risk", 1)
     assert f"dunnage device task {tmp_path}/g/policy.toml -o TASK.json" in told
     assert "dunnage publish" not in told
     made = read_task(tmp_path / "g" / "policy.toml")

@@ -155,6 +155,11 @@ def in_order(out: str) -> str:
     return json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) if isinstance(content, dict) else out
 
 
+def spoken(err: str) -> list[str]:
+    """Return what a command complained of, without its progress, which depends on the machine."""
+    return [line for line in err.splitlines() if not line.startswith("progress: ")]
+
+
 class Here:
     """A folder in which commands run, and the tale of what they did."""
 
@@ -169,7 +174,7 @@ class Here:
         code, out, err = run_main(*arguments)
         lines = [f"$ dunnage {shlex.join(map(str, arguments))}", f"exit {code}"]
         if not quiet:
-            lines += [f"| {line}" for line in in_order(out).splitlines()] + [f"! {line}" for line in err.splitlines()]
+            lines += [f"| {line}" for line in in_order(out).splitlines()] + [f"! {line}" for line in spoken(err)]
         self.tale.append("\n".join(lines))
         return out
 

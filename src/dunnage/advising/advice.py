@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import shlex
 import shutil
 import textwrap
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
@@ -26,10 +27,12 @@ from dunnage.advising.frontier import (
     OVERLOADED,
     POLICY_FILE,
     PROVEN,
+    SAME,
     SAMPLE,
     WEAK_RISK,
     Frontier,
     Limit,
+    Measure,
     Point,
     check_place,
     with_ends,
@@ -41,6 +44,7 @@ from dunnage.advising.sweep import (
     Cache,
     Goal,
     Progress,
+    Result,
     Subject,
     cache_folder,
     measure_point,
@@ -48,7 +52,7 @@ from dunnage.advising.sweep import (
     words,
 )
 from dunnage.devices.numbers import LocalNumeric
-from dunnage.errors import NoPlanError, ParameterError
+from dunnage.errors import DunnageError, NoPlanError, ParameterError
 from dunnage.mechanisms import MECHANISMS
 from dunnage.model.documents import suggestion
 from dunnage.model.policy import Policy
@@ -67,7 +71,8 @@ TRUCKS = Goal(
     measure=rows.measure_trucks,
     reference=rows.truck_reference,
     next_step=rows.pack_command,
-    draw_seconds=60.0,
+    help=rows.trucks_help,
+    point_seconds=60.0,
 )
 DISTORTION = Goal(
     cost_name="total distortion",
@@ -78,7 +83,8 @@ DISTORTION = Goal(
     measure=rows.measure_table,
     reference=rows.table_reference,
     default_max_cost=0.25,
-    draw_seconds=60.0,
+    cost_of_nothing=1.0,
+    point_seconds=60.0,
 )
 SHUTTLES = Goal(
     cost_name="shuttles",
@@ -90,6 +96,8 @@ SHUTTLES = Goal(
     reference=trips.shuttles_reference,
     next_step=trips.size_command,
     default_max_cost=0.15,
+    cost_of_nothing=1.0,
+    help=trips.trips_help,
 )
 NUMBER_ERROR = Goal(
     cost_name="error of a number",
@@ -99,7 +107,8 @@ NUMBER_ERROR = Goal(
     candidates=rows.number_candidates,
     measure=rows.measure_numbers,
     reference=rows.numbers_reference,
-    draw_seconds=60.0,
+    cost_of_nothing=1.0,
+    point_seconds=60.0,
 )
 COUNT_ERROR = Goal(
     cost_name="error of a count",
@@ -110,6 +119,8 @@ COUNT_ERROR = Goal(
     measure=trips.measure_counts,
     reference=trips.counts_reference,
     default_max_cost=0.25,
+    cost_of_nothing=1.0,
+    help=trips.trips_help,
 )
 REPORT_ERROR = Goal(
     cost_name="error of an estimate",
@@ -121,6 +132,7 @@ REPORT_ERROR = Goal(
     reference=vehicles.fleet_reference,
     tables=vehicles.fleet_tables,
     next_step=vehicles.simulate_command,
+    help=vehicles.vehicles_help,
 )
 # By name and what the policy is about; a goal refuses what it cannot measure.
 GOALS: Mapping[str, Mapping[str, Goal[Any]]] = {
@@ -233,14 +245,15 @@ def advise(
     subject = chosen.open(request)
     candidates, unfit = chosen.candidates(subject)
     digest = request.digest(goal, subject.digest)
-    cache = None if out is None else Cache.open(cache_folder(out), digest, force=force)
+    cache = None if out is None else Cache.open(cache_folder(out), digest, done=_measured(out, digest), force=force)
     points, failed = sweep(candidates, partial(measure_point, chosen, subject), jobs=jobs, progress=tell, cache=cache)
     if not points:
         reasons = "".join(f"\n  - {item.name}: {item.why}" for item in (*unfit, *failed))
-        raise NoPlanError(f"no policy could be measured for the goal {goal}.{reasons}")
+        raise NoPlanError(f"no policy could be measured for the goal {goal}. {chosen.help(subject, ())}{reasons}")
     tell("comparing")
     reference, choice = chosen.reference(subject), choose(points, limit)
-    says = [_recommendation_says(chosen, choice, limit), *_measured_says(subject, points), *reference.says]
+    says = [_recommendation_says(chosen, subject, points, choice, limit), *_measured_says(subject, points)]
+    says += reference.says
     if names := list(dict.fromkeys(item.name for item in unfit if item.name in MECHANISMS)):
         says.append(words("not tried", names=", ".join(names)))
     place = None if out is None else Path(out)
@@ -256,12 +269,25 @@ def advise(
         points=points,
         failed=(*unfit, *failed),
         limit=limit,
-        recommended=None if choice.point is None else choice.point.name,
+        recommended=choice.point.name if choice.point is not None and choice.meets_limit else None,
         meets_limit=choice.meets_limit,
+        closest=choice.point.name if choice.point is not None and not choice.meets_limit else None,
+        unit=subject.unit,
         says=tuple(says),
-        policy="" if choice.point is None else _policy_text(goal, chosen, subject, choice.point, says, place),
+        policy=_policy_text(goal, chosen, subject, choice, says, place),
+        run=digest,
         seconds=time.monotonic() - start,
     )
+
+
+def _measured(out: str | os.PathLike[str], digest: str) -> Mapping[str, Result]:
+    """Return the points of a frontier that is replaced, if it was made from the same data with the same options."""
+    try:
+        before = Frontier.read(out)
+    except DunnageError:
+        return {}
+    points = {point.name: point for point in before.points}
+    return {**points, **{item.name: item for item in before.failed}} if before.run == digest else {}
 
 
 def finish(out: str | os.PathLike[str]) -> None:
@@ -306,14 +332,18 @@ class Recommendation(NamedTuple):
 def choose(points: Sequence[Point], limit: Limit) -> Recommendation:
     """Choose a point: with a limit on the cost the one of lowest risk, with a limit on the risk alone the cheapest.
 
-    Proved guarantees come before claimed ones; a void one is never chosen. A point with a plan that overloads many
-    trucks is chosen only if there is no other, and so is one that protects hardly anybody, unless there is a limit on
-    the risk. If no point keeps to the limit, the closest one is chosen.
+    Proved guarantees come before claimed ones; a void one is never chosen, nor one that is no better than an empty
+    release. A point with a plan that overloads many trucks is chosen only if there is no other, and so is one that
+    protects hardly anybody, unless there is a limit on the risk. A point that another beats is never recommended. If no
+    point keeps to the limit, the closest one is chosen.
     """
-    ranked = ranking(points, limit)
+    return first_within(ranking(points, limit), limit)
+
+
+def first_within(ranked: Sequence[Ranked], limit: Limit) -> Recommendation:
     usable = [item for item in ranked if item.group == ranked[0].group]
     for item in usable:
-        if _excess(item.point, limit) <= 0:
+        if _excess(item.point, limit) <= SAME:
             return Recommendation(item.point, meets_limit=True)
     if not usable:
         return Recommendation(None, meets_limit=False)
@@ -327,23 +357,46 @@ class Ranked(NamedTuple):
 
 
 def ranking(points: Sequence[Point], limit: Limit) -> list[Ranked]:
-    """Order the points that promise something, the best first, by which limits there are, not by their values."""
-    ranked = [
-        Ranked(point, 2 * point.mended + (point.weak and limit.max_risk is None))
-        for point in points
-        if point.basis != "void"
+    """Order the points that promise something, the best first, by which limits there are, not by their values.
+
+    Each point comes before all that it beats: :func:`_in_order` never turns two such points round, and a point keeps
+    to every limit that a point it beats keeps to.
+    """
+    classes: dict[tuple[int, bool], list[Point]] = {}
+    for point in points:
+        if point.basis != "void" and not point.useless:
+            group = 2 * point.mended + ((point.weak or point.vague) and limit.max_risk is None)
+            classes.setdefault((group, point.basis != "proved"), []).append(point)
+    first, second = (_risk, _cost) if limit.max_cost is not None else (_cost, _risk)
+    return [
+        Ranked(point, key[0])
+        for key in sorted(classes)
+        for alike in _in_order(classes[key], first)
+        for equal in _in_order(alike, second)
+        for point in sorted(equal, key=lambda point: point.cost.value + point.risk.value)
     ]
-    return sorted(ranked, key=lambda item: (item.group, item.point.basis != "proved", *_preference(item.point, limit)))
+
+
+def _in_order(points: Sequence[Point], measure: Callable[[Point], Measure]) -> Iterator[list[Point]]:
+    """Yield points by a measure, the lowest first; those within the interval of the lowest one are alike."""
+    left = sorted(points, key=lambda point: measure(point).value)
+    while left:
+        num = sum(measure(point).value <= measure(left[0]).upper + SAME for point in left)
+        yield left[:num]
+        left = left[num:]
+
+
+def _cost(point: Point) -> Measure:
+    return point.cost
+
+
+def _risk(point: Point) -> Measure:
+    return point.risk
 
 
 def _excess(point: Point, limit: Limit) -> float:
     pairs = ((point.cost, limit.max_cost), (point.risk, limit.max_risk))
     return sum(max(measure.upper - most, 0.0) for measure, most in pairs if most is not None)
-
-
-def _preference(point: Point, limit: Limit) -> tuple[float, float]:
-    first, second = (point.risk, point.cost) if limit.max_cost is not None else (point.cost, point.risk)
-    return first.value, second.value
 
 
 def wish(limit: Limit, cost_unit: str, risk_name: str) -> str:
@@ -357,19 +410,37 @@ def wish(limit: Limit, cost_unit: str, risk_name: str) -> str:
 # --- The sentences ---------------------------------------------------------------------------------------------------
 
 
-def _recommendation_says(goal: Goal[Any], choice: Recommendation, limit: Limit) -> str:
+def _recommendation_says(
+    goal: Goal[Any], subject: Subject, points: Sequence[Point], choice: Recommendation, limit: Limit
+) -> str:
     request, point = wish(limit, goal.cost_unit, goal.risk_name), choice.point
     if not limit.asked:
         request = words("default limit", limit=request)
     if point is None:
-        return words("nothing recommended", limit=request)
+        best = min((item for item in points if item.useless), key=lambda item: item.cost.value, default=None)
+        if best is None:
+            return words("nothing recommended", limit=request)
+        nothing = large_percent(goal.cost_of_nothing or 0.0)
+        facts = {"name": best.name, "cost": with_ends(best.cost), "nothing": nothing, "unit": goal.cost_unit}
+        return words("useless", limit=request, help=goal.help(subject, points), **facts)
     overloaded = point.figures.get(OVERLOADED, 0.0)
     more = words("overloaded", share=large_percent(overloaded)) if overloaded > 0 else ""
+    more += words("waits", **point.figures) if "wait_seconds" in point.figures else ""
     more += words("of a sample") if point.measured_on == SAMPLE else ""
     facts = {"name": point.name, "guarantee": point.guarantee, "basis": point.basis, "unit": goal.cost_unit}
     facts |= {"cost": with_ends(point.cost), "risk_name": goal.risk_name, "risk": with_ends(point.risk)}
-    key = "recommended" if choice.meets_limit else "closest"
-    return words(key, limit=request, point=words("point", **facts), more=more)
+    if choice.meets_limit:
+        return words("recommended", limit=request, point=words("point", **facts), more=more)
+    # The smallest limits that the closest point keeps to, in whole per cent; not for what is mostly noise.
+    raised = [
+        f"--{name} {math.ceil(100 * measure.upper - SAME)}%"
+        for name, measure, most in (("max-cost", point.cost, limit.max_cost), ("max-risk", point.risk, limit.max_risk))
+        if most is not None and measure.upper > most + SAME
+    ]
+    good = goal.cost_of_nothing is None or point.cost.upper <= goal.cost_of_nothing / 2
+    again = words("again", options=" ".join([*raised, "--force"])) if good else ""
+    remedy = {"help": goal.help(subject, points), "again": again}
+    return words("closest", limit=request, point=words("point", **facts), more=more, **remedy)
 
 
 def _measured_says(subject: Subject, points: Sequence[Point]) -> list[str]:
@@ -386,13 +457,17 @@ def _measured_says(subject: Subject, points: Sequence[Point]) -> list[str]:
         says.append(words("all generated"))
     if generated:
         parts = [words("in clear")] if about == "rows" else []
-        parts += [words(f"number {about}")] if subject.request.size is None else []
+        parts += [] if subject.public_size else [words(f"number {about}")]
         nothing = f"Apart from {' and '.join(parts)}, nothing" if parts else "Nothing"
         says.append(words("generated", spread=words(f"spread {about}"), nothing=nothing))
     says.append(words("choosing by data" if of_data else "choosing by generated"))
     if private := [point for point in of_data if not point.guarantee.startswith("k-anonymity")]:
         ends = (f"with a differential-privacy guarantee {verb}" for verb in ("was", "were"))
         says.append(words("private", points=_points(private, *ends)))
+    if vague := [point for point in points if point.vague]:
+        says.append(words("vague", points=_points(vague, "has", "have")))
+    if useless := [point for point in points if point.useless]:
+        says.append(words("no better", points=_points(useless, "is", "are")))
     if weak := [point for point in points if point.weak]:
         says.append(words("weak", points=_points(weak, "is", "are"), share=large_percent(WEAK_RISK)))
     if repaired := [point for point in points if point.mended]:
@@ -400,36 +475,50 @@ def _measured_says(subject: Subject, points: Sequence[Point]) -> list[str]:
         says.append(words("mended", points=named, share=large_percent(MAX_OVERLOADED)))
     if unproven := [point for point in points if point.figures.get(PROVEN, 1.0) < 1]:
         says.append(words("unproven", points=_points(unproven, "was", "were")))
-    return [*says, words("draws", draws=points[0].draws, confidence=large_percent(CONFIDENCE))]
+    nums = sorted({point.draws for point in points})
+    if nums[-1] == 1:
+        return [*says, words("one draw")]
+    draws = f"{nums[-1]} times" if nums[0] == nums[-1] else f"{nums[0]} to {nums[-1]} times"
+    return [*says, words("draws", draws=draws, confidence=large_percent(CONFIDENCE))]
 
 
 def _points(points: Sequence[Point], one: str, several: str) -> str:
     return f"1 point {one}" if len(points) == 1 else f"{len(points)} points {several}"
 
 
-def publish_command(base: BasePolicy, place: Path | None, *, data: str = "DATA", period: str | None = None) -> str:
-    """Return the command that publishes under the recommended policy, with the ledger of the original policy."""
+def next_commands(
+    base: BasePolicy, place: Path | None, *, data: str = "DATA", period: str | None = None
+) -> tuple[str, ...]:
+    """Return the commands that publish under the recommended policy, with the ledger of the original policy.
+
+    The first is a dry run, which spends nothing.
+    """
     policy = Path(POLICY_FILE) if place is None else place / POLICY_FILE
     if base.for_devices:
+        command = ["dunnage", "device", "task", str(policy), "-o", "TASK.json"]
         if len(base.blank_kinds) > 1:  # advice filled in one of them
-            return shlex.join(["dunnage", "advise", data, "--policy", str(policy), "--goal", "error", "-o", "NEXT"])
-        return shlex.join(["dunnage", "device", "task", str(policy), "-o", "TASK.json"])
+            command = ["dunnage", "advise", data, "--policy", str(policy), "--goal", "error", "-o", "NEXT"]
+        return (shlex.join(command),)
     ledger = [] if base.path is None else ["--ledger", str(base.path.parent / LEDGER_FILE)]
     of_period = [] if period is None else ["--period", period]
-    return shlex.join(["dunnage", "publish", data, "--policy", str(policy), *of_period, *ledger, "-o", "RELEASE"])
+    publish = ["dunnage", "publish", data, "--policy", str(policy), *of_period, *ledger]
+    return shlex.join([*publish, "--dry-run"]), shlex.join([*publish, "-o", "RELEASE"])
 
 
 def _policy_text(
-    name: str, goal: Goal[Any], subject: Subject, point: Point, says: Sequence[str], place: Path | None
+    name: str, goal: Goal[Any], subject: Subject, choice: Recommendation, says: Sequence[str], place: Path | None
 ) -> str:
-    request = subject.request
+    """Write the recommended policy; nothing if none is recommended, so that nobody publishes under it by mistake."""
+    request, point = subject.request, choice.point
+    if point is None or not choice.meets_limit:
+        return ""
     ledger = "" if request.base.for_devices else ", with the ledger beside your original policy"
     notes = [
         f"Made by dunnage advise {__version__} for the goal {name}. Private until you publish under it.",
         *says,
         "",
-        f"Next step{ledger}:",
-        f"  {publish_command(request.base, place, period=request.period)}",
+        f"Next steps{ledger}:",
+        *(f"  {command}" for command in next_commands(request.base, place, period=request.period)),
         *([f"  {step}"] if goal.next_step is not None and (step := goal.next_step(subject, point)) else []),
     ]
     lines: list[str] = []

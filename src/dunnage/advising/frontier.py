@@ -22,7 +22,7 @@ from dunnage.errors import OutputError, ParameterError
 from dunnage.folders import check_new_folder, new_folder
 from dunnage.model.documents import Listed, Model, Software, read, to_text
 from dunnage.notebooks import Displayed, Tabular
-from dunnage.text import large_percent, percent
+from dunnage.text import large_percent, percent, several
 
 FRONTIER_FILE = "frontier.json"
 TABLE_FILE = "frontier.csv"
@@ -48,7 +48,11 @@ MAX_OVERLOADED = 0.1
 """A plan that overloads more of its trucks is not recommended: its owner must plan again, with the true weights."""
 WEAK_RISK = 0.9
 """A point with a larger risk protects hardly anybody: only a limit on the risk can allow it."""
-_SAME = 1e-12
+VAGUE = 0.8
+"""Width of an interval, in whole figures or in the figure itself, from which on it says nothing: 0 % to 100 %."""
+SAME = 1e-9
+"""Figures that differ by less are equal: 0.2 and 0.20000000000000004 are the same risk."""
+_BASES = {"proved": 0, "claimed": 1}  # others promise nothing
 Table = Mapping[str, JsonValue]
 """A table of a policy, or the options of a command: TOML values by name."""
 
@@ -67,6 +71,11 @@ class Measure(Model):
                 "a measure needs finite figures, with its value between its ends. Got others. Measure again."
             )
         return self
+
+    @property
+    def vague(self) -> bool:
+        """Whether its interval is so wide that it says nothing."""
+        return self.upper - self.lower >= VAGUE * max(1.0, self.value)
 
     @classmethod
     def of(
@@ -106,11 +115,12 @@ class Point(Model):
     guarantee: str  # guarantee, basis: the promise in words, and "proved", "claimed" or "void"
     basis: str
     measured_on: str  # "data", "sample" or "generated"
+    num_records: int | None = None  # rows, trips or vehicles that each draw was measured on
     draws: int
     figures: Mapping[str, int | float]  # further figures, such as "trucks" and "optimum": means over the draws
     seconds: float
-    # Whether another point, measured on the same kind of data, has no more cost and no more risk, and less of one;
-    # points that are `mended` dominate only each other. The frontier sets it.
+    useless: bool = False  # whether planning on it is no better than on an empty release
+    # Whether another point beats it (see `beats`). The frontier sets it.
     dominated: bool = False
 
     @property
@@ -122,6 +132,11 @@ class Point(Model):
     def weak(self) -> bool:
         """Whether the attacker is right so often that it protects hardly anybody."""
         return self.risk.value > WEAK_RISK
+
+    @property
+    def vague(self) -> bool:
+        """Whether nobody can say how often the attacker is right."""
+        return self.risk.vague
 
 
 class Failure(Model):
@@ -157,13 +172,19 @@ class Frontier(Displayed, Tabular, Model):
     limit
         The owner's limits.
     recommended
-        Name of the recommended point; None if nothing can be recommended.
+        Name of the recommended point; None if no point keeps to the limit.
     meets_limit
         Whether the recommended point keeps to the limit.
+    closest
+        If nothing is recommended: name of the point that comes closest to the limit.
+    unit
+        What the data count: ``package``, ``trip``, ``vehicle``.
     says
         Plain sentences: what was measured on which data, that choosing by the data is not private, and so on.
     policy
         The recommended policy as TOML text, ready to publish with; empty if nothing is recommended.
+    run
+        Identifies what was measured: a run with the same data and options, and other limits, takes the points over.
     seconds
         Time taken.
     software
@@ -182,7 +203,10 @@ class Frontier(Displayed, Tabular, Model):
     risk_of_chance: int | float
     recommended: str | None = None
     meets_limit: bool = False
+    closest: str | None = None
+    unit: str = "record"
     policy: str = ""
+    run: str = ""
     seconds: int | float = 0.0
     says: Listed[str] = ()
     limit: Limit = Limit()
@@ -193,18 +217,21 @@ class Frontier(Displayed, Tabular, Model):
     @field_validator("points")
     @classmethod
     def _mark_dominated(cls, points: tuple[Point, ...]) -> tuple[Point, ...]:
-        return tuple(p.model_copy(update={"dominated": any(_beats(other, p) for other in points)}) for p in points)
+        return tuple(p.model_copy(update={"dominated": any(beats(other, p) for other in points)}) for p in points)
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         names = [point.name for point in self.points]
         if len(set(names)) < len(names):
             raise ParameterError("points of a frontier need different names. Got one twice. Rename it.")
-        if self.recommended is not None and self.recommended not in names:
-            raise ParameterError(
-                f"the recommended point {self.recommended!r} is not among the points. Name one that is."
-            )
+        if self.choice is not None and self.choice not in names:
+            raise ParameterError(f"the chosen point {self.choice!r} is not among the points. Name one that is.")
         return self
+
+    @property
+    def choice(self) -> str | None:
+        """Name of the recommended point, or of the closest one if nothing is recommended."""
+        return self.closest if self.recommended is None else self.recommended
 
     def __repr__(self) -> str:
         return f"Frontier({self.dataset!r}, {self.goal}, {len(self.points)} points, private)"
@@ -225,22 +252,31 @@ class Frontier(Displayed, Tabular, Model):
 
     def summary(self) -> str:
         """Describe the frontier for its owner: the points that no other beats, the recommended one, and its basis."""
-        shown = [point for point in self.points if not point.dominated or point.name == self.recommended]
+        shown = [point for point in self.points if not point.dominated or point.name == self.choice]
         best = sorted(shown, key=lambda point: point.cost.value)
         width = max((len(point.name) for point in best), default=0)
         lines = [f"Frontier of {self.dataset}: {self.cost_unit} against {self.risk_name}. Private."]
         for point in best:
-            mark = "*" if point.name == self.recommended else "!" if point.weak or point.mended else " "
+            mark = "*" if point.name == self.recommended else "!" if _is_doubtful(point) else " "
             lines.append(
                 f"{mark} {point.name:<{width}}  {with_ends(point.cost)} {self.cost_unit}, {self.risk_name} "
-                f"{with_ends(point.risk)}"
+                f"{with_ends(point.risk)}; on {self.measured_on(point)}"
             )
-        if any(point.weak or point.mended for point in best):
+        if any(_is_doubtful(point) for point in best):
             lines.append(f"! {_NOT_RECOMMENDED}")
         others, failed = len(self.points) - len(best), len(self.failed)
         if others or failed:
             lines.append(f"  {others} more are beaten by another point; {failed} could not be measured")
         return "\n".join([*lines, "", *self.says])
+
+    def measured_on(self, point: Point) -> str:
+        """Say what a point was measured on: ``1,200 true packages``."""
+        if point.num_records is None:
+            words = {GENERATED: "generated data", SAMPLE: "a sample of the true data"}
+            return words.get(point.measured_on, "the true data")
+        kind = "generated" if point.measured_on == GENERATED else "true"
+        sample = "a sample of " if point.measured_on == SAMPLE else ""
+        return f"{sample}{several(point.num_records, f'{kind} {self.unit}')}"
 
     def to_arrow(self) -> pa.Table:
         """Give the points as an Arrow table, with all figures."""
@@ -292,29 +328,41 @@ def check_place(folder: str | os.PathLike[str], *, force: bool = False) -> None:
         raise OutputError(f"{target} also contains {', '.join(others[:3])}. Nothing was changed. Choose another name.")
 
 
+def _is_doubtful(point: Point) -> bool:
+    return point.weak or point.vague or point.mended or point.useless
+
+
 _NOT_RECOMMENDED = (
-    f"is not recommended: the attacker is right more than {percent(WEAK_RISK)} of the time "
-    f"(unless --max-risk allows it), or more than {percent(MAX_OVERLOADED)} of the trucks are overloaded before repair"
+    f"is not recommended: the attacker is right more than {percent(WEAK_RISK)} of the time, or nobody knows how often "
+    f"(unless --max-risk allows it); more than {percent(MAX_OVERLOADED)} of the trucks are overloaded before repair; "
+    "or it is no better than publishing nothing"
 )
 _FILES = (FRONTIER_FILE, TABLE_FILE, PAGE_FILE, POLICY_FILE)
 _COLUMNS = (
     *("name", "mechanism", "parameters", "plan"),
     *(f"{what}{end}" for what in ("cost", "risk") for end in ("", "_lower", "_upper")),
-    *("guarantee", "basis", "measured_on", "draws", "dominated", "recommended", "seconds"),
+    *("guarantee", "basis", "measured_on", "num_records", "draws", "dominated", "recommended", "seconds"),
 )
 
 
-def _beats(other: Point, point: Point) -> bool:
+def beats(other: Point, point: Point) -> bool:
     """Whether a point has no more cost and no more risk than another, and less of one of the two.
 
-    Points measured on different data cannot be compared, and a plan that needs many repairs beats no plan that fits.
+    The upper ends of its intervals are no higher either: it keeps to every limit that the other keeps to. Points that
+    were measured on different data cannot be compared. A plan that needs many repairs beats no plan that fits, a risk
+    that is hardly known none that is, and a claimed guarantee no proved one.
     """
-    if other.measured_on != point.measured_on or (other.mended and not point.mended):
+    if other.measured_on != point.measured_on or _BASES.get(other.basis, 2) > _BASES.get(point.basis, 2):
         return False
-    cost, risk = point.cost.value - other.cost.value, point.risk.value - other.risk.value
-    return cost >= -_SAME and risk >= -_SAME and max(cost, risk) > _SAME
+    if (other.mended and not point.mended) or (other.vague and not point.vague):
+        return False
+    pairs = ((point.cost, other.cost), (point.risk, other.risk))
+    less = [worse.value - better.value for worse, better in pairs]
+    ends = [worse.upper - better.upper for worse, better in pairs]
+    return min(*less, *ends) >= -SAME and max(less) > SAME
 
 
 def with_ends(measure: Measure) -> str:
-    ends = f" ({large_percent(measure.lower)} to {large_percent(measure.upper)})"
+    nothing = ", which says nothing" if measure.vague else ""
+    ends = f" ({large_percent(measure.lower)} to {large_percent(measure.upper)}{nothing})"
     return large_percent(measure.value) + (ends if measure.lower != measure.upper else "")

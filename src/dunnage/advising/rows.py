@@ -69,13 +69,15 @@ DISTORTIONS, QUICK_DISTORTIONS = (0.05, 0.1, 0.2, 0.3), (0.1,)
 LAWS = ("laplace", "piecewise")
 NUM_RANGES = 4
 MAX_RECORDS = 1500
-"""Records that one draw is measured on by default: a draw takes some seconds, and a frontier has many draws."""
+"""Generated records of one draw by default: a draw takes some seconds, and a frontier has many draws."""
 MAX_ALONG_ONE, MAX_ALONG_SEVERAL = 200_000, 10_000
 """Records that a fast mechanism is measured on without a plan: with one quasi-identifier, and with several."""
-MAX_SIMPLE = 10_000
+MAX_SIMPLE = 100_000
 """Packages with classes that can be packed by their upper bounds or means in some seconds."""
 MAX_WITH_SEVERAL = 1000
-"""Packages that a draw with several quantities is measured on."""
+"""Generated packages of one draw with several quantities."""
+MAX_ALL = 10_000
+"""Records that are measured as a whole under k-anonymity, where a draw takes long: more are a sample."""
 MAX_IN_A_TRUCK = 12
 """Packages in a truck up to which sealed and certified plans with several quantities are tried."""
 MAX_ATTRIBUTES = 4
@@ -108,7 +110,7 @@ class RowSubject(Subject):
 
     @property
     def max_records(self) -> int:
-        """Largest number of records that a draw is measured on: fewer if several quantities make packing slow."""
+        """Largest number of generated records of a draw: fewer if several quantities make packing slow."""
         if self.rooms:
             return self.request.size or (MAX_WITH_SEVERAL if self.several else MAX_RECORDS)
         several = len(self.policy.schema.quasi_identifiers) > 1
@@ -116,21 +118,26 @@ class RowSubject(Subject):
 
     @property
     def max_compared(self) -> int:
-        """Largest number of records to compare with: as many as most candidates are measured on."""
-        return self.request.size or MAX_SIMPLE if self.rooms and not self.several else self.max_records
+        """Largest number of true records to compare with: as many as most candidates are measured on."""
+        if self.rooms:
+            return self.request.size or (MAX_ALL if self.several else MAX_SIMPLE)
+        return self.max_records
 
     def max_of(self, candidate: Candidate) -> int:
-        """Largest number of records for a candidate: more if it is fast, or if classes are packed by one number."""
+        """Largest number of records for a candidate: under k-anonymity all of them, unless that takes minutes."""
+        if self.request.size is not None:
+            return self.request.size
+        whole = candidate.guarantee.startswith(KAnonymity.model) and candidate.on != GENERATED
         if self.rooms:
             simple = candidate.plan.get("name") in (UPPER, MEAN)
             simple &= "statistic" in MECHANISMS[candidate.mechanism].model_fields
-            return self.max_compared if simple else self.max_records
+            return self.max_compared if simple else MAX_ALL if whole else self.max_records
         fast = MECHANISMS[candidate.mechanism].fast and _SEARCHED not in candidate.parameters
-        return self.request.size or (self.max_records if fast else min(self.max_records, MAX_RECORDS))
+        return self.max_records if fast else min(self.max_records, MAX_ALL if whole else MAX_RECORDS)
 
     @property
     def num_measured(self) -> int:
-        return min(len(self.data), self.max_records)
+        return min(len(self.data), self.max_compared)
 
     @cached_property
     def groups(self) -> tuple[IntArray, ...]:
@@ -153,7 +160,7 @@ class RowSubject(Subject):
         """Return the rows to compare with, of the kind that most candidates are measured on."""
         if self.request.on != GENERATED:
             return self.some_rows(self.policy, noise, self.max_compared)
-        size = self.request.size or self.num_measured
+        size = self.request.size or min(self.num_measured, self.max_records)
         return like(self.policy, size, noise=noise, data=self.data, largest=self.rooms)
 
     def some_rows(self, policy: Policy, noise: Noise, limit: int) -> Dataset:
@@ -196,7 +203,8 @@ def _read_rows(request: AdviceRequest, goal: str) -> RowSubject:
             raise ParameterError("the rows were read under another policy. Give that policy, or the path of the rows.")
     else:
         data = load(request.data, policy, period=request.period)
-    return RowSubject(request=request, data=data, digest=check_digest(data, policy), policy=policy)
+    public, digest = request.size is not None, check_digest(data, policy)
+    return RowSubject(request=request, data=data, digest=digest, public_size=public, policy=policy)
 
 
 def check_digest(data: Dataset, policy: Policy) -> str:
@@ -255,11 +263,13 @@ def _checked(subject: RowSubject, candidates: Iterable[Candidate]) -> Candidates
             why = reason(error)
             failed.setdefault((candidate.mechanism, why), Failure(name=candidate.mechanism, why=why))
             continue
-        on = subject.request.on
+        candidate = replace(candidate, guarantee=in_words(promise.guarantee), basis=str(promise.basis))
+        on, by_k = subject.request.on, isinstance(promise.guarantee, KAnonymity)
         if on == "auto":
-            on = DATA if isinstance(promise.guarantee, KAnonymity) else GENERATED
+            on = DATA if by_k else GENERATED
         on = GENERATED if on == GENERATED else subject.kind_of_rows(candidate)
-        fitting.append(replace(candidate, guarantee=in_words(promise.guarantee), basis=str(promise.basis), on=on))
+        whole = by_k and on == DATA and len(subject.data) <= subject.max_of(candidate)
+        fitting.append(replace(candidate, on=on, exact=whole))
     return fitting, list(failed.values())
 
 
@@ -341,9 +351,10 @@ def measure_table(subject: RowSubject, candidate: Candidate) -> Draw:
     return Draw(
         cost=inside + (1 - inside) * lost,
         risk=float(linkage.mean()),
-        cost_step=1 / len(data),
-        risk_step=1 / len(data),
+        cost_step=0.0 if candidate.exact else 1 / len(data),
+        risk_step=0.0 if candidate.exact else 1 / len(data),
         min_cost=0.0,
+        num_records=len(data),
         figures={
             "records": float(len(data)),
             "not released": lost,
@@ -398,7 +409,8 @@ def number_candidates(subject: RowSubject) -> Candidates:
 def measure_numbers(subject: RowSubject, candidate: Candidate) -> Draw:
     noise = Noise()
     data = subject.rows(candidate, noise)
-    return row_errors(release_in_memory(data, noise), data)
+    draw = row_errors(release_in_memory(data, noise), data)
+    return replace(draw, cost_step=0.0, risk_step=0.0) if candidate.exact else draw
 
 
 def row_errors(publication: Publication, data: Dataset) -> Draw:
@@ -427,6 +439,7 @@ def row_errors(publication: Publication, data: Dataset) -> Draw:
         cost_step=1 / len(data),
         min_cost=0.0,
         risk_step=1 / len(data),
+        num_records=len(data),
         figures={f"error of {name}": error for name, error in errors.items()},
     )
 
@@ -608,9 +621,10 @@ def measure_trucks(subject: RowSubject, candidate: Candidate) -> Draw:
         cost=trucks / optimum - 1,
         risk=linkage.mean,
         cost_step=0.0 if same else 1 / optimum,
-        risk_step=1 / len(data),
+        risk_step=0.0 if same else 1 / len(data),
         risk_reach=reach,  # how far it may be off on another machine, where a search has a time limit
         min_cost=0.0,
+        num_records=len(data),
         figures={
             "trucks": float(trucks),
             "optimum": float(optimum),
@@ -643,6 +657,10 @@ def truck_reference(subject: RowSubject) -> Reference:
             *_sampled_says(subject, truck_candidates(subject)[0]),
         ),
     )
+
+
+def trucks_help(subject: RowSubject, points: Sequence[Point]) -> str:
+    return words("help trucks")
 
 
 def pack_command(subject: RowSubject, point: Point) -> str:

@@ -2,7 +2,9 @@
 """Sweeping: what a goal is, and measuring many points, in parallel and so that it can be resumed.
 
 A goal names its candidates and measures one of them once; everything else is here. Each point is measured several
-times with independent randomness: noise, order of rows, generated data. Nothing is seeded, and no draw is left out.
+times with independent randomness: noise, order of rows, generated data. Nothing is seeded, and no draw is left out. A
+point is measured fewer times if its time is up, or if nothing in it is left to chance. The clock is read between
+measurements: nothing interrupts one.
 """
 
 from __future__ import annotations
@@ -25,13 +27,14 @@ from statistics import fmean
 from typing import Any, Generic, TypeVar
 
 from dunnage._version import __version__
-from dunnage.advising.frontier import DATA, Failure, Measure, Point, Table
+from dunnage.advising.frontier import DATA, SAME, Failure, Measure, Point, Table
 from dunnage.auditing.findings import filled
-from dunnage.errors import DunnageError, NoPlanError, OutputError, PolicyError
+from dunnage.errors import DunnageError, OutputError, PolicyError
 from dunnage.exact import exact
 from dunnage.mechanisms.base import Mechanism
 from dunnage.model.policy import Policy, Written, is_for_devices
 from dunnage.processes import in_parallel
+from dunnage.text import several
 
 _HEADER = re.compile(r"^\s*\[\[?\s*(?P<name>[^\]]+?)\s*\]\]?\s*(#.*)?$")
 _FILE = re.compile(r'^(\s*[\w"\'.-]+\s*=\s*)(?P<quote>["\'])(?P<name>[^"\'\\]*)(?P=quote)(.*)$')
@@ -171,6 +174,12 @@ class Subject:
 
     request: AdviceRequest
     digest: str  # of the private rows and of all other files read
+    public_size: bool = False  # whether the number of generated records comes from the owner, not from the data
+
+    @property
+    def unit(self) -> str:
+        """What the data count."""
+        return "record"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,6 +191,7 @@ class Candidate:
     guarantee: str = ""  # guarantee, basis: of the promise; empty until it is known
     basis: str = ""
     on: str = DATA  # what it is measured on: "data", "sample" or "generated"
+    exact: bool = False  # whether two draws that agree are enough: nothing is noisy, and no row is left out
 
     @classmethod
     def of(cls, kind: type[Mechanism], label: str, parameters: Table, plan: Table | None = None) -> Candidate:
@@ -212,6 +222,7 @@ class Draw:
     # How far another measurement may be off for reasons that do not average out, such as a slower machine.
     risk_reach: float = 0.0
     min_cost: float = -math.inf  # 0 where the decision without privacy is the best there is
+    num_records: int | None = None  # rows, trips or vehicles that it was measured on
     figures: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -224,6 +235,10 @@ class Reference:
 
 
 S = TypeVar("S", bound=Subject)
+
+
+def general_help(subject: Subject, points: Sequence[Point]) -> str:
+    return words("help rows")
 
 
 def mechanism_table(subject: Subject, point: Point) -> Mapping[str, Table]:
@@ -244,68 +259,45 @@ class Goal(Generic[S]):
     tables: Callable[[S, Point], Mapping[str, Table]] = mechanism_table  # that a point replaces in the policy
     next_step: Callable[[S, Point], str] | None = None  # how to plan on a release of a point
     default_max_cost: float = 0.05  # if the owner gives no limit
-    draw_seconds: float = math.inf  # CPU time limit of one measurement
+    cost_of_nothing: float | None = None  # of planning on an empty release; a point that costs as much is useless
+    help: Callable[[S, Sequence[Point]], str] = general_help  # what would lower the costs of the measured points
+    point_seconds: float = math.inf  # CPU time after which a point is not measured once more
+
+
+def _agree(one: Draw, other: Draw) -> bool:
+    reach = max(one.risk_reach, other.risk_reach, SAME)
+    return abs(one.cost - other.cost) <= SAME and abs(one.risk - other.risk) <= reach
 
 
 def measure_point(goal: Goal[S], subject: S, candidate: Candidate) -> Point:
-    start = time.monotonic()
-    draws = []
-    for _ in range(subject.request.draws):
-        try:
-            with _alarm(goal.draw_seconds):
-                draws.append(goal.measure(subject, candidate))
-        except _TookTooLong:
-            raise NoPlanError(
-                f"one measurement takes more than {goal.draw_seconds:g} seconds, so it was stopped. Measure on fewer "
-                "records, for example with --size 500."
-            ) from None
+    start, used = time.monotonic(), time.process_time()
+    draws: list[Draw] = []
+    while len(draws) < subject.request.draws:
+        draws.append(goal.measure(subject, candidate))
+        if candidate.exact and len(draws) == 2 and _agree(*draws):
+            break
+        if time.process_time() - used > goal.point_seconds:
+            break
     names = dict.fromkeys(name for draw in draws for name in draw.figures)
     cost_step, risk_step = max(draw.cost_step for draw in draws), max(draw.risk_step for draw in draws)
     reach, min_cost = max(draw.risk_reach for draw in draws), min(draw.min_cost for draw in draws)
+    cost = Measure.of([draw.cost for draw in draws], step=cost_step, least=min_cost)
     return Point(
         name=candidate.name,
         mechanism=candidate.mechanism,
         parameters=dict(candidate.parameters),
         plan=dict(candidate.plan),
-        cost=Measure.of([draw.cost for draw in draws], step=cost_step, least=min_cost),
+        cost=cost,
         risk=Measure.of([draw.risk for draw in draws], step=risk_step, reach=reach, least=0.0, most=1.0),
         guarantee=candidate.guarantee,
         basis=candidate.basis,
         measured_on=candidate.on,
+        num_records=max((draw.num_records for draw in draws if draw.num_records is not None), default=None),
         draws=len(draws),
         figures={name: fmean(draw.figures[name] for draw in draws if name in draw.figures) for name in names},
         seconds=time.monotonic() - start,
+        useless=goal.cost_of_nothing is not None and cost.value >= goal.cost_of_nothing - SAME,
     )
-
-
-class _TookTooLong(BaseException):
-    """Time is up. This is not an Exception, so that no handler on the way catches it."""
-
-
-@contextlib.contextmanager
-def _alarm(seconds: float) -> Iterator[None]:
-    """Interrupt what takes too long, where the system can: in the main thread, if no other alarm is set.
-
-    The limit is CPU time of this process, so that it does not depend on how busy the machine is.
-    """
-    import signal
-    import threading
-
-    able = hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread()
-    if not able or math.isinf(seconds) or signal.getitimer(signal.ITIMER_PROF)[0]:
-        yield
-        return
-
-    def ring(number: int, frame: object) -> None:
-        raise _TookTooLong
-
-    before = signal.signal(signal.SIGPROF, ring)
-    signal.setitimer(signal.ITIMER_PROF, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        signal.signal(signal.SIGPROF, before)
 
 
 # --- Many points ---------------------------------------------------------------------------------------------------
@@ -326,11 +318,13 @@ def sweep(
     cache: Cache | None = None,  # keeps finished points, and has those of an earlier run
 ) -> tuple[tuple[Point, ...], tuple[Failure, ...]]:
     """Measure many candidates; those that cannot be measured are listed and do not end the sweep."""
-    tell, before = progress or (lambda line: None), cache.done if cache else {}
+    tell, before, start = progress or (lambda line: None), cache.done if cache else {}, time.monotonic()
     results = {candidate.name: before[candidate.name] for candidate in candidates if candidate.name in before}
     todo = [candidate for candidate in candidates if candidate.name not in results]
     if results and todo:
         tell(f"{len(results)} of {len(candidates)} were measured before")
+    elif todo:
+        tell(f"measuring {len(todo)} policies")
     work = partial(attempt, measure)
     finished = ((candidate, work(candidate)) for candidate in todo)
     if jobs > 1 and len(todo) > 1:
@@ -340,7 +334,10 @@ def sweep(
             results[result.name] = result
             if cache is not None:
                 cache.keep(result)
-            tell(f"{len(results)} of {len(candidates)}: {result.name}")
+            num_left = len(candidates) - len(results)
+            minutes = (time.monotonic() - start) / (len(todo) - num_left) * num_left / 60
+            left = f"; about {several(round(minutes), 'minute')} left" if minutes >= 1 else ""
+            tell(f"{len(results)} of {len(candidates)}: {result.name}{left}")
     ordered = [results[candidate.name] for candidate in candidates]
     points = tuple(item for item in ordered if isinstance(item, Point))
     return points, tuple(item for item in ordered if isinstance(item, Failure))
@@ -378,11 +375,12 @@ class Cache:
     done: Mapping[str, Result]  # results of an earlier run with the same digest
 
     @classmethod
-    def open(cls, folder: Path, digest: str, *, force: bool = False) -> Cache:
+    def open(cls, folder: Path, digest: str, *, done: Mapping[str, Result] | None = None, force: bool = False) -> Cache:
+        """Open the folder of a run; ``done`` are results of the same run that are kept elsewhere."""
         if os.path.lexists(folder):
             before = _read_points(folder)
             if before is not None and before[0] == digest:
-                return cls(folder, digest, before[1])
+                return cls(folder, digest, {**(done or {}), **before[1]})
             if before is None or not force:
                 what = "is not a folder of points" if before is None else "contains the points of another run of advise"
                 remedy = "Move it elsewhere." if before is None else "Finish that run, or replace it with --force."
@@ -392,7 +390,7 @@ class Cache:
             folder.mkdir(mode=0o700)
         except OSError as error:
             raise OutputError(f"{folder} cannot be created: {error.strerror}. Choose another place.") from None
-        cache = cls(folder, digest, {})
+        cache = cls(folder, digest, done or {})
         cache._append({"format": 1, "kind": "points", "digest": digest}, first=True)
         return cache
 

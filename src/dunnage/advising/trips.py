@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import math
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import NamedTuple
@@ -50,8 +50,9 @@ from dunnage.samples.shape import SlotTrips, like, trip_rows, window_shares
 from dunnage.settle.fleets import served_task
 from dunnage.tables.dataset import Dataset, load
 from dunnage.tables.gtfs import load_city
+from dunnage.text import large_percent
 
-MAX_TRIPS, MAX_COUNTED = 2_500, 20_000
+MAX_TRIPS, MAX_COUNTED = 2_500, 200_000
 """Trips of one date that are generated, and that are counted, unless a single hour has more."""
 MAX_SIZED, QUICK_SIZED = 2_000, 800
 """Trips of a date that fleets are sized for, unless one hour has more."""
@@ -67,6 +68,9 @@ _SUMS: Mapping[str, tuple[str, ...]] = {
     "zone to zone": ("origin_zone", "destination_zone", "window"),
     "modes": ("mode", "window"),
 }
+_LEVELS = ("pairs of stops", "zone to zone", "modes", "windows", "the total")
+GOOD_SUM = 0.25
+"""Error of sums, relative to their mean, that is small enough to point them out where single counts are noise."""
 # Any mechanism will do to read a policy with a blank one.
 _PLACEHOLDER: Table = {"name": NoisyCounts.name, "epsilon": 1}
 
@@ -83,7 +87,7 @@ class Slice(NamedTuple):
         """Choose the busiest hours, as far as is publicly known, with at most ``limit`` trips a date."""
         universe, time = policy.schema.universe(period), policy.schema.time
         shares = window_shares(universe)
-        num_dates = sum(universe.num_dates) or max(1, len(universe.days))
+        num_dates = sum(universe.num_dates) or policy.expect.dates or max(1, len(universe.days))
         room = limit / max(size / max(1, num_dates), 1.0)
         num = len(shares)  # consecutive windows that have at most a share of all trips, wherever they are
         while num > 1 and np.convolve(shares, np.ones(num), "valid").max() > room:
@@ -135,6 +139,10 @@ class TripSubject(Subject):
     size: int  # number of generated trips on all dates, for the whole service day
     says: tuple[str, ...] = ()  # about what was measured
 
+    @property
+    def unit(self) -> str:
+        return "trip"
+
     def generated(self, policy: Policy) -> Dataset:
         return like(policy, self.part.size, period=self.request.period, city=self.place)
 
@@ -154,15 +162,16 @@ def open_trips(request: AdviceRequest, place: City | None = None, *, limit: int 
         )
     data: Dataset = load(request.data, policy, period=request.period)
     num = true_counts(data).num_trips
-    size = num if request.on == DATA else request.size or round_to_one_digit(num)
+    expected = policy.expect.trips  # the owner's own estimate, so nothing is counted in the data
+    size = num if request.on == DATA else request.size or expected or round_to_one_digit(num)
     part = Slice.of(policy, size, period=request.period, limit=limit)
-    number = (
-        "" if request.on == DATA else words("size rounded" if request.size is None else "size requested", size=size)
-    )
+    kind = "requested" if request.size is not None else "rounded" if expected is None else "expected"
+    number = "" if request.on == DATA else words(f"size {kind}", size=size)
     return TripSubject(
         request=request,
         data=data,
         digest=check_digest(data, policy),
+        public_size=kind != "rounded",
         part=part,
         place=place,
         size=size,
@@ -231,6 +240,23 @@ def _reference(subject: TripSubject, baseline: str, *says: str) -> Reference:
     )
 
 
+def trips_help(subject: TripSubject, points: Sequence[Point]) -> str:
+    """Say what makes counts better, and which sums are good already."""
+    universe = subject.request.base.policy(_PLACEHOLDER).schema.universe(subject.request.period)
+    text, levels = (
+        words("help trips", size=subject.size, cells=universe.num_cells),
+        [f"error of {name}" for name in _LEVELS],
+    )
+    safe = [point for point in points if not point.weak and any(level in point.figures for level in levels)]
+    for level in levels:  # the finest sums that are good under some policy
+        best = min(safe, key=lambda point: point.figures.get(level, math.inf), default=None)
+        if best is not None and best.figures.get(level, math.inf) <= GOOD_SUM:
+            good = [one for one in levels[levels.index(level) :] if best.figures.get(one, math.inf) <= GOOD_SUM]
+            sums = [f"{one.removeprefix('error of ')} by {large_percent(best.figures[one])}" for one in good]
+            return f"{text} {words('help sums', name=best.name, sums=', '.join(sums))}"
+    return text
+
+
 # The goal error of counts
 
 
@@ -245,6 +271,7 @@ def measure_counts(subject: TripSubject, candidate: Candidate) -> Draw:
         risk=membership_guess(candidate.epsilon),
         cost_step=1 / truth.num_trips,
         min_cost=0.0,
+        num_records=truth.num_trips,
         figures={f"error of {name}": error for name, error in errors.items()},
     )
 
@@ -276,8 +303,8 @@ REPEATS = 3
 """Fleets that are sized and averaged in one draw, each for its own trips: single fleets differ much."""
 MAX_TIMES = 6
 """Multiple of the true trips that a release may have: a fleet for more is useless, and takes long to size."""
-WAITS = (MAX_WAIT_SECONDS, 2 * MAX_WAIT_SECONDS, 5 * MAX_WAIT_SECONDS)
-"""Mean waits that fleets are sized for: the first one that is possible in the city."""
+WAITS = tuple(times * MAX_WAIT_SECONDS for times in (1, 2, 5, 10, 20))
+"""Mean waits that fleets are sized for: the first one that is possible in the city, with the trips of a draw."""
 _TRIED = 3
 _MAX_LABELS = 3
 _MAX_SEATS = 1_000
@@ -304,6 +331,8 @@ class FleetDraw(NamedTuple):
     needed: tuple[int, ...]
     wait_seconds: float  # mean wait of the served true riders with the planned fleet
     unserved: float  # share of the true rides in zones without a shuttle
+    num_trips: int | None = None  # true trips
+    max_wait: float = MAX_WAIT_SECONDS  # mean wait that both fleets are sized for
 
     @property
     def apart(self) -> float:
@@ -341,6 +370,7 @@ def open_shuttles(request: AdviceRequest) -> ShuttleSubject:
         request=request,
         data=trips.data,
         digest=hashlib.sha256(f"{trips.digest} {ground.digest()}".encode()).hexdigest(),
+        public_size=trips.public_size,
         part=trips.part,
         place=trips.place,
         size=trips.size,
@@ -371,11 +401,13 @@ def measure_shuttles(subject: ShuttleSubject, candidate: Candidate) -> Draw:
         risk=membership_guess(candidate.epsilon),
         cost_step=fmean(1 / sum(draw.needed) for draw in draws) / repeats,
         min_cost=0.0,
+        num_records=draws[0].num_trips,
         figures={
             "shuttles": fmean(sum(draw.planned) for draw in draws),
             "shuttles_needed": fmean(sum(draw.needed) for draw in draws),
             "signed_error": fmean(draw.signed for draw in draws),
             "wait_seconds": fmean(draw.wait_seconds for draw in draws),
+            "wait_target_seconds": fmean(draw.max_wait for draw in draws),
             "unserved": fmean(draw.unserved for draw in draws),
         },
     )
@@ -391,10 +423,16 @@ def draw_fleets(subject: ShuttleSubject, data: Dataset) -> FleetDraw:
             "Set a threshold, use constrained counts, or raise epsilon."
         )
     # The same seconds for both, so that only the release makes a difference; new ones each time.
-    seed = Noise().bits(32)
-    true_task = subject.task(truth, seed)
-    planned = _smallest(subject.task(Counted(universe=release.universe, cells=cells, counts=counts), seed))
-    needed = _smallest(true_task)
+    seed, released = Noise().bits(32), Counted(universe=release.universe, cells=cells, counts=counts)
+    for wait in WAITS[WAITS.index(subject.max_wait) :]:
+        trial = replace(subject, max_wait=wait)
+        true_task = trial.task(truth, seed)
+        try:
+            planned, needed = _smallest(trial.task(released, seed)), _smallest(true_task)
+            break
+        except NoPlanError:
+            if wait == WAITS[-1]:
+                raise
     if not sum(needed):
         raise Refusal("no trip needs a shuttle in this city, so there is no fleet to compare with.")
     served = served_task(true_task, planned)
@@ -406,6 +444,8 @@ def draw_fleets(subject: ShuttleSubject, data: Dataset) -> FleetDraw:
         needed=needed,
         wait_seconds=waited / rides if rides else 0.0,
         unserved=1 - float(rides / (true_task.weights @ true_task.legs.sum(axis=1))),
+        num_trips=truth.num_trips,
+        max_wait=true_task.max_wait,
     )
 
 
@@ -414,7 +454,8 @@ def _smallest(task: FleetTask) -> tuple[int, ...]:
         return task.size().fleet
     except NoPlanError:  # its message reveals something about the trips
         raise NoPlanError(
-            f"no fleet gives every zone a mean wait of at most {task.max_wait:g} seconds. Divide large zones."
+            f"no fleet gives every zone a mean wait of at most {task.max_wait:g} seconds: shuttles start too far from "
+            "some stops. Make a city with smaller zones or more hubs, or leave out stops that are far from all others."
         ) from None
 
 
@@ -423,6 +464,7 @@ def shuttles_reference(subject: ShuttleSubject) -> Reference:
         subject,
         "the fleet that the same method sizes on the true counts, zone by zone",
         words("shuttles", wait=subject.max_wait, seats=subject.service.capacity),
+        *([words("long wait", wanted=WAITS[0])] if subject.max_wait > WAITS[0] else []),
     )
 
 

@@ -76,6 +76,10 @@ class FleetSubject(Subject):
     columns: tuple[FloatArray, ...] | None = field(default=None, repr=False)
 
     @property
+    def unit(self) -> str:
+        return "vehicle"
+
+    @property
     def purpose(self) -> Purpose:
         """What is reported under the policy as it is."""
         return next(item for item in task_of(self.rules).purposes if item.name == self.duty)
@@ -102,7 +106,15 @@ def open_fleet(request: AdviceRequest) -> FleetSubject:
         rows = starts + noise_arrays.below_each(Noise(), np.diff(np.append(starts, len(vehicles))))
         readings = next(iter(fleet.by_row()))
         columns = tuple(column[rows] for column in readings.columns(purpose, fleet.columns.places))
-    return FleetSubject(request=request, digest=digest, rules=rules, duty=name, num_vehicles=num, columns=columns)
+    return FleetSubject(
+        request=request,
+        digest=digest,
+        public_size=request.size is not None,
+        rules=rules,
+        duty=name,
+        num_vehicles=num,
+        columns=columns,
+    )
 
 
 def advised_kind(base: BasePolicy) -> str:
@@ -243,6 +255,7 @@ def measure_fleet(subject: FleetSubject, candidate: Candidate) -> Draw:
         cost=math.sqrt(float(np.mean(squares))),
         risk=risk,
         min_cost=0.0,
+        num_records=subject.num_vehicles,
         figures={
             "predicted_at_worst" if numbers else "wrongly_placed": float(np.mean(more)),
             "vehicles": float(subject.num_vehicles),
@@ -313,6 +326,10 @@ def fleet_reference(subject: FleetSubject) -> Reference:
         cost_baseline="estimates of all true values",
         says=(*says, words("days"), *left),
     )
+
+
+def vehicles_help(subject: FleetSubject, points: Sequence[Point]) -> str:
+    return words("help maps" if subject.purpose.grid is not None else "help numbers", num=subject.num_vehicles)
 
 
 def simulate_command(subject: FleetSubject, point: Point) -> str:

@@ -367,7 +367,10 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except (KeyboardInterrupt, typer.Abort):
-        _fail("Interrupted", "interrupted. Budget that was spent stays spent; see dunnage budget show.", _INTERRUPTED)
+        kept = "Budget that was spent stays spent; see dunnage budget show."
+        if sys.argv[1:2] == ["advise"]:
+            kept = "Nothing was spent. Points that are finished are kept: run the same command again to continue."
+        _fail("Interrupted", f"interrupted. {kept}", _INTERRUPTED)
     except Exception as error:
         _fail_as(error)
     sys.exit(code if isinstance(code, int) else 0)

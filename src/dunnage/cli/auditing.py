@@ -164,15 +164,17 @@ def advise(
 ) -> None:
     """Measure the cost and the risk of many policies, draw the frontier and recommend one. The result is private.
 
-    Nothing is published or spent. If you interrupt a run, start it again and it continues.
+    Nothing is published or spent. A policy that misses a limit, or is no better than publishing nothing, is never
+    recommended. If you interrupt a run, start it again and it continues. With other limits and --force, a finished run
+    measures nothing again.
 
     Example: dunnage advise parcels.csv --policy parcels.toml --goal trucks --capacity 500kg -o frontier
     """
-    from dunnage.advising.advice import finish, publish_command
+    from dunnage.advising.advice import finish, next_commands
     from dunnage.advising.sweep import BasePolicy
     from dunnage.showing.frontier import frontier_page
 
-    with progress() as tell:
+    with progress(plain=True) as tell:
         frontier = dn.advise(
             data,
             policy=policy,
@@ -196,9 +198,11 @@ def advise(
         finish(out)
     text = f"{frontier.summary()}\n\nFrontier in {out} (private)."
     if frontier.recommended is not None:
-        onward = publish_command(BasePolicy.read(policy), out, data=str(data), period=period)
-        chosen = "recommended" if frontier.meets_limit else "closest"
-        text += f" To publish under the {chosen} policy:\n  {onward}"
+        commands = next_commands(BasePolicy.read(policy), out, data=str(data), period=period)
+        first = "Under the recommended policy, first see what publishing would do, then publish"
+        text += f" {first if len(commands) > 1 else 'Next step'}:\n" + "\n".join(f"  {line}" for line in commands)
+    else:
+        text += " No policy was written, because none keeps to your limit. Its page shows all of them."
     print_result({"frontier": str(out), **frontier.to_dict()}, text, as_json)
 
 

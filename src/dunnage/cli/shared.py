@@ -7,6 +7,7 @@ import contextlib
 import json
 import re
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -68,10 +69,23 @@ def print_cleared(result: Mapping[str, object], text: str, as_json: bool, cleara
         raise typer.Exit(1)
 
 
+PLAIN_SECONDS = 5.0
+"""Time between two lines of progress where there is no terminal to update one on."""
+
+
 @contextlib.contextmanager
-def progress() -> Iterator[Callable[[str], None]]:
+def progress(*, plain: bool = False) -> Iterator[Callable[[str], None]]:
+    """Show the stage of a command on a terminal; elsewhere, if ``plain``, as lines every few seconds."""
     if not sys.stderr.isatty():
-        yield lambda stage: None
+        last = time.monotonic()
+
+        def tell(stage: str) -> None:
+            nonlocal last
+            if time.monotonic() - last >= PLAIN_SECONDS:
+                print_text(f"progress: {stage}", err=True)
+                last = time.monotonic()
+
+        yield tell if plain else lambda stage: None
         return
     from rich.console import Console
 

@@ -202,7 +202,7 @@ def write_frontier(
 
 
 def read_frontier(numbers: Numbers) -> tuple[Picture, Frontier, Point | None]:
-    """Read the numbers of a chapter's frontier; return its picture, the frontier and the recommended point."""
+    """Read the numbers of a chapter's frontier; return its picture, the frontier and the chosen point."""
     frontier = Frontier.read(numbers.folder / "frontier")
     numbers.name(tried=numbers.compute("policies measured", len(frontier.points), "points of the frontier", [FRONTIER]))
     picture = Picture(
@@ -211,18 +211,18 @@ def read_frontier(numbers: Numbers) -> tuple[Picture, Frontier, Point | None]:
         caption="",
         sources=[numbers.place("frontier/frontier.csv")],
     )
-    if frontier.recommended is None:
+    if frontier.choice is None:
         return picture, frontier, None
-    point = f"/points/{[point.name for point in frontier.points].index(frontier.recommended)}"
+    point = f"/points/{[point.name for point in frontier.points].index(frontier.choice)}"
     limit = ("maximum cost of privacy", "/limit/max_cost")
     if frontier.limit.max_cost is None:
         limit = ("maximum risk", "/limit/max_risk")
     numbers.name(
         asked=numbers.read(limit[0], FRONTIER, limit[1], percent),
-        advice=numbers.read("recommended policy", FRONTIER, "/recommended"),
+        advice=numbers.read("recommended or closest policy", FRONTIER, f"{point}/name"),
         advice_risk=numbers.read("risk of the advice", FRONTIER, f"{point}/risk/value", percent),
     )
     for end in ("value", "lower", "upper"):
         cost = numbers.read(f"cost of the advice, {end}", FRONTIER, f"{point}/cost/{end}", percent)
         numbers.name(**{f"advice_{end}": cost})
-    return picture, frontier, frontier.point(frontier.recommended)
+    return picture, frontier, frontier.point(frontier.choice)

@@ -124,6 +124,11 @@ def trips_of_hours() -> FloatArray:
     return np.asarray(np.maximum(_WEEKDAY.reshape(24, 2).sum(axis=1), _AT_NIGHT), dtype=np.float64)
 
 
+def outward_shares(hours: FloatArray, *, weekend: bool = False) -> FloatArray:
+    """Return the share of trips at some hours of the day that lead from home to work; the others lead back."""
+    return np.interp(hours, _OUTWARD_HOURS, _OUTWARD_WEEKEND if weekend else _OUTWARD_SHARES)
+
+
 def _half_hour(time: str) -> int:
     match = _WINDOW.fullmatch(time)
     if not match or (half := 2 * int(match[1]) + (match[2] == "30")) > 48:
@@ -191,9 +196,7 @@ def _draw_trips(
     pairs = PAIRS_DIFFER * generator.standard_normal((num, num))
     to_work = homes[:, None] + work[None] - deterrence(here.scale * here.apart) + pairs
     np.fill_diagonal(to_work, -np.inf)  # nobody travels to the stop where they are
-    shares = np.interp(
-        np.arange(len(_WEEKDAY)) / 2, _OUTWARD_HOURS, _OUTWARD_WEEKEND if setting.weekend else _OUTWARD_SHARES
-    )
+    shares = outward_shares(np.arange(len(_WEEKDAY)) / 2, weekend=setting.weekend)
     ways, seconds = [], []
     for half, num_trips, num in zip(range(len(_WEEKDAY))[setting.half_hours], *setting.quotas(), strict=True):
         either = np.logaddexp(np.log(shares[half]) + to_work, np.log(1 - shares[half]) + to_work.T)

@@ -47,8 +47,8 @@ def frontier_page(frontier: Frontier) -> str:
     plot = Plot.of(frontier, top=TOP, height=HEIGHT, moving=True)
     looks, mixed = looks_of(frontier.points), is_mixed(frontier)
     shown: dict[str, object] = {}
-    if frontier.points:  # at first, the panel shows the recommended point, or else the first point
-        point = frontier.points[0] if frontier.recommended is None else frontier.point(frontier.recommended)
+    if frontier.points:  # at first, the panel shows the recommended or closest point, or else the first point
+        point = frontier.points[0] if frontier.choice is None else frontier.point(frontier.choice)
         shown = {
             "point": point,
             "facts": _facts(point, frontier),
@@ -94,7 +94,7 @@ def frontier_page(frontier: Frontier) -> str:
                 "point": point,
                 "why": why_aside(point, frontier),
                 "key": as_key(_mark_of(point, frontier, looks, mixed)),
-                "measured_on": _measured_on(point),
+                "measured_on": frontier.measured_on(point),
             }
             for point in frontier.points
         ],
@@ -116,7 +116,8 @@ def ends_text(measure: Measure) -> str:
     """Write the ends of an interval in per cent; empty if they are equal."""
     if measure.lower == measure.upper:
         return ""
-    return f"{share_text(measure.lower)} to {share_text(measure.upper)}"
+    nothing = ", which says nothing" if measure.vague else ""
+    return f"{share_text(measure.lower)} to {share_text(measure.upper)}{nothing}"
 
 
 def _unbroken(sentence: str) -> str:
@@ -135,14 +136,17 @@ def _point_words(point: Point, frontier: Frontier) -> str:
 
 def why_aside(point: Point, frontier: Frontier) -> str:
     """Say why a point is crossed out and left out of the line; empty if it can be recommended."""
-    if point.name == frontier.recommended:
+    if point.name == frontier.choice:
         return ""
     if point.basis == "void":
         return "promises nothing"
+    if point.useless:
+        return "no better than nothing"
     if point.mended:
         return "overloads trucks"
-    # A limit on the risk may allow even this.
-    return "hardly protects" if point.weak and frontier.limit.max_risk is None else ""
+    if frontier.limit.max_risk is not None:  # which may allow even the following
+        return ""
+    return "hardly protects" if point.weak else "risk not known" if point.vague else ""
 
 
 def _facts(point: Point, frontier: Frontier) -> list[tuple[str, str]]:
@@ -157,19 +161,19 @@ def _facts(point: Point, frontier: Frontier) -> list[tuple[str, str]]:
         (frontier.risk_name, risk),
         ("promise", point.guarantee),
         ("basis", point.basis),
-        ("measured on", f"{_measured_on(point)}, {point.draws} times"),
+        ("measured on", f"{frontier.measured_on(point)}, {'once' if point.draws == 1 else f'{point.draws} times'}"),
         ("beaten by another", "yes" if point.dominated else "no"),
         *((_plain(name), _figure_text(name, value)) for name, value in point.figures.items()),
     ]
     if point.weak:
         facts.append(("hardly protects", "recommended only if your limit on the risk allows it"))
+    if point.vague:
+        facts.append(("risk not known", "its interval is so wide that it says nothing"))
     if point.mended:
         facts.append(("not recommended", "its plan overloads many trucks"))
+    if point.useless:
+        facts.append(("useless", "it is no better than publishing nothing"))
     return facts
-
-
-def _measured_on(point: Point) -> str:
-    return {GENERATED: "generated data", SAMPLE: "a sample of the true data"}.get(point.measured_on, "the true data")
 
 
 def _figure_text(name: str, value: float) -> str:
@@ -220,7 +224,7 @@ def _data(frontier: Frontier, plot: Plot) -> Svg:
         label = [f"{point.name}: {words}", *(["beaten by another"] if point.dominated else [])]
         label += [f"not recommended: {why}"] if why else []
         keys = {name: getattr(point, name) for name, _ in _TABLE}
-        keys |= {"cost": point.cost.value, "risk": point.risk.value, "measured_on": _measured_on(point)}
+        keys |= {"cost": point.cost.value, "risk": point.risk.value, "measured_on": frontier.measured_on(point)}
         items.append(
             {
                 "name": point.name,
@@ -243,7 +247,7 @@ def _data(frontier: Frontier, plot: Plot) -> Svg:
         },
         "axes": {"x": asdict(plot.cost), "y": asdict(plot.risk), "top": plot.top, "base": plot.base},
         "limit": {"cost": frontier.limit.max_cost, "risk": frontier.limit.max_risk},
-        "recommended": None if frontier.recommended is None else place[frontier.recommended],
+        "recommended": None if frontier.choice is None else place[frontier.choice],
         "meets": frontier.meets_limit,
         "words": {"odds": frontier.risk_of_chance < _MAX_CHANCE_FOR_ODDS},
     }
@@ -436,9 +440,9 @@ def summary_of(frontier: Frontier) -> str:
         f"{frontier.risk_name} against {frontier.cost_unit}: {len(frontier.points)} policies, {best} of them "
         "not beaten by another."
     )
-    if frontier.recommended is None:
+    if frontier.choice is None:
         return words
-    point = frontier.point(frontier.recommended)
+    point = frontier.point(frontier.choice)
     return (
         f"{words} {choice_word(frontier).capitalize()}: {point.name}, {share_text(point.cost.value)} "
         f"{frontier.cost_unit}, {frontier.risk_name} {share_text(point.risk.value)}."
@@ -563,14 +567,14 @@ def _mark_part(plot: Plot, place: int, frontier: Frontier, looks: Mapping[str, i
 
 
 def _choice(frontier: Frontier, plot: Plot) -> list[Svg]:
-    if frontier.recommended is None and not (plot.moving and frontier.points):
+    if frontier.choice is None and not (plot.moving and frontier.points):
         return []
-    point = frontier.points[0] if frontier.recommended is None else frontier.point(frontier.recommended)
+    point = frontier.points[0] if frontier.choice is None else frontier.point(frontier.choice)
     left = plot.cost.share(point.cost.value) > 0.5
     high = plot.risk.share(point.risk.value) > 0.85
     place: dict[str, float | str] = {"x": -14 if left else 14, "y": 16 if high else -10}
     words = tag("text", choice_word(frontier), class_="halo group", **place, text_anchor="end" if left else "start")
     ring = tag("circle", class_="ring", r=10.5)
-    kind = "spread choice" + (" off" if frontier.recommended is None else "")
+    kind = "spread choice" + (" off" if frontier.choice is None else "")
     at = {"x": point.cost.value, "y": point.risk.value}
     return [plot.part("svg", ring, words, at=at, class_=kind)]

@@ -145,7 +145,7 @@
     const usable = shown.filter(([, group]) => group === shown[0][1]).map(([index]) => data.points[index]);
     const over = (measure, most) => (most === null ? 0 : Math.max(measure[2] - most, 0));
     const excess = (point) => over(point.cost, limit.cost) + over(point.risk, limit.risk);
-    const fitting = usable.find((point) => excess(point) <= 0);
+    const fitting = usable.find((point) => excess(point) <= 1e-9);
     if (fitting || !usable.length) return { point: fitting ?? null, meets: Boolean(fitting) };
     const first = usable.filter((point) => point.basis === usable[0].basis);
     return { point: first.reduce((best, point) => (excess(point) < excess(best) ? point : best)), meets: false };
