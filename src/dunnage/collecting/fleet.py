@@ -25,7 +25,6 @@ from dunnage.arrays import FloatArray, IntArray
 from dunnage.collecting.batch import perturb_column
 from dunnage.collecting.files import (
     MAX_DAYS_OF_FILE,
-    FileColumns,
     Log,
     Readings,
     RowFile,
@@ -40,7 +39,7 @@ from dunnage.collecting.files import (
 from dunnage.collecting.tally import Tallies
 from dunnage.devices.client import check_task, mechanism_of
 from dunnage.devices.report import ID_BYTES, Report, write_reports
-from dunnage.devices.task import SECONDS_PER_DAY, Task
+from dunnage.devices.task import SECONDS_PER_DAY, FileColumns, Task
 from dunnage.errors import InputError, ParameterError, Problem
 from dunnage.exact import decimal_text
 from dunnage.folders import new_file
@@ -113,13 +112,13 @@ def simulate(
     Parameters
     ----------
     data
-        CSV or Parquet file with rows of many vehicles.
+        CSV, Parquet or Excel file with rows of many vehicles, or a folder of such files.
     task
         The task.
     out
         Report file (``.jsonl``, ``.bin``), or with ``tally`` a file of tallies (``.json``).
     columns
-        Names of columns.
+        Names of columns; by default those of the task, which are the policy's.
     tiers_column
         Public column with the tier of each vehicle; without it, tiers are random and equally likely.
     seed
@@ -151,7 +150,7 @@ def simulate(
     if every_row and max_age is not None:
         raise ParameterError("--max-age applies to slots of the schedule, not to --every-row. Leave one of them out.")
     run = _FleetRun(
-        Path(data), task, columns or FileColumns(), tiers_column, seed, needs_time=not (every_row and tally)
+        Path(data), task, columns or task.file_columns, tiers_column, seed, needs_time=not (every_row and tally)
     )
     tell = progress or (lambda stage: None)
     readings = run.every_row(tell) if every_row else run.scheduled(Window(task=task, max_age=max_age), tell)
@@ -322,7 +321,8 @@ class _FleetRun:
         slots = done.num_reports // len(self.task.purposes)
         if done.num_missing * 2 > slots:
             done.notes.append(
-                "most slots had no recent row: if rows are farther apart than slots, allow older rows with --max-age"
+                "most slots had no recent row: if vehicles rest at some hours, state working hours in [schedule]; if "
+                "rows are farther apart than slots, allow older rows with --max-age"
             )
         return done
 
@@ -484,10 +484,11 @@ class _DrawnSlots:
         if num * bits + self._bits.size > MAX_DRAWN_BYTES:
             raise ParameterError("the file has too many vehicles and days for one simulation. Split it by days.")
         chosen, rows = np.zeros((num, bits), dtype=np.uint8), np.arange(num)
+        choices = np.array(self._schedule.moments)
         # Floyd's sampling, as a device does it: one draw for each slot.
-        for last in range(self.num_moments - self._schedule.slots_per_day, self.num_moments) if num else ():
-            moments = noise_arrays.below(self._public, last + 1, num)
-            moments = np.where(chosen[rows, moments >> 3] >> (moments & 7) & 1, last, moments)
+        for last in range(choices.size - self._schedule.slots_per_day, choices.size) if num else ():
+            moments = choices[noise_arrays.below(self._public, last + 1, num)]
+            moments = np.where(chosen[rows, moments >> 3] >> (moments & 7) & 1, choices[last], moments)
             chosen[rows, moments >> 3] |= (1 << (moments & 7)).astype(np.uint8)
         return chosen.reshape(days, vehicles, bits)
 
