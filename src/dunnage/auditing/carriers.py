@@ -640,8 +640,8 @@ def _mean_errors(truth: EstimatesTruth) -> Iterator[KeyFigure]:
         filled = ""
         if quantity.missing == "middle" and number.num_missing:
             spots, unit = "rows" if truth.truth.by_row else "slots", f" {quantity.unit}" if quantity.unit else ""
-            middle, share = number_text(quantity.in_units(0.0)), number.num_missing / num_all
-            filled = words("missing as middle", share=share, spots=spots, middle=middle, in_units=unit)
+            value, share = number_text(quantity.in_units(0.0)), number.num_missing / num_all
+            filled = words("missing as middle", share=share, spots=spots, middle=value, in_units=unit)
         covered.append(estimate.lower <= true <= estimate.upper)
         contains = "contains" if covered[-1] else "misses"
         low, high = (0.0, 1.0) if estimate.of_presence else (float(quantity.low), float(quantity.high))

@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Precision: how many reports, and so how many days or vehicles, intervals of a wanted width take.
 
-Before anything is collected, the law of the noise gives the largest variance that one report can contribute to a mean,
-so that an interval from N reports is at most z sqrt(variance / N) wide on either side. Once there are estimates, the
-width of their own intervals counts instead: with N times the reports they are narrower by the root of N. A number with
-``missing = "symbol"`` is a ratio of two means, and where only a share of the slots has a reading its error is that of
-full slots divided by the share.
+Before anything is collected, the law of the noise gives the largest variance of one report's estimate, however the
+values are spread, so that an interval from N reports is about z sqrt(variance / N) wide on either side, or less. Once
+there are estimates, the width of their own intervals counts instead: with N times the reports they are narrower by the
+root of N.
+
+A law's estimate of a number t in [-1, 1] has the second moment a + b t^2. If only a share s of the slots has a reading,
+with the mean r, a number with ``missing = "symbol"`` is estimated as T / S: T has the mean s r and at most the variance
+a + b s - (s r)^2, and S, from signs of the scale c, has (c^2 - (2 s - 1)^2) / 4. The ratio's variance is that of T plus
+r^2 times that of S, over s^2, all divided by the share of the reports that cover the attribute. It is largest at r = 0
+or at r = 1.
 """
 
 from __future__ import annotations
@@ -17,8 +22,8 @@ from fractions import Fraction
 
 from dunnage.collecting.estimate import normal_quantile
 from dunnage.devices.client import check_task, mechanism_of
-from dunnage.devices.numbers import LocalNumeric
-from dunnage.devices.subjects import Quantity
+from dunnage.devices.numbers import LocalNumeric, SampledReport
+from dunnage.devices.subjects import Quantity, Tier
 from dunnage.devices.task import Task
 from dunnage.errors import ParameterError
 from dunnage.exact import exact, shown
@@ -105,9 +110,26 @@ def needed_reports(
     mechanism: LocalNumeric, at: int, half_width: float, *, confidence: float = 0.95, present: float = 1.0
 ) -> int:
     """Return how many reports make the interval of a mean narrow enough, whatever the values, if tiers are alike."""
-    precisions = [1 / mechanism.predicted_sd(tier, 1)[at] ** 2 for tier in mechanism.levels]
-    variance = len(precisions) / math.fsum(precisions) / max(present, _MIN_PRESENT) ** 2
-    return max(1, math.ceil(variance * (normal_quantile(confidence) / half_width) ** 2))
+    precisions = [1 / report_variance(mechanism, tier, at, present) for tier in mechanism.levels]
+    variance, quantity = len(precisions) / math.fsum(precisions), mechanism.quantities[at]
+    widths = float(quantity.high - quantity.low) / 2 * normal_quantile(confidence) / half_width
+    return max(1, math.ceil(variance * widths**2))
+
+
+def report_variance(mechanism: LocalNumeric, tier: Tier, at: int, present: float = 1.0) -> float:
+    """Return the largest variance, in units of [-1, 1], that a mean has times the number of reports."""
+    report, quantity = mechanism.channel(tier), mechanism.quantities[at]
+
+    def quadratic(attribute: int) -> tuple[float, float]:
+        return report.laws[attribute].quadratic if isinstance(report, SampledReport) else report.quadratic
+
+    constant, square = quadratic(at)
+    places = [n for n, item in enumerate(mechanism.attributes) if item.presence and item.quantity == quantity]
+    if not places:
+        return (constant + max(square, 0.0)) / report.share
+    share = min(max(present, _MIN_PRESENT), 1.0)
+    of_share = (quadratic(places[0])[0] - (2 * share - 1) ** 2) / 4
+    return (constant + max(square, 0.0) * share + max(of_share - share**2, 0.0)) / (report.share * share**2)
 
 
 def needs_of_task(task: Task, precision: Precision, *, confidence: float = 0.95) -> list[Need]:
@@ -194,7 +216,7 @@ def more_lines(needs: list[Need], task: Task, days: int | None) -> Iterator[str]
             continue
         if not days or not need.num_now:
             more = several(_rounded_up(max(need.num_reports - need.num_now, 1)), "more report")
-            yield f"{need.goal}: about {more}, beside {need.num_now:,}"
+            yield f"{need.goal}: about {more} than the {need.num_now:,} there are"
             continue
         fleet = max(1, round(need.num_now / (days * slots)))
         more_days = max(1, -(-need.num_reports // (fleet * slots)) - days)
@@ -217,5 +239,5 @@ def _vehicles(num: int) -> str:
 
 def _rounded_up(num: int) -> int:
     """Round up to two digits: the third would promise more than a prediction can."""
-    unit = 10 ** max(len(str(num)) - 2, 0)
+    unit = int(10 ** max(len(str(num)) - 2, 0))
     return -(-num // unit) * unit
