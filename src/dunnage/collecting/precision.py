@@ -109,9 +109,12 @@ class Need:
 def needed_reports(
     mechanism: LocalNumeric, at: int, half_width: float, *, confidence: float = 0.95, present: float = 1.0
 ) -> int:
-    """Return how many reports make the interval of a mean narrow enough, whatever the values, if tiers are alike."""
-    precisions = [1 / report_variance(mechanism, tier, at, present) for tier in mechanism.levels]
-    variance, quantity = len(precisions) / math.fsum(precisions), mechanism.quantities[at]
+    """Return how many reports make the interval of a mean narrow enough, whatever the values.
+
+    Tiers have as many reports each, and weigh alike in the interval, which is right even if they differ.
+    """
+    variances = [report_variance(mechanism, tier, at, present) for tier in mechanism.levels]
+    variance, quantity = math.fsum(variances) / len(variances), mechanism.quantities[at]
     widths = float(quantity.high - quantity.low) / 2 * normal_quantile(confidence) / half_width
     return max(1, math.ceil(variance * widths**2))
 
