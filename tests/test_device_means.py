@@ -211,6 +211,11 @@ def test_reports_of_other_hours_are_impossible(tmp_path):
     simulate(trucks, task, tmp_path / "reports.jsonl")
     report = next(iter(ReportFile(tmp_path / "reports.jsonl")))
     report.check(task)
+    # Rows at six, whose hour was before, are no slots either.
+    for name, tally in (("r.jsonl", False), ("t.json", True)):
+        done = simulate(trucks, task, tmp_path / name, every_row=True, tally=tally)
+        assert (done.num_outside, done.num_reports) == (6 * 2, 2 * 6 * 2 * 23)
+        assert not collect([tmp_path / name], task).left_out
     for slot in (0, 6, 11, 23):
         with refuses(ReportError, slot):
             replace(report, slot=slot).check(task)

@@ -202,9 +202,9 @@ def test_slots_of_working_hours():
     assert sorted(drawn) == [(a, b) for a in day.moments for b in day.moments if a < b]
     assert chance_of(list(drawn.values()), [1000] * 6) > 1e-9
     assert "hours" not in Schedule().to_dict()  # so that tasks without hours keep their digests
-    task = make_task(schedule=day)
+    task = make_task(schedule=night)
     assert Task.from_json(task.to_json()) == task
-    assert task.digest != make_task(schedule=replace(day, hours=("06:00", "11:00"))).digest
+    assert task.digest != make_task(schedule=replace(night, hours=("22:00", "03:00"))).digest
     for hours in (("06:00", "06:00"), ("06:00", "06:59"), ("06:00",), "06:00", ("06:00", "24:01"), ("6", "7"), (6, 7)):
         with refuses(TaskError, hours):
             Schedule(slot_minutes=60, hours=hours)

@@ -63,6 +63,7 @@ class Simulation:
     last_day: int | None = None
     num_missing: int = 0  # Slots without a row at their moment; these reported that it is missing
     num_silent: int = 0  # Slots that were not reported because the vehicle's allowance was used up
+    num_outside: int = 0  # Rows outside the hours of the schedule, which are no slots
     composed: list[str] = field(default_factory=list)  # What all reports of a vehicle reveal together, tier by tier
     notes: list[str] = field(default_factory=list)  # Other remarks
 
@@ -149,9 +150,8 @@ def simulate(
     target = check_new_file(out, force=force) if tally else check_report_file(out, force=force)
     if every_row and max_age is not None:
         raise ParameterError("--max-age applies to slots of the schedule, not to --every-row. Leave one of them out.")
-    run = _FleetRun(
-        Path(data), task, columns or task.file_columns, tiers_column, seed, needs_time=not (every_row and tally)
-    )
+    needs_time = not (every_row and tally) or task.schedule.hours is not None
+    run = _FleetRun(Path(data), task, columns or task.file_columns, tiers_column, seed, needs_time=needs_time)
     tell = progress or (lambda stage: None)
     readings = run.every_row(tell) if every_row else run.scheduled(Window(task=task, max_age=max_age), tell)
     if tally:
@@ -211,6 +211,11 @@ class _FleetRun:
         for rows, vehicles in self._rows(tell):
             slots = None if rows.micros is None else window.first_slots(rows.micros)
             steps = [*history.before(rows, vehicles), rows.numbers]
+            if slots is not None and self.task.schedule.hours:
+                inside = np.isin(slots % self.task.schedule.num_moments, self.task.schedule.moments)
+                self.done.num_outside += int((~inside).sum())
+                slots, vehicles = slots[inside], vehicles[inside]
+                steps = [{name: column[inside] for name, column in step.items()} for step in steps]
             yield Readings(tiers=self.fleet.tiers[vehicles], slots=slots, steps=steps)
 
     def scheduled(self, window: Window, tell: Progress) -> Iterator[Readings]:
@@ -298,6 +303,10 @@ class _FleetRun:
         done = self.done
         done.num_vehicles = self.fleet.num_vehicles
         done.notes = self.source.notes()
+        if done.num_outside:
+            done.notes.append(
+                f"{done.num_outside:,} rows outside the hours of the schedule are no slots, and not reported"
+            )
         filled = np.bincount(self.fleet.tiers, minlength=len(self.task.tier_names)) > 0
         if every_row:
             most = np.zeros(len(self.task.tier_names), dtype=np.int64)
