@@ -15,6 +15,7 @@ or at r = 1.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -85,6 +86,7 @@ class Need:
     num_reports: int  # reports that it takes
     num_now: int = 0  # reports that there are
     half_width_now: float | None = None  # of the interval that there is
+    at_least: bool = False  # whether it takes more if slots have no reading, which is not known yet
 
     def to_dict(self) -> dict[str, object]:
         return {
@@ -100,10 +102,13 @@ class Need:
     def goal(self) -> str:
         """The wanted precision in words."""
         unit = f" {self.quantity.unit}" if self.quantity.unit else ""
-        share = self.half_width / float(self.quantity.high - self.quantity.low)
-        filled = ", missing readings counted as the middle," if self.quantity.missing == "middle" else ""
-        wanted = f"±{number_text(self.half_width)}{unit} ({rounded_percent(share)} of its range)"
-        return f"{self.quantity.name}{filled} to {wanted}"
+        filled = ", missing as the middle," if self.quantity.missing == "middle" else ""
+        return f"{self.quantity.name}{filled} to ±{number_text(self.half_width)}{unit}"
+
+    @property
+    def share(self) -> str:
+        """The wanted precision as a share of the range, in words."""
+        return rounded_percent(self.half_width / float(self.quantity.high - self.quantity.low))
 
 
 def needed_reports(
@@ -152,16 +157,14 @@ def needs_of_release(release: Release, task: Task, precision: Precision) -> list
     precision.check(task)
     stated, lines = release.certificate, release.data.to_pylist()
     confidence = float(str(stated.mechanism["confidence"]))
-    present = {
-        (line["purpose"], line["attribute"]): line["value"] or 0.0 for line in lines if line["quantity"] == "present"
-    }
+    present = {(line["purpose"], line["attribute"]): line for line in lines if line["quantity"] == "present"}
     ends = {(line["purpose"], line["attribute"]): line for line in lines if line["quantity"] == "mean"}
     needs = []
     for purpose in task.purposes:
         num = sum(stated.estimates.reports[purpose.name].values())
         for at, quantity in enumerate(purpose.quantities):
             key, wanted = (purpose.name, quantity.name), precision.half_width(quantity)
-            line, now, total = ends[key], None, 0
+            line, now, total, at_least = ends[key], None, 0, False
             # An end at the border of the domain is cut off, and says nothing about the width.
             sides = (
                 [line["value"] - line["lower"]] if line["value"] is not None and line["lower"] > quantity.low else []
@@ -172,8 +175,12 @@ def needs_of_release(release: Release, task: Task, precision: Precision) -> list
                 now = max(sides)
                 total = max(1, math.ceil(num * (now / wanted) ** 2))
             else:
-                law = mechanism_of(task, purpose)
-                total = needed_reports(law, at, wanted, confidence=confidence, present=present.get(key, 1.0))
+                # Until it is clear that a slot has a reading at all, assume that all have one.
+                law, slots, share = mechanism_of(task, purpose), present.get(key), 1.0
+                if slots is not None:
+                    at_least = not slots["lower"] > 0
+                    share = 1.0 if at_least else slots["value"]
+                total = needed_reports(law, at, wanted, confidence=confidence, present=share)
             needs.append(
                 Need(
                     purpose=key[0],
@@ -182,6 +189,7 @@ def needs_of_release(release: Release, task: Task, precision: Precision) -> list
                     num_reports=total,
                     num_now=num,
                     half_width_now=now,
+                    at_least=at_least,
                 )
             )
     return needs
@@ -197,14 +205,15 @@ def lasting_days(task: Task) -> int | None:
 def plan_lines(needs: list[Need], task: Task, devices: int) -> Iterator[str]:
     """Say in days or vehicles what a fleet that has not reported yet needs."""
     slots, lasting = task.schedule.slots_per_day, lasting_days(task)
-    for need in needs:
+    for (_, share), group in itertools.groupby(needs, lambda need: (need.num_reports, need.share)):
+        alike = list(group)
+        need, its = alike[0], "its range" if len(alike) == 1 else "their range"
+        goal = f"{', '.join(each.goal for each in alike)} ({share} of {its})"
         days, vehicles = -(-need.num_reports // (devices * slots)), -(-need.num_reports // slots)
         if days <= 1:
-            yield f"{need.goal}: one day is enough, from {_vehicles(vehicles)} on"
+            yield f"{goal}: one day is enough, from {_vehicles(vehicles)} on"
             continue
-        text = (
-            f"{need.goal}: {several(days, 'day')} of {several(devices, 'vehicle')}, or {_vehicles(vehicles)} on one day"
-        )
+        text = f"{goal}: {several(days, 'day')} of {several(devices, 'vehicle')}, or {_vehicles(vehicles)} on one day"
         yield text + _beyond(need, days, lasting, slots)
     if any(need.quantity.missing == "symbol" for need in needs):
         yield "if every slot has a reading: where half of the slots have none, these are four times as many"
@@ -214,17 +223,19 @@ def more_lines(needs: list[Need], task: Task, days: int | None) -> Iterator[str]
     """Say what the wanted precision still takes, in days and vehicles if the number of days so far is known."""
     slots, lasting = task.schedule.slots_per_day, lasting_days(task)
     for need in needs:
+        goal = f"{need.goal} ({need.share} of its range)"
+        least = "at least " if need.at_least else ""
         if need.half_width_now is not None and need.half_width_now <= need.half_width:
-            yield f"{need.goal}: reached, it is ±{number_text(need.half_width_now)}"
+            yield f"{goal}: reached, it is ±{number_text(need.half_width_now)}"
             continue
         if not days or not need.num_now:
             more = several(_rounded_up(max(need.num_reports - need.num_now, 1)), "more report")
-            yield f"{need.goal}: about {more} than the {need.num_now:,} there are"
+            yield f"{goal}: {least or 'about '}{more} than the {need.num_now:,} there are"
             continue
         fleet = max(1, round(need.num_now / (days * slots)))
         more_days = max(1, -(-need.num_reports // (fleet * slots)) - days)
         vehicles = -(-need.num_reports // (days * slots))
-        text = f"{need.goal}: {several(_rounded_up(more_days), 'more day')} of {several(fleet, 'vehicle')}, "
+        text = f"{goal}: {least}{several(_rounded_up(more_days), 'more day')} of {several(fleet, 'vehicle')}, "
         text += f"or {_vehicles(vehicles)} on {several(days, 'day')}"
         yield text + _beyond(need, days + more_days, lasting, slots)
 

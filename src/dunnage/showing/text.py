@@ -379,6 +379,9 @@ def predictions(task: Task, devices: int) -> list[str]:
             f"{purpose.name}: with {devices:,} vehicles, all of tier {tier.name}, means are within about "
             f"{', '.join(means)}"
         )
+        noise = [q.name for q, sd in zip(purpose.quantities, sds, strict=True) if 4 * sd >= q.high - q.low]
+        if noise:
+            hints.append(f"{purpose.name}: NOISE, as wide as the whole range: {', '.join(noise)}")
     return hints
 
 
@@ -687,9 +690,9 @@ def _shown_release(path: Path, precision: Precision | None = None) -> Shown:
         task = Task.from_json(json.dumps(release.certificate.estimates.task))
         needs = needs_of_release(release, task, precision or Precision())
         described["precision"] = [need.to_dict() for need in needs]
-        text += "".join(
-            f"\n{line}" for line in ["", *labelled(*(("Precision", t) for t in more_lines(needs, task, None)))]
-        )
+        if needs:
+            lines = labelled(*(("Precision", words) for words in more_lines(needs, task, None)))
+            text += "\n\n" + "\n".join(lines)
     return described, text
 
 

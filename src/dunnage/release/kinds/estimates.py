@@ -95,16 +95,27 @@ class EstimatesKind(Kind):
                 "slots that is: these are no means of readings unless nearly every slot has one. A policy with missing "
                 '= "symbol" estimates the mean of the readings.'
             )
+        many, unclear, wider = [], [], 1.0
         for line in release.data.to_pylist():
             if line["quantity"] != "present" or line["value"] is None or 1 - line["value"] <= MISSING_SHARE:
                 continue
-            share, ends = 1 - line["value"], (1 - line["upper"], 1 - line["lower"])
-            wider = f"{1 / line['value']:.2g} times as wide" if line["value"] > 0 else "of no use"
+            share, ends = percent(1 - line["value"]), f"{percent(1 - line['upper'])} to {percent(1 - line['lower'])}"
+            if 1 - line["upper"] > MISSING_SHARE:
+                many.append(f"{line['attribute']} in about {share} of them ({ends})")
+                wider = max(wider, 1 / max(line["value"], 0.01))
+            else:
+                unclear.append(f"{line['attribute']} in {ends} of them")
+        if many:
             texts.append(
-                f"{line['attribute']}: about {percent(share)} of the slots had no reading ({percent(ends[0])} to "
-                f"{percent(ends[1])}). The mean is that of the readings there are, and says nothing about the other "
-                f"slots; its interval is about {wider} because of them. If vehicles rest at some hours, state working "
-                "hours in [schedule]; if readings are farther apart than slots, make slots longer."
+                f"Many slots had no reading: {', '.join(many)}. The mean is that of the readings there are, and says "
+                f"nothing about the other slots; its interval is about {wider:.2g} times as wide because of them. If "
+                "vehicles rest at some hours, state working hours in [schedule]; if readings are farther apart than "
+                "slots, make slots longer."
+            )
+        if unclear:
+            texts.append(
+                f"Some slots may have had no reading, and there are too few reports to tell how many: "
+                f"{', '.join(unclear)}. The mean is that of the readings there are."
             )
         return tuple(texts)
 
