@@ -18,7 +18,7 @@ from dunnage.auditing.carriers import EstimatesTruth, EstimatesView, Fleet
 from dunnage.auditing.run import audit
 from dunnage.collecting.batch import perturb_column
 from dunnage.collecting.estimate import estimate
-from dunnage.collecting.files import RowFile, collect, data_files
+from dunnage.collecting.files import RowFile, collect
 from dunnage.collecting.fleet import simulate
 from dunnage.collecting.precision import Precision, more_lines, needed_reports, needs_of_release, plan_lines
 from dunnage.collecting.tasks import read_task
@@ -28,6 +28,7 @@ from dunnage.devices.task import FileColumns, Limits, Purpose, Schedule, Task
 from dunnage.errors import InputError, ParameterError, ReleaseError, ReportError
 from dunnage.noise.source import Noise
 from dunnage.release import Release
+from dunnage.tables.reader import data_files
 from dunnage.text import time_text
 from dunnage.verification import verify
 
@@ -147,6 +148,9 @@ def test_a_folder_of_files_under_the_names_of_the_policy(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_trucks(Path("trucks"))
     write_policy(Path("fleet.toml"), HOURS)
+    fine("draft trucks -o draft.toml")
+    assert 'dataset = "trucks"' in Path("draft.toml").read_text()
+    run("draft trucks --story rows -o rows.toml").refused("folder")
     fine("device task fleet.toml -o task.json")
     simulated = fine("device simulate trucks --task task.json -o reports.jsonl")
     assert (simulated["vehicles"], simulated["rows"], simulated["missing"]) == (6, 6 * 2 * 24, 0)
@@ -179,8 +183,17 @@ def test_files_of_a_folder(tmp_path):
     with pytest.raises(InputError) as caught:
         RowFile(folder, **numbers)
     assert (caught.value.source, caught.value.problems[0].where) == (str(files[1]), "kmh")
+    # The column of the vehicle may be absent, but not from some files only.
+    files[1].write_text(files[0].read_text().replace("truck_id", "lorry"))
+    with pytest.raises(InputError):
+        RowFile(folder, **numbers, optional=["truck_id"])
+    for file in files:
+        file.write_text(file.read_text().replace("truck_id", "lorry"))
+    assert RowFile(folder, **numbers, optional=["truck_id"]).labels == []
     with pytest.raises(InputError):
         data_files(tmp_path)  # no file of rows
+    empty = RowFile(tmp_path, **numbers, lenient=True)  # a device reports all the same
+    assert (list(empty), len(empty.warnings())) == ([], 1)
 
 
 @pytest.mark.parametrize("hours", ["", HOURS])

@@ -35,7 +35,6 @@ from dunnage.arrays import FloatArray
 from dunnage.auditing.carriers import NUM_BUCKETS, Fleet, even_weights, guess_numbers, inputs_of, locate
 from dunnage.collecting.batch import perturb_column
 from dunnage.collecting.estimate import estimate_means, estimate_shares
-from dunnage.collecting.files import data_files
 from dunnage.collecting.tasks import CarrierPolicy, carriers_from_text, task_of
 from dunnage.devices.client import check_task, mechanism_of
 from dunnage.devices.numbers import LocalNumeric
@@ -47,7 +46,7 @@ from dunnage.errors import ParameterError, PolicyError, Refusal, TaskError
 from dunnage.noise import arrays as noise_arrays
 from dunnage.noise.source import Noise
 from dunnage.samples.shape import like_reports
-from dunnage.tables.reader import parquet_files
+from dunnage.tables.reader import data_files, parquet_files
 
 EPSILONS, QUICK_EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0), (1.0, 2.0, 4.0)
 METHODS = {

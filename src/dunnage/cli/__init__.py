@@ -109,7 +109,7 @@ def demo(
 
 
 def draft(
-    data: Annotated[Path, Argument(help="CSV, Parquet or Excel file.")],
+    data: Annotated[Path, Argument(help="CSV, Parquet or Excel file; for devices, also a folder of them.")],
     out: Annotated[Path, Option("-o", "--out", help="Policy file to write.")],
     story: Annotated[
         OptText, Option(help="What a row stands for: rows | trips | devices. Default: guessed from the column names.")

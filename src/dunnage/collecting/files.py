@@ -17,7 +17,8 @@ the reports of days that close on the way until a later run has written later da
 file, costs nothing: the same command gives the same bytes.
 
 With a time, a device reports whatever its file contains, so that no cell can silence it: rows that cannot be read are
-skipped, and a file that is missing, empty or damaged counts as one without rows. The owner gets a warning.
+skipped, and a file that is missing, empty or damaged, or a folder without files, counts as one without rows. The owner
+gets a warning.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ from dunnage.errors import (
 from dunnage.exact import shown
 from dunnage.model.documents import close_word
 from dunnage.tables.columns import MICROS, coded, is_blank, is_text, moments_of, numbers_of, parse_moment
-from dunnage.tables.reader import CSV_ENDINGS, ENDINGS, TAB_ENDINGS, TableStream, checked_path, is_named, parquet_files
+from dunnage.tables.reader import CSV_ENDINGS, TAB_ENDINGS, TableStream, checked_path, data_files, is_named
 
 
 @dataclass(frozen=True)
@@ -78,17 +79,6 @@ class Rows:
     micros: IntArray | None = None  # Moments in microseconds after 1 January 1970, UTC; None if nobody needs them
     # Columns of text by name, each text once; without None
     labels: dict[str, pa.DictionaryArray] = field(default_factory=dict)
-
-
-def data_files(path: Path) -> list[Path]:
-    """Return the files of readings: the file, or those of a folder by name; a folder of Parquet files counts as one."""
-    if not path.is_dir():
-        return [path]
-    files = [file for file in sorted(path.iterdir()) if is_named(file, ENDINGS) and file.name[0] not in "._~"]
-    files = [file for file in files if file.is_file()]
-    if not files:
-        raise InputError(str(path), [f"is a folder without files that end in {', '.join(ENDINGS)}. Check the path."])
-    return [path] if files == parquet_files(path) else files
 
 
 class RowFile:
@@ -112,7 +102,13 @@ class RowFile:
         if lenient and not path.exists():
             self.lost = "the file does not exist, and counts as one without rows"
             return
-        files = data_files(path)
+        try:
+            files = data_files(path)
+        except InputError:  # a folder without files: a device must report all the same
+            if not lenient:
+                raise
+            self.lost = "the folder has no files of rows, and counts as one without rows"
+            return
         for file in files:
             checked_path(file)  # refuses a path that could never be read, even if lenient
             try:
@@ -125,7 +121,7 @@ class RowFile:
         if all(stream.num_rows is not None for stream in self._streams):
             self.num_rows = sum(stream.num_rows or 0 for stream in self._streams)
         if self._streams:  # a column that may be absent must be in all files or in none
-            found = set.intersection(*(set(stream.names) for stream in self._streams))
+            found = set[str]().union(*(stream.names for stream in self._streams))
             self.labels = [name for name in labels if name in found or name not in optional]
         for stream in self._streams:
             names = stream.names
