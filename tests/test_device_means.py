@@ -83,9 +83,11 @@ def test_many_missing_slots_do_not_pull_the_mean():
     _, whole = speed_release("symbol", present=1.0)
     assert whole.owner.cautions(whole) == ()
     few = [dict(line, value=0.5, lower=0.0, upper=1.0) for line in release.data.to_pylist()]
+    few[0] |= {"value": 60.0, "lower": 20.0, "upper": 90.0}
     few = Release(certificate=release.certificate, data=pa.Table.from_pylist(few, schema=release.data.schema))
-    (caution,) = few.owner.cautions(few)
+    noise, caution = few.owner.cautions(few)
     assert "speed in 0 % to 100 %" in caution
+    assert noise.startswith("Mostly noise: speed.")
     waves = speed_task("symbol", method="square-wave")
     assert mechanism_of(waves, waves.purposes[0]).promise().warnings  # bins still count the middle
     assert not mechanism_of(speed_task("symbol"), speed_task("symbol").purposes[0]).promise().warnings

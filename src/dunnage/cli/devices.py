@@ -243,7 +243,7 @@ def estimate(
         )
         write_estimates(release, out, sign=sign, force=force)
     cautions, needs = release.owner.cautions(release), needs_of_release(release, agreed, wanted)
-    lines = [*(f"Missing   {text}" for text in cautions), f"Released  {out}"]
+    lines = [*(f"Caution   {text}" for text in cautions), f"Released  {out}"]
     lines += [f"Reports   {collected.num_reports:,} counted"]
     lines += [f"{title:<9} {text}" for title, text in headlines(release.certificate)]
     lines += [*_rows_text(release), *(f"Precision {text}" for text in more_lines(needs, agreed, collected.num_days))]

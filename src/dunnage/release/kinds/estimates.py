@@ -33,6 +33,8 @@ COLUMN_TYPES: Mapping[str, pa.DataType] = {
     "unit": pa.string(),
 }
 """All possible columns of a table of estimates, in order."""
+NOISE_SHARE = 0.5
+"""Estimates say first that a mean is noise if its interval covers a larger share of the range."""
 MISSING_SHARE = 0.1
 """Estimates say first that readings are missing if that is so in a larger share of the slots."""
 NOT_CHECKED = (
@@ -85,8 +87,24 @@ class EstimatesKind(Kind):
         return tuple(_tier_words(tier, item, loss.lifetime) for tier, item in sorted(loss.tiers.items()))
 
     def cautions(self, release: Release) -> tuple[str, ...]:
-        """Say where missing readings count as something else, or are many."""
-        texts = []
+        """Say which means are noise, and where missing readings count as something else, or are many."""
+        texts, lines = [], release.data.to_pylist()
+        ranges = {
+            (item.purpose, item.name): float(exact(str(item.domain["upper"])) - exact(str(item.domain["lower"])))
+            for item in release.certificate.attributes
+            if item.domain is not None and item.domain_kind == "numeric"
+        }
+        noise = [
+            line["attribute"]
+            for line in lines
+            if line["quantity"] == "mean"
+            and line["upper"] - line["lower"] > NOISE_SHARE * ranges[line["purpose"], line["attribute"]]
+        ]
+        if noise:
+            texts.append(
+                f"Mostly noise: {', '.join(noise)}. The interval of the mean covers over half of the public range. "
+                "Do not use the value; collect more reports, report fewer numbers, or use a larger epsilon."
+            )
         filled = {item.name: words for item in release.certificate.attributes if (words := filled_words(item))}
         if filled:
             values = ", ".join(f"{name} {words}" for name, words in filled.items())
@@ -96,7 +114,7 @@ class EstimatesKind(Kind):
                 '= "symbol" estimates the mean of the readings.'
             )
         many, unclear, wider = [], [], 1.0
-        for line in release.data.to_pylist():
+        for line in lines:
             if line["quantity"] != "present" or line["value"] is None or 1 - line["value"] <= MISSING_SHARE:
                 continue
             share, ends = percent(1 - line["value"]), f"{percent(1 - line['upper'])} to {percent(1 - line['lower'])}"
