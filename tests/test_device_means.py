@@ -11,13 +11,15 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.commands import fine, run
 from tests.estimates_help import LOAD, SPEED, TIERS, fleet_tallies, fleet_task, refuses, truck_task
 
 from dunnage.auditing.carriers import EstimatesTruth, EstimatesView, Fleet
 from dunnage.auditing.run import audit
 from dunnage.collecting.batch import perturb_column
-from dunnage.collecting.estimate import estimate
+from dunnage.collecting.estimate import _without_missing, estimate
 from dunnage.collecting.files import RowFile, collect
 from dunnage.collecting.fleet import simulate
 from dunnage.collecting.precision import Precision, more_lines, needed_reports, needs_of_release, plan_lines
@@ -88,9 +90,45 @@ def test_many_missing_slots_do_not_pull_the_mean():
     noise, caution = few.owner.cautions(few)
     assert "speed in 0 % to 100 %" in caution
     assert noise.startswith("Mostly noise: speed.")
-    waves = speed_task("symbol", method="square-wave")
-    assert mechanism_of(waves, waves.purposes[0]).promise().warnings  # bins still count the middle
-    assert not mechanism_of(speed_task("symbol"), speed_task("symbol").purposes[0]).promise().warnings
+
+
+@pytest.mark.parametrize("present", [1.0, 0.6])
+def test_bins_and_quantiles_are_those_of_the_readings(present):
+    """Speeds from 20.7 to 60.7: missing ones, reported as 60, would fill bins around it and lift the median."""
+    task = speed_task("symbol", method="square-wave")
+    purpose, values = task.purposes[0], speeds(20_000, present)
+    (tier,) = task.slot_tiers(purpose)
+    tally = perturb_column(mechanism_of(task, purpose), tier, [values], Noise(), purpose="numbers")
+    lines = estimate([tally], task, confidence=NEARLY_SURE).data.to_pylist()
+    there = values[~np.isnan(values)]
+    bins = [line for line in lines if line["quantity"] == "share"]
+    assert sum(line["value"] for line in bins) == pytest.approx(1)
+    for line in bins:
+        true = np.mean((there >= line["bin_lower"]) & (there < line["bin_upper"]))
+        assert line["lower"] <= true <= line["upper"], line
+        assert line["value"] == pytest.approx(true, abs=0.12), line
+    for line in lines:
+        if line["quantity"].startswith("quantile"):
+            true = np.quantile(there, float(line["quantity"].split()[1]))
+            assert line["lower"] <= true <= line["upper"], line
+            assert line["value"] == pytest.approx(true, abs=6), line
+
+
+@given(st.lists(st.floats(0.01, 1), min_size=4, max_size=4), st.floats(0.05, 1), st.floats(0, 1))
+def test_shares_without_the_missing_against_plain_sums(weights, present, side):
+    """Whatever the shares of numbers that are present, and on whichever side of the middle the others were put."""
+    true = np.array(weights) / sum(weights)
+    observed = present * true + (1 - present) * np.array([0, side, 1 - side, 0])
+    up_to = np.cumsum(observed)[:-1]
+    for slack in (0.0, 0.05):
+        ends = (np.maximum(observed - slack, 0), np.minimum(observed + slack, 1))
+        sums = (np.maximum(up_to - slack, 0), np.minimum(up_to + slack, 1))
+        low, high = max(present - slack, 0.0), min(present + slack, 1.0)
+        (lower, upper), (least, most) = _without_missing(ends, sums, low, high)
+        assert (lower <= true + 1e-9).all()
+        assert (true <= upper + 1e-9).all()
+        assert (least <= np.cumsum(true)[:-1] + 1e-9).all()
+        assert (np.cumsum(true)[:-1] <= most + 1e-9).all()
 
 
 def test_cautions_come_first(tmp_path):

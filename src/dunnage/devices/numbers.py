@@ -1070,20 +1070,13 @@ class LocalNumeric(Tiered[NumberReport]):
         epsilon, num = max(tier.epsilon for tier in self.levels), len(self.attributes)
         some = any(self.channel(tier).share < 1 for tier in self.levels)
         middle = [quantity.name for quantity in self.quantities if quantity.missing == "middle"]
-        warnings = [f"a missing number counts as the middle of its domain: {', '.join(middle)}"] if middle else []
-        symbol = [quantity.name for quantity in self.quantities if quantity.missing == "symbol"]
-        if symbol and self.method == SquareWave.key:
-            warnings.append(
-                "a missing number counts as the middle of its domain in shares of bins and quantiles, though not in "
-                f"the mean: {', '.join(symbol)}"
-            )
         stated = Promise(
             guarantee=LocalDP(epsilon=epsilon, protects="report", neighbours=Neighbours.REPLACE_ONE),
             basis=Basis.PROVED,
             mechanism=self.describe(),
             assumptions=REPORT_ASSUMPTIONS,
             in_clear=("which of the numbers a report tells, drawn without looking at them",) if some else (),
-            warnings=tuple(warnings),
+            warnings=(f"a missing number counts as the middle of its domain: {', '.join(middle)}",) if middle else (),
             notes=("local-numeric.md#whole-reports",),
         )
         if not self.as_published:
