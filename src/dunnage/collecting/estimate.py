@@ -7,7 +7,7 @@ The release has one long table. ``quantity`` and ``purpose`` say what a line is 
 quantity        cell columns                                value
 ==============  ==========================================  =================================
 mean            ``attribute``                               mean, in ``unit``
-present         ``attribute``                               share of vehicles that have it
+present         ``attribute``                               share of slots with a reading of it
 share           ``attribute``, ``bin_lower``, ``bin_upper``  share of a bin (square waves)
 quantile 0.5    ``attribute``                               the median (0.25, 0.75 alike), in ``unit``
 share           ``cell``, ``lon``, ``lat``                  share of a cell; the cell past the last: outside or missing
@@ -977,13 +977,13 @@ def _add_numbers(
         if not waves:
             continue
         laws = [mechanism.reading(tally.tier, place, SquareWave.key) for tally, _ in waves]
-        share = presents.get(quantity.name)
-        present = (1.0, 1.0, 1.0) if share is None else (share.value or 1.0, share.lower, share.upper)
+        slots = presents.get(quantity.name)
+        present = (1.0, 1.0, 1.0) if slots is None else (slots.value or 1.0, slots.lower, slots.upper)
         fitted = fit_distribution(
             [law for law in laws if isinstance(law, SquareWave)],
             [counts for _, counts in waves],
             shares_of([tally.num_reports for tally, _ in waves]),
-            confidence if share is None else halved,
+            confidence if slots is None else halved,
             fit_together=mean.combination.rule in (PRECISION, ONE_TIER),
             bound_together=rule == PRECISION,
             present=present,

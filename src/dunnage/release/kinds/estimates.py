@@ -63,7 +63,7 @@ class EstimatesKind(Kind):
     def column_words(self, name: str, release: Release, table: str = "data") -> str:
         level = _level(release.certificate)
         words = {
-            "quantity": "what is estimated: mean, present (share of vehicles with a value), share, quantile",
+            "quantity": "what is estimated: mean, present (share of slots with a reading), share, quantile",
             "purpose": "purpose of the reports that it comes from",
             "attribute": "the measured number; empty for places and paths",
             "bin_lower": "lower end of the bin, in the unit of the number",
