@@ -110,8 +110,8 @@ class EstimatesKind(Kind):
             values = ", ".join(f"{name} {words}" for name, words in filled.items())
             texts.append(
                 f"A slot without a reading counts as the middle of the domain ({values}), and nobody can tell how many "
-                "such slots there were: these are not means of readings unless nearly every slot has one. A policy with missing "
-                '= "symbol" estimates the mean of the readings.'
+                "such slots there were: these are not means of readings unless nearly every slot has one. A policy "
+                'with missing = "symbol" estimates the mean of the readings.'
             )
         many, unclear, wider = [], [], 1.0
         for line in lines:
