@@ -322,14 +322,14 @@ UNBOUNDED = {"allow_unbounded": True, "lifetime": 100_000}
 CLEAR, PUBLISHED = {"area_in_clear": True}, {"as_published": True}
 
 
-def policy_text(*, places=(), paths=(), slots=1, lifetime=300, **more):
+def policy_text(*, places=(), paths=(), slots=1, minutes=60, lifetime=300, **more):
     quasi = {"role": "quasi-identifier"}
     number = {**quasi, "kind": "numeric", "steps": 8}
     grid = {"box": [0, 0, 4, 4], "levels": 3, "area_levels": 2, "columns": ["x", "y"]}
     attributes = {
         "truck": {"role": "identifier"},
         "at": {"role": "drop"},
-        "speed": {**number, "domain": [0, 100], "unit": "km/h"},
+        "speed": {**number, "domain": [0, 100], "unit": "km/h", "missing": "middle"},
         "load": {**number, "domain": [-10, 10], "missing": "symbol"},
         "place": {**quasi, "kind": "grid", **grid},
     }
@@ -339,7 +339,7 @@ def policy_text(*, places=(), paths=(), slots=1, lifetime=300, **more):
         "paths": {"name": "local-trajectory", "epsilon": 1, "steps": 2, **dict(paths)},
     }
     document = {"dataset": "fleet", "protects": "vehicle", "attributes": attributes, "mechanisms": mechanisms, **more}
-    document["schedule"] = {"time": "at", "slot_minutes": 60, "slots_per_day": slots}
+    document["schedule"] = {"time": "at", "slot_minutes": minutes, "slots_per_day": slots}
     return tomli_w.dumps({**document, "allowance": {"lifetime": lifetime}})
 
 
@@ -372,11 +372,11 @@ def slow_truth(path, *, by_row):
     speeds, loads, places = [], [], Counter()
     for key in asked:
         row = at.get(key, nothing)
-        speeds.append(min(max(float(row["speed"]), 0), 100) if row["speed"] else 50.0)
+        speeds += [min(max(float(row["speed"]), 0), 100)] if row["speed"] else []
         loads += [min(max(float(row["load"]), -10), 10)] if row["load"] else []
         places[GRID.cell(float(row["x"]), float(row["y"])) if row["x"] else GRID.outside] += 1
     return {
-        "speed": sum(speeds) / len(asked),
+        "speed": sum(speeds) / len(speeds),
         "load": sum(loads) / len(loads),
         "present": len(loads) / len(asked),
         "places": [places[index] for index in range(17)],
@@ -405,7 +405,7 @@ def test_the_truth_is_that_of_plain_loops(small):
     for truth, slow in ((small.truth, small.slow), by_row):
         speed, load = truth.numbers["numbers", "speed"], truth.numbers["numbers", "load"]
         num = speed.num + speed.num_missing
-        assert quantities["speed"].in_units(speed.total / num) == pytest.approx(slow["speed"])
+        assert quantities["speed"].in_units(speed.total / speed.num) == pytest.approx(slow["speed"])
         assert quantities["load"].in_units(load.total / load.num) == pytest.approx(slow["load"])
         assert load.num / num == pytest.approx(slow["present"])
         assert truth.maps["places"].tolist() == slow["places"]
@@ -426,8 +426,7 @@ def made_view(fleet, truth, off=0.0):
     for purpose in fleet.task.purposes:
         for quantity in purpose.quantities:
             known = truth.numbers[purpose.name, quantity.name]
-            num = known.num if quantity.missing == "symbol" else known.num + known.num_missing
-            value = quantity.in_units(known.total / num) + off
+            value = quantity.in_units(known.total / known.num) + off
             means.append(MeanEstimate(purpose.name, quantity, False, value, value - 1, value + 1))
     shares = truth.maps["places"] / truth.maps["places"].sum()
     value, everywhere = shares[::-1].copy() if off else shares, (np.zeros(17), np.ones(17))
@@ -469,12 +468,18 @@ def test_errors_of_estimates(small):
 
 
 def test_rows_that_are_rarer_than_slots_count_alike_and_another_task_is_refused(tmp_path):
-    rows, policy = write_fleet(tmp_path, hours=10)
+    rows, policy = write_fleet(tmp_path, hours=10, minutes=5)
     fleet = Fleet.read(rows, policy)
     view = made_view(fleet, FleetTruth.of(fleet, by_row=True))
     truth = EstimatesTruth.of(view, fleet)
     assert truth.truth.by_row
+    assert not truth.slots_known
     assert truth.notes
+    # Rows as close as slots that end at ten are those of trucks that rest.
+    policy.write_text(policy_text())
+    fleet = Fleet.read(rows, policy)
+    truth = EstimatesTruth.of(made_view(fleet, FleetTruth.of(fleet, by_row=False)), fleet)
+    assert (truth.truth.by_row, truth.slots_known) == (False, True)
     policy.write_text(policy_text(slots=2))
     with pytest.raises(ReleaseError):
         EstimatesTruth.of(view, Fleet.read(rows, policy))

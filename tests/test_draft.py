@@ -135,7 +135,7 @@ def test_what_devices_leave_blank():
     text = filled(text, role='"drop"', domain="[0, 130]", box="[11, 48, 12, 49]", lifetime="60", epsilon="1")
     assert [duty.name for duty in carriers_from_text(text).purposes] == ["numbers", "places"]
     text = draft_policy("x", {"truck": "text", "seen at": "time", "lat": "numeric", "Longitude": "numeric"})
-    assert "--vehicle-column truck --time-column NAME --place-columns Longitude,lat -o" in text, "how to try it out"
+    assert "dunnage device simulate DATA --task task.json -o" in text, "the task names the columns"
     assert "[read]" not in draft_policy("x", READINGS, options=ReadOptions(delimiter=";")), "files must be plain"
 
 

@@ -425,6 +425,9 @@ def test_refused_payloads():
     for method, payloads in wrong.items():
         numbers = LocalNumeric(quantities=quantities(2, 1024), epsilon=1, method=method)
         assert not readings(numbers, payloads), method
+        for payload in ("AA==", 3, None, [0, 0], (b"",)):
+            with refuses(ReportError, payload):
+                numbers.read(payload, tier="all")
     numbers = LocalNumeric(quantities=quantities(1, missing="symbol"), epsilon=1, method="laplace")
     # A symbol beyond its law is refused too.
     assert readings(numbers, [b"\x01\x01", b"\x01\x02"]) == {b"\x01\x01": ((1, "warner", 1),)}

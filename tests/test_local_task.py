@@ -23,7 +23,7 @@ from tests.chance_help import chance_of
 from tests.estimates_help import refuses
 
 from dunnage.devices.report import ID_BYTES, MAX_LINE, MAX_PAYLOAD, Report, ReportFile, write_reports
-from dunnage.devices.task import Grid, Limits, Purpose, Quantity, Schedule, Task, Tier
+from dunnage.devices.task import FileColumns, Grid, Limits, Purpose, Quantity, Schedule, Task, Tier
 from dunnage.errors import InputError, OutputError, ParameterError, ReportError, TaskError
 from dunnage.noise.source import Noise
 
@@ -187,6 +187,48 @@ def test_moments_of_a_schedule():
     assert accepted == [False, True, True, True, False]
     cut = Schedule(lateness_minutes=600, closing="00:10")  # closing cuts lateness
     assert cut.deadline(7, 287) == cut.closes(7) == 8 * 86400 + 600
+
+
+def test_slots_of_working_hours():
+    """A slot is the time up to its moment, so that the first of the day ends one slot after the start."""
+    day = Schedule(slot_minutes=60, hours=("06:00", "10:00"), slots_per_day=2)
+    night = Schedule(slot_minutes=60, hours=("22:00", "02:00"))
+    assert (day.moments, night.moments) == ((7, 8, 9, 10), (0, 1, 2, 23))
+    assert Schedule(slot_minutes=45, hours=("06:10", "08:15")).moments == (10, 11)  # 07:30, 08:15
+    for schedule in (day, night, Schedule(slot_minutes=60)):
+        inside = [slot for slot in range(-1, 26) if schedule.chooses(slot)]
+        assert inside == list(schedule.moments)
+    drawn = Counter(day.draw_slots(Noise()) for _ in range(6_000))
+    assert sorted(drawn) == [(a, b) for a in day.moments for b in day.moments if a < b]
+    assert chance_of(list(drawn.values()), [1000] * 6) > 1e-9
+    assert "hours" not in Schedule().to_dict()  # so that tasks without hours keep their digests
+    task = make_task(schedule=night)
+    assert Task.from_json(task.to_json()) == task
+    assert task.digest != make_task(schedule=replace(night, hours=("22:00", "03:00"))).digest
+    for hours in (("06:00", "06:00"), ("06:00", "06:59"), ("06:00",), "06:00", ("06:00", "24:01"), ("6", "7"), (6, 7)):
+        with refuses(TaskError, hours):
+            Schedule(slot_minutes=60, hours=hours)
+    with pytest.raises(TaskError):
+        Schedule(slot_minutes=60, hours=("06:00", "10:00"), slots_per_day=5)
+
+
+def test_columns_of_files_are_not_agreed():
+    named = make_task(file_columns=FileColumns(vehicle="truck_id", time="when", places=("x", "y")))
+    assert (named.digest, named.to_dict()) == (TASK.digest, TASK.to_dict())
+    assert "file_columns" not in TASK.to_json()
+    assert Task.from_json(named.to_json()).file_columns == named.file_columns
+    assert named.file_columns.numbers_of(named)[-2:] == ["x", "y"]
+    data = json.loads(named.to_json())
+    for wrong in (
+        {"vehicle": ""},
+        {"vehicle": "x", "time": "x"},
+        {"places": ["x"]},
+        {"places": "xy"},
+        {"truck": "x"},
+        [],
+    ):
+        with refuses(TaskError, wrong):
+            Task.from_json(json.dumps({**data, "file_columns": wrong}))
 
 
 def test_every_set_of_slots_is_as_likely():

@@ -78,7 +78,7 @@ def test_everything_is_read():
     assert (policy.vehicle, policy.time) == ("truck", "moment")
     assert policy.numbers == (
         Quantity(name="speed", low=Fraction(0), high=Fraction(130), unit="km/h", missing="symbol"),
-        Quantity(name="load", low=Fraction(0), high=Fraction(81, 2), steps=64),
+        Quantity(name="load", low=Fraction(0), high=Fraction(81, 2), steps=64, missing="symbol"),
     )
     box = tuple(Fraction(str(side)) for side in BOX)
     assert policy.grids == {"place": Grid(box=box, levels=4, area_levels=2)}
@@ -104,6 +104,10 @@ def test_defaults_and_other_ways_to_say_it():
     assert read(mechanisms__paths={"name": "local-trajectory"}).purposes[2].steps == 2
     assert read(attributes__truck__role="identifying").vehicle == "truck"
     assert read(attributes__place__columns=["x", "y"]).columns[-2:] == ("x", "y")
+    assert read(schedule__hours=["06:00", "20:00"]).schedule.hours == ("06:00", "20:00")
+    # The published form has no symbol for a missing number, unless one is requested.
+    published = read(mechanisms__telemetry={"name": "local-numeric", "as_published": True})
+    assert [quantity.missing for quantity in published.purposes[0].quantities] == ["symbol", "middle"]
     exact = carriers_from_text(tomli_w.dumps(document()).replace("basic = 1.0", "basic = 0.1"))
     assert exact.purposes[0].tiers[0] == Tier(name="basic", epsilon=Fraction(1, 10))
     flags = {"name": "local-location", "epsilon": 2, "area_in_clear": False, "as_published": True}
@@ -118,7 +122,9 @@ def test_digests_are_those_of_what_is_said_and_of_version_0_1_0():
     assert carriers_from_text("# a comment\n" + text).digest() == read().digest()
     assert read(allowance__lifetime=101).digest() != read().digest()
     assert read().digest() == "1064e01d87ae42c8c068175cb6d88f7f844d39183ff9da3fd6abb4120d647820"
-    assert task_of(read()).digest == "f611f417c7deed3574cb5c1af0a7b09ccf861401087183f185cfd4e0cc5d3a60"
+    # What version 0.1.0 took for granted is now written down.
+    task = task_of(read(attributes__load__missing="middle"))
+    assert task.digest == "f611f417c7deed3574cb5c1af0a7b09ccf861401087183f185cfd4e0cc5d3a60"
 
 
 def test_the_policy_of_the_documents():

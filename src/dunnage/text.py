@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from datetime import UTC, datetime
 
 NO_BREAK = "\N{NO-BREAK SPACE}"
 _ROUNDING = 1e-9  # a share this close to the whole counts as the whole
@@ -21,6 +22,14 @@ def number_text(value: float) -> str:
 def several(num: int, noun: str) -> str:
     """Write a count with its noun: ``1 trip``, ``1,000 trips``."""
     return f"{num:,} {noun}{'' if num == 1 else 's'}"
+
+
+def time_text(moment: str) -> str:
+    """Write a moment of a document (ISO 8601) for a person, in UTC to the minute; any other text as it is."""
+    try:
+        return f"{datetime.fromisoformat(moment).astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+    except (ValueError, OverflowError):
+        return moment
 
 
 def rounded_percent(share: float) -> str:

@@ -46,6 +46,7 @@ from dunnage.errors import ParameterError, PolicyError, Refusal, TaskError
 from dunnage.noise import arrays as noise_arrays
 from dunnage.noise.source import Noise
 from dunnage.samples.shape import like_reports
+from dunnage.tables.reader import data_files, parquet_files
 
 EPSILONS, QUICK_EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0), (1.0, 2.0, 4.0)
 METHODS = {
@@ -96,8 +97,12 @@ def open_fleet(request: AdviceRequest) -> FleetSubject:
     num = request.size if request.size is not None and request.on != DATA else fleet.num_vehicles
     if num > MAX_VEHICLES:
         raise ParameterError(f"advice simulates at most {MAX_VEHICLES:,} vehicles. Got {num:,}. Give a smaller --size.")
-    with Path(request.data).open("rb") as stream:
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    digests = []
+    for path in data_files(Path(request.data)):
+        for file in parquet_files(path) or [path]:
+            with file.open("rb") as stream:
+                digests.append(hashlib.file_digest(stream, "sha256").hexdigest())
+    digest = hashlib.sha256(" ".join(digests).encode()).hexdigest()
     columns = None
     if request.on == DATA:  # each vehicle reports a random one of its rows
         purpose = next(item for item in fleet.task.purposes if item.name == name)

@@ -8,7 +8,8 @@ truth and are private. Their baseline is what anyone could say without a report:
 that gives every place the same share.
 
 The same code reads the rows of a fleet, and matches slots with rows, as for the files of devices. The truth is an
-average: over all slots of all vehicles and days, each of which is equally likely to be sampled, or over all rows.
+average: over all slots of all vehicles and days, each of which is equally likely to be sampled, or over all rows. The
+true mean of a number is that of the readings there are, however the devices reported the missing ones.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import combinations_with_replacement
 from pathlib import Path
@@ -42,7 +43,7 @@ from dunnage.auditing.findings import (
 from dunnage.collecting import batch
 from dunnage.collecting.batch import find_inputs
 from dunnage.collecting.estimate import MAX_SHARES, planar_matrix, walsh_hadamard
-from dunnage.collecting.files import FileColumns, Log, Readings, RowFile, Rows, Window, most_steps
+from dunnage.collecting.files import Log, Readings, RowFile, Rows, Window, most_steps
 from dunnage.collecting.promises import OTHER, OUTSIDE
 from dunnage.collecting.tasks import CarrierPolicy, read_carriers, task_of
 from dunnage.devices.client import TaskLosses, check_task, mechanism_of
@@ -68,7 +69,7 @@ from dunnage.devices.places import (
     SymmetricUnary,
 )
 from dunnage.devices.subjects import Grid, Quantity, Tier
-from dunnage.devices.task import SECONDS_PER_DAY, Purpose, Task
+from dunnage.devices.task import SECONDS_PER_DAY, FileColumns, Purpose, Task
 from dunnage.errors import CheckFailed, InputError, ParameterError, ReleaseError, TaskError
 from dunnage.noise import arrays as noise_arrays
 from dunnage.noise.source import Noise
@@ -121,11 +122,9 @@ class Fleet:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str], policy: CarrierPolicy | str | os.PathLike[str]) -> Fleet:
-        """Read the rows of a CSV or Parquet file under a policy for devices."""
+        """Read the rows of a file, or of a folder of files, under a policy for devices."""
         rules = policy if isinstance(policy, CarrierPolicy) else read_carriers(policy)
-        task = task_of(rules)
-        places = next(iter(rules.place_columns.values()), FileColumns().places)
-        columns = FileColumns(vehicle=rules.vehicle, time=rules.time or FileColumns().time, places=places)
+        task, columns = task_of(rules), rules.file_columns
         source = RowFile(Path(path), numbers=columns.numbers_of(task), time=rules.time, labels=[columns.vehicle])
         codes: dict[str, int] = {}
         pieces = []
@@ -169,18 +168,28 @@ class Fleet:
 
     @property
     def num_slots(self) -> int:
-        """Slots of all vehicles at all moments of all days, sampled or not."""
-        return self.num_vehicles * len(self.days) * self.task.schedule.num_moments if self.micros is not None else 0
+        """Slots of all vehicles that may be chosen on all days, sampled or not."""
+        return self.num_vehicles * len(self.days) * len(self.task.schedule.moments) if self.micros is not None else 0
 
-    def by_slot(self) -> Iterator[Readings]:
-        """Yield what every vehicle would report at every moment of every day: all are equally likely."""
-        moments = self.task.schedule.num_moments
-        step = max(1, _CHUNK_SLOTS // moments)
+    @cached_property
+    def is_sparse(self) -> bool:
+        """Whether rows of a vehicle usually lie over two slots apart, so that readings depend on the max age."""
+        assert self.micros is not None
+        vehicles, micros = self.vehicles[self.order], self.micros[self.order]
+        apart = np.diff(micros)[vehicles[1:] == vehicles[:-1]]
+        limit = 2 * self.task.schedule.slot_minutes * 60 * 1_000_000
+        return bool(np.median(apart) > limit) if apart.size else self.num_rows * 2 < self.num_slots
+
+    def by_slot(self, *, all_day: bool = False) -> Iterator[Readings]:
+        """Yield what every vehicle would report at every slot of every day: all are equally likely."""
+        schedule = self.task.schedule
+        moments = np.array(range(schedule.num_moments) if all_day else schedule.moments)
+        step = max(1, _CHUNK_SLOTS // len(moments))
         for day in self.days:
-            slots = day * moments + np.arange(moments)
+            slots = day * schedule.num_moments + moments
             for start in range(0, self.num_vehicles, step):
                 some = np.arange(start, min(start + step, self.num_vehicles))
-                vehicles = np.repeat(some, moments)
+                vehicles = np.repeat(some, len(moments))
                 yield self._log.readings(vehicles, np.zeros_like(vehicles), np.tile(slots, len(some)))
 
     @cached_property
@@ -201,7 +210,7 @@ class Fleet:
     def areas(self, grid: Grid) -> IntArray:
         """Return the area of each vehicle (rows) at each moment (columns), as reports in clear show it."""
         pieces: dict[int, list[IntArray]] = {}
-        for readings in self.by_slot():
+        for readings in self.by_slot(all_day=True):
             assert readings.slots is not None
             longitudes, latitudes = (readings.steps[-1][name] for name in self.columns.places)
             cells = batch.find_cells(grid, longitudes, latitudes)
@@ -366,22 +375,38 @@ class EstimatesTruth(NamedTuple):
     fleet: Fleet
     truth: FleetTruth
     notes: tuple[str, ...] = ()
+    slots_known: bool = True  # Whether the truth shows which slots had no reading
 
     @classmethod
     def of(cls, view: EstimatesView, fleet: Fleet) -> EstimatesTruth:
         if view.task.digest != fleet.task.digest:
-            raise ReleaseError(
-                "the release was made for another task than this policy's. Give the policy that devices reported under."
-            )
-        whys = {
-            "no column of time": fleet.micros is None,
-            "rows are reports": view.num_reports == fleet.num_rows,
-            "rows far apart": fleet.num_rows * 2 < fleet.num_slots,
-            "too many slots": fleet.num_slots > _MAX_SLOTS,
+            if view.task.digest != _missing_as(view.task, fleet.task).digest:
+                raise ReleaseError(
+                    "the release was made for another task than this policy's. Give the policy that devices reported "
+                    "under."
+                )
+            # A policy that does not say how missing numbers are reported: version 0.1 took the middle.
+            fleet = replace(fleet, task=view.task)
+        whys: dict[str, Callable[[], bool]] = {
+            "no column of time": lambda: fleet.micros is None,
+            "rows are reports": lambda: view.num_reports == fleet.num_rows,
+            "rows far apart": lambda: fleet.is_sparse,
+            "too many slots": lambda: fleet.num_slots > _MAX_SLOTS,
         }
-        why = next((why for why, holds in whys.items() if holds), "")
+        why = next((why for why, holds in whys.items() if holds()), "")
         note = words("truth by row", why=words(why)) if why else words("truth by slot")
-        return cls(view, fleet, FleetTruth.of(fleet, by_row=bool(why)), (note, *fleet.notes))
+        slots_known = why in ("", "rows are reports")
+        return cls(view, fleet, FleetTruth.of(fleet, by_row=bool(why)), (note, *fleet.notes), slots_known)
+
+
+def _missing_as(other: Task, task: Task) -> Task:
+    """Return a task that reports missing numbers as another one does."""
+    missing = {(p.name, q.name): q.missing for p in other.purposes for q in p.quantities}
+    purposes = []
+    for purpose in task.purposes:
+        quantities = [replace(q, missing=missing.get((purpose.name, q.name), q.missing)) for q in purpose.quantities]
+        purposes.append(replace(purpose, quantities=tuple(quantities)))
+    return replace(task, purposes=tuple(purposes))
 
 
 # The attacker, by the laws alone
@@ -606,13 +631,17 @@ def _mean_errors(truth: EstimatesTruth) -> Iterator[KeyFigure]:
     covered: list[bool] = []
     for estimate in truth.view.means:
         number, quantity = truth.truth.numbers.get((estimate.purpose, estimate.quantity.name)), estimate.quantity
-        symbol, num_all = quantity.missing == "symbol", 0 if number is None else number.num + number.num_missing
-        if number is None or not num_all or (symbol and not estimate.of_presence and not number.num):
+        if number is None or not (num_all := number.num + number.num_missing):
             continue
-        # In units: missing numbers count as the middle, or not at all if presence is reported by itself.
-        true = number.num / num_all
-        if not estimate.of_presence:
-            true = quantity.in_units(number.total / (number.num if symbol else num_all))
+        if not (truth.slots_known if estimate.of_presence else number.num):
+            continue
+        # In units: the mean of the readings that there are, also where missing ones were reported as the middle.
+        true = number.num / num_all if estimate.of_presence else quantity.in_units(number.total / number.num)
+        filled = ""
+        if quantity.missing == "middle" and number.num_missing:
+            spots, unit = "rows" if truth.truth.by_row else "slots", f" {quantity.unit}" if quantity.unit else ""
+            value, share = number_text(quantity.in_units(0.0)), number.num_missing / num_all
+            filled = words("missing as middle", share=share, spots=spots, middle=value, in_units=unit)
         covered.append(estimate.lower <= true <= estimate.upper)
         contains = "contains" if covered[-1] else "misses"
         low, high = (0.0, 1.0) if estimate.of_presence else (float(quantity.low), float(quantity.high))
@@ -635,6 +664,7 @@ def _mean_errors(truth: EstimatesTruth) -> Iterator[KeyFigure]:
         }
         of_it = f", {percent(error / abs(true))} of it" if true else ""
         facts = {"unit": unit, "estimate": sentence, "in_units": in_units, "contains": contains, "of_it": of_it}
+        facts["filled"] = filled
         yield figure("error of the mean ({label})", error, abs(middle - true), None, details, **facts)
     if covered:
         yield _interval_coverage(truth.view, "numbers", sum(covered), len(covered))

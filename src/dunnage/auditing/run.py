@@ -530,7 +530,7 @@ class Draft:
     def _with_estimates(self) -> Draft:
         request, view = self.request, EstimatesView.of(self.request.release)
         outside, notes = carriers.view_figures(view.task, request.tell)
-        self.add(outside, notes)
+        self.add(outside, [*request.release.owner.cautions(request.release), *notes])
         if request.fleet is not None:
             truth = EstimatesTruth.of(view, request.fleet)
             public, self.findings = self.findings, []

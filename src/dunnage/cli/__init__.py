@@ -109,7 +109,7 @@ def demo(
 
 
 def draft(
-    data: Annotated[Path, Argument(help="CSV, Parquet or Excel file.")],
+    data: Annotated[Path, Argument(help="CSV, Parquet or Excel file; for devices, also a folder of them.")],
     out: Annotated[Path, Option("-o", "--out", help="Policy file to write.")],
     story: Annotated[
         OptText, Option(help="What a row stands for: rows | trips | devices. Default: guessed from the column names.")
@@ -229,6 +229,10 @@ def show(
     devices: Annotated[
         int, Option(min=1, help="Tasks and policies for devices: number of vehicles to predict errors for.")
     ] = DEFAULT_DEVICES,
+    precision: Annotated[
+        OptText,
+        Option(help="Tasks, device policies and estimates: wanted half width of intervals: 5% | speed=1. Default: 5%."),
+    ] = None,
     xlsx: Annotated[
         OptPath, Option(help="Releases, plans and settlements: also write the tables to this Excel workbook.")
     ] = None,
@@ -243,9 +247,10 @@ def show(
 
     Example: dunnage show release
     """
+    from dunnage.collecting.precision import Precision
     from dunnage.showing import shown
 
-    content, text = shown(path, devices=devices)
+    content, text = shown(path, devices=devices, precision=Precision.read(precision))
     if xlsx is not None:
         from dunnage.tables.columns import write_workbook
 

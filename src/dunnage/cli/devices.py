@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,7 +17,7 @@ from dunnage.cli.shared import OptInt, OptText, print_result, print_text, progre
 from dunnage.errors import OutputError, ParameterError
 
 if TYPE_CHECKING:
-    from dunnage.collecting.files import FileColumns
+    from dunnage.devices.task import FileColumns, Task
     from dunnage.release import Release
 
 device_app = typer.Typer(
@@ -27,9 +28,14 @@ device_app = typer.Typer(
 )
 
 TaskOption = Annotated[Path, Option("--task", help="Task file that dunnage device task wrote.")]
-VehicleColumn = Annotated[str, Option(help="Column with the name of the vehicle.")]
-TimeColumn = Annotated[str, Option(help="Column with the time. It is UTC unless it has a zone or an offset.")]
-PlaceColumns = Annotated[str, Option(help="Columns with longitude and latitude, separated by a comma.")]
+VehicleColumn = Annotated[OptText, Option(help="Column with the name of the vehicle. Default: as in the policy.")]
+TimeColumn = Annotated[
+    OptText,
+    Option(help="Column with the time, in UTC unless it has a zone or an offset. Default: as in the policy."),
+]
+PlaceColumns = Annotated[
+    OptText, Option(help="Columns with longitude and latitude, separated by a comma. Default: as in the policy.")
+]
 MaxAge = Annotated[
     OptInt,
     Option(help="Maximum age of a row, in minutes, at the moment of its slot. Default: the length of a slot."),
@@ -74,15 +80,18 @@ def device_task(
     print_result(result, "\n".join(lines), as_json)
 
 
-def _columns(vehicle: str, time: str, places: str) -> FileColumns:
-    from dunnage.collecting.files import FileColumns
-
-    return FileColumns(vehicle=vehicle, time=time, places=tuple(name.strip() for name in places.split(",")))  # type: ignore[arg-type]
+def _columns(task: Task, vehicle: str | None, time: str | None, places: str | None) -> FileColumns:
+    """Return the columns that the task names, with those given instead."""
+    names = None if places is None else tuple(name.strip() for name in places.split(","))
+    given = {"vehicle": vehicle, "time": time, "places": names}
+    return replace(task.file_columns, **{key: value for key, value in given.items() if value is not None})  # type: ignore[arg-type]
 
 
 @device_app.command("perturb")
 def device_perturb(
-    data: Annotated[Path, Argument(help="CSV, Parquet or Excel file with the rows of the vehicle.")],
+    data: Annotated[
+        Path, Argument(help="CSV, Parquet or Excel file with the rows of the vehicle, or a folder of such files.")
+    ],
     task: TaskOption,
     allowance: Annotated[Path, Option(help="Allowance file of the vehicle; private.")],
     out: Annotated[Path, Option("-o", "--out", help="Report file to write (.jsonl or .bin).")],
@@ -96,9 +105,9 @@ def device_perturb(
     accept_clock: Annotated[
         bool, Option("--accept-clock", help="Confirm a time more than 400 days after the last report.")
     ] = False,
-    vehicle_column: VehicleColumn = "vehicle",
-    time_column: TimeColumn = "time",
-    place_columns: PlaceColumns = "lon,lat",
+    vehicle_column: VehicleColumn = None,
+    time_column: TimeColumn = None,
+    place_columns: PlaceColumns = None,
     max_age: MaxAge = None,
     force: shared.ForceFlag = False,
     as_json: shared.JsonFlag = False,
@@ -112,11 +121,12 @@ def device_perturb(
     from dunnage.collecting.files import check_not_input, read_clock, read_task_file
 
     check_not_input(out, [task])
+    agreed = read_task_file(task)
     with progress() as tell:
         tell("perturbing")
         done = dn.perturb(
             data,
-            read_task_file(task),
+            agreed,
             allowance,
             out,
             vehicle=vehicle,
@@ -125,7 +135,7 @@ def device_perturb(
             adopt=adopt,
             now=None if now is None else read_clock(now),
             accept_clock=accept_clock,
-            columns=_columns(vehicle_column, time_column, place_columns),
+            columns=_columns(agreed, vehicle_column, time_column, place_columns),
             max_age=max_age,
             force=force,
         )
@@ -136,7 +146,9 @@ def device_perturb(
 
 @device_app.command("simulate", short_help="Make the reports of every vehicle in a file.")
 def device_simulate(
-    data: Annotated[Path, Argument(help="CSV, Parquet or Excel file with the rows of many vehicles.")],
+    data: Annotated[
+        Path, Argument(help="CSV, Parquet or Excel file with the rows of many vehicles, or a folder of such files.")
+    ],
     task: TaskOption,
     out: Annotated[
         Path, Option("-o", "--out", help="Report file to write (.jsonl or .bin); with --tally, a tally file (.json).")
@@ -149,9 +161,9 @@ def device_simulate(
     tally: Annotated[
         bool, Option("--tally", help="Write tallies instead of reports; for many millions of rows.")
     ] = False,
-    vehicle_column: VehicleColumn = "vehicle",
-    time_column: TimeColumn = "time",
-    place_columns: PlaceColumns = "lon,lat",
+    vehicle_column: VehicleColumn = None,
+    time_column: TimeColumn = None,
+    place_columns: PlaceColumns = None,
     max_age: MaxAge = None,
     force: shared.ForceFlag = False,
     as_json: shared.JsonFlag = False,
@@ -164,13 +176,14 @@ def device_simulate(
 
     if tiers_column is not None and seed is not None and every_row:
         raise ParameterError("--seed has no effect with --tiers-column and --every-row. Leave it out.")
+    agreed = read_task_file(task)
     with progress() as tell:
         tell("reading")
         done = dn.simulate(
             data,
-            read_task_file(task),
+            agreed,
             out,
-            columns=_columns(vehicle_column, time_column, place_columns),
+            columns=_columns(agreed, vehicle_column, time_column, place_columns),
             tiers_column=tiers_column,
             seed=seed,
             every_row=every_row,
@@ -189,6 +202,10 @@ def estimate(
     confidence: Annotated[float, Option(help="Confidence of the intervals.")] = 0.95,
     combine: Annotated[str, Option(help="How to combine tiers: auto | precision | stratify.")] = "auto",
     allow_noise: Annotated[bool, Option("--allow-noise", help="Also release a map that is mostly noise.")] = False,
+    precision: Annotated[
+        OptText,
+        Option(help="Wanted half width of intervals, 5% of the range | speed=1: says what it takes. Default: 5%."),
+    ] = None,
     sign: shared.SignOption = None,
     force: shared.ForceFlag = False,
     as_json: shared.JsonFlag = False,
@@ -199,6 +216,7 @@ def estimate(
     """
     from dunnage.collecting.estimate import write_estimates
     from dunnage.collecting.files import read_task_file
+    from dunnage.collecting.precision import Precision, more_lines, needs_of_release
     from dunnage.folders import check_new_folder
     from dunnage.model.certificate import load_private_key
     from dunnage.release import CERTIFICATE_FILE, describe_release
@@ -211,8 +229,9 @@ def estimate(
         raise OutputError(f"{taken} already exists. Choose another name, or replace it with --force.")
     if sign is not None:
         load_private_key(sign)  # fail before the reports are read, which may take long
+    agreed, wanted = read_task_file(task), Precision.read(precision)
+    wanted.check(agreed)
     with progress() as tell:
-        agreed = read_task_file(task)
         collected = dn.collect(reports, agreed, progress=tell)
         for line in collected.lines():
             print_text(f"WARNING: left out: {line}", err=True)
@@ -232,11 +251,15 @@ def estimate(
         page.write_text(estimates_page(dn.Release.read(out)), encoding="utf-8")
         if has_maps(release):
             cells.write_text(geojson(release), encoding="utf-8")
-    lines = [f"Released  {out}", f"Page      {page.name} beside it" + (f"; {cells.name}" if has_maps(release) else "")]
+    cautions, needs = release.owner.cautions(release), needs_of_release(release, agreed, wanted)
+    lines = [*(f"Caution   {text}" for text in cautions), f"Released  {out}"]
+    lines.append(f"Page      {page.name} beside it" + (f"; {cells.name}" if has_maps(release) else ""))
     lines.append(f"Reports   {collected.num_reports:,} counted")
     lines += [f"{title:<9} {text}" for title, text in headlines(release.certificate)]
+    lines += [*_rows_text(release), *(f"Precision {text}" for text in more_lines(needs, agreed, collected.num_days))]
     result = {"release": str(out), **collected.to_dict(), **describe_release(release)}
-    print_result(result, "\n".join([*lines, *_rows_text(release)]), as_json)
+    result |= {"cautions": list(cautions), "precision": [need.to_dict() for need in needs]}
+    print_result(result, "\n".join(lines), as_json)
 
 
 def _rows_text(release: Release) -> list[str]:

@@ -7,7 +7,7 @@ The release has one long table. ``quantity`` and ``purpose`` say what a line is 
 quantity        cell columns                                value
 ==============  ==========================================  =================================
 mean            ``attribute``                               mean, in ``unit``
-present         ``attribute``                               share of vehicles that have it
+present         ``attribute``                               share of slots with a reading of it
 share           ``attribute``, ``bin_lower``, ``bin_upper``  share of a bin (square waves)
 quantile 0.5    ``attribute``                               the median (0.25, 0.75 alike), in ``unit``
 share           ``cell``, ``lon``, ``lat``                  share of a cell; the cell past the last: outside or missing
@@ -40,7 +40,8 @@ waves each step is followed by smoothing (EMS, Li et al. 2020), because otherwis
 flattens peaks by an amount that the fit does not show, so a bootstrap around it promises more than it keeps (on two
 humps at epsilon 1 its "95 %" are right in 2 of 100 cases). Intervals of bins and quantiles contain *every* distribution
 that agrees with the observed reports, up to the band of Dvoretzky, Kiefer, Wolfowitz and Massart: the smallest and the
-largest share by linear programming. They are wide, and all of them are right at once.
+largest share by linear programming. They are wide, and all of them are right at once. Where numbers may be missing,
+bins and quantiles are those of the numbers that are present: the reports made from the middle are taken out.
 """
 
 from __future__ import annotations
@@ -439,13 +440,23 @@ def fit_distribution(
     *,
     fit_together: bool = True,
     bound_together: bool = False,  # Whether intervals may rely on that too
+    present: tuple[float, float, float] = (1.0, 1.0, 1.0),  # Share of reports with a number, and its interval
 ) -> Distribution:
-    """Fit the distribution of a number to the square waves of one or more tiers."""
+    """Fit the distribution of a number to the square waves of one or more tiers.
+
+    Reports without a number were made from the middle of the domain, and are taken out again.
+    """
     bins = num_bins(laws[0].steps)
+    arrays = [np.asarray(count, dtype=np.float64) for count in counts]
+    for at, law in enumerate(laws):
+        inside = np.abs(np.arange(-law.last, law.last + 1)) <= law.half
+        weight = np.where(inside, float(odds_of(law.epsilon)), 1.0)
+        kept = np.maximum(arrays[at] - (1 - present[0]) * arrays[at].sum() * weight / weight.sum(), 0.0)
+        arrays[at] = kept if kept.any() else arrays[at]
     # Fitted on many narrow bins, because smoothing moves a share by about one bin, and then added up.
     narrow = bins * max(1, min(_NARROW, 2 * laws[0].steps) // bins)
     channels = [_grouped(wave_matrix(law, narrow), _NARROW) for law in laws]
-    columns = [_grouped(np.asarray(count, dtype=np.float64)[:, None], _NARROW) for count in counts]
+    columns = [_grouped(array[:, None], _NARROW) for array in arrays]
     if fit_together:  # one distribution, each tier through its own channel
         whole = math.fsum(float(count.sum()) for count in columns)
         channel = np.concatenate([count.sum() / whole * c for count, c in zip(columns, channels, strict=True)])
@@ -455,6 +466,8 @@ def fit_distribution(
         fitted = np.asarray(np.average(fits, axis=0, weights=weights))
     value = fitted.reshape(bins, -1).sum(axis=1)
     shares, up_to = _possible(laws, counts, None if bound_together else weights, confidence)
+    if present[1] < 1:
+        shares, up_to = _without_missing(shares, up_to, present[1], present[2])
     lower, upper = np.minimum(shares[0], value), np.maximum(shares[1], value)
     # Quantiles, and the edges between which the distribution reaches them: it has not reached a quantile at an edge
     # where even the largest share is too small.
@@ -498,6 +511,27 @@ def _possible(
             bounds.append(min(max(end, 0.0), 1.0))
     least, most = np.array(bounds[::2]), np.array(bounds[1::2])
     return (least[:bins], most[:bins]), (least[bins:], most[bins:])
+
+
+def _without_missing(shares: Ends, up_to: Ends, low: float, high: float) -> tuple[Ends, Ends]:
+    """Return the ends of shares among the numbers that are present, if these are from ``low`` to ``high`` of all.
+
+    The others were reported as the middle, an edge between two bins: how many of them count in a bin beside it, or up
+    to it, is not known.
+    """
+    bins, edge = len(shares[0]), np.arange(1, len(shares[0]))
+    beside = np.isin(np.arange(bins), (bins // 2 - 1, bins // 2))
+
+    def none_of_them(ends: FloatArray, share: float) -> FloatArray:
+        return np.minimum(ends / share, 1.0) if share > 0 else np.ones_like(ends)
+
+    def all_of_them(ends: FloatArray, share: float) -> FloatArray:
+        return np.maximum(1 - (1 - ends) / share, 0.0) if share > 0 else np.zeros_like(ends)
+
+    lower = np.where(beside, all_of_them(shares[0], low), none_of_them(shares[0], high))
+    least = np.where(2 * edge < bins, none_of_them(up_to[0], high), all_of_them(up_to[0], low))
+    most = np.where(2 * edge <= bins, none_of_them(up_to[1], low), all_of_them(up_to[1], high))
+    return (lower, none_of_them(shares[1], low)), (least, most)
 
 
 def _band(law: SquareWave, counts: ArrayLike, bins: int, risk: float) -> tuple[FloatArray, FloatArray]:
@@ -933,6 +967,9 @@ def _add_numbers(
     lines.combined[purpose] = {mean.name: {**mean.combination.to_dict(), "reports": mean.num_told} for mean in means}
     if not promises.has_bins(mechanism):
         return
+    # Where numbers may be missing, the distribution and the share of missing ones are each right with half the risk.
+    halved = (1 + confidence) / 2
+    presents = {share.name: share for share in estimate_means(mechanism, tallies, confidence=halved, rule=rule)[1]}
     for place, (quantity, mean) in enumerate(zip(mechanism.quantities, means, strict=True)):
         # The bins and quantiles of a number that was reported by square waves.
         parts = [(tally, tally.parts.get((place, SquareWave.key))) for tally in tallies]
@@ -940,13 +977,16 @@ def _add_numbers(
         if not waves:
             continue
         laws = [mechanism.reading(tally.tier, place, SquareWave.key) for tally, _ in waves]
+        slots = presents.get(quantity.name)
+        present = (1.0, 1.0, 1.0) if slots is None else (slots.value or 1.0, slots.lower, slots.upper)
         fitted = fit_distribution(
             [law for law in laws if isinstance(law, SquareWave)],
             [counts for _, counts in waves],
             shares_of([tally.num_reports for tally, _ in waves]),
-            confidence,
+            confidence if slots is None else halved,
             fit_together=mean.combination.rule in (PRECISION, ONE_TIER),
             bound_together=rule == PRECISION,
+            present=present,
         )
         for at, (low, high) in enumerate(itertools.pairwise(promises.bin_edges(quantity))):
             ends = _ends(fitted.shares, at)

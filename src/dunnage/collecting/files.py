@@ -17,7 +17,8 @@ the reports of days that close on the way until a later run has written later da
 file, costs nothing: the same command gives the same bytes.
 
 With a time, a device reports whatever its file contains, so that no cell can silence it: rows that cannot be read are
-skipped, and a file that is missing, empty or damaged counts as one without rows. The owner gets a warning.
+skipped, and a file that is missing, empty or damaged, or a folder without files, counts as one without rows. The owner
+gets a warning.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ from dunnage.collecting.tally import (
 from dunnage.devices.allowance import Allowance, Slot
 from dunnage.devices.client import Client, check_task, mechanism_of
 from dunnage.devices.report import MAX_BAD_NAMED, Report, ReportFile, write_reports
-from dunnage.devices.task import MAX_BYTES, MINUTES_PER_DAY, SECONDS_PER_DAY, Purpose, Task
+from dunnage.devices.task import MAX_BYTES, MINUTES_PER_DAY, SECONDS_PER_DAY, FileColumns, Purpose, Task
 from dunnage.errors import (
     MOST_ROWS_NAMED,
     AllowanceError,
@@ -63,33 +64,9 @@ from dunnage.errors import (
     TaskError,
 )
 from dunnage.exact import shown
+from dunnage.model.documents import close_word
 from dunnage.tables.columns import MICROS, coded, is_blank, is_text, moments_of, numbers_of, parse_moment
-from dunnage.tables.reader import CSV_ENDINGS, TAB_ENDINGS, TableStream, checked_path, is_named
-
-
-@dataclass(frozen=True, kw_only=True)
-class FileColumns:
-    """Names of the columns that a task does not name itself."""
-
-    vehicle: str = "vehicle"  # Which vehicle a row is about
-    time: str = "time"  # The moment of a row
-    places: tuple[str, str] = ("lon", "lat")  # Longitude and latitude
-
-    def __post_init__(self) -> None:
-        places: object = self.places
-        if not isinstance(places, tuple) or len(places) != 2 or not all(isinstance(name, str) for name in places):
-            raise ParameterError(
-                f"place columns must be two names, longitude before latitude, such as lon,lat. Got {shown(places)}."
-            )
-        names = [self.vehicle, self.time, *self.places]
-        if len(set(names)) < len(names) or not all(names):
-            raise ParameterError(f"vehicle, time and place columns must have different names. Got {', '.join(names)}.")
-
-    def numbers_of(self, task: Task) -> list[str]:
-        """Name the columns of numbers that a task needs, each once."""
-        names = [quantity.name for purpose in task.purposes for quantity in purpose.quantities]
-        names += self.places if any(purpose.grid for purpose in task.purposes) else ()
-        return list(dict.fromkeys(names))
+from dunnage.tables.reader import CSV_ENDINGS, TAB_ENDINGS, TableStream, checked_path, data_files, is_named
 
 
 @dataclass(frozen=True)
@@ -105,7 +82,7 @@ class Rows:
 
 
 class RowFile:
-    """The rows of a file, read in parts; memory does not grow with the file."""
+    """The rows of a file, or of the files of a folder, read in parts; memory does not grow with them."""
 
     def __init__(
         self,
@@ -121,47 +98,57 @@ class RowFile:
         self.num_rows: int | None = None
         self.unreadable: dict[str, int] = {}
         self.num_skipped, self.lost, self._lenient = 0, "", lenient
+        self._streams: list[TableStream] = []
         if lenient and not path.exists():
             self.lost = "the file does not exist, and counts as one without rows"
             return
-        checked_path(path)  # refuses a path that could never be read, even if lenient
         try:
-            with _reported(path):
-                self._stream = TableStream(path, self.columns)
-        except InputError:
+            files = data_files(path)
+        except InputError:  # a folder without files: a device must report all the same
             if not lenient:
                 raise
-            self.lost = "the file is empty or damaged, and counts as one without rows"
+            self.lost = "the folder has no files of rows, and counts as one without rows"
             return
-        names, self.num_rows = self._stream.names, self._stream.num_rows
-        self.labels = [name for name in labels if name in names or name not in optional]
-        if (
-            self._stream.schema is None
-            and len(names) == 1 < len(self.columns)
-            and (";" in names[0] or "\t" in names[0])
-        ):
-            what = "the file has one column; devices need commas between cells"
-            raise InputError(str(path), [Problem(what, remedy="Save it with commas.")])
-        if problems := [problem for name in self.columns for problem in self._problems(names, name)]:
-            raise InputError(str(path), problems)
+        for file in files:
+            checked_path(file)  # refuses a path that could never be read, even if lenient
+            try:
+                with _reported(file):
+                    self._streams.append(TableStream(file, self.columns))
+            except InputError:
+                if not lenient:
+                    raise
+                self.lost = "the file is empty or damaged, and counts as one without rows"
+        if all(stream.num_rows is not None for stream in self._streams):
+            self.num_rows = sum(stream.num_rows or 0 for stream in self._streams)
+        if self._streams:  # a column that may be absent must be in all files or in none
+            found = set[str]().union(*(stream.names for stream in self._streams))
+            self.labels = [name for name in labels if name in found or name not in optional]
+        for stream in self._streams:
+            names = stream.names
+            if stream.schema is None and len(names) == 1 < len(self.columns) and (";" in names[0] or "\t" in names[0]):
+                what = "the file has one column; devices need commas between cells"
+                raise InputError(str(stream.path), [Problem(what, remedy="Save it with commas.")])
+            if problems := [problem for name in self.columns for problem in self._problems(stream, name)]:
+                raise InputError(str(stream.path), problems)
 
     @property
     def columns(self) -> list[str]:
         return list(dict.fromkeys([*self.labels, *([self.time] if self.time else []), *self.numbers]))
 
-    def _problems(self, names: list[str], name: str) -> Iterator[Problem]:
+    def _problems(self, stream: TableStream, name: str) -> Iterator[Problem]:
         """Say what is wrong with a column: it is missing, or has another type."""
-        if names.count(name) != 1:
-            what = "there are several such columns" if name in names else "there is no such column"
+        if stream.names.count(name) != 1:
+            what = "there are several such columns" if name in stream.names else "there is no such column"
             remedy = "Name it as the task does; name longitude and latitude with --place-columns."
             if name in (*self.labels[:1], self.time):
                 option = "--vehicle-column" if name in self.labels else "--time-column"
-                remedy = f"Name it with {option}; audit and advise use the names of the policy."
+                remedy = f"Correct the name in the policy, or give {option}; audit and advise use the policy's names."
             elif name in self.labels:
                 remedy = "Name it with --tiers-column."
-            yield Problem(what, where=name, remedy=remedy)
-        elif self._stream.schema is not None:
-            kind, kinds = self._stream.schema.field(name).type, pa.types
+            close = "" if name in stream.names else close_word(name, stream.names)
+            yield Problem(what, where=name, remedy=f"{close} {remedy}".strip())
+        elif stream.schema is not None:
+            kind, kinds = stream.schema.field(name).type, pa.types
             kind = kind.value_type if kinds.is_dictionary(kind) else kind
             counts = is_text(kind) or kinds.is_integer(kind) or kinds.is_floating(kind)
             if name in self.numbers and not (counts or kinds.is_decimal(kind) or kinds.is_null(kind)):
@@ -175,29 +162,28 @@ class RowFile:
 
     def __iter__(self) -> Iterator[Rows]:
         self.unreadable, self.num_skipped = dict.fromkeys(self.numbers, 0), 0
-        if self.lost:
-            return
-        schema = self._stream.schema
-        kinds = {name: schema.field(name).type for name in self.labels} if schema is not None else {}
-        kinds = {name: kind.value_type if pa.types.is_dictionary(kind) else kind for name, kind in kinds.items()}
-        labels = [name for name, kind in kinds.items() if is_text(kind)]
-        try:
-            first = 1
-            with _reported(self.path):
-                for batch in self._stream.batches(self.columns, labels):
-                    self._check_rows()
-                    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
-                    if rows := self._rows(first, batch.num_rows, columns):
-                        yield rows
-                    first += batch.num_rows
-                self._check_rows()
-        except InputError:
-            if not self._lenient:
-                raise
-            self.lost = "the file is damaged; rows that cannot be read count as missing"
+        for stream in self._streams:
+            self._at, schema = stream.path, stream.schema
+            kinds = {name: schema.field(name).type for name in self.labels} if schema is not None else {}
+            kinds = {name: kind.value_type if pa.types.is_dictionary(kind) else kind for name, kind in kinds.items()}
+            labels = [name for name, kind in kinds.items() if is_text(kind)]
+            try:
+                first = 1
+                with _reported(stream.path):
+                    for batch in stream.batches(self.columns, labels):
+                        self._check_rows(stream)
+                        columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+                        if rows := self._rows(first, batch.num_rows, columns):
+                            yield rows
+                        first += batch.num_rows
+                    self._check_rows(stream)
+            except InputError:
+                if not self._lenient:
+                    raise
+                self.lost = "the file is damaged; rows that cannot be read count as missing"
 
-    def _check_rows(self) -> None:
-        bad_rows = self._stream.bad_rows
+    def _check_rows(self, stream: TableStream) -> None:
+        bad_rows = stream.bad_rows
         if bad_rows and not self._lenient:
             raise self._wrong_rows("", "a row has more or fewer cells than the header", bad_rows, "Fix the row.")
         self.num_skipped += len(bad_rows)
@@ -242,7 +228,7 @@ class RowFile:
     def _wrong_rows(self, column: str, what: str, rows: list[int], remedy: str) -> InputError:
         named = tuple(row for row in rows[:MOST_ROWS_NAMED] if row > 0)
         problem = Problem(what, where=column, rows=named, num_rows=len(rows), remedy=remedy)
-        return InputError(str(self.path), [problem])
+        return InputError(str(self._at), [problem])
 
     def warnings(self) -> list[str]:
         """Say what was skipped, or could not be read at all."""
@@ -440,7 +426,7 @@ def perturb(
     Parameters
     ----------
     data
-        CSV or Parquet file.
+        CSV, Parquet or Excel file, or a folder of such files.
     task
         The task.
     allowance
@@ -456,7 +442,7 @@ def perturb(
     accept_clock
         Accept a time more than 400 days after the last one.
     columns
-        Names of columns.
+        Names of columns; by default those of the task, which are the policy's.
     max_age
         How many minutes old a row may be at its slot's moment; by default the length of a slot.
     force
@@ -481,7 +467,7 @@ def perturb(
     check_not_input(out, [data, allowance])
     target = check_report_file(out, force=force)
     check_task(task)
-    names = columns or FileColumns()
+    names = columns or task.file_columns
     own = _read_own_rows(
         Path(data), Window(task=task, max_age=max_age), names, vehicle, live=now is not None, enrol=enrol
     )
@@ -691,6 +677,9 @@ class Collected:
     left_out: Counter[str] = field(default_factory=Counter)  # Reports that were not counted, by kind
     first_bad: list[str] = field(default_factory=list)  # Where the first of them were, and why
     warnings: list[str] = field(default_factory=list)  # What else you should know
+    num_days: int | None = (
+        None  # Days on which the counted reports were made; None if there are tallies, which do not say
+    )
 
     @property
     def num_reports(self) -> int:
@@ -739,7 +728,7 @@ def collect(
         If no report counts.
     """
     tallies = Tallies(task)
-    result, seen = Collected(tallies=tallies), set[str]()
+    result, seen, days = Collected(tallies=tallies), set[str](), set[int]()
     for path in paths:
         if str(path).endswith(".json"):
             for names, tally in read_tallies(path, task).by_tier.items():
@@ -762,6 +751,8 @@ def collect(
             elif not tallies.add(report) and tallies.num_bad > num_bad:
                 result.left_out["impossible"] += 1
                 result.first_bad.append(f"{file.path}: {tallies.first_bad[-1]}")
+            else:
+                days.add(report.day)
             del result.first_bad[MAX_BAD_NAMED:]
         if file.num_bad:
             result.left_out["damaged"] += file.num_bad
@@ -774,7 +765,9 @@ def collect(
             raise ReportError("the files have no reports. Name files that devices or dunnage device simulate wrote.")
         bad, first = "; ".join(result.lines()), f" The first: {result.first_bad[0]}" if result.first_bad else ""
         raise ReportError(f"no report can be used: {bad}. Name the task they were made for.{first}")
-    if len(paths) > 1 and any(str(path).endswith(".json") for path in paths):
+    from_tallies = any(str(path).endswith(".json") for path in paths)
+    result.num_days = None if from_tallies else len(days)
+    if len(paths) > 1 and from_tallies:
         result.warnings.append(
             "tallies have no ids, so a report that is in two of the files counts twice. Make sure that the files "
             "have different reports"

@@ -25,7 +25,6 @@ from dunnage.arrays import FloatArray, IntArray
 from dunnage.collecting.batch import perturb_column
 from dunnage.collecting.files import (
     MAX_DAYS_OF_FILE,
-    FileColumns,
     Log,
     Readings,
     RowFile,
@@ -40,7 +39,7 @@ from dunnage.collecting.files import (
 from dunnage.collecting.tally import Tallies
 from dunnage.devices.client import check_task, mechanism_of
 from dunnage.devices.report import ID_BYTES, Report, write_reports
-from dunnage.devices.task import SECONDS_PER_DAY, Task
+from dunnage.devices.task import SECONDS_PER_DAY, FileColumns, Task
 from dunnage.errors import InputError, ParameterError, Problem
 from dunnage.exact import decimal_text
 from dunnage.folders import new_file
@@ -64,6 +63,7 @@ class Simulation:
     last_day: int | None = None
     num_missing: int = 0  # Slots without a row at their moment; these reported that it is missing
     num_silent: int = 0  # Slots that were not reported because the vehicle's allowance was used up
+    num_outside: int = 0  # Rows outside the hours of the schedule, which are no slots
     composed: list[str] = field(default_factory=list)  # What all reports of a vehicle reveal together, tier by tier
     notes: list[str] = field(default_factory=list)  # Other remarks
 
@@ -113,13 +113,13 @@ def simulate(
     Parameters
     ----------
     data
-        CSV or Parquet file with rows of many vehicles.
+        CSV, Parquet or Excel file with rows of many vehicles, or a folder of such files.
     task
         The task.
     out
         Report file (``.jsonl``, ``.bin``), or with ``tally`` a file of tallies (``.json``).
     columns
-        Names of columns.
+        Names of columns; by default those of the task, which are the policy's.
     tiers_column
         Public column with the tier of each vehicle; without it, tiers are random and equally likely.
     seed
@@ -150,9 +150,8 @@ def simulate(
     target = check_new_file(out, force=force) if tally else check_report_file(out, force=force)
     if every_row and max_age is not None:
         raise ParameterError("--max-age applies to slots of the schedule, not to --every-row. Leave one of them out.")
-    run = _FleetRun(
-        Path(data), task, columns or FileColumns(), tiers_column, seed, needs_time=not (every_row and tally)
-    )
+    needs_time = not (every_row and tally) or task.schedule.hours is not None
+    run = _FleetRun(Path(data), task, columns or task.file_columns, tiers_column, seed, needs_time=needs_time)
     tell = progress or (lambda stage: None)
     readings = run.every_row(tell) if every_row else run.scheduled(Window(task=task, max_age=max_age), tell)
     if tally:
@@ -212,6 +211,11 @@ class _FleetRun:
         for rows, vehicles in self._rows(tell):
             slots = None if rows.micros is None else window.first_slots(rows.micros)
             steps = [*history.before(rows, vehicles), rows.numbers]
+            if slots is not None and self.task.schedule.hours:
+                inside = np.isin(slots % self.task.schedule.num_moments, self.task.schedule.moments)
+                self.done.num_outside += int((~inside).sum())
+                slots, vehicles = slots[inside], vehicles[inside]
+                steps = [{name: column[inside] for name, column in step.items()} for step in steps]
             yield Readings(tiers=self.fleet.tiers[vehicles], slots=slots, steps=steps)
 
     def scheduled(self, window: Window, tell: Progress) -> Iterator[Readings]:
@@ -299,6 +303,10 @@ class _FleetRun:
         done = self.done
         done.num_vehicles = self.fleet.num_vehicles
         done.notes = self.source.notes()
+        if done.num_outside:
+            done.notes.append(
+                f"{done.num_outside:,} rows outside the hours of the schedule are no slots, and not reported"
+            )
         filled = np.bincount(self.fleet.tiers, minlength=len(self.task.tier_names)) > 0
         if every_row:
             most = np.zeros(len(self.task.tier_names), dtype=np.int64)
@@ -322,7 +330,8 @@ class _FleetRun:
         slots = done.num_reports // len(self.task.purposes)
         if done.num_missing * 2 > slots:
             done.notes.append(
-                "most slots had no recent row: if rows are farther apart than slots, allow older rows with --max-age"
+                "most slots had no recent row: if vehicles rest at some hours, state working hours in [schedule]; if "
+                "rows are farther apart than slots, allow older rows with --max-age"
             )
         return done
 
@@ -484,10 +493,11 @@ class _DrawnSlots:
         if num * bits + self._bits.size > MAX_DRAWN_BYTES:
             raise ParameterError("the file has too many vehicles and days for one simulation. Split it by days.")
         chosen, rows = np.zeros((num, bits), dtype=np.uint8), np.arange(num)
+        choices = np.array(self._schedule.moments)
         # Floyd's sampling, as a device does it: one draw for each slot.
-        for last in range(self.num_moments - self._schedule.slots_per_day, self.num_moments) if num else ():
-            moments = noise_arrays.below(self._public, last + 1, num)
-            moments = np.where(chosen[rows, moments >> 3] >> (moments & 7) & 1, last, moments)
+        for last in range(choices.size - self._schedule.slots_per_day, choices.size) if num else ():
+            moments = choices[noise_arrays.below(self._public, last + 1, num)]
+            moments = np.where(chosen[rows, moments >> 3] >> (moments & 7) & 1, choices[last], moments)
             chosen[rows, moments >> 3] |= (1 << (moments & 7)).astype(np.uint8)
         return chosen.reshape(days, vehicles, bits)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
@@ -31,7 +31,7 @@ from dunnage.devices.numbers import LocalNumeric
 from dunnage.devices.paths import LocalTrajectory
 from dunnage.devices.places import LocalLocation
 from dunnage.devices.subjects import MAX_TEXT, Grid, Quantity, Tier
-from dunnage.devices.task import MECHANISMS, Limits, Purpose, Schedule, Task
+from dunnage.devices.task import MECHANISMS, FileColumns, Limits, Purpose, Schedule, Task
 from dunnage.errors import PolicyError, Problem, UserError
 from dunnage.model.documents import Flaws, suggestion
 from dunnage.model.policy import (
@@ -89,6 +89,13 @@ class CarrierPolicy:
         names += [column for columns in self.place_columns.values() for column in columns]
         return tuple(dict.fromkeys(names))
 
+    @property
+    def file_columns(self) -> FileColumns:
+        """The columns of a file of readings; places are those of the first grid."""
+        usual = FileColumns()
+        places = next(iter(self.place_columns.values()), usual.places)
+        return FileColumns(vehicle=self.vehicle, time=self.time or usual.time, places=places)
+
     def digest(self) -> str:
         """Return the SHA-256 of the policy without its comments."""
         return digest_of(canonical(self.document))
@@ -140,6 +147,10 @@ def _carriers_of(written: Written) -> CarrierPolicy:
         assert isinstance(duty, Duty)  # one with an unknown name was refused
         numeric = _KIND_OF[duty.name] == "numeric"
         subjects = duty.attributes or tuple(numbers if numeric else grids)
+        quantities = [numbers[at] for at in subjects] if numeric else []
+        if duty.as_published:  # the published form knows no symbol: unless one is requested, as it was published
+            silent = [at for at, column in tables.attributes.items() if getattr(column, "missing", "") is None]
+            quantities = [replace(q, missing="middle") if q.name in silent else q for q in quantities]
         try:
             purposes.append(
                 Purpose(
@@ -147,7 +158,7 @@ def _carriers_of(written: Written) -> CarrierPolicy:
                     mechanism=duty.name,
                     tiers=tuple(Tier(name=tier, epsilon=epsilon) for tier, epsilon in duty.levels(tables.tiers)),
                     parameters=duty.parameters,
-                    quantities=tuple(numbers[at] for at in subjects) if numeric else (),
+                    quantities=tuple(quantities),
                     grid=None if numeric else grids[subjects[0]],
                     steps=duty.steps if isinstance(duty, TrajectoryDuty) else 1,
                 )
@@ -247,7 +258,7 @@ def _box(value: object) -> tuple[Fraction, ...]:
 def _for_devices(value: object, info: Info) -> object:
     """Refuse what only a publisher can do with a value that does not fit."""
     if value in ("refuse", "leave-out"):
-        words = "middle or symbol" if info.field_name == "missing" else "clamp"
+        words = "symbol or middle" if info.field_name == "missing" else "clamp"
         what = (
             f"= {value} is not for devices: refusing a report, or leaving it out, because of a value reveals the value"
         )
@@ -274,13 +285,13 @@ class NumberColumn(Table):
     )
     unit: str = key('text, such as "km/h"', "")
     steps: int | None = key("a whole number", None)
-    missing: Annotated[Literal["middle", "symbol"], BeforeValidator(_for_devices)] = "middle"
+    missing: Annotated[Literal["symbol", "middle"] | None, BeforeValidator(_for_devices)] = None
     outside: Annotated[Literal["clamp"], BeforeValidator(_for_devices)] = "clamp"
 
     def subject(self, name: str) -> Quantity:
         steps = {} if self.steps is None else {"steps": self.steps}
         low, high = self.domain
-        return Quantity(name=name, low=low, high=high, unit=self.unit, missing=self.missing, **steps)
+        return Quantity(name=name, low=low, high=high, unit=self.unit, missing=self.missing or "symbol", **steps)
 
 
 class GridColumn(Table):
@@ -398,6 +409,7 @@ class ScheduleTable(MadeTable[Schedule]):
     skew_seconds: int | None = key("a whole number: how far clocks may differ", None)
     window: int | None = key("a whole number: how many slots share an epsilon", None)
     closing: str | None = key('"03:00", when a day closes', None)
+    hours: Texts | None = key('["06:00", "20:00"], working hours in UTC: slots lie only in them', None)
     time: str | None = key('"time", the column of the moment of a reading', None)
 
     @cached_property

@@ -1032,13 +1032,15 @@ class LocalNumeric(Tiered[NumberReport]):
 
     def read(self, payload: bytes, *, tier: Tier | str) -> list[Symbol]:
         """Read a payload as triples: attribute (see :attr:`attributes`), key of the law, symbol of that law."""
-        return self.channel(tier).read(payload)
+        if not isinstance(payload, bytes | bytearray | memoryview):
+            raise _refused(f"its payload is of type {type(payload).__name__} instead of bytes")
+        return self.channel(tier).read(bytes(payload))
 
     def predicted_sd(self, tier: Tier | str, num_devices: int) -> tuple[float, ...]:
         """Return the largest standard deviation of each quantity's estimated mean, in its unit.
 
         The maximum is over all ways in which a number may be spread among devices, all of this tier. A quantity with
-        ``missing = "symbol"`` is assumed to be hardly ever missing.
+        ``missing = "symbol"`` is assumed to be hardly ever missing: if only a share of the slots has it, divide by it.
         """
         report, num = self.channel(tier), integer(num_devices, "num_devices", least=1)
         variances = [report.worst_of(at) / num for at in range(len(self.attributes))]

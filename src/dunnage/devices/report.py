@@ -207,8 +207,8 @@ class Report:
         tiers = task.purposes[self.purpose].tiers
         if self.tier >= len(tiers):
             raise ReportError(f"the purpose has {len(tiers)} tiers. Got number {self.tier}. {_AGAIN}")
-        if self.slot >= task.schedule.num_moments:
-            raise ReportError(f"a day has {task.schedule.num_moments} slots. Got number {self.slot}. {_AGAIN}")
+        if not task.schedule.chooses(self.slot):
+            raise ReportError(f"no device of the task chooses slot {self.slot} of a day. {_AGAIN}")
 
 
 _MAX = {"purpose": _MAX_INDEX, "tier": _MAX_INDEX, "day": MAX_DAYS, "slot": MINUTES_PER_DAY - 1}

@@ -114,8 +114,9 @@ class Quantity(Described):
     high: Fraction
     unit: str = ""  # unit of the bounds, for people
     steps: int = 1024  # the grid: [low, high] becomes the points -steps .. steps
-    # "middle": a missing number is reported as the middle of its domain. "symbol": a second, virtual number in {-1, 1}
-    # reports whether the number is present.
+    # "symbol": a second, virtual number in {-1, 1} reports whether the number is present, so that the mean is that of
+    # numbers which are. "middle": a missing number is reported as the middle of its domain, which biases the mean.
+    # Policies say "symbol" by default; a task that does not say is read as version 0.1 read it.
     missing: str = "middle"
 
     def __post_init__(self) -> None:
@@ -127,7 +128,7 @@ class Quantity(Described):
         check_whole(self.steps, f"steps of {self.name}", 1, MAX_STEPS)
         if self.missing not in ("middle", "symbol"):
             raise task_error(
-                f"missing of {self.name} must be middle or symbol", self.missing, 'The default is "middle".'
+                f"missing of {self.name} must be symbol or middle", self.missing, "Use symbol for unbiased means."
             )
 
     def present(self, value: object) -> bool:

@@ -8,13 +8,16 @@ report for one task never counts for another. This module uses only the standard
 
 All times are UTC: day ``d`` is the ``d``-th day after 1 January 1970, and a slot is a moment of a day, counted from
 midnight in steps of ``slot_minutes``.
+
+A task file may also name the columns of files that commands read (:class:`FileColumns`). They help the owner of such a
+file, and are not part of what is agreed: neither the digest nor a certificate contains them.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
 from fractions import Fraction
 from functools import cached_property
@@ -35,7 +38,7 @@ from dunnage.devices.subjects import (
     set_text,
     task_error,
 )
-from dunnage.errors import TaskError
+from dunnage.errors import ParameterError, TaskError
 from dunnage.exact import Json, shown
 from dunnage.noise.source import Noise
 
@@ -130,6 +133,7 @@ class Schedule(Described):
 
     Before each day a device chooses ``slots_per_day`` of its moments, uniformly at random, and never moves them. It
     sends the report of a slot from its moment until ``lateness_minutes`` later, but not after the day has closed.
+    With ``hours``, only moments are chosen whose slot, the ``slot_minutes`` up to the moment, lies in these hours.
     """
 
     slots_per_day: int = 1  # reports of each purpose in a day
@@ -140,15 +144,28 @@ class Schedule(Described):
     # clock goes back by less.
     skew_seconds: int = 120
     window: int | None = None  # with w, the stated epsilon covers any w consecutive slots: each has epsilon / w
+    hours: tuple[str, str] | None = None  # working hours, such as ("06:00", "20:00"); they may go past midnight
 
     def __post_init__(self) -> None:
         check_whole(self.slot_minutes, "slot_minutes", 1, MINUTES_PER_DAY)
         if MINUTES_PER_DAY % self.slot_minutes:
             raise task_error("slot_minutes must divide a day of 1440 minutes", self.slot_minutes, "Try 5.")
-        check_whole(self.slots_per_day, "slots_per_day", 1, self.num_moments)
+        if self.hours is not None:
+            hours: object = self.hours
+            if not isinstance(hours, list | tuple) or len(hours) != 2:
+                raise task_error("hours must be two times of day", hours, 'For example, write ["06:00", "20:00"].')
+            object.__setattr__(self, "hours", tuple(hours))
+            start, end = (_minutes_of(time, "hours") for time in hours)
+            if (end - start) % MINUTES_PER_DAY < self.slot_minutes or not self.moments:
+                raise task_error(
+                    f"no slot of {self.slot_minutes} minutes fits into the hours",
+                    f"{hours[0]} to {hours[1]}",
+                    "Widen them, shorten slot_minutes, or leave hours out for the whole day.",
+                )
+        check_whole(self.slots_per_day, "slots_per_day", 1, len(self.moments))
         check_whole(self.lateness_minutes, "lateness_minutes", 1, MINUTES_PER_DAY)
         check_whole(self.skew_seconds, "skew_seconds", 0, SECONDS_PER_DAY // 2)
-        _minutes_of(self.closing)
+        _minutes_of(self.closing, "closing")
         if self.window is not None:
             check_whole(self.window, "window", 1, 10**6)
 
@@ -156,11 +173,24 @@ class Schedule(Described):
     def num_moments(self) -> int:
         return MINUTES_PER_DAY // self.slot_minutes
 
+    @cached_property
+    def moments(self) -> Sequence[int]:
+        """The slots that may be chosen: all moments of a day, or those in the hours."""
+        return tuple(filter(self.chooses, range(self.num_moments))) if self.hours else range(self.num_moments)
+
+    def chooses(self, slot: int) -> bool:
+        """Return whether a device may choose a slot."""
+        if not 0 <= slot < self.num_moments or self.hours is None:
+            return 0 <= slot < self.num_moments
+        start, end = (_minutes_of(time, "hours") for time in self.hours)
+        since, length = slot * self.slot_minutes - start, (end - start) % MINUTES_PER_DAY
+        return self.slot_minutes <= since % MINUTES_PER_DAY <= length
+
     def moment(self, day: int, slot: int) -> int:
         return day * SECONDS_PER_DAY + slot * self.slot_minutes * 60
 
     def closes(self, day: int) -> int:
-        return (day + 1) * SECONDS_PER_DAY + _minutes_of(self.closing) * 60
+        return (day + 1) * SECONDS_PER_DAY + _minutes_of(self.closing, "closing") * 60
 
     def deadline(self, day: int, slot: int) -> int:
         return min(self.moment(day, slot) + self.lateness_minutes * 60, self.closes(day))
@@ -174,16 +204,16 @@ class Schedule(Described):
         """Sample the slots of a day: all sets of ``slots_per_day`` moments are equally likely."""
         chosen: set[int] = set()
         # Floyd's sampling: one random number for each slot, whatever the number of moments.
-        for last in range(self.num_moments - self.slots_per_day, self.num_moments):
-            slot = noise.below(last + 1)
-            chosen.add(last if slot in chosen else slot)
-        return tuple(sorted(chosen))
+        for last in range(len(self.moments) - self.slots_per_day, len(self.moments)):
+            place = noise.below(last + 1)
+            chosen.add(last if place in chosen else place)
+        return tuple(self.moments[place] for place in sorted(chosen))
 
 
-def _minutes_of(time: object) -> int:
+def _minutes_of(time: object, what: str) -> int:
     digits = isinstance(time, str) and len(time) == 5 and time[2] == ":" and (time[:2] + time[3:])
     if not digits or not (digits.isascii() and digits.isdigit()) or digits > "2359" or digits[2:] > "59":
-        raise task_error("closing must be a time of day, HH:MM", time, 'For example, write "03:00".')
+        raise task_error(f"{what} must be a time of day, HH:MM", time, 'For example, write "03:00".')
     return int(digits[:2]) * 60 + int(digits[2:])
 
 
@@ -208,6 +238,33 @@ class Limits(Described):
 
 
 @dataclass(frozen=True, kw_only=True)
+class FileColumns(Described):
+    """Names of the columns of a file of readings, other than those of numbers, which are named as the numbers."""
+
+    vehicle: str = "vehicle"  # Which vehicle a row is about
+    time: str = "time"  # The moment of a row
+    places: tuple[str, str] = ("lon", "lat")  # Longitude and latitude
+
+    def __post_init__(self) -> None:
+        places: object = self.places
+        if not isinstance(places, tuple) or len(places) != 2 or not all(isinstance(name, str) for name in places):
+            raise ParameterError(
+                f"place columns must be two names, longitude before latitude, such as lon,lat. Got {shown(places)}."
+            )
+        names = [self.vehicle, self.time, *self.places]
+        if not all(isinstance(name, str) and name for name in names) or len(set(names)) < len(names):
+            raise ParameterError(
+                f"vehicle, time and place columns must have different names. Got {', '.join(map(str, names))}."
+            )
+
+    def numbers_of(self, task: Task) -> list[str]:
+        """Name the columns of numbers that a task needs, each once."""
+        names = [quantity.name for purpose in task.purposes for quantity in purpose.quantities]
+        names += self.places if any(purpose.grid for purpose in task.purposes) else ()
+        return list(dict.fromkeys(names))
+
+
+@dataclass(frozen=True, kw_only=True)
 class Task(Described):
     """What devices and platform agree on.
 
@@ -225,6 +282,8 @@ class Task(Described):
         What one device stands for.
     version
         Number of this task among the tasks of the dataset. Any change makes another task.
+    file_columns
+        Names of columns of files that devices read. Not agreed, so not part of the digest.
 
     Raises
     ------
@@ -248,6 +307,7 @@ class Task(Described):
     limits: Limits
     protects: str = "vehicle"
     version: int = 1
+    file_columns: FileColumns = field(default=FileColumns(), compare=False)
 
     def __repr__(self) -> str:
         names = ", ".join(purpose.name for purpose in self.purposes)
@@ -258,7 +318,7 @@ class Task(Described):
         set_text(self, "protects", "what a task protects")
         check_whole(self.version, "the version of a task", 1, 2**31 - 1)
         _set_items(self, "purposes", Purpose, least=1, most=MAX_PURPOSES)
-        for name, kind in (("schedule", Schedule), ("limits", Limits)):
+        for name, kind in (("schedule", Schedule), ("limits", Limits), ("file_columns", FileColumns)):
             if not isinstance(getattr(self, name), kind):
                 raise task_error(f"{name} must be a {kind.__name__}", type(getattr(self, name)).__name__, "Make one.")
         several = {tuple(sorted(tier.name for tier in p.tiers)) for p in self.purposes if len(p.tiers) > 1}
@@ -308,14 +368,16 @@ class Task(Described):
         return names.index(name)
 
     def to_dict(self) -> dict[str, Json]:
-        return {"format": FORMAT, "kind": _KIND, **super().to_dict()}
+        agreed = {name: value for name, value in super().to_dict().items() if name != "file_columns"}
+        return {"format": FORMAT, "kind": _KIND, **agreed}
 
     def to_bytes(self) -> bytes:
         return json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":")).encode("ascii")
 
     def to_json(self) -> str:
-        """Write the task in a form that people can read; the digest does not depend on its spaces."""
-        return json.dumps(self.to_dict(), sort_keys=True, indent=2) + "\n"
+        """Write the task in a form that people can read, with unusual names of columns, which the digest leaves out."""
+        unusual = {} if self.file_columns == FileColumns() else {"file_columns": self.file_columns.to_dict()}
+        return json.dumps(self.to_dict() | unusual, sort_keys=True, indent=2) + "\n"
 
     @cached_property
     def digest(self) -> str:
@@ -334,14 +396,18 @@ class Task(Described):
                 f"this version reads tasks of format {FORMAT}", data["format"], "Update Dunnage, or rewrite the task."
             )
         required = ("format", "kind", "dataset", "protects", "version", "purposes", "schedule", "limits")
-        given = check_keys(data, "a task", required, (), TaskError)
+        given = check_keys(data, "a task", required, ("file_columns",), TaskError)
         if given["kind"] != _KIND or type(given["format"]) is not int:
             raise task_error("this is not a task", given["kind"], "Use a file that `dunnage device task` wrote.")
         schedule = _read(Schedule, given["schedule"], "schedule", all_due=True)
         limits = _read(Limits, given["limits"], "limits")
         purposes = [_purpose(item) for item in _listed(given["purposes"], "purposes", MAX_PURPOSES)]
         plain = {name: given[name] for name in ("dataset", "protects", "version")}
-        return cls(**plain, purposes=tuple(purposes), schedule=schedule, limits=limits)
+        try:
+            columns = _read(FileColumns, given.get("file_columns", {}), "file_columns", places=_pair)
+        except ParameterError as error:
+            raise TaskError(str(error)) from None
+        return cls(**plain, purposes=tuple(purposes), schedule=schedule, limits=limits, file_columns=columns)
 
 
 def parse_json(text: str | bytes, *, what: str, most_bytes: int, error: Callable[[str], Exception]) -> Any:
@@ -394,6 +460,10 @@ def _read(kind: type[_T], data: object, where: str, *, all_due: bool = False, **
         if item.name in given and str(item.type).startswith("Fraction"):
             _check_decimal(given[item.name], item.name)
     return kind(**given | {name: change(given[name]) for name, change in changes.items() if name in given})
+
+
+def _pair(names: object) -> object:
+    return tuple(names) if isinstance(names, list) else names
 
 
 def _purpose(data: object) -> Purpose:

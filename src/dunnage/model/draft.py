@@ -237,19 +237,7 @@ def _draft_devices(dataset: str, kinds: Mapping[str, str], options: ReadOptions,
         tables.insert(0, "# Save readings as Parquet, or as CSV with commas, decimal points and UTF-8.\n")
     head = _head(dataset, "vehicle", "what one device stands for", "devices")
     schedule = _TEXTS["schedule"].format(time=_named("time", moment, "the column with the time"))
-    # Options for columns with other names than a simulation expects; unusual names are for the owner to write.
-    expected = {
-        "vehicle-column": (vehicle or "NAME", "vehicle"),
-        "time-column": (moment or "NAME", "time"),
-        "place-columns": (",".join(place or ("lon", "lat")), "lon,lat"),
-    }
-    columns = "".join(
-        f" --{option} {name if re.fullmatch(r'[A-Za-z0-9_.,-]+', name) else 'NAME'}"
-        for option, (name, usual) in expected.items()
-        if name != usual
-    )
-    trial = _TEXTS["trial"].format(columns=columns)
-    return "\n".join([head, *tables, schedule, *purposes, trial])
+    return "\n".join([head, *tables, schedule, *purposes, _TEXTS["trial"]])
 
 
 def _device_table(name: str, kind: str, moment: str | None, vehicle: str | None, seen: str | None) -> str:

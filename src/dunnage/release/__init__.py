@@ -30,6 +30,7 @@ from dunnage.notebooks import Displayed, Tabular
 from dunnage.release.kinds import COUNTS, ROWS, Kind, fill, floats, kind_of
 from dunnage.release.page import certificate_page
 from dunnage.tables.columns import portable, write_csv
+from dunnage.text import time_text
 
 CERTIFICATE_FILE = "certificate.json"
 DATAPACKAGE_FILE = "datapackage.json"
@@ -352,7 +353,8 @@ def _readme(release: Release) -> str:
         "release",
         dataset=certificate.dataset,
         version=certificate.software.dunnage,
-        time=certificate.time,
+        time=time_text(certificate.time),
+        cautions="".join(f"**{text}**\n\n" for text in kind.cautions(release)),
         model=certificate.guarantee.model,
         basis=certificate.basis,
         proof=proof,

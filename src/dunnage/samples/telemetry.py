@@ -208,9 +208,7 @@ def _broken(
 def telemetry_policy(setting: TelemetrySetting, dataset: str) -> str:
     numbers = "\n".join(
         f'[attributes.{sensor.name}]\nrole = "quasi-identifier"\nkind = "numeric"\n'
-        f"domain = [{sensor.low}, {sensor.high}]\n"
-        + (f"unit = {json.dumps(sensor.unit)}\n" if sensor.unit else "")
-        + 'missing = "middle"\n'
+        f"domain = [{sensor.low}, {sensor.high}]\n" + (f"unit = {json.dumps(sensor.unit)}\n" if sensor.unit else "")
         for sensor in setting.sensors
     )
     # The smallest interval that divides a day evenly and contains a reading of every vehicle.

@@ -30,11 +30,12 @@ import pyarrow.parquet as pq
 from dunnage.collecting.estimate import normal_quantile
 from dunnage.collecting.files import describe_reports, describe_tallies, read_task_file
 from dunnage.collecting.identity import KeyRing, SealedRecord
+from dunnage.collecting.precision import Precision, more_lines, needs_of_release, needs_of_task, plan_lines
 from dunnage.collecting.tasks import read_carriers, task_of
 from dunnage.devices.allowance import Spent
 from dunnage.devices.client import check_task
 from dunnage.devices.client import mechanism_of as device_mechanism
-from dunnage.devices.task import Task
+from dunnage.devices.task import Schedule, Task
 from dunnage.errors import (
     AllowanceError,
     CheckFailed,
@@ -53,10 +54,11 @@ from dunnage.model.guarantees import Basis, Guarantee, Loss, Promise, WithinClus
 from dunnage.model.policy import Policy, is_for_devices
 from dunnage.publishing import DryRun, mechanism_of, promise
 from dunnage.release import Release
+from dunnage.release.kinds import ESTIMATES
 from dunnage.release.kinds.counts import expected_lines
 from dunnage.release.kinds.rows import MAX_LINES
 from dunnage.tables.reader import EXCEL_ENDINGS, TAB_ENDINGS, ReadOptions, guess_options, read_table
-from dunnage.text import number_text, several
+from dunnage.text import number_text, several, time_text
 
 if TYPE_CHECKING:
     from dunnage.usefulness import Usefulness
@@ -86,11 +88,12 @@ def release_text(release: Release) -> str:
     try:
         parts = [
             titled(title),
+            *release.owner.cautions(release),
             statement_text(certificate),
             "\n".join(release.owner.figures(release)),
             *(interval_picture(release, name) for name in pictured),
             label_list(release),
-            f"Certificate {certificate.digest}\nSpend {certificate.spend.id}, {certificate.time}",
+            f"Certificate {certificate.digest}\nSpend {certificate.spend.id}, {time_text(certificate.time)}",
         ]
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, ZeroDivisionError):
         # The digests match, so the maker of the release wrote it this way.
@@ -303,12 +306,18 @@ def dry_run_text(run: DryRun) -> str:
     )
 
 
-def task_text(task: Task, devices: int | None = None, *, confidence: float = 0.95) -> str:
+def schedule_words(schedule: Schedule) -> str:
+    """Say from which moments of a day slots are chosen."""
+    hours = f" between {schedule.hours[0]} and {schedule.hours[1]} UTC" if schedule.hours else ""
+    return f"{schedule.slots_per_day:,} of {several(len(schedule.moments), 'moment')} a day{hours}"
+
+
+def task_text(
+    task: Task, devices: int | None = None, *, confidence: float = 0.95, precision: Precision | None = None
+) -> str:
     """Describe a task: its questions, what vehicles give away, and the predicted error of estimates for a fleet."""
     schedule = task.schedule
-    slots = (
-        f"{several(schedule.slots_per_day, 'slot')} a day of {schedule.num_moments:,}, at random, chosen before the day"
-    )
+    slots = f"{schedule_words(schedule)}, at random, chosen before the day"
     late = f"sent within {several(schedule.lateness_minutes, 'minute')}; a day closes at {schedule.closing} UTC"
     lines = [
         titled(f"Task of {task.dataset}, version {task.version}"),
@@ -355,6 +364,9 @@ def task_text(task: Task, devices: int | None = None, *, confidence: float = 0.9
         if purpose.grid is not None:
             verdict = mechanism.noise_verdict(devices)
             lines.append(f"  {'NOISE' if verdict.is_noise else 'Map'}: {verdict.message}")
+    needs = needs_of_task(task, precision or Precision(), confidence=confidence) if devices is not None else []
+    if needs and devices is not None:
+        lines += ["", "What a precision takes", *(f"  {text}" for text in plan_lines(needs, task, devices))]
     # What a report, a slot, a day and a lifetime give away, and what this means in odds.
     lines += ["", "What a vehicle gives away"]
     losses = check_task(task)
@@ -392,10 +404,13 @@ def predictions(task: Task, devices: int) -> list[str]:
             f"{purpose.name}: with {devices:,} vehicles, all of tier {tier.name}, means are within about "
             f"{', '.join(means)}"
         )
+        noise = [q.name for q, sd in zip(purpose.quantities, sds, strict=True) if 4 * sd >= q.high - q.low]
+        if noise:
+            hints.append(f"{purpose.name}: NOISE, as wide as the whole range: {', '.join(noise)}")
     return hints
 
 
-def device_policy_text(path: Path, devices: int) -> tuple[dict[str, object], str]:
+def device_policy_text(path: Path, devices: int, precision: Precision) -> tuple[dict[str, object], str]:
     policy = read_carriers(path)
     task = task_of(policy)
     promises = {purpose.name: device_mechanism(task, purpose).promise() for purpose in task.purposes}
@@ -407,7 +422,7 @@ def device_policy_text(path: Path, devices: int) -> tuple[dict[str, object], str
     tiers = {tier.name: tier.epsilon for purpose in task.purposes for tier in purpose.tiers}
     listed = ", ".join(f"{name} (epsilon {float(epsilon):g})" for name, epsilon in tiers.items())
     day = "" if limits.day is None else f", {float(limits.day):g} for a day"
-    slots = f"{schedule.slots_per_day} of {schedule.num_moments} moments a day, chosen at random before the day"
+    slots = f"{schedule_words(schedule)}, chosen at random before the day"
     late = f"a report may come {schedule.lateness_minutes} minutes late; a day closes at {schedule.closing} UTC"
     lines += labelled(
         ("Tiers", listed),
@@ -419,6 +434,8 @@ def device_policy_text(path: Path, devices: int) -> tuple[dict[str, object], str
     parts += [f"Mechanism {name}\n{promise_text(promise)}" for name, promise in promises.items()]
     parts.append("\n".join(["Gives away", *(f"  {text}" for text in statements)]))
     parts.append("\n".join(["Predicted error", *(f"  {text}" for text in hints)]))
+    if needs := list(plan_lines(needs_of_task(task, precision), task, devices)):
+        parts.append("\n".join(["What a precision takes", *(f"  {text}" for text in needs)]))
     described: dict[str, object] = {
         "dataset": policy.dataset,
         "digest": policy.digest(),
@@ -457,11 +474,11 @@ FILE_KINDS = (
 )
 
 
-def shown(path: str | os.PathLike[str], *, devices: int = DEFAULT_DEVICES) -> Shown:
+def shown(path: str | os.PathLike[str], *, devices: int = DEFAULT_DEVICES, precision: Precision | None = None) -> Shown:
     """Describe any file or folder that commands read or write."""
     place = Path(path)
     try:
-        return _shown(place, devices)
+        return _shown(place, devices, precision or Precision())
     except DunnageError:
         raise
     except OSError as error:
@@ -472,9 +489,9 @@ def shown(path: str | os.PathLike[str], *, devices: int = DEFAULT_DEVICES) -> Sh
         raise InputError(str(place), [f"{what}. Write it again, or use a copy."]) from None
 
 
-def _shown(path: Path, devices: int) -> Shown:
+def _shown(path: Path, devices: int, precision: Precision) -> Shown:
     if path.is_dir():
-        return _shown_folder(path)
+        return _shown_folder(path, precision)
     if not path.exists():
         raise ParameterError(f"{path} does not exist. Name {_kinds()}.")
     if not path.is_file():  # reading a pipe could wait for ever
@@ -482,7 +499,7 @@ def _shown(path: Path, devices: int) -> Shown:
     with path.open("rb") as source:
         head = source.read(HEAD_BYTES)
     if path.name in _MAIN_FILES:
-        return _shown_folder(path.parent)
+        return _shown_folder(path.parent, precision)
     # The first bytes say what a file is, whatever its name.
     if path.name.endswith(".key.parquet"):
         raise _private_key(path)
@@ -493,9 +510,9 @@ def _shown(path: Path, devices: int) -> Shown:
         if b'"%s"' % kind.encode() in head[:400]:
             return describe(path)
     if path.suffix.lower() == ".toml":
-        return _shown_policy(path, devices)
+        return _shown_policy(path, devices, precision)
     if path.suffix.lower() == ".json":
-        return _shown_json(path, devices)
+        return _shown_json(path, devices, precision)
     if by_ending := _BY_ENDING.get(path.suffix.lower()):
         return by_ending(path)
     if path.suffix in _OPENED_WITH:
@@ -508,10 +525,10 @@ def _kinds() -> str:
     return f"a folder ({folders}) or a file ({'; '.join(FILE_KINDS)})"
 
 
-def _shown_folder(path: Path) -> Shown:
+def _shown_folder(path: Path, precision: Precision) -> Shown:
     for _, markers, describe in _FOLDERS:
         if all((path / marker).is_file() for marker in markers):
-            return describe(path)
+            return _shown_release(path, precision) if describe is _shown_release else describe(path)
     missing = ", ".join(f"{' and '.join(markers)} ({what})" for what, markers, _ in _FOLDERS)
     raise ParameterError(f"{path} is not a folder that dunnage show knows. It contains none of {missing}.")
 
@@ -687,11 +704,21 @@ _BY_HEADER: Mapping[tuple[str, ...], Callable[[Path, Sequence[str]], Shown]] = {
 # Folders
 
 
-def _shown_release(path: Path) -> Shown:
+def _shown_release(path: Path, precision: Precision | None = None) -> Shown:
     from dunnage.release import Release, describe_release
 
     release = Release.read(path)
-    return dict(describe_release(release)), release_text(release)
+    described, text = dict(describe_release(release)), release_text(release)
+    if cautions := release.owner.cautions(release):
+        described["cautions"] = list(cautions)
+    if release.kind == ESTIMATES:
+        task = Task.from_json(json.dumps(release.certificate.estimates.task))
+        needs = needs_of_release(release, task, precision or Precision())
+        described["precision"] = [need.to_dict() for need in needs]
+        if needs:
+            lines = labelled(*(("Precision", words) for words in more_lines(needs, task, None)))
+            text += "\n\n" + "\n".join(lines)
+    return described, text
 
 
 def _shown_plan(path: Path) -> Shown:
@@ -789,7 +816,7 @@ _FOLDERS: tuple[tuple[str, tuple[str, ...], Callable[[Path], Shown]], ...] = (
 # Documents: a certificate by itself, a datapackage, a proof, figures of a demo, a task
 
 
-def _shown_json(path: Path, devices: int) -> Shown:
+def _shown_json(path: Path, devices: int, precision: Precision) -> Shown:
     _check_size(path, MAX_BYTES)
     try:
         content = json.loads(path.read_bytes())
@@ -811,8 +838,9 @@ def _shown_json(path: Path, devices: int) -> Shown:
         raise ParameterError(
             f"{path} is not a certificate, a datapackage, a proof, a file of tallies or a task: {error}"
         ) from None
-    described = {"digest": task.digest, "devices": devices, "task": json.loads(task.to_json())}
-    return described, task_text(task, devices)
+    needs = [need.to_dict() for need in needs_of_task(task, precision)]
+    described = {"digest": task.digest, "devices": devices, "task": json.loads(task.to_json()), "precision": needs}
+    return described, task_text(task, devices, precision=precision)
 
 
 def _shown_certificate(path: Path) -> Shown:
@@ -928,14 +956,14 @@ def _shown_ledger(path: Path) -> Shown:
 # Policies, and drafts of them
 
 
-def _shown_policy(path: Path, devices: int) -> Shown:
+def _shown_policy(path: Path, devices: int, precision: Precision) -> Shown:
     try:
         try:
             for_devices = is_for_devices(tomllib.loads(path.read_text(encoding="utf-8-sig")))
         except (OSError, ValueError, ArithmeticError, RecursionError):
             for_devices = False  # Policy.read says what is wrong
         if for_devices:
-            return device_policy_text(path, devices)
+            return device_policy_text(path, devices, precision)
         policy = Policy.read(path)
     except PolicyError as error:
         # A draft lists its blanks and other problems; a policy without blanks is an error.

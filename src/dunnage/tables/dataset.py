@@ -36,7 +36,15 @@ from dunnage.model.guarantees import SpendPurpose
 from dunnage.model.policy import PERIOD_FORMATS, PeriodRule, Policy
 from dunnage.model.schema import Attribute, Role, Schema
 from dunnage.tables.columns import decoded, is_text, mask_of, null_words, numbers_of_text, read_times
-from dunnage.tables.reader import EXCEL_ENDINGS, ReadOptions, guess_options, is_named, line_of_row, read_table
+from dunnage.tables.reader import (
+    EXCEL_ENDINGS,
+    ReadOptions,
+    data_files,
+    guess_options,
+    is_named,
+    line_of_row,
+    read_table,
+)
 
 _PERIOD_WORDS = {"day": "YYYY-MM-DD", "month": "YYYY-MM"}
 _FIRST_INEXACT = 2.0**53
@@ -674,7 +682,8 @@ def draft(data: str | os.PathLike[str], *, story: str | None = None) -> str:
     Parameters
     ----------
     data
-        Path of a CSV (or ``.tsv``) or Parquet file, a folder of Parquet files or an Excel workbook.
+        Path of a CSV (or ``.tsv``) or Parquet file, a folder of Parquet files or an Excel workbook; for readings of
+        devices, also of a folder of such files.
     story
         What rows stand for: ``rows`` (records), ``trips`` (to be counted) or ``devices`` (readings that devices
         perturb). By default guessed from the names of the columns.
@@ -684,11 +693,12 @@ def draft(data: str | os.PathLike[str], *, story: str | None = None) -> str:
     str
         TOML text with blank roles, domains, k and epsilon.
     """
-    from dunnage.model.draft import draft_policy
+    from dunnage.model.draft import draft_policy, likely_story
 
     if not isinstance(data, str | os.PathLike):
         raise ParameterError(f"data must be the path of a file. Got {shown(type(data).__name__)}.")
-    path = Path(data)
+    whole = Path(data)
+    path = data_files(whole)[0]  # the files of a folder have the same columns
     options = guess_options(path)
     table, _, skipped = read_table(path, options)
     # No policy fits two columns of the same name, or rows that are longer or shorter than others.
@@ -717,7 +727,11 @@ def draft(data: str | os.PathLike[str], *, story: str | None = None) -> str:
             options = replace(options, decimal=",", delimiter=";" if is_workbook else options.delimiter)
     kinds = {name: _kind(column, options) for name, column in first.items()}
     seen = {name: what for name in counts if (what := _seen(first[name], kinds[name], counts[name], options))}
-    return draft_policy(path.name.split(".")[0], kinds, options=options, story=story, seen=seen)
+    if path != whole and (story or likely_story(kinds)) != "devices":
+        raise InputError(
+            str(whole), ["is a folder, and only readings of devices may lie in several files. Name a file."]
+        )
+    return draft_policy(whole.name.split(".")[0], kinds, options=options, story=story, seen=seen)
 
 
 def _words(cells: pa.Array) -> list[str]:

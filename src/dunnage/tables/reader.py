@@ -107,6 +107,17 @@ def parquet_files(path: Path) -> list[Path]:
     return [file for file in files if is_named(file, PARQUET_ENDINGS) and file.name[0] not in "._" and file.is_file()]
 
 
+def data_files(path: Path) -> list[Path]:
+    """Return the files of readings: the file, or those of a folder by name; a folder of Parquet files counts as one."""
+    if not path.is_dir():
+        return [path]
+    files = [file for file in sorted(path.iterdir()) if is_named(file, ENDINGS) and file.name[0] not in "._~"]
+    files = [file for file in files if file.is_file()]
+    if not files:
+        raise InputError(str(path), [f"is a folder without files that end in {', '.join(ENDINGS)}. Check the path."])
+    return [path] if files == parquet_files(path) else files
+
+
 def read_table(path: Path, options: ReadOptions, wanted: Iterable[str] = ()) -> Source:
     """Read a CSV file as text columns; a Parquet file or folder, or a workbook, with its own types.
 

@@ -60,6 +60,10 @@ class Kind(abc.ABC):
         """Say what one protected unit loses, if the odds of the certificate do not say everything."""
         return ()
 
+    def cautions(self, release: Release) -> tuple[str, ...]:
+        """Say what would mislead someone who reads the tables alone; shown before everything else."""
+        return ()
+
     @abc.abstractmethod
     def readme(self, release: Release, columns: str) -> str:
         """Write the part of the README after promise and files."""

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, ClassVar
 import pyarrow as pa
 
 from dunnage.exact import decimal_text, exact
-from dunnage.model.certificate import Certificate, TierLoss
+from dunnage.model.certificate import AttributeStatement, Certificate, TierLoss
 from dunnage.release.kinds import Columns, Kind, fill
 from dunnage.release.kinds.rows import MAX_LINES
+from dunnage.text import percent
 
 if TYPE_CHECKING:
     from dunnage.release import Release
@@ -32,6 +33,10 @@ COLUMN_TYPES: Mapping[str, pa.DataType] = {
     "unit": pa.string(),
 }
 """All possible columns of a table of estimates, in order."""
+NOISE_SHARE = 0.5
+"""Estimates say first that a mean is noise if its interval covers a larger share of the range."""
+MISSING_SHARE = 0.1
+"""Estimates say first that readings are missing if that is so in a larger share of the slots."""
 NOT_CHECKED = (
     "that devices of the task made the reports as scheduled, and that none was forged",
     "that values and intervals follow from the reports, which are not in the folder",
@@ -58,7 +63,7 @@ class EstimatesKind(Kind):
     def column_words(self, name: str, release: Release, table: str = "data") -> str:
         level = _level(release.certificate)
         words = {
-            "quantity": "what is estimated: mean, present (share of vehicles with a value), share, quantile",
+            "quantity": "what is estimated: mean, present (share of slots with a reading), share, quantile",
             "purpose": "purpose of the reports that it comes from",
             "attribute": "the measured number; empty for places and paths",
             "bin_lower": "lower end of the bin, in the unit of the number",
@@ -80,6 +85,57 @@ class EstimatesKind(Kind):
             return ()
         loss = certificate.estimates.loss
         return tuple(_tier_words(tier, item, loss.lifetime) for tier, item in sorted(loss.tiers.items()))
+
+    def cautions(self, release: Release) -> tuple[str, ...]:
+        """Say which means are noise, and where missing readings count as something else, or are many."""
+        texts, lines = [], release.data.to_pylist()
+        ranges = {
+            (item.purpose, item.name): float(exact(str(item.domain["upper"])) - exact(str(item.domain["lower"])))
+            for item in release.certificate.attributes
+            if item.domain is not None and item.domain_kind == "numeric"
+        }
+        noise = [
+            line["attribute"]
+            for line in lines
+            if line["quantity"] == "mean"
+            and line["upper"] - line["lower"] > NOISE_SHARE * ranges[line["purpose"], line["attribute"]]
+        ]
+        if noise:
+            texts.append(
+                f"Mostly noise: {', '.join(noise)}. The interval of the mean covers over half of the public range. "
+                "Do not use the value; collect more reports, report fewer numbers, or use a larger epsilon."
+            )
+        filled = {item.name: words for item in release.certificate.attributes if (words := filled_words(item))}
+        if filled:
+            values = ", ".join(f"{name} {words}" for name, words in filled.items())
+            texts.append(
+                f"A slot without a reading counts as the middle of the domain ({values}), and nobody can tell how many "
+                "such slots there were: these are not means of readings unless nearly every slot has one. A policy "
+                'with missing = "symbol" estimates the mean of the readings.'
+            )
+        many, unclear, wider = [], [], 1.0
+        for line in lines:
+            if line["quantity"] != "present" or line["value"] is None or 1 - line["value"] <= MISSING_SHARE:
+                continue
+            share, ends = percent(1 - line["value"]), f"{percent(1 - line['upper'])} to {percent(1 - line['lower'])}"
+            if 1 - line["upper"] > MISSING_SHARE:
+                many.append(f"{line['attribute']} in about {share} of them ({ends})")
+                wider = max(wider, 1 / max(line["value"], 0.01))
+            else:
+                unclear.append(f"{line['attribute']} in {ends} of them")
+        if many:
+            texts.append(
+                f"Many slots had no reading: {', '.join(many)}. The mean is that of the readings there are, and says "
+                f"nothing about the other slots; its interval is about {wider:.2g} times as wide because of them. If "
+                "vehicles rest at some hours, state working hours in [schedule]; if readings are farther apart than "
+                "slots, make slots longer."
+            )
+        if unclear:
+            texts.append(
+                f"Some slots may have had no reading, and there are too few reports to tell how many: "
+                f"{', '.join(unclear)}. The mean is that of the readings there are."
+            )
+        return tuple(texts)
 
     def readme(self, release: Release, columns: str) -> str:
         certificate = release.certificate
@@ -104,6 +160,11 @@ class EstimatesKind(Kind):
         lines = [f"Reports     {name}: {tiers_words(tiers)}" for name, tiers in sorted(measures.reports.items())]
         lines += [f"Map         {name}: {message}" for name, message in sorted((measures.maps or {}).items())]
         lines += [f"Loss        {words}" for words in self.loss_words(release.certificate)]
+        filled = {
+            item.name: f" (missing: {words})"
+            for item in release.certificate.attributes
+            if (words := filled_words(item))
+        }
         groups: dict[tuple[str, str], list[Mapping[str, object]]] = {}
         for line in release.data.to_pylist():
             groups.setdefault((line["purpose"], line["quantity"]), []).append(line)
@@ -112,7 +173,7 @@ class EstimatesKind(Kind):
             largest = sorted(rows, key=lambda row: -float(str(row["value"] or 0.0)))
             chosen = largest[:MAX_LINES] if many else rows
             lines += ["", f"{purpose}: {quantity}" + (f", the largest {len(chosen)} of {len(rows):,}" if many else "")]
-            lines += [_estimate_line(row) for row in chosen]
+            lines += [_estimate_line(row, filled.get(str(row.get("attribute")), "")) for row in chosen]
         return lines
 
     def headline(self, certificate: Certificate, num_rows: int, num_left_out: int) -> list[str]:
@@ -156,8 +217,17 @@ def _subject_words(certificate: Certificate) -> str:
     return "\n".join(lines)
 
 
-def _estimate_line(row: Mapping[str, object]) -> str:
-    about = [str(row[key]) for key in ("attribute", "path") if row.get(key)]
+def filled_words(item: AttributeStatement) -> str:
+    """Write what a missing reading of a number counts as; empty if it does not count, or for places."""
+    domain = item.domain or {}
+    if item.domain_kind != "numeric" or item.missing != "middle":
+        return ""
+    ends = [exact(str(domain[end])) for end in ("lower", "upper")]
+    return f"{decimal_text((ends[0] + ends[1]) / 2)} {item.unit}".rstrip()
+
+
+def _estimate_line(row: Mapping[str, object], filled: str = "") -> str:
+    about = [f"{row[key]}{filled}" for key in ("attribute", "path") if row.get(key)]
     about += [f"{row['bin_lower']:g} to {row['bin_upper']:g}"] if row.get("bin_lower") is not None else []
     if row.get("cell") is not None:
         centre = f" ({row['lon']:.5g}, {row['lat']:.5g})" if row["lon"] is not None else ", outside or missing"
