@@ -27,7 +27,8 @@ from dunnage.model.domains import Category
 from dunnage.model.guarantees import Loss, Promise
 from dunnage.model.policy import Policy
 from dunnage.noise.source import Noise
-from dunnage.publication import Key, Publication, check_output
+from dunnage.publication import KEY_ENDING, Key, Publication, check_output, key_path, unplanned_rows
+from dunnage.tables.columns import write_csv
 from dunnage.tables.dataset import Dataset
 from dunnage.tables.reader import CSV_ENDINGS
 
@@ -118,7 +119,8 @@ def publish(
     data
         The rows, with their policy.
     out
-        Folder for the release; the key goes beside it. None keeps both in memory.
+        Folder for the release; the key goes beside it, and the list of rows that are not released, if there are any
+        (``OUT.unplanned.csv``, private). None keeps everything in memory.
     ledger
         A ledger or its path; by default ``dunnage-ledger.sqlite`` beside the policy.
     noise
@@ -155,6 +157,7 @@ def publish(
     written = publication.write(out, sign=sign, force=force)
     if mechanism.pools:
         write_pool(data, written.key, pool_path(out, data), force=force)
+    _write_unplanned(data, written.key, unplanned_path(out), force=force)
     return written
 
 
@@ -194,9 +197,9 @@ def _data_warnings(mechanism: Mechanism, data: Dataset) -> Iterator[str]:
 def _check_places(mechanism: Mechanism, data: Dataset, out: str | os.PathLike[str], *, force: bool) -> None:
     """Check, before any budget is spent, that every file can be written."""
     check_output(out, force=force)
-    pool = pool_path(out, data)
-    if mechanism.pools and os.path.lexists(pool) and not force:
-        raise OutputError(f"{pool} already exists. Choose another name, or replace it with --force.")
+    for path in (unplanned_path(out), *([pool_path(out, data)] if mechanism.pools else [])):
+        if os.path.lexists(path) and not force:
+            raise OutputError(f"{path} already exists. Choose another name, or replace it with --force.")
 
 
 def pool_path(folder: str | os.PathLike[str], data: Dataset) -> Path:
@@ -224,8 +227,7 @@ def write_pool(data: Dataset, key: Key, path: Path, *, force: bool = False) -> N
     that the policy itself left out are not in it.
     """
     _, positions = data.parts.of(left_out_rows(data, key))
-    assert data.original is not None
-    rows = data.original.take(data.parts.source_rows[positions])
+    rows = data.original.take(np.sort(data.parts.source_rows[positions]))
     sink = io.BytesIO()
     if _is_csv(data):  # cells were read as text: write the same text
         options, text = data.policy.read_options, io.StringIO(newline="")
@@ -235,10 +237,30 @@ def write_pool(data: Dataset, key: Key, path: Path, *, force: bool = False) -> N
         sink.write(text.getvalue().encode(options.encoding))
     else:
         pq.write_table(rows, sink, compression="zstd")
+    _write_beside(path, sink.getvalue(), force=force)
+
+
+def unplanned_path(folder: str | os.PathLike[str]) -> Path:
+    """Return the file that lists the rows outside a release for their owner: beside the folder, like the key."""
+    key = key_path(folder)
+    return key.with_name(f"{key.name.removesuffix(KEY_ENDING)}.unplanned.csv")
+
+
+def _write_unplanned(data: Dataset, key: Key, path: Path, *, force: bool) -> None:
+    rows, sink = unplanned_rows(data, key), io.BytesIO()
+    if rows.num_rows:
+        write_csv(rows, sink)
+        _write_beside(path, sink.getvalue(), force=force)
+    elif force:
+        path.unlink(missing_ok=True)  # it would be about the release that was replaced
+
+
+def _write_beside(path: Path, content: bytes, *, force: bool) -> None:
+    """Write a file beside a release that only its owner can read."""
     work = path.with_name(f".{path.name}.{secrets.token_hex(6)}.partial")
     try:
         with os.fdopen(os.open(work, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:
-            stream.write(sink.getvalue())
+            stream.write(content)
         os.replace(work, path) if force else os.link(work, path)
     except OSError as error:
         reason = error.strerror or "the disk failed"
@@ -263,6 +285,9 @@ class DryRun:
         The ledger's statement of the dataset, now and after publishing.
     foresight
         What the mechanism tells the owner in advance.
+    refusals
+        Why publishing would be refused now: it was published before, the budget does not cover it, a file is in the
+        way. A dry run is not refused for such reasons.
     """
 
     promise: Promise
@@ -272,6 +297,7 @@ class DryRun:
     before: Statement
     after: Statement
     foresight: Foresight = field(default_factory=Foresight)
+    refusals: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, object]:
         return {
@@ -284,6 +310,7 @@ class DryRun:
             "left": self.before.left_text(),
             "left_after": self.after.left_text(),
             "foresight": self.foresight.to_dict(),
+            "refusals": list(self.refusals),
         }
 
 
@@ -298,14 +325,19 @@ def rehearse(
 ) -> DryRun:
     """Do everything up to the spend, and return what it would cost. Nothing is sampled, spent or written.
 
+    It is allowed also where publishing would be refused: ``refusals`` says why it would be.
+
     Parameters
     ----------
     data, out, ledger, noise, force, again
         As for :func:`publish`.
     """
-    mechanism = mechanism_of(data.policy)
-    if out is not None:
-        _check_places(mechanism, data, out, force=force)
+    mechanism, refusals = mechanism_of(data.policy), []
+    try:
+        if out is not None:
+            _check_places(mechanism, data, out, force=force)
+    except OutputError as error:
+        refusals.append(str(error))
     foresight = foresee(data)
     with _opened(ledger, data.policy, again=again) as book:
         before = book.statement(data.policy.dataset)
@@ -314,7 +346,16 @@ def rehearse(
             with _blaming_policy(data):
                 mechanism.release(data, ledger=rehearsal, noise=noise or Noise())
         except Rehearsed as stop:
-            return DryRun(stop.promise, len(data), data.num_left_out, stop.loss, before, stop.statement, foresight)
+            return DryRun(
+                promise=stop.promise,
+                num_rows=len(data),
+                num_left_out=data.num_left_out,
+                asked=stop.loss,
+                before=before,
+                after=stop.statement,
+                foresight=foresight,
+                refusals=(*refusals, *stop.refusals),
+            )
     raise InternalError(f"mechanism {data.policy.mechanism['name']} released without spending")
 
 

@@ -158,7 +158,7 @@ def publish(
     if out is None and not dry_run:
         raise ParameterError("publish needs a folder to write to. Give -o RELEASE, or try --dry-run.")
     from dunnage.publication import check_output, key_path
-    from dunnage.publishing import mechanism_of, owner_warnings
+    from dunnage.publishing import mechanism_of, owner_warnings, unplanned_path
     from dunnage.release import describe_release
 
     if out is not None and not dry_run:
@@ -188,7 +188,9 @@ def publish(
     certificate, num_left_out = release.certificate, dataset.num_left_out
     result = {"release": str(out), "key": str(key_path(out)), **describe_release(release)}
     # These facts are not in the release. They are printed for the owner, who runs the command.
-    result["owner"] = {"warnings": list(warnings), "left_out": num_left_out, **key.facts}
+    unplanned = unplanned_path(out)
+    named = {"unplanned": str(unplanned)} if unplanned.exists() else {}
+    result["owner"] = {"warnings": list(warnings), "left_out": num_left_out, **key.facts, **named}
     result["rows"] = len(release)
     guarantee = ", ".join(f"{name} {value}" for name, value in certificate.guarantee.to_dict().items())
     lines = [f"Released  {out}", f"Key       {key_path(out)} (private: never share it)"]
@@ -200,6 +202,8 @@ def publish(
     are_public = certificate.kind == "rows" and certificate.rows.suppressed is not None
     if private and not are_public:
         lines.append(f"Only you  {', '.join(private)}; keep these numbers to yourself")
+    if unplanned.exists():
+        lines.append(f"Unplanned {unplanned} names every row that is not in the release, and why (private)")
     lines += [f"In clear  {item}" for item in certificate.in_clear]
     print_result(result, "\n".join(lines), as_json)
 

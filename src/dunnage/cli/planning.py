@@ -234,6 +234,9 @@ def apply(
             if trucks is not None:  # a plan from a CSV file packs every quantity of the release
                 packed = list(dn.Plan.read(plan).quantities) if plan.is_dir() else published.quantities
                 kinds = dn.read_trucks(trucks, packed)
+            from dunnage.settle import LOADING_PAGE
+            from dunnage.showing.loading import loading_page
+
             tell("applying the plan")
             done = dn.apply(
                 plan,
@@ -246,8 +249,8 @@ def apply(
                 leave_behind=leave_behind,
                 progress=tell,
             )
-            done.write(out, force=force)
-            result, text = done.to_dict(), f"{done.summary()}\nSettlement  {out} (private)"
+            done.write(out, sheets=loading_page(done), force=force)
+            result, text = done.to_dict(), f"{done.summary()}\nSettlement  {out} (private), see {LOADING_PAGE}"
     print_result({"settlement": str(out), **result}, text, as_json)
 
 

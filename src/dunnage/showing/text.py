@@ -263,6 +263,7 @@ def dry_run_text(run: DryRun) -> str:
     return "\n".join(
         [
             "Dry run: no noise was sampled, and nothing was spent or written.",
+            *(f"Publishing would be refused: {refusal}" for refusal in run.refusals),
             *labelled(("Records", left_out), width=13),
             promise_text(run.promise),
             *labelled(
@@ -681,7 +682,7 @@ def _shown_settlement(path: Path) -> Shown:
 
     settled = read_settlement(path)
     of_fleet = isinstance(settled, FleetSettlementDocument)
-    what = "it shows true trips" if of_fleet else "loading.csv and loads.csv show true packages"
+    what = "it shows true trips" if of_fleet else "its lists show true packages"
     private = f"{what}; do not share {'it' if of_fleet else 'them'}"
     return settled.plain(), f"{settled.text()}\nRelease     {settled.release}\nPrivate     {private}"
 
