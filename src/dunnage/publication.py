@@ -129,12 +129,12 @@ def unplanned_rows(data: Dataset, key: Key, left_behind: Sequence[int] = ()) -> 
         reasons |= {row: (stated.get(row, NOT_RELEASED), "") for row in missing.tolist()}
     reasons |= dict.fromkeys(left_behind, (NO_TRUCK, ""))
     rows = sorted(reasons)
-    own = data.original.take(np.array(rows, dtype=np.int64)).select(data.policy.listed_columns)
+    own = data.cells(np.array(rows, dtype=np.int64), data.policy.listed_columns)
     ours = {"source_row": pa.array(rows, pa.int64())}
     for place, name in enumerate(("reason", "column")):  # a column of the data keeps its name
         texts = pa.array([reasons[row][place] for row in rows], pa.string())
-        ours[f"unplanned_{name}" if name in own.column_names else name] = texts
-    return pa.table({**ours, **{name: own.column(name) for name in own.column_names}})
+        ours[f"unplanned_{name}" if name in own else name] = texts
+    return pa.table({**ours, **own})
 
 
 def _private_file(path: Path) -> BinaryIO:

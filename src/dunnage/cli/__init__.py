@@ -114,6 +114,9 @@ def draft(
     story: Annotated[
         OptText, Option(help="What a row stands for: rows | trips | devices. Default: guessed from the column names.")
     ] = None,
+    like: Annotated[
+        OptPath, Option(help="Policy of an earlier file with the same columns: repeat it, and say what differs.")
+    ] = None,
     force: shared.ForceFlag = False,
     as_json: shared.JsonFlag = False,
 ) -> None:
@@ -123,19 +126,33 @@ def draft(
     """
     if out.exists() and (not force or out.samefile(data)):
         raise OutputError(f"{out} already exists. Choose another name, or replace it with --force.")
-    text = dn.draft(data, story=story)
+    remarks: tuple[str, ...] = ()
+    says = f"Draft in {out}. Fill in the blanks; dunnage show {out} lists them."
+    if like is None:
+        text = dn.draft(data, story=story)
+    else:
+        from dunnage.tables.dataset import draft_like
+
+        if story is not None:
+            raise ParameterError("--like repeats a policy, whatever its story. Leave --story out.")
+        text, remarks, ready = draft_like(data, like, Path(os.path.abspath(out)).parent)
+        says = "\n".join([f"Draft in {out}, like {like}:", *(f"  {remark}" for remark in remarks)])
+        if ready:
+            says += f"\nNext: dunnage publish {data} --policy {out} --period PERIOD --dry-run"
     try:
         out.write_text(text, encoding="utf-8")
     except OSError as error:
         raise OutputError(f"{out} cannot be written: {error.strerror}. Choose another place.") from None
-    print_result({"policy": str(out)}, f"Draft in {out}. Fill in the blanks; dunnage show {out} lists them.", as_json)
+    print_result({"policy": str(out), **({"remarks": list(remarks)} if like else {})}, says, as_json)
 
 
 def publish(
     data: Annotated[Path, Argument(help="CSV, Parquet or Excel file with the private rows.")],
     policy: shared.PolicyOption,
     out: Annotated[OptPath, Option("-o", "--out", help="Release folder to create.")] = None,
-    period: Annotated[OptText, Option(help="Period to publish, such as 2026-11-15 or 2026-11.")] = None,
+    period: Annotated[
+        OptText, Option(help="Period to publish: 2026-11-15, 2026-W47, 2026-11, or your own label.")
+    ] = None,
     dry_run: Annotated[
         bool, Option("--dry-run", help="Check the data and show promise and cost. Draws no noise, spends nothing.")
     ] = False,

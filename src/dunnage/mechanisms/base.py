@@ -210,7 +210,11 @@ class Mechanism(Model, abc.ABC):
                 columns[attribute.name] = parts.column(attribute.name).take(pa.array(position))
         salt = noise.draw_bytes(32)
         digest = dataset.keyed_digest(salt)
-        left_out = {reason: parts.source_rows[parts.of(rows)[1]].tolist() for reason, rows in outcome.left_out.items()}
+        left_out = {
+            reason: parts.source_rows[parts.of(rows)[1]].tolist()
+            for reason, rows in outcome.left_out.items()
+            if len(rows)
+        }
         table = pa.table(columns)
         key = Key(table=table, salt=salt, input_digest=digest, facts=outcome.facts, left_out=left_out)
         return Publication(release, key)

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 # What a release shows about a class: its bounds, also the mean of its numbers, or all its values.
 Statistic = Literal["bounds", "mean", "multiset"]
-SUPPRESSED, SMALL_STRATUM = "suppressed", "too few with the same public values"  # Reasons not to release a record
+SUPPRESSED = "suppressed"  # The reason not to release a record that fits into no class
 MAX_IMPORTANCE = 10**9
 MAX_ALPHA = 10**9
 NOT_SIZE = "a quasi-identifier of labels cannot be named 'size': the table of classes has that column. Rename it."
@@ -247,7 +247,8 @@ class ClassMechanism(ClassRelease):
         k = prepared.figures.get("k_chosen", self.least_k)
         small = np.bincount(of_person, minlength=num_strata)[stratum] < k
         suppressed = prepared.of_row < 0
-        return {SMALL_STRATUM: np.flatnonzero(suppressed & small), SUPPRESSED: np.flatnonzero(suppressed & ~small)}
+        rare = f"too few with the same {', '.join(item.name for item in dataset.schema.public)}"
+        return {rare: np.flatnonzero(suppressed & small), SUPPRESSED: np.flatnonzero(suppressed & ~small)}
 
 
 def _alpha(given: Any) -> Fraction:

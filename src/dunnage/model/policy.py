@@ -95,7 +95,7 @@ class PeriodRule:
             raise ParameterError(f"{wanted}. Got period {shown(period)}, which is not a name.")
         if (length := length_of(period)) != self.length:
             remedy = f"Write a {self.length}" if self.length != LABEL else "Choose another label"
-            like = "" if length == LABEL else f", which is a {length}"
+            like = "" if length == LABEL else f", which looks like a {length}"
             raise ParameterError(
                 f"{wanted}. Got period {shown(period)}{like}. {remedy}, or change length in [period] of the policy."
             )

@@ -326,8 +326,7 @@ def apply(
     columns = {"row": table.column("row"), "source_row": table.column("source_row"), "bin": bins}
     columns |= {name: table.column(name) for name in table.column_names if name not in (*columns, "class_id")}
     source = table.column("source_row").to_numpy()
-    cells = data.original.take(source)
-    columns |= {name: cells.column(name) for name in data.policy.loading.columns if name not in columns}
+    columns |= data.cells(source, [name for name in data.policy.loading.columns if name not in columns])
     loading = pa.table(columns).take(pa.array(np.lexsort((rows, bins, bins == LEFT_BEHIND))))
     # The plan before any repair. Shapes: bins by quantities
     loads, capacities = task.in_units(planned.loads), task.in_units(planned.capacities)

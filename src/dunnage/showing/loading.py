@@ -19,15 +19,14 @@ def loading_page(settlement: Settlement) -> str:
     """Write the page of a loading list; private, because it shows true packages."""
     loading = settlement.loading
     names = [name for name in loading.column_names if name not in ("row", "bin", "source_row")]
-    # The first name is the heading of a line on a narrow screen.
-    columns = [*names, "source_row"]
-    titles = [*(name for name in names), "Row in the file"]
-    lines = _lines(loading, columns)
+    columns, titles = [*names, "source_row"], [*names, "Row in the file"]  # the first heads a line on narrow screens
+    lines, rows = _lines(loading, columns), loading.column("row").to_numpy()
     bins = loading.column("bin").to_numpy()
     over = settlement.final_loads > settlement.final_capacities
     sheets = []
     for number, truck in enumerate(settlement.truck_of_bin):
-        own = [(*lines[place], _BOX) for place in np.flatnonzero(bins == number).tolist()]
+        places = np.flatnonzero(bins == number)
+        own = [(*lines[place], _BOX) for place in places.tolist()]
         loads = zip(
             settlement.quantities.items(),
             settlement.final_loads[number].tolist(),
@@ -37,7 +36,9 @@ def loading_page(settlement: Settlement) -> str:
         filled = "; ".join(
             f"{name} {number_text(load)} of {number_text(room)} {unit}".rstrip() for (name, unit), load, room in loads
         )
-        sheets.append((f"Truck {number}: {truck}", several(len(own), "package"), filled, bool(over[number].any()), own))
+        packages = several(len(np.unique(rows[places])), "package")  # one may have several lines
+        heading = f"Truck {number}" + (f": {truck}" if len(settlement.plan.trucks) > 1 else "")
+        sheets.append((heading, packages, filled, bool(over[number].any()), own))
     outside = settlement.unplanned_rows
     return render(
         "loading.html",

@@ -14,12 +14,12 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import date
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -32,7 +32,7 @@ from dunnage.model.documents import close_word, suggestion
 from dunnage.model.domains import DAY_SECONDS, Graph, Numeric, Stops, Tree, Windows, decimal_scale, split_stamps
 from dunnage.model.guarantees import SpendPurpose
 from dunnage.model.periods import LABEL, DateFormat, dates_of, length_of, period_of
-from dunnage.model.policy import PeriodRule, Policy
+from dunnage.model.policy import PeriodRule, Policy, Written
 from dunnage.model.schema import Attribute, Role, Schema
 from dunnage.tables.columns import decoded, is_text, iso_times, mask_of, null_words, numbers_of_text, read_times
 from dunnage.tables.reader import (
@@ -44,6 +44,9 @@ from dunnage.tables.reader import (
     line_of_row,
     read_table,
 )
+
+if TYPE_CHECKING:
+    from dunnage.model.draft import LikeDraft
 
 NO_VALUE, OUTSIDE = "missing value", "outside the domain"  # Reasons to leave out a row
 _FIRST_INEXACT = 2.0**53
@@ -59,6 +62,8 @@ _LABEL_REMEDIES = {
 _PAST_MIDNIGHT_REMEDY = "Write 2026-11-15T25:30 as 2026-11-16T01:30, or as 25:30 alone if days do not matter."
 _EXTRA_HOUR = "lies in the 25th hour of a service day on which clocks were put back, which no domain has,"
 _MEND = "Fix the cells."
+_FORMAT_REMEDY = "Fix the cells, or format in the policy."
+_NO_FORMAT_REMEDY = 'Fix the cells, or say how dates are written: format = "day.month.year".'
 _ASTRAY = 'states its difference from UTC, but the policy names no time zone (such as zone = "Europe/Madrid"),'
 _NOTHING_LEFT = Problem("no row is left, because all were left out", remedy="Check missing and outside.")
 _DATED = r"^\d{4}-(W\d{2}|\d{2}(-\d{2}([T ]\d{2}:\d{2}.*)?)?)$"
@@ -216,7 +221,7 @@ class Dataset:
         chosen, more = _rows_of_period(table, numbers, policy, period, left_out)
         rows = numbers[chosen]
         columns, keep, wrong = _checked_columns(table, chosen, rows, policy, period, source, left_out)
-        faults += more + wrong
+        faults += more + wrong + _unlisted(table, policy.loading.columns)
         if not faults and not keep.any() and not may_be_empty:
             faults = [_NOTHING_LEFT]
         if not faults and schema.trip is not None and schema.trip.count is not None:
@@ -265,6 +270,12 @@ class Dataset:
         column = self.column(self.schema.person)
         # A space after a name does not make another person.
         return _codes(pc.utf8_trim_whitespace(column) if is_text(column.type) else column)
+
+    def cells(self, source_rows: IntArray, names: Sequence[str]) -> dict[str, pa.Array]:
+        """Return columns of a list for the owner, as they were read, for some rows of the source."""
+        places = pa.array(np.searchsorted(self.original.source_rows, source_rows))
+        columns = {name: self.original.table.column(name).combine_chunks() for name in names}
+        return {name: decoded(column).take(places) for name, column in columns.items()}
 
     def keyed_digest(self, key: bytes) -> str:
         """Return a digest of all rows that only the owner of the key can compute."""
@@ -395,6 +406,19 @@ def _column_problems(names: list[str], schema: Schema) -> list[Problem]:
     return problems
 
 
+def _unlisted(table: pa.Table, names: Sequence[str]) -> list[Problem]:
+    """Report columns of ``[loading]`` that no list can show."""
+    problems = []
+    for name in names:
+        if table.column_names.count(name) == 1:
+            column = table.column(name)
+            try:
+                decoded(column.combine_chunks()).slice(0, 1).cast(pa.string())
+            except pa.ArrowException:
+                problems.append(_type_problem(column.type, _named(name)))
+    return problems
+
+
 def _named(column: str) -> str:
     return f"column {column!r}"
 
@@ -429,7 +453,7 @@ def _rows_of_period(
         unreadable &= ~blank
     if unreadable.any():
         form = rule.format or (policy.schema[rule.column].format if by_service_day else None)
-        remedy = _MEND if form else 'Fix the cells, or say how dates are written: format = "day.month.year".'
+        remedy = _FORMAT_REMEDY if form else _NO_FORMAT_REMEDY
         what = f"has no date ({form or 'year-month-day'})" + by_service_day * " with a time of day up to 23:59"
         if rule.length == LABEL:
             what, remedy = "has no label of a period", _MEND
@@ -603,9 +627,8 @@ def _normalise_times(column: pa.Array, schema: Schema, options: ReadOptions, per
 
 def _no_time(form: str | None) -> tuple[str, str]:
     if form is not None:
-        return f"is not a time with a date written as {form}", _MEND
-    remedy = 'Fix the cells, or say how dates are written: format = "day.month.year".'
-    return "is not a time such as 2026-11-15T08:12 or 08:12", remedy
+        return f"is not a time with a date written as {form}", _FORMAT_REMEDY
+    return "is not a time such as 2026-11-15T08:12 or 08:12", _NO_FORMAT_REMEDY
 
 
 def _normalise_numbers(column: pa.Array, attribute: Attribute, options: ReadOptions) -> _Checked:
@@ -707,7 +730,7 @@ def load(data: Any, policy: Policy | str | os.PathLike[str], *, period: str | No
     return Dataset.from_table(table, rules, period=period)
 
 
-def draft(data: str | os.PathLike[str], *, story: str | None = None) -> str:
+def draft(data: str | os.PathLike[str], *, story: str | None = None, like: str | os.PathLike[str] | None = None) -> str:
     """Draft a policy for a file from its column names and types alone, for you to fill in.
 
     Parameters
@@ -717,18 +740,74 @@ def draft(data: str | os.PathLike[str], *, story: str | None = None) -> str:
     story
         What rows stand for: ``rows`` (records), ``trips`` (to be counted) or ``devices`` (readings that devices
         perturb). By default guessed from the names of the columns.
+    like
+        The policy of an earlier file with the same columns. The draft is this policy, with a ``[period]`` if it has
+        none, and blanks for new columns only. The files that it names are relative to the same folder.
 
     Returns
     -------
     str
         TOML text with blank roles, domains, k and epsilon.
+
+    Raises
+    ------
+    InputError
+        With all problems of the file; also if a column of ``like`` is not in it.
     """
     from dunnage.model.draft import draft_policy
 
+    if like is not None:
+        if story is not None:
+            raise ParameterError("a draft is like another policy, or for a story. Leave out one of like and story.")
+        return draft_like(data, like).text
+    columns = _surveyed(data)
+    name = Path(data).name.split(".")[0]
+    return draft_policy(name, columns.kinds, options=columns.options, story=story, seen=columns.seen)
+
+
+def draft_like(data: str | os.PathLike[str], like: str | os.PathLike[str], folder: Path | None = None) -> LikeDraft:
+    """Draft a policy like that of an earlier file, to be written into a folder, and say what differs."""
+    from dunnage.model.draft import declared_columns, policy_like
+
+    written = Written.read(like)
+    stated = written.document.get("read")
+    known = {item.name for item in fields(ReadOptions)}
+    given = {name: value for name, value in (stated if isinstance(stated, dict) else {}).items() if name in known}
+    last = ReadOptions(**given | ({"null": tuple(given["null"])} if "null" in given else {}))
+    wanted = set(declared_columns(written.document))
+    # The file may be written as before, or in another format; read it in the one that has more of the columns.
+    surveys, failure = [], None
+    for options in (last, None):
+        try:
+            surveys.append(_surveyed(data, options))
+        except InputError as error:
+            failure = error
+    columns = max(surveys, key=lambda survey: len(wanted & survey.kinds.keys()), default=None)  # the first of equals
+    if failure is not None and (columns is None or wanted.isdisjoint(columns.kinds)):
+        raise failure
+    assert columns is not None
+    names = list(columns.kinds)
+    what = f"is declared in {written.path}, but is not in the file"
+    absent = [name for name in declared_columns(written.document) if name not in columns.kinds]
+    if absent:
+        raise InputError(str(data), [Problem(what, where=_named(n), remedy=suggestion(n, names)) for n in absent])
+    options = replace(columns.options, null=last.null)
+    changed = options if options != last else None
+    return policy_like(written, columns.kinds, columns.seen, source=Path(data).name, read=changed, folder=folder)
+
+
+class _Survey(NamedTuple):
+    kinds: dict[str, str]  # what the cells of each column look like
+    seen: dict[str, str]  # how, where they are probably not read as intended
+    options: ReadOptions
+
+
+def _surveyed(data: str | os.PathLike[str], options: ReadOptions | None = None) -> _Survey:
+    """Look at the first cells of each column; no value is kept. Without options the format is guessed."""
     if not isinstance(data, str | os.PathLike):
         raise ParameterError(f"data must be the path of a file. Got {shown(type(data).__name__)}.")
-    path = Path(data)
-    options = guess_options(path)
+    path, given = Path(data), options
+    options = guess_options(path) if given is None else given
     table, _, skipped = read_table(path, options)
     # No policy fits two columns of the same name, or rows that are longer or shorter than others.
     names = table.column_names
@@ -746,17 +825,16 @@ def draft(data: str | os.PathLike[str], *, story: str | None = None) -> str:
         problems.append(replace(problem, remedy=f"{line}{problem.remedy}"))
     if problems:
         raise InputError(str(path), problems)
-    # The first cells show what a column is like; no value is kept.
     first = {name: table.column(name).slice(0, _NUM_DRAFT_ROWS).combine_chunks() for name in names}
     counts = {name: _forms(column) for name, column in first.items() if is_text(column.type)}
-    if options.delimiter != "," or is_workbook:
+    if given is None and (options.delimiter != "," or is_workbook):
         # The decimal mark of most cells in more columns; a point at a tie.
         most = {mark: sum(n[mark] > n["all"] / 2 for n in counts.values()) for mark in ("comma", "point")}
         if most["comma"] > most["point"]:
             options = replace(options, decimal=",", delimiter=";" if is_workbook else options.delimiter)
     kinds = {name: _kind(column, options) for name, column in first.items()}
     seen = {name: what for name in counts if (what := _seen(first[name], kinds[name], counts[name], options))}
-    return draft_policy(path.name.split(".")[0], kinds, options=options, story=story, seen=seen)
+    return _Survey(kinds, seen, options)
 
 
 def _words(cells: pa.Array) -> list[str]:
