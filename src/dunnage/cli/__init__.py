@@ -154,11 +154,11 @@ def publish(
         OptText, Option(help="Period to publish: 2026-11-15, 2026-W47, 2026-11, or your own label.")
     ] = None,
     dry_run: Annotated[
-        bool, Option("--dry-run", help="Check the data and show promise and cost. Draws no noise, spends nothing.")
+        bool, Option("--dry-run", help="Check the data and show promise and cost. Spends nothing, always allowed.")
     ] = False,
     ledger: Annotated[OptText, Option(help="Ledger file. Default: dunnage-ledger.sqlite beside the policy.")] = None,
     sign: shared.SignOption = None,
-    again: Annotated[bool, Option("--again", help="Spend again on the same data and policy.")] = False,
+    again: Annotated[bool, Option("--again", help="Spend again on the same dataset, period and policy.")] = False,
     seed: Annotated[OptInt, Option(min=0, help="Random seed, for tests only: it voids the certificate.")] = None,
     force: shared.ForceFlag = False,
     as_json: shared.JsonFlag = False,

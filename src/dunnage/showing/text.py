@@ -234,7 +234,10 @@ def policy_text(policy: Policy) -> str:
     lines.append(f"Budget        {policy.budget or 'none'}")
     if policy.period:
         column = f" of {policy.period.column}" if policy.period.column else ""
-        lines.append(f"Period        one {policy.period.length}{column}")
+        written = f", written as {policy.period.format}" if policy.period.format else ""
+        lines.append(f"Period        one {policy.period.length}{column}{written}")
+    if policy.loading.columns:
+        lines.append(f"Loading list  {', '.join(policy.loading.columns)}, besides identifiers; for the owner only")
     return "\n".join([*lines, "", promise_text(promised)])
 
 
