@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import stat
 from pathlib import Path
 from typing import Any
@@ -260,3 +261,12 @@ def test_persons_decide_what_is_rare() -> None:
     data = dn.load(table, policy)
     _, key = dn.publish(data, ledger=":memory:")
     assert key.left_out == {"too few with the same line": [5, 6, 7]}
+
+
+def test_audits_of_the_first_version_counted_from_0(tmp_path: Path) -> None:
+    old = Path(__file__).parent / "fixtures" / "v0.1.0" / "audit"
+    written = json.loads((old / "audit.json").read_text())["at_risk"]
+    audit = dn.Audit.read(old)
+    assert [item.source_row for item in audit.at_risk] == [item["source_row"] + 1 for item in written] != []
+    audit.write(tmp_path / "audit")
+    assert dn.Audit.read(tmp_path / "audit").at_risk == audit.at_risk

@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -131,14 +132,18 @@ def draft(
     if like is None:
         text = dn.draft(data, story=story)
     else:
+        from dunnage.publishing import LEDGER_FILE
         from dunnage.tables.dataset import draft_like
 
         if story is not None:
             raise ParameterError("--like repeats a policy, whatever its story. Leave --story out.")
         text, remarks, ready = draft_like(data, like, Path(os.path.abspath(out)).parent)
         says = "\n".join([f"Draft in {out}, like {like}:", *(f"  {remark}" for remark in remarks)])
-        if ready:
-            says += f"\nNext: dunnage publish {data} --policy {out} --period PERIOD --dry-run"
+        # A ledger is beside its policy: the draft must not begin a new one, which would forget what was spent.
+        before, after = (Path(os.path.abspath(path)).with_name(LEDGER_FILE) for path in (like, out))
+        ledger = ["--ledger", os.path.relpath(before)] if before != after and before.exists() else []
+        command = ["dunnage", "publish", str(data), "--policy", str(out), *ledger, "--period", "PERIOD", "--dry-run"]
+        says += f"\nNext: {shlex.join(command)}" if ready else ""
     try:
         out.write_text(text, encoding="utf-8")
     except OSError as error:

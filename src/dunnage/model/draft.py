@@ -283,7 +283,7 @@ def _device_table(name: str, kind: str, moment: str | None, vehicle: str | None,
 class LikeDraft(NamedTuple):
     text: str
     remarks: tuple[str, ...]  # what differs from the earlier policy, or has to be checked
-    ready: bool  # whether nothing is left to fill in because of a difference
+    ready: bool  # whether rows can be published as before: no difference left a blank
 
 
 _FILE_KEYS = {"stops", "modes", "hierarchy", "edges"}
@@ -349,7 +349,7 @@ def policy_like(
             f"{name} cannot be extended, because of how it is written. Copy it, and declare the columns."
         )
     same = () if added else ("the columns are the same",)
-    return LikeDraft(text, (*same, *remarks), not added)
+    return LikeDraft(text, (*same, *remarks), ready=not added and not for_devices)
 
 
 _LOOKS = {"text": "text", "numeric": "numbers", "flag": "yes or no", "time": "times", "date": "dates"}
