@@ -183,7 +183,7 @@ def noised(law: PackageSetting, promise: Promise, epsilon: int, seed: int) -> tu
     data = Dataset.from_table(pa.table({"weight": weights}), Policy.from_dict(document))
     release, key = published(mechanism, data, 1000 * epsilon + seed)
     record = np.empty(len(release), dtype=np.int64)
-    record[key.table.column("row").to_numpy()] = key.table.column("source_row").to_numpy()
+    record[key.table.column("row").to_numpy()] = key.table.column("source_row").to_numpy() - 1
     return release, weights[record]
 
 

@@ -264,7 +264,7 @@ def published(mechanism: Any, data: dn.Dataset, seed: Sequence[int]) -> Publishe
     release, key = mechanism.release(data, ledger=ledger, noise=noise)
     seconds = time.monotonic() - start
     record = np.empty(len(release), dtype=np.int64)
-    record[key.table.column("row").to_numpy()] = key.table.column("source_row").to_numpy()
+    record[key.table.column("row").to_numpy()] = key.table.column("source_row").to_numpy() - 1
     return Published(release, record, key.facts, seconds)
 
 

@@ -161,7 +161,7 @@ class Published:
         assert [row for row, _ in rows] == list(range(len(self.release)))
         assert [bin_ for _, bin_ in rows] == done.bin_of_row.tolist()
         assert sorted(table["source_row"]) == sorted(self.key.table.column("source_row").to_pylist())
-        assert table["parcel"] == [f"=CANARY{source}" for source in table["source_row"]]
+        assert table["parcel"] == [f"=CANARY{source - 1}" for source in table["source_row"]]
         kinds = {kind.name: kind for kind in done.plan.trucks}
         loads = self.loads(done.bin_of_row.tolist(), len(done.truck_of_bin))
         names = list(done.quantities)

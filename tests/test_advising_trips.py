@@ -427,7 +427,9 @@ def test_errors_of_noisy_numbers_are_those_of_the_release():
     drawn = row_errors(publication, data)
     rows = publication.key.table.to_pydict()
     noisy = dict(zip(range(len(weights)), publication.release.data.column("weight").to_pylist(), strict=True))
-    errors = [abs(noisy[row] - weights[source]) for row, source in zip(rows["row"], rows["source_row"], strict=True)]
+    errors = [
+        abs(noisy[row] - weights[source - 1]) for row, source in zip(rows["row"], rows["source_row"], strict=True)
+    ]
     assert drawn.cost == pytest.approx(sum(errors) / sum(weights))
     assert 0 <= drawn.risk < 0.5
 

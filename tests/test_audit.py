@@ -507,7 +507,7 @@ def test_records_at_risk_of_every_kind_are_listed() -> None:
         {"record_linkage": 0.5},
     ]
     for kind in kinds:
-        listed = {"at_risk": [{"source_row": 123_456_788, **kind}], "at_risk_says": "said"}
+        listed = {"at_risk": [{"source_row": 123_456_789, **kind}], "at_risk_says": "said"}
         read = Page(audit_page(Audit.model_validate({**content, **listed})))
         assert "said" in read.text
         assert "123,456,789" in read.text

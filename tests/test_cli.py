@@ -140,6 +140,13 @@ def test_dry_run_draws_spends_and_writes_nothing(place: Path, monkeypatch: pytes
     assert "k 5" in done.out
     content = fine("publish parcels.csv --policy parcels.toml --dry-run")
     assert {"promise", "asked", "spent", "left", "left_after"} <= set(content)
+    assert (snapshot(place), content["refusals"]) == (before, [])
+    WITH_BUDGET()
+    Path("release").mkdir()
+    (Path("release") / "mine").write_text("mine")
+    before = snapshot(place)
+    refusals = fine(f"{PUBLISH} --dry-run")["refusals"]
+    assert [word in text for word, text in zip(("release", "allow_unbounded"), refusals, strict=True)] == [True, True]
     assert snapshot(place) == before
 
 
@@ -206,7 +213,6 @@ REFUSED: tuple[tuple[Callable[[], object] | None, str, str], ...] = (
     (None, f"{INTO}. --force", "release"),
     (None, f"{INTO}/proc/release", "/proc"),
     (WITH_BUDGET, PUBLISH, "allow_unbounded"),
-    (WITH_BUDGET, f"{PUBLISH} --dry-run", "allow_unbounded"),
     (None, f"{PUBLISH} --sign parcels.csv", "Ed25519"),
     (None, f"{PUBLISH} --sign none.pem --dry-run", "none.pem"),
     (BAD_LEDGER, PUBLISH, LEDGER),

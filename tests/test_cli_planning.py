@@ -41,7 +41,7 @@ def place(released, tmp_path, monkeypatch):
 
 def true_loads(place: Path, folder: str) -> Counter[str]:
     """What each bin of a settlement weighs, in tenths of a kilogram."""
-    truth = {str(number): parcel for number, parcel in enumerate(rows("parcels.csv"))}
+    truth = {str(number): parcel for number, parcel in enumerate(rows("parcels.csv"), 1)}
     loads: Counter[str] = Counter()
     for item in rows(place / folder / "loading.csv"):
         assert truth[item["source_row"]]["parcel_id"] == item["parcel_id"]
@@ -79,9 +79,9 @@ def test_a_plan_on_means_is_repaired(place):
     assert before["overloaded"] == after["overloaded"] != []
     assert after["repair"]["feasible"]
     loading = rows("after/loading.csv")
-    assert sorted(int(item["source_row"]) for item in loading) == list(range(60))
+    assert sorted(int(item["source_row"]) for item in loading) == list(range(1, 61))
     assert max(true_loads(place, "after").values()) <= 5000
-    destination = {str(number): parcel["destination"] for number, parcel in enumerate(rows("parcels.csv"))}
+    destination = {str(number): parcel["destination"] for number, parcel in enumerate(rows("parcels.csv"), 1)}
     assert len({(item["bin"], destination[item["source_row"]]) for item in loading}) == len(
         {item["bin"] for item in loading}
     )

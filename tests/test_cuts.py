@@ -155,7 +155,7 @@ def check_release(case, release, key, measures):
     assert len(looks) == len(classes) == len({row["class_id"] for row in rows}) == measures["classes"]
     # Rows are numbered, each is of another source, and equal sources share their fate.
     assert [item["row"] for item in keys] == [row["row"] for row in rows] == list(range(len(rows)))
-    class_of = {item["source_row"]: item["class_id"] for item in keys}
+    class_of = {item["source_row"] - 1: item["class_id"] for item in keys}
     assert len(class_of) == len(rows)
     fates = defaultdict(set)
     for source, record in enumerate(zip(case.strata, case.rows, strict=True)):
@@ -163,8 +163,8 @@ def check_release(case, release, key, measures):
     assert all(len(fate) == 1 for fate in fates.values())
     true = defaultdict(list)
     for row, item in zip(rows, keys, strict=True):
-        assert (row["class_id"], row["place"]) == (item["class_id"], case.strata[item["source_row"]])
-        true[item["class_id"]].append(item["source_row"])
+        assert (row["class_id"], row["place"]) == (item["class_id"], case.strata[item["source_row"] - 1])
+        true[item["class_id"]].append(item["source_row"] - 1)
     for item in classes:
         members = [case.rows[source] for source in true[item["class_id"]]]
         assert item["size"] == len(members)
@@ -362,7 +362,7 @@ def test_vectors_go_through_publish_and_verify(tmp_path, monkeypatch):
         rows = release.data.to_pylist()
         for row, source in zip(rows, key.table.column("source_row").to_pylist(), strict=True):
             for name in names:
-                assert row[f"{name}_lower"] <= data.numbers(name)[source] <= row[f"{name}_upper"]
+                assert row[f"{name}_lower"] <= data.numbers(name)[source - 1] <= row[f"{name}_upper"]
 
 
 def test_classes_do_not_depend_on_the_order_of_the_input():

@@ -213,12 +213,13 @@ def test_readme_has_the_two_set_up_commands():
 def test_policy_page_is_a_policy(tmp_path):
     from dunnage import Policy
 
-    policy, trips, _carriers, read, period, budget = blocks("docs/policy.md", "toml")
+    policy, trips, _carriers, read, period, loading, budget = blocks("docs/policy.md", "toml")
     assert Policy.from_text(policy).mechanism["k"] == 5
-    day = '[attributes.day]\nrole = "drop"\n'
-    whole = Policy.from_text("\n".join([policy, day, read, period, budget]))
+    more = "".join(f'[attributes.{name}]\nrole = "drop"\n' for name in ("day", "address", "door"))
+    whole = Policy.from_text("\n".join([policy, more, read, period, loading, budget]))
     assert whole.read_options.decimal == ","
     assert whole.period is not None
+    assert whole.loading.columns == ("address", "door")
     assert whole.budget is not None
     counted = read_trips(trips, tmp_path)
     assert counted.schema.universe().days == ("weekday", "saturday", "sunday")

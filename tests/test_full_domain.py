@@ -212,7 +212,7 @@ def test_a_release_is_k_anonymous_and_tells_the_hierarchy(columns, k, statistic,
     levels = release.certificate.plain()["measures"]["levels"]
     weights, kinds = interval_levels(0, 100, doubling), tree_levels(parents)
     for row, source in zip(rows, key.table["source_row"].to_pylist(), strict=True):
-        weight, kind = columns["weight"][source], columns["kind"][source]
+        weight, kind = columns["weight"][source - 1], columns["kind"][source - 1]
         assert row["weight_lower"] <= weight <= row["weight_upper"]
         (lower, upper), _ = weights.generalise(weight, levels["weight"])
         assert (row["weight_lower"], row["weight_upper"]) == (float(lower), float(upper))
@@ -248,7 +248,7 @@ def test_columns_follow_the_schema_and_the_folder_verifies(tmp_path):
     members = release.members.to_pylist()
     assert list(members[0]) == ["class_id", "kind", "minutes", "bag"]
     source = made.key.table.sort_by("class_id")["source_row"].to_pylist()
-    joint = Counter((data.column("kind")[i].as_py(), data.numbers("minutes")[i]) for i in source)
+    joint = Counter((data.column("kind")[i - 1].as_py(), data.numbers("minutes")[i - 1]) for i in source)
     assert Counter((member["kind"], member["minutes"]) for member in members) == joint
     # Classes are numbered by what is released.
     first = publish(data, k=3).release.classes.drop(["size"]).to_pylist()

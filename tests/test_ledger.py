@@ -482,7 +482,7 @@ def test_rehearsal_changes_nothing_and_says_what_would_be(path, ledger):
     assert len(ledger.statement("rides").spends) == 1
 
 
-def test_rehearsal_refuses_as_the_spend_would(path, ledger):
+def test_rehearsal_is_allowed_and_says_what_the_spend_would_refuse(path, ledger):
     ledger.spend(dp("0.5"), purpose(1, budget(1)))
     for stated, what, error in (
         (dp("0.1"), purpose(1), Refusal),
@@ -490,8 +490,9 @@ def test_rehearsal_refuses_as_the_spend_would(path, ledger):
         (dp("0.6"), purpose(2), BudgetError),
         (K_ANONYMOUS, purpose(2), BudgetError),
     ):
-        refusal(error, ledger.rehearsal().spend, stated, what)
-    rehearsed(Ledger(path, again=True), dp("0.1"), purpose(1))
+        assert rehearsed(ledger, stated, what).refusals == (str(refusal(error, ledger.spend, stated, what)),)
+    assert len(rehearsed(ledger, dp("0.6"), purpose(1)).refusals) == 2
+    assert rehearsed(Ledger(path, again=True), dp("0.1"), purpose(1)).refusals == ()
     rehearsed(Ledger.open_existing(path), dp("0.1"), purpose(2))
     with Ledger(":memory:") as book:
         rehearsed(book, dp("0.25"), purpose(1, budget(1)))

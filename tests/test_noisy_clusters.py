@@ -118,7 +118,7 @@ def test_releases_with_public_borders_follow_their_cells():
     for law in ("laplace", "piecewise"):
         release, key = publish(data, epsilon=3, borders=[3], law=law)
         seen = release.data["weight"].to_numpy()[key.table["row"].to_numpy()].astype(int)
-        of_first = key.table["source_row"].to_numpy() < num
+        of_first = key.table["source_row"].to_numpy() <= num
         cells = Cells.of(data.schema["weight"].numeric, release.certificate.plain()["measures"]["noise"]["weight"])
         for truth, mask in ((2, of_first), (4, ~of_first)):
             cell = cells.cells[truth > 2]
@@ -245,7 +245,7 @@ def test_intervals_hold_the_truth_as_often_as_stated():
     data = dataset(truth, {"weight": numeric(0, 50, 0.1), "length": numeric(1, 4, 0.3)})
     for form, confidence in itertools.product(FORMS, CONFIDENCES):
         release, key = publish(data, epsilon=6, confidence=confidence, **form)
-        source, row = key.table["source_row"].to_numpy(), key.table["row"].to_numpy()
+        source, row = key.table["source_row"].to_numpy() - 1, key.table["row"].to_numpy()
         for name, values in truth.items():
             told, lower, upper = (release.data[f"{name}{end}"].to_numpy()[row] for end in ("", "_lower", "_upper"))
             grid = data.schema[name].numeric
@@ -267,7 +267,7 @@ def test_released_values_agree_with_the_stated_cells():
         lower, upper = cells.interval(told)
         assert lower.tolist() == release.data["weight_lower"].to_pylist()
         assert upper.tolist() == release.data["weight_upper"].to_pylist()
-        same = cells.index(cells.steps(values[key.table["source_row"].to_numpy()]))
+        same = cells.index(cells.steps(values[key.table["source_row"].to_numpy() - 1]))
         assert (cells.index(cells.steps(told[key.table["row"].to_numpy()])) == same).all()
         assert measures["records"] == 300
         stated = measures.get("borders", {"weight": [2, 5]})["weight"]
@@ -428,9 +428,9 @@ def test_the_release_and_its_key():
         assert key.table.column_names == ["row", "source_row", "order", "parcel"]
         assert len(key.table) == 4
         for line in key.table.to_pylist():
-            assert columns["parcel"][line["source_row"]] == line["parcel"]
+            assert columns["parcel"][line["source_row"] - 1] == line["parcel"]
             assert release.data["weight"][line["row"]].as_py() == {"a": 2, "b": 2, "c": 6}[line["order"]]
-            assert release.data["place"][line["row"]].as_py() == columns["place"][line["source_row"]]
+            assert release.data["place"][line["row"]].as_py() == columns["place"][line["source_row"] - 1]
 
 
 def test_senseless_parameters_are_refused():

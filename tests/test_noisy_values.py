@@ -106,7 +106,7 @@ def test_intervals_hold_the_truth_as_often_as_stated():
     data = dataset(truth, {"weight": numeric(0, 50, 0.1), "length": numeric(1, 4, 0.3)})
     for law, confidence in itertools.product(LAWS, CONFIDENCES):
         release, key = publish(data, epsilon=6, law=law, confidence=confidence)
-        source, row = key.table["source_row"].to_numpy(), key.table["row"].to_numpy()
+        source, row = key.table["source_row"].to_numpy() - 1, key.table["row"].to_numpy()
         for name, values in truth.items():
             lower, upper = (release.data[f"{name}_{side}"].to_numpy()[row] for side in ("lower", "upper"))
             stated = release.certificate.plain()["measures"]["noise"][name][0]["coverage"]
@@ -133,11 +133,11 @@ def test_what_a_release_holds():
     assert release.classes is release.members is None
     assert release.data["row"].to_pylist() == list(range(200))
     assert key.table.column_names == ["row", "source_row", "parcel"]
-    assert sorted(key.table["source_row"].to_pylist()) == list(range(200)) != key.table["source_row"].to_pylist()
+    assert sorted(key.table["source_row"].to_pylist()) == list(range(1, 201)) != key.table["source_row"].to_pylist()
     for line in key.table.to_pylist():  # at this epsilon there is no noise
         for name in ("place", "weight", "length"):
-            assert release.data[name][line["row"]].as_py() == columns[name][line["source_row"]]
-        assert columns["parcel"][line["source_row"]] == line["parcel"]
+            assert release.data[name][line["row"]].as_py() == columns[name][line["source_row"] - 1]
+        assert columns["parcel"][line["source_row"] - 1] == line["parcel"]
     body = release.certificate.plain()
     assert body["measures"]["records"] == 200
     assert set(body["measures"]) == {"records", "noise"}
@@ -171,7 +171,7 @@ def test_rows_that_travel_together_are_one_record():
     assert key.table.column_names == ["row", "source_row", "order", "parcel"]
     assert sorted(Counter(key.table["row"].to_pylist()).values()) == [1, 2, 3]
     for line in key.table.to_pylist():
-        assert columns["parcel"][line["source_row"]] == line["parcel"]
+        assert columns["parcel"][line["source_row"] - 1] == line["parcel"]
         sums = sum(w for w, o in zip(columns["weight"], columns["order"], strict=True) if o == line["order"])
         assert release.data["weight"][line["row"]].as_py() == sums
     # Values outside are moved to the end or left out, and that is told.

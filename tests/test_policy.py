@@ -174,7 +174,7 @@ WRONG: dict[str, list[Any]] = {
     "read.null": ["NA", [0]],
     "read.delimeter": [","],
     "period": ["day"],
-    "period.length": ["week", ["day"]],
+    "period.length": ["year", ["day"]],
     "period.column": ["date"],
     "period.lenght": ["day"],
     "budget": [1],
@@ -462,7 +462,7 @@ def test_writing_and_reading_gives_the_same_policy(document: dict[str, Any], dic
 
 
 def test_periods_and_purposes() -> None:
-    refused(lambda length: PeriodRule(length=length), ["week"], "day", "month")
+    refused(lambda length: PeriodRule(length=length), ["year"], "day", "week", "month", "label")
     policy = Policy.from_text(PARCELS)
     purpose = policy.purpose("2026-11")
     assert (purpose.dataset, purpose.period, purpose.budget) == ("parcels", "2026-11", policy.budget)

@@ -66,7 +66,7 @@ def test_the_key_is_beside_the_folder_and_private(made: Publication, folder: Pat
     assert (again.salt, again.input_digest) == (key.salt, key.input_digest)
     assert again.certificate_digest == key.certificate_digest == release.certificate.digest
     assert again.belongs_to(dataset())
-    assert sorted(again.table.column("source_row").to_pylist()) == list(range(NUM_ROWS))
+    assert sorted(again.table.column("source_row").to_pylist()) == list(range(1, NUM_ROWS + 1))
     assert repr(made.key) == str(made.key) == "Key(private)"
     assert "CANARY" not in repr(made)
 
@@ -76,7 +76,7 @@ def test_a_key_of_merged_rows_comes_back_from_its_file(folder: Path) -> None:
     release, key = dn.publish(pairs, ledger=":memory:").write(folder)
     again = Key.read(key_path(folder))
     assert again.table.equals(key.table)
-    assert sorted(again.table.column("source_row").to_pylist()) == list(range(NUM_ROWS))
+    assert sorted(again.table.column("source_row").to_pylist()) == list(range(1, NUM_ROWS + 1))
     assert sorted(again.table.column("row").to_pylist()) == sorted(2 * list(range(len(release))))
     assert sorted(again.table.column("parcel").to_pylist()) == sorted(f"CANARY{number}" for number in range(NUM_ROWS))
     assert again.belongs_to(pairs)

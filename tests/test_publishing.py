@@ -92,7 +92,9 @@ def test_dry_run_says_before_and_after(data, tmp_path):
     stages = []
     dn.publish(data, ledger=ledger, out=tmp_path / "release", progress=stages.append)
     assert len(stages) == 2
-    refusal(dn.Refusal, dn.rehearse, data, ledger=ledger)
+    (repeat,) = dn.rehearse(data, ledger=ledger).refusals
+    assert repeat == str(refusal(dn.Refusal, dn.publish, data, ledger=ledger))
+    assert dn.rehearse(data, ledger=ledger, again=True).refusals == ()
 
 
 def test_each_period_is_released_once(tmp_path):
@@ -191,7 +193,8 @@ def test_pool_holds_the_rest_and_can_be_published_again(place):
     assert set(rest.column("parcel").to_pylist()) == {f"P{i}" for i in range(137)} - kept
     assert len(rest) == len(dn.load(pool, rules)) == 137 - len(release)
     assert release.certificate.basis is dn.Basis.CLAIMED
-    refusal(OutputError, dn.rehearse, rows, out=place / "release", again=True)
+    (way,) = dn.rehearse(rows, out=place / "release", again=True).refusals
+    assert way == str(refusal(OutputError, dn.publish, rows, out=place / "release", again=True))
     (place / "other.pool.csv").write_text("mine")
     assert "other.pool.csv" in str(refusal(OutputError, dn.publish, rows, out=place / "other", again=True))
     assert (place / "other.pool.csv").read_text() == "mine"

@@ -361,7 +361,7 @@ def test_rows_are_generalisations_of_the_records_the_key_names(tmp_path):
     numbers, publics, labels = data.numbers("w"), data.column("s").to_pylist(), data.column("t").to_pylist()
     above = {leaf: {leaf, TREE["parents"][leaf], "*"} for leaf in "abc"}
     for row in table:
-        source = records[row["row"]]["source_row"]
+        source = records[row["row"]]["source_row"] - 1
         assert row["w_lower"] <= numbers[source] <= row["w_upper"]
         assert row["s"] == publics[source]
         assert row["t"] in above[labels[source]]
@@ -380,7 +380,7 @@ def test_records_are_sampled_at_the_rate_and_left_out_rows_are_those_the_key_doe
     _, key = publish(dn.SampledLattice(k=5, beta="0.3", epsilon_choice=2, left_out="pool"), data)
     left = left_out_rows(data, key)
     assert len(left) == key.facts["unsampled"] + key.facts["suppressed"]
-    assert sorted([*left.tolist(), *key.table.column("source_row").to_pylist()]) == list(range(2000))
+    assert sorted([*(left + 1).tolist(), *key.table.column("source_row").to_pylist()]) == list(range(1, 2001))
     assert stats.binomtest(key.facts["unsampled"], 2000, 0.7).pvalue > 1e-9
 
 
@@ -459,7 +459,7 @@ def test_noisy_left_out_rows_stand_beside_the_kept(tmp_path):
     assert len(out) == key.facts["unsampled"] + key.facts["suppressed"]
     assert all(0 <= row["w_lower"] <= row["w_upper"] <= 4 for row in table)
     source = dict(zip(key.table.column("row").to_pylist(), key.table.column("source_row").to_pylist(), strict=True))
-    assert all(rows[source[row["row"]]][1] == row["s"] for row in table)
+    assert all(rows[source[row["row"]] - 1][1] == row["s"] for row in table)
     measures = release.certificate.plain()["measures"]
     assert measures["records"] == 60 - len(out)
     assert measures["noise"]["w"][0]["confidence"] == 0.8

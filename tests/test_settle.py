@@ -329,7 +329,7 @@ def test_the_folder_is_private_and_readable(four: Published, tmp_path: Path) -> 
     finally:
         os.umask(before)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    assert sorted(os.listdir(folder)) == ["loading.csv", "loads.csv", "settlement.json"]
+    assert sorted(os.listdir(folder)) == ["loading.csv", "loads.csv", "settlement.json", "unplanned.csv"]
     assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o600}
     content = json.loads((folder / "settlement.json").read_text())
     assert content == json.loads(json.dumps(settled.to_dict()))

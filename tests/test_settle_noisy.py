@@ -46,7 +46,7 @@ def test_loads_are_exact_and_keys_have_no_class(tmp_path: Path) -> None:
     # Ten times 0.1 is 1, whatever the noisy values say.
     case = published([0.1] * 10 + [0.2, 0.1])
     assert case.key.table.column_names == ["row", "source_row", "parcel"]
-    assert case.record.tolist() == case.key.table.column("source_row").to_pylist()
+    assert (case.record + 1).tolist() == case.key.table.column("source_row").to_pylist()
     done = case.settle(case.plan([0] * 10 + [1, 1], 1))
     assert (done.plan_feasible, done.bins_feasible, done.loads.tolist()) == (True, 1, [[1.0], [0.3]])
     assert done.loading.column_names == ["row", "source_row", "bin", "parcel"]
@@ -108,7 +108,7 @@ def test_repairs_move_open_and_leave_behind() -> None:
     assert not case.apply(plan, repair=True).feasible
     done = case.settle(plan, leave_behind=True)
     assert (done.feasible, done.unplanned.left_behind) == (True, 1)
-    assert done.loading.column("source_row").to_pylist()[-1] == 0
+    assert done.loading.column("source_row").to_pylist()[-1] == 1
 
 
 def test_nothing_is_exchanged_and_linkage_is_restated(tmp_path: Path) -> None:
@@ -200,7 +200,7 @@ def test_samples_are_settled_and_the_rest_is_split_for_the_owner(sample: tuple[d
     table = done.loading.to_pydict()
     sums = [Fraction(0)] * done.plan.num_bins
     for source, bin_ in zip(table["source_row"], table["bin"], strict=True):
-        sums[bin_] += Fraction(str(weights[source]))
+        sums[bin_] += Fraction(str(weights[source - 1]))
     assert done.loads[:, 0].tolist() == [float(total) for total in sums]
 
 

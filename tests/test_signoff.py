@@ -170,7 +170,7 @@ def test_trips_most_at_risk_are_those_that_the_noise_tells_of() -> None:
     seen = {(r["origin"], r["destination"], starts.index(r["window"])): r["count"] for r in release.data.to_pylist()}
     law = WholeLaw("round", Fraction(1))
     for item in found.at_risk:
-        own = types[item.source_row]
+        own = types[item.source_row - 1]
         assert (item.alike, item.released) == (alike[own], seen.get(own, 0))
         above = item.released - item.alike
         there, missing = (float(np.exp(law.log_mass(above + more))) for more in (0, 1))
@@ -245,7 +245,7 @@ def test_vehicles_most_at_risk_are_those_that_stay(tmp_path: Path) -> None:
     sight = EstimatesView(task=fleet.task, num_reports=12, confidence=0.95, means=(), maps={})
     case = EstimatesTruth(view=sight, fleet=fleet, truth=FleetTruth.of(fleet, by_row=True))
     listed, says = at_risk(case)
-    assert [(item.source_row, item.stays) for item in listed] == [(1, 1.0), (2, 0.5), (0, 0.25)]
+    assert [(item.source_row, item.stays) for item in listed] == [(2, 1.0), (3, 0.5), (1, 0.25)]
     assert 0 < listed[0].found_if_it_stays <= 1
     assert "30" in says
 

@@ -100,7 +100,7 @@ def test_ways_to_write_the_same(file: Callable[..., Path]) -> None:
         assert data.column("id").to_pylist() == ["007", "008"]
         assert data.column("town").to_pylist() == ["A", "B"]
         assert data.numbers("weight").tolist() == [1.5, 2.0]
-        assert data.source_rows.tolist() == [0, 1]
+        assert data.source_rows.tolist() == [1, 2]
     assert data.source.endswith("data.csv")
     content = "id,town,weight\n1,Zürich,1\n".encode("latin-1")
     assert load(file(content), with_read(encoding="latin-1")).column("town").to_pylist() == ["Zürich"]
@@ -109,7 +109,7 @@ def test_ways_to_write_the_same(file: Callable[..., Path]) -> None:
     lenient = {**TOWNS, "town": {"role": "public", "missing": "leave-out"}}
     data = load(file(quoted), a_policy(PARTITION, lenient))
     assert data.column("town").to_pylist() == ['a "b", c\n\nd', '5" pipe']
-    assert data.source_rows.tolist() == [0, 2]
+    assert data.source_rows.tolist() == [1, 3]
     # Of a single column an empty line is a missing cell, and the index that pandas brings along is no second one.
     one = a_policy(PARTITION, {"w": TOWNS["weight"]})
     assert found(refused(file(b"w\n1\n\n2\n3\n\n"), one)) == [("w", 2)]

@@ -108,11 +108,11 @@ def test_each_line_of_a_release_is_a_consignment(published: Path) -> None:
 def check_loading(folder: Path, name: str) -> None:
     """Every source row is listed once with its identifiers, consignments whole, and nothing is overloaded."""
     source, loading = lines(folder / "parcels.csv"), lines(folder / name / "loading.csv")
-    assert sorted(int(line["source_row"]) for line in loading) == list(range(len(source)))
+    assert sorted(int(line["source_row"]) for line in loading) == list(range(1, len(source) + 1))
     bins: dict[str, set[str]] = defaultdict(set)
     loads: dict[str, Fraction] = defaultdict(Fraction)
     for line in loading:
-        true = source[int(line["source_row"])]
+        true = source[int(line["source_row"]) - 1]
         assert (line["parcel"], line["consignment"].lstrip("'")) == (true["parcel"], true["consignment"])
         bins[true["consignment"]].add(line["bin"])
         loads[line["bin"]] += Fraction(true["weight"])
@@ -197,11 +197,11 @@ def made() -> tuple[dn.Dataset, dn.Release, dn.Key]:
 def test_the_key_has_a_line_for_each_source_row_in_any_order(made: tuple[dn.Dataset, dn.Release, dn.Key]) -> None:
     data, release, key = made
     source = rows_of_file()
-    assert sorted(key.table["source_row"].to_pylist()) == list(range(len(source)))
+    assert sorted(key.table["source_row"].to_pylist()) == list(range(1, len(source) + 1))
     classes = release.data["class_id"].to_pylist()
     rows: dict[int, set[str]] = defaultdict(set)
     for line in key.table.to_pylist():
-        true = source[line["source_row"]]
+        true = source[line["source_row"] - 1]
         assert (line["parcel"], line["consignment"]) == (true["parcel"], true["consignment"])
         assert line["class_id"] == classes[line["row"]]
         rows[line["row"]].add(true["consignment"])

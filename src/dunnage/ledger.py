@@ -46,6 +46,7 @@ from dunnage.model.guarantees import (
     SpendPurpose,
 )
 from dunnage.model.guarantees import total as sum_of
+from dunnage.model.periods import LENGTHS
 
 # --- Where a ledger is kept: in memory, or in a SQLite file that appears complete, private and only once
 
@@ -501,6 +502,57 @@ def _insert(database: sqlite3.Connection, table: str, values: Mapping[str, str |
 
 # Refusals
 
+# Which rows a spend was for: a digest under a key of its own, so that it tells a file from the next one and no more.
+_INPUTS = (
+    "CREATE TABLE IF NOT EXISTS inputs (id TEXT PRIMARY KEY, salt TEXT NOT NULL, digest TEXT NOT NULL)",
+    *(
+        f"CREATE TRIGGER IF NOT EXISTS inputs_{name} BEFORE {event} ON inputs {when}"
+        "BEGIN SELECT RAISE(ABORT, 'a ledger is append-only'); END"
+        for name, event, when in (
+            ("keep", "UPDATE", ""),
+            ("hold", "DELETE", ""),
+            ("once", "INSERT", "WHEN EXISTS (SELECT 1 FROM inputs WHERE id = NEW.id) "),
+        )
+    ),
+)
+
+
+def _repeat(database: sqlite3.Connection, purpose: SpendPurpose) -> str:
+    """Say that the same dataset, period and policy were spent on before, and what to do; nothing if they were not.
+
+    That it is a repeat never depends on rows; only the remedy does, which the owner alone sees.
+    """
+    spends = database.execute(
+        "SELECT id, at FROM spends WHERE dataset = ? AND period IS ? AND policy_digest = ? ORDER BY number DESC",
+        [purpose.dataset, purpose.period, purpose.policy_digest],
+    ).fetchall()
+    if not spends:
+        return ""
+    stored = database.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'inputs'").fetchone()
+    inputs = database.execute("SELECT id, salt, digest FROM inputs").fetchall() if stored else []
+    digests = {spend: (bytes.fromhex(salt), digest) for spend, salt, digest in inputs}
+    digest_of, own = purpose.input_digest, [digests[spend] for spend, _ in spends if spend in digests]
+    same = digest_of is not None and any(digest_of(salt) == digest for salt, digest in own)
+    other = digest_of is not None and not same and len(own) == len(spends)
+    period = f"period {purpose.period!r}" if purpose.period is not None else "no period"
+    rows = ", for the same rows" if same else ", for other rows" if other else ""
+    what = f"dataset {purpose.dataset!r}, {period}, was already spent on under this policy{rows}: spend {spends[0][0]} "
+    what += f"at {spends[0][1]}."
+    again = "An interrupted run may have been the cause; it is not refunded. To spend again, pass --again (again=True)."
+    if purpose.period is None:
+        period = (
+            'give each file a period: write [period] and length = "week" (or day, month, label) in the policy, and '
+        )
+        period += f"publish with --period {LENGTHS['week']}"
+    else:
+        period = "name its own period with --period"
+    if same:
+        return f"{what} {again}"
+    if other:
+        replaces = "If it replaces the earlier rows, pass --again (again=True): that spends again and refunds nothing."
+        return f"{what} If this is the next file, {period}. {replaces}"
+    return f"{what} {again} If this is the next file, {period}."
+
 
 def _refuse_overspend(budget: Budget, spent: Loss, cost: Loss, purpose: SpendPurpose, others: Sequence[str]) -> None:
     """Refuse a spend that the budget does not cover; ``allow_unbounded`` permits releases without a bound only.
@@ -651,20 +703,11 @@ class Ledger:
             loss_replace_one=promise.true_loss(Neighbours.REPLACE_ONE),
             note=self.note,
         )
+        salt = secrets.token_bytes(32)
+        digest = purpose.input_digest(salt) if purpose.input_digest is not None else None
         with self._store.writing() as database:
-            if not self.again:
-                row = database.execute(
-                    "SELECT id, at FROM spends WHERE dataset = ? AND period IS ? AND policy_digest = ? "
-                    "ORDER BY number DESC LIMIT 1",
-                    [purpose.dataset, purpose.period, purpose.policy_digest],
-                ).fetchone()
-                if row is not None:
-                    period = f"period {purpose.period!r}" if purpose.period is not None else "no period"
-                    raise Refusal(
-                        f"dataset {purpose.dataset!r}, {period}, was already spent on under this policy: spend "
-                        f"{row[0]} at {row[1]}. An interrupted run may have been the cause; it is not refunded. "
-                        "To spend again, pass --again (again=True)."
-                    )
+            if not self.again and (repeat := _repeat(database, purpose)):
+                raise Refusal(repeat)
             budget = self._fix_budget(database, purpose)
             if budget is not None:
                 spent = _spent(database, purpose.dataset, budget.neighbours)
@@ -675,6 +718,10 @@ class Ledger:
             guarantee = json.dumps(dict(spend.guarantee), sort_keys=True, allow_nan=False)
             amounts = dict(zip(_LOSS_COLUMNS, texts, strict=True))
             _insert(database, "spends", {**values, **amounts, "guarantee": guarantee})
+            if digest is not None:
+                for statement in _INPUTS:  # ledgers of 0.1.0 have no such table
+                    database.execute(statement)
+                _insert(database, "inputs", {"id": spend.id, "salt": salt.hex(), "digest": digest})
         return spend
 
     def rehearsal(self) -> Rehearsal:
@@ -752,13 +799,13 @@ class Ledger:
 
 
 class Rehearsed(Exception):
-    """A rehearsed spend would succeed: control flow, not an error.
+    """A spend was rehearsed: control flow, not an error.
 
     It stops a mechanism at its spend, before any noise; the code that began the rehearsal catches it.
     """
 
-    def __init__(self, promise: Promise, statement: Statement) -> None:
-        self.promise, self.statement = promise, statement
+    def __init__(self, promise: Promise, statement: Statement, refusals: Sequence[str] = ()) -> None:
+        self.promise, self.statement, self.refusals = promise, statement, tuple(refusals)
         self.loss = promise.true_loss(statement.neighbours)
         super().__init__("the spend was rehearsed; nothing was spent")
 
@@ -770,8 +817,15 @@ class Rehearsal:
         self._ledger = ledger
 
     def spend(self, promise: Promise, purpose: SpendPurpose) -> NoReturn:
-        """Make all checks of a spend on a copy in memory, then stop."""
+        """Make all checks of a spend on a copy in memory, then stop, and say what would be refused."""
+        refusals = []
         with self._ledger._copy() as copy:
-            copy._record(promise, purpose)
+            with copy._store.reading() as database:
+                refusals += [repeat for repeat in (_repeat(database, purpose),) if repeat and not copy.again]
+            copy.again = True
+            try:
+                copy._record(promise, purpose)
+            except Refusal as error:
+                refusals.append(str(error))
             statement = copy.statement(purpose.dataset)
-        raise Rehearsed(promise, statement)
+        raise Rehearsed(promise, statement, refusals)

@@ -15,20 +15,23 @@ import re
 import secrets
 import shutil
 import stat
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dunnage.errors import OutputError, ReleaseError
 from dunnage.folders import sync_folder
 from dunnage.release import CERTIFICATE_FILE, RELEASE_FILES, Release
 from dunnage.tables.dataset import Dataset
+from dunnage.tables.reader import FIRST_ROW
 
-KEY_FORMAT = "1"
+KEY_FORMAT = "2"
 KEY_ENDING = ".key.parquet"
 KEY_REMAINS = ".key.partial"
 
@@ -36,6 +39,8 @@ KEY_REMAINS = ".key.partial"
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Key:
     """The private map from release rows to true records. Its ``repr`` shows none of it.
+
+    Format 2 counts ``source_row`` from 1, the first line below the header; keys of format 1 counted from 0.
 
     Parameters
     ----------
@@ -48,6 +53,8 @@ class Key:
         The release that this key belongs to; empty until the release is written.
     facts
         What else only the owner may know about the release, such as how many records were not sampled.
+    left_out
+        The source rows that the mechanism did not release, by reason.
     """
 
     table: pa.Table
@@ -55,6 +62,7 @@ class Key:
     input_digest: str
     certificate_digest: str = ""
     facts: Mapping[str, int] = field(default_factory=dict)
+    left_out: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return "Key(private)"
@@ -74,6 +82,7 @@ class Key:
             "dunnage.input": self.input_digest,
             "dunnage.certificate": self.certificate_digest,
             "dunnage.facts": json.dumps(dict(self.facts), sort_keys=True, allow_nan=False),
+            "dunnage.left_out": json.dumps(dict(self.left_out), sort_keys=True),
         }
         pq.write_table(self.table.replace_schema_metadata(metadata), stream, compression="zstd")
         stream.flush()
@@ -85,19 +94,47 @@ class Key:
             with pq.ParquetFile(os.fspath(path)) as file:
                 table = file.read()
             metadata = {name.decode(): value.decode() for name, value in (table.schema.metadata or {}).items()}
-            if metadata["dunnage.key"] != KEY_FORMAT:
+            if metadata["dunnage.key"] not in ("1", KEY_FORMAT):
                 raise ReleaseError(f"{os.fspath(path)}: the key has a newer format. Use a newer version of Dunnage.")
+            if metadata["dunnage.key"] == "1" and "source_row" in table.column_names:
+                column = table.column_names.index("source_row")
+                table = table.set_column(column, "source_row", pc.add(table.column(column), FIRST_ROW))
             return cls(
                 table=table,
                 salt=bytes.fromhex(metadata["dunnage.salt"]),
                 input_digest=metadata["dunnage.input"],
                 certificate_digest=metadata["dunnage.certificate"],
                 facts=dict(json.loads(metadata.get("dunnage.facts", "{}"))),
+                left_out=dict(json.loads(metadata.get("dunnage.left_out", "{}"))),
             )
         except FileNotFoundError:
             raise ReleaseError(f"{os.fspath(path)} does not exist. Give the key that publish wrote.") from None
         except (OSError, pa.ArrowException, KeyError, TypeError, ValueError):
             raise ReleaseError(f"{os.fspath(path)} is not a readable key. Give the file that publish wrote.") from None
+
+
+NO_TRUCK, NOT_RELEASED = "no truck", "not released"  # reasons; keys of 0.1.0 do not say why a row was not released
+
+
+def unplanned_rows(data: Dataset, key: Key, left_behind: Sequence[int] = ()) -> pa.Table:
+    """List every source row that travels outside a plan, with the reason, for the owner only.
+
+    The policy left it out, the mechanism did not release it, or no truck had room (``left_behind``). The columns are
+    ``source_row``, ``reason``, ``column`` (which the reason is about), identifiers and those of ``[loading]``.
+    """
+    reasons = dict(data.left_out)
+    if data.schema.trip is None:  # counts are of all rows
+        missing = np.setdiff1d(data.parts.source_rows, key.table.column("source_row").to_numpy())
+        stated = {row: reason for reason, rows in key.left_out.items() for row in rows}
+        reasons |= {row: (stated.get(row, NOT_RELEASED), "") for row in missing.tolist()}
+    reasons |= dict.fromkeys(left_behind, (NO_TRUCK, ""))
+    rows = sorted(reasons)
+    own = data.cells(np.array(rows, dtype=np.int64), data.policy.listed_columns)
+    ours = {"source_row": pa.array(rows, pa.int64())}
+    for place, name in enumerate(("reason", "column")):  # a column of the data keeps its name
+        texts = pa.array([reasons[row][place] for row in rows], pa.string())
+        ours[f"unplanned_{name}" if name in own else name] = texts
+    return pa.table({**ours, **own})
 
 
 def _private_file(path: Path) -> BinaryIO:

@@ -28,7 +28,8 @@ from dunnage.model.guarantees import Loss, Neighbours, Promise
 from dunnage.model.house import Clearance, House
 from dunnage.model.policy import Policy
 from dunnage.noise.source import Noise
-from dunnage.publication import Key, Publication, check_output
+from dunnage.publication import KEY_ENDING, Key, Publication, check_output, key_path, unplanned_rows
+from dunnage.tables.columns import write_csv
 from dunnage.tables.dataset import Dataset
 from dunnage.tables.reader import CSV_ENDINGS
 from dunnage.text import several
@@ -132,7 +133,8 @@ def publish(
     data
         The rows, with their policy.
     out
-        Folder for the release; the key goes beside it. None keeps both in memory.
+        Folder for the release; the key goes beside it, and the list of rows that are not released, if there are any
+        (``OUT.unplanned.csv``, private). None keeps everything in memory.
     ledger
         A ledger or its path; by default ``dunnage-ledger.sqlite`` beside the policy.
     noise
@@ -188,6 +190,7 @@ def publish(
     written = publication.write(out, sign=sign, force=force)
     if mechanism.pools:
         write_pool(data, written.key, pool_path(out, data), force=force)
+    _write_unplanned(data, written.key, unplanned_path(out), force=force)
     return written
 
 
@@ -301,9 +304,9 @@ def _spread_warnings(data: Dataset, usefulness: Usefulness) -> Iterator[str]:
 def _check_places(mechanism: Mechanism, data: Dataset, out: str | os.PathLike[str], *, force: bool) -> None:
     """Check, before any budget is spent, that every file can be written."""
     check_output(out, force=force)
-    pool = pool_path(out, data)
-    if mechanism.pools and os.path.lexists(pool) and not force:
-        raise OutputError(f"{pool} already exists. Choose another name, or replace it with --force.")
+    for path in (unplanned_path(out), *([pool_path(out, data)] if mechanism.pools else [])):
+        if os.path.lexists(path) and not force:
+            raise OutputError(f"{path} already exists. Choose another name, or replace it with --force.")
 
 
 def pool_path(folder: str | os.PathLike[str], data: Dataset) -> Path:
@@ -331,8 +334,7 @@ def write_pool(data: Dataset, key: Key, path: Path, *, force: bool = False) -> N
     that the policy itself left out are not in it.
     """
     _, positions = data.parts.of(left_out_rows(data, key))
-    assert data.original is not None
-    rows = data.original.take(data.parts.source_rows[positions])
+    rows = data.original.take(np.sort(data.parts.source_rows[positions]))
     sink = io.BytesIO()
     if _is_csv(data):  # cells were read as text: write the same text
         options, text = data.policy.read_options, io.StringIO(newline="")
@@ -342,10 +344,30 @@ def write_pool(data: Dataset, key: Key, path: Path, *, force: bool = False) -> N
         sink.write(text.getvalue().encode(options.encoding))
     else:
         pq.write_table(rows, sink, compression="zstd")
+    _write_beside(path, sink.getvalue(), force=force)
+
+
+def unplanned_path(folder: str | os.PathLike[str]) -> Path:
+    """Return the file that lists the rows outside a release for their owner: beside the folder, like the key."""
+    key = key_path(folder)
+    return key.with_name(f"{key.name.removesuffix(KEY_ENDING)}.unplanned.csv")
+
+
+def _write_unplanned(data: Dataset, key: Key, path: Path, *, force: bool) -> None:
+    rows, sink = unplanned_rows(data, key), io.BytesIO()
+    if rows.num_rows:
+        write_csv(rows, sink)
+        _write_beside(path, sink.getvalue(), force=force)
+    elif force:
+        path.unlink(missing_ok=True)  # it would be about the release that was replaced
+
+
+def _write_beside(path: Path, content: bytes, *, force: bool) -> None:
+    """Write a file beside a release that only its owner can read."""
     work = path.with_name(f".{path.name}.{secrets.token_hex(6)}.partial")
     try:
         with os.fdopen(os.open(work, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:
-            stream.write(sink.getvalue())
+            stream.write(content)
         os.replace(work, path) if force else os.link(work, path)
     except OSError as error:
         reason = error.strerror or "the disk failed"
@@ -372,6 +394,9 @@ class DryRun:
         What the mechanism tells the owner in advance.
     usefulness
         The predicted error of counts of trips, from public facts; None without them, or if the policy expects nothing.
+    refusals
+        Why publishing would be refused now: it was published before, the budget does not cover it, a file is in the
+        way. A dry run is not refused for such reasons.
     """
 
     promise: Promise
@@ -382,6 +407,7 @@ class DryRun:
     after: Statement
     foresight: Foresight = field(default_factory=Foresight)
     usefulness: Usefulness | None = None
+    refusals: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"DryRun({self.promise!r}, would spend {self.asked}, left after it {self.after.left_text()})"
@@ -398,6 +424,7 @@ class DryRun:
             "left_after": self.after.left_text(),
             "foresight": self.foresight.to_dict(),
             **({} if self.usefulness is None else {"usefulness": self.usefulness.to_dict()}),
+            "refusals": list(self.refusals),
         }
 
 
@@ -413,14 +440,19 @@ def rehearse(
 ) -> DryRun:
     """Do everything up to the spend, and return what it would cost. Nothing is sampled, spent or written.
 
+    It is allowed also where publishing would be refused: ``refusals`` says why it would be.
+
     Parameters
     ----------
     data, out, ledger, noise, force, again, progress
         As for :func:`publish`.
     """
-    mechanism = mechanism_of(data.policy)
-    if out is not None:
-        _check_places(mechanism, data, out, force=force)
+    mechanism, refusals = mechanism_of(data.policy), []
+    try:
+        if out is not None:
+            _check_places(mechanism, data, out, force=force)
+    except OutputError as error:
+        refusals.append(str(error))
     foresight, usefulness = foresee(data), predicted(data, progress=progress)
     if usefulness is not None:
         foresight = replace(foresight, warnings=(*foresight.warnings, *_spread_warnings(data, usefulness)))
@@ -431,9 +463,16 @@ def rehearse(
             with _blaming_policy(data):
                 mechanism.release(data, ledger=rehearsal, noise=noise or Noise())
         except Rehearsed as stop:
-            before_and_after = before, stop.statement
             return DryRun(
-                stop.promise, len(data), data.num_left_out, stop.loss, *before_and_after, foresight, usefulness
+                promise=stop.promise,
+                num_rows=len(data),
+                num_left_out=data.num_left_out,
+                asked=stop.loss,
+                before=before,
+                after=stop.statement,
+                foresight=foresight,
+                usefulness=usefulness,
+                refusals=(*refusals, *stop.refusals),
             )
     raise InternalError(f"mechanism {data.policy.mechanism['name']} released without spending")
 

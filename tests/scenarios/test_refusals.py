@@ -57,7 +57,7 @@ POLICIES = {
     "unbounded": GOOD.replace(
         "[attributes.parcel]", '[budget]\nepsilon = 1\nneighbours = "add-remove"\n[attributes.parcel]'
     ),
-    "period": GOOD.replace("[attributes.parcel]", '[period]\ncolumn = "day"\nlength = "week"\n[attributes.parcel]'),
+    "period": GOOD.replace("[attributes.parcel]", '[period]\ncolumn = "day"\nlength = "year"\n[attributes.parcel]'),
 }
 
 

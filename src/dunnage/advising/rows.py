@@ -179,7 +179,7 @@ class RowSubject(Subject):
             period=self.data.period,
             source=self.data.source,
             parts=self.data.parts.take(records),
-            num_left_out=0,
+            original=self.data.original,
         )
 
     def kind_of_rows(self, candidate: Candidate) -> str:

@@ -75,6 +75,7 @@ from dunnage.noise import arrays as noise_arrays
 from dunnage.noise.source import Noise
 from dunnage.release import Release
 from dunnage.release.kinds import floats
+from dunnage.tables.reader import FIRST_ROW
 from dunnage.text import number_text, percent
 from dunnage.verification import check_estimate_columns, check_estimate_lines
 
@@ -731,7 +732,7 @@ def at_risk(truth: EstimatesTruth) -> tuple[list[VehicleAtRisk], str]:
     staying, starts = np.unique(pairs // (int(inputs.max()) + 1), return_index=True)
     most = np.maximum.reduceat(counts, starts) if len(staying) else np.zeros(0)
     share = most / np.bincount(vehicles)[staying]
-    first = np.unique(fleet.vehicles, return_index=True)[1]
+    first = FIRST_ROW + np.unique(fleet.vehicles, return_index=True)[1]
     order = np.lexsort((first[staying], -share.round(12)))[:MAX_AT_RISK]
     listed = [
         VehicleAtRisk(source_row=int(first[staying[place]]), stays=float(share[place]), found_if_it_stays=chance)

@@ -259,7 +259,7 @@ def with_unit(number: float, unit: str) -> str:
 class RecordAtRisk(Model):
     """A record that is easy to find in the release, or with a sensitive value that is easy to guess."""
 
-    source_row: int  # place in the source, from 0, as in the key
+    source_row: int  # as in the key: 1 is the first line below the header
     record_linkage: float
     rows: int | None = None  # rows that could be it
     attribute_linkage: Mapping[str, float] = NOTHING  # by sensitive column

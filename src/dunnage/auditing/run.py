@@ -161,7 +161,7 @@ class Audit(Displayed, Tabular, Model):
     findings
         The findings, by topic.
     at_risk
-        The records most at risk, the worst first, each with its ``source_row`` (from 0, as in the key). Records have
+        The records most at risk, the worst first, each with its ``source_row`` (as in the key). Records have
         ``rows`` that could be them, ``record_linkage``, and ``attribute_linkage`` by sensitive column. Trips have
         ``suspicion``, ``alike`` and ``released``; riders ``guess``, ``trips`` and ``types``; vehicles ``stays`` and
         ``found_if_it_stays``.
@@ -181,6 +181,8 @@ class Audit(Displayed, Tabular, Model):
         Whether the release may leave under the limits of the house; None without such limits.
     says
         Who may see it.
+    first_row
+        The number of the first row below the header in ``source_row``.
     software
         Version of Dunnage that made it.
     """
@@ -201,6 +203,7 @@ class Audit(Displayed, Tabular, Model):
     statement: ReleaseStatement = ReleaseStatement()
     approved: Approval | None = None
     clearance: Clearance | None = None
+    first_row: Literal[1] = 1
     seconds: float
     software: Software = Software(dunnage=__version__)
 
@@ -296,7 +299,11 @@ class Audit(Displayed, Tabular, Model):
             If it is not an audit folder.
         """
         path, what = Path(folder) / AUDIT_FILE, "an audit folder"
-        return read(path, cls, what=what, remedy="Make it again.", max_bytes=MAX_AUDIT_BYTES)
+        audit = read(path, cls, what=what, remedy="Make it again.", max_bytes=MAX_AUDIT_BYTES)
+        if "first_row" in audit.model_fields_set:
+            return audit
+        shifted = [item.model_copy(update={"source_row": item.source_row + 1}) for item in audit.at_risk]  # 0.1.0
+        return audit.model_copy(update={"at_risk": tuple(shifted)})
 
 
 def audit(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -114,6 +115,9 @@ def draft(
     story: Annotated[
         OptText, Option(help="What a row stands for: rows | trips | devices. Default: guessed from the column names.")
     ] = None,
+    like: Annotated[
+        OptPath, Option(help="Policy of an earlier file with the same columns: repeat it, and say what differs.")
+    ] = None,
     force: shared.ForceFlag = False,
     as_json: shared.JsonFlag = False,
 ) -> None:
@@ -123,25 +127,43 @@ def draft(
     """
     if out.exists() and (not force or out.samefile(data)):
         raise OutputError(f"{out} already exists. Choose another name, or replace it with --force.")
-    text = dn.draft(data, story=story)
+    remarks: tuple[str, ...] = ()
+    says = f"Draft in {out}. Fill in the blanks; dunnage show {out} lists them."
+    if like is None:
+        text = dn.draft(data, story=story)
+    else:
+        from dunnage.publishing import LEDGER_FILE
+        from dunnage.tables.dataset import draft_like
+
+        if story is not None:
+            raise ParameterError("--like repeats a policy, whatever its story. Leave --story out.")
+        text, remarks, ready = draft_like(data, like, Path(os.path.abspath(out)).parent)
+        says = "\n".join([f"Draft in {out}, like {like}:", *(f"  {remark}" for remark in remarks)])
+        # A ledger is beside its policy: the draft must not begin a new one, which would forget what was spent.
+        before, after = (Path(os.path.abspath(path)).with_name(LEDGER_FILE) for path in (like, out))
+        ledger = ["--ledger", os.path.relpath(before)] if before != after and before.exists() else []
+        command = ["dunnage", "publish", str(data), "--policy", str(out), *ledger, "--period", "PERIOD", "--dry-run"]
+        says += f"\nNext: {shlex.join(command)}" if ready else ""
     try:
         out.write_text(text, encoding="utf-8")
     except OSError as error:
         raise OutputError(f"{out} cannot be written: {error.strerror}. Choose another place.") from None
-    print_result({"policy": str(out)}, f"Draft in {out}. Fill in the blanks; dunnage show {out} lists them.", as_json)
+    print_result({"policy": str(out), **({"remarks": list(remarks)} if like else {})}, says, as_json)
 
 
 def publish(
     data: Annotated[Path, Argument(help="CSV, Parquet or Excel file with the private rows.")],
     policy: shared.PolicyOption,
     out: Annotated[OptPath, Option("-o", "--out", help="Release folder to create.")] = None,
-    period: Annotated[OptText, Option(help="Period to publish, such as 2026-11-15 or 2026-11.")] = None,
+    period: Annotated[
+        OptText, Option(help="Period to publish: 2026-11-15, 2026-W47, 2026-11, or your own label.")
+    ] = None,
     dry_run: Annotated[
-        bool, Option("--dry-run", help="Check the data and show promise and cost. Draws no noise, spends nothing.")
+        bool, Option("--dry-run", help="Check the data and show promise and cost. Spends nothing, always allowed.")
     ] = False,
     ledger: Annotated[OptText, Option(help="Ledger file. Default: dunnage-ledger.sqlite beside the policy.")] = None,
     sign: shared.SignOption = None,
-    again: Annotated[bool, Option("--again", help="Spend again on the same data and policy.")] = False,
+    again: Annotated[bool, Option("--again", help="Spend again on the same dataset, period and policy.")] = False,
     allow_noise: Annotated[
         bool, Option("--allow-noise", help="Also publish counts that are hardly better than an empty table.")
     ] = False,
@@ -163,7 +185,7 @@ def publish(
     if out is None and not dry_run:
         raise ParameterError("publish needs a folder to write to. Give -o RELEASE, or try --dry-run.")
     from dunnage.publication import check_output, key_path
-    from dunnage.publishing import clear, mechanism_of, owner_warnings
+    from dunnage.publishing import clear, mechanism_of, owner_warnings, unplanned_path
     from dunnage.release import describe_release
 
     if out is not None and not dry_run:
@@ -208,7 +230,9 @@ def publish(
     certificate, num_left_out = release.certificate, dataset.num_left_out
     result = {"release": str(out), "key": str(key_path(out)), **describe_release(release)}
     # These facts are not in the release. They are printed for the owner, who runs the command.
-    result["owner"] = {"warnings": list(warnings), "left_out": num_left_out, **key.facts}
+    unplanned = unplanned_path(out)
+    named = {"unplanned": str(unplanned)} if unplanned.exists() else {}
+    result["owner"] = {"warnings": list(warnings), "left_out": num_left_out, **key.facts, **named}
     result["rows"] = len(release)
     guarantee = ", ".join(f"{name} {value}" for name, value in certificate.guarantee.to_dict().items())
     lines = [f"Released  {out}", f"Key       {key_path(out)} (private: never share it)"]
@@ -220,6 +244,8 @@ def publish(
     are_public = certificate.kind == "rows" and certificate.rows.suppressed is not None
     if private and not are_public:
         lines.append(f"Only you  {', '.join(private)}; keep these numbers to yourself")
+    if unplanned.exists():
+        lines.append(f"Unplanned {unplanned} names every row that is not in the release, and why (private)")
     lines += [f"In clear  {item}" for item in certificate.in_clear]
     print_cleared(result, "\n".join(lines), as_json, clearance)
 

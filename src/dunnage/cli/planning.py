@@ -242,6 +242,9 @@ def apply(
             if trucks is not None:  # a plan from a CSV file packs every quantity of the release
                 packed = list(dn.Plan.read(plan).quantities) if plan.is_dir() else published.quantities
                 kinds = dn.read_trucks(trucks, packed)
+            from dunnage.settle import LOADING_PAGE
+            from dunnage.showing.loading import loading_page
+
             tell("applying the plan")
             done = dn.apply(
                 plan,
@@ -255,8 +258,9 @@ def apply(
                 progress=tell,
             )
             tell("drawing the page")
-            done.write(out, page=packing.settlement_page(done, published), force=force)
-            result, text = done.to_dict(), f"{done.summary()}\nSettlement  {out} (private), see {SETTLEMENT_PAGE}"
+            done.write(out, page=packing.settlement_page(done, published), sheets=loading_page(done), force=force)
+            pages = f"see {SETTLEMENT_PAGE}; {LOADING_PAGE} is for the dock"
+            result, text = done.to_dict(), f"{done.summary()}\nSettlement  {out} (private), {pages}"
     print_result({"settlement": str(out), **result}, text, as_json)
 
 

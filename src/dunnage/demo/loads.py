@@ -42,6 +42,7 @@ from dunnage.samples import PackageSetting, generate_packages
 from dunnage.settle import Settlement, apply, matched_records
 from dunnage.showing.audit import write_audit
 from dunnage.showing.figures import Picture
+from dunnage.showing.loading import loading_page
 from dunnage.showing.loads import LoadsStory, PlanView, loads_page, loads_pictures
 from dunnage.tables.dataset import Dataset, load
 from dunnage.text import percent
@@ -89,7 +90,7 @@ def tell_loads(folder: Path, *, quick: bool, tell: Progress) -> Story:
         plan = pack(release, capacity=CAPACITY, by=BY, model=model, seconds=PLAN_SECONDS)
         plan.write(folder / f"plan-{name}")
         done = apply(plan, data, release, key, repair=True)
-        done.write(folder / f"settlement-{name}")
+        done.write(folder / f"settlement-{name}", sheets=loading_page(done))
         packed[name] = _Packed(title, plan, done, plan_utility(done, data))
     plans = {name: {"planned": one.plan.num_bins, **one.utility.to_dict()} for name, one in packed.items()}
     write_json(folder / UTILITY, {"format": 1, "capacity": CAPACITY, "plans": plans})

@@ -52,6 +52,7 @@ WRITTEN = {
     *("city", "trips.csv", "trips.toml", "dunnage-ledger.sqlite", "release", "release.key.parquet", "plan"),
     *("settlement", "audit", "frontier", "frontier.partial", "laplace.toml", "laplace", "laplace.key.parquet"),
     *("laplace-plan", "laplace-settlement", "proof.json", "figures.json"),
+    *("release.unplanned.csv", "laplace.unplanned.csv"),
 }
 
 

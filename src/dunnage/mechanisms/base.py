@@ -67,6 +67,7 @@ class Outcome:
     classes: pa.Table | None = None
     members: pa.Table | None = None
     facts: Mapping[str, int] = field(default_factory=dict)  # further facts that only the owner may know
+    left_out: Mapping[str, IntArray] = field(default_factory=dict)  # dataset rows that are not released, by reason
 
 
 class Mechanism(Model, abc.ABC):
@@ -206,10 +207,9 @@ class Mechanism(Model, abc.ABC):
             composed=ledger.statement(dataset.policy.dataset).composed(),
         )
         release = Release(certificate=certificate, data=outcome.data, classes=outcome.classes, members=outcome.members)
-        columns = {name: np.zeros(0, dtype=np.int64) for name in ("row", "source_row")}
+        columns, parts = {name: np.zeros(0, dtype=np.int64) for name in ("row", "source_row")}, dataset.parts
         if outcome.rows is not None:
             # key : one line per source row, so several for a row of merged ones
-            parts = dataset.parts
             row, position = parts.of(outcome.rows)
             columns = {"row": row, "source_row": parts.source_rows[position]}
             if outcome.class_id is not None:
@@ -218,7 +218,14 @@ class Mechanism(Model, abc.ABC):
                 columns[attribute.name] = parts.column(attribute.name).take(pa.array(position))
         salt = noise.draw_bytes(32)
         digest = dataset.keyed_digest(salt)
-        return Publication(release, Key(table=pa.table(columns), salt=salt, input_digest=digest, facts=outcome.facts))
+        left_out = {
+            reason: parts.source_rows[parts.of(rows)[1]].tolist()
+            for reason, rows in outcome.left_out.items()
+            if len(rows)
+        }
+        table = pa.table(columns)
+        key = Key(table=table, salt=salt, input_digest=digest, facts=outcome.facts, left_out=left_out)
+        return Publication(release, key)
 
 
 # Types of parameters. They accept more forms than they keep: 1, 0.1, "1/3" and Fraction(1, 3) all become fractions.

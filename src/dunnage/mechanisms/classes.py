@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 
 # What a release shows about a class: its bounds, also the mean of its numbers, or all its values.
 Statistic = Literal["bounds", "mean", "multiset"]
+SUPPRESSED = "suppressed"  # The reason not to release a record that fits into no class
 MAX_IMPORTANCE = 10**9
 MAX_ALPHA = 10**9
 NOT_SIZE = "a quasi-identifier of labels cannot be named 'size': the table of classes has that column. Rename it."
@@ -229,7 +230,25 @@ class ClassMechanism(ClassRelease):
             sorted_rows = np.lexsort([*(sort_key(column) for column in reversed(columns.values())), of_kept])
             joint = {name: column.take(pa.array(sorted_rows)) for name, column in columns.items()}
             members = pa.table({"class_id": of_kept[sorted_rows], **joint})
-        return Outcome(data=data, measures=measures, rows=order, class_id=class_id, classes=summary, members=members)
+        return Outcome(
+            data=data,
+            measures=measures,
+            rows=order,
+            class_id=class_id,
+            classes=summary,
+            members=members,
+            left_out=self._left_out(dataset, prepared) if num_suppressed else {},
+        )
+
+    def _left_out(self, dataset: Dataset, prepared: EquivalenceClasses) -> dict[str, IntArray]:
+        """Separate records whose public values are too rare for any class from those that fit nowhere else."""
+        stratum, num_strata = strata(dataset)
+        of_person = stratum if dataset.persons is None else np.unique(np.stack([stratum, dataset.persons]), axis=1)[0]
+        k = prepared.figures.get("k_chosen", self.least_k)
+        small = np.bincount(of_person, minlength=num_strata)[stratum] < k
+        suppressed = prepared.of_row < 0
+        rare = f"too few with the same {', '.join(item.name for item in dataset.schema.public)}"
+        return {rare: np.flatnonzero(suppressed & small), SUPPRESSED: np.flatnonzero(suppressed & ~small)}
 
 
 def _alpha(given: Any) -> Fraction:

@@ -729,7 +729,7 @@ class _AsPublished(_Clusters):
             exposed = exposed_records(steps, self.given.get(name, ()))
             if exposed.any():
                 parts = dataset.parts
-                rows = np.sort(parts.source_rows[exposed[parts.records]]) + 1
+                rows = np.sort(parts.source_rows[exposed[parts.records]])
                 num = int(exposed.sum())
                 problem = Problem(
                     f"the published form would release {num} record{'s' * (num > 1)} exactly (all values of a cluster "

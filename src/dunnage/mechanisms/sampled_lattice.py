@@ -32,7 +32,15 @@ from dunnage.mechanisms.base import (
     OptionalNumber,
     Outcome,
 )
-from dunnage.mechanisms.classes import ClassRelease, EquivalenceClasses, class_table, released_column, row_table, strata
+from dunnage.mechanisms.classes import (
+    SUPPRESSED,
+    ClassRelease,
+    EquivalenceClasses,
+    class_table,
+    released_column,
+    row_table,
+    strata,
+)
 from dunnage.mechanisms.full_domain import LatticeColumn, Node, Records, generalised_at, hierarchies_of
 from dunnage.mechanisms.noisy import (
     cut_cells,
@@ -366,6 +374,9 @@ class SampledLattice(ClassRelease):
             data = pa.concat_tables([data, pa.table(columns).cast(data.schema)])
             rows = np.concatenate([rows, left_out])
             measures = measures.model_copy(update={"noise": stated_noise(cells)})
+        place = ", kept in the pool" if self.pools else ""
+        not_released = {f"not sampled{place}": np.flatnonzero(~sampled)}
+        not_released[f"{SUPPRESSED}{place}"] = np.flatnonzero(sampled & (classes.of_row < 0))
         order = noise_arrays.permutation(noise, len(rows))
         data = data.take(pa.array(order)).set_column(0, "row", pa.array(np.arange(len(rows), dtype=np.int64)))
         return Outcome(
@@ -375,6 +386,7 @@ class SampledLattice(ClassRelease):
             class_id=classes.of_row[rows[order]],
             classes=summary,
             facts={"unsampled": len(dataset) - num_sampled, "suppressed": num_sampled - num_kept},
+            left_out=not_released if not cells else {},
         )
 
     def recount(self, release: Release, schema: Schema) -> Iterator[str]:

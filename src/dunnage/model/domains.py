@@ -36,7 +36,6 @@ from __future__ import annotations
 import math
 import re
 from abc import ABC, abstractmethod
-from calendar import monthrange
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields
@@ -54,6 +53,7 @@ from numpy.typing import ArrayLike
 from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.errors import InputError, ParameterError
 from dunnage.exact import Exact, exact, nearest_float, plain, shown, shown_number
+from dunnage.model.periods import dates_of
 from dunnage.tables.reader import read_lines, refuse_lines
 
 # --- What every kind answers, and labels
@@ -1256,13 +1256,9 @@ class Windows(Domain):
 
     def calendar(self, period: str | None = None) -> range | None:
         """Return the numbers of all possible service dates; None if they are not public."""
-        spans = []
-        if period is not None and len(period) == len("YYYY-MM-DD"):
-            spans.append((_ordinal(period), _ordinal(period)))
-        elif period is not None:
-            month = date.fromisoformat(f"{period}-01")
-            days = monthrange(month.year, month.month)[1]
-            spans.append((month.toordinal(), month.toordinal() + days - 1))
+        spans, named = [], None if period is None else dates_of(period)
+        if named is not None:
+            spans.append((named.start, named.stop - 1))
         if self.dates is not None:
             spans.append((_ordinal(self.dates[0]), _ordinal(self.dates[1])))
         if not spans:

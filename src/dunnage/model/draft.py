@@ -7,13 +7,16 @@ Comments say what a name usually means, but the owner decides: roles, bounds, k 
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from dunnage.errors import ParameterError
 from dunnage.exact import shown
 from dunnage.model.documents import suggestion
+from dunnage.model.policy import Written, is_for_devices
 from dunnage.model.schema import RESERVED_NAMES
 from dunnage.tables.reader import ReadOptions
 
@@ -59,7 +62,7 @@ _HINTS = {
     "amount": "quasi-identifier, if an outsider may know it and a planner needs it",
     "measured": "quasi-identifier, if an outsider may know it; else sensitive",
     "place": "public, if everyone may see it and many rows share each value; else drop",
-    "time": "drop, or public if many rows share each value; [period] publishes one day or month at a time",
+    "time": "drop, or public if many rows share each value; [period] publishes one day, week or month at a time",
     "money": "sensitive, if no outsider knows it and it may be released unchanged; else drop",
     "thing": "identifier, if it names one record: it stays in the key and is never released",
 }
@@ -99,11 +102,13 @@ def draft_policy(
 
 def likely_story(kinds: Mapping[str, str]) -> str:
     moment = _first(kinds, lambda name, kind: kind == "time")
-    if moment is None:
+    if moment is None and _first(kinds, lambda name, kind: kind == "date") is None:
         return "rows"
     weighed = any(_means(name, "amount") for name in kinds)
     if not weighed and _end(kinds, "from") and _end(kinds, "to"):
         return "trips"
+    if moment is None:
+        return "rows"
     goods = weighed or any(_means(name, "thing") for name in kinds)
     # Readings are about something that moves or measures, not about goods.
     numbers = [name for name, kind in kinds.items() if kind == "numeric"]
@@ -123,7 +128,14 @@ def _draft_rows(dataset: str, kinds: Mapping[str, str], options: ReadOptions, se
     name = "partition" if "numeric" in kinds.values() else "utility-clusters"
     kept = '# small = "suppress"       # leave out rows that share their public values with fewer than k - 1 others\n'
     return "\n".join(
-        [head + kept, *tables, _TEXTS["mechanism"].format(name=_line(f'name = "{name}"')), _read(options, seen)]
+        [
+            head + kept,
+            *tables,
+            _TEXTS["mechanism"].format(name=_line(f'name = "{name}"')),
+            _TEXTS["loading"],
+            _period(kinds, _first(kinds, lambda name, kind: kind in ("time", "date"))),
+            _read(options, seen),
+        ]
     )
 
 
@@ -142,7 +154,7 @@ def _row_table(name: str, kind: str, remarks: list[str]) -> str:
         lines.append('# kind = "category"        # a quasi-identifier needs one: category | ordinal | tree | graph')
         lines.append('# domain = ["a", "b"]      # all possible values, from public knowledge')
     elif kind == "date":
-        lines.append("# [period] reads days such as 2026-11-15, and these are written differently")
+        lines.append("# [period] can read these dates, if you say there how they are written")
     return "\n".join(lines) + "\n"
 
 
@@ -183,11 +195,11 @@ _REMEDIES = {
 
 def _draft_trips(dataset: str, kinds: Mapping[str, str], options: ReadOptions, seen: Mapping[str, str]) -> str:
     ends = {"origin": _end(kinds, "from"), "destination": _end(kinds, "to")}
-    moment = _first(kinds, lambda name, kind: kind == "time")
+    moment = _first(kinds, lambda name, kind: kind == "time") or _first(kinds, lambda name, kind: kind == "date")
     person = _first(kinds, lambda name, kind: _means(name, "person") and name not in ends.values())
     head = _head(dataset, "trip", 'or "rider": then fill in [contribution] below too', "trips")
     trip = [_named(key, column, "a column") for key, column in {**ends, "time": moment}.items()]
-    tables = [_trip_table(name, ends, moment, seen.get(name) == "offset") for name in kinds]
+    tables = [_trip_table(name, kind, ends, moment, seen.get(name) == "offset") for name, kind in kinds.items()]
     tables += [
         _TEXTS["stops"],
         _TEXTS["counts"],
@@ -198,10 +210,10 @@ def _draft_trips(dataset: str, kinds: Mapping[str, str], options: ReadOptions, s
         '# count = "trips"          # if a row stands for several trips\n'
         '# level = "zone"           # count trips between the zones of stops instead of stops: fewer, larger counts\n'
     )
-    return "\n".join([head, "[trip]", *trip, count, *tables, _read(options, seen)])
+    return "\n".join([head, "[trip]", *trip, count, *tables, _period({}, moment), _read(options, seen)])
 
 
-def _trip_table(name: str, ends: Mapping[str, str | None], moment: str | None, offset: bool) -> str:
+def _trip_table(name: str, kind: str, ends: Mapping[str, str | None], moment: str | None, offset: bool) -> str:
     lines = [f"[attributes.{_key(name)}]"]
     if name in ends.values():
         lines += ['role = "quasi-identifier"  # as every column of a trip', 'kind = "stop"']
@@ -213,6 +225,8 @@ def _trip_table(name: str, ends: Mapping[str, str | None], moment: str | None, o
             lines[-1] = '# zone = "Europe/Zurich"   # the time zone; needed if times end in Z or +02:00'
         lines += ['# day = "day-type"         # count weekdays, Saturdays and Sundays separately']
         lines += ['outside = "leave-out"      # leave out trips at other times instead of refusing the file']
+        if kind == "date":
+            lines.append('format = ""                # how dates are written: "day.month.year", "month/day/year" ...')
     else:
         lines.append('role = ""                  # identifier (the rider) or drop: counts have no other columns')
     return "\n".join(lines) + "\n"
@@ -259,6 +273,84 @@ def _device_table(name: str, kind: str, moment: str | None, vehicle: str | None,
     return "\n".join(lines) + "\n"
 
 
+# --- like an earlier policy ----------------------------------------------------------------------------------------
+
+
+class LikeDraft(NamedTuple):
+    text: str
+    remarks: tuple[str, ...]  # what differs from the earlier policy, or has to be checked
+    ready: bool  # whether rows can be published as before: no difference left a blank
+
+
+_FILE_KEYS = {"stops", "modes", "hierarchy", "edges"}
+_LIKE = re.compile(r"\A(# Made from .*\n(#   .*\n)*\n?)")
+
+
+def declared_columns(document: Mapping[str, Any]) -> list[str]:
+    """Return the columns that a policy reads; a grid names the columns of its coordinates."""
+    attributes = document.get("attributes")
+    names: list[str] = []
+    for name, table in (attributes if isinstance(attributes, Mapping) else {}).items():
+        is_grid = isinstance(table, Mapping) and table.get("kind") == "grid"
+        names += [str(column) for column in table.get("columns", ())] if is_grid else [name]
+    return names
+
+
+def policy_like(
+    written: Written,
+    kinds: Mapping[str, str],
+    seen: Mapping[str, str],
+    *,
+    source: str,  # Name of the new file
+    read: ReadOptions | None,  # Its format, if it differs from last time's
+    folder: Path | None,  # Where the draft will be; by default beside the earlier policy
+) -> LikeDraft:
+    """Repeat an earlier policy for a file that has its columns, and say what differs."""
+    document, for_devices = written.document, is_for_devices(written.document)
+    text, remarks, name = _LIKE.sub("", written.text), [], written.path.name if written.path else "policy"
+    declared = declared_columns(document)
+    added = [column for column in kinds if column not in declared]
+    remarks += [f"column {column!r} is new: fill in its role" for column in added]
+    stated = document.get("attributes")
+    tables = {name: table for name, table in stated.items() if isinstance(table, Mapping)} if stated else {}
+    for column in declared:
+        table, looks = tables.get(column, {}), kinds[column]
+        kind = table.get("kind")
+        if (kind == "numeric" and looks != "numeric") or (kind == "time" and looks not in ("time", "date")):
+            what = SEEN.get(seen.get(column, ""), f"its cells look like {_LOOKS[looks]}")
+            remarks.append(f"column {column!r} is declared as {kind}, but {what}")
+        if table.get("dates") or table.get("holidays"):
+            remarks.append(f"dates and holidays of column {column!r} are those of last time: check them")
+    if read is not None:
+        text = re.sub(r"(?m)^\[read\][^\n]*\n(?:(?!\s*\[)[^\n]*\n?)*", "", text)
+        remarks.append("the file is written in another format: [read] says which")
+    more = [_row_table(column, kinds[column], _seen(seen.get(column), read or ReadOptions())) for column in added]
+    more += [_read(read, {})] if read is not None else []
+    if not for_devices and "period" not in document:
+        more.append(_TEXTS["next"])
+        remarks.append(f"{name} has no [period], so the ledger would refuse a second file: one was added")
+    elif not for_devices:
+        remarks.append(f"{name} has a [period], so you can also use it as it is, with the next --period")
+    if folder is not None and written.path is not None:  # files are relative to the policy
+        city = document.get("city")
+        for table in (city if isinstance(city, Mapping) else {}, *tables.values()):
+            for key in _FILE_KEYS & table.keys():
+                place = _text(os.path.relpath(written.path.parent / str(table[key]), folder)).replace("\\", r"\\")
+                text = re.sub(rf"(?m)^(\s*{key}\s*=\s*)([\"']){re.escape(str(table[key]))}\2", rf"\g<1>{place}", text)
+    head = "".join(f"#   {remark}\n" for remark in remarks)
+    text = "\n".join([f"# Made from {name} for {source}.\n{head}\n{text.rstrip()}\n", *more])
+    again = Written.from_text(text, written.path).document
+    if declared_columns(again) != [*declared, *added]:
+        raise ParameterError(
+            f"{name} cannot be extended, because of how it is written. Copy it, and declare the columns."
+        )
+    same = () if added else ("the columns are the same",)
+    return LikeDraft(text, (*same, *remarks), ready=not added and not for_devices)
+
+
+_LOOKS = {"text": "text", "numeric": "numbers", "flag": "yes or no", "time": "times", "date": "dates"}
+
+
 # --- parts --------------------------------------------------------------------------------------------------------
 
 
@@ -287,12 +379,23 @@ def _head(dataset: str, protects: str, says: str, story: str) -> str:
     )
 
 
+def _period(kinds: Mapping[str, str], column: str | None) -> str:
+    lines = [_TEXTS["period"]]
+    if column is not None:
+        lines.append(_line(f"# column = {_text(column)}") + "# without it, a file is one period\n")
+        if kinds.get(column) == "date":
+            lines.append('# format = "day.month.year" # or "month/day/year" ...: how these dates are written\n')
+    return "".join(lines)
+
+
 def _read(options: ReadOptions, seen: Mapping[str, str]) -> str:
     unusual = [
         f"{name} = {_text(getattr(options, name))}"
         for name in ("delimiter", "decimal", "encoding", "sheet")
         if getattr(options, name) != getattr(ReadOptions(), name)
     ]
+    if options.null is not None:
+        unusual.append(f"null = [{', '.join(map(_text, options.null))}]")
     if "comma" in seen.values() and options.delimiter != ",":
         unusual.append(_line('# decimal = ","') + f"# {SEEN['comma']}")
     return "\n".join(["[read]", *unusual, ""]) if unusual else ""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from decimal import Context, Decimal
 from enum import StrEnum
@@ -556,7 +556,8 @@ class Budget:
 class SpendPurpose:
     """What a spend is for: the dataset and period that pay, under which policy and budget.
 
-    With ``allow_unbounded`` the policy permits releases that no budget can bound.
+    With ``allow_unbounded`` the policy permits releases that no budget can bound. ``input_digest`` gives the digest of
+    the rows under a key; it only helps the ledger to name the right remedy.
     """
 
     dataset: str
@@ -564,6 +565,7 @@ class SpendPurpose:
     period: str | None = None
     budget: Budget | None = None
     allow_unbounded: bool = False
+    input_digest: Callable[[bytes], str] | None = field(default=None, repr=False, compare=False)
 
 
 _MODELS: Mapping[str, type] = {

@@ -40,10 +40,21 @@ from pydantic.json_schema import SkipJsonSchema
 
 from dunnage.errors import ParameterError, PolicyError, Problem, UserError
 from dunnage.exact import exact, plain, shown
-from dunnage.model.documents import Flaws, Model, problems_of, type_name
+from dunnage.model.documents import Flaws, Model, problems_of, suggestion, type_name
 from dunnage.model.domains import Category, Domain, Graph, Numeric, Ordinal, Stops, Tree, Windows
 from dunnage.model.guarantees import Budget, Neighbours, SpendPurpose
-from dunnage.model.schema import CONTRIBUTION_SPANS, Attribute, Contribution, Missing, Outside, Role, Schema, Span
+from dunnage.model.periods import LABEL, LENGTHS, MAX_LABEL, DateFormat, dates_of, length_of
+from dunnage.model.schema import (
+    CONTRIBUTION_SPANS,
+    RESERVED_NAMES,
+    Attribute,
+    Contribution,
+    Missing,
+    Outside,
+    Role,
+    Schema,
+    Span,
+)
 from dunnage.model.trips import Level, Trip
 from dunnage.tables.reader import MAX_FILE_BYTES, ReadOptions
 
@@ -57,7 +68,6 @@ _ADVISED = ("k", "epsilon")  # Parameters that a draft leaves blank and that dun
 _MAX_DEPTH = 16
 V = TypeVar("V")
 Document = Mapping[str, Any]  # Plain data as in TOML; the tables below check it
-PERIOD_FORMATS = {"day": "%Y-%m-%d", "month": "%Y-%m"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,10 +76,37 @@ class PeriodRule:
 
     length: str
     column: str | None = None
+    format: str | None = None  # how dates are written in the column, if not as 2026-11-15
 
     def __post_init__(self) -> None:
-        if self.length not in PERIOD_FORMATS:
-            raise ParameterError(f"a period must be one of {', '.join(PERIOD_FORMATS)}. Got {self.length!r}.")
+        if self.length not in LENGTHS:
+            raise ParameterError(f"a period must be one of {', '.join(LENGTHS)}. Got {self.length!r}.")
+        if self.format is not None:
+            DateFormat(self.format)
+            if self.column is None or self.length == LABEL:
+                raise ParameterError("format is for a column with dates. Write column = ..., or leave format out.")
+
+    def check(self, period: str | None) -> None:
+        """Refuse a period that is not of this length."""
+        wanted = f"the policy releases one {self.length} at a time, such as {LENGTHS[self.length]}"
+        if period is None:
+            raise ParameterError(f"{wanted}. Give --period.")
+        if not isinstance(period, str) or not period.strip() or not period.isprintable() or len(period) > MAX_LABEL:
+            raise ParameterError(f"{wanted}. Got period {shown(period)}, which is not a name.")
+        if (length := length_of(period)) != self.length:
+            remedy = f"Write a {self.length}" if self.length != LABEL else "Choose another label"
+            like = "" if length == LABEL else f", which looks like a {length}"
+            raise ParameterError(
+                f"{wanted}. Got period {shown(period)}{like}. {remedy}, or change length in [period] of the policy."
+            )
+        dates_of(period)  # the calendar must have it
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loading:
+    """What lists for the dock show besides identifiers: any columns, because only the owner reads these lists."""
+
+    columns: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,6 +138,7 @@ class Policy:
     period: PeriodRule | None = None
     budget: Budget | None = None
     expect: Expect = field(default_factory=Expect)
+    loading: Loading = field(default_factory=lambda: Loading(columns=()))
     path: Path | None = field(default=None, compare=False)
     document: Document = field(default_factory=dict, repr=False, compare=False)
     files: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
@@ -127,7 +165,8 @@ class Policy:
         reading = PolicyReading(document=document, base=path.parent if path else Path())
         tables, problems = read_tables(PolicyTables, reading)
         schema = reading.schema
-        if schema is not None and schema.trip is not None and "period" not in document and schema.time.dates is None:
+        dated = reading.table("period").get("length", LABEL) != LABEL  # the period says which dates it has
+        if schema is not None and schema.trip is not None and not dated and schema.time.dates is None:
             time = f"attributes.{schema.trip.time}"
             remedy = f'Write dates = ["2026-11-01", "2026-11-30"] in [{time}], or add [period].'
             if schema.time.day == "date":
@@ -147,6 +186,7 @@ class Policy:
             period=tables.period.made if tables.period else None,
             budget=tables.budget.made if tables.budget else None,
             expect=tables.expect.made,
+            loading=tables.loading.made,
             path=path,
             document=document,
             files=reading.files,
@@ -157,9 +197,18 @@ class Policy:
 
         return tomli_w.dumps(dict(self.document))
 
+    @property
+    def listed_columns(self) -> list[str]:
+        """The columns that lists for the owner show: identifiers, then those of ``[loading]``."""
+        return list(dict.fromkeys([*(item.name for item in self.schema.identifiers), *self.loading.columns]))
+
     def digest(self) -> str:
-        """Return the SHA-256 of the policy without comments, and of the files that it names."""
-        return digest_of({"document": canonical(self.document), "files": dict(self.files)})
+        """Return the SHA-256 of the policy without comments, and of the files that it names.
+
+        ``[loading]`` does not count: it changes nothing that is released.
+        """
+        document = {name: table for name, table in self.document.items() if name != "loading"}
+        return digest_of({"document": canonical(document), "files": dict(self.files)})
 
     def purpose(self, period: str | None = None) -> SpendPurpose:
         return SpendPurpose(
@@ -503,6 +552,7 @@ class TimeColumn(DeclaredColumn):
     day: str | None = key('"date", "weekday" or "day-type"', None)
     dates: Texts | None = key("the first and the last service date, in quotes", None)
     holidays: Texts = key("a list of dates, in quotes", ())
+    format: str | None = key('how dates are written, such as "day.month.year"', None)
 
     def domain_in(self, reading: PolicyReading) -> Domain:
         if len(self.domain) != 2:
@@ -567,6 +617,7 @@ def _attribute(column: DeclaredColumn, info: Info) -> Attribute | None:
             missing=column.missing,
             outside=column.outside,
             counts=reading.column == reading.table("trip").get("count"),
+            format=getattr(column, "format", None),
         )
 
 
@@ -653,8 +704,9 @@ class ReadTable(MadeTable[ReadOptions]):
 
 class PeriodTable(MadeTable[PeriodRule]):
     of = PeriodRule
-    length: Literal["day", "month"]
-    column: str | None = key('"day" or another column with the date', None)
+    length: Literal["day", "week", "month", "label"]
+    column: str | None = key('"day" or another column with the date or label', None)
+    format: str | None = key('how dates are written, such as "day.month.year"', None)
 
 
 class BudgetTable(MadeTable[Budget]):
@@ -668,6 +720,11 @@ class ExpectTable(MadeTable[Expect]):
     of = Expect
     trips: int | None = key("a whole number of trips that you expect in one release, such as 30000", None)
     dates: int | None = key("a whole number of dates that one release covers, such as 5", None)
+
+
+class LoadingTable(MadeTable[Loading]):
+    of = Loading
+    columns: Texts = key('a list of columns for the dock, such as ["address", "door"]', ())
 
 
 def _mechanism(table: dict[str, object]) -> dict[str, object]:
@@ -717,6 +774,7 @@ class PolicyTables(Table):
     period: PeriodTable | None = key("a table [period]", None)
     budget: BudgetTable | None = key("a table [budget]", None)
     expect: ExpectTable = key("a table [expect]", ExpectTable())
+    loading: LoadingTable = key("a table [loading]", LoadingTable())
 
     @field_validator("attributes")
     @classmethod
@@ -754,4 +812,25 @@ class PolicyTables(Table):
         if period and period.column and schema and period.column not in [a.name for a in schema]:
             what = f"{period.column!r} is not a declared attribute"
             raise Flaws(Problem(what, where="column", remedy='Declare it, for example with role = "drop".'))
+        if period and schema and schema.trip is not None and period.column == schema.trip.time:
+            place = f"[attributes.{period.column}]"
+            if period.format is not None:
+                what = f"belongs to the column {period.column!r}, which has the times of trips"
+                raise Flaws(Problem(what, where="format", remedy=f"Write it in {place}."))
+            if period.length == LABEL:
+                what = f"is label, but {period.column!r} has times"
+                raise Flaws(Problem(what, where="length", remedy="Use day, week or month, or leave column out."))
         return period
+
+    @field_validator("loading")
+    @classmethod
+    def _are_declared(cls, loading: LoadingTable, info: Info) -> LoadingTable:
+        schema = info.context.schema
+        names = [] if schema is None else [a.name for a in schema]
+        if reserved := [name for name in loading.columns if name in RESERVED_NAMES]:
+            what, remedy = f"{reserved[0]!r} is a column of the loading list itself", "Rename it in data and policy."
+            raise Flaws(Problem(what, where="columns", remedy=remedy))
+        if unknown := [name for name in loading.columns if schema is not None and name not in names]:
+            what = f"{unknown[0]!r} is not a declared attribute"
+            raise Flaws(Problem(what, where="columns", remedy=suggestion(unknown[0], names)))
+        return loading

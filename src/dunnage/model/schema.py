@@ -15,6 +15,7 @@ from dunnage.errors import ParameterError, Problem
 from dunnage.exact import shown
 from dunnage.model.documents import suggestion
 from dunnage.model.domains import Category, Domain, Graph, Numeric, Ordinal, Stops, Windows
+from dunnage.model.periods import DateFormat
 from dunnage.model.trips import Level, Trip, Universe
 
 if TYPE_CHECKING:
@@ -76,6 +77,9 @@ class Attribute:
     counts
         Whether it is the number of trips of a row; it may then be called ``count``. The schema sets it for all other
         names.
+    format
+        How dates are written in a column of times, if not as 2026-11-15; see
+        :class:`~dunnage.model.periods.DateFormat`.
     """
 
     name: str
@@ -86,8 +90,11 @@ class Attribute:
     outside: str = "refuse"
     merged: str | None = None
     counts: bool = False
+    format: str | None = None
 
     def __post_init__(self) -> None:
+        if self.format is not None:
+            DateFormat(self.format)
         if self.role not in tuple(Role):
             raise ParameterError(f"role must be one of {', '.join(Role)}. Got {self.role!r} for {self.name!r}.")
         object.__setattr__(self, "role", Role(self.role))

@@ -17,12 +17,14 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.devices.task import Purpose
 from dunnage.errors import ParameterError
 from dunnage.model.city import City, haversine
 from dunnage.model.domains import DAY_SECONDS, Numeric, Windows
+from dunnage.model.periods import dates_of
 from dunnage.model.policy import Policy
 from dunnage.model.schema import Role
 from dunnage.model.trips import Universe
@@ -118,10 +120,17 @@ def _like_rows(
         columns[item.name] = column
     if policy.schema.together is not None:
         columns[policy.schema.together] = _labels(size, "group")
-    if policy.period is not None and policy.period.column is not None and period is not None:
-        day = period if len(period) > len("2026-11") else f"{period}-01"
-        columns[policy.period.column] = pa.array([day] * size)
+    columns |= _of_period(policy, period, size)
     return Dataset.from_table(pa.table(columns), policy, period=period, source="generated data")
+
+
+def _of_period(policy: Policy, period: str | None, size: int) -> dict[str, pa.Array]:
+    """Return the column that says which period a row belongs to, if there is one besides the time of trips."""
+    rule, trip = policy.period, policy.schema.trip
+    if rule is None or rule.column is None or period is None or (trip is not None and trip.time == rule.column):
+        return {}
+    dates = dates_of(period)
+    return {rule.column: pa.array([date.fromordinal(dates.start) if dates else period] * size)}
 
 
 def _labels(size: int, word: str = "generated") -> pa.Array:
@@ -191,10 +200,14 @@ def trip_rows(policy: Policy, period: str | None, universe: Universe, trips: Slo
     starts, lengths = window_seconds(universe)
     seconds = starts[windows] + noise_arrays.below_each(noise, lengths[windows])
     names = np.array(universe.stops, dtype=object)
+    times = pa.array(_times(policy.schema.time, period, days, seconds, noise), pa.string())
+    if policy.schema[trip.time].format is not None and pc.match_substring(times, "T").true_count:
+        times = times.cast(pa.timestamp("s"))  # the format is about dates in text
     columns = {
         trip.origin: pa.array(names[trips.origins].tolist(), pa.string()),
         trip.destination: pa.array(names[trips.destinations].tolist(), pa.string()),
-        trip.time: pa.array(_times(policy.schema.time, period, days, seconds, noise), pa.string()),
+        trip.time: times,
+        **_of_period(policy, period, len(seconds)),
     }
     if trip.count is not None:
         columns[trip.count] = pa.array(["1"] * len(seconds), pa.string())

@@ -40,7 +40,7 @@ from dunnage.planning.linkage import exchangeable, linkage_of_rows, noisy_linkag
 from dunnage.planning.models import PackingModel
 from dunnage.planning.plan import Linkage, Plan, linkage_text, named_rows, read_assignment
 from dunnage.planning.trucks import Truck, check_kinds, parse_capacities
-from dunnage.publication import Key
+from dunnage.publication import Key, unplanned_rows
 from dunnage.release import Release
 from dunnage.settle.repair import (
     ESTIMATE_NOTE,
@@ -64,6 +64,7 @@ from dunnage.tables.dataset import Dataset
 from dunnage.text import large_percent, percent
 
 SETTLEMENT_FILE, SETTLEMENT_PAGE = "settlement.json", "settlement.html"
+UNPLANNED_FILE, LOADING_PAGE = "unplanned.csv", "loading.html"
 
 Progress = Callable[[str], None]
 
@@ -159,7 +160,8 @@ class SettlementDocument(PrivateModel):
             lines.append(f"Linkage     {linkage_text(linkage)}{fitted}")
         if outside.count:
             parts = [f"{num} {name.replace('_', ' ')}" for name, num in outside.plain().items() if name != "count"]
-            lines.append(f"Unplanned   {outside.count} packages travel outside the plan: {', '.join(parts)}")
+            say = "1 package travels" if outside.count == 1 else f"{outside.count} packages travel"
+            lines.append(f"Unplanned   {say} outside the plan: {', '.join(parts)}; {UNPLANNED_FILE} names them")
         return "\n".join([*lines, f"Seconds     {self.seconds:.2f}"])
 
 
@@ -186,7 +188,9 @@ class Settlement:
     truck_linkage: Linkage | None
     above_spread: list[AboveSpread]  # where a repair exceeds the planned spread
     unplanned: Outside  # packages that travel outside the plan
-    loading: pa.Table  # row, source_row, bin and identifiers, by bin; packages left behind (bin -1) last
+    # row, source_row, bin, identifiers and the columns of [loading], by bin; packages left behind (bin -1) last
+    loading: pa.Table
+    unplanned_rows: pa.Table  # source_row, reason, column, identifiers and the columns of [loading]
     task: RepairTask  # the plan and the true amounts
     seconds: float  # time taken
 
@@ -227,14 +231,21 @@ class Settlement:
         """Describe the settlement for its owner."""
         return self.document.text()
 
-    def write(self, folder: str | os.PathLike[str], *, page: str = "", force: bool = False) -> Path:
-        """Write ``settlement.json``, ``loading.csv``, ``loads.csv`` and the page, readable only by their owner."""
-        pages = (SETTLEMENT_PAGE,)
-        with new_folder(folder, marker=SETTLEMENT_FILE, force=force, private=True, may_hold=pages) as work:
+    def write(self, folder: str | os.PathLike[str], *, page: str = "", sheets: str = "", force: bool = False) -> Path:
+        """Write ``settlement.json``, the lists and the pages, readable only by their owner.
+
+        ``loading.csv`` says which package goes where, ``loads.csv`` how full each truck is, and ``unplanned.csv`` which
+        packages travel outside the plan, and why. ``sheets`` is the page to print for the dock.
+        """
+        may_hold = (LOADING_PAGE, SETTLEMENT_PAGE)
+        with new_folder(folder, marker=SETTLEMENT_FILE, force=force, private=True, may_hold=may_hold) as work:
             if page:
                 (work / SETTLEMENT_PAGE).write_text(page, encoding="utf-8")
             (work / SETTLEMENT_FILE).write_text(documents.to_text(self.to_dict()), encoding="utf-8")
+            if sheets:
+                (work / LOADING_PAGE).write_text(sheets, encoding="utf-8")
             write_csv(self.loading, work / "loading.csv")
+            write_csv(self.unplanned_rows, work / UNPLANNED_FILE)
             # loads : bin, truck, load, capacity; with several quantities load_x, capacity_x for each
             columns = {"bin": pa.array(np.arange(len(self.truck_of_bin))), "truck": pa.array(self.truck_of_bin)}
             tables = zip(self.quantities, self.final_loads.T, self.final_capacities.T, strict=True)
@@ -310,12 +321,14 @@ def apply(
     # Without a valid number, all records that were not released count as suppressed.
     if isinstance(unsampled, int) and 0 <= unsampled <= not_released:
         outside |= {"unsampled": unsampled, "suppressed": not_released - unsampled}
-    # loading : row, source_row, bin, identifiers; one line per source row, so several for a row of merged records
+    # loading : row, source_row, bin, identifiers, [loading]; one line per source row, so several for merged rows
     table = key.table.replace_schema_metadata(None)
     rows = table.column("row").to_numpy()
     bins = final.bin_of_row[rows]
     columns = {"row": table.column("row"), "source_row": table.column("source_row"), "bin": bins}
     columns |= {name: table.column(name) for name in table.column_names if name not in (*columns, "class_id")}
+    source = table.column("source_row").to_numpy()
+    columns |= data.cells(source, [name for name in data.policy.loading.columns if name not in columns])
     loading = pa.table(columns).take(pa.array(np.lexsort((rows, bins, bins == LEFT_BEHIND))))
     # The plan before any repair. Shapes: bins by quantities
     loads, capacities = task.in_units(planned.loads), task.in_units(planned.capacities)
@@ -342,6 +355,7 @@ def apply(
         above_spread=task.above_spread(final.bin_of_row),
         unplanned=Outside(**outside),
         loading=loading,
+        unplanned_rows=unplanned_rows(data, key, source[bins == LEFT_BEHIND].tolist()),
         task=task,
         seconds=time.monotonic() - start,
     )

@@ -67,12 +67,12 @@ def audit_page(audit: Audit) -> str:
         ]
         if cards:
             topics.append((topic, pictures.get(topic, []), cards))
-    # Records most at risk, by their place in the source, from 1 below the header; empty columns are left out.
+    # Records most at risk, by their row in the source; empty columns are left out.
     at_risk = []
     for record in audit.at_risk:
         figures = [(title, getattr(record, name), text) for title, name, text in _RISK_COLUMNS[type(record)]]
         cells = {title: "" if figure is None else text(figure) for title, figure, text in figures}
-        at_risk.append((f"{record.source_row + 1:,}", cells))
+        at_risk.append((f"{record.source_row:,}", cells))
     titles = [title for title in (at_risk[0][1] if at_risk else ()) if any(cells[title] for _, cells in at_risk)]
     content = {
         "audit": audit,

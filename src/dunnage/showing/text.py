@@ -242,7 +242,10 @@ def policy_text(policy: Policy) -> str:
     lines.append(f"Budget        {policy.budget or 'none'}")
     if policy.period:
         column = f" of {policy.period.column}" if policy.period.column else ""
-        lines.append(f"Period        one {policy.period.length}{column}")
+        written = f", written as {policy.period.format}" if policy.period.format else ""
+        lines.append(f"Period        one {policy.period.length}{column}{written}")
+    if policy.loading.columns:
+        lines.append(f"Loading list  {', '.join(policy.loading.columns)}, besides identifiers; for the owner only")
     return "\n".join([*lines, "", promise_text(promised), *_predicted_lines(policy)])
 
 
@@ -290,6 +293,7 @@ def dry_run_text(run: DryRun) -> str:
     return "\n".join(
         [
             "Dry run: no noise was sampled, and nothing was spent or written.",
+            *(f"Publishing would be refused: {refusal}" for refusal in run.refusals),
             *labelled(("Records", left_out), width=13),
             promise_text(run.promise),
             *labelled(
@@ -733,7 +737,7 @@ def _shown_settlement(path: Path) -> Shown:
 
     settled = read_settlement(path)
     of_fleet = isinstance(settled, FleetSettlementDocument)
-    what = "it shows true trips" if of_fleet else "loading.csv and loads.csv show true packages"
+    what = "it shows true trips" if of_fleet else "its lists show true packages"
     private = f"{what}; do not share {'it' if of_fleet else 'them'}"
     return settled.plain(), f"{settled.text()}\nRelease     {settled.release}\nPrivate     {private}"
 

@@ -24,6 +24,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
+from typing import BinaryIO
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -35,6 +36,7 @@ from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.errors import OutputError, ParameterError
 from dunnage.folders import new_file
 from dunnage.model.domains import DAY_SECONDS, Windows, stamps_of
+from dunnage.model.periods import DateFormat
 from dunnage.tables.reader import ReadOptions, read_table
 
 NUMBER_NULL_WORDS = ("NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None")
@@ -115,8 +117,42 @@ class TimeReadings:
         return "TimeReadings(private)"
 
 
-def read_times(column: pa.Array, domain: Windows, words: Sequence[str] = ()) -> TimeReadings:
-    """Read times as text, timestamps or times of day; ``words`` mean "missing"."""
+def iso_times(column: pa.Array, form: DateFormat, words: Sequence[str]) -> pa.Array:
+    """Rewrite dates in text as 2026-11-15, with the time of day that follows; other text than ``words`` becomes "?".
+
+    A time of day without a date stays as it is.
+    """
+    text = pc.fill_null(pc.utf8_trim_whitespace(column), "")
+    parts = pc.extract_regex(text, form.pattern)
+
+    def part(name: str, width: int = 2) -> pa.Array:
+        return pc.utf8_lpad(pc.struct_field(parts, name), width, "0")
+
+    year = pc.struct_field(parts, "year")
+    year = pc.if_else(pc.equal(pc.utf8_length(year), 2), pc.binary_join_element_wise("20", year, ""), year)
+    day = pc.binary_join_element_wise(year, part("month"), part("day"), "-")
+    if "hour" in form.names:
+        hour = pc.struct_field(parts, "hour")
+        if "half" in form.names:  # 12 is the first hour of each half
+            number = hour.cast(pa.int64())
+            later = pc.match_substring(pc.utf8_lower(pc.struct_field(parts, "half")), "p")
+            inside = pc.and_(pc.greater(number, 0), pc.less_equal(number, 12))
+            number = pc.add(pc.if_else(pc.equal(number, 12), 0, number), pc.if_else(later, 12, 0))
+            hour = pc.if_else(inside, number, None).cast(pa.string())
+        clock = [pc.utf8_lpad(hour, 2, "0"), part("minute")]
+        clock += [part("second")] if "second" in form.names else []
+        rest = pc.binary_join_element_wise(pc.binary_join_element_wise(*clock, ":"), pc.struct_field(parts, "rest"), "")
+    else:
+        rest = pc.utf8_ltrim(pc.struct_field(parts, "rest"), "T ,")
+    iso = pc.if_else(pc.equal(rest, ""), day, pc.binary_join_element_wise(day, rest, "T"))
+    as_written = pc.or_(null_words(text, words), pc.match_substring_regex(text, _CLOCK))
+    return pc.if_else(pc.is_valid(iso), iso, pc.if_else(as_written, text, "?"))
+
+
+def read_times(column: pa.Array, domain: Windows, words: Sequence[str] = (), form: str | None = None) -> TimeReadings:
+    """Read times as text, timestamps or times of day; ``words`` mean "missing", and ``form`` says how dates look."""
+    if form is not None and is_text(column.type):
+        column = iso_times(column.cast(pa.string()), DateFormat(form), words)
     starts = range(0, max(len(column), 1), _CHUNK)
     pieces = [_read_times(column.slice(start, _CHUNK), domain, words) for start in starts]
     names = [item.name for item in fields(TimeReadings)]
@@ -412,11 +448,11 @@ def as_text(column: pa.Array) -> pa.Array:
     return escape_text(column) if is_text(column.type) else column
 
 
-def write_csv(table: pa.Table, path: Path) -> None:
+def write_csv(table: pa.Table, sink: Path | BinaryIO) -> None:
     """Write CSV that a spreadsheet can open without running anything."""
     for index, item in enumerate(table.schema):
         table = table.set_column(index, item.name, as_text(table.column(index)))
-    pacsv.write_csv(table, str(path))
+    pacsv.write_csv(table, str(sink) if isinstance(sink, Path) else sink)
 
 
 def write_workbook(folder: str | os.PathLike[str], path: str | os.PathLike[str]) -> list[str]:

@@ -8,7 +8,6 @@ records.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import hmac
 import os
@@ -16,12 +15,12 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
-from datetime import date, datetime
+from dataclasses import dataclass, fields, replace
+from datetime import date
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -33,11 +32,13 @@ from dunnage.exact import nearest_float, shown
 from dunnage.model.documents import close_word, suggestion
 from dunnage.model.domains import DAY_SECONDS, Graph, Numeric, Stops, Tree, Windows, decimal_scale, split_stamps
 from dunnage.model.guarantees import SpendPurpose
-from dunnage.model.policy import PERIOD_FORMATS, PeriodRule, Policy
+from dunnage.model.periods import LABEL, DateFormat, dates_of, length_of, period_of
+from dunnage.model.policy import PeriodRule, Policy, Written
 from dunnage.model.schema import Attribute, Role, Schema
-from dunnage.tables.columns import decoded, is_text, mask_of, null_words, numbers_of_text, read_times
+from dunnage.tables.columns import decoded, is_text, iso_times, mask_of, null_words, numbers_of_text, read_times
 from dunnage.tables.reader import (
     EXCEL_ENDINGS,
+    FIRST_ROW,
     ReadOptions,
     data_files,
     guess_options,
@@ -46,7 +47,10 @@ from dunnage.tables.reader import (
     read_table,
 )
 
-_PERIOD_WORDS = {"day": "YYYY-MM-DD", "month": "YYYY-MM"}
+if TYPE_CHECKING:
+    from dunnage.model.draft import LikeDraft
+
+NO_VALUE, OUTSIDE = "missing value", "outside the domain"  # Reasons to leave out a row
 _FIRST_INEXACT = 2.0**53
 _INEXACT = "2^53 or more, where whole numbers are no longer exact"
 _OUTSIDE = "lies outside the public domain"
@@ -60,10 +64,11 @@ _LABEL_REMEDIES = {
 _PAST_MIDNIGHT_REMEDY = "Write 2026-11-15T25:30 as 2026-11-16T01:30, or as 25:30 alone if days do not matter."
 _EXTRA_HOUR = "lies in the 25th hour of a service day on which clocks were put back, which no domain has,"
 _MEND = "Fix the cells."
+_FORMAT_REMEDY = "Fix the cells, or format in the policy."
+_NO_FORMAT_REMEDY = 'Fix the cells, or say how dates are written: format = "day.month.year".'
 _ASTRAY = 'states its difference from UTC, but the policy names no time zone (such as zone = "Europe/Madrid"),'
 _NOTHING_LEFT = Problem("no row is left, because all were left out", remedy="Check missing and outside.")
-_CLOCK = r"([T ]\d{2}:\d{2}.*)?"
-_DATED = {"day": rf"^\d{{4}}-\d{{2}}-\d{{2}}{_CLOCK}$", "month": rf"^\d{{4}}-\d{{2}}(-\d{{2}}{_CLOCK})?$"}
+_DATED = r"^\d{4}-(W\d{2}|\d{2}(-\d{2}([T ]\d{2}:\d{2}.*)?)?)$"
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -71,7 +76,7 @@ class Parts:
     """The source rows of each record, record by record. Private: its ``repr`` shows nothing."""
 
     table: pa.Table  # The checked rows; those of one record are neighbours
-    source_rows: IntArray  # Position of each in the source, from 0
+    source_rows: IntArray  # Number of each in the source
     starts: IntArray  # The first row of each record, and the end of the last
 
     def __repr__(self) -> str:
@@ -112,15 +117,27 @@ class Parts:
 class Original:
     """Rows as they were read, before any check or change. Private: its ``repr`` shows nothing."""
 
-    table: pa.Table  # All columns: text from a CSV file, otherwise with their own types
-    source_rows: IntArray  # Position of each row in the source, from 0, rising
+    table: pa.Table  # Some or all columns: text from a CSV file, otherwise with their own types
+    source_rows: IntArray  # Number of each row in the source, rising
 
     def __repr__(self) -> str:
         return "Original(private)"
 
     def take(self, source_rows: IntArray) -> pa.Table:
-        """Return some rows of the source, in its order."""
-        return self.table.take(pa.array(np.searchsorted(self.source_rows, np.sort(source_rows))))
+        """Return some rows of the source, in the order given."""
+        return self.table.take(pa.array(np.searchsorted(self.source_rows, source_rows)))
+
+
+class LeftOut(dict[int, tuple[str, str]]):
+    """The source rows that a policy leaves out: why, and the column it is about. Private: shows nothing."""
+
+    def __repr__(self) -> str:
+        return "LeftOut(private)"
+
+    def add(self, source_rows: IntArray, reason: str, column: str) -> None:
+        """Note a reason for rows that have none yet."""
+        for row in source_rows.tolist():
+            self.setdefault(row, (reason, column))
 
 
 class Dataset:
@@ -137,11 +154,12 @@ class Dataset:
     parts
         The source rows of each record: one, unless the policy says ``together``.
     source_rows
-        For each record, the position of its first row in the source, from 0.
-    num_left_out
-        Number of source rows of the period that the policy left out; for the owner only.
+        For each record, the number of its first row in the source; 1 is the first line below the header.
+    left_out, num_left_out
+        The source rows that the policy left out, with the reasons, and how many they are; for the owner only.
     original
-        The rows as they were read, if the policy keeps those that are not released for the next time.
+        Cells as they were read, for lists of the owner: identifiers and the columns of ``[loading]``; all columns if
+        the policy keeps rows that are not released for the next time.
     """
 
     def __init__(
@@ -152,8 +170,8 @@ class Dataset:
         period: str | None,
         source: str,
         parts: Parts,
-        num_left_out: int,
-        original: Original | None = None,
+        original: Original,
+        left_out: LeftOut | None = None,
     ) -> None:
         self._table = table
         self.original = original
@@ -162,7 +180,8 @@ class Dataset:
         self.source = source
         self.parts = parts
         self.source_rows = parts.source_rows[parts.starts[:-1]]
-        self.num_left_out = num_left_out
+        self.left_out = left_out or LeftOut()
+        self.num_left_out = len(self.left_out)
 
     def under(self, policy: Policy) -> Dataset:
         """Return the same rows under a policy that reads the same columns in the same way."""
@@ -199,20 +218,18 @@ class Dataset:
             public domain, by column and row. Rows that ``together`` cannot merge are reported once every row is in
             order.
         """
-        schema, may_be_empty = (
-            policy.schema,
-            policy.schema.trip is not None,
-        )  # counts must not reveal that someone travelled
+        schema, left_out = policy.schema, LeftOut()
+        may_be_empty = schema.trip is not None  # counts must not reveal that someone travelled
         _check_period(policy.period, period)
         faults = [*problems, *_column_problems(table.column_names, schema)]
         if table.num_rows == 0 and not faults and not may_be_empty:
             faults = [Problem("has a header but no rows", remedy="Add at least one row.")]
-        if rows is None:
-            rows = np.arange(table.num_rows, dtype=np.int64)
-        chosen, more = _rows_of_period(table, rows, policy, period)
-        read, rows = rows, rows[chosen]
-        columns, keep, wrong = _checked_columns(table, chosen, rows, policy, period, source)
-        faults += more + wrong
+        # Rows get their numbers here and nowhere else: errors, keys, lists and audits repeat them.
+        numbers = FIRST_ROW + (np.arange(table.num_rows, dtype=np.int64) if rows is None else rows)
+        chosen, more = _rows_of_period(table, numbers, policy, period, left_out)
+        rows = numbers[chosen]
+        columns, keep, wrong = _checked_columns(table, chosen, rows, policy, period, source, left_out)
+        faults += more + wrong + _unlisted(table, policy.loading.columns)
         if not faults and not keep.any() and not may_be_empty:
             faults = [_NOTHING_LEFT]
         if not faults and schema.trip is not None and schema.trip.count is not None:
@@ -221,15 +238,17 @@ class Dataset:
             faults = [what] if float(counts.sum()) >= _FIRST_INEXACT else []
         if faults:
             raise InputError(source, faults)
-        records, parts = _records(pa.table(columns), rows, keep, schema, source)
+        records, parts = _records(pa.table(columns), rows, keep, schema, source, left_out)
+        pooled = policy.mechanism.get("left_out") == "pool"
+        shown = table if pooled else table.select(policy.listed_columns)
         return cls(
             table=records,
             policy=policy,
             period=period,
             source=source,
             parts=parts,
-            num_left_out=len(rows) - len(parts.source_rows),
-            original=Original(table, read) if policy.mechanism.get("left_out") == "pool" else None,
+            left_out=left_out,
+            original=Original(shown, numbers),
         )
 
     def __repr__(self) -> str:
@@ -241,7 +260,7 @@ class Dataset:
 
     @property
     def purpose(self) -> SpendPurpose:
-        return self.policy.purpose(self.period)
+        return replace(self.policy.purpose(self.period), input_digest=self.keyed_digest)
 
     def column(self, name: str) -> pa.Array:
         """Return one column, one value for each record; identifiers of merged rows are in ``parts``."""
@@ -260,10 +279,16 @@ class Dataset:
         # A space after a name does not make another person.
         return _codes(pc.utf8_trim_whitespace(column) if is_text(column.type) else column)
 
+    def cells(self, source_rows: IntArray, names: Sequence[str]) -> dict[str, pa.Array]:
+        """Return columns of a list for the owner, as they were read, for some rows of the source."""
+        places = pa.array(np.searchsorted(self.original.source_rows, source_rows))
+        columns = {name: self.original.table.column(name).combine_chunks() for name in names}
+        return {name: decoded(column).take(places) for name, column in columns.items()}
+
     def keyed_digest(self, key: bytes) -> str:
         """Return a digest of all rows that only the owner of the key can compute."""
         state = hmac.new(key, digestmod=hashlib.sha256)
-        state.update(np.ascontiguousarray(self.parts.source_rows).tobytes())
+        state.update(np.ascontiguousarray(self.parts.source_rows - FIRST_ROW).tobytes())  # as keys of 0.1.0 have it
         if self.schema.together is not None:
             state.update(b"together\0" + self.parts.starts.tobytes())
         for name in sorted(self.parts.table.column_names):
@@ -273,16 +298,19 @@ class Dataset:
         return state.hexdigest()
 
 
-def _records(table: pa.Table, rows: IntArray, keep: BoolArray, schema: Schema, source: str) -> tuple[pa.Table, Parts]:
+def _records(
+    table: pa.Table, rows: IntArray, keep: BoolArray, schema: Schema, source: str, left_out: LeftOut
+) -> tuple[pa.Table, Parts]:
     """Make records from checked rows. Shapes: n rows, m of them kept -> a table of records, and parts (m rows)."""
     if schema.together is None:
         kept = table.filter(pa.array(keep))
         return kept, Parts(table=kept, source_rows=rows[keep], starts=np.arange(len(kept) + 1))
     # If one row is left out, its whole group is: the rest would be planned too light.
     codes = _codes(table.column(schema.together).combine_chunks())
-    left_out = np.zeros(int(codes.max()) + 1, dtype=bool)
-    left_out[codes[~keep]] = True
-    whole = np.flatnonzero(~left_out[codes])
+    broken = np.zeros(int(codes.max()) + 1, dtype=bool)
+    broken[codes[~keep]] = True
+    left_out.add(rows[broken[codes]], "travels with a row that is left out", schema.together)
+    whole = np.flatnonzero(~broken[codes])
     # Codes, and so records, are numbered by their first appearance.
     _, group = np.unique(codes[whole], return_inverse=True)
     order = whole[np.argsort(group, kind="stable")]
@@ -305,6 +333,7 @@ def _records(table: pa.Table, rows: IntArray, keep: BoolArray, schema: Schema, s
             inexact = (np.abs(sums) >= _FIRST_INEXACT) & ~outside
             refuse(f"adds up to {_INEXACT}", name, inexact, "Use a larger unit.")
             if attribute.outside == "leave-out":
+                left_out.add(parts.source_rows[outside[parts.records]], OUTSIDE, name)
                 lost |= outside
             elif attribute.outside == "clamp":
                 sums = np.where(outside, attribute.numeric.clamp(sums), sums)
@@ -385,16 +414,29 @@ def _column_problems(names: list[str], schema: Schema) -> list[Problem]:
     return problems
 
 
+def _unlisted(table: pa.Table, names: Sequence[str]) -> list[Problem]:
+    """Report columns of ``[loading]`` that no list can show."""
+    problems = []
+    for name in names:
+        if table.column_names.count(name) == 1:
+            column = table.column(name)
+            try:
+                decoded(column.combine_chunks()).slice(0, 1).cast(pa.string())
+            except pa.ArrowException:
+                problems.append(_type_problem(column.type, _named(name)))
+    return problems
+
+
 def _named(column: str) -> str:
     return f"column {column!r}"
 
 
 def _rows_of_period(
-    table: pa.Table, rows: IntArray, policy: Policy, period: str | None
+    table: pa.Table, rows: IntArray, policy: Policy, period: str | None, left_out: LeftOut
 ) -> tuple[BoolArray, list[Problem]]:
     """Select the rows of the requested period. Shapes: table of n rows -> mask of n rows."""
     rule, trip = policy.period, policy.schema.trip
-    if rule is None or rule.column is None or table.column_names.count(rule.column) != 1:
+    if rule is None or period is None or rule.column is None or table.column_names.count(rule.column) != 1:
         return np.ones(table.num_rows, dtype=bool), []
     column, where = table.column(rule.column), _named(rule.column)
     by_service_day = trip is not None and trip.time == rule.column
@@ -402,23 +444,28 @@ def _rows_of_period(
         cells = decoded(column.combine_chunks())
         if by_service_day:  # a trip past midnight belongs to the service day before
             domain = policy.schema.time
-            readings = read_times(cells, domain, policy.read_options.null or ())
-            dates = replace(domain, dates=None).calendar(period)
-            assert dates is not None  # there is a period
+            readings = read_times(cells, domain, policy.read_options.null or (), policy.schema[rule.column].format)
+            dates = dates_of(period)
+            assert dates is not None  # a label cannot be about times
             ordinals, _ = split_stamps(readings.stamps)
             blank, unreadable = readings.missing, readings.missing | readings.unreadable | readings.undated
             # A time of an unknown zone may have any date; it must be fixed whatever the period.
             chosen = ((ordinals >= dates.start) & (ordinals < dates.stop) & ~unreadable) | readings.astray
         else:
-            periods, blank = _periods(cells, rule)
+            periods, blank = _periods(cells, rule, policy.read_options.null or ())
             chosen, unreadable = mask_of(pc.fill_null(pc.equal(periods, period), False)), mask_of(pc.is_null(periods))
     except pa.ArrowException:
         return np.zeros(table.num_rows, dtype=bool), [_type_problem(column.type, where)]
     if policy.schema[rule.column].missing == "leave-out":
+        left_out.add(rows[blank], NO_VALUE, rule.column)  # they are in no period, so every period names them
         unreadable &= ~blank
     if unreadable.any():
-        what = "has no date with a time of day up to 23:59" if by_service_day else "has no date (YYYY-MM-DD)"
-        return chosen, [_row_problem(what, where, rows[unreadable], _MEND)]
+        form = rule.format or (policy.schema[rule.column].format if by_service_day else None)
+        remedy = _FORMAT_REMEDY if form else _NO_FORMAT_REMEDY
+        what = f"has no date ({form or 'year-month-day'})" + by_service_day * " with a time of day up to 23:59"
+        if rule.length == LABEL:
+            what, remedy = "has no label of a period", _MEND
+        return chosen, [_row_problem(what, where, rows[unreadable], remedy)]
     if not chosen.any() and table.num_rows and trip is None:
         return chosen, [Problem(f"has no row of period {period}", where=where, remedy="Check --period.")]
     return chosen, []
@@ -429,31 +476,33 @@ def _check_period(rule: PeriodRule | None, period: str | None) -> None:
         if period is not None:
             raise ParameterError(f"period {shown(period)} has no meaning without [period] in the policy. Leave it out.")
         return
-    wanted = f"the policy releases one {rule.length} at a time ({_PERIOD_WORDS[rule.length]})"
-    if period is None:
-        raise ParameterError(f"{wanted}. Give --period, such as 2026-11-15 or 2026-11.")
-    form = PERIOD_FORMATS[rule.length]
-    with contextlib.suppress(TypeError, ValueError):
-        if datetime.strptime(period, form).strftime(form) == period:
-            return
-    raise ParameterError(f"{wanted}. Got period {shown(period)}. Write it as 2026-11-15 (day) or 2026-11 (month).")
+    rule.check(period)
 
 
-def _periods(column: pa.Array, rule: PeriodRule) -> tuple[pa.Array, BoolArray]:
+def _periods(column: pa.Array, rule: PeriodRule, words: Sequence[str]) -> tuple[pa.Array, BoolArray]:
     """Return the period of each row as text, null if it has none, and which cells are blank."""
-    if pa.types.is_date(column.type) or pa.types.is_timestamp(column.type):
-        return pc.strftime(column, format=PERIOD_FORMATS[rule.length]), mask_of(pc.is_null(column))
+    if rule.length != LABEL and (pa.types.is_date(column.type) or pa.types.is_timestamp(column.type)):
+        column = pc.strftime(column, format="%Y-%m-%d")
+    elif rule.format is not None:
+        column = iso_times(column.cast(pa.string()), DateFormat(rule.format), words)
     text = pc.utf8_trim_whitespace(column.cast(pa.string()))
-    dated = pc.if_else(pc.match_substring_regex(text, _DATED[rule.length]), text, None)
+    blank = mask_of(null_words(text, words))
+    if rule.length == LABEL:
+        return pc.if_else(pa.array(blank), None, text), blank
+    dated = pc.if_else(pc.match_substring_regex(text, _DATED), text, None)
     days = pc.utf8_slice_codeunits(dated, 0, 10).dictionary_encode()
     periods: list[str | None] = []
-    for day in days.dictionary.to_pylist():  # YYYY-MM-DD or YYYY-MM, not necessarily in the calendar
+    for day in days.dictionary.to_pylist():  # a day, or a period already; not necessarily in the calendar
         try:
-            date.fromisoformat(day if len(day) == 10 else f"{day}-01")
-            periods.append(day if rule.length == "day" else day[:7])
-        except ValueError:
+            dates = dates_of(day)
+            assert dates is not None
+            whole = length_of(day) == rule.length
+            periods.append(day if whole else period_of(date.fromordinal(dates.start), rule.length))
+            if not whole and len(dates) > 1:  # a month has no one day or week
+                periods[-1] = None
+        except ParameterError:
             periods.append(None)
-    return pa.array(periods, pa.string()).take(days.indices), mask_of(pc.fill_null(pc.equal(text, ""), True))
+    return pa.array(periods, pa.string()).take(days.indices), blank
 
 
 class _Fault(NamedTuple):
@@ -472,7 +521,13 @@ class _Checked(NamedTuple):
 
 
 def _checked_columns(
-    table: pa.Table, chosen: BoolArray, rows: IntArray, policy: Policy, period: str | None, source: str
+    table: pa.Table,
+    chosen: BoolArray,
+    rows: IntArray,
+    policy: Policy,
+    period: str | None,
+    source: str,
+    left_out: LeftOut,
 ) -> tuple[dict[str, pa.Array], BoolArray, list[Problem]]:
     """Check the columns of a table. Shapes: n rows, m of them chosen -> columns and mask to keep of m rows."""
     columns: dict[str, pa.Array] = {}
@@ -502,12 +557,13 @@ def _checked_columns(
         missing = "has no value"
         if policy.schema.contribution is not None and policy.schema.contribution.person == attribute.name:
             missing += ", so the rider of these trips is unknown and cannot be protected,"
-        faults = [("refuse", fault) for fault in checked.unreadable]
+        faults = [("refuse", "", fault) for fault in checked.unreadable]
         remedy = 'Fill it in, or set missing = "leave-out".'
-        faults.append((attribute.missing, _Fault(checked.missing, missing, remedy)))
-        faults += [(attribute.outside, fault) for fault in checked.outside]
-        for rule, (mask, what, remedy) in faults:
+        faults.append((attribute.missing, NO_VALUE, _Fault(checked.missing, missing, remedy)))
+        faults += [(attribute.outside, OUTSIDE, fault) for fault in checked.outside]
+        for rule, reason, (mask, what, remedy) in faults:
             if rule == "leave-out":
+                left_out.add(rows[mask], reason, attribute.name)
                 keep &= ~mask
             elif rule == "refuse" and mask.any():
                 problems.append(_row_problem(what, where, rows[mask], remedy))
@@ -520,8 +576,7 @@ def _type_problem(kind: pa.DataType, where: str) -> Problem:
 
 
 def _row_problem(what: str, where: str, rows: IntArray, remedy: str) -> Problem:
-    named = tuple(int(row) + 1 for row in rows[:MOST_ROWS_NAMED])
-    return Problem(what, where=where, rows=named, num_rows=len(rows), remedy=remedy)
+    return Problem(what, where=where, rows=tuple(rows[:MOST_ROWS_NAMED].tolist()), num_rows=len(rows), remedy=remedy)
 
 
 def _normalise(column: pa.Array, attribute: Attribute, policy: Policy, period: str | None) -> _Checked:
@@ -549,11 +604,12 @@ def _normalise(column: pa.Array, attribute: Attribute, policy: Policy, period: s
 
 def _normalise_times(column: pa.Array, schema: Schema, options: ReadOptions, period: str | None) -> _Checked:
     domain = schema.time
-    readings = read_times(column, domain, options.null or ())
+    form = schema[schema.trip.time].format if schema.trip is not None else None
+    readings = read_times(column, domain, options.null or (), form)
     usable = ~(readings.missing | readings.unreadable | readings.astray | readings.unclear)
     no_time = readings.unreadable & ~readings.past_midnight
     unreadable = [
-        _Fault(no_time, "is not a time such as 2026-11-15T08:12 or 08:12"),
+        _Fault(no_time, *_no_time(form)),
         _Fault(readings.past_midnight, "has an hour past 23 after a date", _PAST_MIDNIGHT_REMEDY),
         _Fault(readings.astray, _ASTRAY),
     ]
@@ -575,6 +631,12 @@ def _normalise_times(column: pa.Array, schema: Schema, options: ReadOptions, per
         undated = "is a time without a date, but the policy counts days,"
         unreadable.append(_Fault(readings.undated, undated))
     return _Checked(pa.array(readings.stamps), readings.missing, outside, unreadable)
+
+
+def _no_time(form: str | None) -> tuple[str, str]:
+    if form is not None:
+        return f"is not a time with a date written as {form}", _FORMAT_REMEDY
+    return "is not a time such as 2026-11-15T08:12 or 08:12", _NO_FORMAT_REMEDY
 
 
 def _normalise_numbers(column: pa.Array, attribute: Attribute, options: ReadOptions) -> _Checked:
@@ -676,7 +738,7 @@ def load(data: Any, policy: Policy | str | os.PathLike[str], *, period: str | No
     return Dataset.from_table(table, rules, period=period)
 
 
-def draft(data: str | os.PathLike[str], *, story: str | None = None) -> str:
+def draft(data: str | os.PathLike[str], *, story: str | None = None, like: str | os.PathLike[str] | None = None) -> str:
     """Draft a policy for a file from its column names and types alone, for you to fill in.
 
     Parameters
@@ -687,19 +749,78 @@ def draft(data: str | os.PathLike[str], *, story: str | None = None) -> str:
     story
         What rows stand for: ``rows`` (records), ``trips`` (to be counted) or ``devices`` (readings that devices
         perturb). By default guessed from the names of the columns.
+    like
+        The policy of an earlier file with the same columns. The draft is this policy, with a ``[period]`` if it has
+        none, and blanks for new columns only. The files that it names are relative to the same folder.
 
     Returns
     -------
     str
         TOML text with blank roles, domains, k and epsilon.
+
+    Raises
+    ------
+    InputError
+        With all problems of the file; also if a column of ``like`` is not in it.
     """
     from dunnage.model.draft import draft_policy, likely_story
 
+    if like is not None:
+        if story is not None:
+            raise ParameterError("a draft is like another policy, or for a story. Leave out one of like and story.")
+        return draft_like(data, like).text
+    columns, whole = _surveyed(data), Path(data)
+    if data_files(whole)[0] != whole and (story or likely_story(columns.kinds)) != "devices":
+        what = "is a folder, and only readings of devices may lie in several files. Name a file."
+        raise InputError(str(whole), [what])
+    name = whole.name.split(".")[0]
+    return draft_policy(name, columns.kinds, options=columns.options, story=story, seen=columns.seen)
+
+
+def draft_like(data: str | os.PathLike[str], like: str | os.PathLike[str], folder: Path | None = None) -> LikeDraft:
+    """Draft a policy like that of an earlier file, to be written into a folder, and say what differs."""
+    from dunnage.model.draft import declared_columns, policy_like
+
+    written = Written.read(like)
+    stated = written.document.get("read")
+    known = {item.name for item in fields(ReadOptions)}
+    given = {name: value for name, value in (stated if isinstance(stated, dict) else {}).items() if name in known}
+    last = ReadOptions(**given | ({"null": tuple(given["null"])} if "null" in given else {}))
+    wanted = set(declared_columns(written.document))
+    # The file may be written as before, or in another format; read it in the one that has more of the columns.
+    surveys, failure = [], None
+    for options in (last, None):
+        try:
+            surveys.append(_surveyed(data, options))
+        except InputError as error:
+            failure = error
+    columns = max(surveys, key=lambda survey: len(wanted & survey.kinds.keys()), default=None)  # the first of equals
+    if failure is not None and (columns is None or wanted.isdisjoint(columns.kinds)):
+        raise failure
+    assert columns is not None
+    names = list(columns.kinds)
+    what = f"is declared in {written.path}, but is not in the file"
+    absent = [name for name in declared_columns(written.document) if name not in columns.kinds]
+    if absent:
+        raise InputError(str(data), [Problem(what, where=_named(n), remedy=suggestion(n, names)) for n in absent])
+    options = replace(columns.options, null=last.null)
+    changed = options if options != last else None
+    return policy_like(written, columns.kinds, columns.seen, source=Path(data).name, read=changed, folder=folder)
+
+
+class _Survey(NamedTuple):
+    kinds: dict[str, str]  # what the cells of each column look like
+    seen: dict[str, str]  # how, where they are probably not read as intended
+    options: ReadOptions
+
+
+def _surveyed(data: str | os.PathLike[str], options: ReadOptions | None = None) -> _Survey:
+    """Look at the first cells of each column; no value is kept. Without options the format is guessed."""
     if not isinstance(data, str | os.PathLike):
         raise ParameterError(f"data must be the path of a file. Got {shown(type(data).__name__)}.")
-    whole = Path(data)
+    whole, given = Path(data), options
     path = data_files(whole)[0]  # the files of a folder have the same columns
-    options = guess_options(path)
+    options = guess_options(path) if given is None else given
     table, _, skipped = read_table(path, options)
     # No policy fits two columns of the same name, or rows that are longer or shorter than others.
     names = table.column_names
@@ -717,21 +838,16 @@ def draft(data: str | os.PathLike[str], *, story: str | None = None) -> str:
         problems.append(replace(problem, remedy=f"{line}{problem.remedy}"))
     if problems:
         raise InputError(str(path), problems)
-    # The first cells show what a column is like; no value is kept.
     first = {name: table.column(name).slice(0, _NUM_DRAFT_ROWS).combine_chunks() for name in names}
     counts = {name: _forms(column) for name, column in first.items() if is_text(column.type)}
-    if options.delimiter != "," or is_workbook:
+    if given is None and (options.delimiter != "," or is_workbook):
         # The decimal mark of most cells in more columns; a point at a tie.
         most = {mark: sum(n[mark] > n["all"] / 2 for n in counts.values()) for mark in ("comma", "point")}
         if most["comma"] > most["point"]:
             options = replace(options, decimal=",", delimiter=";" if is_workbook else options.delimiter)
     kinds = {name: _kind(column, options) for name, column in first.items()}
     seen = {name: what for name in counts if (what := _seen(first[name], kinds[name], counts[name], options))}
-    if path != whole and (story or likely_story(kinds)) != "devices":
-        raise InputError(
-            str(whole), ["is a folder, and only readings of devices may lie in several files. Name a file."]
-        )
-    return draft_policy(whole.name.split(".")[0], kinds, options=options, story=story, seen=seen)
+    return _Survey(kinds, seen, options)
 
 
 def _words(cells: pa.Array) -> list[str]:

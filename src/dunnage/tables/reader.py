@@ -81,6 +81,9 @@ class ReadOptions:
         return "\t" if is_named(path, TAB_ENDINGS) and self.delimiter == "," else self.delimiter
 
 
+FIRST_ROW = 1  # The number of the first line below the header, wherever a person or a file names a row
+
+
 class Source(NamedTuple):
     table: pa.Table  # Text from a CSV file, otherwise with its own types
     rows: IntArray | None = None  # Positions of its rows, from 0, if some had to be skipped
@@ -224,7 +227,7 @@ def _without(table: pa.Table, bad_rows: list[int], width: int, remedy: str) -> S
     what, named = f"has more or fewer cells than the header's {width}", tuple(bad_rows[:MOST_ROWS_NAMED])
     everything = np.arange(table.num_rows + len(bad_rows), dtype=np.int64)
     problem = Problem(what, rows=named, num_rows=len(bad_rows), remedy=remedy)
-    return Source(table, np.delete(everything, np.asarray(bad_rows) - 1), (problem,))
+    return Source(table, np.delete(everything, np.asarray(bad_rows) - FIRST_ROW), (problem,))
 
 
 def _parse_csv(content: bytes, names: list[str], delimiter: str) -> tuple[pa.Table, list[int]]:
