@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import io
+import json
 import logging
 import os
 import secrets
@@ -28,12 +29,12 @@ from dunnage.model.guarantees import Loss, Promise
 from dunnage.model.policy import Policy
 from dunnage.noise.source import Noise
 from dunnage.publication import Key, Publication, check_output
-from dunnage.tables.dataset import Dataset
+from dunnage.tables.dataset import Dataset, dropped_shares, dropped_text, may_be_persons
 from dunnage.tables.reader import CSV_ENDINGS
+from dunnage.text import percent, several
 
 LEDGER_FILE = "dunnage-ledger.sqlite"
-# A column with at least this many labels, each at most this many times on average, may identify persons.
-MANY_LABELS, FEW_TIMES = 50, 25
+MANY_DROPPED = 0.1  # share of trips above which a bound on the trips of a rider is worth a warning
 _NO_TRIPS = "there are no trips, so the release would be noise alone. Check the file and the period before you spend."
 _log = logging.getLogger("dunnage")
 
@@ -170,25 +171,87 @@ def foresee(data: Dataset) -> Foresight:
     mechanism = mechanism_of(data.policy)
     with _blaming_policy(data):
         preview = mechanism.preview(data)
-    return replace(preview, warnings=(*preview.warnings, *_data_warnings(mechanism, data)))
+    warnings = (*preview.warnings, *_data_warnings(mechanism, data))
+    if (groups := data.trip_groups) is None or data.schema.contribution is None:
+        return replace(preview, warnings=warnings)
+    shares = dropped_shares(np.unique(groups, return_counts=True)[1], data.schema.contribution.max)
+    line = f"{dropped_text(shares, data.schema.contribution.max)}. A larger max adds noise in proportion"
+    rows = [{"max": bound, "dropped_share": share} for bound, share in shares.items()]
+    return replace(
+        preview, warnings=warnings, lines=(*preview.lines, line), details={**preview.details, "trips_dropped": rows}
+    )
 
 
 def _data_warnings(mechanism: Mechanism, data: Dataset) -> Iterator[str]:
     """Warn about an empty dataset, and about released labels that look like cards or vehicles: many, and repeated."""
     if len(data) == 0:
         yield _NO_TRIPS
+    if data.schema.trip is not None:
+        yield from _date_warnings(data)
+        yield from _bound_warnings(data)
+    else:
+        yield from _identifier_warnings(mechanism, data)
     if data.schema.person is not None or not mechanism.counts_persons:
         return
     for attribute in (*data.schema.public, *data.schema.sensitive, *data.schema.quasi_identifiers):
         if attribute.kind not in (None, Category.kind):
             continue
         times = data.column(attribute.name).value_counts().field("counts").to_numpy()
-        if len(times) >= MANY_LABELS and len(data) <= FEW_TIMES * len(times) and (times > 1).mean() > 1 / 2:
+        if may_be_persons(times):
             yield (
                 f"{attribute.name!r} has {len(times):,} values, and most occur more than once. If it identifies "
                 f"persons, everyone can link their {data.schema.protects}s, and k does not count persons: give it the "
                 'role "identifier" and name it in [contribution].'
             )
+
+
+def _date_warnings(data: Dataset) -> Iterator[str]:
+    """Warn if the policy does not state the number of dates, which a receiver needs, or states another one."""
+    stated, dates = sum(data.schema.num_dates(data.period)), np.unique(data.service_dates)
+    num = int((dates > 0).sum())
+    seen = f"these trips are on {several(num, 'date')}" if num else "these trips have no dates"
+    if not stated:
+        yield (
+            "the policy does not say how many dates one release covers, so nobody can tell the trips of one day, and "
+            f"dunnage size refuses the release. {seen[0].upper()}{seen[1:]}. Write [expect] dates = N"
+            f"{' (or days = {...} for each label)' if data.schema.tells_days else ''} from the timetable."
+        )
+    elif data.schema.dates is not None and num and num != stated:
+        yield f"the policy states {several(stated, 'date')}, but {seen}. Receivers divide by the number stated."
+
+
+def _bound_warnings(data: Dataset) -> Iterator[str]:
+    """Warn if the bound on the trips of a rider drops many of them."""
+    groups, bound = data.trip_groups, data.schema.contribution
+    if groups is None or bound is None or not len(groups):
+        return
+    sizes = np.unique(groups, return_counts=True)[1]
+    dropped = float(np.maximum(sizes - bound.max, 0).sum() / sizes.sum())
+    if dropped >= MANY_DROPPED:
+        yield (
+            f"max = {bound.max} in [contribution] drops {percent(dropped)} of these trips, and every count is too low "
+            "by about that. dunnage publish --dry-run shows what other bounds drop."
+        )
+
+
+def _identifier_warnings(mechanism: Mechanism, data: Dataset) -> Iterator[str]:
+    """Warn about identifiers that occur several times: a person, or a consignment, with several records."""
+    if data.schema.person is not None or data.schema.together is not None:
+        return
+    person = "[contribution] person"
+    if not mechanism.counts_persons:
+        able = [name for name, kind in MECHANISMS.items() if kind.counts_persons and not kind.counts_trips]
+        person += f", which needs {' or '.join(able)}"
+    for attribute in data.schema.identifiers:
+        times = data.column(attribute.name).value_counts().field("counts").to_numpy()
+        if (again := int((times > 1).sum())) == 0:
+            continue
+        yield (
+            f"{again:,} of {several(len(times), 'value')} of the identifier {attribute.name!r} occur more than once, "
+            f"up to {int(times.max()):,} times. If it names persons, a person hides among fewer others than you "
+            f"promise: name it in {person}. If all rows with one value are one {data.schema.protects}, write "
+            f"together = {json.dumps(attribute.name)}."
+        )
 
 
 def _check_places(mechanism: Mechanism, data: Dataset, out: str | os.PathLike[str], *, force: bool) -> None:

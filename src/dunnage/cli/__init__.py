@@ -119,16 +119,23 @@ def draft(
 ) -> None:
     """Draft a policy for your own file from its column names and types. You fill in the blanks.
 
+    What the rows say about persons and dates is printed for you, and is not in the draft.
+
     Example: dunnage draft parcels.csv -o parcels.toml
     """
     if out.exists() and (not force or out.samefile(data)):
         raise OutputError(f"{out} already exists. Choose another name, or replace it with --force.")
-    text = dn.draft(data, story=story)
+    from dunnage.tables.dataset import drafted
+
+    text, remarks = drafted(data, story=story)
     try:
         out.write_text(text, encoding="utf-8")
     except OSError as error:
         raise OutputError(f"{out} cannot be written: {error.strerror}. Choose another place.") from None
-    print_result({"policy": str(out)}, f"Draft in {out}. Fill in the blanks; dunnage show {out} lists them.", as_json)
+    # The remarks come from the rows: they are printed for the owner, and the draft does not have them.
+    lines = [f"Draft in {out}. Fill in the blanks; dunnage show {out} lists them."]
+    lines += ["For you only, from the rows:", *(f"  - {remark}" for remark in remarks)] if remarks else []
+    print_result({"policy": str(out), "owner": {"remarks": list(remarks)}}, "\n".join(lines), as_json)
 
 
 def publish(

@@ -114,12 +114,21 @@ def likely_story(kinds: Mapping[str, str]) -> str:
     return "devices" if place and (measured or not goods) else "rows"
 
 
+def likely_persons(kinds: Mapping[str, str]) -> list[str]:
+    """Return the columns that name persons, by their own names; the ends of a trip do not."""
+    ends = (_end(kinds, "from"), _end(kinds, "to")) if likely_story(kinds) == "trips" else ()
+    return [name for name in kinds if _means(name, "person") and name not in ends]
+
+
 # --- rows ---------------------------------------------------------------------------------------------------------
 
 
 def _draft_rows(dataset: str, kinds: Mapping[str, str], options: ReadOptions, seen: Mapping[str, str]) -> str:
     tables = [_row_table(name, kind, _seen(seen.get(name), options)) for name, kind in kinds.items()]
     head = _head(dataset, "record", 'what one row stands for: "package", "ride", "order" ...', "rows")
+    persons = likely_persons(kinds)
+    if persons:
+        tables.append(_TEXTS["persons"].format(person=_text(persons[0])))
     name = "partition" if "numeric" in kinds.values() else "utility-clusters"
     kept = '# small = "suppress"       # leave out rows that share their public values with fewer than k - 1 others\n'
     return "\n".join(
@@ -184,11 +193,12 @@ _REMEDIES = {
 def _draft_trips(dataset: str, kinds: Mapping[str, str], options: ReadOptions, seen: Mapping[str, str]) -> str:
     ends = {"origin": _end(kinds, "from"), "destination": _end(kinds, "to")}
     moment = _first(kinds, lambda name, kind: kind == "time")
-    person = _first(kinds, lambda name, kind: _means(name, "person") and name not in ends.values())
+    person = next(iter(likely_persons(kinds)), None)
     head = _head(dataset, "trip", 'or "rider": then fill in [contribution] below too', "trips")
     trip = [_named(key, column, "a column") for key, column in {**ends, "time": moment}.items()]
     tables = [_trip_table(name, ends, moment, seen.get(name) == "offset") for name in kinds]
-    tables += [_TEXTS["stops"], _TEXTS["counts"], _TEXTS["contribution"].format(person=_text(person or "card"))]
+    tables += [_TEXTS["stops"], _TEXTS["expect"].format(), _TEXTS["counts"]]
+    tables.append(_TEXTS["contribution"].format(person=_text(person or "card")))
     count = '# count = "trips"          # if a row stands for several trips\n'
     return "\n".join([head, "[trip]", *trip, count, *tables, _read(options, seen)])
 

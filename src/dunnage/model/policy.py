@@ -15,7 +15,7 @@ import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
@@ -78,9 +78,10 @@ class Expect:
 
     trips: int | None = None  # in one release, over all its dates
     dates: int | None = None  # how many dates one release covers
+    days: Mapping[str, int] | None = None  # of each label of days, if they are counted separately
 
     def __post_init__(self) -> None:
-        for name, value in (("trips", self.trips), ("dates", self.dates)):
+        for name, value in (("trips", self.trips), ("dates", self.dates), *(self.days or {}).items()):
             if value is not None and value < 1:
                 raise ParameterError(f"{name} must be at least 1. Got {value}.")
 
@@ -132,6 +133,15 @@ class Policy:
             if schema.contribution is not None and schema.contribution.per == "day":
                 what = "= day needs the number of days, to state how much one rider can change in total"
                 problems.append(Problem(what, where="contribution.per", remedy=remedy))
+        if schema is not None and tables is not None and not problems:
+            expect = tables.expect.made
+            try:
+                schema = replace(schema, dates=expect.dates if expect.days is None else expect.days)
+                if schema.trip is not None and tables.period is None:
+                    schema.num_dates()
+            except ParameterError as error:
+                where = "expect.dates" if expect.days is None else "expect.days"
+                problems.append(Problem(str(error), where=where))
         if problems or tables is None or schema is None:
             raise PolicyError(str(path or "policy"), problems)
         return cls(
@@ -664,6 +674,7 @@ class ExpectTable(MadeTable[Expect]):
     of = Expect
     trips: int | None = key("a whole number of trips that you expect in one release, such as 30000", None)
     dates: int | None = key("a whole number of dates that one release covers, such as 5", None)
+    days: dict[str, int] | None = key("a table with the number of dates of each label, such as weekday = 20", None)
 
 
 def _mechanism(table: dict[str, object]) -> dict[str, object]:

@@ -11,10 +11,11 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import hmac
+import json
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from fractions import Fraction
@@ -36,6 +37,7 @@ from dunnage.model.policy import PERIOD_FORMATS, PeriodRule, Policy
 from dunnage.model.schema import Attribute, Role, Schema
 from dunnage.tables.columns import decoded, is_text, mask_of, null_words, numbers_of_text, read_times
 from dunnage.tables.reader import EXCEL_ENDINGS, ReadOptions, guess_options, is_named, line_of_row, read_table
+from dunnage.text import percent, several
 
 _PERIOD_WORDS = {"day": "YYYY-MM-DD", "month": "YYYY-MM"}
 _FIRST_INEXACT = 2.0**53
@@ -245,6 +247,23 @@ class Dataset:
         # A space after a name does not make another person.
         return _codes(pc.utf8_trim_whitespace(column) if is_text(column.type) else column)
 
+    @property
+    def trip_groups(self) -> IntArray | None:
+        """The number of the group of each trip that a bound limits: its rider, or its rider and service day."""
+        bound, riders = self.schema.contribution, self.persons
+        if bound is None or riders is None or bound.per == "period":
+            return None if bound is None else riders
+        ordinals = self.service_dates
+        return riders * (int(ordinals.max(initial=0)) + 1) + ordinals
+
+    @property
+    def service_dates(self) -> IntArray:
+        """The number of the service date of each trip; 0 for a time without a date."""
+        trip = self.schema.trip
+        assert trip is not None  # rows are trips
+        ordinals, _ = split_stamps(self.column(trip.time).to_numpy(zero_copy_only=False))
+        return ordinals
+
     def keyed_digest(self, key: bytes) -> str:
         """Return a digest of all rows that only the owner of the key can compute."""
         state = hmac.new(key, digestmod=hashlib.sha256)
@@ -256,6 +275,22 @@ class Dataset:
             for piece in _content(self.parts.column(name)):
                 state.update(piece)
         return state.hexdigest()
+
+
+_BOUNDS = (1, 2, 3, 5, 10, 20, 50, 100)
+
+
+def dropped_shares(sizes: IntArray, *chosen: int) -> dict[int, float]:
+    """Return the share of trips that each bound on the trips of a rider would drop, up to one that drops none."""
+    enough = next((bound for bound in _BOUNDS if bound >= sizes.max(initial=0)), _BOUNDS[-1])
+    needed = sorted({*chosen, *(bound for bound in _BOUNDS if bound <= enough)})
+    return {bound: float(np.maximum(sizes - bound, 0).sum() / max(1, sizes.sum())) for bound in needed}
+
+
+def dropped_text(shares: Mapping[int, float], chosen: int | None = None) -> str:
+    """Write what each bound would drop, in one sentence for the owner."""
+    each = (f"{bound}{' (yours)' if bound == chosen else ''}: {percent(share)}" for bound, share in shares.items())
+    return f"share of the trips that [contribution] max would drop, {'; '.join(each)}"
 
 
 def _records(table: pa.Table, rows: IntArray, keep: BoolArray, schema: Schema, source: str) -> tuple[pa.Table, Parts]:
@@ -614,6 +649,7 @@ _NUMBERS = {  # ways to write numbers; an ambiguous number counts as the first
     "thousands": re.compile(r"[+-]?\d{1,3}([.,' \u00a0\u202f]\d{3})+([.,]\d+)?"),
     "whole": re.compile(r"[+-]?\d+"),
 }
+_DAY = re.compile(r"\d{4}-\d\d-\d\d")
 _WITH_OFFSET = re.compile(r".*\d\d:\d\d.*(Z|[+-]\d\d:?\d\d)")
 
 
@@ -677,7 +713,16 @@ def draft(data: str | os.PathLike[str], *, story: str | None = None) -> str:
     str
         TOML text with blank roles, domains, k and epsilon.
     """
-    from dunnage.model.draft import draft_policy
+    return drafted(data, story=story).text
+
+
+class Drafted(NamedTuple):
+    text: str  # the policy, from names and types alone
+    remarks: tuple[str, ...]  # what the rows say that helps to fill it in. Private: for the owner only
+
+
+def drafted(data: str | os.PathLike[str], *, story: str | None = None) -> Drafted:
+    from dunnage.model.draft import draft_policy, likely_story
 
     if not isinstance(data, str | os.PathLike):
         raise ParameterError(f"data must be the path of a file. Got {shown(type(data).__name__)}.")
@@ -710,7 +755,48 @@ def draft(data: str | os.PathLike[str], *, story: str | None = None) -> str:
             options = replace(options, decimal=",", delimiter=";" if is_workbook else options.delimiter)
     kinds = {name: _kind(column, options) for name, column in first.items()}
     seen = {name: what for name in counts if (what := _seen(first[name], kinds[name], counts[name], options))}
-    return draft_policy(path.name.split(".")[0], kinds, options=options, story=story, seen=seen)
+    text = draft_policy(path.name.split(".")[0], kinds, options=options, story=story, seen=seen)
+    return Drafted(text, tuple(_remarks(table, kinds, story or likely_story(kinds))))
+
+
+# A column with at least this many labels, each at most this many times on average, may identify persons.
+MANY_LABELS, FEW_TIMES = 50, 25
+
+
+def may_be_persons(times: IntArray) -> bool:
+    """Return whether labels that occur so many times each look like cards or customers: many, and repeated."""
+    return len(times) >= MANY_LABELS and times.sum() <= FEW_TIMES * len(times) and bool((times > 1).mean() > 1 / 2)
+
+
+def _remarks(table: pa.Table, kinds: Mapping[str, str], story: str) -> Iterator[str]:
+    """Tell the owner what the rows say about persons with several rows, and about dates."""
+    from dunnage.model.draft import likely_persons
+
+    persons = likely_persons(kinds)
+    times = {
+        name: column.drop_null().value_counts().field("counts").to_numpy()
+        for name, kind in kinds.items()
+        if (name in persons or kind == "text") and len(column := table.column(name).combine_chunks())
+    }
+    if story == "trips":
+        for name in persons[:1]:
+            if name in times:
+                yield f"{name!r}: {dropped_text(dropped_shares(times[name]))}"
+        moment = next((name for name, kind in kinds.items() if kind == "time"), None)
+        texts = None if moment is None else table.column(moment).combine_chunks().cast(pa.string())
+        days = () if texts is None else pc.unique(pc.utf8_slice_codeunits(pc.utf8_trim_whitespace(texts), 0, 10))
+        num = sum(bool(day.as_py() and _DAY.fullmatch(day.as_py())) for day in days)
+        if num:
+            yield f"{moment!r}: the times are on {several(num, 'date')}"
+    elif story == "rows":
+        for name, own in times.items():
+            again = int((own > 1).sum())
+            if again and (name in persons or may_be_persons(own)):
+                yield (
+                    f"{name!r}: {again:,} of {several(len(own), 'value')} occur more than once, up to "
+                    f'{int(own.max()):,} times. If it names persons, give it the role "identifier" and write '
+                    f"[contribution] person = {json.dumps(name, ensure_ascii=False)}"
+                )
 
 
 def _words(cells: pa.Array) -> list[str]:
