@@ -41,7 +41,7 @@ from pydantic.json_schema import SkipJsonSchema
 from dunnage.errors import ParameterError, PolicyError, Problem, UserError
 from dunnage.exact import exact, plain, shown
 from dunnage.model.documents import Flaws, Model, problems_of, type_name
-from dunnage.model.domains import Category, Domain, Graph, Numeric, Ordinal, Stops, Tree, Windows
+from dunnage.model.domains import Category, Domain, Graph, Numeric, Ordinal, Prefixes, Stops, Tree, Windows
 from dunnage.model.guarantees import Budget, Neighbours, SpendPurpose
 from dunnage.model.schema import CONTRIBUTION_SPANS, Attribute, Contribution, Missing, Outside, Role, Schema, Span
 from dunnage.model.trips import Trip
@@ -427,6 +427,10 @@ class DeclaredColumn(Table):
     def domain_in(self, reading: PolicyReading) -> Domain | None:
         return None
 
+    def cells(self) -> Prefixes | Windows | None:
+        """Return how cells become values of the domain, if they are written differently."""
+        return None
+
 
 class NumericColumn(DeclaredColumn):
     kind: Literal["numeric"]
@@ -478,9 +482,44 @@ class TreeColumn(DeclaredColumn):
             remedy = 'A tree needs either hierarchy = "file.csv" or a table parents.'
             what = "and parents are both given" if self.parents else "is missing"
             raise Flaws(Problem(what, where="hierarchy", remedy=remedy))
-        return (
-            Tree(parents=self.parents or {}) if self.hierarchy is None else Tree.from_csv(reading.file(self.hierarchy))
-        )
+        if self.hierarchy is None:
+            return Tree(parents=self.parents or {})
+        return Tree.from_csv(reading.file(self.hierarchy), column=reading.column)
+
+
+class PrefixColumn(DeclaredColumn):
+    """Codes such as postcodes, shortened to their first characters; the values are the leaves of a tree."""
+
+    kind: Literal["prefix"]
+    length: int = key("the number of characters of a full code, such as 5")
+    prefix: list[int] = key("[3, 2] or other numbers of first characters that remain, level by level")
+    domain: Texts | None = key('a list of all full codes ["80331", "80333"], if not all numbers are possible', None)
+
+    def domain_in(self, reading: PolicyReading) -> Domain:
+        return self.cells().tree(self.domain)
+
+    def cells(self) -> Prefixes:
+        return Prefixes(length=self.length, kept=tuple(self.prefix))
+
+
+class ClockColumn(DeclaredColumn):
+    """Times of day, HH:MM; the values are minutes of the service day."""
+
+    kind: Literal["clock"]
+    domain: Texts = key('["04:00", "28:00"] or another service day')
+    resolution: Number = key("the step of the public grid in minutes", Fraction(1))
+    doubling: Number | None = key("the width of the narrowest intervals in its hierarchy, in minutes", None)
+    zone: str | None = key('the time zone, such as "America/Detroit"', None)
+
+    def domain_in(self, reading: PolicyReading) -> Domain:
+        day = self.cells()
+        ends = {"lower": day.lower_seconds // 60, "upper": day.upper_seconds // 60}
+        return Numeric(**ends, resolution=self.resolution, doubling=self.doubling, unit="min", clock=True)
+
+    def cells(self) -> Windows:
+        if len(self.domain) != 2:
+            raise ParameterError(f'domain must be two times, such as ["04:00", "28:00"]. Got {len(self.domain)}.')
+        return Windows(lower=self.domain[0], upper=self.domain[1], window_minutes=1, zone=self.zone)
 
 
 class GraphColumn(DeclaredColumn):
@@ -525,8 +564,18 @@ class TimeColumn(DeclaredColumn):
         )
 
 
-_KINDS = (NumericColumn, OrdinalColumn, CategoryColumn, TreeColumn, GraphColumn, StopColumn, TimeColumn)
-_Kind = Literal["numeric", "ordinal", "category", "tree", "graph", "stop", "time"]
+_KINDS = (
+    NumericColumn,
+    OrdinalColumn,
+    CategoryColumn,
+    TreeColumn,
+    PrefixColumn,
+    ClockColumn,
+    GraphColumn,
+    StopColumn,
+    TimeColumn,
+)
+_Kind = Literal["numeric", "ordinal", "category", "tree", "prefix", "clock", "graph", "stop", "time"]
 
 
 class _Unkinded(DeclaredColumn):
@@ -564,6 +613,9 @@ def _attribute(column: DeclaredColumn, info: Info) -> Attribute | None:
     reading = info.context
     with problems_of_table():
         domain, kind = column.domain_in(reading), getattr(column, "kind", None)
+        cells = column.cells()
+        if cells is not None and domain is not None:  # the kind is only another way to write values of this one
+            kind = domain.kind
         if kind == Stops.kind and domain is None:
             return None
         return Attribute(
@@ -574,6 +626,7 @@ def _attribute(column: DeclaredColumn, info: Info) -> Attribute | None:
             missing=column.missing,
             outside=column.outside,
             counts=reading.column == reading.table("trip").get("count"),
+            cells=cells,
         )
 
 
@@ -582,6 +635,8 @@ AnyColumn = Annotated[
     | Annotated[OrdinalColumn, Tag("ordinal")]
     | Annotated[CategoryColumn, Tag("category")]
     | Annotated[TreeColumn, Tag("tree")]
+    | Annotated[PrefixColumn, Tag("prefix")]
+    | Annotated[ClockColumn, Tag("clock")]
     | Annotated[GraphColumn, Tag("graph")]
     | Annotated[StopColumn, Tag("stop")]
     | Annotated[TimeColumn, Tag("time")]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from dunnage.errors import ParameterError, Problem
 from dunnage.exact import shown
 from dunnage.model.documents import suggestion
-from dunnage.model.domains import Category, Domain, Graph, Numeric, Ordinal, Stops, Windows
+from dunnage.model.domains import Category, Domain, Graph, Numeric, Ordinal, Prefixes, Stops, Windows
 from dunnage.model.trips import Trip, Universe
 
 if TYPE_CHECKING:
@@ -76,6 +76,9 @@ class Attribute:
     counts
         Whether it is the number of trips of a row; it may then be called ``count``. The schema sets it for all other
         names.
+    cells
+        How cells become values of the domain, if they are written differently: codes that are shortened, or times of
+        day that become minutes.
     """
 
     name: str
@@ -86,6 +89,7 @@ class Attribute:
     outside: str = "refuse"
     merged: str | None = None
     counts: bool = False
+    cells: Prefixes | Windows | None = None
 
     def __post_init__(self) -> None:
         if self.role not in tuple(Role):
@@ -117,7 +121,7 @@ class Attribute:
             if (rule := getattr(self, name)) not in rules:
                 words = ", ".join(filter(None, rules))
                 raise ParameterError(f"{name} must be one of {words}. Got {rule!r} for {self.name!r}.")
-        if self.outside == "clamp" and not isinstance(self.domain, Numeric):
+        if self.outside == "clamp" and (not isinstance(self.domain, Numeric) or self.domain.clock):
             raise ParameterError(f"outside = clamp needs a numeric domain, and {self.name!r} has none. Use leave-out.")
 
     @property
@@ -410,7 +414,8 @@ class Schema:
 
 
 def _adds_up(attribute: Attribute) -> bool:
-    return attribute.role is Role.QUASI_IDENTIFIER and isinstance(attribute.domain, Numeric)
+    numeric = attribute.role is Role.QUASI_IDENTIFIER and isinstance(attribute.domain, Numeric)
+    return numeric and not attribute.numeric.clock
 
 
 _NO_TRIP = "max and per limit the counted trips of a rider, but there is no [trip]. Add it, or keep only person."

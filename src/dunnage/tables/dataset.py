@@ -31,11 +31,21 @@ from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.errors import MOST_ROWS_NAMED, InputError, ParameterError, Problem
 from dunnage.exact import nearest_float, shown
 from dunnage.model.documents import close_word, suggestion
-from dunnage.model.domains import DAY_SECONDS, Graph, Numeric, Stops, Tree, Windows, decimal_scale, split_stamps
+from dunnage.model.domains import (
+    DAY_SECONDS,
+    Graph,
+    Numeric,
+    Prefixes,
+    Stops,
+    Tree,
+    Windows,
+    decimal_scale,
+    split_stamps,
+)
 from dunnage.model.guarantees import SpendPurpose
 from dunnage.model.policy import PERIOD_FORMATS, PeriodRule, Policy
 from dunnage.model.schema import Attribute, Role, Schema
-from dunnage.tables.columns import decoded, is_text, mask_of, null_words, numbers_of_text, read_times
+from dunnage.tables.columns import TimeReadings, decoded, is_text, mask_of, null_words, numbers_of_text, read_times
 from dunnage.tables.reader import EXCEL_ENDINGS, ReadOptions, guess_options, is_named, line_of_row, read_table
 from dunnage.text import percent, several
 
@@ -546,6 +556,8 @@ def _row_problem(what: str, where: str, rows: IntArray, remedy: str) -> Problem:
 
 def _normalise(column: pa.Array, attribute: Attribute, policy: Policy, period: str | None) -> _Checked:
     options = policy.read_options
+    if isinstance(attribute.cells, Windows):
+        return _normalise_clock(column, attribute.cells, options)
     if attribute.kind == Numeric.kind:
         return _normalise_numbers(column, attribute, options)
     if attribute.kind == Windows.kind:
@@ -556,20 +568,51 @@ def _normalise(column: pa.Array, attribute: Attribute, policy: Policy, period: s
     if attribute.kind is None and not is_text(column.type):
         column.slice(0, 1).cast(pa.string())  # an unknown time zone would fail later
         return _Checked(column, mask_of(pc.is_null(column, nan_is_null=True)))
+    codes, is_whole = attribute.cells, pa.types.is_integer(column.type)
     column = column.cast(pa.string())
     missing = mask_of(null_words(pc.utf8_trim_whitespace(column), options.null or ()))
     if attribute.domain is None:
         return _Checked(column, missing)
+    if isinstance(codes, Prefixes):
+        if is_whole:  # a column of numbers has no leading zeros
+            column = pc.utf8_lpad(column, codes.length, "0")
+        written = column.dictionary_encode()
+        column = pa.array([codes.cut(cell) for cell in written.dictionary.to_pylist()], pa.string()).take(
+            written.indices
+        )
     encoded = pc.fill_null(column, "").dictionary_encode()
     is_known = attribute.domain.contains(np.asarray(encoded.dictionary.to_pylist(), dtype=object))
     outside = ~is_known[encoded.indices.to_numpy(zero_copy_only=False)] & ~missing
     remedy = f"{_LABEL_REMEDIES.get(attribute.domain.kind, 'Add it to the domain')}, {_LEAVE_OUT}"
+    if isinstance(codes, Prefixes):
+        remedy = f"Write codes with all {codes.length} characters (leading zeros too), add them to domain, {_LEAVE_OUT}"
     return _Checked(column, missing, [_Fault(outside, _OUTSIDE, remedy)])
+
+
+def _normalise_clock(column: pa.Array, domain: Windows, options: ReadOptions) -> _Checked:
+    """Turn times of day, with or without a date, into minutes of the service day; seconds are dropped."""
+    readings = read_times(column, domain, options.null or ())
+    outside, unreadable = _time_faults(readings, domain)
+    minutes = (split_stamps(readings.stamps)[1] // 60).astype(np.float64)
+    return _Checked(pa.array(minutes), readings.missing, outside, unreadable)
 
 
 def _normalise_times(column: pa.Array, schema: Schema, options: ReadOptions, period: str | None) -> _Checked:
     domain = schema.time
     readings = read_times(column, domain, options.null or ())
+    outside, unreadable = _time_faults(readings, domain)
+    if domain.day is not None or (schema.contribution is not None and schema.contribution.per == "day"):
+        ordinals, _ = split_stamps(readings.stamps)
+        usable = ~(readings.missing | readings.unreadable | readings.astray | readings.unclear)
+        elsewhere = ~domain.in_calendar(ordinals, period) & domain.in_calendar(ordinals) & usable
+        outside.append(_Fault(elsewhere, "has a service date outside the period", f"Check --period, {_LEAVE_OUT}"))
+        undated = "is a time without a date, but the policy counts days,"
+        unreadable.append(_Fault(readings.undated, undated))
+    return _Checked(pa.array(readings.stamps), readings.missing, outside, unreadable)
+
+
+def _time_faults(readings: TimeReadings, domain: Windows) -> tuple[list[_Fault], list[_Fault]]:
+    """Return what is outside the service day and its dates, and what cannot be read as a time."""
     usable = ~(readings.missing | readings.unreadable | readings.astray | readings.unclear)
     no_time = readings.unreadable & ~readings.past_midnight
     unreadable = [
@@ -589,12 +632,7 @@ def _normalise_times(column: pa.Array, schema: Schema, options: ReadOptions, per
         _Fault(extra & ~off_dates & usable, _EXTRA_HOUR, 'Set outside = "leave-out".'),
         _Fault(off_dates & usable, "has a service date that is not in dates,", f"Widen dates, {_LEAVE_OUT}"),
     ]
-    if domain.day is not None or (schema.contribution is not None and schema.contribution.per == "day"):
-        elsewhere = ~domain.in_calendar(ordinals, period) & ~off_dates & usable
-        outside.append(_Fault(elsewhere, "has a service date outside the period", f"Check --period, {_LEAVE_OUT}"))
-        undated = "is a time without a date, but the policy counts days,"
-        unreadable.append(_Fault(readings.undated, undated))
-    return _Checked(pa.array(readings.stamps), readings.missing, outside, unreadable)
+    return outside, unreadable
 
 
 def _normalise_numbers(column: pa.Array, attribute: Attribute, options: ReadOptions) -> _Checked:
