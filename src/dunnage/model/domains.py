@@ -1025,6 +1025,7 @@ class Prefixes:
 
     length: int  # Characters of a full code
     kept: tuple[int, ...]  # How many first characters remain: of a value, then level by level
+    codes: tuple[str, ...] | None = None  # All codes; None if every number of that length may be one
 
     def __post_init__(self) -> None:
         if not 1 <= self.length <= 20:
@@ -1038,16 +1039,15 @@ class Prefixes:
     def shortened(self, code: str, kept: int) -> str:
         return code[:kept] + ANY * (self.length - kept)
 
-    def tree(self, codes: Sequence[str] | None = None) -> Tree:
-        """Make a tree of some codes or, without a list, of all numbers of that length."""
-        first = self.kept[0]
+    def tree(self) -> Tree:
+        first, codes = self.kept[0], self.codes
         if codes is None:
             if first > MAX_DIGITS:
                 raise ParameterError(
                     f"without a list of all codes, at most {MAX_DIGITS} first digits can remain. Got {first}. Keep "
                     "fewer, or write domain = [...]."
                 )
-            codes = [f"{number:0{first}d}" for number in range(10**first)]
+            codes = tuple(f"{number:0{first}d}" for number in range(10**first))
         elif wrong := [code for code in check_texts(codes, "domain") if len(code) != self.length or ANY in code]:
             raise ParameterError(f"a code must have {self.length} characters other than *. Got {wrong[0]!r}.")
         starts = dict.fromkeys(code[:first] for code in codes)
@@ -1057,7 +1057,8 @@ class Prefixes:
     def cut(self, cell: str) -> str:
         """Shorten a cell, which may be longer after a mark, as ``10001-1234`` is; other cells do not change."""
         code = cell.strip()
-        if len(code) < self.length or code[self.length : self.length + 1].isalnum():
+        full, more = code[: self.length], code[self.length :]
+        if len(full) < self.length or more[:1].isalnum() or (self.codes is None and not full.isdecimal()):
             return code
         return self.shortened(code, self.kept[0])
 

@@ -41,6 +41,7 @@ _WORDS: Mapping[str, frozenset[str]] = {
         "measured": "speed load temperature temp humidity light shock shocks fuel pressure odometer rpm battery",
         "latitude": "lat latitude",
         "longitude": "lon lng long longitude",
+        "code": "zip postcode postal plz zipcode postleitzahl",
         "place": "destination zip postcode plz town city ort ville depot region country zone area route stop station",
         "time": "date day time timestamp datum hour month due",
         "money": "value price cost fare amount revenue content contents goods hazard hazardous type class",
@@ -142,14 +143,21 @@ def _row_table(name: str, kind: str, remarks: list[str]) -> str:
     if name in RESERVED_NAMES:
         hint = "drop, or rename the column in data and policy, because releases use this name"
     lines = [f"[attributes.{_key(name)}]", f'role = ""                  # {hint}', *remarks]
-    if kind == "numeric":
+    if _means(name, "code") and kind in ("numeric", "text"):
+        lines.append('# kind = "prefix"          # as a quasi-identifier: as many first digits as a class shares')
+        lines.append("# length = 5               # characters of a full code")
+        lines.append("# prefix = [3, 2]          # how many first characters remain, level by level")
+    elif kind == "numeric":
         lines += _bounds(name)
         lines.append("# resolution = 0.1         # step of the public grid; mechanisms with noise need it")
     elif remarks:
         lines += [f"# {line.removeprefix('# ')}" for line in _bounds(name)]
     elif kind in ("text", "flag"):
-        lines.append('# kind = "category"        # a quasi-identifier needs one: category | ordinal | tree | graph')
+        lines.append('# kind = "category"        # a quasi-identifier needs one: category | ordinal | tree | graph ...')
         lines.append('# domain = ["a", "b"]      # all possible values, from public knowledge')
+    elif kind == "time":
+        lines.append('# kind = "clock"           # as a quasi-identifier: the time of day, as 08:12')
+        lines.append('# domain = ["04:00", "28:00"]  # the service day; 01:30 at night is then 25:30')
     elif kind == "date":
         lines.append("# [period] reads days such as 2026-11-15, and these are written differently")
     return "\n".join(lines) + "\n"

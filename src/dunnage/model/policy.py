@@ -496,10 +496,10 @@ class PrefixColumn(DeclaredColumn):
     domain: Texts | None = key('a list of all full codes ["80331", "80333"], if not all numbers are possible', None)
 
     def domain_in(self, reading: PolicyReading) -> Domain:
-        return self.cells().tree(self.domain)
+        return self.cells().tree()
 
     def cells(self) -> Prefixes:
-        return Prefixes(length=self.length, kept=tuple(self.prefix))
+        return Prefixes(length=self.length, kept=tuple(self.prefix), codes=self.domain)
 
 
 class ClockColumn(DeclaredColumn):
@@ -528,6 +528,9 @@ class GraphColumn(DeclaredColumn):
     directed: bool = key("true or false", False)
 
     def domain_in(self, reading: PolicyReading) -> Domain:
+        if self.edges.lower().endswith(".zip"):
+            remedy = f"Make one from the feed: dunnage generate network {self.edges} -o edges.csv."
+            raise Flaws(Problem("must be an edge list", where="edges", remedy=remedy))
         return Graph.from_csv(reading.file(self.edges), directed=self.directed)
 
 

@@ -190,8 +190,8 @@ class Release:
     def uncertain(self, name: str) -> Uncertain:
         """Return what is known about one generalised or perturbed number."""
         columns = self.data.column_names
-        if name not in self.quantities:
-            names = ", ".join(self.quantities) or "none"
+        if name not in self.bounded:
+            names = ", ".join(self.bounded) or "none"
             raise ParameterError(f"the release has no quantity {name!r}. It has: {names}.")
         nominal = next((c for c in (f"{name}_mean", name) if c in columns), None)
         scenarios = None

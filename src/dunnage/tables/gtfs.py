@@ -692,12 +692,10 @@ def feed_network(path: str | PathLike[str], *, names: bool = False) -> FeedNetwo
     known = tuple(sorted(places))
     edges = {ends: max(_MIN_MINUTES, round(float(np.median(runs)), 1)) for ends, runs in minutes.items()}
     walks, joins = _walks(feed, stops, known, places, edges)
-    said = [
-        f"Lengths are minutes: the median ride between {len(edges):,} pairs of neighbours, on all days of the feed."
-    ]
+    said = [f"Lengths are minutes: the median ride between {several(len(edges), 'pair')} of neighbours, on all days."]
     if walks:
-        are = _do(len(walks), "pair of stops", "pairs of stops")
-        said.append(f"{len(walks):,} {are} within {1000 * _HUB_REACH_KM:.0f} m are neighbours too, on foot.")
+        near = f"{several(len(walks), 'pair')} of stops within {1000 * _HUB_REACH_KM:.0f} m"
+        said.append(f"{near} {_do(len(walks), 'is', 'are')} connected on foot, at {_WALK_KMH:g} km/h.")
     if joins:
         said.append(
             f"No trip connects {several(len(joins) + 1, 'part')} of the network: each is joined to another at its "
