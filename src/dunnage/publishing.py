@@ -175,7 +175,7 @@ def foresee(data: Dataset) -> Foresight:
     if (groups := data.trip_groups) is None or data.schema.contribution is None:
         return replace(preview, warnings=warnings)
     shares = dropped_shares(np.unique(groups, return_counts=True)[1], data.schema.contribution.max)
-    line = f"{dropped_text(shares, data.schema.contribution.max)}. A larger max adds noise in proportion"
+    line = f"{dropped_text(shares, data.schema.contribution.max)}. A larger max adds noise in proportion, and max is public"
     rows = [{"max": bound, "dropped_share": share} for bound, share in shares.items()]
     return replace(
         preview, warnings=warnings, lines=(*preview.lines, line), details={**preview.details, "trips_dropped": rows}
@@ -238,14 +238,14 @@ def _identifier_warnings(mechanism: Mechanism, data: Dataset) -> Iterator[str]:
     """Warn about identifiers that occur several times: a person, or a consignment, with several records."""
     if data.schema.person is not None or data.schema.together is not None:
         return
-    person = "[contribution] person"
-    if not mechanism.counts_persons:
-        able = [name for name, kind in MECHANISMS.items() if kind.counts_persons and not kind.counts_trips]
-        person += f", which needs {' or '.join(able)}"
     for attribute in data.schema.identifiers:
         times = data.column(attribute.name).value_counts().field("counts").to_numpy()
         if (again := int((times > 1).sum())) == 0:
             continue
+        person = "[contribution] person"
+        if not mechanism.counts_persons:  # all mechanisms are loaded only now
+            able = [name for name, kind in MECHANISMS.items() if kind.counts_persons and not kind.counts_trips]
+            person += f", which needs {' or '.join(able)}"
         yield (
             f"{again:,} of {several(len(times), 'value')} of the identifier {attribute.name!r} occur more than once, "
             f"up to {int(times.max()):,} times. If it names persons, a person hides among fewer others than you "

@@ -1044,8 +1044,8 @@ class Prefixes:
         if codes is None:
             if first > MAX_DIGITS:
                 raise ParameterError(
-                    f"without a list of all codes, at most {MAX_DIGITS} first digits can remain. Got {first}. Keep "
-                    "fewer, or write domain = [...]."
+                    f"without a list of all codes, at most the first {MAX_DIGITS} digits can remain. Got {first}. Keep "
+                    "fewer, or list the codes that exist: domain = [...]."
                 )
             codes = tuple(f"{number:0{first}d}" for number in range(10**first))
         elif wrong := [code for code in check_texts(codes, "domain") if len(code) != self.length or ANY in code]:
@@ -1063,7 +1063,7 @@ class Prefixes:
         return self.shortened(code, self.kept[0])
 
 
-MAX_DIGITS = 5  # Largest number of digits of codes that need no list
+MAX_DIGITS = 4  # Digits that remain of codes without a list: a certificate lists every leaf
 
 
 @dataclass(frozen=True)
