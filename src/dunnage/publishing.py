@@ -174,9 +174,10 @@ def foresee(data: Dataset) -> Foresight:
     warnings = (*preview.warnings, *_data_warnings(mechanism, data))
     if (groups := data.trip_groups) is None or data.schema.contribution is None:
         return replace(preview, warnings=warnings)
-    shares = dropped_shares(np.unique(groups, return_counts=True)[1], data.schema.contribution.max)
-    line = f"{dropped_text(shares, data.schema.contribution.max)}. A larger max adds noise in proportion, and max is public"
-    rows = [{"max": bound, "dropped_share": share} for bound, share in shares.items()]
+    bound = data.schema.contribution.max
+    shares = dropped_shares(np.unique(groups, return_counts=True)[1], bound)
+    line = f"{dropped_text(shares, bound)}. A larger max adds noise in proportion, and max is public"
+    rows = [{"max": most, "dropped_share": share} for most, share in shares.items()]
     return replace(
         preview, warnings=warnings, lines=(*preview.lines, line), details={**preview.details, "trips_dropped": rows}
     )
@@ -248,8 +249,8 @@ def _identifier_warnings(mechanism: Mechanism, data: Dataset) -> Iterator[str]:
             person += f", which needs {' or '.join(able)}"
         yield (
             f"{again:,} of {several(len(times), 'value')} of the identifier {attribute.name!r} occur more than once, "
-            f"up to {int(times.max()):,} times. If it names persons, a person hides among fewer others than you "
-            f"promise: name it in {person}. If all rows with one value are one {data.schema.protects}, write "
+            f"up to {int(times.max()):,} times. If it names persons, those with several rows are protected "
+            f"less than you promise: name it in {person}. If all rows with one value are one {data.schema.protects}, write "
             f"together = {json.dumps(attribute.name)}."
         )
 

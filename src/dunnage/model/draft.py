@@ -153,7 +153,7 @@ def _row_table(name: str, kind: str, remarks: list[str]) -> str:
     elif remarks:
         lines += [f"# {line.removeprefix('# ')}" for line in _bounds(name)]
     elif kind in ("text", "flag"):
-        lines.append('# kind = "category"        # a quasi-identifier needs one: category | ordinal | tree | graph ...')
+        lines.append('# kind = "category"        # a quasi-identifier needs one: category | ordinal | tree | graph')
         lines.append('# domain = ["a", "b"]      # all possible values, from public knowledge')
     elif kind == "time":
         lines.append('# kind = "clock"           # as a quasi-identifier: the time of day, as 08:12')
