@@ -184,6 +184,7 @@ def policy_of(folder: Path, place: City, *, count: bool = False, epsilon: float 
         "city": {"stops": "city/stops.csv"},
         "attributes": {"from": stop, "to": stop, "at": clock, **column},
         "mechanism": {"name": "noisy-counts", "epsilon": epsilon},
+        "expect": {} if time else {"dates": 1},
     }
     return dn.Policy.from_dict(document, path=folder / "p.toml")
 

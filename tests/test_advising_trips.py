@@ -55,6 +55,7 @@ kind = "time"
 domain = ["06:00", "12:00"]
 window_minutes = 30
 """
+ONE_DAY = "expect = {dates = 1}\n" + TRIPS
 PLAIN = {"name": "noisy-counts", "epsilon": 1}
 DAYS = (
     "",
@@ -65,13 +66,13 @@ DAYS = (
 )
 
 
-def _base(folder: Path, text: str = TRIPS) -> BasePolicy:
+def _base(folder: Path, text: str = ONE_DAY) -> BasePolicy:
     (folder / "stops.csv").write_text(STOPS)
     (folder / "small.toml").write_text(text)
     return BasePolicy.read(folder / "small.toml")
 
 
-def _policy(folder: Path, text: str = TRIPS) -> dn.Policy:
+def _policy(folder: Path, text: str = ONE_DAY) -> dn.Policy:
     return _base(folder, text).policy(PLAIN)
 
 

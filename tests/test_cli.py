@@ -64,7 +64,7 @@ def commands(command: Any, *names: str) -> Iterator[tuple[tuple[str, ...], Any]]
 
 def test_every_command_has_examples_with_options_that_exist() -> None:
     found = dict(commands(get_command(app)))
-    assert len(found) == 26
+    assert len(found) == 27
     for names, command in found.items():
         done = run(*names, "--help")
         assert done.code == 0
@@ -107,7 +107,7 @@ def test_publish_then_verify(place: Path) -> None:
 
 def test_json_on_every_command(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert fine("generate packages -o more.csv")["size"] == 200
-    assert fine("draft more.csv -o draft.toml") == {"policy": "draft.toml"}
+    assert fine("draft more.csv -o draft.toml") == {"policy": "draft.toml", "owner": {"remarks": []}}
     assert fine(f"{PUBLISH} --dry-run")["dry_run"] is True
     made = fine(PUBLISH)
     assert (made["release"], made["key"], made["basis"]) == ("release", "release.key.parquet", "proved")

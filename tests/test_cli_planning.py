@@ -357,6 +357,7 @@ dataset = "trips"
 protects = "trip"
 trip = { origin = "from", destination = "to", time = "at" }
 city = { stops = "city/stops.csv" }
+expect = { dates = 1 }
 [attributes]
 card = { role = "identifier" }
 from = { role = "quasi-identifier", kind = "stop" }

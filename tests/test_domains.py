@@ -533,6 +533,14 @@ def test_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         path.write_text(text)
         assert Tree.from_csv(path, delimiter=delimiter).labels == labels
+    tree = Tree.from_levels([["a", "A", "*"], ["b", "B", "*"]])
+    for header, column in (("type,group,all", ""), ("Type,group,*", "type")):  # names above the labels
+        path.write_text(f"{header}\na,A,*\nb,B,*\n")
+        assert Tree.from_csv(path, column=column) == tree
+    for text in ("type,A,all\na,A,*\nb,B,*\n", "type,group,all\na,A,*\n", "type,group,all\na,A,*\nb,B,+\n"):
+        path.write_text(text)  # the first line is a row with a mistake, or nobody can tell
+        with pytest.raises(InputError):
+            Tree.from_csv(path)
     path = tmp_path / "edges.csv"
     path.write_text("from,to,length\nA,B,0.1\nB,C,2\n")
     assert Graph.from_csv(path) == Graph(edges=[("A", "B", 0.1), ("B", "C", 2)])

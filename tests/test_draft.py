@@ -108,21 +108,26 @@ def test_what_rows_leave_blank():
 def test_what_trips_leave_blank(tmp_path):
     text = draft_policy("trips", TRIPS)
     blank = ["attributes.card.role", "attributes.departure.domain", "attributes.fare.role", "city.stops"]
-    assert blanks(Policy.from_text, text) == [*blank, "expect.trips", "mechanism.epsilon"]
+    assert blanks(Policy.from_text, text) == [*blank, "expect.dates", "expect.trips", "mechanism.epsilon"]
     # Times that state their difference from UTC ask for a zone.
     zoned = draft_policy("x", TRIPS, seen={"departure": "offset"})
     assert "attributes.departure.zone" in blanks(Policy.from_text, zoned)
     assert "# zone = " in text
     (tmp_path / "stops.csv").write_text("stop\nA\nB\n")
-    text = filled(text, role='"drop"', stops='"stops.csv"', domain='["06:00", "22:00"]', epsilon="1", trips="900")
+    text = filled(
+        text, role='"drop"', stops='"stops.csv"', domain='["06:00", "22:00"]', epsilon="1", dates="5", trips="900"
+    )
     policy = Policy.from_text(text, path=tmp_path / "p.toml")
     assert policy.schema.trip is not None
     assert policy.expect.trips == 900
-    assert policy.schema.universe().num_cells == 2 * 2 * 16
+    assert (policy.schema.universe().num_cells, policy.schema.universe().num_dates) == (2 * 2 * 16, (5,))
     # A bound on trips needs only its comment marks taken away.
     head, tail = text.split("# [contribution]")
     text = head.replace('protects = "trip"', 'protects = "rider"') + "[contribution]" + tail.replace("\n# ", "\n")
     text = text.replace('[attributes.card]\nrole = "drop"', '[attributes.card]\nrole = "identifier"')
+    refused = refusal(PolicyError, Policy.from_text, text, path=tmp_path / "p.toml").problems
+    assert [problem.where for problem in refused] == ["contribution.max"]  # the owner chooses it
+    text = filled(text, max="3")
     assert Policy.from_text(text, path=tmp_path / "p.toml").schema.contribution.person == "card"
 
 

@@ -301,7 +301,7 @@ CITY = City(stops=("X", *STOPS[::-1]))
 
 
 def universe(**more) -> Universe:
-    return Universe(stops=STOPS, windows=("08:00", "08:30"), window_minutes=30, **more)
+    return Universe(stops=STOPS, windows=("08:00", "08:30"), window_minutes=30, **{"num_dates": (1,), **more})
 
 
 def counts_of(of: Universe, table: dict[tuple[int, int, int], int]) -> TripCounts:

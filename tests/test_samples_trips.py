@@ -200,6 +200,7 @@ def test_the_starter_policy_says_what_is_there():
             "trip": {"origin": "board_stop", "destination": "alight_stop", "time": "tap_in"},
             "attributes": {"card": {"role": "identifier"}, "board_stop": where, "alight_stop": where, "tap_in": when},
             "city": {"stops": "t-stops.csv", "modes": "t-modes.csv"},
+            "expect": {"dates": 1},
             "mechanism": {"name": "constrained-counts", "epsilon": 1.0, "features": "O5"},
         }
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import io
+import json
 import logging
 import os
 import secrets
@@ -30,16 +31,15 @@ from dunnage.model.policy import Policy
 from dunnage.noise.source import Noise
 from dunnage.publication import KEY_ENDING, Key, Publication, check_output, key_path, unplanned_rows
 from dunnage.tables.columns import write_csv
-from dunnage.tables.dataset import Dataset
+from dunnage.tables.dataset import Dataset, dropped_shares, dropped_text, may_be_persons
 from dunnage.tables.reader import CSV_ENDINGS
-from dunnage.text import several
+from dunnage.text import percent, several
 
 if TYPE_CHECKING:  # only counts of trips need it
     from dunnage.usefulness import Usefulness
 
 LEDGER_FILE = "dunnage-ledger.sqlite"
-# A column with at least this many labels, each at most this many times on average, may identify persons.
-MANY_LABELS, FEW_TIMES = 50, 25
+MANY_DROPPED = 0.1  # share of trips above which a bound on the trips of a rider is worth a warning
 _NO_TRIPS = "there are no trips, so the release would be noise alone. Check the file and the period before you spend."
 ALLOW_NOISE = "If the receiver will use nothing but useful sums, publish all the same with --allow-noise."
 MAX_OFF = 2  # times by which the number of trips may differ from the expected one before the owner is warned
@@ -248,7 +248,16 @@ def foresee(data: Dataset) -> Foresight:
     mechanism = mechanism_of(data.policy)
     with _blaming_policy(data):
         preview = mechanism.preview(data)
-    return replace(preview, warnings=(*preview.warnings, *_data_warnings(mechanism, data)))
+    warnings = (*preview.warnings, *_data_warnings(mechanism, data))
+    if (groups := data.trip_groups) is None or data.schema.contribution is None:
+        return replace(preview, warnings=warnings)
+    bound = data.schema.contribution.max
+    shares = dropped_shares(np.unique(groups, return_counts=True)[1], bound)
+    line = f"{dropped_text(shares, bound)}. A larger max adds noise in proportion, and max is public"
+    rows = [{"max": most, "dropped_share": share} for most, share in shares.items()]
+    return replace(
+        preview, warnings=warnings, lines=(*preview.lines, line), details={**preview.details, "trips_dropped": rows}
+    )
 
 
 def _data_warnings(mechanism: Mechanism, data: Dataset) -> Iterator[str]:
@@ -257,13 +266,17 @@ def _data_warnings(mechanism: Mechanism, data: Dataset) -> Iterator[str]:
         yield _NO_TRIPS
     if data.schema.trip is not None:
         yield from _expectation_warnings(data)
+        yield from _date_warnings(data)
+        yield from _bound_warnings(data)
+    else:
+        yield from _identifier_warnings(mechanism, data)
     if data.schema.person is not None or not mechanism.counts_persons:
         return
     for attribute in (*data.schema.public, *data.schema.sensitive, *data.schema.quasi_identifiers):
         if attribute.kind not in (None, Category.kind):
             continue
         times = data.column(attribute.name).value_counts().field("counts").to_numpy()
-        if len(times) >= MANY_LABELS and len(data) <= FEW_TIMES * len(times) and (times > 1).mean() > 1 / 2:
+        if may_be_persons(times):
             yield (
                 f"{attribute.name!r} has {len(times):,} values, and most occur more than once. If it identifies "
                 f"persons, everyone can link their {data.schema.protects}s, and k does not count persons: give it the "
@@ -298,6 +311,55 @@ def _spread_warnings(data: Dataset, usefulness: Usefulness) -> Iterator[str]:
         yield (
             f"types of trips that occur have {each:.3g} trips on average, and {assumed:.3g} were predicted. The errors "
             "will be larger than predicted; dunnage audit measures them after publishing."
+        )
+
+
+def _date_warnings(data: Dataset) -> Iterator[str]:
+    """Warn if the policy does not state the number of dates, which a receiver needs, or states another one."""
+    stated, dates = sum(data.schema.num_dates(data.period)), np.unique(data.service_dates)
+    num = int((dates > 0).sum())
+    seen = f"these trips are on {several(num, 'date')}" if num else "these trips have no dates"
+    if not stated:
+        yield (
+            "the policy does not say how many dates one release covers, so nobody can tell the trips of one day, and "
+            f"dunnage size refuses the release. {seen[0].upper()}{seen[1:]}. Write [expect] dates = N"
+            f"{' (or days = {...} for each label)' if data.schema.tells_days else ''} from the timetable."
+        )
+    elif data.schema.dates is not None and num and num != stated:
+        yield f"the policy states {several(stated, 'date')}, but {seen}. Receivers divide by the number stated."
+
+
+def _bound_warnings(data: Dataset) -> Iterator[str]:
+    """Warn if the bound on the trips of a rider drops many of them."""
+    groups, bound = data.trip_groups, data.schema.contribution
+    if groups is None or bound is None or not len(groups):
+        return
+    sizes = np.unique(groups, return_counts=True)[1]
+    dropped = float(np.maximum(sizes - bound.max, 0).sum() / sizes.sum())
+    if dropped >= MANY_DROPPED:
+        yield (
+            f"max = {bound.max} in [contribution] drops {percent(dropped)} of these trips, and every count is too low "
+            "by about that. dunnage publish --dry-run shows what other bounds drop."
+        )
+
+
+def _identifier_warnings(mechanism: Mechanism, data: Dataset) -> Iterator[str]:
+    """Warn about identifiers that occur several times: a person, or a consignment, with several records."""
+    if data.schema.person is not None or data.schema.together is not None:
+        return
+    for attribute in data.schema.identifiers:
+        times = data.column(attribute.name).value_counts().field("counts").to_numpy()
+        if (again := int((times > 1).sum())) == 0:
+            continue
+        person = "[contribution] person"
+        if not mechanism.counts_persons:  # all mechanisms are loaded only now
+            able = [name for name, kind in MECHANISMS.items() if kind.counts_persons and not kind.counts_trips]
+            person += f", which needs {' or '.join(able)}"
+        yield (
+            f"{again:,} of {several(len(times), 'value')} of the identifier {attribute.name!r} occur more than once, "
+            f"up to {int(times.max()):,} times. If it names persons, those with several rows are protected "
+            f"less than you promise: name it in {person}. If all rows with one value are one {data.schema.protects}, "
+            f"write together = {json.dumps(attribute.name)}."
         )
 
 

@@ -393,7 +393,8 @@ def _check_composition(certificate: Certificate, promise: Promise) -> None:
 
 
 def _check_csv(release: Release, folder: Path) -> str:
-    for name, table in release.tables.items():
+    for name in release.tables:
+        table = release.as_text(name)
         # Arrow writes the widest decimals to CSV but cannot read them: they are compared as text, and so are sets.
         wide = [item.name for item in table.schema if pa.types.is_decimal256(item.type) or is_set(item.type)]
         kinds = {item.name: pa.string() if item.name in wide else item.type for item in table.schema}

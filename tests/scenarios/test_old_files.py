@@ -76,7 +76,7 @@ def test_planning_anew(old: Path) -> None:
     assert before["release"] == now["release"]
     assert before["objective"] == now["objective"]
     fine("pack noisy-clusters --capacity 300kg --by destination -o noisy")
-    fine("size city-counts --city city --max-wait 400 --expansions 2 --seed 1 -o sized")
+    fine("size city-counts --city city --max-wait 400 --expansions 2 --seed 1 --dates 1 -o sized")
     before, now = (json.loads((old / name / "plan.json").read_text()) for name in ("fleet", "sized"))
     assert before["fleet"] == now["fleet"]
 

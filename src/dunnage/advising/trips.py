@@ -359,6 +359,11 @@ def open_shuttles(request: AdviceRequest) -> ShuttleSubject:
     ground = Ground.of(load_city(request.city))
     trips = open_trips(request, ground.city, limit=QUICK_SIZED if request.quick else MAX_SIZED)
     universe = trips.part.policy.schema.universe(request.period)
+    if not universe.num_dates:
+        raise ParameterError(
+            "the policy does not say how many dates the trips cover, so the trips of one day are unknown. Write "
+            "[expect] dates = N, for example 5."
+        )
     number = stop_numbers(universe.stops, ground.city)
     if (number < 0).any():
         lacking = universe.stops[int(np.argmin(number))]

@@ -369,9 +369,10 @@ class CountsView:
         """Trips of the protected unit by type, when they are of as few types as possible."""
         bound, universe = self.release.certificate.counts.contribution, self.universe
         # If days have a column of their own, its labels may belong to any date.
-        if bound is None or bound.per != "day" or not universe.days or not universe.num_dates:
+        if bound is None or bound.per != "day" or universe.time is None or universe.time.day is None:
             return (self.change,)
-        return tuple(bound.max * num for num in universe.num_dates)
+        dates = universe.time.num_dates(self.release.certificate.period)
+        return tuple(bound.max * num for num in dates) or (self.change,)
 
     @property
     def odds(self) -> str:

@@ -65,7 +65,7 @@ class NoisyView:
         measures = release.certificate.rows
         names = list(measures.noise or measures.published_intervals or {})
         domains = {
-            name: domain_from(release.attributes[name].domain or {}) for name in names if name in release.quantities
+            name: domain_from(release.attributes[name].domain or {}) for name in names if name in release.bounded
         }
         numeric = {name: domain for name, domain in domains.items() if isinstance(domain, Numeric)}
         if not names or set(numeric) != set(names):

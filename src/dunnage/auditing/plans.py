@@ -46,7 +46,7 @@ from dunnage.settle import (
     planned_linkage,
     received_plan,
 )
-from dunnage.settle.fleets import FleetSettlement, apply_fleet, served_task, true_days
+from dunnage.settle.fleets import FleetSettlement, apply_fleet, served_task, true_days, true_universe
 from dunnage.settle.repair import (
     LEFT_BEHIND,
     Fill,
@@ -586,7 +586,7 @@ def fleet_figures(
 ) -> tuple[list[KeyFigure], list[str]]:
     """Run the planned shuttles on the true trips, beside those that the trips need; return figures and notes."""
     done = apply_fleet(plan, data, release, city, key, shuttle_hour=shuttle_hour, progress=tell)
-    universe = data.schema.universe(data.period, level="stop")
+    universe = true_universe(done.plan, data)
     # Seconds of trips are sampled where only their counts are known.
     sampled = true_days(data, universe, done.task.ground, done.plan.model.day if done.plan.model else None) is None
     target, wait, known = float(done.task.max_wait), done.wait_seconds, done.needed is not None

@@ -662,7 +662,8 @@ def refuse_other_universe(view: CountsView, data: Dataset) -> None:
         first, second = stated.time.describe(), read.time.describe()
         words = {"lower": "windows", "upper": "windows", "window_minutes": "windows", "day": "days"}
         differ += [words.get(fact, fact) for fact in first if first[fact] != second[fact]]
-    if (stated.days, stated.num_dates) != (read.days, read.num_dates):
+    known = stated.num_dates and read.num_dates  # an owner may add the number of dates later
+    if stated.days != read.days or (known and stated.num_dates != read.num_dates):
         differ.append("days")
     if not differ:  # zones and modes differ if they split cells into another number of groups than is stated
         words = {"origin_zone": "zones", "destination_zone": "zones", "mode": "modes"}

@@ -123,32 +123,39 @@ def draft(
 ) -> None:
     """Draft a policy for your own file from its column names and types. You fill in the blanks.
 
+    What the rows say about persons and dates is printed for you, and is not in the draft.
+
     Example: dunnage draft parcels.csv -o parcels.toml
     """
     if out.exists() and (not force or out.samefile(data)):
         raise OutputError(f"{out} already exists. Choose another name, or replace it with --force.")
-    remarks: tuple[str, ...] = ()
-    says = f"Draft in {out}. Fill in the blanks; dunnage show {out} lists them."
+    from dunnage.tables.dataset import draft_like, drafted
+
+    says = [f"Draft in {out}. Fill in the blanks; dunnage show {out} lists them."]
+    result: dict[str, object] = {"policy": str(out)}
     if like is None:
-        text = dn.draft(data, story=story)
+        text, remarks = drafted(data, story=story)
+        # The remarks come from the rows: they are printed for the owner, and the draft does not have them.
+        says += ["For you only, from the rows:", *(f"  - {remark}" for remark in remarks)] if remarks else []
+        result["owner"] = {"remarks": list(remarks)}
     else:
         from dunnage.publishing import LEDGER_FILE
-        from dunnage.tables.dataset import draft_like
 
         if story is not None:
             raise ParameterError("--like repeats a policy, whatever its story. Leave --story out.")
         text, remarks, ready = draft_like(data, like, Path(os.path.abspath(out)).parent)
-        says = "\n".join([f"Draft in {out}, like {like}:", *(f"  {remark}" for remark in remarks)])
+        says = [f"Draft in {out}, like {like}:", *(f"  {remark}" for remark in remarks)]
+        result["remarks"] = list(remarks)
         # A ledger is beside its policy: the draft must not begin a new one, which would forget what was spent.
         before, after = (Path(os.path.abspath(path)).with_name(LEDGER_FILE) for path in (like, out))
         ledger = ["--ledger", os.path.relpath(before)] if before != after and before.exists() else []
         command = ["dunnage", "publish", str(data), "--policy", str(out), *ledger, "--period", "PERIOD", "--dry-run"]
-        says += f"\nNext: {shlex.join(command)}" if ready else ""
+        says += [f"Next: {shlex.join(command)}"] if ready else []
     try:
         out.write_text(text, encoding="utf-8")
     except OSError as error:
         raise OutputError(f"{out} cannot be written: {error.strerror}. Choose another place.") from None
-    print_result({"policy": str(out), **({"remarks": list(remarks)} if like else {})}, says, as_json)
+    print_result(result, "\n".join(says), as_json)
 
 
 def publish(

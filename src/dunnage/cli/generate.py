@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer import Option
+from typer import Argument, Option
 
 from dunnage.cli import shared
 from dunnage.cli.shared import OptFloat, OptInt, OptPath, OptText, print_result, progress
@@ -175,6 +175,32 @@ def generate_city(
         "assumed": list(made.assumed),
     }
     print_result(result, text, as_json)
+
+
+@generate_app.command("network", short_help="Make a network of stations from GTFS.")
+def generate_network(
+    gtfs: Annotated[Path, Argument(help="GTFS feed (folder or zip).")],
+    out: Annotated[Path, Option("-o", "--out", help="CSV file to write: from, to, and minutes between neighbours.")],
+    names: Annotated[
+        bool, Option("--names", help="Use the names of stops, as in your data, instead of their ids.")
+    ] = False,
+    force: shared.ForceFlag = False,
+    as_json: shared.JsonFlag = False,
+) -> None:
+    """Make a network of stations from a GTFS feed, for a column with kind = "graph".
+
+    Example: dunnage generate network feed.zip -o edges.csv
+    """
+    from dunnage.tables.gtfs import generate_network as generate
+
+    with progress() as tell:
+        tell("reading the feed")
+        made = generate(gtfs, out, names=names, force=force)
+    counts = f"{several(len(made.stops), 'station')}, {several(len(made.edges), 'edge')}"
+    lines = [f"Network   {out}: {counts}", *(f"Assumes   {sentence}" for sentence in made.assumed)]
+    lines.append(f'Policy    kind = "graph", edges = "{out.name}" (beside the policy)')
+    result = {"network": str(out), "stations": len(made.stops), "edges": len(made.edges), "assumed": list(made.assumed)}
+    print_result(result, "\n".join(lines), as_json)
 
 
 @generate_app.command("telemetry", short_help="Generate sensor readings of trucks.")

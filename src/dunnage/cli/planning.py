@@ -133,12 +133,18 @@ def size(
     expansions: Annotated[int, Option(help="Number of days to simulate, each with random start times.")] = 5,
     capacity: Annotated[int, Option(help="Number of seats in a shuttle.")] = 8,
     day: Annotated[OptText, Option(help="Use this day only; its label in the release.")] = None,
+    dates: Annotated[
+        list[str] | None,
+        Option(help="How many dates the trips cover, if the release does not say: 5, or weekday=20. Repeatable."),
+    ] = None,
     export: Annotated[OptPath, Option(help="Folder to create for other tools: FleetPy files and GeoJSON.")] = None,
     seed: shared.SeedOption = None,
     force: shared.ForceFlag = False,
     as_json: shared.JsonFlag = False,
 ) -> None:
     """Find the smallest shuttle fleet of each zone for released counts of trips. Needs only the release and the city.
+
+    The fleet is for an average day: counts are divided by the number of dates that they cover.
 
     Example: dunnage size release --city city --max-wait 180 -o plan
     """
@@ -166,6 +172,7 @@ def size(
             service=Service(capacity=capacity),
             seed=seed or 0,
             day=day,
+            dates=_dates(dates or []),
             progress=tell,
         )
         tell("drawing the page")
@@ -178,6 +185,19 @@ def size(
     )
     exported = {"export": str(export)} if export is not None else {}
     print_result({"plan": str(out), **exported, **plan.to_dict()}, text, as_json)
+
+
+def _dates(given: list[str]) -> int | dict[str, int] | None:
+    """Read the number of dates: one for all days, or LABEL=NUMBER for each label."""
+    parts = [part.strip() for text in given for part in text.split(",")]
+    numbers = dict(part.rpartition("=")[::2] for part in parts)
+    whole = all(number.strip().isdecimal() for number in numbers.values())
+    if not whole or len(numbers) < len(parts) or ("" in numbers and len(numbers) > 1):
+        raise ParameterError(
+            f"--dates takes one number, such as 5, or LABEL=NUMBER for each label. Got {', '.join(given)}."
+        )
+    counts = {label.strip(): int(number) for label, number in numbers.items()}
+    return counts.get("", counts) if counts else None
 
 
 def apply(

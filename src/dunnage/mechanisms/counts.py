@@ -58,7 +58,6 @@ from dunnage.mechanisms.base import (
 )
 from dunnage.model.certificate import CountMeasures, CountNoise, FeatureNoise, StatedContribution, TripLoss
 from dunnage.model.city import City
-from dunnage.model.domains import split_stamps
 from dunnage.model.guarantees import (
     BOUNDED_CONTRIBUTION,
     EPSILON_PER_TRIP,
@@ -192,16 +191,12 @@ def kept_rows(dataset: Dataset, noise: Noise) -> BoolArray:
     The choice for one rider does not depend on any other, so one rider more or less changes the counts by at most
     :func:`most_trips`.
     """
-    bound, riders = dataset.schema.contribution, dataset.persons
-    if bound is None or riders is None:
+    bound, groups = dataset.schema.contribution, dataset.trip_groups
+    if bound is None or groups is None:
         raise ParameterError("the policy does not limit the trips of a rider. Add [contribution] max.")
-    groups = riders
-    if bound.per == "day":
-        ordinals, _ = split_stamps(_stamps(dataset))
-        groups = riders * (int(ordinals.max(initial=0)) + 1) + ordinals
     _, group, sizes = np.unique(groups, return_inverse=True, return_counts=True)
     crowded = np.flatnonzero(sizes[group] > bound.max)
-    kept = np.ones(len(riders), dtype=bool)
+    kept = np.ones(len(groups), dtype=bool)
     # A uniform order of all rows orders the rows of each group uniformly and independently.
     shuffled = crowded[noise_arrays.permutation(noise, len(crowded))]
     order = shuffled[np.argsort(group[shuffled], kind="stable")]

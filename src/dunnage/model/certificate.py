@@ -98,6 +98,11 @@ class AttributeStatement(Model):
     def unit(self) -> str:
         return str((self.domain or {}).get("unit", ""))
 
+    @property
+    def clock(self) -> bool:
+        """Whether values are minutes of a service day."""
+        return (self.domain or {}).get("clock") is True
+
 
 class ClassSize(Model):
     """Sizes of classes."""

@@ -353,6 +353,8 @@ class Numeric(Domain):
     doubling
         Width of the intervals at the first level of a hierarchy. It doubles at each level, up to the whole domain; see
         :func:`hierarchy_of`.
+    clock
+        Whether numbers are minutes of a service day, which people read and write as HH:MM.
     """
 
     kind: ClassVar[str] = "numeric"
@@ -361,6 +363,7 @@ class Numeric(Domain):
     resolution: Fraction | None = None
     unit: str = ""
     doubling: Fraction | None = None
+    clock: bool = False
 
     if TYPE_CHECKING:  # arguments have wider types than fields
 
@@ -372,6 +375,7 @@ class Numeric(Domain):
             resolution: Exact | None = None,
             unit: str = "",
             doubling: Exact | None = None,
+            clock: bool = False,
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -380,6 +384,8 @@ class Numeric(Domain):
                 object.__setattr__(self, name, exact(getattr(self, name), what=name))
         if not isinstance(self.unit, str):
             raise ParameterError(f"unit must be text, such as 'kg'. Got {shown(self.unit)}.")
+        if not isinstance(self.clock, bool):
+            raise ParameterError(f"clock must be true or false. Got {shown(self.clock)}.")
         got = f"Got {shown_number(self.lower)} and {shown_number(self.upper)}."
         if not self.lower < self.upper:
             raise ParameterError(f"lower must be below upper. {got} Swap them or widen the domain.")
@@ -423,6 +429,10 @@ class Numeric(Domain):
         if self.doubling is None:
             raise ParameterError("The hierarchy of a numeric domain needs a first width. Add doubling = WIDTH.")
         return PointGrid.of(self.lower, min(self.doubling, self.upper - self.lower), self.upper)
+
+    def describe(self) -> dict[str, object]:
+        described = super().describe()
+        return described if self.clock else {name: value for name, value in described.items() if name != "clock"}
 
     @property
     def lower_float(self) -> float:
@@ -796,9 +806,18 @@ class Tree(Coded):
         return cls(rows=rows)
 
     @classmethod
-    def from_csv(cls, path: str | PathLike[str], delimiter: str | None = None) -> Tree:
-        """Read a hierarchy in ARX's layout."""
+    def from_csv(cls, path: str | PathLike[str], delimiter: str | None = None, *, column: str = "") -> Tree:
+        """Read a hierarchy in ARX's layout, with or without a line of names above it.
+
+        A first line is a header if it begins with the name of the column, or if it shares no label with the others,
+        which all end with the same one.
+        """
         lines = read_lines(path, delimiter)
+        first, others = lines[0][1], [cells for _, cells in lines[1:]]
+        named = bool(column) and first[0].strip().casefold() == column.strip().casefold()
+        one_root = len(others) > 1 and len({tuple(cells[-1:]) for cells in others}) == 1
+        if others and (named or (one_root and not {*first} & {label for cells in others for label in cells})):
+            lines = lines[1:]
         problems = _row_problems([cells for _, cells in lines])
         refuse_lines(path, [(lines[index][0], what) for index, what in problems])
         try:
@@ -1000,6 +1019,53 @@ def _row_problems(rows: Sequence[Sequence[object]]) -> list[tuple[int, str]]:
     return sorted(problems, key=lambda problem: problem[0])
 
 
+@dataclass(frozen=True, kw_only=True)
+class Prefixes:
+    """How codes such as postcodes are shortened: ``80331`` becomes ``803**``, then ``80***``, then ``*****``."""
+
+    length: int  # Characters of a full code
+    kept: tuple[int, ...]  # How many first characters remain: of a value, then level by level
+    codes: tuple[str, ...] | None = None  # All codes; None if every number of that length may be one
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.length <= 20:
+            raise ParameterError(f"length must be the number of characters of a full code, 1 to 20. Got {self.length}.")
+        if not self.kept or any(few >= many for many, few in pairwise((self.length + 1, *self.kept, 0))):
+            raise ParameterError(
+                f"prefix must be numbers of characters that become smaller, from at most {self.length} to at least 1, "
+                f"such as [3, 2]. Got {shown(list(self.kept))}."
+            )
+
+    def shortened(self, code: str, kept: int) -> str:
+        return code[:kept] + ANY * (self.length - kept)
+
+    def tree(self) -> Tree:
+        first, codes = self.kept[0], self.codes
+        if codes is None:
+            if first > MAX_DIGITS:
+                raise ParameterError(
+                    f"without a list of all codes, at most the first {MAX_DIGITS} digits can remain. Got {first}. Keep "
+                    "fewer, or list the codes that exist: domain = [...]."
+                )
+            codes = tuple(f"{number:0{first}d}" for number in range(10**first))
+        elif wrong := [code for code in check_texts(codes, "domain") if len(code) != self.length or ANY in code]:
+            raise ParameterError(f"a code must have {self.length} characters other than *. Got {wrong[0]!r}.")
+        starts = dict.fromkeys(code[:first] for code in codes)
+        levels = (*self.kept, 0)
+        return Tree(rows=[[self.shortened(start, kept) for kept in levels] for start in starts])
+
+    def cut(self, cell: str) -> str:
+        """Shorten a cell, which may be longer after a mark, as ``10001-1234`` is; other cells do not change."""
+        code = cell.strip()
+        full, more = code[: self.length], code[self.length :]
+        if len(full) < self.length or more[:1].isalnum() or (self.codes is None and not full.isdecimal()):
+            return code
+        return self.shortened(code, self.kept[0])
+
+
+MAX_DIGITS = 4  # Digits that remain of codes without a list: a certificate lists every leaf
+
+
 @dataclass(frozen=True)
 class IntervalHierarchy:
     """Numbers, and intervals that double in width; the last level is the whole domain.
@@ -1155,7 +1221,8 @@ def split_stamps(stamps: IntArray) -> tuple[IntArray, IntArray]:
     return ordinals, seconds
 
 
-def _clock_text(minutes: int) -> str:
+def clock_text(minutes: int) -> str:
+    """Write minutes of a service day as HH:MM; hours may go past 24."""
     return f"{minutes // 60:02d}:{minutes % 60:02d}"
 
 
@@ -1201,8 +1268,8 @@ class Windows(Domain):
                 "a service day begins before 24:00, ends after it begins and has at most 24 hours. "
                 f"Got {self.lower} to {self.upper}. Write, for example, 04:00 and 28:00."
             )
-        object.__setattr__(self, "lower", _clock_text(lower))
-        object.__setattr__(self, "upper", _clock_text(upper))
+        object.__setattr__(self, "lower", clock_text(lower))
+        object.__setattr__(self, "upper", clock_text(upper))
         if self.zone is not None:
             zone = self.zone
             import zoneinfo
@@ -1252,7 +1319,7 @@ class Windows(Domain):
     @cached_property
     def labels(self) -> tuple[str, ...]:
         minutes = range(self.lower_seconds // 60, self.upper_seconds // 60, self.window_minutes)
-        return tuple(_clock_text(start) for start in minutes)
+        return tuple(clock_text(start) for start in minutes)
 
     def calendar(self, period: str | None = None) -> range | None:
         """Return the numbers of all possible service dates; None if they are not public."""

@@ -44,6 +44,7 @@ _WORDS: Mapping[str, frozenset[str]] = {
         "measured": "speed load temperature temp humidity light shock shocks fuel pressure odometer rpm battery",
         "latitude": "lat latitude",
         "longitude": "lon lng long longitude",
+        "code": "zip postcode postal plz zipcode postleitzahl",
         "place": "destination zip postcode plz town city ort ville depot region country zone area route stop station",
         "time": "date day time timestamp datum hour month due",
         "money": "value price cost fare amount revenue content contents goods hazard hazardous type class",
@@ -119,12 +120,21 @@ def likely_story(kinds: Mapping[str, str]) -> str:
     return "devices" if place and (measured or not goods) else "rows"
 
 
+def likely_persons(kinds: Mapping[str, str]) -> list[str]:
+    """Return the columns that name persons, by their own names; the ends of a trip do not."""
+    ends = (_end(kinds, "from"), _end(kinds, "to")) if likely_story(kinds) == "trips" else ()
+    return [name for name in kinds if _means(name, "person") and name not in ends]
+
+
 # --- rows ---------------------------------------------------------------------------------------------------------
 
 
 def _draft_rows(dataset: str, kinds: Mapping[str, str], options: ReadOptions, seen: Mapping[str, str]) -> str:
     tables = [_row_table(name, kind, _seen(seen.get(name), options)) for name, kind in kinds.items()]
     head = _head(dataset, "record", 'what one row stands for: "package", "ride", "order" ...', "rows")
+    persons = likely_persons(kinds)
+    if persons:
+        tables.append(_TEXTS["persons"].format(person=_text(persons[0])))
     name = "partition" if "numeric" in kinds.values() else "utility-clusters"
     kept = '# small = "suppress"       # leave out rows that share their public values with fewer than k - 1 others\n'
     return "\n".join(
@@ -145,7 +155,11 @@ def _row_table(name: str, kind: str, remarks: list[str]) -> str:
     if name in RESERVED_NAMES:
         hint = "drop, or rename the column in data and policy, because releases use this name"
     lines = [f"[attributes.{_key(name)}]", f'role = ""                  # {hint}', *remarks]
-    if kind == "numeric":
+    if _means(name, "code") and kind in ("numeric", "text"):
+        lines.append('# kind = "prefix"          # as a quasi-identifier: as many first digits as a class shares')
+        lines.append("# length = 5               # characters of a full code")
+        lines.append("# prefix = [3, 2]          # how many first characters remain, level by level")
+    elif kind == "numeric":
         lines += _bounds(name)
         lines.append("# resolution = 0.1         # step of the public grid; mechanisms with noise need it")
     elif remarks:
@@ -153,6 +167,9 @@ def _row_table(name: str, kind: str, remarks: list[str]) -> str:
     elif kind in ("text", "flag"):
         lines.append('# kind = "category"        # a quasi-identifier needs one: category | ordinal | tree | graph')
         lines.append('# domain = ["a", "b"]      # all possible values, from public knowledge')
+    elif kind == "time":
+        lines.append('# kind = "clock"           # as a quasi-identifier: the time of day, as 08:12')
+        lines.append('# domain = ["04:00", "28:00"]  # the service day; 01:30 at night is then 25:30')
     elif kind == "date":
         lines.append("# [period] can read these dates, if you say there how they are written")
     return "\n".join(lines) + "\n"
@@ -196,16 +213,12 @@ _REMEDIES = {
 def _draft_trips(dataset: str, kinds: Mapping[str, str], options: ReadOptions, seen: Mapping[str, str]) -> str:
     ends = {"origin": _end(kinds, "from"), "destination": _end(kinds, "to")}
     moment = _first(kinds, lambda name, kind: kind == "time") or _first(kinds, lambda name, kind: kind == "date")
-    person = _first(kinds, lambda name, kind: _means(name, "person") and name not in ends.values())
+    person = next(iter(likely_persons(kinds)), None)
     head = _head(dataset, "trip", 'or "rider": then fill in [contribution] below too', "trips")
     trip = [_named(key, column, "a column") for key, column in {**ends, "time": moment}.items()]
     tables = [_trip_table(name, kind, ends, moment, seen.get(name) == "offset") for name, kind in kinds.items()]
-    tables += [
-        _TEXTS["stops"],
-        _TEXTS["counts"],
-        _TEXTS["expect"],
-        _TEXTS["contribution"].format(person=_text(person or "card")),
-    ]
+    tables += [_TEXTS["stops"], _TEXTS["expect"].format(), _TEXTS["counts"]]
+    tables.append(_TEXTS["contribution"].format(person=_text(person or "card")))
     count = (
         '# count = "trips"          # if a row stands for several trips\n'
         '# level = "zone"           # count trips between the zones of stops instead of stops: fewer, larger counts\n'

@@ -15,7 +15,7 @@ import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
@@ -41,7 +41,7 @@ from pydantic.json_schema import SkipJsonSchema
 from dunnage.errors import ParameterError, PolicyError, Problem, UserError
 from dunnage.exact import exact, plain, shown
 from dunnage.model.documents import Flaws, Model, problems_of, suggestion, type_name
-from dunnage.model.domains import Category, Domain, Graph, Numeric, Ordinal, Stops, Tree, Windows
+from dunnage.model.domains import Category, Domain, Graph, Numeric, Ordinal, Prefixes, Stops, Tree, Windows
 from dunnage.model.guarantees import Budget, Neighbours, SpendPurpose
 from dunnage.model.periods import LABEL, LENGTHS, MAX_LABEL, DateFormat, dates_of, length_of
 from dunnage.model.schema import (
@@ -115,9 +115,10 @@ class Expect:
 
     trips: int | None = None  # in one release, over all its dates
     dates: int | None = None  # how many dates one release covers
+    days: Mapping[str, int] | None = None  # of each label of days, if they are counted separately
 
     def __post_init__(self) -> None:
-        for name, value in (("trips", self.trips), ("dates", self.dates)):
+        for name, value in (("trips", self.trips), ("dates", self.dates), *(self.days or {}).items()):
             if value is not None and value < 1:
                 raise ParameterError(f"{name} must be at least 1. Got {value}.")
 
@@ -174,6 +175,15 @@ class Policy:
             if schema.contribution is not None and schema.contribution.per == "day":
                 what = "= day needs the number of days, to state how much one rider can change in total"
                 problems.append(Problem(what, where="contribution.per", remedy=remedy))
+        if schema is not None and tables is not None and not problems:
+            expect = tables.expect.made
+            try:
+                schema = replace(schema, dates=expect.dates if expect.days is None else expect.days)
+                if schema.trip is not None and tables.period is None:
+                    schema.num_dates()
+            except ParameterError as error:
+                where = "expect.dates" if expect.days is None else "expect.days"
+                problems.append(Problem(str(error), where=where))
         if problems or tables is None or schema is None:
             raise PolicyError(str(path or "policy"), problems)
         return cls(
@@ -469,6 +479,10 @@ class DeclaredColumn(Table):
     def domain_in(self, reading: PolicyReading) -> Domain | None:
         return None
 
+    def cells(self) -> Prefixes | Windows | None:
+        """Return how cells become values of the domain, if they are written differently."""
+        return None
+
 
 class NumericColumn(DeclaredColumn):
     kind: Literal["numeric"]
@@ -520,9 +534,44 @@ class TreeColumn(DeclaredColumn):
             remedy = 'A tree needs either hierarchy = "file.csv" or a table parents.'
             what = "and parents are both given" if self.parents else "is missing"
             raise Flaws(Problem(what, where="hierarchy", remedy=remedy))
-        return (
-            Tree(parents=self.parents or {}) if self.hierarchy is None else Tree.from_csv(reading.file(self.hierarchy))
-        )
+        if self.hierarchy is None:
+            return Tree(parents=self.parents or {})
+        return Tree.from_csv(reading.file(self.hierarchy), column=reading.column)
+
+
+class PrefixColumn(DeclaredColumn):
+    """Codes such as postcodes, shortened to their first characters; the values are the leaves of a tree."""
+
+    kind: Literal["prefix"]
+    length: int = key("the number of characters of a full code, such as 5")
+    prefix: list[int] = key("[3, 2] or other numbers of first characters that remain, level by level")
+    domain: Texts | None = key('a list of all full codes ["80331", "80333"], if not all numbers are possible', None)
+
+    def domain_in(self, reading: PolicyReading) -> Domain:
+        return self.cells().tree()
+
+    def cells(self) -> Prefixes:
+        return Prefixes(length=self.length, kept=tuple(self.prefix), codes=self.domain)
+
+
+class ClockColumn(DeclaredColumn):
+    """Times of day, HH:MM; the values are minutes of the service day."""
+
+    kind: Literal["clock"]
+    domain: Texts = key('["04:00", "28:00"] or another service day')
+    resolution: Number = key("the step of the public grid in minutes", Fraction(1))
+    doubling: Number | None = key("the width of the narrowest intervals in its hierarchy, in minutes", None)
+    zone: str | None = key('the time zone, such as "America/Detroit"', None)
+
+    def domain_in(self, reading: PolicyReading) -> Domain:
+        day = self.cells()
+        ends = {"lower": day.lower_seconds // 60, "upper": day.upper_seconds // 60}
+        return Numeric(**ends, resolution=self.resolution, doubling=self.doubling, unit="min", clock=True)
+
+    def cells(self) -> Windows:
+        if len(self.domain) != 2:
+            raise ParameterError(f'domain must be two times, such as ["04:00", "28:00"]. Got {len(self.domain)}.')
+        return Windows(lower=self.domain[0], upper=self.domain[1], window_minutes=1, zone=self.zone)
 
 
 class GraphColumn(DeclaredColumn):
@@ -531,6 +580,9 @@ class GraphColumn(DeclaredColumn):
     directed: bool = key("true or false", False)
 
     def domain_in(self, reading: PolicyReading) -> Domain:
+        if self.edges.lower().endswith(".zip"):
+            remedy = f"Make one from the feed: dunnage generate network {self.edges} -o edges.csv."
+            raise Flaws(Problem("must be an edge list", where="edges", remedy=remedy))
         return Graph.from_csv(reading.file(self.edges), directed=self.directed)
 
 
@@ -568,8 +620,18 @@ class TimeColumn(DeclaredColumn):
         )
 
 
-_KINDS = (NumericColumn, OrdinalColumn, CategoryColumn, TreeColumn, GraphColumn, StopColumn, TimeColumn)
-_Kind = Literal["numeric", "ordinal", "category", "tree", "graph", "stop", "time"]
+_KINDS = (
+    NumericColumn,
+    OrdinalColumn,
+    CategoryColumn,
+    TreeColumn,
+    PrefixColumn,
+    ClockColumn,
+    GraphColumn,
+    StopColumn,
+    TimeColumn,
+)
+_Kind = Literal["numeric", "ordinal", "category", "tree", "prefix", "clock", "graph", "stop", "time"]
 
 
 class _Unkinded(DeclaredColumn):
@@ -607,6 +669,9 @@ def _attribute(column: DeclaredColumn, info: Info) -> Attribute | None:
     reading = info.context
     with problems_of_table():
         domain, kind = column.domain_in(reading), getattr(column, "kind", None)
+        cells = column.cells()
+        if cells is not None and domain is not None:  # the kind is only another way to write values of this one
+            kind = domain.kind
         if kind == Stops.kind and domain is None:
             return None
         return Attribute(
@@ -618,6 +683,7 @@ def _attribute(column: DeclaredColumn, info: Info) -> Attribute | None:
             outside=column.outside,
             counts=reading.column == reading.table("trip").get("count"),
             format=getattr(column, "format", None),
+            cells=cells,
         )
 
 
@@ -626,6 +692,8 @@ AnyColumn = Annotated[
     | Annotated[OrdinalColumn, Tag("ordinal")]
     | Annotated[CategoryColumn, Tag("category")]
     | Annotated[TreeColumn, Tag("tree")]
+    | Annotated[PrefixColumn, Tag("prefix")]
+    | Annotated[ClockColumn, Tag("clock")]
     | Annotated[GraphColumn, Tag("graph")]
     | Annotated[StopColumn, Tag("stop")]
     | Annotated[TimeColumn, Tag("time")]
@@ -720,6 +788,7 @@ class ExpectTable(MadeTable[Expect]):
     of = Expect
     trips: int | None = key("a whole number of trips that you expect in one release, such as 30000", None)
     dates: int | None = key("a whole number of dates that one release covers, such as 5", None)
+    days: dict[str, int] | None = key("a table with the number of dates of each label, such as weekday = 20", None)
 
 
 class LoadingTable(MadeTable[Loading]):

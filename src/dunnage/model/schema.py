@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fractions import Fraction
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from dunnage.errors import ParameterError, Problem
 from dunnage.exact import shown
 from dunnage.model.documents import suggestion
-from dunnage.model.domains import Category, Domain, Graph, Numeric, Ordinal, Stops, Windows
+from dunnage.model.domains import Category, Domain, Graph, Numeric, Ordinal, Prefixes, Stops, Windows
 from dunnage.model.periods import DateFormat
 from dunnage.model.trips import Level, Trip, Universe
 
@@ -80,6 +80,9 @@ class Attribute:
     format
         How dates are written in a column of times, if not as 2026-11-15; see
         :class:`~dunnage.model.periods.DateFormat`.
+    cells
+        How cells become values of the domain, if they are written differently: codes that are shortened, or times of
+        day that become minutes.
     """
 
     name: str
@@ -91,6 +94,7 @@ class Attribute:
     merged: str | None = None
     counts: bool = False
     format: str | None = None
+    cells: Prefixes | Windows | None = None
 
     def __post_init__(self) -> None:
         if self.format is not None:
@@ -124,7 +128,7 @@ class Attribute:
             if (rule := getattr(self, name)) not in rules:
                 words = ", ".join(filter(None, rules))
                 raise ParameterError(f"{name} must be one of {words}. Got {rule!r} for {self.name!r}.")
-        if self.outside == "clamp" and not isinstance(self.domain, Numeric):
+        if self.outside == "clamp" and (not isinstance(self.domain, Numeric) or self.domain.clock):
             raise ParameterError(f"outside = clamp needs a numeric domain, and {self.name!r} has none. Use leave-out.")
 
     @property
@@ -198,6 +202,9 @@ class Schema:
         Zones of stops and modes of pairs of stops, if trips are counted by them.
     contribution
         The maximum number of counted trips of a rider, if riders are protected.
+    dates
+        How many dates one release covers, as the owner states it: in all, or for each label of days. None if only
+        the calendar says so, or nothing.
     """
 
     attributes: tuple[Attribute, ...]
@@ -207,6 +214,7 @@ class Schema:
     trip: Trip | None = None
     city: City | None = field(default=None, repr=False)
     contribution: Contribution | None = None
+    dates: int | Mapping[str, int] | None = None
 
     def __repr__(self) -> str:
         return f"Schema({len(self.attributes)} columns, protects {self.protects!r})"
@@ -364,22 +372,61 @@ class Schema:
         """Return all types of trips, at the level that is released unless another is given."""
         time, level = self.time, level or self.level
         assert self.trip is not None
-        stops, days, num_dates = self[self.trip.origin].domain, time.days(period), time.num_dates(period)
+        stops = self[self.trip.origin].domain
         assert isinstance(stops, Stops)
-        if self.trip.day is not None:
-            labelled = self[self.trip.day].domain
-            assert isinstance(labelled, Ordinal | Category)
-            days, num_dates = labelled.labels, ()  # the number of dates of a label is not known
         return Universe(
             stops=stops.stops if level == "stop" or self.city is None else self.city.zone_names,
             windows=time.labels,
             window_minutes=time.window_minutes,
-            days=days,
-            num_dates=num_dates,
+            days=self._day_labels(period),
+            num_dates=self.num_dates(period),
             city=self.city if level == "stop" else None,
             time=time,
             level=level,
         )
+
+    def _day_labels(self, period: str | None) -> tuple[str, ...]:
+        if self.trip is None or self.trip.day is None:
+            return self.time.days(period)
+        labelled = self[self.trip.day].domain
+        assert isinstance(labelled, Ordinal | Category)
+        return labelled.labels
+
+    def num_dates(self, period: str | None = None) -> tuple[int, ...]:
+        """Return how many dates a release covers: as stated, or else by the calendar; nothing if neither says so.
+
+        One number for each label of days, or one for all days together. The calendar bounds what may be stated, which
+        can be fewer dates: a service that runs on working days, for example.
+        """
+        labels, stated = self._day_labels(period), self.dates
+        calendar = self.time.num_dates(period) if self.trip is None or self.trip.day is None else ()
+        if stated is None:
+            return calendar
+        if not labels and isinstance(stated, int):
+            dates: tuple[int, ...] = (stated,)
+        elif not labels:
+            raise ParameterError(
+                "the policy does not count days separately. Write dates = their number instead of days."
+            )
+        elif isinstance(stated, int):
+            if sum(calendar) == stated:
+                return calendar
+            example = ", ".join(f"{label} = {number}" for label, number in zip(labels, (20, 4, 4), strict=False))
+            raise ParameterError(
+                "days are counted separately, and one number does not say how many dates each label has. "
+                f"Write days = {{{example}{', ...' if len(labels) > 3 else ''}}} in [expect] instead."
+            )
+        else:
+            if absent := [label for label in labels if label not in stated]:
+                raise ParameterError(f"days must have a number for every label, and {absent[0]!r} has none. Add it.")
+            if not calendar and (strange := [label for label in stated if label not in labels]):
+                raise ParameterError(f"{strange[0]!r} is not a label of days. They are: {', '.join(labels)}.")
+            dates = tuple(stated[label] for label in labels)
+        if calendar and any(number > most for number, most in zip(dates, calendar, strict=True)):
+            raise ParameterError(
+                f"the policy expects {sum(dates):,} dates, but its calendar has only {sum(calendar):,}. Correct one."
+            )
+        return dates
 
     def describe(self) -> list[dict[str, object]]:
         """Return the released attributes as plain data, without identifiers and dropped columns."""
@@ -387,7 +434,8 @@ class Schema:
 
 
 def _adds_up(attribute: Attribute) -> bool:
-    return attribute.role is Role.QUASI_IDENTIFIER and isinstance(attribute.domain, Numeric)
+    numeric = attribute.role is Role.QUASI_IDENTIFIER and isinstance(attribute.domain, Numeric)
+    return numeric and not attribute.numeric.clock
 
 
 _NO_TRIP = "max and per limit the counted trips of a rider, but there is no [trip]. Add it, or keep only person."

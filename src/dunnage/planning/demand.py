@@ -9,8 +9,8 @@ it is sampled from released numbers by a seeded generator: the same seed gives t
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from dunnage.arrays import IntArray
 from dunnage.errors import ParameterError
+from dunnage.exact import shown
 from dunnage.model.city import City
 from dunnage.model.routes import Routes, find_routes
 from dunnage.model.trips import Universe
@@ -28,6 +29,7 @@ from dunnage.release.kinds import COUNTS
 MAX_TRIPS = 5_000_000  # in an expanded day
 _MAX_STOPS_NAMED = 5
 _MAX_STOPS_FOR_PATHS = 1_500
+Dates = int | Mapping[str, int]  # How many dates trips cover: in all, or for each label of days
 WHOLE_DAY = "all days"  # label of the only day if the release does not distinguish days
 
 
@@ -86,7 +88,7 @@ class TripCounts:
         return Trips.in_order(self.origin[each], self.destination[each], seconds)
 
 
-def released_counts(release: Release, city: City) -> TripCounts:
+def released_counts(release: Release, city: City, dates: Dates | None = None) -> TripCounts:
     if release.kind != COUNTS:
         raise ParameterError(
             f"a fleet needs a release of counts of trips. Got a release of {release.kind}. Publish with noisy-counts, "
@@ -99,7 +101,7 @@ def released_counts(release: Release, city: City) -> TripCounts:
             "still be good enough for a fleet: the message says so, and --allow-noise publishes them."
         )
     cells, counts = release.counted()
-    return counted_trips(release.universe, cells, counts, city)
+    return counted_trips(with_dates(release.universe, dates), cells, counts, city)
 
 
 def counted_trips(universe: Universe, cells: IntArray, counts: IntArray, city: City) -> TripCounts:
@@ -130,8 +132,34 @@ def counted_trips(universe: Universe, cells: IntArray, counts: IntArray, city: C
 
 
 def dates_of_days(universe: Universe) -> tuple[int, ...]:
-    """Return the number of dates of each day; 1 if that is unknown."""
-    return tuple(max(1, num) for num in universe.num_dates or (1,) * max(1, len(universe.days)))
+    """Return the number of dates of each day; refuse to guess it."""
+    if not universe.num_dates:
+        given = " ".join(f"--dates {label}=N" for label in universe.days) or "--dates N, such as --dates 5"
+        raise ParameterError(
+            "the release does not say how many dates its trips cover, so the trips of one day are unknown. Ask the "
+            f"owner and give {given}. (The owner can state it in the policy: [expect] dates.)"
+        )
+    return universe.num_dates
+
+
+def with_dates(universe: Universe, dates: Dates | None) -> Universe:
+    """Add the number of dates to a universe that does not state it: one for all days, or one for each label."""
+    if dates is None:
+        return universe
+    labels = universe.days
+    if isinstance(dates, int) and labels:
+        raise ParameterError(f"days are counted separately. Give the dates of each: {', '.join(labels)}.")
+    if not isinstance(dates, int) and set(dates) != set(labels):
+        raise ParameterError(
+            f"dates need a number for each of {', '.join(labels) or 'no labels'}. Got {shown(dict(dates))}."
+        )
+    given = (dates,) if isinstance(dates, int) else tuple(dates[label] for label in labels)
+    if min(given) < 1:
+        raise ParameterError(f"dates must be 1 or more. Got {min(given)}.")
+    if universe.num_dates and given != universe.num_dates:
+        stated = ", ".join(map(str, universe.num_dates))
+        raise ParameterError(f"the release itself states the number of its dates, {stated}. Leave dates out.")
+    return replace(universe, num_dates=given)
 
 
 def stop_numbers(stops: Sequence[str], city: City) -> IntArray:

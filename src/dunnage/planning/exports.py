@@ -21,9 +21,9 @@ from dunnage.arrays import IntArray
 from dunnage.errors import ParameterError
 from dunnage.folders import new_folder
 from dunnage.model.city import City, haversine
-from dunnage.planning.demand import Ground, released_counts
+from dunnage.planning.demand import Dates, Ground, released_counts
 from dunnage.planning.dispatch import Requests
-from dunnage.planning.fleet import planned_task
+from dunnage.planning.fleet import dates_of_plan, planned_task
 from dunnage.planning.plan import FleetPlan
 from dunnage.release import Release
 from dunnage.tables.reader import write_lines
@@ -78,7 +78,8 @@ def export_plan(folder: str | os.PathLike[str], release: Release, city: City, pl
     with new_folder(folder, marker=MARKER) as work:
         export_fleetpy(work / "fleetpy", first, ground.city, times=ground.times, requested=requested)
         if city.lat is not None:
-            export_geojson(work / "maps", city, release, shuttles=plan.shuttles_of(ground.zones))
+            dates = dates_of_plan(release.universe, plan)
+            export_geojson(work / "maps", city, release, shuttles=plan.shuttles_of(ground.zones), dates=dates)
         (work / MARKER).write_text(_ABOUT, encoding="utf-8")
     return Path(folder)
 
@@ -150,11 +151,17 @@ def export_fleetpy(
 
 
 def export_geojson(
-    folder: str | os.PathLike[str], city: City, release: Release | None = None, *, shuttles: Sequence[int] | None = None
+    folder: str | os.PathLike[str],
+    city: City,
+    release: Release | None = None,
+    *,
+    shuttles: Sequence[int] | None = None,
+    dates: Dates | None = None,
 ) -> Path:
     """Write ``stops.geojson``, ``zones.geojson`` and, with a release of counts, ``flows.geojson``.
 
-    Flows are the trips of an average date; if there are many, the largest. ``shuttles`` are those of each zone.
+    Flows are the trips of an average date; if there are many, the largest. ``shuttles`` are those of each zone, and
+    ``dates`` the number of dates, if the release does not state it.
     """
     if city.lat is None or city.lon is None:
         raise ParameterError("a map needs coordinates of stops, but the city has none. Add lat and lon to stops.csv.")
@@ -176,7 +183,7 @@ def export_geojson(
             hulls.append(_feature(*shapes[min(len(ring), 3)], {"zone": name, "stops": len(members), **more}))
     collections = {"stops": stops, "zones": hulls}
     if release is not None:  # trips of an average date by pair of stops, the largest first; within a stop, points
-        counts = released_counts(release, city)
+        counts = released_counts(release, city, dates)
         num = len(city.stops)
         pairs, place = np.unique(counts.origin * num + counts.destination, return_inverse=True)
         trips = np.bincount(place.reshape(-1), weights=counts.count, minlength=len(pairs)) / sum(counts.num_dates)

@@ -32,7 +32,8 @@ from dunnage.arrays import FloatArray, IntArray
 from dunnage.errors import NoPlanError, ParameterError
 from dunnage.model.city import City
 from dunnage.model.routes import TRIP_MODES, Routes
-from dunnage.planning.demand import Day, Ground, TripCounts, released_counts, service_seconds
+from dunnage.model.trips import Universe
+from dunnage.planning.demand import Dates, Day, Ground, TripCounts, released_counts, service_seconds, with_dates
 from dunnage.planning.dispatch import Dispatch, Operation, Requests, Service
 from dunnage.planning.plan import CityFacts, Demand, FleetModel, FleetPlan, FleetSpread, Run, Waits, ZoneFacts
 from dunnage.release import Release
@@ -415,13 +416,15 @@ def size(
     service: Service | None = None,
     seed: int = 0,
     day: str | None = None,
+    dates: Dates | None = None,
     routes: Routes | None = None,
     progress: Progress | None = None,
 ) -> FleetPlan:
     """Size the smallest fleet of shuttles for released counts of trips. It needs only the release and a city.
 
-    If the release distinguishes days, the fleet meets the target on average over the riders of all days, weighted by
-    their dates. A busy day alone may miss it; set ``day`` to size for that day.
+    The fleet is for an average day: counts are divided by the number of dates that they cover. If the release
+    distinguishes days, the fleet meets the target on average over the riders of all days, weighted by their dates. A
+    busy day alone may miss it; set ``day`` to size for that day.
 
     Parameters
     ----------
@@ -439,6 +442,8 @@ def size(
         Seed of the random seconds.
     day
         Label of the only day to size for.
+    dates
+        How many dates the trips cover, for a release that does not state it: a number, or one for each label of days.
     routes
         The route of each pair of stops; by default the quickest.
     progress
@@ -457,7 +462,15 @@ def size(
     tell("finding routes")
     ground = Ground.of(city, routes)
     task = released_task(
-        release, ground, max_wait=max_wait, expansions=expansions, service=service, seed=seed, day=day, progress=tell
+        release,
+        ground,
+        max_wait=max_wait,
+        expansions=expansions,
+        service=service,
+        seed=seed,
+        day=day,
+        dates=dates,
+        progress=tell,
     )
     sized = task.size()
     bounds = [task.bound(zone) for zone in range(len(ground.zones))]
@@ -471,6 +484,7 @@ def size(
             expansions=expansions,
             seed=seed,
             day=day,
+            dates=dates if dates is None or isinstance(dates, int) else dict(dates),
             service=task.service,
         ),
         bound=sum(bounds),
@@ -480,7 +494,7 @@ def size(
         operation=run_facts(task, sized.fleet, sized.runs),
         demand=demand_facts(task),
         city=CityFacts(digest=ground.digest(), stops=len(city.stops), zones=len(ground.zones)),
-        assumed=_assumptions(task, release, day, city, routes),
+        assumed=_assumptions(task, with_dates(release.universe, dates), day, city, routes),
         notes=_notes(task, sized),
     )
 
@@ -494,12 +508,13 @@ def released_task(
     service: Service | None = None,
     seed: int = 0,
     day: str | None = None,
+    dates: Dates | None = None,
     progress: Progress | None = None,
 ) -> FleetTask:
     """Expand a release of counts into days for sizing a fleet; parameters as for :func:`size`."""
     if seed < 0:
         raise ParameterError(f"seed must be at least 0. Got {seed}.")
-    counts = released_counts(release, ground.city)
+    counts = released_counts(release, ground.city, dates)
     return FleetTask(
         ground,
         expanded_days(counts, ground, expansions=expansions, seed=seed, day=day),
@@ -517,10 +532,24 @@ def planned_task(release: Release, ground: Ground, plan: FleetPlan, *, progress:
     if model is None or wait is None or model.service is None or model.expansions is None or model.seed is None:
         raise ParameterError("the plan does not say how it was sized. Size the fleet again.")
     check_max_wait(wait)
-    how = {"expansions": model.expansions, "seed": model.seed}
     return released_task(
-        release, ground, max_wait=float(wait), service=model.service, day=model.day, progress=progress, **how
+        release,
+        ground,
+        max_wait=float(wait),
+        expansions=model.expansions,
+        service=model.service,
+        seed=model.seed,
+        day=model.day,
+        dates=dates_of_plan(release.universe, plan),
+        progress=progress,
     )
+
+
+def dates_of_plan(universe: Universe, plan: FleetPlan) -> Dates | None:
+    """Return the number of dates that a plan assumed; an earlier version took unknown dates for one."""
+    if universe.num_dates or (plan.model is not None and plan.model.dates is not None):
+        return plan.model.dates if plan.model is not None else None
+    return dict.fromkeys(universe.days, 1) if universe.days else 1
 
 
 def expanded_days(
@@ -627,9 +656,9 @@ def wait_facts(waits: IntArray, weights: FloatArray) -> Waits:
 
 
 def _assumptions(
-    task: FleetTask, release: Release, day: str | None, city: City, routes: Routes | None
+    task: FleetTask, universe: Universe, day: str | None, city: City, routes: Routes | None
 ) -> tuple[str, ...]:
-    service, num_days, universe = task.service, len(task.days), release.universe
+    service, num_days = task.service, len(task.days)
     other = [name for name in city.mode_names if name not in TRIP_MODES]
     modes = []
     if city.modes is not None and routes is None and other:
@@ -642,10 +671,11 @@ def _assumptions(
         dates.append(f"The fleet is planned only for {day}.")
     elif universe.days:
         dates.append("The mean wait is over the riders of all days together; on a busy day it may be longer.")
-    elif not universe.num_dates:
-        dates.append("The release does not say how many dates it covers, so all its trips count as one day.")
     elif universe.num_dates[0] > 1:
-        dates.append(f"The release covers {universe.num_dates[0]} dates, and the trips are spread evenly over them.")
+        dates.append(
+            f"The trips are those of {universe.num_dates[0]:,} dates, spread evenly over them: the fleet is for an "
+            "average day, and a busier day needs more."
+        )
     return (
         *modes,
         *task.ground.routes.assumed,

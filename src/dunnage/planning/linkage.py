@@ -386,7 +386,7 @@ def _by_cell(cells: Cells, of_cell: IntArray) -> Iterator[tuple[Cell, Any]]:
 def stated_cells(release: Release, name: str, laws: Sequence[NoiseCell]) -> Cells:
     stated = release.attributes[name].domain if name in release.attributes else None
     domain = domain_from(stated) if stated else None
-    if not isinstance(domain, Numeric) or name not in release.quantities:
+    if not isinstance(domain, Numeric) or name not in release.bounded:
         raise ParameterError(f"the certificate states noise on {name!r}, which is not released as a number. Verify it.")
     return Cells.of(domain, [cell.plain() for cell in laws])
 

@@ -203,6 +203,7 @@ class FleetModel(Model):
     expansions: int | None = None
     seed: int | None = None
     day: str | None = None
+    dates: int | dict[str, int] | None = None  # of the trips, if the planner stated them and not the release
     service: Annotated[Service, BeforeValidator(_read_service)] | None = None
 
 

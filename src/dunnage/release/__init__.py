@@ -24,6 +24,7 @@ from dunnage.arrays import FloatArray, IntArray
 from dunnage.errors import CheckFailed, ParameterError, ReleaseError
 from dunnage.model.certificate import MAX_CERTIFICATE_BYTES, AttributeStatement, Certificate
 from dunnage.model.documents import to_text
+from dunnage.model.domains import clock_text
 from dunnage.model.guarantees import PROJECT, Basis
 from dunnage.model.trips import Universe
 from dunnage.notebooks import Displayed, Tabular
@@ -162,9 +163,25 @@ class Release(Displayed, Tabular):
         return {item.name: item for item in self.certificate.attributes}
 
     @property
-    def quantities(self) -> list[str]:
+    def bounded(self) -> list[str]:
         """Names of the released numbers with bounds."""
         return [name for name in self.attributes if f"{name}_lower" in self.data.column_names]
+
+    @property
+    def quantities(self) -> list[str]:
+        """Names of the released numbers with bounds that can be added up: times of day cannot."""
+        return [name for name in self.bounded if not self.attributes[name].clock]
+
+    def as_text(self, table: str) -> pa.Table:
+        """Return a table as CSV has it for people: times of day as HH:MM instead of minutes."""
+        made: pa.Table = self.tables[table]
+        endings = {"_lower": np.floor, "_upper": np.ceil, "_mean": np.rint, "": np.rint}
+        rounds = {f"{n}{end}": by for n, item in self.attributes.items() if item.clock for end, by in endings.items()}
+        for index, item in enumerate(made.schema):
+            if item.name in rounds and pa.types.is_floating(item.type):
+                minutes = rounds[item.name](floats(made, item.name)).astype(np.int64).tolist()
+                made = made.set_column(index, item.name, pa.array(map(clock_text, minutes), pa.string()))
+        return made
 
     @property
     def noisy(self) -> bool:
@@ -183,8 +200,8 @@ class Release(Displayed, Tabular):
     def uncertain(self, name: str) -> Uncertain:
         """Return what is known about one generalised or perturbed number."""
         columns = self.data.column_names
-        if name not in self.quantities:
-            names = ", ".join(self.quantities) or "none"
+        if name not in self.bounded:
+            names = ", ".join(self.bounded) or "none"
             raise ParameterError(f"the release has no quantity {name!r}. It has: {names}.")
         nominal = next((c for c in (f"{name}_mean", name) if c in columns), None)
         scenarios = None
@@ -204,14 +221,14 @@ class Release(Displayed, Tabular):
     def texts(self, folder: Path) -> dict[str, bytes]:
         """Return the texts for programs and people, by file name; the tables are already in the folder."""
         resources = []
-        for name, table in self.tables.items():
+        for name in self.tables:
             columns = [
                 {
                     "name": f.name,
                     "type": next((name for check, name in _FRICTIONLESS_TYPES if check(f.type)), "string"),
                     "description": self.owner.column_words(f.name, self, name),
                 }
-                for f in table.schema
+                for f in self.as_text(name).schema
             ]
             resource = {
                 "name": name,
@@ -244,7 +261,7 @@ class Release(Displayed, Tabular):
         """
         for name, table in self.tables.items():
             pq.write_table(table, folder / f"{name}.parquet", compression="zstd")
-            write_csv(table, folder / f"{name}.csv")
+            write_csv(self.as_text(name), folder / f"{name}.csv")
         for name, content in self.texts(folder).items():
             (folder / name).write_bytes(content)
         digests = {path.name: file_digest(path) for path in sorted(folder.iterdir())}

@@ -23,7 +23,7 @@ from dunnage.arrays import FloatArray, IntArray
 from dunnage.devices.task import Purpose
 from dunnage.errors import ParameterError
 from dunnage.model.city import City, haversine
-from dunnage.model.domains import DAY_SECONDS, Numeric, Windows
+from dunnage.model.domains import DAY_SECONDS, Numeric, Windows, clock_text
 from dunnage.model.periods import dates_of
 from dunnage.model.policy import Policy
 from dunnage.model.schema import Role
@@ -117,6 +117,9 @@ def _like_rows(
             raise ParameterError(f"rows with {item.name!r} cannot be generated. Measure on your own data: --on data.")
         else:
             column = _labels(_NUM_LABELS).take(pa.array(noise_arrays.below(noise, _NUM_LABELS, size)))
+        if isinstance(domain, Numeric) and domain.clock:  # as times of day are written; the last minute is exclusive
+            minutes = np.minimum(column.to_numpy(zero_copy_only=False), domain.upper_float - 1)
+            column = pa.array([clock_text(int(minute)) for minute in minutes], pa.string())
         columns[item.name] = column
     if policy.schema.together is not None:
         columns[policy.schema.together] = _labels(size, "group")

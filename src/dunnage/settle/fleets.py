@@ -38,6 +38,7 @@ from dunnage.planning.demand import (
     dates_of_days,
     service_seconds,
     stop_numbers,
+    with_dates,
 )
 from dunnage.planning.dispatch import EVENTS, Operation, Requests, Service
 from dunnage.planning.fleet import (
@@ -426,7 +427,7 @@ def _true_task(
     plan: FleetPlan, data: Dataset, ground: Ground, service: Service | None, noise: Noise, tell: Progress
 ) -> FleetTask:
     """Make days of the true trips, with the service of the plan."""
-    model, universe = plan.model or FleetModel(name=""), data.schema.universe(data.period, level="stop")
+    model, universe = plan.model or FleetModel(name=""), true_universe(plan, data)
     wait = MAX_WAIT_SECONDS if model.max_wait_seconds is None else model.max_wait_seconds
     expansions, day = EXPANSIONS if model.expansions is None else model.expansions, model.day
     check_max_wait(wait)
@@ -449,11 +450,24 @@ def _true_task(
     )
 
 
-def true_days(data: Dataset, universe: Universe, ground: Ground, day: str | None) -> list[Day] | None:
-    """Make a day of each date with its single trips; None if there are only counts for several dates together.
+def true_universe(plan: FleetPlan, data: Dataset) -> Universe:
+    """Return the universe of the data with the number of its dates: as stated, as planned, or those in the data."""
+    universe, trip = data.schema.universe(data.period, level="stop"), data.schema.trip
+    if universe.num_dates:
+        return universe
+    if plan.model is not None and plan.model.dates is not None:
+        return with_dates(universe, plan.model.dates)
+    num = np.ones(max(1, len(universe.days)), dtype=np.int64)
+    if trip is not None and trip.count is None:  # the owner may count dates; times without a date are of one
+        ordinals, _ = split_stamps(data.column(trip.time).to_numpy(zero_copy_only=False))
+        labels = universe.split(trip_cells(data, universe))[1] // len(universe.windows)
+        pairs = np.unique(np.column_stack((labels, ordinals)), axis=0)
+        num = np.maximum(num, np.bincount(pairs[:, 0], minlength=len(num)))
+    return replace(universe, num_dates=tuple(num.tolist()))
 
-    If the release does not say how many dates it covers, the plan treats it as one day, and so does this function.
-    """
+
+def true_days(data: Dataset, universe: Universe, ground: Ground, day: str | None) -> list[Day] | None:
+    """Make a day of each date with its single trips; None if there are only counts for several dates together."""
     trip = data.schema.trip
     assert trip is not None  # checked
     if trip.count is not None:

@@ -21,6 +21,7 @@ from dunnage.planning.fleet import (
     EXPANSIONS,
     DayRun,
     FleetTask,
+    dates_of_plan,
     demand_facts,
     planned_task,
     released_task,
@@ -170,7 +171,12 @@ def settlement_page(settlement: FleetSettlement, release: Release) -> str:
         released = planned_task(release, true.ground, plan)
     else:
         released = released_task(
-            release, true.ground, max_wait=true.max_wait, expansions=EXPANSIONS, service=true.service
+            release,
+            true.ground,
+            max_wait=true.max_wait,
+            expansions=EXPANSIONS,
+            service=true.service,
+            dates=dates_of_plan(release.universe, plan),
         )
     rides = [np.average(task.legs, axis=0, weights=task.weights) for task in (released, true)]
     rows = [

@@ -49,7 +49,7 @@ from dunnage.errors import (
 )
 from dunnage.exact import decimal_text
 from dunnage.model.certificate import MAX_CERTIFICATE_BYTES, Certificate, ProofNote, load_public_key, odds
-from dunnage.model.domains import Numeric, domain_from
+from dunnage.model.domains import Numeric, clock_text, domain_from
 from dunnage.model.guarantees import Basis, Guarantee, Loss, Promise, WithinCluster
 from dunnage.model.policy import Policy, is_for_devices
 from dunnage.publishing import DryRun, mechanism_of, promise
@@ -172,13 +172,17 @@ def interval_picture(release: Release, name: str) -> str:
     upper = release.classes.column(f"{name}_upper").to_numpy()
     sizes = release.classes.column("size").to_numpy()
     strata, scale = _strata_of_classes(release), PICTURE_WIDTH / (high - low)
-    unit = f" {stated.unit}" if stated.unit else ""
-    lines = [f"{name}: the interval of each class, between {low:g} and {high:g}{unit}"]
+    unit = f" {stated.unit}" if stated.unit and not stated.clock else ""
+
+    def said(value: float) -> str:
+        return clock_text(round(value)) if stated.clock else f"{value:.10g}"
+
+    lines = [f"{name}: the interval of each class, between {said(low)} and {said(high)}{unit}"]
     for index in range(min(len(sizes), MAX_LINES)):  # by stratum, then interval
         start = min(int((lower[index] - low) * scale), PICTURE_WIDTH - 1)
         stop = max(start + 1, min(math.ceil((upper[index] - low) * scale), PICTURE_WIDTH))
         bar = f"|{' ' * start}{'█' * (stop - start)}{' ' * (PICTURE_WIDTH - stop)}|"
-        label = f"{lower[index]:>10.10g} .. {upper[index]:<10.10g}"
+        label = f"{said(lower[index]):>10} .. {said(upper[index]):<10}"
         lines.append(f"  {index:>5}  {label} {bar} {sizes[index]} records{strata[index]}")
     if len(sizes) > MAX_LINES:
         lines.append(f"  ... and {len(sizes) - MAX_LINES} more classes")

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import json
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, fields, replace
 from datetime import date
@@ -30,12 +31,31 @@ from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.errors import MOST_ROWS_NAMED, InputError, ParameterError, Problem
 from dunnage.exact import nearest_float, shown
 from dunnage.model.documents import close_word, suggestion
-from dunnage.model.domains import DAY_SECONDS, Graph, Numeric, Stops, Tree, Windows, decimal_scale, split_stamps
+from dunnage.model.domains import (
+    DAY_SECONDS,
+    Graph,
+    Numeric,
+    Prefixes,
+    Stops,
+    Tree,
+    Windows,
+    decimal_scale,
+    split_stamps,
+)
 from dunnage.model.guarantees import SpendPurpose
 from dunnage.model.periods import LABEL, DateFormat, dates_of, length_of, period_of
 from dunnage.model.policy import PeriodRule, Policy, Written
 from dunnage.model.schema import Attribute, Role, Schema
-from dunnage.tables.columns import decoded, is_text, iso_times, mask_of, null_words, numbers_of_text, read_times
+from dunnage.tables.columns import (
+    TimeReadings,
+    decoded,
+    is_text,
+    iso_times,
+    mask_of,
+    null_words,
+    numbers_of_text,
+    read_times,
+)
 from dunnage.tables.reader import (
     EXCEL_ENDINGS,
     FIRST_ROW,
@@ -46,6 +66,7 @@ from dunnage.tables.reader import (
     line_of_row,
     read_table,
 )
+from dunnage.text import percent, several
 
 if TYPE_CHECKING:
     from dunnage.model.draft import LikeDraft
@@ -285,6 +306,23 @@ class Dataset:
         columns = {name: self.original.table.column(name).combine_chunks() for name in names}
         return {name: decoded(column).take(places) for name, column in columns.items()}
 
+    @property
+    def trip_groups(self) -> IntArray | None:
+        """The number of the group of each trip that a bound limits: its rider, or its rider and service day."""
+        bound, riders = self.schema.contribution, self.persons
+        if bound is None or riders is None or bound.per == "period":
+            return None if bound is None else riders
+        ordinals = self.service_dates
+        return riders * (int(ordinals.max(initial=0)) + 1) + ordinals
+
+    @property
+    def service_dates(self) -> IntArray:
+        """The number of the service date of each trip; 0 for a time without a date."""
+        trip = self.schema.trip
+        assert trip is not None  # rows are trips
+        ordinals, _ = split_stamps(self.column(trip.time).to_numpy(zero_copy_only=False))
+        return ordinals
+
     def keyed_digest(self, key: bytes) -> str:
         """Return a digest of all rows that only the owner of the key can compute."""
         state = hmac.new(key, digestmod=hashlib.sha256)
@@ -296,6 +334,22 @@ class Dataset:
             for piece in _content(self.parts.column(name)):
                 state.update(piece)
         return state.hexdigest()
+
+
+_BOUNDS = (1, 2, 3, 5, 10, 20, 50, 100)
+
+
+def dropped_shares(sizes: IntArray, *chosen: int) -> dict[int, float]:
+    """Return the share of trips that each bound on the trips of a rider would drop, up to one that drops none."""
+    enough = next((bound for bound in _BOUNDS if bound >= sizes.max(initial=0)), _BOUNDS[-1])
+    needed = sorted({*chosen, *(bound for bound in _BOUNDS if bound <= enough)})
+    return {bound: float(np.maximum(sizes - bound, 0).sum() / max(1, sizes.sum())) for bound in needed}
+
+
+def dropped_text(shares: Mapping[int, float], chosen: int | None = None) -> str:
+    """Write what each bound would drop, in one sentence for the owner."""
+    each = (f"{bound}{' (yours)' if bound == chosen else ''}: {percent(share)}" for bound, share in shares.items())
+    return f"share of the trips that [contribution] max would drop, {'; '.join(each)}"
 
 
 def _records(
@@ -581,6 +635,8 @@ def _row_problem(what: str, where: str, rows: IntArray, remedy: str) -> Problem:
 
 def _normalise(column: pa.Array, attribute: Attribute, policy: Policy, period: str | None) -> _Checked:
     options = policy.read_options
+    if isinstance(attribute.cells, Windows):
+        return _normalise_clock(column, attribute.cells, options)
     if attribute.kind == Numeric.kind:
         return _normalise_numbers(column, attribute, options)
     if attribute.kind == Windows.kind:
@@ -591,21 +647,52 @@ def _normalise(column: pa.Array, attribute: Attribute, policy: Policy, period: s
     if attribute.kind is None and not is_text(column.type):
         column.slice(0, 1).cast(pa.string())  # an unknown time zone would fail later
         return _Checked(column, mask_of(pc.is_null(column, nan_is_null=True)))
+    codes, is_whole = attribute.cells, pa.types.is_integer(column.type)
     column = column.cast(pa.string())
     missing = mask_of(null_words(pc.utf8_trim_whitespace(column), options.null or ()))
     if attribute.domain is None:
         return _Checked(column, missing)
+    if isinstance(codes, Prefixes):
+        if is_whole:  # a column of numbers has no leading zeros
+            column = pc.utf8_lpad(column, codes.length, "0")
+        written = column.dictionary_encode()
+        column = pa.array([codes.cut(cell) for cell in written.dictionary.to_pylist()], pa.string()).take(
+            written.indices
+        )
     encoded = pc.fill_null(column, "").dictionary_encode()
     is_known = attribute.domain.contains(np.asarray(encoded.dictionary.to_pylist(), dtype=object))
     outside = ~is_known[encoded.indices.to_numpy(zero_copy_only=False)] & ~missing
     remedy = f"{_LABEL_REMEDIES.get(attribute.domain.kind, 'Add it to the domain')}, {_LEAVE_OUT}"
+    if isinstance(codes, Prefixes):
+        remedy = f"Write codes with all {codes.length} characters (leading zeros too), add them to domain, {_LEAVE_OUT}"
     return _Checked(column, missing, [_Fault(outside, _OUTSIDE, remedy)])
+
+
+def _normalise_clock(column: pa.Array, domain: Windows, options: ReadOptions) -> _Checked:
+    """Turn times of day, with or without a date, into minutes of the service day; seconds are dropped."""
+    readings = read_times(column, domain, options.null or ())
+    outside, unreadable = _time_faults(readings, domain)
+    minutes = (split_stamps(readings.stamps)[1] // 60).astype(np.float64)
+    return _Checked(pa.array(minutes), readings.missing, outside, unreadable)
 
 
 def _normalise_times(column: pa.Array, schema: Schema, options: ReadOptions, period: str | None) -> _Checked:
     domain = schema.time
     form = schema[schema.trip.time].format if schema.trip is not None else None
     readings = read_times(column, domain, options.null or (), form)
+    outside, unreadable = _time_faults(readings, domain, form)
+    if domain.day is not None or (schema.contribution is not None and schema.contribution.per == "day"):
+        ordinals, _ = split_stamps(readings.stamps)
+        usable = ~(readings.missing | readings.unreadable | readings.astray | readings.unclear)
+        elsewhere = ~domain.in_calendar(ordinals, period) & domain.in_calendar(ordinals) & usable
+        outside.append(_Fault(elsewhere, "has a service date outside the period", f"Check --period, {_LEAVE_OUT}"))
+        undated = "is a time without a date, but the policy counts days,"
+        unreadable.append(_Fault(readings.undated, undated))
+    return _Checked(pa.array(readings.stamps), readings.missing, outside, unreadable)
+
+
+def _time_faults(readings: TimeReadings, domain: Windows, form: str | None = None) -> tuple[list[_Fault], list[_Fault]]:
+    """Return what is outside the service day and its dates, and what cannot be read as a time."""
     usable = ~(readings.missing | readings.unreadable | readings.astray | readings.unclear)
     no_time = readings.unreadable & ~readings.past_midnight
     unreadable = [
@@ -625,12 +712,7 @@ def _normalise_times(column: pa.Array, schema: Schema, options: ReadOptions, per
         _Fault(extra & ~off_dates & usable, _EXTRA_HOUR, 'Set outside = "leave-out".'),
         _Fault(off_dates & usable, "has a service date that is not in dates,", f"Widen dates, {_LEAVE_OUT}"),
     ]
-    if domain.day is not None or (schema.contribution is not None and schema.contribution.per == "day"):
-        elsewhere = ~domain.in_calendar(ordinals, period) & ~off_dates & usable
-        outside.append(_Fault(elsewhere, "has a service date outside the period", f"Check --period, {_LEAVE_OUT}"))
-        undated = "is a time without a date, but the policy counts days,"
-        unreadable.append(_Fault(readings.undated, undated))
-    return _Checked(pa.array(readings.stamps), readings.missing, outside, unreadable)
+    return outside, unreadable
 
 
 def _no_time(form: str | None) -> tuple[str, str]:
@@ -691,6 +773,7 @@ _NUMBERS = {  # ways to write numbers; an ambiguous number counts as the first
     "thousands": re.compile(r"[+-]?\d{1,3}([.,' \u00a0\u202f]\d{3})+([.,]\d+)?"),
     "whole": re.compile(r"[+-]?\d+"),
 }
+_DAY = re.compile(r"\d{4}-\d\d-\d\d")
 _WITH_OFFSET = re.compile(r".*\d\d:\d\d.*(Z|[+-]\d\d:?\d\d)")
 
 
@@ -763,18 +846,29 @@ def draft(data: str | os.PathLike[str], *, story: str | None = None, like: str |
     InputError
         With all problems of the file; also if a column of ``like`` is not in it.
     """
-    from dunnage.model.draft import draft_policy, likely_story
-
     if like is not None:
         if story is not None:
             raise ParameterError("a draft is like another policy, or for a story. Leave out one of like and story.")
         return draft_like(data, like).text
+    return drafted(data, story=story).text
+
+
+class Drafted(NamedTuple):
+    text: str  # the policy, from names and types alone
+    remarks: tuple[str, ...]  # what the rows say that helps to fill it in. Private: for the owner only
+
+
+def drafted(data: str | os.PathLike[str], *, story: str | None = None) -> Drafted:
+    from dunnage.model.draft import draft_policy, likely_story
+
     columns, whole = _surveyed(data), Path(data)
-    if data_files(whole)[0] != whole and (story or likely_story(columns.kinds)) != "devices":
+    told = story or likely_story(columns.kinds)
+    if data_files(whole)[0] != whole and told != "devices":
         what = "is a folder, and only readings of devices may lie in several files. Name a file."
         raise InputError(str(whole), [what])
     name = whole.name.split(".")[0]
-    return draft_policy(name, columns.kinds, options=columns.options, story=story, seen=columns.seen)
+    text = draft_policy(name, columns.kinds, options=columns.options, story=story, seen=columns.seen)
+    return Drafted(text, tuple(_remarks(columns.table, columns.kinds, told)))
 
 
 def draft_like(data: str | os.PathLike[str], like: str | os.PathLike[str], folder: Path | None = None) -> LikeDraft:
@@ -812,6 +906,7 @@ class _Survey(NamedTuple):
     kinds: dict[str, str]  # what the cells of each column look like
     seen: dict[str, str]  # how, where they are probably not read as intended
     options: ReadOptions
+    table: pa.Table  # private: its rows are looked at for remarks to the owner
 
 
 def _surveyed(data: str | os.PathLike[str], options: ReadOptions | None = None) -> _Survey:
@@ -847,7 +942,47 @@ def _surveyed(data: str | os.PathLike[str], options: ReadOptions | None = None) 
             options = replace(options, decimal=",", delimiter=";" if is_workbook else options.delimiter)
     kinds = {name: _kind(column, options) for name, column in first.items()}
     seen = {name: what for name in counts if (what := _seen(first[name], kinds[name], counts[name], options))}
-    return _Survey(kinds, seen, options)
+    return _Survey(kinds, seen, options, table)
+
+
+# A column with at least this many labels, each at most this many times on average, may identify persons.
+MANY_LABELS, FEW_TIMES = 50, 25
+
+
+def may_be_persons(times: IntArray) -> bool:
+    """Return whether labels that occur so many times each look like cards or customers: many, and repeated."""
+    return len(times) >= MANY_LABELS and times.sum() <= FEW_TIMES * len(times) and bool((times > 1).mean() > 1 / 2)
+
+
+def _remarks(table: pa.Table, kinds: Mapping[str, str], story: str) -> Iterator[str]:
+    """Tell the owner what the rows say about persons with several rows, and about dates."""
+    from dunnage.model.draft import likely_persons
+
+    persons = likely_persons(kinds)
+    times = {
+        name: column.drop_null().value_counts().field("counts").to_numpy()
+        for name, kind in kinds.items()
+        if (name in persons or kind == "text") and len(column := table.column(name).combine_chunks())
+    }
+    if story == "trips":
+        for name in persons[:1]:
+            if name in times:
+                yield f"{name!r}: {dropped_text(dropped_shares(times[name]))}"
+        moment = next((name for name, kind in kinds.items() if kind == "time"), None)
+        texts = None if moment is None else table.column(moment).combine_chunks().cast(pa.string())
+        days = () if texts is None else pc.unique(pc.utf8_slice_codeunits(pc.utf8_trim_whitespace(texts), 0, 10))
+        num = sum(bool(day.as_py() and _DAY.fullmatch(day.as_py())) for day in days)
+        if num:
+            yield f"{moment!r}: the times are on {several(num, 'date')}"
+    elif story == "rows":
+        for name, own in times.items():
+            again = int((own > 1).sum())
+            if again and (name in persons or may_be_persons(own)):
+                yield (
+                    f"{name!r}: {again:,} of {several(len(own), 'value')} occur more than once, up to "
+                    f'{int(own.max()):,} times. If it names persons, give it the role "identifier" and write '
+                    f"[contribution] person = {json.dumps(name, ensure_ascii=False)}"
+                )
 
 
 def _words(cells: pa.Array) -> list[str]:

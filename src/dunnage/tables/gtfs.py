@@ -8,8 +8,11 @@ named. The ``assumed`` of the city says what was used and what was left out.
 from __future__ import annotations
 
 import contextlib
+import csv
 import datetime
+import io
 import lzma
+import os
 import re
 import zipfile
 import zlib
@@ -18,16 +21,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from io import FileIO
+from itertools import pairwise
 from os import PathLike
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 
 from dunnage.arrays import BoolArray, FloatArray, IntArray
-from dunnage.errors import InputError, ParameterError, Problem, Refusal
-from dunnage.folders import check_new_folder
-from dunnage.model.city import MAX_SECONDS, MAX_STOPS_WITH_PAIRS, Buses, City, haversine, numbered
+from dunnage.errors import InputError, OutputError, ParameterError, Problem, Refusal
+from dunnage.folders import check_new_folder, new_file
+from dunnage.model.city import EARTH_KM, MAX_SECONDS, MAX_STOPS_WITH_PAIRS, Buses, City, haversine, numbered
 from dunnage.model.routes import find_routes
 from dunnage.tables.reader import checked_utf8, read_columns, refuse_lines
 from dunnage.text import several
@@ -643,3 +647,119 @@ def _buses(timetable: _Timetable, hubs: Mapping[int, int], setting: FeedSetting)
         f"{setting.max_headway_seconds / 60:g} minutes on average, from the first of the day to the last."
     )
     return Buses(**dict(zip(names, columns, strict=True))), said
+
+
+# --- The network of the stops of a feed, for the domain of an attribute
+
+_WALK_KMH, _MIN_MINUTES = 4.5, 0.1
+
+
+class FeedNetwork(NamedTuple):
+    """Edges between the stops of a feed, with minutes, and what was assumed."""
+
+    edges: tuple[tuple[str, str, float], ...]
+    stops: tuple[str, ...]
+    assumed: tuple[str, ...]
+
+
+def feed_network(path: str | PathLike[str], *, names: bool = False) -> FeedNetwork:
+    """Make a network in which every stop reaches every other one; platforms count as their station.
+
+    Two stops are neighbours if a trip goes from one to the other without a stop between, on any day; the length is the
+    median of the minutes. Stops within 250 m are neighbours on foot, and so are the nearest stops of parts of the
+    network that no trip connects. With ``names``, stops of the same name are one.
+    """
+    feed = _Feed.read(Path(path))
+    stops = _read_stops(feed)
+    visits, notes = _timed(_read_calls(feed, stops, set(feed.texts("trips", "trip_id"))))
+    labels = feed.texts("stops", "stop_name") if names else stops.ids
+    minutes: dict[tuple[str, str], list[float]] = defaultdict(list)
+    served: set[int] = set()
+    for own in visits.values():
+        served.update(own.stops)
+        for place, (start, end) in enumerate(pairwise(own.stops)):
+            if labels[start] != labels[end]:
+                ends = min(labels[start], labels[end]), max(labels[start], labels[end])
+                minutes[ends].append((own.arrivals[place + 1] - own.departures[place]) / 60)
+    places: dict[str, list[int]] = defaultdict(list)  # the stops behind each label
+    for stop in sorted(served):
+        places[labels[stop]].append(stop)
+    if "" in places:
+        what = "stop_name is blank for a stop with trips"
+        raise feed.refused("stops", what, "Fill it in, or use stop ids: leave --names out.")
+    if len(places) < 2:
+        raise Refusal(f"{path}: a network needs two stops with trips. Get the complete feed.")
+    known = tuple(sorted(places))
+    edges = {ends: max(_MIN_MINUTES, round(float(np.median(runs)), 1)) for ends, runs in minutes.items()}
+    walks, joins = _walks(feed, stops, known, places, edges)
+    said = [f"Lengths are minutes: the median ride between {several(len(edges), 'pair')} of neighbours, on all days."]
+    if walks:
+        near = f"{several(len(walks), 'pair')} of stops within {1000 * _HUB_REACH_KM:.0f} m"
+        said.append(f"{near} {_do(len(walks), 'is', 'are')} connected on foot, at {_WALK_KMH:g} km/h.")
+    if joins:
+        said.append(
+            f"No trip connects {several(len(joins) + 1, 'part')} of the network: each is joined to another at its "
+            f"nearest stops, by a walk of up to {max(joins.values()):,.0f} minutes."
+        )
+    every = {**joins, **walks, **edges}
+    listed = tuple((start, end, length) for (start, end), length in sorted(every.items()))
+    return FeedNetwork(listed, known, (*said, *notes))
+
+
+_Edges = dict[tuple[str, str], float]
+
+
+def _walks(
+    feed: _Feed, stops: _Stops, labels: Sequence[str], places: Mapping[str, list[int]], edges: Mapping[Any, float]
+) -> tuple[_Edges, _Edges]:
+    """Return the walks between near stops, and those that connect parts of the network; in minutes."""
+    from scipy.sparse import coo_matrix
+    from scipy.sparse.csgraph import connected_components
+    from scipy.spatial import cKDTree
+
+    number = {label: place for place, label in enumerate(labels)}
+    where = np.radians([[float(np.mean(side[places[label]])) for side in (stops.lat, stops.lon)] for label in labels])
+    if len(nowhere := np.flatnonzero(np.isnan(where).any(axis=1))):
+        what = f"stops with trips need stop_lat and stop_lon, and {_named([labels[i] for i in nowhere])} lack them"
+        raise feed.refused("stops", what, "Fill them in.")
+    north, east = where.T
+    # Points on a sphere of km: chords are as long as the way for neighbours, and order all pairs as distances do.
+    points = EARTH_KM * np.column_stack((np.cos(north) * np.cos(east), np.cos(north) * np.sin(east), np.sin(north)))
+
+    def walk(first: int, second: int) -> tuple[tuple[str, str], float]:
+        ends = min(labels[first], labels[second]), max(labels[first], labels[second])
+        hours = float(np.linalg.norm(points[first] - points[second])) / _WALK_KMH
+        return ends, max(_MIN_MINUTES, round(60 * hours, 1))
+
+    near = (walk(first, second) for first, second in cKDTree(points).query_pairs(_HUB_REACH_KM))
+    walks = {ends: length for ends, length in near if ends not in edges}
+    pairs = np.array([[number[end] for end in ends] for ends in (*edges, *walks)], dtype=np.int64).reshape(-1, 2)
+    links = coo_matrix((np.ones(len(pairs)), pairs.T), shape=(len(labels), len(labels)))
+    num, part = connected_components(links, directed=False)
+    joins: _Edges = {}
+    whole = part == np.bincount(part).argmax()
+    for _ in range(num - 1):  # the nearest stop of another part, and its whole part with it
+        others = np.flatnonzero(~whole)
+        far, nearest = cKDTree(points[whole]).query(points[others])
+        best = int(np.argmin(far))
+        ends, length = walk(int(others[best]), int(np.flatnonzero(whole)[nearest[best]]))
+        joins[ends] = length
+        whole |= part == part[others[best]]
+    return walks, joins
+
+
+def generate_network(
+    path: str | PathLike[str], out: str | PathLike[str], *, names: bool = False, force: bool = False
+) -> FeedNetwork:
+    """Write the network of a feed as an edge list ``from,to,length``, as a policy reads it."""
+    target = Path(out)
+    if os.path.lexists(target) and not force:
+        raise OutputError(f"{target} already exists. Choose another name, or replace it with --force.")
+    network = feed_network(path, names=names)
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(("from", "to", "length"))
+    writer.writerows((start, end, f"{length:g}") for start, end, length in network.edges)
+    with new_file(target) as stream:
+        stream.write(text.getvalue().encode())
+    return network

@@ -6,6 +6,7 @@ All words follow from the certificate; nothing here sees the true trips.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar
 
@@ -149,14 +150,17 @@ def _universe(release: Release) -> Universe:
     try:
         universe, period = release.universe, release.certificate.period
         time, days = universe.time, universe.days
-        num_dates: tuple[int, ...] = ()
+        calendar: tuple[int, ...] = ()
         if time is not None and (time.day is not None or not days):  # days are not a column of their own
-            days, num_dates = time.days(period), time.num_dates(period)
+            days, calendar = time.days(period), time.num_dates(period)
     except (ParameterError, KeyError, TypeError, ValueError):
         raise CheckFailed(wrong) from None
     require(same(universe.describe(), [item.plain() for item in release.certificate.attributes]), wrong)
-    fits = (days, num_dates) == (universe.days, universe.num_dates)
-    require(fits, "certificate.json: the days, or their number, do not follow from the service dates")
+    # The owner may state the number of dates: any number without a calendar, and at most those of the calendar.
+    stated, num = universe.num_dates, max(1, len(days))
+    fits = len(stated) == num if calendar or stated else True
+    fits &= all(1 <= number <= most for number, most in zip(stated, calendar or (math.inf,) * num, strict=False))
+    require(days == universe.days and fits, "certificate.json: the days, or their number, do not follow from the dates")
     return universe
 
 

@@ -195,6 +195,8 @@ def _noisy_names(measures: RowMeasures) -> list[str]:
 
 def _in_unit(name: str, release: Release) -> str:
     unit = release.attributes[name].unit
+    if release.attributes[name].clock:
+        return " as HH:MM (in Parquet, minutes of the service day)"
     return f" in {unit}" if unit else ""
 
 
@@ -217,7 +219,7 @@ def _interval_words(release: Release) -> str:
 
 
 def _label_words(release: Release) -> str:
-    named = set(generalised(release)) & set(release.data.column_names) - set(release.quantities)
+    named = set(generalised(release)) & set(release.data.column_names) - set(release.bounded)
     sets = {name for name in named if is_set(release.data.schema.field(name).type)}
     words = ""
     if named - sets:
