@@ -232,8 +232,9 @@ class Frontier(Model):
                 f"{mark} {point.name:<{width}}  {with_ends(point.cost)} {self.cost_unit}, {self.risk_name} "
                 f"{with_ends(point.risk)}"
             )
-        if any(point.weak or point.mended for point in best):
-            lines.append(f"! {_NOT_RECOMMENDED}")
+        flaws = [words for flaw, words in _FLAWS.items() if any(getattr(point, flaw) for point in best)]
+        if flaws:
+            lines.append(f"! is not recommended: {', or '.join(flaws)}")
         others, failed = len(self.points) - len(best), len(self.failed)
         if others or failed:
             lines.append(f"  {others} more are beaten by another point; {failed} could not be measured")
@@ -285,10 +286,10 @@ def check_place(folder: str | os.PathLike[str], *, force: bool = False) -> None:
         raise OutputError(f"{target} also contains {', '.join(others[:3])}. Nothing was changed. Choose another name.")
 
 
-_NOT_RECOMMENDED = (
-    f"is not recommended: the attacker is right more than {percent(WEAK_RISK)} of the time "
-    f"(unless --max-risk allows it), or more than {percent(MAX_OVERLOADED)} of the trucks are overloaded before repair"
-)
+_FLAWS = {
+    "weak": f"the attacker is right more than {percent(WEAK_RISK)} of the time (unless --max-risk allows it)",
+    "mended": f"more than {percent(MAX_OVERLOADED)} of the trucks are overloaded before repair",
+}
 _FILES = (FRONTIER_FILE, TABLE_FILE, PAGE_FILE, POLICY_FILE)
 _COLUMNS = (
     *("name", "mechanism", "parameters", "plan"),

@@ -392,11 +392,12 @@ def draw_fleets(subject: ShuttleSubject, data: Dataset) -> FleetDraw:
     # The same seconds for both, so that only the release makes a difference; new ones each time.
     seed = Noise().bits(32)
     true_task = subject.task(truth, seed)
-    planned = _smallest(subject.task(Counted(universe=release.universe, cells=cells, counts=counts), seed))
+    released_task = subject.task(Counted(universe=release.universe, cells=cells, counts=counts), seed)
+    planned = _smallest(released_task)
     needed = _smallest(true_task)
     if not sum(needed):
         raise Refusal("no trip needs a shuttle in this city, so there is no fleet to compare with.")
-    served = served_task(true_task, planned)
+    served = served_task(true_task, planned, released_task.parking)
     rides = float(served.weights @ served.legs.sum(axis=1))
     runs = served.runs(planned)
     waited = sum(weight * float(run.waits.sum()) for weight, run in zip(served.weights, runs, strict=True))

@@ -551,7 +551,9 @@ def rest(tables: Any, lists: Any, zone: Any, times: Any, parks: Any, rules: Any,
         zone[IDLE] += 1
     goal: Any = np.int64(place)
     if state == SERVING or spare[EXTRA] > 0:
-        goal = wanted_place(zone, times, demand, rules, place, now) if zone[FOLLOWS] else np.int64(-1)
+        goal = np.int64(-1)
+        if zone[FOLLOWS] and now - zone[LATEST] <= 2 * WINDOW:
+            goal = wanted_place(zone, times, demand, rules, place, now)
         if goal < 0 and zone[POSTS]:
             goal = nearest_post(zone, times, parks, demand, rules, place, now)
         elif goal < 0:
@@ -629,8 +631,8 @@ def stir(tables: Any, lists: Any, zones: Any, times: Any, parks: Any, rules: Any
         return boards, waits, boards * nodes[at, ARRIVE] - waits
     now = clock[2][shuttle]
     again = rest(tables, (heads, spare, demand), zone, times, parks, rules, shuttle, now)
-    # If there were no requests recently, parked shuttles may sleep.
-    if shuttles[shuttle, STATE] == PARKED and (over or now - zone[LATEST] > 2 * WINDOW):
+    # If there were no requests recently, parked shuttles may sleep, unless the next hour has other posts.
+    if shuttles[shuttle, STATE] == PARKED and (over or (now - zone[LATEST] > 2 * WINDOW and zone[POSTS] == 0)):
         again = NEVER
         zone[ASLEEP] += 1
     reschedule(clock, shuttle, again)
@@ -754,20 +756,21 @@ def choose_posts(times: Any, rides: Any, num: int) -> Any:
     can only become smaller, so only the most promising posts are computed again. Shapes: (places, places), places.
     """
     size = len(rides)
-    reach = np.empty((size, LEVELS), dtype=np.int64)
+    reach = np.zeros((size, LEVELS), dtype=np.int64)
     gains = np.zeros(size, dtype=np.int64)
     posts = np.empty(num, dtype=np.int64)
     for number in range(num):
-        if gains.max() == 0:  # at the start, and when each stop has as many posts as count
-            reach[:] = np.int64(times.max()) + 1
-            for post in range(size):
-                gains[post] = gain(times, rides, reach, post)
         best = np.argmax(gains)
         fresh = gain(times, rides, reach, best)
         while fresh < gains[best]:
             gains[best] = fresh
             best = np.argmax(gains)
             fresh = gain(times, rides, reach, best)
+        if fresh == 0:  # at the start, and when each stop has as many posts as count
+            reach[:] = np.int64(times.max()) + 1
+            for post in range(size):
+                gains[post] = gain(times, rides, reach, post)
+            best = np.argmax(gains)
         posts[number] = best
         for stop in range(size):
             behind = np.int64(times[best, stop])

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -39,7 +39,19 @@ from dunnage.model.city import City
 from dunnage.model.routes import TRIP_MODES, Routes
 from dunnage.planning.demand import Day, Ground, TripCounts, released_counts, service_seconds
 from dunnage.planning.dispatch import HOUR, Dispatch, Operation, Parking, Places, Requests, Service, open_posts
-from dunnage.planning.plan import CityFacts, Demand, FleetModel, FleetPlan, FleetSpread, Run, Waits, ZoneFacts
+from dunnage.planning.plan import (
+    PARKING_FILE,
+    CityFacts,
+    Demand,
+    FleetModel,
+    FleetPlan,
+    FleetSpread,
+    Posts,
+    Run,
+    Waiting,
+    Waits,
+    ZoneFacts,
+)
 from dunnage.release import Release
 from dunnage.text import several
 
@@ -208,7 +220,13 @@ class FleetTask:
         self._parking = tuple(parking)
         self._sums.clear()
         self._known.clear()
-        self._whole = {day: ready.parked(self._parking) for day, ready in self._whole.items()}
+        number = self._places.number
+        if all(own is None or (number[zone, own.posts] >= 0).all() for zone, own in enumerate(parking)):
+            self._whole = {day: ready.parked(self._parking) for day, ready in self._whole.items()}
+        else:  # posts of another task, at stops where none of these rides begins or ends
+            del self._places
+            self._whole.clear()
+            self._apart.clear()
 
     def __repr__(self) -> str:
         return f"FleetTask({len(self.ground.zones)} zones, {len(self.days)} days)"
@@ -309,8 +327,12 @@ class FleetTask:
         self._tell("simulating all zones together")
         self.parking, final = chosen, tuple(fleet)
         if self.served:
-            near = self._bracketed(fleet, _FIRST_DAYS, narrow=True)
-            final = self._lowered(self._bracketed(near, len(self.days), narrow=False))
+            try:
+                final = self._smallest_together(fleet)
+            except UnreachableError:  # what is best for few shuttles may not be best for as many as it takes
+                most = [self.most_shuttles(zone) if zone in self.served else 0 for zone in range(num)]
+                self.parking = self.parked_best(most)
+                final = self._smallest_together(fleet)
             final = self._parked_better(final)
         return Sized(fleet=final, alone=alone, runs=self.runs(final), parking=self.parking)
 
@@ -350,7 +372,7 @@ class FleetTask:
 
     def _check_reach(self) -> None:
         """Refuse a target that a zone misses even with every useful shuttle."""
-        missed = []
+        every, missed = range(len(self.ground.zones)), []
         for zone in self.served:
             day, most, ways = int(np.argmax(self.legs[:, zone])), self.most_shuttles(zone), self.ways(zone)
             guess = self._guess(day, zone)
@@ -362,7 +384,13 @@ class FleetTask:
             if min(waits) > _OUT_OF_REACH * self.max_wait:
                 missed.append((zone, waits))
         if missed:
-            raise UnreachableError(self.max_wait, [self._reach(zone, waits) for zone, waits in missed])
+            best = {zone: self.ways(zone)[int(np.argmin(waits))] for zone, waits in missed}
+            # Second rides begin a little later than expected if all zones are simulated together.
+            self.parking = [best.get(zone, self.ways(zone)[0] if zone in self.served else None) for zone in every]
+            waits = self.mean_waits([self.most_shuttles(zone) if zone in self.served else 0 for zone in every])
+            raise UnreachableError(
+                self.max_wait, [self._reach(zone, way, float(waits[zone])) for zone, way in best.items()]
+            )
 
     def _guess(self, day: int, zone: int) -> int:
         return max(1, round(solo_cover(self._rides(day, zone).requests, self.ground.times) / _GUESSED_SHARING))
@@ -376,10 +404,9 @@ class FleetTask:
             rides += self.days[day].weight * len(run.waits)
         return total / rides
 
-    def _reach(self, zone: int, waits: Sequence[float]) -> Reach:
+    def _reach(self, zone: int, way: Parking | None, shortest: float) -> Reach:
         """Say what a zone can reach: its shortest wait, and a smaller fleet for nearly that."""
-        shortest, most = min(waits), self.most_shuttles(zone)
-        way = self.ways(zone)[int(np.argmin(waits))]
+        most = self.most_shuttles(zone)
         near = max(math.ceil(_NEARLY * shortest), math.ceil(shortest) + 1)
         few, enough = 0, most
         while enough - few > grain(enough):
@@ -484,6 +511,10 @@ class FleetTask:
         return min(int(self.legs[:, zone].max()), 8 + 4 * self.solo_cover(zone))
 
     # All zones together
+
+    def _smallest_together(self, start: Sequence[int]) -> Fleet:
+        near = self._bracketed(start, _FIRST_DAYS, narrow=True)
+        return self._lowered(self._bracketed(near, len(self.days), narrow=False))
 
     def _bracketed(self, start: Sequence[int], days: int, *, narrow: bool) -> list[int]:
         """Search for a fleet with which every zone meets the target on the first days.
@@ -643,7 +674,7 @@ def size(
     UserError
         If the release has no counts, the city lacks a stop or data for sizing, or there are too many trips.
     NoPlanError
-        If no fleet meets the target.
+        If no fleet meets the target; it says which wait can be reached, and with how many shuttles.
     """
     start = time.monotonic()
     tell = progress or (lambda line: None)
@@ -659,6 +690,7 @@ def size(
         release=release.certificate.digest,
         zones=ground.zones,
         shuttles=sized.fleet,
+        posts=recorded_posts(task, sized),
         model=FleetModel(
             name="smallest-fleet",
             max_wait_seconds=max_wait,
@@ -688,6 +720,7 @@ def released_task(
     service: Service | None = None,
     seed: int = 0,
     day: str | None = None,
+    parking: Sequence[Parking | None] | None = None,
     progress: Progress | None = None,
 ) -> FleetTask:
     """Expand a release of counts into days for sizing a fleet; parameters as for :func:`size`."""
@@ -700,21 +733,61 @@ def released_task(
         service=service or Service(),
         max_wait=max_wait,
         span=service_seconds(release.universe),
+        parking=parking,
         progress=progress,
     )
 
 
 def planned_task(release: Release, ground: Ground, plan: FleetPlan, *, progress: Progress | None = None) -> FleetTask:
-    """Sample again the days for which a plan was sized, to simulate its fleet or similar fleets."""
+    """Sample again the days for which a plan was sized, to simulate its fleet or similar fleets as it parks them."""
     model = plan.model
     wait = None if model is None else model.max_wait_seconds
     if model is None or wait is None or model.service is None or model.expansions is None or model.seed is None:
         raise ParameterError("the plan does not say how it was sized. Size the fleet again.")
     check_max_wait(wait)
-    how = {"expansions": model.expansions, "seed": model.seed}
     return released_task(
-        release, ground, max_wait=float(wait), service=model.service, day=model.day, progress=progress, **how
+        release,
+        ground,
+        max_wait=float(wait),
+        expansions=model.expansions,
+        service=model.service,
+        seed=model.seed,
+        day=model.day,
+        parking=planned_parking(plan, ground),
+        progress=progress,
     )
+
+
+_FOLLOWS: dict[bool, Waiting] = {False: "posts", True: "requests, then posts"}
+
+
+def recorded_posts(task: FleetTask, sized: Sized) -> dict[str, Posts]:
+    """Return where a sized fleet waits, for its plan: as many posts as may be open."""
+    stops, posts = task.ground.city.stops, {}
+    for zone, own, number in zip(task.ground.zones, sized.parking, sized.fleet, strict=True):
+        if own is not None:
+            hours = tuple(tuple(stops[stop] for stop in row) for row in own.first(number).tolist())
+            posts[zone] = Posts(waiting=_FOLLOWS[own.follows], begin=own.begin, stops=hours)
+    return posts
+
+
+def planned_parking(plan: FleetPlan, ground: Ground) -> tuple[Parking | None, ...]:
+    """Return where the shuttles of a plan wait, with stops numbered as in the city."""
+    number = {stop: place for place, stop in enumerate(ground.city.stops)}
+    parking = []
+    for zone in ground.zones:
+        own = plan.posts.get(zone)
+        if own is None:
+            parking.append(None)
+            continue
+        if lost := next((stop for row in own.stops for stop in row if stop not in number), None):
+            raise ParameterError(
+                f"the plan parks shuttles of zone {zone!r} at {lost!r}, which is not a stop of the city. Use the city "
+                "of the plan."
+            )
+        posts = np.array([[number[stop] for stop in row] for row in own.stops], dtype=np.int64)
+        parking.append(Parking(posts=posts, begin=own.begin, follows=own.waiting == _FOLLOWS[True]))
+    return tuple(parking)
 
 
 def expanded_days(
@@ -850,9 +923,28 @@ def _assumptions(
         f"Each trip begins at a random second of its window. {several(num_days, 'such day')} "
         f"{'was' if num_days == 1 else 'were'} simulated.",
         *dates,
-        "Every shuttle is in service for the whole service day. When nobody needs it, it parks at a hub of its zone "
-        "or, if there is no hub, at the stop nearest to all others.",
+        "Every shuttle is in service for the whole service day.",
+        *_parking_words(task),
     )
+
+
+def _parking_words(task: FleetTask) -> Iterator[str]:
+    """Say how the shuttles of each zone wait for riders."""
+    needed = "go to where the requests of the last quarter of an hour need them soonest, or else"
+    words = {
+        True: f"{needed} to the stops in {PARKING_FILE}, which are near where trips begin in each hour.",
+        False: f"wait at the stops in {PARKING_FILE}, which are near where trips begin in each hour.",
+        None: f"{needed} to a hub of their zone, or to the stop nearest to all others if it has no hub.",
+    }
+    for follows, does in words.items():
+        zones = [
+            task.ground.zones[zone]
+            for zone in task.served
+            if (None if (own := task.parking[zone]) is None else own.follows) is follows
+        ]
+        if zones:
+            more = f" and {len(zones) - _MAX_ZONES_NAMED} more" if len(zones) > _MAX_ZONES_NAMED else ""
+            yield f"Shuttles without riders in {', '.join(zones[:_MAX_ZONES_NAMED])}{more} {does}"
 
 
 def _notes(task: FleetTask, sized: Sized) -> tuple[str, ...]:

@@ -134,6 +134,9 @@ def feed_contents(path: Path) -> dict[str, bytes]:
         if path.suffix.lower() == ".csv":
             what, remedy = "a city is a folder with stops.csv, or a GTFS feed", f"Give the folder: {path.parent}."
         raise InputError(str(path), [Problem(what, remedy=remedy)]) from None
+    except FileNotFoundError:
+        remedy = "Check the path. Give the folder of a city, or a GTFS feed (a folder or a zip)."
+        raise InputError(str(path), [Problem("does not exist", remedy=remedy)]) from None
     except OSError as error:
         what = f"the feed cannot be read ({error.strerror or type(error).__name__})"
         raise InputError(str(path), [Problem(what, remedy="Check its name and permissions.")]) from None
