@@ -96,7 +96,7 @@ def test_a_sized_fleet_runs_as_a_fleet_can() -> None:
 
 
 def test_waits_that_no_fleet_can_reach_or_that_are_none_are_refused():
-    with pytest.raises(NoPlanError, match="0.01 seconds"):
+    with pytest.raises(NoPlanError, match=r"0\.01 seconds"):
         task_of(30, max_wait=0.01).size()
     for wait in (0, -3, float("nan"), float("inf")):
         with pytest.raises(ParameterError):

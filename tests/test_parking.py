@@ -237,7 +237,7 @@ def test_a_fleet_that_misses_its_target_is_no_saving(planned, tmp_path):
     few = apply_fleet(tmp_path / "few.csv", data, release, place, shuttle_hour=60)
     assert (few.to_dict()["meets_target"], few.cost.difference_per_day) == (False, None)
     assert sum(few.needed) > 2
-    first, second, *rest = few.summary().splitlines()
+    first, second, *_ = few.summary().splitlines()
     assert first.startswith("WARNING")
     assert f" {sum(few.needed)} shuttles" in second
     assert "privacy costs" not in few.summary()

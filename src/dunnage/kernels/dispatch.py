@@ -48,17 +48,19 @@ MOVED, FROM, TO, DEPARTED, TURNED, ARRIVED, LEFT, CARRIED = range(8)
 MOVE_COLUMNS = 8
 # Columns of zones: first place, number of places, where its square of travel times starts, first home, number of homes,
 # first shuttle, number of shuttles, when something was requested last, how many parked shuttles are asleep, how many
-# shuttles have no work, whether these follow the latest requests, first post, and number of posts.
-FIRST, SIZE, SQUARE, HOME, HOMES, FLEET, VEHICLES, LATEST, ASLEEP, IDLE, FOLLOWS, POST, POSTS = range(13)
+# shuttles have no work, whether these follow the latest requests, first post, number of posts, and number of places
+# with recent requests.
+FIRST, SIZE, SQUARE, HOME, HOMES, FLEET, VEHICLES, LATEST, ASLEEP, IDLE, FOLLOWS, POST, POSTS, RECENT = range(14)
 # Columns of posts, by importance: the place, how many posts at this place come up to this one, and the next of them.
 STAND, ORDINAL, AGAIN = range(3)
 POST_COLUMNS = 3
 # Rules of a service, the second at which the first period of posts begins, and the seconds of a period.
 CAPACITY, MAX_WAIT, DWELL, WEIGH_WAIT, WEIGH_RIDE, WEIGH_DRIVE, BEGIN, PERIOD = range(8)
-# Columns of demand, one line per place: number of the running window, requests in it and in the one before, and
-# shuttles without work that are there or on their way there.
-NUMBER, RUNNING, BYGONE, STOCK = range(4)
-DEMAND_COLUMNS = 4
+# Columns of demand, one line per place: number of the running window, requests in it and in the one before, shuttles
+# without work that are there or on their way there, and whether it is listed. From the first line of a zone on, LIST
+# has the places with recent requests.
+NUMBER, RUNNING, BYGONE, STOCK, LISTED, LIST = range(6)
+DEMAND_COLUMNS = 6
 # The best so far: its cost, the node after or at which the rider boards, and where the rider alights.
 COST, BOARD_AT, ALIGHT_AT, HOW, POSITIONS, PLACES = range(6)
 BEST_COLUMNS = 6
@@ -483,12 +485,20 @@ def wanted_place(zone: Any, times: Any, demand: Any, rules: Any, place: int, now
     gone = now % WINDOW
     best: Any = np.int64(-1)
     least = np.int64(PATIENCE)
-    for there in range(zone[FIRST], zone[FIRST] + zone[SIZE]):
+    spot = zone[FIRST]
+    while spot < zone[FIRST] + zone[RECENT]:
+        there = demand[spot, LIST]
         roll(demand, there, now)
         requests = demand[there, BYGONE] * (WINDOW - gone) + demand[there, RUNNING] * WINDOW
+        if demand[there, BYGONE] + demand[there, RUNNING] == 0:  # the last of the list takes its spot
+            demand[there, LISTED] = 0
+            zone[RECENT] -= 1
+            demand[spot, LIST] = demand[zone[FIRST] + zone[RECENT], LIST]
+            continue
+        spot += 1
         if requests > 0:
             turn = (demand[there, STOCK] + 1) * rules[CAPACITY] * WINDOW * WINDOW // requests + times[row + there]
-            if turn < least:
+            if turn < least or (turn == least and there < best):
                 best, least = there, turn
     return best
 
@@ -535,7 +545,8 @@ def nearest_post(zone: Any, times: Any, parks: Any, demand: Any, rules: Any, pla
 def rest(tables: Any, lists: Any, zone: Any, times: Any, parks: Any, rules: Any, shuttle: int, now: int) -> Any:
     """Choose what a shuttle without work does; return when to call this again.
 
-    It drives to where it is wanted, or to its post or home, or parks. After a drive it parks first, so that the record shows it standing.
+    It drives to where it is wanted, or to its post or home, or parks. After a drive it parks first, so that the record
+    shows it standing.
     """
     nodes, shuttles, _, moves = tables
     heads, spare, demand = lists
@@ -658,6 +669,10 @@ def match(tables: Any, lists: Any, zone: Any, ways: Any, rules: Any, leg: int, b
     reschedule(clock, shuttle, nodes[shuttles[shuttle, AT], LEAVE])
     roll(demand, legs[leg, ORIGIN], now)
     demand[legs[leg, ORIGIN], RUNNING] += 1
+    if demand[legs[leg, ORIGIN], LISTED] == 0:
+        demand[legs[leg, ORIGIN], LISTED] = 1
+        demand[zone[FIRST] + zone[RECENT], LIST] = legs[leg, ORIGIN]
+        zone[RECENT] += 1
     zone[LATEST] = now
     for other in range(zone[FLEET], zone[FLEET] + zone[VEHICLES]):  # wake sleeping shuttles
         if zone[ASLEEP] == 0:
@@ -783,7 +798,7 @@ def choose_posts(times: Any, rides: Any, num: int) -> Any:
 
 @kernel
 def list_posts(posts: Any, firsts: Any, stands: Any) -> Any:
-    """Enter the posts of a zone, and the first of each place; from the last to the first, so that each knows the next."""
+    """Enter the posts of a zone and the first of each place, from the last to the first: each knows the next."""
     for post in range(len(stands) - 1, -1, -1):
         posts[post, STAND], posts[post, AGAIN] = stands[post], firsts[stands[post]]
         firsts[stands[post]] = post

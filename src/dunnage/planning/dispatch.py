@@ -537,7 +537,8 @@ class Dispatch:
         places_of = (self.places.firsts[:-1], np.diff(self.places.firsts), self.places.squares[:-1])
         follows = np.array([own is None or own.follows for own in self.parking], dtype=np.int64)
         posts_of = (follows, np.cumsum(num_posts) - num_posts, num_posts)
-        table = np.column_stack([*places_of, homes, sizes, fleets, vehicles, 0 * sizes, vehicles, vehicles, *posts_of])
+        now = (0 * sizes, vehicles, vehicles)  # latest request, asleep and idle shuttles
+        table = np.column_stack([*places_of, homes, sizes, fleets, vehicles, *now, *posts_of, 0 * sizes])
         begin = next((own.begin for own in self.parking if own is not None), 0)
         weights = (of.wait_weight, of.ride_weight, of.drive_weight)
         best = np.zeros(k.BEST_COLUMNS, dtype=np.int64)

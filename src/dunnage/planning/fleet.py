@@ -129,7 +129,7 @@ class UnreachableError(NoPlanError):
         )
         more = f"; {len(zones) - _MAX_ZONES_NAMED} more zones miss it" if len(zones) > _MAX_ZONES_NAMED else ""
         super().__init__(
-            f"no fleet keeps the mean wait to {max_wait:g} seconds, because more shuttles would not help: {named}{more}. "
+            f"no fleet keeps the mean wait to {max_wait:g} seconds: {named}{more}. More shuttles would not help. "
             f"Set --max-wait to {self.near_seconds} or more, or divide large zones into smaller ones."
         )
 
@@ -387,9 +387,9 @@ class FleetTask:
             best = {zone: self.ways(zone)[int(np.argmin(waits))] for zone, waits in missed}
             # Second rides begin a little later than expected if all zones are simulated together.
             self.parking = [best.get(zone, self.ways(zone)[0] if zone in self.served else None) for zone in every]
-            waits = self.mean_waits([self.most_shuttles(zone) if zone in self.served else 0 for zone in every])
+            together = self.mean_waits([self.most_shuttles(zone) if zone in self.served else 0 for zone in every])
             raise UnreachableError(
-                self.max_wait, [self._reach(zone, way, float(waits[zone])) for zone, way in best.items()]
+                self.max_wait, [self._reach(zone, way, float(together[zone])) for zone, way in best.items()]
             )
 
     def _guess(self, day: int, zone: int) -> int:
@@ -542,7 +542,7 @@ class FleetTask:
                 return fleet
 
     def _reach_together(self, zone: int, wait: float) -> Reach:
-        """Say that a zone just misses the target with all useful shuttles, if second rides begin when they really do."""
+        """Say that a zone just misses the target with all useful shuttles, if all zones are simulated together."""
         most, near = self.most_shuttles(zone), max(math.ceil(wait), math.ceil(self.max_wait) + 1)
         name = self.ground.zones[zone]
         return Reach(zone=name, most=most, wait_seconds=wait, shuttles=most, near_seconds=near)
@@ -774,7 +774,7 @@ def recorded_posts(task: FleetTask, sized: Sized) -> dict[str, Posts]:
 def planned_parking(plan: FleetPlan, ground: Ground) -> tuple[Parking | None, ...]:
     """Return where the shuttles of a plan wait, with stops numbered as in the city."""
     number = {stop: place for place, stop in enumerate(ground.city.stops)}
-    parking = []
+    parking: list[Parking | None] = []
     for zone in ground.zones:
         own = plan.posts.get(zone)
         if own is None:

@@ -224,7 +224,7 @@ class FleetDocument(Model):
     probes: int
     model: OrEmpty[FleetModel]
     fleet: dict[str, int]
-    parking: dict[str, Waiting] = {}  # zones whose shuttles do not wait at hubs; parking.csv has their posts
+    parking: dict[str, Waiting] = Field(default={})  # zones with posts, which parking.csv has; others wait at hubs
     zones: dict[str, ZoneFacts]
     operation: OrEmpty[Run]
     demand: OrEmpty[Demand]

@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
+from pydantic import Field
 
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.errors import ParameterError, ReleaseError
@@ -46,6 +47,7 @@ from dunnage.planning.fleet import (
     DayRun,
     FleetTask,
     Reach,
+    Sized,
     UnreachableError,
     check_max_wait,
     demand_facts,
@@ -139,7 +141,7 @@ class FleetSettlementDocument(PrivateModel):
     zones: list[SettledZone]
     operation: OrEmpty[Run]
     sized_on_truth: SizedOnTruth | None
-    reach: list[SettledReach] = []  # without a fleet that meets the target
+    reach: list[SettledReach] = Field(default=[])  # without a fleet that meets the target
     demand: Demand
     cost: FleetCost | None
     days: int
@@ -158,11 +160,11 @@ class FleetSettlementDocument(PrivateModel):
             if ideal is not None:
                 fleet = f"the true trips need {several(ideal.shuttles, 'shuttle')}; {self.shuttles} are planned"
                 lines.append(f"Needed      {fleet}")
-        for zone in self.reach:
-            lines.append(
-                f"Reach       {zone.zone}: no fleet meets the target on the true trips; {zone.most} shuttles reach "
-                f"{zone.wait_seconds:.0f} s, {zone.shuttles} reach {zone.near_seconds} s"
-            )
+        lines += [
+            f"Reach       {own.zone}: no fleet meets the target on the true trips; {several(own.most, 'shuttle')} "
+            f"reach {own.wait_seconds:.0f} s, {several(own.shuttles, 'shuttle')} reach {own.near_seconds} s"
+            for own in self.reach
+        ]
         if ideal is None and not self.reach:
             lines.append(f"Note        no fleet meets the target of {target:g} s on the true trips")
         lines += [
@@ -420,7 +422,8 @@ def apply_fleet(
     runs = [DayRun.of(day, run, len(fleet)) for day, run in zip(served.days, operations, strict=True)]
     waits = served.mean_waits_of(runs).tolist()
     tell("sizing the fleet that the true trips need")
-    sized, reach = None, ()
+    sized: Sized | None = None
+    reach: tuple[Reach, ...] = ()
     try:
         sized = task.size()
     except UnreachableError as error:  # its message reveals something about the trips, so it is not shown
@@ -560,8 +563,7 @@ def served_task(task: FleetTask, fleet: tuple[int, ...], parking: Sequence[Parki
         rest = {item.name: getattr(requests, item.name)[kept] for item in fields(requests)}
         rest["after"] = np.where(rest["after"] >= 0, (np.cumsum(kept) - 1)[rest["after"]], -1)
         days.append(replace(day, requests=Requests(**rest)))
-    how = {"service": task.service, "max_wait": task.max_wait, "span": task.span}
-    return FleetTask(task.ground, days, parking=parking, **how)
+    return FleetTask(task.ground, days, service=task.service, max_wait=task.max_wait, span=task.span, parking=parking)
 
 
 def _events(task: FleetTask, operations: tuple[Operation, ...]) -> pa.Table:

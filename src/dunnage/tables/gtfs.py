@@ -334,11 +334,10 @@ def feed_city(path: str | PathLike[str], setting: FeedSetting | None = None) -> 
         said.append(f"{several(unserved, 'stop')} without any trip {are} left out.")
     said += timetable.notes
     city = City(stops=ids, lat=stops.lat[kept], lon=stops.lon[kept])
-    apart = haversine(stops.lat[kept], stops.lon[kept])
-    hubs, chosen = _hubs(feed, city, apart, timetable, kept, setting)
+    hubs, chosen = _hubs(feed, city, timetable, kept, setting)
     near_hubs = {}  # the hub of each stop near one
     if hubs.any():
-        far = apart[:, hubs]
+        far = haversine(stops.lat[kept], stops.lon[kept], np.flatnonzero(hubs)).T
         nearest, near = np.flatnonzero(hubs)[far.argmin(axis=1)], np.flatnonzero(far.min(axis=1) <= _HUB_REACH_KM)
         near_hubs = dict(zip(kept[near].tolist(), nearest[near].tolist(), strict=True))
     buses, more = _buses(timetable, near_hubs, setting)
@@ -586,7 +585,7 @@ def _timed(rows: Mapping[str, Sequence[_Call]]) -> tuple[dict[str, _Visits], lis
 
 
 def _hubs(
-    feed: _Feed, city: City, apart: FloatArray, timetable: _Timetable, kept: IntArray, setting: FeedSetting
+    feed: _Feed, city: City, timetable: _Timetable, kept: IntArray, setting: FeedSetting
 ) -> tuple[BoolArray, str]:
     """Choose hubs: the named stops, or the busiest stops that are far enough apart."""
     hubs = np.zeros(len(city.stops), dtype=bool)
@@ -604,10 +603,14 @@ def _hubs(
         for stop in visits.stops:
             routes[stop].add(timetable.routes[trip])
     order = sorted(num, key=lambda place: (-num[place], -len(routes[place]), place))
+    assert city.lat is not None
+    assert city.lon is not None
     chosen: list[int] = []
+    near = np.zeros(len(city.stops), dtype=bool)
     for stop in np.searchsorted(kept, order).tolist():
-        if len(chosen) < setting.hubs and all(apart[stop, other] >= _HUBS_APART_KM for other in chosen):
+        if len(chosen) < setting.hubs and not near[stop]:
             chosen.append(stop)
+            near |= haversine(city.lat, city.lon, np.array([stop]))[0] < _HUBS_APART_KM
     hubs[chosen] = True
     said = (
         f"Hubs are the {several(len(chosen), 'stop')} with most departures that are at least "
