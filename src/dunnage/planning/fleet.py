@@ -26,6 +26,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -80,6 +81,8 @@ _OUT_OF_REACH = 1.1
 # A fleet for the shortest possible wait would be huge: it is given for a wait that is so much longer.
 _NEARLY = 1.2
 _MAX_ZONES_NAMED = 3
+# Fleets of at most this many shuttles are sized with each way to wait in all zones: it takes little time.
+_SMALL_FLEET = 60
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -440,14 +443,31 @@ class FleetTask:
         return tuple(ways[zone][best[zone]] if zone in ways else None for zone in range(len(fleet)))
 
     def _parked_better(self, fleet: Fleet) -> Fleet:
-        """Try the fleet with the best way to wait in every zone, with all zones together; it may need fewer still."""
-        before, after = self.parking, self.parked_best(fleet)
-        if after != before:
-            self.parking = after
-            if (self.mean_waits(fleet) <= self.max_wait).all() and sum(fewer := self._lowered(fleet)) < sum(fleet):
-                return fewer
-            self.parking = before
-        return fleet
+        """Try other parking with all zones together; keep the one that needs fewest shuttles.
+
+        In each zone, the way with the shortest wait for this fleet; and, if the fleet is small, each way in all zones:
+        what is best for a zone by itself on one day may need one shuttle more in the end.
+        """
+        best, parking = fleet, self.parking
+        better = self.parked_best(fleet)
+        if better != parking:
+            self.parking = better
+            if (self.mean_waits(fleet) <= self.max_wait).all():
+                best, parking = min((best, parking), (self._lowered(fleet), better), key=lambda one: sum(one[0]))
+        for number in range(3 if sum(fleet) <= _SMALL_FLEET else 0):
+            ways = [self.ways(zone)[number] if zone in self.served else None for zone in range(len(fleet))]
+            near = [
+                self._does_alone(int(self.legs[:, zone].argmax()), zone, best[zone], ways[zone]) for zone in self.served
+            ]
+            if tuple(ways) != parking and all(near):
+                self.parking = ways
+                with suppress(UnreachableError):
+                    best, parking = min(
+                        (best, parking), (self._smallest_together(best), tuple(ways)), key=lambda one: sum(one[0])
+                    )
+        if self.parking != parking:
+            self.parking = parking
+        return best
 
     # Each zone by itself
 
