@@ -122,32 +122,29 @@ def test_shuttles_wait_at_the_posts_of_the_hour():
     assert run.waits.tolist() == [0, 100, 0, 300]
 
 
-def hub_fleet(task: FleetTask) -> int | None:
-    """Return the smallest fleet that waits at hubs; None if the target is out of reach."""
-    hubs = FleetTask(task.ground, task.days, service=task.service, max_wait=task.max_wait, span=SPAN)
-    most = hubs.most_shuttles(0)
-    return next((num for num in range(1, most + 1) if hubs.mean_waits([num])[0] <= task.max_wait), None)
+def smallest_with(task: FleetTask, way: Parking | None) -> int | None:
+    """Return the smallest fleet that waits in one way; None if the target is out of reach."""
+    own = FleetTask(task.ground, task.days, service=task.service, max_wait=task.max_wait, span=SPAN, parking=[way])
+    fleets = range(1, own.most_shuttles(0) + 1)
+    return next((num for num in fleets if own.mean_waits([num])[0] <= task.max_wait), None)
 
 
-def test_many_stops_with_few_rides_need_posts_and_bursts_keep_following():
-    task = wide_task()
-    assert hub_fleet(task) is None  # the hub is too far
+def test_many_stops_with_few_rides_need_posts():
+    task = wide_task(days=1)
+    assert smallest_with(task, None) is None  # the hub is too far
     sized = task.size()
     assert sized.fleet[0] < task.most_shuttles(0) / 2
     assert sized.parking[0] is not None
     assert task.mean_waits(sized.fleet)[0] <= WAIT
-    for shape in ("tide", "bursts"):
-        task = wide_task(shape=shape, max_wait=300)
-        hubs = hub_fleet(task)
-        assert hubs is None or task.size().fleet[0] <= hubs
-    bursts = wide_task(shape="bursts", max_wait=300)
-    follow, only, _ = bursts.ways(0)
-    most = bursts.size().fleet
-    waits = {}
-    for name, way in (("follow", follow), ("only", only)):
-        bursts.parking = [way]
-        waits[name] = bursts.mean_waits(most)[0]
-    assert min(waits.values()) <= 300
+
+
+@pytest.mark.parametrize("shape", ["spread", "tide", "bursts"])
+def test_the_fleet_is_that_of_the_best_way_to_wait(shape):
+    task = wide_task(80, shape=shape, max_wait=400, days=1)
+    each = [num for way in task.ways(0) if (num := smallest_with(task, way)) is not None]
+    sized = task.size()
+    assert min(each) <= sized.fleet[0] <= min(each) + 1
+    assert task.parking == sized.parking
 
 
 def test_a_target_out_of_reach_is_refused_early_with_what_can_be_reached():

@@ -8,7 +8,9 @@ in order of time.
 
 A shuttle without work drives to where it is needed: the stop where, after the drive, its turn comes soonest if every
 waiting shuttle leaves full, judging by the requests of the last quarter of an hour. If that would take two hours, it
-drives home. Parked shuttles decide again every minute. A shuttle can be called during such a drive: it continues to its
+drives home or, in zones with posts, to the nearest open post: with n shuttles without work, the first n posts of the
+hour are open, by importance. Zones may also leave out the first step and only use posts; then a few more are open.
+Parked shuttles decide again every minute. A shuttle can be called during such a drive: it continues to its
 goal first, or turns back to the stop it left, which takes the same share of the way back as it drove of the way out.
 With riders on board, or called by a rider, it drives to its next stop before anything else.
 
@@ -19,6 +21,12 @@ most: if they go home or stay where they are, 400 shuttles per zone are not enou
 turns are counted by single riders instead of full shuttles, fleets have 221, 198, 116 and 316. Weights matter less:
 without a weight on driving 198, 190, 122, 355; with the same weight on waits as on rides 191, 176, 117, 370; with twice
 the present weight on waits 190, 169, 109, 320. Differences of one or two per cent are noise.
+
+Posts were chosen on a real feed (416 stops, 12 hubs, 4 zones). With 2,000 trips a day all over it, no fleet with homes
+at hubs meets the target; with posts after requests it takes 69 shuttles, only with posts 63 (67 if no more posts are
+open than shuttles need). With 4,000 trips in tides and peaks: 144 with homes, 127 with posts after requests (130 with
+the same posts all day), 172 only with posts. If a post counts as taken a quarter of the time instead of half: 70, 64
+and 130.
 
 All numbers are whole, so the same input gives the same operation on every machine.
 
