@@ -14,18 +14,22 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import dunnage as dn
+from benchmarks.dispatch import smallest
 from benchmarks.measuring import Row, row, taken
 from dunnage.mechanisms.counts import Counted, DrawnCounts, NoisyCounts, true_counts
 from dunnage.noise.source import Noise
-from dunnage.planning.demand import Ground, counted_trips, service_seconds
-from dunnage.planning.dispatch import Service
+from dunnage.planning.demand import Day, Ground, Trips, counted_trips, service_seconds
+from dunnage.planning.dispatch import Dispatch, Service
 from dunnage.planning.fleet import EXPANSIONS, MAX_WAIT_SECONDS, FleetTask, expanded_days
 from dunnage.samples import TripSetting, city, generate_trips
 
 MORNING = ("08:00", "10:00")
 TRIPS = 4_878
 EPSILON = 1
+MOST = 200  # shuttles of a zone; if hubs need more, they count as these
 
 
 def counts(size: int | None = None, *, window: tuple[str, str] = MORNING, noisy: bool = False) -> tuple[Counted, Any]:
@@ -53,6 +57,16 @@ def sized(ground: Ground, true: Counted, released: DrawnCounts | Counted, runs: 
     return f"{int(released.counts.sum()):,} trips, {legs:,} legs, {sum(fleet):,} shuttles", sum(fleet), seconds
 
 
+def riders_all_over(ground: Ground) -> tuple[str, int, int]:
+    """Size for riders between all stops alike; return the trips, and the fleets with posts and with hubs only."""
+    generator, num, span = np.random.default_rng(1), 2_000, (8 * 3600, 18 * 3600)
+    ends = generator.integers(0, len(ground.city.stops), (2, num))
+    day = Day.of(Trips.in_order(*ends, generator.integers(*span, num)), ground)
+    task = FleetTask(ground, [day], service=Service(), max_wait=MAX_WAIT_SECONDS, span=span)
+    hubs = smallest(Dispatch(day.requests, ground.times, ground.homes, Service()), MOST)
+    return f"{num:,} trips all over the city in ten hours", sum(task.size().fleet), int(hubs.sum())
+
+
 def run() -> list[Row]:
     ground = Ground.of(city())
     hours = counts()
@@ -61,6 +75,7 @@ def run() -> list[Row]:
     many, _, longer = sized(ground, *counts(10 * TRIPS))
     day, _, of_day = sized(ground, *counts(window=("00:00", "24:00")))
     noisy, created, of_noisy = sized(ground, *counts(noisy=True))
+    scattered, with_posts, at_hubs = riders_all_over(ground)
     return [
         row(f"sizing two hours: {name}; peer 2 s", seconds, 2.0),
         row(f"sizing ten times the two hours: {many}; peer 60 s", longer, 60.0),
@@ -68,4 +83,5 @@ def run() -> list[Row]:
         row(f"sizing the day: {day}; peer 10 s", of_day, 10.0),
         row(f"sizing two hours, Laplace noise, epsilon 1: {noisy}; peer true counts", of_noisy, seconds),
         row("sizing two hours, Laplace noise, epsilon 1; peer true counts", created, needed, "shuttles"),
+        row(f"sizing {scattered}; peer shuttles that wait at hubs", with_posts, at_hubs, "shuttles"),
     ]

@@ -188,7 +188,7 @@ def _curve(task: FleetTask, fleet: Sequence[int], *, days: int) -> tuple[list[tu
 def day() -> None:
     """Size a fleet for a whole day of O5 counts, and draw what shuttles do by half-hours on the true trips."""
     found = sized("O5", Fraction(1), 0, WHOLE_DAY)
-    run = Running.of(found.done.task, found.done.planned)
+    run = Running.of(found.done.served, found.done.planned)
     left, top, width, height = 56.0, 92.0, 680.0, 220.0
     num = len(run.starts)
     down, across = Scale(0.0, 1.04 * run.shuttles, height, 0.0), Scale(0.0, num)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from dunnage.ledger import Ledger
 from dunnage.model.city import Buses, City
 from dunnage.noise.source import Noise
 from dunnage.planning.demand import Trips
-from dunnage.planning.dispatch import Dispatch, Operation, Requests, Service
+from dunnage.planning.dispatch import Dispatch, Operation, Parking, Requests, Service
 
 SPAN = (8 * 3600, 10 * 3600)
 SHAPES = ("spread", "commute", "waves", "linked", "crowd")
@@ -36,10 +37,21 @@ class Case:
 
 
 def simulate(
-    requests: Requests, fleet: Any, times: Any, homes: Any, service: Service | None = None, **options: float
+    requests: Requests,
+    fleet: Any,
+    times: Any,
+    homes: Any,
+    service: Service | None = None,
+    parking: Sequence[Parking | None] | None = None,
+    **options: float,
 ) -> Operation:
     """Operate a fleet on requests."""
-    return Dispatch(requests, times, homes, service or Service()).run(fleet, **options)
+    return Dispatch(requests, times, homes, service or Service(), parking).run(fleet, **options)
+
+
+def starts(homes: Sequence[Any], parking: Sequence[Parking | None]) -> list[Any]:
+    """Return the stops where the shuttles of each zone may start: its posts, or else its homes."""
+    return [home if own is None else own.posts[0] for home, own in zip(homes, parking, strict=True)]
 
 
 def plane_times(num_stops: int, rng: np.random.Generator, across_seconds: int = 900) -> NDArray[np.int32]:

@@ -230,6 +230,8 @@ def test_plan_that_must_be_mended_is_not_recommended_while_another_is_there():
     lines = _frontier(*points, recommended="fine").summary().splitlines()
     assert [line[:3] for line in lines[1:5]] == ["! w", "! m", "* f", "! i"]
     assert "95 %" in lines[1]
+    legends = [_frontier(*some, recommended="fine").summary().splitlines()[3] for some in (points[:2], points[1:])]
+    assert ["trucks" in legend for legend in legends] == [False, True]  # only reasons that apply are stated
 
 
 def test_policy_may_come_without_a_mechanism_or_with_a_blank_one(place):

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 from dunnage.errors import InputError, OutputError, ParameterError, Refusal
 from dunnage.model import city as city_module
 from dunnage.model.city import Buses, City
+from dunnage.model.routes import find_routes
 
 PAIRS = [(start, end) for start in "ABC" for end in "ABC"]
 MODES = "origin,destination,mode\n" + "".join(f"{a},{b},{'walk' if a == b else 'bus'}\n" for a, b in PAIRS)
@@ -257,3 +259,23 @@ def test_zones_are_cut_evenly_and_apart():
             made.with_zones(num)
     with pytest.raises(Refusal):
         City(stops=("a",)).with_zones(1)
+
+
+def test_tables_of_pairs_are_the_same_part_by_part(tmp_path, monkeypatch):
+    rng = np.random.default_rng(2)
+    num = 9
+    place = City(stops=tuple(f"S{i}" for i in range(num)), lat=rng.random(num) / 9, lon=rng.random(num) / 9)
+    place = replace(place.with_zones(2).with_times(), hubs=np.arange(num) % 4 == 0)
+    routes = find_routes(place)
+    folder = place.with_modes(routes.mode_names, routes.mode).write(tmp_path / "city")
+    streamed = City.read_folder(folder)
+    monkeypatch.setattr(city_module, "_BLOCK_PAIRS", 20)
+    bare = replace(place, times=None, assumed=place.assumed[:-1])
+    assert bare.with_times() == place
+    again = find_routes(place)
+    assert all(np.array_equal(getattr(routes, item.name), getattr(again, item.name)) for item in fields(routes))
+    # A file that is not quite plain is read as a whole, with the same result.
+    lines = (folder / "times.csv").read_text().splitlines()
+    (folder / "times.csv").write_text("\n".join([lines[0], *(f" {line} " for line in lines[1:])]) + "\n")
+    monkeypatch.setattr(city_module, "pair_batches", lambda *_: iter([None]))
+    assert City.read_folder(folder) == streamed

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
-from tests.fleet_help import SPAN, policy_of, publish, simulate, some_trips, tiny_city, trip_rows
+from tests.fleet_help import SPAN, policy_of, publish, simulate, some_trips, starts, tiny_city, trip_rows
 from tests.oracles.operations import check_operation
 
 import dunnage as dn
@@ -53,7 +53,7 @@ def waits_by_hand(task: FleetTask, fleet: tuple[int, ...]) -> list[float]:
     total, legs = np.zeros(len(fleet)), np.zeros(len(fleet))
     for day in task.days:
         homes = task.ground.homes
-        run = simulate(day.requests, np.array(fleet), task.ground.times, homes, task.service)
+        run = simulate(day.requests, np.array(fleet), task.ground.times, homes, task.service, task.parking)
         for zone in range(len(fleet)):
             own = day.requests.zone == zone
             total[zone] += day.weight * run.waits[own].sum()
@@ -84,7 +84,8 @@ def test_a_sized_fleet_runs_as_a_fleet_can() -> None:
     fleet = task.size().fleet
     for day, run in zip(task.days, task.operate(fleet), strict=True):
         ground = task.ground
-        assert check_operation(day.requests, np.array(fleet), ground.times, ground.homes, task.service, run) == []
+        homes = starts(ground.homes, task.parking)
+        assert check_operation(day.requests, np.array(fleet), ground.times, homes, task.service, run) == []
     requests = task_of(60).days[0].requests
     assert (requests.after >= 0).any()
     assert (requests.zone[requests.after >= 0] != requests.zone[requests.after[requests.after >= 0]]).any()
@@ -95,8 +96,8 @@ def test_a_sized_fleet_runs_as_a_fleet_can() -> None:
 
 
 def test_waits_that_no_fleet_can_reach_or_that_are_none_are_refused():
-    with pytest.raises(NoPlanError, match="1 second"):
-        task_of(30, max_wait=1).size()
+    with pytest.raises(NoPlanError, match=r"0\.01 seconds"):
+        task_of(30, max_wait=0.01).size()
     for wait in (0, -3, float("nan"), float("inf")):
         with pytest.raises(ParameterError):
             task_of(5, max_wait=wait)

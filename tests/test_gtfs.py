@@ -417,3 +417,7 @@ def test_a_real_feed_becomes_a_city_for_fleets(cairns, tmp_path):
     assert any("2292" in said for said in routes.assumed)
     refused(cairns, "2014-05-26", "2014-12-28", date="2026-11-16")
     refused(cairns, "zone_id", "416 of 416", zones="zone_id")
+
+
+def test_a_path_without_anything_does_not_exist(tmp_path):
+    refused(tmp_path / "nowhere", "nowhere: does not exist")

@@ -201,7 +201,7 @@ def test_several_dates_are_averaged(tmp_path):
 
 def test_folders_hold_their_pages(story, tmp_path):
     folder = story.plan.write(tmp_path / "plan", page=story.plan_html)
-    assert {path.name for path in folder.iterdir()} == {"plan.json", "fleet.csv", "plan.html"}
+    assert {path.name for path in folder.iterdir()} == {"plan.json", "fleet.csv", "parking.csv", "plan.html"}
     assert FleetPlan.read(folder).to_dict() == story.plan.to_dict()
     with pytest.raises(OutputError):
         story.plan.write(folder, page=story.plan_html)

@@ -21,6 +21,7 @@ from dunnage.planning.dispatch import EVENTS
 from dunnage.planning.fleet import size
 from dunnage.planning.plan import FleetPlan
 from dunnage.settle.fleets import apply_fleet, read_settlement
+from dunnage.showing.fleets import settlement_page
 
 WAIT = 300
 
@@ -115,12 +116,16 @@ def test_somebody_elses_fleet_is_applied_too(settled, tmp_path):
 
 def test_a_target_that_the_truth_cannot_meet_and_zones_beside_it_are_told(settled):
     place, data, release, key, plan, done = settled
-    hard = replace(plan, model=plan.model.model_copy(update={"max_wait_seconds": 1}))
+    hard = replace(plan, model=plan.model.model_copy(update={"max_wait_seconds": 0.01}))
     missed = apply_fleet(hard, data, release, place, key, shuttle_hour=10)
     assert (missed.needed, missed.to_dict()["sized_on_truth"]) == (None, None)
     assert missed.relative_error.plain() == {"shuttles": None, "wait_seconds": None, "idle_seconds": None}
     assert missed.summary()
-    (run,) = done.task.operate(done.planned)
+    (zone, *_) = missed.to_dict()["reach"]  # the owner sees what can be reached
+    assert 0.01 < zone["wait_seconds"] <= zone["near_seconds"]
+    assert zone["shuttles"] <= zone["most"]
+    assert settlement_page(missed, release)
+    (run,) = done.served.operate(done.planned)
     requests = done.task.days[0].requests
     told = done.to_dict()["zones"]
     assert [zone["zone"] for zone in told] == ["west", "east"]

@@ -262,8 +262,9 @@ class Frontier(Displayed, Tabular, Model):
                 f"{mark} {point.name:<{width}}  {with_ends(point.cost)} {self.cost_unit}, {self.risk_name} "
                 f"{with_ends(point.risk)}; on {self.measured_on(point)}"
             )
-        if any(_is_doubtful(point) for point in best):
-            lines.append(f"! {_NOT_RECOMMENDED}")
+        flaws = [words for flaw, words in _FLAWS.items() if any(getattr(point, flaw) for point in best)]
+        if flaws:
+            lines.append(f"! is not recommended: {', or '.join(flaws)}")
         others, failed = len(self.points) - len(best), len(self.failed)
         if others or failed:
             lines.append(f"  {others} more are beaten by another point; {failed} could not be measured")
@@ -329,14 +330,15 @@ def check_place(folder: str | os.PathLike[str], *, force: bool = False) -> None:
 
 
 def _is_doubtful(point: Point) -> bool:
-    return point.weak or point.vague or point.mended or point.useless
+    return any(getattr(point, flaw) for flaw in _FLAWS)
 
 
-_NOT_RECOMMENDED = (
-    f"is not recommended: the attacker is right more than {percent(WEAK_RISK)} of the time, or nobody knows how often "
-    f"(unless --max-risk allows it); more than {percent(MAX_OVERLOADED)} of the trucks are overloaded before repair; "
-    "or it is no better than publishing nothing"
-)
+_FLAWS = {
+    "weak": f"the attacker is right more than {percent(WEAK_RISK)} of the time (unless --max-risk allows it)",
+    "vague": "nobody knows how often the attacker is right",
+    "mended": f"more than {percent(MAX_OVERLOADED)} of the trucks are overloaded before repair",
+    "useless": "it is no better than publishing nothing",
+}
 _FILES = (FRONTIER_FILE, TABLE_FILE, PAGE_FILE, POLICY_FILE)
 _COLUMNS = (
     *("name", "mechanism", "parameters", "plan"),

@@ -431,16 +431,16 @@ def draw_fleets(subject: ShuttleSubject, data: Dataset) -> FleetDraw:
     seed, released = Noise().bits(32), Counted(universe=release.universe, cells=cells, counts=counts)
     for wait in WAITS[WAITS.index(subject.max_wait) :]:
         trial = replace(subject, max_wait=wait)
-        true_task = trial.task(truth, seed)
+        true_task, released_task = trial.task(truth, seed), trial.task(released, seed)
         try:
-            planned, needed = _smallest(trial.task(released, seed)), _smallest(true_task)
+            planned, needed = _smallest(released_task), _smallest(true_task)
             break
         except NoPlanError:
             if wait == WAITS[-1]:
                 raise
     if not sum(needed):
         raise Refusal("no trip needs a shuttle in this city, so there is no fleet to compare with.")
-    served = served_task(true_task, planned)
+    served = served_task(true_task, planned, released_task.parking)
     rides = float(served.weights @ served.legs.sum(axis=1))
     runs = served.runs(planned)
     waited = sum(weight * float(run.waits.sum()) for weight, run in zip(served.weights, runs, strict=True))

@@ -46,7 +46,7 @@ from dunnage.settle import (
     planned_linkage,
     received_plan,
 )
-from dunnage.settle.fleets import FleetSettlement, apply_fleet, served_task, true_days, true_universe
+from dunnage.settle.fleets import FleetSettlement, apply_fleet, true_days, true_universe
 from dunnage.settle.repair import (
     LEFT_BEHIND,
     Fill,
@@ -596,7 +596,7 @@ def fleet_figures(
     interval = wait, wait
     if sampled:
         notes.append(words("waits estimated"))
-        waits = [run.waits for run in served_task(done.task, done.planned).operate(done.planned) if len(run.waits)]
+        waits = [run.waits for run in done.served.operate(done.planned) if len(run.waits)]
         most = max((float(own.max()) for own in waits), default=0.0)
         interval = spread_interval([float(own.mean()) for own in waits], wait, most=most)
     ideal = done.ideal.wait_seconds.mean if known and done.ideal else (0.0 if known else target)
@@ -626,8 +626,11 @@ def _fleet_sizes(done: FleetSettlement) -> Iterator[KeyFigure]:
     zones = {zone: {"planned": planned, "needed": own} for zone, planned, own in by_zone}
     yield figure("shuttles", done.shuttles, needed, None, {"zones": zones}, because=because)
     more, details = (done.shuttles - needed) * day, {"hours_a_day": hours, "per_shuttle_hour": price}
-    facts = {"unit": unit, "priced": "" if price is None else words("priced", price=price), "more": abs(more)}
-    facts |= {"costs": "costs" if more >= 0 else "saves", "waits": words("longer waits") if more < 0 else ""}
+    facts = {"unit": unit, "priced": "" if price is None else words("priced", price=price)}
+    if not all(done.meets_target):  # a fleet that misses its target is no saving
+        facts["difference"] = words("fleet late")
+    else:
+        facts["difference"] = words("fleet costs" if more >= 0 else "fleet saves", more=abs(more))
     yield figure("cost | fleet", done.shuttles * day, needed * day, None, details, **facts)
 
 

@@ -47,14 +47,20 @@ LEG_COLUMNS = 15
 MOVED, FROM, TO, DEPARTED, TURNED, ARRIVED, LEFT, CARRIED = range(8)
 MOVE_COLUMNS = 8
 # Columns of zones: first place, number of places, where its square of travel times starts, first home, number of homes,
-# first shuttle, number of shuttles, when something was requested last, and how many parked shuttles are asleep.
-FIRST, SIZE, SQUARE, HOME, HOMES, FLEET, VEHICLES, LATEST, ASLEEP = range(9)
-# Rules of a service.
-CAPACITY, MAX_WAIT, DWELL, WEIGH_WAIT, WEIGH_RIDE, WEIGH_DRIVE = range(6)
-# Columns of demand, one line per place: number of the running window, requests in it and in the one before, and
-# shuttles without work that are there or on their way there.
-NUMBER, RUNNING, BYGONE, STOCK = range(4)
-DEMAND_COLUMNS = 4
+# first shuttle, number of shuttles, when something was requested last, how many parked shuttles are asleep, how many
+# shuttles have no work, whether these follow the latest requests, first post, number of posts, and number of places
+# with recent requests.
+FIRST, SIZE, SQUARE, HOME, HOMES, FLEET, VEHICLES, LATEST, ASLEEP, IDLE, FOLLOWS, POST, POSTS, RECENT = range(14)
+# Columns of posts, by importance: the place, how many posts at this place come up to this one, and the next of them.
+STAND, ORDINAL, AGAIN = range(3)
+POST_COLUMNS = 3
+# Rules of a service, the second at which the first period of posts begins, and the seconds of a period.
+CAPACITY, MAX_WAIT, DWELL, WEIGH_WAIT, WEIGH_RIDE, WEIGH_DRIVE, BEGIN, PERIOD = range(8)
+# Columns of demand, one line per place: number of the running window, requests in it and in the one before, shuttles
+# without work that are there or on their way there, and whether it is listed. From the first line of a zone on, LIST
+# has the places with recent requests.
+NUMBER, RUNNING, BYGONE, STOCK, LISTED, LIST = range(6)
+DEMAND_COLUMNS = 6
 # The best so far: its cost, the node after or at which the rider boards, and where the rider alights.
 COST, BOARD_AT, ALIGHT_AT, HOW, POSITIONS, PLACES = range(6)
 BEST_COLUMNS = 6
@@ -70,6 +76,7 @@ GIVEN_BACK, NUM_NODES, NUM_MOVES, EXTRA = range(4)
 WINDOW = 900  # seconds: demand is what was requested in this time or somewhat longer
 REVIEW = 60  # seconds after which a parked shuttle looks again where it is wanted
 PATIENCE = 7200  # seconds: a shuttle that would wait longer for its turn goes home
+OPEN_SHARE = 10  # where shuttles do not follow requests, one more post is open for so many shuttles of the zone
 GRACE = 300  # seconds: a late rider may become this much later, otherwise nobody could be put before
 
 
@@ -418,6 +425,7 @@ def accept(
     shuttle = nodes[node, SHUTTLE]
     if shuttles[shuttle, STATE] != SERVING:
         demand[nodes[shuttles[shuttle, AT], PLACE], STOCK] -= 1
+        zone[IDLE] -= 1
     if shuttles[shuttle, STATE] == REPOSITIONING:
         unlink(nodes, heads, shuttle)
         if node == shuttle:  # it turns back
@@ -467,36 +475,78 @@ def roll(demand: Any, place: int, now: int) -> Any:
 
 
 @piece
-def wanted_place(zone: Any, times: Any, homes: Any, demand: Any, rules: Any, place: int, now: int) -> Any:
+def wanted_place(zone: Any, times: Any, demand: Any, rules: Any, place: int, now: int) -> Any:
     """Return where a shuttle without work is useful soonest: after the drive there and the wait for its turn.
 
     Its turn comes when the shuttles already there have left full, and as many riders again have come. If that would
-    take too long, it is the nearest home.
+    take too long everywhere, it is -1.
     """
     row = zone[SQUARE] + (place - zone[FIRST]) * zone[SIZE] - zone[FIRST]
     gone = now % WINDOW
     best: Any = np.int64(-1)
     least = np.int64(PATIENCE)
-    for there in range(zone[FIRST], zone[FIRST] + zone[SIZE]):
+    spot = zone[FIRST]
+    while spot < zone[FIRST] + zone[RECENT]:
+        there = demand[spot, LIST]
         roll(demand, there, now)
         requests = demand[there, BYGONE] * (WINDOW - gone) + demand[there, RUNNING] * WINDOW
+        if demand[there, BYGONE] + demand[there, RUNNING] == 0:  # the last of the list takes its spot
+            demand[there, LISTED] = 0
+            zone[RECENT] -= 1
+            demand[spot, LIST] = demand[zone[FIRST] + zone[RECENT], LIST]
+            continue
+        spot += 1
         if requests > 0:
             turn = (demand[there, STOCK] + 1) * rules[CAPACITY] * WINDOW * WINDOW // requests + times[row + there]
-            if turn < least:
+            if turn < least or (turn == least and there < best):
                 best, least = there, turn
-    if best < 0:
-        best = homes[zone[HOME]]
-        for home in homes[zone[HOME] : zone[HOME] + zone[HOMES]]:
-            if times[row + home] < times[row + best]:
-                best = home
     return best
 
 
 @piece
-def rest(tables: Any, lists: Any, zone: Any, times: Any, homes: Any, rules: Any, shuttle: int, now: int) -> Any:
+def nearest_home(zone: Any, times: Any, homes: Any, place: int) -> Any:
+    row = zone[SQUARE] + (place - zone[FIRST]) * zone[SIZE] - zone[FIRST]
+    best = homes[zone[HOME]]
+    for home in homes[zone[HOME] : zone[HOME] + zone[HOMES]]:
+        if times[row + home] < times[row + best]:
+            best = home
+    return best
+
+
+@piece
+def nearest_post(zone: Any, times: Any, parks: Any, demand: Any, rules: Any, place: int, now: int) -> Any:
+    """Return the nearest open post: with n shuttles without work, about the first n posts should each have one.
+
+    If shuttles only wait at posts, some more are open, so that few drive far for a post that is slightly better.
+    """
+    _, posts, firsts = parks
+    period = min(max((now - rules[BEGIN]) // rules[PERIOD], 0), len(posts) - 1)
+    num = zone[IDLE] if zone[FOLLOWS] else zone[IDLE] + zone[VEHICLES] // OPEN_SHARE
+    start = zone[POST]
+    # Where it stands, it takes the post after those of the others there.
+    own = firsts[period, place]
+    for _ in range(demand[place, STOCK]):
+        if own < 0:
+            break
+        own = posts[period, start + own, AGAIN]
+    if 0 <= own < num:
+        return place
+    row = zone[SQUARE] + (place - zone[FIRST]) * zone[SIZE] - zone[FIRST]
+    best: Any = np.int64(place)
+    least = np.int64(NEVER)
+    for post in range(start, start + num):
+        there = posts[period, post, STAND]
+        if demand[there, STOCK] < posts[period, post, ORDINAL] and times[row + there] < least:
+            best, least = there, np.int64(times[row + there])
+    return best
+
+
+@piece
+def rest(tables: Any, lists: Any, zone: Any, times: Any, parks: Any, rules: Any, shuttle: int, now: int) -> Any:
     """Choose what a shuttle without work does; return when to call this again.
 
-    It drives to where it is wanted, or parks. After a drive it parks first, so that the record shows it standing.
+    It drives to where it is wanted, or to its post or home, or parks. After a drive it parks first, so that the record
+    shows it standing.
     """
     nodes, shuttles, _, moves = tables
     heads, spare, demand = lists
@@ -508,9 +558,17 @@ def rest(tables: Any, lists: Any, zone: Any, times: Any, homes: Any, rules: Any,
         return now + REVIEW
     if state == PARKED:
         demand[place, STOCK] -= 1
-    goal = place
+    else:
+        zone[IDLE] += 1
+    goal: Any = np.int64(place)
     if state == SERVING or spare[EXTRA] > 0:
-        goal = wanted_place(zone, times, homes, demand, rules, place, now)
+        goal = np.int64(-1)
+        if zone[FOLLOWS] and now - zone[LATEST] <= 2 * WINDOW:
+            goal = wanted_place(zone, times, demand, rules, place, now)
+        if goal < 0 and zone[POSTS]:
+            goal = nearest_post(zone, times, parks, demand, rules, place, now)
+        elif goal < 0:
+            goal = nearest_home(zone, times, parks[0], place)
     drive = times[zone[SQUARE] + (place - zone[FIRST]) * zone[SIZE] + goal - zone[FIRST]]
     if drive == 0:
         goal = place
@@ -570,7 +628,7 @@ def depart(tables: Any, heads: Any, spare: Any, linked: Any, shuttle: int) -> An
 
 
 @piece
-def stir(tables: Any, lists: Any, zones: Any, times: Any, homes: Any, rules: Any, shuttle: int, over: bool) -> Any:
+def stir(tables: Any, lists: Any, zones: Any, times: Any, parks: Any, rules: Any, shuttle: int, over: bool) -> Any:
     """Let a shuttle act next; return how many riders board where it goes, their waits, and when these began."""
     nodes, shuttles, _, _ = tables
     heads, clock, linked, demand, spare = lists
@@ -583,9 +641,9 @@ def stir(tables: Any, lists: Any, zones: Any, times: Any, homes: Any, rules: Any
         reschedule(clock, shuttle, nodes[at, LEAVE])
         return boards, waits, boards * nodes[at, ARRIVE] - waits
     now = clock[2][shuttle]
-    again = rest(tables, (heads, spare, demand), zone, times, homes, rules, shuttle, now)
-    # If there were no requests recently, parked shuttles may sleep.
-    if shuttles[shuttle, STATE] == PARKED and (over or now - zone[LATEST] > 2 * WINDOW):
+    again = rest(tables, (heads, spare, demand), zone, times, parks, rules, shuttle, now)
+    # If there were no requests recently, parked shuttles may sleep, unless the next hour has other posts.
+    if shuttles[shuttle, STATE] == PARKED and (over or (now - zone[LATEST] > 2 * WINDOW and zone[POSTS] == 0)):
         again = NEVER
         zone[ASLEEP] += 1
     reschedule(clock, shuttle, again)
@@ -611,6 +669,10 @@ def match(tables: Any, lists: Any, zone: Any, ways: Any, rules: Any, leg: int, b
     reschedule(clock, shuttle, nodes[shuttles[shuttle, AT], LEAVE])
     roll(demand, legs[leg, ORIGIN], now)
     demand[legs[leg, ORIGIN], RUNNING] += 1
+    if demand[legs[leg, ORIGIN], LISTED] == 0:
+        demand[legs[leg, ORIGIN], LISTED] = 1
+        demand[zone[FIRST] + zone[RECENT], LIST] = legs[leg, ORIGIN]
+        zone[RECENT] += 1
     zone[LATEST] = now
     for other in range(zone[FLEET], zone[FLEET] + zone[VEHICLES]):  # wake sleeping shuttles
         if zone[ASLEEP] == 0:
@@ -623,7 +685,7 @@ def match(tables: Any, lists: Any, zone: Any, ways: Any, rules: Any, leg: int, b
 
 @kernel
 def operate(
-    tables: Any, zones: Any, ways: Any, homes: Any, rules: Any, order: Any, lists: Any, abort_sum: Any, best: Any
+    tables: Any, zones: Any, ways: Any, parks: Any, rules: Any, order: Any, lists: Any, abort_sum: Any, best: Any
 ) -> Any:
     """Operate all shuttles through all requests in the order of time; fills the tables."""
     legs, clock, linked = tables[2], lists[1], lists[2]
@@ -638,7 +700,7 @@ def operate(
         elif taken < len(order):
             time = legs[order[taken], REQUESTED]
         if len(clock[0]) and clock[2][clock[0][0]] < time:
-            boards, ended, began = stir(tables, lists, zones, ways[0], homes, rules, clock[0][0], time == NEVER)
+            boards, ended, began = stir(tables, lists, zones, ways[0], parks, rules, clock[0][0], time == NEVER)
             waits += ended
             waiting -= boards
             since -= began
@@ -679,3 +741,70 @@ def park_all(nodes: Any, shuttles: Any, heads: Any, demand: Any, places: Any, ti
         shuttles[shuttle, STATE], nodes[shuttle, BUCKET] = PARKED, -1
         demand[places[shuttle], STOCK] += 1
     return spare
+
+
+LEVELS = 4
+"""Posts near a stop that count when posts are chosen: one is taken half of the time, then the next nearest comes."""
+
+
+@piece
+def gain(times: Any, rides: Any, reach: Any, post: int) -> Any:
+    """Return how much sooner riders are reached, in total, with one more post."""
+    total = np.int64(0)
+    for stop in range(len(rides)):
+        time = np.int64(times[post, stop])
+        if time < reach[stop, LEVELS - 1]:
+            behind = np.int64(0)
+            for level in range(LEVELS):
+                here = max(time, behind)
+                if here < reach[stop, level]:
+                    total += rides[stop] * (reach[stop, level] - here) << (LEVELS - 1 - level)
+                behind = reach[stop, level]
+    return total
+
+
+@kernel
+def choose_posts(times: Any, rides: Any, num: int) -> Any:
+    """Choose posts one by one, each where it brings shuttles soonest to riders; the first at a tie.
+
+    The time to a rider is that of the nearest post half of the time, of the second nearest a quarter, and so on. A gain
+    can only become smaller, so only the most promising posts are computed again. Shapes: (places, places), places.
+    """
+    size = len(rides)
+    reach = np.zeros((size, LEVELS), dtype=np.int64)
+    gains = np.zeros(size, dtype=np.int64)
+    posts = np.empty(num, dtype=np.int64)
+    for number in range(num):
+        best = np.argmax(gains)
+        fresh = gain(times, rides, reach, best)
+        while fresh < gains[best]:
+            gains[best] = fresh
+            best = np.argmax(gains)
+            fresh = gain(times, rides, reach, best)
+        if fresh == 0:  # at the start, and when each stop has as many posts as count
+            reach[:] = np.int64(times.max()) + 1
+            for post in range(size):
+                gains[post] = gain(times, rides, reach, post)
+            best = np.argmax(gains)
+        posts[number] = best
+        for stop in range(size):
+            behind = np.int64(times[best, stop])
+            for level in range(LEVELS):
+                here = reach[stop, level]
+                reach[stop, level] = min(here, behind)
+                behind = max(here, behind)
+    return posts
+
+
+@kernel
+def list_posts(posts: Any, firsts: Any, stands: Any) -> Any:
+    """Enter the posts of a zone and the first of each place, from the last to the first: each knows the next."""
+    for post in range(len(stands) - 1, -1, -1):
+        posts[post, STAND], posts[post, AGAIN] = stands[post], firsts[stands[post]]
+        firsts[stands[post]] = post
+    for post in range(len(stands)):
+        if firsts[stands[post]] == post:
+            number, other = 1, post
+            while other >= 0:
+                posts[other, ORDINAL] = number
+                number, other = number + 1, posts[other, AGAIN]

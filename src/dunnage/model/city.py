@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from os import PathLike
@@ -21,6 +21,7 @@ from dunnage.folders import new_folder
 from dunnage.tables.reader import (
     MAX_LINES_NAMED,
     line_problems,
+    pair_batches,
     public_content,
     read_lines,
     read_pairs,
@@ -35,8 +36,9 @@ BUS_COLUMNS = ("from", "to", "seconds", "headway_seconds")
 CITY_FILES = ("stops.csv", "times.csv", "buses.csv", "modes.csv", "city.json")  # all but the first may be absent
 MAX_STOPS = 100_000
 MAX_MODES = 32_767
-MAX_STOPS_WITH_PAIRS = 4_000  # of a city with modes or travel times for each pair of stops
-MAX_PAIRS_BYTES = 1 << 30  # of a file of modes or travel times
+MAX_STOPS_WITH_PAIRS = 6_000  # of a city with modes or travel times for each pair of stops
+MAX_PAIRS_BYTES = 1 << 31  # of a file of modes or travel times
+_BLOCK_PAIRS = 1 << 20  # of pairs of stops that are computed at a time
 MAX_SECONDS = 86_400  # of a travel time, ride or headway: a day
 MAX_ASSUMED = 100  # sentences about assumptions
 EARTH_KM = 6371.0088
@@ -182,6 +184,37 @@ class _PairFile:
         return pairs
 
 
+def _streamed(
+    path: str | PathLike[str],
+    wanted: Sequence[str],
+    stops: tuple[str, ...],
+    read: Callable[[str], int],
+    *,
+    itself: bool = True,
+) -> NDArray[np.int32] | None:
+    """Read a number for each pair, part by part, so that large files need little memory. Shape: -> pairs.
+
+    It is -1 from a stop to itself if the file need not have these pairs. A file with anything unusual gives None: read
+    as a whole, it is either right after all or refused with its lines.
+    """
+    num, num_lines = len(stops), 0
+    values = np.full(num * num, -1, dtype=np.int32)
+    for batch in pair_batches(path, wanted, MAX_PAIRS_BYTES):
+        if batch is None:
+            return None
+        origins, destinations = (batch.codes(name, stops) for name in wanted[:2])
+        own = batch.numbers(wanted[2], read)
+        pairs = origins.astype(np.int64) * num + destinations
+        if min(origins.min(), destinations.min(), own.min()) < 0 or own.max() > np.iinfo(np.int32).max:
+            return None
+        values[pairs] = own
+        num_lines += len(own)
+    missing = int((values < 0).sum())
+    may_miss = 0 if itself else int((values[:: num + 1] < 0).sum())
+    # No pair is there twice, and none is missing.
+    return values if num_lines == num * num - missing and missing == may_miss else None
+
+
 def _refuse_many(path: str | PathLike[str], stops: tuple[str, ...], what: str, remedy: str) -> None:
     if len(stops) > MAX_STOPS_WITH_PAIRS:
         what = f"{what} possible for at most {MAX_STOPS_WITH_PAIRS} stops. Got {len(stops)}"
@@ -191,25 +224,35 @@ def _refuse_many(path: str | PathLike[str], stops: tuple[str, ...], what: str, r
 def read_modes(path: str | PathLike[str], stops: tuple[str, ...]) -> tuple[tuple[str, ...], NDArray[np.int16]]:
     """Read the mode of each pair. Shapes: -> names, and codes (stops, stops)."""
     _refuse_many(path, stops, "modes of pairs are", "Use features without modes.")
-    file = _PairFile(path, MODE_COLUMNS, stops, MAX_PAIRS_BYTES)
     number: dict[str, int] = {}
-    codes = file.table.numbers("mode", lambda name: number.setdefault(name, len(number)) if name else -1)
-    of_pair = np.empty(len(stops) ** 2, dtype=np.int64)
-    of_pair[file.pairs("mode", [(codes < 0, "the mode is blank. Fill it in.")])] = codes
+
+    def code(name: str) -> int:
+        return number.setdefault(name, len(number)) if name else -1
+
+    of_pair: NDArray[Any] | None = _streamed(path, MODE_COLUMNS, stops, code)
+    if of_pair is None:
+        number.clear()
+        file = _PairFile(path, MODE_COLUMNS, stops, MAX_PAIRS_BYTES)
+        codes = file.table.numbers("mode", code)
+        of_pair = np.empty(len(stops) ** 2, dtype=np.int64)
+        of_pair[file.pairs("mode", [(codes < 0, "the mode is blank. Fill it in.")])] = codes
     names, numbers = by_first_pair(tuple(number), of_pair)
     if len(names) > MAX_MODES:
         what = f"there can be at most {MAX_MODES} modes. Got {len(names)}"
         raise InputError(str(path), [Problem(what, remedy="Use fewer.")])
-    return names, numbers.astype(np.int16).reshape(len(stops), len(stops))
+    return names, numbers.astype(np.int16, copy=False).reshape(len(stops), len(stops))
 
 
-def by_first_pair(names: Sequence[str], codes: IntArray) -> tuple[tuple[str, ...], IntArray]:
+def by_first_pair(names: Sequence[str], codes: NDArray[Any]) -> tuple[tuple[str, ...], NDArray[np.int32]]:
     """Give names numbers by their first pair, so that the order of lines does not matter."""
-    present, first, place = np.unique(codes, return_index=True, return_inverse=True)
-    order = np.argsort(first)
-    rank = np.empty(len(order), dtype=np.int64)
+    first = np.full(len(names), len(codes), dtype=np.int64)
+    for start in range(0, len(codes), _BLOCK_PAIRS):
+        present, place = np.unique(codes[start : start + _BLOCK_PAIRS], return_index=True)
+        first[present] = np.minimum(first[present], start + place)
+    order = np.argsort(first, kind="stable")[: int((first < len(codes)).sum())]
+    rank = np.zeros(len(names), dtype=np.int32)
     rank[order] = np.arange(len(order))
-    return tuple(names[code] for code in present[order].tolist()), rank[place.reshape(-1)]
+    return tuple(names[code] for code in order.tolist()), rank[codes]
 
 
 def read_times(path: str | PathLike[str], stops: tuple[str, ...]) -> NDArray[np.int32]:
@@ -218,6 +261,11 @@ def read_times(path: str | PathLike[str], stops: tuple[str, ...]) -> NDArray[np.
     Shapes: -> (stops, stops).
     """
     _refuse_many(path, stops, "travel times are", "Leave the file out, and give lat and lon of each stop.")
+    streamed = _streamed(path, TIME_COLUMNS, stops, _seconds, itself=False)
+    if streamed is not None and not (streamed[:: len(stops) + 1] > 0).any():
+        streamed[:: len(stops) + 1] = 0
+        return streamed.reshape(len(stops), len(stops))
+    del streamed
     file = _PairFile(path, TIME_COLUMNS, stops, MAX_PAIRS_BYTES)
     seconds = file.table.numbers("seconds", _seconds)
     to_itself = (file.origins == file.destinations) & (file.origins >= 0) & (seconds > 0)
@@ -387,24 +435,26 @@ class City:
                 rides = zip(*names, self.buses.seconds.tolist(), self.buses.headway_seconds.tolist(), strict=True)
                 write_lines(work / "buses.csv", BUS_COLUMNS, rides)
             if self.modes is not None:
-                named = np.array(self.mode_names, dtype=object)[self.modes]
-                write_lines(work / "modes.csv", MODE_COLUMNS, self._pair_rows(named))
+                write_lines(work / "modes.csv", MODE_COLUMNS, self._pair_rows(self.modes, names=self.mode_names))
             text = json.dumps({"format": 1, "assumed": list(self.assumed)}, indent=2, ensure_ascii=False)
             (work / "city.json").write_text(text + "\n", encoding="utf-8")
         return Path(folder)
 
-    def _pair_rows(self, values: NDArray[Any], *, itself: bool = True) -> Iterable[Sequence[Any]]:
+    def _pair_rows(
+        self, values: NDArray[Any], *, names: Sequence[str] = (), itself: bool = True
+    ) -> Iterable[Sequence[Any]]:
         for start, row in enumerate(values):
             for end, value in enumerate(row.tolist()):
                 if itself or start != end:
-                    yield self.stops[start], self.stops[end], value
+                    yield self.stops[start], self.stops[end], names[value] if names else value
 
     def with_modes(self, names: Sequence[str], codes: NDArray[np.integer[Any]]) -> City:
-        mode_names, numbers = by_first_pair(names, codes.reshape(-1).astype(np.int64))
+        mode_names, numbers = by_first_pair(names, codes.reshape(-1))
         shape = (len(self.stops), len(self.stops))
         return replace(self, mode_names=mode_names, modes=numbers.astype(np.int16).reshape(shape))
 
-    def kilometres(self) -> FloatArray:
+    def kilometres(self, rows: slice = slice(None)) -> FloatArray:
+        """Return distances from some stops to all. Shape: -> (rows, stops)."""
         if self.lat is None or self.lon is None:
             raise Refusal("the city has no coordinates. Add lat and lon of each stop to stops.csv.")
         if len(self.stops) > MAX_STOPS_WITH_PAIRS:
@@ -412,7 +462,14 @@ class City:
                 f"travel times are computed for at most {MAX_STOPS_WITH_PAIRS} stops. Got {len(self.stops)}. "
                 "Keep only the stops that trips use."
             )
-        return haversine(self.lat, self.lon)
+        return haversine(self.lat, self.lon, rows)
+
+    @property
+    def row_blocks(self) -> Iterator[slice]:
+        """Stops in parts that are small enough for tables of pairs."""
+        num = len(self.stops)
+        step = max(1, _BLOCK_PAIRS // max(num, 1))
+        return (slice(start, min(num, start + step)) for start in range(0, num, step))
 
     def with_times(self, *, speed_kmh: float = SPEED_KMH, detour: float = DETOUR) -> City:
         """Return the city with travel times, computed from coordinates if none are known.
@@ -428,17 +485,21 @@ class City:
                 "the city has neither travel times nor coordinates. "
                 "Add times.csv (from,to,seconds), or lat and lon of each stop to stops.csv."
             )
-        seconds = np.rint(self.kilometres() * (detour / speed_kmh * 3600))
-        if seconds.max() > MAX_SECONDS:
+        times, farthest = np.empty((len(self.stops), len(self.stops)), dtype=np.int32), 0.0
+        for rows in self.row_blocks:
+            seconds = np.rint(self.kilometres(rows) * (detour / speed_kmh * 3600))
+            farthest = max(farthest, float(seconds.max()))
+            times[rows] = np.minimum(seconds, MAX_SECONDS)
+        if farthest > MAX_SECONDS:
             raise Refusal(
-                f"the farthest stops are {seconds.max() / 3600:.0f} hours apart at {speed_kmh:g} km/h. "
+                f"the farthest stops are {farthest / 3600:.0f} hours apart at {speed_kmh:g} km/h. "
                 "Check lat and lon of the stops, or the speed."
             )
         said = (
             f"Travel times are straight-line distances, times {detour:g} for detours, at {speed_kmh:g} km/h, "
             "because none were given."
         )
-        return replace(self, times=seconds.astype(np.int32), assumed=(*self.assumed, said))
+        return replace(self, times=times, assumed=(*self.assumed, said))
 
     def with_zones(self, num: int) -> City:
         """Return the city cut into zones of about equally many stops, repeatedly across the longer side."""
@@ -506,9 +567,9 @@ def _cut(stops: IntArray, places: FloatArray, num: int) -> list[IntArray]:
     return [*_cut(order[:first], places, num // 2), *_cut(order[first:], places, num - num // 2)]
 
 
-def haversine(lat: FloatArray, lon: FloatArray) -> FloatArray:
-    """Return distances in km on a sphere between points given in degrees. Shapes: points -> (points, points)."""
+def haversine(lat: FloatArray, lon: FloatArray, rows: slice | IntArray = slice(None)) -> FloatArray:
+    """Return distances in km on a sphere from some points to all, in degrees. Shapes: points -> (rows, points)."""
     north, east = np.radians(lat), np.radians(lon)
-    half = np.sin((north[:, None] - north) / 2) ** 2
-    half += np.cos(north)[:, None] * np.cos(north) * np.sin((east[:, None] - east) / 2) ** 2
+    half = np.sin((north[rows, None] - north) / 2) ** 2
+    half += np.cos(north)[rows, None] * np.cos(north) * np.sin((east[rows, None] - east) / 2) ** 2
     return np.asarray(2 * EARTH_KM * np.arcsin(np.sqrt(np.minimum(half, 1.0))))

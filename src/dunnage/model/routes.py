@@ -39,7 +39,10 @@ WALK, SHUTTLE = 0, 6
 _MODES = tuple(TRIP_MODES)
 # Rounded, so that the last digit of a machine decides nothing.
 _DECIMALS = 4
-_BLOCK_CELLS = 1 << 16
+
+
+Codes = NDArray[np.int16] | NDArray[np.int32]
+"""Numbers of stops or zones, as short as they can be: there is one for each pair of stops."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,8 +69,9 @@ class Legs:
     """The parts of routes: how long each leg takes with its wait; infinite if there is no such leg."""
 
     hubs: IntArray  # Stops that are hubs. Shape: hubs
-    on_foot: FloatArray  # on_foot, by_shuttle: from door to door. Shapes: (stops, stops)
-    by_shuttle: FloatArray
+    # on_foot, by_shuttle: from door to door. Half seconds fit exactly. Shapes: (stops, stops)
+    on_foot: NDArray[np.float32]
+    by_shuttle: NDArray[np.float32]
     feeding: FloatArray  # By shuttle from a stop to a hub. Shape: (stops, hubs)
     fetching: FloatArray  # By shuttle from a hub to a stop. Shape: (hubs, stops)
     by_bus: FloatArray  # By one bus. Shape: (hubs, hubs)
@@ -83,11 +87,29 @@ class Legs:
 
     def to_hubs(self, mode: int) -> FloatArray:
         """How long the first mile takes by one mode. Shape: (stops, hubs)."""
-        return self.feeding if TRIP_MODES[_MODES[mode]][0] else self.on_foot[:, self.hubs]
+        return self.feeding if TRIP_MODES[_MODES[mode]][0] else self.on_foot[:, self.hubs].astype(np.float64)
 
     def from_hubs(self, mode: int) -> FloatArray:
         """How long the last mile takes by one mode. Shape: (hubs, stops)."""
-        return self.fetching if TRIP_MODES[_MODES[mode]][2] else self.on_foot[self.hubs]
+        return self.fetching if TRIP_MODES[_MODES[mode]][2] else self.on_foot[self.hubs].astype(np.float64)
+
+    @cached_property
+    def first_hubs(self) -> tuple[tuple[FloatArray, IntArray], ...]:
+        """For each mode, how long it takes to be at the hub where the last mile begins, and the first hub on that way.
+
+        The minimum of ``to_hubs[i, k] + between[k, j]`` over all k, and the first k that reaches it. Shapes: (stops,
+        hubs).
+        """
+        ways = []
+        for mode, (_, buses, _) in enumerate(TRIP_MODES.values()):
+            to_hubs, between = self.to_hubs(mode), self.between_hubs[buses]
+            at_last, first = np.full(to_hubs.shape, np.inf), np.zeros(to_hubs.shape, dtype=np.int64)
+            for hub in range(len(self.hubs)):
+                way = to_hubs[:, hub, None] + between[hub]
+                better = way < at_last
+                at_last[better], first[better] = way[better], hub
+            ways.append((at_last, first))
+        return tuple(ways)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -96,10 +118,10 @@ class Routes:
 
     num_stops: int
     mode: NDArray[np.int8]  # Place in ``TRIP_MODES``; from a stop to itself: ``walk``, without any leg
-    first_drop: NDArray[np.int32]  # Stop where the first shuttle, boarded at the origin, drops its rider; -1 without
-    second_pickup: NDArray[np.int32]  # Stop where the second shuttle, to the destination, picks them up; -1 without
-    first_zone: NDArray[np.int32]  # Zone of the origin, which serves the first leg; -1 without
-    second_zone: NDArray[np.int32]  # Zone of the destination, which serves the second leg; -1 without
+    first_drop: Codes  # Stop where the first shuttle, boarded at the origin, drops its rider; -1 without
+    second_pickup: Codes  # Stop where the second shuttle, to the destination, picks them up; -1 without
+    first_zone: Codes  # Zone of the origin, which serves the first leg; -1 without
+    second_zone: Codes  # Zone of the destination, which serves the second leg; -1 without
     # Time from the first drop-off, or else the start, until the second shuttle is requested: walks, waits for buses and
     # bus rides; 0 without a second leg.
     lag_seconds: NDArray[np.int32]
@@ -128,7 +150,7 @@ def find_routes(city: City, *, setting: RouteSetting | None = None) -> Routes:
     given = None  # modes of pairs that the city names, if TRIP_MODES has all of them
     if city.modes is not None and set(city.mode_names) <= TRIP_MODES.keys():
         given = np.array([_MODES.index(name) for name in city.mode_names], dtype=np.int8)[city.modes]
-    mode, seconds = quickest_modes(legs, given)
+    mode, seconds = quickest_modes(city, legs, given)
     assert city.times is not None
     said = [*city.assumed, "Shuttles drive from door to door within their zone."]
     if len(legs.hubs):
@@ -166,25 +188,21 @@ def quickest_sums(left: FloatArray, right: FloatArray) -> FloatArray:
     return best
 
 
-def quickest_modes(legs: Legs, given: NDArray[np.int8] | None = None) -> tuple[NDArray[np.int8], FloatArray]:
+def quickest_modes(
+    city: City, legs: Legs, given: NDArray[np.int8] | None = None
+) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
     """Choose the mode of each pair: the given one if it has a route, otherwise the quickest."""
     num = len(legs.on_foot)
     mode = np.full((num, num), SHUTTLE, dtype=np.int8)
-    seconds = np.full((num, num), np.inf)
-    # at_last : (stops, hubs), how long it takes by each mode to be at the hub where the last mile begins
-    at_last = [
-        quickest_sums(legs.to_hubs(number), legs.between_hubs[buses])
-        for number, (_, buses, _) in enumerate(TRIP_MODES.values())
-    ]
-    step = max(1, _BLOCK_CELLS // max(num, 1))  # limits the memory for pairs
-    for rows in (slice(start, start + step) for start in range(0, num, step)):
+    seconds = np.full((num, num), np.inf, dtype=np.float32)
+    for rows in city.row_blocks:
         best, chosen = seconds[rows], mode[rows]
         settled = np.zeros(best.shape, dtype=bool)
         for number in range(len(_MODES)):
             if number == WALK:  # a walk through a hub is no shorter
-                taken = legs.on_foot[rows]
+                taken = legs.on_foot[rows].astype(np.float64)
             else:
-                taken = quickest_sums(at_last[number][rows], legs.from_hubs(number))
+                taken = quickest_sums(legs.first_hubs[number][0][rows], legs.from_hubs(number))
             if number == SHUTTLE:
                 taken = np.minimum(taken, legs.by_shuttle[rows])
             taken = np.round(taken, _DECIMALS)
@@ -193,7 +211,7 @@ def quickest_modes(legs: Legs, given: NDArray[np.int8] | None = None) -> tuple[N
                 chosen_by_city = (given[rows] == number) & np.isfinite(taken)
                 better = chosen_by_city | (better & ~settled)
                 settled |= chosen_by_city
-            np.copyto(best, taken, where=better)
+            np.copyto(best, taken, where=better, casting="same_kind")
             chosen[better] = number
     np.fill_diagonal(mode, WALK)
     np.fill_diagonal(seconds, 0.0)
@@ -203,27 +221,30 @@ def quickest_modes(legs: Legs, given: NDArray[np.int8] | None = None) -> tuple[N
 def city_legs(city: City, setting: RouteSetting) -> Legs:
     assert city.zones is not None
     assert city.times is not None
-    driven = city.times.astype(np.float64)
+    num = len(city.stops)
     hubs = np.flatnonzero(city.hubs) if city.hubs is not None else np.zeros(0, dtype=np.int64)
-    same = city.zones[:, None] == city.zones
-    own = same[:, hubs]
+    own = city.zones[:, None] == city.zones[hubs]
     if len(hubs):
         own[:, shared_hub(city.times, hubs)] = True
-    if city.lat is not None:
-        walked = np.rint(city.kilometres() * (3600 / setting.walk_kmh))
-    else:
-        walked = np.rint(city.times * (setting.drive_kmh / setting.walk_kmh))
-    walked[walked > setting.max_walk_seconds] = np.inf
+    on_foot, by_shuttle = (np.empty((num, num), dtype=np.float32) for _ in range(2))
+    for rows in city.row_blocks:
+        if city.lat is not None:
+            walked = np.rint(city.kilometres(rows) * (3600 / setting.walk_kmh))
+        else:
+            walked = np.rint(city.times[rows] * (setting.drive_kmh / setting.walk_kmh))
+        on_foot[rows] = np.where(walked > setting.max_walk_seconds, np.inf, walked)
+        same = city.zones[rows, None] == city.zones
+        by_shuttle[rows] = np.where(same, setting.shuttle_wait_seconds + city.times[rows], np.inf)
     by_bus = np.full((len(hubs), len(hubs)), np.inf)
     if city.buses is not None:
         ends = [np.searchsorted(hubs, column) for column in (city.buses.origins, city.buses.destinations)]
         np.minimum.at(by_bus, (ends[0], ends[1]), city.buses.seconds + city.buses.headway_seconds / 2)
     return Legs(
         hubs=hubs,
-        on_foot=walked,
-        by_shuttle=np.where(same, setting.shuttle_wait_seconds + driven, np.inf),
-        feeding=_fed(driven[:, hubs], own, hubs, setting),
-        fetching=_fed(driven[hubs].T, own, hubs, setting).T,
+        on_foot=on_foot,
+        by_shuttle=by_shuttle,
+        feeding=_fed(city.times[:, hubs].astype(np.float64), own, hubs, setting),
+        fetching=_fed(city.times[hubs].T.astype(np.float64), own, hubs, setting).T,
         by_bus=by_bus,
     )
 
@@ -246,38 +267,43 @@ def _fed(driven: FloatArray, own: BoolArray, hubs: IntArray, setting: RouteSetti
 
 
 def _put_together(
-    city: City, legs: Legs, mode: NDArray[np.int8], seconds: FloatArray, assumed: tuple[str, ...]
+    city: City, legs: Legs, mode: NDArray[np.int8], seconds: NDArray[np.float32], assumed: tuple[str, ...]
 ) -> Routes:
     assert city.zones is not None
     num = len(mode)
-    origins, destinations = np.divmod(np.arange(num * num), num)
-    first_drop = np.full(num * num, -1, dtype=np.int32)
-    second_pickup, lag = first_drop.copy(), np.zeros(num * num, dtype=np.int32)
-    for number, (first, buses, last) in enumerate(TRIP_MODES.values()):
-        pairs = np.flatnonzero((mode.reshape(-1) == number) & (origins != destinations))
-        if number == SHUTTLE:  # pairs that pass no hub, or have only the direct way
-            straight = np.round(legs.by_shuttle, _DECIMALS) <= seconds
-            through = np.isfinite(_through_hubs(legs, number, origins[pairs], destinations[pairs])[2])
-            direct = straight.reshape(-1)[pairs] | ~through
-            first_drop[pairs[direct]] = destinations[pairs[direct]]
-            pairs = pairs[~direct]
-        if not (first or last):
-            continue
-        start, end, _ = _through_hubs(legs, number, origins[pairs], destinations[pairs])
-        if first:
-            first_drop[pairs] = legs.hubs[start]
-        if last:
-            second_pickup[pairs] = legs.hubs[end]
-            walked = 0.0 if first else legs.to_hubs(number)[origins[pairs], start]
-            lag[pairs] = np.rint(walked + legs.between_hubs[buses][start, end])
+    kind = np.int16 if num <= np.iinfo(np.int16).max else np.int32
+    first_drop, second_pickup, first_zone, second_zone = (np.full((num, num), -1, dtype=kind) for _ in range(4))
+    lag = np.zeros((num, num), dtype=np.int32)
+    for rows in city.row_blocks:
+        drop, pickup, wait = (table[rows].reshape(-1) for table in (first_drop, second_pickup, lag))
+        origins, destinations = (ends.reshape(-1) for ends in np.mgrid[rows, 0:num])
+        straight = np.round(legs.by_shuttle[rows].astype(np.float64), _DECIMALS) <= seconds[rows]
+        for number, (first, buses, last) in enumerate(TRIP_MODES.values()):
+            pairs = np.flatnonzero((mode[rows].reshape(-1) == number) & (origins != destinations))
+            if number == SHUTTLE:  # pairs that pass no hub, or have only the direct way
+                through = np.isfinite(_through_hubs(legs, number, origins[pairs], destinations[pairs])[2])
+                direct = straight.reshape(-1)[pairs] | ~through
+                drop[pairs[direct]] = destinations[pairs[direct]]
+                pairs = pairs[~direct]
+            if not (first or last) or not len(pairs):
+                continue
+            start, end, _ = _through_hubs(legs, number, origins[pairs], destinations[pairs])
+            if first:
+                drop[pairs] = legs.hubs[start]
+            if last:
+                pickup[pairs] = legs.hubs[end]
+                walked = 0.0 if first else legs.to_hubs(number)[origins[pairs], start]
+                wait[pairs] = np.rint(walked + legs.between_hubs[buses][start, end])
+        first_zone[rows] = np.where(first_drop[rows] >= 0, city.zones[rows, None], -1)
+        second_zone[rows] = np.where(second_pickup[rows] >= 0, city.zones, -1)
     return Routes(
         num_stops=num,
         mode=mode.reshape(-1),
-        first_drop=first_drop,
-        second_pickup=second_pickup,
-        first_zone=np.where(first_drop >= 0, city.zones[origins], -1).astype(np.int32),
-        second_zone=np.where(second_pickup >= 0, city.zones[destinations], -1).astype(np.int32),
-        lag_seconds=lag,
+        first_drop=first_drop.reshape(-1),
+        second_pickup=second_pickup.reshape(-1),
+        first_zone=first_zone.reshape(-1),
+        second_zone=second_zone.reshape(-1),
+        lag_seconds=lag.reshape(-1),
         total_seconds=np.rint(seconds).astype(np.int32).reshape(-1),
         assumed=assumed,
     )
@@ -287,14 +313,8 @@ def _through_hubs(
     legs: Legs, mode: int, origins: IntArray, destinations: IntArray
 ) -> tuple[IntArray, IntArray, FloatArray]:
     """Return the first and the last hub of the quickest ways by one mode, and how long they take. Shapes: pairs."""
-    to_hubs, from_hubs = legs.to_hubs(mode), legs.from_hubs(mode)
-    between = legs.between_hubs[TRIP_MODES[_MODES[mode]][1]]
-    # The minimum of `to_hubs[i, k] + between[k, j]` over all k, and the first k that reaches it.
-    at_last, first_of = np.full(to_hubs.shape, np.inf), np.zeros(to_hubs.shape, dtype=np.int64)
-    for hub in range(len(legs.hubs)):
-        way = to_hubs[:, hub, None] + between[hub]
-        better = way < at_last
-        at_last[better], first_of[better] = way[better], hub
+    at_last, first_of = legs.first_hubs[mode]
+    from_hubs = legs.from_hubs(mode)
     best = np.full(len(origins), np.inf)
     end = np.zeros(len(origins), dtype=np.int64)
     for hub in range(len(legs.hubs)):

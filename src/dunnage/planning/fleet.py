@@ -6,6 +6,11 @@ second shuttle may belong to another zone. So each zone is first sized by itself
 requested at their expected times. Then all zones are simulated together, and fleets are adjusted up and down until
 every zone meets the target, and does not with one shuttle fewer in any zone.
 
+Where shuttles wait for riders decides how many are needed. Each zone gets the better of three ways: at hubs after
+following the latest requests, at posts after following them, or only at posts. Posts are stops where many of the trips
+begin, hour by hour, chosen so that all riders are near one. Before the search, each zone is simulated with as many
+shuttles as can be useful: a target that even these miss is refused at once, with the wait that they reach.
+
 The mean wait need not fall with every additional shuttle. The promise is that of a simulation: the plan meets the
 target on the trips it was made for, and fails it with one shuttle fewer in any zone. Smaller fleets may exist that
 happen to do better than larger ones; for each zone by itself, two fewer are tried.
@@ -20,8 +25,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -34,8 +40,20 @@ from dunnage.model.city import City
 from dunnage.model.routes import TRIP_MODES, Routes
 from dunnage.model.trips import Universe
 from dunnage.planning.demand import Dates, Day, Ground, TripCounts, released_counts, service_seconds, with_dates
-from dunnage.planning.dispatch import Dispatch, Operation, Requests, Service
-from dunnage.planning.plan import CityFacts, Demand, FleetModel, FleetPlan, FleetSpread, Run, Waits, ZoneFacts
+from dunnage.planning.dispatch import HOUR, Dispatch, Operation, Parking, Places, Requests, Service, open_posts
+from dunnage.planning.plan import (
+    PARKING_FILE,
+    CityFacts,
+    Demand,
+    FleetModel,
+    FleetPlan,
+    FleetSpread,
+    Posts,
+    Run,
+    Waiting,
+    Waits,
+    ZoneFacts,
+)
 from dunnage.release import Release
 from dunnage.text import several
 
@@ -57,6 +75,15 @@ _FIRST_DAYS = 2
 _MAX_KNOWN = 8
 # Zones with at least twice this number of shuttles are sized to one part in this number: expansions differ by more.
 _FINE = 200
+# Posts of a zone that are chosen; beyond them they repeat.
+_MAX_POSTS = 2_000
+# A target is out of reach if a zone by itself misses it by so much with every useful shuttle; otherwise it is tried.
+_OUT_OF_REACH = 1.1
+# A fleet for the shortest possible wait would be huge: it is given for a wait that is so much longer.
+_NEARLY = 1.2
+_MAX_ZONES_NAMED = 3
+# Fleets of at most this many shuttles are sized with each way to wait in all zones: it takes little time.
+_SMALL_FLEET = 60
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -91,6 +118,40 @@ class Sized:
     fleet: Fleet  # shuttles of each zone
     alone: IntArray  # smallest fleet of each zone by itself, for each day; 0 without rides. Shape: (days, zones)
     runs: tuple[DayRun, ...]  # results of each day
+    parking: tuple[Parking | None, ...]  # where the shuttles of each zone wait; None: at hubs
+
+
+class UnreachableError(NoPlanError):
+    """No fleet meets the target: for each zone that misses it, what can be reached."""
+
+    def __init__(self, max_wait: float, zones: Sequence[Reach]) -> None:
+        self.max_wait, self.zones = max_wait, tuple(zones)
+        named = "; ".join(
+            f"in zone {zone.zone!r}, {several(zone.most, 'shuttle')} reach {zone.wait_seconds:.0f} s, and "
+            f"{several(zone.shuttles, 'shuttle')} reach {zone.near_seconds} s"
+            for zone in zones[:_MAX_ZONES_NAMED]
+        )
+        more = f"; {len(zones) - _MAX_ZONES_NAMED} more zones miss it" if len(zones) > _MAX_ZONES_NAMED else ""
+        super().__init__(
+            f"no fleet keeps the mean wait to {max_wait:g} seconds: {named}{more}. More shuttles would not help. "
+            f"Set --max-wait to {self.near_seconds} or more, or divide large zones into smaller ones."
+        )
+
+    @property
+    def near_seconds(self) -> int:
+        """A mean wait that every zone can reach."""
+        return max(zone.near_seconds for zone in self.zones)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reach:
+    """What a zone can reach by itself if the target is out of reach."""
+
+    zone: str
+    most: int  # most, wait_seconds: all useful shuttles, and the mean wait with them
+    wait_seconds: float
+    shuttles: int  # shuttles, near_seconds: far fewer shuttles, for a slightly longer wait
+    near_seconds: int
 
 
 class _Bracket:
@@ -139,6 +200,7 @@ class FleetTask:
         service: Service,
         max_wait: float,  # longest mean wait of a zone's riders, in seconds
         span: tuple[int, int],
+        parking: Sequence[Parking | None] | None = None,  # of each zone; None: at hubs, until the fleet is sized
         progress: Progress | None = None,  # called with a line of text as each stage begins
     ) -> None:
         check_max_wait(max_wait)
@@ -149,6 +211,26 @@ class FleetTask:
         self._known: dict[Fleet, dict[int, DayRun]] = {}
         self._apart: dict[tuple[int, int], Dispatch] = {}
         self._whole: dict[int, Dispatch] = {}
+        self._ways: dict[int, tuple[Parking | None, ...]] = {}
+        self._parking = (None,) * len(ground.zones) if parking is None else tuple(parking)
+
+    @property
+    def parking(self) -> tuple[Parking | None, ...]:
+        """Where the shuttles of each zone wait; None: at hubs."""
+        return self._parking
+
+    @parking.setter
+    def parking(self, parking: Sequence[Parking | None]) -> None:
+        self._parking = tuple(parking)
+        self._sums.clear()
+        self._known.clear()
+        number = self._places.number
+        if all(own is None or (number[zone, own.posts] >= 0).all() for zone, own in enumerate(parking)):
+            self._whole = {day: ready.parked(self._parking) for day, ready in self._whole.items()}
+        else:  # posts of another task, at stops where none of these rides begins or ends
+            del self._places
+            self._whole.clear()
+            self._apart.clear()
 
     def __repr__(self) -> str:
         return f"FleetTask({len(self.ground.zones)} zones, {len(self.days)} days)"
@@ -214,29 +296,179 @@ class FleetTask:
         return self._whole[day].run(np.array(fleet, dtype=np.int64))
 
     def _ready(self, requests: Requests) -> Dispatch:
-        return Dispatch(requests, self.ground.times, self.ground.homes, self.service)
+        ground = self.ground
+        return Dispatch(requests, ground.times, ground.homes, self.service, self.parking, self._places)
+
+    @cached_property
+    def _places(self) -> Places:
+        homes = [np.array(stops, dtype=np.int64) for stops in self.ground.homes]
+        return Places.of(self.ground.times, [day.requests for day in self.days], homes, self.parking)
 
     def size(self) -> Sized:
+        """Choose where shuttles wait and how many are needed, and keep that parking.
+
+        Raises
+        ------
+        UnreachableError
+            If no fleet meets the target.
+        """
         num = len(self.ground.zones)
         alone = np.zeros((len(self.days), num), dtype=np.int64)
         fleet = [0] * num
+        self._tell("checking whether the wait can be reached")
+        self._check_reach()
+        chosen = list(self.parking)
         for zone in self.served:
             self._tell(f"sizing zone {self.ground.zones[zone]} by itself")
             last = 0  # the fleet of the last day with rides is a good guess for the next
             for day in np.flatnonzero(self.legs[:, zone]).tolist():
-                guess, step = last, 1
-                if not last:
-                    solo = solo_cover(self._rides(day, zone).requests, self.ground.times)
-                    guess = max(1, round(solo / _GUESSED_SHARING))
-                    step = max(1, guess // 10)
-                last = alone[day, zone] = self._smallest_alone(day, zone, guess, step=step)
+                if last:
+                    last = self._smallest_alone(day, zone, last, chosen[zone])
+                else:
+                    last, chosen[zone] = self._best_alone(day, zone)
+                alone[day, zone] = last
             fleet[zone] = int(np.median(alone[alone[:, zone] > 0, zone]))
         self._tell("simulating all zones together")
-        final = tuple(fleet)
+        self.parking, final = chosen, tuple(fleet)
         if self.served:
-            near = self._bracketed(fleet, _FIRST_DAYS, narrow=True)
-            final = self._lowered(self._bracketed(near, len(self.days), narrow=False))
-        return Sized(fleet=final, alone=alone, runs=self.runs(final))
+            try:
+                final = self._smallest_together(fleet)
+            except UnreachableError:  # what is best for few shuttles may not be best for as many as it takes
+                most = [self.most_shuttles(zone) if zone in self.served else 0 for zone in range(num)]
+                self.parking = self.parked_best(most)
+                final = self._smallest_together(fleet)
+            final = self._parked_better(final)
+        return Sized(fleet=final, alone=alone, runs=self.runs(final), parking=self.parking)
+
+    # Where shuttles wait
+
+    def ways(self, zone: int) -> tuple[Parking | None, ...]:
+        """Return the ways in which shuttles of a zone can wait: following requests to posts, only at posts, at hubs."""
+        if zone not in self._ways:
+            stops, rides = self._pickups(zone)
+            posts = Parking.of(
+                self.ground.times,
+                stops,
+                rides,
+                min(open_posts(self.most_shuttles(zone)), _MAX_POSTS),
+                begin=self.span[0],
+                follows=True,
+            )
+            self._ways[zone] = (posts, replace(posts, follows=False), None)
+        return self._ways[zone]
+
+    def _pickups(self, zone: int) -> tuple[IntArray, IntArray]:
+        """Return the stops where rides of a zone begin, and how many begin in each hour, the next and all day.
+
+        Half of the rides in the next hour count, because shuttles move ahead of them, and half of those in an average
+        hour, because hours with few rides say little about where the next begins. Shapes: -> stops, (hours, stops).
+        """
+        hours = max(1, -(-(self.span[1] - self.span[0]) // HOUR))
+        stops = np.unique(np.concatenate([day.requests.origin[day.requests.zone == zone] for day in self.days]))
+        rides = np.zeros((hours, len(stops)))
+        for day in self.days:
+            own = np.flatnonzero(day.requests.zone == zone)
+            hour = np.clip((day.requests.seconds[own] - self.span[0]) // HOUR, 0, hours - 1)
+            np.add.at(rides, (hour, np.searchsorted(stops, day.requests.origin[own])), day.weight)
+        coming = np.vstack([rides[1:], rides[-1:]])
+        blend = rides + coming / 2 + rides.sum(axis=0) / (2 * hours)
+        return stops.astype(np.int64), np.ceil(blend * (1_000 / self.weights.sum())).astype(np.int64)
+
+    def _check_reach(self) -> None:
+        """Refuse a target that a zone misses even with every useful shuttle."""
+        every, missed = range(len(self.ground.zones)), []
+        for zone in self.served:
+            day, most, ways = int(np.argmax(self.legs[:, zone])), self.most_shuttles(zone), self.ways(zone)
+            guess = self._guess(day, zone)
+            # A few times the likely fleet usually shows that the target is in reach; many shuttles take long.
+            few = [(min(most, times * guess), way) for times in (2, 6) for way in ways[:2]]
+            if any(self._does_alone(day, zone, number, way) for number, way in few):
+                continue
+            waits = [self._wait_alone(zone, most, way) for way in ways]
+            if min(waits) > _OUT_OF_REACH * self.max_wait:
+                missed.append((zone, waits))
+        if missed:
+            best = {zone: self.ways(zone)[int(np.argmin(waits))] for zone, waits in missed}
+            # Second rides begin a little later than expected if all zones are simulated together.
+            self.parking = [best.get(zone, self.ways(zone)[0] if zone in self.served else None) for zone in every]
+            together = self.mean_waits([self.most_shuttles(zone) if zone in self.served else 0 for zone in every])
+            raise UnreachableError(
+                self.max_wait, [self._reach(zone, way, float(together[zone])) for zone, way in best.items()]
+            )
+
+    def _guess(self, day: int, zone: int) -> int:
+        return max(1, round(solo_cover(self._rides(day, zone).requests, self.ground.times) / _GUESSED_SHARING))
+
+    def _wait_alone(self, zone: int, number: int, way: Parking | None) -> float:
+        """Return the mean wait of a zone by itself on all days."""
+        total = rides = 0.0
+        for day in np.flatnonzero(self.legs[:, zone]).tolist():
+            run = self._operate_alone(day, zone, number, way)
+            total += self.days[day].weight * float(run.waits.sum())
+            rides += self.days[day].weight * len(run.waits)
+        return total / rides
+
+    def _reach(self, zone: int, way: Parking | None, shortest: float) -> Reach:
+        """Say what a zone can reach: its shortest wait, and a smaller fleet for nearly that."""
+        most = self.most_shuttles(zone)
+        near = max(math.ceil(_NEARLY * shortest), math.ceil(shortest) + 1)
+        few, enough = 0, most
+        while enough - few > grain(enough):
+            middle = (few + enough) // 2
+            does = self._wait_alone(zone, middle, way) <= near
+            few, enough = (few, middle) if does else (middle, enough)
+        name = self.ground.zones[zone]
+        return Reach(zone=name, most=most, wait_seconds=shortest, shuttles=enough, near_seconds=near)
+
+    def _best_alone(self, day: int, zone: int) -> tuple[int, Parking | None]:
+        """Return the smallest fleet of a zone on a day, and the way to wait with which it is enough."""
+        guess = self._guess(day, zone)
+        best, *others = self.ways(zone)
+        number = self._smallest_alone(day, zone, guess, best, step=max(1, guess // 10))
+        for way in others:
+            fewer = number - grain(number)
+            if fewer > 0 and self._does_alone(day, zone, fewer, way):
+                number, best = self._smallest_alone(day, zone, fewer, way), way
+        return number, best
+
+    def parked_best(self, fleet: Sequence[int]) -> tuple[Parking | None, ...]:
+        """Return where the shuttles of each zone should wait if there are so many: the way with the shortest wait."""
+        before = self.parking
+        ways = {zone: self.ways(zone) for zone in self.served if fleet[zone]}
+        waits = []
+        for number in range(3):
+            self.parking = [ways[zone][number] if zone in ways else None for zone in range(len(fleet))]
+            waits.append(self.mean_waits(fleet))
+        self.parking = before
+        best = np.argmin(waits, axis=0).tolist()
+        return tuple(ways[zone][best[zone]] if zone in ways else None for zone in range(len(fleet)))
+
+    def _parked_better(self, fleet: Fleet) -> Fleet:
+        """Try other parking with all zones together; keep the one that needs fewest shuttles.
+
+        In each zone, the way with the shortest wait for this fleet; and, if the fleet is small, each way in all zones:
+        what is best for a zone by itself on one day may need one shuttle more in the end.
+        """
+        best, parking = fleet, self.parking
+        better = self.parked_best(fleet)
+        if better != parking:
+            self.parking = better
+            if (self.mean_waits(fleet) <= self.max_wait).all():
+                best, parking = min((best, parking), (self._lowered(fleet), better), key=lambda one: sum(one[0]))
+        for number in range(3 if sum(fleet) <= _SMALL_FLEET else 0):
+            ways = [self.ways(zone)[number] if zone in self.served else None for zone in range(len(fleet))]
+            near = [
+                self._does_alone(int(self.legs[:, zone].argmax()), zone, best[zone], ways[zone]) for zone in self.served
+            ]
+            if tuple(ways) != parking and all(near):
+                self.parking = ways
+                with suppress(UnreachableError):
+                    best, parking = min(
+                        (best, parking), (self._smallest_together(best), tuple(ways)), key=lambda one: sum(one[0])
+                    )
+        if self.parking != parking:
+            self.parking = parking
+        return best
 
     # Each zone by itself
 
@@ -251,13 +483,13 @@ class FleetTask:
             self._apart[day, zone] = self._ready(Requests.single(whole.zone[own], *ends, seconds))
         return self._apart[day, zone]
 
-    def _smallest_alone(self, day: int, zone: int, guess: int, *, step: int = 1) -> int:
+    def _smallest_alone(self, day: int, zone: int, guess: int, way: Parking | None, *, step: int = 1) -> int:
         """Search for the smallest fleet from a guess: widen until there are limits, halve, and try two fewer."""
         tried: dict[int, bool] = {}
 
         def does(number: int) -> bool:
             if number not in tried:
-                tried[number] = self._does_alone(day, zone, number)
+                tried[number] = self._does_alone(day, zone, number, way)
             return tried[number]
 
         most = self.most_shuttles(zone)
@@ -279,20 +511,31 @@ class FleetTask:
         # Waits need not fall with every shuttle: a smaller fleet may be enough even if a larger one is not.
         fewer = enough - 2 * grain(enough)
         again = day == 0 and fewer > 0 and does(fewer)
-        return self._smallest_alone(day, zone, fewer, step=grain(fewer)) if again else enough
+        return self._smallest_alone(day, zone, fewer, way, step=grain(fewer)) if again else enough
 
-    def _does_alone(self, day: int, zone: int, number: int) -> bool:
-        fleet = np.where(np.arange(len(self.ground.zones)) == zone, number, 0)
+    def _does_alone(self, day: int, zone: int, number: int, way: Parking | None) -> bool:
+        run = self._operate_alone(day, zone, number, way, abort_mean_wait=self.max_wait)
+        return not run.aborted and float(run.waits.sum()) <= self.max_wait * len(run.waits)
+
+    def _operate_alone(
+        self, day: int, zone: int, number: int, way: Parking | None, *, abort_mean_wait: float | None = None
+    ) -> Operation:
+        here = np.arange(len(self.ground.zones)) == zone
         rides = self._rides(day, zone)
+        if rides.parking[zone] is not way:
+            rides = self._apart[day, zone] = rides.parked([way if own else None for own in here])
         self.probes += 1
-        run = rides.run(fleet, abort_mean_wait=self.max_wait)
-        return not run.aborted and float(run.waits.sum()) <= self.max_wait * len(rides.requests)
+        return rides.run(np.where(here, number, 0), abort_mean_wait=abort_mean_wait)
 
     def most_shuttles(self, zone: int) -> int:
         """Return a number of shuttles in a zone beyond which more are useless: most would stay at home all day."""
         return min(int(self.legs[:, zone].max()), 8 + 4 * self.solo_cover(zone))
 
     # All zones together
+
+    def _smallest_together(self, start: Sequence[int]) -> Fleet:
+        near = self._bracketed(start, _FIRST_DAYS, narrow=True)
+        return self._lowered(self._bracketed(near, len(self.days), narrow=False))
 
     def _bracketed(self, start: Sequence[int], days: int, *, narrow: bool) -> list[int]:
         """Search for a fleet with which every zone meets the target on the first days.
@@ -311,17 +554,19 @@ class FleetTask:
                 if bracket.few >= bracket.most:
                     if narrow:  # all days together may meet a target that some days miss
                         continue
-                    raise NoPlanError(
-                        f"no fleet of zone {self.ground.zones[zone]!r} gives a mean wait of at most "
-                        f"{self.max_wait:g} seconds. Even {self.most_shuttles(zone)} shuttles, most of them at home, "
-                        "are not enough: home is too far from many riders. Allow a longer wait, or divide the zone."
-                    )
+                    raise UnreachableError(self.max_wait, [self._reach_together(zone, float(waits[zone]))])
                 # In the end, zones that never settle are only raised, so that the search ends.
                 if not did or (narrow and halve and bracket.open):
                     likely = fleet[zone] * (max(waits[zone], 1.0) / self.max_wait) ** (1 / _WAIT_POWER)
                     fleet[zone] = bracket.next(likely, halve=halve)
             if fleet == before:
                 return fleet
+
+    def _reach_together(self, zone: int, wait: float) -> Reach:
+        """Say that a zone just misses the target with all useful shuttles, if all zones are simulated together."""
+        most, near = self.most_shuttles(zone), max(math.ceil(wait), math.ceil(self.max_wait) + 1)
+        name = self.ground.zones[zone]
+        return Reach(zone=name, most=most, wait_seconds=wait, shuttles=most, near_seconds=near)
 
     def _lowered(self, start: Sequence[int]) -> Fleet:
         """Remove shuttles, a grain at a time, until one grain fewer in any zone misses the target somewhere."""
@@ -454,7 +699,7 @@ def size(
     UserError
         If the release has no counts, the city lacks a stop or data for sizing, or there are too many trips.
     NoPlanError
-        If no fleet meets the target.
+        If no fleet meets the target; it says which wait can be reached, and with how many shuttles.
     """
     start = time.monotonic()
     tell = progress or (lambda line: None)
@@ -478,6 +723,7 @@ def size(
         release=release.certificate.digest,
         zones=ground.zones,
         shuttles=sized.fleet,
+        posts=recorded_posts(task, sized),
         model=FleetModel(
             name="smallest-fleet",
             max_wait_seconds=max_wait,
@@ -509,6 +755,7 @@ def released_task(
     seed: int = 0,
     day: str | None = None,
     dates: Dates | None = None,
+    parking: Sequence[Parking | None] | None = None,
     progress: Progress | None = None,
 ) -> FleetTask:
     """Expand a release of counts into days for sizing a fleet; parameters as for :func:`size`."""
@@ -521,12 +768,13 @@ def released_task(
         service=service or Service(),
         max_wait=max_wait,
         span=service_seconds(release.universe),
+        parking=parking,
         progress=progress,
     )
 
 
 def planned_task(release: Release, ground: Ground, plan: FleetPlan, *, progress: Progress | None = None) -> FleetTask:
-    """Sample again the days for which a plan was sized, to simulate its fleet or similar fleets."""
+    """Sample again the days for which a plan was sized, to simulate its fleet or similar fleets as it parks them."""
     model = plan.model
     wait = None if model is None else model.max_wait_seconds
     if model is None or wait is None or model.service is None or model.expansions is None or model.seed is None:
@@ -541,6 +789,7 @@ def planned_task(release: Release, ground: Ground, plan: FleetPlan, *, progress:
         seed=model.seed,
         day=model.day,
         dates=dates_of_plan(release.universe, plan),
+        parking=planned_parking(plan, ground),
         progress=progress,
     )
 
@@ -550,6 +799,38 @@ def dates_of_plan(universe: Universe, plan: FleetPlan) -> Dates | None:
     if universe.num_dates or (plan.model is not None and plan.model.dates is not None):
         return plan.model.dates if plan.model is not None else None
     return dict.fromkeys(universe.days, 1) if universe.days else 1
+
+
+_FOLLOWS: dict[bool, Waiting] = {False: "posts", True: "requests, then posts"}
+
+
+def recorded_posts(task: FleetTask, sized: Sized) -> dict[str, Posts]:
+    """Return where a sized fleet waits, for its plan: as many posts as may be open."""
+    stops, posts = task.ground.city.stops, {}
+    for zone, own, number in zip(task.ground.zones, sized.parking, sized.fleet, strict=True):
+        if own is not None:
+            hours = tuple(tuple(stops[stop] for stop in row) for row in own.first(number).tolist())
+            posts[zone] = Posts(waiting=_FOLLOWS[own.follows], begin=own.begin, stops=hours)
+    return posts
+
+
+def planned_parking(plan: FleetPlan, ground: Ground) -> tuple[Parking | None, ...]:
+    """Return where the shuttles of a plan wait, with stops numbered as in the city."""
+    number = {stop: place for place, stop in enumerate(ground.city.stops)}
+    parking: list[Parking | None] = []
+    for zone in ground.zones:
+        own = plan.posts.get(zone)
+        if own is None:
+            parking.append(None)
+            continue
+        if lost := next((stop for row in own.stops for stop in row if stop not in number), None):
+            raise ParameterError(
+                f"the plan parks shuttles of zone {zone!r} at {lost!r}, which is not a stop of the city. Use the city "
+                "of the plan."
+            )
+        posts = np.array([[number[stop] for stop in row] for row in own.stops], dtype=np.int64)
+        parking.append(Parking(posts=posts, begin=own.begin, follows=own.waiting == _FOLLOWS[True]))
+    return tuple(parking)
 
 
 def expanded_days(
@@ -686,9 +967,28 @@ def _assumptions(
         f"Each trip begins at a random second of its window. {several(num_days, 'such day')} "
         f"{'was' if num_days == 1 else 'were'} simulated.",
         *dates,
-        "Every shuttle is in service for the whole service day. When nobody needs it, it parks at a hub of its zone "
-        "or, if there is no hub, at the stop nearest to all others.",
+        "Every shuttle is in service for the whole service day.",
+        *_parking_words(task),
     )
+
+
+def _parking_words(task: FleetTask) -> Iterator[str]:
+    """Say how the shuttles of each zone wait for riders."""
+    needed = "go to where the requests of the last quarter of an hour need them soonest, or else"
+    words = {
+        True: f"{needed} to the stops in {PARKING_FILE}, which are near where trips begin in each hour.",
+        False: f"wait at the stops in {PARKING_FILE}, which are near where trips begin in each hour.",
+        None: f"{needed} to a hub of their zone, or to the stop nearest to all others if it has no hub.",
+    }
+    for follows, does in words.items():
+        zones = [
+            task.ground.zones[zone]
+            for zone in task.served
+            if (None if (own := task.parking[zone]) is None else own.follows) is follows
+        ]
+        if zones:
+            more = f" and {len(zones) - _MAX_ZONES_NAMED} more" if len(zones) > _MAX_ZONES_NAMED else ""
+            yield f"Shuttles without riders in {', '.join(zones[:_MAX_ZONES_NAMED])}{more} {does}"
 
 
 def _notes(task: FleetTask, sized: Sized) -> tuple[str, ...]:

@@ -5,15 +5,16 @@ A packing plan says which released row goes into which bin, and the truck of eac
 rows of each class a bin takes. Both state how good they are (objective, bound, gap), what they assume, how likely they
 reveal the truck of a package, and what they leave unplanned.
 
-A plan of shuttles says how many shuttles each zone gets: ``plan.json`` and ``fleet.csv`` (``zone,shuttles``). A single
-CSV file with these two columns, made by any program, is also a plan; it is marked external.
+A plan of shuttles says how many shuttles each zone gets, and where they wait for riders: ``plan.json``, ``fleet.csv``
+(``zone,shuttles``) and, unless they all wait at hubs, ``parking.csv`` (``zone,from,rank,stop``). A single CSV file with
+the columns of ``fleet.csv``, made by any program, is also a plan; it is marked external.
 """
 
 from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from pathlib import Path
@@ -32,7 +33,7 @@ from dunnage.folders import new_folder
 from dunnage.model import documents
 from dunnage.model.documents import Model, Number, OrEmpty, Software
 from dunnage.notebooks import Displayed, Tabular
-from dunnage.planning.dispatch import Service
+from dunnage.planning.dispatch import HOUR, Service
 from dunnage.planning.models import PackingModel
 from dunnage.planning.trucks import Truck
 from dunnage.tables.reader import listing_rows, read_listing, write_lines
@@ -46,6 +47,8 @@ SLOTS_FILE = "slots.csv"
 SLOTS_HEADER = ("bin", "class_id", "count")
 FLEET_FILE = "fleet.csv"
 FLEET_HEADER = ("zone", "shuttles")
+PARKING_FILE = "parking.csv"
+PARKING_HEADER = ("zone", "from", "rank", "stop")
 PACKING_HEADER = ("row", "bin")
 MAX_SHUTTLES = 1_000_000  # of a zone
 _INVALID = "contradicts itself, or another version wrote it. Make the plan again."
@@ -207,6 +210,10 @@ class FleetModel(Model):
     service: Annotated[Service, BeforeValidator(_read_service)] | None = None
 
 
+Waiting = Literal["posts", "requests, then posts"]
+"""How shuttles wait: at their posts, or there unless the latest requests need them elsewhere. All others use hubs."""
+
+
 class FleetDocument(Model):
     format: Literal[1]
     kind: Literal["fleet"]
@@ -220,6 +227,7 @@ class FleetDocument(Model):
     probes: int
     model: OrEmpty[FleetModel]
     fleet: dict[str, int]
+    parking: dict[str, Waiting] = Field(default={})  # zones with posts, which parking.csv has; others wait at hubs
     zones: dict[str, ZoneFacts]
     operation: OrEmpty[Run]
     demand: OrEmpty[Demand]
@@ -507,13 +515,27 @@ def named_rows(numbers: IntArray) -> str:
 # Shuttles
 
 
+@dataclass(frozen=True, kw_only=True)
+class Posts:
+    """Where the shuttles of one zone wait for riders, hour by hour."""
+
+    waiting: Waiting
+    begin: int  # second of the service day at which the first hour begins
+    stops: tuple[tuple[str, ...], ...]  # of each hour, by importance: n shuttles without riders take about the first n
+
+    @property
+    def words(self) -> str:
+        return "wait at stops" if self.waiting == "posts" else "follow the latest requests, or else wait at stops"
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FleetPlan(Displayed, Tabular):
-    """How many shuttles each zone of a city gets."""
+    """How many shuttles each zone of a city gets, and where they wait."""
 
     release: str  # digest of the certificate of the release; empty for an external plan
     zones: tuple[str, ...]  # zones, shuttles: names of the zones, and the shuttles of each
     shuttles: tuple[int, ...]
+    posts: Mapping[str, Posts] = field(default_factory=dict)  # by zone; shuttles of other zones wait at hubs
     model: FleetModel | None = None  # what the fleet was sized for
     bound: int = 0  # proved but weak: no smaller fleet can meet the target on the planned trips
     seconds: float = 0.0  # seconds, probes: time taken, and number of simulated days
@@ -580,6 +602,7 @@ class FleetPlan(Displayed, Tabular):
             "kind": "fleet",
             "seconds": round(self.seconds, 3),
             "fleet": self._fleet,
+            "parking": {zone: own.waiting for zone, own in self.posts.items()},
             "zones": dict(self.by_zone),
             "assumed": list(self.assumed),
             "notes": list(self.notes),
@@ -617,6 +640,8 @@ class FleetPlan(Displayed, Tabular):
                 f"{round(demand.without_shuttle):,}, of which {demand.same_stop:,.0f} end where they begin",
                 f"Modes       {', '.join(f'{mode} {percent(share)}' for share, mode in modes) or 'none'}",
             ]
+        if self.posts:
+            lines.append(f"Parking     {PARKING_FILE} says where shuttles wait for riders in each hour")
         lines += [f"Assumes     {sentence}" for sentence in self.assumed]
         lines += [f"Note        {sentence}" for sentence in self.notes]
         if not self.external:
@@ -627,11 +652,19 @@ class FleetPlan(Displayed, Tabular):
     def _fleet(self) -> dict[str, int]:
         return dict(zip(self.zones, self.shuttles, strict=True))
 
+    def _post_lines(self) -> Iterator[Sequence[object]]:
+        for zone, own in self.posts.items():
+            for hour, stops in enumerate(own.stops):
+                start = _clock(own.begin + hour * HOUR)
+                yield from ((zone, start, rank, stop) for rank, stop in enumerate(stops, 1))
+
     def write(self, folder: str | os.PathLike[str], *, page: str = "", force: bool = False) -> Path:
-        """Write the plan: ``plan.json``, ``fleet.csv`` and, if given, its page ``plan.html``."""
-        with new_folder(folder, marker=PLAN_FILE, force=force, may_hold=(PLAN_PAGE,)) as work:
+        """Write the plan: ``plan.json``, ``fleet.csv``, ``parking.csv`` and, if given, its page ``plan.html``."""
+        with new_folder(folder, marker=PLAN_FILE, force=force, may_hold=(PLAN_PAGE, PARKING_FILE)) as work:
             (work / PLAN_FILE).write_text(documents.to_text(self.to_dict()), encoding="utf-8")
             write_lines(work / FLEET_FILE, FLEET_HEADER, list(self._fleet.items()))
+            if self.posts:
+                write_lines(work / PARKING_FILE, PARKING_HEADER, self._post_lines())
             if page:
                 (work / PLAN_PAGE).write_text(page, encoding="utf-8")
         return Path(folder)
@@ -646,12 +679,14 @@ class FleetPlan(Displayed, Tabular):
         remedy = "Use a plan made by dunnage size."
         stated = documents.read(place / PLAN_FILE, FleetDocument, what="a plan of shuttles", remedy=remedy)
         zones, shuttles = _read_fleet(place / FLEET_FILE)
+        posts = _read_posts(place / PARKING_FILE, stated.parking) if stated.parking else {}
         try:
             plan = cls(
                 **{item.name: getattr(stated, item.name) for item in fields(cls) if hasattr(stated, item.name)}
                 | {
                     "zones": zones,
                     "shuttles": shuttles,
+                    "posts": posts,
                     "by_zone": stated.zones,
                     "assumed": tuple(stated.assumed),
                     "notes": tuple(stated.notes),
@@ -661,7 +696,7 @@ class FleetPlan(Displayed, Tabular):
             same = (stated.fleet, stated.objective, stated.gap) == (plan._fleet, plan.objective, plan.gap)
         except ParameterError:
             same = False
-        if not same or not stated.zones.keys() <= set(zones):
+        if not same or not stated.zones.keys() | stated.parking.keys() <= set(zones):
             raise InputError(str(place / PLAN_FILE), [_INVALID])
         return plan
 
@@ -720,3 +755,42 @@ def _read_fleet(path: Path) -> tuple[tuple[str, ...], tuple[int, ...]]:
     if problems or not lines:
         raise InputError(str(path), problems[:20] or ["names no zone. Write one line zone,shuttles for each zone."])
     return zones, tuple(int(line[1]) for line in lines)
+
+
+def _clock(seconds: int) -> str:
+    return f"{seconds // 3600:02d}:{seconds % 3600 // 60:02d}"
+
+
+def _read_posts(path: Path, waiting: Mapping[str, Waiting]) -> dict[str, Posts]:
+    """Read ``zone,from,rank,stop``: for each zone hour after hour, each with the same number of stops by rank."""
+    hours: dict[str, dict[str, list[str]]] = {zone: {} for zone in waiting}
+    problems = []
+    for row, line in enumerate(read_listing(path, PARKING_HEADER)[1], 1):
+        zone, start, rank, stop = (cell.strip() for cell in line[: len(PARKING_HEADER)])
+        if zone not in hours:
+            remedy = f"Remove the line: {PLAN_FILE} has no such zone with posts."
+            problems.append(Problem("names another zone", rows=(row,), remedy=remedy))
+            continue
+        stops = hours[zone].setdefault(start, [])
+        if rank != str(len(stops) + 1) or not stop:
+            problems.append(Problem("does not have the next rank and a stop", rows=(row,), remedy="Correct the line."))
+        stops.append(stop)
+    posts = {}
+    for zone, own in hours.items():
+        begin = _second(next(iter(own), ""))
+        regular = begin is not None and list(own) == [_clock(begin + hour * HOUR) for hour in range(len(own))]
+        if begin is None or not regular or len(set(map(len, own.values()))) > 1:
+            what = f"must have every hour of zone {zone!r} in order, such as 06:00 and 07:00, with as many stops each."
+            problems.append(Problem(what))
+            continue
+        posts[zone] = Posts(waiting=waiting[zone], begin=begin, stops=tuple(map(tuple, own.values())))
+    if problems:
+        raise InputError(str(path), problems[:20])
+    return posts
+
+
+def _second(clock: str) -> int | None:
+    """Return the second of a time of the service day such as 06:30, which may be past 24:00; None if it is not one."""
+    hours, _, minutes = clock.partition(":")
+    right = all(part.isascii() and part.isdecimal() and len(part) == 2 for part in (hours, minutes))
+    return int(hours) * 3600 + int(minutes) * 60 if right and int(minutes) < 60 else None

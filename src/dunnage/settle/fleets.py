@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import date
 from pathlib import Path
@@ -17,9 +17,10 @@ from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
+from pydantic import Field
 
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.errors import NoPlanError, ParameterError, ReleaseError
+from dunnage.errors import ParameterError, ReleaseError
 from dunnage.folders import new_folder
 from dunnage.mechanisms.counts import trip_cells, true_counts
 from dunnage.model import documents
@@ -40,15 +41,20 @@ from dunnage.planning.demand import (
     stop_numbers,
     with_dates,
 )
-from dunnage.planning.dispatch import EVENTS, Operation, Requests, Service
+from dunnage.planning.dispatch import EVENTS, Operation, Parking, Requests, Service
 from dunnage.planning.fleet import (
     EXPANSIONS,
     MAX_WAIT_SECONDS,
     DayRun,
     FleetTask,
+    Reach,
+    Sized,
+    UnreachableError,
     check_max_wait,
     demand_facts,
     expanded_days,
+    planned_parking,
+    released_task,
     run_facts,
 )
 from dunnage.planning.plan import Demand, FleetModel, FleetPlan, Run
@@ -66,6 +72,7 @@ MAX_SETTLEMENT_BYTES = 1 << 26
 MAX_SHUTTLE_HOUR = 1e9
 """Maximum cost of a shuttle per hour, in any currency."""
 _MAX_ZONES_NAMED = 5
+_EXPANSIONS = 2  # days of the release that are simulated to park the shuttles of a plan made elsewhere
 
 Progress = Callable[[str], None]
 
@@ -94,8 +101,21 @@ class SizedOnTruth(PrivateModel):
     operation: OrEmpty[Run]
 
 
+class SettledReach(PrivateModel):
+    """What a zone can reach if no fleet meets the target on the true trips; see ``Reach`` of the planner."""
+
+    zone: str
+    most: int
+    wait_seconds: float
+    shuttles: int
+    near_seconds: int
+
+
 class FleetCost(PrivateModel):
-    """The costs of the planned and the needed fleet, with every shuttle in service for the whole service day."""
+    """The costs of the planned and the needed fleet, with every shuttle in service for the whole service day.
+
+    The difference is what privacy costs. If the planned fleet misses the target, there is none: it is another service.
+    """
 
     per_shuttle_hour: Number
     hours_a_day: float
@@ -114,12 +134,14 @@ class FleetSettlementDocument(PrivateModel):
     wait_seconds: float
     idle_seconds: float
     max_wait_seconds: float
+    meets_target: bool | None = None  # whether every zone does; not stated before 0.2
     relative_error: RelativeError
     unserved: float
     fleet: dict[str, int]
     zones: list[SettledZone]
     operation: OrEmpty[Run]
     sized_on_truth: SizedOnTruth | None
+    reach: list[SettledReach] = Field(default=[])  # without a fleet that meets the target
     demand: Demand
     cost: FleetCost | None
     days: int
@@ -127,8 +149,25 @@ class FleetSettlementDocument(PrivateModel):
 
     def text(self) -> str:
         ideal, errors, cost = self.sized_on_truth, self.relative_error, self.cost
+        target, missed = self.max_wait_seconds, [zone for zone in self.zones if not zone.meets_target]
         wait, idle = f"{self.wait_seconds:.0f} s", f"{self.idle_seconds:.0f} s per shuttle and day"
-        lines = [
+        lines = []
+        if missed:  # before any figure that could look like a saving
+            zones = f"{several(len(missed), 'zone')} {'misses' if len(missed) == 1 else 'miss'}"
+            names = ", ".join(self._shortfall(zone) for zone in missed[:_MAX_ZONES_NAMED])
+            more = f" and {len(missed) - _MAX_ZONES_NAMED} more" if len(missed) > _MAX_ZONES_NAMED else ""
+            lines.append(f"WARNING     {zones} the target of {target:g} s: {names}{more}")
+            if ideal is not None:
+                fleet = f"the true trips need {several(ideal.shuttles, 'shuttle')}; {self.shuttles} are planned"
+                lines.append(f"Needed      {fleet}")
+        lines += [
+            f"Reach       {own.zone}: no fleet meets the target on the true trips; {several(own.most, 'shuttle')} "
+            f"reach {own.wait_seconds:.0f} s, {several(own.shuttles, 'shuttle')} reach {own.near_seconds} s"
+            for own in self.reach
+        ]
+        if ideal is None and not self.reach:
+            lines.append(f"Note        no fleet meets the target of {target:g} s on the true trips")
+        lines += [
             _compared("Shuttles", f"{self.shuttles}", f"{ideal.shuttles}" if ideal else None, errors.shuttles),
             _compared("Wait", wait, f"{ideal.wait_seconds:.0f} s" if ideal else None, errors.wait_seconds),
             _compared("Idle", idle, f"{ideal.idle_seconds:.0f} s" if ideal else None, errors.idle_seconds),
@@ -137,34 +176,26 @@ class FleetSettlementDocument(PrivateModel):
             needed = "" if zone.needed is None else f", {zone.needed} needed"
             waits = "" if zone.wait_seconds is None else f"; wait {zone.wait_seconds:.0f} s as planned"
             lines.append(f"Zone        {zone.zone}: {zone.shuttles} planned{needed}{waits}")
-        # Warn if riders wait longer than the target, on average or in some zones, or are not served.
-        target, missed = self.max_wait_seconds, [zone for zone in self.zones if not zone.meets_target]
-        if self.wait_seconds > target:
-            longer = _above(self.wait_seconds, target)
-            lines.append(f"WARNING     true riders wait {longer} on average; the target is {target:g} s")
-        if missed:
-            names = ", ".join(
-                f"{zone.zone} {_above(zone.wait_seconds, target)}"
-                if zone.wait_seconds is not None and zone.wait_seconds > target
-                else f"{zone.zone} (not all served)"
-                for zone in missed[:_MAX_ZONES_NAMED]
-            )
-            more = f" and {len(missed) - _MAX_ZONES_NAMED} more" if len(missed) > _MAX_ZONES_NAMED else ""
-            zones = f"{several(len(missed), 'zone')} {'misses' if len(missed) == 1 else 'miss'}"
-            lines.append(f"WARNING     {zones} the target of {target:g} s: {names}{more}")
-        if ideal is None:
-            lines.append(f"Note        no fleet meets the target of {self.max_wait_seconds:g} s on the true trips")
         if self.unserved:
             lines.append(f"Unserved    {self.unserved:,.1f} rides a day, because their zone has no shuttle")
         if cost is not None:
             text = f"{cost.planned_per_day:,.2f} a day at {cost.per_shuttle_hour:g} per shuttle and hour"
             if cost.needed_per_day is not None:
-                difference = f"{cost.difference_per_day:,.2f}"
-                text += f"; {cost.needed_per_day:,.2f} for the needed fleet: privacy costs {difference}"
+                text += f"; {cost.needed_per_day:,.2f} for the needed fleet: "
+                if missed:
+                    text += "no price of privacy, because the planned fleet misses the target"
+                else:
+                    text += f"privacy costs {cost.difference_per_day:,.2f}"
             lines.append(f"Cost        {text}")
         if not self.checked:
             lines.append("Note        without the key, it was not checked that these are the trips that were published")
         return "\n".join([*lines, f"Seconds     {self.seconds:.2f}"])
+
+    def _shortfall(self, zone: SettledZone) -> str:
+        late = zone.wait_seconds is not None and zone.wait_seconds > self.max_wait_seconds
+        wait = _above(zone.wait_seconds or 0.0, self.max_wait_seconds) if late else "not all served"
+        needed = "" if zone.needed is None else f", {zone.shuttles} of {zone.needed} shuttles"
+        return f"{zone.zone} ({wait}{needed})"
 
 
 def _above(wait: float, target: float) -> str:
@@ -193,9 +224,11 @@ class FleetSettlement:
     demand: Demand  # of the true trips
     cost: FleetCost | None  # None without a cost per hour
     events: pa.Table  # of the planned shuttles: shuttle, seconds, stop, event, rider; and day, if there are several
-    task: FleetTask  # the true days, for pages
+    task: FleetTask  # the true days, for pages, with the parking of the needed fleet
+    served: FleetTask  # the rides that the planned fleet serves, with its parking
     checked: bool  # whether a key proves that these trips were published
     seconds: float  # time taken
+    reach: tuple[Reach, ...] = ()  # of zones that miss the target with any fleet, if there is no needed fleet
 
     def __repr__(self) -> str:
         return f"FleetSettlement({len(self.zones)} zones, private)"
@@ -216,10 +249,7 @@ class FleetSettlement:
     @property
     def meets_target(self) -> tuple[bool, ...]:
         """Whether each zone serves all its true riders and meets the target."""
-        return tuple(
-            not unserved and (wait is None or wait <= self.task.max_wait)
-            for wait, unserved in zip(self.zone_waits, self.unserved_by_zone, strict=True)
-        )
+        return _meet(self.task.max_wait, self.zone_waits, self.unserved_by_zone)
 
     @property
     def idle_seconds(self) -> float:
@@ -275,6 +305,8 @@ class FleetSettlement:
             "kind": "fleet",
             "external": self.plan.external,
             "max_wait_seconds": self.task.max_wait,
+            "meets_target": all(self.meets_target),
+            "reach": [SettledReach(**vars(zone)) for zone in self.reach],
             "fleet": dict(zip(self.zones, self.planned, strict=True)),
             "zones": zones,
             "days": len(self.task.days),
@@ -299,6 +331,11 @@ class FleetSettlement:
             if page:
                 (work / SETTLEMENT_PAGE).write_text(page, encoding="utf-8")
         return Path(folder)
+
+
+def _meet(target: float, waits: Sequence[float | None], unserved: Sequence[float]) -> tuple[bool, ...]:
+    """Return whether each zone serves all its riders, and with a mean wait of at most the target."""
+    return tuple(not some and (wait is None or wait <= target) for wait, some in zip(waits, unserved, strict=True))
 
 
 def _relative(value: float, wanted: float) -> float | None:
@@ -336,7 +373,8 @@ def apply_fleet(
     Parameters
     ----------
     plan
-        A plan, a plan folder, or a CSV file ``zone,shuttles`` from any program.
+        A plan, a plan folder, or a CSV file ``zone,shuttles`` from any program, whose shuttles then wait where the
+        release suggests.
     data, release, city
         The true trips, the release, and the city for which the fleet was sized.
     key
@@ -379,16 +417,21 @@ def apply_fleet(
     fleet = tuple(chosen.shuttles_of(ground.zones, source))
     task = _true_task(chosen, data, ground, service, noise or Noise(), tell)
     tell("running the planned fleet on the true trips")
-    served = served_task(task, fleet)
+    served = served_task(task, fleet, _parking(chosen, fleet, release, ground, task))
     operations = served.operate(fleet)
     runs = [DayRun.of(day, run, len(fleet)) for day, run in zip(served.days, operations, strict=True)]
     waits = served.mean_waits_of(runs).tolist()
     tell("sizing the fleet that the true trips need")
+    sized: Sized | None = None
+    reach: tuple[Reach, ...] = ()
     try:
         sized = task.size()
-    except NoPlanError:  # its message reveals something about the trips
-        sized = None
+    except UnreachableError as error:  # its message reveals something about the trips, so it is not shown
+        reach, task.parking = error.zones, served.parking
     needed, cost = None if sized is None else sized.fleet, None
+    zone_waits = tuple(wait if zone in served.served else None for zone, wait in enumerate(waits))
+    unserved = tuple((_rides(task) - _rides(served)).round(6).tolist())
+    meets_target = all(_meet(task.max_wait, zone_waits, unserved))
     if shuttle_hour is not None:
         hours = (task.span[1] - task.span[0]) / 3600
         ours = sum(fleet) * hours * shuttle_hour
@@ -398,7 +441,7 @@ def apply_fleet(
             hours_a_day=hours,
             planned_per_day=ours,
             needed_per_day=theirs,
-            difference_per_day=None if theirs is None else ours - theirs,
+            difference_per_day=ours - theirs if theirs is not None and meets_target else None,
         )
     return FleetSettlement(
         plan=chosen,
@@ -406,17 +449,29 @@ def apply_fleet(
         zones=ground.zones,
         planned=fleet,
         needed=needed,
-        zone_waits=tuple(wait if zone in served.served else None for zone, wait in enumerate(waits)),
-        unserved_by_zone=tuple((_rides(task) - _rides(served)).round(6).tolist()),
+        zone_waits=zone_waits,
+        unserved_by_zone=unserved,
         operation=run_facts(served, fleet, runs),
         ideal=None if sized is None else run_facts(task, sized.fleet, sized.runs),
         demand=demand_facts(task),
         cost=cost,
         events=_events(served, operations),
         task=task,
+        served=served,
         checked=key is not None,
         seconds=time.monotonic() - start,
+        reach=reach,
     )
+
+
+def _parking(
+    plan: FleetPlan, fleet: tuple[int, ...], release: Release, ground: Ground, true: FleetTask
+) -> tuple[Parking | None, ...]:
+    """Return where planned shuttles wait: as the plan says or, if it was made elsewhere, as released trips suggest."""
+    if not plan.external:
+        return planned_parking(plan, ground)
+    released = released_task(release, ground, max_wait=true.max_wait, expansions=_EXPANSIONS, service=true.service)
+    return served_task(released, fleet).parked_best(fleet)
 
 
 def _rides(task: FleetTask) -> FloatArray:
@@ -510,20 +565,18 @@ def _check_true_stops(universe: Universe, cells: IntArray, city: City) -> None:
         )
 
 
-def served_task(task: FleetTask, fleet: tuple[int, ...]) -> FleetTask:
-    """Leave out the rides of zones without a shuttle, and rides that follow them."""
+def served_task(task: FleetTask, fleet: tuple[int, ...], parking: Sequence[Parking | None] | None = None) -> FleetTask:
+    """Leave out the rides of zones without a shuttle, and rides that follow them; shuttles wait as stated."""
     some = np.array(fleet) > 0
-    if not task.legs[:, ~some].any():
-        return task
-    days = []
-    for day in task.days:
+    days = [] if task.legs[:, ~some].any() else list(task.days)
+    for day in () if days else task.days:
         requests = day.requests
         kept, follows = some[requests.zone], requests.after >= 0
         kept[follows] &= kept[requests.after[follows]]
         rest = {item.name: getattr(requests, item.name)[kept] for item in fields(requests)}
         rest["after"] = np.where(rest["after"] >= 0, (np.cumsum(kept) - 1)[rest["after"]], -1)
         days.append(replace(day, requests=Requests(**rest)))
-    return FleetTask(task.ground, days, service=task.service, max_wait=task.max_wait, span=task.span)
+    return FleetTask(task.ground, days, service=task.service, max_wait=task.max_wait, span=task.span, parking=parking)
 
 
 def _events(task: FleetTask, operations: tuple[Operation, ...]) -> pa.Table:

@@ -8,6 +8,7 @@ shuttles do: its bars are the fleet in operation, and a line shows what the plan
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -26,7 +27,7 @@ from dunnage.planning.fleet import (
     planned_task,
     released_task,
 )
-from dunnage.planning.plan import FleetPlan
+from dunnage.planning.plan import FleetPlan, Posts
 from dunnage.release import Release
 from dunnage.release.kinds.counts import CountsKind
 from dunnage.settle.fleets import FleetSettlement
@@ -43,6 +44,7 @@ WORST = 4.0  # mean waits of more than this many times the target are not shown
 _CHANGES = ((1, 0.05), (2, 0.1), (3, 0.2))
 _MAX_RIDES = 1_500_000  # rides to simulate for the waits with other fleets
 _NONE = "-"
+_MAX_POSTS_NAMED = 5
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -147,6 +149,11 @@ def plan_page(plan: FleetPlan, release: Release, city: City, *, routes: Routes |
         "target": task.max_wait,
         "rows": rows,
         "served": bool(task.served),
+        "parking": [
+            f"{zone}: shuttles without riders {own.words}: {_main_posts(own, number)}."
+            for zone, number in zip(plan.zones, plan.shuttles, strict=True)
+            if (own := plan.posts.get(zone)) is not None
+        ],
     }
     if task.served:
         curves, running, zones = Curves.of(task, fleets_around(fleet)), Running.of(task, fleet), _drawn_zones(task)
@@ -164,6 +171,14 @@ def plan_page(plan: FleetPlan, release: Release, city: City, *, routes: Routes |
     return _fleet_page(plan, release, {"release": task}, shares, content)
 
 
+def _main_posts(posts: Posts, shuttles: int) -> str:
+    """Name the stops where most shuttles wait, with their mean number over the hours."""
+    counts = Counter(stop for hour in posts.stops for stop in hour[:shuttles])
+    named = [f"{stop} ({num / len(posts.stops):.1f})" for stop, num in counts.most_common(_MAX_POSTS_NAMED)]
+    more = len(counts) - len(named)
+    return ", ".join(named) + (f" and {several(more, 'other stop')}" if more else "")
+
+
 def settlement_page(settlement: FleetSettlement, release: Release) -> str:
     """Write the owner's page of a fleet on the true trips. It shows true trips: keep it private (mode 0600)."""
     plan, true, planned, needed = settlement.plan, settlement.task, settlement.planned, settlement.needed
@@ -177,6 +192,7 @@ def settlement_page(settlement: FleetSettlement, release: Release) -> str:
             expansions=EXPANSIONS,
             service=true.service,
             dates=dates_of_plan(release.universe, plan),
+            parking=settlement.served.parking,
         )
     rides = [np.average(task.legs, axis=0, weights=task.weights) for task in (released, true)]
     rows = [
@@ -239,7 +255,7 @@ def settlement_page(settlement: FleetSettlement, release: Release) -> str:
     if true.served and not settlement.unserved:
         all_served = bool(released.served) and all(planned[zone] for zone in released.served)
         expected = Running.of(released, planned) if all_served else None
-        actual = Running.of(true, planned)
+        actual = Running.of(settlement.served, planned)
         content["waits"] = wait_picture(expected, actual, target=true.max_wait)
         content["hours"] = hours_picture(actual, expected)
     shares = modes_picture(demand_facts(released).modes, settlement.demand.modes)

@@ -138,6 +138,9 @@ def feed_contents(path: Path) -> dict[str, bytes]:
         if path.suffix.lower() == ".csv":
             what, remedy = "a city is a folder with stops.csv, or a GTFS feed", f"Give the folder: {path.parent}."
         raise InputError(str(path), [Problem(what, remedy=remedy)]) from None
+    except FileNotFoundError:
+        remedy = "Check the path. Give the folder of a city, or a GTFS feed (a folder or a zip)."
+        raise InputError(str(path), [Problem("does not exist", remedy=remedy)]) from None
     except OSError as error:
         what = f"the feed cannot be read ({error.strerror or type(error).__name__})"
         raise InputError(str(path), [Problem(what, remedy="Check its name and permissions.")]) from None
@@ -335,11 +338,10 @@ def feed_city(path: str | PathLike[str], setting: FeedSetting | None = None) -> 
         said.append(f"{several(unserved, 'stop')} without any trip {are} left out.")
     said += timetable.notes
     city = City(stops=ids, lat=stops.lat[kept], lon=stops.lon[kept])
-    apart = haversine(stops.lat[kept], stops.lon[kept])
-    hubs, chosen = _hubs(feed, city, apart, timetable, kept, setting)
+    hubs, chosen = _hubs(feed, city, timetable, kept, setting)
     near_hubs = {}  # the hub of each stop near one
     if hubs.any():
-        far = apart[:, hubs]
+        far = haversine(stops.lat[kept], stops.lon[kept], np.flatnonzero(hubs)).T
         nearest, near = np.flatnonzero(hubs)[far.argmin(axis=1)], np.flatnonzero(far.min(axis=1) <= _HUB_REACH_KM)
         near_hubs = dict(zip(kept[near].tolist(), nearest[near].tolist(), strict=True))
     buses, more = _buses(timetable, near_hubs, setting)
@@ -587,7 +589,7 @@ def _timed(rows: Mapping[str, Sequence[_Call]]) -> tuple[dict[str, _Visits], lis
 
 
 def _hubs(
-    feed: _Feed, city: City, apart: FloatArray, timetable: _Timetable, kept: IntArray, setting: FeedSetting
+    feed: _Feed, city: City, timetable: _Timetable, kept: IntArray, setting: FeedSetting
 ) -> tuple[BoolArray, str]:
     """Choose hubs: the named stops, or the busiest stops that are far enough apart."""
     hubs = np.zeros(len(city.stops), dtype=bool)
@@ -605,10 +607,14 @@ def _hubs(
         for stop in visits.stops:
             routes[stop].add(timetable.routes[trip])
     order = sorted(num, key=lambda place: (-num[place], -len(routes[place]), place))
+    assert city.lat is not None
+    assert city.lon is not None
     chosen: list[int] = []
+    near = np.zeros(len(city.stops), dtype=bool)
     for stop in np.searchsorted(kept, order).tolist():
-        if len(chosen) < setting.hubs and all(apart[stop, other] >= _HUBS_APART_KM for other in chosen):
+        if len(chosen) < setting.hubs and not near[stop]:
             chosen.append(stop)
+            near |= haversine(city.lat, city.lon, np.array([stop]))[0] < _HUBS_APART_KM
     hubs[chosen] = True
     said = (
         f"Hubs are the {several(len(chosen), 'stop')} with most departures that are at least "

@@ -20,11 +20,11 @@ import io
 import string
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -635,6 +635,50 @@ def read_pairs(path: str | PathLike[str], check: Callable[[list[str]], str], max
         refuse_lines(path, [(1, wrong)])
     columns = zip(*(cells for _, cells in lines), strict=True)
     return PublicTable(str(path), b"", "", {name: pa.array(cells) for name, cells in zip(names, columns, strict=False)})
+
+
+class PairBatch(NamedTuple):
+    """Some lines of a list of pairs."""
+
+    columns: Mapping[str, Any]  # Arrow arrays of text
+
+    def codes(self, name: str, values: Sequence[str]) -> IntArray:
+        """Return the place of each cell among values; -1 if it is not one of them."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        places = pc.index_in(self.columns[name], value_set=pa.array(values, pa.string()))
+        return np.asarray(pc.fill_null(places, -1))
+
+    def numbers(self, name: str, read: Callable[[str], int]) -> IntArray:
+        encoded = self.columns[name].dictionary_encode()
+        codes = np.array([read(value.strip()) for value in encoded.dictionary.to_pylist()], dtype=np.int64)
+        indices: IntArray = np.asarray(encoded.indices)
+        return codes[indices]
+
+
+def pair_batches(path: str | PathLike[str], header: Sequence[str], max_bytes: int) -> Iterator[PairBatch | None]:
+    """Yield a plain CSV file of pairs part by part; None, as the last part, if it is not plain."""
+    import pyarrow as pa
+    from pyarrow import csv as arrow_csv
+
+    place = Path(path)
+    plain = place.is_file() and not is_named(place, PARQUET_ENDINGS + EXCEL_ENDINGS)
+    if not plain or place.stat().st_size > max_bytes:
+        yield None
+        return
+    reading = arrow_csv.ReadOptions(block_size=_BLOCK_BYTES, use_threads=False)
+    as_text = arrow_csv.ConvertOptions(column_types=dict.fromkeys(header, pa.string()), strings_can_be_null=False)
+    try:
+        with arrow_csv.open_csv(place, read_options=reading, convert_options=as_text) as stream:
+            if stream.schema.names != list(header):
+                yield None
+                return
+            for batch in stream:
+                if len(batch):
+                    yield PairBatch(dict(zip(header, batch.columns, strict=True)))
+    except (pa.ArrowException, OSError, ValueError):
+        yield None
 
 
 def refuse_lines(path: str | PathLike[str], problems: list[tuple[int, str]]) -> None:
