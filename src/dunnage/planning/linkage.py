@@ -32,7 +32,6 @@ import numpy.typing as npt
 
 from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.errors import ParameterError
-from dunnage.kernels.bins.exchanges import over_caps, spread_items
 from dunnage.kernels.bins.fills import FillSlots, Items, count_fills, estimate_chances
 from dunnage.model.certificate import NoiseCell
 from dunnage.model.domains import Numeric, domain_from
@@ -89,44 +88,11 @@ def _largest_shares(group: IntArray, bin_of_row: IntArray) -> tuple[IntArray, In
 # Sealed slots
 
 
-VARIANTS = 6
 ESTIMATE_SECONDS = 4.0
 SEALED_NOTE = (
     "the best guess of someone who knows the weight of one released package, the release and the slots, and that the "
     "owner fills them at random among all fills that fit; no outcome, no second package"
 )
-
-
-def least_linked_slots(
-    class_of: IntArray,  # class_of, sizes, group_of, bin_of: class, size, group and bin of each member
-    sizes: IntArray,
-    group_of: IntArray,
-    bin_of: IntArray,
-    room: IntArray,  # capacity of each bin
-    caps: IntArray,  # maximum number of members of each class in a bin
-    *,
-    seconds: float,  # for other packings; the first is always computed
-    estimating: float = ESTIMATE_SECONDS,
-) -> tuple[Slots, Linkage]:
-    """Return the slots that reveal least, among some packings with the same bins, and their linkage."""
-    deadline = time.monotonic() + seconds
-    variants = [bin_of]
-    best: tuple[float, Slots, Linkage] | None = None
-    for number in range(VARIANTS):
-        if number and time.monotonic() >= deadline:
-            break
-        if number:
-            step = seconds / VARIANTS / 2
-            other = spread_items(sizes, class_of, group_of, bin_of, room, caps=caps, seconds=step, seed=number)
-            if over_caps(class_of, other, caps, len(room)) or any(np.array_equal(other, seen) for seen in variants):
-                continue
-            variants.append(other)
-        slots = Slots.of_assignment(variants[-1], class_of)
-        linkage = slots_linkage(class_of, sizes, slots, room, seconds=estimating if not number else 0.0)
-        if linkage is not None and (best is None or linkage.mean < best[0]):
-            best = linkage.mean, slots, linkage
-    assert best is not None  # the first is always computed
-    return best[1], best[2]
 
 
 def slots_linkage(
