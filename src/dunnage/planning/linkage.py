@@ -96,15 +96,16 @@ SEALED_NOTE = (
 
 
 def slots_linkage(
-    class_of: IntArray, sizes: IntArray, slots: Slots, room: IntArray, *, seconds: float
+    class_of: IntArray, sizes: IntArray, slots: Slots, room: IntArray, *, seconds: float, counting: float = 1.0
 ) -> Linkage | None:
     """Return the linkage of slots: exact if the fills can be counted, otherwise an estimate that takes ``seconds``.
 
-    None if the fills cannot be counted and there is no time for an estimate.
+    None if the fills cannot be counted, for which there are at least ``counting`` seconds, and there is no time for an
+    estimate.
     """
     table = slots.table(len(room), int(class_of.max()) + 1)
     items, places = Items(class_of, sizes), FillSlots(table, room)
-    fills = count_fills(items, places, deadline=time.monotonic() + max(seconds, 1.0))
+    fills = count_fills(items, places, deadline=time.monotonic() + max(seconds, counting))
     if fills is not None and fills.number:
         return _stated(fills.chances(), "exact").model_copy(update={"fills": storable_count(fills.number)})
     if seconds <= 0:

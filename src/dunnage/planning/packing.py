@@ -39,11 +39,14 @@ from dunnage.planning.spreading import (
     Effort,
     Purchase,
     class_table,
+    least_together,
     more_trucks,
     spread_checked,
     spread_likely,
     spread_members,
     spread_rows,
+    spread_slots,
+    together,
 )
 from dunnage.planning.trucks import Truck
 from dunnage.release import Release
@@ -56,9 +59,11 @@ ROWS_A_SECOND = 2000
 MIN_LINKAGE_SECONDS = 0.25
 LINKAGE_SECONDS = 2.0
 MAX_TIGHTENED_CLASSES = 300
+TIGHTENED_SECONDS = 1.0
 MAX_WEIGHED_BINS = 2000
 MAX_CLASSES = 2500
 MAX_COUNTED_ROWS = 2000
+VARIANTS = 4
 START_SHARE = 0.2
 PACKING_SHARE = 0.6
 MIN_SECONDS = 0.5
@@ -335,13 +340,25 @@ class _Packer:
     def by_sums(self, values: Sequence[FloatArray], solution: _Solution, look: IntArray | None = None) -> _Solution:
         """Say that rows may change places as long as their values fit."""
         problem, whole = self.problem, self.problem.whole(values)
+        own = problem.class_id if problem.release.noisy else exchangeable(problem.release) if look is None else look
 
         def less(solution: _Solution, extra: int, effort: Effort) -> _Solution | None:
             kinds = more_trucks(problem, solution.kinds, extra)
             if kinds is None:
                 return None
-            bins = spread_rows(problem, whole, solution.assignment, kinds, effort, look)
-            return solution.placed(bins, kinds)
+            spread = solution.placed(spread_rows(problem, whole, solution.assignment, kinds, effort, look), kinds)
+            few = not problem.release.noisy and len(problem.class_sizes) <= MAX_TIGHTENED_CLASSES
+            if extra or not few or effort.over or together(own, spread.assignment) <= least_together(own, len(kinds)):
+                return spread
+            # A spread that costs no truck may need another packing, which exchanges do not reach.
+            with contextlib.suppress(NoPlanError):
+                stop = time.monotonic() + min(TIGHTENED_SECONDS, max(effort.deadline - time.monotonic(), 0.0))
+                other = replace(self, deadline=stop, progress=None).by_types(values)
+                costs = [sum(problem.trucks[kind].cost for kind in one.kinds.tolist()) for one in (other, spread)]
+                bins = spread_rows(problem, whole, other.assignment, other.kinds, effort, look)
+                if costs[0] <= costs[1] and together(own, bins) < together(own, spread.assignment):
+                    return solution.placed(bins, other.kinds)
+            return spread
 
         return replace(solution, less=less)
 
@@ -635,34 +652,42 @@ class _Packer:
                 theirs = more_trucks(problem, likely.kinds, extra)
                 rows = _dealt(problem, problem.class_id, _slots(likely.counts))
                 for packer in packers:
-                    least = min((option[0] for option in options), default=1.0)
-                    if theirs is None or least <= len(classes) / len(class_of) or effort.over:
+                    floor = least_together(class_of, len(ours)) / len(class_of)
+                    if theirs is None or effort.over or min((option[0] for option in options), default=1.0) <= floor:
                         break
                     found = spread_likely(problem, packer, whole, problem.class_id, rows, theirs, effort)
                     if found is not None:
                         offer(found.packing.counts, theirs, found.packing.at_least)
             if not (likely is not None and cheaper):
-                table = class_table(
-                    spread_members(problem, whole, bins, ours, effort), class_of, len(ours), len(classes)
-                )
-                offer(table, ours, 0.0)
+                variants = [bins]
+                for seed in range(VARIANTS if len(class_of) <= MAX_COUNTED_ROWS else 1):
+                    variants.append(spread_members(problem, whole, bins, ours, effort, seed))
+                for variant in variants:
+                    if not over_caps(class_of, variant, problem.caps, len(ours)):
+                        offer(class_table(variant, class_of, len(ours), len(classes)), ours, 0.0)
             if not options:
                 assert likely is not None
                 offer(likely.counts, likely.kinds, likely.at_least)
             best: _Solution | None = None
-            for guess, at_least, own, counts in sorted(options, key=lambda option: option[0]):
-                if best is not None and (effort.over or (best.linkage is not None and best.linkage.mean <= guess)):
-                    break
+            for _, at_least, own, counts in sorted(options, key=lambda option: option[0]):
+                # No fill hides more than the largest share of a class does.
+                least = float(counts.max(axis=0).sum() / counts.sum())
+                if best is not None and (effort.over or (best.linkage is not None and best.linkage.mean <= least)):
+                    continue
                 slots = _slots(counts)
                 if at_least == 1 and len(class_of) > MAX_COUNTED_ROWS:  # every fill fits
                     rows = np.repeat(slots.class_id, slots.count)
                     linkage: Linkage | None = truck_linkage(rows, np.repeat(slots.bin, slots.count))
                 else:
-                    seconds = min(ESTIMATE_SECONDS, max(effort.deadline - time.monotonic(), MIN_SECONDS))
+                    left = max(effort.deadline - time.monotonic(), MIN_SECONDS)
+                    seconds = min(effort.estimating, left) if best is None else 0.0
                     linkage = slots_linkage(class_of, whole.values, slots, whole.rooms[own], seconds=seconds)
                 if linkage is not None and (best is None or best.linkage is None or linkage.mean < best.linkage.mean):
                     best = replace(solution, kinds=own, slots=slots, linkage=linkage)
-            return best
+            if best is None or best.slots is None or best.linkage is None or best.linkage.kind != "exact":
+                return best
+            slots, linkage = spread_slots(problem, whole, best.slots, best.kinds, best.linkage, effort)
+            return replace(best, slots=slots, linkage=linkage)
 
         return _Solution(
             kinds=kinds,

@@ -136,7 +136,7 @@ class PlanDocument(Model):
     margin: Annotated[Number | str, AfterValidator(_checked_margin)] | None = None  # older plans have none
     extra_trucks: Annotated[int, Field(ge=0)] | None = None  # this and the next three: older plans have none
     max_linkage: Annotated[Number | str, AfterValidator(_checked_linkage)] | None = None
-    lower_linkage: tuple[LinkageOffer, ...] = ()
+    lower_linkage: list[LinkageOffer] = Field(default_factory=list)
     least_linkage: Share | None = None
     certified: OrEmpty[Certified]
     trucks: list[_TruckLine]
@@ -355,6 +355,7 @@ class Plan:
             "seconds": round(self.seconds, 3),
             "quantities": dict(self.quantities),
             "sealed": self.slots is not None,
+            "lower_linkage": list(self.lower_linkage),
             "trucks": trucks,
             "software": Software(dunnage=__version__),
         }
@@ -461,6 +462,7 @@ class Plan:
             | {
                 "bin_of_row": bin_of_row,
                 "slots": slots,
+                "lower_linkage": tuple(stated.lower_linkage),
                 "truck_of_bin": tuple(truck_of_bin),
                 "trucks": tuple(
                     Truck(name=t.truck, capacity=t.capacity, count=t.count, cost=t.cost) for t in stated.trucks

@@ -22,8 +22,8 @@ from dunnage.exact import Exact, exact, shown_number
 from dunnage.kernels.bins import ChancePacker, ClassPacking
 from dunnage.kernels.bins.chances import ClassSizes
 from dunnage.kernels.bins.spreading import MAX_ROUNDS, TypeLoads, over_caps, spread_items
-from dunnage.planning.linkage import NoisyRows, exchangeable, noisy_linkage
-from dunnage.planning.plan import LinkageOffer, Slots
+from dunnage.planning.linkage import ESTIMATE_SECONDS, NoisyRows, exchangeable, noisy_linkage, slots_linkage
+from dunnage.planning.plan import Linkage, LinkageOffer, Slots
 from dunnage.planning.problem import PackingProblem, Whole
 from dunnage.release import Release
 from dunnage.text import percent, several
@@ -32,13 +32,16 @@ FIRST_SHARE = 0.7  # of the time, for a plan without extra trucks
 HIGH_LINKAGE = 0.5
 ABOVE_LEAST = 1.5  # also high: this much above the lowest that classes allow, and above LOW_LINKAGE
 LOW_LINKAGE = 0.2
-OFFER_ROUNDS = 6
+OFFER_ROUNDS, OFFER_SECONDS = 6, 1.0
 OFFER_SHARE = 0.05  # of the trucks, for the largest offer
 WORTH_OFFERING = 0.9
 CHANCE_TRIES = 6
 TIGHTER = 0.9
-CHECKED_STEPS = 40_000
-CHECKED_IDLE = 6000
+CHECKED_STEPS = 20_000
+CHECKED_IDLE = 2500
+SLOT_STEPS, SLOT_IDLE = 3000, 300
+MAX_SLOTS = 300
+COUNTING_SECONDS = 0.05
 MAX_CLUSTER = 64
 
 Solution = TypeVar("Solution")
@@ -49,14 +52,15 @@ class Effort(NamedTuple):
 
     deadline: float
     rounds: int = MAX_ROUNDS
+    estimating: float = ESTIMATE_SECONDS  # for the linkage of slots whose fills cannot be counted
 
     @property
     def over(self) -> bool:
         return time.monotonic() >= self.deadline
 
-    def part(self, share: float, rounds: int | None = None) -> Effort:
+    def part(self, share: float) -> Effort:
         now = time.monotonic()
-        return Effort(now + share * max(self.deadline - now, 0.0), self.rounds if rounds is None else rounds)
+        return self._replace(deadline=now + share * max(self.deadline - now, 0.0))
 
 
 class Outcome(NamedTuple, Generic[Solution]):
@@ -121,7 +125,7 @@ class Purchase:
         for number in sorted({1, 2, max(3, math.ceil(OFFER_SHARE * num_trucks))}):
             if effort.over or (least is not None and mean <= least * (1 + 1e-9)):
                 break
-            more = less(already + number, effort.part(0.5, OFFER_ROUNDS))
+            more = less(already + number, effort.part(0.5)._replace(rounds=OFFER_ROUNDS, estimating=OFFER_SECONDS))
             gain = None if more is None else stated(more)
             if gain is not None and gain <= WORTH_OFFERING * lowest:
                 offers.append(LinkageOffer(extra_trucks=already + number, mean=gain))
@@ -325,7 +329,7 @@ def together(look: IntArray, bin_of_row: IntArray) -> int:
 
 
 def spread_members(
-    problem: PackingProblem, whole: Whole, bin_of_member: IntArray, kinds: IntArray, effort: Effort
+    problem: PackingProblem, whole: Whole, bin_of_member: IntArray, kinds: IntArray, effort: Effort, seed: int = 0
 ) -> IntArray:
     """Spread the members of classes, by their own sizes; every state is a fill that fits."""
     class_of = problem.class_of_member
@@ -333,8 +337,44 @@ def spread_members(
     return spread_items(
         TypeLoads.of_sizes(types, times), type_of.reshape(-1), class_of, problem.group_of_class[class_of],
         bin_of_member, whole.rooms[kinds], caps=problem.caps, deadline=effort.deadline, by_look=True,
-        rounds=effort.rounds,
+        rounds=effort.rounds, seed=seed,
     )  # fmt: skip
+
+
+def least_together(look: IntArray, num_bins: int) -> int:
+    """Return what :func:`together` cannot fall below."""
+    return int((-(-np.bincount(look) // num_bins)).sum())
+
+
+def spread_slots(
+    problem: PackingProblem, whole: Whole, slots: Slots, kinds: IntArray, linkage: Linkage, effort: Effort
+) -> tuple[Slots, Linkage]:
+    """Exchange slots between bins as long as fewer fills give a package away, if the fills can be counted quickly."""
+    class_of, room = problem.class_of_member, whole.rooms[kinds]
+    order = np.lexsort((slots.bin, slots.class_id))
+    start = np.repeat(slots.bin[order], slots.count[order])  # one slot after another, by class
+    seen: dict[bytes, Linkage | None] = {}
+
+    def stated(bins: IntArray) -> Linkage | None:
+        key = np.sort(bins * len(problem.class_sizes) + class_of).tobytes()
+        if key not in seen:
+            own = Slots.of_assignment(bins, class_of)
+            seen[key] = slots_linkage(class_of, whole.values, own, room, seconds=0.0, counting=COUNTING_SECONDS)
+        return seen[key]
+
+    def value(bins: IntArray) -> float:
+        found = stated(bins)
+        return math.inf if found is None else found.mean
+
+    floor = least_together(class_of, len(kinds)) / len(class_of)
+    if len(class_of) > MAX_SLOTS or linkage.mean <= floor + 1e-9 or effort.over:
+        return slots, linkage
+    begun = time.monotonic()
+    if value(start) > linkage.mean + 1e-9 or time.monotonic() - begun > COUNTING_SECONDS:
+        return slots, linkage
+    bins = _exchanged(problem, start, class_of, len(kinds), value, lambda bins: True, effort, SLOT_STEPS, SLOT_IDLE)
+    better = stated(bins)
+    return (slots, linkage) if better is None else (Slots.of_assignment(bins, class_of), better)
 
 
 def spread_checked(
@@ -345,7 +385,7 @@ def spread_checked(
     effort: Effort,
 ) -> IntArray:
     """Spread rows under any check of a whole assignment, for small plans: exchange rows as long as it helps."""
-    release, group, num_bins = problem.release, problem.group, len(kinds)
+    release, num_bins = problem.release, len(kinds)
     look = exchangeable(release)
 
     def value(bins: IntArray) -> float:
@@ -356,11 +396,31 @@ def spread_checked(
         np.add.at(table, (look, bins), 1)
         return float(table.max(axis=1).sum() + 0.01 * (table**2).sum())  # pairs show the way where maxima are equal
 
+    if not release.noisy and together(look, bin_of_row) <= least_together(look, num_bins):
+        return bin_of_row
+    return _exchanged(
+        problem, bin_of_row, problem.class_id, num_bins, value, accepted, effort, CHECKED_STEPS, CHECKED_IDLE
+    )
+
+
+def _exchanged(
+    problem: PackingProblem,
+    start: IntArray,
+    class_of: IntArray,
+    num_bins: int,
+    value: Callable[[IntArray], float],
+    accepted: Callable[[IntArray], bool],
+    effort: Effort,
+    steps: int,
+    max_idle: int,
+) -> IntArray:
+    """Move or exchange two random rows again and again, and keep what is accepted and has no higher value."""
     draw = np.random.default_rng(0)
-    best, least, idle = bin_of_row, value(bin_of_row), 0
-    for _ in range(CHECKED_STEPS):
+    group = problem.group_of_class[class_of]
+    best, least, idle = start, value(start), 0
+    for _ in range(steps):
         idle += 1
-        if idle > CHECKED_IDLE or effort.over:
+        if idle > max_idle or effort.over:
             break
         one, other = draw.integers(len(group), size=2).tolist()
         bins = best.copy()
@@ -373,7 +433,7 @@ def spread_checked(
             bins[one], bins[other] = best[other], best[one]
         if np.array_equal(bins, best) or (now := value(bins)) > least:
             continue
-        if not over_caps(problem.class_id, bins, problem.caps, num_bins) and accepted(bins):
+        if not over_caps(class_of, bins, problem.caps, num_bins) and accepted(bins):
             idle = 0 if now < least - 1e-12 else idle
             best, least = bins, now
     return best

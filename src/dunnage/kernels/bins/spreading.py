@@ -155,11 +155,6 @@ def over_caps(type_of: IntArray, bin_of: IntArray, caps: IntArray, num_bins: int
     return int(np.maximum(counts - caps[pairs // num_bins], 0).sum())
 
 
-def least_together(look_of: IntArray, num_bins: IntArray) -> int:
-    """Return a lower bound on the objective: no look is spread over more than its ``num_bins`` bins."""
-    return int((-(-np.bincount(look_of) // num_bins)).sum())
-
-
 def _laid_out(
     loads: TypeLoads,
     type_of: IntArray,
