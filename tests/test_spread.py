@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 
 import numpy as np
@@ -14,8 +15,8 @@ import dunnage as dn
 from dunnage.errors import NoPlanError, ParameterError
 from dunnage.kernels.bins.certified import mix_classes
 from dunnage.kernels.bins.chances import Between, Members
-from dunnage.kernels.bins.exchanges import over_caps, spread_items
-from dunnage.planning import packing
+from dunnage.kernels.bins.spreading import TypeLoads, over_caps, spread_items
+from dunnage.planning import spreading
 from dunnage.planning.plan import Plan, Slots
 from dunnage.release import Release
 from dunnage.samples import package_setting
@@ -136,7 +137,9 @@ def test_spread_without_multisets_and_with_several_kinds_of_truck() -> None:
 def test_less_linkage_never_costs_a_truck(monkeypatch: pytest.MonkeyPatch) -> None:
     releases = [setting_release(name, 5, seed=5) for name in ("25-S-U", "50-S-U")]
     less = [dn.pack(release, capacity=2500, seconds=10) for release in releases]
-    monkeypatch.setattr(packing, "spread_items", lambda sizes, class_of, group_of, bin_of, room, **more: bin_of)
+    monkeypatch.setattr(
+        spreading, "spread_items", lambda loads, type_of, look_of, group_of, bin_of, room, **more: bin_of
+    )
     for release, found in zip(releases, less, strict=True):
         plain = dn.pack(release, capacity=2500, seconds=10)
         assert found.objective == plain.objective
@@ -202,8 +205,15 @@ class Packed:
         return over, sum(most.values())
 
     def spread(self, seed: int = 0, seconds: float = 5) -> IntArray:
-        given = (self.sizes, self.class_of, self.group_of, self.bin_of, self.room)
-        return spread_items(*given, caps=self.caps, seconds=seconds, seed=seed)
+        return self.spread_from(self.bin_of, self.group_of, self.room, seed, seconds)
+
+    def spread_from(
+        self, bin_of: IntArray, group_of: IntArray, room: IntArray, seed: int = 0, seconds: float = 5
+    ) -> IntArray:
+        types, type_of, times = np.unique(self.sizes, axis=0, return_inverse=True, return_counts=True)
+        loads, deadline = TypeLoads.of_sizes(types, times), time.monotonic() + seconds
+        given = (loads, type_of.reshape(-1), self.class_of, group_of, bin_of, room)
+        return spread_items(*given, caps=self.caps, by_look=True, deadline=deadline, rounds=4, seed=seed)
 
 
 def test_what_is_spread_fits_and_is_never_worse() -> None:
@@ -227,16 +237,16 @@ def test_what_is_spread_fits_and_is_never_worse() -> None:
 def test_room_for_all_is_used_and_no_time_changes_nothing() -> None:
     # Two classes of four in two bins, each class in a bin of its own; everything fits everywhere.
     class_of, caps = np.array([0] * 4 + [1] * 4), np.array([2, 2])
-    ones, none = np.ones((8, 1), dtype=np.int64), np.zeros(8, dtype=np.int64)
-    found = spread_items(ones, class_of, none, class_of.copy(), np.array([[4], [4]]), caps=caps, seconds=5)
+    loads, none = TypeLoads.of_sizes(np.ones((2, 1), dtype=np.int64), np.array([4, 4])), np.zeros(8, dtype=np.int64)
+    room, deadline = np.array([[4], [4]]), time.monotonic() + 5
+    found = spread_items(loads, class_of, class_of, none, class_of.copy(), room, caps=caps, deadline=deadline)
     assert [over_caps(class_of, bins, caps, 2) for bins in (class_of, found)] == [4, 0]
     assert np.bincount(found).tolist() == [4, 4]
     packed = Packed(1)
     assert packed.spread(seconds=0) is packed.bin_of
     alone = np.zeros(packed.n, dtype=np.int64)
     room = packed.sizes.sum(axis=0, keepdims=True)
-    kept = spread_items(packed.sizes, packed.class_of, alone, alone, room, caps=packed.caps, seconds=1)
-    assert kept is alone
+    assert packed.spread_from(alone, alone, room) is alone
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -82,6 +82,12 @@ def pack(
     margin: Annotated[
         OptText, Option(help="Share of each capacity to leave free, such as 0.05. Works with every model.")
     ] = None,
+    extra_trucks: Annotated[
+        OptInt, Option(help="Trucks to allow beyond the fewest, so that fewer packages can be linked to their truck.")
+    ] = None,
+    max_linkage: Annotated[
+        OptText, Option(help="Largest mean truck linkage, such as 0.2; adds the trucks that this takes.")
+    ] = None,
     time_limit: Annotated[float, Option(min=0.1, help="Maximum seconds to search.")] = 60.0,
     house: shared.HouseOption = None,
     exception: shared.ExceptionOption = None,
@@ -114,6 +120,8 @@ def pack(
             apart=apart,
             spread=spread,
             margin=margin,
+            extra_trucks=extra_trucks,
+            max_linkage=max_linkage,
             seconds=time_limit,
             progress=tell,
         )

@@ -32,7 +32,6 @@ import numpy.typing as npt
 
 from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.errors import ParameterError
-from dunnage.kernels.bins.exchanges import over_caps, spread_items
 from dunnage.kernels.bins.fills import FillSlots, Items, count_fills, estimate_chances
 from dunnage.model.certificate import NoiseCell
 from dunnage.model.domains import Numeric, domain_from
@@ -89,7 +88,6 @@ def _largest_shares(group: IntArray, bin_of_row: IntArray) -> tuple[IntArray, In
 # Sealed slots
 
 
-VARIANTS = 6
 ESTIMATE_SECONDS = 4.0
 SEALED_NOTE = (
     "the best guess of someone who knows the weight of one released package, the release and the slots, and that the "
@@ -97,48 +95,17 @@ SEALED_NOTE = (
 )
 
 
-def least_linked_slots(
-    class_of: IntArray,  # class_of, sizes, group_of, bin_of: class, size, group and bin of each member
-    sizes: IntArray,
-    group_of: IntArray,
-    bin_of: IntArray,
-    room: IntArray,  # capacity of each bin
-    caps: IntArray,  # maximum number of members of each class in a bin
-    *,
-    seconds: float,  # for other packings; the first is always computed
-    estimating: float = ESTIMATE_SECONDS,
-) -> tuple[Slots, Linkage]:
-    """Return the slots that reveal least, among some packings with the same bins, and their linkage."""
-    deadline = time.monotonic() + seconds
-    variants = [bin_of]
-    best: tuple[float, Slots, Linkage] | None = None
-    for number in range(VARIANTS):
-        if number and time.monotonic() >= deadline:
-            break
-        if number:
-            step = seconds / VARIANTS / 2
-            other = spread_items(sizes, class_of, group_of, bin_of, room, caps=caps, seconds=step, seed=number)
-            if over_caps(class_of, other, caps, len(room)) or any(np.array_equal(other, seen) for seen in variants):
-                continue
-            variants.append(other)
-        slots = Slots.of_assignment(variants[-1], class_of)
-        linkage = slots_linkage(class_of, sizes, slots, room, seconds=estimating if not number else 0.0)
-        if linkage is not None and (best is None or linkage.mean < best[0]):
-            best = linkage.mean, slots, linkage
-    assert best is not None  # the first is always computed
-    return best[1], best[2]
-
-
 def slots_linkage(
-    class_of: IntArray, sizes: IntArray, slots: Slots, room: IntArray, *, seconds: float
+    class_of: IntArray, sizes: IntArray, slots: Slots, room: IntArray, *, seconds: float, counting: float = 1.0
 ) -> Linkage | None:
     """Return the linkage of slots: exact if the fills can be counted, otherwise an estimate that takes ``seconds``.
 
-    None if the fills cannot be counted and there is no time for an estimate.
+    None if the fills cannot be counted, for which there are at least ``counting`` seconds, and there is no time for an
+    estimate.
     """
     table = slots.table(len(room), int(class_of.max()) + 1)
     items, places = Items(class_of, sizes), FillSlots(table, room)
-    fills = count_fills(items, places, deadline=time.monotonic() + max(seconds, 1.0))
+    fills = count_fills(items, places, deadline=time.monotonic() + max(seconds, counting))
     if fills is not None and fills.number:
         return _stated(fills.chances(), "exact").model_copy(update={"fills": storable_count(fills.number)})
     if seconds <= 0:

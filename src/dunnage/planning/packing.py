@@ -9,6 +9,7 @@ that look alike go to different trucks.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
 import math
@@ -27,29 +28,42 @@ from dunnage.kernels.bins import ChancePacker, ClassPacking, Members, l2_bound, 
 from dunnage.kernels.bins.certified import pack_vectors
 from dunnage.kernels.bins.chances import ClassSizes, within_class_permutations
 from dunnage.kernels.bins.covering import CoverProgram, KindPatterns, PatternList
-from dunnage.kernels.bins.exchanges import over_caps, spread_items
-from dunnage.planning.linkage import (
-    ESTIMATE_SECONDS,
-    exchangeable,
-    least_linked_slots,
-    noisy_linkage,
-    slots_linkage,
-    truck_linkage,
-)
-from dunnage.planning.models import Model, Robust, Sealed, Standard, Stochastic
-from dunnage.planning.noisy import check_model, intervals_hold, likely_plan, plan_odds, simultaneous_sizes
+from dunnage.kernels.bins.scalar import WholeNumbers
+from dunnage.kernels.bins.spreading import over_caps
+from dunnage.planning.linkage import ESTIMATE_SECONDS, exchangeable, noisy_linkage, slots_linkage, truck_linkage
+from dunnage.planning.models import Model, Prior, Robust, Sealed, Standard, Stochastic
+from dunnage.planning.noisy import check_model, intervals_hold, likely_plan, odds_of, plan_odds, simultaneous_sizes
 from dunnage.planning.plan import Certified, Linkage, Plan, Slots, Unplanned, whole_if_possible
 from dunnage.planning.problem import PackingProblem, Telling, Whole, rows_by_group
+from dunnage.planning.spreading import (
+    Effort,
+    Purchase,
+    class_table,
+    least_together,
+    more_trucks,
+    spread_checked,
+    spread_likely,
+    spread_members,
+    spread_rows,
+    spread_slots,
+    together,
+)
 from dunnage.planning.trucks import Truck
 from dunnage.release import Release
 
 Progress = Callable[[str], None]
 
 DEFAULT_SECONDS = 60.0
+LINKAGE_SHARE = 0.15  # of the time that is kept for linkage, up to a second and more for many rows
+ROWS_A_SECOND = 2000
+MIN_LINKAGE_SECONDS = 0.25
 LINKAGE_SECONDS = 2.0
+MAX_TIGHTENED_CLASSES = 300
+TIGHTENED_SECONDS = 1.0
 MAX_WEIGHED_BINS = 2000
 MAX_CLASSES = 2500
-MAX_SPREAD_CLASSES = 20_000
+MAX_COUNTED_ROWS = 2000
+VARIANTS = 4
 START_SHARE = 0.2
 PACKING_SHARE = 0.6
 MIN_SECONDS = 0.5
@@ -68,12 +82,23 @@ class _Solution:
     certified: Certified | None = None
     linkage: Linkage | None = None
     facts: Mapping[str, str] = field(default_factory=dict)  # what else the plan states about its model
+    less: Less | None = None  # how rows may change places under the model
+    weighed_last: bool = False  # whether the probability of fit is computed for the final plan only
 
     @property
     def assignment(self) -> IntArray:
         if self.bin_of_row is None:
             raise ParameterError("a sealed plan states its own linkage.")
         return self.bin_of_row
+
+    def placed(self, bin_of_row: IntArray, kinds: IntArray, **more: Any) -> _Solution:
+        """Return the same solution with other bins; those without rows are dropped."""
+        used, bins = np.unique(bin_of_row, return_inverse=True)
+        return replace(self, bin_of_row=bins.reshape(-1), kinds=kinds[used], **more)
+
+
+Less = Callable[[_Solution, int, Effort], _Solution | None]
+"""Lower the linkage of a solution with some more trucks; None if there are not as many."""
 
 
 def pack(
@@ -87,6 +112,8 @@ def pack(
     spread: int | None = None,
     quantity: str | None = None,
     margin: Exact | None = None,
+    extra_trucks: int | None = None,
+    max_linkage: Exact | None = None,
     seconds: float = DEFAULT_SECONDS,
     progress: Progress | None = None,
 ) -> Plan:
@@ -111,6 +138,10 @@ def pack(
         What to pack, if the release has several quantities and you want only one.
     margin
         Share of every capacity to leave free: at least 0, less than 1. The trucks of the plan keep their capacities.
+    extra_trucks
+        How many trucks the plan may use beyond the fewest, to lower truck linkage.
+    max_linkage
+        Largest mean truck linkage. The plan gets as few extra trucks as the search needs for it.
     seconds
         Time limit. You get the best plan within this time, with its gap.
     progress
@@ -124,20 +155,40 @@ def pack(
     Raises
     ------
     NoPlanError
-        If a row is heavier than any truck, there are not enough trucks, or a class cannot be spread that far.
+        If a row is heavier than any truck, there are not enough trucks, or a class cannot be spread that far; or if no
+        plan was found with a linkage of at most ``max_linkage``.
     """
     start = time.monotonic()
     if not seconds > 0:
         raise ParameterError(f"seconds must be more than 0. Got {seconds!r}.")
+    purchase = Purchase.of(extra_trucks, max_linkage)
     chosen = model or Standard()
     problem = PackingProblem.of(
         release, capacity=capacity, trucks=trucks, by=by, apart=apart, quantity=quantity, spread=spread
     )
     check_model(release, chosen, spread)
     problem.check_spread()
-    solution = _Packer(problem.with_margin(margin), start + seconds, progress).solve(chosen)
+    deadline = start + seconds
+    reserve = min(LINKAGE_SHARE * seconds, 1 + len(release) / ROWS_A_SECOND)
+    packer = _Packer(problem.with_margin(margin), deadline - reserve, progress)
+    base = packer.solve(chosen)
+    if progress is not None:
+        progress(f"{len(base.kinds)} trucks: lowering truck linkage")
+
+    def mean_linkage(one: _Solution) -> float | None:
+        linkage = _linkage(release, one)
+        return None if linkage is None else linkage.mean
+
+    def less(extra: int, effort: Effort) -> _Solution | None:
+        return base if base.less is None else base.less(base, extra, effort)
+
+    deadline = max(deadline, time.monotonic() + MIN_LINKAGE_SECONDS)
+    outcome = purchase.spend(base, len(base.kinds), less, mean_linkage, _least_linkage(release, base), deadline)
+    solution = outcome.solution
+    if solution.weighed_last:
+        solution = replace(solution, certified=_weighed(packer.problem, solution))
     if margin is not None:
-        solution = _Packer(problem, start + seconds, progress).in_true_trucks(chosen, solution)
+        solution = _Packer(problem, deadline, progress).in_true_trucks(chosen, solution)
     bound: float = solution.bound
     if len(problem.trucks) > 1:
         bound = whole_if_possible(solution.bound * problem.unit_cost)
@@ -159,8 +210,12 @@ def pack(
         apart=apart,
         spread=spread,
         margin=None if margin is None else plain(exact(margin, what="margin")),
+        extra_trucks=extra_trucks,
+        max_linkage=None if max_linkage is None else plain(exact(max_linkage, what="max_linkage")),
         certified=solution.certified,
         truck_linkage=_linkage(release, solution),
+        lower_linkage=outcome.offers,
+        least_linkage=outcome.least,
         unplanned=Unplanned(count=suppressed, suppressed=suppressed, left_out=None if leaves_out else 0),
     )
 
@@ -176,6 +231,14 @@ def _linkage(release: Release, solution: _Solution) -> Linkage | None:
     # probability over the noise that a plan fits is not its probability given the release.
     after = min(1.0, linkage.worst / likely) if likely > 0 else 1.0
     return linkage.model_copy(update={"if_seen_to_fit": after})
+
+
+def _least_linkage(release: Release, solution: _Solution) -> float | None:
+    """Return the linkage below which no plan on this release gets, with any trucks; None if that is not known."""
+    if release.noisy:
+        return None
+    look = release.class_of_row if solution.bin_of_row is None else exchangeable(release)
+    return len(np.unique(look)) / len(look)
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,7 +309,7 @@ class _Packer:
         self.problem.check_rows_fit(values)
         solution = self.by_values(values)
         if model.statistic != "upper":
-            return replace(solution, certified=_weighed(self.problem, solution))
+            return replace(solution, weighed_last=True)
         if self.problem.release.noisy:
             return replace(solution, certified=intervals_hold(self.problem))
         return replace(solution, certified=_fits_surely("the release gives an upper bound on every weight"))
@@ -260,29 +323,44 @@ class _Packer:
             room = problem.trucks[0].capacity[problem.known[0].name]
             bins, bound = pack_apart(values[0], room, rows_by_group(problem.group), self.deadline, self.tell)
             num = int(bins.max()) + 1
-            if alone or (problem.spread is None and len(problem.class_sizes) > MAX_SPREAD_CLASSES):
-                _check_count(problem, num, bound)  # with that many classes, most rows are alone in theirs
-                return _Solution(kinds=np.zeros(num, dtype=np.int64), bound=bound, bin_of_row=bins)
-            whole = problem.whole(values)
-            rooms = np.repeat(whole.rooms, num, axis=0)
-            spread = spread_items(
-                whole.values,
-                problem.class_id,
-                problem.group,
-                bins,
-                rooms,
-                caps=problem.caps,
-                seconds=_short(self.deadline),
-            )
-            if not over_caps(problem.class_id, spread, problem.caps, num):
+            kinds = np.zeros(num, dtype=np.int64)
+            if problem.spread is not None:
+                effort = Effort(time.monotonic() + _short(self.deadline))
+                bins = spread_rows(problem, problem.whole(values), bins, kinds, effort)
+            if not over_caps(problem.class_id, bins, problem.caps, num):
                 _check_count(problem, num, bound)
-                bins = _least_linked(problem, bins, spread)
-                return _Solution(kinds=np.zeros(num, dtype=np.int64), bound=bound, bin_of_row=bins)
+                return self.by_sums(values, _Solution(kinds=kinds, bound=bound, bin_of_row=bins))
         elif alone:
             whole = problem.whole(values)
             bins, kinds, bound = self.by_members(whole, problem.group)
-            return _Solution(kinds=kinds, bound=bound if whole.exact else 0, bin_of_row=bins)
+            solution = _Solution(kinds=kinds, bound=bound if whole.exact else 0, bin_of_row=bins)
+            return self.by_sums(values, solution)
         return self.by_types(values)
+
+    def by_sums(self, values: Sequence[FloatArray], solution: _Solution, look: IntArray | None = None) -> _Solution:
+        """Say that rows may change places as long as their values fit."""
+        problem, whole = self.problem, self.problem.whole(values)
+        own = problem.class_id if problem.release.noisy else exchangeable(problem.release) if look is None else look
+
+        def less(solution: _Solution, extra: int, effort: Effort) -> _Solution | None:
+            kinds = more_trucks(problem, solution.kinds, extra)
+            if kinds is None:
+                return None
+            spread = solution.placed(spread_rows(problem, whole, solution.assignment, kinds, effort, look), kinds)
+            few = not problem.release.noisy and len(problem.class_sizes) <= MAX_TIGHTENED_CLASSES
+            if extra or not few or effort.over or together(own, spread.assignment) <= least_together(own, len(kinds)):
+                return spread
+            # A spread that costs no truck may need another packing, which exchanges do not reach.
+            with contextlib.suppress(NoPlanError):
+                stop = time.monotonic() + min(TIGHTENED_SECONDS, max(effort.deadline - time.monotonic(), 0.0))
+                other = replace(self, deadline=stop, progress=None).by_types(values)
+                costs = [sum(problem.trucks[kind].cost for kind in one.kinds.tolist()) for one in (other, spread)]
+                bins = spread_rows(problem, whole, other.assignment, other.kinds, effort, look)
+                if costs[0] <= costs[1] and together(own, bins) < together(own, spread.assignment):
+                    return solution.placed(bins, other.kinds)
+            return spread
+
+        return replace(solution, less=less)
 
     def by_types(self, values: Sequence[FloatArray]) -> _Solution:
         """Pack several quantities, several kinds of truck, or a spread: rows of one class and size are a type."""
@@ -314,7 +392,8 @@ class _Packer:
         order = np.argsort(type_of.reshape(-1), kind="stable")
         of_type, places = np.nonzero(packing.counts.T)
         bins[order] = np.repeat(places, packing.counts[places, of_type])
-        return _Solution(kinds=packing.kinds, bound=bound, bin_of_row=_least_linked(problem, bins))
+        solution = _Solution(kinds=packing.kinds, bound=bound, bin_of_row=_least_linked(problem, bins))
+        return self.by_sums(values, solution)
 
     def by_members(self, whole: Whole, group_of: IntArray) -> tuple[IntArray, IntArray, int]:
         """Pack single items in whole numbers: bin of each, kind of each bin, bound."""
@@ -355,7 +434,22 @@ class _Packer:
         plan = likely_plan(free, model, packed, rows_by_group(problem.group), self.deadline, self.tell)
         if len(problem.trucks) == 1:
             _check_count(problem, len(plan.kinds), plan.bound)
-        return _Solution(kinds=plan.kinds, bound=plan.bound, bin_of_row=plan.bin_of_row, certified=plan.certified)
+        odds, risk = odds_of(problem, Prior.parse(model.prior)), model.risk
+
+        def less(solution: _Solution, extra: int, effort: Effort) -> _Solution | None:
+            kinds = more_trucks(problem, solution.kinds, extra)
+            if kinds is None:
+                return None
+            start = solution.assignment
+            bins = spread_checked(problem, start, kinds, lambda bins: odds.at_least(bins, kinds) >= 1 - risk, effort)
+            if bins is start:
+                return solution.placed(bins, kinds)
+            stated = {"at_least": odds.at_least(bins, kinds), "at_most": odds.at_most(bins, kinds)}
+            return solution.placed(bins, kinds, certified=plan.certified.model_copy(update=stated))
+
+        return _Solution(
+            kinds=plan.kinds, bound=plan.bound, bin_of_row=plan.bin_of_row, certified=plan.certified, less=less
+        )
 
     def stochastic(self, model: Stochastic) -> _Solution:
         release, members = self.problem.release, self.problem.class_members()
@@ -396,7 +490,21 @@ class _Packer:
         alike = exchangeable(problem.release) if risk == 0 else problem.class_id
         certified = Certified(at_least=packing.at_least, at_most=at_most, rests_on=rests)
         bins = _dealt(problem, alike, _slots(packing.counts))
-        return _Solution(kinds=packing.kinds, bound=bound, bin_of_row=bins, certified=certified)
+
+        def less(solution: _Solution, extra: int, effort: Effort) -> _Solution | None:
+            kinds = more_trucks(problem, solution.kinds, extra)
+            if kinds is None:
+                return None
+            spread = spread_likely(problem, packer, whole, alike, solution.assignment, kinds, effort)
+            if spread is None:
+                return solution
+            odds = {"at_least": spread.packing.at_least, "at_most": spread.packing.at_most if whole.exact else 1.0}
+            stated = solution.certified if risk == 0 else certified.model_copy(update=odds)
+            # Rows of a class are assigned in turn, as above.
+            bins = spread.bin_of_row if risk == 0 else _dealt(problem, alike, _slots(spread.packing.counts))
+            return solution.placed(bins, kinds, certified=stated)
+
+        return _Solution(kinds=packing.kinds, bound=bound, bin_of_row=bins, certified=certified, less=less)
 
     def surely(self) -> _Solution:
         """Plan on upper bounds, which is valid at any risk, with a bound for any plan.
@@ -447,8 +555,8 @@ class _Packer:
         else:
             bins = _dealt(free.problem, free.problem.class_id, _slots(packing.counts))
             kinds = np.zeros(len(packing.counts), dtype=np.int64)
-            solution = _Solution(kinds=kinds, bound=max(packing.bound, least), bin_of_row=bins)
-            solution = replace(solution, certified=_weighed(free.problem, solution))
+            solution = _Solution(kinds=kinds, bound=max(packing.bound, least), bin_of_row=bins, weighed_last=True)
+            solution = replace(solution, less=self.checked(lambda bins: budget_holds(self.problem, model, bins)))
         _check_count(self.problem, len(solution.kinds), solution.bound)
         return solution
 
@@ -461,10 +569,11 @@ class _Packer:
                 "truck, without groups or spread. Use Stochastic(risk=...) without as_published."
             )
         problem.check_rows_fit([problem.known[0].upper])
+        capacity = problem.trucks[0].capacity[problem.known[0].name]
         bins, bound = sampled_assignment(
             scenarios,
             problem.class_id,
-            problem.trucks[0].capacity[problem.known[0].name],
+            capacity,
             risk=model.risk,
             num_scenarios=model.scenarios,
             seconds=max(self.seconds_left, 0.05),
@@ -474,8 +583,22 @@ class _Packer:
         num = int(bins.max()) + 1
         _check_count(problem, num, bound or 0)
         # The bound is for the sampled model. It says nothing about plans that really fit.
-        solution = _Solution(kinds=np.zeros(num, dtype=np.int64), bound=min(bound or 0, num), bin_of_row=bins)
-        return replace(solution, certified=_weighed(problem, solution))
+        kinds = np.zeros(num, dtype=np.int64)
+        solution = _Solution(kinds=kinds, bound=min(bound or 0, num), bin_of_row=bins, weighed_last=True)
+        numbers, weights = _sampled_weights(scenarios, problem.class_id, capacity, model.scenarios, model.seed)
+        sample = _Sample(weights, numbers.capacity, _misses(model.risk, model.scenarios), 1, bins)
+        return replace(solution, less=self.checked(sample.fits))
+
+    def checked(self, accepted: Callable[[IntArray], bool]) -> Less:
+        """Say that rows may change places as long as a check accepts the whole assignment."""
+
+        def less(solution: _Solution, extra: int, effort: Effort) -> _Solution | None:
+            kinds = more_trucks(self.problem, solution.kinds, extra)
+            if kinds is None:
+                return None
+            return solution.placed(spread_checked(self.problem, solution.assignment, kinds, accepted, effort), kinds)
+
+        return less
 
     # Sealed
 
@@ -483,42 +606,96 @@ class _Packer:
         """Pack the members themselves, but reveal only how many of each class go into a bin."""
         problem, members = self.problem, self.problem.class_members()
         if members is None:
-            solution = self.standard(Standard())
-            slots = Slots.of_assignment(solution.assignment, problem.class_id)
-            # Every fill fits, so all fills are equally likely.
-            linkage = truck_linkage(problem.class_id, solution.assignment)
-            facts = {"from_": "upper bounds"}
-            return replace(solution, bin_of_row=None, slots=slots, linkage=linkage, facts=facts)
+            open_ = self.standard(Standard())
+            open_ = self.by_sums([known.upper for known in problem.known], open_, look=problem.class_id)
+            return replace(_in_slots(problem, open_), facts={"from_": "upper bounds"}, less=_slots_of(problem, open_))
         classes, whole = members
         class_of = problem.class_of_member
         part = replace(self, deadline=time.monotonic() + PACKING_SHARE * self.seconds_left)
         kinds, bins, bound = part.spread_members(whole, class_of)
         likely, cheaper = self.likely_slots(classes, whole, kinds, bound)
-        sealed = _Solution(
+        if likely is not None and cheaper:
+            kinds = likely.kinds
+        upper: _Solution | None = None
+        with contextlib.suppress(NoPlanError):  # upper bounds may need no more trucks; then every fill fits
+            stop = time.monotonic() + START_SHARE * self.seconds_left
+            upper = replace(self, deadline=stop, progress=None).standard(Standard())
+            upper = self.by_sums([known.upper for known in problem.known], upper, look=problem.class_id)
+        choice = problem.kinds(whole.rooms)
+        packers = [
+            ChancePacker(classes, problem.caps, choice, risk=risk, groups=problem.group_of_class)
+            for risk in LIKELY_RISKS
+        ]
+
+        def cost(kinds: IntArray) -> int:
+            return sum(int(choice[kind].cost) for kind in kinds.tolist())
+
+        def less(solution: _Solution, extra: int, effort: Effort) -> _Solution | None:
+            ours = more_trucks(problem, kinds, extra)
+            if ours is None:
+                return None
+            options: list[tuple[float, float, IntArray, IntArray]] = []  # guess at the linkage, odds, kinds, counts
+
+            def offer(counts: IntArray, kinds: IntArray, at_least: float) -> None:
+                # Roughly what slots reveal: the share of a class in one bin, relative to the number of fills.
+                used = counts.any(axis=1)
+                guess = counts.max(axis=0).sum() / counts.sum() / max(at_least, 0.05)
+                options.append((float(guess), at_least, kinds[used], counts[used]))
+
+            if upper is not None and upper.less is not None and cost(upper.kinds) <= cost(ours):
+                free = len(ours) - len(upper.kinds) if len(choice) == 1 else extra
+                spread = upper.less(upper, free, effort)
+                if spread is not None and cost(spread.kinds) <= cost(ours):
+                    counts = class_table(spread.assignment, problem.class_id, len(spread.kinds), len(classes))
+                    offer(counts, spread.kinds, 1.0)
+            if likely is not None and cost(likely.kinds) <= cost(kinds):
+                theirs = more_trucks(problem, likely.kinds, extra)
+                rows = _dealt(problem, problem.class_id, _slots(likely.counts))
+                for packer in packers:
+                    floor = least_together(class_of, len(ours)) / len(class_of)
+                    if theirs is None or effort.over or min((option[0] for option in options), default=1.0) <= floor:
+                        break
+                    found = spread_likely(problem, packer, whole, problem.class_id, rows, theirs, effort)
+                    if found is not None:
+                        offer(found.packing.counts, theirs, found.packing.at_least)
+            if not (likely is not None and cheaper):
+                variants = [bins]
+                for seed in range(VARIANTS if len(class_of) <= MAX_COUNTED_ROWS else 1):
+                    variants.append(spread_members(problem, whole, bins, ours, effort, seed))
+                for variant in variants:
+                    if not over_caps(class_of, variant, problem.caps, len(ours)):
+                        offer(class_table(variant, class_of, len(ours), len(classes)), ours, 0.0)
+            if not options:
+                assert likely is not None
+                offer(likely.counts, likely.kinds, likely.at_least)
+            best: _Solution | None = None
+            for _, at_least, own, counts in sorted(options, key=lambda option: option[0]):
+                # No fill hides more than the largest share of a class does.
+                least = float(counts.max(axis=0).sum() / counts.sum())
+                if best is not None and (effort.over or (best.linkage is not None and best.linkage.mean <= least)):
+                    continue
+                slots = _slots(counts)
+                if at_least == 1 and len(class_of) > MAX_COUNTED_ROWS:  # every fill fits
+                    rows = np.repeat(slots.class_id, slots.count)
+                    linkage: Linkage | None = truck_linkage(rows, np.repeat(slots.bin, slots.count))
+                else:
+                    left = max(effort.deadline - time.monotonic(), MIN_SECONDS)
+                    seconds = min(effort.estimating, left) if best is None else 0.0
+                    linkage = slots_linkage(class_of, whole.values, slots, whole.rooms[own], seconds=seconds)
+                if linkage is not None and (best is None or best.linkage is None or linkage.mean < best.linkage.mean):
+                    best = replace(solution, kinds=own, slots=slots, linkage=linkage)
+            if best is None or best.slots is None or best.linkage is None or best.linkage.kind != "exact":
+                return best
+            slots, linkage = spread_slots(problem, whole, best.slots, best.kinds, best.linkage, effort)
+            return replace(best, slots=slots, linkage=linkage)
+
+        return _Solution(
             kinds=kinds,
             bound=bound if whole.exact else 0,
             certified=_fits_surely("the owner knows the weights and fills the slots; a feasible fill exists"),
             facts={"from_": "multisets"},
+            less=less,
         )
-        if likely is not None:
-            slots, room = _slots(likely.counts), whole.rooms[likely.kinds]
-            stated = slots_linkage(class_of, whole.values, slots, room, seconds=self.estimating)
-            sealed = replace(sealed, kinds=likely.kinds, slots=slots, linkage=stated)
-            if cheaper or likely.at_least == 1:
-                return sealed  # if every fill fits, slots reveal no more than classes do
-        slots, linkage = least_linked_slots(
-            class_of,
-            whole.values,
-            problem.group_of_class[class_of],
-            bins,
-            whole.rooms[kinds],
-            problem.caps,
-            seconds=_short(self.deadline),
-            estimating=self.estimating,
-        )
-        if sealed.linkage is not None and sealed.linkage.mean <= linkage.mean:
-            return sealed
-        return replace(sealed, kinds=kinds, slots=slots, linkage=linkage)
 
     def likely_slots(
         self, classes: list[ClassSizes], whole: Whole, kinds: IntArray, bound: int
@@ -553,25 +730,34 @@ class _Packer:
         group_of = problem.group_of_class[class_of]
         bins, kinds, bound = self.by_members(whole, group_of)
         while over_caps(class_of, bins, problem.caps, len(kinds)):
-            seconds = _short(self.deadline)
-            bins = spread_items(
-                whole.values, class_of, group_of, bins, rooms[kinds], caps=problem.caps, seconds=seconds
-            )
+            bins = spread_members(problem, whole, bins, kinds, Effort(time.monotonic() + _short(self.deadline)))
             if not over_caps(class_of, bins, problem.caps, len(kinds)):
                 break
-            # One more bin, of the cheapest kind that is still available.
-            for kind in np.argsort([truck.cost for truck in problem.trucks], kind="stable").tolist():
-                count = problem.trucks[kind].count
-                if count is None or int((kinds == kind).sum()) < count:
-                    kinds = np.append(kinds, int(kind))
-                    break
-            else:
+            more = more_trucks(problem, kinds, 1)
+            if more is None:
                 raise _no_plan(problem)
+            kinds = more
         used, bins = np.unique(bins, return_inverse=True)
         # The cap of a class gives a minimum number of bins.
         least = int((-(-problem.class_sizes // np.maximum(problem.caps, 1))).max())
         cheapest = min(int(kind.cost) for kind in problem.kinds(rooms))
         return kinds[used], bins.reshape(-1), max(bound, least * cheapest)
+
+
+def _in_slots(problem: PackingProblem, solution: _Solution) -> _Solution:
+    """Seal a plan of which every fill fits, so that all fills are equally likely."""
+    slots = Slots.of_assignment(solution.assignment, problem.class_id)
+    return replace(solution, bin_of_row=None, slots=slots, linkage=truck_linkage(problem.class_id, solution.assignment))
+
+
+def _slots_of(problem: PackingProblem, open_: _Solution) -> Less:
+    """Lower the linkage of a plan that assigns rows, and seal it then."""
+
+    def less(solution: _Solution, extra: int, effort: Effort) -> _Solution | None:
+        spread = None if open_.less is None else open_.less(open_, extra, effort)
+        return None if spread is None else replace(_in_slots(problem, spread), facts=solution.facts, less=solution.less)
+
+    return less
 
 
 def _fits_surely(rests_on: str) -> Certified:
@@ -646,6 +832,8 @@ def _less_linked(
     """
     stop = time.monotonic() + _short(deadline)
     best = plan
+    if len(packer.classes) > MAX_TIGHTENED_CLASSES or (packer.risk and len(packer.kinds[0].capacity) > 1):
+        stop = -math.inf  # each try takes too long
     low, high = 1, len(plan.kinds)  # spreading over ``low`` bins works; over more than ``high`` does not
     while low < high and time.monotonic() < stop:
         middle = (low + high + 1) // 2
@@ -749,6 +937,19 @@ def robust_load(mean: FloatArray, deviation: FloatArray, budget: float) -> float
     whole = min(len(ordered), int(budget))
     part = (budget - whole) * ordered[whole] if whole < len(ordered) else 0.0
     return float(mean.sum() + ordered[:whole].sum() + part)
+
+
+def budget_holds(problem: PackingProblem, model: Robust, bin_of_row: IntArray) -> bool:
+    """Return whether every bin fits under the budget."""
+    known = problem.known[0]
+    assert known.nominal is not None
+    capacity = problem.trucks[0].capacity[known.name]
+    for rows in rows_by_group(bin_of_row):
+        mean = known.nominal[rows]
+        budget = budget_of(model, len(bin_of_row), len(rows))
+        if robust_load(mean, known.upper[rows] - mean, budget) > capacity * (1 + _ROUNDING):
+            return False
+    return True
 
 
 def budgeted_packing(
@@ -873,25 +1074,36 @@ def _draw(
     seconds: float,
     seed: int,
 ) -> _Sample:
+    numbers, weights = _sampled_weights(members_by_class, class_of_row, capacity, num_scenarios, seed)
+    largest = np.zeros(len(members_by_class), dtype=np.int64)
+    np.maximum.at(largest, class_of_row, numbers.items)
+    packed = pack_bins(largest[class_of_row], numbers.capacity, seconds=seconds * SAMPLE_START_SHARE, seed=seed)
+    start = np.empty(len(class_of_row), dtype=np.int64)
+    for number, rows in enumerate(packed.bins):
+        start[rows] = number
+    misses = _misses(risk, num_scenarios)
+    # At least one scenario must fit, and all have the same weights. Numbers rounded up give no lower bound.
+    below = numbers.below or (numbers.items, numbers.capacity)
+    least = pack_bins(*below, seconds=seconds * SAMPLE_START_SHARE, seed=seed).bound
+    return _Sample(weights, numbers.capacity, misses, max(least, 1), start)
+
+
+def _sampled_weights(
+    members_by_class: Sequence[FloatArray], class_of_row: IntArray, capacity: float, num_scenarios: int, seed: int
+) -> tuple[WholeNumbers, IntArray]:
+    """Return the values and the capacity in whole numbers, and the weight of each row in each scenario."""
     # Rows of a class are exchangeable, so it does not matter which value a row starts with.
     values = np.empty(len(class_of_row))
     values[np.argsort(class_of_row, kind="stable")] = np.concatenate(members_by_class)
     if values.max() > capacity:
         raise NoPlanError(f"a released value is larger than the capacity of a bin, {capacity:g}. Use larger bins.")
     numbers = whole_numbers(values, capacity)
-    largest = np.zeros(len(members_by_class), dtype=np.int64)
-    np.maximum.at(largest, class_of_row, numbers.items)
-    packed = pack_bins(largest[class_of_row], numbers.capacity, seconds=seconds * SAMPLE_START_SHARE, seed=seed)
-    start = np.empty(len(values), dtype=np.int64)
-    for number, rows in enumerate(packed.bins):
-        start[rows] = number
-    weights = numbers.items[within_class_permutations(class_of_row, num_scenarios, seed)]
-    # Read as a decimal: 0.29 of 100 scenarios are 29 of them.
-    misses = math.floor(exact(risk, what="risk") * num_scenarios)
-    # At least one scenario must fit, and all have the same weights. Numbers rounded up give no lower bound.
-    below = numbers.below or (numbers.items, numbers.capacity)
-    least = pack_bins(*below, seconds=seconds * SAMPLE_START_SHARE, seed=seed).bound
-    return _Sample(weights, numbers.capacity, misses, max(least, 1), start)
+    return numbers, numbers.items[within_class_permutations(class_of_row, num_scenarios, seed)]
+
+
+def _misses(risk: Exact, num_scenarios: int) -> int:
+    """Read a share of scenarios as a decimal: 0.29 of 100 scenarios are 29 of them."""
+    return math.floor(exact(risk, what="risk") * num_scenarios)
 
 
 def _pairs(sample: _Sample) -> list[tuple[int, int]]:

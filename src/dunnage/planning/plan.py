@@ -80,6 +80,13 @@ class Linkage(Model):
     if_seen_to_fit: Share | None = None  # upper bound for someone who also sees that everything fitted
 
 
+class LinkageOffer(Model):
+    """The mean truck linkage that a plan with more trucks has; it was computed, but the plan is not kept."""
+
+    extra_trucks: Annotated[int, Field(ge=1)]
+    mean: Share
+
+
 def linkage_text(linkage: Linkage) -> str:
     return (
         f"someone who knows a package's weight can name its truck {percent(linkage.mean)} of the time on average, "
@@ -100,6 +107,12 @@ class _TruckLine(Model):
     capacity: dict[str, Annotated[Number, Field(gt=0)]] = Field(min_length=1)
     count: Annotated[int, Field(ge=0)] | None
     cost: Annotated[Number, Field(gt=0)]
+
+
+def _checked_linkage(value: float | str) -> float | str:
+    if not 0 < exact(value) <= 1:
+        raise ParameterError("must be more than 0 and at most 1.")
+    return value
 
 
 def _checked_margin(value: float | str) -> float | str:
@@ -126,6 +139,10 @@ class PlanDocument(Model):
     apart: str | None
     spread: Annotated[int, Field(ge=1)] | None
     margin: Annotated[Number | str, AfterValidator(_checked_margin)] | None = None  # older plans have none
+    extra_trucks: Annotated[int, Field(ge=0)] | None = None  # this and the next three: older plans have none
+    max_linkage: Annotated[Number | str, AfterValidator(_checked_linkage)] | None = None
+    lower_linkage: list[LinkageOffer] = Field(default_factory=list)
+    least_linkage: Share | None = None
     certified: OrEmpty[Certified]
     trucks: list[_TruckLine]
     truck_linkage: OrEmpty[Linkage]
@@ -279,6 +296,10 @@ class Plan(Displayed, Tabular):
     apart: str | None = None
     spread: int | None = None  # no truck takes more than this part (1/spread) of a class
     margin: float | str | None = None  # share of every capacity that the plan leaves free
+    extra_trucks: int | None = None  # how many trucks were allowed beyond the fewest, to lower linkage
+    max_linkage: float | str | None = None  # largest mean linkage that was asked for
+    lower_linkage: tuple[LinkageOffer, ...] = ()  # what more trucks would give, if linkage is high
+    least_linkage: float | None = None  # if linkage is high: the lowest that any plan on the release can have
     certified: Certified | None = None  # how likely every bin fits in truth; None if the model proves nothing about it
     truck_linkage: Linkage | None = None  # None if the release does not state the law of its noise
     unplanned: Unplanned | None = None  # packages known to travel outside the plan
@@ -357,10 +378,29 @@ class Plan(Displayed, Tabular):
             "seconds": round(self.seconds, 3),
             "quantities": dict(self.quantities),
             "sealed": self.slots is not None,
+            "lower_linkage": list(self.lower_linkage),
             "trucks": trucks,
             "software": Software(dunnage=__version__),
         }
         return PlanDocument.model_validate(stated | derived).plain()
+
+    @property
+    def linkage_advice(self) -> str | None:
+        """What would lower a high truck linkage, with figures that were computed; None if it is not high."""
+        linkage, least = self.truck_linkage, self.least_linkage
+        if linkage is None or self.max_linkage is not None:
+            return None
+        if self.lower_linkage:
+            parts = [
+                f"{several(offer.extra_trucks, 'extra truck')}: about {percent(offer.mean)}"
+                for offer in self.lower_linkage
+            ]
+            return f"{'; '.join(parts)} (--extra-trucks or --max-linkage)"
+        if least is None:
+            return None
+        if linkage.mean <= least * (1 + 1e-9):
+            return "no plan on this release can have less; larger classes (a larger k) would"
+        return f"no figure with more trucks is lower; no plan on this release gets below {percent(least)}"
 
     def summary(self) -> str:
         """Describe the plan for a person."""
@@ -384,8 +424,14 @@ class Plan(Displayed, Tabular):
             lines.append(f"Spread      no truck takes more than 1/{self.spread} of a class")
         if self.margin is not None:
             lines.append(f"Margin      {self.margin} of every capacity is left free")
+        if self.max_linkage is not None:
+            lines.append(f"Extra       as many trucks as a mean linkage of at most {self.max_linkage} takes")
+        elif self.extra_trucks:
+            lines.append(f"Extra       up to {several(self.extra_trucks, 'truck')} beyond the fewest, to lower linkage")
         if linkage:
             lines.append(f"Linkage     {linkage_text(linkage)}")
+        if advice := self.linkage_advice:
+            lines.append(f"Lower it    {advice}")
         if self.unplanned is not None and (outside := self.unplanned.count):
             lines.append(f"Unplanned   {outside} package{' travels' if outside == 1 else 's travel'} outside the plan")
         return "\n".join([*lines, f"Seconds     {self.seconds:.2f}"])
@@ -441,6 +487,7 @@ class Plan(Displayed, Tabular):
             | {
                 "bin_of_row": bin_of_row,
                 "slots": slots,
+                "lower_linkage": tuple(stated.lower_linkage),
                 "truck_of_bin": tuple(truck_of_bin),
                 "trucks": tuple(
                     Truck(name=t.truck, capacity=t.capacity, count=t.count, cost=t.cost) for t in stated.trucks

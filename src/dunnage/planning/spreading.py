@@ -1,0 +1,439 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lower the truck linkage of a plan without breaking the promise of its model.
+
+Linkage is the second objective of every plan. Each model says what it allows: sums of sizes, probabilities, or any
+check of a whole assignment. Rows then move and change places between the trucks of a plan, and perhaps some more.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Generic, NamedTuple, TypeVar
+
+import numpy as np
+
+from dunnage.arrays import IntArray
+from dunnage.errors import NoPlanError, ParameterError
+from dunnage.exact import Exact, exact, shown_number
+from dunnage.kernels.bins import ChancePacker, ClassPacking
+from dunnage.kernels.bins.chances import ClassSizes
+from dunnage.kernels.bins.spreading import MAX_ROUNDS, TypeLoads, over_caps, spread_items
+from dunnage.planning.linkage import ESTIMATE_SECONDS, NoisyRows, exchangeable, noisy_linkage, slots_linkage
+from dunnage.planning.plan import Linkage, LinkageOffer, Slots
+from dunnage.planning.problem import PackingProblem, Whole
+from dunnage.release import Release
+from dunnage.text import percent, several
+
+FIRST_SHARE = 0.7  # of the time, for a plan without extra trucks
+HIGH_LINKAGE = 0.5
+ABOVE_LEAST = 1.5  # also high: this much above the lowest that classes allow, and above LOW_LINKAGE
+LOW_LINKAGE = 0.2
+OFFER_ROUNDS, OFFER_SECONDS = 6, 1.0
+OFFER_SHARE = 0.05  # of the trucks, for the largest offer
+WORTH_OFFERING = 0.9
+CHANCE_TRIES = 6
+TIGHTER = 0.9
+CHECKED_STEPS = 20_000
+CHECKED_IDLE = 2500
+SLOT_STEPS, SLOT_IDLE = 3000, 300
+MAX_SLOTS = 300
+COUNTING_SECONDS = 0.05
+MAX_CLUSTER = 64
+
+Solution = TypeVar("Solution")
+
+
+class Effort(NamedTuple):
+    """How long to search: rounds make the result repeatable, the deadline keeps the time limit."""
+
+    deadline: float
+    rounds: int = MAX_ROUNDS
+    estimating: float = ESTIMATE_SECONDS  # for the linkage of slots whose fills cannot be counted
+
+    @property
+    def over(self) -> bool:
+        return time.monotonic() >= self.deadline
+
+    def part(self, share: float) -> Effort:
+        now = time.monotonic()
+        return self._replace(deadline=now + share * max(self.deadline - now, 0.0))
+
+
+class Outcome(NamedTuple, Generic[Solution]):
+    solution: Solution
+    offers: tuple[LinkageOffer, ...] = ()  # what more trucks would give, if linkage is high
+    least: float | None = None  # if linkage is high: the lowest that the classes of the release allow
+
+
+@dataclass(frozen=True)
+class Purchase:
+    """How many trucks may be used to lower linkage, and how low it has to be."""
+
+    extra: int | None = None
+    max_linkage: Fraction | None = None
+
+    @classmethod
+    def of(cls, extra_trucks: int | None, max_linkage: Exact | None) -> Purchase:
+        if extra_trucks is not None and (type(extra_trucks) is not int or extra_trucks < 0):
+            raise ParameterError(f"extra_trucks must be a whole number of at least 0, such as 2. Got {extra_trucks!r}.")
+        wanted = None if max_linkage is None else exact(max_linkage, what="max_linkage")
+        if wanted is not None and not 0 < wanted <= 1:
+            raise ParameterError(
+                f"max_linkage must be more than 0 and at most 1, such as 0.25. Got {shown_number(wanted)}."
+            )
+        return cls(extra_trucks, wanted)
+
+    def spend(
+        self,
+        base: Solution,
+        num_trucks: int,
+        less: Callable[[int, Effort], Solution | None],  # lowers linkage with some more trucks
+        stated: Callable[[Solution], float | None],  # the mean linkage of a solution
+        least: float | None,  # below which no plan gets
+        deadline: float,
+    ) -> Outcome[Solution]:
+        asked = self.extra or self.max_linkage is not None
+        effort = Effort(deadline)
+        first = less(0, effort.part(FIRST_SHARE))
+        now = base if first is None else first
+        mean = stated(now)
+        if mean is None:
+            if asked:
+                raise ParameterError(
+                    "truck linkage is not known, because the release does not state the law of its noise. Leave out "
+                    "extra_trucks and max_linkage."
+                )
+            return Outcome(now)
+        if self.max_linkage is not None:
+            return Outcome(self._low_enough(now, mean, less, stated, least, effort))
+        if self.extra:
+            more = less(self.extra, effort)
+            if more is None:
+                raise NoPlanError(f"there are not {several(self.extra, 'more truck')}. Allow fewer extra trucks.")
+            gain = stated(more)
+            if gain is not None and gain < mean:
+                now, mean = more, gain
+        high = mean >= HIGH_LINKAGE or (least is not None and mean >= max(ABOVE_LEAST * least, LOW_LINKAGE))
+        if not high:
+            return Outcome(now)
+        offers: list[LinkageOffer] = []
+        already, lowest = self.extra or 0, mean
+        for number in sorted({1, 2, max(3, math.ceil(OFFER_SHARE * num_trucks))}):
+            if effort.over or (least is not None and mean <= least * (1 + 1e-9)):
+                break
+            more = less(already + number, effort.part(0.5)._replace(rounds=OFFER_ROUNDS, estimating=OFFER_SECONDS))
+            gain = None if more is None else stated(more)
+            if gain is not None and gain <= WORTH_OFFERING * lowest:
+                offers.append(LinkageOffer(extra_trucks=already + number, mean=gain))
+                lowest = gain
+        return Outcome(now, tuple(offers), least)
+
+    def _low_enough(
+        self,
+        now: Solution,
+        mean: float,
+        less: Callable[[int, Effort], Solution | None],
+        stated: Callable[[Solution], float | None],
+        least: float | None,
+        effort: Effort,
+    ) -> Solution:
+        """Find a plan within the largest linkage, with few more trucks: double their number, then halve the step."""
+        assert self.max_linkage is not None
+        if least is not None and self.max_linkage < Fraction(least) * (1 - Fraction(1, 10**9)):
+            raise NoPlanError(
+                f"truck linkage cannot be {percent(float(self.max_linkage))}: with the classes of this release, no "
+                f"plan gets below {percent(least)}. Allow more, or ask the owner for larger classes."
+            )
+        best, lowest, used = now, mean, 0
+        low, high = 0, None  # ``low`` more trucks are too few, ``high`` are enough
+        step = 1
+        while lowest > self.max_linkage or (high is not None and high - low > 1):
+            number = step if high is None else (low + high) // 2
+            number = number if self.extra is None else min(number, self.extra)
+            more = less(number, effort.part(0.3)) if number > low and not effort.over else None
+            gain = None if more is None else stated(more)
+            if more is None or gain is None:
+                break
+            if gain <= self.max_linkage:
+                best, lowest, used, high = more, gain, number, number
+            else:
+                low = number
+                if high is None and gain < lowest:
+                    best, lowest, used = more, gain, number
+                step = 2 * number
+        if lowest > self.max_linkage:
+            reached = f"{percent(lowest)} with {several(used, 'extra truck')}" if used else percent(lowest)
+            raise NoPlanError(
+                f"Dunnage found no plan with a truck linkage of at most {percent(float(self.max_linkage))}: the lowest "
+                f"was {reached}. Allow more trucks, more time or more linkage."
+            )
+        return best
+
+
+def more_trucks(problem: PackingProblem, kinds: IntArray, number: int) -> IntArray | None:
+    """Add trucks of the cheapest kinds that are still available; None if there are not enough."""
+    for kind in np.argsort([truck.cost for truck in problem.trucks], kind="stable").tolist():
+        count = problem.trucks[kind].count
+        free = number if count is None else min(number, count - int((kinds == kind).sum()))
+        kinds, number = np.append(kinds, np.full(max(free, 0), kind)), number - max(free, 0)
+    return None if number else kinds.astype(np.int64)
+
+
+def spread_rows(
+    problem: PackingProblem,
+    whole: Whole,
+    bin_of_row: IntArray,
+    kinds: IntArray,  # of the bins; those without rows may be used
+    effort: Effort,
+    look: IntArray | None = None,  # rows that are not to be together, if other than those that nobody can distinguish
+) -> IntArray:
+    """Spread rows that each have one size for every quantity; noisy rows that could belong to one package are alike."""
+    release, room = problem.release, whole.rooms[kinds]
+    table = np.column_stack([problem.class_id, whole.values])
+    types, type_of, times = np.unique(table, axis=0, return_inverse=True, return_counts=True)
+    type_of, loads = type_of.reshape(-1), TypeLoads.of_sizes(types[:, 1:], times)
+    # A class of one size is capped as a class. Noisy rows have sizes of their own, but are never spread.
+    caps = np.minimum(times, problem.caps[types[:, 0]])
+    if not release.noisy:
+        look = exchangeable(release) if look is None else look
+        return spread_items(
+            loads, type_of, look, problem.group, bin_of_row, room, caps=caps, deadline=effort.deadline,
+            rounds=effort.rounds,
+        )  # fmt: skip
+    best, least = bin_of_row, _noisy_mean(release, bin_of_row)
+    for look in clusters_of_rows(release):
+        other = spread_items(
+            loads, type_of, look, problem.group, best, room, caps=np.bincount(look), deadline=effort.deadline,
+            by_look=True, rounds=effort.rounds,
+        )  # fmt: skip
+        if effort.over or (mean := _noisy_mean(release, other)) is None or least is None:
+            break
+        if mean < least:
+            best, least = other, mean
+    return best
+
+
+def _noisy_mean(release: Release, bin_of_row: IntArray) -> float | None:
+    linkage = noisy_linkage(release, bin_of_row)
+    return None if linkage is None else linkage.mean
+
+
+def clusters_of_rows(release: Release) -> list[IntArray]:
+    """Return clusterings of rows: rows of a cluster could belong to one package, or are exchangeable.
+
+    A noisy value says little about which of the nearest rows it is, so rows that are neighbours by their noisy values
+    are a cluster. How many depends on the noise, so several sizes are tried.
+    """
+    rows = NoisyRows.of(release)
+    if rows is None:
+        return []
+    look = exchangeable(release)
+    clusterings = []
+    size = 2
+    while size <= min(MAX_CLUSTER, 2 * int(rows.sizes.max(initial=1))):
+        order = np.lexsort((*rows.steps[::-1], rows.group))
+        place = np.arange(len(order)) - (np.cumsum(rows.sizes) - rows.sizes)[rows.group[order]]
+        codes = np.empty(len(order), dtype=np.int64)
+        codes[order] = rows.group[order] * len(release) + place // size
+        own = look.copy()
+        own[rows.rows] = int(look.max()) + 1 + codes
+        clusterings.append(np.unique(own, return_inverse=True)[1].reshape(-1))
+        size *= 2
+    return clusterings
+
+
+def class_loads(classes: Sequence[ClassSizes]) -> TypeLoads:
+    sizes = np.array([sizes_of.count for sizes_of in classes], dtype=np.int64)
+    moments = [sizes_of.moments() for sizes_of in classes]
+    return TypeLoads(
+        sums=np.concatenate([sizes_of.largest(sizes_of.count) for sizes_of in classes]),
+        first=np.cumsum(sizes + 1) - (sizes + 1),
+        sizes=sizes,
+        mean=np.array([mean for mean, _ in moments], dtype=np.float64),
+        variance=np.array([variance for _, variance in moments], dtype=np.float64),
+    )
+
+
+class LikelySpread(NamedTuple):
+    bin_of_row: IntArray
+    packing: ClassPacking
+
+
+def spread_likely(
+    problem: PackingProblem,
+    packer: ChancePacker,
+    whole: Whole,
+    look: IntArray,  # rows with the same look are not to be together; a look is part of a class
+    bin_of_row: IntArray,
+    kinds: IntArray,
+    effort: Effort,
+) -> LikelySpread | None:
+    """Spread rows whose classes alone are known, so that everything still fits with the packer's probability.
+
+    The search uses normal laws, which is rough: if the true probability is too low, it gets less risk to use. None if
+    there is no time to compute the probability of any other plan.
+    """
+    loads, room = class_loads(packer.classes), whole.rooms[kinds]
+    best, budget = None, 0.0
+    for attempt in range(CHANCE_TRIES):
+        start = bin_of_row if best is None else best.bin_of_row
+        bins = spread_items(
+            loads, problem.class_id, look, problem.group, start, room, caps=packer.caps, deadline=effort.deadline,
+            budget=budget, rounds=effort.rounds,
+        )  # fmt: skip
+        counts = class_table(bins, problem.class_id, len(kinds), len(packer.classes))
+        failing = failing_share(packer, counts, kinds, effort.deadline)
+        if failing is None:
+            break
+        packing = packer.planned(counts, kinds)
+        if packing is not None and (best is None or together(look, bins) < together(look, best.bin_of_row)):
+            best = LikelySpread(bins, packing)
+        if not packer.risk or effort.over or (attempt and budget <= 0):
+            break
+        # First without any new risk. Then the normal law is corrected by what it missed.
+        if not attempt:
+            budget = packer.risk * TIGHTER
+        elif packing is None:
+            budget *= TIGHTER * min(packer.risk / max(failing, 1e-12), 1.0)
+        else:
+            break
+    return best
+
+
+def failing_share(packer: ChancePacker, counts: IntArray, kinds: IntArray, deadline: float) -> float | None:
+    """Return the sum of the risks of all bins; None if there is no time to compute it."""
+    failing = 0.0
+    for line, kind in zip(counts, kinds.tolist(), strict=True):
+        if time.monotonic() >= deadline and not packer.chances[kind].surely(line):
+            return None
+        failing += 1 - packer.chances[kind].fits(line)[0]
+    return failing
+
+
+def class_table(bin_of_row: IntArray, class_id: IntArray, num_bins: int, num_classes: int) -> IntArray:
+    """Return how many rows of each class a bin takes. Shape: bins, classes."""
+    return Slots.of_assignment(bin_of_row, class_id).table(num_bins, num_classes)
+
+
+def together(look: IntArray, bin_of_row: IntArray) -> int:
+    """Return the sum, over looks, of the largest number of rows in one bin."""
+    num_bins = int(bin_of_row.max()) + 1
+    pairs, counts = np.unique(look * num_bins + bin_of_row, return_counts=True)
+    largest = np.zeros(int(look.max()) + 1, dtype=np.int64)
+    np.maximum.at(largest, pairs // num_bins, counts)
+    return int(largest.sum())
+
+
+def spread_members(
+    problem: PackingProblem, whole: Whole, bin_of_member: IntArray, kinds: IntArray, effort: Effort, seed: int = 0
+) -> IntArray:
+    """Spread the members of classes, by their own sizes; every state is a fill that fits."""
+    class_of = problem.class_of_member
+    types, type_of, times = np.unique(whole.values, axis=0, return_inverse=True, return_counts=True)
+    return spread_items(
+        TypeLoads.of_sizes(types, times), type_of.reshape(-1), class_of, problem.group_of_class[class_of],
+        bin_of_member, whole.rooms[kinds], caps=problem.caps, deadline=effort.deadline, by_look=True,
+        rounds=effort.rounds, seed=seed,
+    )  # fmt: skip
+
+
+def least_together(look: IntArray, num_bins: int) -> int:
+    """Return what :func:`together` cannot fall below."""
+    return int((-(-np.bincount(look) // num_bins)).sum())
+
+
+def spread_slots(
+    problem: PackingProblem, whole: Whole, slots: Slots, kinds: IntArray, linkage: Linkage, effort: Effort
+) -> tuple[Slots, Linkage]:
+    """Exchange slots between bins as long as fewer fills give a package away, if the fills can be counted quickly."""
+    class_of, room = problem.class_of_member, whole.rooms[kinds]
+    order = np.lexsort((slots.bin, slots.class_id))
+    start = np.repeat(slots.bin[order], slots.count[order])  # one slot after another, by class
+    seen: dict[bytes, Linkage | None] = {}
+
+    def stated(bins: IntArray) -> Linkage | None:
+        key = np.sort(bins * len(problem.class_sizes) + class_of).tobytes()
+        if key not in seen:
+            own = Slots.of_assignment(bins, class_of)
+            seen[key] = slots_linkage(class_of, whole.values, own, room, seconds=0.0, counting=COUNTING_SECONDS)
+        return seen[key]
+
+    def value(bins: IntArray) -> float:
+        found = stated(bins)
+        return math.inf if found is None else found.mean
+
+    floor = least_together(class_of, len(kinds)) / len(class_of)
+    if len(class_of) > MAX_SLOTS or linkage.mean <= floor + 1e-9 or effort.over:
+        return slots, linkage
+    begun = time.monotonic()
+    if value(start) > linkage.mean + 1e-9 or time.monotonic() - begun > COUNTING_SECONDS:
+        return slots, linkage
+    bins = _exchanged(problem, start, class_of, len(kinds), value, lambda bins: True, effort, SLOT_STEPS, SLOT_IDLE)
+    better = stated(bins)
+    return (slots, linkage) if better is None else (Slots.of_assignment(bins, class_of), better)
+
+
+def spread_checked(
+    problem: PackingProblem,
+    bin_of_row: IntArray,
+    kinds: IntArray,
+    accepted: Callable[[IntArray], bool],
+    effort: Effort,
+) -> IntArray:
+    """Spread rows under any check of a whole assignment, for small plans: exchange rows as long as it helps."""
+    release, num_bins = problem.release, len(kinds)
+    look = exchangeable(release)
+
+    def value(bins: IntArray) -> float:
+        if release.noisy:
+            mean = _noisy_mean(release, bins)
+            return 0.0 if mean is None else mean
+        table = np.zeros((int(look.max()) + 1, num_bins))
+        np.add.at(table, (look, bins), 1)
+        return float(table.max(axis=1).sum() + 0.01 * (table**2).sum())  # pairs show the way where maxima are equal
+
+    if not release.noisy and together(look, bin_of_row) <= least_together(look, num_bins):
+        return bin_of_row
+    return _exchanged(
+        problem, bin_of_row, problem.class_id, num_bins, value, accepted, effort, CHECKED_STEPS, CHECKED_IDLE
+    )
+
+
+def _exchanged(
+    problem: PackingProblem,
+    start: IntArray,
+    class_of: IntArray,
+    num_bins: int,
+    value: Callable[[IntArray], float],
+    accepted: Callable[[IntArray], bool],
+    effort: Effort,
+    steps: int,
+    max_idle: int,
+) -> IntArray:
+    """Move or exchange two random rows again and again, and keep what is accepted and has no higher value."""
+    draw = np.random.default_rng(0)
+    group = problem.group_of_class[class_of]
+    best, least, idle = start, value(start), 0
+    for _ in range(steps):
+        idle += 1
+        if idle > max_idle or effort.over:
+            break
+        one, other = draw.integers(len(group), size=2).tolist()
+        bins = best.copy()
+        if draw.random() < 0.3:
+            to = int(draw.integers(num_bins))
+            if (best == best[one]).sum() == 1 or (group[best == to] != group[one]).any():
+                continue
+            bins[one] = to
+        elif group[one] == group[other]:
+            bins[one], bins[other] = best[other], best[one]
+        if np.array_equal(bins, best) or (now := value(bins)) > least:
+            continue
+        if not over_caps(class_of, bins, problem.caps, num_bins) and accepted(bins):
+            idle = 0 if now < least - 1e-12 else idle
+            best, least = bins, now
+    return best
