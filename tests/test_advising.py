@@ -356,13 +356,14 @@ def test_every_draw_counts_until_time_is_up_or_nothing_is_left_to_chance(place):
     assert (point.draws, draws, point.figures) == (2, [], {"x": 1.5, "y": 4.0})
     assert point.cost.value == pytest.approx(0.1)
     (task,) = _tasks("a")
-    costs = iter([0.1] * 7 + [0.1, 0.2, 0.3, 0.4, 0.5])
+    costs = iter([0.1] * 7 + [0.1, 0.2] * 10)
     goal = _constant(lambda case, task: Draw(cost=next(costs), risk=0.5, num_records=7))
     case = goal.open(_asked(place, draws=5))
     points = [sweep.measure_point(goal, case, replace(task, exact=exact)) for exact in (False, True, True)]
-    assert [point.draws for point in points] == [5, 2, 5]  # two that agree are enough, if nothing is noisy
+    assert [point.draws for point in points] == [5, 2, 20]  # two that agree are enough, if nothing is noisy
     assert points[1].cost == Measure(value=0.1, lower=0.1, upper=0.1)
     assert points[1].num_records == 7
+    assert points[2].cost.value == pytest.approx(0.15)
     goal = _constant(lambda case, task: Draw(cost=float(np.random.default_rng().random()), risk=0.5), point_seconds=-1)
     assert sweep.measure_point(goal, case, replace(task, exact=True)).draws == 1
 

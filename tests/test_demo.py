@@ -16,6 +16,7 @@ import pytest
 
 import dunnage as dn
 from dunnage import demo
+from dunnage.advising.frontier import Frontier
 from dunnage.demo import run_demo
 from dunnage.demo.story import Numbers, Story, Traced, bars_picture, find_field, signed
 from dunnage.errors import InternalError, OutputError
@@ -103,10 +104,14 @@ def test_everything_is_there_and_verifies(ran):
         "riders/plan/fleet.csv",
         "riders/settlement/events.csv",
         "carriers/telemetry-task.json",
-        *(f"{story}/frontier/policy.toml" for story in STORIES),
+        *(f"{story}/frontier/frontier.json" for story in STORIES),
         *(f"{story}/figures.json" for story in STORIES),
     ):
         assert (folder / file).is_file(), file
+    for story in STORIES:  # a policy is written only if one keeps to the limit
+        frontier = Frontier.read(folder / story / "frontier")
+        assert (folder / story / "frontier" / "policy.toml").is_file() == (frontier.recommended is not None)
+        assert frontier.choice is not None
     names = {story: {path.name for path in (folder / story).iterdir()} for story in STORIES}
     assert all(names[story] <= demo._WRITTEN[story] for story in STORIES)
 

@@ -74,7 +74,7 @@ def advising(here: Here, goal: str, options: str) -> None:
 
 
 def test_advising(tmp_path: Path, record: bool) -> None:
-    check("advise-error", lambda here: advising(here, "error", "--max-cost 10%"), tmp_path, record=record)
+    check("advise-error", lambda here: advising(here, "error", "--max-cost 20%"), tmp_path, record=record)
 
 
 def advised_shape(here: Here, goal: str, options: str) -> None:

@@ -153,7 +153,7 @@ def advise(
     max_risk: Annotated[OptText, Option(help="Maximum success rate of an attacker, such as 1/20.")] = None,
     on: Annotated[
         str,
-        Option("--on", help="Measure on: data | generated | auto. auto uses data for k-anonymity, generated for DP."),
+        Option("--on", help="Measure on: data | generated | auto. auto: all rows for k-anonymity, generated for DP."),
     ] = "auto",
     size: Annotated[OptInt, Option(min=2, help="Number of records to generate, and maximum to measure on.")] = None,
     draws: Annotated[OptInt, Option(min=2, help="Times to measure each point. Default: 7, or 4 with --quick.")] = None,
