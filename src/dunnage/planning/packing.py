@@ -63,7 +63,8 @@ TIGHTENED_SECONDS = 1.0
 MAX_WEIGHED_BINS = 2000
 MAX_CLASSES = 2500
 MAX_COUNTED_ROWS = 2000
-VARIANTS = 4
+COUNTING_SECONDS = 0.3
+VARIANTS, MAX_VARIED_ROWS = 4, 150
 START_SHARE = 0.2
 PACKING_SHARE = 0.6
 MIN_SECONDS = 0.5
@@ -660,7 +661,7 @@ class _Packer:
                         offer(found.packing.counts, theirs, found.packing.at_least)
             if not (likely is not None and cheaper):
                 variants = [bins]
-                for seed in range(VARIANTS if len(class_of) <= MAX_COUNTED_ROWS else 1):
+                for seed in range(VARIANTS if len(class_of) <= MAX_VARIED_ROWS else 1):
                     variants.append(spread_members(problem, whole, bins, ours, effort, seed))
                 for variant in variants:
                     if not over_caps(class_of, variant, problem.caps, len(ours)):
@@ -672,8 +673,10 @@ class _Packer:
             for _, at_least, own, counts in sorted(options, key=lambda option: option[0]):
                 # No fill hides more than the largest share of a class does.
                 least = float(counts.max(axis=0).sum() / counts.sum())
-                if best is not None and (effort.over or (best.linkage is not None and best.linkage.mean <= least)):
-                    continue
+                if best is not None and best.linkage is not None:
+                    counted = best.linkage.kind == "exact" and not effort.over
+                    if best.linkage.mean <= least or not (counted or at_least == 1):
+                        continue
                 slots = _slots(counts)
                 if at_least == 1 and len(class_of) > MAX_COUNTED_ROWS:  # every fill fits
                     rows = np.repeat(slots.class_id, slots.count)
@@ -681,7 +684,9 @@ class _Packer:
                 else:
                     left = max(effort.deadline - time.monotonic(), MIN_SECONDS)
                     seconds = min(effort.estimating, left) if best is None else 0.0
-                    linkage = slots_linkage(class_of, whole.values, slots, whole.rooms[own], seconds=seconds)
+                    linkage = slots_linkage(
+                        class_of, whole.values, slots, whole.rooms[own], seconds=seconds, counting=COUNTING_SECONDS
+                    )
                 if linkage is not None and (best is None or best.linkage is None or linkage.mean < best.linkage.mean):
                     best = replace(solution, kinds=own, slots=slots, linkage=linkage)
             if best is None or best.slots is None or best.linkage is None or best.linkage.kind != "exact":

@@ -35,6 +35,7 @@ LOW_LINKAGE = 0.2
 OFFER_ROUNDS, OFFER_SECONDS = 6, 1.0
 OFFER_SHARE = 0.05  # of the trucks, for the largest offer
 WORTH_OFFERING = 0.9
+NOTHING_LOWER = 1.005
 CHANCE_TRIES = 6
 TIGHTER = 0.9
 CHECKED_STEPS = 20_000
@@ -109,14 +110,27 @@ class Purchase:
                 )
             return Outcome(now)
         if self.max_linkage is not None:
-            return Outcome(self._low_enough(now, mean, less, stated, least, effort))
+            if least is not None and self.max_linkage < Fraction(least) * (1 - Fraction(1, 10**9)):
+                raise NoPlanError(
+                    f"truck linkage cannot be {percent(float(self.max_linkage))}: with the classes of this release, no "
+                    f"plan gets below {percent(least)}. Allow more, or ask the owner for larger classes."
+                )
+            low = _fewest(now, mean, float(self.max_linkage), less, stated, effort, self.extra)
+            if low.mean > self.max_linkage:
+                tried = f", with up to {several(low.tried, 'extra truck')}" if low.tried else ""
+                raise NoPlanError(
+                    f"Dunnage found no plan with a truck linkage of at most {percent(float(self.max_linkage))}: the "
+                    f"lowest was {percent(low.mean)}{tried}. Allow more trucks, more time or more linkage."
+                )
+            return Outcome(low.solution)
         if self.extra:
-            more = less(self.extra, effort)
+            more = less(self.extra, effort.part(FIRST_SHARE))
             if more is None:
                 raise NoPlanError(f"there are not {several(self.extra, 'more truck')}. Allow fewer extra trucks.")
             gain = stated(more)
-            if gain is not None and gain < mean:
-                now, mean = more, gain
+            if gain is not None and gain < mean:  # and no truck that lowers nothing
+                low = _fewest(now, mean, gain * NOTHING_LOWER, less, stated, effort, self.extra - 1)
+                now, mean = (low.solution, low.mean) if low.mean <= gain * NOTHING_LOWER else (more, gain)
         high = mean >= HIGH_LINKAGE or (least is not None and mean >= max(ABOVE_LEAST * least, LOW_LINKAGE))
         if not high:
             return Outcome(now)
@@ -132,46 +146,39 @@ class Purchase:
                 lowest = gain
         return Outcome(now, tuple(offers), least)
 
-    def _low_enough(
-        self,
-        now: Solution,
-        mean: float,
-        less: Callable[[int, Effort], Solution | None],
-        stated: Callable[[Solution], float | None],
-        least: float | None,
-        effort: Effort,
-    ) -> Solution:
-        """Find a plan within the largest linkage, with few more trucks: double their number, then halve the step."""
-        assert self.max_linkage is not None
-        if least is not None and self.max_linkage < Fraction(least) * (1 - Fraction(1, 10**9)):
-            raise NoPlanError(
-                f"truck linkage cannot be {percent(float(self.max_linkage))}: with the classes of this release, no "
-                f"plan gets below {percent(least)}. Allow more, or ask the owner for larger classes."
-            )
-        best, lowest, used = now, mean, 0
-        low, high = 0, None  # ``low`` more trucks are too few, ``high`` are enough
-        step = 1
-        while lowest > self.max_linkage or (high is not None and high - low > 1):
-            number = step if high is None else (low + high) // 2
-            number = number if self.extra is None else min(number, self.extra)
-            more = less(number, effort.part(0.3)) if number > low and not effort.over else None
-            gain = None if more is None else stated(more)
-            if more is None or gain is None:
-                break
-            if gain <= self.max_linkage:
-                best, lowest, used, high = more, gain, number, number
-            else:
-                low = number
-                if high is None and gain < lowest:
-                    best, lowest, used = more, gain, number
-                step = 2 * number
-        if lowest > self.max_linkage:
-            reached = f"{percent(lowest)} with {several(used, 'extra truck')}" if used else percent(lowest)
-            raise NoPlanError(
-                f"Dunnage found no plan with a truck linkage of at most {percent(float(self.max_linkage))}: the lowest "
-                f"was {reached}. Allow more trucks, more time or more linkage."
-            )
-        return best
+
+class _Low(NamedTuple, Generic[Solution]):
+    solution: Solution
+    mean: float
+    tried: int  # the largest number of extra trucks
+
+
+def _fewest(
+    now: Solution,
+    mean: float,
+    target: float,
+    less: Callable[[int, Effort], Solution | None],
+    stated: Callable[[Solution], float | None],
+    effort: Effort,
+    most: int | None,
+) -> _Low[Solution]:
+    """Find a plan with a linkage of at most the target and few more trucks: double their number, then halve the step.
+
+    The lowest linkage that was found, if none is low enough.
+    """
+    low, high, tried = 0, None, 0  # ``low`` more trucks are too few, ``high`` are enough
+    while mean > target or (high is not None and high - low > 1):
+        number = max(2 * low, 1) if high is None else (low + high) // 2
+        number = number if most is None else min(number, most)
+        more = less(number, effort.part(0.3)) if number > low and not effort.over else None
+        gain = None if more is None else stated(more)
+        if more is None or gain is None:
+            break
+        tried = max(tried, number)
+        if gain <= target or (high is None and gain < mean):
+            now, mean = more, gain
+        low, high = (low, number) if gain <= target else (number, high)
+    return _Low(now, mean, tried)
 
 
 def more_trucks(problem: PackingProblem, kinds: IntArray, number: int) -> IntArray | None:
