@@ -530,7 +530,8 @@ def _repeat(database: sqlite3.Connection, purpose: SpendPurpose) -> str:
         return ""
     stored = database.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'inputs'").fetchone()
     inputs = database.execute("SELECT id, salt, digest FROM inputs").fetchall() if stored else []
-    digests = {spend: (bytes.fromhex(salt), digest) for spend, salt, digest in inputs}
+    with _readable():
+        digests = {spend: (bytes.fromhex(salt), digest) for spend, salt, digest in inputs}
     digest_of, own = purpose.input_digest, [digests[spend] for spend, _ in spends if spend in digests]
     same = digest_of is not None and any(digest_of(salt) == digest for salt, digest in own)
     other = digest_of is not None and not same and len(own) == len(spends)

@@ -252,7 +252,8 @@ def publish(
     if private and not are_public:
         lines.append(f"Only you  {', '.join(private)}; keep these numbers to yourself")
     if unplanned.exists():
-        lines.append(f"Unplanned {unplanned} names every row that is not in the release, and why (private)")
+        which = "is not in the release" if certificate.kind == "rows" else "the policy left out"
+        lines.append(f"Unplanned {unplanned} names every row that {which}, and why (private)")
     lines += [f"In clear  {item}" for item in certificate.in_clear]
     print_cleared(result, "\n".join(lines), as_json, clearance)
 

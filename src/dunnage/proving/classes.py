@@ -168,7 +168,7 @@ def examine_order(setting: ClassSetting, table: Table) -> Verdict:
         orders[tuple(record_of[row] for row in sorted(record_of))] += 1
         for row, look in enumerate(looks(publication)):
             behind[row, look].add(record_of[row])
-    every = itertools.permutations(range(len(data)))
+    every = itertools.permutations(data.source_rows.tolist())
     even = agrees(orders, dict.fromkeys(every, 1 / math.factorial(len(data)))) >= UNLIKELY
     meaning = "A row's place in the release reveals nothing about its record: all orders of rows are equally likely."
     return Verdict.of(

@@ -261,7 +261,7 @@ class Dataset:
             raise InputError(source, faults)
         records, parts = _records(pa.table(columns), rows, keep, schema, source, left_out)
         pooled = policy.mechanism.get("left_out") == "pool"
-        shown = table if pooled else table.select(policy.listed_columns)
+        cells = table if pooled else table.select(policy.listed_columns)
         return cls(
             table=records,
             policy=policy,
@@ -269,7 +269,7 @@ class Dataset:
             source=source,
             parts=parts,
             left_out=left_out,
-            original=Original(shown, numbers),
+            original=Original(cells, numbers),
         )
 
     def __repr__(self) -> str:
@@ -516,7 +516,8 @@ def _rows_of_period(
     if unreadable.any():
         form = rule.format or (policy.schema[rule.column].format if by_service_day else None)
         remedy = _FORMAT_REMEDY if form else _NO_FORMAT_REMEDY
-        what = f"has no date ({form or 'year-month-day'})" + by_service_day * " with a time of day up to 23:59"
+        clock = " with a time of day up to 23:59" if by_service_day else ""
+        what = f"has no date ({form or 'year-month-day'}){clock}"
         if rule.length == LABEL:
             what, remedy = "has no label of a period", _MEND
         return chosen, [_row_problem(what, where, rows[unreadable], remedy)]
@@ -640,7 +641,7 @@ def _normalise(column: pa.Array, attribute: Attribute, policy: Policy, period: s
     if attribute.kind == Numeric.kind:
         return _normalise_numbers(column, attribute, options)
     if attribute.kind == Windows.kind:
-        return _normalise_times(column, policy.schema, options, period)
+        return _normalise_times(column, policy.schema, options, period, attribute.format)
     labels = is_text(column.type) or pa.types.is_integer(column.type) or pa.types.is_boolean(column.type)
     if attribute.kind is not None and not labels:
         raise pa.ArrowTypeError("not labels")
@@ -676,9 +677,10 @@ def _normalise_clock(column: pa.Array, domain: Windows, options: ReadOptions) ->
     return _Checked(pa.array(minutes), readings.missing, outside, unreadable)
 
 
-def _normalise_times(column: pa.Array, schema: Schema, options: ReadOptions, period: str | None) -> _Checked:
+def _normalise_times(
+    column: pa.Array, schema: Schema, options: ReadOptions, period: str | None, form: str | None
+) -> _Checked:
     domain = schema.time
-    form = schema[schema.trip.time].format if schema.trip is not None else None
     readings = read_times(column, domain, options.null or (), form)
     outside, unreadable = _time_faults(readings, domain, form)
     if domain.day is not None or (schema.contribution is not None and schema.contribution.per == "day"):
