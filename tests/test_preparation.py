@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from tests.builders import QUASI, a_policy
 from tests.commands import fine, rows, run
@@ -242,5 +243,11 @@ def test_a_draft_notices_customers_postcodes_and_times(tmp_path):
     (remark,) = remarks  # parcels do not repeat, and postcodes are not persons
     assert "'customer'" in remark
     assert remark not in text
+    table = pa.table(
+        {"customer_zip": ["1", "1"], "customer": pa.array(["a", "a"]).dictionary_encode(), "tags": [[1], []]}
+    )
+    pq.write_table(table, tmp_path / "p.parquet")
+    (remark,) = drafted(tmp_path / "p.parquet").remarks
+    assert "'customer'" in remark
     (tmp_path / "q.csv").write_text("parcel,weight\nA,3\nB,4\n")
     assert drafted(tmp_path / "q.csv").remarks == ()

@@ -123,7 +123,12 @@ def likely_story(kinds: Mapping[str, str]) -> str:
 def likely_persons(kinds: Mapping[str, str]) -> list[str]:
     """Return the columns that name persons, by their own names; the ends of a trip do not."""
     ends = (_end(kinds, "from"), _end(kinds, "to")) if likely_story(kinds) == "trips" else ()
-    return [name for name in kinds if _means(name, "person") and name not in ends]
+    about = ("code", "place", "free", "amount", "time", "money")  # customer_zip is not the customer
+    return [
+        name
+        for name in kinds
+        if _means(name, "person") and name not in ends and not any(_means(name, other) for other in about)
+    ]
 
 
 # --- rows ---------------------------------------------------------------------------------------------------------

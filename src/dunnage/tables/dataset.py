@@ -961,17 +961,18 @@ def _remarks(table: pa.Table, kinds: Mapping[str, str], story: str) -> Iterator[
     from dunnage.model.draft import likely_persons
 
     persons = likely_persons(kinds)
-    times = {
-        name: column.drop_null().value_counts().field("counts").to_numpy()
-        for name, kind in kinds.items()
-        if (name in persons or kind == "text") and len(column := table.column(name).combine_chunks())
-    }
+    times: dict[str, IntArray] = {}
+    for name, kind in kinds.items():
+        if name in persons or kind == "text":
+            with contextlib.suppress(pa.ArrowException):  # a policy refuses columns of such types later, with a reason
+                cells = decoded(table.column(name).combine_chunks()).drop_null()
+                times[name] = cells.value_counts().field("counts").to_numpy()
     if story == "trips":
         for name in persons[:1]:
-            if name in times:
+            if name in times and len(times[name]):
                 yield f"{name!r}: {dropped_text(dropped_shares(times[name]))}"
         moment = next((name for name, kind in kinds.items() if kind == "time"), None)
-        texts = None if moment is None else table.column(moment).combine_chunks().cast(pa.string())
+        texts = None if moment is None else decoded(table.column(moment).combine_chunks()).cast(pa.string())
         days = () if texts is None else pc.unique(pc.utf8_slice_codeunits(pc.utf8_trim_whitespace(texts), 0, 10))
         num = sum(bool(day.as_py() and _DAY.fullmatch(day.as_py())) for day in days)
         if num:

@@ -725,8 +725,10 @@ def _walks(
 
     number = {label: place for place, label in enumerate(labels)}
     where = np.radians([[float(np.mean(side[places[label]])) for side in (stops.lat, stops.lon)] for label in labels])
-    if len(nowhere := np.flatnonzero(np.isnan(where).any(axis=1))):
-        what = f"stops with trips need stop_lat and stop_lon, and {_named([labels[i] for i in nowhere])} lack them"
+    nowhere = [labels[place] for place in np.flatnonzero(np.isnan(where).any(axis=1)).tolist()]
+    if nowhere:
+        have = _do(len(nowhere), "has", "have")
+        what = f"stops with trips need stop_lat and stop_lon, and {_named(nowhere)} {have} none"
         raise feed.refused("stops", what, "Fill them in.")
     north, east = where.T
     # Points on a sphere of km: chords are as long as the way for neighbours, and order all pairs as distances do.
