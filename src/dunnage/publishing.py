@@ -357,15 +357,9 @@ def _identifier_warnings(mechanism: Mechanism, data: Dataset) -> Iterator[str]:
             person += f", which needs {' or '.join(able)}"
         yield (
             f"{again:,} of {several(len(times), 'value')} of the identifier {attribute.name!r} occur more than once, "
-<<<<<<< HEAD
-            f"up to {int(times.max()):,} times. If it names persons, those with several rows are protected "
-            f"less than you promise: name it in {person}. If all rows with one value are one {data.schema.protects}, "
-            f"write together = {json.dumps(attribute.name)}."
-=======
             f"up to {int(times.max()):,} times. If it names persons, those with several rows are protected less than "
             f"you promise: name it in {person}. If all rows with one value are one {data.schema.protects}, write "
             f"together = {json.dumps(attribute.name)}."
->>>>>>> G
         )
 
 

@@ -8,6 +8,7 @@ records.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import json
