@@ -27,7 +27,7 @@ import dunnage as dn
 from dunnage.mechanisms.counts import Counted, DrawnCounts, NoisyCounts, true_counts
 from dunnage.noise.source import Noise
 from dunnage.planning.demand import Ground, counted_trips, service_seconds
-from dunnage.planning.dispatch import Service
+from dunnage.planning.dispatch import Parking, Service
 from dunnage.planning.fleet import DayRun, FleetTask, Sized, expanded_days, run_facts
 from dunnage.samples import CitySetting, TripSetting, city, generate_city, generate_city_trips
 from dunnage.settle.fleets import served_task, true_days
@@ -95,12 +95,12 @@ class Scene:
         days = expanded_days(stated, self.ground, expansions=expansions)
         return FleetTask(self.ground, days, service=Service(), max_wait=MAX_WAIT, span=self.span)
 
-    def operated(self, fleet: Sequence[int]) -> dict[str, float]:
+    def operated(self, fleet: Sequence[int], parking: Sequence[Parking | None] | None = None) -> dict[str, float]:
         """Run a fleet on the true trips: mean wait, idle seconds a shuttle, worst mean wait of a zone, rides unserved.
 
         Who needs a zone without shuttles is not served; waits are those of the others.
         """
-        served = served_task(self.truth, tuple(fleet))
+        served = served_task(self.truth, tuple(fleet), parking)
         runs = [DayRun.of(day, run, len(fleet)) for day, run in zip(served.days, served.operate(fleet), strict=True)]
         facts = run_facts(served, fleet, runs)
         return {
@@ -253,9 +253,10 @@ def measure(job: FleetJob) -> list[FleetRun]:
         # Fewer days with random seconds are sized together where there are many trips, which differ less.
         task = here.task(counts, 5 if num_trips <= FEW_TRIPS else 1)
         fleet = task.size().fleet
-        sizes = {"seconds": time.process_time() - start, "expansions": len(task.days), **here.operated(fleet)}
+        sizes = {"seconds": time.process_time() - start, "expansions": len(task.days)}
+        sizes |= here.operated(fleet, task.parking)
         sizes |= {"shuttles": float(sum(fleet)), "legs": round(float(task.legs.sum()) / len(task.days))}
-    true = here.operated(here.needed.fleet)
+    true = here.operated(here.needed.fleet, here.needed.parking)
     return [
         FleetRun(
             **{name: getattr(job, name) for name in (*Fleets.KIND, "run")},

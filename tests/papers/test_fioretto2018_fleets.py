@@ -42,8 +42,9 @@ def test_a_fleet_on_o5_is_near_the_true_one(o5):
 
 def test_the_true_fleet_meets_the_target_and_waits_are_those_of_the_true_trips(fleeting):
     here = fleeting.scene("town", "weekday", 0)
-    run = here.truth.operate(here.needed.fleet)[0]
-    found = here.operated(here.needed.fleet)
+    needed = here.needed  # sizing sets where the shuttles of the true trips wait
+    run = here.truth.operate(needed.fleet)[0]
+    found = here.operated(needed.fleet, needed.parking)
     assert found["wait"] == pytest.approx(float((run.picked_up - run.requested).mean()))
     assert found["worst_wait"] <= 180
     assert found["unserved"] == 0

@@ -86,7 +86,8 @@ def fleets(here: Here) -> None:
         show mine.csv
         apply mine.csv trips.csv --policy trips.toml --release counts --city city -o settlement3
         apply mine.csv trips.csv --policy trips.toml --release counts -o settlement4
-        size counts --city city --max-wait 1 --expansions 2 --seed 3 -o never
+        size counts --city city --max-wait 0.01 --expansions 2 --seed 3 -o never
+        size counts --city nowhere -o never
         size counts --city city --day monday -o never
     """)
     here.leave_out("city/*", "trips.csv", "counts/*.parquet", "exported/**/*", "exported/*", "*/events.csv")
