@@ -3,7 +3,8 @@
 
 The peer solves the textbook model (is item i in bin j, is bin j used) with one worker in a process of its own; its
 seconds are those of the solver. Both have the same time limit. Instances are the papers' settings, drawn again, and
-published hard ones if the data folder is there (``DUNNAGE_DATA``, default ``../shared/data``).
+published hard ones if the data folder is there (``DUNNAGE_DATA``, default ``../shared/data``). Truck linkage: of plans
+on parcels with two quantities in two towns, against two seconds of random exchanges of rows with as many trucks.
 """
 
 from __future__ import annotations
@@ -15,15 +16,20 @@ import sys
 from pathlib import Path
 
 import numpy as np
+from tests.oracles.exchanges import random_exchanges
 
-from benchmarks.measuring import Row, row, taken
+import dunnage as dn
+from benchmarks.measuring import Row, dataset, row, taken
 from dunnage.kernels.bins import pack_bins
+from dunnage.planning.linkage import exchangeable
+from dunnage.planning.problem import combinations
 from dunnage.samples import draw_weights, package_setting
 
 SETTINGS = {"II": "50-L-U", "V": "25-L-Un", "unequal-50": "50-L-Un"}
 HARD = ("HARD0", "HARD2")
 SHORT_SECONDS, LONG_SECONDS = 5.0, 20.0
 NUM_SHORT, NUM_LONG = 5, 10
+EXCHANGE_SECONDS = 2.0
 DATA = Path(os.environ.get("DUNNAGE_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 
 Instance = tuple[list[int], int]
@@ -85,6 +91,40 @@ def families(num: int) -> dict[str, list[Instance]]:
     return found
 
 
+def parcels(num: int) -> dn.Release:
+    draw = np.random.default_rng(1)
+    weights = np.round(np.minimum(draw.lognormal(1.5, 0.9, num), 60), 1) + 0.1
+    volumes = np.round(np.minimum(weights * draw.uniform(0.05, 0.3, num), 20) + 0.1, 1)
+    columns = {"weight": weights, "volume": volumes, "town": np.array(["Nord", "Sud"])[draw.integers(0, 2, num)]}
+    number = {"role": "quasi-identifier", "kind": "numeric", "resolution": 0.1, "domain": [0, 100]}
+    kinds = {"weight": number, "volume": number, "town": {"role": "public"}}
+    data = dataset(columns, kinds, name="partition", k=10)
+    return dn.publish(data, ledger=":memory:")[0]
+
+
+def linkage(num: int, seconds: float) -> Row:
+    """Compare the linkage of a plan with what random exchanges make of it; they start from the same trucks."""
+    release, by = parcels(num), "town"
+    plan = dn.pack(release, capacity=["weight=400", "volume=60"], by=by, seconds=seconds)
+    uppers = [release.uncertain(name).upper for name in plan.quantities]
+    order = np.lexsort((uppers[0], combinations(release, [by])))  # the next rows by weight: what packers often give
+
+    def fits(rows: np.ndarray, _: int) -> bool:
+        return bool(uppers[0][rows].sum() <= 400 and uppers[1][rows].sum() <= 60)
+
+    start, group = np.empty(num, dtype=np.int64), combinations(release, [by])
+    bins: list[list[int]] = []
+    for at in order.tolist():
+        if not bins or group[bins[-1][0]] != group[at] or not fits(np.array([*bins[-1], at]), 0):
+            bins.append([])
+        bins[-1].append(at)
+    for number, rows in enumerate(bins):
+        start[rows] = number
+    reached = random_exchanges(exchangeable(release), group, start, fits, seconds=EXCHANGE_SECONDS)
+    title = f"truck linkage, {num:,} parcels, two quantities by town, {plan.num_bins} trucks; peer random exchanges, "
+    return row(f"{title}{EXCHANGE_SECONDS:g} s, {len(bins)} trucks", plan.truck_linkage.mean, reached, "mean linkage")
+
+
 def run(*, long: bool = False) -> list[Row]:
     seconds, num = (LONG_SECONDS, NUM_LONG) if long else (SHORT_SECONDS, NUM_SHORT)
     ours(([7, 7, 7, 6, 6, 5, 5, 5, 4, 4], 13), seconds)  # imports are not part of the time
@@ -96,4 +136,4 @@ def run(*, long: bool = False) -> list[Row]:
         for place, (what, unit) in enumerate([("proved", "share of instances"), ("time", "CPU seconds an instance")]):
             means = [sum(found[place] for found in side) / len(side) for side in (mine, theirs)]
             rows.append(row(f"{title}: {what}", *means, unit))
-    return rows
+    return [*rows, linkage(10_000 if long else 1200, seconds)]

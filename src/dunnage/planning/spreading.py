@@ -21,7 +21,7 @@ from dunnage.errors import NoPlanError, ParameterError
 from dunnage.exact import Exact, exact, shown_number
 from dunnage.kernels.bins import ChancePacker, ClassPacking
 from dunnage.kernels.bins.chances import ClassSizes
-from dunnage.kernels.bins.spreading import MAX_ROUNDS, TypeLoads, over_caps, spread_items
+from dunnage.kernels.bins.spreading import MAX_ROUNDS, TypeLoads, exchange_checked, over_caps, spread_items
 from dunnage.planning.linkage import ESTIMATE_SECONDS, NoisyRows, exchangeable, noisy_linkage, slots_linkage
 from dunnage.planning.plan import Linkage, LinkageOffer, Slots
 from dunnage.planning.problem import PackingProblem, Whole
@@ -379,7 +379,11 @@ def spread_slots(
     begun = time.monotonic()
     if value(start) > linkage.mean + 1e-9 or time.monotonic() - begun > COUNTING_SECONDS:
         return slots, linkage
-    bins = _exchanged(problem, start, class_of, len(kinds), value, lambda bins: True, effort, SLOT_STEPS, SLOT_IDLE)
+    bins = exchange_checked(
+        start, problem.group_of_class[class_of], len(kinds), value,
+        lambda bins: not over_caps(class_of, bins, problem.caps, len(kinds)),
+        deadline=effort.deadline, steps=SLOT_STEPS, max_idle=SLOT_IDLE,
+    )  # fmt: skip
     better = stated(bins)
     return (slots, linkage) if better is None else (Slots.of_assignment(bins, class_of), better)
 
@@ -405,42 +409,8 @@ def spread_checked(
 
     if not release.noisy and together(look, bin_of_row) <= least_together(look, num_bins):
         return bin_of_row
-    return _exchanged(
-        problem, bin_of_row, problem.class_id, num_bins, value, accepted, effort, CHECKED_STEPS, CHECKED_IDLE
-    )
-
-
-def _exchanged(
-    problem: PackingProblem,
-    start: IntArray,
-    class_of: IntArray,
-    num_bins: int,
-    value: Callable[[IntArray], float],
-    accepted: Callable[[IntArray], bool],
-    effort: Effort,
-    steps: int,
-    max_idle: int,
-) -> IntArray:
-    """Move or exchange two random rows again and again, and keep what is accepted and has no higher value."""
-    draw = np.random.default_rng(0)
-    group = problem.group_of_class[class_of]
-    best, least, idle = start, value(start), 0
-    for _ in range(steps):
-        idle += 1
-        if idle > max_idle or effort.over:
-            break
-        one, other = draw.integers(len(group), size=2).tolist()
-        bins = best.copy()
-        if draw.random() < 0.3:
-            to = int(draw.integers(num_bins))
-            if (best == best[one]).sum() == 1 or (group[best == to] != group[one]).any():
-                continue
-            bins[one] = to
-        elif group[one] == group[other]:
-            bins[one], bins[other] = best[other], best[one]
-        if np.array_equal(bins, best) or (now := value(bins)) > least:
-            continue
-        if not over_caps(class_of, bins, problem.caps, num_bins) and accepted(bins):
-            idle = 0 if now < least - 1e-12 else idle
-            best, least = bins, now
-    return best
+    return exchange_checked(
+        bin_of_row, problem.group, num_bins, value,
+        lambda bins: not over_caps(problem.class_id, bins, problem.caps, num_bins) and accepted(bins),
+        deadline=effort.deadline, steps=CHECKED_STEPS, max_idle=CHECKED_IDLE,
+    )  # fmt: skip

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -147,6 +148,40 @@ def spread_items(
     spread = np.empty_like(bin_of)
     spread[order] = best
     return spread
+
+
+def exchange_checked(
+    start: IntArray,
+    group_of: IntArray,
+    num_bins: int,
+    value: Callable[[IntArray], float],  # what is to be low
+    accepted: Callable[[IntArray], bool],  # asked only if the value is no higher
+    *,
+    deadline: float,
+    steps: int,
+    max_idle: int,  # steps without a lower value
+) -> IntArray:
+    """Move or exchange two random items again and again, under any check of all bins; for small packings."""
+    draw = np.random.default_rng(0)
+    best, least, idle = start, value(start), 0
+    for _ in range(steps):
+        idle += 1
+        if idle > max_idle or time.monotonic() >= deadline:
+            break
+        one, other = draw.integers(len(group_of), size=2).tolist()
+        bins = best.copy()
+        if draw.random() < 0.3:
+            to = int(draw.integers(num_bins))
+            if (best == best[one]).sum() == 1 or (group_of[best == to] != group_of[one]).any():
+                continue
+            bins[one] = to
+        elif group_of[one] == group_of[other]:
+            bins[one], bins[other] = best[other], best[one]
+        if np.array_equal(bins, best) or (now := value(bins)) > least or not accepted(bins):
+            continue
+        idle = 0 if now < least - 1e-12 else idle
+        best, least = bins, now
+    return best
 
 
 def over_caps(type_of: IntArray, bin_of: IntArray, caps: IntArray, num_bins: int) -> int:
