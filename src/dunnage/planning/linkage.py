@@ -34,6 +34,7 @@ from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.errors import ParameterError
 from dunnage.kernels.bins.exchanges import over_caps, spread_items
 from dunnage.kernels.bins.fills import FillSlots, Items, count_fills, estimate_chances
+from dunnage.kernels.deadline import Deadline
 from dunnage.model.certificate import NoiseCell
 from dunnage.model.domains import Numeric, domain_from
 from dunnage.model.laws import Cell, Cells, LaplaceLaw, Law, PiecewiseLaw
@@ -91,6 +92,7 @@ def _largest_shares(group: IntArray, bin_of_row: IntArray) -> tuple[IntArray, In
 
 VARIANTS = 6
 ESTIMATE_SECONDS = 4.0
+COUNT_SECONDS = 0.25
 SEALED_NOTE = (
     "the best guess of someone who knows the weight of one released package, the release and the slots, and that the "
     "owner fills them at random among all fills that fit; no outcome, no second package"
@@ -138,16 +140,16 @@ def slots_linkage(
     """
     table = slots.table(len(room), int(class_of.max()) + 1)
     items, places = Items(class_of, sizes), FillSlots(table, room)
-    fills = count_fills(items, places, deadline=time.monotonic() + max(seconds, 1.0))
+    fills = count_fills(items, places, deadline=Deadline.after(max(seconds, COUNT_SECONDS)))
     if fills is not None and fills.number:
-        return _stated(fills.chances(), "exact").model_copy(update={"fills": storable_count(fills.number)})
+        return _stated(fills.best_chances(), "exact").model_copy(update={"fills": storable_count(fills.number)})
     if seconds <= 0:
         return None
     estimate = estimate_chances(items, places, seconds=seconds)
     if estimate is None:
         # Without an estimate, the only safe statement is certainty.
         return Linkage(mean=1.0, worst=1.0, kind="estimate", note=f"there was no time for an estimate; {SEALED_NOTE}")
-    return _stated(estimate.chances, "estimate").model_copy(update={"error": float(np.max(estimate.error))})
+    return _stated(estimate.best_chances, "estimate").model_copy(update={"error": float(np.max(estimate.error))})
 
 
 def storable_count(number: int | None) -> int | float | None:
@@ -157,8 +159,7 @@ def storable_count(number: int | None) -> int | float | None:
     return float(min(number, 10**300))
 
 
-def _stated(chances: FloatArray, kind: Literal["exact", "estimate"]) -> Linkage:
-    best = chances.max(axis=1, initial=0.0)
+def _stated(best: FloatArray, kind: Literal["exact", "estimate"]) -> Linkage:
     worst = min(float(best.max()), 1.0)  # rounding may lift a certain truck above 1
     mean = min(float(best.mean()), worst)  # rounding may lift the mean of equal chances
     return Linkage(mean=mean, worst=worst, kind=kind, note=SEALED_NOTE)

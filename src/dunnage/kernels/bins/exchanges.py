@@ -59,9 +59,10 @@ def spread_items(
 
 def _value(class_of: IntArray, bin_of: IntArray, caps: IntArray, num_bins: int) -> tuple[int, int]:
     """Return the items above the caps, and the sum over classes of the largest number of items in one bin."""
-    counts = np.zeros((len(caps), num_bins), dtype=np.int64)
-    np.add.at(counts, (class_of, bin_of), 1)
-    return int(np.maximum(counts - caps[:, None], 0).sum()), int(counts.max(axis=1).sum())
+    pairs, counts = np.unique(class_of * num_bins + bin_of, return_counts=True)
+    largest = np.zeros(len(caps), dtype=np.int64)
+    np.maximum.at(largest, pairs // num_bins, counts)
+    return int(np.maximum(counts - caps[pairs // num_bins], 0).sum()), int(largest.sum())
 
 
 def over_caps(class_of: IntArray, bin_of: IntArray, caps: IntArray, num_bins: int) -> int:
