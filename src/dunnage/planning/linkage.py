@@ -93,6 +93,7 @@ def _largest_shares(group: IntArray, bin_of_row: IntArray) -> tuple[IntArray, In
 VARIANTS = 6
 ESTIMATE_SECONDS = 4.0
 COUNT_SECONDS = 0.25
+SECONDS_PER_CELL = 2.5e-7  # to look at a bin and a class, before anything is counted
 SEALED_NOTE = (
     "the best guess of someone who knows the weight of one released package, the release and the slots, and that the "
     "owner fills them at random among all fills that fit; no outcome, no second package"
@@ -138,7 +139,12 @@ def slots_linkage(
 
     None if the fills cannot be counted and there is no time for an estimate.
     """
-    table = slots.table(len(room), int(class_of.max()) + 1)
+    # Without an estimate, the only safe statement is certainty.
+    unknown = Linkage(mean=1.0, worst=1.0, kind="estimate", note=f"there was no time for an estimate; {SEALED_NOTE}")
+    num_classes = int(class_of.max()) + 1
+    if max(seconds, COUNT_SECONDS) < SECONDS_PER_CELL * len(room) * num_classes:
+        return unknown if seconds > 0 else None
+    table = slots.table(len(room), num_classes)
     items, places = Items(class_of, sizes), FillSlots(table, room)
     fills = count_fills(items, places, deadline=Deadline.after(max(seconds, COUNT_SECONDS)))
     if fills is not None and fills.number:
@@ -147,8 +153,7 @@ def slots_linkage(
         return None
     estimate = estimate_chances(items, places, seconds=seconds)
     if estimate is None:
-        # Without an estimate, the only safe statement is certainty.
-        return Linkage(mean=1.0, worst=1.0, kind="estimate", note=f"there was no time for an estimate; {SEALED_NOTE}")
+        return unknown
     return _stated(estimate.best_chances, "estimate").model_copy(update={"error": float(np.max(estimate.error))})
 
 

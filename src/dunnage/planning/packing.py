@@ -24,7 +24,7 @@ from dunnage.arrays import FloatArray, IntArray
 from dunnage.errors import NoPlanError, ParameterError
 from dunnage.exact import Exact, exact, plain
 from dunnage.kernels.bins import ChancePacker, ClassPacking, Members, l2_bound, pack_bins, whole_numbers
-from dunnage.kernels.bins.certified import pack_types, pack_vectors
+from dunnage.kernels.bins.certified import bound_cost, pack_types, pack_vectors
 from dunnage.kernels.bins.chances import ClassSizes, within_class_permutations
 from dunnage.kernels.bins.covering import CoverProgram, KindPatterns, PatternList
 from dunnage.kernels.bins.exchanges import MAX_CELLS, over_caps, spread_items
@@ -427,6 +427,11 @@ class _Packer:
                 room = problem.trucks[0].capacity[known.name]
                 lower = np.minimum(known.lower, room)
                 least = max(least, pack_apart(lower, room, rows_by_group(problem.group), self.deadline, None)[1])
+        else:
+            whole = problem.whole([known.lower for known in problem.known])
+            kinds, parts = problem.kinds(whole.below_rooms), rows_by_group(problem.group)
+            costs = [int(kind.cost) for kind in kinds]
+            least = bound_cost([whole.below[rows] for rows in parts], kinds, costs, Deadline(self.deadline))
         facts = {"from_": f"upper bounds: {len(problem.class_sizes)} classes"}
         return replace(solution, bound=min(least, solution.bound), facts=facts)
 
@@ -609,7 +614,7 @@ def _fits_surely(rests_on: str) -> Certified:
 
 
 def _short(deadline: float) -> float:
-    return min(LINKAGE_SECONDS, max(deadline - time.monotonic(), 0.02))
+    return Deadline(deadline).part(most=LINKAGE_SECONDS).left
 
 
 def _check_count(problem: PackingProblem, num: int, bound: int) -> None:
@@ -683,7 +688,7 @@ def _less_linked(
         tighter = ChancePacker(
             packer.classes, caps, packer.kinds, risk=packer.exact_risk, groups=packer.groups, seed=packer.seed
         )
-        packing = tighter.solve(seconds=max(stop - time.monotonic(), 0.02), aim=plan.cost)
+        packing = tighter.solve(seconds=Deadline(stop).left, aim=plan.cost)
         if packing is not None and packing.cost <= plan.cost:
             best, low = replace(packing, bound=plan.bound), middle
         else:

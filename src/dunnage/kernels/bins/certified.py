@@ -499,6 +499,10 @@ class ChancePacker:
         if search.done:
             return self._answer(search)
         listings = self._listings(search, EXACT_WORK, step=1, upward=True) if self.members_known else None
+        if listings is None and len(self.kinds[0].capacity) > 1:
+            for resource in (-1, *range(len(self.kinds[0].capacity))):
+                if not search.done:
+                    search.offer(self.greedy(resource=resource))
         if listings is not None:
             if not self._cover(search, listings, listings):
                 return None
@@ -587,8 +591,10 @@ class ChancePacker:
     def _answer(self, search: _PlanSearch) -> ClassPacking | None:
         return None if search.plan is None else replace(search.plan, bound=min(search.bound, search.plan.cost))
 
-    def greedy(self, generator: np.random.Generator | None = None) -> ClassPacking | None:
+    def greedy(self, generator: np.random.Generator | None = None, resource: int | None = None) -> ClassPacking | None:
         """Put items one after another, largest first, into the first bin where everything still certainly fits.
+
+        The largest item is that with the largest share of a bin in any resource, or in one, or of all together (-1).
 
         New bins are of the kind with the least cost for its capacity; then each is exchanged for the cheapest kind that
         still takes its items. With a generator, sizes and values of kinds vary a little.
@@ -596,7 +602,11 @@ class ChancePacker:
         largest = self.worst
         capacities = np.array([kind.capacity for kind in self.kinds], dtype=np.int64)
         scale = np.maximum(capacities.max(axis=0), 1).astype(np.float64)
-        weight = np.repeat([(table[1] / scale).max() for table in largest], self.demand)
+        shares = np.array([table[1] for table in largest]) / scale
+        by_class = (
+            shares.max(axis=1) if resource is None else shares.sum(axis=1) if resource < 0 else shares[:, resource]
+        )
+        weight = np.repeat(by_class, self.demand)
         values = [
             cost / max(float(line.mean()), 1e-9) for cost, line in zip(self.costs, capacities / scale, strict=True)
         ]

@@ -17,7 +17,8 @@ import numpy as np
 from dunnage.arrays import FloatArray, IntArray, kernel
 from dunnage.kernels.deadline import Deadline
 
-MAX_COUNTS = 20_000_000
+MAX_TYPES = 5000
+MAX_COUNTS = 5_000_000
 """Types times bins: above this, a table of how many items of a type are in a bin takes too much time and memory."""
 OPEN_BINS = 100
 MAX_PREFERENCES = 24
@@ -40,6 +41,8 @@ class TypePacking(NamedTuple):
 
 def too_many_types(sizes: IntArray, numbers: IntArray, capacities: IntArray) -> bool:
     """Return whether a table of types and bins would be too large."""
+    if len(sizes) > MAX_TYPES:
+        return True
     loads = (sizes * numbers[:, None]).sum(axis=0, dtype=np.float64)
     return len(sizes) * float((loads / np.maximum(capacities.max(axis=0), 1)).max()) > MAX_COUNTS
 
