@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 NO_BREAK = "\N{NO-BREAK SPACE}"
 _ROUNDING = 1e-9  # a share this close to the whole counts as the whole
@@ -21,6 +22,16 @@ def number_text(value: float) -> str:
 def several(num: int, noun: str) -> str:
     """Write a count with its noun: ``1 trip``, ``1,000 trips``."""
     return f"{num:,} {noun}{'' if num == 1 else 's'}"
+
+
+def for_unit(sentence: str, unit: str) -> str:
+    """Name what a policy protects in a sentence about packages: ``a package`` becomes ``an order``."""
+    if unit == "package" or not unit.strip():
+        return sentence
+    article = "an" if unit[0].lower() in "aeiou" else "a"
+    for old, new in (("a package", f"{article} {unit}"), ("packages", f"{unit}s"), ("package", unit)):
+        sentence = re.sub(rf"\b{old}\b", lambda _, new=new: new, sentence)
+    return sentence
 
 
 def rounded_percent(share: float) -> str:

@@ -22,7 +22,7 @@ import numpy as np
 
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.errors import NoPlanError, ParameterError
-from dunnage.exact import Exact, exact, plain
+from dunnage.exact import Exact, exact, plain, share
 from dunnage.kernels.bins import ChancePacker, ClassPacking, Members, l2_bound, pack_bins, whole_numbers
 from dunnage.kernels.bins.certified import bound_cost, pack_types, pack_vectors
 from dunnage.kernels.bins.chances import ClassSizes, within_class_permutations
@@ -44,6 +44,7 @@ from dunnage.planning.plan import Certified, Linkage, Plan, Slots, Unplanned, wh
 from dunnage.planning.problem import PackingProblem, Telling, Whole, rows_by_group
 from dunnage.planning.trucks import Truck
 from dunnage.release import Release
+from dunnage.text import for_unit
 
 Progress = Callable[[str], None]
 
@@ -162,11 +163,19 @@ def pack(
         by=by,
         apart=apart,
         spread=spread,
-        margin=None if margin is None else plain(exact(margin, what="margin")),
+        margin=None if margin is None else plain(share(margin, what="margin")),
         certified=solution.certified,
-        truck_linkage=_linkage(release, solution),
+        protects=release.certificate.guarantee.protects,
+        truck_linkage=_linkage_for_unit(release, solution),
         unplanned=Unplanned(count=suppressed, suppressed=suppressed, left_out=None if leaves_out else 0),
     )
+
+
+def _linkage_for_unit(release: Release, solution: _Solution) -> Linkage | None:
+    linkage = _linkage(release, solution)
+    if linkage is None:
+        return None
+    return linkage.model_copy(update={"note": for_unit(linkage.note, release.certificate.guarantee.protects)})
 
 
 def _linkage(release: Release, solution: _Solution) -> Linkage | None:
@@ -779,6 +788,7 @@ class BudgetedPacking(NamedTuple):
 def budget_of(model: Robust, num_rows: int, in_bin: int) -> float:
     """Return how many rows of a bin may deviate at the same time."""
     over = num_rows if model.budget == "published" else in_bin
+    assert model.risk is not None  # such a budget has one
     return math.sqrt(-2 * over * math.log(float(model.risk) / num_rows))
 
 

@@ -34,7 +34,7 @@ from dunnage.planning.dispatch import Service
 from dunnage.planning.models import PackingModel
 from dunnage.planning.trucks import Truck
 from dunnage.tables.reader import listing_rows, read_listing, write_lines
-from dunnage.text import percent, several
+from dunnage.text import for_unit, percent, several
 
 FORMAT = 1
 PLAN_FILE = "plan.json"
@@ -75,9 +75,10 @@ class Linkage(Model):
     if_seen_to_fit: Share | None = None  # upper bound for someone who also sees that everything fitted
 
 
-def linkage_text(linkage: Linkage) -> str:
+def linkage_text(linkage: Linkage, unit: str) -> str:
+    knows = for_unit("someone who knows a package's weight", unit)
     return (
-        f"someone who knows a package's weight can name its truck {percent(linkage.mean)} of the time on average, "
+        f"{knows} can name its truck {percent(linkage.mean)} of the time on average, "
         f"{percent(linkage.worst)} in the worst case ({linkage.kind})"
     )
 
@@ -123,6 +124,7 @@ class PlanDocument(Model):
     margin: Annotated[Number | str, AfterValidator(_checked_margin)] | None = None  # older plans have none
     certified: OrEmpty[Certified]
     trucks: list[_TruckLine]
+    protects: str = "package"  # what one row is; older plans do not say
     truck_linkage: OrEmpty[Linkage]
     unplanned: OrEmpty[Unplanned]
     software: Software | None = None
@@ -271,6 +273,7 @@ class Plan:
     certified: Certified | None = None  # how likely every bin fits in truth; None if the model proves nothing about it
     truck_linkage: Linkage | None = None  # None if the release does not state the law of its noise
     unplanned: Unplanned | None = None  # packages known to travel outside the plan
+    protects: str = "package"  # what one row is, as the certificate of the release says
     external: bool = False  # whether another program made it
     private: bool = False  # whether it uses private data, and so must stay with the owner
 
@@ -362,9 +365,10 @@ class Plan:
         if self.margin is not None:
             lines.append(f"Margin      {self.margin} of every capacity is left free")
         if linkage:
-            lines.append(f"Linkage     {linkage_text(linkage)}")
+            lines.append(f"Linkage     {linkage_text(linkage, self.protects)}")
         if self.unplanned is not None and (outside := self.unplanned.count):
-            lines.append(f"Unplanned   {outside} package{' travels' if outside == 1 else 's travel'} outside the plan")
+            travels = "travels" if outside == 1 else "travel"
+            lines.append(f"Unplanned   {several(outside, self.protects)} {travels} outside the plan")
         return "\n".join([*lines, f"Seconds     {self.seconds:.2f}"])
 
     def write(self, folder: str | os.PathLike[str], *, force: bool = False) -> Path:
