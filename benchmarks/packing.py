@@ -4,6 +4,8 @@
 The peer solves the textbook model (is item i in bin j, is bin j used) with one worker in a process of its own; its
 seconds are those of the solver. Both have the same time limit. Instances are the papers' settings, drawn again, and
 published hard ones if the data folder is there (``DUNNAGE_DATA``, default ``../shared/data``).
+
+Last, how long large plans take against their time limit: seconds on the wall, on an idle machine.
 """
 
 from __future__ import annotations
@@ -12,11 +14,14 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from benchmarks.measuring import Row, row, taken
+import dunnage as dn
+from benchmarks.measuring import Row, dataset, row, taken
 from dunnage.kernels.bins import pack_bins
 from dunnage.samples import draw_weights, package_setting
 
@@ -24,6 +29,7 @@ SETTINGS = {"II": "50-L-U", "V": "25-L-Un", "unequal-50": "50-L-Un"}
 HARD = ("HARD0", "HARD2")
 SHORT_SECONDS, LONG_SECONDS = 5.0, 20.0
 NUM_SHORT, NUM_LONG = 5, 10
+MANY, LIMIT, MIN_LIMIT = 100_000, 10.0, 0.1
 DATA = Path(os.environ.get("DUNNAGE_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 
 Instance = tuple[list[int], int]
@@ -96,4 +102,44 @@ def run(*, long: bool = False) -> list[Row]:
         for place, (what, unit) in enumerate([("proved", "share of instances"), ("time", "CPU seconds an instance")]):
             means = [sum(found[place] for found in side) / len(side) for side in (mine, theirs)]
             rows.append(row(f"{title}: {what}", *means, unit))
+    return rows + limits()
+
+
+# Time limits
+
+
+def parcels(num: int, *, several: bool) -> dn.Release:
+    """Release weights, and volumes if ``several``, as multisets in eight zones."""
+    generator = np.random.default_rng(num)
+    weight = np.round(generator.lognormal(1.5, 0.9, num).clip(0.1, 60), 1)
+    columns = {"weight": weight, "zone": generator.integers(0, 8, num).astype(str)}
+    number = {"kind": "numeric", "domain": [0, 60]}
+    attributes: dict[str, dict[str, object]] = {"weight": number, "zone": {"role": "public"}}
+    if several:
+        columns["volume"] = np.rint(weight * generator.lognormal(0.8, 0.6, num)).clip(1, 400)
+        attributes["volume"] = {**number, "domain": [0, 400]}
+    mechanism = dn.Partition(k=5, statistic="multiset")
+    return mechanism.release(dataset(columns, attributes), ledger=dn.Ledger(":memory:"), noise=dn.Noise(seed=1)).release
+
+
+def limits() -> list[Row]:
+    one, two = parcels(MANY, several=False), parcels(MANY, several=True)
+    mixed = [dn.Truck(name="small", capacity={"weight": 300.0}, cost=0.7)]
+    mixed.append(dn.Truck(name="large", capacity={"weight": 800.0}, cost=1.4))
+    rooms = ["weight=500", "volume=1500"]
+    cases: dict[str, tuple[float, dict[str, Any]]] = {
+        "robust": (MIN_LIMIT, {"release": one, "capacity": 500, "model": dn.Robust()}),
+        "stochastic, two quantities": (LIMIT, {"release": two, "capacity": rooms, "model": dn.Stochastic()}),
+        "sealed": (LIMIT, {"release": one, "capacity": 500, "model": dn.Sealed()}),
+        "two kinds of truck": (LIMIT, {"release": one, "trucks": mixed}),
+        "two quantities, eight groups": (LIMIT, {"release": two, "capacity": rooms, "by": "zone"}),
+    }
+    rows = []
+    for name, (seconds, options) in cases.items():
+        dn.pack(**options, seconds=MIN_LIMIT)  # compiles and imports
+        start = time.perf_counter()
+        dn.pack(**options, seconds=seconds)
+        spent = time.perf_counter() - start
+        title = f"pack {MANY:,} parcels, {name}; peer: the time limit, {seconds:g} s"
+        rows.append(row(title, spent, seconds, "seconds"))
     return rows

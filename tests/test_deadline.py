@@ -63,13 +63,13 @@ class Jumping:
 @functools.cache
 def released(num: int, *, several: bool, k: int = 4) -> dn.Release:
     generator = np.random.default_rng(num)
-    weight = np.round(generator.lognormal(1.5, 0.8, num).clip(0.2, 60), 1)
+    weight = np.round(generator.lognormal(1.5, 0.8, num).clip(0.2, 25), 1)
     columns: dict[str, Any] = {"weight": weight, "zone": [str(i % 2) for i in range(num)]}
     number = {"role": "quasi-identifier", "kind": "numeric"}
-    attributes: dict[str, Any] = {"weight": {**number, "domain": [0, 60], "unit": "kg"}, "zone": {"role": "public"}}
+    attributes: dict[str, Any] = {"weight": {**number, "domain": [0, 25], "unit": "kg"}, "zone": {"role": "public"}}
     if several:
-        columns["volume"] = np.rint(weight * generator.lognormal(0.8, 0.6, num)).clip(1, 300)
-        attributes["volume"] = {**number, "domain": [0, 300], "unit": "l"}
+        columns["volume"] = np.rint(weight * generator.lognormal(0.8, 0.6, num)).clip(1, 90)
+        attributes["volume"] = {**number, "domain": [0, 90], "unit": "l"}
     mechanism = {"name": "partition", "k": k, "statistic": "multiset"}
     document = {"dataset": "loads", "protects": "parcel", "attributes": attributes, "mechanism": mechanism}
     data = dn.Dataset.from_table(pa.table(columns), dn.Policy.from_dict(document))
@@ -78,14 +78,14 @@ def released(num: int, *, several: bool, k: int = 4) -> dn.Release:
 
 
 def trucks(several: bool, mixed: bool) -> list[dn.Truck]:
-    room = {"weight": 90.0, **({"volume": 320.0} if several else {})}
+    room = {"weight": 30.0, **({"volume": 110.0} if several else {})}
     large = {name: 1.7 * capacity for name, capacity in room.items()}
     kinds = [dn.Truck(name="small", capacity=room), dn.Truck(name="large", capacity=large, cost=1.6)]
     return kinds if mixed else kinds[:1]
 
 
 def check_true(release: dn.Release, plan: dn.Plan) -> None:
-    """Check that every row has a place, groups are apart, upper bounds fit, and the bound is not above the objective."""
+    """Check that every row has a place, groups are apart, upper bounds fit, and the bound is at most the objective."""
     assert 0 <= plan.bound <= plan.objective
     if plan.slots is not None:
         placed = np.bincount(plan.slots.class_id, weights=plan.slots.count)
@@ -124,7 +124,7 @@ def test_plans_are_true_and_nothing_begins_after_the_limit(name: str, several: b
     simple = name in ("items", "published")
     if simple and several:
         return  # these pack one quantity
-    release = released(48, several=several)
+    release = released(32, several=several)
     for mixed, at in itertools.product((False, True), (2, 9, 60)):
         if simple and mixed:
             continue
@@ -143,11 +143,11 @@ def test_a_limit_of_a_tenth_of_a_second_gives_a_plan(model: Any) -> None:
 
 def test_several_quantities_keep_the_limit() -> None:
     release = released(400, several=True)
-    options: dict[str, Any] = {"trucks": trucks(True, False), "model": dn.Stochastic()}
+    options: dict[str, Any] = {"capacity": [120, "volume=360"], "model": dn.Stochastic(), "by": "zone"}
     dn.pack(release, seconds=0.2, **options)  # compiles
     start = time.process_time()
     plan = dn.pack(release, seconds=0.5, **options)
-    assert time.process_time() - start < 8  # took 20 seconds
+    assert time.process_time() - start < 5  # took 20 seconds
     check_true(release, plan)
 
 
@@ -374,8 +374,8 @@ def test_shares_are_read_in_any_form() -> None:
     for wrong in ("%", "5%%", "five%", "5 percent", "105%"):
         with pytest.raises(ParameterError):
             dn.Stochastic(risk=wrong)
-    release = released(48, several=False)
-    plan = dn.pack(release, capacity=90, margin="10%", seconds=1)
+    release = released(32, several=False)
+    plan = dn.pack(release, capacity=30, margin="10%", seconds=1)
     assert plan.margin == 0.1
 
 
@@ -386,7 +386,7 @@ def test_a_risk_for_the_largest_members_is_refused() -> None:
 
 
 def test_plans_name_what_the_policy_protects() -> None:
-    plan = dn.pack(released(48, several=False), capacity=90, seconds=1)
+    plan = dn.pack(released(32, several=False), capacity=30, seconds=1)
     assert plan.protects == "parcel"
     assert "a parcel's weight" in plan.summary()
     assert "package" not in str(plan.to_dict()) + plan.summary()

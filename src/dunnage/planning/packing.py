@@ -1037,7 +1037,10 @@ def _solve_highs(
         *([LinearConstraint(sparse(apart), ub=1.0)] if apart else []),
     ]
     # A relative gap would stop short of the optimum when there are many bins.
-    options = {"time_limit": max(deadline.left, SOLVER_SECONDS), "mip_rel_gap": 0.0}
+    seconds = deadline.left
+    if not seconds:
+        return None, 0
+    options = {"time_limit": max(seconds, SOLVER_SECONDS), "mip_rel_gap": 0.0}
     result = milp(cost, constraints=rules, integrality=np.ones(num), bounds=Bounds(0, 1), options=options)
     dual = result.get("mip_dual_bound")
     bound = math.ceil(dual - _BOUND_MARGIN) if dual is not None and math.isfinite(dual) else 0

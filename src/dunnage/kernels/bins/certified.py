@@ -155,8 +155,8 @@ class FleetPricing:
     def solve(self, *, at_most: int | None) -> FleetPacking:
         """Generate patterns, then choose among them; ``at_most`` is the largest cost of interest."""
         bound, fresh = 0, True
-        while fresh and not self.deadline.late:
-            prices = solve_prices(self._table(), seconds=self.deadline.left)
+        while fresh and (seconds := self.deadline.left):
+            prices = solve_prices(self._table(), seconds=seconds)
             if prices is None:
                 break
             # Add the patterns that are worth more than they cost.
@@ -187,7 +187,8 @@ class FleetPricing:
                 if bound >= math.ceil(prices.objective / self.step - _MARGIN) * self.step:
                     break
         table = self._table()
-        answer = None if self.deadline.late else solve_program(table, at_most=at_most, seconds=self.deadline.left)
+        left = self.deadline.left
+        answer = solve_program(table, at_most=at_most, seconds=left) if left else None
         unused = np.zeros(len(table.kinds), dtype=np.int64)
         values = unused if answer is None or answer.values is None else answer.values
         rows = np.repeat(np.arange(len(values)), values)
@@ -680,7 +681,8 @@ class ChancePacker:
                 break
             plan = self.greedy(generator)
             search.offer(plan)
-        if search.done or not met:
+        seconds = search.deadline.part(most=COMBINE_SECONDS).left
+        if search.done or not met or not seconds:
             return
         kinds = np.array([kind for kind, _ in met], dtype=np.int64)
         patterns = np.array(list(met.values()), dtype=np.int64)
@@ -689,7 +691,7 @@ class ChancePacker:
         answer = solve_program(
             table,
             at_most=None if search.plan is None else search.plan.cost - math.gcd(*self.costs),
-            seconds=min(search.deadline.left, COMBINE_SECONDS),
+            seconds=seconds,
         )
         if answer.values is not None:
             rows = np.repeat(np.arange(len(kinds)), answer.values)

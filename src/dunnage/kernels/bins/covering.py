@@ -464,9 +464,10 @@ class _Relaxed:
         matrix = program.matrix[rows]
         inside = self._first(matrix)
         while True:
-            if deadline.late:
+            seconds = deadline.left
+            if not seconds:
                 return False
-            prices = solve_prices(program.table(rows[inside], self.use, self.budget), seconds=deadline.left)
+            prices = solve_prices(program.table(rows[inside], self.use, self.budget), seconds=seconds)
             if prices is None:
                 return False
             worth = matrix @ prices.cover

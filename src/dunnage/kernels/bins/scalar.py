@@ -441,9 +441,8 @@ def _generate(search: _BinSearch, problem: Sizes, pool: _Pool, num_fixed: int = 
     """
     pricing = Pricing(problem, deadline=search.deadline)
     while True:
-        relaxed = (
-            None if search.deadline.late else relax_cover(pool.table, problem.demand, seconds=search.deadline.left)
-        )
+        seconds = search.deadline.left
+        relaxed = relax_cover(pool.table, problem.demand, seconds=seconds) if seconds else None
         if relaxed is None:
             return None
         prices = (np.clip(relaxed.prices, 0.0, 1.0) * PRICE_SCALE).astype(np.int64)
