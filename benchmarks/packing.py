@@ -5,6 +5,8 @@ The peer solves the textbook model (is item i in bin j, is bin j used) with one 
 seconds are those of the solver. Both have the same time limit. Instances are the papers' settings, drawn again, and
 published hard ones if the data folder is there (``DUNNAGE_DATA``, default ``../shared/data``). Truck linkage: of plans
 on parcels with two quantities in two towns, against two seconds of random exchanges of rows with as many trucks.
+
+Last, how long large plans take against their time limit: seconds on the wall, on an idle machine.
 """
 
 from __future__ import annotations
@@ -13,7 +15,9 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from tests.oracles.exchanges import random_exchanges
@@ -30,6 +34,7 @@ HARD = ("HARD0", "HARD2")
 SHORT_SECONDS, LONG_SECONDS = 5.0, 20.0
 NUM_SHORT, NUM_LONG = 5, 10
 EXCHANGE_SECONDS = 2.0
+MANY, LIMIT, MIN_LIMIT = 100_000, 10.0, 0.1
 DATA = Path(os.environ.get("DUNNAGE_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 
 Instance = tuple[list[int], int]
@@ -136,4 +141,44 @@ def run(*, long: bool = False) -> list[Row]:
         for place, (what, unit) in enumerate([("proved", "share of instances"), ("time", "CPU seconds an instance")]):
             means = [sum(found[place] for found in side) / len(side) for side in (mine, theirs)]
             rows.append(row(f"{title}: {what}", *means, unit))
-    return [*rows, linkage(10_000 if long else 1200, seconds)]
+    return [*rows, linkage(10_000 if long else 1200, seconds), *limits()]
+
+
+# Time limits
+
+
+def many_parcels(num: int, *, several: bool) -> dn.Release:
+    """Release weights, and volumes if ``several``, as multisets in eight zones."""
+    generator = np.random.default_rng(num)
+    weight = np.round(generator.lognormal(1.5, 0.9, num).clip(0.1, 60), 1)
+    columns = {"weight": weight, "zone": generator.integers(0, 8, num).astype(str)}
+    number = {"kind": "numeric", "domain": [0, 60]}
+    attributes: dict[str, dict[str, object]] = {"weight": number, "zone": {"role": "public"}}
+    if several:
+        columns["volume"] = np.rint(weight * generator.lognormal(0.8, 0.6, num)).clip(1, 400)
+        attributes["volume"] = {**number, "domain": [0, 400]}
+    mechanism = dn.Partition(k=5, statistic="multiset")
+    return mechanism.release(dataset(columns, attributes), ledger=dn.Ledger(":memory:"), noise=dn.Noise(seed=1)).release
+
+
+def limits() -> list[Row]:
+    one, two = many_parcels(MANY, several=False), many_parcels(MANY, several=True)
+    mixed = [dn.Truck(name="small", capacity={"weight": 300.0}, cost=0.7)]
+    mixed.append(dn.Truck(name="large", capacity={"weight": 800.0}, cost=1.4))
+    rooms = ["weight=500", "volume=1500"]
+    cases: dict[str, tuple[float, dict[str, Any]]] = {
+        "robust": (MIN_LIMIT, {"release": one, "capacity": 500, "model": dn.Robust()}),
+        "stochastic, two quantities": (LIMIT, {"release": two, "capacity": rooms, "model": dn.Stochastic()}),
+        "sealed": (LIMIT, {"release": one, "capacity": 500, "model": dn.Sealed()}),
+        "two kinds of truck": (LIMIT, {"release": one, "trucks": mixed}),
+        "two quantities, eight groups": (LIMIT, {"release": two, "capacity": rooms, "by": "zone"}),
+    }
+    rows = []
+    for name, (seconds, options) in cases.items():
+        dn.pack(**options, seconds=MIN_LIMIT)  # compiles and imports
+        start = time.perf_counter()
+        dn.pack(**options, seconds=seconds)
+        spent = time.perf_counter() - start
+        title = f"pack {MANY:,} parcels, {name}; peer: the time limit, {seconds:g} s"
+        rows.append(row(title, spent, seconds, "seconds"))
+    return rows

@@ -6,7 +6,6 @@ from __future__ import annotations
 import itertools
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
@@ -21,6 +20,7 @@ from hypothesis import strategies as st
 from dunnage.errors import ParameterError
 from dunnage.kernels.bins import Packing, Pricing, Sizes, pack_bins, whole_numbers
 from dunnage.kernels.bins import scalar as bins
+from dunnage.kernels.deadline import Deadline
 
 
 def fewest_bins(weights: list[int], capacity: int) -> int:
@@ -116,7 +116,7 @@ def test_dominance_and_listed_patterns_lose_no_packing() -> None:
         assert sorted(map(tuple, listed)) == sorted(map(tuple, grid[(room >= 0) & ~could_grow]))
     problem = Sizes.of(np.arange(1, 1500), list(range(1499)), 10_000)  # deeper than any recursion limit
     assert bins.list_patterns(problem, 50) is None
-    assert bins.list_patterns(problem, 10**9, deadline=time.monotonic()) is None
+    assert bins.list_patterns(problem, 10**9, deadline=Deadline.after(0)) is None
 
 
 @pytest.mark.parametrize("width", [200_000, 7, 3])
@@ -178,14 +178,14 @@ def test_subset_sums_fill_in_a_small_window_and_stop_when_late(monkeypatch: pyte
         monkeypatch.setattr(bins, "MAX_WINDOW", window)
         found = bins.fill_by_subset_sums(items, order, 100)
         check(Packing(found, 0, 0.0), items, 100)
-    assert bins.fill_by_subset_sums(items, order, 100, deadline=time.monotonic() - 1) is None
+    assert bins.fill_by_subset_sums(items, order, 100, deadline=Deadline.after(-1)) is None
 
 
 def test_a_late_table_proves_nothing_and_a_large_one_does_not_overflow() -> None:
     problem = Sizes(np.array([5, 4, 3]), np.array([9, 9, 9]), 12)
     prices = np.array([5, 4, 3]) * 10**8
     assert Pricing(problem).bound(prices) == 9
-    late = Pricing(problem, deadline=time.monotonic() - 1)
+    late = Pricing(problem, deadline=Deadline.after(-1))
     assert (late.bound(prices), late.valuable(prices)) == (0, [])
     problem = Sizes(np.array([7, 3]), np.array([40_003, 50_001]), 400_000)
     pricing = Pricing(problem)

@@ -19,6 +19,7 @@ from scipy import stats
 from dunnage.errors import ParameterError
 from dunnage.kernels.bins import chances as module
 from dunnage.kernels.bins.chances import ROUNDING, Between, Chances, Members, SumLaw, draw_sums, fit_chance
+from dunnage.kernels.deadline import NEVER, Deadline
 
 Member = tuple[int, ...]
 
@@ -164,8 +165,10 @@ def test_convolutions_agree_with_listing() -> None:
 class Unsure(Members):
     """Members whose exact sums are not to be had, only rounded ones."""
 
-    def draws(self, most: int, resource: int | None, step: int, upward: bool) -> list[SumLaw] | None:
-        return None if step == 1 and self.values.max() > 6 else super().draws(most, resource, step, upward)
+    def draws(
+        self, most: int, resource: int | None, step: int, upward: bool, deadline: Deadline = NEVER
+    ) -> list[SumLaw] | None:
+        return None if step == 1 and self.values.max() > 6 else super().draws(most, resource, step, upward, deadline)
 
 
 def uniform_chance(widths: Sequence[int], room: Fraction | int) -> Fraction:

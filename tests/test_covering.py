@@ -6,7 +6,6 @@ from __future__ import annotations
 import itertools
 import math
 import random
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -17,6 +16,7 @@ import pytest
 from dunnage.kernels.bins import covering
 from dunnage.kernels.bins.chances import ROUNDING, Members, draw_sums
 from dunnage.kernels.bins.covering import Cover, CoverProgram, KindPatterns, PatternList, list_patterns
+from dunnage.kernels.deadline import Deadline
 
 Pattern = tuple[int, ...]
 
@@ -74,7 +74,7 @@ def solve(demand: Pattern, kinds: Sequence[Kind], budget: float = math.inf, **op
         np.array(demand), [KindPatterns(listing(kind.patterns, kind.use), kind.cost, kind.count) for kind in kinds]
     )
     use = None if math.isinf(budget) else program.risk
-    return program.solve(deadline=time.monotonic() + 600, use=use, budget=budget, **options)  # type: ignore[arg-type]
+    return program.solve(deadline=Deadline.after(600), use=use, budget=budget, **options)  # type: ignore[arg-type]
 
 
 def check(cover: Cover, demand: Pattern, kinds: Sequence[Kind], budget: float) -> None:
@@ -173,10 +173,10 @@ def test_costs_far_apart_and_covers_that_there_are_not() -> None:
         cover = solve((200_000,), [Kind(((2,),), (0.0,), 1, count)])
         assert (cover.cost, cover.bound) == (cost, cost)
     program = CoverProgram(np.array([3]), [KindPatterns(listing([(1,)]))])
-    cover = program.solve(deadline=time.monotonic() - 1, known_bound=2)  # no time leaves what was known
+    cover = program.solve(deadline=Deadline.after(-1), known_bound=2)  # no time leaves what was known
     assert (cover.cost, cover.bound) == (None, 2)
     program = CoverProgram(np.array([2]), [KindPatterns(listing([(1,), (2,)]))])
-    cover = program.solve(deadline=time.monotonic() + 600, usable=np.array([True, False]))
+    cover = program.solve(deadline=Deadline.after(600), usable=np.array([True, False]))
     assert (cover.cost, cover.bound, cover.rows.tolist()) == (2, 2, [0, 0])  # patterns may be excluded
 
 

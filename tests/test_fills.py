@@ -7,7 +7,6 @@ import itertools
 import math
 import random
 import re
-import time
 from collections import Counter
 from collections.abc import Callable
 from functools import cache
@@ -32,6 +31,7 @@ from dunnage.kernels.bins.fills import (
     seeded_words,
     solve_fill,
 )
+from dunnage.kernels.deadline import Deadline
 from dunnage.noise.source import Noise
 from dunnage.settle import repair
 from dunnage.settle.repair import noise_words, walked_fill
@@ -183,7 +183,7 @@ def test_nothing_to_fill_nothing_feasible_and_limits_kept() -> None:
     assert solve_fill(TWO_PAIRS, tight, seconds=1, words=seeded_words(0)) is None
     items, slots = packed_problem(25, 10, 0)
     assert count_fills(items, slots, most_states=5) is None
-    assert count_fills(items, slots, deadline=time.monotonic() - 1) is None
+    assert count_fills(items, slots, deadline=Deadline.after(-1)) is None
 
 
 def p_value(draw: Callable[[], np.ndarray], fills: list[tuple[int, ...]], num_draws: int) -> float:

@@ -32,6 +32,15 @@ def exact(value: Exact, *, what: str = "a number") -> Fraction:
         ) from None
 
 
+def share(value: Exact, *, what: str = "a share") -> Fraction:
+    """Read a share as an exact fraction: ``0.05``, ``1/20`` or ``5%``."""
+    text = value.strip() if isinstance(value, str) else ""
+    try:
+        return _read(text.removesuffix("%").strip()) / 100 if text.endswith("%") else _read(value)
+    except (TypeError, ValueError, ArithmeticError):
+        raise ParameterError(f"{what} must be a share, such as 5%, 1/20 or 0.05. Got {shown(value)}.") from None
+
+
 def _read(value: object) -> Fraction:
     if isinstance(value, bool):
         raise TypeError

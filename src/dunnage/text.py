@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import re
 from datetime import UTC, datetime
 
 NO_BREAK = "\N{NO-BREAK SPACE}"
@@ -30,6 +31,16 @@ def time_text(moment: str) -> str:
         return f"{datetime.fromisoformat(moment).astimezone(UTC):%Y-%m-%d %H:%M} UTC"
     except (ValueError, OverflowError):
         return moment
+
+
+def for_unit(sentence: str, unit: str) -> str:
+    """Name what a policy protects in a sentence about packages: ``a package`` becomes ``an order``."""
+    if unit == "package" or not unit.strip():
+        return sentence
+    article = "an" if unit[0].lower() in "aeiou" else "a"
+    for old, new in (("a package", f"{article} {unit}"), ("packages", f"{unit}s"), ("package", unit)):
+        sentence = re.sub(rf"\b{old}\b", new.replace("\\", "\\\\"), sentence)
+    return sentence
 
 
 def rounded_percent(share: float) -> str:

@@ -15,6 +15,7 @@ import dunnage as dn
 from dunnage.cli import shared
 from dunnage.cli.shared import OptInt, OptText, print_result, print_text, progress
 from dunnage.errors import OutputError, ParameterError
+from dunnage.exact import share
 
 if TYPE_CHECKING:
     from dunnage.devices.task import FileColumns, Task
@@ -199,7 +200,7 @@ def estimate(
     reports: Annotated[list[Path], Argument(help="Report files (.jsonl or .bin) or tally files (.json).")],
     task: TaskOption,
     out: Annotated[Path, Option("-o", "--out", help="Release folder to create.")],
-    confidence: Annotated[float, Option(help="Confidence of the intervals.")] = 0.95,
+    confidence: Annotated[str, Option(help="Confidence of the intervals.")] = "0.95",
     combine: Annotated[str, Option(help="How to combine tiers: auto | precision | stratify.")] = "auto",
     allow_noise: Annotated[bool, Option("--allow-noise", help="Also release a map that is mostly noise.")] = False,
     precision: Annotated[
@@ -241,7 +242,7 @@ def estimate(
         release = dn.estimate(
             collected.tallies,
             agreed,
-            confidence=confidence,
+            confidence=float(share(confidence, what="confidence")),
             combine=combine,
             allow_noise=allow_noise,
             left_out=collected.left_out,

@@ -68,7 +68,8 @@ def pack(
     risk: Annotated[
         OptText,
         Option(
-            help="Stochastic, and robust with --budget items or published: accepted chance that something does not fit."
+            help="Accepted chance that something does not fit, such as 5%. For stochastic, and for robust with "
+            "--budget items or published."
         ),
     ] = None,
     prior: Annotated[
@@ -80,7 +81,7 @@ def pack(
     ] = False,
     spread: Annotated[OptInt, Option(help="No truck carries more than 1/SPREAD of a class.")] = None,
     margin: Annotated[
-        OptText, Option(help="Share of each capacity to leave free, such as 0.05. Works with every model.")
+        OptText, Option(help="Share of each capacity to leave free, such as 5%. Works with every model.")
     ] = None,
     extra_trucks: Annotated[
         OptInt, Option(help="Trucks to allow beyond the fewest, so that fewer packages can be linked to their truck.")
@@ -88,7 +89,7 @@ def pack(
     max_linkage: Annotated[
         OptText, Option(help="Largest mean truck linkage, such as 0.2; adds the trucks that this takes.")
     ] = None,
-    time_limit: Annotated[float, Option(min=0.1, help="Maximum seconds to search.")] = 60.0,
+    time_limit: Annotated[float, Option(min=0.1, help="Seconds after which the best plan so far is returned.")] = 60.0,
     house: shared.HouseOption = None,
     exception: shared.ExceptionOption = None,
     force: shared.ForceFlag = False,

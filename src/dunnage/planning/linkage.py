@@ -21,7 +21,6 @@ Li, Erkin, Lagendijk 2022, equations 24, 25 and 30.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -33,6 +32,7 @@ import numpy.typing as npt
 from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.errors import ParameterError
 from dunnage.kernels.bins.fills import FillSlots, Items, count_fills, estimate_chances
+from dunnage.kernels.deadline import Deadline
 from dunnage.model.certificate import NoiseCell
 from dunnage.model.domains import Numeric, domain_from
 from dunnage.model.laws import Cell, Cells, LaplaceLaw, Law, PiecewiseLaw
@@ -89,6 +89,8 @@ def _largest_shares(group: IntArray, bin_of_row: IntArray) -> tuple[IntArray, In
 
 
 ESTIMATE_SECONDS = 4.0
+COUNT_SECONDS = 0.25
+SECONDS_PER_CELL = 2.5e-7  # to look at a bin and a class, before anything is counted
 SEALED_NOTE = (
     "the best guess of someone who knows the weight of one released package, the release and the slots, and that the "
     "owner fills them at random among all fills that fit; no outcome, no second package"
@@ -96,25 +98,35 @@ SEALED_NOTE = (
 
 
 def slots_linkage(
-    class_of: IntArray, sizes: IntArray, slots: Slots, room: IntArray, *, seconds: float, counting: float = 1.0
+    class_of: IntArray,
+    sizes: IntArray,
+    slots: Slots,
+    room: IntArray,
+    *,
+    seconds: float,
+    counting: float = COUNT_SECONDS,
 ) -> Linkage | None:
     """Return the linkage of slots: exact if the fills can be counted, otherwise an estimate that takes ``seconds``.
 
     None if the fills cannot be counted, for which there are at least ``counting`` seconds, and there is no time for an
     estimate.
     """
-    table = slots.table(len(room), int(class_of.max()) + 1)
+    # Without an estimate, the only safe statement is certainty.
+    unknown = Linkage(mean=1.0, worst=1.0, kind="estimate", note=f"there was no time for an estimate; {SEALED_NOTE}")
+    num_classes = int(class_of.max()) + 1
+    if max(seconds, counting) < SECONDS_PER_CELL * len(room) * num_classes:
+        return unknown if seconds > 0 else None
+    table = slots.table(len(room), num_classes)
     items, places = Items(class_of, sizes), FillSlots(table, room)
-    fills = count_fills(items, places, deadline=time.monotonic() + max(seconds, counting))
+    fills = count_fills(items, places, deadline=Deadline.after(max(seconds, counting)))
     if fills is not None and fills.number:
-        return _stated(fills.chances(), "exact").model_copy(update={"fills": storable_count(fills.number)})
+        return _stated(fills.best_chances(), "exact").model_copy(update={"fills": storable_count(fills.number)})
     if seconds <= 0:
         return None
     estimate = estimate_chances(items, places, seconds=seconds)
     if estimate is None:
-        # Without an estimate, the only safe statement is certainty.
-        return Linkage(mean=1.0, worst=1.0, kind="estimate", note=f"there was no time for an estimate; {SEALED_NOTE}")
-    return _stated(estimate.chances, "estimate").model_copy(update={"error": float(np.max(estimate.error))})
+        return unknown
+    return _stated(estimate.best_chances, "estimate").model_copy(update={"error": float(np.max(estimate.error))})
 
 
 def storable_count(number: int | None) -> int | float | None:
@@ -124,8 +136,7 @@ def storable_count(number: int | None) -> int | float | None:
     return float(min(number, 10**300))
 
 
-def _stated(chances: FloatArray, kind: Literal["exact", "estimate"]) -> Linkage:
-    best = chances.max(axis=1, initial=0.0)
+def _stated(best: FloatArray, kind: Literal["exact", "estimate"]) -> Linkage:
     worst = min(float(best.max()), 1.0)  # rounding may lift a certain truck above 1
     mean = min(float(best.mean()), worst)  # rounding may lift the mean of equal chances
     return Linkage(mean=mean, worst=worst, kind=kind, note=SEALED_NOTE)

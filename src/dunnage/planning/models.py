@@ -15,7 +15,7 @@ from pydantic import Field
 
 from dunnage.arrays import FloatArray
 from dunnage.errors import ParameterError
-from dunnage.exact import Exact, exact, plain, shown, shown_number
+from dunnage.exact import Exact, exact, plain, share, shown, shown_number
 from dunnage.model import documents
 from dunnage.model.documents import Amount
 from dunnage.release import Uncertain
@@ -91,7 +91,8 @@ class Robust:
         ``published``: as in the paper, sqrt(-2 n log(risk / n)) for every bin. No bin has that many rows, so this
         equals the upper bounds.
     risk
-        The budgets are computed from it. They assume independent deviations, but rows of a class are not independent.
+        Only for ``items`` and ``published``, by default 0.05: the budgets are computed from it. They assume independent
+        deviations, but rows of a class are not independent. ``largest`` always fits, so it takes no risk.
 
     References
     ----------
@@ -100,12 +101,20 @@ class Robust:
 
     name: ClassVar[str] = "robust"
     budget: str = "largest"
-    risk: Fraction = DEFAULT_RISK
+    risk: Fraction | None = None
 
     def __post_init__(self) -> None:
         if self.budget not in BUDGETS:
             raise ParameterError(f"budget must be one of {', '.join(BUDGETS)}. Got {self.budget!r}.")
-        object.__setattr__(self, "risk", _risk(self.risk, zero_allowed=False))
+        given = None if self.risk is None else _risk(self.risk, zero_allowed=False)
+        if self.budget == "largest":
+            if given is not None:
+                raise ParameterError(
+                    "the robust model with budget largest always fits, so it takes no risk. Remove the risk, choose "
+                    "budget items (--budget items), or use the stochastic model (--model stochastic)."
+                )
+            return
+        object.__setattr__(self, "risk", DEFAULT_RISK if given is None else given)
 
     def describe(self) -> PackingModel:
         if self.budget == "largest":
@@ -226,7 +235,7 @@ Model = Standard | Robust | Stochastic | Sealed
 
 
 def _risk(value: Exact, *, zero_allowed: bool) -> Fraction:
-    risk = exact(value, what="risk")
+    risk = share(value, what="risk")
     if not (0 <= risk < 1) or (risk == 0 and not zero_allowed):
         lower = "at least 0" if zero_allowed else "more than 0"
         raise ParameterError(f"risk must be {lower} and less than 1, for example 0.05. Got {shown_number(risk)}.")

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal
@@ -34,6 +33,7 @@ from dunnage.arrays import FloatArray, IntArray
 from dunnage.errors import NoPlanError, ParameterError
 from dunnage.exact import exact, shown_number
 from dunnage.kernels.bins.exchanges import settled, shares, without_bin
+from dunnage.kernels.deadline import NEVER, Deadline
 from dunnage.model.laws import Cells
 from dunnage.planning.linkage import noisy_rows, stated_cells
 from dunnage.planning.models import Model, Prior, Standard, Stochastic
@@ -186,25 +186,26 @@ def likely_plan(
     tell: Telling | None = None,
 ) -> LikelyPlan:
     """Pack noisy rows so that everything fits with probability 1 - risk, given the release, under the model's prior."""
-    odds, risk = odds_of(problem, Prior.parse(model.prior or "uniform")), model.risk
+    stop, risk = Deadline(deadline), model.risk
+    odds = odds_of(problem, Prior.parse(model.prior or "uniform"))
     costs = np.array([kind.cost for kind in problem.kinds(np.zeros((len(problem.trucks), len(problem.known)), int))])
-    (start, kinds), sure = _started(problem, odds, risk, packed, costs, deadline)
-    bins, bound = start, 0
-    if len(odds) <= MAX_SEARCHED:  # otherwise the sizes would be almost 0
+    (bins, kinds), low = _started(problem, odds, risk, packed, costs, stop)
+    bound = 0
+    if len(odds) <= MAX_SEARCHED and not stop.late:  # with more rows, the sizes would be almost 0
         # Pack sizes that all rows reach together with a probability above the risk. A plan that fits with probability
         # 1 - risk must sometimes fit while all rows are that large, so its cost is at least that of this packing.
         share = item_risk(1 - risk, len(odds) * len(odds.beliefs)) * Fraction(999_999, 10**6) if risk else _ALMOST_SURE
         sizes = [belief.low_quantiles(share) for belief in odds.beliefs]
         with contextlib.suppress(NoPlanError):
-            bound = packed(sizes, _seconds(odds, deadline))[2]
+            bound = packed(sizes, _seconds(odds, stop))[2]
     if len(problem.trucks) > 1:
         bound = max(bound, least_cost(odds, costs, risk))
     else:
         bound = max(bound, least_bins(odds, groups, risk))
         if len(odds) <= MAX_SEARCHED:
-            bins = _searched(odds, problem.group, bins, bound, risk, deadline, tell)
+            bins, low = _searched(odds, problem.group, (bins, low), bound, risk, stop, tell)
         kinds = np.zeros(int(bins.max()) + 1, dtype=np.int64)
-    at_least = max(odds.at_least(bins, kinds), sure if bins is start else 0.0)
+    at_least = max(low, odds.at_least(bins, kinds, stop))
     parts = []
     for known, belief in zip(problem.known, odds.beliefs, strict=True):
         domain, prior = belief.cells.domain, belief.prior
@@ -215,26 +216,37 @@ def likely_plan(
         f"the stated prior ({'; '.join(parts)}): right on average over data sampled from it, whichever plan is chosen, "
         "but not for every dataset"
     )
-    certified = Certified(at_least=at_least, at_most=odds.at_most(bins, kinds), rests_on=rests_on)
+    certified = Certified(at_least=at_least, at_most=odds.at_most(bins, kinds, stop), rests_on=rests_on)
     return LikelyPlan(bins, kinds, bound, certified)
 
 
 def _searched(
-    odds: Odds, group: IntArray, bin_of_row: IntArray, bound: int, risk: Fraction, deadline: float, tell: Telling | None
-) -> IntArray:
+    odds: Odds,
+    group: IntArray,
+    plan: tuple[IntArray, float],  # bin of each row, and how likely everything fits at least
+    bound: int,
+    risk: Fraction,
+    deadline: Deadline,
+    tell: Telling | None,
+) -> tuple[IntArray, float]:
     """Remove bins one by one, as long as everything still fits with the required probability."""
     budget = -math.log1p(-float(risk))
-    stop = min(deadline, time.monotonic() + _SEARCH_SECONDS)
+    stop = deadline.part(most=_SEARCH_SECONDS)
+    if stop.late:
+        return plan
     laws = []
     for axis, belief in enumerate(odds.beliefs):
         unit = odds.unit(axis, SEARCH_WIDTH)
         laws.append(belief.table(unit, odds.limits(axis, unit)[0], "near")[belief.of_row])
+    best, low = plan
 
     def accepted(bins: IntArray) -> bool:
-        return odds.at_least(bins, np.zeros(int(bins.max()) + 1, dtype=np.int64)) >= 1 - risk
+        nonlocal low
+        likely = odds.at_least(bins, np.zeros(int(bins.max()) + 1, dtype=np.int64), stop)
+        low = likely if likely >= 1 - risk else low
+        return likely >= 1 - risk
 
-    best = bin_of_row
-    while (num := int(best.max()) + 1) > bound:
+    while (num := int(best.max()) + 1) > bound and not stop.late:
         if tell is not None:
             tell("packing", num, bound)
         loads = np.bincount(best, weights=shares(laws))
@@ -245,7 +257,7 @@ def _searched(
                 break
         else:
             break
-    return best
+    return best, low
 
 
 def plan_odds(problem: PackingProblem, model: Stochastic, bin_of_row: IntArray, kinds: IntArray) -> tuple[float, float]:
@@ -254,8 +266,8 @@ def plan_odds(problem: PackingProblem, model: Stochastic, bin_of_row: IntArray, 
     return odds.at_least(bin_of_row, kinds), odds.at_most(bin_of_row, kinds)
 
 
-def _seconds(odds: Odds, deadline: float) -> float:
-    return min(_SHARE * max(deadline - time.monotonic(), 0.2), 0.001 * len(odds) + 0.5)
+def _seconds(odds: Odds, deadline: Deadline) -> float:
+    return deadline.part(_SHARE, most=0.001 * len(odds) + 0.5).left
 
 
 def _started(
@@ -264,34 +276,36 @@ def _started(
     risk: Fraction,
     packed: Callable[[Sequence[FloatArray], float], Packed],
     costs: IntArray,
-    deadline: float,
+    deadline: Deadline,
 ) -> tuple[tuple[IntArray, IntArray], float]:
-    """Return the cheapest likely plan on one size per row, and how likely all sizes hold if this proves the plan.
+    """Return the cheapest likely plan on one size per row, and how likely it fits at least, as far as is known.
 
     Sizes are quantiles, sizes for any data, or the mean and some deviations. A plan on sizes for any data is accepted
     only if it is likely given this release: choosing the better of two kinds of plan would add up both their risks.
     """
-    plans: list[tuple[int, float, IntArray, IntArray]] = []
+    plans: list[tuple[int, float, float, IntArray, IntArray]] = []  # cost, tie-break, at least how likely, bins, kinds
 
     def offer(sizes: Sequence[FloatArray], sure: float = 0.0) -> bool:
         try:
             bins, kinds, _ = packed(sizes, _seconds(odds, deadline))
         except NoPlanError:
             return True  # try smaller sizes, as if these had been enough
-        likely = sure >= 1 - risk or odds.at_least(bins, kinds) >= 1 - risk
-        if likely:
-            plans.append((int(costs[kinds].sum()), -sure, bins, kinds))
-        return likely
+        # The first plan is needed, however long it takes.
+        low = sure if sure >= 1 - risk else odds.at_least(bins, kinds, deadline if plans else NEVER)
+        if low >= 1 - risk:
+            plans.append((int(costs[kinds].sum()), -sure, low, bins, kinds))
+        return low >= 1 - risk
 
     share = item_risk(risk, len(odds) * len(odds.beliefs))
     quantiles = [belief.quantiles(share) for belief in odds.beliefs]
     offer([sizes for sizes, _ in quantiles], math.prod(sure for _, sure in quantiles))
-    offer(simultaneous_sizes(problem, risk)[0])
-    low, high, halfway = 0.0, _LARGEST_BUFFER, (time.monotonic() + deadline) / 2
+    if not plans or not deadline.late:
+        offer(simultaneous_sizes(problem, risk)[0])
+    small, large, halfway = 0.0, _LARGEST_BUFFER, deadline.part(1 / 2)
     for _ in range(_BUFFERS):
-        if time.monotonic() > halfway:
+        if halfway.late:
             break
-        middle = (low + high) / 2
+        middle = (small + large) / 2
         sizes = []
         for axis, belief in enumerate(odds.beliefs):
             # The mean of each row and some deviations, rounded up to the grid, but at most the capacity of a truck: a
@@ -301,20 +315,22 @@ def _started(
             largest = np.array([max(room[axis] for room in odds.rooms)], dtype=np.float64)
             most = int(domain.steps_below(domain.clamp(largest))[0])
             sizes.append(domain.grid_values(np.minimum(wanted, most)))
-        low, high = (low, middle) if offer(sizes) else (middle, high)
+        small, large = (small, middle) if offer(sizes) else (middle, large)
     if not plans:
         alone = np.arange(len(odds))
         for kind, truck in enumerate(problem.trucks):
             kinds = np.full(len(odds), kind)
-            if (truck.count is None or truck.count >= len(odds)) and odds.at_least(alone, kinds) >= 1 - risk:
-                plans.append((int(costs[kinds].sum()), 0.0, alone, kinds))
+            if truck.count is None or truck.count >= len(odds):
+                low = odds.at_least(alone, kinds)
+                if low >= 1 - risk:
+                    plans.append((int(costs[kinds].sum()), 0.0, low, alone, kinds))
     if not plans:
         raise NoPlanError(
             f"Dunnage could not make a plan that fits with probability {shown_number(1 - risk)}. {problem.remedy} Or "
             "allow more risk."
         )
-    _, sure, bins, kinds = min(plans, key=lambda one: one[:2])
-    return (bins, kinds), -sure
+    _, _, low, bins, kinds = min(plans, key=lambda one: one[:2])
+    return (bins, kinds), low
 
 
 # True values, given noisy values and a prior
@@ -492,14 +508,21 @@ class Odds:
         """The law of each distinct value of each quantity in units, rounded down, and the capacities in units."""
         return [self._tabled(axis, "down") for axis in range(len(self.beliefs))]
 
-    def at_least(self, bin_of_row: IntArray, kinds: IntArray) -> float:
-        return self._chance(bin_of_row, kinds, self._up, -1)
+    def at_least(self, bin_of_row: IntArray, kinds: IntArray, deadline: Deadline = NEVER) -> float:
+        """Return a lower bound on how likely a plan fits; 0 if time is up."""
+        return 0.0 if deadline.late else self._chance(bin_of_row, kinds, self._up, -1, deadline)
 
-    def at_most(self, bin_of_row: IntArray, kinds: IntArray) -> float:
-        return self._chance(bin_of_row, kinds, self.down, 1)
+    def at_most(self, bin_of_row: IntArray, kinds: IntArray, deadline: Deadline = NEVER) -> float:
+        """Return an upper bound on how likely a plan fits; 1 if time is up."""
+        return 1.0 if deadline.late else self._chance(bin_of_row, kinds, self.down, 1, deadline)
 
     def _chance(
-        self, bin_of_row: IntArray, kinds: IntArray, tables: list[tuple[FloatArray, list[int]]], side: int
+        self,
+        bin_of_row: IntArray,
+        kinds: IntArray,
+        tables: list[tuple[FloatArray, list[int]]],
+        side: int,
+        deadline: Deadline,
     ) -> float:
         total = 0.0
         sizes = np.bincount(bin_of_row, minlength=len(kinds))
@@ -508,7 +531,9 @@ class Odds:
             np.add.at(tops, bin_of_row, belief.tops)
             room = np.array([math.floor(room[axis] / belief.measure) for room in self.rooms])
             open_ = np.flatnonzero(tops > room[kinds])  # the others always fit
-            chance = _bin_chances(table, belief.of_row, bin_of_row, sizes, np.array(limits)[kinds], open_)
+            chance = _bin_chances(table, belief.of_row, bin_of_row, sizes, np.array(limits)[kinds], open_, deadline)
+            if chance is None:
+                return 0.0 if side < 0 else 1.0
             chance = np.clip(chance + side * _ROUNDING * (sizes[open_] + 1), 0.0, 1.0)
             if (chance <= 0).any():
                 return 0.0
@@ -517,9 +542,18 @@ class Odds:
 
 
 def _bin_chances(
-    table: FloatArray, of_row: IntArray, bin_of_row: IntArray, sizes: IntArray, limits: IntArray, bins: IntArray
-) -> FloatArray:
-    """Return how likely each of some bins stays within its limit; bins with equally many rows are done together."""
+    table: FloatArray,
+    of_row: IntArray,
+    bin_of_row: IntArray,
+    sizes: IntArray,
+    limits: IntArray,
+    bins: IntArray,
+    deadline: Deadline,
+) -> FloatArray | None:
+    """Return how likely each of some bins stays within its limit; None if time is up.
+
+    Bins with equally many rows are done together.
+    """
     chances = np.empty(len(bins))
     if not len(bins):
         return chances
@@ -534,6 +568,8 @@ def _bin_chances(
             rows = of_row[order[starts[bins[part]][:, None] + np.arange(size)]]
             loads = table[rows[:, 0]]
             for column in range(1, size - 1):
+                if deadline.late:
+                    return None
                 loads = convolved(loads, table[rows[:, column]], table.shape[1] - 1)
             if size == 1:
                 chances[part] = cumulated[rows[:, 0], limit]

@@ -23,13 +23,15 @@ import numpy as np
 
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.errors import NoPlanError, ParameterError
-from dunnage.exact import Exact, exact, plain
+from dunnage.exact import Exact, exact, plain, share
 from dunnage.kernels.bins import ChancePacker, ClassPacking, Members, l2_bound, pack_bins, whole_numbers
-from dunnage.kernels.bins.certified import pack_vectors
+from dunnage.kernels.bins.certified import bound_cost, pack_types, pack_vectors
 from dunnage.kernels.bins.chances import ClassSizes, within_class_permutations
 from dunnage.kernels.bins.covering import CoverProgram, KindPatterns, PatternList
+from dunnage.kernels.bins.first_fit import MAX_COUNTS, too_many_types
 from dunnage.kernels.bins.scalar import WholeNumbers
 from dunnage.kernels.bins.spreading import over_caps
+from dunnage.kernels.deadline import Deadline
 from dunnage.planning.linkage import ESTIMATE_SECONDS, exchangeable, noisy_linkage, slots_linkage, truck_linkage
 from dunnage.planning.models import Model, Prior, Robust, Sealed, Standard, Stochastic
 from dunnage.planning.noisy import check_model, intervals_hold, likely_plan, odds_of, plan_odds, simultaneous_sizes
@@ -50,6 +52,7 @@ from dunnage.planning.spreading import (
 )
 from dunnage.planning.trucks import Truck
 from dunnage.release import Release
+from dunnage.text import for_unit
 
 Progress = Callable[[str], None]
 
@@ -67,6 +70,8 @@ COUNTING_SECONDS = 0.3
 VARIANTS, MAX_VARIED_ROWS = 4, 150
 START_SHARE = 0.2
 PACKING_SHARE = 0.6
+BUDGETED_SHARE = 0.4
+WEIGHING_SHARE = 0.2
 MIN_SECONDS = 0.5
 LIKELY_RISKS = (Fraction(0), Fraction(1, 2), Fraction(9, 10))
 MULTISETS = "the released multisets: rows of a class are in random order and exchangeable"
@@ -184,10 +189,11 @@ def pack(
         return base if base.less is None else base.less(base, extra, effort)
 
     deadline = max(deadline, time.monotonic() + MIN_LINKAGE_SECONDS)
-    outcome = purchase.spend(base, len(base.kinds), less, mean_linkage, _least_linkage(release, base), deadline)
+    stop = Deadline(deadline).part(1 - WEIGHING_SHARE if base.weighed_last else 1.0)
+    outcome = purchase.spend(base, len(base.kinds), less, mean_linkage, _least_linkage(release, base), stop)
     solution = outcome.solution
     if solution.weighed_last:
-        solution = replace(solution, certified=_weighed(packer.problem, solution))
+        solution = replace(solution, certified=_weighed(packer.problem, solution, deadline))
     if margin is not None:
         solution = _Packer(problem, deadline, progress).in_true_trucks(chosen, solution)
     bound: float = solution.bound
@@ -210,15 +216,23 @@ def pack(
         by=by,
         apart=apart,
         spread=spread,
-        margin=None if margin is None else plain(exact(margin, what="margin")),
+        margin=None if margin is None else plain(share(margin, what="margin")),
         extra_trucks=extra_trucks,
-        max_linkage=None if max_linkage is None else plain(exact(max_linkage, what="max_linkage")),
+        max_linkage=None if max_linkage is None else plain(share(max_linkage, what="max_linkage")),
         certified=solution.certified,
-        truck_linkage=_linkage(release, solution),
+        protects=release.certificate.guarantee.protects,
+        truck_linkage=_linkage_for_unit(release, solution),
         lower_linkage=outcome.offers,
         least_linkage=outcome.least,
         unplanned=Unplanned(count=suppressed, suppressed=suppressed, left_out=None if leaves_out else 0),
     )
+
+
+def _linkage_for_unit(release: Release, solution: _Solution) -> Linkage | None:
+    linkage = _linkage(release, solution)
+    if linkage is None:
+        return None
+    return linkage.model_copy(update={"note": for_unit(linkage.note, release.certificate.guarantee.protects)})
 
 
 def _linkage(release: Release, solution: _Solution) -> Linkage | None:
@@ -272,7 +286,7 @@ class _Packer:
     @property
     def estimating(self) -> float:
         """The time limit of an estimate; there is always time for one."""
-        return min(ESTIMATE_SECONDS, max(self.seconds_left, MIN_SECONDS))
+        return min(ESTIMATE_SECONDS, max(self.seconds_left / 2, MIN_SECONDS / 2))
 
     @property
     def tell(self) -> Telling | None:
@@ -301,7 +315,10 @@ class _Packer:
             low, high = plan_odds(problem, model, solution.assignment, solution.kinds)
             odds = {"at_least": max(low, certified.at_least), "at_most": high}
             return replace(solution, certified=certified.model_copy(update=odds))
-        return replace(solution, certified=_weighed(problem, solution) or certified.model_copy(update={"at_most": 1.0}))
+        return replace(
+            solution,
+            certified=_weighed(problem, solution, self.deadline) or certified.model_copy(update={"at_most": 1.0}),
+        )
 
     # Standard: one number per row
 
@@ -372,6 +389,15 @@ class _Packer:
         )
         # A class of one type is capped as a class. True weights split classes, but they are never spread.
         caps, groups = np.minimum(times, problem.caps[types[:, 1]]), types[:, 0]
+        if too_many_types(types[:, 2:], times, whole.rooms):
+            kinds = problem.kinds(whole.rooms)
+            packed = pack_types(types[:, 2:], times, caps, groups, kinds, seconds=self.seconds_left, progress=self.tell)
+            if packed is None:
+                raise _no_plan(problem)
+            bins = packed[0].bin_of_item(type_of.reshape(-1))
+            least = packed[1] if whole.exact else 0
+            solution = _Solution(kinds=packed[0].kinds, bound=least, bin_of_row=_least_linked(problem, bins))
+            return self.by_sums(values, solution)
 
         def packer(sizes: IntArray, rooms: IntArray) -> ChancePacker:
             classes: list[ClassSizes] = [
@@ -386,7 +412,7 @@ class _Packer:
         bound = packing.bound
         if not whole.exact:  # then the bound needs numbers that are rounded down
             below = packer(whole.below[first], whole.below_rooms)
-            lower = below.solve(seconds=max(self.seconds_left, 0.1))
+            lower = below.solve(seconds=self.seconds_left)
             bound = 0 if lower is None else lower.bound
         packing = _less_linked(surely, replace(packing, bound=bound), self.deadline)
         bins = np.empty(len(table), dtype=np.int64)
@@ -520,6 +546,11 @@ class _Packer:
                 room = problem.trucks[0].capacity[known.name]
                 lower = np.minimum(known.lower, room)
                 least = max(least, pack_apart(lower, room, rows_by_group(problem.group), self.deadline, None)[1])
+        else:
+            whole = problem.whole([known.lower for known in problem.known])
+            kinds, parts = problem.kinds(whole.below_rooms), rows_by_group(problem.group)
+            costs = [int(kind.cost) for kind in kinds]
+            least = bound_cost([whole.below[rows] for rows in parts], kinds, costs, Deadline(self.deadline))
         facts = {"from_": f"upper bounds: {len(problem.class_sizes)} classes"}
         return replace(solution, bound=min(least, solution.bound), facts=facts)
 
@@ -542,10 +573,11 @@ class _Packer:
             )
         # Upper bounds may need more trucks than there are, even if the model does not.
         free = replace(self, problem=self.problem.with_any_number())
-        solution = free.standard(Standard())
+        solution = replace(free, deadline=Deadline(self.deadline).part(BUDGETED_SHARE)).standard(Standard())
         least, num_upper = 0, len(solution.kinds)
         if self.problem.known[0].nominal is not None:  # the means alone are a lower bound for the model
-            least = replace(free, progress=None).standard(Standard(statistic="mean")).bound
+            part = replace(free, progress=None, deadline=Deadline(self.deadline).part(BUDGETED_SHARE))
+            least = part.by_values([self.problem.known[0].nominal]).bound
         if least == num_upper:
             solution = replace(solution, facts={"equals": "upper bounds: the means need as many trucks"})
         elif (packing := budgeted_packing(free.problem, model, deadline=self.deadline, known_bins=num_upper)) is None:
@@ -577,7 +609,7 @@ class _Packer:
             capacity,
             risk=model.risk,
             num_scenarios=model.scenarios,
-            seconds=max(self.seconds_left, 0.05),
+            seconds=self.seconds_left * (1 - WEIGHING_SHARE),
             seed=model.seed,
             progress=self.progress,
         )
@@ -711,12 +743,16 @@ class _Packer:
         """
         problem = self.problem
         choice = problem.kinds(whole.rooms)
+        if len(classes) * len(kinds) > MAX_COUNTS:
+            return None, False
         most = sum(int(choice[kind].cost) for kind in kinds.tolist())
         plans: list[ClassPacking] = []
         for risk in LIKELY_RISKS:
             packer = ChancePacker(classes, problem.caps, choice, risk=risk, groups=problem.group_of_class)
             # Packing the members may have taken all the time, and still be worse than a quick packing by classes.
-            seconds = max(_short(self.deadline), MIN_SECONDS if risk == 0 else 0.0)
+            seconds = min(LINKAGE_SECONDS, self.seconds_left)
+            if risk and not seconds:
+                break
             plan = packer.solve(seconds=seconds, aim=min(bound, most))
             if plan is not None and plan.cost <= min([most, *(one.cost for one in plans)]):
                 plans.append(_less_linked(packer, plan, self.deadline))
@@ -735,6 +771,15 @@ class _Packer:
         group_of = problem.group_of_class[class_of]
         bins, kinds, bound = self.by_members(whole, group_of)
         while over_caps(class_of, bins, problem.caps, len(kinds)):
+            if not self.seconds_left:
+                # There is no time to spread them: pack upper bounds within the spread, which first fit does at once.
+                largest = np.maximum.reduceat(whole.values, np.cumsum(problem.class_sizes) - problem.class_sizes)
+                sizes, caps, groups = problem.class_sizes, problem.caps, problem.group_of_class
+                packed = pack_types(largest, sizes, caps, groups, problem.kinds(rooms), seconds=0.0)
+                if packed is None:
+                    raise _no_plan(problem)
+                bins, kinds = packed[0].bin_of_item(class_of), packed[0].kinds
+                break
             bins = spread_members(problem, whole, bins, kinds, Effort(time.monotonic() + _short(self.deadline)))
             if not over_caps(class_of, bins, problem.caps, len(kinds)):
                 break
@@ -770,7 +815,7 @@ def _fits_surely(rests_on: str) -> Certified:
 
 
 def _short(deadline: float) -> float:
-    return min(LINKAGE_SECONDS, max(deadline - time.monotonic(), 0.02))
+    return Deadline(deadline).part(most=LINKAGE_SECONDS).left
 
 
 def _check_count(problem: PackingProblem, num: int, bound: int) -> None:
@@ -846,7 +891,7 @@ def _less_linked(
         tighter = ChancePacker(
             packer.classes, caps, packer.kinds, risk=packer.exact_risk, groups=packer.groups, seed=packer.seed
         )
-        packing = tighter.solve(seconds=max(stop - time.monotonic(), 0.02), aim=plan.cost)
+        packing = tighter.solve(seconds=Deadline(stop).left, aim=plan.cost)
         if packing is not None and packing.cost <= plan.cost:
             best, low = replace(packing, bound=plan.bound), middle
         else:
@@ -855,8 +900,8 @@ def _less_linked(
     return min([plan, best, *others], key=lambda one: int(one.counts.max(axis=0).sum()))
 
 
-def _weighed(problem: PackingProblem, solution: _Solution) -> Certified | None:
-    """Compute how likely everything fits, for a model that does not; None if that is unknown."""
+def _weighed(problem: PackingProblem, solution: _Solution, deadline: float = math.inf) -> Certified | None:
+    """Compute how likely everything fits, for a model that does not; None if that is unknown or time is up."""
     members = problem.class_members()
     if members is None or solution.bin_of_row is None or len(solution.kinds) > MAX_WEIGHED_BINS:
         return None
@@ -864,7 +909,10 @@ def _weighed(problem: PackingProblem, solution: _Solution) -> Certified | None:
     kinds = problem.kinds(whole.rooms)
     packer = ChancePacker(classes, problem.class_sizes, kinds, risk=Fraction(0), groups=problem.group_of_class)
     slots = Slots.of_assignment(solution.bin_of_row, problem.class_id)
-    low, high = packer.weighed(slots.table(len(solution.kinds), len(classes)), solution.kinds)
+    stop = Deadline(deadline)
+    low, high = packer.weighed(slots.table(len(solution.kinds), len(classes)), solution.kinds, stop)
+    if stop.late and (low, high) == (0.0, 1.0):
+        return None
     return Certified(at_least=low, at_most=high, rests_on=MULTISETS)
 
 
@@ -934,6 +982,7 @@ class BudgetedPacking(NamedTuple):
 def budget_of(model: Robust, num_rows: int, in_bin: int) -> float:
     """Return how many rows of a bin may deviate at the same time."""
     over = num_rows if model.budget == "published" else in_bin
+    assert model.risk is not None  # such a budget has one
     return math.sqrt(-2 * over * math.log(float(model.risk) / num_rows))
 
 
@@ -978,9 +1027,10 @@ def budgeted_packing(
     num = len(problem.class_id)
     patterns: list[tuple[tuple[int, int], ...]] = []
     stack: list[tuple[int, tuple[tuple[int, int], ...]]] = [(0, ())]
+    stop = Deadline(deadline)
     while stack:
         kind, taken = stack.pop()
-        if len(patterns) > MAX_PATTERNS:
+        if len(patterns) > MAX_PATTERNS or stop.late:
             return BudgetedPacking(None, 0)
         if kind == len(mean):
             if taken:
@@ -1059,10 +1109,11 @@ def sampled_assignment(
     of the largest values of the classes, so there is always a plan. The model has a term for each scenario and pair of
     rows: if there is no time to write them all down, there is no search.
     """
-    deadline = time.monotonic() + seconds
-    sample = _draw(members_by_class, class_of_row, capacity, risk, num_scenarios, seconds, seed)
-    num_terms = len(sample.weights) * sample.num_rows * (sample.num_rows + 1) // 2
-    if sample.start.max() < sample.least or num_terms > (deadline - time.monotonic()) * _TERMS_A_SECOND:
+    deadline = Deadline.after(seconds)
+    num_terms = num_scenarios * len(class_of_row) * (len(class_of_row) + 1) // 2
+    drawn = num_scenarios if num_terms <= seconds * _TERMS_A_SECOND else 0  # only if there is time to use them
+    sample = _draw(members_by_class, class_of_row, capacity, risk, drawn, seconds, seed)
+    if not drawn or sample.start.max() < sample.least or num_terms > deadline.left * _TERMS_A_SECOND:
         return sample.start, sample.least
     solve = _solve_cp_sat if importlib.util.find_spec("ortools") else _solve_highs
     bins, bound = solve(sample, deadline, seed, progress)
@@ -1117,7 +1168,7 @@ def _pairs(sample: _Sample) -> list[tuple[int, int]]:
 
 
 def _solve_cp_sat(
-    sample: _Sample, deadline: float, seed: int, progress: Progress | None
+    sample: _Sample, deadline: Deadline, seed: int, progress: Progress | None
 ) -> tuple[IntArray | None, int]:
     cp_model: Any = importlib.import_module("ortools.sat.python.cp_model")
     model = cp_model.CpModel()
@@ -1147,7 +1198,7 @@ def _solve_cp_sat(
     for variable in missed:
         model.add_hint(variable, False)
     solver = cp_model.CpSolver()
-    solver.parameters.max_time_in_seconds = max(deadline - time.monotonic(), SOLVER_SECONDS)
+    solver.parameters.max_time_in_seconds = max(deadline.left, SOLVER_SECONDS)
     solver.parameters.num_workers = 1
     solver.parameters.random_seed = seed % 2**31
 
@@ -1164,7 +1215,9 @@ def _solve_cp_sat(
     return np.unique(first_of_row, return_inverse=True)[1].reshape(-1), max(bound, 0)
 
 
-def _solve_highs(sample: _Sample, deadline: float, seed: int, progress: Progress | None) -> tuple[IntArray | None, int]:
+def _solve_highs(
+    sample: _Sample, deadline: Deadline, seed: int, progress: Progress | None
+) -> tuple[IntArray | None, int]:
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import csr_matrix
 
@@ -1202,7 +1255,10 @@ def _solve_highs(sample: _Sample, deadline: float, seed: int, progress: Progress
         *([LinearConstraint(sparse(apart), ub=1.0)] if apart else []),
     ]
     # A relative gap would stop short of the optimum when there are many bins.
-    options = {"time_limit": max(deadline - time.monotonic(), SOLVER_SECONDS), "mip_rel_gap": 0.0}
+    seconds = deadline.left
+    if not seconds:
+        return None, 0
+    options = {"time_limit": max(seconds, SOLVER_SECONDS), "mip_rel_gap": 0.0}
     result = milp(cost, constraints=rules, integrality=np.ones(num), bounds=Bounds(0, 1), options=options)
     dual = result.get("mip_dual_bound")
     bound = math.ceil(dual - _BOUND_MARGIN) if dual is not None and math.isfinite(dual) else 0

@@ -37,7 +37,7 @@ from dunnage.planning.dispatch import HOUR, Service
 from dunnage.planning.models import PackingModel
 from dunnage.planning.trucks import Truck
 from dunnage.tables.reader import listing_rows, read_listing, write_lines
-from dunnage.text import percent, several
+from dunnage.text import for_unit, percent, several
 
 FORMAT = 1
 PLAN_FILE = "plan.json"
@@ -87,9 +87,10 @@ class LinkageOffer(Model):
     mean: Share
 
 
-def linkage_text(linkage: Linkage) -> str:
+def linkage_text(linkage: Linkage, unit: str) -> str:
+    knows = for_unit("someone who knows a package's weight", unit)
     return (
-        f"someone who knows a package's weight can name its truck {percent(linkage.mean)} of the time on average, "
+        f"{knows} can name its truck {percent(linkage.mean)} of the time on average, "
         f"{percent(linkage.worst)} in the worst case ({linkage.kind})"
     )
 
@@ -145,6 +146,7 @@ class PlanDocument(Model):
     least_linkage: Share | None = None
     certified: OrEmpty[Certified]
     trucks: list[_TruckLine]
+    protects: str = "package"  # what one row is; older plans do not say
     truck_linkage: OrEmpty[Linkage]
     unplanned: OrEmpty[Unplanned]
     software: Software | None = None
@@ -303,6 +305,7 @@ class Plan(Displayed, Tabular):
     certified: Certified | None = None  # how likely every bin fits in truth; None if the model proves nothing about it
     truck_linkage: Linkage | None = None  # None if the release does not state the law of its noise
     unplanned: Unplanned | None = None  # packages known to travel outside the plan
+    protects: str = "package"  # what one row is, as the certificate of the release says
     external: bool = False  # whether another program made it
     private: bool = False  # whether it uses private data, and so must stay with the owner
 
@@ -429,11 +432,12 @@ class Plan(Displayed, Tabular):
         elif self.extra_trucks:
             lines.append(f"Extra       up to {several(self.extra_trucks, 'truck')} beyond the fewest, to lower linkage")
         if linkage:
-            lines.append(f"Linkage     {linkage_text(linkage)}")
+            lines.append(f"Linkage     {linkage_text(linkage, self.protects)}")
         if advice := self.linkage_advice:
             lines.append(f"Lower it    {advice}")
         if self.unplanned is not None and (outside := self.unplanned.count):
-            lines.append(f"Unplanned   {outside} package{' travels' if outside == 1 else 's travel'} outside the plan")
+            travels = "travels" if outside == 1 else "travel"
+            lines.append(f"Unplanned   {several(outside, self.protects)} {travels} outside the plan")
         return "\n".join([*lines, f"Seconds     {self.seconds:.2f}"])
 
     def write(self, folder: str | os.PathLike[str], *, page: str = "", force: bool = False) -> Path:

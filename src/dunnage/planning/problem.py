@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.errors import NoPlanError, ParameterError
-from dunnage.exact import Exact, exact, shown_number
+from dunnage.exact import Exact, exact, share, shown_number
 from dunnage.kernels.bins import Between, BinKind, Members, whole_numbers
 from dunnage.kernels.bins.chances import ClassSizes
 from dunnage.planning.trucks import Truck, check_kinds, parse_capacities
@@ -113,7 +113,7 @@ class PackingProblem:
         """Return the same problem with a share of every capacity left free."""
         if margin is None:
             return self
-        free = exact(margin, what="margin")
+        free = share(margin, what="margin")
         if not 0 <= free < 1:
             raise ParameterError(f"margin must be at least 0 and less than 1, such as 0.05. Got {shown_number(free)}.")
         trucks = []

@@ -61,7 +61,7 @@ from dunnage.settle.repair import (
 )
 from dunnage.tables.columns import write_csv
 from dunnage.tables.dataset import Dataset
-from dunnage.text import large_percent, percent
+from dunnage.text import for_unit, large_percent, percent, several
 
 SETTLEMENT_FILE, SETTLEMENT_PAGE = "settlement.json", "settlement.html"
 UNPLANNED_FILE, LOADING_PAGE = "unplanned.csv", "loading.html"
@@ -117,6 +117,7 @@ class SettlementDocument(PrivateModel):
     repair: RepairReport | None
     spread: SpreadKept | None
     unplanned: Outside
+    protects: str = "package"  # what one row is; older settlements do not say
     truck_linkage: OrEmpty[Linkage]
     loads: list[float] | dict[str, list[float]]
     capacities: list[float] | dict[str, list[float]]
@@ -157,11 +158,12 @@ class SettlementDocument(PrivateModel):
             fitted = (
                 "" if after is None else f"; at most {percent(after)} for someone who also sees that everything fitted"
             )
-            lines.append(f"Linkage     {linkage_text(linkage)}{fitted}")
+            lines.append(f"Linkage     {linkage_text(linkage, self.protects)}{fitted}")
         if outside.count:
             parts = [f"{num} {name.replace('_', ' ')}" for name, num in outside.plain().items() if name != "count"]
-            say = "1 package travels" if outside.count == 1 else f"{outside.count} packages travel"
-            lines.append(f"Unplanned   {say} outside the plan: {', '.join(parts)}; {UNPLANNED_FILE} names them")
+            travels = "travels" if outside.count == 1 else "travel"
+            what = f"{several(outside.count, self.protects)} {travels} outside the plan"
+            lines.append(f"Unplanned   {what}: {', '.join(parts)}; {UNPLANNED_FILE} names them")
         return "\n".join([*lines, f"Seconds     {self.seconds:.2f}"])
 
 
@@ -193,6 +195,7 @@ class Settlement:
     unplanned_rows: pa.Table  # source_row, reason, column, identifiers and the columns of [loading]
     task: RepairTask  # the plan and the true amounts
     seconds: float  # time taken
+    protects: str = "package"  # what one row is, as the certificate of the release says
 
     def __repr__(self) -> str:
         over = {item.bin for item in self.overloaded}
@@ -294,11 +297,16 @@ def apply(
         truck.
     """
     start = time.monotonic()
-    noise, tell = noise or Noise(), progress or (lambda line: None)
+    noise, unit = noise or Noise(), release.certificate.guarantee.protects
     records = matched_records(data, release, key)
     chosen = received_plan(plan, release, capacity, trucks)
     amounts = np.column_stack([data.numbers(quantity)[records] for quantity in chosen.quantities])
     task = repair_task(chosen, amounts, release, noise)
+
+    def tell(line: str) -> None:
+        if progress is not None:
+            progress(for_unit(line, unit))
+
     fill, start_bins, changed = None, task.start, None
     if chosen.slots is not None:
         tell("filling sealed slots")
@@ -346,19 +354,30 @@ def apply(
         plan_feasible=not over,
         bins_feasible=(len(loads) - len(planned.overloaded)) / len(loads),
         sealed=None if fill is None else SealedFill(fills=storable_count(fill.number), exact=fill.exact),
-        repair=changed.report if changed else None,
+        repair=_report_for_unit(changed, unit),
         bin_of_row=final.bin_of_row,
         truck_of_bin=tuple(truck.name for truck in final.truck_of_bin),
         final_loads=task.in_units(final.loads),
         final_capacities=task.in_units(final.capacities),
-        truck_linkage=restated_linkage(task, release, final, changed, fill),
+        truck_linkage=_linkage_for_unit(restated_linkage(task, release, final, changed, fill), unit),
         above_spread=task.above_spread(final.bin_of_row),
         unplanned=Outside(**outside),
         loading=loading,
         unplanned_rows=unplanned_rows(data, key, source[bins == LEFT_BEHIND].tolist()),
         task=task,
         seconds=time.monotonic() - start,
+        protects=unit,
     )
+
+
+def _linkage_for_unit(linkage: Linkage | None, unit: str) -> Linkage | None:
+    return None if linkage is None else linkage.model_copy(update={"note": for_unit(linkage.note, unit)})
+
+
+def _report_for_unit(repair: Repair | None, unit: str) -> RepairReport | None:
+    if repair is None:
+        return None
+    return repair.report.model_copy(update={"sentence": for_unit(repair.report.sentence, unit)})
 
 
 def check_key(key: Key, release: Release, data: Dataset) -> None:
@@ -515,6 +534,7 @@ def _external_plan(path: Path, release: Release, capacity: Capacity | None, truc
         seconds=0.0,
         quantities={name: unit for name, unit in units.items() if name in truck.capacity},
         truck_linkage=planned_linkage(release, exchangeable(release), bin_of_row),
+        protects=release.certificate.guarantee.protects,
         external=True,
     )
     _check_quantities(plan, release)

@@ -348,7 +348,7 @@ def walked_fill(items: Items, slots: FillSlots, noise: Noise, seconds: float) ->
         met = estimate_chances(items, slots, seconds=seconds / 2, words=words, start=start)
     if met is None:
         return DrawnFill(None, False, None, None)
-    return DrawnFill(met.drawn, False, None, met.chances.max(axis=1, initial=0.0))
+    return DrawnFill(met.drawn, False, None, met.best_chances)
 
 
 def planned_counts(task: RepairTask) -> IntArray:
@@ -378,7 +378,7 @@ def count_and_draw(task: RepairTask, noise: Noise) -> DrawnFill | None:
     fills = counted_fills(task)
     if fills is None or fills.number == 0:
         return None if fills is None else DrawnFill(None, True, 0, None)
-    return DrawnFill(fills.draw(noise.below), True, fills.number, fills.chances().max(axis=1))
+    return DrawnFill(fills.draw(noise.below), True, fills.number, fills.best_chances())
 
 
 def draw(task: RepairTask, noise: Noise) -> DrawnFill:

@@ -19,17 +19,18 @@ Joag-Dev, Proschan 1983 (negative association of permutations); Hoogervorst et a
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from dunnage.arrays import FloatArray, IntArray, kernel
+from dunnage.arrays import IntArray, kernel
 from dunnage.errors import NoPlanError
 from dunnage.kernels.bins.chances import ROUNDING, Chances, ClassSizes, Members, SumLaw
 from dunnage.kernels.bins.covering import (
@@ -40,7 +41,17 @@ from dunnage.kernels.bins.covering import (
     list_patterns,
     without_surplus,
 )
-from dunnage.kernels.bins.scalar import PRICE_SCALE, Pricing, Sizes, best_fit_decreasing, fill_by_subset_sums, pack_bins
+from dunnage.kernels.bins.first_fit import OPEN_BINS, TypePacking, fit_types, too_many_types
+from dunnage.kernels.bins.scalar import (
+    PRICE_SCALE,
+    Pricing,
+    Sizes,
+    best_fit_decreasing,
+    fill_by_subset_sums,
+    l2_bound,
+    pack_bins,
+)
+from dunnage.kernels.deadline import NEVER, Deadline
 from dunnage.kernels.solver import CoverTable, csr, solve_prices, solve_program
 
 # Bins of several kinds at least cost, for one resource and more patterns than can be listed: column generation.
@@ -71,7 +82,7 @@ def fill_then_pack(
     costs: Sequence[int],
     counts: Sequence[int | None],
     *,
-    deadline: float,  # monotonic time at which to stop
+    deadline: Deadline,
 ) -> Iterator[tuple[list[list[int]], list[int]]]:
     """Yield packings: some bins of one kind completely filled, the rest packed into another."""
     items = np.asarray(sizes, dtype=np.int64)
@@ -82,9 +93,14 @@ def fill_then_pack(
         filled = fill_by_subset_sums(items, order, capacities[first], deadline=deadline)
         if filled is None:
             continue
-        options = []
+        options: list[tuple[int, int, list[int]]] = []
         most = counts[first]
-        for number in range(len(filled) + 1 if most is None else min(len(filled), most) + 1):
+        numbers = range(len(filled) + 1 if most is None else min(len(filled), most) + 1)
+        stop = deadline.part(1 / 4)
+        # From coarse to fine, because every number takes a packing, and there may not be time for all.
+        for number in sorted(numbers, key=lambda number: -(number & -number) if number else -len(filled) - 1):
+            if options and stop.late:
+                break
             rest = [item for bin_ in filled[number:] for item in bin_]
             if not rest or int(items[rest].max()) <= capacities[other]:
                 guess = best_fit_decreasing(items, rest, capacities[other])
@@ -92,7 +108,8 @@ def fill_then_pack(
                 if left is None or len(guess) <= left:
                     options.append((number * costs[first] + len(guess) * costs[other], number, rest))
         for _, number, rest in sorted(options, key=lambda option: option[:2])[:_BEST_FILLS]:
-            packed = pack_bins(items[rest], capacities[other], seconds=_FILL_SECONDS).bins if rest else []
+            seconds = deadline.part(most=_FILL_SECONDS).left
+            packed = pack_bins(items[rest], capacities[other], seconds=seconds).bins if rest else []
             bins = filled[:number] + [[rest[i] for i in bin_] for bin_ in packed]
             yield bins, [first] * number + [other] * len(packed)
 
@@ -106,7 +123,7 @@ class FleetPricing:
         costs: Sequence[int],
         counts: Sequence[int | None],
         *,
-        deadline: float,
+        deadline: Deadline,
     ) -> None:
         self.sizes, self.demand = sizes, demand
         self.costs, self.deadline = np.array(costs, dtype=np.float64), deadline
@@ -138,8 +155,8 @@ class FleetPricing:
     def solve(self, *, at_most: int | None) -> FleetPacking:
         """Generate patterns, then choose among them; ``at_most`` is the largest cost of interest."""
         bound, fresh = 0, True
-        while fresh and time.monotonic() < self.deadline:
-            prices = solve_prices(self._table(), seconds=self.deadline - time.monotonic())
+        while fresh and (seconds := self.deadline.left):
+            prices = solve_prices(self._table(), seconds=seconds)
             if prices is None:
                 break
             # Add the patterns that are worth more than they cost.
@@ -170,8 +187,10 @@ class FleetPricing:
                 if bound >= math.ceil(prices.objective / self.step - _MARGIN) * self.step:
                     break
         table = self._table()
-        answer = solve_program(table, at_most=at_most, seconds=max(self.deadline - time.monotonic(), 0.05))
-        values = np.zeros(len(table.kinds), dtype=np.int64) if answer.values is None else answer.values
+        left = self.deadline.left
+        answer = solve_program(table, at_most=at_most, seconds=left) if left else None
+        unused = np.zeros(len(table.kinds), dtype=np.int64)
+        values = unused if answer is None or answer.values is None else answer.values
         rows = np.repeat(np.arange(len(values)), values)
         patterns = np.array(list(self._columns.values()), dtype=np.int64)[rows]
         return FleetPacking(patterns, table.kinds[rows], bound)
@@ -186,10 +205,18 @@ class FleetPricing:
 
 STEPS_PER_ITEM = 4000
 MAX_STEPS = 3_000_000
+PIECE_STEPS = 200_000
+"""Between two looks at the clock."""
 
 
 def mix_classes(
-    classes: Sequence[ClassSizes], caps: IntArray, capacities: IntArray, *, seed: int, steps: int
+    classes: Sequence[ClassSizes],
+    caps: IntArray,
+    capacities: IntArray,
+    *,
+    seed: int,
+    steps: int,
+    deadline: Deadline = NEVER,
 ) -> IntArray | None:
     """Spread the items of classes over bins so that every bin is likely to fit; None if the caps leave no room."""
     sizes = np.array([sizes_of.count for sizes_of in classes], dtype=np.int64)
@@ -211,40 +238,47 @@ def mix_classes(
             bin_ = int(open_[np.argmax(rooms)])
             start[bin_, kind] += 1
             left[bin_] -= mean[kind]
-    mixed: IntArray = _anneal(start, mean, spread, sizes, caps, room / unit, steps, generator.integers(2**62))
-    return mixed
+    state = np.array([generator.integers(2**62)], dtype=np.uint64) | np.uint64(1)
+    best, totals = start.copy(), np.zeros(2)
+    loads, variances, costs = np.zeros(left.shape), np.zeros(left.shape), np.zeros(len(room))
+    for first in range(0, steps, PIECE_STEPS):
+        if deadline.late:
+            break
+        _anneal(
+            (start, best, loads, variances, costs, totals, state),
+            (mean, spread, sizes, caps, room / unit),
+            first,
+            min(first + PIECE_STEPS, steps),
+            steps,
+        )
+    return best
 
 
 @kernel
-def _anneal(
-    counts: IntArray,
-    mean: FloatArray,
-    spread: FloatArray,
-    sizes: IntArray,
-    caps: IntArray,
-    room: FloatArray,
-    steps: int,
-    seed: int,
-) -> IntArray:
-    """Move and swap items between bins, and accept a worse state now and then.
+def _anneal(state: Any, problem: Any, first: int, last: int, steps: int) -> None:
+    """Move and swap items between bins, and accept a worse state now and then; some of all steps.
 
     The variance of n items of m without replacement is n (m - n) / m times that of the class, so one item more or less
     changes it by (m - 2 n - 1) / m or -(m - 2 n + 1) / m.
     """
+    counts, best, load, variance, cost, totals, words = state
+    mean, spread, sizes, caps, room = problem
     bins, kinds = counts.shape
     resources = mean.shape[1]
-    state = np.uint64(seed) | np.uint64(1)
+    word = words[0]
     root_two = math.sqrt(2.0)
-    load, variance, cost = np.zeros((bins, resources)), np.zeros((bins, resources)), np.zeros(bins)
-    for b in range(bins):
-        for r in range(resources):
-            for k in range(kinds):
-                load[b, r] += counts[b, k] * mean[k, r]
-                variance[b, r] += counts[b, k] * (sizes[k] - counts[b, k]) / sizes[k] * spread[k, r]
-            gap = room[b, r] - load[b, r]
-            cost[b] += 0.5 * math.erfc(gap / math.sqrt(max(variance[b, r], 1e-12)) / root_two) + max(0.0, -gap) * 20.0
-    best, total = counts.copy(), cost.sum()
-    least = total
+    if first == 0:
+        for b in range(bins):
+            for r in range(resources):
+                for k in range(kinds):
+                    load[b, r] += counts[b, k] * mean[k, r]
+                    variance[b, r] += counts[b, k] * (sizes[k] - counts[b, k]) / sizes[k] * spread[k, r]
+                gap = room[b, r] - load[b, r]
+                sigma = math.sqrt(max(variance[b, r], 1e-12))
+                cost[b] += 0.5 * math.erfc(gap / sigma / root_two) + max(0.0, -gap) * 20.0
+        totals[0] = cost.sum()
+        totals[1] = totals[0]
+    total, least = totals[0], totals[1]
     pair, new_load, new_variance, new_cost = (
         np.zeros(2, np.int64),
         np.zeros((2, resources)),
@@ -252,12 +286,12 @@ def _anneal(
         np.zeros(2),
     )
     draw = np.zeros(5)
-    for step in range(steps):
+    for step in range(first, last):
         for i in range(5):  # xorshift
-            state ^= state << np.uint64(13)
-            state ^= state >> np.uint64(7)
-            state ^= state << np.uint64(17)
-            draw[i] = (state >> np.uint64(11)) * (1.0 / 9007199254740992.0)
+            word ^= word << np.uint64(13)
+            word ^= word >> np.uint64(7)
+            word ^= word << np.uint64(17)
+            draw[i] = (word >> np.uint64(11)) * (1.0 / 9007199254740992.0)
         a, b, give = int(draw[0] * bins), int(draw[1] * bins), int(draw[2] * kinds)
         back = int(draw[3] * (kinds + 1)) - 1  # -1: nothing comes back
         if a == b or give == back or counts[a, give] == 0 or counts[b, give] >= caps[give]:
@@ -297,7 +331,7 @@ def _anneal(
         if total < least - 1e-12:
             least = total
             best[:] = counts
-    return best
+    totals[0], totals[1], words[0] = total, least, word
 
 
 Progress = Callable[[str, int, int], None]
@@ -310,14 +344,15 @@ COARSE_WORK = 2 * 10**9
 BOUND_SECONDS = 2.0
 SEARCHES = 8
 MAX_SEARCHED = 2000
+MAX_LISTED_SUMS = 20_000_000
 MAX_FILLINGS = 300
 COMBINE_SECONDS = 5.0
 LONG_EFFORT = 6
 _FIRST_SEARCHES = 3
 _MANY_ITEMS = 4.0
 _BORDER = 1e-9
-_OPEN_BINS = 100
 _WORK_PER_SECOND = 2.5e8
+_SECONDS_PER_ITEM = 5e-6  # of the quickest packing, which is not worth while for a bound that has less time
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -344,22 +379,18 @@ class ClassPacking:
 
 @dataclass
 class _PlanSearch:
-    deadline: float
+    deadline: Deadline
     progress: Progress | None
     plan: ClassPacking | None = None
     bound: int = 0
 
     @property
     def done(self) -> bool:
-        return time.monotonic() >= self.deadline or (self.plan is not None and self.plan.cost <= self.bound)
-
-    @property
-    def seconds_left(self) -> float:
-        return self.deadline - time.monotonic()
+        return self.deadline.late or (self.plan is not None and self.plan.cost <= self.bound)
 
     def work(self, most: int) -> int:
         """Return how many steps of a walk the time allows, up to a limit."""
-        return min(most, int(max(self.seconds_left, 0.05) / 2 * _WORK_PER_SECOND))
+        return min(most, int(self.deadline.left / 2 * _WORK_PER_SECOND))
 
     def offer(self, plan: ClassPacking | None) -> None:
         if plan is not None and (self.plan is None or plan.cost < self.plan.cost):
@@ -375,6 +406,12 @@ class _PlanSearch:
     def _tell(self, stage: str) -> None:
         if self.progress is not None and self.plan is not None:
             self.progress(stage, self.plan.cost, self.bound)
+
+
+def _fitting(table: IntArray, rooms: IntArray) -> IntArray:
+    """Return how many items fit into each of some rooms, if ``table`` has their sums by number. Shape: rooms."""
+    numbers = [np.searchsorted(sums, room, side="right") for sums, room in zip(table.T, rooms.T, strict=True)]
+    return np.asarray(np.min(numbers, axis=0) - 1, dtype=np.int64)
 
 
 class ChancePacker:
@@ -396,16 +433,24 @@ class ChancePacker:
         self.demand = np.array([sizes_of.count for sizes_of in classes], dtype=np.int64)
         self.groups = np.zeros(len(self.classes), dtype=np.int64) if groups is None else np.asarray(groups)
         self.members = [np.flatnonzero(self.groups == group) for group in np.unique(self.groups)]
-        self.chances = [Chances(self.classes, np.array(kind.capacity)) for kind in kinds]
+        self.worst = [sizes_of.largest(sizes_of.count) for sizes_of in self.classes]
+        self.chances = [Chances(self.classes, np.array(kind.capacity), self.worst) for kind in kinds]
         self.members_known = all(isinstance(sizes_of, Members) for sizes_of in classes)
         self.product_holds = self.members_known and len(kinds[0].capacity) == 1
 
-    def weighed(self, counts: IntArray, kinds: IntArray) -> tuple[float, float]:
+    def weighed(self, counts: IntArray, kinds: IntArray, deadline: Deadline | None = None) -> tuple[float, float]:
+        """Return bounds on the probability that every bin fits; wider if time is up before all are computed."""
+        if deadline is not None:
+            self._limit(deadline)
         every = [self.chances[kind].fits(line) for line, kind in zip(counts, kinds.tolist(), strict=True)]
         failing = math.fsum(1 - low + ROUNDING for low, _ in every if low < 1)
         highs = [high for _, high in every]
         most = math.prod(highs) if self.product_holds else min(highs, default=1.0)
         return max(0.0, 1.0 - failing), min(1.0, most + ROUNDING * (most < 1))
+
+    def _limit(self, deadline: Deadline) -> None:
+        for chances in self.chances:
+            chances.deadline = deadline
 
     def planned(self, counts: IntArray, kinds: IntArray) -> ClassPacking | None:
         at_least, at_most = self.weighed(counts, kinds)
@@ -415,7 +460,8 @@ class ChancePacker:
                 return None
             failing = Fraction(0)
             for line, kind in zip(counts, kinds.tolist(), strict=True):
-                fits = Fraction(1) if self.chances[kind].surely(line) else self.chances[kind].exactly(line)
+                chances = self.chances[kind]
+                fits = Fraction(1) if chances.surely(line) else None if chances.deadline.late else chances.exactly(line)
                 if fits is None:
                     return None
                 failing += 1 - fits
@@ -437,19 +483,27 @@ class ChancePacker:
         start: tuple[IntArray, IntArray] | None = None,  # counts and kinds of a first plan
     ) -> ClassPacking | None:
         """Return the cheapest plan within the time limit, with a bound; None without a plan."""
-        search = _PlanSearch(time.monotonic() + seconds, progress)
+        search = _PlanSearch(Deadline.after(seconds), progress)
+        self._limit(search.deadline)
         search.offer(self.greedy() if start is None else self.planned(*start))
-        search.raise_bound(aim if aim is not None else self._members_bound(min(BOUND_SECONDS, seconds / 4)))
+        bound = self._members_bound(search.deadline.part(1 / 4, most=BOUND_SECONDS)) if aim is None else aim
+        search.raise_bound(bound)
+        if search.done:
+            return self._answer(search)
         # How many items of mean size the largest bin takes.
         means = np.array([sizes_of.moments()[0] for sizes_of in self.classes])
         mean = (means * self.demand[:, None]).sum(axis=0) / self.demand.sum()
         room = np.max([kind.capacity for kind in self.kinds], axis=0)
         if float((room / np.maximum(mean, 1e-9)).min()) > _MANY_ITEMS:
-            search.offer(self._whole_classes(min(BOUND_SECONDS, seconds / 8)))
+            search.offer(self._whole_classes(search.deadline.part(1 / 8, most=BOUND_SECONDS).left))
             self._search(search, searches=_FIRST_SEARCHES, stop=1)
         if search.done:
             return self._answer(search)
-        listings = self._listings(step=1, upward=True, work=search.work(EXACT_WORK)) if self.members_known else None
+        listings = self._listings(search, EXACT_WORK, step=1, upward=True) if self.members_known else None
+        if listings is None and len(self.kinds[0].capacity) > 1:
+            for resource in (-1, *range(len(self.kinds[0].capacity))):
+                if not search.done:
+                    search.offer(self.greedy(resource=resource))
         if listings is not None:
             if not self._cover(search, listings, listings):
                 return None
@@ -498,9 +552,20 @@ class ChancePacker:
             search.offer(self.planned(*without_surplus(patterns, packing.kinds, self.demand)))
 
     def _apart(self, search: _PlanSearch) -> None:
-        """Solve each group separately, with an equal part of the risk; limited bins that one leaves go to the next."""
-        kinds, plans = list(self.kinds), []
+        """Solve each group separately, with an equal part of the risk; limited bins that one leaves go to the next.
+
+        If time is up, the other groups keep the bins that they have, unless the number of bins is limited.
+        """
+        kinds, plans, before = list(self.kinds), [], search.plan
+        unlimited = all(kind.count is None for kind in kinds)
         for number, own in enumerate(self.members):
+            if search.deadline.late and before is not None:
+                if not unlimited:
+                    return
+                bins = np.flatnonzero(before.counts[:, own].any(axis=1))
+                kept = replace(before, counts=before.counts[bins][:, own], kinds=before.kinds[bins])
+                plans.append((own, kept))
+                continue
             part = ChancePacker(
                 [self.classes[i] for i in own.tolist()],
                 self.caps[own],
@@ -508,7 +573,7 @@ class ChancePacker:
                 risk=self.exact_risk / len(self.members),
                 seed=self.seed,
             )
-            plan_of_part = part.solve(seconds=max(search.seconds_left, 0.05) / (len(self.members) - number))
+            plan_of_part = part.solve(seconds=search.deadline.left / (len(self.members) - number))
             if plan_of_part is None:
                 return
             plans.append((own, plan_of_part))
@@ -527,16 +592,22 @@ class ChancePacker:
     def _answer(self, search: _PlanSearch) -> ClassPacking | None:
         return None if search.plan is None else replace(search.plan, bound=min(search.bound, search.plan.cost))
 
-    def greedy(self, generator: np.random.Generator | None = None) -> ClassPacking | None:
+    def greedy(self, generator: np.random.Generator | None = None, resource: int | None = None) -> ClassPacking | None:
         """Put items one after another, largest first, into the first bin where everything still certainly fits.
+
+        The largest item is that with the largest share of a bin in any resource, or in one, or of all together (-1).
 
         New bins are of the kind with the least cost for its capacity; then each is exchanged for the cheapest kind that
         still takes its items. With a generator, sizes and values of kinds vary a little.
         """
-        largest = [sizes_of.largest(sizes_of.count) for sizes_of in self.classes]
+        largest = self.worst
         capacities = np.array([kind.capacity for kind in self.kinds], dtype=np.int64)
         scale = np.maximum(capacities.max(axis=0), 1).astype(np.float64)
-        weight = np.repeat([(table[1] / scale).max() for table in largest], self.demand)
+        shares = np.array([table[1] for table in largest]) / scale
+        by_class = (
+            shares.max(axis=1) if resource is None else shares.sum(axis=1) if resource < 0 else shares[:, resource]
+        )
+        weight = np.repeat(by_class, self.demand)
         values = [
             cost / max(float(line.mean()), 1e-9) for cost, line in zip(self.costs, capacities / scale, strict=True)
         ]
@@ -547,40 +618,46 @@ class ChancePacker:
         left = [math.inf if kind.count is None else kind.count for kind in self.kinds]
         kinds: list[int] = []
         contents: list[dict[int, int]] = []
-        loads: list[IntArray] = []
+        rooms = np.zeros((64, capacities.shape[1]), dtype=np.int64)  # of the bins so far, and of some to come
         of_group: dict[int, list[int]] = {}  # only the last bins of a group are tried, for speed
-        class_of = np.repeat(np.arange(len(self.classes)), self.demand)
-        for item in np.argsort(-weight, kind="stable").tolist():
-            class_ = int(class_of[item])
-            group, table, bin_ = int(self.groups[class_]), largest[class_], -1
-            for other in of_group.get(group, [])[-_OPEN_BINS:]:
-                taken = contents[other].get(class_, 0)
-                if taken < self.caps[class_]:
-                    load = loads[other] + table[taken + 1] - table[taken]
-                    if (load <= capacities[kinds[other]]).all():
-                        bin_ = other
-                        break
-            if bin_ < 0:
+        class_of = np.repeat(np.arange(len(self.classes)), self.demand)[np.argsort(-weight, kind="stable")]
+        starts = np.concatenate([[0], np.flatnonzero(np.diff(class_of)) + 1])
+        # Items of a class that follow each other are put together: a bin that refuses one refuses the others too.
+        for class_, number in zip(
+            class_of[starts].tolist(), np.diff(starts, append=len(class_of)).tolist(), strict=True
+        ):
+            group, table, cap = int(self.groups[class_]), largest[class_], int(self.caps[class_])
+            bins = np.array(of_group.get(group, [])[-OPEN_BINS:], dtype=np.int64)
+            if len(bins):
+                taken = np.array([contents[bin_].get(class_, 0) for bin_ in bins.tolist()])
+                most = np.maximum(np.minimum(_fitting(table, rooms[bins] + table[taken]), cap) - taken, 0)
+                before = np.cumsum(most) - most
+                given = np.clip(number - before, 0, most)
+                rooms[bins] -= table[taken + given] - table[taken]
+                for at in np.flatnonzero(given).tolist():
+                    contents[int(bins[at])][class_] = int(taken[at] + given[at])
+                number -= int(given.sum())
+            while number:
                 able = (kind for kind in preferred if left[kind] > 0 and (table[1] <= capacities[kind]).all())
                 kind = next(able, None)
                 if kind is None:
                     return None
                 left[kind] -= 1
-                bin_ = len(kinds)
+                if len(kinds) == len(rooms):
+                    rooms = np.concatenate([rooms, np.zeros_like(rooms)])
+                into = max(1, min(number, cap, int(_fitting(table, capacities[kind : kind + 1])[0])))
+                rooms[len(kinds)] = capacities[kind] - table[into]
+                of_group.setdefault(group, []).append(len(kinds))
+                contents.append({class_: into})
                 kinds.append(kind)
-                contents.append({})
-                loads.append(np.zeros(capacities.shape[1], dtype=np.int64))
-                of_group.setdefault(group, []).append(bin_)
-            taken = contents[bin_].get(class_, 0)
-            loads[bin_] = loads[bin_] + table[taken + 1] - table[taken]
-            contents[bin_][class_] = taken + 1
+                number -= into
         by_cost = np.argsort(self.costs, kind="stable").tolist()
         counts = np.zeros((len(kinds), len(largest)), dtype=np.int64)
         for bin_, kind in enumerate(kinds):
             for other in by_cost:
                 if self.costs[other] >= self.costs[kind]:
                     break
-                if left[other] > 0 and (loads[bin_] <= capacities[other]).all():
+                if left[other] > 0 and (capacities[kind] - rooms[bin_] <= capacities[other]).all():
                     left[other] -= 1
                     left[kind] += 1
                     kinds[bin_] = other
@@ -594,17 +671,18 @@ class ChancePacker:
         if search.done or int(self.demand.sum()) > MAX_SEARCHED:
             return
         generator = np.random.default_rng(self.seed)
-        stop = time.monotonic() + min(search.seconds_left / 2, COMBINE_SECONDS)
+        stop = search.deadline.part(1 / 2, most=COMBINE_SECONDS)
         met: dict[tuple[int, bytes], IntArray] = {}
         plan = search.plan
         for _ in range(MAX_FILLINGS):
             for line, kind in zip(plan.counts, plan.kinds.tolist(), strict=True) if plan is not None else ():
                 met[kind, line.tobytes()] = line
-            if time.monotonic() > stop or search.done:
+            if stop.late or search.done:
                 break
             plan = self.greedy(generator)
             search.offer(plan)
-        if search.done or not met:
+        seconds = search.deadline.part(most=COMBINE_SECONDS).left
+        if search.done or not met or not seconds:
             return
         kinds = np.array([kind for kind, _ in met], dtype=np.int64)
         patterns = np.array(list(met.values()), dtype=np.int64)
@@ -613,61 +691,41 @@ class ChancePacker:
         answer = solve_program(
             table,
             at_most=None if search.plan is None else search.plan.cost - math.gcd(*self.costs),
-            seconds=min(search.seconds_left, COMBINE_SECONDS),
+            seconds=seconds,
         )
         if answer.values is not None:
             rows = np.repeat(np.arange(len(kinds)), answer.values)
             search.offer(self.planned(*without_surplus(patterns[rows], kinds[rows], self.demand)))
 
-    def _members_bound(self, seconds: float) -> int:
+    def _members_bound(self, deadline: Deadline) -> int:
         """Bound the cost by packing the smallest possible sizes of the items, each resource separately."""
-        share = seconds / len(self.kinds[0].capacity) / len(self.members)
-        total = 0
+        parts = []
         for own in self.members:
             tables = [self.classes[number].smallest(self.classes[number].count) for number in own.tolist()]
-            bounds = []
-            for resource in range(len(self.kinds[0].capacity)):
-                sizes = np.concatenate([np.diff(table[:, resource]) for table in tables]).astype(np.int64)
-                rooms = [kind.capacity[resource] for kind in self.kinds]
-                if len(self.kinds) > 1:
-                    bounds.append(self._total_bound(int(sizes.sum()), rooms))
-                elif int(sizes.max()) > rooms[0]:
-                    bounds.append(self.costs[0])
-                else:
-                    bounds.append(pack_bins(sizes, rooms[0], seconds=share).bound * self.costs[0])
-            total += max(bounds)
-        return total
+            parts.append(np.concatenate([np.diff(table, axis=0) for table in tables]).astype(np.int64))
+        return bound_cost(parts, self.kinds, self.costs, deadline)
 
-    def _total_bound(self, total: int, rooms: list[int]) -> int:
-        """Bound the cost of bins for a total: fill those with the least cost for their room first, the last in part."""
-        step = math.gcd(*self.costs)
-        cost, left = 0.0, float(total)
-        for kind in sorted((k for k in range(len(rooms)) if rooms[k] > 0), key=lambda k: self.costs[k] / rooms[k]):
-            count = self.kinds[kind].count
-            used = left / rooms[kind] if count is None else min(float(count), left / rooms[kind])
-            cost += used * float(self.costs[kind])
-            left -= used * rooms[kind]
-            if left <= 0:
-                break
-        return max(step, math.ceil(cost / step - 1e-9) * step)
-
-    def _listings(self, *, step: int, upward: bool, work: int, least: int = 0) -> list[PatternList] | None:
+    def _listings(
+        self, search: _PlanSearch, most_work: int, *, step: int, upward: bool, least: int = 0
+    ) -> list[PatternList] | None:
         listings: list[PatternList] = []
-        share = work // len(self.kinds) // len(self.members)
+        share = search.work(most_work) // len(self.kinds) // len(self.members)
         for kind in self.kinds:
-            parts = [self._listed(kind, own, step, upward, share, least) for own in self.members]
-            if any(part is None for part in parts):
-                return None
-            whole = [(part, own) for part, own in zip(parts, self.members, strict=True) if part is not None]
-            listings.append(PatternList.together(whole, len(self.classes)))
+            parts = []
+            for own in self.members:
+                part = self._listed(kind, own, step, upward, share, least, search.deadline)
+                if part is None:
+                    return None
+                parts.append((part, own))
+            listings.append(PatternList.together(parts, len(self.classes)))
         return listings
 
     def _listed(
-        self, kind: BinKind, own: IntArray, step: int, upward: bool, work: int, least: int
+        self, kind: BinKind, own: IntArray, step: int, upward: bool, work: int, least: int, deadline: Deadline
     ) -> PatternList | None:
-        """List the patterns of a group of classes for one kind of bin; None if too many or unknown."""
+        """List the patterns of a group of classes for one kind of bin; None if too many, unknown, or time is up."""
         capacity = np.array(kind.capacity)
-        listed, draws = [], []
+        listed, draws, num_sums = [], [], 0
         for number in own.tolist():
             sizes = self.classes[number]
             smallest = sizes.smallest(min(int(self.caps[number]), sizes.count))
@@ -675,15 +733,17 @@ class ChancePacker:
             if self.risk == 0:  # then only the largest members matter
                 lines = sizes.largest(most)
                 draws.append([SumLaw.certain(-(-line // step) if upward else line // step) for line in lines])
-            elif (sums := sizes.draws(most, None, step, upward)) is None:
+            elif (sums := sizes.draws(most, None, step, upward, deadline)) is None:
                 return None
             else:
                 draws.append(sums)
             listed.append((sizes, most))
+            num_sums += sum(len(law.values) for law in draws[-1])
+            if num_sums > MAX_LISTED_SUMS or deadline.late:
+                return None
         slack = 0
         if step > 1:  # how many items a bin can take at most, of one resource
-            all_sizes = np.concatenate([np.diff(sizes.smallest(sizes.count)[:, 0]) for sizes in self.classes])
-            slack = int((np.cumsum(np.sort(all_sizes)) <= capacity[0]).sum())
+            slack = int((self._smallest_sums <= capacity[0]).sum())
         # A pattern that certainly fits stands for everything it contains, so its largest sums are always rounded up.
         return list_patterns(
             draws,
@@ -694,7 +754,14 @@ class ChancePacker:
             slack=slack,
             most_patterns=MAX_PATTERNS // len(self.kinds) // len(self.members) + 1000,
             most_work=work,
+            deadline=deadline,
         )
+
+    @functools.cached_property
+    def _smallest_sums(self) -> IntArray:
+        """The smallest sums of 1, 2, ... items of the first resource, whatever their classes."""
+        sizes = np.concatenate([np.diff(sizes.smallest(sizes.count)[:, 0]) for sizes in self.classes])
+        return np.cumsum(np.sort(sizes))
 
     def _program(self, listings: Sequence[PatternList]) -> CoverProgram:
         choices = [
@@ -720,7 +787,7 @@ class ChancePacker:
                     use = np.where(program.risk > 0, program.risk + margin, 0.0) if self.risk > 0 else None
                     budget = self.risk + (0.0 if margin else _BORDER)
                     limit = math.inf if search.plan is None else float(search.plan.cost)
-                    deadline = search.deadline if margin else time.monotonic() + search.seconds_left / 2
+                    deadline = search.deadline if margin else search.deadline.part(1 / 2)
                     cover = program.solve(
                         deadline=deadline,
                         use=use,
@@ -739,7 +806,7 @@ class ChancePacker:
         If its cover is not a plan, the risks that were only rounded down are computed, and it is solved again.
         """
         risk = program.risk.copy()
-        deadline = time.monotonic() + search.seconds_left / 2
+        deadline = search.deadline.part(1 / 2)
         for _ in range(MAX_REFINEMENTS):
             least = np.maximum(risk - ROUNDING, 0.0)
             limit = math.inf if search.plan is None else float(search.plan.cost)
@@ -757,7 +824,7 @@ class ChancePacker:
             search.raise_bound(int(limit) if cover.bound is None else cover.bound)
             if cover.cost is not None:
                 search.offer(self.planned(cover.patterns, cover.kinds))
-            if cover.cost is None or search.done:
+            if cover.cost is None or search.done or deadline.late:
                 break
             before = risk[cover.rows].copy()
             for row in np.unique(cover.rows).tolist():
@@ -779,10 +846,10 @@ class ChancePacker:
         for number in range(least, last if stop is None else min(last, least + stop)):
             room = np.array([self.kinds[0].capacity] * number)
             for attempt in range(searches):
-                if search.seconds_left < 0:
+                if search.deadline.late:
                     return
                 seed = self.seed * SEARCHES + attempt + 1000 * effort
-                counts = mix_classes(self.classes, self.caps, room, seed=seed, steps=steps)
+                counts = mix_classes(self.classes, self.caps, room, seed=seed, steps=steps, deadline=search.deadline)
                 if counts is None:
                     continue
                 used = counts[counts.any(axis=1)]
@@ -818,19 +885,53 @@ class ChancePacker:
         for cells in (FINE_CELLS, COARSE_CELLS):
             if search.done:
                 return
-            work = search.work(COARSE_WORK)
-            hopeful = self._listings(step=max(1, room // cells), upward=False, work=work, least=least)
+            step = max(1, room // cells)
+            hopeful = self._listings(search, COARSE_WORK, step=step, upward=False, least=least)
             if hopeful is not None:
                 self._cover(search, None, hopeful)
                 break
         if not search.done:
             step = max(1, room // COARSE_CELLS)
-            safe = self._listings(step=step, upward=True, work=search.work(COARSE_WORK))
+            safe = self._listings(search, COARSE_WORK, step=step, upward=True)
             if safe is not None:
                 self._cover(search, safe, None)
 
 
 # Pack items with several resources, or into bins of several kinds, at least cost.
+
+
+def bound_cost(parts: Sequence[IntArray], kinds: Sequence[BinKind], costs: Sequence[int], deadline: Deadline) -> int:
+    """Bound the cost of bins for the items of each part, each resource separately; parts never share a bin."""
+    total, resources = 0, len(kinds[0].capacity)
+    for number, items in enumerate(parts):
+        bounds = []
+        for resource, sizes in enumerate(items.T):
+            room = kinds[0].capacity[resource]
+            if len(kinds) > 1:
+                bounds.append(_total_bound(int(sizes.sum()), [kind.capacity[resource] for kind in kinds], kinds, costs))
+            elif int(sizes.max()) > room:
+                bounds.append(costs[0])
+            else:
+                share = deadline.left / ((len(parts) - number) * resources - resource)
+                enough = share > _SECONDS_PER_ITEM * len(sizes)
+                least = pack_bins(sizes, room, seconds=share).bound if enough else max(1, l2_bound(sizes, room))
+                bounds.append(least * costs[0])
+        total += max(bounds)
+    return total
+
+
+def _total_bound(total: int, rooms: list[int], kinds: Sequence[BinKind], costs: Sequence[int]) -> int:
+    """Bound the cost of bins for a total: fill those with the least cost for their room first, the last in part."""
+    step = math.gcd(*costs)
+    cost, left = 0.0, float(total)
+    for kind in sorted((k for k in range(len(rooms)) if rooms[k] > 0), key=lambda k: costs[k] / rooms[k]):
+        count = kinds[kind].count
+        used = left / rooms[kind] if count is None else min(float(count), left / rooms[kind])
+        cost += used * float(costs[kind])
+        left -= used * rooms[kind]
+        if left <= 0:
+            break
+    return max(step, math.ceil(cost / step - 1e-9) * step)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -842,6 +943,41 @@ class VectorPacking:
     cost: Fraction  # cost, bound: cost of the bins, and a lower bound for any packing
     bound: Fraction
     seconds: float  # running time
+
+
+def pack_types(
+    sizes: IntArray,  # of each type, one column per resource
+    numbers: IntArray,  # items of each type
+    caps: IntArray,  # largest number of items of each type in a bin
+    groups: IntArray,  # types of different groups never share a bin
+    kinds: Sequence[BinKind],  # with whole costs
+    *,
+    seconds: float,
+    progress: Progress | None = None,
+    seed: int = 0,
+) -> tuple[TypePacking, int] | None:
+    """Pack types of equal items, with a bound on the cost; by first fit alone if they are too many for a table."""
+    capacities, costs = np.array([kind.capacity for kind in kinds]), [int(kind.cost) for kind in kinds]
+    if not too_many_types(sizes, numbers, capacities):
+        classes = [Members(np.repeat(line[None], number, axis=0)) for line, number in zip(sizes, numbers, strict=True)]
+        packer = ChancePacker(classes, caps, kinds, risk=Fraction(0), groups=groups, seed=seed)
+        plan = packer.solve(seconds=seconds, progress=progress)
+        if plan is None:
+            return None
+        types, bins = np.nonzero(plan.counts.T)
+        return TypePacking(types, bins, plan.counts[bins, types], plan.kinds), plan.bound
+    deadline = Deadline.after(seconds)
+    parts = [np.flatnonzero(groups == group) for group in np.unique(groups)]
+    items = [np.repeat(sizes[own], numbers[own], axis=0) for own in parts]
+    bound = bound_cost(items, kinds, costs, deadline.part(1 / 4, most=BOUND_SECONDS))
+    counts = [kind.count for kind in kinds]
+    packing = fit_types(sizes, numbers, caps, groups, capacities, costs, counts, deadline=deadline, bound=bound)
+    if packing is None:
+        return None
+    cost = sum(costs[kind] for kind in packing.kinds.tolist())
+    if progress is not None:
+        progress("plan", cost, min(bound, cost))
+    return packing, min(bound, cost)
 
 
 def pack_vectors(
@@ -868,21 +1004,14 @@ def pack_vectors(
         # Pack items by the number of each size.
         table = np.column_stack([apart, items])
         types, type_of, times = np.unique(table, axis=0, return_inverse=True, return_counts=True)
-        classes = [
-            Members(np.repeat(line[None, 1:], number, axis=0)) for line, number in zip(types, times, strict=True)
-        ]
-        packer = ChancePacker(classes, times, whole, risk=Fraction(0), groups=types[:, 0], seed=seed)
-        plan, type_of = packer.solve(seconds=seconds, progress=progress), type_of.reshape(-1)
+        plan = pack_types(types[:, 1:], times, times, types[:, 0], whole, seconds=seconds, progress=progress, seed=seed)
         if plan is None:
             raise NoPlanError("the items do not fit into the bins. Use more bins, or larger ones.")
-        order = np.argsort(type_of, kind="stable")
-        starts = np.cumsum(times) - times
-        bins = []
-        for line in plan.counts:
-            chosen = [order[starts[kind] : starts[kind] + line[kind]] for kind in np.flatnonzero(line).tolist()]
-            starts = starts + line
-            bins.append(np.concatenate(chosen).tolist() if chosen else [])
-        kind_of_bin, least = plan.kinds.tolist(), Fraction(plan.bound, unit)
+        packed, bound = plan
+        of_item = packed.bin_of_item(type_of.reshape(-1))
+        order = np.argsort(of_item, kind="stable")
+        bins = [part.tolist() for part in np.split(order, np.cumsum(np.bincount(of_item))[:-1])]
+        kind_of_bin, least = packed.kinds.tolist(), Fraction(bound, unit)
     return VectorPacking(
         bins=bins,
         kind_of_bin=kind_of_bin,

@@ -24,6 +24,7 @@ import numpy as np
 
 from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.errors import ParameterError
+from dunnage.kernels.deadline import NEVER, Deadline
 from dunnage.model.domains import decimal_scale
 
 ROUNDING = 1e-11
@@ -52,8 +53,8 @@ class SumLaw:
         return cls(np.asarray(value, dtype=np.int64).reshape(1, -1), np.ones(1))
 
 
-def draw_sums(members: IntArray, most: int) -> list[SumLaw] | None:
-    """Return the sums of 0, 1, ... ``most`` members sampled without replacement; None if there are too many."""
+def draw_sums(members: IntArray, most: int, deadline: Deadline = NEVER) -> list[SumLaw] | None:
+    """Return the sums of 0, 1, ... ``most`` members sampled without replacement; None if too many or time is up."""
     members = np.asarray(members, dtype=np.int64)
     if most > len(members):
         raise ParameterError(f"a class of {len(members)} members does not have {most} items. Take fewer.")
@@ -80,12 +81,12 @@ def draw_sums(members: IntArray, most: int) -> list[SumLaw] | None:
                 for taken in range(min(copy, number) + 1)
                 if len(ways[number - taken][0])
             ]
-            if sum(len(part[0]) for part in parts) > MAX_SUMS:
+            if sum(len(part[0]) for part in parts) > MAX_SUMS or deadline.late:
                 return None
             sums, counts = (np.concatenate(column) for column in zip(*parts, strict=True))
             if len(parts) > 1:
-                sums, where = np.unique(sums, axis=0, return_inverse=True)
-                counts = np.bincount(where.reshape(-1), weights=counts).astype(np.float64)
+                sums, where = _distinct(sums)
+                counts = np.bincount(where, weights=counts).astype(np.float64)
             longer.append((sums, counts))
         ways = longer + ways[len(longer) :]
         before += copy
@@ -93,6 +94,18 @@ def draw_sums(members: IntArray, most: int) -> list[SumLaw] | None:
         SumLaw(sums, shares / (math.comb(before, number) if countable else 1))
         for number, (sums, shares) in enumerate(ways)
     ]
+
+
+def _distinct(lines: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the different lines of a table in order, and which of them each line is."""
+    low = lines.min(axis=0) if len(lines) else np.zeros(lines.shape[1], dtype=np.int64)
+    spans = (lines.max(axis=0) - low + 1).tolist() if len(lines) else [2**62]
+    if math.prod(spans) >= 2**62:
+        different, where = np.unique(lines, axis=0, return_inverse=True)
+        return different, where.reshape(-1)
+    keys = np.ravel_multi_index(tuple((lines - low).T), spans)
+    numbers, where = np.unique(keys, return_inverse=True)
+    return np.column_stack(np.unravel_index(numbers, spans)).astype(np.int64) + low, where.reshape(-1)
 
 
 def _dense_sums(members: IntArray, most: int, countable: bool) -> list[SumLaw]:
@@ -119,10 +132,11 @@ def _dense_sums(members: IntArray, most: int, countable: bool) -> list[SumLaw]:
     return sums
 
 
-def fit_chance(parts: Sequence[SumLaw], capacity: IntArray) -> float | None:
+def fit_chance(parts: Sequence[SumLaw], capacity: IntArray, deadline: Deadline = NEVER) -> float | None:
     """Return the probability that a sum of independent parts is at most the capacity in every resource.
 
-    None if there are too many combinations. With one resource, the last part is searched instead of combined.
+    None if there are too many combinations or time is up. With one resource, the last part is searched instead of
+    combined.
     """
     if not parts:
         return 1.0
@@ -131,7 +145,7 @@ def fit_chance(parts: Sequence[SumLaw], capacity: IntArray) -> float | None:
         return _dense_chance(ordered, int(capacity[0]))
     total = SumLaw.certain(np.zeros(len(capacity), dtype=np.int64))
     for part in ordered[:-1]:
-        if len(total.values) * len(part.values) > MAX_COMBINATIONS:
+        if len(total.values) * len(part.values) > MAX_COMBINATIONS or deadline.late:
             return None
         total = _within(total, part, capacity)
     last = ordered[-1]
@@ -167,16 +181,16 @@ def _within(left: SumLaw, right: SumLaw, capacity: IntArray) -> SumLaw:
     values = (left.values[:, None, :] + right.values[None, :, :]).reshape(-1, len(capacity))
     chances = (left.chances[:, None] * right.chances[None, :]).reshape(-1)
     fits = (values <= capacity).all(axis=1)
-    distinct, where = np.unique(values[fits], axis=0, return_inverse=True)
-    return SumLaw(
-        distinct, np.bincount(where.reshape(-1), weights=chances[fits], minlength=len(distinct)).astype(np.float64)
-    )
+    different, where = _distinct(values[fits])
+    return SumLaw(different, np.bincount(where, weights=chances[fits], minlength=len(different)).astype(np.float64))
 
 
 class ClassSizes(Protocol):
     count: int
 
-    def draws(self, most: int, resource: int | None, step: int, upward: bool) -> list[SumLaw] | None:
+    def draws(
+        self, most: int, resource: int | None, step: int, upward: bool, deadline: Deadline = NEVER
+    ) -> list[SumLaw] | None:
         """Return the sums of 0 to ``most`` items, of all resources or of one, in steps rounded up or down."""
 
     def largest(self, most: int) -> IntArray:
@@ -196,9 +210,11 @@ class Members:
         self.values = np.asarray(values, dtype=np.int64)
         self.count, self.resources = self.values.shape
 
-    def draws(self, most: int, resource: int | None, step: int, upward: bool) -> list[SumLaw] | None:
+    def draws(
+        self, most: int, resource: int | None, step: int, upward: bool, deadline: Deadline = NEVER
+    ) -> list[SumLaw] | None:
         values = self.values if resource is None else self.values[:, resource : resource + 1]
-        return draw_sums(-(-values // step) if upward else values // step, most)
+        return draw_sums(-(-values // step) if upward else values // step, most, deadline)
 
     def largest(self, most: int) -> IntArray:
         ordered = -np.sort(-self.values, axis=0)[:most]
@@ -221,7 +237,9 @@ class Between:
         self.lower, self.upper = np.asarray(lower, dtype=np.int64), np.asarray(upper, dtype=np.int64)
         self.count, self.resources = count, len(self.lower)
 
-    def draws(self, most: int, resource: int | None, step: int, upward: bool) -> list[SumLaw] | None:
+    def draws(
+        self, most: int, resource: int | None, step: int, upward: bool, deadline: Deadline = NEVER
+    ) -> list[SumLaw] | None:
         """Return the sums of 0 to ``most`` items on a grid; None for several resources, which have no joint law."""
         if resource is None and self.resources > 1:
             return None
@@ -232,7 +250,12 @@ class Between:
         cells = np.arange(first, last + 1)  # a uniform value between two ends, rounded to the grid
         edges = (np.append(cells - 1, last) if upward else np.append(cells, last + 1)) * step
         between = np.asarray(np.diff(np.clip(edges, low, high)) / (high - low))
-        return [self._sum(number, first, last, between) for number in range(most + 1)]
+        sums: list[SumLaw] = []
+        for number in range(most + 1):
+            if deadline.late:
+                return None
+            sums.append(self._sum(number, first, last, between))
+        return sums
 
     def _sum(self, number: int, first: int, last: int, between: FloatArray) -> SumLaw:
         """Mix over whether the item at each end is among the ``number`` items."""
@@ -296,12 +319,18 @@ def _pairs(pattern: Sequence[int] | IntArray) -> tuple[tuple[int, int], ...]:
 
 
 class Chances:
-    """Probabilities that patterns fit into a bin, for fixed classes and one capacity; each computed once."""
+    """Probabilities that patterns fit into a bin, for fixed classes and one capacity; each computed once.
 
-    def __init__(self, classes: Sequence[ClassSizes], capacity: IntArray) -> None:
+    After the deadline nothing new is computed: a pattern that does not certainly fit has a probability from 0 to 1.
+    """
+
+    def __init__(
+        self, classes: Sequence[ClassSizes], capacity: IntArray, worst: Sequence[IntArray] | None = None
+    ) -> None:
         self.capacity = np.asarray(capacity, dtype=np.int64)
         self.classes = list(classes)
-        self.worst = [sizes.largest(sizes.count) for sizes in self.classes]
+        self.worst = [sizes.largest(sizes.count) for sizes in self.classes] if worst is None else worst
+        self.deadline = NEVER
         self._bounds_of: dict[tuple[tuple[int, int], ...], tuple[float, float]] = {}
         self._draws: dict[tuple[Any, ...], SumLaw | None] = {}
 
@@ -322,6 +351,8 @@ class Chances:
             if self._surely(used):
                 self._bounds_of[used] = 1.0, 1.0
                 return 1.0, 1.0
+            if self.deadline.late:
+                return 0.0, 1.0
             countable = all(isinstance(self.classes[kind], Members) for kind, _ in used)
             exact = self._chance(used, None, 1, True) if countable else None
             if exact is not None:
@@ -331,6 +362,8 @@ class Chances:
                 # fail add up at most.
                 single = [self._bounds(used, resource) for resource in range(len(self.capacity))]
                 low, high = max(0.0, 1 - sum(1 - low for low, _ in single)), min(high for _, high in single)
+                if self.deadline.late:
+                    return min(low, _BELOW_ONE), high
             self._bounds_of[used] = min(low, _BELOW_ONE), high
         return self._bounds_of[used]
 
@@ -365,12 +398,14 @@ class Chances:
         parts = [self._sums(kind, number, resource, step, upward) for kind, number in used]
         room = self.capacity if resource is None else self.capacity[resource : resource + 1]
         laws = [part for part in parts if part is not None]
-        return fit_chance(laws, room // step) if len(laws) == len(parts) else None
+        return fit_chance(laws, room // step, self.deadline) if len(laws) == len(parts) else None
 
     def _sums(self, kind: int, number: int, resource: int | None, step: int, upward: bool) -> SumLaw | None:
         key = (kind, number, resource, step, upward)
         if key not in self._draws:
-            draws = self.classes[kind].draws(number, resource, step, upward)
+            draws = self.classes[kind].draws(number, resource, step, upward, self.deadline)
+            if draws is None and self.deadline.late:
+                return None
             for taken in range(number + 1):
                 self._draws[kind, taken, resource, step, upward] = None if draws is None else draws[taken]
         return self._draws[key]

@@ -15,7 +15,6 @@ Gilmore, Gomory 1961 (column generation); Farley 1990 (bound from any prices).
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -25,6 +24,7 @@ import numpy.typing as npt
 
 from dunnage.arrays import FloatArray, IntArray, kernel
 from dunnage.kernels.bins.chances import ROUNDING, SumLaw
+from dunnage.kernels.deadline import NEVER, Deadline
 from dunnage.kernels.solver import CoverTable, solve_prices, solve_program
 
 # List every pattern worth using: how many items of each class a bin may take, and the risk that they do not fit.
@@ -42,6 +42,8 @@ _MAX_POINTS = 30_000
 _MAX_DEPTH = 40
 _PAIRS_EACH = 6
 _MAX_DENSE = 2_000_000
+_PIECE = 2e7  # steps of a walk between two looks at the clock: less than a quarter of a second
+_PAUSED = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,8 +88,9 @@ def list_patterns(
     slack: int = 0,
     most_patterns: int = MAX_PATTERNS,  # most_patterns, most_work: when to give up
     most_work: int = MAX_WORK,
+    deadline: Deadline = NEVER,
 ) -> PatternList | None:
-    """List the useful patterns with at most a certain risk; None if there are too many."""
+    """List the useful patterns with at most a certain risk; None if there are too many or time is up."""
     capacity = np.asarray(capacity, dtype=np.int64)
     # Put the sums of all classes and numbers into flat arrays, with the place where each begins.
     resources = len(capacity)
@@ -100,7 +103,6 @@ def list_patterns(
     lines = [table[number] for table, sums in zip(worst, classes, strict=True) for number in range(1, len(sums))]
     largest = np.array(lines, dtype=np.int64).reshape(-1, resources)
     flat = _Flat(caps, first, starts, np.ascontiguousarray(values), chances, largest)
-    limits = _Limits(most_risk + ROUNDING, least, slack, float(most_work))
     # Most of this is never used, and memory that is never written to costs nothing.
     room = _PatternRoom(
         pairs=np.empty((most_patterns * _PAIRS_EACH, 2), dtype=np.int64),
@@ -108,28 +110,32 @@ def list_patterns(
         risk=np.empty(most_patterns),
         sums=np.empty((most_patterns, len(capacity)), dtype=np.int64),
     )
-    resources, depth = len(capacity), _MAX_DEPTH + 1
-    dense = resources == 1 and int(capacity[0]) <= _MAX_DENSE
-    status, num = _walk(
-        flat,
-        capacity,
-        limits,
-        _Stack(
-            np.zeros(int(capacity[0]) + 1 if dense else 0),
-            np.empty((depth, _MAX_POINTS, resources), dtype=np.int64),
-            np.empty((depth, _MAX_POINTS)),
-            np.zeros(depth, dtype=np.int64),
-            np.zeros((depth, resources), dtype=np.int64),
-            np.zeros(depth, dtype=np.int64),
-            np.zeros(depth, dtype=np.int64),
-        ),
-        room,
+    depth, dense = _MAX_DEPTH + 1, resources == 1 and int(capacity[0]) <= _MAX_DENSE
+    stack = _Stack(
+        np.zeros(int(capacity[0]) + 1 if dense else 0),
+        np.empty((depth, _MAX_POINTS, resources), dtype=np.int64),
+        np.empty((depth, _MAX_POINTS)),
+        np.zeros(depth, dtype=np.int64),
+        np.zeros((depth, resources), dtype=np.int64),
+        np.zeros(depth, dtype=np.int64),
+        np.zeros(depth, dtype=np.int64),
     )
+    stack.points[0, 0, :], stack.odds[0, 0], stack.size[0] = 0, 1.0, 1
+    place, work, status = np.zeros(3, dtype=np.int64), 0.0, _PAUSED
+    limits = _Limits(most_risk + ROUNDING, least, slack, float(most_work), _PIECE)
+    while status == _PAUSED and not deadline.late:
+        status, work = _walk(flat, capacity, limits, stack, room, place, work)
+    num = int(place[1])
     if status != 0:
         return None
     starts, risk = room.ends[: num + 1], room.risk[:num]
     kinds, numbers = room.pairs[: starts[-1], 0], room.pairs[: starts[-1], 1]
-    useful = _mark_useful(starts, kinds, numbers, risk, room.sums[:num], flat, capacity)
+    useful = np.ones(num, dtype=np.bool_)
+    block = max(1, int(_PIECE) // max(len(classes), 1))
+    for begin in range(0, num, block):
+        if deadline.late:
+            return None
+        _mark_useful(starts, kinds, numbers, risk, room.sums, flat, capacity, useful, begin, min(begin + block, num))
     lengths = np.diff(starts)
     kept = np.repeat(useful, lengths)
     ends = np.concatenate([[0], np.cumsum(lengths[useful])])
@@ -150,6 +156,7 @@ class _Limits(NamedTuple):
     least: int
     slack: int
     most_work: float
+    piece: float  # steps after which to pause
 
 
 class _Stack(NamedTuple):
@@ -172,15 +179,24 @@ class _PatternRoom(NamedTuple):
 
 
 @kernel
-def _walk(flat: _Flat, capacity: IntArray, limits: _Limits, stack: _Stack, out: _PatternRoom) -> tuple[int, int]:
-    """Walk through all patterns, class by class; return 0 (or why it gave up) and the number of patterns."""
+def _walk(
+    flat: _Flat, capacity: IntArray, limits: _Limits, stack: _Stack, out: _PatternRoom, place: IntArray, work: float
+) -> tuple[int, float]:
+    """Walk on through all patterns, class by class; return 0 (or why it paused or gave up) and the work so far.
+
+    ``place`` has the depth, the number of patterns and that of their pairs; a paused walk goes on from there.
+    """
     caps, first, starts, values, chances, largest = flat
     cells, points, odds, size, total, kind, number = stack
-    most_risk, least, slack, most_work = limits
+    most_risk, least, slack, most_work, piece = limits
     num, resources, dense = len(caps), len(capacity), len(cells) > 0
-    num_patterns, pairs, work, depth, status = 0, 0, 0.0, 0, 0
-    points[0, 0, :], odds[0, 0], size[0] = 0, 1.0, 1
+    depth, num_patterns, pairs = place
+    status, steps, before = 0, 0.0, work
     while depth >= 0:
+        if steps + work - before > piece:
+            status = 4  # paused
+            break
+        steps += 1.0
         k = kind[depth]
         if k >= num:
             depth -= 1
@@ -207,6 +223,7 @@ def _walk(flat: _Flat, capacity: IntArray, limits: _Limits, stack: _Stack, out: 
                         break  # the sums of a class ascend
                     cells[value] += odds[depth, i] * chances[j]
                     low, high = min(low, value), max(high, value)
+            steps += max(high - low, 0)
             for value in range(low, high + 1):
                 if cells[value] > 0.0 and kept < points.shape[1]:
                     points[depth + 1, kept, 0] = value
@@ -263,7 +280,8 @@ def _walk(flat: _Flat, capacity: IntArray, limits: _Limits, stack: _Stack, out: 
             out.ends[num_patterns] = pairs
         depth += 1
         size[depth], kind[depth], number[depth] = kept, k + 1, 0
-    return status, num_patterns
+    place[0], place[1], place[2] = depth, num_patterns, pairs
+    return status, work
 
 
 @kernel
@@ -275,12 +293,14 @@ def _mark_useful(
     sums: IntArray,
     flat: _Flat,
     capacity: IntArray,
-) -> Any:
-    """Mark all patterns except those that certainly fit, even with one more item."""
+    useful: npt.NDArray[np.bool_],
+    begin: int,
+    end: int,
+) -> None:
+    """Unmark those of some patterns that certainly fit, even with one more item."""
     caps, largest, first = flat.caps, flat.largest, flat.first
-    useful = np.ones(len(risk), dtype=np.bool_)
     taken = np.zeros(len(caps), dtype=np.int64)
-    for j in range(len(risk)):
+    for j in range(begin, end):
         if risk[j] > 0.0:
             continue
         for i in range(starts[j], starts[j + 1]):
@@ -299,7 +319,6 @@ def _mark_useful(
                 break
         for i in range(starts[j], starts[j + 1]):
             taken[kinds[i]] = 0
-    return useful
 
 
 MARGIN = 1e-6
@@ -356,7 +375,7 @@ class CoverProgram:
     def solve(
         self,
         *,
-        deadline: float,  # monotonic time at which to stop
+        deadline: float,
         use: FloatArray | None = None,  # use, budget: how much of the budget each pattern takes, and the budget
         budget: float = math.inf,
         at_most: float = math.inf,
@@ -370,15 +389,15 @@ class CoverProgram:
         rows = np.flatnonzero(allowed if use is None else allowed & (use <= budget * (1 + BUDGET_SLACK)))
         if not bool((np.bincount(self.matrix[rows].indices, minlength=len(self.demand)) > 0).all()):
             return self._nothing(None)
-        search = _Relaxed(self, rows, use, budget)
-        if not search.run(deadline):
+        search, stop = _Relaxed(self, rows, use, budget), Deadline(deadline)
+        if not search.run(stop):
             return self._nothing(known_bound)
         if search.infeasible:
             return self._nothing(None)
         bound = max(known_bound, self._rounded_up(search.bound))
         if bound >= at_most:
             return self._nothing(int(at_most))
-        return self._whole(search, bound, at_most, deadline)
+        return self._whole(search, bound, at_most, stop)
 
     def _nothing(self, bound: int | None) -> Cover:
         empty = np.zeros((0, len(self.demand)), dtype=np.int64)
@@ -387,12 +406,12 @@ class CoverProgram:
     def _rounded_up(self, value: float) -> int:
         return max(0, math.ceil(value / self.step - MARGIN)) * self.step
 
-    def _whole(self, search: _Relaxed, bound: int, at_most: float, deadline: float) -> Cover:
+    def _whole(self, search: _Relaxed, bound: int, at_most: float, deadline: Deadline) -> Cover:
         """Solve the integer program: first over the patterns that the relaxation favours, then over all that matter."""
         best = self._nothing(bound)
         limit = at_most
         for share, most in ((0.25, len(self.demand) * 6 + 200), (1.0, MAX_PROGRAM_COLUMNS)):
-            seconds = (deadline - time.monotonic()) * share
+            seconds = deadline.left * share
             if seconds <= 0 or (best.cost is not None and best.cost <= bound):
                 break
             # In a cover below the limit, no pattern has a reduced cost above what is left to save.
@@ -439,14 +458,14 @@ class _Relaxed:
         self.infeasible = False
         self.reduced = np.zeros(len(rows))
 
-    def run(self, deadline: float) -> bool:
+    def run(self, deadline: Deadline) -> bool:
         """Solve the relaxation; return whether the bound holds for all patterns."""
         program, rows = self.program, self.rows
         matrix = program.matrix[rows]
         inside = self._first(matrix)
         while True:
-            seconds = deadline - time.monotonic()
-            if seconds <= 0:
+            seconds = deadline.left
+            if not seconds:
                 return False
             prices = solve_prices(program.table(rows[inside], self.use, self.budget), seconds=seconds)
             if prices is None:

@@ -34,6 +34,7 @@ import numpy.typing as npt
 
 from dunnage.arrays import FloatArray, IntArray, kernel
 from dunnage.errors import NoPlanError, ParameterError
+from dunnage.kernels.deadline import NEVER, Deadline
 
 # Counting removes what cannot matter, splits the rest into parts that share no class and no bin, and places the items
 # of a part one after another. Bins that take the same future items are merged, so the same states come again and again,
@@ -44,6 +45,8 @@ Amounts = tuple[int, ...]
 
 MAX_SUMS = 400
 TRIAL_PARTS = 20
+MAX_CROSSINGS = 100_000
+"""Sorts times classes of a part; a part with more has far too many states to count."""
 
 
 class Sort(NamedTuple):
@@ -88,10 +91,14 @@ def extremes(class_of: IntArray, sizes: IntArray, counts: IntArray) -> tuple[Int
     """Return the smallest and the largest possible load of each bin in each resource. Shapes: bins x resources."""
     least = np.zeros((len(counts), sizes.shape[1]), dtype=np.int64)
     most = least.copy()
-    for class_ in range(counts.shape[1]):
-        low, high = _partial_sums(sizes[class_of == class_])
-        least += low[counts[:, class_]]
-        most += high[counts[:, class_]]
+    own = np.split(
+        np.argsort(class_of, kind="stable"), np.cumsum(np.bincount(class_of, minlength=counts.shape[1]))[:-1]
+    )
+    for class_, items in enumerate(own):
+        low, high = _partial_sums(sizes[items])
+        bins = np.flatnonzero(counts[:, class_])
+        least[bins] += low[counts[bins, class_]]
+        most[bins] += high[counts[bins, class_]]
     return least, most
 
 
@@ -189,7 +196,7 @@ class Sweep:
             self._standings.append(standing)
         return self._number_of[standing]
 
-    def explore(self, most_states: int, deadline: float) -> int:
+    def explore(self, most_states: int, deadline: Deadline) -> int:
         """List all reachable states; return how many items were placed before there were too many."""
         states: dict[State, None] = {self.start: None}
         num_states = 0
@@ -199,7 +206,7 @@ class Sweep:
                 options = layer.options[state] = list(self._options(at, state))
                 after.update((option[2], None) for option in options)
                 num_states += 1
-                if num_states > most_states or time.monotonic() > deadline:
+                if num_states > most_states or deadline.late:
                     return at
             states = after
         return len(self.layers)
@@ -346,12 +353,16 @@ def _added(some: IntArray, others: IntArray) -> IntArray:
     return (some[:, None] + others).reshape(-1, some.shape[1])
 
 
-def count_part(part: FillPart, sizes: IntArray, most_states: int, deadline: float) -> Sweep | None:
+def count_part(part: FillPart, sizes: IntArray, most_states: int, deadline: Deadline) -> Sweep | None:
     """Count a part in the best of some orders of classes: first a short trial of each, then a long one."""
+    if len(part.sorts) * len(part.members) > MAX_CROSSINGS:
+        return None
     # Keep the number of unfinished bins small: next comes the class that leaves fewest of them.
     fewest: list[int] = []
     sorts = [({class_ for class_, _ in sort.needs}, len(sort.bins)) for sort in part.sorts]
     while len(fewest) < len(part.members):
+        if deadline.late:
+            return None
         left = [class_ for class_ in part.members if class_ not in fewest]
         num_open = [
             sum(num for needs, num in sorts if needs & {*fewest, class_} and not needs <= {*fewest, class_})
@@ -381,11 +392,14 @@ NUM_STARTS = 4
 NUM_CHAINS = 12
 MAX_ROUNDS = 1500
 SWEEPS_PER_ROUND = 10
+MAX_STEPS_PER_ROUND = 100_000
+"""Of each chain: with many items a round has fewer sweeps, so that the clock is read often enough."""
 MIN_PENALTY = 0.05
 LARGEST_PENALTY = 20.0
 FORBIDDING_PENALTY = 1e100
 SHARE_SETTLING = 0.25
 _WORDS_PER_STEP = 3
+_SECONDS_PER_ITEM = 1e-5  # of the shortest walks
 _LARGEST_SUM = 2**62
 
 
@@ -406,7 +420,8 @@ def _check_match(items: Items, slots: FillSlots) -> None:
     num_classes = slots.counts.shape[1]
     inside = items.class_of[items.class_of < num_classes]
     num_items = np.bincount(inside, minlength=num_classes)
-    if len(inside) < len(items.class_of) or num_items.tolist() != [sum(column) for column in slots.counts.T.tolist()]:
+    possible = len(inside) == len(items.class_of) and int(slots.counts.max(initial=0)) <= len(inside)
+    if not possible or not np.array_equal(num_items, slots.counts.sum(axis=0)):
         raise ParameterError("every class needs as many slots as items. Make a new plan on this release.")
     if items.sizes.shape[1] != slots.capacities.shape[1] or not items.sizes.shape[1]:
         raise ParameterError(
@@ -448,6 +463,22 @@ class Fills:
                     shares[item, places] += [number * num / (sweep.number * len(pool)) for num in times.tolist()]
         return np.asarray(shares, dtype=np.float64)
 
+    def best_chances(self) -> FloatArray:
+        """Return the largest share of each item over all bins, without the table of items and bins. Shape: items."""
+        self._check_any()
+        counts = self._slots.counts
+        best = (counts.max(axis=0, initial=0) / np.maximum(counts.sum(axis=0), 1))[self._items.class_of]
+        for sweep in self._sweeps:
+            for item, tallied in zip(sweep.items, sweep.tally(), strict=True):
+                shares = []
+                for sort, number in tallied.items():
+                    bins = sweep.part.sorts[sort].bins
+                    pool = np.array(bins if bins[0] >= 0 else sweep.part.pools[-1 - bins[0]])
+                    most = int(np.unique(pool, return_counts=True)[1].max())
+                    shares.append(number * most / (sweep.number * len(pool)))
+                best[item] = max(shares)
+        return np.asarray(best, dtype=np.float64)
+
     def draw(self, below: Below) -> IntArray:
         self._check_any()
         class_of, counts = self._items.class_of, self._slots.counts
@@ -474,18 +505,20 @@ def _shuffled(values: Sequence[int], below: Below) -> list[int]:
 
 
 def count_fills(
-    items: Items, slots: FillSlots, *, most_states: int = MAX_STATES, deadline: float = math.inf
+    items: Items, slots: FillSlots, *, most_states: int = MAX_STATES, deadline: float = NEVER
 ) -> Fills | None:
+    """Count the feasible fills; None if there are too many states or time is up."""
     _check_match(items, slots)
     least, most = extremes(items.class_of, items.sizes, slots.counts)
     if (least > slots.capacities).any():
         return Fills(0, items, slots, [])
     members = members_by_class(items.class_of, items.sizes, slots.counts.shape[1])
+    stop = Deadline(deadline)
     sweeps: list[Sweep] = []
     number = 1
     loose = set(range(len(members)))
     for part in split(members, items.sizes, slots.counts, slots.capacities, most):
-        sweep = count_part(part, items.sizes, most_states, deadline)
+        sweep = count_part(part, items.sizes, most_states, stop)
         if sweep is None:
             return None
         sweeps.append(sweep)
@@ -500,14 +533,32 @@ def count_fills(
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FillEstimate:
-    chances: FloatArray  # share of the feasible fills met in which an item is in a bin. Shape: items x bins
-    error: FloatArray  # standard error of this between starts, 1 if only one start met any. Same shape
+    """What the walks met. Only bins with a slot for an item's class have a cell: a table of all may be very large."""
+
+    first: IntArray  # where the cells of each item begin
+    bins: IntArray  # bin of each cell
+    shares: FloatArray  # share of the feasible fills met in which the item is in the bin. Shape: cells
+    error: FloatArray  # standard error of this between starts, 1 if only one start met any. Shape: cells
+    num_bins: int
     num_met: int  # feasible fills met, including repeated ones
     num_starts: int  # independent starts that met any
     drawn: IntArray  # bin of each item in one of the fills met, each equally likely
 
     def __repr__(self) -> str:
         return f"<Estimate from {self.num_met} fills of {self.num_starts} starts>"
+
+    @property
+    def best_chances(self) -> FloatArray:
+        """The largest share of each item over all bins. Shape: items."""
+        return np.maximum.reduceat(self.shares, self.first) if len(self.first) else np.zeros(0)
+
+    @property
+    def chances(self) -> FloatArray:
+        """The share of each item in each bin. Shape: items x bins."""
+        table = np.zeros((len(self.first), self.num_bins))
+        lengths = np.diff(np.append(self.first, len(self.shares)))
+        table[np.repeat(np.arange(len(self.first)), lengths), self.bins] = self.shares
+        return table
 
 
 def seeded_words(seed: int) -> Words:
@@ -555,18 +606,33 @@ class _Board(NamedTuple):
             capacities=np.ascontiguousarray(slots.capacities),
         )
 
+    def bins(self, items: Items) -> IntArray:
+        """Return the bin of each cell of the table."""
+        bins = np.empty(self.num_cells, dtype=np.int64)
+        for first, size, members in self._classes(items):
+            columns = np.unique(self.bin_of_slot[first : first + size])
+            bins[self.row_of_item[members][:, None] + np.arange(len(columns))] = columns
+        return bins
+
     def shares(self, items: Items, met: IntArray) -> FloatArray:
-        """Spread a table of fills met over all bins; equal items of a class share theirs. Shape: items x bins."""
-        shares = np.zeros((len(items.class_of), len(self.bin_size)))
-        for class_, first in enumerate(self.class_first.tolist()):
-            members = np.flatnonzero(items.class_of == class_)
-            bins = np.unique(self.bin_of_slot[first : first + len(members)])
-            table = met[self.row_of_item[members][:, None] + np.arange(len(bins))]
+        """Turn a table of fills met into shares; equal items of a class share theirs. Shape: cells."""
+        shares = np.zeros(self.num_cells)
+        for first, size, members in self._classes(items):
+            width = len(np.unique(self.bin_of_slot[first : first + size]))
+            cells = self.row_of_item[members][:, None] + np.arange(width)
             _, kind, sizes = np.unique(items.sizes[members], axis=0, return_inverse=True, return_counts=True)
-            sums = np.zeros((len(sizes), len(bins)), dtype=np.int64)
-            np.add.at(sums, kind.reshape(-1), table)
-            shares[members[:, None], bins] = (sums / sizes[:, None])[kind.reshape(-1)]
-        return np.asarray(shares / np.maximum(shares.sum(axis=1, keepdims=True), 1))
+            sums = np.zeros((len(sizes), width), dtype=np.int64)
+            np.add.at(sums, kind.reshape(-1), met[cells])
+            lines = (sums / sizes[:, None])[kind.reshape(-1)]
+            shares[cells] = lines / np.maximum(lines.sum(axis=1, keepdims=True), 1)
+        return shares
+
+    def _classes(self, items: Items) -> Iterator[tuple[int, int, IntArray]]:
+        """Yield the first slot, the number of slots and the items of each class that has any."""
+        order = np.argsort(items.class_of, kind="stable")
+        for first, size in zip(self.class_first.tolist(), self.class_size.tolist(), strict=True):
+            if size:
+                yield first, size, order[first : first + size]
 
 
 @kernel
@@ -666,6 +732,7 @@ class _Chains:
         if not num_slots:
             self._num_met += note  # the only fill is empty
             return
+        num_sweeps = max(1, min(SWEEPS_PER_ROUND, MAX_STEPS_PER_ROUND // num_slots))
         for chain, penalty in enumerate(self._penalties):
             _walk(
                 self.board,
@@ -673,8 +740,8 @@ class _Chains:
                 self._loads[chain],
                 self._overs[chain],
                 penalty,
-                self._draw(_WORDS_PER_STEP * SWEEPS_PER_ROUND * num_slots),
-                self._draw(SWEEPS_PER_ROUND if note else 0),
+                self._draw(_WORDS_PER_STEP * num_sweeps * num_slots),
+                self._draw(num_sweeps if note else 0),
                 self.table,
                 self.kept,
                 self._num_met,
@@ -704,7 +771,7 @@ def estimate_chances(
     items: Items,
     slots: FillSlots,
     *,
-    seconds: float,  # time limit for all starts; the first call of a process takes some seconds more
+    seconds: float,  # time limit for everything, also for compiling the first walk of a process
     seed: int = 0,  # for the walks, if the numbers are not secret
     words: Words | None = None,
     start: IntArray | None = None,  # bin of each item where all walks begin, if random starts met nothing
@@ -712,17 +779,21 @@ def estimate_chances(
 ) -> FillEstimate | None:
     """Estimate how likely an item is in a bin if all feasible fills are equally likely, from walks over fills.
 
-    Starts are random, so that no particular fill is favoured, unless ``start`` is given.
+    Starts are random, so that no particular fill is favoured, unless ``start`` is given. Every start makes at least two
+    rounds. None if no walk met a feasible fill, or there is no time for these rounds.
     """
+    deadline = Deadline.after(seconds)
     _check_match(items, slots)
+    if seconds < _SECONDS_PER_ITEM * len(items.class_of):
+        return None
     board, words = _Board.of(items, slots), seeded_words(seed) if words is None else words
-    _Chains(board, items, words, start).go_round(note=False)  # compiles the first walk of a process, off the clock
+    _Chains(board, items, words, start).go_round(note=False)  # compiles the first walk of a process
     starts = []
-    for _ in range(NUM_STARTS):
-        begun = time.monotonic()
+    for number in range(NUM_STARTS):
+        begun, share = time.monotonic(), deadline.left / (NUM_STARTS - number)
         chains = _Chains(board, items, words, start)
         for at in itertools.count():
-            gone = max(at / (most_rounds or MAX_ROUNDS), (time.monotonic() - begun) * NUM_STARTS / max(seconds, 1e-9))
+            gone = max(at / (most_rounds or MAX_ROUNDS), (time.monotonic() - begun) / max(share, 1e-9))
             chains.go_round(note=gone >= SHARE_SETTLING)
             if gone >= 1:
                 break
@@ -739,8 +810,16 @@ def estimate_chances(
     error = np.sqrt(squares * len(starts) / (len(starts) - 1)) if len(starts) > 1 else np.ones_like(mean)
     point = (int(words(1)[0]) >> 11) * 2.0**-53
     chosen = min(int(np.searchsorted(np.cumsum(weights), point, side="right")), len(starts) - 1)
-    num_met = sum(chains.num_met for chains in starts)
-    return FillEstimate(chances=mean, error=error, num_met=num_met, num_starts=len(starts), drawn=starts[chosen].kept)
+    return FillEstimate(
+        first=board.row_of_item,
+        bins=board.bins(items),
+        shares=mean,
+        error=error,
+        num_bins=len(slots.counts),
+        num_met=sum(chains.num_met for chains in starts),
+        num_starts=len(starts),
+        drawn=starts[chosen].kept,
+    )
 
 
 def solve_fill(items: Items, slots: FillSlots, *, seconds: float, words: Words) -> IntArray | None:

@@ -42,6 +42,7 @@ import numpy.typing as npt
 
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.errors import ParameterError
+from dunnage.kernels.deadline import NEVER, Deadline
 from dunnage.kernels.solver import Patterns, Relaxation, affordable, relax_cover, whole_cover
 from dunnage.model.domains import decimal_scale
 
@@ -90,7 +91,7 @@ class Packing:
 
 @dataclass
 class _BinSearch:
-    deadline: float
+    deadline: Deadline
     bins: Bins
     num_fixed: int = 0
     bound: int = 0
@@ -98,15 +99,7 @@ class _BinSearch:
 
     @property
     def done(self) -> bool:
-        return len(self.bins) <= self.bound or self.late
-
-    @property
-    def late(self) -> bool:
-        return self.seconds_left <= 0
-
-    @property
-    def seconds_left(self) -> float:
-        return self.deadline - time.monotonic()
+        return len(self.bins) <= self.bound or self.deadline.late
 
     def offer(self, bins: Bins | None) -> None:
         if bins is not None and len(bins) < len(self.bins):
@@ -147,7 +140,7 @@ def pack_bins(
     bins, rest = fix_dominated(items, np.flatnonzero(items).tolist(), capacity)
     bound = len(bins)
     if rest:
-        search = _BinSearch(start + seconds, [[i] for i in rest], len(bins), progress=progress)
+        search = _BinSearch(Deadline(start + seconds), [[i] for i in rest], len(bins), progress=progress)
         # Run the portfolio on the items that dominance left over.
         generator = np.random.default_rng(seed)
         search.raise_bound(l2_bound(items[rest], capacity))
@@ -157,10 +150,9 @@ def pack_bins(
         for _ in range(1 + MIXED_FILLS):
             if search.done:
                 break
-            share = time.monotonic() + search.seconds_left / 8
-            search.offer(fill_by_subset_sums(items, order, capacity, deadline=share))
+            search.offer(fill_by_subset_sums(items, order, capacity, deadline=search.deadline.part(1 / 8)))
             order = generator.permutation(rest).tolist()
-        if affordable(search.seconds_left):
+        if affordable(search.deadline.left):
             num_sizes = len(np.unique(items[rest]))
             if num_sizes > MAX_EASY_SIZES:
                 _cover_coarsened(search, items, rest, capacity, generator)
@@ -184,7 +176,7 @@ def _cover_coarsened(
     if search.done or int(rounded[rest].max()) > capacity // unit:
         return
     first = best_fit_decreasing(rounded, rest, capacity // unit)
-    coarse = _BinSearch(time.monotonic() + search.seconds_left / 2, search.bins, bound=search.bound)
+    coarse = _BinSearch(search.deadline.part(1 / 2), search.bins, bound=search.bound)
     coarse.offer(first)
     problem = Sizes.of(rounded, rest, capacity // unit)
     _cover(coarse, problem, [rounded[bin_] for bin_ in first], generator, most_tries=1)
@@ -220,10 +212,10 @@ def _cover(
         # The integer program over all patterns if they can be listed, else a cover among those met so far
         listed = list_patterns(problem, MAX_LISTED_PATTERNS, deadline=search.deadline)
         table = pool.table if listed is None else listed
-        share, goal = search.seconds_left, None
+        share, goal = search.deadline.left, None
         if listed is None:
             share, goal = share / 3, len(search.bins) - 1
-        if not search.late:
+        if share > 0:
             cover = whole_cover(table, problem.demand, seconds=share, at_most=goal)
             if cover.values is not None:
                 rows = np.repeat(np.arange(len(table)), cover.values).tolist()
@@ -332,7 +324,7 @@ def best_fit_decreasing(items: IntArray, rest: list[int], capacity: int) -> Bins
     return bins
 
 
-def fill_by_subset_sums(items: IntArray, order: list[int], capacity: int, *, deadline: float = math.inf) -> Bins | None:
+def fill_by_subset_sums(items: IntArray, order: list[int], capacity: int, *, deadline: Deadline = NEVER) -> Bins | None:
     """Fill one bin after another: the next item, and with it the subset of later ones that leaves the least room.
 
     Each bin considers only a window of items, so that memory stays small. None if time is up.
@@ -344,7 +336,7 @@ def fill_by_subset_sums(items: IntArray, order: list[int], capacity: int, *, dea
     loads: list[int] = []
     bins: Bins = []
     while waiting or window:
-        if time.monotonic() > deadline:
+        if deadline.late:
             return None
         new = waiting[: -(most - len(window)) - 1 : -1]
         del waiting[len(waiting) - len(new) :]
@@ -449,14 +441,15 @@ def _generate(search: _BinSearch, problem: Sizes, pool: _Pool, num_fixed: int = 
     """
     pricing = Pricing(problem, deadline=search.deadline)
     while True:
-        relaxed = relax_cover(pool.table, problem.demand, seconds=search.seconds_left)
+        seconds = search.deadline.left
+        relaxed = relax_cover(pool.table, problem.demand, seconds=seconds) if seconds else None
         if relaxed is None:
             return None
         prices = (np.clip(relaxed.prices, 0.0, 1.0) * PRICE_SCALE).astype(np.int64)
         bound = pricing.bound(prices)
         if num_fixed == 0:
             search.raise_bound(bound)
-        if num_fixed + bound >= len(search.bins) or search.late:
+        if num_fixed + bound >= len(search.bins) or search.deadline.late:
             return None
         if bound >= math.ceil(relaxed.objective - _ROUNDING):
             return relaxed
@@ -473,7 +466,7 @@ class Pricing:
     from rounding down are kept if they fit.
     """
 
-    def __init__(self, problem: Sizes, *, deadline: float = math.inf) -> None:
+    def __init__(self, problem: Sizes, *, deadline: Deadline = NEVER) -> None:
         self.problem, self.deadline = problem, deadline
         bundles: list[tuple[int, int]] = []
         for kind, most in enumerate(problem.most.tolist()):  # 1, 2, 4, ... and a rest, which add up to the most
@@ -502,14 +495,14 @@ class Pricing:
         """Return the largest worth of a bin, or more; None if time is up. Remembers the choices."""
         worths = prices[self.kinds] * self.times
         most, *_ = [table.fill(worths, self.deadline) for table in self.tables]  # the first: exact or rounded down
-        return most or (None if time.monotonic() > self.deadline else 0)
+        return most or (None if self.deadline.late else 0)
 
     def valuable(self, prices: IntArray) -> list[Pattern]:
         """Return for each bundle the best pattern that ends with it, if it is worth more than one bin and fits."""
         patterns = []
         worths = prices[self.kinds] * self.times
         for table, last in itertools.product(self.tables, np.flatnonzero(worths).tolist()):
-            if time.monotonic() > self.deadline:
+            if self.deadline.late:
                 break
             chosen = table.best_with(last)
             if int(worths[chosen].sum()) > PRICE_SCALE + 1:
@@ -527,11 +520,11 @@ class _Knapsack:
         self.loads, self.width = loads, width
         self.taken = np.zeros((len(loads), width + 1), dtype=np.bool_)
 
-    def fill(self, worths: IntArray, deadline: float) -> int:
+    def fill(self, worths: IntArray, deadline: Deadline) -> int:
         """Return the largest worth of a bin; 0 if time is up."""
         best = np.zeros(self.width + 1, dtype=np.int64)
         for bundle, (load, worth) in enumerate(zip(self.loads.tolist(), worths.tolist(), strict=True)):
-            if bundle % 16 == 0 and time.monotonic() > deadline:
+            if bundle % 16 == 0 and deadline.late:
                 return 0  # a wide table takes a while, and half a table proves nothing
             self.taken[bundle] = False
             if worth and load <= self.width:
@@ -588,7 +581,7 @@ def _dive(search: _BinSearch, problem: Sizes, pool: _Pool, generator: np.random.
     return fixed
 
 
-def list_patterns(problem: Sizes, most: int, *, deadline: float = math.inf) -> Patterns | None:
+def list_patterns(problem: Sizes, most: int, *, deadline: Deadline = NEVER) -> Patterns | None:
     """List all patterns to which no item can be added; None if there are more than ``most`` or time is up."""
     sizes, demand = problem.sizes.tolist(), problem.demand.tolist()
     after = list(itertools.accumulate((problem.sizes * problem.demand)[::-1].tolist(), initial=0))[::-1]
@@ -599,7 +592,7 @@ def list_patterns(problem: Sizes, most: int, *, deadline: float = math.inf) -> P
     for step in itertools.count():
         if not stack:
             return np.array(patterns)
-        if len(patterns) > most or step > 20 * most or (step % 1024 == 0 and time.monotonic() > deadline):
+        if len(patterns) > most or step > 20 * most or (step % 1024 == 0 and deadline.late):
             return None
         i, room, left_out, numbers = stack.pop()
         i = max(i, bisect.bisect_left(sizes, -room, key=lambda size: -size))
