@@ -174,6 +174,9 @@ def advise(
 ) -> Frontier:
     """Measure what suitable policies cost in the unit of a decision, and recommend one. Nothing is published or spent.
 
+    A policy that misses a limit, that another one beats, or that is no better than publishing nothing is never
+    recommended: :attr:`Frontier.recommended` is then None, and :attr:`Frontier.closest` names what comes closest.
+
     Parameters
     ----------
     data
@@ -196,14 +199,15 @@ def advise(
         ``default_max_cost`` of the goal: 15 % of shuttles, 25 % of distortion and of counts of trips, 50 % of shares
         on a map.
     on, size
-        ``data``, ``generated``, or ``auto`` for k-anonymous mechanisms on the data and others on generated rows; and
-        how many rows are generated, or measured on at most.
+        ``data``, ``generated``, or ``auto`` for k-anonymous mechanisms on all rows and others on generated rows; and
+        how many rows are generated, or measured on at most. Trips are as many as the policy expects, if it says so.
     draws, quick
-        How many times each point is measured, 7 by default; a quick run takes 4, and fewer candidates.
+        How many times each point is measured, 7 by default; a quick run takes 4, and fewer candidates. Points on all
+        rows are measured twice if both agree, and more often if that is cheap.
     jobs
         How many processes measure. With more than one, a script must be guarded by ``if __name__ == "__main__"``.
     force
-        Replace the unfinished points of a different run.
+        Replace the frontier and the unfinished points of a different run; points of the same run are taken over.
     progress
         Called with a line whenever a point is done.
 

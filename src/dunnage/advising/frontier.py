@@ -178,7 +178,7 @@ class Frontier(Displayed, Tabular, Model):
     closest
         If nothing is recommended: name of the point that comes closest to the limit.
     unit
-        What the data count: ``package``, ``trip``, ``vehicle``.
+        What the data count: ``record``, ``trip`` or ``vehicle``.
     says
         Plain sentences: what was measured on which data, that choosing by the data is not private, and so on.
     policy
@@ -267,7 +267,8 @@ class Frontier(Displayed, Tabular, Model):
             lines.append(f"! is not recommended: {', or '.join(flaws)}")
         others, failed = len(self.points) - len(best), len(self.failed)
         if others or failed:
-            lines.append(f"  {others} more are beaten by another point; {failed} could not be measured")
+            verb = "is" if others == 1 else "are"
+            lines.append(f"  {others} more {verb} beaten by another point; {failed} could not be measured")
         return "\n".join([*lines, "", *self.says])
 
     def measured_on(self, point: Point) -> str:
