@@ -30,6 +30,7 @@ from dunnage.kernels.bins.chances import Chances, Members, _distinct, draw_sums
 from dunnage.kernels.bins.fills import FillSlots, Items, count_fills, estimate_chances
 from dunnage.kernels.bins.first_fit import MAX_TYPES, fit_types
 from dunnage.kernels.deadline import NEVER, Deadline
+from dunnage.text import for_unit
 
 LIMIT = 50.0
 MAX_LATE_READINGS = 400
@@ -390,3 +391,5 @@ def test_plans_name_what_the_policy_protects() -> None:
     assert plan.protects == "parcel"
     assert "a parcel's weight" in plan.summary()
     assert "package" not in str(plan.to_dict()) + plan.summary()
+    assert for_unit("a package, packages", "urgent package") == "an urgent package, urgent packages"
+    assert for_unit("a package, packages", "package") == "a package, packages"

@@ -18,7 +18,9 @@ from dunnage.release import Uncertain
 def test_what_models_take_and_refuse() -> None:
     no_risks = [1, -0.1, 1.5, float("nan"), float("inf"), "much", "", None, [], "1e400"]
     refused(lambda risk: Stochastic(risk=risk), no_risks, "risk")
-    refused(lambda risk: Robust(risk=risk), [*no_risks, 0], "risk")
+    robust = [*(risk for risk in no_risks if risk is not None), 0]
+    refused(lambda risk: Robust(budget="items", risk=risk), robust, "risk")
+    refused(lambda risk: Robust(risk=risk), [*robust, "5%", 0.05], "risk")
     assert Stochastic(risk=0).risk == 0
     for given in (0.05, "0.05", "5e-2", Fraction(1, 20)):
         assert Stochastic(risk=given).risk == Fraction(1, 20)

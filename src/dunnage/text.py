@@ -38,9 +38,8 @@ def for_unit(sentence: str, unit: str) -> str:
     if unit == "package" or not unit.strip():
         return sentence
     article = "an" if unit[0].lower() in "aeiou" else "a"
-    for old, new in (("a package", f"{article} {unit}"), ("packages", f"{unit}s"), ("package", unit)):
-        sentence = re.sub(rf"\b{old}\b", new.replace("\\", "\\\\"), sentence)
-    return sentence
+    words = {"a package": f"{article} {unit}", "packages": f"{unit}s", "package": unit}
+    return re.sub(r"\b(?:a package|packages|package)\b", lambda match: words[match[0]], sentence)
 
 
 def rounded_percent(share: float) -> str:
