@@ -399,6 +399,7 @@ def test_classes_of_one_too_few_and_none_at_all():
 def test_orders_that_are_kept_or_likelier_than_others_are_caught(monkeypatch):
     """Rows are left as they are, or only in half of the releases: each may then still be any record."""
     three, shuffled = {"weight": [0.0, 1.0, 1.0]}, noise_arrays.permutation
+    assert classes.examine_order(weights(3), three).problems == ()
     monkeypatch.setattr(noise_arrays, "permutation", lambda noise, n: np.arange(n))
     verdict = classes.examine_order(weights(3), three)
     assert (verdict.measured, verdict.verdict) == (1, FAILS)
