@@ -131,7 +131,8 @@ class UnreachableError(NoPlanError):
             f"{several(zone.shuttles, 'shuttle')} reach {zone.near_seconds} s"
             for zone in zones[:_MAX_ZONES_NAMED]
         )
-        more = f"; {len(zones) - _MAX_ZONES_NAMED} more zones miss it" if len(zones) > _MAX_ZONES_NAMED else ""
+        rest = len(zones) - _MAX_ZONES_NAMED
+        more = f"; {several(rest, 'other zone')} {'misses' if rest == 1 else 'miss'} it too" if rest > 0 else ""
         super().__init__(
             f"no fleet keeps the mean wait to {max_wait:g} seconds: {named}{more}. More shuttles would not help. "
             f"Set --max-wait to {self.near_seconds} or more, or divide large zones into smaller ones."

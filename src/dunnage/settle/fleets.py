@@ -194,7 +194,9 @@ class FleetSettlementDocument(PrivateModel):
     def _shortfall(self, zone: SettledZone) -> str:
         late = zone.wait_seconds is not None and zone.wait_seconds > self.max_wait_seconds
         wait = _above(zone.wait_seconds or 0.0, self.max_wait_seconds) if late else "not all served"
-        needed = "" if zone.needed is None else f", {zone.shuttles} of {zone.needed} shuttles"
+        needed = "" if zone.needed is None else f", {zone.shuttles} of {several(zone.needed, 'shuttle')}"
+        if zone.needed is not None and zone.shuttles >= zone.needed:
+            needed = f", though {several(zone.needed, 'shuttle')} would do if they waited where the true trips begin"
         return f"{zone.zone} ({wait}{needed})"
 
 

@@ -223,7 +223,7 @@ def settlement_page(settlement: FleetSettlement, release: Release) -> str:
     ]
     if cost is not None:
         ours, theirs = cost.planned_per_day, cost.needed_per_day
-        relative = None if not theirs else (ours - theirs) / theirs
+        relative = None if not theirs or cost.difference_per_day is None else (ours - theirs) / theirs
         enough = _NONE if theirs is None else f"{theirs:,.0f}"
         costs.append(["Cost per day", f"{ours:,.0f}", f"{ours:,.0f}", enough, _signed(relative)])
     content: dict[str, object] = {
