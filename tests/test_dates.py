@@ -65,6 +65,8 @@ def test_the_number_of_dates_is_stated_or_follows_from_the_calendar():
         ({}, {"dates": 0}, "expect"),
         (WEEK, {"dates": 8}, "expect.dates"),
         ({"day": "weekday"}, {"dates": 7}, "expect.dates"),
+        ({**WEEK, "day": "day-type"}, {"dates": 6}, "expect.dates"),
+        ({**WEEK, "day": "day-type"}, {"days": {"weekday": 4, "saturday": 1, "sunday": 1}}, "expect.days"),
         ({"day": "weekday"}, {"days": {"monday": 1}}, "expect.days"),
         ({"day": "weekday"}, {"days": {**EVERY_DAY, "holiday": 1}}, "expect.days"),
         ({}, {"days": {"monday": 1}}, "expect.days"),

@@ -395,38 +395,36 @@ class Schema:
     def num_dates(self, period: str | None = None) -> tuple[int, ...]:
         """Return how many dates a release covers: as stated, or else by the calendar; nothing if neither says so.
 
-        One number for each label of days, or one for all days together. The calendar bounds what may be stated, which
-        can be fewer dates: a service that runs on working days, for example.
+        One number for each label of days, or one for all days together. If all days are counted together, fewer dates
+        than the calendar has may be stated: for a service that runs on working days, for example.
         """
         labels, stated = self._day_labels(period), self.dates
         calendar = self.time.num_dates(period) if self.trip is None or self.trip.day is None else ()
         if stated is None:
             return calendar
-        if not labels and isinstance(stated, int):
-            dates: tuple[int, ...] = (stated,)
-        elif not labels:
-            raise ParameterError(
-                "the policy does not count days separately. Write dates = their number instead of days."
-            )
-        elif isinstance(stated, int):
-            if sum(calendar) == stated:
-                return calendar
+        if not labels:
+            if not isinstance(stated, int):
+                raise ParameterError("the policy counts all days together. Write dates = their number instead of days.")
+            if calendar and stated > calendar[0]:
+                raise ParameterError(
+                    f"the policy expects {stated:,} dates, but its calendar has only {calendar[0]:,}. Correct one."
+                )
+            return (stated,)
+        if calendar:
+            by_calendar = dict(zip(labels, calendar, strict=True))
+            if stated not in (sum(calendar), by_calendar):
+                numbers = ", ".join(f"{label} {number}" for label, number in by_calendar.items())
+                raise ParameterError(f"the calendar says how many dates each label has: {numbers}. Leave it out.")
+            return calendar
+        if isinstance(stated, int):
             example = ", ".join(f"{label} = {number}" for label, number in zip(labels, (20, 4, 4), strict=False))
             raise ParameterError(
                 "days are counted separately, and one number does not say how many dates each label has. "
                 f"Write days = {{{example}{', ...' if len(labels) > 3 else ''}}} in [expect] instead."
             )
-        else:
-            if absent := [label for label in labels if label not in stated]:
-                raise ParameterError(f"days must have a number for every label, and {absent[0]!r} has none. Add it.")
-            if not calendar and (strange := [label for label in stated if label not in labels]):
-                raise ParameterError(f"{strange[0]!r} is not a label of days. They are: {', '.join(labels)}.")
-            dates = tuple(stated[label] for label in labels)
-        if calendar and any(number > most for number, most in zip(dates, calendar, strict=True)):
-            raise ParameterError(
-                f"the policy expects {sum(dates):,} dates, but its calendar has only {sum(calendar):,}. Correct one."
-            )
-        return dates
+        if set(stated) != set(labels):
+            raise ParameterError(f"days must have a number for each label, and no other: {', '.join(labels)}.")
+        return tuple(stated[label] for label in labels)
 
     def describe(self) -> list[dict[str, object]]:
         """Return the released attributes as plain data, without identifiers and dropped columns."""

@@ -156,10 +156,12 @@ def _universe(release: Release) -> Universe:
     except (ParameterError, KeyError, TypeError, ValueError):
         raise CheckFailed(wrong) from None
     require(same(universe.describe(), [item.plain() for item in release.certificate.attributes]), wrong)
-    # The owner may state the number of dates: any number without a calendar, and at most those of the calendar.
-    stated, num = universe.num_dates, max(1, len(days))
-    fits = len(stated) == num if calendar or stated else True
-    fits &= all(1 <= number <= most for number, most in zip(stated, calendar or (math.inf,) * num, strict=False))
+    # Without a calendar the owner may state any number of dates, and without labels fewer than the calendar has.
+    stated = universe.num_dates
+    fits = stated == calendar
+    if not calendar or not days:
+        most = calendar or (math.inf,) * len(stated)
+        fits |= len(stated) == max(1, len(days)) and all(1 <= num <= top for num, top in zip(stated, most, strict=True))
     require(days == universe.days and fits, "certificate.json: the days, or their number, do not follow from the dates")
     return universe
 
