@@ -34,7 +34,7 @@ from dunnage.text import for_unit
 
 LIMIT = 50.0
 MAX_LATE_READINGS = 400
-LINKAGE_READINGS = 10_000  # there is always half a second to count fills, which read the clock at each state
+LINKAGE_READINGS = 12_000  # there is always a quarter of a second to count fills, which read the clock at each state
 MODELS = {
     "standard": dn.Standard(),
     "mean": dn.Standard(statistic="mean"),

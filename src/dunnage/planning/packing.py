@@ -39,6 +39,7 @@ from dunnage.planning.plan import Certified, Linkage, Plan, Slots, Unplanned, wh
 from dunnage.planning.problem import PackingProblem, Telling, Whole, rows_by_group
 from dunnage.planning.spreading import (
     Effort,
+    Outcome,
     Purchase,
     class_table,
     least_together,
@@ -188,9 +189,14 @@ def pack(
     def less(extra: int, effort: Effort) -> _Solution | None:
         return base if base.less is None else base.less(base, extra, effort)
 
-    deadline = max(deadline, time.monotonic() + MIN_LINKAGE_SECONDS)
-    stop = Deadline(deadline).part(1 - WEIGHING_SHARE if base.weighed_last else 1.0)
-    outcome = purchase.spend(base, len(base.kinds), less, mean_linkage, _least_linkage(release, base), stop)
+    hasty = Deadline(deadline).late
+    if hasty and base.bin_of_row is not None and purchase == Purchase():
+        outcome = Outcome(base)
+    else:  # slots, and trucks that are to lower linkage, need some time in any case
+        stop = Deadline(max(deadline, time.monotonic() + MIN_LINKAGE_SECONDS))
+        stop = stop.part(1 - WEIGHING_SHARE if base.weighed_last else 1.0)
+        least = _least_linkage(release, base)
+        outcome = purchase.spend(base, len(base.kinds), less, mean_linkage, least, stop, hasty=hasty)
     solution = outcome.solution
     if solution.weighed_last:
         solution = replace(solution, certified=_weighed(packer.problem, solution, deadline))
@@ -366,7 +372,13 @@ class _Packer:
                 return None
             spread = solution.placed(spread_rows(problem, whole, solution.assignment, kinds, effort, look), kinds)
             few = not problem.release.noisy and len(problem.class_sizes) <= MAX_TIGHTENED_CLASSES
-            if extra or not few or effort.over or together(own, spread.assignment) <= least_together(own, len(kinds)):
+            if (
+                extra
+                or not few
+                or effort.hasty
+                or effort.over
+                or together(own, spread.assignment) <= least_together(own, len(kinds))
+            ):
                 return spread
             # A spread that costs no truck may need another packing, which exchanges do not reach.
             with contextlib.suppress(NoPlanError):
@@ -684,7 +696,7 @@ class _Packer:
             if likely is not None and cost(likely.kinds) <= cost(kinds):
                 theirs = more_trucks(problem, likely.kinds, extra)
                 rows = _dealt(problem, problem.class_id, _slots(likely.counts))
-                for packer in packers:
+                for packer in () if effort.hasty else packers:
                     floor = least_together(class_of, len(ours)) / len(class_of)
                     if theirs is None or effort.over or min((option[0] for option in options), default=1.0) <= floor:
                         break

@@ -54,6 +54,7 @@ class Effort(NamedTuple):
     deadline: float
     rounds: int = MAX_ROUNDS
     estimating: float = ESTIMATE_SECONDS  # for the linkage of slots whose fills cannot be counted
+    hasty: bool = False  # whether the time limit is over: then no solver is started
 
     @property
     def over(self) -> bool:
@@ -96,9 +97,11 @@ class Purchase:
         stated: Callable[[Solution], float | None],  # the mean linkage of a solution
         least: float | None,  # below which no plan gets
         deadline: float,
+        *,
+        hasty: bool = False,
     ) -> Outcome[Solution]:
         asked = self.extra or self.max_linkage is not None
-        effort = Effort(deadline)
+        effort = Effort(deadline, hasty=hasty)
         first = less(0, effort.part(FIRST_SHARE))
         now = base if first is None else first
         mean = stated(now)
