@@ -38,9 +38,9 @@ from dunnage.tables.dataset import Dataset
 _FINE_STEPS = 10**6
 _WORD = 53
 # Standard deviations of the logarithms of how much stops and pairs attract, and trips for each habit, group and rider.
-# With them, the busiest pair of 213 zones has 0.7 % of 6,383 trips, and the busiest 500 pairs have 45 %; of real taxi
-# trips in New York they have 0.6 % and 51 %. A month of bikes (30,000 trips between 70 stations) has 1.4 trips for each
-# cell with trips if dates are counted separately, and about 3 if not: real systems have 1.4 to 3.5.
+# With them, the busiest pair of 213 zones has 0.7 % of 6,383 trips, and the busiest 500 pairs have 44 %; of real taxi
+# trips in New York they have 0.6 % and 51 %. A month of bikes (30,000 trips between 70 stations) has 1.5 trips for each
+# cell with trips if dates are counted separately, and 2.9 if not: real systems have 1.4 to 3.5.
 _STOPS_DIFFER, _PAIRS_DIFFER = 1.0, 1.2
 _TRIPS_OF_HABIT, _TRIPS_OF_GROUP, _TRIPS_OF_RIDER = 0.8, 0.7, 1.7
 _MAX_STOPS = 1_000  # of generated trips, chosen at random
