@@ -24,7 +24,7 @@ from tests.oracles.exchanges import random_exchanges
 
 import dunnage as dn
 from benchmarks.measuring import Row, dataset, row, taken
-from dunnage.kernels.bins import pack_bins
+from dunnage.kernels.bins.scalar import pack_bins
 from dunnage.planning.linkage import exchangeable
 from dunnage.planning.problem import combinations
 from dunnage.samples import draw_weights, package_setting

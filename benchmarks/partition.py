@@ -20,7 +20,7 @@ import numpy as np
 
 from benchmarks.measuring import Row, dataset, row, taken
 from dunnage.arrays import FloatArray
-from dunnage.kernels.bins import pack_bins
+from dunnage.kernels.bins.scalar import pack_bins
 from dunnage.mechanisms.classes import EquivalenceClasses
 from dunnage.mechanisms.partition import Partition
 from dunnage.tables.dataset import Dataset

@@ -32,8 +32,8 @@ import pyarrow as pa
 import dunnage as dn
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.errors import InternalError
-from dunnage.kernels.bins import pack_bins
 from dunnage.kernels.bins.chances import clopper_pearson, fits_by_permutation
+from dunnage.kernels.bins.scalar import pack_bins
 from dunnage.samples import draw_weights
 from dunnage.samples.packages import PackageSetting, package_setting
 from papers import report

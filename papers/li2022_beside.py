@@ -22,8 +22,7 @@ import pyarrow as pa
 import dunnage as dn
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.exact import exact
-from dunnage.kernels.bins import BinKind
-from dunnage.kernels.bins.certified import pack_vectors
+from dunnage.kernels.bins.certified import BinKind, pack_vectors
 from dunnage.kernels.bins.chances import clopper_pearson
 from dunnage.mechanisms.noisy import NoisyClusters, NoisyValues, published_noise, rank_clusters
 from dunnage.mechanisms.sampled_lattice import SampledLattice

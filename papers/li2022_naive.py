@@ -15,7 +15,7 @@ import numpy as np
 from dunnage.arrays import IntArray
 from dunnage.errors import ParameterError
 from dunnage.exact import exact
-from dunnage.kernels.bins import pack_bins, whole_numbers
+from dunnage.kernels.bins.scalar import pack_bins, whole_numbers
 from dunnage.model.laws import LaplaceLaw
 from dunnage.planning.noisy import cells_of, convolved
 from dunnage.planning.problem import PackingProblem

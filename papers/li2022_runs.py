@@ -23,7 +23,7 @@ import pyarrow as pa
 import dunnage as dn
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.exact import exact
-from dunnage.kernels.bins import pack_bins, whole_numbers
+from dunnage.kernels.bins.scalar import pack_bins, whole_numbers
 from dunnage.mechanisms.noisy import exposed_records, published_noise
 from dunnage.mechanisms.sampled_lattice import SampledLattice
 from dunnage.model.guarantees import SampledDP

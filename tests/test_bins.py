@@ -18,8 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dunnage.errors import ParameterError
-from dunnage.kernels.bins import Packing, Pricing, Sizes, pack_bins, whole_numbers
 from dunnage.kernels.bins import scalar as bins
+from dunnage.kernels.bins.scalar import Packing, Pricing, Sizes, pack_bins, whole_numbers
 from dunnage.kernels.deadline import Deadline
 
 

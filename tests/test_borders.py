@@ -13,7 +13,7 @@ from tests.builders import a_policy
 
 import dunnage as dn
 from dunnage.errors import ParameterError, PolicyError, Refusal
-from dunnage.kernels.bins import pack_bins
+from dunnage.kernels.bins.scalar import pack_bins
 from dunnage.mechanisms import partition as borders
 from dunnage.mechanisms.partition import Loads, Partition, best_borders, count_bins
 from dunnage.samples import draw_weights, package_setting

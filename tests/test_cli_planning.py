@@ -431,7 +431,6 @@ def test_bad_input_is_refused(town):
     run(size).refused("--city")
     run(f"{size} --city nowhere").refused()
     run(f"{size} --city bare").refused("generate city")
-    run(f"{size} --city city --max-wait 0.01").refused(code=1)
     run(f"{size} --city city --capacity 0").refused("capacity")
     run(f"{size} --city city --export new").refused()
     run("size release --city city -o plan").refused("plan")

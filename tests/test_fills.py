@@ -20,7 +20,6 @@ from tests.oracles.fills import find_fill
 
 from dunnage.errors import NoPlanError, ParameterError
 from dunnage.kernels.bins import fills as sweep
-from dunnage.kernels.bins import pack_bins
 from dunnage.kernels.bins.fills import (
     FillEstimate,
     FillSlots,
@@ -31,6 +30,7 @@ from dunnage.kernels.bins.fills import (
     seeded_words,
     solve_fill,
 )
+from dunnage.kernels.bins.scalar import pack_bins
 from dunnage.kernels.deadline import Deadline
 from dunnage.noise.source import Noise
 from dunnage.settle import repair

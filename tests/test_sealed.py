@@ -15,7 +15,7 @@ from tests.settle_help import Published, setting_weights
 
 import dunnage as dn
 from dunnage.errors import NoPlanError, ParameterError
-from dunnage.kernels.bins import pack_bins
+from dunnage.kernels.bins.scalar import pack_bins
 from dunnage.planning.plan import Plan
 from dunnage.samples import package_setting
 

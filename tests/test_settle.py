@@ -23,7 +23,7 @@ from tests.settle_help import FOUR, WEIGHT, Published, few_repairs, truck  # noq
 
 import dunnage as dn
 from dunnage.errors import InputError, OutputError, ParameterError, ReleaseError, UserError
-from dunnage.kernels.bins import pack_bins, whole_numbers
+from dunnage.kernels.bins.scalar import pack_bins, whole_numbers
 from dunnage.noise.source import Noise
 from dunnage.planning.linkage import truck_linkage
 from dunnage.planning.packing import Standard, pack

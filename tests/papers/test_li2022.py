@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from dunnage.kernels.bins import pack_bins
+from dunnage.kernels.bins.scalar import pack_bins
 from dunnage.noise.sampling import sampling_delta, sampling_epsilon
 
 PAPER = "li2022"

@@ -23,7 +23,7 @@ from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.auditing.findings import CONFIDENCE, NORMAL_REACH, Interval, KeyFigure, Progress, figure, words
 from dunnage.errors import NoPlanError, ParameterError, ReleaseError
 from dunnage.exact import exact
-from dunnage.kernels.bins import BinKind, pack_vectors
+from dunnage.kernels.bins.certified import BinKind, pack_vectors
 from dunnage.kernels.bins.chances import clopper_pearson, fits_by_permutation
 from dunnage.kernels.bins.fills import FillSlots, Items, count_fills
 from dunnage.model.city import City

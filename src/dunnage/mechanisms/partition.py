@@ -27,8 +27,7 @@ from pydantic import Field, model_validator
 from dunnage.arrays import FloatArray, IntArray, kernel
 from dunnage.errors import ParameterError
 from dunnage.exact import nearest_float, plain, shown_number
-from dunnage.kernels.bins import l2_bound, whole_numbers
-from dunnage.kernels.bins.scalar import best_fit_decreasing, fill_by_subset_sums, fix_dominated
+from dunnage.kernels.bins.scalar import best_fit_decreasing, fill_by_subset_sums, fix_dominated, l2_bound, whole_numbers
 from dunnage.mechanisms.base import K, OptionalNumber, Progress, amount
 from dunnage.mechanisms.classes import (
     Alpha,

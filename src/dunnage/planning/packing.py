@@ -24,12 +24,11 @@ import numpy as np
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.errors import NoPlanError, ParameterError
 from dunnage.exact import Exact, exact, plain, share
-from dunnage.kernels.bins import ChancePacker, ClassPacking, Members, l2_bound, pack_bins, whole_numbers
-from dunnage.kernels.bins.certified import bound_cost, pack_types, pack_vectors
-from dunnage.kernels.bins.chances import ClassSizes, within_class_permutations
+from dunnage.kernels.bins.certified import ChancePacker, ClassPacking, bound_cost, pack_types, pack_vectors
+from dunnage.kernels.bins.chances import ClassSizes, Members, within_class_permutations
 from dunnage.kernels.bins.covering import CoverProgram, KindPatterns, PatternList
 from dunnage.kernels.bins.first_fit import MAX_COUNTS, too_many_types
-from dunnage.kernels.bins.scalar import WholeNumbers
+from dunnage.kernels.bins.scalar import WholeNumbers, l2_bound, pack_bins, whole_numbers
 from dunnage.kernels.bins.spreading import over_caps
 from dunnage.kernels.deadline import Deadline
 from dunnage.planning.linkage import ESTIMATE_SECONDS, exchangeable, noisy_linkage, slots_linkage, truck_linkage

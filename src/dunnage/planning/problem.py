@@ -15,8 +15,9 @@ import pyarrow.compute as pc
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.errors import NoPlanError, ParameterError
 from dunnage.exact import Exact, exact, share, shown_number
-from dunnage.kernels.bins import Between, BinKind, Members, whole_numbers
-from dunnage.kernels.bins.chances import ClassSizes
+from dunnage.kernels.bins.certified import BinKind
+from dunnage.kernels.bins.chances import Between, ClassSizes, Members
+from dunnage.kernels.bins.scalar import whole_numbers
 from dunnage.planning.trucks import Truck, check_kinds, parse_capacities
 from dunnage.release import Release, Uncertain
 

@@ -19,7 +19,7 @@ import numpy as np
 from dunnage.arrays import IntArray
 from dunnage.errors import NoPlanError, ParameterError
 from dunnage.exact import Exact, exact, shown_number
-from dunnage.kernels.bins import ChancePacker, ClassPacking
+from dunnage.kernels.bins.certified import ChancePacker, ClassPacking
 from dunnage.kernels.bins.chances import ClassSizes
 from dunnage.kernels.bins.spreading import MAX_ROUNDS, TypeLoads, exchange_checked, over_caps, spread_items
 from dunnage.planning.linkage import ESTIMATE_SECONDS, NoisyRows, exchangeable, noisy_linkage, slots_linkage

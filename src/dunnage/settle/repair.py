@@ -44,8 +44,9 @@ import numpy.typing as npt
 from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.errors import NoPlanError, ParameterError
 from dunnage.exact import exact
-from dunnage.kernels.bins import BinKind, pack_bins, pack_vectors, whole_numbers
+from dunnage.kernels.bins.certified import BinKind, pack_vectors
 from dunnage.kernels.bins.fills import Fills, FillSlots, Items, Words, count_fills, estimate_chances, solve_fill
+from dunnage.kernels.bins.scalar import pack_bins, whole_numbers
 from dunnage.model.documents import Model, Number
 from dunnage.model.domains import decimal_scale
 from dunnage.noise import arrays as noise_arrays

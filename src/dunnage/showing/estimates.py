@@ -41,6 +41,7 @@ def estimates_page(release: Release) -> str:
         "pictures": estimate_pictures(release),
         "paths": paths,
         "maps": sorted((measures.maps or {}).items()),
+        "cautions": release.owner.cautions(release),
         "losses": release.owner.loss_words(certificate),
     }
     return draw.render("estimates.html", content)
