@@ -152,9 +152,11 @@ def test_the_source_is_typed_and_does_not_grow():
 
 
 def test_privacy_randomness_comes_from_noise_alone():
-    """``samples`` draws illustrations, ``bins`` and ``spreading`` break ties in searches on bare or released numbers,
-    and ``demand`` the seconds at which trips begin, on released counts; nothing else may draw. Whoever gives ``bins`` or
-    ``demand`` private numbers draws the seed from noise. ``secrets`` makes names of files and spends.
+    """Illustrations, ties and start times of trips alone are drawn elsewhere.
+
+    ``samples`` makes illustrations; ``bins`` and ``spreading`` break ties in searches on bare or released numbers;
+    ``demand`` chooses the seconds at which released trips begin. Whoever gives ``bins`` or ``demand`` private numbers
+    draws the seed from noise. ``secrets`` makes names of files and spends.
     """
     allowed = {"bins", "samples"}
     for path in FILES:
