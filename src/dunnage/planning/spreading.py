@@ -40,6 +40,8 @@ CHANCE_TRIES = 6
 TIGHTER = 0.9
 CHECKED_STEPS = 20_000
 CHECKED_IDLE = 2500
+CHECKED_SECONDS = 2.0
+NOISY_STEPS, NOISY_IDLE = 500, 120  # each computes the linkage of noisy rows
 SLOT_STEPS, SLOT_IDLE = 3000, 300
 MAX_SLOTS = 300
 COUNTING_SECONDS = 0.05
@@ -415,5 +417,6 @@ def spread_checked(
     return exchange_checked(
         bin_of_row, problem.group, num_bins, value,
         lambda bins: not over_caps(problem.class_id, bins, problem.caps, num_bins) and accepted(bins),
-        deadline=effort.deadline, steps=CHECKED_STEPS, max_idle=CHECKED_IDLE,
+        deadline=min(effort.deadline, time.monotonic() + CHECKED_SECONDS),
+        steps=NOISY_STEPS if release.noisy else CHECKED_STEPS, max_idle=NOISY_IDLE if release.noisy else CHECKED_IDLE,
     )  # fmt: skip
