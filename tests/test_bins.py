@@ -256,7 +256,7 @@ def test_time_limit_is_honoured(seconds: float, within: Callable[..., Any]) -> N
 
 def test_importing_is_cheap_and_a_short_limit_starts_no_solver() -> None:
     program = (
-        "import sys, time; import numpy as np; from dunnage.kernels.bins import pack_bins;"
+        "import sys, time; import numpy as np; from dunnage.kernels.bins.scalar import pack_bins;"
         "assert 'scipy' not in sys.modules;"
         "pack_bins(np.random.default_rng(0).integers(20000, 35000, 300), 100000, seconds=0.3);"
         "assert 'scipy.optimize' not in sys.modules"

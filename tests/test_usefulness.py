@@ -38,7 +38,7 @@ def bike_policy(folder: Path, num_stops: int, expect: int | None, mechanism: dic
         "attributes": {"from": STOP, "to": STOP, "at": time},
         "city": {"stops": "stops.csv"},
         "mechanism": mechanism,
-        **({} if expect is None else {"expect": {"trips": expect}}),
+        "expect": {"dates": 1, **({} if expect is None else {"trips": expect})},
     }
     return dn.Policy.from_dict(document, path=folder / "policy.toml")
 

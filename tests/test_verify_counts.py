@@ -97,9 +97,8 @@ def test_periods_and_days_by_a_column_of_their_own_are_in_order(tmp_path: Path) 
     release = dn.publish(dn.load(trips(300), policy, period="2026-11"), ledger=Ledger(":memory:")).release
     assert release.universe.num_dates == (21, 4, 5)
     assert verified(release, tmp_path / "november").ok
-    for period in ("2026-10", "soon"):
-        wrong = with_body(release, lambda body, period=period: body.update(period=period))
-        assert len(verified(wrong, tmp_path / period).problems) == 1
+    wrong = with_body(release, lambda body: body.update(period="2026-10"))  # a label may stand for any dates
+    assert len(verified(wrong, tmp_path / "october").problems) == 1
     trip = {"origin": "from", "destination": "to", "time": "at", "day": "kind"}
     label = {"role": "quasi-identifier", "kind": "ordinal", "domain": ["work", "rest"]}
     attributes = {"card": {"role": "identifier"}, "from": STOP, "to": STOP, "at": CLOCK, "kind": label}

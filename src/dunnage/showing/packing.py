@@ -325,5 +325,5 @@ def _proof(plan: Plan) -> str:
 
 def _repair_words(settlement: Settlement) -> str:
     if settlement.repair is None:
-        return "no repair was needed" if settlement.plan_feasible else "no repair was asked for"
+        return "no repair was needed" if settlement.plan_feasible else "no repair was requested"
     return "after repair"
