@@ -41,6 +41,7 @@ TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|\+00:00
 DAY = re.compile(r"(?m)^\d{4}-\d\d-\d\d$")
 SECONDS = re.compile(r'("(?:\w+_)?seconds": )[\d.e+-]+')
 TICK = 1e-4  # seconds
+REPEATING = {"certificate.html", "loading.html"}  # pages with tests of their own
 TEXTS = {".csv", ".md", ".toml", ".txt", ".jsonl", ".pem", ".xyc"}
 
 
@@ -236,7 +237,11 @@ def text_of(path: Path) -> str:
         schema = ", ".join(f"{field.name}: {field.type}" for field in table.schema)
         rows = [" | ".join(map(str, row.values())) for row in table.to_pylist()]
         return "\n".join([schema, *rows])
-    if path.suffix in (".json", ".geojson"):
+    if path.name in REPEATING:
+        return "(says what the files beside it say)"
+    if path.suffix == ".geojson":
+        return "\n".join(json.dumps(feature, sort_keys=True) for feature in json.loads(path.read_text())["features"])
+    if path.suffix == ".json":
         with contextlib.suppress(ValueError):
             return json.dumps(json.loads(path.read_text()), indent=1, sort_keys=True, ensure_ascii=False)
     if path.suffix == ".csv" and "seconds" in path.read_text().partition("\n")[0].split(","):
@@ -284,7 +289,7 @@ def normal(text: str, here: Here, known: str) -> str:
     for name, path in reversed(list(everything(here.folder))):
         data = path.read_bytes()
         # Texts of releases that differ in times and digests alone share a name, whichever second they were written in.
-        shape = HEX.sub("", TIME.sub("", data.decode())) if path.name == "README.md" else data
+        shape = HEX.sub("", TIME.sub("", data.decode())) if path.name in ("README.md", "certificate.html") else data
         digests[hashlib.sha256(data).hexdigest()] = same.setdefault(shape, name)
     names: dict[str, str] = {}
     kept = set(HEX.findall(known))
