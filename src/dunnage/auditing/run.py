@@ -42,7 +42,7 @@ from dunnage.mechanisms.counts import Feature
 from dunnage.model.certificate import Composition, JsonObject, Meaning, StatedGuarantee
 from dunnage.model.city import City
 from dunnage.model.documents import Listed, Model, Software, canonical, read, to_text
-from dunnage.model.house import RISKS, Clearance, House
+from dunnage.model.house import Clearance, House
 from dunnage.notebooks import Displayed, Tabular
 from dunnage.planning.plan import FleetPlan, Plan, told_fleet_plan
 from dunnage.publication import Key, key_path
@@ -246,7 +246,7 @@ class Audit(Displayed, Tabular, Model):
     @property
     def num_leading(self) -> int:
         """How many of the risks matter most: at most one for each of the three."""
-        return sum(1 for item in self.risks[: len(RISKS)] if item.severity)
+        return len({item.risk for item in self.risks if item.severity})
 
     def summary(self, *, every: bool = False) -> str:
         """Describe the audit for a person: the verdict, the risks that matter most, and what privacy cost.

@@ -38,8 +38,8 @@ _WORDS: Mapping[str, frozenset[str]] = {
         "vehicle": "vehicle truck device van lorry bus trailer wagon container sensor tracker logger vin plate "
         "fahrzeug kennzeichen",
         "id": "id ids no nr num number reference ref tracking barcode uuid guid uid key serial name",
-        "from": "origin from board boarding start source pickup departure entry von tapin",
-        "to": "destination to alight alighting end target dropoff arrival exit nach tapout",
+        "from": "origin from board boarding start source pickup departure entry in on von tapin tapon",
+        "to": "destination to alight alighting end target dropoff arrival exit out off nach tapout tapoff",
         "amount": "weight kg lb lbs tonnes mass gross net gewicht poids volume m3 height width length depth cm",
         "measured": "speed load temperature temp humidity light shock shocks fuel pressure odometer rpm battery",
         "latitude": "lat latitude",

@@ -742,7 +742,7 @@ def size(
         demand=demand_facts(task),
         city=CityFacts(digest=ground.digest(), stops=len(city.stops), zones=len(ground.zones)),
         assumed=_assumptions(task, with_dates(release.universe, dates), day, city, routes),
-        notes=_notes(task, sized),
+        notes=(*_noise_notes(release), *_notes(task, sized)),
     )
 
 
@@ -990,6 +990,18 @@ def _parking_words(task: FleetTask) -> Iterator[str]:
         if zones:
             more = f" and {len(zones) - _MAX_ZONES_NAMED} more" if len(zones) > _MAX_ZONES_NAMED else ""
             yield f"Shuttles without riders in {', '.join(zones[:_MAX_ZONES_NAMED])}{more} {does}"
+
+
+def _noise_notes(release: Release) -> tuple[str, ...]:
+    """Say that single counts are noise, if the release itself predicts so."""
+    expected = release.certificate.counts.expected
+    if expected is None or not expected.is_noise:
+        return ()
+    return (
+        "The release predicts that its single counts are noise, so this fleet rests on sums alone: where in a zone "
+        "trips begin and end is largely invented. Ask the owner for fewer or larger counts, or keep some shuttles in "
+        "reserve.",
+    )
 
 
 def _notes(task: FleetTask, sized: Sized) -> tuple[str, ...]:
