@@ -421,3 +421,33 @@ def test_a_real_feed_becomes_a_city_for_fleets(cairns, tmp_path):
 
 def test_a_path_without_anything_does_not_exist(tmp_path):
     refused(tmp_path / "nowhere", "nowhere: does not exist")
+
+
+def test_names_and_ways_are_for_maps_only(tmp_path):
+    """Shapes are drawn, thinned out and once; a broken point is left out, and nothing of it changes a fleet."""
+    from dunnage.planning.demand import Ground
+    from dunnage.showing.figures import CityMap, Flows
+
+    feed = tmp_path / "feed"
+    feed.mkdir()
+    (feed / "stops.txt").write_text("stop_id,stop_name,stop_lat,stop_lon\na,Main Street,1.0,2.0\nb,,1.1,2.1\n")
+    (feed / "trips.txt").write_text("trip_id,service_id,route_id\nt,s,r\n")
+    times = (
+        "trip_id,stop_id,stop_sequence,arrival_time,departure_time\nt,a,1,08:00:00,08:00:00\nt,b,2,08:30:00,08:30:00\n"
+    )
+    (feed / "stop_times.txt").write_text(times)
+    plain = load_city(feed, zones=1, hubs=1)
+    way = [(1.0 + step / 1000, 2.0 + step / 1000) for step in range(101)]
+    lines = [f"{shape},{lat},{lon},{place}" for shape in "xy" for place, (lat, lon) in enumerate(way)]
+    (feed / "shapes.txt").write_text(
+        "\n".join(["shape_id,shape_pt_lat,shape_pt_lon,shape_pt_sequence", *lines, "x,?,2,7", ""])
+    )
+    city = load_city(feed, zones=1, hubs=1)
+    assert [line[0] for line in city.lines] == [(1.0, 2.0)]  # y shows nothing that x does not
+    assert (city.called(0), city.called(1)) == ("Main Street (a)", "b")
+    assert Ground.of(city).digest() == Ground.of(plain).digest()
+    assert load_city(city.write(tmp_path / "city")) == city
+    none = Flows(ends=np.zeros((0, 2), dtype=np.int64), trips=np.zeros(0))
+    drawn = CityMap(city).drawn(none, most=1.0, style="release", label="map")
+    assert drawn.count('class="road"') == 1
+    assert "Main Street (a)" in drawn

@@ -29,11 +29,13 @@ from dunnage.tables.reader import (
     write_lines,
 )
 
-STOP_COLUMNS = ("stop", "zone", "lat", "lon", "hub", "name")  # the name is for people and is ignored
+STOP_COLUMNS = ("stop", "zone", "lat", "lon", "hub", "name")  # the name is for people
 MODE_COLUMNS = ("origin", "destination", "mode")
 TIME_COLUMNS = ("from", "to", "seconds")
+LINE_COLUMNS = ("line", "lat", "lon")  # roads and tracks to draw, point by point
 BUS_COLUMNS = ("from", "to", "seconds", "headway_seconds")
-CITY_FILES = ("stops.csv", "times.csv", "buses.csv", "modes.csv", "city.json")  # all but the first may be absent
+# All but the first may be absent
+CITY_FILES = ("stops.csv", "times.csv", "buses.csv", "modes.csv", "lines.csv", "city.json")
 MAX_STOPS = 100_000
 MAX_MODES = 32_767
 MAX_STOPS_WITH_PAIRS = 6_000  # of a city with modes or travel times for each pair of stops
@@ -42,6 +44,7 @@ _BLOCK_PAIRS = 1 << 20  # of pairs of stops that are computed at a time
 MAX_SECONDS = 86_400  # of a travel time, ride or headway: a day
 MAX_ASSUMED = 100  # sentences about assumptions
 EARTH_KM = 6371.0088
+Lines = tuple[tuple[tuple[float, float], ...], ...]
 SPEED_KMH, DETOUR = 25.0, 1.3
 _HUB_WORDS = {"": False, "0": False, "1": True, "false": False, "true": True, "no": False, "yes": True}
 _RANGES = {"lat": 90.0, "lon": 180.0}
@@ -103,7 +106,25 @@ def read_stops(path: str | PathLike[str]) -> City:
         lat=degrees.get("lat"),
         lon=degrees.get("lon"),
         hubs=np.array(hubs, dtype=bool) if "hub" in columns else None,
+        names=tuple(columns.get("name", ())),
     )
+
+
+def read_drawn_lines(path: str | PathLike[str]) -> Lines:
+    """Read the roads and tracks of a map: the points of each line in order."""
+    (header_line, header), *rows = read_lines(path)
+    if [name.strip().lower() for name in header] != list(LINE_COLUMNS):
+        refuse_lines(path, [(header_line, f"the header must be {','.join(LINE_COLUMNS)}.")])
+    points: dict[str, list[tuple[float, float]]] = {}
+    problems = []
+    for line, cells in rows:
+        degrees = [_number(cell) for cell in cells[1:]]
+        if len(degrees) != 2 or not (abs(degrees[0]) <= 90 and abs(degrees[1]) <= 180):
+            problems.append((line, "a point needs the name of its line and two numbers of degrees."))
+        else:
+            points.setdefault(cells[0], []).append((degrees[0], degrees[1]))
+    refuse_lines(path, problems)
+    return tuple(map(tuple, points.values()))
 
 
 def numbered(names: Sequence[str]) -> tuple[tuple[str, ...], NDArray[np.int32]]:
@@ -332,7 +353,8 @@ class Buses:
 
 
 def _same_fields(one: Buses | City, other: Buses | City) -> bool:
-    return all(np.array_equal(getattr(one, item.name), getattr(other, item.name)) for item in fields(one))
+    pairs = [(getattr(one, item.name), getattr(other, item.name)) for item in fields(one)]
+    return all(a == b if isinstance(a, tuple) else np.array_equal(a, b) for a, b in pairs)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -357,6 +379,10 @@ class City:
         Rides with one bus between hubs; None if they are not known.
     assumed
         Sentences about what was assumed because it was not known.
+    names
+        What people call each stop; empty if it has only the name in ``stops``.
+    lines
+        Roads and tracks to draw on maps: the latitude and longitude of each point.
     """
 
     stops: tuple[str, ...]
@@ -370,6 +396,8 @@ class City:
     times: NDArray[np.int32] | None = None
     buses: Buses | None = None
     assumed: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    lines: Lines = ()
 
     def __post_init__(self) -> None:
         num = len(self.stops)
@@ -412,6 +440,8 @@ class City:
             city = replace(city, times=read_times(paths["times.csv"], city.stops))
         if "buses.csv" in paths:
             city = replace(city, buses=read_buses(paths["buses.csv"], city.stops, city.hubs))
+        if "lines.csv" in paths:
+            city = replace(city, lines=read_drawn_lines(paths["lines.csv"]))
         if "city.json" in paths:
             city = replace(city, assumed=read_assumed(paths["city.json"]))
         return city
@@ -426,6 +456,8 @@ class City:
                 columns |= {"lat": self.lat.tolist(), "lon": self.lon.tolist()}
             if self.hubs is not None:
                 columns["hub"] = self.hubs.astype(int).tolist()
+            if self.names:
+                columns["name"] = self.names
             write_lines(work / "stops.csv", list(columns), zip(*columns.values(), strict=True))
             if self.times is not None:
                 write_lines(work / "times.csv", TIME_COLUMNS, self._pair_rows(self.times, itself=False))
@@ -436,9 +468,17 @@ class City:
                 write_lines(work / "buses.csv", BUS_COLUMNS, rides)
             if self.modes is not None:
                 write_lines(work / "modes.csv", MODE_COLUMNS, self._pair_rows(self.modes, names=self.mode_names))
+            if self.lines:
+                points = ((number, *point) for number, line in enumerate(self.lines) for point in line)
+                write_lines(work / "lines.csv", LINE_COLUMNS, points)
             text = json.dumps({"format": 1, "assumed": list(self.assumed)}, indent=2, ensure_ascii=False)
             (work / "city.json").write_text(text + "\n", encoding="utf-8")
         return Path(folder)
+
+    def called(self, stop: int) -> str:
+        """Say which stop it is, for people."""
+        name = self.names[stop] if self.names else ""
+        return f"{name} ({self.stops[stop]})" if name and name != self.stops[stop] else self.stops[stop]
 
     def _pair_rows(
         self, values: NDArray[Any], *, names: Sequence[str] = (), itself: bool = True

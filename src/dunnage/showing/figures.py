@@ -576,13 +576,16 @@ class CityMap:
         fits = [room / size for room, size in ((MAP_WIDTH - 2 * ROOM, wide), (MAX_HEIGHT - 2 * ROOM, high)) if size > 0]
         self.pixels_a_kilometre: float | None = min(fits, default=None)  # None if all stops are in one place
         pixels = ground * (self.pixels_a_kilometre or 1.0)
+        self.origin = float(lon.min()), float(lat.max()), shrink * degree, degree
         wide, high = np.ptp(pixels, axis=0).tolist()
         self.height = max(MIN_HEIGHT, high + 2 * ROOM) + FOOT  # in pixels, including the scale below
         corner = np.array([(MAP_WIDTH - wide) / 2, (self.height - FOOT - high) / 2])
+        self.corner = corner
         self.places: FloatArray = np.asarray(pixels + corner)  # across and down of each stop, in pixels
 
     def drawn(self, flows: Flows, *, most: float, style: str, label: str) -> Svg:
-        parts = [*self._zones(), *self._flows(flows, most, style), *self._stops(), *self._names(), *self._scale()]
+        inner = [*self._zones(), *self._lines(), *self._flows(flows, most, style), *self._stops()]
+        parts = [*inner, *self._names(), *self._scale()]
         size = f"0 0 {MAP_WIDTH:.0f} {self.height:.0f}"
         return tag("svg", *parts, class_="chart map", viewBox=size, role="img", aria_label=label)
 
@@ -602,11 +605,24 @@ class CityMap:
             parts.append(tag("path", tag("title", name), class_=style, d=f"M{line}Z"))
         return parts
 
+    def _lines(self) -> list[Svg]:
+        """Draw the roads and tracks of the city, as far as the map reaches."""
+        west, north, wide, high = self.origin
+        parts, scale = [], self.pixels_a_kilometre or 1.0
+        for line in self.city.lines:
+            east = [(lon - west + 180) % 360 - 180 for _, lon in line]
+            south = [north - lat for lat, _ in line]
+            places = self.corner + np.column_stack([np.array(east) * wide, np.array(south) * high]) * scale
+            inside = [f"{x:.1f} {y:.1f}" for x, y in places.tolist() if 0 <= x <= MAP_WIDTH and 0 <= y <= self.height]
+            if len(inside) > 1:
+                parts.append(tag("path", class_="road", d="M" + "L".join(inside)))
+        return parts
+
     def _flows(self, flows: Flows, most: float, style: str) -> list[Svg]:
         parts = []
         for (start, end), trips in zip(flows.ends[: flows.shown].tolist(), flows.trips.tolist(), strict=False):
             (x1, y1), (x2, y2) = self.places[start].tolist(), self.places[end].tolist()
-            tip = f"{self.city.stops[start]} and {self.city.stops[end]}: {number_text(round(trips, 1))} trips a day"
+            tip = f"{self.city.called(start)} and {self.city.called(end)}: {number_text(round(trips, 1))} trips a day"
             width = max(THINNEST, THICKEST * math.sqrt(trips / most))
             place: dict[str, float | str] = {"x1": x1, "y1": y1, "x2": x2, "y2": y2, "stroke_width": width}
             parts.append(tag("line", tag("title", tip), class_=f"flow {style}", **place))
@@ -620,7 +636,7 @@ class CityMap:
         parts = []
         for stop in sorted(range(num), key=lambda stop: bool(hubs[stop])):
             x, y = self.places[stop].tolist()
-            tip = tag("title", f"{self.city.stops[stop]}{', a hub' if hubs[stop] else ''}")
+            tip = tag("title", f"{self.city.called(stop)}{', a hub' if hubs[stop] else ''}")
             if hubs[stop]:
                 diamond = f"M{x:.1f} {y - HUB:.1f}l{HUB} {HUB}l-{HUB} {HUB}l-{HUB} -{HUB}Z"
                 parts.append(tag("path", tip, class_="hub", d=diamond))

@@ -150,7 +150,7 @@ def plan_page(plan: FleetPlan, release: Release, city: City, *, routes: Routes |
         "rows": rows,
         "served": bool(task.served),
         "parking": [
-            f"{zone}: shuttles without riders {own.words}: {_main_posts(own, number)}."
+            f"{zone}: shuttles without riders {own.words}: {_main_posts(own, number, city)}."
             for zone, number in zip(plan.zones, plan.shuttles, strict=True)
             if (own := plan.posts.get(zone)) is not None
         ],
@@ -171,10 +171,12 @@ def plan_page(plan: FleetPlan, release: Release, city: City, *, routes: Routes |
     return _fleet_page(plan, release, {"release": task}, shares, content)
 
 
-def _main_posts(posts: Posts, shuttles: int) -> str:
+def _main_posts(posts: Posts, shuttles: int, city: City) -> str:
     """Name the stops where most shuttles wait, with their mean number over the hours."""
     counts = Counter(stop for hour in posts.stops for stop in hour[:shuttles])
-    named = [f"{stop} ({num / len(posts.stops):.1f})" for stop, num in counts.most_common(_MAX_POSTS_NAMED)]
+    called = {stop: city.called(place) for place, stop in enumerate(city.stops)}
+    main = counts.most_common(_MAX_POSTS_NAMED)
+    named = [f"{called.get(stop, stop)} ({num / len(posts.stops):.1f})" for stop, num in main]
     more = len(counts) - len(named)
     return ", ".join(named) + (f" and {several(more, 'other stop')}" if more else "")
 

@@ -31,7 +31,7 @@ import numpy as np
 from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.errors import InputError, OutputError, ParameterError, Problem, Refusal
 from dunnage.folders import check_new_folder, new_file
-from dunnage.model.city import EARTH_KM, MAX_SECONDS, MAX_STOPS_WITH_PAIRS, Buses, City, haversine, numbered
+from dunnage.model.city import EARTH_KM, MAX_SECONDS, MAX_STOPS_WITH_PAIRS, Buses, City, Lines, haversine, numbered
 from dunnage.model.routes import find_routes
 from dunnage.tables.reader import checked_utf8, read_columns, refuse_lines
 from dunnage.text import several
@@ -41,6 +41,7 @@ MAX_DAYS_COMPARED = 366
 HUBS, ZONES, MAX_HEADWAY_SECONDS = 12, 4, 1800
 _MAX_HOURS = 72
 _MAX_NAMED = 5
+_LINE_STEP, _NEW_SHARE, _MAX_LINE_POINTS = 0.001, 0.15, 20_000  # degrees between points of a drawn line
 _HUBS_APART_KM, _HUB_REACH_KM = 0.8, 0.25
 _STATION, _ENTRANCE, _NODE = "1", "2", "3"
 _DATE = re.compile("[0-9]{8}")
@@ -98,6 +99,7 @@ FEED_FILES: dict[str, dict[str, _Check]] = {
         "date": _DAY,
         "exception_type": (lambda cell: cell in ("1", "2"), "1 or 2"),
     },
+    "shapes.txt": {},  # only drawn: wrong points are left out
     "frequencies.txt": dict(zip(_RUN_COLUMNS, (_ID, _CLOCK_GIVEN, _CLOCK_GIVEN, _POSITIVE), strict=True)),
 }
 _REQUIRED = ("stops.txt", "trips.txt", "stop_times.txt")
@@ -214,6 +216,32 @@ class _Feed(NamedTuple):
         changed = {(service, kind) for service, date, kind in zip(*dates, strict=True) if date == today}
         added = {service for service, kind in changed if kind == "1"}
         return (running | added) - {service for service, kind in changed if kind == "2"}
+
+
+def _drawn_lines(feed: _Feed) -> Lines:
+    """Return the ways of the buses for a map, thinned out; a way that others already show is left out."""
+    columns = ("shape_id", "shape_pt_sequence", "shape_pt_lat", "shape_pt_lon")
+    shapes: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
+    for shape, *cells in zip(*(feed.texts("shapes", name) for name in columns), strict=True):
+        with contextlib.suppress(ValueError):
+            place, lat, lon = map(float, cells)
+            if abs(lat) <= 90 and abs(lon) <= 180:
+                shapes[shape].append((place, lat, lon))
+    lines: list[tuple[tuple[float, float], ...]] = []
+    shown: set[tuple[int, int]] = set()
+    num_points = 0
+    for points in sorted(shapes.values(), key=len, reverse=True):
+        line: list[tuple[float, float]] = []
+        for _, lat, lon in sorted(points):
+            if not line or abs(lat - line[-1][0]) + abs(lon - line[-1][1]) >= _LINE_STEP:
+                line.append((round(lat, 5), round(lon, 5)))
+        places = {(round(lat / _LINE_STEP), round(lon / _LINE_STEP)) for lat, lon in line}
+        is_new = len(places - shown) >= _NEW_SHARE * len(places)
+        if len(line) > 1 and is_new and num_points + len(line) <= _MAX_LINE_POINTS:
+            lines.append(tuple(line))
+            shown |= places
+            num_points += len(line)
+    return tuple(lines)
 
 
 def _named(names: Sequence[str]) -> str:
@@ -337,7 +365,14 @@ def feed_city(path: str | PathLike[str], setting: FeedSetting | None = None) -> 
         are = _do(unserved, "is", "are")
         said.append(f"{several(unserved, 'stop')} without any trip {are} left out.")
     said += timetable.notes
-    city = City(stops=ids, lat=stops.lat[kept], lon=stops.lon[kept])
+    names = tuple(stops.names[place] for place in kept.tolist())
+    city = City(
+        stops=ids,
+        lat=stops.lat[kept],
+        lon=stops.lon[kept],
+        names=names if any(names) else (),
+        lines=_drawn_lines(feed),
+    )
     hubs, chosen = _hubs(feed, city, timetable, kept, setting)
     near_hubs = {}  # the hub of each stop near one
     if hubs.any():
@@ -410,6 +445,7 @@ class _Stops(NamedTuple):
     lat: FloatArray
     lon: FloatArray
     zone_ids: list[str]
+    names: list[str]
     place_of: dict[str, int]
     num_rolled: int  # platforms that count as their station
 
@@ -463,6 +499,7 @@ def _read_stops(feed: _Feed) -> _Stops:
             zone or (zones_of[stop].most_common(1)[0][0] if stop in zones_of else "")
             for stop, zone in zip(ids, zone_ids, strict=True)
         ],
+        names=feed.texts("stops", "stop_name"),
         place_of={stop: number[tops[stop]] for stop in called},
         num_rolled=sum(tops[stop] != stop for stop in platforms),
     )
