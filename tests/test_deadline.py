@@ -32,7 +32,7 @@ from dunnage.kernels.bins.first_fit import MAX_TYPES, fit_types
 from dunnage.kernels.deadline import NEVER, Deadline
 from dunnage.text import for_unit
 
-LIMIT = 50.0
+LIMIT = 3.0
 MAX_LATE_READINGS = 400
 LINKAGE_READINGS = 12_000  # there is always a quarter of a second to count fills, which read the clock at each state
 MODELS = {
