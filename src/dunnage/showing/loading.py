@@ -36,13 +36,14 @@ def loading_page(settlement: Settlement) -> str:
         filled = "; ".join(
             f"{name} {number_text(load)} of {number_text(room)} {unit}".rstrip() for (name, unit), load, room in loads
         )
-        packages = several(len(np.unique(rows[places])), "package")  # one may have several lines
+        packages = several(len(np.unique(rows[places])), settlement.protects)  # one may have several lines
         heading = f"Truck {number}" + (f": {truck}" if len(settlement.plan.trucks) > 1 else "")
         sheets.append((heading, packages, filled, bool(over[number].any()), own))
     outside = settlement.unplanned_rows
     return render(
         "loading.html",
         {
+            "unit": settlement.protects,
             "title": "Loading list",
             "columns": [*titles, "Loaded"],
             "sheets": sheets,

@@ -219,7 +219,7 @@ def _fill_picture(
         svg = _histogram(100 * high, f"filled{most}, per cent", "trucks", caption)
     legend = [("load", "certain load"), ("range", "more is possible, up to here")]
     shown = legend if public and num <= MAX_COLUMNS and (high > low).any() else []
-    return draw.Picture(title=name.capitalize(), svg=svg, caption=caption, legend=shown)
+    return draw.Picture(title=name, svg=svg, caption=caption, legend=shown)
 
 
 def counts_picture(plan: Plan) -> draw.Picture:
