@@ -289,3 +289,12 @@ def test_files_that_cannot_be_drafted(drafted, tmp_path):
     for path in (tmp_path, tmp_path / "no.csv"):
         refusal(InputError, draft, path)
     refusal(ParameterError, draft, pa.table({"a": [1]}))
+
+
+@pytest.mark.parametrize("ends", [("tap_on_stop", "tap_off_stop"), ("in_station", "out_station"), ("start", "end")])
+def test_stops_by_any_usual_name_are_the_ends_of_trips(ends: tuple[str, str]) -> None:
+    kinds = {"card": "text", ends[0]: "text", ends[1]: "numeric", "tapped": "time"}
+    assert likely_story(kinds) == "trips"
+    text = draft_policy("taps", kinds)
+    assert f'origin = "{ends[0]}"' in text
+    assert f'destination = "{ends[1]}"' in text

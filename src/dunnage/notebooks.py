@@ -7,6 +7,7 @@ Pages know how to draw, and lie far above: they are looked up by name, and only 
 from __future__ import annotations
 
 import importlib
+from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from dunnage.errors import ParameterError
@@ -34,9 +35,9 @@ class Displayed:
 class Tabular:
     """Gives its main table as a frame."""
 
+    @abstractmethod
     def to_arrow(self) -> pa.Table:
         """Give the main table as an Arrow table."""
-        raise NotImplementedError
 
     def to_pandas(self) -> Any:
         """Give the main table as a pandas frame."""

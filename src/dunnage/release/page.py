@@ -12,10 +12,10 @@ from typing import Any
 from dunnage.model.certificate import Certificate, Total
 from dunnage.release.kinds import fill, text_of
 
-_BASIS = {
-    "proved": ("Proved.", "The guarantee follows from the code, under the assumptions named below."),
-    "claimed": ("Only claimed.", "The guarantee is that of a published paper. What really holds is stated below."),
-    "void": ("Void.", "This release promises nothing."),
+BASIS_WORDS = {
+    "proved": "The guarantee follows from the code, under the assumptions named below.",
+    "claimed": "The guarantee is only claimed by the paper. What really holds is stated here.",
+    "void": "This release promises nothing.",
 }
 
 
@@ -45,15 +45,14 @@ def certificate_page(certificate: Certificate, loss_words: Iterable[str]) -> str
     }
     columns = [(item.name, item.role, item.kind or item.domain_kind, item.unit) for item in certificate.attributes]
     style = text_of("certificate.css")
-    name, words = _BASIS.get(basis, (basis, ""))
     return fill(
         "certificate.html",
         style=style,
         style_hash=base64.b64encode(hashlib.sha256(style.encode()).digest()).decode(),
         title=escape(title),
         basis=escape(basis),
-        basis_name=escape(name),
-        basis_words=escape(words),
+        basis_name=escape(basis.capitalize()),
+        basis_words=escape(BASIS_WORDS.get(basis, "")),
         promise=_named(_terms_of(stated)) + _bullets([*certificate.meaning.sentences, *odds, *loss_words]),
         claims=_named(claims) + _bullets(certificate.warnings or []),
         assumptions=_named(sorted(certificate.assumptions.items())) or "<p>Nothing beyond what is promised.</p>",

@@ -24,6 +24,7 @@ from dunnage.auditing.findings import (
 from dunnage.auditing.run import Audit
 from dunnage.model.certificate import JsonObject, Total
 from dunnage.model.guarantees import Basis
+from dunnage.release.page import BASIS_WORDS
 from dunnage.showing import figures as draw
 from dunnage.text import NO_BREAK, number_text, percent, several
 
@@ -230,6 +231,7 @@ def sign_off_page(audit: Audit) -> str:
     content = {
         "audit": audit,
         "stated": stated,
+        "basis_words": BASIS_WORDS,
         "title": _cut(f"Sign-off: {audit.dataset}" + (f", {audit.period}" if audit.period else ""), _ROOM["title"]),
         "dataset": _cut(audit.dataset, _ROOM["title"]),
         "mechanism": mechanism,

@@ -670,6 +670,7 @@ class ChancePacker:
         """Fill bins greedily in many random orders, and choose the cheapest cover among all bins met."""
         if search.done or int(self.demand.sum()) > MAX_SEARCHED:
             return
+        # Seeded, outside noise: no privacy depends on it, as the package says
         generator = np.random.default_rng(self.seed)
         stop = search.deadline.part(1 / 2, most=COMBINE_SECONDS)
         met: dict[tuple[int, bytes], IntArray] = {}

@@ -417,6 +417,7 @@ class Chances:
 
 def within_class_permutations(class_of_row: IntArray, num: int, seed: int) -> IntArray:
     """Sample permutations of rows that exchange rows of one class only, each equally likely."""
+    # Seeded, outside noise: no privacy depends on it, as the package says
     return _permutations(_rows_by_class(class_of_row), num, np.random.default_rng(seed))
 
 

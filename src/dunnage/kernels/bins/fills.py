@@ -563,6 +563,7 @@ class FillEstimate:
 
 def seeded_words(seed: int) -> Words:
     """Return a source of random 64-bit words for searches on numbers that are not secret."""
+    # Seeded, outside noise: no privacy depends on it, as the package says
     generator = np.random.default_rng(seed)
     return lambda size: generator.integers(0, 2**64, size, dtype=np.uint64)
 

@@ -142,6 +142,7 @@ def pack_bins(
     if rest:
         search = _BinSearch(Deadline(start + seconds), [[i] for i in rest], len(bins), progress=progress)
         # Run the portfolio on the items that dominance left over.
+        # Seeded, outside noise: no privacy depends on it, as the package says
         generator = np.random.default_rng(seed)
         search.raise_bound(l2_bound(items[rest], capacity))
         search.offer(best_fit_decreasing(items, rest, capacity))

@@ -162,6 +162,7 @@ def exchange_checked(
     max_idle: int,  # steps without a lower value
 ) -> IntArray:
     """Move or exchange two random items again and again, under any check of all bins; for small packings."""
+    # Seeded, outside noise: no privacy depends on it, as the package says
     draw = np.random.default_rng(0)
     best, least, idle = start, value(start), 0
     for _ in range(steps):
